@@ -1,0 +1,25 @@
+# consist_add_plugin(<name> KIND <device|dataset|model|precision|strategy|transport> SOURCES <file>... [LIBRARIES <target>...])
+#
+# Builds a plugin: a module that the `consist` executable finds at run time. In this tree it goes beside the executable; elsewhere
+# (find_package(Consist)) into <build>/lib/consist/plugins, to be named with --plugin or CONSIST_PLUGIN_PATH, or installed.
+function(consist_add_plugin name)
+  cmake_parse_arguments(PLUGIN "" "KIND" "SOURCES;LIBRARIES" ${ARGN})
+  set(kinds device dataset model precision strategy transport)
+  if(NOT PLUGIN_KIND IN_LIST kinds)
+    message(FATAL_ERROR "consist_add_plugin(${name}): KIND is '${PLUGIN_KIND}'; it must be one of ${kinds}")
+  endif()
+  if(NOT PLUGIN_SOURCES)
+    message(FATAL_ERROR "consist_add_plugin(${name}): no SOURCES")
+  endif()
+  set(target consist_${PLUGIN_KIND}_${name})
+  add_library(${target} MODULE ${PLUGIN_SOURCES})
+  target_link_libraries(${target} PRIVATE Consist::core ${PLUGIN_LIBRARIES})
+  target_compile_features(${target} PRIVATE cxx_std_20)
+  set_target_properties(${target} PROPERTIES
+    PREFIX "" OUTPUT_NAME "${PLUGIN_KIND}-${name}"
+    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib/consist/plugins
+    CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+  # Loaded once and never unloaded; every symbol must resolve when it is loaded.
+  target_link_options(${target} PRIVATE -Wl,-z,nodelete -Wl,-z,now)
+  install(TARGETS ${target} LIBRARY DESTINATION lib/consist/plugins)
+endfunction()

@@ -1,0 +1,10 @@
+# Warnings and sanitizers for everything in this tree (not for third-party plugins).
+add_compile_options(-Wall -Wextra -Wnon-virtual-dtor -Woverloaded-virtual)
+if(CONSIST_SANITIZE)
+  add_compile_options(-fsanitize=${CONSIST_SANITIZE} -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${CONSIST_SANITIZE})
+endif()
+find_program(CONSIST_CCACHE ccache)
+if(CONSIST_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CONSIST_CCACHE})
+endif()

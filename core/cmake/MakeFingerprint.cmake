@@ -1,0 +1,11 @@
+# Writes consist/fingerprint.h: a hash over the names and contents of the public headers. Run in script mode with HEADERS and OUTPUT.
+list(SORT HEADERS)
+set(all "")
+foreach(header IN LISTS HEADERS)
+  file(SHA256 ${header} hash)
+  get_filename_component(name ${header} NAME)
+  string(APPEND all "${name} ${hash}\n")
+endforeach()
+string(SHA256 hash "${all}")
+string(SUBSTRING ${hash} 0 16 hash)
+file(WRITE ${OUTPUT} "// Generated at build time from the public headers.\n#pragma once\n#define CONSIST_HEADERS_HASH \"${hash}\"\n")

@@ -1,0 +1,37 @@
+// Datasets: a deterministic stream of token sequences with random access, so that any rank can read its part and a run can resume
+// at any position.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "consist/export.h"
+
+namespace consist {
+
+struct DatasetRequest {
+  std::int64_t sequence_length = 0;  ///< tokens per sequence; reads return one more, so that targets are ids shifted by one
+  std::int64_t vocabulary = 0;       ///< of the model: a token id outside of it is a DataError
+  std::uint64_t seed = 0;            ///< fixes the order
+};
+
+/// The plugin kind "dataset". After open(), read() may be called from several threads.
+class CONSIST_API Dataset {
+ public:
+  virtual ~Dataset();
+  /// Reads what is needed to serve sequences. Throws UsageError, DataError or SystemError naming the file.
+  virtual void open(const DatasetRequest& request) = 0;
+  /// Sequences in one pass over the training part (at least 1) and in the evaluation part (0: none).
+  virtual std::int64_t train_sequences() const = 0;
+  virtual std::int64_t eval_sequences() const = 0;
+  /// Training sequence `index` >= 0 of the endless stream: index / train_sequences() is the epoch, whose order is fixed by seed and epoch.
+  /// `tokens` has sequence_length + 1 elements.
+  virtual void read_train(std::int64_t index, std::span<std::int32_t> tokens) const = 0;
+  /// Evaluation sequence `index` < eval_sequences(), in a fixed order.
+  virtual void read_eval(std::int64_t index, std::span<std::int32_t> tokens) const = 0;
+  /// One line for people and the archive: files, documents, tokens.
+  virtual std::string describe() const = 0;
+};
+
+}  // namespace consist

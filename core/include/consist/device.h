@@ -1,0 +1,83 @@
+// Devices: memory, queues, kernels and the execution of a planned step.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "consist/export.h"
+#include "consist/kernel.h"
+#include "consist/program.h"
+
+namespace consist {
+
+/// One instruction, ready to run: kernel, local buffers at their final addresses, order.
+struct Launch {
+  Kernel* kernel = nullptr;  ///< owned by the caller of prepare(), outlives the executable
+  std::vector<Buffer> inputs;
+  std::vector<Buffer> outputs;
+  void* workspace = nullptr;
+  Queue queue;
+  std::vector<std::int32_t> waits;  ///< indices of earlier launches on other queues
+  Tag tag;
+  std::string label;  ///< op and first output, for profiles and error messages
+};
+
+/// A step, prepared on a device. run() starts it; wait() returns when it has finished. Steps do not overlap on the device.
+class CONSIST_API Executable {
+ public:
+  virtual ~Executable();
+  /// Starts the launches in order per queue. Returns at once where the device is asynchronous. Throws what a launch threw.
+  virtual void run() = 0;
+  /// Blocks until the last run() has finished; rethrows the first failure of a launch (PeerError, SystemError).
+  virtual void wait() = 0;
+  /// Index of the newest launch that started, for reports about stuck ranks; callable from any thread, also while running.
+  virtual std::int32_t position() const noexcept = 0;
+  /// With profiling on: seconds of each launch in the last finished run, by index; otherwise empty.
+  virtual std::vector<double> launch_seconds() const { return {}; }
+};
+
+struct DeviceInfo {
+  std::string kind;          ///< "cpu", "cuda"
+  std::string name;          ///< "AMD EPYC 9654, 2 threads", "NVIDIA H200"
+  std::int64_t memory_bytes = 0;  ///< usable by this rank in MemorySpace::device
+  double peak_flops_fp32 = 0;     ///< dense peak per second and precision; 0 where unknown
+  double peak_flops_tf32 = 0;
+  double peak_flops_bf16 = 0;
+  double peak_flops_fp8 = 0;
+};
+
+/// Counts that must stay constant during steady steps (tested).
+struct DeviceCounters {
+  std::int64_t allocations = 0;       ///< of memory, by the device plugin and its libraries where it can see them
+  std::int64_t synchronizations = 0;  ///< waits of the host for the device inside run()
+};
+
+/// The plugin kind "device": one object per rank. Called from the trainer's thread unless stated otherwise.
+class CONSIST_API Device {
+ public:
+  virtual ~Device();
+  /// Takes the device for this rank: `local_rank` of `local_ranks` on this host. Throws UnavailableError.
+  virtual void open(int local_rank, int local_ranks) = 0;
+  virtual DeviceInfo info() const = 0;
+
+  /// Zeroed memory, 256-byte aligned; freed by release(). Throws SystemError when there is not enough.
+  virtual void* allocate(MemorySpace space, std::int64_t bytes) = 0;
+  virtual void release(MemorySpace space, void* memory) noexcept = 0;
+  /// Copies between the caller's memory and the device; return when done (for set-up, checkpoints, inputs and metrics).
+  virtual void upload(void* device_memory, const void* host, std::int64_t bytes) = 0;
+  virtual void download(void* host, const void* device_memory, std::int64_t bytes) = 0;
+
+  /// A kernel for an instruction; null if this device has none for the op or these dtypes.
+  virtual std::unique_ptr<Kernel> make_kernel(const KernelRequest& request) = 0;
+  virtual std::unique_ptr<Executable> prepare(std::vector<Launch> launches, bool profile) = 0;
+  virtual DeviceCounters counters() const = 0;
+
+  /// Rates that this device reached just now on the given local matrix products, in FLOP/s (the measured bound of compare).
+  virtual double measure_matmul(DType dtype, std::int64_t m, std::int64_t n, std::int64_t k) = 0;
+};
+
+}  // namespace consist

@@ -1,0 +1,46 @@
+// Kernels: how a device executes an instruction. Made once per instruction when a program is prepared, launched every step.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "consist/export.h"
+#include "consist/op.h"
+
+namespace consist {
+
+/// A device's own handle of a queue: cudaStream_t on `cuda`; null on `cpu`, where a launch returns when the work is done.
+using NativeQueue = void*;
+
+/// One local tensor as a kernel sees it: dense, row-major. Absent optional tensors have data == nullptr.
+struct Buffer {
+  void* data = nullptr;
+  DType dtype = DType::f32;
+  Shape shape;
+
+  template <typename T>
+  T* as() const noexcept { return static_cast<T*>(data); }
+};
+
+/// What a kernel is made from: local types (by dtype and shape; data is null) and the attributes.
+struct KernelRequest {
+  std::string_view op;
+  std::span<const Buffer> inputs;
+  std::span<const Buffer> outputs;
+  const Attributes& attributes;
+  std::uint32_t present_inputs = 0;   ///< bit i: input i is given (bits for the first 32)
+  std::uint32_t present_outputs = 0;
+};
+
+/// Launched from the one thread that owns its queue; never concurrently with itself. Must not allocate or wait for the host.
+class CONSIST_API Kernel {
+ public:
+  virtual ~Kernel();
+  /// Scratch needed during a launch; planned and passed by the executor, 256-byte aligned. Constant.
+  virtual std::int64_t workspace_bytes() const { return 0; }
+  virtual void launch(std::span<const Buffer> inputs, std::span<const Buffer> outputs, void* workspace, NativeQueue queue) = 0;
+};
+
+}  // namespace consist

@@ -1,0 +1,108 @@
+// Ops: what an instruction does, in one place: types (infer), placement rule (shard), gradient (differentiate), cost.
+// The op set is open: a plugin registers ops of its own (registry(), usually from a static initialiser or its constructor)
+// together with kernels on the devices it supports.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "consist/export.h"
+#include "consist/program.h"
+
+namespace consist {
+
+class Builder;
+
+struct TensorType {
+  DType dtype = DType::f32;
+  Shape shape;
+  bool operator==(const TensorType&) const = default;
+};
+
+/// Inputs of an instruction as an op sees them: absent optional inputs are nullopt.
+using InputTypes = std::vector<std::optional<TensorType>>;
+
+/// Placements of one instruction along one mesh axis. `inputs` arrives with what the inputs are and leaves with what the op
+/// needs them to be (the builder inserts the collective where they differ); `outputs` arrives empty and must be filled.
+struct AxisSharding {
+  std::vector<Placement> inputs;
+  std::vector<Placement> outputs;
+};
+
+/// Work of one instruction on one rank. Bytes: each input read once, each output written once.
+struct Cost {
+  double flops = 0;  ///< multiply and add count as two; only matrix work is counted
+  double bytes = 0;
+};
+
+class Differentiator;
+
+/// Ops are stateless singletons; all members are const and may be called from any thread.
+class CONSIST_API Op {
+ public:
+  virtual ~Op();
+  virtual std::string_view name() const noexcept = 0;
+
+  /// Types of the outputs, in logical shapes. Throws ProgramError that says which input is wrong and why.
+  virtual std::vector<TensorType> infer(const InputTypes& inputs, const Attributes& attributes) const = 0;
+
+  /// The placement rule along one axis. An op that cannot work on the placements it is given asks for others in `inputs`.
+  virtual void shard(AxisSharding& axis, const InputTypes& inputs, const Attributes& attributes) const = 0;
+
+  /// Emits the gradient instructions of `forward`. The default throws ProgramError: the op has no gradient.
+  virtual void differentiate(Differentiator& d, const Instruction& forward) const;
+
+  virtual Cost cost(const Program& program, const Instruction& instruction) const;  ///< default: no flops, all bytes once
+
+  /// The input that output `output` updates in place when that input is present, or -1. For gradients of parameters this is the
+  /// accumulator: absent means overwrite, present means add.
+  virtual int updates_in_place(int /*output*/) const noexcept { return -1; }
+
+  /// Collectives move bytes between the ranks of attribute "axis" and run on its queue.
+  virtual bool is_collective() const noexcept { return false; }
+};
+
+/// All ops of the process. Thread-safe. Ops are never removed.
+class CONSIST_API OpRegistry {
+ public:
+  OpRegistry();
+  ~OpRegistry();
+  /// Throws UsageError if an op of that name exists already.
+  const Op& add(std::unique_ptr<Op> op);
+  const Op* find(std::string_view name) const noexcept;
+  /// Throws ProgramError naming the op if there is none.
+  const Op& get(std::string_view name) const;
+  std::vector<const Op*> all() const;  ///< by name
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// The process-wide registry, filled with the core's ops.
+CONSIST_API OpRegistry& registry();
+
+/// What Op::differentiate works with. Reverse mode: gradients of outputs are known, those of inputs are contributed.
+class CONSIST_API Differentiator {
+ public:
+  virtual ~Differentiator();
+  /// Emits into the backward part, tagged like the forward instruction.
+  virtual Builder& build() = 0;
+  virtual const Program& program() const = 0;
+  /// The gradient of a forward tensor; no_tensor if no gradient flows into it.
+  virtual TensorId gradient(TensorId tensor) = 0;
+  /// Whether a gradient of `tensor` is of use: it is, or depends on, a parameter.
+  virtual bool wants(TensorId tensor) const = 0;
+  /// The sum of the contributions so far if an op may add to it in place, no_tensor otherwise (none yet, or shared).
+  virtual TensorId accumulator(TensorId tensor) = 0;
+  /// Adds `gradient` to that of `tensor`. If it was made by accumulating into accumulator(tensor), it replaces that.
+  virtual void contribute(TensorId tensor, TensorId gradient) = 0;
+  /// The dtype for the gradient of `tensor`: that of the precision for parameters, else the tensor's own.
+  virtual DType gradient_dtype(TensorId tensor) const = 0;
+};
+
+}  // namespace consist

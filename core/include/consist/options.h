@@ -1,0 +1,58 @@
+// Options of plugins: a table of constants, so that they can be read, listed and checked without running the plugin.
+// Option `bucket-size` of plugin `ddp` is `--ddp.bucket-size` on the command line and in the archive.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "consist/export.h"
+
+namespace consist {
+
+enum class OptionKind : std::uint32_t {
+  flag,     ///< "true" or "false"; on the command line the bare name means true
+  integer,  ///< 64-bit, decimal
+  real,
+  bytes,    ///< an integer with an optional suffix k, M, G, Ki, Mi, Gi
+  text,
+  choice,   ///< one of `choices`
+};
+
+/// One row of a plugin's table. All strings are literals of the plugin and never null.
+struct OptionSpec {
+  const char* name;      ///< lower case, words joined by '-' or, where the field's name has one, '_'
+  OptionKind kind;
+  const char* fallback;  ///< the default, as text; must itself be legal
+  const char* help;      ///< one line, with the unit
+  const char* choices = "";  ///< of a choice: "a|b|c"
+};
+
+/// Values for the options of one plugin: every option of its table has a checked value. Copyable.
+class CONSIST_API Options {
+ public:
+  Options() = default;
+  explicit Options(std::string owner) : owner_(std::move(owner)) {}
+
+  /// Checks `value` against the spec and stores it. Throws UsageError naming --<owner>.<name>, the value and what is legal.
+  void set(const OptionSpec& spec, std::string_view value);
+
+  /// Each throws Error if the option is not in the table or of another kind: a bug in the plugin.
+  bool flag(std::string_view name) const;
+  std::int64_t integer(std::string_view name) const;  ///< of kinds integer and bytes
+  double real(std::string_view name) const;
+  const std::string& text(std::string_view name) const;  ///< of kinds text and choice
+
+  const std::map<std::string, std::string, std::less<>>& all() const noexcept { return values_; }
+
+ private:
+  const std::string& raw(std::string_view name) const;
+  std::string owner_;
+  std::map<std::string, std::string, std::less<>> values_;  // normalised text
+};
+
+/// Parses "25M", "512Ki", "1000" into bytes (k, M, G are powers of 1000; Ki, Mi, Gi of 1024). Throws UsageError.
+CONSIST_API std::int64_t parse_bytes(std::string_view text);
+
+}  // namespace consist

@@ -1,0 +1,35 @@
+// Precisions: the dtype of every role, and rewrites of the forward program (casts, quantization). A precision knows nothing of ranks.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "consist/dtype.h"
+#include "consist/export.h"
+#include "consist/program.h"
+
+namespace consist {
+
+/// The dtype of every role of a run. Stated in the banner and the archive.
+struct DTypes {
+  DType parameter = DType::f32;   ///< weights as forward and backward read them; activations follow
+  DType gradient = DType::f32;    ///< accumulated gradients of parameters
+  std::optional<DType> master;    ///< weights as the optimizer keeps them, if apart from `parameter`
+  DType moment = DType::f32;      ///< Adam's two moments
+  bool stochastic_rounding = false;  ///< of parameters without a master, and of bf16 moments
+};
+
+/// The plugin kind "precision".
+class CONSIST_API Precision {
+ public:
+  virtual ~Precision();
+  virtual DTypes dtypes() const = 0;
+  /// Rewrites the forward program after parameters have taken dtypes().parameter and types were inferred anew.
+  virtual void rewrite(Program& forward) const;
+  /// One line for people: "bf16 weights and activations, fp32 masters, gradients and moments".
+  virtual std::string describe() const = 0;
+  /// Precision of the device's peak that MFU refers to: "fp32", "tf32", "bf16", "fp8".
+  virtual std::string peak() const = 0;
+};
+
+}  // namespace consist

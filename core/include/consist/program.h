@@ -1,0 +1,165 @@
+// The program: what a rank executes in one step, as a flat list of instructions over typed, shaped tensors.
+//
+// Rules (checked by verify(), core/program/verifier.h):
+// - a tensor is defined once: it is an input or state of the program, or an output of exactly one instruction;
+// - an instruction reads only tensors defined before it;
+// - tensors may share storage: a view lies inside its storage; an update in place is an output whose storage is that of
+//   an input, and nobody reads an older value of those bytes afterwards;
+// - dtypes, shapes and placements of outputs are what the op infers from the inputs.
+// Shapes are logical (over all ranks of the mesh); what a rank holds follows from the placements (local_shape).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "consist/dtype.h"
+#include "consist/export.h"
+#include "consist/mesh.h"
+#include "consist/shape.h"
+
+namespace consist {
+
+class Op;
+
+using TensorId = std::int32_t;
+inline constexpr TensorId no_tensor = -1;  ///< an optional input or output that is absent
+
+enum class Role : std::uint8_t {
+  parameter,        ///< weights in the dtype that forward and backward read
+  gradient,         ///< of a parameter
+  optimizer_state,  ///< master weights and moments
+  activation,       ///< made and dropped within a step, activation gradients included
+  input,            ///< written by the trainer before each step: token ids, targets, learning rate
+  metric,           ///< read by the trainer after each step: loss, grad_norm
+  workspace,        ///< scratch of one instruction
+};
+CONSIST_API std::string_view name_of(Role role) noexcept;
+
+enum class MemorySpace : std::uint8_t { device, host };  ///< host: pinned memory of the host
+CONSIST_API std::string_view name_of(MemorySpace space) noexcept;
+
+struct Tensor {
+  std::string name;  ///< unique only for inputs, states and metrics; otherwise for people
+  DType dtype = DType::f32;
+  Shape shape;            ///< logical
+  Placements placements;
+  Role role = Role::activation;
+  MemorySpace space = MemorySpace::device;
+  bool state = false;           ///< keeps its value from step to step (parameters, optimizer states)
+  TensorId storage = no_tensor;  ///< the tensor whose bytes these are; its own id if it owns them; never a chain
+  std::int64_t offset = 0;      ///< bytes from the start of the storage, on every rank
+};
+
+/// Which parameter-like tensor this is. Kept apart from Tensor since few tensors are parameters.
+struct Parameter {
+  TensorId tensor = no_tensor;  ///< the value that forward reads at the start of the step
+  std::string name;             ///< as in Hugging Face's checkpoints: "model.layers.0.mlp.up_proj.weight"
+  bool decay = true;            ///< weight decay applies (not on norms and biases)
+  float init_mean = 0.0F;       ///< initial values: mean, and the standard deviation around it (0: constant)
+  float init_std = 0.0F;
+  TensorId gradient = no_tensor;  ///< the accumulated gradient that the optimizer consumes, once known
+  TensorId master = no_tensor;    ///< optimizer states, once the optimizer pass has run; master absent in fp32
+  TensorId moment1 = no_tensor;
+  TensorId moment2 = no_tensor;
+};
+
+using AttributeValue = std::variant<std::int64_t, double, std::string>;
+
+/// Named constants of an instruction, in order of insertion.
+class CONSIST_API Attributes {
+ public:
+  Attributes() = default;
+  Attributes(std::initializer_list<std::pair<std::string, AttributeValue>> values) : values_(values) {}
+
+  void set(std::string_view name, AttributeValue value);
+  bool has(std::string_view name) const noexcept;
+  /// Each throws ProgramError if the attribute is absent or of another type.
+  std::int64_t integer(std::string_view name) const;
+  double real(std::string_view name) const;
+  const std::string& string(std::string_view name) const;
+  std::int64_t integer_or(std::string_view name, std::int64_t fallback) const;
+  double real_or(std::string_view name, double fallback) const;
+
+  const std::vector<std::pair<std::string, AttributeValue>>& all() const noexcept { return values_; }
+
+ private:
+  const AttributeValue* find(std::string_view name) const noexcept;
+  std::vector<std::pair<std::string, AttributeValue>> values_;
+};
+
+/// Instructions of one queue run in program order; queues run side by side, ordered only by waits.
+class Queue {
+ public:
+  static constexpr Queue compute() noexcept { return Queue(0); }
+  static constexpr Queue host_to_device() noexcept { return Queue(1); }
+  static constexpr Queue device_to_host() noexcept { return Queue(2); }
+  static constexpr Queue communication(int axis) noexcept { return Queue(static_cast<std::int8_t>(3 + axis)); }
+  static constexpr int count = 3 + Mesh::max_axes;
+
+  constexpr Queue() = default;
+  constexpr int index() const noexcept { return index_; }
+  constexpr bool is_communication() const noexcept { return index_ >= 3; }
+  constexpr int axis() const noexcept { return index_ - 3; }  ///< of a communication queue
+  constexpr bool operator==(const Queue&) const noexcept = default;
+
+ private:
+  explicit constexpr Queue(std::int8_t index) : index_(index) {}
+  std::int8_t index_ = 0;
+};
+/// "compute", "h2d", "d2h", or "comm:<axis>".
+CONSIST_API std::string text_of(Queue queue, const Mesh& mesh);
+
+enum class Phase : std::uint8_t { forward, backward, optimizer };
+CONSIST_API std::string_view name_of(Phase phase) noexcept;
+
+/// Where an instruction comes from. `inserted_by` points to a string literal or another string that outlives the program.
+struct Tag {
+  Phase phase = Phase::forward;
+  std::int16_t layer = -1;        ///< transformer layer, -1 outside of any
+  std::int16_t micro_batch = -1;  ///< -1 outside of any
+  const char* inserted_by = "";
+};
+
+using InstructionId = std::int32_t;
+
+struct Instruction {
+  const Op* op = nullptr;  ///< owned by the op registry, which outlives every program
+  std::vector<TensorId> inputs;
+  std::vector<TensorId> outputs;
+  Attributes attributes;
+  Queue queue;
+  Tag tag;
+  /// Instructions of other queues that must have finished before this one starts. Filled by the pass `waits`.
+  std::vector<InstructionId> waits;
+};
+
+/// A tensor that never changes, such as rope's table; computed on the host at set-up, in f32.
+struct Constant {
+  TensorId tensor = no_tensor;
+  std::function<void(std::span<float>)> fill;  ///< receives the elements of the logical shape
+};
+
+struct Program {
+  Mesh mesh;
+  std::vector<Tensor> tensors;
+  std::vector<Instruction> instructions;
+  std::vector<Parameter> parameters;  ///< in the model's order
+  std::vector<Constant> constants;    ///< replicated
+  int micro_batches = 1;
+
+  const Tensor& operator[](TensorId id) const { return tensors.at(static_cast<std::size_t>(id)); }
+  Tensor& operator[](TensorId id) { return tensors.at(static_cast<std::size_t>(id)); }
+  Shape local(TensorId id) const { const Tensor& t = (*this)[id]; return local_shape(t.shape, t.placements, mesh); }
+  /// Bytes that one rank holds of the tensor.
+  std::int64_t bytes(TensorId id) const;
+  /// The first tensor of that name, or no_tensor. Linear in the number of tensors.
+  TensorId find(std::string_view name) const noexcept;
+};
+
+}  // namespace consist

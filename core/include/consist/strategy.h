@@ -1,0 +1,34 @@
+// Parallel strategies: where tensors live on the mesh and in which order things happen. A strategy states placements and moves
+// instructions; it knows neither the model nor the transport.
+#pragma once
+
+#include <string>
+
+#include "consist/export.h"
+#include "consist/program.h"
+
+namespace consist {
+
+/// The mesh axis that a strategy works on.
+struct AxisRequest {
+  std::string name;        ///< "data", "tensor", "pipeline"
+  bool takes_rest = false;  ///< size may be left out: the ranks that the others leave
+};
+
+/// The plugin kind "strategy". One object per use on the command line; called from one thread.
+class CONSIST_API ParallelStrategy {
+ public:
+  virtual ~ParallelStrategy();
+  virtual AxisRequest axis() const = 0;
+
+  /// Sets placements on inputs and parameters of the forward program of one micro-batch, along mesh axis `axis`; everything else
+  /// follows by the ops' placement rules. Logical batch sizes cover all ranks of the mesh. Throws UsageError for what cannot be split.
+  virtual void partition(Program& forward, int axis) const = 0;
+
+  /// Works on the whole step but the optimizer: forward and backward of every micro-batch, gradients accumulated in
+  /// Parameter::gradient. Whatever gradient is still partial along the axis afterwards is reduced by the optimizer pass,
+  /// one by one and without overlap. The default does nothing.
+  virtual void schedule(Program& step, int axis) const;
+};
+
+}  // namespace consist

@@ -1,0 +1,58 @@
+// Transports: how the bytes of a collective move within a group of ranks, and the proof of which path they took.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "consist/dtype.h"
+#include "consist/export.h"
+#include "consist/job.h"
+#include "consist/kernel.h"
+
+namespace consist {
+
+/// A group of ranks with a transport between them. Collectives are started by all members in the same order; each communicator is
+/// used from one thread at a time. Counts are in elements. On host memory calls return when done; on a device they are
+/// enqueued on `queue`. Failures: PeerError naming the rank; every wait obeys Job::timeout().
+class CONSIST_API Communicator {
+ public:
+  virtual ~Communicator();
+  virtual int rank() const noexcept = 0;  ///< of this process within the group
+  virtual int size() const noexcept = 0;
+
+  /// Sum over the group, in place; the result is bitwise equal on all members. f32 and bf16 (bf16 is summed in f32 per hop).
+  virtual void all_reduce(void* data, std::int64_t count, DType dtype, NativeQueue queue) = 0;
+  /// `input` holds size() parts of `count` elements; member r receives the sum of the r-th parts. `output` may be the r-th part of `input`.
+  virtual void reduce_scatter(const void* input, void* output, std::int64_t count, DType dtype, NativeQueue queue) = 0;
+  /// Member r contributes `count` elements, which become part r of every `output`. `input` may be part r of `output`.
+  virtual void all_gather(const void* input, void* output, std::int64_t count, DType dtype, NativeQueue queue) = 0;
+  virtual void broadcast(void* data, std::int64_t count, DType dtype, int root, NativeQueue queue) = 0;
+  virtual void send(const void* data, std::int64_t count, DType dtype, int to, NativeQueue queue) = 0;
+  virtual void receive(void* data, std::int64_t count, DType dtype, int from, NativeQueue queue) = 0;
+
+  /// The path that was proven to carry the bytes: "tcp 127.0.0.1", "P2P/CUMEM", "NET/Socket on eth0".
+  virtual std::string verified_path() const = 0;
+  /// Bytes that this member has sent since it was made (0 where the library below does not tell).
+  virtual std::int64_t bytes_sent() const noexcept = 0;
+};
+
+struct GroupRequest {
+  std::string name;         ///< unique within the job and equal on all members: "data.0"
+  std::vector<int> ranks;   ///< ranks of the job, in group order
+  int index = 0;            ///< position of this process in `ranks`
+  std::string device_kind;  ///< "cpu" (host memory) or "cuda"
+};
+
+/// The plugin kind "transport".
+class CONSIST_API Transport {
+ public:
+  virtual ~Transport();
+  /// Why this transport cannot serve a device of that kind on this machine; empty if it can. Starts nothing.
+  virtual std::string unavailable(std::string_view device_kind) const = 0;
+  /// Connects the members of a group; called by all of them. The job outlives the communicator.
+  virtual std::unique_ptr<Communicator> connect(Job& job, const GroupRequest& group) = 0;
+};
+
+}  // namespace consist
