@@ -47,7 +47,17 @@ class CONSIST_API Builder {
   Tag tag;
 
  private:
+  struct Reshard {
+    TensorId from;
+    int axis;
+    Placement placement;
+    TensorId to;
+  };
+  TensorId add_tensor(Tensor tensor);
+  TensorId emit_reshard(TensorId tensor, int axis, Placement placement);
+
   Program& program_;
+  std::vector<Reshard> reshards_;  // the latest ones: an input that two instructions want alike is moved once
 };
 
 }  // namespace consist

@@ -23,8 +23,8 @@ struct TensorType {
   bool operator==(const TensorType&) const = default;
 };
 
-/// Inputs of an instruction as an op sees them: absent optional inputs are nullopt.
-using InputTypes = std::vector<std::optional<TensorType>>;
+/// Inputs or outputs of an instruction as an op sees them: absent optional ones are nullopt.
+using Types = std::vector<std::optional<TensorType>>;
 
 /// Placements of one instruction along one mesh axis. `inputs` arrives with what the inputs are and leaves with what the op
 /// needs them to be (the builder inserts the collective where they differ); `outputs` arrives empty and must be filled.
@@ -48,10 +48,10 @@ class CONSIST_API Op {
   virtual std::string_view name() const noexcept = 0;
 
   /// Types of the outputs, in logical shapes. Throws ProgramError that says which input is wrong and why.
-  virtual std::vector<TensorType> infer(const InputTypes& inputs, const Attributes& attributes) const = 0;
+  virtual Types infer(const Types& inputs, const Attributes& attributes) const = 0;
 
   /// The placement rule along one axis. An op that cannot work on the placements it is given asks for others in `inputs`.
-  virtual void shard(AxisSharding& axis, const InputTypes& inputs, const Attributes& attributes) const = 0;
+  virtual void shard(AxisSharding& axis, const Types& inputs, const Attributes& attributes) const = 0;
 
   /// Emits the gradient instructions of `forward`. The default throws ProgramError: the op has no gradient.
   virtual void differentiate(Differentiator& d, const Instruction& forward) const;
@@ -101,6 +101,10 @@ class CONSIST_API Differentiator {
   virtual TensorId accumulator(TensorId tensor) = 0;
   /// Adds `gradient` to that of `tensor`. If it was made by accumulating into accumulator(tensor), it replaces that.
   virtual void contribute(TensorId tensor, TensorId gradient) = 0;
+  /// Whether `tensor` is the loss that is differentiated (its own gradient is the constant 1 and has no tensor).
+  virtual bool is_root(TensorId tensor) const = 0;
+  /// Lets `by` take the place of a forward tensor wherever it is used, for ops whose gradient instruction makes the value again.
+  virtual void supersede(TensorId tensor, TensorId by) = 0;
   /// The dtype for the gradient of `tensor`: that of the precision for parameters, else the tensor's own.
   virtual DType gradient_dtype(TensorId tensor) const = 0;
 };

@@ -1,0 +1,98 @@
+// attention: causal, grouped queries, and its gradient. Batches and heads may be split, positions may not.
+#include "core/ops/core_ops.h"
+
+namespace consist::ops {
+namespace {
+
+struct AttentionShape {
+  TensorType q, kv, lse;
+};
+
+Placement heads_or_batch(Placement placement) {
+  return placement.is_shard(0) || placement.is_shard(2) ? placement : Placement::replicate();
+}
+/// lse is [batch, heads, sequence]: heads are its dimension 1.
+Placement of_lse(Placement placement) { return placement.is_shard(2) ? Placement::shard(1) : placement; }
+
+/// Half of the square of scores: `products` matrix products of 2·S²·D flops per head, halved by the causal mask.
+double causal_flops(const Program& program, TensorId q, double products) {
+  const Shape shape = program.local(q);
+  return products * static_cast<double>(shape.elements()) * static_cast<double>(shape[1]);
+}
+
+class AttentionBase : public NamedOp {
+ public:
+  using NamedOp::NamedOp;
+
+ protected:
+  AttentionShape shapes(const TensorType& q, const TensorType& k, const TensorType& v, const Attributes& attributes) const {
+    const std::int64_t head_dim = attributes.integer("head_dim");
+    require(q.shape.rank() == 3 && k.shape.rank() == 3, "q, k and v must be [batch, sequence, heads*head_dim]");
+    require(k == v, "k and v must have the same type");
+    require(q.dtype == k.dtype && q.shape[0] == k.shape[0] && q.shape[1] == k.shape[1], "q and k must be of the same tokens and dtype");
+    require(head_dim > 0 && q.shape[2] % head_dim == 0 && k.shape[2] % head_dim == 0, "head_dim must divide the channels of q, k and v");
+    require(q.shape[2] % k.shape[2] == 0, "the heads of q must be a multiple of the heads of k and v");
+    return {q, k, {DType::f32, {q.shape[0], q.shape[2] / head_dim, q.shape[1]}}};
+  }
+};
+
+class AttentionGrad final : public AttentionBase {
+ public:
+  AttentionGrad() : AttentionBase("attention_grad") {}
+
+  Types infer(const Types& in, const Attributes& attributes) const override {
+    const AttentionShape s = shapes(present(in, 1), present(in, 2), present(in, 3), attributes);
+    check(in, 0, s.q);
+    check(in, 4, s.q);
+    check(in, 5, s.lse);
+    return {s.q, s.kv, s.kv};
+  }
+  void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& /*attributes*/) const override {
+    const Placement placement = heads_or_batch(axis.inputs[1]);
+    for (std::size_t i = 0; i < 5; ++i) axis.inputs[i] = placement;
+    axis.inputs[5] = of_lse(placement);
+    axis.outputs = {placement, placement, placement};
+  }
+  Cost cost(const Program& program, const Instruction& i) const override {
+    Cost cost = Op::cost(program, i);
+    cost.flops = causal_flops(program, i.inputs[1], 5);  // scores again, dv, dp, dq, dk
+    return cost;
+  }
+};
+
+class Attention final : public AttentionBase {
+ public:
+  Attention() : AttentionBase("attention") {}
+
+  Types infer(const Types& in, const Attributes& attributes) const override {
+    const AttentionShape s = shapes(present(in, 0), present(in, 1), present(in, 2), attributes);
+    return {s.q, s.lse};
+  }
+  void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& /*attributes*/) const override {
+    const Placement placement = heads_or_batch(axis.inputs[0]);
+    for (Placement& input : axis.inputs) input = placement;
+    axis.outputs = {placement, of_lse(placement)};
+  }
+  void differentiate(Differentiator& d, const Instruction& f) const override {
+    const TensorId dy = d.gradient(f.outputs[0]);
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < 3; ++i) names.push_back(d.program()[f.inputs[i]].name + ".grad");
+    const std::vector<TensorId> grads =
+        d.build().emit("attention_grad", {dy, f.inputs[0], f.inputs[1], f.inputs[2], f.outputs[0], f.outputs[1]}, f.attributes, names);
+    for (std::size_t i = 0; i < 3; ++i) d.contribute(f.inputs[i], grads[i]);
+  }
+  Cost cost(const Program& program, const Instruction& i) const override {
+    Cost cost = Op::cost(program, i);
+    cost.flops = causal_flops(program, i.inputs[0], 2);  // scores, values
+    return cost;
+  }
+};
+
+}  // namespace
+
+void register_attention(OpRegistry& registry) {
+  registry.add(std::make_unique<Attention>());
+  registry.add(std::make_unique<AttentionGrad>());
+}
+
+}  // namespace consist::ops

@@ -1,0 +1,74 @@
+// Collectives over one mesh axis (attribute "axis"), and the local part of a replicated tensor. Each has its adjoint:
+// the gradient of an all_gather is a reduce_scatter and so on.
+#include "core/ops/core_ops.h"
+
+namespace consist::ops {
+namespace {
+
+int axis_of(const Instruction& i) { return static_cast<int>(i.attributes.integer("axis")); }
+
+/// Base: types pass through; what happens on the collective's own axis is stated by the builder, which knows the axis.
+class CollectiveBase : public NamedOp {
+ public:
+  using NamedOp::NamedOp;
+  Types infer(const Types& in, const Attributes& attributes) const override {
+    attributes.integer("axis");
+    require(!in.empty(), "there are no inputs");
+    for (std::size_t i = 0; i < in.size(); ++i) present(in, i);
+    return in;
+  }
+  /// Along every other axis the placement stays as it is.
+  void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& /*attributes*/) const override { axis.outputs = axis.inputs; }
+};
+
+class AllReduce final : public CollectiveBase {
+ public:
+  AllReduce() : CollectiveBase("all_reduce") {}
+  bool is_collective() const noexcept override { return true; }
+  int updates_in_place(int output) const noexcept override { return output; }
+  void differentiate(Differentiator& d, const Instruction& f) const override {
+    // Each summand moves the sum by as much as itself: the gradient passes through, whole on every rank.
+    for (std::size_t i = 0; i < f.inputs.size(); ++i) {
+      const TensorId dy = d.gradient(f.outputs[i]);
+      if (dy != no_tensor) d.contribute(f.inputs[i], d.build().reshard(dy, axis_of(f), Placement::replicate()));
+    }
+  }
+};
+
+class ReduceScatter final : public CollectiveBase {
+ public:
+  ReduceScatter() : CollectiveBase("reduce_scatter") {}
+  bool is_collective() const noexcept override { return true; }
+  void differentiate(Differentiator& d, const Instruction& f) const override {
+    d.contribute(f.inputs[0], d.build().reshard(d.gradient(f.outputs[0]), axis_of(f), Placement::replicate()));
+  }
+};
+
+class AllGather final : public CollectiveBase {
+ public:
+  AllGather() : CollectiveBase("all_gather") {}
+  bool is_collective() const noexcept override { return true; }
+  void differentiate(Differentiator& d, const Instruction& f) const override {
+    const Placement shard = Placement::shard(static_cast<int>(f.attributes.integer("dim")));
+    d.contribute(f.inputs[0], d.build().reshard(d.gradient(f.outputs[0]), axis_of(f), shard));
+  }
+};
+
+class Slice final : public CollectiveBase {
+ public:
+  Slice() : CollectiveBase("slice") {}
+  void differentiate(Differentiator& d, const Instruction& f) const override {
+    d.contribute(f.inputs[0], d.build().reshard(d.gradient(f.outputs[0]), axis_of(f), Placement::replicate()));
+  }
+};
+
+}  // namespace
+
+void register_collectives(OpRegistry& registry) {
+  registry.add(std::make_unique<AllReduce>());
+  registry.add(std::make_unique<ReduceScatter>());
+  registry.add(std::make_unique<AllGather>());
+  registry.add(std::make_unique<Slice>());
+}
+
+}  // namespace consist::ops

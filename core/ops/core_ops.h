@@ -1,0 +1,72 @@
+// Registration of the core's ops, one function per family, and what the families share. docs/ops.md states every tensor.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "consist/builder.h"
+#include "consist/error.h"
+#include "consist/op.h"
+
+namespace consist::ops {
+
+void register_core_ops(OpRegistry& registry);
+void register_embedding(OpRegistry& registry);
+void register_linear(OpRegistry& registry);
+void register_rms_norm(OpRegistry& registry);
+void register_rope(OpRegistry& registry);
+void register_attention(OpRegistry& registry);
+void register_swiglu(OpRegistry& registry);
+void register_lm_head_loss(OpRegistry& registry);
+void register_elementwise(OpRegistry& registry);
+void register_optimizer(OpRegistry& registry);
+void register_collectives(OpRegistry& registry);
+
+/// Base of the core's ops: a name, and checks that name the op in their message.
+class NamedOp : public Op {
+ public:
+  explicit NamedOp(std::string name) : name_(std::move(name)) {}
+  std::string_view name() const noexcept override { return name_; }
+
+ protected:
+  [[noreturn]] void fail(const std::string& why) const { throw ProgramError("op '" + name_ + "': " + why); }
+
+  void require(bool condition, const char* why) const {
+    if (!condition) fail(why);
+  }
+  const TensorType& present(const Types& types, std::size_t index) const {
+    if (index >= types.size() || !types[index]) fail("input " + std::to_string(index) + " is missing");
+    return *types[index];
+  }
+  /// The type, checked to equal `expected`; absent is allowed.
+  void check(const Types& types, std::size_t index, const TensorType& expected) const {
+    if (index >= types.size() || !types[index] || *types[index] == expected) return;
+    fail("input " + std::to_string(index) + " is " + std::string(name_of(types[index]->dtype)) + types[index]->shape.text() +
+         ", it must be " + std::string(name_of(expected.dtype)) + expected.shape.text());
+  }
+  static bool has(const Types& types, std::size_t index) { return index < types.size() && types[index].has_value(); }
+
+ private:
+  std::string name_;
+};
+
+/// The dtype in attribute "dtype".
+inline DType dtype_attribute(const Attributes& attributes) {
+  const std::optional<DType> type = dtype_of(attributes.string("dtype"));
+  if (!type) throw ProgramError("attribute 'dtype' is '" + attributes.string("dtype") + "', which is no dtype");
+  return *type;
+}
+inline AttributeValue dtype_value(DType type) { return std::string(name_of(type)); }
+
+/// Whether a [batch, sequence, channels] tensor is split over tokens: along batch or sequence.
+inline bool over_tokens(Placement placement) { return placement.is_shard(0) || placement.is_shard(1); }
+
+/// The placement of a sum over all tokens of something placed like `placement`.
+inline Placement summed_over_tokens(Placement placement) { return over_tokens(placement) ? Placement::partial() : placement; }
+
+/// inputs[index] of an instruction, or no_tensor.
+inline TensorId input_of(const Instruction& instruction, std::size_t index) {
+  return index < instruction.inputs.size() ? instruction.inputs[index] : no_tensor;
+}
+
+}  // namespace consist::ops

@@ -1,0 +1,60 @@
+// embedding and its gradient.
+#include "core/ops/core_ops.h"
+
+namespace consist::ops {
+namespace {
+
+class EmbeddingGrad final : public NamedOp {
+ public:
+  EmbeddingGrad() : NamedOp("embedding_grad") {}
+
+  Types infer(const Types& in, const Attributes& attributes) const override {
+    const TensorType& dy = present(in, 1);
+    require(dy.shape.rank() == 3, "dy must be [batch, sequence, channels]");
+    check(in, 0, {DType::i32, {dy.shape[0], dy.shape[1]}});
+    TensorType out{dtype_attribute(attributes), {attributes.integer("vocabulary"), dy.shape[2]}};
+    check(in, 2, out);
+    return {out};
+  }
+  void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& /*attributes*/) const override {
+    // ids lead: they were split when the batch was, and dy follows.
+    const Placement tokens = over_tokens(axis.inputs[0]) ? axis.inputs[0] : Placement::replicate();
+    axis.inputs[0] = axis.inputs[1] = tokens;
+    axis.outputs = {summed_over_tokens(tokens)};
+  }
+  int updates_in_place(int /*output*/) const noexcept override { return 2; }
+};
+
+class Embedding final : public NamedOp {
+ public:
+  Embedding() : NamedOp("embedding") {}
+
+  Types infer(const Types& in, const Attributes& /*attributes*/) const override {
+    const TensorType& ids = present(in, 0);
+    const TensorType& table = present(in, 1);
+    require(ids.dtype == DType::i32 && ids.shape.rank() == 2, "ids must be i32[batch, sequence]");
+    require(table.shape.rank() == 2, "the table must be [vocabulary, channels]");
+    return {TensorType{table.dtype, {ids.shape[0], ids.shape[1], table.shape[1]}}};
+  }
+  void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& /*attributes*/) const override {
+    if (!over_tokens(axis.inputs[0])) axis.inputs[0] = Placement::replicate();
+    axis.inputs[1] = Placement::replicate();
+    axis.outputs = {axis.inputs[0]};
+  }
+  void differentiate(Differentiator& d, const Instruction& forward) const override {
+    const TensorId ids = forward.inputs[0], table = forward.inputs[1];
+    const TensorId dy = d.gradient(forward.outputs[0]);
+    const Tensor& t = d.program()[table];
+    Attributes attributes{{"dtype", dtype_value(d.gradient_dtype(table))}, {"vocabulary", t.shape[0]}};
+    d.contribute(table, d.build().emit_one("embedding_grad", {ids, dy, d.accumulator(table)}, attributes, t.name + ".grad"));
+  }
+};
+
+}  // namespace
+
+void register_embedding(OpRegistry& registry) {
+  registry.add(std::make_unique<Embedding>());
+  registry.add(std::make_unique<EmbeddingGrad>());
+}
+
+}  // namespace consist::ops

@@ -1,0 +1,18 @@
+#include "core/ops/core_ops.h"
+
+namespace consist::ops {
+
+void register_core_ops(OpRegistry& registry) {
+  register_embedding(registry);
+  register_linear(registry);
+  register_rms_norm(registry);
+  register_rope(registry);
+  register_attention(registry);
+  register_swiglu(registry);
+  register_lm_head_loss(registry);
+  register_elementwise(registry);
+  register_optimizer(registry);
+  register_collectives(registry);
+}
+
+}  // namespace consist::ops

@@ -1,0 +1,91 @@
+// rope: rotary position embedding, after an RMSNorm of each head where a norm weight is given (qk-norm), and its gradient.
+#include "core/ops/core_ops.h"
+
+namespace consist::ops {
+namespace {
+
+/// Heads may be split (channels), batches may be; positions may not, since the table starts at position 0.
+Placement heads_or_batch(Placement placement) {
+  return placement.is_shard(0) || placement.is_shard(2) ? placement : Placement::replicate();
+}
+
+class RopeGrad final : public NamedOp {
+ public:
+  RopeGrad() : NamedOp("rope_grad") {}
+
+  Types infer(const Types& in, const Attributes& attributes) const override {
+    const TensorType& dy = present(in, 0);
+    const std::int64_t head_dim = attributes.integer("head_dim");
+    require(dy.shape.rank() == 3 && head_dim > 0 && dy.shape[2] % head_dim == 0, "dy must be [batch, sequence, heads*head_dim]");
+    check(in, 1, {DType::f32, {dy.shape[1], head_dim}});
+    require(has(in, 2) == has(in, 3) && has(in, 2) == has(in, 4), "x, rstd and the norm weight are given together or not at all");
+    if (!has(in, 2)) return {dy, std::nullopt};
+    check(in, 2, dy);
+    check(in, 3, {DType::f32, {dy.shape[0], dy.shape[1], dy.shape[2] / head_dim}});
+    check(in, 4, {dy.dtype, {head_dim}});
+    TensorType dw{dtype_attribute(attributes), {head_dim}};
+    check(in, 5, dw);
+    return {dy, dw};
+  }
+  void shard(AxisSharding& axis, const Types& in, const Attributes& /*attributes*/) const override {
+    const Placement placement = heads_or_batch(axis.inputs[0]);
+    axis.inputs[0] = placement;
+    axis.inputs[1] = Placement::replicate();
+    const Placement dw = placement.is_replicate() ? Placement::replicate() : Placement::partial();
+    if (has(in, 2)) {
+      axis.inputs[2] = axis.inputs[3] = placement;
+      axis.inputs[4] = Placement::replicate();
+    }
+    if (has(in, 5)) axis.inputs[5] = dw;
+    axis.outputs = {placement, dw};
+  }
+  int updates_in_place(int output) const noexcept override { return output == 1 ? 5 : -1; }
+};
+
+class Rope final : public NamedOp {
+ public:
+  Rope() : NamedOp("rope") {}
+
+  Types infer(const Types& in, const Attributes& attributes) const override {
+    const TensorType& x = present(in, 0);
+    const std::int64_t head_dim = attributes.integer("head_dim");
+    require(x.shape.rank() == 3, "x must be [batch, sequence, heads*head_dim]");
+    require(head_dim > 0 && head_dim % 2 == 0 && x.shape[2] % head_dim == 0, "head_dim must be even and divide the channels of x");
+    present(in, 1);
+    check(in, 1, {DType::f32, {x.shape[1], head_dim}});
+    check(in, 2, {x.dtype, {head_dim}});
+    if (!has(in, 2)) return {x, std::nullopt};
+    return {x, TensorType{DType::f32, {x.shape[0], x.shape[1], x.shape[2] / head_dim}}};
+  }
+  void shard(AxisSharding& axis, const Types& in, const Attributes& /*attributes*/) const override {
+    const Placement placement = heads_or_batch(axis.inputs[0]);
+    axis.inputs[0] = placement;
+    axis.inputs[1] = Placement::replicate();
+    if (has(in, 2)) axis.inputs[2] = Placement::replicate();
+    axis.outputs = {placement, placement};
+  }
+  void differentiate(Differentiator& d, const Instruction& forward) const override {
+    const TensorId x = forward.inputs[0], table = forward.inputs[1], w = input_of(forward, 2);
+    const TensorId dy = d.gradient(forward.outputs[0]);
+    const std::string x_name = d.program()[x].name + ".grad";
+    Attributes attributes{{"head_dim", forward.attributes.integer("head_dim")}};
+    if (w == no_tensor) {
+      d.contribute(x, d.build().emit_one("rope_grad", {dy, table}, attributes, x_name));
+      return;
+    }
+    attributes.set("dtype", dtype_value(d.gradient_dtype(w)));
+    const std::vector<TensorId> out = d.build().emit("rope_grad", {dy, table, x, forward.outputs[1], w, d.accumulator(w)}, attributes,
+                                                     {x_name, d.program()[w].name + ".grad"});
+    d.contribute(x, out[0]);
+    d.contribute(w, out[1]);
+  }
+};
+
+}  // namespace
+
+void register_rope(OpRegistry& registry) {
+  registry.add(std::make_unique<Rope>());
+  registry.add(std::make_unique<RopeGrad>());
+}
+
+}  // namespace consist::ops

@@ -1,0 +1,26 @@
+// Out-of-line destructors and defaults of the part interfaces: one type identity each, shared by the core and all plugins.
+#include "consist/dataset.h"
+#include "consist/device.h"
+#include "consist/job.h"
+#include "consist/model.h"
+#include "consist/precision.h"
+#include "consist/strategy.h"
+#include "consist/transport.h"
+
+namespace consist {
+
+Architecture::~Architecture() = default;
+Model::~Model() = default;
+Precision::~Precision() = default;
+void Precision::rewrite(Program& /*forward*/) const {}
+ParallelStrategy::~ParallelStrategy() = default;
+void ParallelStrategy::schedule(Program& /*step*/, int /*axis*/) const {}
+Kernel::~Kernel() = default;
+Executable::~Executable() = default;
+Device::~Device() = default;
+Job::~Job() = default;
+Communicator::~Communicator() = default;
+Transport::~Transport() = default;
+Dataset::~Dataset() = default;
+
+}  // namespace consist

@@ -1,0 +1,90 @@
+#include "consist/program.h"
+
+#include "consist/error.h"
+
+namespace consist {
+
+std::string_view name_of(Role role) noexcept {
+  switch (role) {
+    case Role::parameter: return "parameter";
+    case Role::gradient: return "gradient";
+    case Role::optimizer_state: return "optimizer_state";
+    case Role::activation: return "activation";
+    case Role::input: return "input";
+    case Role::metric: return "metric";
+    case Role::workspace: return "workspace";
+  }
+  return "?";
+}
+
+std::string_view name_of(MemorySpace space) noexcept { return space == MemorySpace::device ? "device" : "host"; }
+
+std::string_view name_of(Phase phase) noexcept {
+  switch (phase) {
+    case Phase::forward: return "forward";
+    case Phase::backward: return "backward";
+    case Phase::optimizer: return "optimizer";
+  }
+  return "?";
+}
+
+std::string text_of(Queue queue, const Mesh& mesh) {
+  switch (queue.index()) {
+    case 0: return "compute";
+    case 1: return "h2d";
+    case 2: return "d2h";
+    default: return "comm:" + (queue.axis() < mesh.axes() ? mesh.axis(queue.axis()).name : std::to_string(queue.axis()));
+  }
+}
+
+const AttributeValue* Attributes::find(std::string_view name) const noexcept {
+  for (const auto& [key, value] : values_) {
+    if (key == name) return &value;
+  }
+  return nullptr;
+}
+
+void Attributes::set(std::string_view name, AttributeValue value) {
+  for (auto& [key, old] : values_) {
+    if (key == name) {
+      old = std::move(value);
+      return;
+    }
+  }
+  values_.emplace_back(std::string(name), std::move(value));
+}
+
+bool Attributes::has(std::string_view name) const noexcept { return find(name) != nullptr; }
+
+namespace {
+template <typename T>
+const T& typed(const AttributeValue* value, std::string_view name, const char* type) {
+  const T* typed = value == nullptr ? nullptr : std::get_if<T>(value);
+  if (typed == nullptr) {
+    throw ProgramError("attribute '" + std::string(name) + "' is " + (value == nullptr ? "missing" : std::string("not ") + type));
+  }
+  return *typed;
+}
+}  // namespace
+
+std::int64_t Attributes::integer(std::string_view name) const { return typed<std::int64_t>(find(name), name, "an integer"); }
+double Attributes::real(std::string_view name) const { return typed<double>(find(name), name, "a real number"); }
+const std::string& Attributes::string(std::string_view name) const { return typed<std::string>(find(name), name, "a string"); }
+
+std::int64_t Attributes::integer_or(std::string_view name, std::int64_t fallback) const {
+  return has(name) ? integer(name) : fallback;
+}
+double Attributes::real_or(std::string_view name, double fallback) const { return has(name) ? real(name) : fallback; }
+
+std::int64_t Program::bytes(TensorId id) const {
+  return local(id).elements() * static_cast<std::int64_t>(size_of((*this)[id].dtype));
+}
+
+TensorId Program::find(std::string_view name) const noexcept {
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (tensors[i].name == name) return static_cast<TensorId>(i);
+  }
+  return no_tensor;
+}
+
+}  // namespace consist
