@@ -1,5 +1,6 @@
 # Warnings and sanitizers for everything in this tree (not for third-party plugins).
-add_compile_options(-Wall -Wextra -Wnon-virtual-dtor -Woverloaded-virtual)
+# Designated initialisers leave out what has a default on purpose.
+add_compile_options(-Wall -Wextra -Wnon-virtual-dtor -Woverloaded-virtual -Wno-missing-field-initializers)
 if(CONSIST_SANITIZE)
   add_compile_options(-fsanitize=${CONSIST_SANITIZE} -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${CONSIST_SANITIZE})
