@@ -119,6 +119,19 @@ TensorId Builder::reshard(TensorId tensor, int axis, Placement placement) {
   return to;
 }
 
+std::vector<TensorId> Builder::all_reduce(std::vector<TensorId> tensors, int axis) {
+  std::vector<std::string> names;
+  for (TensorId tensor : tensors) {
+    if (!program_[tensor].placements[axis].is_partial()) {
+      throw ProgramError("all_reduce of '" + program_[tensor].name + "', which is not partial on axis '" + program_.mesh.axis(axis).name + "'");
+    }
+    names.push_back(program_[tensor].name);
+  }
+  std::vector<TensorId> reduced = emit("all_reduce", std::move(tensors), {{"axis", std::int64_t{axis}}}, std::move(names));
+  for (TensorId tensor : reduced) program_[tensor].placements[axis] = Placement::replicate();
+  return reduced;
+}
+
 TensorId Builder::emit_reshard(TensorId tensor, int axis, Placement to) {
   const Placement from = program_[tensor].placements[axis];
   const char* op = nullptr;

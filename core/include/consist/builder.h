@@ -43,6 +43,10 @@ class CONSIST_API Builder {
   /// partial→replicate all_reduce, partial→shard reduce_scatter, shard→replicate all_gather, replicate→shard slice.
   TensorId reshard(TensorId tensor, int axis, Placement placement);
 
+  /// Sums each of `tensors`, partial on `axis`, over the axis in place; returns the replicated results. Tensors that lie side by side in
+  /// memory (see pack) move as one message.
+  std::vector<TensorId> all_reduce(std::vector<TensorId> tensors, int axis);
+
   /// Tag of the instructions that follow.
   Tag tag;
 

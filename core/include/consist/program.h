@@ -151,6 +151,7 @@ struct Program {
   std::vector<Instruction> instructions;
   std::vector<Parameter> parameters;  ///< in the model's order
   std::vector<Constant> constants;    ///< replicated
+  TensorId loss = no_tensor;          ///< the scalar that is trained on
   int micro_batches = 1;
 
   const Tensor& operator[](TensorId id) const { return tensors.at(static_cast<std::size_t>(id)); }

@@ -12,7 +12,8 @@ namespace consist {
 /// The mesh axis that a strategy works on.
 struct AxisRequest {
   std::string name;        ///< "data", "tensor", "pipeline"
-  bool takes_rest = false;  ///< size may be left out: the ranks that the others leave
+  bool takes_rest = false;    ///< size may be left out: the ranks that the others leave
+  bool splits_batch = false;  ///< each rank of the axis has sequences of its own: the logical batch is the local one times the size
 };
 
 /// The plugin kind "strategy". One object per use on the command line; called from one thread.

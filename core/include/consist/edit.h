@@ -1,0 +1,47 @@
+// Edits of a finished program, for strategies: instructions inserted in the middle, tensors given adjacent memory.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "consist/builder.h"
+#include "consist/export.h"
+#include "consist/program.h"
+
+namespace consist {
+
+/// Inserts instructions at several places in one linear pass. Positions are indices of the program as it was when the Inserter was made.
+/// The program must not be changed otherwise before apply().
+class CONSIST_API Inserter {
+ public:
+  explicit Inserter(Program& program);
+  /// Calls `emit` with a builder whose instructions go right behind instruction `position` (-1: to the front). Groups at the same
+  /// position keep the order of the calls.
+  void after(InstructionId position, const std::function<void(Builder&)>& emit);
+  /// Moves everything into place. Waits must not have been computed yet.
+  void apply();
+
+ private:
+  struct Group {
+    InstructionId position;
+    std::size_t first, last;  // range of the appended instructions
+  };
+  Program& program_;
+  std::size_t original_;
+  std::vector<Group> groups_;
+};
+
+/// Moves the storages of `tensors` (distinct, none a state, each owned or updated in place from one storage) into one new storage,
+/// one behind the other at 256-byte boundaries; collectives over all of them become one message. Returns the storage.
+CONSIST_API TensorId pack(Program& program, std::span<const TensorId> tensors, std::string name);
+
+/// The last instruction that writes each tensor's storage, by tensor id; -1 if none does.
+CONSIST_API std::vector<InstructionId> last_writers(const Program& program);
+
+/// Alignment of tensors in memory, in bytes.
+inline constexpr std::int64_t tensor_alignment = 256;
+constexpr std::int64_t aligned(std::int64_t bytes) noexcept { return (bytes + tensor_alignment - 1) / tensor_alignment * tensor_alignment; }
+
+}  // namespace consist

@@ -1,0 +1,137 @@
+#include "core/passes/accumulate.h"
+
+#include "consist/builder.h"
+#include "consist/error.h"
+
+namespace consist {
+namespace {
+
+class Repeater {
+ public:
+  explicit Repeater(Program& program) : program_(program), segment_(std::move(program.instructions)), tensors_(program.tensors.size()) {
+    program_.instructions.clear();
+    made_.assign(tensors_, false);
+    for (const Instruction& i : segment_) {
+      for (TensorId output : i.outputs) {
+        if (output != no_tensor) made_[index(output)] = true;
+      }
+    }
+    gradient_storage_.assign(tensors_, false);
+    for (const Parameter& p : program_.parameters) gradient_storage_[index(program_[p.gradient].storage)] = true;
+  }
+
+  void run(int micro_batches) {
+    program_.instructions.reserve(segment_.size() * static_cast<std::size_t>(micro_batches) + static_cast<std::size_t>(micro_batches));
+    const TensorId first_loss = program_.loss;
+    for (int m = 0; m < micro_batches; ++m) {
+      if (m == 0) {
+        first();
+      } else {
+        again(m);
+        Builder builder(program_);
+        builder.tag = {Phase::backward, -1, static_cast<std::int16_t>(m), "accumulate"};
+        program_.loss = builder.emit_one("add", {program_.loss, map_[index(first_loss)]}, {}, "loss");
+      }
+    }
+  }
+
+ private:
+  static std::size_t index(TensorId id) { return static_cast<std::size_t>(id); }
+
+  void first() {
+    for (std::size_t t = 0; t < tensors_; ++t) {
+      Tensor& tensor = program_.tensors[t];
+      if (!made_[t] && !tensor.state && tensor.role == Role::input) tensor.name += ".0";
+    }
+    for (const Instruction& i : segment_) {
+      program_.instructions.push_back(i);
+      program_.instructions.back().tag.micro_batch = 0;
+    }
+    // Where micro-batch 1 picks up the sums: the final value in each gradient's storage.
+    for (const Parameter& p : program_.parameters) sums_.push_back({program_[p.gradient].storage, p.gradient, p.gradient});
+    sum_of_.assign(tensors_, -1);
+    for (std::size_t s = 0; s < sums_.size(); ++s) sum_of_[index(sums_[s].storage)] = static_cast<int>(s);
+  }
+
+  void again(int m) {
+    map_.assign(tensors_, no_tensor);
+    for (std::size_t t = 0; t < tensors_; ++t) {
+      if (made_[t]) continue;
+      const Tensor& tensor = program_.tensors[t];
+      const bool per_micro_batch = !tensor.state && tensor.role == Role::input;
+      map_[t] = per_micro_batch ? copy_input(static_cast<TensorId>(t), m) : static_cast<TensorId>(t);
+    }
+    for (const Instruction& i : segment_) {
+      Instruction copy = i;
+      copy.tag.micro_batch = static_cast<std::int16_t>(m);
+      for (TensorId& input : copy.inputs) {
+        if (input != no_tensor) input = map_[index(input)];
+      }
+      for (std::size_t k = 0; k < copy.outputs.size(); ++k) {
+        if (copy.outputs[k] != no_tensor) copy.outputs[k] = copy_output(copy, k, i.outputs[k]);
+      }
+      program_.instructions.push_back(std::move(copy));
+    }
+    for (std::size_t p = 0; p < sums_.size(); ++p) {
+      sums_[p].value = map_[index(sums_[p].in_segment)];
+      program_.parameters[p].gradient = sums_[p].value;
+    }
+  }
+
+  TensorId copy_input(TensorId old, int m) {
+    Tensor copy = program_[old];
+    copy.name = copy.name.substr(0, copy.name.rfind('.')) + "." + std::to_string(m);
+    copy.storage = static_cast<TensorId>(program_.tensors.size());
+    program_.tensors.push_back(std::move(copy));
+    return program_.tensors.back().storage;
+  }
+
+  /// The copy of output `old`, which is output k of the copied instruction. The first write of a gradient becomes an addition to the sum.
+  TensorId copy_output(Instruction& instruction, std::size_t k, TensorId old) {
+    const auto id = static_cast<TensorId>(program_.tensors.size());
+    Tensor copy = program_[old];
+    if (gradient_storage_[index(copy.storage)]) {
+      if (copy.storage == old) accumulate_into(instruction, k, old);
+      // stays in the gradient's storage
+    } else {
+      copy.storage = copy.storage == old ? id : program_[map_[index(copy.storage)]].storage;
+    }
+    program_.tensors.push_back(std::move(copy));
+    map_[index(old)] = id;
+    return id;
+  }
+
+  void accumulate_into(Instruction& instruction, std::size_t k, TensorId old) {
+    const int slot = instruction.op->updates_in_place(static_cast<int>(k));
+    if (slot < 0) {
+      throw ProgramError("op '" + std::string(instruction.op->name()) + "' makes the gradient '" + program_[old].name +
+                         "' but cannot add to it; it needs an accumulator input (Op::updates_in_place)");
+    }
+    if (instruction.inputs.size() <= static_cast<std::size_t>(slot)) instruction.inputs.resize(static_cast<std::size_t>(slot) + 1, no_tensor);
+    instruction.inputs[static_cast<std::size_t>(slot)] = sums_[static_cast<std::size_t>(sum_of_[index(old)])].value;
+  }
+
+  struct Sum {
+    TensorId storage;
+    TensorId in_segment;  ///< the final value as the one-micro-batch program named it
+    TensorId value;       ///< the final value of the newest micro-batch
+  };
+
+  Program& program_;
+  std::vector<Instruction> segment_;
+  std::size_t tensors_;
+  std::vector<bool> made_, gradient_storage_;
+  std::vector<TensorId> map_;  // of the micro-batch being made: tensors of the segment to their copies
+  std::vector<Sum> sums_;      // one per parameter
+  std::vector<int> sum_of_;    // by storage
+};
+
+}  // namespace
+
+void accumulate(Program& program, int micro_batches) {
+  if (micro_batches < 1) throw UsageError("accumulation over " + std::to_string(micro_batches) + " micro-batches; it must be at least 1");
+  Repeater(program).run(micro_batches);
+  program.micro_batches = micro_batches;
+}
+
+}  // namespace consist

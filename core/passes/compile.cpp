@@ -1,0 +1,119 @@
+#include "core/passes/compile.h"
+
+#include <algorithm>
+
+#include "consist/builder.h"
+#include "consist/error.h"
+#include "core/passes/accumulate.h"
+#include "core/passes/differentiate.h"
+#include "core/passes/rebuild.h"
+#include "core/program/verifier.h"
+
+namespace consist {
+
+int Layout::batch_ranks() const {
+  int product = 1;
+  for (int axis : batch_axes) product *= mesh.size_of(axis);
+  return product;
+}
+
+int Layout::batch_index(int rank) const {
+  int index = 0;
+  for (int axis : batch_axes) index = index * mesh.size_of(axis) + mesh.coordinate(rank, axis);
+  return index;
+}
+
+Layout lay_out(const std::vector<StrategyUse>& strategies, int ranks) {
+  int fixed = 1;
+  const StrategyUse* rest = nullptr;
+  for (const StrategyUse& use : strategies) {
+    if (use.size > 0) {
+      fixed *= use.size;
+      continue;
+    }
+    if (!use.strategy->axis().takes_rest) {
+      throw UsageError("strategy '" + use.name + "' needs a number of ranks: write --strategy " + use.name + "=N");
+    }
+    if (rest != nullptr) {
+      throw UsageError("both '" + rest->name + "' and '" + use.name + "' would take the remaining ranks; give one of them a size (" + use.name + "=N)");
+    }
+    rest = &use;
+  }
+  if (ranks % fixed != 0 || (rest == nullptr && ranks != fixed)) {
+    throw UsageError("the strategies' sizes multiply to " + std::to_string(fixed) + ", but the job has " + std::to_string(ranks) +
+                     " ranks; " + (rest == nullptr ? "they must be equal" : "the one must divide the other"));
+  }
+  Layout layout;
+  std::vector<MeshAxis> axes;
+  for (StrategyUse use : strategies) {
+    if (use.size == 0) use.size = ranks / fixed;
+    if (use.size == 1) continue;
+    const AxisRequest request = use.strategy->axis();
+    if (request.splits_batch) layout.batch_axes.push_back(static_cast<int>(axes.size()));
+    axes.push_back({request.name, use.size});
+    layout.active.push_back(use);
+  }
+  layout.mesh = Mesh(std::move(axes));
+  return layout;
+}
+
+namespace {
+
+/// Forward of one micro-batch, in the precision's dtypes, laid out on the mesh.
+Program forward_program(const CompileRequest& request, const Layout& layout, double loss_scale) {
+  Program program;
+  program.mesh = layout.mesh;
+  Builder builder(program);
+  const Shape tokens{request.micro_batch * layout.batch_ranks(), request.sequence};
+  const TensorId ids = builder.input("ids", DType::i32, tokens);
+  const TensorId targets = builder.input("targets", DType::i32, tokens);
+  program.loss = request.architecture->build(builder, ids, targets, loss_scale);
+
+  for (const Parameter& parameter : program.parameters) program[parameter.tensor].dtype = request.precision->dtypes().parameter;
+  for (std::size_t axis = 0; axis < layout.active.size(); ++axis) {
+    layout.active[axis].strategy->partition(program, static_cast<int>(axis));
+  }
+  program = rebuild(program);
+  request.precision->rewrite(program);
+  return program;
+}
+
+double tokens_per(const CompileRequest& request, const Layout& layout, int micro_batches) {
+  return static_cast<double>(request.micro_batch) * static_cast<double>(request.sequence) * layout.batch_ranks() * micro_batches;
+}
+
+void check(const CompileRequest& request) {
+  if (request.micro_batch < 1) throw UsageError("--batch is " + std::to_string(request.micro_batch) + "; it must be at least 1");
+  if (request.sequence < 1) throw UsageError("--sequence is " + std::to_string(request.sequence) + "; it must be at least 1");
+  if (request.accumulation < 1) throw UsageError("--accumulation is " + std::to_string(request.accumulation) + "; it must be at least 1");
+  const std::int64_t most = request.architecture->sizes().max_sequence;
+  if (most > 0 && request.sequence > most) {
+    throw UsageError("--sequence is " + std::to_string(request.sequence) + ", but the model has " + std::to_string(most) +
+                     " positions (max_position_embeddings); use at most that");
+  }
+}
+
+}  // namespace
+
+Program compile_step(const CompileRequest& request, const Layout& layout) {
+  check(request);
+  Program program = forward_program(request, layout, 1.0 / tokens_per(request, layout, request.accumulation));
+  differentiate(program, request.precision->dtypes().gradient);
+  accumulate(program, request.accumulation);
+  for (std::size_t axis = 0; axis < layout.active.size(); ++axis) {
+    layout.active[axis].strategy->schedule(program, static_cast<int>(axis));
+  }
+  append_optimizer(program, request.precision->dtypes(), request.optimizer);
+  verify(program);
+  return program;
+}
+
+Program compile_evaluation(const CompileRequest& request, const Layout& layout) {
+  check(request);
+  Program program = forward_program(request, layout, 1.0 / tokens_per(request, layout, 1));
+  append_metrics(program);
+  verify(program);
+  return program;
+}
+
+}  // namespace consist

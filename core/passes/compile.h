@@ -1,0 +1,54 @@
+// From a model and the chosen parts to the program of a step: the pipeline of passes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "consist/model.h"
+#include "consist/precision.h"
+#include "consist/program.h"
+#include "consist/strategy.h"
+#include "core/passes/optimizer.h"
+
+namespace consist {
+
+/// One strategy and how many ranks it spans (0: the ranks that the others leave).
+struct StrategyUse {
+  std::string name;
+  const ParallelStrategy* strategy = nullptr;
+  int size = 0;
+};
+
+struct CompileRequest {
+  const Architecture* architecture = nullptr;
+  const Precision* precision = nullptr;
+  std::vector<StrategyUse> strategies;
+  int ranks = 1;
+  std::int64_t micro_batch = 1;  ///< sequences per rank and micro-batch
+  std::int64_t sequence = 0;     ///< tokens per sequence
+  int accumulation = 1;          ///< micro-batches per step
+  OptimizerSettings optimizer;
+};
+
+/// The mesh and how the batch is divided over it.
+struct Layout {
+  Mesh mesh;                        ///< axes of size 1 are left out
+  std::vector<StrategyUse> active;  ///< the strategies that have an axis, in the order of the mesh's axes
+  std::vector<int> batch_axes;      ///< axes over which sequences are divided
+
+  int batch_ranks() const;              ///< product of the sizes of batch_axes
+  int batch_index(int rank) const;      ///< which part of the batch `rank` reads
+};
+
+/// Throws UsageError where sizes and ranks do not fit or two strategies want the same axis.
+CONSIST_API Layout lay_out(const std::vector<StrategyUse>& strategies, int ranks);
+
+/// The whole step: forward and backward of every micro-batch, reduction, clipping, AdamW. Verified. Inputs: "ids.<m>", "targets.<m>"
+/// (i32 [micro_batch·batch_ranks, sequence]) and "hyper"; metrics "loss" and "grad_norm".
+CONSIST_API Program compile_step(const CompileRequest& request, const Layout& layout);
+
+/// Forward only, one micro-batch: inputs "ids" and "targets", metric "loss".
+CONSIST_API Program compile_evaluation(const CompileRequest& request, const Layout& layout);
+
+}  // namespace consist

@@ -1,0 +1,156 @@
+#include "core/passes/differentiate.h"
+
+#include <unordered_map>
+
+#include "consist/builder.h"
+#include "consist/error.h"
+
+namespace consist {
+namespace {
+
+class Reverse final : public Differentiator {
+ public:
+  Reverse(Program& program, DType gradient_dtype)
+      : program_(program), builder_(program), gradient_dtype_(gradient_dtype), gradients_(program.tensors.size(), no_tensor),
+        wants_(program.tensors.size(), false), is_parameter_(program.tensors.size(), false) {
+    for (const Parameter& p : program.parameters) {
+      wants_[index(p.tensor)] = true;
+      is_parameter_[index(p.tensor)] = true;
+    }
+    for (const Instruction& i : program.instructions) {
+      bool depends = false;
+      for (TensorId input : i.inputs) depends |= input != no_tensor && wants_[index(input)];
+      for (TensorId output : i.outputs) {
+        if (output != no_tensor) wants_[index(output)] = depends;
+      }
+    }
+  }
+
+  void run() {
+    const std::size_t forward = program_.instructions.size();
+    for (std::size_t i = forward; i-- > 0;) {
+      // A copy: emitting moves the vector of instructions.
+      const Instruction instruction = program_.instructions[i];
+      if (!flows_back(instruction)) continue;
+      builder_.tag = instruction.tag;
+      builder_.tag.phase = Phase::backward;
+      instruction.op->differentiate(*this, instruction);
+      for (TensorId output : instruction.outputs) {
+        if (output == no_tensor || gradients_[index(output)] == no_tensor) continue;
+        --holders_[gradients_[index(output)]];  // nobody asks for this tensor's gradient any more
+      }
+    }
+    for (Parameter& p : program_.parameters) {
+      p.gradient = gradients_[index(p.tensor)];
+      if (p.gradient == no_tensor) throw ProgramError("the loss does not depend on parameter '" + p.name + "'");
+    }
+    for (const auto& [old, by] : superseded_) replace(old, by, forward);
+  }
+
+  Builder& build() override { return builder_; }
+  const Program& program() const override { return program_; }
+  TensorId gradient(TensorId tensor) override { return gradients_[index(tensor)]; }
+  bool wants(TensorId tensor) const override { return wants_[index(tensor)]; }
+  TensorId accumulator(TensorId tensor) override {
+    const TensorId known = gradients_[index(tensor)];
+    return known != no_tensor && holders_[known] == 1 ? known : no_tensor;
+  }
+  bool is_root(TensorId tensor) const override { return tensor == program_.loss; }
+  void supersede(TensorId tensor, TensorId by) override { superseded_.emplace_back(tensor, by); }
+  DType gradient_dtype(TensorId tensor) const override {
+    return is_parameter_[index(tensor)] ? gradient_dtype_ : program_[tensor].dtype;
+  }
+
+  void contribute(TensorId tensor, TensorId gradient) override {
+    if (!wants(tensor)) return;
+    TensorId& known = gradients_[index(tensor)];
+    if (known == gradient) return;
+    if (known == no_tensor) {
+      hold(known, gradient);
+    } else if (program_[gradient].storage == program_[known].storage) {
+      hold(known, gradient);  // it was accumulated in place
+    } else if (holders_[known] == 1) {
+      hold(known, builder_.emit_one("add", {known, gradient}, {}, program_[gradient].name));
+    } else {
+      // The sum so far is also the gradient of another tensor: add into a copy.
+      const Attributes same{{"dtype", std::string(name_of(program_[gradient].dtype))}};
+      const TensorId copy = builder_.emit_one("cast", {known}, same, program_[gradient].name);
+      hold(known, builder_.emit_one("add", {copy, gradient}, {}, program_[gradient].name));
+    }
+  }
+
+ private:
+  static std::size_t index(TensorId id) { return static_cast<std::size_t>(id); }
+
+  bool flows_back(const Instruction& i) const {
+    for (TensorId output : i.outputs) {
+      if (output != no_tensor && wants_[index(output)] && (output == program_.loss || gradients_[index(output)] != no_tensor)) return true;
+    }
+    return false;
+  }
+
+  void hold(TensorId& slot, TensorId gradient) {
+    if (slot != no_tensor) --holders_[slot];
+    slot = gradient;
+    ++holders_[gradient];
+  }
+
+  void replace(TensorId old, TensorId by, std::size_t forward) {
+    for (std::size_t i = 0; i < program_.instructions.size(); ++i) {
+      Instruction& instruction = program_.instructions[i];
+      for (TensorId& input : instruction.inputs) {
+        if (input != old) continue;
+        if (i < forward) throw ProgramError("'" + program_[old].name + "' is read by forward, but its value comes only with the gradients");
+        input = by;
+      }
+    }
+    if (program_.loss == old) program_.loss = by;
+  }
+
+  Program& program_;
+  Builder builder_;
+  DType gradient_dtype_;
+  std::vector<TensorId> gradients_;  // by forward tensor: the sum of the contributions so far
+  std::vector<bool> wants_;
+  std::vector<bool> is_parameter_;
+  std::unordered_map<TensorId, int> holders_;  // forward tensors whose gradient this is and may still be asked for
+  std::vector<std::pair<TensorId, TensorId>> superseded_;
+};
+
+}  // namespace
+
+void remove_dead(Program& program) {
+  std::vector<bool> needed(program.tensors.size(), false);
+  auto need = [&](TensorId id) {
+    if (id != no_tensor) needed[static_cast<std::size_t>(id)] = true;
+  };
+  need(program.loss);
+  for (const Parameter& p : program.parameters) need(p.gradient);
+  std::vector<Instruction> kept;
+  for (std::size_t i = program.instructions.size(); i-- > 0;) {
+    Instruction& instruction = program.instructions[i];
+    bool alive = false;
+    for (TensorId output : instruction.outputs) {
+      if (output == no_tensor) continue;
+      const Tensor& t = program[output];
+      alive |= needed[static_cast<std::size_t>(output)] || t.state || t.role == Role::metric;
+    }
+    if (!alive) continue;
+    for (TensorId input : instruction.inputs) need(input);
+    kept.push_back(std::move(instruction));
+  }
+  program.instructions.assign(std::make_move_iterator(kept.rbegin()), std::make_move_iterator(kept.rend()));
+}
+
+void differentiate(Program& program, DType gradient_dtype) {
+  if (program.loss == no_tensor) throw ProgramError("the program has no loss to differentiate");
+  Reverse(program, gradient_dtype).run();
+  std::vector<bool> is_gradient(program.tensors.size(), false);
+  for (const Parameter& p : program.parameters) is_gradient[static_cast<std::size_t>(program[p.gradient].storage)] = true;
+  for (Tensor& t : program.tensors) {
+    if (is_gradient[static_cast<std::size_t>(t.storage)]) t.role = Role::gradient;
+  }
+  remove_dead(program);
+}
+
+}  // namespace consist

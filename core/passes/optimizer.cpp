@@ -1,0 +1,109 @@
+#include "core/passes/optimizer.h"
+
+#include <map>
+
+#include "consist/builder.h"
+#include "consist/edit.h"
+#include "consist/error.h"
+
+namespace consist {
+namespace {
+
+constexpr const char* who = "optimizer";
+
+void make_metric(Program& program, TensorId id, const char* name) {
+  const TensorId storage = program[id].storage;
+  for (Tensor& t : program.tensors) {
+    if (t.storage == storage) t.role = Role::metric;
+  }
+  program[id].name = name;
+}
+
+TensorId replicated(Builder& builder, TensorId tensor) {
+  for (int axis = 0; axis < builder.program().mesh.axes(); ++axis) tensor = builder.reshard(tensor, axis, Placement::replicate());
+  return tensor;
+}
+
+/// Layer of the instruction that made each parameter's gradient: parameters are updated a layer at a time.
+std::vector<std::int16_t> layers_of_gradients(const Program& program) {
+  const std::vector<InstructionId> writers = last_writers(program);
+  std::vector<std::int16_t> layers;
+  for (const Parameter& p : program.parameters) {
+    const InstructionId writer = writers[static_cast<std::size_t>(p.gradient)];
+    layers.push_back(writer < 0 ? std::int16_t{-1} : program.instructions[static_cast<std::size_t>(writer)].tag.layer);
+  }
+  return layers;
+}
+
+/// The sum of squares of all gradients: sharded and replicated ones apart, since only the former are summed over ranks.
+TensorId total_sum_of_squares(Program& program, Builder& builder) {
+  std::map<std::vector<bool>, std::vector<TensorId>> groups;
+  for (const Parameter& p : program.parameters) {
+    std::vector<bool> sharded;
+    for (int axis = 0; axis < program.mesh.axes(); ++axis) sharded.push_back(program[p.gradient].placements[axis].is_shard());
+    groups[sharded].push_back(p.gradient);
+  }
+  TensorId total = no_tensor;
+  for (auto& [sharded, gradients] : groups) {
+    const TensorId sum = replicated(builder, builder.emit_one("sum_of_squares", gradients, {}, "sum_of_squares"));
+    total = total == no_tensor ? sum : builder.emit_one("add", {total, sum}, {}, "sum_of_squares");
+  }
+  return total;
+}
+
+}  // namespace
+
+void append_metrics(Program& program) {
+  Builder builder(program);
+  builder.tag = {Phase::optimizer, -1, -1, who};
+  program.loss = replicated(builder, program.loss);
+  make_metric(program, program.loss, "loss");
+}
+
+void append_optimizer(Program& program, const DTypes& dtypes, const OptimizerSettings& settings) {
+  const std::vector<std::int16_t> layers = layers_of_gradients(program);
+  Builder builder(program);
+  builder.tag = {Phase::optimizer, -1, -1, who};
+
+  for (Parameter& p : program.parameters) {
+    for (int axis = 0; axis < program.mesh.axes(); ++axis) {
+      if (program[p.gradient].placements[axis].is_partial()) {
+        p.gradient = builder.reshard(p.gradient, axis, program[p.tensor].placements[axis]);
+      }
+    }
+    const Tensor gradient = program[p.gradient];
+    if (dtypes.master) p.master = builder.state(p.name + ".master", *dtypes.master, gradient.shape, gradient.placements);
+    p.moment1 = builder.state(p.name + ".moment1", dtypes.moment, gradient.shape, gradient.placements);
+    p.moment2 = builder.state(p.name + ".moment2", dtypes.moment, gradient.shape, gradient.placements);
+  }
+
+  const TensorId hyper = builder.input("hyper", DType::f32, {4});
+  const std::vector<TensorId> clip =
+      builder.emit("clip_coefficient", {total_sum_of_squares(program, builder)}, {{"max_norm", settings.max_norm}}, {"grad_norm", "clip"});
+
+  std::map<std::pair<std::int16_t, bool>, std::vector<const Parameter*>> groups;
+  for (std::size_t i = 0; i < program.parameters.size(); ++i) {
+    groups[{layers[i], program.parameters[i].decay}].push_back(&program.parameters[i]);
+  }
+  for (const auto& [key, group] : groups) {
+    builder.tag.layer = key.first;
+    std::vector<TensorId> inputs{hyper, clip[1]};
+    std::vector<std::string> names;
+    for (const Parameter* p : group) {
+      inputs.insert(inputs.end(), {p->tensor, p->gradient, p->master, p->moment1, p->moment2});
+      names.insert(names.end(), {p->name, p->name + ".master", p->name + ".moment1", p->name + ".moment2"});
+    }
+    builder.emit("adamw", std::move(inputs),
+                 {{"beta1", settings.beta1},
+                  {"beta2", settings.beta2},
+                  {"epsilon", settings.epsilon},
+                  {"weight_decay", key.second ? settings.weight_decay : 0.0},
+                  {"stochastic_rounding", std::int64_t{dtypes.stochastic_rounding ? 1 : 0}},
+                  {"seed", std::int64_t{key.first}}},
+                 std::move(names));
+  }
+  make_metric(program, clip[0], "grad_norm");
+  append_metrics(program);
+}
+
+}  // namespace consist

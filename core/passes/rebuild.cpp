@@ -1,0 +1,50 @@
+#include "core/passes/rebuild.h"
+
+#include "consist/builder.h"
+
+namespace consist {
+
+Program rebuild(const Program& old) {
+  Program program;
+  program.mesh = old.mesh;
+  program.parameters = old.parameters;
+  program.constants = old.constants;
+  program.micro_batches = old.micro_batches;
+
+  std::vector<bool> made(old.tensors.size(), false);
+  for (const Instruction& i : old.instructions) {
+    for (TensorId output : i.outputs) {
+      if (output != no_tensor) made[static_cast<std::size_t>(output)] = true;
+    }
+  }
+  std::vector<TensorId> map(old.tensors.size(), no_tensor);
+  for (std::size_t t = 0; t < old.tensors.size(); ++t) {
+    if (made[t]) continue;
+    map[t] = static_cast<TensorId>(program.tensors.size());
+    program.tensors.push_back(old.tensors[t]);
+    program.tensors.back().storage = map[t];
+  }
+
+  Builder builder(program);
+  for (const Instruction& i : old.instructions) {
+    if (i.op->is_collective() || i.op->name() == "slice") {
+      map[static_cast<std::size_t>(i.outputs[0])] = map[static_cast<std::size_t>(i.inputs[0])];
+      continue;
+    }
+    std::vector<TensorId> inputs;
+    for (TensorId input : i.inputs) inputs.push_back(input == no_tensor ? no_tensor : map[static_cast<std::size_t>(input)]);
+    std::vector<std::string> names;
+    for (TensorId output : i.outputs) names.push_back(output == no_tensor ? "" : old[output].name);
+    builder.tag = i.tag;
+    const std::vector<TensorId> outputs = builder.emit(i.op->name(), std::move(inputs), i.attributes, std::move(names));
+    for (std::size_t k = 0; k < outputs.size(); ++k) {
+      if (i.outputs[k] != no_tensor) map[static_cast<std::size_t>(i.outputs[k])] = outputs[k];
+    }
+  }
+  for (Parameter& parameter : program.parameters) parameter.tensor = map[static_cast<std::size_t>(parameter.tensor)];
+  for (Constant& constant : program.constants) constant.tensor = map[static_cast<std::size_t>(constant.tensor)];
+  if (old.loss != no_tensor) program.loss = map[static_cast<std::size_t>(old.loss)];
+  return program;
+}
+
+}  // namespace consist

@@ -1,0 +1,247 @@
+#include "core/program/verifier.h"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <unordered_map>
+
+#include "consist/error.h"
+#include "consist/op.h"
+#include "core/program/printer.h"
+
+namespace consist {
+namespace {
+
+/// The newest value of each byte range of one storage.
+class Storage {
+ public:
+  void write(std::int64_t begin, std::int64_t end, TensorId value) {
+    auto first = ranges_.lower_bound(begin);
+    if (first != ranges_.begin() && std::prev(first)->second.end > begin) --first;
+    while (first != ranges_.end() && first->first < end) first = ranges_.erase(first);
+    ranges_[begin] = {end, value};
+  }
+  bool holds(std::int64_t begin, TensorId value) const {
+    auto range = ranges_.find(begin);
+    return range != ranges_.end() && range->second.value == value;
+  }
+
+ private:
+  struct Range {
+    std::int64_t end;
+    TensorId value;
+  };
+  std::map<std::int64_t, Range> ranges_;
+};
+
+class Verifier {
+ public:
+  explicit Verifier(const Program& program) : program_(program), defined_(program.tensors.size(), false) {}
+
+  void run() {
+    check_tensors();
+    for (std::size_t i = 0; i < program_.instructions.size(); ++i) check(static_cast<InstructionId>(i));
+  }
+
+ private:
+  [[noreturn]] void fail(InstructionId i, const std::string& why) const {
+    throw ProgramError("instruction " + to_text(program_, i) + ": " + why);
+  }
+
+  void define(TensorId id) {
+    defined_[static_cast<std::size_t>(id)] = true;
+    const Tensor& t = program_[id];
+    storages_[t.storage].write(t.offset, t.offset + std::max<std::int64_t>(program_.bytes(id), 1), id);
+  }
+
+  void check_tensors() {
+    std::vector<bool> output(program_.tensors.size(), false);
+    for (const Instruction& i : program_.instructions) {
+      for (TensorId id : i.outputs) {
+        if (id != no_tensor) output.at(static_cast<std::size_t>(id)) = true;
+      }
+    }
+    for (std::size_t t = 0; t < program_.tensors.size(); ++t) {
+      const auto id = static_cast<TensorId>(t);
+      const Tensor& tensor = program_[id];
+      const std::string who = "tensor %" + std::to_string(id) + " '" + tensor.name + "': ";
+      if (tensor.storage < 0 || static_cast<std::size_t>(tensor.storage) >= program_.tensors.size()) {
+        throw ProgramError(who + "its storage does not exist");
+      }
+      if (program_[tensor.storage].storage != tensor.storage) throw ProgramError(who + "its storage lies in another storage");
+      if (tensor.offset < 0 || tensor.offset + program_.bytes(id) > program_.bytes(tensor.storage)) {
+        throw ProgramError(who + "it does not lie inside its storage '" + program_[tensor.storage].name + "'");
+      }
+      if (!output[t] && (tensor.state || tensor.role == Role::input)) define(id);
+    }
+  }
+
+  void check(InstructionId index) {
+    const Instruction& i = program_.instructions[static_cast<std::size_t>(index)];
+    if (i.op == nullptr) throw ProgramError("instruction " + std::to_string(index) + " has no op");
+    Types inputs(i.inputs.size());
+    for (std::size_t k = 0; k < i.inputs.size(); ++k) {
+      const TensorId id = i.inputs[k];
+      if (id == no_tensor) continue;
+      if (id < 0 || static_cast<std::size_t>(id) >= program_.tensors.size()) fail(index, "input " + std::to_string(k) + " does not exist");
+      const Tensor& t = program_[id];
+      if (!defined_[static_cast<std::size_t>(id)]) fail(index, "'" + t.name + "' is used before it is defined");
+      if (!storages_[t.storage].holds(t.offset, id)) fail(index, "'" + t.name + "' is read after it was overwritten in place");
+      inputs[k] = TensorType{t.dtype, t.shape};
+    }
+    check_types(index, i, inputs);
+    for (TensorId id : i.outputs) {
+      if (id == no_tensor) continue;
+      if (defined_[static_cast<std::size_t>(id)]) fail(index, "'" + program_[id].name + "' is defined twice");
+      define(id);
+    }
+    for (InstructionId wait : i.waits) {
+      if (wait < 0 || wait >= index) fail(index, "it waits for instruction " + std::to_string(wait) + ", which is not before it");
+    }
+  }
+
+  void check_types(InstructionId index, const Instruction& i, const Types& inputs) {
+    Types expected;
+    try {
+      expected = i.op->infer(inputs, i.attributes);
+    } catch (const ProgramError& error) {
+      fail(index, error.what());
+    }
+    if (expected.size() != i.outputs.size()) fail(index, "it has another number of outputs than its op makes");
+    for (std::size_t k = 0; k < expected.size(); ++k) {
+      const TensorId id = i.outputs[k];
+      if (id == no_tensor) continue;  // an output that nobody wants may be left out
+      if (!expected[k]) fail(index, "output " + std::to_string(k) + " is not made by this instruction");
+      if (program_[id].dtype != expected[k]->dtype || program_[id].shape != expected[k]->shape) {
+        fail(index, "output '" + program_[id].name + "' must be " + std::string(name_of(expected[k]->dtype)) + expected[k]->shape.text());
+      }
+    }
+    if (!i.op->is_collective() && i.op->name() != "slice") check_placements(index, i, inputs);
+  }
+
+  void check_placements(InstructionId index, const Instruction& i, const Types& inputs) {
+    for (int axis = 0; axis < program_.mesh.axes(); ++axis) {
+      AxisSharding rule;
+      for (TensorId id : i.inputs) rule.inputs.push_back(id == no_tensor ? Placement() : program_[id].placements[axis]);
+      const std::vector<Placement> given = rule.inputs;
+      i.op->shard(rule, inputs, i.attributes);
+      for (std::size_t k = 0; k < given.size(); ++k) {
+        if (i.inputs[k] != no_tensor && given[k] != rule.inputs[k]) {
+          fail(index, "input '" + program_[i.inputs[k]].name + "' does not lie on axis '" + program_.mesh.axis(axis).name +
+                          "' as the op needs it");
+        }
+      }
+      for (std::size_t k = 0; k < i.outputs.size(); ++k) {
+        if (i.outputs[k] != no_tensor && program_[i.outputs[k]].placements[axis] != rule.outputs.at(k)) {
+          fail(index, "output '" + program_[i.outputs[k]].name + "' does not lie on axis '" + program_.mesh.axis(axis).name +
+                          "' as the op makes it");
+        }
+      }
+    }
+  }
+
+  const Program& program_;
+  std::vector<bool> defined_;
+  std::unordered_map<TensorId, Storage> storages_;
+};
+
+}  // namespace
+
+void verify(const Program& program) { Verifier(program).run(); }
+
+namespace {
+
+/// One rank on its way through its program.
+struct Walker {
+  const Program* program = nullptr;
+  std::vector<std::deque<InstructionId>> queues = std::vector<std::deque<InstructionId>>(Queue::count);
+  std::vector<bool> done;
+
+  explicit Walker(const Program& p) : program(&p), done(p.instructions.size(), false) {
+    for (std::size_t i = 0; i < p.instructions.size(); ++i) {
+      queues[static_cast<std::size_t>(p.instructions[i].queue.index())].push_back(static_cast<InstructionId>(i));
+    }
+  }
+  const Instruction& at(InstructionId i) const { return program->instructions[static_cast<std::size_t>(i)]; }
+  bool ready(InstructionId i) const {
+    return std::all_of(at(i).waits.begin(), at(i).waits.end(), [&](InstructionId w) { return done[static_cast<std::size_t>(w)]; });
+  }
+  void finish(std::size_t queue) {
+    done[static_cast<std::size_t>(queues[queue].front())] = true;
+    queues[queue].pop_front();
+  }
+  /// Runs local instructions until every queue stands at a collective or waits. Returns whether anything ran.
+  bool advance() {
+    bool any = false;
+    for (bool again = true; again;) {
+      again = false;
+      for (std::size_t q = 0; q < queues.size(); ++q) {
+        while (!queues[q].empty() && ready(queues[q].front()) && !at(queues[q].front()).op->is_collective()) {
+          finish(q);
+          any = again = true;
+        }
+      }
+    }
+    return any;
+  }
+  /// The collective at the head of `queue`, if it may start; -1 otherwise.
+  InstructionId head(std::size_t queue) const {
+    return queues[queue].empty() || !ready(queues[queue].front()) ? -1 : queues[queue].front();
+  }
+};
+
+std::int64_t message_bytes(const Program& program, const Instruction& i) {
+  std::int64_t bytes = 0;
+  for (TensorId id : i.inputs) bytes += program.bytes(id);
+  return bytes;
+}
+
+}  // namespace
+
+void verify_collectives(std::span<const Program* const> programs) {
+  std::vector<Walker> walkers;
+  for (const Program* program : programs) walkers.emplace_back(*program);
+  if (walkers.empty()) return;
+  const Mesh& mesh = programs[0]->mesh;
+  if (static_cast<int>(programs.size()) != mesh.ranks()) throw ProgramError("verify_collectives needs the program of every rank of the mesh");
+
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (Walker& walker : walkers) moved |= walker.advance();
+    for (int rank = 0; rank < mesh.ranks(); ++rank) {
+      for (int axis = 0; axis < mesh.axes(); ++axis) {
+        if (mesh.coordinate(rank, axis) != 0) continue;  // each group once, by its first member
+        const auto queue = static_cast<std::size_t>(Queue::communication(axis).index());
+        const InstructionId first = walkers[static_cast<std::size_t>(rank)].head(queue);
+        if (first < 0) continue;
+        const Instruction& mine = walkers[static_cast<std::size_t>(rank)].at(first);
+        bool together = true;
+        for (int member : mesh.group(rank, axis)) {
+          Walker& other = walkers[static_cast<std::size_t>(member)];
+          const InstructionId theirs = other.head(queue);
+          if (theirs < 0) {
+            together = false;
+            break;
+          }
+          if (other.at(theirs).op != mine.op || message_bytes(*other.program, other.at(theirs)) != message_bytes(*programs[rank], mine)) {
+            throw ProgramError("ranks " + std::to_string(rank) + " and " + std::to_string(member) + " of axis '" + mesh.axis(axis).name +
+                               "' meet in different collectives: " + to_text(*programs[rank], first) + " and " +
+                               to_text(*other.program, theirs));
+          }
+        }
+        if (!together) continue;
+        for (int member : mesh.group(rank, axis)) walkers[static_cast<std::size_t>(member)].finish(queue);
+        moved = true;
+      }
+    }
+  }
+  std::string stuck;
+  for (std::size_t rank = 0; rank < walkers.size(); ++rank) {
+    for (const auto& queue : walkers[rank].queues) {
+      if (!queue.empty()) stuck += "\n  rank " + std::to_string(rank) + " at " + to_text(*programs[rank], queue.front());
+    }
+  }
+  if (!stuck.empty()) throw ProgramError("the ranks block each other:" + stuck);
+}
+
+}  // namespace consist

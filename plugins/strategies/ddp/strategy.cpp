@@ -1,0 +1,78 @@
+// Distributed data parallel: each rank trains on sequences of its own; gradients are summed in buckets while backward still runs
+// (Li et al., 2020, "PyTorch Distributed: Experiences on Accelerating Data Parallel Training").
+#include "consist/strategy.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "consist/edit.h"
+#include "consist/plugin.h"
+
+namespace {
+
+using namespace consist;
+
+struct Bucket {
+  std::vector<std::size_t> parameters;
+  InstructionId ready = -1;  ///< the instruction that completes the bucket's last gradient
+  std::int64_t bytes = 0;
+};
+
+class Ddp final : public ParallelStrategy {
+ public:
+  explicit Ddp(const Options& options) : bucket_bytes_(options.integer("bucket-size")) {}
+
+  AxisRequest axis() const override { return {.name = "data", .takes_rest = true, .splits_batch = true}; }
+
+  void partition(Program& forward, int axis) const override {
+    for (Tensor& tensor : forward.tensors) {
+      if (tensor.role == Role::input && !tensor.state) tensor.placements[axis] = Placement::shard(0);
+    }
+  }
+
+  void schedule(Program& step, int axis) const override {
+    const std::vector<Bucket> buckets = fill_buckets(step, axis);
+    Inserter inserter(step);
+    for (std::size_t b = 0; b < buckets.size(); ++b) {
+      std::vector<TensorId> gradients;
+      for (std::size_t p : buckets[b].parameters) gradients.push_back(step.parameters[p].gradient);
+      pack(step, gradients, "ddp.bucket" + std::to_string(b));
+      inserter.after(buckets[b].ready, [&](Builder& builder) {
+        builder.tag.inserted_by = "ddp";
+        const std::vector<TensorId> reduced = builder.all_reduce(gradients, axis);
+        for (std::size_t i = 0; i < reduced.size(); ++i) step.parameters[buckets[b].parameters[i]].gradient = reduced[i];
+      });
+    }
+    inserter.apply();
+  }
+
+ private:
+  /// Gradients in the order in which backward completes them, cut into buckets of about bucket_bytes_.
+  std::vector<Bucket> fill_buckets(const Program& step, int axis) const {
+    const std::vector<InstructionId> writers = last_writers(step);
+    auto ready = [&](std::size_t p) { return writers[static_cast<std::size_t>(step.parameters[p].gradient)]; };
+    std::vector<std::size_t> order;
+    for (std::size_t p = 0; p < step.parameters.size(); ++p) {
+      if (step[step.parameters[p].gradient].placements[axis].is_partial()) order.push_back(p);
+    }
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return ready(a) < ready(b); });
+    std::vector<Bucket> buckets;
+    for (std::size_t p : order) {
+      const std::int64_t bytes = step.bytes(step.parameters[p].gradient);
+      if (buckets.empty() || buckets.back().bytes + bytes > bucket_bytes_) buckets.emplace_back();
+      Bucket& bucket = buckets.back();
+      bucket.parameters.push_back(p);
+      bucket.ready = ready(p);
+      bucket.bytes += bytes;
+    }
+    return buckets;
+  }
+
+  std::int64_t bucket_bytes_;
+};
+
+}  // namespace
+
+CONSIST_PLUGIN(strategy, consist::ParallelStrategy, Ddp, "ddp", "1.0.0",
+               "distributed data parallel: gradients summed in buckets, overlapped with backward");
+CONSIST_PLUGIN_OPTIONS({"bucket-size", consist::OptionKind::bytes, "25Mi", "bytes of gradients per all_reduce"});
