@@ -14,7 +14,8 @@ namespace consist {
 /// A device's own handle of a queue: cudaStream_t on `cuda`; null on `cpu`, where a launch returns when the work is done.
 using NativeQueue = void*;
 
-/// One local tensor as a kernel sees it: dense, row-major. Absent optional tensors have data == nullptr.
+/// One local tensor as a kernel sees it: dense, row-major. An absent optional tensor has data == nullptr, dtype u8 and shape [0], in requests
+/// and launches alike.
 struct Buffer {
   void* data = nullptr;
   DType dtype = DType::f32;
@@ -22,6 +23,7 @@ struct Buffer {
 
   template <typename T>
   T* as() const noexcept { return static_cast<T*>(data); }
+  bool absent() const noexcept { return dtype == DType::u8 && shape.elements() == 0; }
 };
 
 /// What a kernel is made from: local types (by dtype and shape; data is null) and the attributes.
@@ -30,8 +32,6 @@ struct KernelRequest {
   std::span<const Buffer> inputs;
   std::span<const Buffer> outputs;
   const Attributes& attributes;
-  std::uint32_t present_inputs = 0;   ///< bit i: input i is given (bits for the first 32)
-  std::uint32_t present_outputs = 0;
 };
 
 /// Launched from the one thread that owns its queue; never concurrently with itself. Must not allocate or wait for the host.
