@@ -60,6 +60,19 @@ void append_metrics(Program& program) {
   make_metric(program, program.loss, "loss");
 }
 
+namespace {
+
+/// "votes" of all ranks, summed into the metric "stop": the ranks agree within the step after which of them the run ends.
+void append_stop_vote(Program& program, Builder& builder) {
+  Placements one_each;
+  for (int axis = 0; axis < program.mesh.axes(); ++axis) one_each[axis] = Placement::partial();
+  const TensorId votes = builder.input("votes", DType::f32, {}, one_each);
+  const TensorId sum = builder.emit_one("cast", {votes}, {{"dtype", std::string(name_of(DType::f32))}}, "stop");
+  make_metric(program, replicated(builder, sum), "stop");
+}
+
+}  // namespace
+
 void append_optimizer(Program& program, const DTypes& dtypes, const OptimizerSettings& settings) {
   const std::vector<std::int16_t> layers = layers_of_gradients(program);
   Builder builder(program);
@@ -102,7 +115,9 @@ void append_optimizer(Program& program, const DTypes& dtypes, const OptimizerSet
                   {"seed", std::int64_t{key.first}}},
                  std::move(names));
   }
+  builder.tag.layer = -1;
   make_metric(program, clip[0], "grad_norm");
+  append_stop_vote(program, builder);
   append_metrics(program);
 }
 

@@ -1,0 +1,53 @@
+#include "core/runtime/batches.h"
+
+#include <algorithm>
+#include <string>
+
+#include "core/runtime/trainer.h"
+
+namespace consist {
+
+Batches::Batches(const Dataset& dataset, const Layout& layout, int rank, const TrainerSettings& settings)
+    : dataset_(dataset), ranks_(layout.batch_ranks()), index_(layout.batch_index(rank)), micro_batch_(settings.micro_batch),
+      sequence_(settings.sequence), accumulation_(settings.accumulation), tokens_(static_cast<std::size_t>(sequence_ + 1)),
+      ids_(static_cast<std::size_t>(micro_batch_ * sequence_)), targets_(ids_.size()) {}
+
+void Batches::split(std::size_t row) {
+  const std::size_t length = tokens_.size() - 1;
+  std::copy(tokens_.begin(), tokens_.end() - 1, ids_.begin() + static_cast<std::ptrdiff_t>(row * length));
+  std::copy(tokens_.begin() + 1, tokens_.end(), targets_.begin() + static_cast<std::ptrdiff_t>(row * length));
+}
+
+void Batches::write_step(TrainingState& state, std::int64_t step) {
+  const auto bytes = static_cast<std::int64_t>(ids_.size() * sizeof(std::int32_t));
+  for (int m = 0; m < accumulation_; ++m) {
+    const std::int64_t first = ((step * accumulation_ + m) * ranks_ + index_) * micro_batch_;
+    for (std::int64_t b = 0; b < micro_batch_; ++b) {
+      dataset_.read_train(first + b, tokens_);
+      split(static_cast<std::size_t>(b));
+    }
+    state.write_input(state.step(), "ids." + std::to_string(m), ids_.data(), bytes);
+    state.write_input(state.step(), "targets." + std::to_string(m), targets_.data(), bytes);
+  }
+}
+
+void Batches::write_evaluation(TrainingState& state, std::int64_t round) {
+  const auto bytes = static_cast<std::int64_t>(ids_.size() * sizeof(std::int32_t));
+  const std::int64_t first = (round * ranks_ + index_) * micro_batch_;
+  for (std::int64_t b = 0; b < micro_batch_; ++b) {
+    dataset_.read_eval(first + b, tokens_);
+    split(static_cast<std::size_t>(b));
+  }
+  state.write_input(*state.evaluation(), "ids", ids_.data(), bytes);
+  state.write_input(*state.evaluation(), "targets", targets_.data(), bytes);
+}
+
+std::int64_t Batches::evaluation_rounds(std::int64_t sequences) const {
+  const std::int64_t available = dataset_.eval_sequences();
+  const std::int64_t used = sequences > 0 ? std::min(sequences, available) : available;
+  return used / (micro_batch_ * ranks_);
+}
+
+std::int64_t Batches::tokens_per_step() const noexcept { return micro_batch_ * accumulation_ * ranks_ * sequence_; }
+
+}  // namespace consist

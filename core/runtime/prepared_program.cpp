@@ -1,0 +1,112 @@
+#include "core/runtime/prepared_program.h"
+
+#include "consist/error.h"
+#include "consist/op.h"
+#include "core/passes/waits.h"
+#include "core/program/printer.h"
+#include "core/runtime/collective_kernels.h"
+
+namespace consist {
+namespace {
+
+/// What two instructions must share to share a kernel: all that make_kernel sees, and the queue, since a kernel is launched from one only.
+std::string signature(const Instruction& i, std::span<const Buffer> inputs, std::span<const Buffer> outputs) {
+  std::string text(i.op->name());
+  auto add = [&](const Buffer& buffer) { (text += ' ').append(name_of(buffer.dtype)) += buffer.shape.text(); };
+  for (const Buffer& buffer : inputs) add(buffer);
+  text += " >";
+  for (const Buffer& buffer : outputs) add(buffer);
+  for (const auto& [name, value] : i.attributes.all()) {
+    text += ' ' + name + '=';
+    if (const auto* integer = std::get_if<std::int64_t>(&value)) text += std::to_string(*integer);
+    if (const auto* real = std::get_if<double>(&value)) text.append(reinterpret_cast<const char*>(real), sizeof *real);
+    if (const auto* string = std::get_if<std::string>(&value)) text += *string;
+  }
+  return text + " q" + std::to_string(i.queue.index());
+}
+
+}  // namespace
+
+PreparedProgram::PreparedProgram(Program program, Device& device, std::span<Communicator* const> communicators)
+    : program_(std::move(program)), device_(device) {
+  kernel_of_.reserve(program_.instructions.size());
+  workspace_bytes_.reserve(program_.instructions.size());
+  for (const Instruction& i : program_.instructions) {
+    Kernel* kernel = kernel_for(i, communicators);
+    kernel_of_.push_back(kernel);
+    workspace_bytes_.push_back(kernel->workspace_bytes());
+    labels_.push_back(std::string(i.op->name()) + " " + (i.outputs[0] == no_tensor ? "" : program_[i.outputs[0]].name));
+  }
+}
+
+PreparedProgram::~PreparedProgram() = default;
+
+Buffer PreparedProgram::describe(TensorId tensor) const {
+  if (tensor == no_tensor) return {nullptr, DType::u8, Shape{0}};
+  return {nullptr, program_[tensor].dtype, program_.local(tensor)};
+}
+
+Kernel* PreparedProgram::kernel_for(const Instruction& i, std::span<Communicator* const> communicators) {
+  std::vector<Buffer> inputs, outputs;
+  for (TensorId id : i.inputs) inputs.push_back(describe(id));
+  for (TensorId id : i.outputs) outputs.push_back(describe(id));
+  const std::string key = signature(i, inputs, outputs);
+  if (auto known = kernel_cache_.find(key); known != kernel_cache_.end()) return known->second;
+
+  const KernelRequest request{i.op->name(), inputs, outputs, i.attributes};
+  std::unique_ptr<Kernel> kernel;
+  if (i.op->is_collective()) {
+    const auto axis = static_cast<std::size_t>(i.attributes.integer("axis"));
+    kernel = make_collective_kernel(request, axis < communicators.size() ? communicators[axis] : nullptr);
+  } else {
+    kernel = device_.make_kernel(request);
+  }
+  if (!kernel) {
+    std::string types;
+    for (const Buffer& buffer : inputs) types += " " + (buffer.absent() ? "-" : std::string(name_of(buffer.dtype)) + buffer.shape.text());
+    throw UnavailableError("device '" + device_.info().kind + "' has no kernel for op '" + std::string(i.op->name()) + "' with inputs" + types +
+                           "; choose another device or precision");
+  }
+  Kernel* made = kernel.get();
+  kernels_.push_back(std::move(kernel));
+  kernel_cache_.emplace(key, made);
+  return made;
+}
+
+const MemoryPlan& PreparedProgram::plan(const std::map<std::string, std::int64_t>* states) {
+  plan_ = plan_memory(program_, workspace_bytes_, states);
+  insert_waits(program_, plan_, workspace_bytes_);
+  return plan_;
+}
+
+Buffer PreparedProgram::buffer(TensorId tensor) const {
+  Buffer buffer = describe(tensor);
+  if (tensor == no_tensor) return buffer;
+  const std::int64_t address = plan_.address[static_cast<std::size_t>(tensor)];
+  if (address < 0) throw ProgramError("'" + program_[tensor].name + "' has no place in memory");
+  buffer.data = arenas_[static_cast<std::size_t>(program_[tensor].space)] + address;
+  return buffer;
+}
+
+void PreparedProgram::bind(void* device_arena, void* host_arena, bool profile) {
+  arenas_[0] = static_cast<char*>(device_arena);
+  arenas_[1] = static_cast<char*>(host_arena);
+  std::vector<Launch> launches;
+  launches.reserve(program_.instructions.size());
+  for (std::size_t index = 0; index < program_.instructions.size(); ++index) {
+    const Instruction& i = program_.instructions[index];
+    Launch launch;
+    launch.kernel = kernel_of_[index];
+    for (TensorId id : i.inputs) launch.inputs.push_back(buffer(id));
+    for (TensorId id : i.outputs) launch.outputs.push_back(buffer(id));
+    if (plan_.workspace[index] >= 0) launch.workspace = arenas_[0] + plan_.workspace[index];
+    launch.queue = i.queue;
+    launch.waits = i.waits;
+    launch.tag = i.tag;
+    launch.label = labels_[index];
+    launches.push_back(std::move(launch));
+  }
+  executable_ = device_.prepare(std::move(launches), profile);
+}
+
+}  // namespace consist

@@ -1,0 +1,57 @@
+// A program made ready to run on one rank: kernels, memory plan, waits, launches.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "consist/device.h"
+#include "consist/program.h"
+#include "consist/transport.h"
+#include "core/passes/memory_plan.h"
+
+namespace consist {
+
+/// Use: construct (makes kernels), plan(), then bind() to memory of at least plan().bytes. Device and communicators must outlive it.
+class CONSIST_API PreparedProgram {
+ public:
+  /// `communicators` holds one per mesh axis; null entries are allowed if nothing is to run (explain). Throws UnavailableError naming the op and
+  /// dtypes for which the device has no kernel.
+  PreparedProgram(Program program, Device& device, std::span<Communicator* const> communicators);
+  ~PreparedProgram();
+
+  /// Plans memory and inserts waits. `states`: see plan_memory.
+  const MemoryPlan& plan(const std::map<std::string, std::int64_t>* states = nullptr);
+  const MemoryPlan& memory() const noexcept { return plan_; }
+  std::span<const std::int64_t> workspace_bytes() const noexcept { return workspace_bytes_; }
+
+  /// Computes every buffer's address and hands the launches to the device.
+  void bind(void* device_arena, void* host_arena, bool profile);
+
+  const Program& program() const noexcept { return program_; }
+  /// Local buffer of a tensor; bound programs only.
+  Buffer buffer(TensorId tensor) const;
+  Executable& executable() { return *executable_; }
+  /// "adamw model.norm.weight" and the like; for messages about a launch.
+  const std::string& label(std::int32_t launch) const { return labels_.at(static_cast<std::size_t>(launch)); }
+  std::int64_t launches() const noexcept { return static_cast<std::int64_t>(labels_.size()); }
+
+ private:
+  Buffer describe(TensorId tensor) const;
+  Kernel* kernel_for(const Instruction& instruction, std::span<Communicator* const> communicators);
+
+  Program program_;
+  Device& device_;
+  std::vector<std::unique_ptr<Kernel>> kernels_;             // distinct ones
+  std::vector<Kernel*> kernel_of_;                           // by instruction
+  std::map<std::string, Kernel*, std::less<>> kernel_cache_;  // by op, types, attributes and queue
+  std::vector<std::int64_t> workspace_bytes_;
+  std::vector<std::string> labels_;
+  MemoryPlan plan_;
+  char* arenas_[memory_spaces] = {};
+  std::unique_ptr<Executable> executable_;
+};
+
+}  // namespace consist

@@ -1,0 +1,73 @@
+#include "core/runtime/trainer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "core/runtime/batches.h"
+
+namespace consist {
+
+TrainerEvents::~TrainerEvents() = default;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+bool due(std::int64_t step, std::int64_t every) { return every > 0 && step % every == 0; }
+
+/// Adam's constants of step `step`, counted from 1 (see op adamw).
+void write_hyper(TrainingState& state, const TrainerSettings& settings, std::int64_t step) {
+  const double t = static_cast<double>(step);
+  const float hyper[4] = {static_cast<float>(settings.learning_rate.at(step - 1)), static_cast<float>(1.0 - std::pow(settings.beta1, t)),
+                          static_cast<float>(1.0 - std::pow(settings.beta2, t)), static_cast<float>(t)};
+  state.write_input(state.step(), "hyper", hyper, sizeof hyper);
+}
+
+/// Mean loss over the evaluation part, as far as whole batches of all ranks go; NaN if there is not one.
+double evaluate(TrainingState& state, Batches& batches, const TrainerSettings& settings) {
+  PreparedProgram& program = *state.evaluation();
+  const std::int64_t rounds = batches.evaluation_rounds(settings.evaluate_sequences);
+  double sum = 0;
+  for (std::int64_t round = 0; round < rounds; ++round) {
+    batches.write_evaluation(state, round);
+    program.executable().run();
+    program.executable().wait();
+    sum += state.read_metric(program, "loss");
+  }
+  return sum / static_cast<double>(rounds);
+}
+
+}  // namespace
+
+TrainerResult train(TrainingState& state, const Dataset& dataset, const Layout& layout, int rank, const TrainerSettings& settings,
+                    TrainerEvents& events) {
+  Batches batches(dataset, layout, rank, settings);
+  Executable& step_program = state.step().executable();
+  for (std::int64_t step = settings.first_step + 1; step <= settings.steps; ++step) {
+    const float vote = events.stop_requested() ? 1.0F : 0.0F;
+    const Clock::time_point start = Clock::now();
+    batches.write_step(state, step - 1);
+    write_hyper(state, settings, step);
+    state.write_input(state.step(), "votes", &vote, sizeof vote);
+    step_program.run();
+    step_program.wait();
+    const std::chrono::duration<double> taken = Clock::now() - start;
+
+    events.step_finished({.step = step,
+                          .loss = state.read_metric(state.step(), "loss"),
+                          .grad_norm = state.read_metric(state.step(), "grad_norm"),
+                          .learning_rate = settings.learning_rate.at(step - 1),
+                          .seconds = taken.count(),
+                          .tokens = batches.tokens_per_step()});
+    const bool stop = state.read_metric(state.step(), "stop") > 0;
+    if (state.evaluation() != nullptr && (due(step, settings.evaluate_every) || step == settings.steps)) {
+      events.evaluated(step, evaluate(state, batches, settings));
+    }
+    if (due(step, settings.checkpoint_every) || (settings.checkpoint_every > 0 && (stop || step == settings.steps))) events.checkpoint(step);
+    if (stop) return TrainerResult::stopped;
+  }
+  return TrainerResult::finished;
+}
+
+}  // namespace consist

@@ -1,0 +1,55 @@
+// The training loop.
+#pragma once
+
+#include <cstdint>
+
+#include "consist/dataset.h"
+#include "consist/export.h"
+#include "core/passes/compile.h"
+#include "core/runtime/learning_rate.h"
+#include "core/runtime/training_state.h"
+
+namespace consist {
+
+struct TrainerSettings {
+  std::int64_t first_step = 0;  ///< steps done before this run (resume)
+  std::int64_t steps = 1;       ///< total, the earlier ones included
+  std::int64_t micro_batch = 1;
+  std::int64_t sequence = 0;
+  int accumulation = 1;
+  LearningRate learning_rate;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  std::int64_t evaluate_every = 0;  ///< steps; 0: never
+  std::int64_t evaluate_sequences = 0;  ///< at most so many, over all ranks
+  std::int64_t checkpoint_every = 0;  ///< steps; 0: never
+};
+
+struct StepReport {
+  std::int64_t step = 0;  ///< counted from 1
+  double loss = 0;        ///< mean over the step's tokens of all ranks
+  double grad_norm = 0;   ///< before clipping
+  double learning_rate = 0;
+  double seconds = 0;
+  std::int64_t tokens = 0;  ///< of all ranks
+};
+
+/// What happens besides training; called from the trainer's thread between steps, on every rank.
+class CONSIST_API TrainerEvents {
+ public:
+  virtual ~TrainerEvents();
+  virtual void step_finished(const StepReport& report) = 0;
+  virtual void evaluated(std::int64_t step, double loss) = 0;
+  /// Saves the state after `step` steps.
+  virtual void checkpoint(std::int64_t step) = 0;
+  /// Whether this rank wants to end the run (a signal); polled before each step. All ranks end together.
+  virtual bool stop_requested() = 0;
+};
+
+enum class TrainerResult { finished, stopped };
+
+/// Trains from settings.first_step on. Throws what a launch threw (PeerError where another rank failed).
+CONSIST_API TrainerResult train(TrainingState& state, const Dataset& dataset, const Layout& layout, int rank, const TrainerSettings& settings,
+                                TrainerEvents& events);
+
+}  // namespace consist

@@ -1,0 +1,223 @@
+#include "core/runtime/training_state.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "consist/error.h"
+#include "core/program/bfloat16.h"
+#include "core/runtime/initial_values.h"
+#include "core/runtime/local_ranges.h"
+#include "core/runtime/text.h"
+
+namespace consist {
+namespace {
+
+constexpr std::int64_t chunk = std::int64_t{1} << 20;  // elements moved at once: bounds the host memory of loads and saves
+
+/// f32 values in a tensor's own dtype, for upload.
+std::vector<char> encode(std::span<const float> values, DType dtype) {
+  std::vector<char> bytes(values.size() * size_of(dtype));
+  if (dtype == DType::f32) {
+    std::memcpy(bytes.data(), values.data(), bytes.size());
+  } else if (dtype == DType::bf16) {
+    auto* out = reinterpret_cast<std::uint16_t*>(bytes.data());
+    for (std::size_t i = 0; i < values.size(); ++i) out[i] = to_bfloat16(values[i]);
+  } else {
+    throw ProgramError("weights cannot be stored as " + std::string(name_of(dtype)));
+  }
+  return bytes;
+}
+
+void decode(const void* bytes, DType dtype, std::span<float> out) {
+  if (dtype == DType::f32) {
+    std::memcpy(out.data(), bytes, out.size_bytes());
+  } else if (dtype == DType::bf16) {
+    const auto* in = static_cast<const std::uint16_t*>(bytes);
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = from_bfloat16(in[i]);
+  } else {
+    throw ProgramError("weights cannot be read from " + std::string(name_of(dtype)));
+  }
+}
+
+}  // namespace
+
+TrainingState::TrainingState(Program step, std::optional<Program> evaluation, Device& device, std::span<Communicator* const> communicators,
+                             int rank, std::int64_t memory_limit)
+    : device_(device), rank_(rank), step_(std::make_unique<PreparedProgram>(std::move(step), device, communicators)) {
+  const MemoryPlan& plan = step_->plan();
+  device_bytes_ = plan.bytes[0];
+  host_bytes_ = plan.bytes[1];
+  if (evaluation) {
+    evaluation_ = std::make_unique<PreparedProgram>(std::move(*evaluation), device, communicators);
+    const auto states = state_addresses(step_->program(), plan);
+    const MemoryPlan& evaluation_plan = evaluation_->plan(&states);
+    device_bytes_ = std::max(device_bytes_, evaluation_plan.bytes[0]);
+    host_bytes_ = std::max(host_bytes_, evaluation_plan.bytes[1]);
+  }
+  check_limit(memory_limit > 0 ? memory_limit : device.info().memory_bytes);
+  list_values();
+}
+
+TrainingState::~TrainingState() {
+  step_.reset();  // the executables go before the memory they use
+  evaluation_.reset();
+  if (device_arena_ != nullptr) device_.release(MemorySpace::device, device_arena_);
+  if (host_arena_ != nullptr) device_.release(MemorySpace::host, host_arena_);
+}
+
+void TrainingState::check_limit(std::int64_t limit) const {
+  if (limit <= 0 || device_bytes_ <= limit) return;
+  std::string message = "this make-up needs " + bytes_text(device_bytes_) + " of device memory per rank, " + bytes_text(limit) +
+                        " may be used. At the peak it holds";
+  for (const MemoryShare& share : memory_by_role(step_->program(), step_->memory(), step_->workspace_bytes())) {
+    message += "\n  " + bytes_text(share.bytes) + " " + share.what;
+  }
+  message += "\nThe largest tensors:";
+  for (const MemoryShare& share : largest_tensors(step_->program(), step_->memory(), 5)) {
+    message += "\n  " + bytes_text(share.bytes) + " " + share.what;
+  }
+  message += "\nWhat would make it fit: a smaller --batch or --sequence (activations shrink in proportion; --accumulation keeps the step's batch), "
+             "a 16-bit --precision, a smaller model, or a larger --memory-limit";
+  throw UsageError(message);
+}
+
+void TrainingState::allocate(bool profile) {
+  device_arena_ = device_.allocate(MemorySpace::device, device_bytes_);
+  if (host_bytes_ > 0) host_arena_ = device_.allocate(MemorySpace::host, host_bytes_);
+  step_->bind(device_arena_, host_arena_, profile);
+  if (evaluation_) evaluation_->bind(device_arena_, host_arena_, false);
+  fill_constants();
+}
+
+void TrainingState::fill_constants() {
+  for (PreparedProgram* program : {step_.get(), evaluation_.get()}) {
+    if (program == nullptr) continue;
+    for (const Constant& constant : program->program().constants) {
+      std::vector<float> values(static_cast<std::size_t>(program->program()[constant.tensor].shape.elements()));
+      constant.fill(values);
+      device_.upload(program->buffer(constant.tensor).data, values.data(), static_cast<std::int64_t>(values.size() * sizeof(float)));
+    }
+  }
+}
+
+void TrainingState::zero(TensorId tensor) {
+  const Buffer buffer = step_->buffer(tensor);
+  const std::int64_t bytes = step_->program().bytes(tensor);
+  const std::vector<char> zeros(static_cast<std::size_t>(std::min<std::int64_t>(bytes, chunk)), 0);
+  for (std::int64_t at = 0; at < bytes; at += static_cast<std::int64_t>(zeros.size())) {
+    device_.upload(buffer.as<char>() + at, zeros.data(), std::min<std::int64_t>(bytes - at, static_cast<std::int64_t>(zeros.size())));
+  }
+}
+
+void TrainingState::set_parameter(const Parameter& parameter, const std::function<void(std::int64_t, std::span<float>)>& produce) {
+  const Program& program = step_->program();
+  std::vector<float> values;
+  for (TensorId tensor : {parameter.tensor, parameter.master}) {
+    if (tensor == no_tensor) continue;
+    const Tensor& t = program[tensor];
+    const Buffer buffer = step_->buffer(tensor);
+    for (const LocalRange& range : local_ranges(t.shape, t.placements, program.mesh, rank_)) {
+      for (std::int64_t done = 0; done < range.count; done += chunk) {
+        values.resize(static_cast<std::size_t>(std::min(chunk, range.count - done)));
+        produce(range.logical + done, values);
+        const std::vector<char> bytes = encode(values, t.dtype);
+        device_.upload(buffer.as<char>() + (range.local + done) * static_cast<std::int64_t>(size_of(t.dtype)), bytes.data(),
+                       static_cast<std::int64_t>(bytes.size()));
+      }
+    }
+  }
+  for (TensorId moment : {parameter.moment1, parameter.moment2}) {
+    if (moment != no_tensor) zero(moment);
+  }
+}
+
+void TrainingState::initialize(std::uint64_t seed) {
+  for (const Parameter& p : step_->program().parameters) {
+    set_parameter(p, [&](std::int64_t first, std::span<float> out) { initial_values(out, seed, p.name, first, p.init_mean, p.init_std); });
+  }
+}
+
+void TrainingState::load_weights(const ReadElements& read) {
+  for (const Parameter& p : step_->program().parameters) {
+    set_parameter(p, [&](std::int64_t first, std::span<float> out) { read(p.name, first, out); });
+  }
+}
+
+TensorId TrainingState::find_named(PreparedProgram& program, const std::string& name) {
+  auto [known, added] = named_.try_emplace({&program, name}, no_tensor);
+  if (added) {
+    // The newest tensor of that name: a metric's last value.
+    const std::vector<Tensor>& tensors = program.program().tensors;
+    for (std::size_t t = tensors.size(); t-- > 0 && known->second == no_tensor;) {
+      const bool right_role = tensors[t].role == Role::input || tensors[t].role == Role::metric;
+      if (right_role && tensors[t].name == name) known->second = static_cast<TensorId>(t);
+    }
+    if (known->second == no_tensor) throw ProgramError("the program has no input or metric '" + name + "'");
+  }
+  return known->second;
+}
+
+void TrainingState::write_input(PreparedProgram& program, const std::string& name, const void* data, std::int64_t bytes) {
+  const TensorId tensor = find_named(program, name);
+  if (program.program().bytes(tensor) != bytes) {
+    throw ProgramError("input '" + name + "' holds " + std::to_string(program.program().bytes(tensor)) + " bytes, given " + std::to_string(bytes));
+  }
+  device_.upload(program.buffer(tensor).data, data, bytes);
+}
+
+float TrainingState::read_metric(PreparedProgram& program, const std::string& name) {
+  float value = 0;
+  device_.download(&value, program.buffer(find_named(program, name)).data, sizeof value);
+  return value;
+}
+
+void TrainingState::list_values() {
+  const Program& program = step_->program();
+  auto add = [&](const std::string& name, TensorId tensor) {
+    if (tensor != no_tensor) values_.push_back({name, tensor, program[tensor].dtype, program[tensor].shape});
+  };
+  for (const Parameter& p : program.parameters) {
+    add(p.name, p.master == no_tensor ? p.tensor : p.master);
+    add(p.name + ".moment1", p.moment1);
+    add(p.name + ".moment2", p.moment2);
+  }
+}
+
+void TrainingState::read_value(const Value& value, std::int64_t first, std::int64_t count, void* out) {
+  const auto size = static_cast<std::int64_t>(size_of(value.dtype));
+  device_.download(out, step_->buffer(value.tensor).as<char>() + first * size, count * size);
+}
+
+void TrainingState::write_value(const Value& value, std::int64_t first, std::int64_t count, const void* in) {
+  const auto size = static_cast<std::int64_t>(size_of(value.dtype));
+  device_.upload(step_->buffer(value.tensor).as<char>() + first * size, in, count * size);
+}
+
+void TrainingState::refresh_parameters() {
+  const Program& program = step_->program();
+  std::vector<float> values;
+  for (const Parameter& p : program.parameters) {
+    if (p.master == no_tensor) continue;
+    const Tensor& to = program[p.tensor];
+    if (to.placements != program[p.master].placements) throw ProgramError("'" + p.name + "' and its master are laid out differently");
+    const std::int64_t elements = program.local(p.tensor).elements();
+    for (std::int64_t done = 0; done < elements; done += chunk) {
+      values.resize(static_cast<std::size_t>(std::min(chunk, elements - done)));
+      read_weights(p.name, done, values);
+      const std::vector<char> bytes = encode(values, to.dtype);
+      device_.upload(step_->buffer(p.tensor).as<char>() + done * static_cast<std::int64_t>(size_of(to.dtype)), bytes.data(),
+                     static_cast<std::int64_t>(bytes.size()));
+    }
+  }
+}
+
+void TrainingState::read_weights(const std::string& parameter, std::int64_t first, std::span<float> out) {
+  const auto value = std::find_if(values_.begin(), values_.end(), [&](const Value& v) { return v.name == parameter; });
+  if (value == values_.end()) throw ProgramError("there is no parameter '" + parameter + "'");
+  std::vector<char> bytes(out.size() * size_of(value->dtype));
+  read_value(*value, first, static_cast<std::int64_t>(out.size()), bytes.data());
+  decode(bytes.data(), value->dtype, out);
+}
+
+}  // namespace consist

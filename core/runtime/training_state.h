@@ -1,0 +1,84 @@
+// What a rank holds while it trains: the prepared programs, their memory, and the values of parameters and optimizer states.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "consist/device.h"
+#include "consist/precision.h"
+#include "consist/program.h"
+#include "consist/transport.h"
+#include "core/runtime/prepared_program.h"
+
+namespace consist {
+
+/// Reads elements [first, first + out.size()) of the logical tensor `name` as f32.
+using ReadElements = std::function<void(const std::string& name, std::int64_t first, std::span<float> out)>;
+
+/// Owned by the trainer, used from its thread. Device and communicators must outlive it.
+class CONSIST_API TrainingState {
+ public:
+  /// Prepares and plans both programs. Throws UsageError, before anything is allocated, if the plan exceeds `memory_limit` bytes (0: what
+  /// the device has); the message names the largest tensors and what would make it fit.
+  TrainingState(Program step, std::optional<Program> evaluation, Device& device, std::span<Communicator* const> communicators, int rank,
+                std::int64_t memory_limit);
+  ~TrainingState();
+  TrainingState(const TrainingState&) = delete;
+  TrainingState& operator=(const TrainingState&) = delete;
+
+  /// Allocates the arenas, fills in constants and hands the programs to the device.
+  void allocate(bool profile);
+
+  /// Initial weights from the seed; optimizer states as at step 0.
+  void initialize(std::uint64_t seed);
+  /// Weights from `read`, by parameter name; optimizer states as at step 0.
+  void load_weights(const ReadElements& read);
+
+  PreparedProgram& step() { return *step_; }
+  PreparedProgram* evaluation() { return evaluation_.get(); }
+  std::int64_t planned_bytes() const noexcept { return device_bytes_; }
+
+  void write_input(PreparedProgram& program, const std::string& name, const void* data, std::int64_t bytes);
+  float read_metric(PreparedProgram& program, const std::string& name);
+
+  /// A value that a checkpoint must hold: f32 parameters or masters, moments, and bf16 parameters without master.
+  struct Value {
+    std::string name;  ///< "<parameter>", "<parameter>.moment1" or "<parameter>.moment2": the same under every precision
+    TensorId tensor = no_tensor;
+    DType dtype = DType::f32;
+    Shape shape;  ///< logical
+  };
+  const std::vector<Value>& values() const noexcept { return values_; }
+  /// Copies this rank's elements [first, first+count) (local) of a value out of or into the device, in the value's dtype.
+  void read_value(const Value& value, std::int64_t first, std::int64_t count, void* out);
+  void write_value(const Value& value, std::int64_t first, std::int64_t count, const void* in);
+  /// After write_value of masters: the parameters that forward reads, rounded from them.
+  void refresh_parameters();
+  /// Elements of the parameter as training holds it most exactly (master or parameter), converted to f32; local elements.
+  void read_weights(const std::string& parameter, std::int64_t first, std::span<float> out);
+
+ private:
+  void check_limit(std::int64_t limit) const;
+  void fill_constants();
+  void set_parameter(const Parameter& parameter, const std::function<void(std::int64_t logical, std::span<float>)>& produce);
+  void zero(TensorId tensor);
+  void list_values();
+  TensorId find_named(PreparedProgram& program, const std::string& name);
+
+  Device& device_;
+  int rank_;
+  std::unique_ptr<PreparedProgram> step_, evaluation_;
+  std::vector<Value> values_;
+  std::int64_t device_bytes_ = 0, host_bytes_ = 0;
+  void* device_arena_ = nullptr;
+  void* host_arena_ = nullptr;
+  std::map<std::pair<const PreparedProgram*, std::string>, TensorId> named_;
+};
+
+}  // namespace consist
