@@ -75,14 +75,19 @@ std::string to_text(const Program& program, const PrintOptions& options) {
     text += " " + program.mesh.axis(axis).name + "=" + std::to_string(program.mesh.size_of(axis));
   }
   text += "\n";
-  std::vector<bool> defined(program.tensors.size(), false);
+  std::vector<bool> defined(program.tensors.size(), false), used(program.tensors.size(), false);
   for (const Instruction& i : program.instructions) {
+    for (TensorId input : i.inputs) {
+      if (input != no_tensor) used[static_cast<std::size_t>(input)] = true;
+    }
     for (TensorId output : i.outputs) {
-      if (output != no_tensor) defined[static_cast<std::size_t>(output)] = true;
+      if (output == no_tensor) continue;
+      defined[static_cast<std::size_t>(output)] = true;
+      used[static_cast<std::size_t>(program[output].storage)] = true;
     }
   }
   for (std::size_t t = 0; t < program.tensors.size(); ++t) {
-    if (defined[t]) continue;
+    if (defined[t] || (!used[t] && !program.tensors[t].state)) continue;
     const auto id = static_cast<TensorId>(t);
     const Tensor& tensor = program[id];
     const char* kind = tensor.state ? "state" : tensor.role == Role::input ? "input" : "storage";

@@ -1,0 +1,161 @@
+#include "core/config/run_config.h"
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "consist/error.h"
+
+namespace consist {
+namespace {
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(separator, begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+void at_least(const char* option, std::int64_t value, std::int64_t least) {
+  if (value < least) throw UsageError(std::string(option) + " is " + std::to_string(value) + "; it must be at least " + std::to_string(least));
+}
+
+void within(const char* option, double value, double least, double most) {
+  if (!(value >= least && value <= most)) {
+    throw UsageError(std::string(option) + " is " + std::to_string(value) + "; it must lie between " + std::to_string(least) + " and " +
+                     std::to_string(most));
+  }
+}
+
+std::string_view name_of(LearningRate::Decay decay) {
+  switch (decay) {
+    case LearningRate::Decay::constant: return "constant";
+    case LearningRate::Decay::linear: return "linear";
+    case LearningRate::Decay::cosine: return "cosine";
+  }
+  return "?";
+}
+
+}  // namespace
+
+std::vector<StrategyChoice> parse_strategies(const std::string& text) {
+  std::vector<StrategyChoice> strategies;
+  for (std::string_view part : split(text, '+')) {
+    StrategyChoice choice;
+    const std::size_t equals = part.find('=');
+    choice.name = part.substr(0, equals);
+    if (equals != std::string_view::npos) {
+      const std::string_view number = part.substr(equals + 1);
+      const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), choice.size);
+      if (error != std::errc() || end != number.data() + number.size() || choice.size < 1) {
+        throw UsageError("--strategy " + text + ": '" + std::string(number) + "' is no number of ranks; write for example ddp=2");
+      }
+    }
+    if (choice.name.empty()) throw UsageError("--strategy '" + text + "' has an empty part; write for example ddp, or tp-sp=2+ddp");
+    strategies.push_back(std::move(choice));
+  }
+  return strategies;
+}
+
+std::string text_of(const std::vector<StrategyChoice>& strategies) {
+  std::string text;
+  for (const StrategyChoice& s : strategies) text += (text.empty() ? "" : "+") + s.name + (s.size > 0 ? "=" + std::to_string(s.size) : "");
+  return text;
+}
+
+void parse_transports(const std::string& text, RunConfig& config) {
+  config.transport_of.clear();
+  for (std::string_view part : split(text, ',')) {
+    const std::size_t equals = part.find('=');
+    const std::string name(part.substr(equals == std::string_view::npos ? 0 : equals + 1));
+    if (name.empty()) throw UsageError("--transport '" + text + "' has an empty part; write for example socket, or tp-sp=nvlink,ddp=socket");
+    if (equals == std::string_view::npos) {
+      config.transport = name;
+    } else {
+      config.transport_of[std::string(part.substr(0, equals))] = name;
+    }
+  }
+}
+
+std::string transports_text(const RunConfig& config) {
+  std::string text = config.transport;
+  for (const auto& [strategy, transport] : config.transport_of) text += "," + strategy + "=" + transport;
+  return text;
+}
+
+void RunConfig::check() const {
+  if (model.empty()) throw UsageError("--model is missing: name a preset (see `consist plugins llama`) or a Hugging Face folder");
+  at_least("--ranks", ranks, 1);
+  at_least("--batch", batch, 1);
+  at_least("--sequence", sequence, 1);
+  at_least("--accumulation", accumulation, 1);
+  at_least("--steps", steps, 1);
+  at_least("--warmup", learning_rate.warmup_steps, 0);
+  at_least("--evaluate-every", evaluate_every, 0);
+  at_least("--evaluate-sequences", evaluate_sequences, 0);
+  at_least("--checkpoint-every", checkpoint_every, 0);
+  at_least("--checkpoint-keep", checkpoint_keep, 1);
+  at_least("--memory-limit", memory_limit, 0);
+  at_least("--timeout", timeout_seconds, 1);
+  within("--learning-rate", learning_rate.peak, 0, 1e6);
+  within("--final-rate", learning_rate.final_fraction, 0, 1);
+  within("--beta1", optimizer.beta1, 0, 0.999999);
+  within("--beta2", optimizer.beta2, 0, 0.999999999);
+  within("--epsilon", optimizer.epsilon, 0, 1);
+  within("--weight-decay", optimizer.weight_decay, 0, 1e3);
+  within("--clip", optimizer.max_norm, 0, 1e9);
+  if (checkpoint.empty() && (checkpoint_every > 0 || resume)) {
+    throw UsageError(std::string(resume ? "--resume" : "--checkpoint-every") + " needs a folder: give --checkpoint FOLDER");
+  }
+  for (const auto& [strategy, transport] : transport_of) {
+    bool known = false;
+    for (const StrategyChoice& s : strategies) known |= s.name == strategy;
+    if (!known) {
+      throw UsageError("--transport names the strategy '" + strategy + "', which is not in --strategy " + text_of(strategies));
+    }
+  }
+}
+
+std::string RunConfig::to_json() const {
+  nlohmann::ordered_json json{
+      {"model", model},
+      {"strategy", text_of(strategies)},
+      {"transport", transports_text(*this)},
+      {"precision", precision},
+      {"device", device},
+      {"dataset", dataset},
+      {"ranks", ranks},
+      {"batch", batch},
+      {"sequence", sequence},
+      {"accumulation", accumulation},
+      {"steps", steps},
+      {"seed", seed},
+      {"from_scratch", from_scratch},
+      {"learning_rate", learning_rate.peak},
+      {"schedule", std::string(name_of(learning_rate.decay))},
+      {"warmup", learning_rate.warmup_steps},
+      {"final_rate", learning_rate.final_fraction},
+      {"beta1", optimizer.beta1},
+      {"beta2", optimizer.beta2},
+      {"epsilon", optimizer.epsilon},
+      {"weight_decay", optimizer.weight_decay},
+      {"clip", optimizer.max_norm},
+      {"evaluate_every", evaluate_every},
+      {"evaluate_sequences", evaluate_sequences},
+      {"checkpoint", checkpoint},
+      {"checkpoint_every", checkpoint_every},
+      {"checkpoint_keep", checkpoint_keep},
+      {"resume", resume},
+      {"export", export_folder},
+      {"memory_limit", memory_limit},
+      {"timeout", timeout_seconds},
+      {"profile", profile},
+      {"plugin_options", plugin_options},
+  };
+  return json.dump(2);
+}
+
+}  // namespace consist

@@ -1,0 +1,69 @@
+// One run, fully stated: what the command line resolves to and what the archive records.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "consist/export.h"
+#include "core/passes/optimizer.h"
+#include "core/runtime/learning_rate.h"
+
+namespace consist {
+
+/// One entry of --strategy: "tp-sp=2" has size 2, "ddp" has size 0 (the remaining ranks).
+struct StrategyChoice {
+  std::string name;
+  int size = 0;
+  bool operator==(const StrategyChoice&) const = default;
+};
+
+struct RunConfig {
+  std::string model;  ///< a preset or a Hugging Face folder
+  std::vector<StrategyChoice> strategies{{"ddp", 0}};
+  std::string transport = "socket";                       ///< of every strategy that is not in `transport_of`
+  std::map<std::string, std::string> transport_of;        ///< by strategy name
+  std::string precision = "fp32";
+  std::string device = "auto";
+  std::string dataset = "text";
+  /// By plugin name, then option name; only what was given on the command line.
+  std::map<std::string, std::map<std::string, std::string>> plugin_options;
+
+  int ranks = 1;
+  std::int64_t batch = 4;  ///< sequences per rank and micro-batch
+  std::int64_t sequence = 512;
+  int accumulation = 1;
+  std::int64_t steps = 100;
+  std::uint64_t seed = 0;
+  bool from_scratch = false;  ///< initialise even if the model folder has weights
+
+  LearningRate learning_rate;  ///< its `steps` follows the run's
+  OptimizerSettings optimizer;
+
+  std::int64_t evaluate_every = 0;
+  std::int64_t evaluate_sequences = 64;
+  std::string checkpoint;  ///< folder; empty: no checkpoints
+  std::int64_t checkpoint_every = 0;
+  int checkpoint_keep = 2;
+  bool resume = false;
+  std::string archive;    ///< file; empty: none
+  bool overwrite = false;  ///< an archive that is there already may be replaced
+  std::string export_folder;  ///< where trained weights go in Hugging Face's format; empty: nowhere
+  std::int64_t memory_limit = 0;  ///< bytes per rank; 0: what the device has
+  int timeout_seconds = 60;       ///< how long a collective may wait for a rank
+  bool profile = false;
+
+  /// Throws UsageError naming the option and what is legal. Values that parts decide on (presets, sizes) are checked by them.
+  CONSIST_API void check() const;
+  CONSIST_API std::string to_json() const;
+};
+
+/// "tp-sp=2+pipeline=2+ddp". Throws UsageError.
+CONSIST_API std::vector<StrategyChoice> parse_strategies(const std::string& text);
+CONSIST_API std::string text_of(const std::vector<StrategyChoice>& strategies);
+/// "socket" or "tp-sp=nvlink,ddp=socket", into the two transport fields. Throws UsageError.
+CONSIST_API void parse_transports(const std::string& text, RunConfig& config);
+CONSIST_API std::string transports_text(const RunConfig& config);
+
+}  // namespace consist
