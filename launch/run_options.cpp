@@ -1,0 +1,119 @@
+#include "launch/run_options.h"
+
+#include "consist/error.h"
+#include "consist/options.h"
+
+namespace consist {
+
+namespace po = boost::program_options;
+
+po::options_description run_options() {
+  const RunConfig d;
+  po::options_description what("The make-up");
+  what.add_options()
+      ("model", po::value<std::string>()->value_name("NAME|FOLDER"), "preset, or Hugging Face folder (its weights are loaded)")
+      ("strategy", po::value<std::string>()->default_value(text_of(d.strategies))->value_name("S"), "e.g. ddp, or a+b=2 combined over the ranks")
+      ("transport", po::value<std::string>()->default_value(d.transport)->value_name("T"), "e.g. socket, or per strategy: a=T1,b=T2")
+      ("precision", po::value<std::string>()->default_value(d.precision)->value_name("P"), "e.g. fp32, bf16")
+      ("device", po::value<std::string>()->default_value(d.device)->value_name("D"), "e.g. cpu, cuda; auto: the fastest there is")
+      ("dataset", po::value<std::string>()->default_value(d.dataset)->value_name("D"), "e.g. text, tokens, synthetic")
+      ("ranks", po::value<int>()->default_value(d.ranks)->value_name("N"), "start N ranks on this machine")
+      ("plugin", po::value<std::vector<std::string>>()->composing()->value_name("PATH"), "also look for plugins in this file or folder");
+  po::options_description training("Training");
+  training.add_options()
+      ("batch", po::value<std::int64_t>()->default_value(d.batch), "sequences per rank and micro-batch")
+      ("sequence", po::value<std::int64_t>()->default_value(d.sequence), "tokens per sequence")
+      ("accumulation", po::value<int>()->default_value(d.accumulation), "micro-batches per step")
+      ("steps", po::value<std::int64_t>()->default_value(d.steps), "optimizer steps")
+      ("seed", po::value<std::uint64_t>()->default_value(d.seed), "of initial weights and data order")
+      ("from-scratch", po::bool_switch(), "initialise even if the model folder has weights")
+      ("learning-rate", po::value<double>()->default_value(d.learning_rate.peak, "3e-4"), "peak")
+      ("schedule", po::value<std::string>()->default_value("constant"), "constant, linear or cosine")
+      ("warmup", po::value<std::int64_t>()->default_value(0), "steps of linear warm-up")
+      ("final-rate", po::value<double>()->default_value(0.1, "0.1"), "end of linear and cosine, as a fraction of the peak")
+      ("weight-decay", po::value<double>()->default_value(d.optimizer.weight_decay, "0.1"), "not on norms and biases")
+      ("beta1", po::value<double>()->default_value(d.optimizer.beta1, "0.9"), "AdamW")
+      ("beta2", po::value<double>()->default_value(d.optimizer.beta2, "0.95"), "AdamW")
+      ("epsilon", po::value<double>()->default_value(d.optimizer.epsilon, "1e-8"), "AdamW")
+      ("clip", po::value<double>()->default_value(d.optimizer.max_norm, "1"), "global gradient norm; 0: do not clip");
+  po::options_description results("Results and limits");
+  results.add_options()
+      ("archive", po::value<std::string>()->default_value("")->value_name("FILE"), "HDF5 archive of the run")
+      ("overwrite", po::bool_switch(), "replace an archive that is there already")
+      ("checkpoint", po::value<std::string>()->default_value("")->value_name("FOLDER"), "where checkpoints go")
+      ("checkpoint-every", po::value<std::int64_t>()->default_value(0), "steps between checkpoints")
+      ("checkpoint-keep", po::value<int>()->default_value(d.checkpoint_keep), "newest checkpoints that are kept")
+      ("resume", po::bool_switch(), "go on from the newest checkpoint")
+      ("export", po::value<std::string>()->default_value("")->value_name("FOLDER"), "write the trained model in Hugging Face's format")
+      ("evaluate-every", po::value<std::int64_t>()->default_value(0), "steps between evaluations; the last step is evaluated too")
+      ("evaluate-sequences", po::value<std::int64_t>()->default_value(d.evaluate_sequences), "at most so many")
+      ("memory-limit", po::value<std::string>()->default_value("0")->value_name("BYTES"), "per rank, e.g. 2Gi; 0: what the device has")
+      ("timeout", po::value<int>()->default_value(d.timeout_seconds)->value_name("S"), "seconds that a rank may keep the others waiting")
+      ("profile", po::bool_switch(), "time every instruction");
+  po::options_description all;
+  all.add(what).add(training).add(results);
+  return all;
+}
+
+ParsedRun parse_run(const std::vector<std::string>& arguments, const po::options_description& extra) {
+  po::options_description all;
+  all.add(run_options()).add(extra);
+  ParsedRun parsed;
+  try {
+    const po::parsed_options options =
+        po::command_line_parser(arguments)
+            .options(all)
+            .style(po::command_line_style::unix_style & ~po::command_line_style::allow_guessing & ~po::command_line_style::allow_short)
+            .allow_unregistered()
+            .run();
+    po::store(options, parsed.values);
+    po::notify(parsed.values);
+    parsed.rest = po::collect_unrecognized(options.options, po::include_positional);
+  } catch (const po::error& error) {
+    throw UsageError(std::string(error.what()) + " (see --help)");
+  }
+  return parsed;
+}
+
+RunConfig make_config(const po::variables_map& v) {
+  RunConfig c;
+  if (v.count("model") != 0) c.model = v["model"].as<std::string>();
+  c.strategies = parse_strategies(v["strategy"].as<std::string>());
+  parse_transports(v["transport"].as<std::string>(), c);
+  c.precision = v["precision"].as<std::string>();
+  c.device = v["device"].as<std::string>();
+  c.dataset = v["dataset"].as<std::string>();
+  c.ranks = v["ranks"].as<int>();
+  c.batch = v["batch"].as<std::int64_t>();
+  c.sequence = v["sequence"].as<std::int64_t>();
+  c.accumulation = v["accumulation"].as<int>();
+  c.steps = v["steps"].as<std::int64_t>();
+  c.seed = v["seed"].as<std::uint64_t>();
+  c.from_scratch = v["from-scratch"].as<bool>();
+  c.learning_rate.peak = v["learning-rate"].as<double>();
+  c.learning_rate.decay = decay_of(v["schedule"].as<std::string>());
+  c.learning_rate.warmup_steps = v["warmup"].as<std::int64_t>();
+  c.learning_rate.final_fraction = v["final-rate"].as<double>();
+  c.learning_rate.steps = c.steps;
+  c.optimizer.weight_decay = v["weight-decay"].as<double>();
+  c.optimizer.beta1 = v["beta1"].as<double>();
+  c.optimizer.beta2 = v["beta2"].as<double>();
+  c.optimizer.epsilon = v["epsilon"].as<double>();
+  c.optimizer.max_norm = v["clip"].as<double>();
+  c.archive = v["archive"].as<std::string>();
+  c.overwrite = v["overwrite"].as<bool>();
+  c.checkpoint = v["checkpoint"].as<std::string>();
+  c.checkpoint_every = v["checkpoint-every"].as<std::int64_t>();
+  c.checkpoint_keep = v["checkpoint-keep"].as<int>();
+  c.resume = v["resume"].as<bool>();
+  c.export_folder = v["export"].as<std::string>();
+  c.evaluate_every = v["evaluate-every"].as<std::int64_t>();
+  c.evaluate_sequences = v["evaluate-sequences"].as<std::int64_t>();
+  c.memory_limit = parse_bytes(v["memory-limit"].as<std::string>());
+  c.timeout_seconds = v["timeout"].as<int>();
+  c.profile = v["profile"].as<bool>();
+  c.check();
+  return c;
+}
+
+}  // namespace consist

@@ -1,0 +1,29 @@
+// The options that train, explain and compare share, and how they and the plugins' options become a RunConfig.
+#pragma once
+
+#include <boost/program_options.hpp>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/config/run_config.h"
+
+namespace consist {
+
+/// What the command line gave besides the plugins' options.
+struct ParsedRun {
+  boost::program_options::variables_map values;
+  /// Tokens that are no option of Consist itself: `--<plugin>.<option> VALUE`, read by read_plugin_options.
+  std::vector<std::string> rest;
+};
+
+/// Options in groups: what to train, how long and with what, where results go.
+boost::program_options::options_description run_options();
+
+/// Parses against run_options() and `extra` (the subcommand's own). Abbreviations are not guessed. Throws UsageError.
+ParsedRun parse_run(const std::vector<std::string>& arguments, const boost::program_options::options_description& extra);
+
+/// The config, checked, without the plugins' options.
+RunConfig make_config(const boost::program_options::variables_map& values);
+
+}  // namespace consist
