@@ -64,9 +64,8 @@ constexpr PluginInfo make_plugin_info(const char (&fingerprint)[F], const char (
 /// kind: device, dataset, model, precision, strategy or transport (a bare word); Interface: its class; Type: yours.
 #define CONSIST_PLUGIN(kind, Interface, Type, name, version, summary)                                                     \
   extern "C" {                                                                                                            \
-  [[gnu::section(".consist_plugin"), gnu::used, gnu::visibility("default")]] extern const consist::PluginInfo             \
-      consist_plugin_info;                                                                                                \
-  const consist::PluginInfo consist_plugin_info =                                                                         \
+  [[gnu::visibility("default")]] extern const consist::PluginInfo consist_plugin_info;                                    \
+  [[gnu::section(".consist_plugin"), gnu::used]] const consist::PluginInfo consist_plugin_info =                          \
       consist::detail::make_plugin_info(CONSIST_FINGERPRINT, #kind, name, version, summary);                              \
   CONSIST_API void* consist_plugin_create(const consist::Options& options) {                                              \
     return static_cast<Interface*>(new Type(options));                                                                    \

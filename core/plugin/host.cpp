@@ -1,0 +1,195 @@
+#include "core/plugin/host.h"
+
+#include <algorithm>
+#include <boost/dll/shared_library.hpp>
+#include <cstdlib>
+
+#include "consist/error.h"
+#include "core/plugin/manifest.h"
+#include "core/plugin/probe.h"
+
+namespace consist {
+
+namespace fs = std::filesystem;
+
+struct PluginHost::Loaded {
+  boost::dll::shared_library library;
+  void* (*create)(const Options&) = nullptr;
+  void (*destroy)(void*) = nullptr;
+  std::vector<OptionSpec> options;
+};
+
+namespace {
+
+std::vector<std::string> split_path(const char* text) {
+  std::vector<std::string> parts;
+  std::string_view all = text == nullptr ? "" : text;
+  while (!all.empty()) {
+    const std::size_t end = std::min(all.find(':'), all.size());
+    if (end > 0) parts.emplace_back(all.substr(0, end));
+    all.remove_prefix(std::min(end + 1, all.size()));
+  }
+  return parts;
+}
+
+/// Loads a plugin file for good. Boost's message carries the dynamic linker's, which names undefined symbols.
+boost::dll::shared_library open_library(const fs::path& path) {
+  boost::dll::shared_library library;
+  boost::dll::fs::error_code error;
+  try {
+    library.load(boost::dll::fs::path(path.string()), boost::dll::load_mode::rtld_now | boost::dll::load_mode::rtld_local);
+  } catch (const std::exception& failure) {
+    throw UnavailableError(path.string() + " cannot be loaded: " + failure.what() +
+                           ". If a symbol is undefined, the plugin was linked without a library that it needs");
+  }
+  return library;
+}
+
+}  // namespace
+
+fs::path executable_folder() { return fs::read_symlink("/proc/self/exe").parent_path(); }
+
+PluginHost::PluginHost(const std::vector<std::string>& extra) {
+  for (const std::string& place : extra) search(place, true);
+  for (const std::string& place : split_path(std::getenv("CONSIST_PLUGIN_PATH"))) search(place, false);
+  search(executable_folder().parent_path() / "lib" / "consist" / "plugins", false);
+  std::stable_sort(files_.begin(), files_.end(), [](const PluginFile& a, const PluginFile& b) {
+    return std::tie(a.kind, a.name) < std::tie(b.kind, b.name);
+  });
+  refuse_duplicates();
+}
+
+void PluginHost::search(const fs::path& place, bool must_exist) {
+  places_.push_back(place.string());
+  std::error_code error;
+  if (fs::is_directory(place, error)) {
+    std::vector<fs::path> found;
+    for (const fs::directory_entry& entry : fs::directory_iterator(place)) {
+      if (entry.is_regular_file() && entry.path().extension() == ".so") found.push_back(entry.path());
+    }
+    std::sort(found.begin(), found.end());
+    for (const fs::path& file : found) add_file(file, false);
+  } else if (fs::exists(place, error)) {
+    add_file(place, true);
+  } else if (must_exist) {
+    throw UsageError("--plugin " + place.string() + ": there is no such file or folder");
+  }
+}
+
+void PluginHost::add_file(const fs::path& path, bool named) {
+  const fs::path real = fs::weakly_canonical(path);
+  if (std::any_of(files_.begin(), files_.end(), [&](const PluginFile& f) { return f.path == real; })) return;
+  PluginFile file{.path = real};
+  try {
+    const PluginInfo info = read_manifest(real);
+    file.kind = info.kind;
+    file.name = info.name;
+    file.version = info.version;
+    file.summary = info.summary;
+    file.problem = incompatibility(info);
+  } catch (const DataError& error) {
+    if (named) throw;
+    file.problem = error.what();
+  }
+  files_.push_back(std::move(file));
+}
+
+void PluginHost::refuse_duplicates() const {
+  const PluginFile* previous = nullptr;
+  for (const PluginFile& file : files_) {
+    if (!file.problem.empty()) continue;
+    if (previous != nullptr && previous->kind == file.kind && previous->name == file.name) {
+      throw UsageError("two plugins are called '" + file.name + "' (" + file.kind + "): " + previous->path.string() + " and " +
+                       file.path.string() + "; remove one of them or change the search path");
+    }
+    previous = &file;
+  }
+}
+
+std::vector<std::string> PluginHost::names(std::string_view kind) const {
+  std::vector<std::string> names;
+  for (const PluginFile& file : files_) {
+    if (file.kind == kind && file.problem.empty()) names.push_back(file.name);
+  }
+  return names;
+}
+
+bool PluginHost::has(std::string_view kind, std::string_view name) const noexcept {
+  return std::any_of(files_.begin(), files_.end(),
+                     [&](const PluginFile& f) { return f.problem.empty() && f.kind == kind && f.name == name; });
+}
+
+const PluginFile& PluginHost::find(std::string_view kind, std::string_view name) const {
+  const PluginFile* unusable = nullptr;
+  for (const PluginFile& file : files_) {
+    if (file.kind != kind || file.name != name) continue;
+    if (file.problem.empty()) return file;
+    unusable = &file;
+  }
+  if (unusable != nullptr) {
+    throw UsageError("the " + std::string(kind) + " '" + std::string(name) + "' in " + unusable->path.string() + " cannot be used: " + unusable->problem);
+  }
+  std::string message = "there is no " + std::string(kind) + " '" + std::string(name) + "'. There " ;
+  const std::vector<std::string> known = names(kind);
+  message += known.empty() ? "is none at all" : "are:";
+  for (const std::string& other : known) message += " " + other;
+  message += ". Looked in:";
+  for (const std::string& place : places_) message += " " + place;
+  throw UsageError(message + " (add places with --plugin or CONSIST_PLUGIN_PATH)");
+}
+
+PluginHost::Loaded& PluginHost::load(const PluginFile& file) {
+  std::shared_ptr<Loaded>& slot = loaded_[file.path];
+  if (slot) return *slot;
+  auto loaded = std::make_shared<Loaded>();
+  loaded->library = open_library(file.path);
+  auto symbol = [&](const char* name) {
+    if (!loaded->library.has(name)) {
+      throw UnavailableError(file.path.string() + " has no function " + name + "; CONSIST_PLUGIN and CONSIST_PLUGIN_OPTIONS make them");
+    }
+  };
+  symbol("consist_plugin_create");
+  symbol("consist_plugin_destroy");
+  symbol("consist_plugin_options");
+  loaded->create = loaded->library.get<void*(const Options&)>("consist_plugin_create");
+  loaded->destroy = loaded->library.get<void(void*)>("consist_plugin_destroy");
+  std::size_t count = 0;
+  const OptionSpec* table = loaded->library.get<const OptionSpec*(std::size_t*)>("consist_plugin_options")(&count);
+  loaded->options.assign(table, table + count);
+  slot = std::move(loaded);
+  return *slot;
+}
+
+std::vector<OptionSpec> PluginHost::option_table(std::string_view kind, std::string_view name) { return load(find(kind, name)).options; }
+
+PluginHost::Made PluginHost::make_object(std::string_view kind, std::string_view name, const std::map<std::string, std::string>& given) {
+  const PluginFile& file = find(kind, name);
+  Loaded& loaded = load(file);
+  Options options(file.name);
+  for (const OptionSpec& spec : loaded.options) {
+    const auto value = given.find(spec.name);
+    options.set(spec, value == given.end() ? spec.fallback : value->second);
+  }
+  for (const auto& [option, value] : given) {
+    const bool known = std::any_of(loaded.options.begin(), loaded.options.end(), [&](const OptionSpec& s) { return option == s.name; });
+    if (known) continue;
+    std::string message = "plugin '" + file.name + "' has no option '" + option + "'. It has";
+    for (const OptionSpec& spec : loaded.options) message += " " + std::string(spec.name);
+    throw UsageError(message + (loaded.options.empty() ? " none" : ""));
+  }
+  return {loaded.create(options), loaded.destroy};
+}
+
+std::string PluginHost::unavailable(const PluginFile& file, std::chrono::milliseconds timeout) const {
+  if (!file.problem.empty()) return file.problem;
+  return probe_in_child(file.path, timeout);
+}
+
+std::string probe_plugin(const fs::path& path) {
+  boost::dll::shared_library library = open_library(path);
+  if (!library.has("consist_plugin_unavailable")) return {};
+  const char* reason = library.get<const char*()>("consist_plugin_unavailable")();
+  return reason == nullptr ? "" : reason;
+}
+
+}  // namespace consist

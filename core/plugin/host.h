@@ -1,0 +1,78 @@
+// Finds plugins, loads the chosen ones and makes their objects.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "consist/options.h"
+#include "consist/plugin.h"
+
+namespace consist {
+
+/// A plugin file that was found. `problem` says why it cannot be used; empty if it can (as far as its bytes tell).
+struct PluginFile {
+  std::filesystem::path path;
+  std::string kind, name, version, summary;
+  std::string problem;
+};
+
+/// Not thread-safe. Objects made by it may outlive it: plugins are never unloaded.
+class CONSIST_API PluginHost {
+ public:
+  /// Looks in `extra` (files or folders, as --plugin gives them), then in CONSIST_PLUGIN_PATH (separated by ':'), then beside the executable
+  /// (<folder of the executable>/../lib/consist/plugins). Throws UsageError for an `extra` path that does not exist.
+  explicit PluginHost(const std::vector<std::string>& extra);
+
+  /// Every file found, by kind and name. Two usable files of one kind and name are a UsageError that names both.
+  const std::vector<PluginFile>& files() const noexcept { return files_; }
+  /// Names of one kind, usable ones.
+  std::vector<std::string> names(std::string_view kind) const;
+  bool has(std::string_view kind, std::string_view name) const noexcept;
+  /// Throws UsageError listing what there is and where it was looked for; or the file's problem.
+  const PluginFile& find(std::string_view kind, std::string_view name) const;
+
+  /// The option table; loads the plugin. Valid for the life of the process.
+  std::vector<OptionSpec> option_table(std::string_view kind, std::string_view name);
+
+  /// Makes the plugin's object of the interface that belongs to `kind`. `given` holds options by name; the others take their defaults.
+  /// Throws UsageError for unknown options and bad values, UnavailableError where the file cannot be loaded (undefined symbols).
+  template <typename Interface>
+  std::shared_ptr<Interface> make(std::string_view kind, std::string_view name, const std::map<std::string, std::string>& given) {
+    Made made = make_object(kind, name, given);
+    return {static_cast<Interface*>(made.object), [destroy = made.destroy](Interface* object) { destroy(object); }};
+  }
+
+  /// Why the part cannot work on this machine, found out in a process of its own within `timeout`; empty if it can.
+  std::string unavailable(const PluginFile& file, std::chrono::milliseconds timeout) const;
+
+ private:
+  struct Loaded;
+  struct Made {
+    void* object;
+    void (*destroy)(void*);
+  };
+  void search(const std::filesystem::path& place, bool must_exist);
+  void add_file(const std::filesystem::path& path, bool named);
+  void refuse_duplicates() const;
+  Loaded& load(const PluginFile& file);
+  Made make_object(std::string_view kind, std::string_view name, const std::map<std::string, std::string>& given);
+
+  std::vector<PluginFile> files_;
+  std::vector<std::string> places_;
+  std::map<std::filesystem::path, std::shared_ptr<Loaded>> loaded_;
+};
+
+/// What `consist probe-plugin FILE` does: loads the file and returns the reason why its part is unavailable (empty: it can work).
+CONSIST_API std::string probe_plugin(const std::filesystem::path& file);
+
+/// Folder of the running executable.
+CONSIST_API std::filesystem::path executable_folder();
+
+}  // namespace consist

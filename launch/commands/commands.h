@@ -1,0 +1,28 @@
+// The subcommands of `consist`. Each is a file launch/commands/<name>.cpp; to add one, declare it here and put it into the table.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace consist::commands {
+
+using Arguments = std::vector<std::string>;
+
+/// Each returns the exit status; consist::Error leaves through main.
+int train(const Arguments& arguments);
+int explain(const Arguments& arguments);
+int plugins(const Arguments& arguments);
+int probe_plugin(const Arguments& arguments);
+
+struct Command {
+  const char* name;
+  int (*run)(const Arguments&);
+  const char* summary;  ///< null: not shown in --help
+};
+
+inline constexpr Command table[] = {
+    {"plugins", plugins, "list the parts that are installed, and their options"},
+    {"probe-plugin", probe_plugin, nullptr},
+};
+
+}  // namespace consist::commands

@@ -1,0 +1,87 @@
+// consist plugins [NAME]: what is installed; the options of one plugin.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+
+#include "consist/error.h"
+#include "core/plugin/host.h"
+#include "launch/commands/commands.h"
+
+namespace consist::commands {
+namespace {
+
+constexpr const char* help =
+    "usage: consist plugins [NAME] [--plugin PATH]...\n\n"
+    "Lists the parts that are installed: kind, name, version, whether they can work on this machine\n"
+    "(and if not, why), and the file. With NAME, that part's options.\n\n"
+    "example: consist plugins ddp\n";
+
+void print_table(const PluginHost& host) {
+  std::size_t name_width = 4, version_width = 7;
+  for (const PluginFile& file : host.files()) {
+    name_width = std::max(name_width, file.name.size());
+    version_width = std::max(version_width, file.version.size());
+  }
+  const auto width = static_cast<int>(name_width), version = static_cast<int>(version_width);
+  std::printf("%-10s %-*s %-*s %-10s %s\n", "KIND", width, "NAME", version, "VERSION", "AVAILABLE", "FILE");
+  for (const PluginFile& file : host.files()) {
+    const std::string reason = host.unavailable(file, std::chrono::seconds(10));
+    std::printf("%-10s %-*s %-*s %-10s %s\n", file.kind.empty() ? "?" : file.kind.c_str(), width, file.name.empty() ? "?" : file.name.c_str(), version,
+                file.version.c_str(), reason.empty() ? "yes" : "no", file.path.c_str());
+    if (!reason.empty()) std::printf("%-10s %s\n", "", reason.c_str());
+  }
+}
+
+void print_options(PluginHost& host, const std::string& name) {
+  bool found = false;
+  for (const PluginFile& file : host.files()) {
+    if (file.name != name) continue;
+    found = true;
+    std::printf("%s %s %s: %s\n", file.kind.c_str(), file.name.c_str(), file.version.c_str(), file.summary.c_str());
+    const std::string reason = host.unavailable(file, std::chrono::seconds(10));
+    std::printf("  file %s\n  available: %s\n", file.path.c_str(), reason.empty() ? "yes" : ("no: " + reason).c_str());
+    if (!file.problem.empty()) continue;
+    const std::vector<OptionSpec> options = host.option_table(file.kind, file.name);
+    if (options.empty()) std::printf("  no options\n");
+    for (const OptionSpec& option : options) {
+      std::string kind = option.choices;
+      if (kind.empty()) {
+        constexpr const char* kinds[] = {"flag", "integer", "real", "bytes", "text", "choice"};
+        kind = kinds[static_cast<std::size_t>(option.kind)];
+      }
+      std::printf("  --%s.%s  (%s, default %s)\n      %s\n", file.name.c_str(), option.name, kind.c_str(),
+                  *option.fallback == '\0' ? "empty" : option.fallback, option.help);
+    }
+  }
+  if (!found) {
+    std::string message = "there is no plugin '" + name + "'. There are:";
+    for (const PluginFile& file : host.files()) message += " " + file.name;
+    throw UsageError(message);
+  }
+}
+
+}  // namespace
+
+int plugins(const Arguments& arguments) {
+  std::vector<std::string> extra, names;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i] == "--help") {
+      std::fputs(help, stdout);
+      return 0;
+    }
+    if (arguments[i] == "--plugin") {
+      if (++i == arguments.size()) throw UsageError("--plugin needs a path");
+      extra.push_back(arguments[i]);
+    } else if (arguments[i].starts_with("-")) {
+      throw UsageError("consist plugins has no option '" + arguments[i] + "'");
+    } else {
+      names.push_back(arguments[i]);
+    }
+  }
+  PluginHost host(extra);
+  if (names.empty()) print_table(host);
+  for (const std::string& name : names) print_options(host, name);
+  return 0;
+}
+
+}  // namespace consist::commands

@@ -1,0 +1,53 @@
+// The executable `consist`: picks the subcommand and turns errors into messages and exit statuses.
+#include <cstdio>
+#include <exception>
+#include <string>
+
+#include "consist/error.h"
+#include "consist/plugin.h"
+#include "launch/commands/commands.h"
+
+namespace {
+
+constexpr const char* version = CONSIST_VERSION;
+
+void print_help() {
+  std::puts(
+      "Consist makes up a training run from interchangeable parts, runs it, and measures which make-up wins.\n\n"
+      "usage: consist COMMAND [OPTIONS]\n");
+  for (const auto& command : consist::commands::table) {
+    if (command.summary != nullptr) std::printf("  %-10s %s\n", command.name, command.summary);
+  }
+  std::puts(
+      "\n`consist COMMAND --help` shows the command's options.\n\n"
+      "example: consist compare --model llama-tiny,qwen3-tiny --strategy ddp --ranks 1,2 --precision fp32,bf16 --steps 50");
+}
+
+int run(const std::vector<std::string>& arguments) {
+  if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "help") {
+    print_help();
+    return arguments.empty() ? 2 : 0;
+  }
+  if (arguments[0] == "--version") {
+    std::printf("consist %s, plugin API %u, %s\n", version, consist::plugin_api_version, CONSIST_FINGERPRINT);
+    return 0;
+  }
+  for (const auto& command : consist::commands::table) {
+    if (arguments[0] == command.name) return command.run({arguments.begin() + 1, arguments.end()});
+  }
+  throw consist::UsageError("there is no command '" + arguments[0] + "'; see consist --help");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run({argv + 1, argv + argc});
+  } catch (const consist::UsageError& error) {
+    std::fprintf(stderr, "consist: %s\n", error.what());
+    return 2;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "consist: %s\n", error.what());
+    return 1;
+  }
+}
