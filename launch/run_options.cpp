@@ -1,5 +1,7 @@
 #include "launch/run_options.h"
 
+#include <set>
+
 #include "consist/error.h"
 #include "consist/options.h"
 
@@ -73,6 +75,47 @@ ParsedRun parse_run(const std::vector<std::string>& arguments, const po::options
     throw UsageError(std::string(error.what()) + " (see --help)");
   }
   return parsed;
+}
+
+std::vector<std::string> plugin_paths(const po::variables_map& values) {
+  return values.count("plugin") == 0 ? std::vector<std::string>{} : values["plugin"].as<std::vector<std::string>>();
+}
+
+std::map<std::string, std::map<std::string, std::string>> read_plugin_options(const std::vector<std::string>& tokens, PluginHost& host) {
+  po::options_description table;
+  std::set<std::string> described;
+  for (const std::string& token : tokens) {
+    const std::size_t dot = token.find('.');
+    if (!token.starts_with("--") || dot == std::string::npos) continue;
+    const std::string owner = token.substr(2, dot - 2);
+    if (!described.insert(owner).second) continue;
+    for (const PluginFile& file : host.files()) {
+      if (file.name != owner || !file.problem.empty()) continue;
+      for (const OptionSpec& spec : host.option_table(file.kind, file.name)) {
+        auto* value = po::value<std::string>();
+        if (spec.kind == OptionKind::flag) value->implicit_value("true");
+        const std::string name = owner + "." + spec.name;
+        if (table.find_nothrow(name, false) == nullptr) table.add_options()(name.c_str(), value);
+      }
+    }
+  }
+  std::map<std::string, std::map<std::string, std::string>> options;
+  try {
+    const po::parsed_options parsed =
+        po::command_line_parser(tokens)
+            .options(table)
+            .positional({})
+            .style(po::command_line_style::unix_style & ~po::command_line_style::allow_guessing & ~po::command_line_style::allow_short)
+            .run();
+    for (const po::option& option : parsed.options) {
+      if (option.value.empty()) throw UsageError("'" + option.string_key + "' is no option (see --help)");
+      const std::size_t dot = option.string_key.find('.');
+      options[option.string_key.substr(0, dot)][option.string_key.substr(dot + 1)] = option.value.front();
+    }
+  } catch (const po::error& error) {
+    throw UsageError(std::string(error.what()) + "; see --help, and `consist plugins NAME` for the options of a part");
+  }
+  return options;
 }
 
 RunConfig make_config(const po::variables_map& v) {

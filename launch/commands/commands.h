@@ -21,6 +21,7 @@ struct Command {
 };
 
 inline constexpr Command table[] = {
+    {"explain", explain, "print the program of a make-up: collectives, FLOPs, memory; nothing is run"},
     {"plugins", plugins, "list the parts that are installed, and their options"},
     {"probe-plugin", probe_plugin, nullptr},
 };

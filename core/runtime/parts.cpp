@@ -1,0 +1,156 @@
+#include "core/runtime/parts.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "consist/error.h"
+
+namespace consist {
+namespace {
+
+const std::map<std::string, std::string>& options_of(const RunConfig& config, const std::string& plugin) {
+  static const std::map<std::string, std::string> none;
+  auto found = config.plugin_options.find(plugin);
+  return found == config.plugin_options.end() ? none : found->second;
+}
+
+std::string read_text(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  if (!file) throw DataError(path.string() + " cannot be read; a model folder needs a config.json as Hugging Face writes it");
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+std::vector<std::string> architectures_in(const std::string& config, const std::filesystem::path& path) {
+  const nlohmann::json json = nlohmann::json::parse(config, nullptr, false);
+  if (json.is_discarded() || !json.is_object()) throw DataError(path.string() + " is no JSON object");
+  std::vector<std::string> names;
+  if (auto list = json.find("architectures"); list != json.end() && list->is_array()) {
+    for (const auto& name : *list) {
+      if (name.is_string()) names.push_back(name.get<std::string>());
+    }
+  }
+  if (names.empty()) throw DataError(path.string() + " names no \"architectures\"");
+  return names;
+}
+
+void model_from_folder(Parts& parts, const RunConfig& config, PluginHost& host) {
+  const std::filesystem::path path = std::filesystem::path(config.model) / "config.json";
+  const std::string text = read_text(path);
+  const std::vector<std::string> architectures = architectures_in(text, path);
+  for (const std::string& name : host.names("model")) {
+    auto model = host.make<Model>("model", name, options_of(config, name));
+    for (const std::string& architecture : architectures) {
+      if (!model->accepts(architecture)) continue;
+      try {
+        parts.architecture = model->from_config(text);
+      } catch (const DataError& error) {
+        throw DataError(path.string() + ": " + error.what());
+      }
+      parts.model = model;
+      parts.model_folder = config.model;
+      return;
+    }
+  }
+  throw DataError(path.string() + ": no model plugin knows the architecture '" + architectures.front() + "' (see consist plugins)");
+}
+
+void model_from_preset(Parts& parts, const RunConfig& config, PluginHost& host) {
+  std::string known;
+  for (const std::string& name : host.names("model")) {
+    auto model = host.make<Model>("model", name, options_of(config, name));
+    for (const ModelPreset& preset : model->presets()) {
+      known += " " + preset.name;
+      if (preset.name != config.model) continue;
+      parts.architecture = model->from_preset(preset.name);
+      parts.model = model;
+      return;
+    }
+  }
+  throw UsageError("--model '" + config.model + "' is neither a folder nor a preset. Presets:" + (known.empty() ? " none" : known));
+}
+
+/// Options for parts that are not in the make-up would be ignored silently; they are mistakes.
+void refuse_stray_options(const RunConfig& config, PluginHost& host) {
+  std::vector<std::string> used{config.precision, config.device, config.dataset, config.transport};
+  for (const StrategyChoice& s : config.strategies) used.push_back(s.name);
+  for (const auto& [strategy, transport] : config.transport_of) used.push_back(transport);
+  for (const std::string& name : host.names("model")) used.push_back(name);
+  if (config.device == "auto") {
+    for (const std::string& name : host.names("device")) used.push_back(name);
+  }
+  for (const auto& [owner, options] : config.plugin_options) {
+    if (std::find(used.begin(), used.end(), owner) == used.end()) {
+      throw UsageError("--" + owner + "." + options.begin()->first + " is given, but '" + owner + "' is not part of this make-up");
+    }
+  }
+}
+
+}  // namespace
+
+CompileRequest Parts::compile_request(const RunConfig& config) const {
+  return {.architecture = architecture.get(),
+          .precision = precision.get(),
+          .strategies = uses,
+          .ranks = config.ranks,
+          .micro_batch = config.batch,
+          .sequence = config.sequence,
+          .accumulation = config.accumulation,
+          .optimizer = config.optimizer};
+}
+
+Parts make_parts(const RunConfig& config, PluginHost& host) {
+  refuse_stray_options(config, host);
+  Parts parts;
+  std::error_code ignored;
+  if (std::filesystem::is_directory(config.model, ignored)) {
+    model_from_folder(parts, config, host);
+  } else {
+    model_from_preset(parts, config, host);
+  }
+  parts.precision = host.make<Precision>("precision", config.precision, options_of(config, config.precision));
+  for (const StrategyChoice& choice : config.strategies) {
+    parts.strategies.push_back(host.make<ParallelStrategy>("strategy", choice.name, options_of(config, choice.name)));
+    parts.uses.push_back({choice.name, parts.strategies.back().get(), choice.size});
+    host.find("transport", transport_for(config, choice.name));  // a name that does not exist is an error before anything starts
+  }
+  return parts;
+}
+
+void add_device(Parts& parts, const RunConfig& config, PluginHost& host) {
+  parts.device_name = config.device;
+  if (config.device == "auto") {
+    std::string reasons;
+    parts.device_name.clear();
+    for (const char* candidate : {"cuda", "cpu"}) {
+      if (!host.has("device", candidate)) continue;
+      const std::string reason = host.unavailable(host.find("device", candidate), std::chrono::seconds(20));
+      if (reason.empty()) {
+        parts.device_name = candidate;
+        break;
+      }
+      reasons += std::string("\n  ") + candidate + ": " + reason;
+    }
+    if (parts.device_name.empty()) throw UnavailableError("--device auto: there is no device that can work here" + reasons);
+  }
+  parts.device = host.make<Device>("device", parts.device_name, options_of(config, parts.device_name));
+}
+
+void add_dataset(Parts& parts, const RunConfig& config, PluginHost& host) {
+  parts.dataset = host.make<Dataset>("dataset", config.dataset, options_of(config, config.dataset));
+  parts.dataset->open({.sequence_length = config.sequence, .vocabulary = parts.architecture->sizes().vocabulary, .seed = config.seed});
+  if (config.evaluate_every > 0 && parts.dataset->eval_sequences() == 0) {
+    throw UsageError("--evaluate-every is given, but the dataset has no evaluation part: " + parts.dataset->describe());
+  }
+}
+
+std::string transport_for(const RunConfig& config, const std::string& strategy) {
+  auto own = config.transport_of.find(strategy);
+  return own == config.transport_of.end() ? config.transport : own->second;
+}
+
+}  // namespace consist

@@ -1,0 +1,47 @@
+// The parts of a run: found by name, made with their options.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "consist/dataset.h"
+#include "consist/device.h"
+#include "consist/model.h"
+#include "consist/precision.h"
+#include "consist/strategy.h"
+#include "consist/transport.h"
+#include "core/config/run_config.h"
+#include "core/passes/compile.h"
+#include "core/plugin/host.h"
+
+namespace consist {
+
+struct Parts {
+  std::shared_ptr<Model> model;  ///< made the architecture; kept for its code's sake
+  std::unique_ptr<Architecture> architecture;
+  std::string model_folder;  ///< empty for a preset
+  std::shared_ptr<Precision> precision;
+  std::vector<std::shared_ptr<ParallelStrategy>> strategies;
+  std::vector<StrategyUse> uses;  ///< point into `strategies`
+  std::shared_ptr<Device> device;
+  std::string device_name;  ///< the plugin's, after "auto" is resolved
+  std::shared_ptr<Dataset> dataset;
+
+  CompileRequest compile_request(const RunConfig& config) const;
+};
+
+/// Makes everything but device and dataset, which cost time and memory: see add_device, add_dataset. Throws UsageError for unknown names and for
+/// options of plugins that the make-up does not contain.
+CONSIST_API Parts make_parts(const RunConfig& config, PluginHost& host);
+
+/// Chooses and makes the device (not opened).
+CONSIST_API void add_device(Parts& parts, const RunConfig& config, PluginHost& host);
+
+/// Makes the dataset and opens it.
+CONSIST_API void add_dataset(Parts& parts, const RunConfig& config, PluginHost& host);
+
+/// The transport of a strategy's axis, by --transport; one object per plugin and run.
+CONSIST_API std::string transport_for(const RunConfig& config, const std::string& strategy);
+
+}  // namespace consist

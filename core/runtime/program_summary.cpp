@@ -1,0 +1,109 @@
+#include "core/runtime/program_summary.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "consist/op.h"
+#include "core/program/printer.h"
+#include "core/runtime/text.h"
+
+namespace consist {
+namespace {
+
+std::int64_t ring_bytes(const std::string& op, std::int64_t bytes, std::int64_t n) {
+  if (op == "all_reduce") return 2 * bytes * (n - 1) / n;
+  if (op == "reduce_scatter") return bytes * (n - 1) / n;
+  if (op == "all_gather") return bytes * (n - 1);
+  return bytes;
+}
+
+std::string row(const char* format, const std::string& a, const std::string& b, const std::string& c, const std::string& d) {
+  char text[512];
+  std::snprintf(text, sizeof text, format, a.c_str(), b.c_str(), c.c_str(), d.c_str());
+  return text;
+}
+
+}  // namespace
+
+ProgramSummary summarize(const PreparedProgram& prepared) {
+  const Program& program = prepared.program();
+  ProgramSummary s;
+  s.instructions = static_cast<std::int64_t>(program.instructions.size());
+  s.tensors = static_cast<std::int64_t>(program.tensors.size());
+  for (const Parameter& p : program.parameters) s.parameters += program[p.tensor].shape.elements();
+
+  std::map<std::string, OpSummary> ops;
+  std::map<std::pair<std::string, std::string>, CollectiveSummary> collectives;
+  for (const Instruction& i : program.instructions) {
+    const Cost cost = i.op->cost(program, i);
+    const std::string name(i.op->name());
+    OpSummary& op = ops[name];
+    op.op = name;
+    ++op.count;
+    op.flops += cost.flops;
+    op.bytes += cost.bytes;
+    s.flops += cost.flops;
+    if (!i.op->is_collective()) continue;
+    const int axis = static_cast<int>(i.attributes.integer("axis"));
+    std::int64_t bytes = 0;
+    for (TensorId id : i.inputs) bytes += program.bytes(id);
+    CollectiveSummary& c = collectives[{program.mesh.axis(axis).name, name}];
+    c.axis = program.mesh.axis(axis).name;
+    c.op = name;
+    ++c.count;
+    c.bytes += bytes;
+    c.bytes_sent += ring_bytes(name, bytes, program.mesh.size_of(axis));
+  }
+  for (auto& [name, op] : ops) s.ops.push_back(op);
+  std::stable_sort(s.ops.begin(), s.ops.end(), [](const OpSummary& a, const OpSummary& b) {
+    return std::tie(a.flops, a.bytes) > std::tie(b.flops, b.bytes);
+  });
+  for (auto& [key, c] : collectives) s.collectives.push_back(c);
+
+  const MemoryPlan& plan = prepared.memory();
+  s.planned_bytes = plan.bytes[0];
+  s.planned_host_bytes = plan.bytes[1];
+  s.memory = memory_by_role(program, plan, prepared.workspace_bytes());
+  s.largest = largest_tensors(program, plan, 8);
+  if (plan.peak_at >= 0) s.peak_at = to_text(program, plan.peak_at);
+  return s;
+}
+
+std::string summary_text(const ProgramSummary& s) {
+  std::string text = "parameters " + si_text(static_cast<double>(s.parameters)) + "   instructions " + std::to_string(s.instructions) + "   " +
+                     si_text(s.flops) + "FLOP per rank and step\n\n";
+  text += row("%-22s %10s %12s %12s\n", "OP", "COUNT", "FLOP", "BYTES");
+  for (const OpSummary& op : s.ops) {
+    text += row("%-22s %10s %12s %12s\n", op.op, std::to_string(op.count), si_text(op.flops), bytes_text(static_cast<std::int64_t>(op.bytes)));
+  }
+  text += "\nCollectives per rank and step";
+  text += s.collectives.empty() ? ": none\n" : "\n" + row("%-22s %10s %12s %12s (ring)\n", "AXIS OP", "COUNT", "BYTES", "SENT");
+  for (const CollectiveSummary& c : s.collectives) {
+    text += row("%-22s %10s %12s %12s\n", c.axis + " " + c.op, std::to_string(c.count), bytes_text(c.bytes), bytes_text(c.bytes_sent));
+  }
+  text += "\nPlanned memory per rank: " + bytes_text(s.planned_bytes) + " on the device";
+  if (s.planned_host_bytes > 0) text += ", " + bytes_text(s.planned_host_bytes) + " pinned on the host";
+  text += "\nAt the peak, by role:\n";
+  for (const MemoryShare& share : s.memory) text += "  " + row("%-20s %12s%s%s\n", share.what, bytes_text(share.bytes), "", "");
+  text += "The largest tensors then:\n";
+  for (const MemoryShare& share : s.largest) text += "  " + row("%12s  %s%s%s\n", bytes_text(share.bytes), share.what, "", "");
+  return text + "The peak is at: " + s.peak_at + "\n";
+}
+
+std::string summary_json(const ProgramSummary& s) {
+  nlohmann::ordered_json json{{"parameters", s.parameters},       {"instructions", s.instructions},
+                              {"tensors", s.tensors},             {"flops_per_step_and_rank", s.flops},
+                              {"planned_bytes", s.planned_bytes}, {"planned_host_bytes", s.planned_host_bytes},
+                              {"peak_at", s.peak_at}};
+  for (const OpSummary& op : s.ops) json["ops"].push_back({{"op", op.op}, {"count", op.count}, {"flops", op.flops}, {"bytes", op.bytes}});
+  json["collectives"] = nlohmann::ordered_json::array();
+  for (const CollectiveSummary& c : s.collectives) {
+    json["collectives"].push_back({{"axis", c.axis}, {"op", c.op}, {"count", c.count}, {"bytes", c.bytes}, {"bytes_sent", c.bytes_sent}});
+  }
+  for (const MemoryShare& share : s.memory) json["memory_at_peak"].push_back({{"role", share.what}, {"bytes", share.bytes}});
+  return json.dump(2);
+}
+
+}  // namespace consist

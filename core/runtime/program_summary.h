@@ -1,0 +1,48 @@
+// What a planned program costs: FLOPs, bytes of every collective, memory. Printed by explain, stored in the archive.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "consist/export.h"
+#include "core/passes/memory_plan.h"
+#include "core/runtime/prepared_program.h"
+
+namespace consist {
+
+/// Collectives of one op over one axis, per rank and step.
+struct CollectiveSummary {
+  std::string axis;
+  std::string op;
+  std::int64_t count = 0;
+  std::int64_t bytes = 0;       ///< of the tensors that enter them, as one rank holds them
+  std::int64_t bytes_sent = 0;  ///< by one rank, if a ring carries it: all_reduce 2(n-1)/n, reduce_scatter (n-1)/n of the input, all_gather n-1 times it
+};
+
+struct OpSummary {
+  std::string op;
+  std::int64_t count = 0;
+  double flops = 0;
+  double bytes = 0;
+};
+
+struct ProgramSummary {
+  std::int64_t instructions = 0;
+  std::int64_t tensors = 0;
+  std::int64_t parameters = 0;  ///< elements, logical
+  double flops = 0;             ///< of matrix products, per rank and step
+  std::vector<OpSummary> ops;   ///< by flops, then bytes
+  std::vector<CollectiveSummary> collectives;
+  std::int64_t planned_bytes = 0;  ///< device memory per rank
+  std::int64_t planned_host_bytes = 0;
+  std::vector<MemoryShare> memory;   ///< at the peak, by role
+  std::vector<MemoryShare> largest;  ///< tensors
+  std::string peak_at;               ///< the instruction where memory is fullest
+};
+
+CONSIST_API ProgramSummary summarize(const PreparedProgram& program);
+CONSIST_API std::string summary_text(const ProgramSummary& summary);
+CONSIST_API std::string summary_json(const ProgramSummary& summary);
+
+}  // namespace consist
