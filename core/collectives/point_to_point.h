@@ -1,0 +1,43 @@
+// What a host-memory transport provides: ordered messages between the members of a group. The collectives are written once above
+// it (core/collectives/ring.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "consist/export.h"
+
+namespace consist {
+
+/// Connections to all other members of a group. Sends to one member arrive in the order in which they were posted, and fill its
+/// receives in the order of those; the sizes of a send and its receive are equal (the caller's duty). Used from one thread at a
+/// time. Nothing moves unless a function of this class runs; every wait moves whatever can be moved, in both directions. Waits
+/// throw PeerError (through Job::blame) when the connection breaks, the job fails or no byte has moved to or from the awaited
+/// member for Job::timeout().
+class CONSIST_API PointToPoint {
+ public:
+  /// Names a posted operation: tickets to (or from) one member count up from 1.
+  using Ticket = std::uint64_t;
+
+  virtual ~PointToPoint();
+  virtual int rank() const noexcept = 0;  ///< within the group
+  virtual int size() const noexcept = 0;
+
+  /// The bytes stay the caller's and must not change until the send has finished. At most max_posted may be unfinished per
+  /// member.
+  virtual Ticket post_send(int to, const void* data, std::size_t bytes) = 0;
+  virtual Ticket post_receive(int from, void* data, std::size_t bytes) = 0;
+  /// Returns when that operation (and so all earlier ones to or from the member) has finished. A finished send has left the
+  /// caller's memory; it need not have arrived.
+  virtual void wait_sent(int to, Ticket ticket) = 0;
+  virtual void wait_received(int from, Ticket ticket) = 0;
+
+  /// See Communicator.
+  virtual std::string verified_path() const = 0;
+  virtual std::int64_t bytes_sent() const noexcept = 0;
+
+  static constexpr std::size_t max_posted = 64;
+};
+
+}  // namespace consist

@@ -1,0 +1,282 @@
+#include "core/collectives/ring.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "consist/error.h"
+#include "core/collectives/sum.h"
+
+namespace consist {
+namespace {
+
+using Ticket = PointToPoint::Ticket;
+
+/// Part `index` of `parts` nearly equal parts of [0, count).
+struct Range {
+  std::size_t begin;
+  std::size_t count;
+};
+Range part_of(std::size_t count, std::size_t parts, std::size_t index) {
+  const std::size_t share = count / parts;
+  const std::size_t longer = count % parts;  // the first parts that hold one more
+  const std::size_t begin = share * index + std::min(index, longer);
+  return {begin, share + (index < longer ? 1 : 0)};
+}
+Range part_of(Range whole, std::size_t parts, std::size_t index) {
+  const Range part = part_of(whole.count, parts, index);
+  return {whole.begin + part.begin, part.count};
+}
+
+std::size_t divide_up(std::size_t a, std::size_t b) {
+  return (a + b - 1) / b;
+}
+
+/// How a collective's stream of chunks is numbered. The elements are cut into pieces; each piece makes `steps` turns around the
+/// ring; in each turn every member sends one block and receives another, in `chunks` chunks. All members count alike, so the
+/// chunk that one sends at a position is the one that the next receives at that position. What is sent in a turn was received in
+/// the turn before, `chunks` positions earlier.
+struct Numbering {
+  std::size_t pieces = 1;
+  std::size_t steps = 1;
+  std::size_t chunks = 1;
+
+  std::size_t positions() const { return pieces * steps * chunks; }
+  std::size_t piece(std::size_t position) const { return position / (steps * chunks); }
+  std::size_t step(std::size_t position) const { return position / chunks % steps; }
+  std::size_t chunk(std::size_t position) const { return position % chunks; }
+};
+
+/// `block`: elements of one block of the whole data, before it is cut into pieces.
+Numbering number(std::size_t block, std::size_t steps, std::size_t chunk, std::size_t window) {
+  Numbering numbering;
+  numbering.pieces = std::max<std::size_t>(1, divide_up(block, chunk * window));
+  numbering.steps = steps;
+  numbering.chunks = std::clamp<std::size_t>(divide_up(divide_up(block, numbering.pieces), chunk), 1, window);
+  return numbering;
+}
+
+std::size_t checked(std::int64_t count) {
+  if (count < 0) throw ProgramError("a collective is started with a count of " + std::to_string(count));
+  return static_cast<std::size_t>(count);
+}
+
+/// What a schedule says about one position: bytes to send to the next member, and to receive from the previous one.
+struct Move {
+  const std::byte* send;
+  std::size_t send_bytes;
+  std::byte* receive;
+  std::size_t receive_bytes;
+};
+
+}  // namespace
+
+PointToPoint::~PointToPoint() = default;
+
+RingCommunicator::RingCommunicator(std::unique_ptr<PointToPoint> links, std::size_t chunk_bytes)
+    : links_(std::move(links)),
+      rank_(links_->rank()),
+      size_(links_->size()),
+      next_((rank_ + 1) % size_),
+      previous_((rank_ + size_ - 1) % size_),
+      chunk_bytes_(std::max<std::size_t>(chunk_bytes / 64 * 64, 64)),
+      scratch_(size_ > 1 ? slots * chunk_bytes_ : 0) {
+  static_assert(slots + 2 * window <= PointToPoint::max_posted);
+}
+
+RingCommunicator::~RingCommunicator() = default;
+
+/// Runs through all positions of a ring schedule, a window ahead of the one whose receive is awaited.
+template <typename Schedule>
+void RingCommunicator::run(const Schedule& schedule) {
+  const Numbering numbering = schedule.numbering;
+  const std::size_t positions = numbering.positions();
+  // A send `chunks` positions ahead needs what is received now, so the posts may run at most that far ahead.
+  const std::size_t ahead = std::min(window, numbering.chunks);
+  Ticket first_send = 0;
+  Ticket first_receive = 0;
+  std::size_t posted = 0;
+  for (std::size_t position = 0; position < positions; ++position) {
+    for (; posted < std::min(positions, position + ahead); ++posted) {
+      // The scratch slot of this receive was last used `slots` positions ago, and sent on `chunks` positions after that.
+      if (posted >= 2 * window) links_->wait_sent(next_, first_send + posted - 2 * window);
+      const Move move = schedule.move(posted);
+      const Ticket receive = links_->post_receive(previous_, move.receive, move.receive_bytes);
+      const Ticket send = links_->post_send(next_, move.send, move.send_bytes);
+      if (posted == 0) {
+        first_send = send;
+        first_receive = receive;
+      }
+    }
+    links_->wait_received(previous_, first_receive + position);
+    schedule.finish(position);
+  }
+  if (positions > 0) links_->wait_sent(next_, first_send + positions - 1);
+}
+
+void RingCommunicator::all_reduce(void* data, std::int64_t count_, DType dtype, NativeQueue /*queue*/) {
+  const std::size_t count = checked(count_);
+  if (size_ == 1 || count == 0) return;
+  const std::size_t width = size_of(dtype);
+  const auto members = static_cast<std::size_t>(size_);
+  struct Schedule {
+    RingCommunicator& ring;
+    std::byte* data;
+    std::size_t count;
+    std::size_t width;
+    std::size_t members;
+    DType dtype;
+    Numbering numbering;
+
+    Range range(std::size_t position, std::size_t block) const {
+      const Range piece = part_of(count, numbering.pieces, numbering.piece(position));
+      return part_of(part_of(piece, members, block), numbering.chunks, numbering.chunk(position));
+    }
+    /// The block that member rank - back holds first.
+    std::size_t block(std::size_t back) const { return (static_cast<std::size_t>(ring.rank_) + 2 * members - back) % members; }
+    /// In the first members - 1 steps partial sums travel; after them, in as many steps, the finished blocks.
+    bool summing(std::size_t position) const { return numbering.step(position) + 1 < members; }
+
+    Move move(std::size_t position) const {
+      const std::size_t step = numbering.step(position);
+      const Range out = range(position, block(step));
+      const Range in = range(position, block(step + 1));
+      // A block that was sent is overwritten only by its final sum, which cannot exist before the next member had what was sent.
+      return {data + out.begin * width, out.count * width, summing(position) ? ring.slot(position) : data + in.begin * width,
+              in.count * width};
+    }
+    void finish(std::size_t position) const {
+      if (!summing(position)) return;
+      const Range in = range(position, block(numbering.step(position) + 1));
+      std::byte* const target = data + in.begin * width;
+      sum(target, target, ring.slot(position), in.count, dtype);
+    }
+  };
+  run(Schedule{*this, static_cast<std::byte*>(data), count, width, members, dtype,
+               number(divide_up(count, members), 2 * (members - 1), chunk_elements(dtype), window)});
+}
+
+void RingCommunicator::reduce_scatter(const void* input, void* output, std::int64_t count_, DType dtype, NativeQueue /*queue*/) {
+  const std::size_t count = checked(count_);
+  const std::size_t width = size_of(dtype);
+  if (count == 0) return;
+  if (size_ == 1) {
+    if (input != output) std::memmove(output, input, count * width);
+    return;
+  }
+  const auto members = static_cast<std::size_t>(size_);
+  struct Schedule {
+    RingCommunicator& ring;
+    const std::byte* input;
+    std::byte* output;
+    std::size_t count;
+    std::size_t width;
+    std::size_t members;
+    DType dtype;
+    Numbering numbering;
+
+    Range range(std::size_t position) const {
+      return part_of(part_of(count, numbering.pieces, numbering.piece(position)), numbering.chunks, numbering.chunk(position));
+    }
+    const std::byte* own(std::size_t position, std::size_t back) const {
+      const std::size_t block = (static_cast<std::size_t>(ring.rank_) + 2 * members - back) % members;
+      return input + (block * count + range(position).begin) * width;
+    }
+    Move move(std::size_t position) const {
+      const std::size_t bytes = range(position).count * width;
+      // The own block is received last and never sent, so `output` may be that part of `input`.
+      const std::byte* const from = numbering.step(position) == 0 ? own(position, 1) : ring.slot(position - numbering.chunks);
+      return {from, bytes, ring.slot(position), bytes};
+    }
+    void finish(std::size_t position) const {
+      const std::size_t step = numbering.step(position);
+      std::byte* const received = ring.slot(position);
+      const Range part = range(position);
+      std::byte* const target = step + 2 == members ? output + part.begin * width : received;
+      sum(target, received, own(position, step + 2), part.count, dtype);
+    }
+  };
+  run(Schedule{*this, static_cast<const std::byte*>(input), static_cast<std::byte*>(output), count, width, members, dtype,
+               number(count, members - 1, chunk_elements(dtype), window)});
+}
+
+void RingCommunicator::all_gather(const void* input, void* output, std::int64_t count_, DType dtype, NativeQueue /*queue*/) {
+  const std::size_t count = checked(count_);
+  const std::size_t width = size_of(dtype);
+  if (count == 0) return;
+  if (size_ == 1) {
+    if (input != output) std::memmove(output, input, count * width);
+    return;
+  }
+  const auto members = static_cast<std::size_t>(size_);
+  struct Schedule {
+    RingCommunicator& ring;
+    const std::byte* input;
+    std::byte* output;
+    std::size_t count;
+    std::size_t width;
+    std::size_t members;
+    Numbering numbering;
+
+    std::byte* block(std::size_t back) const {
+      return output + (static_cast<std::size_t>(ring.rank_) + members - back) % members * count * width;
+    }
+    Move move(std::size_t position) const {
+      const std::size_t step = numbering.step(position);
+      const Range part =
+          part_of(part_of(count, numbering.pieces, numbering.piece(position)), numbering.chunks, numbering.chunk(position));
+      const std::size_t offset = part.begin * width;
+      const std::size_t bytes = part.count * width;
+      if (step == 0 && input != block(0)) std::memcpy(block(0) + offset, input + offset, bytes);
+      return {block(step) + offset, bytes, block(step + 1) + offset, bytes};
+    }
+    void finish(std::size_t /*position*/) const {}
+  };
+  run(Schedule{*this, static_cast<const std::byte*>(input), static_cast<std::byte*>(output), count, width, members,
+               number(count, members - 1, chunk_elements(dtype), window)});
+}
+
+void RingCommunicator::broadcast(void* data, std::int64_t count_, DType dtype, int root, NativeQueue /*queue*/) {
+  const std::size_t bytes = checked(count_) * size_of(dtype);
+  if (root < 0 || root >= size_) {
+    throw ProgramError("a broadcast from member " + std::to_string(root) + " of a group of " + std::to_string(size_));
+  }
+  if (size_ == 1 || bytes == 0) return;
+  // A chain from the root on: every member but the root receives, every member but the last sends on.
+  const bool receives = rank_ != root;
+  const bool sends = next_ != root;
+  auto* const base = static_cast<std::byte*>(data);
+  const std::size_t chunks = divide_up(bytes, chunk_bytes_);
+  const auto chunk_size = [&](std::size_t i) { return std::min(chunk_bytes_, bytes - i * chunk_bytes_); };
+  Ticket first_send = 0;
+  Ticket first_receive = 0;
+  std::size_t posted = 0;
+  for (std::size_t i = 0; i < chunks; ++i) {
+    if (receives) {
+      for (; posted < std::min(chunks, i + window); ++posted) {
+        const Ticket ticket = links_->post_receive(previous_, base + posted * chunk_bytes_, chunk_size(posted));
+        if (posted == 0) first_receive = ticket;
+      }
+      links_->wait_received(previous_, first_receive + i);
+    }
+    if (sends) {
+      if (i >= 2 * window) links_->wait_sent(next_, first_send + i - 2 * window);
+      const Ticket ticket = links_->post_send(next_, base + i * chunk_bytes_, chunk_size(i));
+      if (i == 0) first_send = ticket;
+    }
+  }
+  if (sends) links_->wait_sent(next_, first_send + chunks - 1);
+}
+
+void RingCommunicator::send(const void* data, std::int64_t count, DType dtype, int to, NativeQueue /*queue*/) {
+  const std::size_t bytes = checked(count) * size_of(dtype);
+  if (bytes > 0) links_->wait_sent(to, links_->post_send(to, data, bytes));
+}
+
+void RingCommunicator::receive(void* data, std::int64_t count, DType dtype, int from, NativeQueue /*queue*/) {
+  const std::size_t bytes = checked(count) * size_of(dtype);
+  if (bytes > 0) links_->wait_received(from, links_->post_receive(from, data, bytes));
+}
+
+}  // namespace consist

@@ -1,0 +1,57 @@
+// Ring collectives on host memory, over any PointToPoint.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "consist/transport.h"
+#include "core/collectives/point_to_point.h"
+
+namespace consist {
+
+/// Collectives that move the least possible bytes per member: 2 (n-1)/n of the data for all_reduce, (n-1)/n for reduce_scatter
+/// and all_gather, all of it once for broadcast. The data is cut into pieces of n blocks, each block into a few chunks; a chunk
+/// is sent on as soon as it has been summed, while the next ones are on their way, so that sending, receiving and summing
+/// overlap. Allocates only in the constructor.
+class RingCommunicator final : public Communicator {
+ public:
+  static constexpr std::size_t default_chunk_bytes = std::size_t{128} << 10U;
+
+  explicit RingCommunicator(std::unique_ptr<PointToPoint> links, std::size_t chunk_bytes = default_chunk_bytes);
+  ~RingCommunicator() override;
+
+  int rank() const noexcept override { return rank_; }
+  int size() const noexcept override { return size_; }
+  void all_reduce(void* data, std::int64_t count, DType dtype, NativeQueue queue) override;
+  void reduce_scatter(const void* input, void* output, std::int64_t count, DType dtype, NativeQueue queue) override;
+  void all_gather(const void* input, void* output, std::int64_t count, DType dtype, NativeQueue queue) override;
+  void broadcast(void* data, std::int64_t count, DType dtype, int root, NativeQueue queue) override;
+  void send(const void* data, std::int64_t count, DType dtype, int to, NativeQueue queue) override;
+  void receive(void* data, std::int64_t count, DType dtype, int from, NativeQueue queue) override;
+  std::string verified_path() const override { return links_->verified_path(); }
+  std::int64_t bytes_sent() const noexcept override { return links_->bytes_sent(); }
+
+ private:
+  template <typename Schedule>
+  void run(const Schedule& schedule);
+  std::byte* slot(std::size_t position) noexcept { return scratch_.data() + position % slots * chunk_bytes_; }
+  /// Elements of one chunk, and so of the scratch slots.
+  std::size_t chunk_elements(DType dtype) const noexcept { return chunk_bytes_ / size_of(dtype); }
+
+  /// Chunks on their way at once, per direction.
+  static constexpr std::size_t window = 4;
+  /// Scratch chunks: one is taken from its receive until what was made of it has been sent on, `window` positions later.
+  static constexpr std::size_t slots = 3 * window;
+
+  std::unique_ptr<PointToPoint> links_;
+  const int rank_;
+  const int size_;
+  const int next_;
+  const int previous_;
+  const std::size_t chunk_bytes_;
+  std::vector<std::byte> scratch_;
+};
+
+}  // namespace consist

@@ -1,0 +1,93 @@
+// TCP sockets: ownership, addresses, and connections whose every wait is bounded.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace consist::network {
+
+using Clock = std::chrono::steady_clock;
+using Deadline = Clock::time_point;
+
+/// Owns a file descriptor. Movable; not thread-safe.
+class Socket {
+ public:
+  Socket() = default;
+  explicit Socket(int fd) noexcept : fd_(fd) {}
+  Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Socket& operator=(Socket&& other) noexcept;
+  ~Socket() { close(); }
+
+  int fd() const noexcept { return fd_; }
+  explicit operator bool() const noexcept { return fd_ >= 0; }
+  void close() noexcept;
+  /// Gives the descriptor up to the caller.
+  int release() noexcept { return std::exchange(fd_, -1); }
+
+ private:
+  int fd_ = -1;
+};
+
+/// A numeric IP address and a port.
+struct Endpoint {
+  std::string address;
+  std::uint16_t port = 0;
+  std::string text() const;  ///< "10.0.0.1:29500", "[fe80::1]:29500"
+};
+
+/// An address of this machine, with the interface that carries it.
+struct InterfaceAddress {
+  std::string interface;  ///< "lo", "eth0"
+  std::string address;    ///< numeric
+  bool loopback = false;
+};
+
+/// What a non-blocking read or write did. `closed`: the other side is gone, `error` says how; bytes may still have moved before.
+struct Moved {
+  std::size_t bytes = 0;  ///< 0 and not closed: it would have had to wait
+  bool closed = false;
+  int error = 0;  ///< errno; 0 for an orderly end
+};
+
+/// Listens on a numeric or named local address ("" for all of this machine's, IPv6 included where there is any), non-blocking and
+/// close-on-exec. Port 0 takes a free one. Throws SystemError naming address, port and reason.
+Socket listen_on(const std::string& host, std::uint16_t port);
+
+/// Connects, non-blocking, close-on-exec, without Nagle's delay; `from` binds to a local address first ("" does not).
+/// Names are resolved by the system, whose own time limit applies. Throws SystemError when refused or at the deadline.
+Socket connect_to(const std::string& host, std::uint16_t port, Deadline deadline, const std::string& from = {});
+
+/// A connected pair within this process, non-blocking. Throws SystemError.
+std::pair<Socket, Socket> connected_pair();
+
+/// The next pending connection of a listening socket, set up as connect_to does; an empty Socket if there is none (`error` is
+/// then 0) or accepting failed for want of resources (`error` is the errno).
+Socket accept_from(const Socket& listener, int& error);
+
+Endpoint local_endpoint(const Socket& socket);   ///< throws SystemError
+Endpoint remote_endpoint(const Socket& socket);  ///< empty address when it is not connected any more
+
+/// The addresses of all interfaces that are up. Throws SystemError.
+std::vector<InterfaceAddress> interface_addresses();
+
+/// Whether a name or numeric address means the loopback interface ("localhost", "127.0.0.1", "::1").
+bool is_loopback(const std::string& host);
+
+Moved try_send(const Socket& socket, std::span<const std::byte> bytes) noexcept;
+Moved try_receive(const Socket& socket, std::span<std::byte> bytes) noexcept;
+
+/// Waits until the socket is ready for `events` (of poll) or the deadline has passed; false: passed.
+bool wait_for(const Socket& socket, short events, Deadline deadline);
+
+/// Milliseconds left, for poll: never negative, rounded up, at most `limit`.
+int milliseconds_until(Deadline deadline, std::chrono::milliseconds limit);
+
+/// The text of an errno, or "connection closed" for 0.
+std::string describe_error(int error);
+
+}  // namespace consist::network

@@ -1,0 +1,45 @@
+// Joining a job: rank 0 listens, the others connect and prove that they know the job's token.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "consist/job.h"
+
+namespace consist {
+
+/// Which rank this process is and where rank 0 listens. Made from the environment by job_address_from_environment().
+struct JobAddress {
+  int rank = 0;
+  int size = 1;
+  int local_rank = 0;
+  int local_size = 1;
+  std::string master_host = "127.0.0.1";  ///< name or address of rank 0's host; rank 0 listens on loopback only if it is loopback
+  std::uint16_t master_port = 0;
+  int listen_fd = -1;  ///< rank 0 only: a listening socket made by the launcher, owned by the job from now on; -1: none
+  std::string token;   ///< at least min_token_characters, unless size is 1
+  std::chrono::milliseconds timeout{60'000};  ///< for joining, and Job::timeout()
+};
+
+inline constexpr std::size_t min_token_characters = 16;
+
+/// A job as the trainer holds it: a Job that can be left.
+class JoinedJob : public Job {
+ public:
+  /// The orderly end, for every rank: returns when all ranks have called it, after which no failure of another rank matters.
+  /// Throws PeerError if a rank fails meanwhile or does not come within the timeout.
+  virtual void leave(std::chrono::milliseconds timeout) = 0;
+  /// This rank ends early by its own error: tells the others `reason`, which their PeerErrors quote. Does nothing after another
+  /// failure. A job that is destroyed without leave() or fail() counts as failed.
+  virtual void fail(std::string_view reason) noexcept = 0;
+};
+
+/// Returns when all ranks have joined. Throws UsageError for an address that makes no sense, SystemError when rank 0 cannot be
+/// reached or cannot listen, PeerError when other ranks do not come within the timeout or fail meanwhile.
+/// The control connection has a thread of its own; on rank 0 a second one serves the others.
+std::unique_ptr<JoinedJob> join_job(const JobAddress& address);
+
+}  // namespace consist

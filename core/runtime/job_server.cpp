@@ -1,0 +1,405 @@
+#include "core/runtime/job_server.h"
+
+#include <algorithm>
+#include <exception>
+#include <tuple>
+#include <utility>
+
+#include "consist/error.h"
+#include "consist/log.h"
+#include "core/network/wire.h"
+
+namespace consist {
+namespace {
+
+using network::Clock;
+using network::WireReader;
+using network::WireWriter;
+using std::chrono::milliseconds;
+
+// News of a death travels with the closing of sockets, all within milliseconds; the server waits this long before it decides by
+// positions whom a broken connection is to be blamed on.
+constexpr milliseconds min_inquiry{1000};
+// And this long for the ranks' reports, after which the silent one is to blame.
+constexpr milliseconds max_inquiry{2500};
+// A turn of the loop that comes this late means that this process itself was stopped: nobody else's silence counts then.
+constexpr milliseconds own_stall{2000};
+constexpr milliseconds drain_time{1000};
+
+WireWriter message(MessageKind kind) {
+  return std::move(WireWriter().integer(static_cast<std::uint8_t>(kind)));
+}
+
+std::string list_ranks(const std::vector<int>& ranks) {
+  constexpr std::size_t most = 8;
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < std::min(ranks.size(), most); ++i) text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
+  if (ranks.size() > most) text += " and " + std::to_string(ranks.size() - most) + " more";
+  return text;
+}
+
+}  // namespace
+
+JobServer::JobServer(Setup setup)
+    : size_(setup.size),
+      timeout_(setup.timeout),
+      gate_(std::move(setup.listener), std::move(setup.token), std::string(job_purpose), "the job's rendezvous"),
+      members_(static_cast<std::size_t>(setup.size)),
+      join_deadline_(Clock::now() + setup.timeout),
+      last_turn_(Clock::now()),
+      next_pulse_(Clock::now()) {
+  std::tie(wake_, wake_read_) = network::connected_pair();
+  Member& own = members_[0];
+  own.stream = FrameStream(std::move(setup.own));
+  own.host = std::move(setup.own_host);
+  own.joined = true;
+  own.heard = Clock::now();
+  thread_ = std::thread([this] { run(); });
+}
+
+JobServer::~JobServer() {
+  wake_.close();
+  thread_.join();
+}
+
+void JobServer::run() {
+  try {
+    std::vector<pollfd> entries;
+    while (true) {
+      entries.clear();
+      entries.push_back({wake_read_.fd(), POLLIN, 0});
+      gate_.watch(entries);
+      for (const Member& member : members_) {
+        if (!member.stream.is_open()) continue;
+        entries.push_back(
+            {member.stream.socket().fd(), static_cast<short>(POLLIN | (member.stream.has_output() ? POLLOUT : 0)), 0});
+      }
+      poll(entries.data(), entries.size(), 100);
+      if (entries[0].revents != 0) break;
+      turn();
+    }
+    drain();
+  } catch (const std::exception& error) {
+    // Closes all connections, by which the other ranks know.
+    log::error(std::string("the job's server ends by an error: ") + error.what());
+    for (Member& member : members_) member.stream.close();
+  }
+}
+
+void JobServer::turn() {
+  for (network::Admitted& admitted : gate_.serve()) admit(std::move(admitted));
+  for (int rank = 0; rank < size_; ++rank) {
+    if (members_[static_cast<std::size_t>(rank)].stream.is_open()) serve_member(rank);
+  }
+  std::erase_if(refused_, [](FrameStream& stream) { return !stream.flush() || !stream.has_output(); });
+  const Time now = Clock::now();
+  if (now - last_turn_ > own_stall) {
+    for (Member& member : members_) member.heard = now;
+    if (inquiry_) inquiry_->started = now;
+  }
+  last_turn_ = now;
+  serve_waiting(now);
+  check_time(now);
+  for (Member& member : members_) {
+    // A failed write shows again as the end of the stream on the next turn.
+    if (member.stream.is_open()) member.stream.flush();
+  }
+}
+
+void JobServer::admit(network::Admitted admitted) {
+  FrameStream stream(std::move(admitted.socket));
+  int rank = -1;
+  int size = 0;
+  std::string host;
+  try {
+    WireReader reader(admitted.claim);
+    rank = reader.integer<std::int32_t>();
+    size = reader.integer<std::int32_t>();
+    host = reader.text();
+  } catch (const DataError&) {
+    return;  // knows the token but not the protocol: another version, which sees its connection closed
+  }
+  std::string reason;
+  if (size != size_) {
+    reason = "it was started for a job of " + std::to_string(size) + " ranks, but rank 0 for one of " + std::to_string(size_);
+  } else if (rank <= 0 || rank >= size_) {
+    reason = "its rank must be between 1 and " + std::to_string(size_ - 1);
+  } else if (members_[static_cast<std::size_t>(rank)].joined) {
+    reason = name(rank) + " has joined already: two processes were started with the same rank";
+  }
+  if (!reason.empty()) {
+    stream.push(message(MessageKind::refused).text(reason).take());
+    stream.flush();
+    refused_.push_back(std::move(stream));
+    return;
+  }
+  Member& member = members_[static_cast<std::size_t>(rank)];
+  member.stream = std::move(stream);
+  member.host = std::move(host);
+  member.joined = true;
+  member.heard = Clock::now();
+  if (failure_) {
+    send(rank, message(MessageKind::failed).integer(static_cast<std::int32_t>(failure_->rank)).text(failure_->what).take());
+  } else if (std::all_of(members_.begin(), members_.end(), [](const Member& m) { return m.joined; })) {
+    all_joined();
+  }
+}
+
+void JobServer::all_joined() {
+  complete_ = true;
+  WireWriter welcome = message(MessageKind::welcome);
+  for (const Member& member : members_) welcome.text(member.host);
+  send_all(welcome.take());
+}
+
+void JobServer::serve_member(int rank) {
+  Member& member = members_[static_cast<std::size_t>(rank)];
+  bool open = true;
+  std::string problem = "its connection closed without a goodbye";
+  try {
+    open = member.stream.fill();
+    std::string_view body;
+    while (member.stream.next(body)) {
+      member.heard = Clock::now();
+      handle(rank, body);
+    }
+  } catch (const DataError& error) {
+    open = false;
+    problem = std::string("it sent something that is no message of the job: ") + error.what();
+  }
+  if (open) return;
+  member.stream.close();
+  if (!left_) fail(rank, name(rank) + " died (" + problem + ")" + last_at(rank));
+}
+
+void JobServer::handle(int rank, std::string_view body) {
+  Member& member = members_[static_cast<std::size_t>(rank)];
+  WireReader reader(body);
+  switch (static_cast<MessageKind>(reader.integer<std::uint8_t>())) {
+    case MessageKind::put: {
+      const std::string_view key = reader.text();
+      handle_put(key, reader.text());
+      break;
+    }
+    case MessageKind::get:
+    case MessageKind::barrier: {
+      const bool barrier = static_cast<MessageKind>(body[0]) == MessageKind::barrier;
+      const auto request = reader.integer<std::uint64_t>();
+      const milliseconds timeout(reader.integer<std::int64_t>());
+      std::string key(reader.text());
+      if (barrier) {
+        std::vector<bool>& entered = barriers_[key];
+        entered.resize(static_cast<std::size_t>(size_));
+        entered[static_cast<std::size_t>(rank)] = true;
+      }
+      waiting_.push_back({rank, request, Clock::now() + timeout, std::move(key), barrier});
+      break;
+    }
+    case MessageKind::heartbeat:
+      member.progress = reader.text();
+      break;
+    case MessageKind::report:
+      member.progress = reader.text();
+      member.reported = true;
+      break;
+    case MessageKind::blame: {
+      const int peer = reader.integer<std::int32_t>();
+      start_inquiry(rank, peer, reader.text());
+      break;
+    }
+    case MessageKind::fail:
+      fail(rank, name(rank) + " failed: " + std::string(reader.text()) + last_at(rank));
+      break;
+    case MessageKind::leave: {
+      member.leaving = true;
+      const Time deadline = Clock::now() + milliseconds(reader.integer<std::int64_t>());
+      leave_deadline_ = std::min(leave_deadline_, deadline);
+      if (std::all_of(members_.begin(), members_.end(), [](const Member& m) { return m.leaving; })) all_left();
+      break;
+    }
+    default:
+      throw DataError("a message of an unknown kind");
+  }
+}
+
+void JobServer::handle_put(std::string_view key, std::string_view value) {
+  if (key.size() > max_key_bytes) throw DataError("a key of " + std::to_string(key.size()) + " bytes");
+  const auto found = store_.find(key);
+  store_bytes_ += value.size() + (found == store_.end() ? key.size() : 0);
+  if (found != store_.end()) store_bytes_ -= found->second.size();
+  if (store_bytes_ > max_store_bytes)
+    throw DataError("more than " + std::to_string(max_store_bytes) + " bytes in the job's store");
+  store_.insert_or_assign(std::string(key), std::string(value));
+}
+
+void JobServer::answer(int rank, std::uint64_t request, bool found, std::string_view text) {
+  send(rank, message(MessageKind::answer).integer(request).integer(static_cast<std::uint8_t>(found)).text(text).take());
+}
+
+void JobServer::serve_waiting(Time now) {
+  if (failure_) return;  // the news of it has ended every wait
+  std::erase_if(waiting_, [&](const Waiting& wait) {
+    if (failure_) return false;
+    if (!wait.barrier) {
+      const auto found = store_.find(wait.name);
+      if (found != store_.end()) {
+        answer(wait.rank, wait.request, true, found->second);
+        return true;
+      }
+      if (now < wait.deadline) return false;
+      answer(wait.rank, wait.request, false, "no rank has put the key '" + wait.name + "' in time");
+      return true;
+    }
+    const std::vector<bool>& entered = barriers_[wait.name];
+    if (std::find(entered.begin(), entered.end(), false) == entered.end()) {
+      answer(wait.rank, wait.request, true, "");
+      return true;
+    }
+    if (now < wait.deadline) return false;
+    const int culprit = furthest_behind([&](int rank) { return !entered[static_cast<std::size_t>(rank)]; });
+    fail(culprit, name(culprit) + " has not reached the barrier '" + wait.name + "' in time" + last_at(culprit));
+    return true;
+  });
+}
+
+void JobServer::check_time(Time now) {
+  if (failure_ || left_) return;
+  if (!complete_ && now >= join_deadline_) {
+    std::vector<int> missing;
+    for (int rank = 0; rank < size_; ++rank) {
+      if (!members_[static_cast<std::size_t>(rank)].joined) missing.push_back(rank);
+    }
+    fail(missing[0], list_ranks(missing) + " of " + std::to_string(size_) + " did not join within " + seconds_text(timeout_) +
+                         ": are all of them started, with the same token, and can they reach rank 0?");
+    return;
+  }
+  for (int rank = 0; rank < size_; ++rank) {
+    const Member& member = members_[static_cast<std::size_t>(rank)];
+    if (awaited(member) && now - member.heard > silence_limit(timeout_)) {
+      const auto silent = std::chrono::duration_cast<milliseconds>(now - member.heard);
+      return fail(rank, name(rank) + " has given no sign of life for " + seconds_text(silent) + last_at(rank));
+    }
+  }
+  if (now >= leave_deadline_) {
+    const int culprit = furthest_behind([&](int rank) { return !members_[static_cast<std::size_t>(rank)].leaving; });
+    return fail(culprit, name(culprit) + " is still busy when the others wait for it at the end of the job" + last_at(culprit));
+  }
+  conclude_inquiry(now);
+  if (now >= next_pulse_) {
+    next_pulse_ = now + heartbeat_interval;
+    send_all(message(MessageKind::pulse).text(members_[0].progress).take());
+  }
+}
+
+void JobServer::start_inquiry(int by, int peer, std::string_view what) {
+  if (failure_ || inquiry_) return;
+  inquiry_ = Inquiry{by, peer, std::string(what), Clock::now()};
+  for (Member& member : members_) member.reported = false;
+  send_all(message(MessageKind::report_please).take());
+}
+
+void JobServer::conclude_inquiry(Time now) {
+  if (!inquiry_ || now - inquiry_->started < min_inquiry) return;
+  const std::string told = " (" + name(inquiry_->by) + last_at(inquiry_->by) + ": " + inquiry_->what + ")";
+  const int silent = furthest_behind([&](int rank) {
+    const Member& member = members_[static_cast<std::size_t>(rank)];
+    return awaited(member) && !member.reported;
+  });
+  if (silent >= 0) {
+    if (now - inquiry_->started < max_inquiry) return;
+    const auto since = std::chrono::duration_cast<milliseconds>(now - members_[static_cast<std::size_t>(silent)].heard);
+    return fail(silent,
+                name(silent) + " does not answer, last heard of " + seconds_text(since) + " ago" + last_at(silent) + told);
+  }
+  int culprit = furthest_behind([&](int rank) { return awaited(members_[static_cast<std::size_t>(rank)]); });
+  const int peer = inquiry_->peer;
+  if (peer >= 0 && peer < size_) {
+    // Among equals, and where positions are unknown, the transport's own suspicion decides.
+    const auto of_peer = parse_progress(members_[static_cast<std::size_t>(peer)].progress);
+    const auto of_culprit = culprit < 0 ? std::nullopt : parse_progress(members_[static_cast<std::size_t>(culprit)].progress);
+    const bool gone = members_[static_cast<std::size_t>(peer)].leaving;
+    if (gone || !of_peer || !of_culprit || *of_peer <= *of_culprit) culprit = peer;
+  }
+  if (culprit < 0) culprit = 0;
+  const bool leaving = members_[static_cast<std::size_t>(culprit)].leaving;
+  fail(culprit,
+       name(culprit) + (leaving ? " has ended its work while others still need it" : " is stuck") + last_at(culprit) + told);
+}
+
+void JobServer::fail(int rank, const std::string& what) {
+  if (failure_ || left_) return;
+  failure_ = Failure{rank, what};
+  inquiry_.reset();
+  send_all(message(MessageKind::failed).integer(static_cast<std::int32_t>(rank)).text(what).take());
+}
+
+void JobServer::all_left() {
+  if (failure_) return;
+  left_ = true;
+  send_all(message(MessageKind::left).take());
+}
+
+void JobServer::send(int rank, const std::string& body) {
+  FrameStream& stream = members_[static_cast<std::size_t>(rank)].stream;
+  if (stream.is_open()) stream.push(body);
+}
+
+void JobServer::send_all(const std::string& body) {
+  for (int rank = 0; rank < size_; ++rank) send(rank, body);
+}
+
+void JobServer::drain() {
+  const Time deadline = Clock::now() + drain_time;
+  // What rank 0 itself said last, such as why it failed, is still to be read.
+  if (members_[0].stream.is_open()) serve_member(0);
+  if (!failure_ && !left_) fail(0, name(0) + " ended the job early" + last_at(0));
+  bool busy = true;
+  while (busy && Clock::now() < deadline) {
+    busy = false;
+    for (Member& member : members_) {
+      FrameStream& stream = member.stream;
+      if (!stream.is_open()) continue;
+      if (!stream.flush()) {
+        stream.close();
+      } else if (stream.has_output()) {
+        busy = true;
+      } else {
+        // The end of the stream after the last message; closed when the other side ends too, for closing a socket with unread
+        // input would reset the connection and could take the last message with it.
+        stream.shut_down();
+        if (stream.fill())
+          busy = true;
+        else
+          stream.close();
+      }
+    }
+    if (busy) poll(nullptr, 0, 5);
+  }
+}
+
+std::string JobServer::name(int rank) const {
+  return name_rank(rank, members_[static_cast<std::size_t>(rank)].host);
+}
+
+std::string JobServer::last_at(int rank) const {
+  const std::string& progress = members_[static_cast<std::size_t>(rank)].progress;
+  return progress.empty() ? "" : ", last at " + progress;
+}
+
+template <typename Predicate>
+int JobServer::furthest_behind(Predicate counts) const {
+  int result = -1;
+  Progress least;
+  for (int rank = 0; rank < size_; ++rank) {
+    if (!counts(rank)) continue;
+    // A rank that never told its position has not begun.
+    const Progress progress = parse_progress(members_[static_cast<std::size_t>(rank)].progress).value_or(Progress{-1, -1});
+    if (result < 0 || progress < least) {
+      result = rank;
+      least = progress;
+    }
+  }
+  return result;
+}
+
+}  // namespace consist

@@ -1,0 +1,113 @@
+// Rank 0's side of the job: admits the ranks, keeps their key-value store, and tells everybody at once when one of them fails.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "core/network/gate.h"
+#include "core/runtime/job_messages.h"
+#include "core/runtime/progress.h"
+
+namespace consist {
+
+/// Runs on a thread of its own from construction to destruction. The destructor gives the ranks a second to read what was sent
+/// to them last, such as the news of a failure.
+class JobServer {
+ public:
+  struct Setup {
+    network::Socket listener;
+    network::Socket own;  ///< the connection of rank 0 itself, already trusted
+    std::string own_host;
+    int size = 1;
+    std::string token;
+    std::chrono::milliseconds timeout{};
+  };
+  explicit JobServer(Setup setup);
+  ~JobServer();
+  JobServer(const JobServer&) = delete;
+  JobServer& operator=(const JobServer&) = delete;
+
+ private:
+  using Time = network::Clock::time_point;
+
+  struct Member {
+    FrameStream stream;
+    std::string host;
+    std::string progress;
+    Time heard{};
+    bool joined = false;
+    bool leaving = false;   // waits in leave()
+    bool reported = false;  // has answered the present inquiry
+  };
+  struct Waiting {  // a get or a barrier that cannot be answered yet
+    int rank;
+    std::uint64_t request;
+    Time deadline;
+    std::string name;
+    bool barrier;
+  };
+  struct Inquiry {  // somebody's transport failed; who is to blame?
+    int by;
+    int peer;
+    std::string what;
+    Time started;
+  };
+  struct Failure {
+    int rank;
+    std::string what;
+  };
+
+  void run();
+  void turn();
+  void admit(network::Admitted admitted);
+  void serve_member(int rank);
+  void handle(int rank, std::string_view body);
+  void handle_put(std::string_view key, std::string_view value);
+  void answer(int rank, std::uint64_t request, bool found, std::string_view text);
+  void serve_waiting(Time now);
+  void check_time(Time now);
+  void start_inquiry(int by, int peer, std::string_view what);
+  void conclude_inquiry(Time now);
+  void fail(int rank, const std::string& what);
+  void all_joined();
+  void all_left();
+  void send(int rank, const std::string& body);
+  void send_all(const std::string& body);
+  void drain();
+
+  std::string name(int rank) const;
+  /// ", last at step 3, instruction 17: ..." or nothing.
+  std::string last_at(int rank) const;
+  bool awaited(const Member& member) const { return member.joined && member.stream.is_open(); }
+  /// Of the ranks for which `counts` holds, the one that is furthest behind; -1 if there is none.
+  template <typename Predicate>
+  int furthest_behind(Predicate counts) const;
+
+  const int size_;
+  const std::chrono::milliseconds timeout_;
+  network::Gate gate_;
+  std::vector<Member> members_;
+  std::vector<FrameStream> refused_;  // to be closed once the reason is sent
+  std::map<std::string, std::string, std::less<>> store_;
+  std::size_t store_bytes_ = 0;
+  std::map<std::string, std::vector<bool>, std::less<>> barriers_;  // who has entered
+  std::vector<Waiting> waiting_;
+  std::optional<Inquiry> inquiry_;
+  std::optional<Failure> failure_;
+  bool complete_ = false;  // all ranks have joined
+  bool left_ = false;      // all ranks have left
+  Time join_deadline_;
+  Time leave_deadline_ = Time::max();
+  Time last_turn_;
+  Time next_pulse_;
+  network::Socket wake_;       // written by the destructor
+  network::Socket wake_read_;  // polled by the thread
+  std::thread thread_;
+};
+
+}  // namespace consist

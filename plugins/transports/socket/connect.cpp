@@ -1,0 +1,207 @@
+#include "plugins/transports/socket/connect.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <exception>
+#include <fstream>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "consist/error.h"
+#include "core/network/gate.h"
+#include "core/network/handshake.h"
+#include "core/network/wire.h"
+
+namespace consist {
+namespace {
+
+using network::Clock;
+using network::Deadline;
+using network::Socket;
+using std::chrono::milliseconds;
+
+constexpr milliseconds attempt_time{4000};
+constexpr milliseconds pause_between_rounds{50};
+
+/// Where a member can be reached, as it puts it into the job's store.
+struct Contact {
+  std::string machine;  ///< equal for members that share a network stack
+  std::uint16_t port = 0;
+  std::vector<std::string> addresses;
+};
+
+std::string encode(const Contact& contact) {
+  network::WireWriter writer;
+  writer.text(contact.machine).integer(contact.port).integer(static_cast<std::uint16_t>(contact.addresses.size()));
+  for (const std::string& address : contact.addresses) writer.text(address);
+  return writer.take();
+}
+
+Contact decode(std::string_view bytes) {
+  network::WireReader reader(bytes);
+  Contact contact;
+  contact.machine = reader.text();
+  contact.port = reader.integer<std::uint16_t>();
+  const auto count = reader.integer<std::uint16_t>();
+  for (int i = 0; i < count; ++i) contact.addresses.emplace_back(reader.text());
+  return contact;
+}
+
+/// The boot of this machine and the network namespace of this process: members that agree reach one another by loopback.
+std::string machine_identity() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  struct stat space {};
+  if (boot.empty() || stat("/proc/self/ns/net", &space) != 0) return "unknown " + network::random_hex(8);
+  return boot + " " + std::to_string(space.st_ino);
+}
+
+std::vector<std::string> addresses_to_offer(const std::string& interface) {
+  std::vector<std::string> addresses;
+  std::string known;
+  for (const network::InterfaceAddress& entry : network::interface_addresses()) {
+    const bool chosen = interface.empty() ? !entry.loopback : entry.interface == interface || entry.address == interface;
+    if (chosen) addresses.push_back(entry.address);
+    known += (known.empty() ? "" : ", ") + entry.interface + " (" + entry.address + ")";
+  }
+  if (addresses.empty() && !interface.empty()) {
+    throw UsageError("--socket.interface is '" + interface + "', but this host has no such interface or address; it has " +
+                     known);
+  }
+  return addresses;
+}
+
+class Connector {
+ public:
+  Connector(Job& job, const GroupRequest& group, const SocketOptions& options)
+      : job_(job), group_(group), options_(options), deadline_(Clock::now() + job.timeout()), sockets_(group.ranks.size()) {}
+
+  std::vector<Socket> connect_all() {
+    own_.machine = machine_identity();
+    own_.addresses = addresses_to_offer(options_.interface);
+    Socket listener = network::listen_on(options_.interface.empty() ? std::string() : own_.addresses.front(), 0);
+    if (!options_.interface.empty()) own_.addresses.resize(1);
+    own_.port = network::local_endpoint(listener).port;
+    network::Gate gate(std::move(listener), std::string(job_.token()), purpose(group_.index), "transport socket");
+    job_.put(key(group_.index), encode(own_));
+    // Each member connects to those before it and is connected to by those after it; the first has nobody to wait for, so all
+    // come through.
+    for (int member = 0; member < group_.index; ++member) socket(member) = connect_one(member);
+    accept_rest(gate);
+    for (Socket& socket : sockets_) {
+      if (socket && options_.buffer_bytes > 0) set_buffers(socket);
+    }
+    return std::move(sockets_);
+  }
+
+ private:
+  Socket& socket(int member) { return sockets_[static_cast<std::size_t>(member)]; }
+  std::string key(int member) const { return "socket/" + group_.name + "/" + std::to_string(member); }
+  /// Bound into every proof, so that a connection that reached the wrong listener is noticed on both ends.
+  std::string purpose(int to) const { return "socket/" + group_.name + "/to/" + std::to_string(to); }
+  std::string name(int member) const {
+    return "rank " + std::to_string(group_.ranks[static_cast<std::size_t>(member)]) + " (member " + std::to_string(member) +
+           " of group '" + group_.name + "')";
+  }
+
+  [[noreturn]] void blame(int member, const std::string& what) {
+    job_.blame(group_.ranks[static_cast<std::size_t>(member)], what);
+    std::terminate();  // the compiler does not know that a virtual function never returns
+  }
+
+  Contact find(int member) {
+    try {
+      const auto left = std::chrono::ceil<milliseconds>(deadline_ - Clock::now());
+      return decode(job_.get(key(member), std::max(left, milliseconds(1))));
+    } catch (const SystemError& error) {
+      blame(member, name(member) + " did not come to connect: " + error.what());
+    }
+  }
+
+  Socket connect_one(int member) {
+    const Contact contact = find(member);
+    std::vector<std::string> addresses = contact.addresses;
+    const bool same_machine = contact.machine == own_.machine;
+    if (same_machine && options_.interface.empty()) {
+      addresses = {"127.0.0.1", "::1"};
+    } else if (!same_machine) {
+      // An address that this machine has too, such as that of a container bridge, would lead back here.
+      std::erase_if(addresses, [&](const std::string& address) {
+        return std::find(own_.addresses.begin(), own_.addresses.end(), address) != own_.addresses.end();
+      });
+    }
+    const std::string from = options_.interface.empty() ? std::string() : own_.addresses.front();
+    const std::string claim = network::WireWriter().integer(static_cast<std::int32_t>(group_.index)).take();
+    std::string reason = "it offers no address";
+    while (Clock::now() < deadline_) {
+      for (const std::string& address : addresses) {
+        job_.check();
+        try {
+          const Deadline attempt = std::min(deadline_, Clock::now() + attempt_time);
+          Socket socket = network::connect_to(address, contact.port, attempt, from);
+          network::prove_to_server(socket, job_.token(), purpose(member), claim,
+                                   std::min(deadline_, Clock::now() + job_.timeout()));
+          return socket;
+        } catch (const SystemError& error) {
+          reason = error.what();
+        }
+      }
+      if (addresses.empty()) break;
+      std::this_thread::sleep_for(pause_between_rounds);
+    }
+    blame(member, "cannot connect to " + name(member) + ": " + reason);
+  }
+
+  void accept_rest(network::Gate& gate) {
+    std::vector<pollfd> entries;
+    while (true) {
+      int missing = -1;
+      for (int member = group_.index + 1; member < static_cast<int>(sockets_.size()); ++member) {
+        if (!socket(member)) missing = member;
+      }
+      if (missing < 0) return;
+      if (Clock::now() >= deadline_) {
+        blame(missing, name(missing) + " did not connect in time");
+      }
+      job_.check();
+      entries.clear();
+      gate.watch(entries);
+      poll(entries.data(), entries.size(), 50);
+      for (network::Admitted& admitted : gate.serve()) {
+        network::WireReader reader(admitted.claim);
+        const int member = reader.integer<std::int32_t>();
+        if (member <= group_.index || member >= static_cast<int>(sockets_.size())) {
+          throw ProgramError(name(group_.index) + " was connected to by member " + std::to_string(member));
+        }
+        socket(member) = std::move(admitted.socket);
+      }
+    }
+  }
+
+  void set_buffers(const Socket& socket) const {
+    const int bytes = static_cast<int>(std::min<std::int64_t>(options_.buffer_bytes, 1 << 30));
+    setsockopt(socket.fd(), SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+    setsockopt(socket.fd(), SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
+  }
+
+  Job& job_;
+  const GroupRequest& group_;
+  const SocketOptions& options_;
+  const Deadline deadline_;
+  Contact own_;
+  std::vector<Socket> sockets_;
+};
+
+}  // namespace
+
+std::unique_ptr<TcpLinks> connect_members(Job& job, const GroupRequest& group, const SocketOptions& options) {
+  std::vector<Socket> sockets(group.ranks.size());
+  if (group.ranks.size() > 1) sockets = Connector(job, group, options).connect_all();
+  return std::make_unique<TcpLinks>(job, group.name, group.index, group.ranks, std::move(sockets));
+}
+
+}  // namespace consist

@@ -1,0 +1,21 @@
+// Finds the other members of a group and connects to all of them.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "consist/transport.h"
+#include "plugins/transports/socket/tcp_links.h"
+
+namespace consist {
+
+struct SocketOptions {
+  std::string interface;          ///< name of an interface or a local address; empty: any
+  std::int64_t buffer_bytes = 0;  ///< of each socket and direction; 0: as the system sizes them
+};
+
+/// Called by all members at about the same time. Addresses meet in the job's store; every connection is authenticated with the
+/// job's token, the group and its two ends. Throws UsageError for an unknown interface, PeerError when a member does not come.
+std::unique_ptr<TcpLinks> connect_members(Job& job, const GroupRequest& group, const SocketOptions& options);
+
+}  // namespace consist

@@ -1,0 +1,200 @@
+// What every communicator must do. Each function is called by all members at the same time, on their own threads or processes.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "consist/transport.h"
+
+namespace consist::testing {
+
+inline std::uint16_t to_bf16(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  return static_cast<std::uint16_t>((bits + 0x7FFFU + ((bits >> 16U) & 1U)) >> 16U);
+}
+inline float from_bf16(std::uint16_t value) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(value) << 16U);
+}
+
+/// Elements of one dtype, seen as floats. A guard after the end shows writes beyond it.
+class Elements {
+ public:
+  Elements(DType dtype, std::size_t count)
+      : dtype_(dtype), count_(count), bytes_(count * size_of(dtype) + guard, std::byte{0xA5}) {}
+  void* data() { return bytes_.data(); }
+  const void* data() const { return bytes_.data(); }
+  std::size_t size() const { return count_; }
+  float get(std::size_t i) const {
+    if (dtype_ == DType::f32) return reinterpret_cast<const float*>(bytes_.data())[i];
+    return from_bf16(reinterpret_cast<const std::uint16_t*>(bytes_.data())[i]);
+  }
+  void set(std::size_t i, float value) {
+    if (dtype_ == DType::f32) {
+      reinterpret_cast<float*>(bytes_.data())[i] = value;
+    } else {
+      reinterpret_cast<std::uint16_t*>(bytes_.data())[i] = to_bf16(value);
+    }
+  }
+  std::string bytes() const { return {reinterpret_cast<const char*>(bytes_.data()), count_ * size_of(dtype_)}; }
+  void expect_guard_intact() const {
+    for (std::size_t i = bytes_.size() - guard; i < bytes_.size(); ++i)
+      ASSERT_EQ(bytes_[i], std::byte{0xA5}) << "written past the end";
+  }
+
+ private:
+  static constexpr std::size_t guard = 64;
+  DType dtype_;
+  std::size_t count_;
+  std::vector<std::byte> bytes_;
+};
+
+/// A whole number that depends on member and position; sums over 8 members are exact in bf16.
+inline float whole(int member, std::size_t i) {
+  return static_cast<float>((i * 7 + static_cast<std::size_t>(member) * 3 + i / 11) % 13);
+}
+/// A number of any size and sign.
+inline float rough(int member, std::size_t i) {
+  std::uint32_t x = static_cast<std::uint32_t>(i) * 2654435761U + static_cast<std::uint32_t>(member) * 40503U + 12345U;
+  x ^= x >> 15U;
+  x *= 2246822519U;
+  x ^= x >> 13U;
+  return (static_cast<float>(x >> 8U) / 8388608.0F - 1.0F) * std::exp2(static_cast<float>(x % 9U));
+}
+
+inline void check_all_reduce(Communicator& group, std::int64_t count_, DType dtype) {
+  const auto count = static_cast<std::size_t>(count_);
+  Elements data(dtype, count);
+  for (std::size_t i = 0; i < count; ++i) data.set(i, whole(group.rank(), i));
+  group.all_reduce(data.data(), count_, dtype, nullptr);
+  for (std::size_t i = 0; i < count; ++i) {
+    float expected = 0;
+    for (int member = 0; member < group.size(); ++member) expected += whole(member, i);
+    ASSERT_EQ(data.get(i), expected) << "element " << i << " of " << count;
+  }
+  data.expect_guard_intact();
+}
+
+/// Rounded sums: close to the true ones, and bitwise equal on all members.
+inline void check_all_reduce_is_bitwise_equal(Communicator& group, std::int64_t count_, DType dtype) {
+  const auto count = static_cast<std::size_t>(count_);
+  Elements data(dtype, count);
+  for (std::size_t i = 0; i < count; ++i) data.set(i, rough(group.rank(), i));
+  group.all_reduce(data.data(), count_, dtype, nullptr);
+  const double unit = dtype == DType::f32 ? 0x1p-24 : 0x1p-8;
+  for (std::size_t i = 0; i < count; ++i) {
+    double sum = 0;
+    double magnitude = 0;
+    for (int member = 0; member < group.size(); ++member) {
+      const float term = dtype == DType::f32 ? rough(member, i) : from_bf16(to_bf16(rough(member, i)));
+      sum += term;
+      magnitude += std::abs(term);
+    }
+    ASSERT_NEAR(data.get(i), sum, magnitude * unit * group.size()) << "element " << i;
+  }
+  const std::string own = data.bytes();
+  std::vector<char> all(own.size() * static_cast<std::size_t>(group.size()));
+  group.all_gather(own.data(), all.data(), count_, dtype, nullptr);
+  for (int member = 0; member < group.size(); ++member) {
+    ASSERT_EQ(std::memcmp(all.data() + static_cast<std::size_t>(member) * own.size(), own.data(), own.size()), 0)
+        << "members " << group.rank() << " and " << member << " hold different sums";
+  }
+}
+
+inline void check_reduce_scatter(Communicator& group, std::int64_t count_, DType dtype, bool in_place) {
+  const auto count = static_cast<std::size_t>(count_);
+  const auto members = static_cast<std::size_t>(group.size());
+  const auto own = static_cast<std::size_t>(group.rank()) * count;
+  Elements input(dtype, count * members);
+  Elements apart(dtype, count);
+  for (std::size_t i = 0; i < input.size(); ++i) input.set(i, whole(group.rank(), i));
+  void* const part = static_cast<char*>(input.data()) + own * size_of(dtype);
+  group.reduce_scatter(input.data(), in_place ? part : apart.data(), count_, dtype, nullptr);
+  for (std::size_t i = 0; i < count; ++i) {
+    float expected = 0;
+    for (int member = 0; member < group.size(); ++member) expected += whole(member, own + i);
+    ASSERT_EQ(in_place ? input.get(own + i) : apart.get(i), expected) << "element " << i << " of " << count;
+  }
+  for (std::size_t i = 0; i < input.size(); ++i) {
+    if (in_place && i >= own && i < own + count) continue;
+    ASSERT_EQ(input.get(i), whole(group.rank(), i)) << "the input changed at " << i;
+  }
+  input.expect_guard_intact();
+  apart.expect_guard_intact();
+}
+
+inline void check_all_gather(Communicator& group, std::int64_t count_, DType dtype, bool in_place) {
+  const auto count = static_cast<std::size_t>(count_);
+  const auto members = static_cast<std::size_t>(group.size());
+  const auto own = static_cast<std::size_t>(group.rank()) * count;
+  Elements output(dtype, count * members);
+  Elements apart(dtype, count);
+  for (std::size_t i = 0; i < count; ++i) {
+    apart.set(i, whole(group.rank(), i));
+    if (in_place) output.set(own + i, whole(group.rank(), i));
+  }
+  const void* const part = static_cast<char*>(output.data()) + own * size_of(dtype);
+  group.all_gather(in_place ? part : apart.data(), output.data(), count_, dtype, nullptr);
+  for (int member = 0; member < group.size(); ++member) {
+    for (std::size_t i = 0; i < count; ++i) {
+      ASSERT_EQ(output.get(static_cast<std::size_t>(member) * count + i), whole(member, i))
+          << "part " << member << " element " << i;
+    }
+  }
+  output.expect_guard_intact();
+}
+
+inline void check_broadcast(Communicator& group, std::int64_t count_, DType dtype) {
+  const auto count = static_cast<std::size_t>(count_);
+  for (int root = 0; root < group.size(); ++root) {
+    Elements data(dtype, count);
+    for (std::size_t i = 0; i < count; ++i) data.set(i, whole(group.rank(), i));
+    group.broadcast(data.data(), count_, dtype, root, nullptr);
+    for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(data.get(i), whole(root, i)) << "from " << root << " element " << i;
+    data.expect_guard_intact();
+  }
+}
+
+/// Every member to every other one, smaller index first.
+inline void check_send_receive(Communicator& group, std::int64_t count_, DType dtype) {
+  const auto count = static_cast<std::size_t>(count_);
+  for (int from = 0; from < group.size(); ++from) {
+    for (int to = 0; to < group.size(); ++to) {
+      if (from == to) continue;
+      Elements data(dtype, count);
+      if (group.rank() == from) {
+        for (std::size_t i = 0; i < count; ++i) data.set(i, whole(from * 5 + to, i));
+        group.send(data.data(), count_, dtype, to, nullptr);
+      } else if (group.rank() == to) {
+        group.receive(data.data(), count_, dtype, from, nullptr);
+        for (std::size_t i = 0; i < count; ++i)
+          ASSERT_EQ(data.get(i), whole(from * 5 + to, i)) << from << " to " << to << " element " << i;
+        data.expect_guard_intact();
+      }
+    }
+  }
+}
+
+/// All of the above for one dtype and a list of counts.
+inline void check_communicator(Communicator& group, const std::vector<std::int64_t>& counts, DType dtype) {
+  for (const std::int64_t count : counts) {
+    SCOPED_TRACE("count " + std::to_string(count) + " of " + std::string(name_of(dtype)) + " on member " +
+                 std::to_string(group.rank()) + " of " + std::to_string(group.size()));
+    check_all_reduce(group, count, dtype);
+    check_all_reduce_is_bitwise_equal(group, count, dtype);
+    check_reduce_scatter(group, count, dtype, false);
+    check_reduce_scatter(group, count, dtype, true);
+    check_all_gather(group, count, dtype, false);
+    check_all_gather(group, count, dtype, true);
+    check_broadcast(group, count, dtype);
+    check_send_receive(group, count, dtype);
+  }
+}
+
+}  // namespace consist::testing

@@ -1,0 +1,72 @@
+// Jobs whose ranks are threads of the test.
+#pragma once
+
+#include <chrono>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/network/socket.h"
+#include "core/runtime/job.h"
+
+namespace consist::testing {
+
+inline const std::string test_token = "0123456789abcdef0123456789abcdef";
+
+/// The addresses of a job of `size` ranks on loopback; rank 0 has a listening socket of its own.
+inline std::vector<JobAddress> make_addresses(int size, std::chrono::milliseconds timeout = std::chrono::seconds(20)) {
+  network::Socket listener = network::listen_on("127.0.0.1", 0);
+  const std::uint16_t port = network::local_endpoint(listener).port;
+  std::vector<JobAddress> addresses(static_cast<std::size_t>(size));
+  for (int rank = 0; rank < size; ++rank) {
+    JobAddress& address = addresses[static_cast<std::size_t>(rank)];
+    address.rank = address.local_rank = rank;
+    address.size = address.local_size = size;
+    address.master_port = port;
+    address.token = test_token;
+    address.timeout = timeout;
+  }
+  if (size > 1) {
+    addresses[0].listen_fd = listener.release();
+  }
+  return addresses;
+}
+
+/// Runs `body` on one thread per rank; returns what each threw (null: nothing).
+inline std::vector<std::exception_ptr> run_ranks(const std::vector<JobAddress>& addresses,
+                                                 const std::function<void(JoinedJob&)>& body) {
+  std::vector<std::exception_ptr> errors(addresses.size());
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < addresses.size(); ++i) {
+    threads.emplace_back([&, i] {
+      try {
+        const std::unique_ptr<JoinedJob> job = join_job(addresses[i]);
+        try {
+          body(*job);
+        } catch (const std::exception& error) {
+          job->fail(error.what());
+          throw;
+        }
+      } catch (...) {
+        errors[i] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return errors;
+}
+
+/// what() of an exception, or "" for null.
+inline std::string text_of(const std::exception_ptr& error) {
+  if (!error) return {};
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+}
+
+}  // namespace consist::testing
