@@ -124,8 +124,12 @@ void MemberJob::blame(int peer, std::string_view what) {
 }
 
 void MemberJob::set_progress(std::function<std::string()> progress) {
-  const std::lock_guard lock(progress_mutex_);
-  progress_ = std::move(progress);
+  {
+    const std::lock_guard lock(progress_mutex_);
+    progress_ = std::move(progress);
+  }
+  // A rank that dies early shall still be known by where it was.
+  send(message(MessageKind::heartbeat).text(progress_text()).take());
 }
 
 void MemberJob::leave(milliseconds timeout) {

@@ -27,7 +27,7 @@ enum class MessageKind : std::uint8_t {
   refused,        ///< reason: this connection cannot be that rank
   answer,         ///< request, found, value or what is wrong
   report_please,  ///< no fields
-  pulse,          ///< progress of rank 0
+  pulse,          ///< progress of rank 0, as often as it tells
   failed,         ///< rank, what
   left,           ///< all ranks have left
 };
@@ -38,7 +38,7 @@ inline constexpr std::size_t max_progress_bytes = 512;
 /// Bytes of all keys and values that a job's store may hold.
 inline constexpr std::size_t max_store_bytes = std::size_t{256} << 20U;
 
-inline constexpr std::chrono::milliseconds heartbeat_interval{500};
+inline constexpr std::chrono::milliseconds heartbeat_interval{250};
 inline constexpr std::string_view job_purpose = "job";
 
 /// A connection that carries frames; not thread-safe. Buffers what the socket does not take at once.

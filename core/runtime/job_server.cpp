@@ -46,8 +46,7 @@ JobServer::JobServer(Setup setup)
       gate_(std::move(setup.listener), std::move(setup.token), std::string(job_purpose), "the job's rendezvous"),
       members_(static_cast<std::size_t>(setup.size)),
       join_deadline_(Clock::now() + setup.timeout),
-      last_turn_(Clock::now()),
-      next_pulse_(Clock::now()) {
+      last_turn_(Clock::now()) {
   std::tie(wake_, wake_read_) = network::connected_pair();
   Member& own = members_[0];
   own.stream = FrameStream(std::move(setup.own));
@@ -197,6 +196,8 @@ void JobServer::handle(int rank, std::string_view body) {
     }
     case MessageKind::heartbeat:
       member.progress = reader.text();
+      // Should rank 0 die, then this is what the others know of it.
+      if (rank == 0) send_all(message(MessageKind::pulse).text(member.progress).take());
       break;
     case MessageKind::report:
       member.progress = reader.text();
@@ -285,10 +286,6 @@ void JobServer::check_time(Time now) {
     return fail(culprit, name(culprit) + " is still busy when the others wait for it at the end of the job" + last_at(culprit));
   }
   conclude_inquiry(now);
-  if (now >= next_pulse_) {
-    next_pulse_ = now + heartbeat_interval;
-    send_all(message(MessageKind::pulse).text(members_[0].progress).take());
-  }
 }
 
 void JobServer::start_inquiry(int by, int peer, std::string_view what) {

@@ -104,7 +104,6 @@ class JobServer {
   Time join_deadline_;
   Time leave_deadline_ = Time::max();
   Time last_turn_;
-  Time next_pulse_;
   network::Socket wake_;       // written by the destructor
   network::Socket wake_read_;  // polled by the thread
   std::thread thread_;

@@ -84,7 +84,7 @@ void TcpLinks::wait(int member, const Pending<Byte>& pending, Ticket ticket) {
       moved = peer.moved;
       alive = now;
     } else if (now - alive > job_.timeout()) {
-      broken(member, "no byte moved for " + std::to_string(job_.timeout().count() / 1000) + " s");
+      broken(member, "no byte moved for " + std::to_string(job_.timeout().count()) + " ms");
     }
   }
 }

@@ -1,0 +1,62 @@
+// consist launch: a command of `consist` as several ranks on this machine.
+#include <charconv>
+#include <cstdio>
+
+#include "consist/error.h"
+#include "launch/commands/commands.h"
+#include "launch/launcher.h"
+
+namespace consist::commands {
+namespace {
+
+constexpr const char* help =
+    "usage: consist launch --nproc N [--all-output] [--grace SECONDS] -- COMMAND...\n\n"
+    "Runs a command of consist as N ranks on this machine, in the environment that torchrun makes. Rank 0\n"
+    "writes as usual; of the other ranks only the errors are shown, after \"[rank k]\".\n\n"
+    "  --nproc N         number of ranks\n"
+    "  --all-output      show the standard output of all ranks\n"
+    "  --grace SECONDS   when a rank has failed or Ctrl-C was pressed: time for the others to end by\n"
+    "                    themselves (default 20)\n\n"
+    "Returns 0 if all ranks do, otherwise the status of the one that failed first.\n\n"
+    "example: consist launch --nproc 2 -- train --model llama-tiny --strategy ddp\n";
+
+int number(const std::string& option, const std::string& text) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 1) {
+    throw UsageError("consist launch " + option + " is '" + text + "'; it must be a whole number above 0");
+  }
+  return value;
+}
+
+}  // namespace
+
+int launch(const Arguments& arguments) {
+  int ranks = 0;
+  launch::LaunchOptions options;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    const bool valued = argument == "--nproc" || argument == "--grace";
+    if (valued && i + 1 == arguments.size()) throw UsageError("consist launch " + argument + " needs a value");
+    if (argument == "--help") {
+      std::fputs(help, stdout);
+      return 0;
+    } else if (argument == "--nproc") {
+      ranks = number(argument, arguments[++i]);
+    } else if (argument == "--grace") {
+      options.grace = std::chrono::seconds(number(argument, arguments[++i]));
+    } else if (argument == "--all-output") {
+      options.all_output = true;
+    } else if (argument == "--") {
+      const Arguments command(arguments.begin() + static_cast<std::ptrdiff_t>(i) + 1, arguments.end());
+      if (ranks == 0) throw UsageError("consist launch needs --nproc, the number of ranks");
+      if (command.empty()) throw UsageError("consist launch has no command after --; see consist launch --help");
+      return launch::launch_local(ranks, command, options);
+    } else {
+      throw UsageError("consist launch has no option '" + argument + "'; the command of the ranks comes after --");
+    }
+  }
+  throw UsageError("consist launch has no command; see consist launch --help");
+}
+
+}  // namespace consist::commands

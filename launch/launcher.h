@@ -1,0 +1,24 @@
+// Runs a job of several ranks on this machine.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+namespace consist::launch {
+
+struct LaunchOptions {
+  bool all_output = false;  ///< pass on what ranks above 0 write to their standard output, too
+  /// After a rank has failed or a signal has come: how long the others may take to end by themselves before they are terminated.
+  std::chrono::milliseconds grace{20'000};
+};
+
+/// Starts this executable `ranks` times with `arguments` ({"train", "--model", ...}) in the environment of torchrun, with a fresh
+/// token and a port that rank 0 inherits already open, and waits for all of them. Rank 0's output passes straight through; of the
+/// others, the standard error, with "[rank k] " before every line. SIGINT, SIGTERM and SIGHUP are passed on; repeated or after
+/// the grace period they become SIGTERM, then SIGKILL. If this process dies, the system kills the ranks. Returns 0 if all ranks
+/// did, otherwise the status of the one that failed first (128 + n for signal n). Call it from the main thread of a process that
+/// has no others. Throws UsageError for a number of ranks below 1, SystemError when the ranks cannot be started.
+int launch_local(int ranks, const std::vector<std::string>& arguments, const LaunchOptions& options = {});
+
+}  // namespace consist::launch

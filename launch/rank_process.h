@@ -1,0 +1,53 @@
+// One rank as a child process of the launcher.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/network/socket.h"
+
+namespace consist::launch {
+
+/// What every rank of a local job is told.
+struct LocalJob {
+  int ranks = 1;
+  std::string token;
+  std::uint16_t port = 0;
+  int listener = -1;  ///< the socket on that port, inherited by rank 0 alone
+};
+
+/// A read end of a rank's output, cut into lines that carry the rank.
+class RankOutput {
+ public:
+  RankOutput() = default;
+  RankOutput(network::Socket pipe, int rank, int target);
+  int fd() const noexcept { return pipe_.fd(); }
+  bool is_open() const noexcept { return static_cast<bool>(pipe_); }
+  /// Passes on what is there without waiting; closes at the end of the stream.
+  void pass_on();
+
+ private:
+  void write_line(std::string_view line) const;
+  network::Socket pipe_;
+  std::string prefix_;
+  int target_ = -1;
+  std::string partial_;
+};
+
+struct RankProcess {
+  pid_t pid = -1;  ///< also its process group
+  bool running = false;
+  RankOutput output;  ///< closed where the rank writes straight through
+  RankOutput errors;
+};
+
+/// Starts this executable with `arguments` as a rank. The child leads a process group of its own, so that a signal of the
+/// terminal reaches it only through the launcher, and is killed by the system when the calling thread ends. Rank 0 writes
+/// straight to the launcher's outputs; of the others, errors come through `errors`, and the rest is dropped unless `all_output`.
+/// Throws SystemError.
+RankProcess start_rank(const LocalJob& job, int rank, const std::vector<std::string>& arguments, bool all_output);
+
+}  // namespace consist::launch

@@ -1,0 +1,296 @@
+// Strangers at the job's door: without the token nobody joins, and nobody keeps those who have it from joining or working.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <atomic>
+#include <random>
+#include <thread>
+
+#include "consist/error.h"
+#include "core/network/gate.h"
+#include "core/network/handshake.h"
+#include "core/network/wire.h"
+#include "core/runtime/job_messages.h"
+#include "tests/job/in_process.h"
+
+namespace consist {
+namespace {
+
+using namespace std::chrono_literals;
+using network::Clock;
+using network::Gate;
+using network::Socket;
+using ::testing::HasSubstr;
+using testing::make_addresses;
+using testing::run_ranks;
+using testing::test_token;
+using testing::text_of;
+
+Socket knock(std::uint16_t port) {
+  return network::connect_to("127.0.0.1", port, Clock::now() + 2s);
+}
+
+/// Whether the other side closes the connection within `limit`; drops what it says.
+bool is_closed_within(const Socket& socket, std::chrono::milliseconds limit) {
+  const auto deadline = Clock::now() + limit;
+  while (network::wait_for(socket, POLLIN, deadline)) {
+    std::byte buffer[256];
+    if (network::try_receive(socket, buffer).closed) return true;
+  }
+  return false;
+}
+
+std::string claim_of(int rank, int size) {
+  return network::WireWriter().integer(std::int32_t{rank}).integer(std::int32_t{size}).text("evil").take();
+}
+
+/// A gate that is served by a thread; counts whom it admits.
+class ServedGate {
+ public:
+  ServedGate() {
+    Socket listener = network::listen_on("127.0.0.1", 0);
+    port = network::local_endpoint(listener).port;
+    thread_ = std::thread([this, listener = std::move(listener)]() mutable {
+      Gate gate(std::move(listener), test_token, "test", "the test's gate");
+      std::vector<Socket> inside;
+      while (!stop_) {
+        std::vector<pollfd> entries;
+        gate.watch(entries);
+        most_watched = std::max(most_watched.load(), entries.size());
+        poll(entries.data(), entries.size(), 10);
+        for (auto& admitted : gate.serve()) {
+          inside.push_back(std::move(admitted.socket));
+          ++this->admitted;
+        }
+      }
+    });
+  }
+  ~ServedGate() {
+    stop_ = true;
+    thread_.join();
+  }
+  std::uint16_t port = 0;
+  std::atomic<int> admitted{0};
+  std::atomic<std::size_t> most_watched{0};
+
+ private:
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+TEST(Gate, AdmitsWhoKnowsTheToken) {
+  ServedGate gate;
+  const Socket socket = knock(gate.port);
+  network::prove_to_server(socket, test_token, "test", "me", Clock::now() + 5s);
+  EXPECT_FALSE(is_closed_within(socket, 100ms));
+  EXPECT_EQ(gate.admitted, 1);
+}
+
+TEST(Gate, RefusesAWrongTokenOrPurpose) {
+  ServedGate gate;
+  EXPECT_THROW(network::prove_to_server(knock(gate.port), "another token of 32 characters..", "test", "", Clock::now() + 5s),
+               SystemError);
+  EXPECT_THROW(network::prove_to_server(knock(gate.port), test_token, "other", "", Clock::now() + 5s), SystemError);
+  EXPECT_EQ(gate.admitted, 0);
+}
+
+TEST(Gate, ClosesOnGarbageAtOnce) {
+  ServedGate gate;
+  for (const std::string& garbage : {std::string("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), std::string(100'000, '\xff'),
+                                     std::string("C\0", 2), std::string("CONSIST2")}) {
+    const Socket socket = knock(gate.port);
+    network::try_send(socket, std::as_bytes(std::span(garbage)));
+    EXPECT_TRUE(is_closed_within(socket, 1s)) << garbage.substr(0, 20);
+  }
+  EXPECT_EQ(gate.admitted, 0);
+}
+
+TEST(Gate, ClosesOnAClaimOfAbsurdLength) {
+  ServedGate gate;
+  const Socket socket = knock(gate.port);
+  const std::string hello = std::string(network::handshake_magic) + std::string(network::nonce_bytes, 'n') + "\xff\xff";
+  network::try_send(socket, std::as_bytes(std::span(hello)));
+  EXPECT_TRUE(is_closed_within(socket, 1s));
+}
+
+TEST(Gate, ClosesWhoHoldsTheConnection) {
+  ServedGate gate;
+  const Socket silent = knock(gate.port);
+  const Socket slow = knock(gate.port);
+  network::try_send(slow, std::as_bytes(std::span("CONS", 4)));
+  EXPECT_TRUE(is_closed_within(silent, Gate::handshake_time + 2s));
+  EXPECT_TRUE(is_closed_within(slow, 1s));
+}
+
+// What the server said to one stranger is of no use to another connection: every proof is bound to both nonces and the side.
+TEST(Gate, AProofCannotBeReplayedOrReflected) {
+  ServedGate gate;
+  const Socket honest = knock(gate.port);
+  const network::Nonce client = network::make_nonce();
+  const std::string claim = "me";
+  const std::string hello = std::string(network::handshake_magic) + std::string(client.data(), client.size()) +
+                            network::WireWriter().integer(static_cast<std::uint16_t>(claim.size())).take() + claim;
+  network::send_all(honest, hello, Clock::now() + 1s);
+  const std::string answer = network::receive_exactly(honest, 8 + network::nonce_bytes, Clock::now() + 1s);
+  network::Nonce server;
+  std::copy_n(answer.data() + 8, server.size(), server.data());
+  const std::string proof = network::make_proof(test_token, network::Side::client, "test", client, server, claim);
+  network::send_all(honest, proof, Clock::now() + 1s);
+  const std::string back = network::receive_exactly(honest, network::proof_bytes, Clock::now() + 1s);
+  EXPECT_EQ(gate.admitted, 1);
+  for (const std::string& replayed : {proof, back}) {
+    const Socket thief = knock(gate.port);
+    network::send_all(thief, hello, Clock::now() + 1s);
+    network::receive_exactly(thief, 8 + network::nonce_bytes, Clock::now() + 1s);
+    network::send_all(thief, replayed, Clock::now() + 1s);
+    EXPECT_TRUE(is_closed_within(thief, 1s));
+  }
+  EXPECT_EQ(gate.admitted, 1);
+}
+
+TEST(Gate, AFloodIsBoundedAndDoesNotKeepOthersOut) {
+  ServedGate gate;
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> flood;
+  for (int i = 0; i < 3; ++i) {
+    flood.emplace_back([&] {
+      std::vector<Socket> held;
+      while (!stop) {
+        try {
+          held.push_back(knock(gate.port));
+        } catch (const SystemError&) {
+        }
+        if (held.size() > 150) held.erase(held.begin());
+      }
+    });
+  }
+  std::this_thread::sleep_for(300ms);
+  for (int i = 0; i < 5; ++i) {
+    const auto start = Clock::now();
+    bool in = false;
+    while (!in && Clock::now() - start < 10s) {
+      try {
+        network::prove_to_server(knock(gate.port), test_token, "test", "", Clock::now() + 2s);
+        in = true;
+      } catch (const SystemError&) {
+      }
+    }
+    EXPECT_TRUE(in);
+  }
+  stop = true;
+  for (auto& thread : flood) thread.join();
+  EXPECT_LE(gate.most_watched, Gate::max_pending + 1);
+}
+
+/// Everything at once, against a job that is forming and then working.
+TEST(Stranger, NeitherJoinsNorDisturbsAJob) {
+  auto addresses = make_addresses(3);
+  const std::uint16_t port = addresses[0].master_port;
+  std::atomic<bool> stop{false};
+  std::atomic<int> joined{0};
+  std::vector<std::thread> strangers;
+  for (int i = 0; i < 3; ++i) {
+    strangers.emplace_back([&, i] {
+      std::mt19937 random(static_cast<unsigned>(i));
+      std::vector<Socket> held;
+      while (!stop) {
+        try {
+          Socket socket = knock(port);
+          if (i == 0) {
+            std::string garbage(random() % 2000, '\0');
+            for (char& c : garbage) c = static_cast<char>(random());
+            network::try_send(socket, std::as_bytes(std::span(garbage)));
+          } else if (i == 1) {
+            try {
+              network::prove_to_server(socket, "not the token of this job at all", job_purpose, claim_of(1, 3),
+                                       Clock::now() + 1s);
+              ++joined;
+            } catch (const SystemError&) {
+            }
+          }
+          held.push_back(std::move(socket));
+          if (held.size() > 100) held.clear();
+        } catch (const SystemError&) {
+        }
+        std::this_thread::sleep_for(1ms);
+      }
+    });
+  }
+  std::this_thread::sleep_for(100ms);
+  const auto errors = run_ranks(addresses, [](JoinedJob& job) {
+    for (int i = 0; i < 200; ++i) {
+      const std::string key = "k" + std::to_string(i);
+      if (job.rank() == i % 3) job.put(key, key);
+      EXPECT_EQ(job.get(key, 10s), key);
+    }
+    job.barrier("end", 10s);
+    job.leave(10s);
+  });
+  stop = true;
+  for (auto& thread : strangers) thread.join();
+  for (const auto& error : errors) EXPECT_EQ(text_of(error), "");
+  EXPECT_EQ(joined, 0);
+}
+
+TEST(Stranger, ARankWithAWrongTokenIsTurnedAway) {
+  auto addresses = make_addresses(2, 800ms);
+  addresses[1].token = "fedcba9876543210fedcba9876543210";
+  const auto errors = run_ranks(addresses, [](JoinedJob&) { ADD_FAILURE() << "the job is not complete"; });
+  EXPECT_THAT(text_of(errors[0]), HasSubstr("rank 1 of 2 did not join"));
+  EXPECT_THAT(text_of(errors[1]), HasSubstr("with the same token?"));
+  for (const auto& error : errors) EXPECT_EQ(text_of(error).find(test_token), std::string::npos);
+}
+
+// A listener that does not know the token must not be taken for rank 0.
+TEST(Stranger, ARankDoesNotTrustAnImpostor) {
+  Socket listener = network::listen_on("127.0.0.1", 0);
+  auto addresses = make_addresses(2, 700ms);
+  close(addresses[0].listen_fd);
+  addresses[1].master_port = network::local_endpoint(listener).port;
+  std::atomic<bool> stop{false};
+  std::thread impostor([&] {
+    std::vector<Socket> held;
+    while (!stop) {
+      int error = 0;
+      Socket socket = network::accept_from(listener, error);
+      if (!socket) {
+        std::this_thread::sleep_for(5ms);
+        continue;
+      }
+      const std::string lies =
+          std::string(network::handshake_magic) + std::string(network::nonce_bytes + network::proof_bytes, 'x');
+      network::try_send(socket, std::as_bytes(std::span(lies)));
+      held.push_back(std::move(socket));
+    }
+  });
+  try {
+    join_job(addresses[1]);
+    ADD_FAILURE() << "joined an impostor";
+  } catch (const SystemError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("does not know the job's token"));
+  }
+  stop = true;
+  impostor.join();
+}
+
+// Someone who has the token but speaks nonsense is a failed rank, not a crash.
+TEST(Stranger, NonsenseFromARankEndsTheJobInGoodOrder) {
+  auto addresses = make_addresses(2);
+  const std::uint16_t port = addresses[0].master_port;
+  addresses.pop_back();
+  std::thread rank1([&] {
+    const Socket socket = knock(port);
+    network::prove_to_server(socket, test_token, job_purpose, claim_of(1, 2), Clock::now() + 5s);
+    FrameStream stream(network::Socket(dup(socket.fd())));
+    stream.push("\x01garbage");
+    stream.flush();
+    EXPECT_TRUE(is_closed_within(socket, 5s));
+  });
+  const auto errors = run_ranks(addresses, [](JoinedJob& job) { job.barrier("never", 10s); });
+  rank1.join();
+  EXPECT_THAT(text_of(errors[0]), HasSubstr("it sent something that is no message of the job"));
+}
+
+}  // namespace
+}  // namespace consist

@@ -1,0 +1,215 @@
+// The launcher with real processes: statuses, output, signals, and ranks that are killed or stopped in the middle of their work.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+namespace consist {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Clock = std::chrono::steady_clock;
+
+/// A launcher with its ranks, as a child process whose two outputs are read together with its end.
+class Launched {
+ public:
+  explicit Launched(const std::vector<std::string>& words) {
+    int output[2];
+    int errors[2];
+    if (pipe2(output, O_CLOEXEC) != 0 || pipe2(errors, O_CLOEXEC) != 0) throw std::runtime_error("pipe");
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, output[1], STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, errors[1], STDERR_FILENO);
+    std::vector<std::string> texts{"test_launcher", "as-launcher"};
+    texts.insert(texts.end(), words.begin(), words.end());
+    std::vector<char*> arguments;
+    for (std::string& text : texts) arguments.push_back(text.data());
+    arguments.push_back(nullptr);
+    if (posix_spawn(&pid_, "/proc/self/exe", &actions, nullptr, arguments.data(), environ) != 0)
+      throw std::runtime_error("spawn");
+    posix_spawn_file_actions_destroy(&actions);
+    close(output[1]);
+    close(errors[1]);
+    pipes_[0] = output[0];
+    pipes_[1] = errors[0];
+  }
+  ~Launched() {
+    if (pid_ > 0) {
+      kill(pid_, SIGKILL);
+      waitpid(pid_, nullptr, 0);
+    }
+    for (const int fd : pipes_) close(fd);
+  }
+
+  void signal(int number) const { kill(pid_, number); }
+
+  /// Reads until `text` has come on the standard output, or the end.
+  void wait_for_output(const std::string& text) {
+    while (output.find(text) == std::string::npos && read_some()) {
+    }
+  }
+  /// Reads both outputs to their end, which comes when the launcher and all ranks have ended; the status as a shell shows it.
+  int wait() {
+    while (read_some()) {
+    }
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    pid_ = -1;
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  }
+
+  std::string output;
+  std::string errors;
+
+ private:
+  bool read_some() {
+    pollfd entries[2] = {{open_[0] ? pipes_[0] : -1, POLLIN, 0}, {open_[1] ? pipes_[1] : -1, POLLIN, 0}};
+    if ((!open_[0] && !open_[1]) || poll(entries, 2, 60'000) <= 0) return false;
+    for (int i = 0; i < 2; ++i) {
+      if (entries[i].revents == 0) continue;
+      char buffer[4096];
+      const ssize_t count = read(pipes_[i], buffer, sizeof(buffer));
+      if (count <= 0) open_[i] = false;
+      if (count > 0) (i == 0 ? output : errors).append(buffer, static_cast<std::size_t>(count));
+    }
+    return true;
+  }
+
+  pid_t pid_ = -1;
+  int pipes_[2] = {-1, -1};
+  bool open_[2] = {true, true};
+};
+
+int count_of(const std::string& text, const std::string& what) {
+  int count = 0;
+  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++count;
+  return count;
+}
+
+/// A process that nobody has collected yet is a zombie, and has ended as well.
+bool ends_within(pid_t pid, std::chrono::milliseconds limit) {
+  for (const auto deadline = Clock::now() + limit; Clock::now() < deadline; std::this_thread::sleep_for(5ms)) {
+    std::ifstream status("/proc/" + std::to_string(pid) + "/stat");
+    std::string number, name, state;
+    if (!(status >> number >> name >> state) || state == "Z" || state == "X") return true;
+  }
+  return false;
+}
+
+TEST(Launcher, RunsAJobToItsEnd) {
+  for (const char* ranks : {"1", "2", "4"}) {
+    Launched job({ranks, "20000", "train", "30", "20000"});
+    EXPECT_EQ(job.wait(), 0) << job.errors;
+    EXPECT_EQ(job.output, "started\nended after step 30\n");
+    EXPECT_EQ(job.errors, "");
+  }
+}
+
+TEST(Launcher, ShowsRankZeroAndTheErrorsOfTheOthers) {
+  Launched job({"3", "20000", "say"});
+  EXPECT_EQ(job.wait(), 0);
+  EXPECT_EQ(job.output, "output of 0\n");
+  EXPECT_THAT(job.errors, AllOf(HasSubstr("first error of 0\n"), HasSubstr("[rank 1] first error of 1\n"),
+                                HasSubstr("[rank 2] second error of 2\n"), Not(HasSubstr("[rank 0]"))));
+}
+
+TEST(Launcher, ReturnsTheFirstFailure) {
+  Launched job({"3", "20000", "exit", "1", "7"});
+  EXPECT_EQ(job.wait(), 7);
+}
+
+TEST(Launcher, RefusesAnAbsurdNumberOfRanks) {
+  Launched job({"0", "20000", "say"});
+  EXPECT_EQ(job.wait(), 99);
+  EXPECT_THAT(job.errors, HasSubstr("1 to 1024 ranks"));
+}
+
+// Every rank in turn dies by SIGKILL amid its work; all others must say so and end within ten seconds.
+TEST(Launcher, AKilledRankIsNamedByAllOthers) {
+  for (const int dead : {0, 1, 2}) {
+    const auto start = Clock::now();
+    Launched job({"3", "20000", "train", "100000", "60000", "kill", std::to_string(dead), "25"});
+    EXPECT_EQ(job.wait(), 128 + SIGKILL);
+    EXPECT_LT(Clock::now() - start, 10s);
+    EXPECT_EQ(count_of(job.errors, "ends: rank " + std::to_string(dead) + " on host"), 2) << job.errors;
+    EXPECT_EQ(count_of(job.errors, "died"), 2) << job.errors;
+    EXPECT_EQ(count_of(job.errors, "last at step "), 2) << job.errors;
+    EXPECT_THAT(job.errors, HasSubstr("rank " + std::to_string(dead) + " (process "));
+    EXPECT_THAT(job.errors, HasSubstr("signal 9"));
+  }
+}
+
+TEST(Launcher, AStoppedRankIsNamedAndRemoved) {
+  const auto start = Clock::now();
+  Launched job({"3", "3000", "train", "100000", "1500", "stop", "2", "25"});
+  EXPECT_NE(job.wait(), 0);
+  EXPECT_LT(Clock::now() - start, 15s);
+  EXPECT_EQ(count_of(job.errors, "ends: rank 2 on host"), 2) << job.errors;
+  EXPECT_THAT(job.errors, HasSubstr("last at step "));
+}
+
+TEST(Launcher, AStuckRankIsNamedWithItsInstruction) {
+  Launched job({"3", "20000", "train", "100000", "1500", "spin", "1", "25"});
+  EXPECT_EQ(job.wait(), 1);
+  EXPECT_EQ(count_of(job.errors, "ends: rank 1 on host"), 3) << job.errors;
+  EXPECT_EQ(count_of(job.errors, "is stuck, last at step 25, instruction 1: linear"), 3) << job.errors;
+}
+
+TEST(Launcher, CtrlCEndsAllRanksInGoodOrder) {
+  Launched job({"3", "20000", "train", "100000", "20000"});
+  job.wait_for_output("started");
+  job.signal(SIGINT);
+  EXPECT_EQ(job.wait(), 0) << job.errors;
+  EXPECT_THAT(job.output, HasSubstr("interrupted"));
+  EXPECT_EQ(job.errors, "");
+}
+
+TEST(Launcher, KillsRanksThatDoNotListen) {
+  const auto start = Clock::now();
+  Launched job({"2", "500", "wait"});
+  job.wait_for_output("started");
+  std::this_thread::sleep_for(200ms);
+  job.signal(SIGTERM);
+  EXPECT_EQ(job.wait(), 128 + SIGKILL);
+  EXPECT_LT(Clock::now() - start, 20s);
+  EXPECT_THAT(job.errors, HasSubstr("sending it SIGKILL"));
+}
+
+TEST(Launcher, TheRanksDieWithTheLauncher) {
+  const auto folder = std::filesystem::temp_directory_path() / ("consist_launcher_" + std::to_string(getpid()));
+  std::filesystem::create_directory(folder);
+  std::vector<pid_t> pids;
+  {
+    Launched job({"2", "20000", "pids", folder});
+    const auto deadline = Clock::now() + 20s;
+    while (pids.size() < 2 && Clock::now() < deadline) {
+      std::this_thread::sleep_for(20ms);
+      pids.clear();
+      for (const char* rank : {"0", "1"}) {
+        pid_t pid = 0;
+        if (std::ifstream(folder / rank) >> pid) pids.push_back(pid);
+      }
+    }
+    ASSERT_EQ(pids.size(), 2U);
+    job.signal(SIGKILL);
+    EXPECT_EQ(job.wait(), 128 + SIGKILL);  // the ranks held the other ends of its outputs, so they are gone, too
+  }
+  for (const pid_t pid : pids) EXPECT_TRUE(ends_within(pid, 5s)) << pid;
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace consist
