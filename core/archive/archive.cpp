@@ -1,0 +1,305 @@
+#include "core/archive/archive.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include "consist/error.h"
+#include "core/archive/hdf5.h"
+
+namespace consist {
+namespace {
+
+using hdf5::Handle;
+
+constexpr hsize_t kChunk = 1024;  // rows of /steps
+constexpr hsize_t kEventChunk = 64;
+constexpr hsize_t kFenceBytes = 8192;
+constexpr std::size_t kStatusBytes = 16;
+constexpr std::size_t kKindBytes = 32;
+constexpr std::size_t kTextBytes = 1024;
+constexpr unsigned kIndexWidth = 128;
+constexpr std::array kTexts = {"/config", "/environment", "/topology", "/program", "/comm"};
+
+/// Creates the file with plain system calls first: their reasons are clearer than HDF5's, and only they exclude a race.
+void create_empty(const std::string& path, bool overwrite) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | (overwrite ? O_TRUNC : O_EXCL), 0644);
+  if (fd >= 0) {
+    ::close(fd);
+    return;
+  }
+  if (errno == EEXIST) {
+    throw UsageError("the archive " + path + " exists already; name another file, or ask for it to be overwritten");
+  }
+  throw SystemError("cannot create the archive " + path + ": " + std::strerror(errno) +
+                    "; check that its folder exists and is writable");
+}
+
+/// `text` in exactly `bytes` bytes, padded with zeros; a longer one is cut at a character's start and ends in "…".
+std::vector<char> fixed(const std::string& text, std::size_t bytes) {
+  std::vector<char> out(bytes, '\0');
+  std::size_t length = text.size();
+  const std::string ellipsis = length > bytes ? "…" : "";
+  if (length > bytes) {
+    length = bytes - ellipsis.size();
+    while (length > 0 && (static_cast<unsigned char>(text[length]) & 0xC0U) == 0x80U) --length;
+  }
+  std::copy_n(text.begin(), length, out.begin());
+  std::copy(ellipsis.begin(), ellipsis.end(), out.begin() + static_cast<std::ptrdiff_t>(length));
+  return out;
+}
+
+/// A 1-D dataset that grows by one row at a time.
+struct Series {
+  Handle dataset;
+  Handle type;              // in memory
+  hsize_t chunk_bytes = 0;  // in the file
+};
+
+}  // namespace
+
+struct Archive::File {
+  std::string path;
+  Handle file;
+  std::map<std::string, Handle> texts;
+  std::vector<Series> steps;
+  hsize_t rows = 0;
+  Handle steps_group;
+  Series event_time, event_kind, event_text;
+  hsize_t events = 0;
+  std::vector<Handle> fences;  // see reserve()
+  bool broken = false;
+
+  [[noreturn]] void fail(const std::string& what) {
+    broken = true;
+    throw SystemError("cannot " + what + " in the archive " + path + ": " + hdf5::last_error());
+  }
+  template <typename Result>
+  Result check(Result result, const char* what) {
+    if (result < 0) fail(what);
+    return result;
+  }
+  Handle own(hid_t id, Handle::Close close, const char* what) { return Handle(check(id, what), close); }
+
+  void require_open() const {
+    if (!file) throw ProgramError("the archive " + path + " is written to after finish()");
+    if (broken) throw SystemError("the archive " + path + " takes no more data: an earlier write failed");
+  }
+
+  void flush() { check(H5Fflush(file.id(), H5F_SCOPE_LOCAL), "write"); }
+
+  Series series(hid_t parent, const std::string& name, hid_t stored, hid_t in_memory, hsize_t chunk, const void* fill) {
+    const hsize_t none = 0;
+    const hsize_t one = 1;
+    const hsize_t unlimited = H5S_UNLIMITED;
+    const Handle space = own(H5Screate_simple(1, &one, &unlimited), H5Sclose, "describe a column");
+    const Handle creation = own(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, "describe a column");
+    check(H5Pset_chunk(creation.id(), 1, &chunk), "describe a column");
+    check(H5Pset_alloc_time(creation.id(), H5D_ALLOC_TIME_EARLY), "describe a column");
+    if (fill != nullptr) check(H5Pset_fill_value(creation.id(), in_memory, fill), "describe a column");
+    const Handle access = own(H5Pcreate(H5P_DATASET_ACCESS), H5Pclose, "describe a column");
+    check(H5Pset_chunk_cache(access.id(), 1, static_cast<std::size_t>(chunk) * H5Tget_size(stored), 0.0), "describe a column");
+    Series made;
+    made.chunk_bytes = chunk * H5Tget_size(stored);
+    made.dataset = own(H5Dcreate2(parent, name.c_str(), stored, space.id(), H5P_DEFAULT, creation.id(), access.id()), H5Dclose,
+                       "create a column");
+    made.type = own(H5Tcopy(in_memory), H5Tclose, "create a column");
+    // The row that it began with made HDF5 allocate the index of chunks, which stays: now, and not with the first step.
+    check(H5Dset_extent(made.dataset.id(), &none), "create a column");
+    return made;
+  }
+
+  /// A dataset of zeros without a name, which HDF5 forgets when it is closed.
+  Handle nameless(hsize_t bytes) {
+    const Handle space = own(H5Screate_simple(1, &bytes, nullptr), H5Sclose, "reserve space");
+    const Handle creation = own(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, "reserve space");
+    check(H5Pset_alloc_time(creation.id(), H5D_ALLOC_TIME_EARLY), "reserve space");
+    Handle made =
+        own(H5Dcreate_anon(file.id(), H5T_NATIVE_UINT8, space.id(), creation.id(), H5P_DEFAULT), H5Dclose, "reserve space");
+    const std::vector<std::uint8_t> zeros(bytes);
+    check(H5Dwrite(made.id(), H5T_NATIVE_UINT8, H5S_ALL, H5S_ALL, H5P_DEFAULT, zeros.data()), "reserve space");
+    return made;
+  }
+
+  /// Makes the file so long that the next chunks fit inside it. HDF5 writes the end of the file, as readers check it, after the
+  /// index of chunks; a chunk added beyond the old end would be out of bounds to whoever reads after a kill between the two. It
+  /// also is what makes a full disk show here, before anything refers to the bytes that could not be written.
+  void reserve(hsize_t bytes) {
+    Handle room = nameless(bytes);
+    // Space that is given back at the end of the file would shorten it again: something must stay behind it.
+    do {
+      fences.push_back(nameless(kFenceBytes));
+    } while (H5Dget_offset(fences.back().id()) < H5Dget_offset(room.id()));
+    flush();
+    if (!room.reset()) fail("reserve space");  // now free, and taken first by what is added next
+  }
+
+  void put(Series& series, hsize_t row, const void* value) {
+    const hsize_t rows_then = row + 1;
+    const hsize_t one = 1;
+    check(H5Dset_extent(series.dataset.id(), &rows_then), "add a row");
+    const Handle space = own(H5Dget_space(series.dataset.id()), H5Sclose, "add a row");
+    check(H5Sselect_hyperslab(space.id(), H5S_SELECT_SET, &row, nullptr, &one, nullptr), "add a row");
+    const Handle memory = own(H5Screate_simple(1, &one, nullptr), H5Sclose, "add a row");
+    check(H5Dwrite(series.dataset.id(), series.type.id(), memory.id(), space.id(), H5P_DEFAULT, value), "write a row");
+  }
+
+  void attribute(hid_t object, const char* name, const Handle& type, const void* value) {
+    const Handle space = own(H5Screate(H5S_SCALAR), H5Sclose, "describe an attribute");
+    const Handle made =
+        own(H5Acreate2(object, name, type.id(), space.id(), H5P_DEFAULT, H5P_DEFAULT), H5Aclose, "create an attribute");
+    check(H5Awrite(made.id(), type.id(), value), "write an attribute");
+  }
+
+  void text_attribute(hid_t object, const char* name, const std::string& text, std::size_t bytes) {
+    attribute(object, name, hdf5::string_type(bytes), fixed(text, bytes).data());
+  }
+
+  void replace_attribute(const char* name, const std::string& text, std::size_t bytes) {
+    const Handle found = own(H5Aopen(file.id(), name, H5P_DEFAULT), H5Aclose, "open an attribute");
+    check(H5Awrite(found.id(), hdf5::string_type(bytes).id(), fixed(text, bytes).data()), "write an attribute");
+  }
+
+  void write_text(const Handle& dataset, const std::string& text) {
+    const char* value = text.c_str();
+    check(H5Dwrite(dataset.id(), hdf5::string_type().id(), H5S_ALL, H5S_ALL, H5P_DEFAULT, &value), "write a text");
+  }
+
+  /// Everything but the columns of /steps is created here: a group that changes while steps are written could be torn by a kill,
+  /// and with it the way to the steps.
+  void create() {
+    const Handle creation = own(H5Pcreate(H5P_FILE_CREATE), H5Pclose, "describe the file");
+    // Chunks per index node / 2. A column's index then is one node, never split, for its first 262,144 rows.
+    check(H5Pset_istore_k(creation.id(), kIndexWidth), "describe the file");
+    const Handle access = hdf5::file_access();
+    file = own(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.id(), access.id()), H5Fclose, "create the file");
+    const std::int32_t version = 1;
+    attribute(file.id(), "consist_archive_version", own(H5Tcopy(H5T_NATIVE_INT32), H5Tclose, "describe the version"), &version);
+    text_attribute(file.id(), "status", "running", kStatusBytes);
+    text_attribute(file.id(), "reason", "", kTextBytes);
+
+    const Handle scalar = own(H5Screate(H5S_SCALAR), H5Sclose, "describe a text");
+    for (const char* name : kTexts) {
+      Handle dataset =
+          own(H5Dcreate2(file.id(), name, hdf5::string_type().id(), scalar.id(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), H5Dclose,
+              "create a text");
+      write_text(dataset, "");
+      texts.emplace(name, std::move(dataset));
+    }
+
+    steps_group = own(H5Gcreate2(file.id(), "steps", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), H5Gclose, "create /steps");
+    const Handle events_group =
+        own(H5Gcreate2(file.id(), "events", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), H5Gclose, "create /events");
+    const Handle kind = hdf5::string_type(kKindBytes);
+    const Handle text = hdf5::string_type(kTextBytes);
+    event_kind = series(events_group.id(), "kind", kind.id(), kind.id(), kEventChunk, nullptr);
+    event_text = series(events_group.id(), "text", text.id(), text.id(), kEventChunk, nullptr);
+    event_time = series(events_group.id(), "time", H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, kEventChunk, nullptr);
+    text_attribute(event_time.dataset.id(), "units", "s", 2);
+    text_attribute(event_time.dataset.id(), "long_name", "seconds since 1970-01-01 UTC", 32);
+    flush();
+  }
+};
+
+Archive::Archive(const std::string& path, bool overwrite) : path_(path), file_(std::make_unique<File>()) {
+  create_empty(path, overwrite);
+  const hdf5::Session session;
+  file_->path = path;
+  file_->create();
+}
+
+Archive::~Archive() {
+  // HDF5 would try to write the rest of a file that has failed, and tear what is whole in it: such a file is left open, out of
+  // reach.
+  static std::vector<std::unique_ptr<File>>& failed = *new std::vector<std::unique_ptr<File>>;
+  const hdf5::Session session;
+  if (file_->broken) failed.push_back(std::move(file_));
+}
+
+void Archive::text(const std::string& path, const std::string& json) {
+  const hdf5::Session session;
+  file_->require_open();
+  const auto found = file_->texts.find(path);
+  if (found == file_->texts.end()) throw ProgramError("an archive has no text " + path);
+  file_->write_text(found->second, json);
+  file_->flush();
+}
+
+void Archive::define_steps(const std::vector<Column>& columns) {
+  const hdf5::Session session;
+  File& file = *file_;
+  file.require_open();
+  if (!file.steps.empty()) throw ProgramError("the columns of /steps are defined twice in " + path_);
+  if (columns.empty() || columns.front().name != "step") throw ProgramError("the first column of /steps must be \"step\"");
+  for (const Column& column : columns) {
+    const bool is_step = &column == &columns.front();
+    // A row whose chunk never reached the file reads as this: see ArchiveReader.
+    const std::int64_t no_step = -1;
+    const double no_value = std::nan("");
+    Series series = is_step
+                        ? file.series(file.steps_group.id(), column.name, H5T_STD_I64LE, H5T_NATIVE_INT64, kChunk, &no_step)
+                        : file.series(file.steps_group.id(), column.name, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, kChunk, &no_value);
+    file.text_attribute(series.dataset.id(), "units", column.unit, std::max<std::size_t>(column.unit.size(), 1));
+    file.text_attribute(series.dataset.id(), "long_name", column.long_name, std::max<std::size_t>(column.long_name.size(), 1));
+    file.steps.push_back(std::move(series));
+  }
+  file.flush();
+}
+
+void Archive::append(std::span<const double> values) {
+  const hdf5::Session session;
+  File& file = *file_;
+  file.require_open();
+  if (file.steps.empty() || values.size() != file.steps.size()) {
+    throw ProgramError("a row of " + std::to_string(values.size()) + " values for " + std::to_string(file.steps.size()) +
+                       " columns of /steps in " + path_);
+  }
+  const bool new_chunk = file.rows % kChunk == 0;
+  if (new_chunk) file.reserve(file.steps.size() * file.steps.front().chunk_bytes);
+  for (std::size_t i = 1; i < values.size(); ++i) file.put(file.steps[i], file.rows, &values[i]);
+  // Within a flush HDF5 writes values, then lengths, then places of chunks: at a new chunk, "step" waits until the others are
+  // complete.
+  if (new_chunk) file.flush();
+  const auto step = static_cast<std::int64_t>(values.front());
+  file.put(file.steps.front(), file.rows, &step);
+  file.flush();
+  ++file.rows;
+}
+
+void Archive::event(double time, const std::string& kind, const std::string& text) {
+  const hdf5::Session session;
+  File& file = *file_;
+  file.require_open();
+  const bool new_chunk = file.events % kEventChunk == 0;
+  if (new_chunk) file.reserve(file.event_kind.chunk_bytes + file.event_text.chunk_bytes + file.event_time.chunk_bytes);
+  file.put(file.event_kind, file.events, fixed(kind, kKindBytes).data());
+  file.put(file.event_text, file.events, fixed(text, kTextBytes).data());
+  if (new_chunk) file.flush();
+  file.put(file.event_time, file.events, &time);
+  file.flush();
+  ++file.events;
+}
+
+void Archive::finish(const std::string& status, const std::string& reason) {
+  const hdf5::Session session;
+  File& file = *file_;
+  file.require_open();
+  if (status != "finished" && status != "failed" && status != "stopped") throw ProgramError("an archive has no status " + status);
+  file.replace_attribute("reason", reason, kTextBytes);
+  file.replace_attribute("status", status, kStatusBytes);
+  file.flush();
+  file.texts.clear();
+  file.steps_group.reset();
+  file.steps.clear();
+  file.fences.clear();
+  for (Series* series : {&file.event_time, &file.event_kind, &file.event_text}) *series = Series{};
+  if (!file.file.reset()) file.fail("close the file");
+}
+
+}  // namespace consist

@@ -1,0 +1,51 @@
+// The results archive of a run: one HDF5 file. docs/archive.md is the schema.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace consist {
+
+/// A quantity that is recorded once a step.
+struct Column {
+  std::string name;       ///< "loss": the dataset /steps/loss
+  std::string unit;       ///< "s", "B", "tokens/s", "1"
+  std::string long_name;  ///< one line for people
+};
+
+/// Writes the archive of a run. Whatever append() or event() has returned from is in the file and readable, even if the process
+/// is killed right after, or while it writes the next. Used from one thread at a time. Every member throws SystemError naming the
+/// file if the system refuses (disk full); an archive that has thrown refuses further writes, and what it held before stays
+/// readable.
+class Archive {
+ public:
+  /// Creates the file with status "running". Throws UsageError if it exists and `overwrite` is false; SystemError if it cannot be
+  /// written.
+  Archive(const std::string& path, bool overwrite);
+  ~Archive();  ///< without finish() the status stays "running": the run did not end in good order
+  Archive(const Archive&) = delete;
+  Archive& operator=(const Archive&) = delete;
+
+  /// Stores a JSON text under "/config", "/environment", "/topology", "/program" or "/comm"; again replaces it.
+  void text(const std::string& path, const std::string& json);
+  /// States the columns of /steps, once, before the first append(). The first is "step", stored as int64; the others are float64.
+  void define_steps(const std::vector<Column>& columns);
+  /// Adds a row: one value per column, in their order.
+  void append(std::span<const double> values);
+  /// Adds a row to /events. `time`: seconds since the epoch; `kind`: one word, up to 32 bytes; `text`: cut to 1024 bytes.
+  void event(double time, const std::string& kind, const std::string& text);
+  /// Sets status ("finished", "failed" or "stopped") and reason (cut to 1024 bytes), and closes the file. Nothing may follow.
+  void finish(const std::string& status, const std::string& reason);
+
+  const std::string& path() const noexcept { return path_; }
+
+ private:
+  struct File;
+  std::string path_;
+  std::unique_ptr<File> file_;
+};
+
+}  // namespace consist

@@ -1,0 +1,175 @@
+#include "core/archive/reader.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+
+#include "consist/error.h"
+#include "core/archive/hdf5.h"
+
+namespace consist {
+
+using hdf5::Handle;
+
+struct ArchiveReader::File {
+  std::string path;
+  Handle file;
+
+  [[noreturn]] void fail(const std::string& what) const {
+    throw DataError("the archive " + path + " is damaged: cannot read " + what + ": " + hdf5::last_error());
+  }
+  Handle own(hid_t id, Handle::Close close, const std::string& what) const {
+    if (id < 0) fail(what);
+    return {id, close};
+  }
+  Handle dataset(const std::string& name) const { return own(H5Dopen2(file.id(), name.c_str(), H5P_DEFAULT), H5Dclose, name); }
+
+  hsize_t length(const std::string& name) const {
+    const Handle set = dataset(name);
+    const Handle space = own(H5Dget_space(set.id()), H5Sclose, name);
+    hsize_t rows = 0;
+    if (H5Sget_simple_extent_ndims(space.id()) != 1 || H5Sget_simple_extent_dims(space.id(), &rows, nullptr) != 1) fail(name);
+    return rows;
+  }
+
+  /// The first `rows` elements.
+  void read(const std::string& name, hid_t type, hsize_t rows, void* out) const {
+    if (rows == 0) return;
+    const Handle set = dataset(name);
+    const Handle space = own(H5Dget_space(set.id()), H5Sclose, name);
+    const Handle memory = own(H5Screate_simple(1, &rows, nullptr), H5Sclose, name);
+    const hsize_t start = 0;
+    if (H5Sselect_hyperslab(space.id(), H5S_SELECT_SET, &start, nullptr, &rows, nullptr) < 0 ||
+        H5Dread(set.id(), type, memory.id(), space.id(), H5P_DEFAULT, out) < 0) {
+      fail(name);
+    }
+  }
+
+  std::vector<std::string> fixed_strings(const std::string& name, hsize_t rows) const {
+    const Handle set = dataset(name);
+    const Handle type = own(H5Dget_type(set.id()), H5Tclose, name);
+    if (H5Tget_class(type.id()) != H5T_STRING || H5Tis_variable_str(type.id()) > 0) fail(name);
+    const std::size_t bytes = H5Tget_size(type.id());
+    std::vector<char> raw(bytes * rows);
+    read(name, type.id(), rows, raw.data());
+    std::vector<std::string> out;
+    for (hsize_t i = 0; i < rows; ++i) out.emplace_back(&raw[i * bytes], ::strnlen(&raw[i * bytes], bytes));
+    return out;
+  }
+
+  std::string attribute(hid_t object, const char* name) const {
+    const Handle found = own(H5Aopen(object, name, H5P_DEFAULT), H5Aclose, std::string("the attribute ") + name);
+    const Handle type = own(H5Aget_type(found.id()), H5Tclose, name);
+    if (H5Tget_class(type.id()) != H5T_STRING || H5Tis_variable_str(type.id()) > 0) fail(std::string("the attribute ") + name);
+    std::vector<char> raw(H5Tget_size(type.id()));
+    if (H5Aread(found.id(), type.id(), raw.data()) < 0) fail(std::string("the attribute ") + name);
+    return {raw.data(), ::strnlen(raw.data(), raw.size())};
+  }
+
+  bool has(const std::string& name) const { return H5Lexists(file.id(), name.c_str(), H5P_DEFAULT) > 0; }
+
+  std::vector<std::string> columns() const {
+    if (!has("steps")) return {};
+    const Handle group = own(H5Gopen2(file.id(), "steps", H5P_DEFAULT), H5Gclose, "/steps");
+    std::vector<std::string> names;
+    const auto add = [](hid_t, const char* name, const H5L_info_t*, void* into) -> herr_t {
+      static_cast<std::vector<std::string>*>(into)->emplace_back(name);
+      return 0;
+    };
+    if (H5Literate(group.id(), H5_INDEX_NAME, H5_ITER_INC, nullptr, add, &names) < 0) fail("/steps");
+    return names;
+  }
+
+  /// Rows that every column has in full. A writer that was killed may leave columns of different lengths, and a last "step" of
+  /// -1: a row that was counted but whose chunk is not in the file.
+  hsize_t complete_rows() const {
+    const std::vector<std::string> names = columns();
+    if (names.empty()) return 0;
+    hsize_t rows = length("steps/step");
+    for (const std::string& name : names) rows = std::min(rows, length("steps/" + name));
+    std::vector<std::int64_t> steps(rows);
+    read("steps/step", H5T_NATIVE_INT64, rows, steps.data());
+    while (rows > 0 && steps[rows - 1] < 0) --rows;
+    return rows;
+  }
+};
+
+ArchiveReader::ArchiveReader(const std::string& path) : path_(path), file_(std::make_unique<File>()) {
+  if (::access(path.c_str(), R_OK) != 0) throw SystemError("cannot read the archive " + path + ": " + std::strerror(errno));
+  const hdf5::Session session;
+  file_->path = path;
+  const Handle access = hdf5::file_access();
+  file_->file = Handle(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.id()), H5Fclose);
+  if (!file_->file) throw DataError(path + " is cut off or no archive: " + hdf5::last_error());
+  const Handle version(H5Aopen(file_->file.id(), "consist_archive_version", H5P_DEFAULT), H5Aclose);
+  if (!version) throw DataError(path + " is an HDF5 file, but no archive of a run: it has no attribute consist_archive_version");
+  std::int32_t value = 0;
+  if (H5Aread(version.id(), H5T_NATIVE_INT32, &value) < 0) file_->fail("the attribute consist_archive_version");
+  if (value != 1) {
+    throw DataError(path + " is an archive of version " + std::to_string(value) + "; this program reads version 1");
+  }
+}
+
+ArchiveReader::~ArchiveReader() = default;
+
+std::string ArchiveReader::status() const {
+  const hdf5::Session session;
+  return file_->attribute(file_->file.id(), "status");
+}
+
+std::string ArchiveReader::reason() const {
+  const hdf5::Session session;
+  return file_->attribute(file_->file.id(), "reason");
+}
+
+std::string ArchiveReader::text(const std::string& path) const {
+  const hdf5::Session session;
+  if (!file_->has(path)) return {};
+  const Handle set = file_->dataset(path);
+  const Handle type = hdf5::string_type();
+  char* value = nullptr;
+  if (H5Dread(set.id(), type.id(), H5S_ALL, H5S_ALL, H5P_DEFAULT, &value) < 0) file_->fail(path);
+  std::string text = value == nullptr ? "" : value;
+  H5free_memory(value);
+  return text;
+}
+
+std::vector<std::string> ArchiveReader::columns() const {
+  const hdf5::Session session;
+  return file_->columns();
+}
+
+std::string ArchiveReader::unit(const std::string& column) const {
+  const hdf5::Session session;
+  return file_->attribute(file_->dataset("steps/" + column).id(), "units");
+}
+
+std::vector<double> ArchiveReader::column(const std::string& name) const {
+  const hdf5::Session session;
+  if (!file_->has("steps") || !file_->has("steps/" + name)) {
+    std::string found;
+    for (const std::string& other : file_->columns()) found += (found.empty() ? "" : ", ") + other;
+    throw DataError("the archive " + path_ + " has no column " + name + "; it has: " + (found.empty() ? "none" : found));
+  }
+  std::vector<double> values(file_->complete_rows());
+  file_->read("steps/" + name, H5T_NATIVE_DOUBLE, values.size(), values.data());
+  return values;
+}
+
+std::vector<ArchiveEvent> ArchiveReader::events() const {
+  const hdf5::Session session;
+  if (!file_->has("events")) return {};
+  const hsize_t rows = std::min({file_->length("events/time"), file_->length("events/kind"), file_->length("events/text")});
+  std::vector<double> times(rows);
+  file_->read("events/time", H5T_NATIVE_DOUBLE, rows, times.data());
+  const std::vector<std::string> kinds = file_->fixed_strings("events/kind", rows);
+  const std::vector<std::string> texts = file_->fixed_strings("events/text", rows);
+  std::vector<ArchiveEvent> events;
+  for (hsize_t i = 0; i < rows; ++i) events.push_back({times[i], kinds[i], texts[i]});
+  return events;
+}
+
+}  // namespace consist

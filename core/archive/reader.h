@@ -1,0 +1,44 @@
+// Reads the results archive of a run, also of one that is still running or was killed.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace consist {
+
+struct ArchiveEvent {
+  double time = 0;  ///< seconds since the epoch
+  std::string kind;
+  std::string text;
+};
+
+/// Shows the file as it was at the last flush before it was opened. Used from one thread at a time. Every member throws DataError
+/// naming the file and the part of it that cannot be read.
+class ArchiveReader {
+ public:
+  /// Throws SystemError if there is no such file or it may not be read; DataError if it is cut off or no archive of a known
+  /// version.
+  explicit ArchiveReader(const std::string& path);
+  ~ArchiveReader();
+  ArchiveReader(const ArchiveReader&) = delete;
+  ArchiveReader& operator=(const ArchiveReader&) = delete;
+
+  std::string status() const;  ///< "running", "finished", "failed" or "stopped"
+  std::string reason() const;
+  /// The JSON text at "/config", ...; empty if it was never written.
+  std::string text(const std::string& path) const;
+  /// Names of the columns of /steps, in alphabetical order; empty before any was defined.
+  std::vector<std::string> columns() const;
+  std::string unit(const std::string& column) const;
+  /// Values of /steps/<name>, one for each row that is complete. Throws DataError if there is no such column.
+  std::vector<double> column(const std::string& name) const;
+  std::vector<ArchiveEvent> events() const;
+
+ private:
+  struct File;
+  std::string path_;
+  std::unique_ptr<File> file_;
+};
+
+}  // namespace consist

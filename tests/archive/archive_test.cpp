@@ -1,0 +1,194 @@
+// What goes into an archive comes out again, and what cannot work is refused by name.
+#include "core/archive/archive.h"
+
+#include <gmock/gmock.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <csignal>
+#include <filesystem>
+#include <iostream>
+
+#include "consist/error.h"
+#include "core/archive/reader.h"
+#include "tests/temporary_folder.h"
+
+namespace consist {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+const std::vector<Column> kColumns = {
+    {"step", "1", "optimizer step, from 1"}, {"loss", "1", "mean loss of the step"}, {"step_time", "s", "time of the step"}};
+
+void write_run(const std::string& path, int steps) {
+  Archive archive(path, false);
+  archive.text("/config", R"({"model":"qwen3-0.6b"})");
+  archive.define_steps(kColumns);
+  for (int step = 1; step <= steps; ++step) archive.append(std::vector<double>{double(step), 1.0 / step, 0.5 * step});
+  archive.finish("finished", "");
+}
+
+TEST(Archive, RoundTrip) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "run.h5";
+  {
+    Archive archive(path, false);
+    archive.text("/config", R"({"name":"größe"})");
+    archive.text("/comm", "{}");
+    archive.text("/comm", R"({"bytes":1})");
+    archive.event(12.5, "checkpoint", "step 1");
+    archive.define_steps(kColumns);
+    EXPECT_THAT(ArchiveReader(path).column("loss"), ElementsAre());
+    archive.append(std::vector<double>{1, 2.5, 0.1});
+    archive.append(std::vector<double>{2, std::nan(""), 0.2});
+    archive.event(13.5, "stop", "asked to");
+
+    const ArchiveReader running(path);  // while it is written
+    EXPECT_EQ(running.status(), "running");
+    EXPECT_THAT(running.column("step"), ElementsAre(1, 2));
+    archive.append(std::vector<double>{3, -1e300, 0.3});
+    archive.finish("stopped", "Ctrl-C");
+  }
+  const ArchiveReader reader(path);
+  EXPECT_EQ(reader.status(), "stopped");
+  EXPECT_EQ(reader.reason(), "Ctrl-C");
+  EXPECT_EQ(reader.text("/config"), R"({"name":"größe"})");
+  EXPECT_EQ(reader.text("/comm"), R"({"bytes":1})");
+  EXPECT_EQ(reader.text("/program"), "");
+  EXPECT_EQ(reader.text("/unheard-of"), "");
+  EXPECT_THAT(reader.columns(), ElementsAre("loss", "step", "step_time"));
+  EXPECT_EQ(reader.unit("step_time"), "s");
+  EXPECT_THAT(reader.column("step"), ElementsAre(1, 2, 3));
+  EXPECT_THAT(reader.column("loss"), ElementsAre(2.5, testing::IsNan(), -1e300));
+  EXPECT_THAT(reader.column("step_time"), ElementsAre(0.1, 0.2, 0.3));
+  const std::vector<ArchiveEvent> events = reader.events();
+  ASSERT_EQ(events.size(), 2U);
+  EXPECT_EQ(events[1].time, 13.5);
+  EXPECT_EQ(events[1].kind, "stop");
+  EXPECT_EQ(events[1].text, "asked to");
+}
+
+TEST(Archive, ManyRowsCrossChunks) {
+  const TemporaryFolder folder;
+  write_run(folder / "run.h5", 3000);
+  const std::vector<double> loss = ArchiveReader(folder / "run.h5").column("loss");
+  ASSERT_EQ(loss.size(), 3000U);
+  for (int i = 0; i < 3000; ++i) ASSERT_EQ(loss[i], 1.0 / (i + 1));
+}
+
+TEST(Archive, LongTextsAreCutBetweenCharacters) {
+  const TemporaryFolder folder;
+  {
+    Archive archive(folder / "run.h5", false);
+    std::string text = "x";
+    for (int i = 0; i < 1000; ++i) text += "ü";
+    archive.event(0, std::string(100, 'k'), text);
+    archive.finish("failed", text);
+  }
+  const ArchiveReader reader(folder / "run.h5");
+  EXPECT_EQ(reader.events().at(0).kind.size(), 32U);
+  const std::string reason = reader.reason();
+  EXPECT_EQ(reason, reader.events().at(0).text);
+  EXPECT_EQ(reason.size(), 1024U);
+  EXPECT_EQ(reason.substr(1019), "ü…");
+}
+
+TEST(Archive, AnExistingFileIsKept) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "run.h5";
+  write_run(path, 3);
+  EXPECT_THAT([&] { Archive(path, false); }, ThrowsMessage<UsageError>(HasSubstr(path)));
+  EXPECT_EQ(ArchiveReader(path).column("step").size(), 3U);
+  { Archive archive(path, true); }
+  EXPECT_EQ(ArchiveReader(path).columns().size(), 0U);
+}
+
+TEST(Archive, APathThatCannotBeWritten) {
+  EXPECT_THAT([] { Archive("/nowhere/run.h5", false); },
+              ThrowsMessage<SystemError>(testing::AllOf(HasSubstr("/nowhere/run.h5"), HasSubstr("No such file"))));
+  EXPECT_THAT([] { Archive("/proc/run.h5", false); }, ThrowsMessage<SystemError>(HasSubstr("/proc/run.h5")));
+}
+
+TEST(Archive, MisuseIsNamed) {
+  const TemporaryFolder folder;
+  Archive archive(folder / "run.h5", false);
+  EXPECT_THROW(archive.text("/else", "{}"), ProgramError);
+  EXPECT_THROW(archive.define_steps({{"loss", "1", ""}}), ProgramError);
+  EXPECT_THROW(archive.append(std::vector<double>{1}), ProgramError);
+  archive.define_steps(kColumns);
+  EXPECT_THROW(archive.append(std::vector<double>{1}), ProgramError);
+  EXPECT_THROW(archive.finish("done", ""), ProgramError);
+  archive.finish("finished", "");
+  EXPECT_THROW(archive.finish("finished", ""), ProgramError);
+}
+
+// A limit on the size of files stands for a full disk. In a child, since HDF5 is left with data that it cannot write.
+TEST(Archive, ADiskThatFillsUp) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "run.h5";
+  int report[2];
+  ASSERT_EQ(::pipe(report), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{200'000, 200'000};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    std::string outcome = "no error";
+    try {
+      Archive archive(path, false);
+      archive.define_steps(kColumns);
+      try {
+        for (int step = 1; step <= 20'000; ++step) archive.append(std::vector<double>{double(step), 1.0 / step, 0});
+      } catch (const SystemError& error) {
+        outcome = error.what();
+      }
+      try {
+        archive.append(std::vector<double>{0, 0, 0});
+        outcome += " (but a later write was taken)";
+      } catch (const SystemError&) {
+      }
+    } catch (const std::exception& error) {
+      outcome = std::string("unexpected: ") + error.what();
+    }
+    (void)!::write(report[1], outcome.data(), outcome.size());
+    std::exit(0);  // HDF5's own end of process must come through, too
+  }
+  ::close(report[1]);
+  std::string outcome(4096, '\0');
+  outcome.resize(static_cast<std::size_t>(std::max<ssize_t>(0, ::read(report[0], outcome.data(), outcome.size()))));
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_THAT(outcome, testing::AllOf(HasSubstr(path), HasSubstr("File too large"), testing::Not(HasSubstr("but a later"))));
+  const std::vector<double> steps = ArchiveReader(path).column("step");
+  EXPECT_GT(steps.size(), 2000U);
+  for (std::size_t i = 0; i < steps.size(); ++i) ASSERT_EQ(steps[i], double(i + 1));
+}
+
+TEST(ArchiveReader, WhatIsNoArchive) {
+  const TemporaryFolder folder;
+  EXPECT_THAT([&] { ArchiveReader(folder / "none.h5"); }, ThrowsMessage<SystemError>(HasSubstr("none.h5")));
+  write_whole(folder / "text.h5", "not HDF5");
+  EXPECT_THAT([&] { ArchiveReader(folder / "text.h5"); }, ThrowsMessage<DataError>(HasSubstr("text.h5")));
+  write_run(folder / "run.h5", 3);
+  EXPECT_THAT([&] { ArchiveReader(folder / "run.h5").column("mfu"); },
+              ThrowsMessage<DataError>(HasSubstr("no column mfu; it has: loss, step, step_time")));
+}
+
+TEST(ArchiveReader, ACutOffFile) {
+  const TemporaryFolder folder;
+  write_run(folder / "run.h5", 2000);
+  const std::string whole = read_whole(folder / "run.h5");
+  for (std::size_t part = 0; part < 40; ++part) {
+    write_whole(folder / "cut.h5", whole.substr(0, whole.size() * part / 40));
+    EXPECT_THROW(ArchiveReader(folder / "cut.h5"), DataError) << part;
+  }
+}
+
+}  // namespace
+}  // namespace consist
