@@ -1,0 +1,29 @@
+#include "core/runtime/metrics.h"
+
+#include <algorithm>
+
+namespace consist {
+
+double model_flops_per_token(const ModelSizes& s, std::int64_t sequence) {
+  return 6.0 * static_cast<double>(s.matmul_parameters) +
+         6.0 * static_cast<double>(s.layers) * static_cast<double>(s.heads) * static_cast<double>(s.head_dim) * static_cast<double>(sequence);
+}
+
+Steady steady_state(std::span<const double> seconds) {
+  const auto count = static_cast<std::int64_t>(seconds.size());
+  Steady steady;
+  if (count == 0) return steady;
+  const std::int64_t warmup = count == 1 ? 0 : std::clamp<std::int64_t>(count / 5, 1, 10);
+  std::vector<double> sorted(seconds.begin() + warmup, seconds.end());
+  std::sort(sorted.begin(), sorted.end());
+  auto quantile = [&](double q) { return sorted[static_cast<std::size_t>(q * static_cast<double>(sorted.size() - 1) + 0.5)]; };
+  steady.first_step = warmup + 1;
+  steady.steps = static_cast<std::int64_t>(sorted.size());
+  const std::size_t half = sorted.size() / 2;
+  steady.median_seconds = sorted.size() % 2 == 1 ? sorted[half] : 0.5 * (sorted[half - 1] + sorted[half]);
+  steady.low_seconds = quantile(0.1);
+  steady.high_seconds = quantile(0.9);
+  return steady;
+}
+
+}  // namespace consist

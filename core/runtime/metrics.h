@@ -1,0 +1,28 @@
+// The figures that runs are compared by; docs/metrics.md defines them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "consist/export.h"
+#include "consist/model.h"
+
+namespace consist {
+
+/// Model FLOPs of forward and backward per token, causal attention counted once.
+CONSIST_API double model_flops_per_token(const ModelSizes& sizes, std::int64_t sequence);
+
+/// Median and spread of a steady state.
+struct Steady {
+  std::int64_t first_step = 0;  ///< warm-up ends before it (steps counted from 1)
+  std::int64_t steps = 0;
+  double median_seconds = 0;
+  double low_seconds = 0;   ///< 10th percentile
+  double high_seconds = 0;  ///< 90th percentile
+};
+
+/// Warm-up: the first steps up to a fifth of the run, at least 1 and at most 10 (of a run of one step, none).
+CONSIST_API Steady steady_state(std::span<const double> step_seconds);
+
+}  // namespace consist

@@ -1,0 +1,153 @@
+// The CPU device: host memory, threads, kernels on oneDNN and own code.
+#include "consist/device.h"
+
+#include <omp.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <dnnl.hpp>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <mutex>
+
+#include "consist/error.h"
+#include "consist/plugin.h"
+#include "plugins/devices/cpu/executable.h"
+#include "plugins/devices/cpu/kernel_library.h"
+
+namespace {
+
+using namespace consist;
+
+int usable_cores() {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
+}
+
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  }
+  return "processor";
+}
+
+/// The smaller of what the system has free and what the control group leaves, in bytes.
+std::int64_t free_memory() {
+  std::int64_t available = std::numeric_limits<std::int64_t>::max();
+  std::ifstream meminfo("/proc/meminfo");
+  for (std::string line; std::getline(meminfo, line);) {
+    if (line.starts_with("MemAvailable:")) available = std::strtoll(line.c_str() + 13, nullptr, 10) * 1024;
+  }
+  std::ifstream limit_file("/sys/fs/cgroup/memory.max"), used_file("/sys/fs/cgroup/memory.current");
+  std::int64_t limit = 0, used = 0;
+  if (limit_file >> limit && used_file >> used) available = std::min(available, std::max<std::int64_t>(limit - used, 0));
+  return available;
+}
+
+class CpuDevice final : public Device {
+ public:
+  explicit CpuDevice(const Options& options) : wanted_threads_(options.integer("threads")), bf16_(options.text("bf16")), level_(options.text("level")) {}
+
+  void open(int /*local_rank*/, int local_ranks) override {
+    if (wanted_threads_ < 0 || wanted_threads_ > 4096) throw UsageError("--cpu.threads must lie between 0 and 4096");
+    settings_.threads = wanted_threads_ > 0 ? static_cast<int>(wanted_threads_) : std::max(1, usable_cores() / std::max(1, local_ranks));
+    // oneDNN plans its products for the number of threads of whoever makes them.
+    omp_set_num_threads(settings_.threads);
+    const bool native = cpu::has_native_bf16();
+    if (bf16_ == "native" && !native) {
+      throw UnavailableError("--cpu.bf16=native: this processor has no bf16 instructions (AVX-512 BF16 or AMX); use auto or emulated");
+    }
+    settings_.native_bf16 = native && bf16_ != "emulated";
+    library_ = cpu::load_kernels(level_ == "auto" ? "" : level_);
+    info_.kind = "cpu";
+    info_.name = processor_name() + ", " + std::to_string(settings_.threads) + (settings_.threads == 1 ? " thread, " : " threads, ") +
+                 library_.level + (settings_.native_bf16 ? ", bf16 native" : ", bf16 emulated");
+    info_.memory_bytes = free_memory() / std::max(1, local_ranks);
+  }
+
+  DeviceInfo info() const override { return info_; }
+
+  void* allocate(MemorySpace space, std::int64_t bytes) override {
+    void* memory = mmap(nullptr, static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1)), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) {
+      throw SystemError("the cpu device cannot get " + std::to_string(bytes) + " bytes of memory: " + std::strerror(errno));
+    }
+    madvise(memory, static_cast<std::size_t>(bytes), MADV_HUGEPAGE);  // advice only: fewer TLB misses where the system grants it
+    sizes_[memory] = bytes;
+    ++counters_.allocations;
+    if (space == MemorySpace::device) {
+      held_ += bytes;
+      counters_.peak_bytes = std::max(counters_.peak_bytes, held_);
+    }
+    return memory;
+  }
+
+  void release(MemorySpace space, void* memory) noexcept override {
+    auto size = sizes_.find(memory);
+    if (size == sizes_.end()) return;
+    munmap(memory, static_cast<std::size_t>(std::max<std::int64_t>(size->second, 1)));
+    if (space == MemorySpace::device) held_ -= size->second;
+    sizes_.erase(size);
+  }
+
+  void upload(void* to, const void* host, std::int64_t bytes) override { std::memcpy(to, host, static_cast<std::size_t>(bytes)); }
+  void download(void* host, const void* from, std::int64_t bytes) override { std::memcpy(host, from, static_cast<std::size_t>(bytes)); }
+
+  std::unique_ptr<Kernel> make_kernel(const KernelRequest& request) override {
+    return std::unique_ptr<Kernel>(library_.make(request, settings_));
+  }
+
+  std::unique_ptr<Executable> prepare(std::vector<Launch> launches, bool profile) override {
+    return std::make_unique<cpu::CpuExecutable>(std::move(launches), settings_.threads, profile);
+  }
+
+  DeviceCounters counters() const override { return counters_; }
+
+  double measure_matmul(DType dtype, std::int64_t m, std::int64_t n, std::int64_t k) override {
+    // A linear of these sizes, through the same kernel as training.
+    const Buffer in[] = {{nullptr, dtype, Shape{1, m, k}}, {nullptr, dtype, Shape{n, k}}};
+    const Buffer out[] = {{nullptr, dtype, Shape{1, m, n}}};
+    const Attributes none;
+    std::unique_ptr<Kernel> kernel = make_kernel({"linear", in, out, none});
+    if (!kernel) throw UnavailableError("the cpu device multiplies no " + std::string(name_of(dtype)) + " matrices");
+    const auto size = static_cast<std::int64_t>(size_of(dtype));
+    // 0x3c3c.. is a small normal number in f32 and bf16 alike: zeros could run faster than real data.
+    std::vector<char> x(static_cast<std::size_t>(m * k * size), 0x3c), w(static_cast<std::size_t>(n * k * size), 0x3c), y(static_cast<std::size_t>(m * n * size));
+    std::vector<char> scratch(static_cast<std::size_t>(kernel->workspace_bytes()) + 256);
+    void* aligned = reinterpret_cast<void*>((reinterpret_cast<std::uintptr_t>(scratch.data()) + 255) / 256 * 256);
+    const Buffer inputs[] = {{x.data(), dtype, in[0].shape}, {w.data(), dtype, in[1].shape}};
+    const Buffer outputs[] = {{y.data(), dtype, out[0].shape}};
+    double best = std::numeric_limits<double>::max();
+    for (int i = 0; i < 6; ++i) {
+      const auto start = std::chrono::steady_clock::now();
+      kernel->launch(inputs, outputs, aligned, nullptr);
+      const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      if (i > 0) best = std::min(best, seconds);
+    }
+    return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) / best;
+  }
+
+ private:
+  std::int64_t wanted_threads_;
+  std::string bf16_, level_;
+  cpu::KernelSettings settings_;
+  cpu::KernelLibrary library_;
+  DeviceInfo info_;
+  DeviceCounters counters_;
+  std::map<void*, std::int64_t> sizes_;
+  std::int64_t held_ = 0;
+};
+
+}  // namespace
+
+CONSIST_PLUGIN(device, consist::Device, CpuDevice, "cpu", "1.0.0", "the processor: oneDNN matrix products, own kernels for the rest");
+CONSIST_PLUGIN_OPTIONS({"threads", consist::OptionKind::integer, "0", "threads per rank; 0: the cores divided by the ranks of this host"},
+                       {"bf16", consist::OptionKind::choice, "auto", "bf16 products: by the processor's instructions, or widened to fp32",
+                        "auto|native|emulated"},
+                       {"level", consist::OptionKind::choice, "auto", "instruction set of the kernels", "auto|x86-64-v2|x86-64-v3|x86-64-v4"});

@@ -1,0 +1,65 @@
+#include "plugins/devices/cpu/kernel_library.h"
+
+#include <dlfcn.h>
+
+#include <dnnl.hpp>
+#include <filesystem>
+#include <vector>
+
+#include "consist/error.h"
+
+namespace consist::cpu {
+namespace {
+
+std::vector<std::string> runnable_levels() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  std::vector<std::string> levels;
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
+    levels.push_back("x86-64-v4");
+  }
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2")) levels.push_back("x86-64-v3");
+  if (__builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt")) levels.push_back("x86-64-v2");
+  return levels;
+#else
+  return {"native"};
+#endif
+}
+
+/// lib/consist/cpu, beside the folder of this plugin.
+std::filesystem::path library_folder() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<const void*>(&has_native_bf16), &info) == 0) throw SystemError("the cpu device cannot find its own file");
+  return std::filesystem::canonical(info.dli_fname).parent_path().parent_path() / "cpu";
+}
+
+}  // namespace
+
+KernelLibrary load_kernels(const std::string& wanted) {
+  const std::vector<std::string> levels = runnable_levels();
+  for (const std::string& level : levels) {
+    if (!wanted.empty() && level != wanted) continue;
+    const std::filesystem::path path = library_folder() / ("kernels-" + level + ".so");
+    void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) throw UnavailableError("the cpu device cannot load its kernels: " + std::string(dlerror()));
+    auto* make = reinterpret_cast<MakeKernel>(dlsym(library, "consist_cpu_make_kernel"));
+    if (make == nullptr) throw UnavailableError(path.string() + " is no kernel library of this version");
+    return {make, level};
+  }
+  std::string message = "the processor runs";
+  for (const std::string& level : levels) message += " " + level;
+  throw UnavailableError(message + (levels.empty() ? " none of the instruction sets that the cpu device has kernels for (x86-64-v2 and up)"
+                                                   : ", not " + wanted + " as --cpu.level asks"));
+}
+
+bool has_native_bf16() {
+#if defined(__x86_64__)
+  const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
+  return isa == dnnl::cpu_isa::avx512_core_bf16 || isa == dnnl::cpu_isa::avx512_core_amx;
+#else
+  return false;
+#endif
+}
+
+}  // namespace consist::cpu

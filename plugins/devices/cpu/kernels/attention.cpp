@@ -1,0 +1,218 @@
+// attention and attention_grad: causal, grouped queries, in blocks with a running softmax (Dao et al., 2022, "FlashAttention"); the square of scores
+// is never stored. All tiles are f32 and padded to whole vectors.
+#include <algorithm>
+
+#include "plugins/devices/cpu/kernels/kernels.h"
+#include "plugins/devices/cpu/kernels/tile.h"
+
+namespace consist::cpu {
+namespace {
+
+constexpr std::int64_t block = 64;  // queries and keys per tile
+
+struct AttentionShape {
+  std::int64_t batch, sequence, heads, kv_heads, dim, width;  ///< width: dim padded to whole vectors
+  AttentionShape(const Shape& q, const Shape& k, std::int64_t head_dim)
+      : batch(q[0]), sequence(q[1]), heads(q[2] / head_dim), kv_heads(k[2] / head_dim), dim(head_dim), width(pad_columns(head_dim)) {}
+  std::int64_t group() const { return heads / kv_heads; }
+  std::int64_t blocks() const { return (sequence + block - 1) / block; }
+  /// Element (b, position, head, 0) of a [batch, sequence, n·dim] tensor.
+  std::int64_t at(std::int64_t b, std::int64_t position, std::int64_t head, std::int64_t n) const { return ((b * sequence + position) * n + head) * dim; }
+};
+
+/// Rows [first, first + rows) of one head, times `factor`, into tile [rows, width]; padding is zero.
+template <typename T>
+void gather(const T* tensor, const AttentionShape& s, std::int64_t b, std::int64_t head, std::int64_t n, std::int64_t first, std::int64_t rows,
+            float factor, float* tile) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const T* from = tensor + s.at(b, first + r, head, n);
+    float* to = tile + r * s.width;
+    for (std::int64_t i = 0; i < s.dim; ++i) to[i] = load(from[i]) * factor;
+    for (std::int64_t i = s.dim; i < s.width; ++i) to[i] = 0.0F;
+  }
+}
+
+/// The same transposed: tile [dim, block]; columns beyond `rows` are zero.
+template <typename T>
+void gather_transposed(const T* tensor, const AttentionShape& s, std::int64_t b, std::int64_t head, std::int64_t n, std::int64_t first, std::int64_t rows,
+                       float* tile) {
+  if (rows < block) std::fill(tile, tile + s.dim * block, 0.0F);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const T* from = tensor + s.at(b, first + r, head, n);
+    for (std::int64_t i = 0; i < s.dim; ++i) tile[i * block + r] = load(from[i]);
+  }
+}
+
+template <typename T>
+class Attention final : public Kernel {
+ public:
+  Attention(const KernelRequest& r, const KernelSettings& s)
+      : s_(r.inputs[0].shape, r.inputs[1].shape, r.attributes.integer("head_dim")), threads_(s.threads) {}
+  /// Per thread: q [block, width], kᵀ [dim, block], v [block, width], scores [block, block], o [block, width].
+  std::int64_t workspace_bytes() const override { return threads_ * floats() * 4; }
+
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue) override {
+    const T *q = in[0].as<T>(), *k = in[1].as<T>(), *v = in[2].as<T>();
+    T* o = out[0].as<T>();
+    float* lse = out[1].as<float>();  // [batch, heads, sequence]
+    const std::int64_t units = s_.batch * s_.heads * s_.blocks();
+#pragma omp parallel for schedule(static)
+    for (int part = 0; part < threads_; ++part) {
+      float* scratch = static_cast<float*>(workspace) + part * floats();
+      // Interleaved, since later blocks of queries see more keys.
+      for (std::int64_t unit = part; unit < units; unit += threads_) {
+        const std::int64_t block_index = unit % s_.blocks(), head = unit / s_.blocks() % s_.heads, b = unit / s_.blocks() / s_.heads;
+        queries(q, k, v, o, lse, b, head, block_index * block, scratch);
+      }
+    }
+  }
+
+ private:
+  std::int64_t floats() const { return 3 * block * s_.width + s_.dim * block + block * block; }
+
+  void queries(const T* q, const T* k, const T* v, T* o, float* lse, std::int64_t b, std::int64_t head, std::int64_t first, float* scratch) {
+    const std::int64_t rows = std::min(block, s_.sequence - first), kv_head = head / s_.group();
+    float *qt = scratch, *vt = qt + block * s_.width, *ot = vt + block * s_.width, *kt = ot + block * s_.width, *p = kt + s_.dim * block;
+    float largest[block], sum[block];
+    std::fill(largest, largest + rows, -INFINITY);
+    std::fill(sum, sum + rows, 0.0F);
+    std::fill(ot, ot + rows * s_.width, 0.0F);
+    gather(q, s_, b, head, s_.heads, first, rows, 1.0F / std::sqrt(static_cast<float>(s_.dim)), qt);
+    for (std::int64_t keys = 0; keys <= first; keys += block) {
+      const std::int64_t columns = std::min(block, s_.sequence - keys);
+      gather_transposed(k, s_, b, kv_head, s_.kv_heads, keys, columns, kt);
+      gather(v, s_, b, kv_head, s_.kv_heads, keys, columns, 1.0F, vt);
+      tile_product(rows, block, s_.dim, {qt, s_.width, 1}, kt, block, p, block, false);
+      for (std::int64_t r = 0; r < rows; ++r) {
+        const std::int64_t visible = std::min(columns, first + r - keys + 1);
+        float* row = p + r * block;
+        float most = largest[r];
+        for (std::int64_t j = 0; j < visible; ++j) most = row[j] > most ? row[j] : most;
+        const float shrink = exp_fast(largest[r] - most);
+        float added = 0;
+        for (std::int64_t j = 0; j < visible; ++j) {
+          row[j] = exp_fast(row[j] - most);
+          added += row[j];
+        }
+        std::fill(row + visible, row + block, 0.0F);
+        sum[r] = sum[r] * shrink + added;
+        largest[r] = most;
+        if (shrink != 1.0F) {
+          for (std::int64_t i = 0; i < s_.width; ++i) ot[r * s_.width + i] *= shrink;
+        }
+      }
+      tile_product(rows, s_.width, columns, {p, block, 1}, vt, s_.width, ot, s_.width, true);
+    }
+    for (std::int64_t r = 0; r < rows; ++r) {
+      T* to = o + s_.at(b, first + r, head, s_.heads);
+      const float inverse = 1.0F / sum[r];
+      for (std::int64_t i = 0; i < s_.dim; ++i) store(to[i], ot[r * s_.width + i] * inverse);
+      lse[(b * s_.heads + head) * s_.sequence + first + r] = largest[r] + std::log(sum[r]);
+    }
+  }
+
+  AttentionShape s_;
+  int threads_;
+};
+
+/// A thread takes one key/value head of one sequence at a time, so that dk and dv are sums of its own and the order of every sum is fixed.
+template <typename T>
+class AttentionGrad final : public Kernel {
+ public:
+  AttentionGrad(const KernelRequest& r, const KernelSettings& s)
+      : s_(r.inputs[1].shape, r.inputs[2].shape, r.attributes.integer("head_dim")), threads_(s.threads) {}
+  std::int64_t workspace_bytes() const override { return threads_ * floats() * 4; }
+
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue) override {
+    const Tensors t{in[0].as<T>(), in[1].as<T>(), in[2].as<T>(), in[3].as<T>(), in[4].as<T>(), in[5].as<float>(),
+                    out[0].as<T>(), out[1].as<T>(), out[2].as<T>()};
+    const std::int64_t units = s_.batch * s_.kv_heads;
+#pragma omp parallel for schedule(static)
+    for (int part = 0; part < threads_; ++part) {
+      float* scratch = static_cast<float*>(workspace) + part * floats();
+      const Part mine = part_of(units, part, threads_);
+      for (std::int64_t unit = mine.first; unit < mine.last; ++unit) head(t, unit / s_.kv_heads, unit % s_.kv_heads, scratch);
+    }
+  }
+
+ private:
+  struct Tensors {
+    const T *dout, *q, *k, *v, *o;  // [batch, sequence, heads·dim], k and v [batch, sequence, kv_heads·dim]
+    const float* lse;               // [batch, heads, sequence]
+    T *dq, *dk, *dv;
+  };
+
+  /// Per thread: dq of a head [sequence, width], Σ do·o [sequence]; of the whole group of query heads dk, dv [sequence, width]; tiles.
+  std::int64_t floats() const { return 3 * s_.sequence * s_.width + pad_columns(s_.sequence) + 3 * block * s_.width + 2 * s_.dim * block + 2 * block * block; }
+
+  void head(const Tensors& t, std::int64_t b, std::int64_t kv_head, float* scratch) {
+    const std::int64_t whole = s_.sequence * s_.width;
+    float *dq = scratch, *dk = dq + whole, *dv = dk + whole, *delta = dv + whole, *tiles = delta + pad_columns(s_.sequence);
+    std::fill(dk, dk + 2 * whole, 0.0F);
+    for (std::int64_t h = kv_head * s_.group(); h < (kv_head + 1) * s_.group(); ++h) {
+      std::fill(dq, dq + whole, 0.0F);
+      for (std::int64_t position = 0; position < s_.sequence; ++position) {
+        const std::int64_t base = s_.at(b, position, h, s_.heads);
+        float dot = 0;
+        for (std::int64_t i = 0; i < s_.dim; ++i) dot += load(t.dout[base + i]) * load(t.o[base + i]);
+        delta[position] = dot;
+      }
+      for (std::int64_t keys = 0; keys < s_.sequence; keys += block) key_block(t, b, h, kv_head, keys, dq, dk, dv, delta, tiles);
+      scatter(dq, t.dq, b, h, s_.heads);
+    }
+    scatter(dk, t.dk, b, kv_head, s_.kv_heads);
+    scatter(dv, t.dv, b, kv_head, s_.kv_heads);
+  }
+
+  void key_block(const Tensors& t, std::int64_t b, std::int64_t h, std::int64_t kv_head, std::int64_t keys, float* dq, float* dk, float* dv,
+                 const float* delta, float* tiles) {
+    const float scale = 1.0F / std::sqrt(static_cast<float>(s_.dim));
+    const std::int64_t columns = std::min(block, s_.sequence - keys);
+    float *qt = tiles, *dot = qt + block * s_.width, *kr = dot + block * s_.width, *kt = kr + block * s_.width, *vt = kt + s_.dim * block,
+          *p = vt + s_.dim * block, *dp = p + block * block;
+    gather(t.k, s_, b, kv_head, s_.kv_heads, keys, columns, 1.0F, kr);
+    gather_transposed(t.k, s_, b, kv_head, s_.kv_heads, keys, columns, kt);
+    gather_transposed(t.v, s_, b, kv_head, s_.kv_heads, keys, columns, vt);
+    for (std::int64_t first = keys; first < s_.sequence; first += block) {
+      const std::int64_t rows = std::min(block, s_.sequence - first);
+      gather(t.q, s_, b, h, s_.heads, first, rows, scale, qt);
+      gather(t.dout, s_, b, h, s_.heads, first, rows, 1.0F, dot);
+      tile_product(rows, block, s_.dim, {qt, s_.width, 1}, kt, block, p, block, false);
+      tile_product(rows, block, s_.dim, {dot, s_.width, 1}, vt, block, dp, block, false);
+      const float* lse = t.lse + (b * s_.heads + h) * s_.sequence + first;
+      for (std::int64_t r = 0; r < rows; ++r) {
+        const std::int64_t visible = std::min(columns, first + r - keys + 1);
+        float *pr = p + r * block, *dr = dp + r * block;
+        const float d = delta[first + r], l = lse[r];
+        for (std::int64_t j = 0; j < visible; ++j) {
+          pr[j] = exp_fast(pr[j] - l);
+          dr[j] = pr[j] * (dr[j] - d);  // the gradient of the scaled scores
+        }
+        std::fill(pr + visible, pr + block, 0.0F);
+        std::fill(dr + visible, dr + block, 0.0F);
+      }
+      // q carries the scale already, so that dk needs none; dq takes it from dp.
+      tile_product(columns, s_.width, rows, {p, 1, block}, dot, s_.width, dv + keys * s_.width, s_.width, true);
+      tile_product(columns, s_.width, rows, {dp, 1, block}, qt, s_.width, dk + keys * s_.width, s_.width, true);
+      for (std::int64_t i = 0; i < rows * block; ++i) dp[i] *= scale;
+      tile_product(rows, s_.width, columns, {dp, block, 1}, kr, s_.width, dq + first * s_.width, s_.width, true);
+    }
+  }
+
+  void scatter(const float* from, T* tensor, std::int64_t b, std::int64_t head, std::int64_t n) const {
+    for (std::int64_t position = 0; position < s_.sequence; ++position) {
+      T* to = tensor + s_.at(b, position, head, n);
+      for (std::int64_t i = 0; i < s_.dim; ++i) store(to[i], from[position * s_.width + i]);
+    }
+  }
+
+  AttentionShape s_;
+  int threads_;
+};
+
+}  // namespace
+
+Made make_attention(const KernelRequest& r, const KernelSettings& s) { return by_dtype<Attention>(r.inputs[0].dtype, r, s); }
+Made make_attention_grad(const KernelRequest& r, const KernelSettings& s) { return by_dtype<AttentionGrad>(r.inputs[1].dtype, r, s); }
+
+}  // namespace consist::cpu

@@ -1,0 +1,55 @@
+// Numbers in kernels: f32 and bf16 elements, arithmetic in f32.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+#include "consist/kernel.h"
+
+namespace consist::cpu {
+
+struct bf16 {
+  std::uint16_t bits;
+};
+
+inline float load(float value) { return value; }
+inline float load(bf16 value) { return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16); }
+
+inline void store(float& to, float value) { to = value; }
+/// Rounds to nearest, ties to even; NaN stays NaN. Without branches, so that loops vectorise.
+inline void store(bf16& to, float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t rounded = (bits + 0x7fffU + (bits >> 16 & 1U)) >> 16;
+  const std::uint32_t nan = bits >> 16 | 0x40U;
+  to.bits = static_cast<std::uint16_t>((bits & 0x7fffffffU) > 0x7f800000U ? nan : rounded);
+}
+
+template <typename T>
+constexpr DType dtype_of_type() {
+  return sizeof(T) == 4 ? DType::f32 : DType::bf16;
+}
+
+/// e^x to within two units in the last place for x in [-87, 88]; 0 below, large above; vectorises. x = n ln 2 + r with |r| <= ln 2 / 2; e^r by
+/// its Taylor polynomial of degree 7.
+inline float exp_fast(float x) {
+  const float clamped = x < -87.0F ? -87.0F : (x > 88.0F ? 88.0F : x);
+  const float scaled = clamped * 1.44269504088896341F + 12582912.0F;  // 1.5·2^23: rounds n to an integer in the low bits
+  const float n = scaled - 12582912.0F;
+  const float r = (clamped - n * 0.693359375F) + n * 2.12194440e-4F;  // ln 2 in two parts
+  float p = 1.0F / 5040.0F;
+  p = p * r + 1.0F / 720.0F;
+  p = p * r + 1.0F / 120.0F;
+  p = p * r + 1.0F / 24.0F;
+  p = p * r + 1.0F / 6.0F;
+  p = p * r + 0.5F;
+  p = p * r + 1.0F;
+  p = p * r + 1.0F;
+  const auto exponent = static_cast<std::uint32_t>(std::bit_cast<std::int32_t>(scaled) - 0x4b400000 + 127) << 23;
+  const float result = p * std::bit_cast<float>(exponent);
+  return x < -87.0F ? 0.0F : result;
+}
+
+inline float sigmoid(float x) { return 1.0F / (1.0F + exp_fast(-x)); }
+
+}  // namespace consist::cpu

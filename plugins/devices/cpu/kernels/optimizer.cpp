@@ -1,0 +1,170 @@
+// sum_of_squares, clip_coefficient and adamw.
+#include <algorithm>
+#include <vector>
+
+#include "plugins/devices/cpu/kernels/kernels.h"
+
+namespace consist::cpu {
+namespace {
+
+/// Threads sum ranges of their own in blocks, in double across blocks; the partial sums are added in the order of threads.
+class SumOfSquares final : public Kernel {
+ public:
+  explicit SumOfSquares(const KernelSettings& s) : threads_(s.threads) {}
+  std::int64_t workspace_bytes() const override { return threads_ * static_cast<std::int64_t>(sizeof(double)); }
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue) override {
+    auto* sums = static_cast<double*>(workspace);
+#pragma omp parallel for schedule(static)
+    for (int part = 0; part < threads_; ++part) {
+      double sum = 0;
+      for (const Buffer& t : in) {
+        const Part mine = part_of(t.shape.elements(), part, threads_);
+        sum += t.dtype == DType::f32 ? squares(t.as<float>(), mine) : squares(t.as<bf16>(), mine);
+      }
+      sums[part] = sum;
+    }
+    double total = 0;
+    for (int part = 0; part < threads_; ++part) total += sums[part];
+    *out[0].as<float>() = static_cast<float>(total);
+  }
+
+ private:
+  template <typename T>
+  static double squares(const T* values, Part part) {
+    constexpr std::int64_t block = 4096;
+    double total = 0;
+    for (std::int64_t first = part.first; first < part.last; first += block) {
+      const std::int64_t last = std::min(part.last, first + block);
+      float sum = 0;
+      for (std::int64_t i = first; i < last; ++i) sum += load(values[i]) * load(values[i]);
+      total += static_cast<double>(sum);
+    }
+    return total;
+  }
+  int threads_;
+};
+
+class ClipCoefficient final : public Kernel {
+ public:
+  explicit ClipCoefficient(const KernelRequest& r) : max_norm_(static_cast<float>(r.attributes.real("max_norm"))) {}
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue) override {
+    const float norm = std::sqrt(*in[0].as<float>());
+    *out[0].as<float>() = norm;
+    *out[1].as<float>() = max_norm_ > 0 ? std::min(1.0F, max_norm_ / (norm + 1e-6F)) : 1.0F;
+  }
+
+ private:
+  float max_norm_;
+};
+
+struct AdamConstants {
+  float beta1, beta2, epsilon, decay, rate, correction1, correction2, coefficient;
+  std::uint32_t seed;  ///< of stochastic rounding in this step
+};
+
+/// A 32-bit mixer (lowbias32's form): uniform bits from (element, seed).
+inline std::uint32_t mix(std::uint32_t x) {
+  x = (x ^ x >> 16) * 0x7feb352dU;
+  x = (x ^ x >> 15) * 0x846ca68bU;
+  return x ^ x >> 16;
+}
+
+inline void store_stochastic(float& to, float value, std::uint32_t) { to = value; }
+/// Rounds up with the probability of the part that is cut off, so that small updates are not lost on average.
+inline void store_stochastic(bf16& to, float value, std::uint32_t random) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  if ((bits & 0x7f800000U) == 0x7f800000U) store(to, value);
+  else to.bits = static_cast<std::uint16_t>((bits + (random & 0xffffU)) >> 16);
+}
+
+/// One parameter. P: parameter, M: moments; `master` may be null (then p is the weight itself).
+template <typename P, typename G, typename M>
+void update(P* p, const G* g, float* master, M* m, M* v, std::int64_t count, const AdamConstants& k, bool stochastic) {
+  const float root = 1.0F / std::sqrt(k.correction2), step = k.rate / k.correction1, shrink = 1.0F - k.rate * k.decay;
+#pragma omp parallel for simd schedule(static)
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float gradient = load(g[i]) * k.coefficient;
+    const float m1 = k.beta1 * load(m[i]) + (1.0F - k.beta1) * gradient;
+    const float m2 = k.beta2 * load(v[i]) + (1.0F - k.beta2) * gradient * gradient;
+    const float weight = master != nullptr ? master[i] : load(p[i]);
+    const float updated = weight * shrink - step * m1 / (std::sqrt(m2) * root + k.epsilon);
+    if (stochastic) {
+      const std::uint32_t random = mix(static_cast<std::uint32_t>(i) ^ k.seed);
+      store_stochastic(m[i], m1, random);
+      store_stochastic(v[i], m2, mix(random + 1));
+      if (master == nullptr) store_stochastic(p[i], updated, mix(random + 2));
+    } else {
+      store(m[i], m1);
+      store(v[i], m2);
+      if (master == nullptr) store(p[i], updated);
+    }
+    if (master != nullptr) {
+      master[i] = updated;
+      store(p[i], updated);
+    }
+  }
+}
+
+class AdamW final : public Kernel {
+ public:
+  explicit AdamW(const KernelRequest& r)
+      : stochastic_(r.attributes.integer_or("stochastic_rounding", 0) != 0), seed_(static_cast<std::uint32_t>(r.attributes.integer_or("seed", 0))) {
+    k_.beta1 = static_cast<float>(r.attributes.real("beta1"));
+    k_.beta2 = static_cast<float>(r.attributes.real("beta2"));
+    k_.epsilon = static_cast<float>(r.attributes.real("epsilon"));
+    k_.decay = static_cast<float>(r.attributes.real("weight_decay"));
+  }
+  void launch(std::span<const Buffer> in, std::span<const Buffer>, void*, NativeQueue) override {
+    const float* hyper = in[0].as<float>();
+    AdamConstants k = k_;
+    k.rate = hyper[0];
+    k.correction1 = hyper[1];
+    k.correction2 = hyper[2];
+    k.coefficient = *in[1].as<float>();
+    for (std::size_t i = 2; i + 4 < in.size(); i += 5) {
+      k.seed = mix(seed_ * 0x9e3779b9U + static_cast<std::uint32_t>(hyper[3]) * 0x85ebca6bU + static_cast<std::uint32_t>(i));
+      by_types(in[i], in[i + 1], in[i + 2], in[i + 3], in[i + 4], k);
+    }
+  }
+
+ private:
+  void by_types(const Buffer& p, const Buffer& g, const Buffer& master, const Buffer& m, const Buffer& v, const AdamConstants& k) const {
+    if (p.dtype == DType::f32) typed<float, float>(p, g, master, m, v, k);
+    else if (g.dtype == DType::f32) typed<bf16, float>(p, g, master, m, v, k);
+    else typed<bf16, bf16>(p, g, master, m, v, k);
+  }
+  template <typename P, typename G>
+  void typed(const Buffer& p, const Buffer& g, const Buffer& master, const Buffer& m, const Buffer& v, const AdamConstants& k) const {
+    float* weights = master.absent() ? nullptr : master.as<float>();
+    const std::int64_t count = p.shape.elements();
+    if (m.dtype == DType::f32) update(p.as<P>(), g.as<G>(), weights, m.as<float>(), v.as<float>(), count, k, stochastic_);
+    else update(p.as<P>(), g.as<G>(), weights, m.as<bf16>(), v.as<bf16>(), count, k, stochastic_);
+  }
+
+  AdamConstants k_{};
+  bool stochastic_;
+  std::uint32_t seed_;
+};
+
+bool is_float(DType type) { return type == DType::f32 || type == DType::bf16; }
+
+}  // namespace
+
+Made make_sum_of_squares(const KernelRequest& r, const KernelSettings& s) {
+  for (const Buffer& t : r.inputs) {
+    if (!is_float(t.dtype)) return nullptr;
+  }
+  return std::make_unique<SumOfSquares>(s);
+}
+Made make_clip_coefficient(const KernelRequest& r, const KernelSettings&) { return std::make_unique<ClipCoefficient>(r); }
+Made make_adamw(const KernelRequest& r, const KernelSettings&) {
+  for (std::size_t i = 2; i + 4 < r.inputs.size(); i += 5) {
+    const DType p = r.inputs[i].dtype, g = r.inputs[i + 1].dtype;
+    if (!is_float(p) || !is_float(g) || (p == DType::f32 && g != DType::f32)) return nullptr;
+    if (!r.inputs[i + 2].absent() && r.inputs[i + 2].dtype != DType::f32) return nullptr;
+    if (!is_float(r.inputs[i + 3].dtype) || r.inputs[i + 3].dtype != r.inputs[i + 4].dtype) return nullptr;
+  }
+  return std::make_unique<AdamW>(r);
+}
+
+}  // namespace consist::cpu

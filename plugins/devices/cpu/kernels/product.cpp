@@ -1,0 +1,113 @@
+#include "plugins/devices/cpu/kernels/product.h"
+
+#include "consist/error.h"
+
+namespace consist::cpu {
+namespace {
+
+const dnnl::engine& engine() {
+  static const dnnl::engine the_engine(dnnl::engine::kind::cpu, 0);
+  return the_engine;
+}
+
+dnnl::memory::data_type dnnl_type(DType type) {
+  return type == DType::bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+}
+
+dnnl::memory::desc layout(std::int64_t rows, std::int64_t columns, DType type, bool transposed) {
+  const dnnl::memory::dims strides = transposed ? dnnl::memory::dims{1, rows} : dnnl::memory::dims{columns, 1};
+  return {{rows, columns}, dnnl_type(type), strides};
+}
+
+std::int64_t padded(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
+
+template <typename From, typename To>
+void convert_typed(const From* from, To* to, std::int64_t count) {
+#pragma omp parallel for simd schedule(static)
+  for (std::int64_t i = 0; i < count; ++i) store(to[i], load(from[i]));
+}
+
+}  // namespace
+
+void convert(const void* from, DType from_type, void* to, DType to_type, std::int64_t count) {
+  const bool narrow_from = from_type == DType::bf16, narrow_to = to_type == DType::bf16;
+  if (narrow_from && narrow_to) convert_typed(static_cast<const bf16*>(from), static_cast<bf16*>(to), count);
+  if (narrow_from && !narrow_to) convert_typed(static_cast<const bf16*>(from), static_cast<float*>(to), count);
+  if (!narrow_from && narrow_to) convert_typed(static_cast<const float*>(from), static_cast<bf16*>(to), count);
+  if (!narrow_from && !narrow_to) convert_typed(static_cast<const float*>(from), static_cast<float*>(to), count);
+}
+
+Product::Product(std::int64_t m, std::int64_t n, std::int64_t k, Operand a, Operand b, DType c, bool accumulate, const KernelSettings& settings)
+    : m_(m), n_(n), k_(k), a_(a), b_(b), c_(c), accumulate_(accumulate),
+      widen_(!settings.native_bf16 && (a.dtype == DType::bf16 || b.dtype == DType::bf16)), stream_(engine()) {
+  const auto operand = [&](DType type) { return widen_ ? DType::f32 : type; };
+  const DType out = widen_ ? DType::f32 : c;
+  const auto source = layout(m, k, operand(a.dtype), a.transposed), weights = layout(k, n, operand(b.dtype), b.transposed);
+  const auto destination = layout(m, n, out, false);
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  if (accumulate && out == c) {
+    dnnl::post_ops sum;
+    sum.append_sum(1.0F);
+    attributes.set_post_ops(sum);
+  }
+  const dnnl::matmul::primitive_desc description(dnnl::matmul::desc(source, weights, destination), attributes, engine());
+  matmul_ = dnnl::matmul(description);
+  library_bytes_ = static_cast<std::int64_t>(description.scratchpad_desc().get_size());
+  source_ = dnnl::memory(source, engine(), nullptr);
+  weights_ = dnnl::memory(weights, engine(), nullptr);
+  destination_ = dnnl::memory(destination, engine(), nullptr);
+  scratch_ = dnnl::memory(description.scratchpad_desc(), engine(), nullptr);
+}
+
+std::int64_t Product::workspace_bytes() const {
+  std::int64_t bytes = padded(library_bytes_);
+  if (widen_) {
+    if (a_.dtype == DType::bf16) bytes += padded(m_ * k_ * 4);
+    if (b_.dtype == DType::bf16) bytes += padded(k_ * n_ * 4);
+    if (c_ == DType::bf16) bytes += padded(m_ * n_ * 4);
+  }
+  return bytes;
+}
+
+void Product::run(const void* a, const void* b, void* c, void* workspace) {
+  char* free = static_cast<char*>(workspace);
+  auto take = [&](std::int64_t bytes) {
+    char* taken = free;
+    free += padded(bytes);
+    return taken;
+  };
+  void* library = take(library_bytes_);
+  auto widened = [&](const void* from, DType type, std::int64_t count) -> const void* {
+    if (!widen_ || type == DType::f32) return from;
+    void* to = take(count * 4);
+    convert(from, type, to, DType::f32, count);
+    return to;
+  };
+  a = widened(a, a_.dtype, m_ * k_);
+  b = widened(b, b_.dtype, k_ * n_);
+  const bool narrow_result = widen_ && c_ == DType::bf16;
+  float* wide = narrow_result ? reinterpret_cast<float*>(take(m_ * n_ * 4)) : nullptr;
+
+  source_.set_data_handle(const_cast<void*>(a));
+  weights_.set_data_handle(const_cast<void*>(b));
+  destination_.set_data_handle(narrow_result ? wide : c);
+  scratch_.set_data_handle(library);
+  const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_SRC, source_.get()},
+                                       {DNNL_ARG_WEIGHTS, weights_.get()},
+                                       {DNNL_ARG_DST, destination_.get()},
+                                       {DNNL_ARG_SCRATCHPAD, scratch_.get()}};
+  const dnnl_status_t status = dnnl_primitive_execute(matmul_.get(), stream_.get(), 4, arguments);
+  if (status != dnnl_success) throw SystemError("oneDNN could not multiply matrices (status " + std::to_string(status) + ")");
+  if (!narrow_result) return;
+  auto* out = static_cast<bf16*>(c);
+  const std::int64_t count = m_ * n_;
+  if (accumulate_) {
+#pragma omp parallel for simd schedule(static)
+    for (std::int64_t i = 0; i < count; ++i) store(out[i], load(out[i]) + wide[i]);
+  } else {
+    convert(wide, DType::f32, out, DType::bf16, count);
+  }
+}
+
+}  // namespace consist::cpu

@@ -1,0 +1,38 @@
+// Matrix products on oneDNN.
+#pragma once
+
+#include <dnnl.hpp>
+
+#include "plugins/devices/cpu/kernels/kernels.h"
+
+namespace consist::cpu {
+
+/// C = A B or C += A B; A is [m, k], B is [k, n], C is [m, n], row-major; a transposed operand is stored the other way round. bf16 operands without native
+/// instructions are widened to f32 in the scratch first, which is exact: their products are sums of fp32 either way.
+class Product {
+ public:
+  struct Operand {
+    DType dtype;
+    bool transposed = false;
+  };
+  Product(std::int64_t m, std::int64_t n, std::int64_t k, Operand a, Operand b, DType c, bool accumulate, const KernelSettings& settings);
+
+  /// Scratch of run(), 64-byte aligned.
+  std::int64_t workspace_bytes() const;
+  void run(const void* a, const void* b, void* c, void* workspace);
+
+ private:
+  std::int64_t m_, n_, k_;
+  Operand a_, b_;
+  DType c_;
+  bool accumulate_, widen_;
+  std::int64_t library_bytes_ = 0;
+  dnnl::stream stream_;
+  dnnl::matmul matmul_;
+  dnnl::memory source_, weights_, destination_, scratch_;
+};
+
+/// to[i] = from[i], between f32 and bf16 buffers; uses the threads of the calling thread's OpenMP pool.
+void convert(const void* from, DType from_type, void* to, DType to_type, std::int64_t count);
+
+}  // namespace consist::cpu

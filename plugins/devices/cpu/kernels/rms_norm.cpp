@@ -1,0 +1,96 @@
+// rms_norm and rms_norm_grad. Rows are tokens of c channels.
+#include <algorithm>
+
+#include "plugins/devices/cpu/kernels/kernels.h"
+
+namespace consist::cpu {
+namespace {
+
+template <typename T>
+class RmsNorm final : public Kernel {
+ public:
+  explicit RmsNorm(const KernelRequest& r) : epsilon_(static_cast<float>(r.attributes.real("epsilon"))) {}
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue) override {
+    const T* x = in[0].as<T>();         // [rows, c]
+    const T* residual = in[1].as<T>();  // [rows, c] or null
+    const T* w = in[2].as<T>();         // [c]
+    T* y = out[0].as<T>();              // [rows, c]
+    T* sum = out[1].as<T>();            // [rows, c] or null
+    float* rstd = out[2].as<float>();   // [rows]
+    const std::int64_t rows = in[0].shape.rows(), c = in[0].shape.last();
+#pragma omp parallel for schedule(static)
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const T* xr = x + row * c;
+      if (residual != nullptr) {
+        for (std::int64_t i = 0; i < c; ++i) store(sum[row * c + i], load(xr[i]) + load(residual[row * c + i]));
+        xr = sum + row * c;
+      }
+      float squares = 0;
+      for (std::int64_t i = 0; i < c; ++i) squares += load(xr[i]) * load(xr[i]);
+      const float scale = 1.0F / std::sqrt(squares / static_cast<float>(c) + epsilon_);
+      rstd[row] = scale;
+      for (std::int64_t i = 0; i < c; ++i) store(y[row * c + i], load(xr[i]) * scale * load(w[i]));
+    }
+  }
+
+ private:
+  float epsilon_;
+};
+
+template <typename T, typename G>
+class RmsNormGrad final : public Kernel {
+ public:
+  RmsNormGrad(const KernelRequest& r, const KernelSettings& s) : c_(r.inputs[1].shape.last()), threads_(s.threads) {}
+  /// A sum of dw for each thread, added in the order of threads.
+  std::int64_t workspace_bytes() const override { return threads_ * c_ * 4; }
+
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue) override {
+    const T* dy = in[0].as<T>();             // [rows, c]
+    const T* x = in[1].as<T>();              // [rows, c]
+    const float* rstd = in[2].as<float>();   // [rows]
+    const T* w = in[3].as<T>();              // [c]
+    const bool add_dx = !at(in, 4).absent(), add_dw = !at(in, 5).absent();
+    T* dx = out[0].as<T>();  // [rows, c]
+    G* dw = out[1].as<G>();  // [c]
+    auto* sums = static_cast<float*>(workspace);  // [threads, c]
+    const std::int64_t rows = in[1].shape.rows(), c = c_;
+#pragma omp parallel for schedule(static)
+    for (int part = 0; part < threads_; ++part) {
+      float* sum = sums + part * c;
+      std::fill(sum, sum + c, 0.0F);
+      const Part mine = part_of(rows, part, threads_);
+      for (std::int64_t row = mine.first; row < mine.last; ++row) {
+        const T *dyr = dy + row * c, *xr = x + row * c;
+        T* dxr = dx + row * c;
+        const float scale = rstd[row];
+        float dot = 0;
+        for (std::int64_t i = 0; i < c; ++i) dot += load(dyr[i]) * load(w[i]) * load(xr[i]);
+        const float pull = dot / static_cast<float>(c) * scale * scale;
+        for (std::int64_t i = 0; i < c; ++i) {
+          const float g = load(dyr[i]);
+          sum[i] += g * load(xr[i]) * scale;
+          const float d = scale * (g * load(w[i]) - load(xr[i]) * pull);
+          store(dxr[i], add_dx ? load(dxr[i]) + d : d);
+        }
+      }
+    }
+    for (std::int64_t i = 0; i < c; ++i) {
+      float total = add_dw ? load(dw[i]) : 0.0F;
+      for (int part = 0; part < threads_; ++part) total += sums[part * c + i];
+      store(dw[i], total);
+    }
+  }
+
+ private:
+  std::int64_t c_;
+  int threads_;
+};
+
+}  // namespace
+
+Made make_rms_norm(const KernelRequest& r, const KernelSettings&) { return by_dtype<RmsNorm>(r.inputs[0].dtype, r); }
+Made make_rms_norm_grad(const KernelRequest& r, const KernelSettings& s) {
+  return by_dtypes<RmsNormGrad>(r.inputs[1].dtype, r.outputs[1].dtype, r, s);
+}
+
+}  // namespace consist::cpu

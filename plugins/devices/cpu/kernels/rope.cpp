@@ -1,0 +1,137 @@
+// rope and rope_grad: half-split rotation of heads, after an RMSNorm of each head where a norm weight is given.
+#include <algorithm>
+
+#include "plugins/devices/cpu/kernels/kernels.h"
+
+namespace consist::cpu {
+namespace {
+
+struct RopeShape {
+  std::int64_t tokens, sequence, heads, dim;
+  RopeShape(const Buffer& x, std::int64_t head_dim)
+      : tokens(x.shape.rows()), sequence(x.shape[1]), heads(x.shape[2] / head_dim), dim(head_dim) {}
+};
+
+template <typename T>
+class Rope final : public Kernel {
+ public:
+  explicit Rope(const KernelRequest& r)
+      : shape_(r.inputs[0], r.attributes.integer("head_dim")), epsilon_(static_cast<float>(r.attributes.real_or("epsilon", 0))) {}
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue) override {
+    const T* x = in[0].as<T>();              // [tokens, heads, dim]
+    const float* table = in[1].as<float>();  // [sequence, dim]: cosines, then sines
+    const T* w = at(in, 2).absent() ? nullptr : in[2].as<T>();  // [dim]
+    T* y = out[0].as<T>();                   // [tokens, heads, dim]
+    float* rstd = at(out, 1).as<float>();    // [tokens, heads] or null
+    const auto [tokens, sequence, heads, dim] = shape_;
+    const std::int64_t half = dim / 2;
+#pragma omp parallel for schedule(static)
+    for (std::int64_t token = 0; token < tokens; ++token) {
+      const float *cosine = table + token % sequence * dim, *sine = cosine + half;
+      for (std::int64_t head = 0; head < heads; ++head) {
+        const std::int64_t base = (token * heads + head) * dim;
+        float scale = 1.0F;
+        if (w != nullptr) {
+          float squares = 0;
+          for (std::int64_t i = 0; i < dim; ++i) squares += load(x[base + i]) * load(x[base + i]);
+          scale = 1.0F / std::sqrt(squares / static_cast<float>(dim) + epsilon_);
+          if (rstd != nullptr) rstd[token * heads + head] = scale;
+        }
+        for (std::int64_t i = 0; i < half; ++i) {
+          const float a = load(x[base + i]) * scale * (w == nullptr ? 1.0F : load(w[i]));
+          const float b = load(x[base + half + i]) * scale * (w == nullptr ? 1.0F : load(w[half + i]));
+          store(y[base + i], a * cosine[i] - b * sine[i]);
+          store(y[base + half + i], b * cosine[i] + a * sine[i]);
+        }
+      }
+    }
+  }
+
+ private:
+  RopeShape shape_;
+  float epsilon_;
+};
+
+template <typename T, typename G>
+class RopeGrad final : public Kernel {
+ public:
+  RopeGrad(const KernelRequest& r, const KernelSettings& s)
+      : shape_(r.inputs[0], r.attributes.integer("head_dim")), normed_(!at(r.inputs, 4).absent()), threads_(s.threads) {}
+  /// Per thread: a sum of dw, and the gradient of one head before its norm.
+  std::int64_t workspace_bytes() const override { return normed_ ? threads_ * 2 * shape_.dim * 4 : 0; }
+
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue) override {
+    const T* dy = in[0].as<T>();             // [tokens, heads, dim]
+    const float* table = in[1].as<float>();  // [sequence, dim]
+    T* dx = out[0].as<T>();                  // [tokens, heads, dim]
+    const auto [tokens, sequence, heads, dim] = shape_;
+    const std::int64_t half = dim / 2;
+    if (!normed_) {
+#pragma omp parallel for schedule(static)
+      for (std::int64_t token = 0; token < tokens; ++token) {
+        const float *cosine = table + token % sequence * dim, *sine = cosine + half;
+        for (std::int64_t head = 0; head < heads; ++head) {
+          const std::int64_t base = (token * heads + head) * dim;
+          for (std::int64_t i = 0; i < half; ++i) {
+            const float a = load(dy[base + i]), b = load(dy[base + half + i]);
+            store(dx[base + i], a * cosine[i] + b * sine[i]);
+            store(dx[base + half + i], b * cosine[i] - a * sine[i]);
+          }
+        }
+      }
+      return;
+    }
+    const T* x = in[2].as<T>();             // [tokens, heads, dim]
+    const float* rstd = in[3].as<float>();  // [tokens, heads]
+    const T* w = in[4].as<T>();             // [dim]
+    G* dw = out[1].as<G>();                 // [dim]
+    const bool add_dw = !at(in, 5).absent();
+    auto* scratch = static_cast<float*>(workspace);  // [threads, 2, dim]
+#pragma omp parallel for schedule(static)
+    for (int part = 0; part < threads_; ++part) {
+      float *sum = scratch + part * 2 * dim, *g = sum + dim;
+      std::fill(sum, sum + dim, 0.0F);
+      const Part mine = part_of(tokens, part, threads_);
+      for (std::int64_t token = mine.first; token < mine.last; ++token) {
+        const float *cosine = table + token % sequence * dim, *sine = cosine + half;
+        for (std::int64_t head = 0; head < heads; ++head) {
+          const std::int64_t base = (token * heads + head) * dim;
+          const float scale = rstd[token * heads + head];
+          for (std::int64_t i = 0; i < half; ++i) {
+            const float a = load(dy[base + i]), b = load(dy[base + half + i]);
+            g[i] = a * cosine[i] + b * sine[i];
+            g[half + i] = b * cosine[i] - a * sine[i];
+          }
+          float dot = 0;
+          for (std::int64_t i = 0; i < dim; ++i) {
+            const float xi = load(x[base + i]);
+            sum[i] += g[i] * xi * scale;
+            dot += g[i] * load(w[i]) * xi;
+          }
+          const float pull = dot / static_cast<float>(dim) * scale * scale;
+          for (std::int64_t i = 0; i < dim; ++i) store(dx[base + i], scale * (g[i] * load(w[i]) - load(x[base + i]) * pull));
+        }
+      }
+    }
+    for (std::int64_t i = 0; i < dim; ++i) {
+      float total = add_dw ? load(dw[i]) : 0.0F;
+      for (int part = 0; part < threads_; ++part) total += scratch[part * 2 * dim + i];
+      store(dw[i], total);
+    }
+  }
+
+ private:
+  RopeShape shape_;
+  bool normed_;
+  int threads_;
+};
+
+}  // namespace
+
+Made make_rope(const KernelRequest& r, const KernelSettings&) { return by_dtype<Rope>(r.inputs[0].dtype, r); }
+Made make_rope_grad(const KernelRequest& r, const KernelSettings& s) {
+  const DType type = r.inputs[0].dtype;
+  return by_dtypes<RopeGrad>(type, at(r.outputs, 1).absent() ? DType::f32 : r.outputs[1].dtype, r, s);
+}
+
+}  // namespace consist::cpu
