@@ -1,0 +1,155 @@
+#include "models/decoder/decoder.h"
+
+#include <cmath>
+#include <numbers>
+#include <vector>
+
+#include "consist/error.h"
+#include "consist/layers.h"
+#include "models/decoder/config_json.h"
+
+namespace consist::decoder {
+namespace {
+
+/// Radians per position of each pair of channels, in f32 as transformers computes them.
+std::vector<float> rope_frequencies(const Config& c) {
+  std::vector<float> frequencies(static_cast<std::size_t>(c.head_dim / 2));
+  for (std::size_t i = 0; i < frequencies.size(); ++i) {
+    const float exponent = static_cast<float>(2 * i) / static_cast<float>(c.head_dim);
+    float frequency = 1.0F / std::pow(static_cast<float>(c.rope_theta), exponent);
+    const RopeScaling& s = c.rope_scaling;
+    if (s.kind == RopeScaling::Kind::linear) frequency /= static_cast<float>(s.factor);
+    if (s.kind == RopeScaling::Kind::llama3) {
+      // Long wavelengths are stretched by `factor`, short ones kept, those between interpolated.
+      const float length = static_cast<float>(s.original_max_position_embeddings);
+      const float wavelength = 2.0F * std::numbers::pi_v<float> / frequency;
+      if (wavelength > length / static_cast<float>(s.low_freq_factor)) {
+        frequency /= static_cast<float>(s.factor);
+      } else if (wavelength >= length / static_cast<float>(s.high_freq_factor)) {
+        const auto low = static_cast<float>(s.low_freq_factor), high = static_cast<float>(s.high_freq_factor);
+        const float smooth = (length / wavelength - low) / (high - low);
+        frequency = (1.0F - smooth) * frequency / static_cast<float>(s.factor) + smooth * frequency;
+      }
+    }
+    frequencies[i] = frequency;
+  }
+  return frequencies;
+}
+
+/// [sequence, head_dim]: cosines, then sines.
+void fill_rope_table(const Config& config, std::span<float> table) {
+  const std::vector<float> frequencies = rope_frequencies(config);
+  const std::size_t half = frequencies.size();
+  for (std::size_t position = 0; position * 2 * half < table.size(); ++position) {
+    for (std::size_t i = 0; i < half; ++i) {
+      const float angle = static_cast<float>(position) * frequencies[i];
+      table[position * 2 * half + i] = std::cos(angle);
+      table[position * 2 * half + half + i] = std::sin(angle);
+    }
+  }
+}
+
+/// Creates parameters under Hugging Face's names.
+class Weights {
+ public:
+  Weights(Builder& builder, const Config& config, std::string prefix) : b_(builder), c_(config), prefix_(std::move(prefix)) {}
+  TensorId matrix(const std::string& name, std::int64_t out, std::int64_t in) const {
+    return b_.parameter(prefix_ + name + ".weight", {out, in}, 0, static_cast<float>(c_.initializer_range), true);
+  }
+  TensorId norm(const std::string& name, std::int64_t channels) const { return b_.parameter(prefix_ + name + ".weight", {channels}, 1, 0, false); }
+  /// A linear with its weight, and a bias if `biased`.
+  TensorId linear(TensorId x, const std::string& name, std::int64_t out, std::int64_t in, bool biased = false) const {
+    const TensorId weight = matrix(name, out, in);
+    const TensorId bias = biased ? b_.parameter(prefix_ + name + ".bias", {out}, 0, 0, false) : no_tensor;
+    return layers::linear(b_, x, weight, bias, prefix_ + name);
+  }
+  std::string name(const char* of) const { return prefix_ + of; }
+
+ private:
+  Builder& b_;
+  const Config& c_;
+  std::string prefix_;
+};
+
+}  // namespace
+
+void Config::check() const {
+  auto positive = [](const char* field, std::int64_t value) {
+    if (value < 1) throw DataError(std::string("\"") + field + "\" is " + std::to_string(value) + "; it must be at least 1");
+  };
+  positive("vocab_size", vocabulary);
+  positive("hidden_size", hidden);
+  positive("num_hidden_layers", layers);
+  positive("num_attention_heads", heads);
+  positive("num_key_value_heads", kv_heads);
+  positive("head_dim", head_dim);
+  positive("intermediate_size", ffn);
+  positive("max_position_embeddings", max_positions);
+  if (heads % kv_heads != 0) {
+    throw DataError("\"num_attention_heads\" is " + std::to_string(heads) + " and \"num_key_value_heads\" " + std::to_string(kv_heads) +
+                    "; the one must be a multiple of the other");
+  }
+  if (head_dim % 2 != 0) throw DataError("\"head_dim\" is " + std::to_string(head_dim) + "; rotary embedding needs an even one");
+  if (!(norm_epsilon > 0)) throw DataError("\"rms_norm_eps\" must be positive");
+  if (!(rope_theta > 0)) throw DataError("\"rope_theta\" must be positive");
+  if (layers > 32000) throw DataError("\"num_hidden_layers\" is " + std::to_string(layers) + "; at most 32000 are supported");
+}
+
+Decoder::Decoder(Config config) : config_(std::move(config)) { config_.check(); }
+
+ModelSizes Decoder::sizes() const {
+  const Config& c = config_;
+  const std::int64_t q = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim;
+  const std::int64_t layer_matrices = c.hidden * (2 * q + 2 * kv) + 3 * c.hidden * c.ffn;
+  const std::int64_t layer_vectors = 2 * c.hidden + (c.qkv_bias ? q + 2 * kv : 0) + (c.qk_norm ? 2 * c.head_dim : 0);
+  const std::int64_t table = c.vocabulary * c.hidden;
+  return {.layers = c.layers,
+          .heads = c.heads,
+          .kv_heads = c.kv_heads,
+          .head_dim = c.head_dim,
+          .hidden = c.hidden,
+          .vocabulary = c.vocabulary,
+          .max_sequence = c.max_positions,
+          .parameters = c.layers * (layer_matrices + layer_vectors) + c.hidden + (c.tied ? 1 : 2) * table,
+          .matmul_parameters = c.layers * layer_matrices + table};
+}
+
+TensorId Decoder::build(Builder& b, TensorId ids, TensorId targets, double loss_scale) const {
+  const Config& c = config_;
+  const std::int64_t q_channels = c.heads * c.head_dim, kv_channels = c.kv_heads * c.head_dim;
+  const TensorId table = b.constant("rope.table", {b[ids].shape[1], c.head_dim}, [c](std::span<float> out) { fill_rope_table(c, out); });
+  const Weights top(b, c, "model.");
+  const TensorId embedding = top.matrix("embed_tokens", c.vocabulary, c.hidden);
+  TensorId x = layers::embedding(b, ids, embedding, "model.embed_tokens");
+  TensorId residual = no_tensor;
+
+  for (std::int64_t layer = 0; layer < c.layers; ++layer) {
+    b.tag.layer = static_cast<std::int16_t>(layer);
+    const Weights w(b, c, "model.layers." + std::to_string(layer) + ".");
+    const layers::Normed attention_in = layers::rms_norm(b, x, residual, w.norm("input_layernorm", c.hidden), c.norm_epsilon, w.name("input_layernorm"));
+    TensorId q = w.linear(attention_in.y, "self_attn.q_proj", q_channels, c.hidden, c.qkv_bias);
+    TensorId k = w.linear(attention_in.y, "self_attn.k_proj", kv_channels, c.hidden, c.qkv_bias);
+    const TensorId v = w.linear(attention_in.y, "self_attn.v_proj", kv_channels, c.hidden, c.qkv_bias);
+    const TensorId q_norm = c.qk_norm ? w.norm("self_attn.q_norm", c.head_dim) : no_tensor;
+    const TensorId k_norm = c.qk_norm ? w.norm("self_attn.k_norm", c.head_dim) : no_tensor;
+    q = layers::rope(b, q, table, q_norm, c.head_dim, c.norm_epsilon, w.name("self_attn.q_rope"));
+    k = layers::rope(b, k, table, k_norm, c.head_dim, c.norm_epsilon, w.name("self_attn.k_rope"));
+    const TensorId mixed = layers::attention(b, q, k, v, c.head_dim, w.name("self_attn"));
+    const TensorId o = w.linear(mixed, "self_attn.o_proj", c.hidden, q_channels);
+    const layers::Normed mlp_in =
+        layers::rms_norm(b, o, attention_in.residual, w.norm("post_attention_layernorm", c.hidden), c.norm_epsilon, w.name("post_attention_layernorm"));
+    const TensorId gate = w.linear(mlp_in.y, "mlp.gate_proj", c.ffn, c.hidden);
+    const TensorId up = w.linear(mlp_in.y, "mlp.up_proj", c.ffn, c.hidden);
+    x = w.linear(layers::swiglu(b, gate, up, w.name("mlp.act")), "mlp.down_proj", c.hidden, c.ffn);
+    residual = mlp_in.residual;
+  }
+
+  b.tag.layer = -1;
+  const layers::Normed last = layers::rms_norm(b, x, residual, top.norm("norm", c.hidden), c.norm_epsilon, "model.norm");
+  const TensorId head = c.tied ? embedding : Weights(b, c, "").matrix("lm_head", c.vocabulary, c.hidden);
+  return layers::lm_head_loss(b, last.y, head, targets, loss_scale, "loss");
+}
+
+std::string Decoder::config_json() const { return to_config_json(config_); }
+
+}  // namespace consist::decoder

@@ -1,0 +1,57 @@
+// The pre-norm decoder that Llama and Qwen share: RMSNorm, rotary embedding, grouped-query attention, SwiGLU.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "consist/model.h"
+
+namespace consist::decoder {
+
+/// How rope's frequencies are changed for longer contexts; field names as in config.json.
+struct RopeScaling {
+  enum class Kind { none, linear, llama3 };
+  Kind kind = Kind::none;
+  double factor = 1;
+  double low_freq_factor = 1;
+  double high_freq_factor = 4;
+  std::int64_t original_max_position_embeddings = 8192;
+};
+
+/// Everything that tells one of these models from another.
+struct Config {
+  std::string architecture = "LlamaForCausalLM";
+  std::string model_type = "llama";
+  std::int64_t vocabulary = 0;
+  std::int64_t hidden = 0;
+  std::int64_t layers = 0;
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t ffn = 0;
+  std::int64_t max_positions = 0;
+  double rope_theta = 10000;
+  RopeScaling rope_scaling;
+  double norm_epsilon = 1e-6;
+  double initializer_range = 0.02;
+  bool tied = false;       ///< the LM head is the embedding
+  bool qkv_bias = false;   ///< Qwen2
+  bool qk_norm = false;    ///< Qwen3
+
+  /// Throws DataError naming the field and what is legal.
+  void check() const;
+};
+
+class Decoder final : public Architecture {
+ public:
+  explicit Decoder(Config config);
+  ModelSizes sizes() const override;
+  TensorId build(Builder& builder, TensorId ids, TensorId targets, double loss_scale) const override;
+  std::string config_json() const override;
+  const Config& config() const noexcept { return config_; }
+
+ private:
+  Config config_;
+};
+
+}  // namespace consist::decoder
