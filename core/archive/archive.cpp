@@ -157,8 +157,15 @@ struct Archive::File {
     check(H5Awrite(made.id(), type.id(), value), "write an attribute");
   }
 
-  void text_attribute(hid_t object, const char* name, const std::string& text, std::size_t bytes) {
-    attribute(object, name, hdf5::string_type(bytes), fixed(text, bytes).data());
+  void describe(const Series& series, const std::string& units, const std::string& long_name) {
+    const char* texts[] = {units.c_str(), long_name.c_str()};
+    attribute(series.dataset.id(), "units", hdf5::string_type(), &texts[0]);
+    attribute(series.dataset.id(), "long_name", hdf5::string_type(), &texts[1]);
+  }
+
+  /// Of fixed length: it is replaced where it stands, by one write.
+  void fixed_attribute(const char* name, const std::string& text, std::size_t bytes) {
+    attribute(file.id(), name, hdf5::string_type(bytes), fixed(text, bytes).data());
   }
 
   void replace_attribute(const char* name, const std::string& text, std::size_t bytes) {
@@ -181,8 +188,8 @@ struct Archive::File {
     file = own(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.id(), access.id()), H5Fclose, "create the file");
     const std::int32_t version = 1;
     attribute(file.id(), "consist_archive_version", own(H5Tcopy(H5T_NATIVE_INT32), H5Tclose, "describe the version"), &version);
-    text_attribute(file.id(), "status", "running", kStatusBytes);
-    text_attribute(file.id(), "reason", "", kTextBytes);
+    fixed_attribute("status", "running", kStatusBytes);
+    fixed_attribute("reason", "", kTextBytes);
 
     const Handle scalar = own(H5Screate(H5S_SCALAR), H5Sclose, "describe a text");
     for (const char* name : kTexts) {
@@ -201,8 +208,7 @@ struct Archive::File {
     event_kind = series(events_group.id(), "kind", kind.id(), kind.id(), kEventChunk, nullptr);
     event_text = series(events_group.id(), "text", text.id(), text.id(), kEventChunk, nullptr);
     event_time = series(events_group.id(), "time", H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, kEventChunk, nullptr);
-    text_attribute(event_time.dataset.id(), "units", "s", 2);
-    text_attribute(event_time.dataset.id(), "long_name", "seconds since 1970-01-01 UTC", 32);
+    describe(event_time, "s", "seconds since 1970-01-01 UTC");
     flush();
   }
 };
@@ -245,8 +251,7 @@ void Archive::define_steps(const std::vector<Column>& columns) {
     Series series = is_step
                         ? file.series(file.steps_group.id(), column.name, H5T_STD_I64LE, H5T_NATIVE_INT64, kChunk, &no_step)
                         : file.series(file.steps_group.id(), column.name, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, kChunk, &no_value);
-    file.text_attribute(series.dataset.id(), "units", column.unit, std::max<std::size_t>(column.unit.size(), 1));
-    file.text_attribute(series.dataset.id(), "long_name", column.long_name, std::max<std::size_t>(column.long_name.size(), 1));
+    file.describe(series, column.unit, column.long_name);
     file.steps.push_back(std::move(series));
   }
   file.flush();

@@ -63,7 +63,14 @@ struct ArchiveReader::File {
   std::string attribute(hid_t object, const char* name) const {
     const Handle found = own(H5Aopen(object, name, H5P_DEFAULT), H5Aclose, std::string("the attribute ") + name);
     const Handle type = own(H5Aget_type(found.id()), H5Tclose, name);
-    if (H5Tget_class(type.id()) != H5T_STRING || H5Tis_variable_str(type.id()) > 0) fail(std::string("the attribute ") + name);
+    if (H5Tget_class(type.id()) != H5T_STRING) fail(std::string("the attribute ") + name);
+    if (H5Tis_variable_str(type.id()) > 0) {
+      char* value = nullptr;
+      if (H5Aread(found.id(), hdf5::string_type().id(), &value) < 0) fail(std::string("the attribute ") + name);
+      std::string text = value == nullptr ? "" : value;
+      H5free_memory(value);
+      return text;
+    }
     std::vector<char> raw(H5Tget_size(type.id()));
     if (H5Aread(found.id(), type.id(), raw.data()) < 0) fail(std::string("the attribute ") + name);
     return {raw.data(), ::strnlen(raw.data(), raw.size())};
