@@ -1,0 +1,61 @@
+#include "core/runtime/recorder.h"
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "consist/error.h"
+
+namespace consist {
+namespace {
+
+double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
+
+}  // namespace
+
+Recorder::Recorder(const RunConfig& config) {
+  if (config.archive.empty()) return;
+  archive_ = std::make_unique<Archive>(config.archive, config.overwrite);
+  archive_->text("/config", config.to_json());
+  archive_->define_steps({{"step", "1", "step, counted from 1"},
+                          {"loss", "nat/token", "mean cross-entropy over the step's tokens of all ranks"},
+                          {"grad_norm", "1", "norm of all gradients before clipping"},
+                          {"learning_rate", "1", "learning rate"},
+                          {"seconds", "s", "wall time of the step"},
+                          {"tokens", "1", "tokens of all ranks"},
+                          {"tokens_per_second", "1/s", "tokens of all ranks per second"}});
+}
+
+void Recorder::describe(const std::string& environment, const std::string& topology, const std::string& program) {
+  if (!archive_) return;
+  archive_->text("/environment", environment);
+  archive_->text("/topology", topology);
+  archive_->text("/program", program);
+}
+
+void Recorder::step(const StepReport& r) {
+  if (!archive_) return;
+  const double row[] = {static_cast<double>(r.step), r.loss, r.grad_norm, r.learning_rate, r.seconds, static_cast<double>(r.tokens),
+                        static_cast<double>(r.tokens) / r.seconds};
+  archive_->append(row);
+}
+
+void Recorder::event(const std::string& kind, const std::string& text) {
+  if (archive_) archive_->event(now(), kind, text);
+}
+
+void Recorder::finish(const std::string& status, const std::string& reason, const RunResult* result) {
+  if (!archive_) return;
+  if (result != nullptr) {
+    nlohmann::ordered_json json{{"planned_bytes", result->planned_bytes},
+                                {"measured_peak_bytes", result->measured_peak_bytes},
+                                {"bytes_sent", result->bytes_sent},
+                                {"start_seconds", result->start_seconds},
+                                {"steps", result->steps},
+                                {"final_loss", result->final_loss}};
+    json["evaluation_loss"] = result->evaluation_loss == result->evaluation_loss ? nlohmann::ordered_json(result->evaluation_loss) : nullptr;
+    archive_->text("/result", json.dump(2));
+  }
+  archive_->finish(status, reason);
+}
+
+}  // namespace consist

@@ -1,0 +1,38 @@
+// Writes a run into its archive, on rank 0.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/archive/archive.h"
+#include "core/config/run_config.h"
+#include "core/runtime/trainer.h"
+
+namespace consist {
+
+/// What is known once the run is over. Bytes are of rank 0.
+struct RunResult {
+  std::int64_t planned_bytes = 0;
+  std::int64_t measured_peak_bytes = 0;
+  std::int64_t bytes_sent = 0;
+  double start_seconds = 0;  ///< from the start of the process to the first step
+  std::int64_t steps = 0;
+  double final_loss = 0;
+  double evaluation_loss = 0;  ///< NaN if there was no evaluation
+};
+
+/// Without a path in the configuration it does nothing.
+class Recorder {
+ public:
+  explicit Recorder(const RunConfig& config);
+  void describe(const std::string& environment, const std::string& topology, const std::string& program);
+  void step(const StepReport& report);
+  void event(const std::string& kind, const std::string& text);
+  void finish(const std::string& status, const std::string& reason, const RunResult* result);
+
+ private:
+  std::unique_ptr<Archive> archive_;
+};
+
+}  // namespace consist

@@ -1,0 +1,241 @@
+#include "core/runtime/run.h"
+
+#include <unistd.h>
+
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "consist/error.h"
+#include "consist/plugin.h"
+#include "core/runtime/metrics.h"
+#include "core/runtime/parts.h"
+#include "core/runtime/program_summary.h"
+#include "core/runtime/progress.h"
+#include "core/runtime/progress_line.h"
+#include "core/runtime/recorder.h"
+#include "core/runtime/text.h"
+
+namespace consist {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Seconds since this process was started, by the kernel's count.
+double seconds_since_start() {
+  std::ifstream stat("/proc/self/stat"), uptime("/proc/uptime");
+  std::string text;
+  std::getline(stat, text);
+  double up = 0;
+  if (!(uptime >> up)) return 0;
+  std::istringstream fields(text.substr(text.rfind(')') + 2));
+  std::string field;
+  for (int i = 0; i < 20; ++i) fields >> field;  // starttime is field 22, the first one here field 3
+  return up - std::strtod(field.c_str(), nullptr) / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+/// The communicators of this rank, one per mesh axis.
+struct Communicators {
+  std::vector<std::shared_ptr<Transport>> transports;
+  std::vector<std::unique_ptr<Communicator>> owned;
+  std::vector<Communicator*> by_axis;
+
+  std::int64_t bytes_sent() const {
+    std::int64_t bytes = 0;
+    for (const auto& communicator : owned) bytes += communicator->bytes_sent();
+    return bytes;
+  }
+};
+
+Communicators connect(const RunConfig& config, PluginHost& host, const Layout& layout, JoinedJob& job, const std::string& device_kind) {
+  Communicators made;
+  for (int axis = 0; axis < layout.mesh.axes(); ++axis) {
+    const std::string name = transport_for(config, layout.active[static_cast<std::size_t>(axis)].name);
+    auto options = config.plugin_options.find(name);
+    auto transport = host.make<Transport>("transport", name, options == config.plugin_options.end() ? std::map<std::string, std::string>{} : options->second);
+    if (const std::string reason = transport->unavailable(device_kind); !reason.empty()) {
+      throw UnavailableError("transport '" + name + "' cannot serve device '" + device_kind + "': " + reason);
+    }
+    GroupRequest group;
+    group.ranks = layout.mesh.group(job.rank(), axis);
+    group.name = layout.mesh.axis(axis).name + "." + std::to_string(group.ranks.front());
+    group.index = layout.mesh.coordinate(job.rank(), axis);
+    group.device_kind = device_kind;
+    made.owned.push_back(transport->connect(job, group));
+    made.by_axis.push_back(made.owned.back().get());
+    made.transports.push_back(std::move(transport));
+  }
+  return made;
+}
+
+std::string environment_json(const JoinedJob& job, const Device& device, PluginHost& host) {
+  Json json{{"consist", CONSIST_FINGERPRINT}, {"host", std::string(job.host())}, {"device", device.info().name}, {"device_kind", device.info().kind}};
+  for (const PluginFile& file : host.files()) {
+    if (file.problem.empty()) json["plugins"][file.kind + "/" + file.name] = file.version;
+  }
+  return json.dump(2);
+}
+
+std::string topology_json(const RunConfig& config, const Layout& layout, const Communicators& communicators) {
+  Json json{{"ranks", config.ranks}, {"axes", Json::array()}};
+  for (int axis = 0; axis < layout.mesh.axes(); ++axis) {
+    const auto index = static_cast<std::size_t>(axis);
+    json["axes"].push_back({{"name", layout.mesh.axis(axis).name},
+                            {"size", layout.mesh.size_of(axis)},
+                            {"strategy", layout.active[index].name},
+                            {"transport", transport_for(config, layout.active[index].name)},
+                            {"verified_path", communicators.owned[index]->verified_path()}});
+  }
+  return json.dump(2);
+}
+
+std::string banner(const RunConfig& config, const Parts& parts, const Layout& layout, const TrainingState& state, const Communicators& communicators) {
+  const DTypes d = parts.precision->dtypes();
+  const ModelSizes sizes = parts.architecture->sizes();
+  std::string text = config.model + ": " + si_text(static_cast<double>(sizes.parameters)) + " parameters, " + parts.dataset->describe();
+  text += "\n" + text_of(config.strategies) + " on " + std::to_string(config.ranks) + (config.ranks == 1 ? " rank" : " ranks");
+  for (int axis = 0; axis < layout.mesh.axes(); ++axis) {
+    text += ", " + layout.mesh.axis(axis).name + "=" + std::to_string(layout.mesh.size_of(axis)) + " over " +
+            communicators.owned[static_cast<std::size_t>(axis)]->verified_path();
+  }
+  text += "\n" + config.precision + ": parameters and activations " + std::string(name_of(d.parameter)) + ", gradients " + std::string(name_of(d.gradient)) +
+          ", masters " + (d.master ? std::string(name_of(*d.master)) : "none") + ", moments " + std::string(name_of(d.moment));
+  text += "\n" + parts.device->info().name;
+  text += "\nbatch " + std::to_string(config.batch) + " x accumulation " + std::to_string(config.accumulation) + " x " +
+          std::to_string(layout.batch_ranks()) + " of sequence " + std::to_string(config.sequence) + ": " +
+          std::to_string(config.batch * config.accumulation * layout.batch_ranks() * config.sequence) + " tokens a step; planned memory " +
+          bytes_text(state.planned_bytes()) + " per rank";
+  return text;
+}
+
+/// What a run does between steps: archive, progress, checkpoints.
+class RunEvents final : public TrainerEvents {
+ public:
+  RunEvents(const RunConfig& config, JoinedJob& job, TrainingState& state, const std::atomic<bool>& stop, Recorder& recorder)
+      : job_(job), stop_(stop), recorder_(recorder), line_(config.steps, job.rank() != 0) {
+    job.set_progress([this, &state] {
+      const std::int32_t at = state.step().executable().position();
+      return text_of(Progress{running_.load(), at}, at < 0 ? "" : state.step().label(at));
+    });
+  }
+  ~RunEvents() override { job_.set_progress({}); }
+
+  void step_finished(const StepReport& report) override {
+    if (result.steps == 0) result.start_seconds = seconds_since_start() - report.seconds;
+    running_ = report.step + 1;
+    ++result.steps;
+    result.final_loss = report.loss;
+    seconds_.push_back(report.seconds);
+    tokens_ = report.tokens;
+    if (job_.rank() == 0) recorder_.step(report);
+    line_.step(report);
+    if (!std::isfinite(report.loss) || !std::isfinite(report.grad_norm)) {
+      throw Error("the loss of step " + std::to_string(report.step) + " is " + std::to_string(report.loss) + " and grad_norm " +
+                  std::to_string(report.grad_norm) + ": training has diverged. A lower --learning-rate, a --warmup or --clip usually help");
+    }
+  }
+  void evaluated(std::int64_t step, double loss) override {
+    result.evaluation_loss = loss;
+    if (job_.rank() == 0) recorder_.event("evaluation", R"({"step": )" + std::to_string(step) + R"(, "loss": )" + std::to_string(loss) + "}");
+    line_.note("evaluation after step " + std::to_string(step) + ": loss " + fixed_text(loss, 4));
+  }
+  void checkpoint(std::int64_t /*step*/) override {}
+  bool stop_requested() override { return stop_.load(); }
+
+  void close() { line_.finish(); }
+  const std::vector<double>& seconds() const { return seconds_; }
+  std::int64_t tokens() const { return tokens_; }
+
+  RunResult result{.evaluation_loss = std::numeric_limits<double>::quiet_NaN()};
+
+ private:
+  JoinedJob& job_;
+  const std::atomic<bool>& stop_;
+  Recorder& recorder_;
+  ProgressLine line_;
+  std::atomic<std::int64_t> running_{1};
+  std::vector<double> seconds_;
+  std::int64_t tokens_ = 0;
+};
+
+void print_result(const RunConfig& config, const Parts& parts, const RunEvents& events) {
+  const Steady steady = steady_state(events.seconds());
+  if (steady.steps == 0) return;
+  const double rate = static_cast<double>(events.tokens()) / steady.median_seconds;
+  const double flops = rate * model_flops_per_token(parts.architecture->sizes(), config.sequence) / config.ranks;
+  std::printf("loss %.5f  %s tokens/s (median of %lld steps after %lld of warm-up; %s to %s)  step %.1f ms  %sFLOP/s per rank  memory %s\n",
+              events.result.final_loss, si_text(rate).c_str(), static_cast<long long>(steady.steps), static_cast<long long>(steady.first_step - 1),
+              si_text(static_cast<double>(events.tokens()) / steady.high_seconds).c_str(),
+              si_text(static_cast<double>(events.tokens()) / steady.low_seconds).c_str(), steady.median_seconds * 1e3, si_text(flops).c_str(),
+              bytes_text(events.result.measured_peak_bytes).c_str());
+}
+
+TrainerSettings trainer_settings(const RunConfig& config) {
+  return {.steps = config.steps,
+          .micro_batch = config.batch,
+          .sequence = config.sequence,
+          .accumulation = config.accumulation,
+          .learning_rate = config.learning_rate,
+          .beta1 = config.optimizer.beta1,
+          .beta2 = config.optimizer.beta2,
+          .evaluate_every = config.evaluate_every,
+          .evaluate_sequences = config.evaluate_sequences,
+          .checkpoint_every = config.checkpoint_every};
+}
+
+TrainerResult run_recorded(const RunConfig& config, PluginHost& host, JoinedJob& job, const std::atomic<bool>& stop, Recorder& recorder) {
+  Parts parts = make_parts(config, host);
+  const CompileRequest request = parts.compile_request(config);
+  const Layout layout = lay_out(request.strategies, config.ranks);
+  Program step = compile_step(request, layout);
+  std::optional<Program> evaluation;
+  if (config.evaluate_every > 0) evaluation = compile_evaluation(request, layout);
+  add_device(parts, config, host);
+  parts.device->open(job.local_rank(), job.local_size());
+  add_dataset(parts, config, host);
+  const Communicators communicators = connect(config, host, layout, job, parts.device->info().kind);
+
+  TrainingState state(std::move(step), std::move(evaluation), *parts.device, communicators.by_axis, job.rank(), config.memory_limit);
+  state.allocate(config.profile);
+  state.initialize(config.seed);
+  recorder.describe(environment_json(job, *parts.device, host), topology_json(config, layout, communicators), summary_json(summarize(state.step())));
+  if (job.rank() == 0) std::fprintf(stderr, "%s\n", banner(config, parts, layout, state, communicators).c_str());
+
+  RunEvents events(config, job, state, stop, recorder);
+  const TrainerResult result = train(state, *parts.dataset, layout, job.rank(), trainer_settings(config), events);
+  events.close();
+  events.result.planned_bytes = state.planned_bytes();
+  events.result.measured_peak_bytes = parts.device->counters().peak_bytes;
+  events.result.bytes_sent = communicators.bytes_sent();
+  job.leave(job.timeout());
+  recorder.finish(result == TrainerResult::finished ? "finished" : "stopped", result == TrainerResult::finished ? "" : "a signal asked for it", &events.result);
+  if (job.rank() == 0) print_result(config, parts, events);
+  return result;
+}
+
+}  // namespace
+
+TrainerResult run_training(const RunConfig& config, PluginHost& host, JoinedJob& job, const std::atomic<bool>& stop) {
+  if (config.ranks != job.size()) {
+    throw UsageError("--ranks is " + std::to_string(config.ranks) + ", but the job has " + std::to_string(job.size()) + " ranks");
+  }
+  RunConfig mine = config;
+  if (job.rank() != 0) mine.archive.clear();
+  Recorder recorder(mine);
+  try {
+    return run_recorded(mine, host, job, stop, recorder);
+  } catch (const std::exception& error) {
+    job.fail(error.what());
+    try {
+      recorder.event("failure", error.what());
+      recorder.finish("failed", error.what(), nullptr);
+    } catch (const std::exception&) {
+      // The archive itself failed: what it held stays readable, and the first error is the one to report.
+    }
+    throw;
+  }
+}
+
+}  // namespace consist

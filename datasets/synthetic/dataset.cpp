@@ -1,0 +1,62 @@
+// Synthetic tokens with something to learn: a random walk over the vocabulary in which each token has a few likely successors.
+#include "consist/dataset.h"
+
+#include <algorithm>
+
+#include "consist/error.h"
+#include "consist/plugin.h"
+
+namespace {
+
+using namespace consist;
+
+constexpr std::uint64_t golden = 0x9e3779b97f4a7c15ULL;
+
+/// SplitMix64's output function (Steele, Lea & Flood, 2014).
+constexpr std::uint64_t mix(std::uint64_t z) {
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+  return z ^ (z >> 31);
+}
+
+class Synthetic final : public Dataset {
+ public:
+  explicit Synthetic(const Options& options) : successors_(options.integer("successors")), eval_(options.integer("eval-sequences")) {
+    if (successors_ < 1) throw UsageError("--synthetic.successors must be at least 1");
+    if (eval_ < 0) throw UsageError("--synthetic.eval-sequences must not be negative");
+  }
+
+  void open(const DatasetRequest& request) override {
+    request_ = request;
+    if (request.vocabulary < 1) throw UsageError("the model's vocabulary is empty");
+  }
+  std::int64_t train_sequences() const override { return std::int64_t{1} << 40; }
+  std::int64_t eval_sequences() const override { return eval_; }
+  void read_train(std::int64_t index, std::span<std::int32_t> tokens) const override { walk(2 * static_cast<std::uint64_t>(index), tokens); }
+  void read_eval(std::int64_t index, std::span<std::int32_t> tokens) const override { walk(2 * static_cast<std::uint64_t>(index) + 1, tokens); }
+  std::string describe() const override {
+    return "synthetic: random walk over " + std::to_string(request_.vocabulary) + " tokens with " + std::to_string(successors_) + " successors each";
+  }
+
+ private:
+  /// Sequence `stream`: the k-th successor of a token follows from the token alone, which one is taken from the stream.
+  void walk(std::uint64_t stream, std::span<std::int32_t> tokens) const {
+    const std::uint64_t key = mix(request_.seed * golden + 1) ^ mix(stream * golden + 2);
+    const auto vocabulary = static_cast<std::uint64_t>(request_.vocabulary);
+    std::uint64_t token = mix(key) % vocabulary;
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      tokens[i] = static_cast<std::int32_t>(token);
+      const std::uint64_t choice = mix(key + (i + 1) * golden) % static_cast<std::uint64_t>(successors_);
+      token = mix(token * golden + choice + 3) % vocabulary;
+    }
+  }
+
+  std::int64_t successors_, eval_;
+  DatasetRequest request_;
+};
+
+}  // namespace
+
+CONSIST_PLUGIN(dataset, consist::Dataset, Synthetic, "synthetic", "1.0.0", "endless made-up tokens with something to learn; no files");
+CONSIST_PLUGIN_OPTIONS({"successors", consist::OptionKind::integer, "4", "likely next tokens of each token; the best loss is their logarithm"},
+                       {"eval-sequences", consist::OptionKind::integer, "64", "size of the evaluation part"});
