@@ -62,6 +62,12 @@ std::size_t checked(std::int64_t count) {
   return static_cast<std::size_t>(count);
 }
 
+/// Before anything is under way: an exception amid a collective would leave the members at odds.
+void check_summable(DType dtype) {
+  if (dtype == DType::f32 || dtype == DType::bf16) return;
+  throw UsageError("a sum over ranks is asked for in " + std::string(name_of(dtype)) + "; only f32 and bf16 can be summed");
+}
+
 /// What a schedule says about one position: bytes to send to the next member, and to receive from the previous one.
 struct Move {
   const std::byte* send;
@@ -116,6 +122,7 @@ void RingCommunicator::run(const Schedule& schedule) {
 }
 
 void RingCommunicator::all_reduce(void* data, std::int64_t count_, DType dtype, NativeQueue /*queue*/) {
+  check_summable(dtype);
   const std::size_t count = checked(count_);
   if (size_ == 1 || count == 0) return;
   const std::size_t width = size_of(dtype);
@@ -158,6 +165,7 @@ void RingCommunicator::all_reduce(void* data, std::int64_t count_, DType dtype, 
 }
 
 void RingCommunicator::reduce_scatter(const void* input, void* output, std::int64_t count_, DType dtype, NativeQueue /*queue*/) {
+  check_summable(dtype);
   const std::size_t count = checked(count_);
   const std::size_t width = size_of(dtype);
   if (count == 0) return;

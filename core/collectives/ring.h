@@ -17,7 +17,7 @@ namespace consist {
 /// overlap. Allocates only in the constructor.
 class RingCommunicator final : public Communicator {
  public:
-  static constexpr std::size_t default_chunk_bytes = std::size_t{128} << 10U;
+  static constexpr std::size_t default_chunk_bytes = std::size_t{64} << 10U;
 
   explicit RingCommunicator(std::unique_ptr<PointToPoint> links, std::size_t chunk_bytes = default_chunk_bytes);
   ~RingCommunicator() override;

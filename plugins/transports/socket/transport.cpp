@@ -49,4 +49,4 @@ CONSIST_PLUGIN_OPTIONS({"interface", consist::OptionKind::text, "",
                         "network interface or local address to use; empty: any that reaches"},
                        {"buffer", consist::OptionKind::bytes, "0",
                         "bytes of each socket's send and receive buffer; 0: the system's sizing"},
-                       {"chunk", consist::OptionKind::bytes, "128Ki", "bytes per message of a pipelined collective"});
+                       {"chunk", consist::OptionKind::bytes, "64Ki", "bytes per message of a pipelined collective"});
