@@ -124,11 +124,13 @@ void MemberJob::blame(int peer, std::string_view what) {
 }
 
 void MemberJob::set_progress(std::function<std::string()> progress) {
+  // Kept when the function goes, so that a rank that fails is known by where it was.
+  progress_text();
   {
     const std::lock_guard lock(progress_mutex_);
     progress_ = std::move(progress);
   }
-  // A rank that dies early shall still be known by where it was.
+  // A rank that dies early shall be known by where it was, too.
   send(message(MessageKind::heartbeat).text(progress_text()).take());
 }
 
@@ -281,12 +283,13 @@ void MemberJob::set_failure(int rank, std::string what) {
 
 std::string MemberJob::progress_text() {
   const std::lock_guard lock(progress_mutex_);
-  if (!progress_) return {};
+  if (!progress_) return last_progress_;
   try {
-    return progress_().substr(0, max_progress_bytes);
+    last_progress_ = progress_().substr(0, max_progress_bytes);
   } catch (const std::exception& error) {
-    return std::string("unknown: ") + error.what();
+    last_progress_ = std::string("unknown: ") + error.what();
   }
+  return last_progress_;
 }
 
 }  // namespace consist

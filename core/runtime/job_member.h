@@ -87,6 +87,7 @@ class MemberJob final : public JoinedJob {
 
   std::mutex progress_mutex_;  // held while progress_ runs, so that set_progress() returns when the old one has
   std::function<std::string()> progress_;
+  std::string last_progress_;
 
   std::atomic<bool> failed_{false};
   FrameStream stream_;  // the thread's own, like all below
