@@ -39,6 +39,7 @@ TEST(Archive, RoundTrip) {
   {
     Archive archive(path, false);
     archive.text("/config", R"({"name":"größe"})");
+    archive.text("/result", "{}");
     archive.text("/comm", "{}");
     archive.text("/comm", R"({"bytes":1})");
     archive.event(12.5, "checkpoint", "step 1");

@@ -1,0 +1,124 @@
+// The Python lines of docs/archive.md, run as they stand there, read what Consist writes.
+#include <gmock/gmock.h>
+#include <sys/wait.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+
+#include "core/archive/archive.h"
+#include "core/archive/comparison.h"
+#include "tests/temporary_folder.h"
+
+namespace consist {
+namespace {
+
+/// The `index`-th block of Python in the page.
+std::string example(int index) {
+  const std::string page = read_whole(std::string(CONSIST_SOURCE_DIR) + "/docs/archive.md");
+  const std::string open = "```python\n";
+  std::size_t at = 0;
+  for (int i = 0; i <= index; ++i) {
+    at = page.find(open, at);
+    if (at == std::string::npos) throw std::runtime_error("docs/archive.md has no Python block " + std::to_string(index));
+    at += open.size();
+  }
+  return page.substr(at, page.find("```", at) - at);
+}
+
+std::string python() {
+  if (const char* set = std::getenv("CONSIST_TEST_PYTHON"); set != nullptr && *set != '\0') return set;
+  return std::string(CONSIST_BINARY_DIR) + "/venv/bin/python";
+}
+
+/// Runs a script in the folder; its output, errors included.
+std::string run(const TemporaryFolder& folder, const std::string& script) {
+  write_whole(folder / "example.py", script);
+  const std::string command = "cd '" + folder.path().string() + "' && '" + python() + "' example.py 2>&1";
+  std::FILE* pipe = ::popen(command.c_str(), "r");
+  std::string output;
+  char buffer[4096];
+  for (std::size_t n = 0; (n = std::fread(buffer, 1, sizeof(buffer), pipe)) > 0;) output.append(buffer, n);
+  const int status = ::pclose(pipe);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << output;
+  return output;
+}
+
+class ArchiveDocumentation : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists(python())) {
+      GTEST_SKIP() << "no Python at " << python() << ": make one with tests/requirements.txt, or set CONSIST_TEST_PYTHON";
+    }
+  }
+};
+
+TEST_F(ArchiveDocumentation, ARunInPandas) {
+  const TemporaryFolder folder;
+  {
+    Archive archive(folder / "run.h5", false);
+    archive.text("/config", R"({"model":"größe"})");
+    archive.define_steps({{"step", "1", "step"}, {"loss", "nat/token", "mean loss"}, {"seconds", "s", "wall time"}});
+    for (int step = 1; step <= 1500; ++step)
+      archive.append(std::vector<double>{double(step), 1.0 / step, step == 3 ? std::nan("") : 0.25});
+    archive.event(7, "evaluation", "loss 0.5");
+    archive.finish("stopped", "asked to, at größe");
+  }
+  const std::string output = run(folder, example(0) + R"(
+import json
+assert len(steps) == 1500 and steps.loss[1500] == 1 / 1500 and steps.seconds.isna().sum() == 1, steps
+assert steps.index.dtype == "int64" and steps.loss.dtype == "float64"
+assert run["steps/loss"].attrs["units"] == "nat/token" and run["steps/loss"].attrs["long_name"] == "mean loss"
+assert json.loads(run["config"].asstr()[()]) == {"model": "größe"}
+assert run.attrs["status"].decode() == "stopped" and run.attrs["reason"].decode() == "asked to, at größe"
+assert run.attrs["consist_archive_version"] == 1
+assert run["events/kind"].asstr()[0] == "evaluation" and run["events/time"][0] == 7
+assert run["steps/loss"].chunks == (1024,) and run["steps/loss"].compression is None
+print("read")
+)");
+  EXPECT_EQ(output, "read\n");
+}
+
+// What the page says about files of killed runs.
+TEST_F(ArchiveDocumentation, ATornRowInPandas) {
+  const TemporaryFolder folder;
+  {
+    Archive archive(folder / "run.h5", false);
+    archive.define_steps({{"step", "1", "step"}, {"loss", "nat/token", "mean loss"}});
+    for (int step = 1; step <= 5; ++step) archive.append(std::vector<double>{double(step), 1.0 / step});
+  }
+  std::string torn = example(0);
+  const std::size_t at = torn.find("column[:]");
+  ASSERT_NE(at, std::string::npos);
+  torn.replace(at, 9, "pd.Series(column[:])");
+  torn.insert(torn.find(".set_index"), ".dropna(subset=\"step\")");
+  const std::string output = run(folder, R"(import h5py
+with h5py.File("run.h5", "r+") as file:
+    file["steps/loss"].resize((6,))
+)" + torn + "print(len(steps), steps.loss.iloc[-1])\n");
+  EXPECT_EQ(output, "5 0.2\n");
+}
+
+TEST_F(ArchiveDocumentation, AComparisonInPandas) {
+  const TemporaryFolder folder;
+  {
+    Archive archive(folder / "a.h5", false);
+    archive.define_steps({{"step", "1", "step"}, {"loss", "1", "loss"}});
+    archive.append(std::vector<double>{1, 2.5});
+  }
+  write_comparison(folder / "comparison.h5", {{"outcome", ""}, {"final_loss", "nat/token"}},
+                   {{"a fp32", folder / "a.h5", {"finished", 2.5}}, {"b", "", {"unavailable: kein Gerät", std::nan("")}}});
+  const std::string output = run(folder, "import h5py, pandas as pd\n" + example(1) + R"(
+assert list(table.columns) == ["run", "outcome", "final_loss"], table
+assert list(table.run) == ["a fp32", "b"] and table.outcome[1] == "unavailable: kein Gerät"
+assert table.final_loss[0] == 2.5 and table.final_loss.isna()[1]
+with h5py.File("comparison.h5") as comparison:
+    assert comparison["runs/a fp32/steps/loss"][0] == 2.5 and list(comparison["runs"]) == ["a fp32"]
+print("read")
+)");
+  EXPECT_EQ(output, "read\n");
+}
+
+}  // namespace
+}  // namespace consist
