@@ -119,7 +119,7 @@ class Launcher {
       }
       if (result != 0 && status_ == 0) {
         status_ = result;
-        start_clock();
+        allow(options_.grace_after_failure);
       }
     }
   }
@@ -129,16 +129,14 @@ class Launcher {
     ++signals_seen_;
     if (signals_seen_ == 1) {
       send_to_all(signal);
-      start_clock();
+      allow(options_.grace_after_signal);
     } else {
       next_ = signals_seen_ == 2 ? SIGTERM : SIGKILL;
       deadline_ = Clock::now();
     }
   }
 
-  void start_clock() {
-    if (!deadline_) deadline_ = Clock::now() + options_.grace;
-  }
+  void allow(milliseconds time) { deadline_ = std::min(deadline_.value_or(Clock::time_point::max()), Clock::now() + time); }
 
   void escalate() {
     if (!deadline_ || Clock::now() < *deadline_ || !any_running()) return;

@@ -9,8 +9,10 @@ namespace consist::launch {
 
 struct LaunchOptions {
   bool all_output = false;  ///< pass on what ranks above 0 write to their standard output, too
-  /// After a rank has failed or a signal has come: how long the others may take to end by themselves before they are terminated.
-  std::chrono::milliseconds grace{20'000};
+  /// How long the ranks may take to end by themselves before they are terminated: after one of them has failed, which the others
+  /// know at once, and after a signal, when they may have to finish a step and save their work.
+  std::chrono::milliseconds grace_after_failure{8'000};
+  std::chrono::milliseconds grace_after_signal{60'000};
 };
 
 /// Starts this executable `ranks` times with `arguments` ({"train", "--model", ...}) in the environment of torchrun, with a fresh

@@ -15,8 +15,7 @@ constexpr const char* help =
     "writes as usual; of the other ranks only the errors are shown, after \"[rank k]\".\n\n"
     "  --nproc N         number of ranks\n"
     "  --all-output      show the standard output of all ranks\n"
-    "  --grace SECONDS   when a rank has failed or Ctrl-C was pressed: time for the others to end by\n"
-    "                    themselves (default 20)\n\n"
+    "  --grace SECONDS   after Ctrl-C: time for the ranks to end by themselves (default 60)\n\n"
     "Returns 0 if all ranks do, otherwise the status of the one that failed first.\n\n"
     "example: consist launch --nproc 2 -- train --model llama-tiny --strategy ddp\n";
 
@@ -44,7 +43,7 @@ int launch(const Arguments& arguments) {
     } else if (argument == "--nproc") {
       ranks = number(argument, arguments[++i]);
     } else if (argument == "--grace") {
-      options.grace = std::chrono::seconds(number(argument, arguments[++i]));
+      options.grace_after_signal = std::chrono::seconds(number(argument, arguments[++i]));
     } else if (argument == "--all-output") {
       options.all_output = true;
     } else if (argument == "--") {
