@@ -1,0 +1,55 @@
+// Writing a file so that nobody ever sees a part of it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "consist/export.h"
+
+namespace consist {
+
+/// A file that appears under its name only when it is whole and on the disk. Until publish() it is "<path>.partial-<pid>" in the
+/// same folder, and it is removed if it is never published. Used from one thread at a time. Errors are SystemErrors that name the
+/// path, the system's reason and, where space has run out, how many bytes the file needs and how many are free.
+class CONSIST_API AtomicFile {
+ public:
+  /// Creates the partial file; the folder must exist.
+  explicit AtomicFile(std::string path);
+  ~AtomicFile();
+  AtomicFile(AtomicFile&& other) noexcept;
+  AtomicFile& operator=(AtomicFile&&) = delete;
+
+  /// States the final size and sets the space aside where the file system can, so that a full disk shows before the work is done.
+  void reserve(std::int64_t bytes);
+  /// Appends.
+  void write(const void* data, std::size_t bytes);
+  /// Brings what was written to the disk and closes the file; still under its partial name.
+  void finish();
+  /// Gives the finished file its name, replacing what was there; the change of the folder is on the disk on return.
+  void publish();
+  /// finish() and publish().
+  void commit() {
+    finish();
+    publish();
+  }
+
+  const std::string& path() const noexcept { return path_; }
+  std::int64_t bytes() const noexcept { return written_; }
+
+ private:
+  [[noreturn]] void fail(int error, std::int64_t needed) const;
+  void discard() noexcept;
+
+  std::string path_, partial_;
+  int fd_ = -1;
+  std::int64_t reserved_ = 0, written_ = 0;
+};
+
+/// Brings changes of a folder's entries to the disk. Throws SystemError.
+CONSIST_API void sync_folder(const std::string& folder);
+
+/// The folder that a file lies in: "." for a bare name.
+CONSIST_API std::string folder_of(const std::string& path);
+
+}  // namespace consist

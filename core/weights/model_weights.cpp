@@ -1,0 +1,179 @@
+#include "core/weights/model_weights.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "consist/error.h"
+
+namespace consist {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* kSingle = "model.safetensors";
+constexpr const char* kIndex = "model.safetensors.index.json";
+constexpr std::int64_t kMaxIndexBytes = 100'000'000;
+
+bool ends_with(std::string_view text, std::string_view end) {
+  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
+}
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+bool is_folder(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored);
+}
+
+/// Weights in formats that are not read, to say so by name.
+std::string other_weights(const std::string& folder) {
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (ends_with(name, ".bin") || ends_with(name, ".pth") || ends_with(name, ".gguf") || ends_with(name, ".h5")) {
+      return "; it has " + name + ", a format that is not read: convert it to safetensors";
+    }
+    if (ends_with(name, ".safetensors")) return "; it has " + name + ": name that file, or add the index";
+  }
+  return "";
+}
+
+bool is_shard_name(std::string_view name) {
+  return name.starts_with("model-") && ends_with(name, ".safetensors");
+}
+
+}  // namespace
+
+bool ModelWeights::present(const std::string& path) {
+  if (is_folder(path)) return is_there(fs::path(path) / kSingle) || is_there(fs::path(path) / kIndex);
+  return is_there(path);
+}
+
+ModelWeights::ModelWeights(const std::string& path) : path_(path) {
+  const fs::path single = fs::path(path) / kSingle;
+  const fs::path index = fs::path(path) / kIndex;
+  if (!is_there(path)) throw UsageError("there are no weights at " + path + ": no such file or folder");
+  if (!is_folder(path)) {
+    ends_with(path, ".json") ? open_index(path) : open_file(path);
+  } else if (is_there(single)) {
+    open_file(single.string());
+  } else if (is_there(index)) {
+    open_index(index.string());
+  } else {
+    throw UsageError("the folder " + path + " has neither " + kSingle + " nor " + kIndex + other_weights(path));
+  }
+}
+
+const SafetensorsFile& ModelWeights::file_of(std::string_view name) const {
+  const auto found = files_.find(name);
+  if (found == files_.end()) {
+    throw DataError("the weights at " + path_ + " have no tensor " + std::string(name) + " (they have " +
+                    std::to_string(files_.size()) + " others)");
+  }
+  return *found->second;
+}
+
+std::vector<std::string> ModelWeights::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, file] : files_) names.push_back(name);
+  return names;
+}
+
+void ModelWeights::open_file(const std::string& path) {
+  opened_.push_back(std::make_unique<SafetensorsFile>(path));
+  for (const auto& [name, tensor] : opened_.back()->tensors()) files_.emplace(name, opened_.back().get());
+}
+
+void ModelWeights::open_index(const std::string& path) {
+  json index;
+  try {
+    index = json::parse(read_text(path, kMaxIndexBytes));
+  } catch (const json::exception& error) {
+    throw DataError(path + " is no valid JSON: " + std::string(error.what()).substr(0, 300));
+  }
+  const auto map = index.is_object() ? index.find("weight_map") : index.end();
+  if (!index.is_object() || map == index.end() || !map->is_object()) throw DataError(path + " has no object weight_map");
+  std::map<std::string, const SafetensorsFile*> by_name;
+  for (const auto& [tensor, file] : map->items()) {
+    if (!file.is_string()) throw DataError(path + " names no file for tensor " + tensor);
+    const std::string name = file.get<std::string>();
+    // The index comes with a download: it shall not reach outside its folder.
+    if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos ||
+        name.find('\0') != std::string::npos) {
+      throw DataError(path + " names for tensor " + tensor + " the file \"" + name + "\", which is no plain file name");
+    }
+    const SafetensorsFile*& opened = by_name[name];
+    if (opened == nullptr) {
+      const std::string shard = (fs::path(path).parent_path() / name).string();
+      if (!is_there(shard))
+        throw DataError(path + " says that tensor " + tensor + " is in " + name + ", but there is no such file");
+      opened_.push_back(std::make_unique<SafetensorsFile>(shard));
+      opened = opened_.back().get();
+    }
+    if (!opened->has(tensor))
+      throw DataError(path + " says that tensor " + tensor + " is in " + name + ", but that file does not have it");
+    files_.emplace(tensor, opened);
+  }
+}
+
+void write_model_weights(const std::string& folder, std::span<const TensorSource> tensors, std::int64_t max_file_bytes,
+                         bool overwrite) {
+  const std::map<std::string, std::string> metadata = {{"format", "pt"}};
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) throw SystemError("cannot make the folder " + folder + ": " + error.message());
+  const fs::path base(folder);
+  if (!overwrite && ModelWeights::present(folder)) {
+    throw UsageError("the folder " + folder + " has weights already; name another folder");
+  }
+
+  std::vector<std::vector<TensorSource>> groups(1);
+  std::int64_t group_bytes = 0;
+  std::int64_t total = 0;
+  for (const TensorSource& tensor : tensors) {
+    const std::int64_t bytes = tensor.shape.elements() * static_cast<std::int64_t>(size_of(tensor.dtype));
+    if (!groups.back().empty() && group_bytes + bytes > max_file_bytes) {
+      groups.emplace_back();
+      group_bytes = 0;
+    }
+    groups.back().push_back(tensor);
+    group_bytes += bytes;
+    total += bytes;
+  }
+
+  json weight_map = json::object();
+  std::vector<AtomicFile> files;
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    char name[64] = "model.safetensors";
+    if (groups.size() > 1) std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", i + 1, groups.size());
+    names.emplace_back(name);
+    files.emplace_back((base / name).string());
+    write_safetensors(files.back(), groups[i], metadata);
+    for (const TensorSource& tensor : groups[i]) weight_map[tensor.name] = name;
+  }
+  // Earlier weights go before the new ones get their names: whoever looks in between finds none, and never a mixture.
+  for (const char* name : {kSingle, kIndex}) fs::remove(base / name, error);
+  for (AtomicFile& file : files) file.publish();
+  if (groups.size() > 1) {
+    const std::string text = json{{"metadata", {{"total_size", total}}}, {"weight_map", weight_map}}.dump(2) + "\n";
+    AtomicFile index((base / kIndex).string());
+    index.write(text.data(), text.size());
+    index.commit();
+  }
+  // Shards of an earlier export that was divided otherwise; the new index does not name them.
+  std::vector<fs::path> stale;
+  for (const fs::directory_entry& entry : fs::directory_iterator(base, error)) {
+    const std::string name = entry.path().filename().string();
+    if (is_shard_name(name) && std::find(names.begin(), names.end(), name) == names.end()) stale.push_back(entry.path());
+  }
+  for (const fs::path& path : stale) fs::remove(path, error);
+}
+
+}  // namespace consist
