@@ -1,5 +1,6 @@
 #include "models/decoder/config_json.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "consist/error.h"
@@ -12,11 +13,13 @@ using Json = nlohmann::ordered_json;
 /// Typed access that names the field in its errors. Null counts as absent, as transformers writes it.
 class Fields {
  public:
-  explicit Fields(const Json& json) : json_(json) {}
+  explicit Fields(const Json& json, std::string prefix = "") : json_(json), prefix_(std::move(prefix)) {}
   bool has(const char* name) const { return json_.contains(name) && !json_[name].is_null(); }
   std::int64_t integer(const char* name) const {
     require(name);
-    if (!json_[name].is_number_integer()) wrong(name, "an integer");
+    const Json& value = json_[name];
+    if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<std::uint64_t>() > INT64_MAX))
+      wrong(name, "a 64-bit integer");
     return json_[name].get<std::int64_t>();
   }
   std::int64_t integer_or(const char* name, std::int64_t fallback) const { return has(name) ? integer(name) : fallback; }
@@ -40,21 +43,29 @@ class Fields {
 
  private:
   void require(const char* name) const {
-    if (!has(name)) throw DataError(std::string("the field \"") + name + "\" is missing");
+    if (!has(name)) throw DataError("the field \"" + prefix_ + name + "\" is missing");
   }
   [[noreturn]] void wrong(const char* name, const char* expected) const {
-    throw DataError(std::string("the field \"") + name + "\" is " + json_[name].dump() + "; it must be " + expected);
+    throw DataError("the field \"" + prefix_ + name + "\" is " + json_[name].dump() + "; it must be " + expected);
   }
   const Json& json_;
+  std::string prefix_;
 };
 
 [[noreturn]] void not_supported(const std::string& field, const std::string& value, const std::string& instead) {
-  throw DataError("the field \"" + field + "\" is " + value + ", which is not supported" + (instead.empty() ? "" : "; " + instead));
+  throw DataError("the field \"" + field + "\" is " + value + ", which is not supported" +
+                  (instead.empty() ? "" : "; " + instead));
 }
 
 RopeScaling parse_scaling(const Json& json, const char* field) {
   if (!json.is_object()) not_supported(field, json.dump(), "it must be an object");
-  const Fields f(json);
+  const Fields f(json, std::string(field) + ".");
+  for (const auto& [key, value] : json.items()) {
+    if (value.is_object())
+      not_supported(std::string(field) + "." + key, "an object", "all layers must share one rotary embedding");
+  }
+  if (f.number_or("partial_rotary_factor", 1) != 1)
+    not_supported(std::string(field) + ".partial_rotary_factor", f["partial_rotary_factor"].dump(), "");
   const std::string kind = f.has("rope_type") ? f.text_or("rope_type", "default") : f.text_or("type", "default");
   RopeScaling scaling;
   if (kind == "default") return scaling;
@@ -78,17 +89,25 @@ RopeScaling parse_scaling(const Json& json, const char* field) {
 }
 
 /// Fields that change the computation in ways this decoder does not know.
-void refuse_unknown_computation(const Fields& f, const Family& family) {
+void refuse_unknown_computation(const Fields& f, const Variant& variant) {
   const std::string activation = f.text_or("hidden_act", "silu");
   if (activation != "silu") not_supported("hidden_act", "\"" + activation + "\"", "supported is silu");
   if (f.boolean_or("mlp_bias", false)) not_supported("mlp_bias", "true", "");
-  if (f.boolean_or("attention_bias", false) && !family.qkv_bias) not_supported("attention_bias", "true", "");
+  if (f.boolean_or("attention_bias", false) && !variant.qkv_bias) not_supported("attention_bias", "true", "");
   if (f.number_or("attention_dropout", 0) != 0) not_supported("attention_dropout", f["attention_dropout"].dump(), "set it to 0");
-  if (f.boolean_or("use_sliding_window", false)) not_supported("use_sliding_window", "true", "attention is over the whole sequence");
+  if (f.boolean_or("use_sliding_window", false))
+    not_supported("use_sliding_window", "true", "attention is over the whole sequence");
+  if (!variant.has_window_switch && f.has("sliding_window") && !f.has("use_sliding_window")) {
+    not_supported("sliding_window", f["sliding_window"].dump(), "attention is over the whole sequence");
+  }
   if (f.has("quantization_config")) not_supported("quantization_config", "given", "load unquantized weights");
   if (f.number_or("partial_rotary_factor", 1) != 1) not_supported("partial_rotary_factor", f["partial_rotary_factor"].dump(), "");
-  for (const char* experts : {"num_experts", "num_local_experts", "n_routed_experts", "num_experts_per_tok", "moe_intermediate_size"}) {
+  for (const char* experts :
+       {"num_experts", "num_local_experts", "n_routed_experts", "num_experts_per_tok", "moe_intermediate_size"}) {
     if (f.has(experts)) not_supported(experts, f[experts].dump(), "mixtures of experts are not implemented");
+  }
+  for (const char* capping : {"attn_logit_softcapping", "final_logit_softcapping"}) {
+    if (f.has(capping)) not_supported(capping, f[capping].dump(), "");
   }
   if (f.has("layer_types")) {
     for (const Json& type : f["layer_types"]) {
@@ -97,25 +116,61 @@ void refuse_unknown_computation(const Fields& f, const Family& family) {
   }
 }
 
+const Variant& variant_of(const Fields& f, std::span<const Variant> variants) {
+  std::string known;
+  for (const Variant& v : variants) known += (known.empty() ? "" : ", ") + std::string(v.architecture);
+  if (!f.has("architectures") || !f["architectures"].is_array()) {
+    throw DataError("the field \"architectures\" is missing or no list; it must name one of " + known);
+  }
+  for (const Json& name : f["architectures"]) {
+    for (const Variant& v : variants) {
+      if (name == v.architecture) return v;
+    }
+  }
+  not_supported("architectures", f["architectures"].dump(), "it must name one of " + known);
+}
+
+std::int64_t parse_head_dim(const Fields& f, const Config& c, const Variant& variant) {
+  if (f.has("head_dim")) return f.integer("head_dim");
+  if (variant.head_dim != 0) return variant.head_dim;
+  if (c.heads < 1) throw DataError("\"num_attention_heads\" must be at least 1");
+  if (c.hidden % c.heads == 0) return c.hidden / c.heads;
+  throw DataError("the field \"head_dim\" is missing, and \"hidden_size\" " + std::to_string(c.hidden) +
+                  " is no multiple of \"num_attention_heads\" " + std::to_string(c.heads));
+}
+
+void parse_token_ids(const Fields& f, Config& c) {
+  if (f.has("bos_token_id")) c.bos_token = f.integer("bos_token_id");
+  if (f.has("pad_token_id")) c.pad_token = f.integer("pad_token_id");
+  if (!f.has("eos_token_id")) return;
+  const Json& eos = f["eos_token_id"];
+  if (!eos.is_array()) {
+    c.eos_tokens = {f.integer("eos_token_id")};
+    return;
+  }
+  if (!std::all_of(eos.begin(), eos.end(), [](const Json& id) { return id.is_number_integer(); })) {
+    not_supported("eos_token_id", eos.dump(), "it must be an integer or a list of integers");
+  }
+  c.eos_tokens = eos.get<std::vector<std::int64_t>>();
+}
+
 }  // namespace
 
-Config parse_config_json(std::string_view text, const Family& family) {
+Config parse_config_json(std::string_view text, std::span<const Variant> variants) {
   const Json json = Json::parse(text, nullptr, false);
   if (json.is_discarded() || !json.is_object()) throw DataError("it is no JSON object");
   const Fields f(json);
-  refuse_unknown_computation(f, family);
+  const Variant& variant = variant_of(f, variants);
+  refuse_unknown_computation(f, variant);
   Config c;
-  if (f.has("architectures") && f["architectures"].is_array() && !f["architectures"].empty() && f["architectures"][0].is_string()) {
-    c.architecture = f["architectures"][0].get<std::string>();
-  }
-  c.model_type = f.text_or("model_type", "llama");
+  c.architecture = variant.architecture;
+  c.model_type = variant.model_type;
   c.vocabulary = f.integer("vocab_size");
   c.hidden = f.integer("hidden_size");
   c.layers = f.integer("num_hidden_layers");
   c.heads = f.integer("num_attention_heads");
   c.kv_heads = f.integer_or("num_key_value_heads", c.heads);
-  if (c.heads < 1) throw DataError("\"num_attention_heads\" must be at least 1");
-  c.head_dim = f.integer_or("head_dim", c.hidden / c.heads);
+  c.head_dim = parse_head_dim(f, c, variant);
   c.ffn = f.integer("intermediate_size");
   c.max_positions = f.integer("max_position_embeddings");
   c.norm_epsilon = f.number_or("rms_norm_eps", 1e-6);
@@ -125,10 +180,11 @@ Config parse_config_json(std::string_view text, const Family& family) {
   if (f.has("rope_scaling")) c.rope_scaling = parse_scaling(f["rope_scaling"], "rope_scaling");
   if (f.has("rope_parameters")) {  // how transformers 5 writes both
     c.rope_scaling = parse_scaling(f["rope_parameters"], "rope_parameters");
-    c.rope_theta = Fields(f["rope_parameters"]).number_or("rope_theta", c.rope_theta);
+    c.rope_theta = Fields(f["rope_parameters"], "rope_parameters.").number_or("rope_theta", c.rope_theta);
   }
-  c.qkv_bias = family.qkv_bias;
-  c.qk_norm = family.qk_norm;
+  c.qkv_bias = variant.qkv_bias;
+  c.qk_norm = variant.qk_norm;
+  parse_token_ids(f, c);
   c.check();
   return c;
 }
@@ -160,6 +216,10 @@ std::string to_config_json(const Config& c) {
                             {"high_freq_factor", s.high_freq_factor},
                             {"original_max_position_embeddings", s.original_max_position_embeddings}};
   }
+  if (c.bos_token) json["bos_token_id"] = *c.bos_token;
+  if (c.eos_tokens.size() == 1) json["eos_token_id"] = c.eos_tokens[0];
+  if (c.eos_tokens.size() > 1) json["eos_token_id"] = c.eos_tokens;
+  if (c.pad_token) json["pad_token_id"] = *c.pad_token;
   return json.dump(2) + "\n";
 }
 

@@ -1,6 +1,7 @@
 // Hugging Face's config.json.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -8,14 +9,20 @@
 
 namespace consist::decoder {
 
-/// What a family expects of fields that its files may leave out.
-struct Family {
+/// What an entry of "architectures" stands for: what transformers fixes in code, and what it takes for fields that a file leaves
+/// out.
+struct Variant {
+  std::string_view architecture;  ///< "Qwen3ForCausalLM"
+  std::string_view model_type;    ///< "qwen3"
   bool qkv_bias = false;
   bool qk_norm = false;
+  std::int64_t head_dim = 0;      ///< without "head_dim"; 0: hidden_size / num_attention_heads
+  bool has_window_switch = true;  ///< "sliding_window" counts only if "use_sliding_window" is true
 };
 
-/// Reads a config.json. Fields that do not change the computation are ignored; one that does and is not understood is a DataError by name.
-Config parse_config_json(std::string_view json, const Family& family);
+/// Reads a config.json by the first of its "architectures" that is among `variants`. Fields that do not change the computation
+/// are ignored; one that does and is not understood is a DataError by name.
+Config parse_config_json(std::string_view json, std::span<const Variant> variants);
 
 /// The config.json that transformers loads the model from.
 std::string to_config_json(const Config& config);

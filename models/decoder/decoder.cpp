@@ -56,7 +56,9 @@ class Weights {
   TensorId matrix(const std::string& name, std::int64_t out, std::int64_t in) const {
     return b_.parameter(prefix_ + name + ".weight", {out, in}, 0, static_cast<float>(c_.initializer_range), true);
   }
-  TensorId norm(const std::string& name, std::int64_t channels) const { return b_.parameter(prefix_ + name + ".weight", {channels}, 1, 0, false); }
+  TensorId norm(const std::string& name, std::int64_t channels) const {
+    return b_.parameter(prefix_ + name + ".weight", {channels}, 1, 0, false);
+  }
   /// A linear with its weight, and a bias if `biased`.
   TensorId linear(TensorId x, const std::string& name, std::int64_t out, std::int64_t in, bool biased = false) const {
     const TensorId weight = matrix(name, out, in);
@@ -74,28 +76,38 @@ class Weights {
 }  // namespace
 
 void Config::check() const {
-  auto positive = [](const char* field, std::int64_t value) {
-    if (value < 1) throw DataError(std::string("\"") + field + "\" is " + std::to_string(value) + "; it must be at least 1");
+  // The largest extent keeps the bytes of every matrix, and sums of them over all layers, far within 64 bits.
+  auto in_range = [](const char* field, std::int64_t value, std::int64_t largest = 1 << 24) {
+    if (value >= 1 && value <= largest) return;
+    throw DataError(std::string("\"") + field + "\" is " + std::to_string(value) + "; it must be between 1 and " +
+                    std::to_string(largest));
   };
-  positive("vocab_size", vocabulary);
-  positive("hidden_size", hidden);
-  positive("num_hidden_layers", layers);
-  positive("num_attention_heads", heads);
-  positive("num_key_value_heads", kv_heads);
-  positive("head_dim", head_dim);
-  positive("intermediate_size", ffn);
-  positive("max_position_embeddings", max_positions);
+  auto positive = [](const char* field, double value) {
+    if (!(value > 0) || !std::isfinite(value)) {
+      throw DataError(std::string("\"") + field + "\" is " + std::to_string(value) + "; it must be above 0 and finite");
+    }
+  };
+  in_range("vocab_size", vocabulary);
+  in_range("hidden_size", hidden);
+  in_range("num_hidden_layers", layers, 32000);
+  in_range("num_attention_heads", heads, 1 << 14);
+  in_range("num_key_value_heads", kv_heads, 1 << 14);
+  in_range("head_dim", head_dim, 1 << 12);
+  in_range("intermediate_size", ffn);
+  in_range("max_position_embeddings", max_positions, std::int64_t{1} << 31);
   if (heads % kv_heads != 0) {
-    throw DataError("\"num_attention_heads\" is " + std::to_string(heads) + " and \"num_key_value_heads\" " + std::to_string(kv_heads) +
-                    "; the one must be a multiple of the other");
+    throw DataError("\"num_attention_heads\" is " + std::to_string(heads) + " and \"num_key_value_heads\" " +
+                    std::to_string(kv_heads) + "; the one must be a multiple of the other");
   }
   if (head_dim % 2 != 0) throw DataError("\"head_dim\" is " + std::to_string(head_dim) + "; rotary embedding needs an even one");
-  if (!(norm_epsilon > 0)) throw DataError("\"rms_norm_eps\" must be positive");
-  if (!(rope_theta > 0)) throw DataError("\"rope_theta\" must be positive");
-  if (layers > 32000) throw DataError("\"num_hidden_layers\" is " + std::to_string(layers) + "; at most 32000 are supported");
+  positive("rms_norm_eps", norm_epsilon);
+  positive("rope_theta", rope_theta);
+  positive("initializer_range", initializer_range);
 }
 
-Decoder::Decoder(Config config) : config_(std::move(config)) { config_.check(); }
+Decoder::Decoder(Config config) : config_(std::move(config)) {
+  config_.check();
+}
 
 ModelSizes Decoder::sizes() const {
   const Config& c = config_;
@@ -117,7 +129,8 @@ ModelSizes Decoder::sizes() const {
 TensorId Decoder::build(Builder& b, TensorId ids, TensorId targets, double loss_scale) const {
   const Config& c = config_;
   const std::int64_t q_channels = c.heads * c.head_dim, kv_channels = c.kv_heads * c.head_dim;
-  const TensorId table = b.constant("rope.table", {b[ids].shape[1], c.head_dim}, [c](std::span<float> out) { fill_rope_table(c, out); });
+  const TensorId table =
+      b.constant("rope.table", {b[ids].shape[1], c.head_dim}, [c](std::span<float> out) { fill_rope_table(c, out); });
   const Weights top(b, c, "model.");
   const TensorId embedding = top.matrix("embed_tokens", c.vocabulary, c.hidden);
   TensorId x = layers::embedding(b, ids, embedding, "model.embed_tokens");
@@ -126,7 +139,8 @@ TensorId Decoder::build(Builder& b, TensorId ids, TensorId targets, double loss_
   for (std::int64_t layer = 0; layer < c.layers; ++layer) {
     b.tag.layer = static_cast<std::int16_t>(layer);
     const Weights w(b, c, "model.layers." + std::to_string(layer) + ".");
-    const layers::Normed attention_in = layers::rms_norm(b, x, residual, w.norm("input_layernorm", c.hidden), c.norm_epsilon, w.name("input_layernorm"));
+    const layers::Normed attention_in =
+        layers::rms_norm(b, x, residual, w.norm("input_layernorm", c.hidden), c.norm_epsilon, w.name("input_layernorm"));
     TensorId q = w.linear(attention_in.y, "self_attn.q_proj", q_channels, c.hidden, c.qkv_bias);
     TensorId k = w.linear(attention_in.y, "self_attn.k_proj", kv_channels, c.hidden, c.qkv_bias);
     const TensorId v = w.linear(attention_in.y, "self_attn.v_proj", kv_channels, c.hidden, c.qkv_bias);
@@ -136,8 +150,8 @@ TensorId Decoder::build(Builder& b, TensorId ids, TensorId targets, double loss_
     k = layers::rope(b, k, table, k_norm, c.head_dim, c.norm_epsilon, w.name("self_attn.k_rope"));
     const TensorId mixed = layers::attention(b, q, k, v, c.head_dim, w.name("self_attn"));
     const TensorId o = w.linear(mixed, "self_attn.o_proj", c.hidden, q_channels);
-    const layers::Normed mlp_in =
-        layers::rms_norm(b, o, attention_in.residual, w.norm("post_attention_layernorm", c.hidden), c.norm_epsilon, w.name("post_attention_layernorm"));
+    const layers::Normed mlp_in = layers::rms_norm(b, o, attention_in.residual, w.norm("post_attention_layernorm", c.hidden),
+                                                   c.norm_epsilon, w.name("post_attention_layernorm"));
     const TensorId gate = w.linear(mlp_in.y, "mlp.gate_proj", c.ffn, c.hidden);
     const TensorId up = w.linear(mlp_in.y, "mlp.up_proj", c.ffn, c.hidden);
     x = w.linear(layers::swiglu(b, gate, up, w.name("mlp.act")), "mlp.down_proj", c.hidden, c.ffn);
@@ -150,6 +164,8 @@ TensorId Decoder::build(Builder& b, TensorId ids, TensorId targets, double loss_
   return layers::lm_head_loss(b, last.y, head, targets, loss_scale, "loss");
 }
 
-std::string Decoder::config_json() const { return to_config_json(config_); }
+std::string Decoder::config_json() const {
+  return to_config_json(config_);
+}
 
 }  // namespace consist::decoder

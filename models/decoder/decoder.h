@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "consist/model.h"
 
@@ -34,9 +36,13 @@ struct Config {
   RopeScaling rope_scaling;
   double norm_epsilon = 1e-6;
   double initializer_range = 0.02;
-  bool tied = false;       ///< the LM head is the embedding
-  bool qkv_bias = false;   ///< Qwen2
-  bool qk_norm = false;    ///< Qwen3
+  bool tied = false;      ///< the LM head is the embedding
+  bool qkv_bias = false;  ///< Qwen2
+  bool qk_norm = false;   ///< Qwen3
+  // Not used in training; an exported folder hands them on, so that generation from it stops where it did.
+  std::optional<std::int64_t> bos_token;
+  std::vector<std::int64_t> eos_tokens;
+  std::optional<std::int64_t> pad_token;
 
   /// Throws DataError naming the field and what is legal.
   void check() const;

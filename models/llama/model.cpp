@@ -12,8 +12,8 @@ constexpr RopeScaling llama31{RopeScaling::Kind::llama3, 8, 1, 4, 8192};
 constexpr RopeScaling llama32{RopeScaling::Kind::llama3, 32, 1, 4, 8192};
 
 /// Sizes as in the published config.json files.
-Config llama(std::int64_t hidden, std::int64_t layers, std::int64_t heads, std::int64_t kv_heads, std::int64_t ffn, std::int64_t vocabulary,
-             std::int64_t positions, double theta, RopeScaling scaling = {}, bool tied = false) {
+Config llama(std::int64_t hidden, std::int64_t layers, std::int64_t heads, std::int64_t kv_heads, std::int64_t ffn,
+             std::int64_t vocabulary, std::int64_t positions, double theta, RopeScaling scaling = {}, bool tied = false) {
   return {.vocabulary = vocabulary,
           .hidden = hidden,
           .layers = layers,
@@ -50,10 +50,14 @@ class Llama final : public Model {
  public:
   explicit Llama(const Options& /*options*/) {}
   std::vector<ModelPreset> presets() const override { return decoder::list_presets(::presets()); }
-  std::unique_ptr<Architecture> from_preset(std::string_view name) const override { return decoder::make_preset(::presets(), name); }
+  std::unique_ptr<Architecture> from_preset(std::string_view name) const override {
+    return decoder::make_preset(::presets(), name);
+  }
   bool accepts(std::string_view architecture) const override { return architecture == "LlamaForCausalLM"; }
   std::unique_ptr<Architecture> from_config(std::string_view json) const override {
-    return std::make_unique<decoder::Decoder>(decoder::parse_config_json(json, {}));
+    static constexpr decoder::Variant variants[] = {
+        {.architecture = "LlamaForCausalLM", .model_type = "llama", .has_window_switch = false}};
+    return std::make_unique<decoder::Decoder>(decoder::parse_config_json(json, variants));
   }
 };
 

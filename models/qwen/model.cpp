@@ -1,4 +1,5 @@
-// Qwen2.5 (q/k/v biases) and Qwen3 (RMSNorm of queries and keys; head_dim of its own), after their technical reports (Qwen team, 2024 and 2025).
+// Qwen2.5 (q/k/v biases) and Qwen3 (RMSNorm of queries and keys; head_dim of its own), after their technical reports (Qwen team,
+// 2024 and 2025).
 #include "consist/log.h"
 #include "consist/plugin.h"
 #include "models/decoder/family.h"
@@ -9,8 +10,8 @@ using namespace consist;
 using decoder::Config;
 
 /// Sizes as in the published config.json files.
-Config qwen3(std::int64_t hidden, std::int64_t layers, std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim, std::int64_t ffn, bool tied,
-             std::int64_t vocabulary = 151936) {
+Config qwen3(std::int64_t hidden, std::int64_t layers, std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim,
+             std::int64_t ffn, bool tied, std::int64_t vocabulary = 151936) {
   return {.architecture = "Qwen3ForCausalLM",
           .model_type = "qwen3",
           .vocabulary = vocabulary,
@@ -39,14 +40,10 @@ Config qwen25(std::int64_t hidden, std::int64_t layers, std::int64_t heads, std:
 
 const std::vector<decoder::Preset>& presets() {
   static const std::vector<decoder::Preset> list{
-      {"qwen3-tiny", qwen3(128, 4, 6, 2, 32, 384, true, 4096)},
-      {"qwen3-100m", qwen3(640, 12, 10, 5, 128, 1920, true, 32768)},
-      {"qwen3-0.6b", qwen3(1024, 28, 16, 8, 128, 3072, true)},
-      {"qwen3-1.7b", qwen3(2048, 28, 16, 8, 128, 6144, true)},
-      {"qwen3-4b", qwen3(2560, 36, 32, 8, 128, 9728, true)},
-      {"qwen3-8b", qwen3(4096, 36, 32, 8, 128, 12288, false)},
-      {"qwen3-14b", qwen3(5120, 40, 40, 8, 128, 17408, false)},
-      {"qwen3-32b", qwen3(5120, 64, 64, 8, 128, 25600, false)},
+      {"qwen3-tiny", qwen3(128, 4, 6, 2, 32, 384, true, 4096)}, {"qwen3-100m", qwen3(640, 12, 10, 5, 128, 1920, true, 32768)},
+      {"qwen3-0.6b", qwen3(1024, 28, 16, 8, 128, 3072, true)},  {"qwen3-1.7b", qwen3(2048, 28, 16, 8, 128, 6144, true)},
+      {"qwen3-4b", qwen3(2560, 36, 32, 8, 128, 9728, true)},    {"qwen3-8b", qwen3(4096, 36, 32, 8, 128, 12288, false)},
+      {"qwen3-14b", qwen3(5120, 40, 40, 8, 128, 17408, false)}, {"qwen3-32b", qwen3(5120, 64, 64, 8, 128, 25600, false)},
       {"qwen2.5-0.5b", qwen25(896, 24, 14, 2, 4864, true)},
   };
   return list;
@@ -56,11 +53,18 @@ class Qwen final : public Model {
  public:
   explicit Qwen(const Options& /*options*/) {}
   std::vector<ModelPreset> presets() const override { return decoder::list_presets(::presets()); }
-  std::unique_ptr<Architecture> from_preset(std::string_view name) const override { return decoder::make_preset(::presets(), name); }
-  bool accepts(std::string_view a) const override { return a == "Qwen3ForCausalLM" || a == "Qwen2ForCausalLM" || a == "Qwen3MoeForCausalLM"; }
+  std::unique_ptr<Architecture> from_preset(std::string_view name) const override {
+    return decoder::make_preset(::presets(), name);
+  }
+  bool accepts(std::string_view a) const override {
+    return a == "Qwen3ForCausalLM" || a == "Qwen2ForCausalLM" || a == "Qwen3MoeForCausalLM";
+  }
   std::unique_ptr<Architecture> from_config(std::string_view json) const override {
-    const bool qwen2 = json.find("\"Qwen2ForCausalLM\"") != std::string_view::npos;
-    Config config = decoder::parse_config_json(json, {.qkv_bias = qwen2, .qk_norm = !qwen2});
+    static constexpr decoder::Variant variants[] = {
+        {.architecture = "Qwen2ForCausalLM", .model_type = "qwen2", .qkv_bias = true},
+        {.architecture = "Qwen3ForCausalLM", .model_type = "qwen3", .qk_norm = true, .head_dim = 128},
+        {.architecture = "Qwen3MoeForCausalLM", .model_type = "qwen3_moe", .qk_norm = true, .head_dim = 128}};
+    Config config = decoder::parse_config_json(json, variants);
     if (config.architecture == "Qwen3MoeForCausalLM") {
       // Seen in the wild on dense models; parse_config_json has refused it if there are experts.
       log::warn("config.json says Qwen3MoeForCausalLM but names no experts: taken as a dense Qwen3");
