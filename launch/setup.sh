@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Installs what launch/packages.txt lists, if it is missing: as root by apt, as an ordinary user it says what to ask for.
+# Sourced or run by quickstart.sh and tests/run.sh; safe to run again.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+
+if ! command -v dpkg-query >/dev/null; then
+  echo "setup: this is no Debian system. Install the counterparts of the packages in launch/packages.txt by hand, then build with cmake (README.md)." >&2
+  exit 2
+fi
+
+missing=()
+while read -r package; do
+  name=${package%%=*}
+  wanted=${package#*=}
+  have=$(dpkg-query -W -f='${db:Status-Abbrev} ${Version}' "$name" 2>/dev/null || true)
+  # shellcheck disable=SC2053  # the right side is a pattern on purpose
+  if [[ "$have" == "ii "* && "${have#ii * }" == $wanted ]] || [[ "$have" == "ii  "$wanted ]]; then continue; fi
+  # Another installed version is kept: it may be a newer Debian, or the administrator's choice; cmake checks what matters.
+  if [[ "$have" == ii* ]]; then
+    echo "setup: $name is installed as ${have#ii }, tested is $wanted" >&2
+    continue
+  fi
+  missing+=("$package")
+done < <(grep -v -e '^#' -e '^$' "$here/packages.txt")
+
+[ ${#missing[@]} -eq 0 ] && exit 0
+if [ "$(id -u)" != 0 ]; then
+  echo "setup: packages are missing. As root:  apt-get install --no-install-recommends ${missing[*]}" >&2
+  exit 2
+fi
+echo "setup: installing ${#missing[@]} packages: ${missing[*]%%=*}"
+export DEBIAN_FRONTEND=noninteractive
+apt-get -q update
+apt-get -q install -y --no-install-recommends "${missing[@]}"
