@@ -51,7 +51,10 @@ void Recorder::finish(const std::string& status, const std::string& reason, cons
                                 {"bytes_sent", result->bytes_sent},
                                 {"start_seconds", result->start_seconds},
                                 {"steps", result->steps},
-                                {"final_loss", result->final_loss}};
+                                {"final_loss", result->final_loss},
+                                {"model_flops_per_second", result->model_flops},
+                                {"bound_flops_per_second", result->bound_flops}};
+    json["share_of_bound"] = result->bound_flops > 0 ? nlohmann::ordered_json(result->model_flops / result->bound_flops) : nullptr;
     json["evaluation_loss"] = result->evaluation_loss == result->evaluation_loss ? nlohmann::ordered_json(result->evaluation_loss) : nullptr;
     archive_->text("/result", json.dump(2));
   }

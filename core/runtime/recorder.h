@@ -18,6 +18,8 @@ struct RunResult {
   std::int64_t bytes_sent = 0;
   double start_seconds = 0;  ///< from the start of the process to the first step
   std::int64_t steps = 0;
+  double model_flops = 0;  ///< model FLOP/s per rank, median of the steady state
+  double bound_flops = 0;  ///< measured FLOP/s of the model's largest linear on this device
   double final_loss = 0;
   double evaluation_loss = 0;  ///< NaN if there was no evaluation
 };

@@ -160,15 +160,29 @@ class RunEvents final : public TrainerEvents {
   std::int64_t tokens_ = 0;
 };
 
-void print_result(const RunConfig& config, const Parts& parts, const RunEvents& events) {
+/// Rate of the model's largest linear on this rank, all ranks measuring at once as they train at once.
+double measure_bound(const Parts& parts, const RunConfig& config) {
+  const ModelSizes sizes = parts.architecture->sizes();
+  return parts.device->measure_matmul(parts.precision->dtypes().parameter, config.batch * config.sequence, sizes.ffn, sizes.hidden);
+}
+
+/// Model FLOP/s per rank in the steady state; 0 if there was none.
+double model_flops_rate(const RunConfig& config, const Parts& parts, const RunEvents& events) {
+  const Steady steady = steady_state(events.seconds());
+  if (steady.steps == 0) return 0;
+  const double rate = static_cast<double>(events.tokens()) / steady.median_seconds;
+  return rate * model_flops_per_token(parts.architecture->sizes(), config.sequence) / config.ranks;
+}
+
+void print_result(const RunEvents& events) {
   const Steady steady = steady_state(events.seconds());
   if (steady.steps == 0) return;
   const double rate = static_cast<double>(events.tokens()) / steady.median_seconds;
-  const double flops = rate * model_flops_per_token(parts.architecture->sizes(), config.sequence) / config.ranks;
-  std::printf("loss %.5f  %s tokens/s (median of %lld steps after %lld of warm-up; %s to %s)  step %.1f ms  %sFLOP/s per rank  memory %s\n",
+  std::printf("loss %.5f  %s tokens/s (median of %lld steps after %lld of warm-up; %s to %s)  step %.1f ms  %sFLOP/s per rank, %.0f%% of the bound  memory %s\n",
               events.result.final_loss, si_text(rate).c_str(), static_cast<long long>(steady.steps), static_cast<long long>(steady.first_step - 1),
               si_text(static_cast<double>(events.tokens()) / steady.high_seconds).c_str(),
-              si_text(static_cast<double>(events.tokens()) / steady.low_seconds).c_str(), steady.median_seconds * 1e3, si_text(flops).c_str(),
+              si_text(static_cast<double>(events.tokens()) / steady.low_seconds).c_str(), steady.median_seconds * 1e3,
+              si_text(events.result.model_flops).c_str(), 100 * events.result.model_flops / events.result.bound_flops,
               bytes_text(events.result.measured_peak_bytes).c_str());
 }
 
@@ -203,15 +217,18 @@ TrainerResult run_recorded(const RunConfig& config, PluginHost& host, JoinedJob&
   recorder.describe(environment_json(job, *parts.device, host), topology_json(config, layout, communicators), summary_json(summarize(state.step())));
   if (job.rank() == 0) std::fprintf(stderr, "%s\n", banner(config, parts, layout, state, communicators).c_str());
 
+  const double bound = measure_bound(parts, config);
   RunEvents events(config, job, state, stop, recorder);
   const TrainerResult result = train(state, *parts.dataset, layout, job.rank(), trainer_settings(config), events);
   events.close();
   events.result.planned_bytes = state.planned_bytes();
   events.result.measured_peak_bytes = parts.device->counters().peak_bytes;
   events.result.bytes_sent = communicators.bytes_sent();
+  events.result.bound_flops = bound;
+  events.result.model_flops = model_flops_rate(config, parts, events);
   job.leave(job.timeout());
   recorder.finish(result == TrainerResult::finished ? "finished" : "stopped", result == TrainerResult::finished ? "" : "a signal asked for it", &events.result);
-  if (job.rank() == 0) print_result(config, parts, events);
+  if (job.rank() == 0) print_result(events);
   return result;
 }
 

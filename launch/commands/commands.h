@@ -11,6 +11,7 @@ using Arguments = std::vector<std::string>;
 /// Each returns the exit status; consist::Error leaves through main.
 int train(const Arguments& arguments);
 int train(const Arguments& arguments);
+int compare(const Arguments& arguments);
 int explain(const Arguments& arguments);
 int launch(const Arguments& arguments);
 int plugins(const Arguments& arguments);
@@ -24,6 +25,7 @@ struct Command {
 
 inline constexpr Command table[] = {
     {"train", train, "train a model"},
+    {"compare", compare, "train every combination of the listed parts and compare them"},
     {"explain", explain, "print the program of a make-up: collectives, FLOPs, memory; nothing is run"},
     {"launch", launch, "run a command as several ranks on this machine"},
     {"plugins", plugins, "list the parts that are installed, and their options"},

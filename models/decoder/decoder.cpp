@@ -120,6 +120,7 @@ ModelSizes Decoder::sizes() const {
           .kv_heads = c.kv_heads,
           .head_dim = c.head_dim,
           .hidden = c.hidden,
+          .ffn = c.ffn,
           .vocabulary = c.vocabulary,
           .max_sequence = c.max_positions,
           .parameters = c.layers * (layer_matrices + layer_vectors) + c.hidden + (c.tied ? 1 : 2) * table,

@@ -19,7 +19,7 @@ class TinyModel final : public Architecture {
   explicit TinyModel(TinyShape shape = {}) : s_(shape) {}
 
   ModelSizes sizes() const override {
-    return {.layers = s_.layers, .heads = s_.heads, .kv_heads = s_.kv_heads, .head_dim = s_.head_dim, .hidden = s_.hidden,
+    return {.layers = s_.layers, .heads = s_.heads, .kv_heads = s_.kv_heads, .head_dim = s_.head_dim, .hidden = s_.hidden, .ffn = s_.ffn,
             .vocabulary = s_.vocabulary};
   }
   std::string config_json() const override { return "{}"; }

@@ -24,6 +24,7 @@ struct ModelSizes {
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;
   std::int64_t hidden = 0;
+  std::int64_t ffn = 0;  ///< intermediate_size
   std::int64_t vocabulary = 0;
   std::int64_t max_sequence = 0;       ///< max_position_embeddings
   std::int64_t parameters = 0;         ///< all, tied weights counted once

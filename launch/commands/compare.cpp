@@ -1,0 +1,149 @@
+// consist compare: every combination of the listed parts, each in processes of its own, and a table of what they are worth.
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include "consist/error.h"
+#include "core/runtime/text.h"
+#include "launch/child_process.h"
+#include "launch/commands/commands.h"
+#include "launch/compare_rows.h"
+#include "launch/compare_table.h"
+#include "launch/run_options.h"
+
+namespace consist::commands {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace launch;
+
+constexpr const char* help =
+    "usage: consist compare --model A,B --strategy S,T --precision P,Q ... [--output FOLDER] [OPTIONS of train]\n\n"
+    "Trains every combination of the listed values, one after the other, each in processes of its own, and\n"
+    "prints a table: tokens/s with its spread, step time, share of the measured bound, planned and measured\n"
+    "memory, bytes sent, final loss and its parity; the fastest of each model is marked. Combinations that\n"
+    "are illegal or unavailable are in the table with their reason, and a run that fails does not stop the\n"
+    "rest. Run again with the same options, it goes on where it stopped.\n\n"
+    "  --output FOLDER   archives, logs and comparison.h5 (default runs/compare)\n"
+    "  lists may be given to: --model --strategy --transport --precision --ranks --device --batch\n"
+    "  --sequence --accumulation; a transport per strategy is written a=T1+b=T2. All other options are\n"
+    "  those of consist train and hold for every run.\n\n"
+    "example: consist compare --model llama-tiny,qwen3-tiny --ranks 1,2 --precision fp32,bf16 --steps 40\n";
+
+std::atomic<bool> interrupted{false};
+extern "C" void on_interrupt(int) { interrupted = true; }
+
+struct Request {
+  std::vector<std::string> train;  ///< the arguments of train, lists unexpanded
+  std::string output = "runs/compare";
+};
+
+Request read_request(const Arguments& arguments) {
+  Request request;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i] == "--output") {
+      if (++i == arguments.size()) throw UsageError("--output needs a folder");
+      request.output = arguments[i];
+    } else if (arguments[i].starts_with("--output=")) {
+      request.output = arguments[i].substr(9);
+    } else if (arguments[i] == "--archive" || arguments[i].starts_with("--archive=")) {
+      throw UsageError("compare names the archives itself, in the folder of --output; leave --archive out");
+    } else {
+      request.train.push_back(arguments[i]);
+    }
+  }
+  return request;
+}
+
+/// The configuration that the row's run will record, or what is wrong with it.
+std::string config_of(const CompareRow& row, std::string& problem) {
+  try {
+    const ParsedRun parsed = parse_run(row.arguments, {});
+    PluginHost host(plugin_paths(parsed.values));
+    RunConfig config = make_config(parsed.values);
+    config.plugin_options = read_plugin_options(parsed.rest, host);
+    config.check();
+    return config.to_json();
+  } catch (const UsageError& error) {
+    problem = error.what();
+    return {};
+  }
+}
+
+CompareOutcome run_row(const CompareRow& row, const std::string& archive, const std::string& log_path) {
+  std::ofstream log(log_path);
+  const bool terminal = isatty(STDERR_FILENO) == 1;
+  std::string last;
+  std::string reason;
+  std::vector<std::string> arguments{"train"};
+  arguments.insert(arguments.end(), row.arguments.begin(), row.arguments.end());
+  arguments.insert(arguments.end(), {"--archive", archive, "--overwrite"});
+  const int status = run_child(arguments, [&](const std::string& line) {
+    log << line << std::endl;
+    // The reason of a failure is the message and what it lists below; of several ranks the first one's.
+    if (line.starts_with("consist: ") && reason.empty()) reason = line.substr(9);
+    last = line;
+    if (terminal && line.starts_with("step ")) std::fprintf(stderr, "\r\033[K  %s", line.c_str());
+  });
+  if (terminal) std::fputs("\r\033[K", stderr);
+  if (status == 0) return read_outcome(archive);
+  if (reason.empty()) reason = last.empty() ? "exit status " + std::to_string(status) : last;
+  return {.status = status == 2 ? "refused" : "failed", .reason = reason + " (see " + log_path + ")"};
+}
+
+}  // namespace
+
+int compare(const Arguments& arguments) {
+  for (const std::string& argument : arguments) {
+    if (argument == "--help") {
+      std::fputs(help, stdout);
+      return 0;
+    }
+  }
+  const Request request = read_request(arguments);
+  const std::vector<CompareRow> rows = expand_rows(request.train);
+  std::error_code error;
+  fs::create_directories(request.output, error);
+  if (error) throw SystemError("cannot make the folder " + request.output + ": " + error.message());
+  std::signal(SIGINT, on_interrupt);
+  std::signal(SIGTERM, on_interrupt);
+
+  const std::string summary = (fs::path(request.output) / "comparison.h5").string();
+  std::vector<CompareOutcome> outcomes(rows.size(), {.status = "pending", .reason = "not run yet"});
+  std::vector<std::string> archives(rows.size());
+  bool failed = false;
+  const auto start = std::chrono::steady_clock::now();
+  for (std::size_t i = 0; i < rows.size() && !interrupted; ++i) {
+    const std::string archive = (fs::path(request.output) / (rows[i].label + ".h5")).string();
+    std::fprintf(stderr, "[%zu/%zu] %s\n", i + 1, rows.size(), rows[i].label.c_str());
+    std::string problem;
+    const std::string config = config_of(rows[i], problem);
+    if (!problem.empty()) {
+      outcomes[i] = {.status = "refused", .reason = problem};
+    } else if (is_done(archive, config)) {
+      std::fprintf(stderr, "  done before\n");
+      outcomes[i] = read_outcome(archive);
+    } else {
+      outcomes[i] = run_row(rows[i], archive, (fs::path(request.output) / (rows[i].label + ".log")).string());
+    }
+    if (fs::exists(archive, error)) archives[i] = archive;
+    failed |= outcomes[i].status == "failed";
+    if (outcomes[i].status == "finished") {
+      std::fprintf(stderr, "  %s tokens/s, loss %.4f\n", si_text(outcomes[i].tokens_per_second).c_str(), outcomes[i].final_loss);
+    } else {
+      std::fprintf(stderr, "  %s: %s\n", outcomes[i].status.c_str(), outcomes[i].reason.c_str());
+    }
+    write_comparison_archive(summary, rows, outcomes, archives);
+  }
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  std::printf("\n%s%s, %s\n", comparison_text(rows, outcomes).c_str(), duration_text(seconds).c_str(), summary.c_str());
+  if (interrupted) return 130;
+  return failed ? 1 : 0;
+}
+
+}  // namespace consist::commands

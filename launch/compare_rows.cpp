@@ -1,0 +1,118 @@
+#include "launch/compare_rows.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "consist/error.h"
+#include "core/archive/reader.h"
+#include "core/runtime/metrics.h"
+
+namespace consist::launch {
+
+const std::vector<std::string> listed_options{"model", "strategy", "transport", "precision", "ranks", "device", "batch", "sequence", "accumulation"};
+
+namespace {
+
+std::vector<std::string> split(const std::string& option, const std::string& list) {
+  std::vector<std::string> values;
+  for (std::size_t begin = 0; begin <= list.size();) {
+    const std::size_t end = std::min(list.find(',', begin), list.size());
+    values.push_back(list.substr(begin, end - begin));
+    if (values.back().empty()) throw UsageError("--" + option + " '" + list + "' has an empty entry");
+    begin = end + 1;
+  }
+  return values;
+}
+
+/// "tp-sp=nvlink+ddp=socket" as train takes it.
+std::string for_train(const std::string& option, std::string value) {
+  if (option == "transport") std::replace(value.begin(), value.end(), '+', ',');
+  return value;
+}
+
+/// A value as part of a file name.
+std::string plain(std::string value) {
+  if (value.find('/') != std::string::npos) value = std::filesystem::path(value).filename().empty() ? "folder" : std::filesystem::path(value).filename().string();
+  for (char& c : value) {
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '-' && c != '+' && c != '=') c = '_';
+  }
+  return value;
+}
+
+}  // namespace
+
+std::vector<CompareRow> expand_rows(const std::vector<std::string>& arguments) {
+  std::vector<CompareRow> rows(1);
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    const std::size_t equals = argument.find('=');
+    const std::string option = argument.starts_with("--") ? argument.substr(2, equals == std::string::npos ? equals : equals - 2) : "";
+    if (std::find(listed_options.begin(), listed_options.end(), option) == listed_options.end()) {
+      for (CompareRow& row : rows) row.arguments.push_back(argument);
+      continue;
+    }
+    if (equals == std::string::npos && i + 1 == arguments.size()) throw UsageError("--" + option + " needs a value");
+    const std::vector<std::string> values = split(option, equals == std::string::npos ? arguments[++i] : argument.substr(equals + 1));
+    std::vector<CompareRow> expanded;
+    for (const CompareRow& row : rows) {
+      for (const std::string& value : values) {
+        expanded.push_back(row);
+        expanded.back().arguments.insert(expanded.back().arguments.end(), {"--" + option, for_train(option, value)});
+        if (values.size() > 1 || option == "model") expanded.back().varied.emplace_back(option, value);
+      }
+    }
+    rows = std::move(expanded);
+  }
+  for (CompareRow& row : rows) {
+    for (const auto& [option, value] : row.varied) {
+      const bool numeric = option == "ranks" || option == "batch" || option == "sequence" || option == "accumulation";
+      row.label += (row.label.empty() ? "" : "_") + (numeric ? option + plain(value) : plain(value));
+    }
+    if (row.label.empty()) row.label = "run";
+  }
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      if (rows[i].label == rows[j].label) throw UsageError("the make-up '" + rows[i].label + "' is listed twice");
+    }
+  }
+  return rows;
+}
+
+CompareOutcome read_outcome(const std::string& path) {
+  const ArchiveReader archive(path);
+  CompareOutcome outcome{.status = archive.status(), .reason = archive.reason()};
+  const std::vector<double> seconds = archive.column("seconds"), tokens = archive.column("tokens"), loss = archive.column("loss");
+  const Steady steady = steady_state(seconds);
+  if (steady.steps == 0) return outcome;
+  outcome.step_seconds = steady.median_seconds;
+  outcome.tokens_per_second = tokens.back() / steady.median_seconds;
+  outcome.low = tokens.back() / steady.high_seconds;
+  outcome.high = tokens.back() / steady.low_seconds;
+  outcome.final_loss = loss.back();
+  const nlohmann::json result = nlohmann::json::parse(archive.text("/result"), nullptr, false);
+  if (result.is_object()) {
+    outcome.planned_bytes = result.value("planned_bytes", 0.0);
+    outcome.measured_bytes = result.value("measured_peak_bytes", 0.0);
+    outcome.bytes_sent_per_step = result.value("bytes_sent", 0.0) / result.value("steps", 1.0);
+    outcome.share_of_bound = result.contains("share_of_bound") && result["share_of_bound"].is_number()
+                                 ? result["share_of_bound"].get<double>()
+                                 : std::numeric_limits<double>::quiet_NaN();
+  }
+  return outcome;
+}
+
+bool is_done(const std::string& path, const std::string& config_json) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return false;
+  try {
+    const ArchiveReader archive(path);
+    return archive.status() == "finished" && archive.text("/config") == config_json;
+  } catch (const Error&) {
+    return false;  // cut off or of another version: it is made anew
+  }
+}
+
+}  // namespace consist::launch

@@ -1,0 +1,44 @@
+// The rows of a comparison: the cross product of listed values, and what each run's archive says.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/config/run_config.h"
+
+namespace consist::launch {
+
+/// One make-up.
+struct CompareRow {
+  std::vector<std::pair<std::string, std::string>> varied;  ///< option and value, of every option that is listed with several values, and the model
+  std::vector<std::string> arguments;  ///< for `consist train`, without the archive
+  std::string label;                   ///< unique; also the archive's file name
+};
+
+/// What came out of it.
+struct CompareOutcome {
+  std::string status;  ///< "finished", "failed" (it ran and broke) or "refused" (illegal or unavailable)
+  std::string reason;
+  double tokens_per_second = 0;  ///< of all ranks, median of the steady state
+  double low = 0, high = 0;      ///< 10th and 90th percentile
+  double step_seconds = 0;
+  double share_of_bound = 0;  ///< model FLOP/s per rank over the measured rate of the model's largest linear; NaN: unknown
+  double planned_bytes = 0, measured_bytes = 0;
+  double bytes_sent_per_step = 0;  ///< by rank 0
+  double final_loss = 0;
+};
+
+/// Options that compare accepts as comma-separated lists. A transport per strategy is written with + here: tp-sp=nvlink+ddp=socket.
+extern const std::vector<std::string> listed_options;
+
+/// Expands every listed option of `arguments` (those of train). Throws UsageError for an empty entry.
+std::vector<CompareRow> expand_rows(const std::vector<std::string>& arguments);
+
+/// Reads a finished run. Throws DataError for an archive that cannot be read.
+CompareOutcome read_outcome(const std::string& archive);
+
+/// Whether `archive` holds a finished run of exactly this configuration.
+bool is_done(const std::string& archive, const std::string& config_json);
+
+}  // namespace consist::launch
