@@ -1,0 +1,110 @@
+#include "core/checkpoint/checkpoint_reader.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <filesystem>
+#include <utility>
+
+#include "consist/error.h"
+#include "consist/log.h"
+
+namespace consist {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kMaxStateBytes = 64'000'000;
+constexpr std::string_view kPrefix = "step-";
+
+/// The step of a folder's name; nothing if it is not that of a complete checkpoint.
+std::optional<std::int64_t> step_of(const std::string& name) {
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  std::int64_t step = 0;
+  const char* end = name.data() + name.size();
+  const auto [stopped, error] = std::from_chars(name.data() + kPrefix.size(), end, step);
+  if (error != std::errc{} || stopped != end || step < 0) return std::nullopt;
+  return step;
+}
+
+}  // namespace
+
+std::string checkpoint_path(const std::string& folder, std::int64_t step) {
+  char name[40];
+  std::snprintf(name, sizeof name, "step-%08lld", static_cast<long long>(step));
+  return (fs::path(folder) / name).string();
+}
+
+std::string checkpoint_file_name(int rank) {
+  char name[40];
+  std::snprintf(name, sizeof name, "rank-%05d.safetensors", rank);
+  return name;
+}
+
+std::vector<CheckpointPlace> list_checkpoints(const std::string& folder) {
+  std::error_code error;
+  if (!fs::exists(folder, error) && !error) return {};
+  std::vector<CheckpointPlace> found;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    const std::optional<std::int64_t> step = step_of(name);
+    if (step && entry->is_directory(error)) found.push_back({*step, entry->path().string()});
+  }
+  if (error) throw SystemError("cannot read the folder of checkpoints " + folder + ": " + error.message());
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.step > b.step; });
+  return found;
+}
+
+Checkpoint::Checkpoint(std::string path) : path_(std::move(path)) {
+  const std::string file = path_ + "/state.json";
+  state_ = parse_checkpoint_state(read_text(file, kMaxStateBytes), file);
+}
+
+void Checkpoint::check_size(const CheckpointFile& file, const InputFile& opened) const {
+  if (opened.size() == file.bytes) return;
+  throw DataError(opened.path() + (opened.size() < file.bytes ? " is cut off: it has " : " is corrupt: it has ") +
+                  std::to_string(opened.size()) + " bytes, written were " + std::to_string(file.bytes));
+}
+
+void Checkpoint::verify() const {
+  for (const CheckpointFile& file : state_.files) {
+    const InputFile opened(path_ + "/" + file.name);
+    check_size(file, opened);
+    if (sha256_of(opened) != file.sha256)
+      throw DataError(opened.path() + " is corrupt: its SHA-256 is not the one that was written");
+  }
+}
+
+SafetensorsFile Checkpoint::open(const std::string& name) const {
+  const auto file =
+      std::find_if(state_.files.begin(), state_.files.end(), [&](const CheckpointFile& f) { return f.name == name; });
+  if (file == state_.files.end()) throw DataError("the checkpoint " + path_ + " has no file " + name);
+  const std::string path = path_ + "/" + name;
+  check_size(*file, InputFile(path));
+  return SafetensorsFile(path);
+}
+
+std::optional<Checkpoint> latest_checkpoint(const std::string& folder, std::vector<std::string>* refused) {
+  const std::vector<CheckpointPlace> places = list_checkpoints(folder);
+  std::string first_reason;
+  for (const CheckpointPlace& place : places) {
+    try {
+      Checkpoint checkpoint(place.path);
+      if (checkpoint.state().step != place.step) {
+        throw DataError(place.path + " is corrupt: its state is that of step " + std::to_string(checkpoint.state().step));
+      }
+      checkpoint.verify();
+      return checkpoint;
+    } catch (const Error& error) {
+      const std::string text = "the checkpoint of step " + std::to_string(place.step) + " cannot be used: " + error.what();
+      log::warn(text + "; trying the one before it");
+      if (refused != nullptr) refused->push_back(text);
+      if (first_reason.empty()) first_reason = error.what();
+    }
+  }
+  if (places.empty()) return std::nullopt;
+  throw DataError("none of the " + std::to_string(places.size()) + " checkpoints in " + folder +
+                  " can be used; the newest: " + first_reason + ". Remove the folder to start over, or choose another one");
+}
+
+}  // namespace consist

@@ -1,0 +1,62 @@
+// Finding and reading checkpoints. A run's folder holds one folder per checkpoint:
+//   step-00000040/state.json                   CheckpointState, with sizes and checksums of the files
+//   step-00000040/rank-00000.safetensors ...   tensors, one file per rank that wrote
+// A folder that is still being written, or was when its writer ended, is named step-00000040.partial; it is never read.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "consist/export.h"
+#include "core/checkpoint/checkpoint_state.h"
+#include "core/weights/safetensors.h"
+
+namespace consist {
+
+struct CheckpointPlace {
+  std::int64_t step = 0;
+  std::string path;
+};
+
+/// The complete checkpoints in a run's folder, the newest first; none if the folder is not there. Says nothing on whether they
+/// are sound. Throws SystemError if the folder cannot be read.
+CONSIST_API std::vector<CheckpointPlace> list_checkpoints(const std::string& folder);
+
+/// "<folder>/step-00000040"
+CONSIST_API std::string checkpoint_path(const std::string& folder, std::int64_t step);
+/// "rank-00003.safetensors"
+CONSIST_API std::string checkpoint_file_name(int rank);
+
+/// An open checkpoint. Const members may be called from several threads.
+class CONSIST_API Checkpoint {
+ public:
+  /// Reads state.json. Throws DataError naming the file and what is wrong with it, SystemError if the system refuses.
+  explicit Checkpoint(std::string path);
+
+  const std::string& path() const noexcept { return path_; }
+  const CheckpointState& state() const noexcept { return state_; }
+
+  /// Reads every file in whole and compares size and checksum. Throws DataError naming the first that is missing, cut off or
+  /// corrupt.
+  void verify() const;
+  /// One of the files of state().files: its size is compared, and its header is read. Throws DataError.
+  SafetensorsFile open(const std::string& name) const;
+
+ private:
+  void check_size(const CheckpointFile& file, const InputFile& opened) const;
+
+  std::string path_;
+  CheckpointState state_;
+};
+
+/// The newest checkpoint in the folder that verify() passes; nothing if there is no checkpoint at all. Each newer one that is
+/// refused is logged as a warning and told in `refused` (if given), with file and reason. Throws DataError if there are
+/// checkpoints and none is sound: training must not start over unasked.
+CONSIST_API std::optional<Checkpoint> latest_checkpoint(const std::string& folder, std::vector<std::string>* refused = nullptr);
+
+}  // namespace consist

@@ -1,0 +1,137 @@
+#include "core/checkpoint/checkpoint_state.h"
+
+#include <algorithm>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "consist/error.h"
+#include "core/files/sha256.h"
+
+namespace consist {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kFormat = "consist checkpoint";
+constexpr int kVersion = 1;
+constexpr int kDeepest = 8;
+
+json to_json(const CheckpointFile& file) {
+  return {{"name", file.name}, {"bytes", file.bytes}, {"sha256", file.sha256}};
+}
+
+/// Reads fields by name and type; complains by name.
+class Fields {
+ public:
+  Fields(const json& object, const std::string& path, const std::string& what) : object_(object), path_(path), what_(what) {
+    if (!object.is_object()) fail("is no object");
+  }
+
+  [[noreturn]] void fail(const std::string& what) const { throw DataError(path_ + " is corrupt: " + what_ + " " + what); }
+
+  const json& at(const char* name) const {
+    const auto found = object_.find(name);
+    if (found == object_.end()) fail(std::string("has no ") + name);
+    return *found;
+  }
+  std::int64_t count(const char* name, std::int64_t most = std::numeric_limits<std::int64_t>::max()) const {
+    const json& value = at(name);
+    if (!value.is_number_unsigned() || value.get<std::uint64_t>() > static_cast<std::uint64_t>(most))
+      fail(std::string("has an illegal ") + name);
+    return value.get<std::int64_t>();
+  }
+  std::uint64_t unsigned_integer(const char* name) const {
+    const json& value = at(name);
+    if (!value.is_number_unsigned()) fail(std::string("has an illegal ") + name);
+    return value.get<std::uint64_t>();
+  }
+  std::string text(const char* name) const {
+    const json& value = at(name);
+    if (!value.is_string()) fail(std::string("has no text ") + name);
+    return value.get<std::string>();
+  }
+
+ private:
+  const json& object_;
+  const std::string& path_;
+  std::string what_;
+};
+
+CheckpointFile file_from(const json& value, const std::string& path) {
+  const Fields fields(value, path, "a file's entry");
+  const CheckpointFile file{fields.text("name"), fields.count("bytes"), fields.text("sha256")};
+  if (file.name.empty() || file.name.front() == '.' || file.name.find('/') != std::string::npos ||
+      file.name.find('\0') != std::string::npos) {
+    fields.fail("has no plain file name");
+  }
+  const bool is_hex = std::all_of(file.sha256.begin(), file.sha256.end(),
+                                  [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+  if (file.sha256.size() != 64 || !is_hex) fields.fail("has an illegal sha256");
+  return file;
+}
+
+json parse_json(std::string_view text, const std::string& path) {
+  const json::parser_callback_t not_too_deep = [&](int depth, json::parse_event_t, json&) {
+    if (depth > kDeepest) throw DataError(path + " is corrupt: it is nested deeper than a checkpoint's state is");
+    return true;
+  };
+  try {
+    return json::parse(text, not_too_deep);
+  } catch (const json::exception& error) {
+    throw DataError(path + " is cut off or corrupt: " + std::string(error.what()).substr(0, 300));
+  }
+}
+
+}  // namespace
+
+std::string to_text(const CheckpointState& state) {
+  json files = json::array();
+  for (const CheckpointFile& file : state.files) files.push_back(to_json(file));
+  const json fields = {{"step", state.step},   {"seed", state.seed},     {"data_position", state.data_position},
+                       {"ranks", state.ranks}, {"layout", state.layout}, {"config", state.config},
+                       {"files", files}};
+  // dump() without spaces gives equal text for equal values: keys are sorted, and there are no fractions.
+  const json whole = {{"format", kFormat}, {"version", kVersion}, {"state", fields}, {"sha256", sha256_of(fields.dump())}};
+  return whole.dump(2) + "\n";
+}
+
+CheckpointState parse_checkpoint_state(std::string_view text, const std::string& path) {
+  const json parsed = parse_json(text, path);
+  const Fields whole(parsed, path, "it");
+  if (whole.text("format") != kFormat) whole.fail(std::string("is not marked as ") + kFormat);
+  const std::int64_t version = whole.count("version");
+  if (version != kVersion) {
+    throw DataError(path + " is a checkpoint of version " + std::to_string(version) + ", this program reads version " +
+                    std::to_string(kVersion));
+  }
+  const json& inner = whole.at("state");
+  if (sha256_of(inner.dump()) != whole.text("sha256")) whole.fail("does not match its checksum");
+  const Fields fields(inner, path, "its state");
+  CheckpointState state;
+  state.step = fields.count("step");
+  state.seed = fields.unsigned_integer("seed");
+  state.data_position = fields.count("data_position");
+  state.ranks = static_cast<int>(fields.count("ranks", std::numeric_limits<int>::max()));
+  state.layout = fields.text("layout");
+  state.config = fields.text("config");
+  const json& files = fields.at("files");
+  if (!files.is_array()) fields.fail("has no list of files");
+  std::set<std::string> names;
+  for (const json& value : files) {
+    state.files.push_back(file_from(value, path));
+    if (!names.insert(state.files.back().name).second) fields.fail("has the file " + state.files.back().name + " twice");
+  }
+  return state;
+}
+
+std::string to_text(const CheckpointFile& file) {
+  return to_json(file).dump();
+}
+
+CheckpointFile parse_checkpoint_file(std::string_view text) {
+  const std::string path = "a rank's message about its checkpoint file";
+  return file_from(parse_json(text, path), path);
+}
+
+}  // namespace consist

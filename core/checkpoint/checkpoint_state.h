@@ -1,0 +1,42 @@
+// What a checkpoint knows beside its tensors: state.json.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "consist/export.h"
+
+namespace consist {
+
+/// One of a checkpoint's files of tensors.
+struct CheckpointFile {
+  std::string name;  ///< inside the checkpoint's folder
+  std::int64_t bytes = 0;
+  std::string sha256;  ///< 64 hexadecimal digits
+  bool operator==(const CheckpointFile&) const = default;
+};
+
+struct CheckpointState {
+  std::int64_t step = 0;  ///< optimizer steps done
+  std::uint64_t seed = 0;
+  std::int64_t data_position = 0;  ///< sequences of the dataset's stream consumed by all ranks together
+  int ranks = 1;
+  std::string layout;  ///< of the ranks: "data=2"
+  std::string config;  ///< the run's configuration as JSON text, kept as it is
+  std::vector<CheckpointFile> files;
+  bool operator==(const CheckpointState&) const = default;
+};
+
+/// The content of state.json: the fields, and a checksum over them.
+CONSIST_API std::string to_text(const CheckpointState& state);
+/// The inverse. Throws DataError naming `path` and what is missing, malformed, of another version or does not match the checksum.
+CONSIST_API CheckpointState parse_checkpoint_state(std::string_view text, const std::string& path);
+
+/// One line, for a message from the rank that wrote the file to rank 0.
+CONSIST_API std::string to_text(const CheckpointFile& file);
+/// The inverse. Throws DataError.
+CONSIST_API CheckpointFile parse_checkpoint_file(std::string_view text);
+
+}  // namespace consist
