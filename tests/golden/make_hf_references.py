@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""Makes hf/<name>/: tiny random models and what PyTorch and transformers compute from them, for parity tests.
+
+Usage: make_hf_references.py [--out FOLDER]     (default: hf/ beside this file)
+
+Each folder holds config.json and model.safetensors (f32) as `save_pretrained` writes them, and reference.json:
+
+  batches          5 batches of 2 rows of 33 token ids; a step trains on row[:32] with row[1:] as targets
+  losses           mean cross-entropy of each of five steps, before its update
+  grad_norms       global gradient norm of each step, before clipping
+  max_norm         torch.nn.utils.clip_grad_norm_'s; lies among the norms, so that some steps are clipped and some are not
+  adamw            the hyperparameters; weight decay applies to matrices (the embedding included), not to norms and biases
+  final_weights    of every parameter after the five steps: its sum and its sum of squares, added up in f64
+
+Everything is computed in f32 on one CPU thread, with transformers' eager attention. The same versions (requirements.txt) give the same bytes.
+"""
+
+import argparse
+import json
+import pathlib
+import shutil
+import statistics
+
+import torch
+import transformers
+from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
+
+STEPS, ROWS, SEQUENCE = 5, 2, 32
+ADAMW = {"lr": 1e-3, "beta1": 0.9, "beta2": 0.95, "epsilon": 1e-8, "weight_decay": 0.1}
+LARGEST_FILE = 300_000  # bytes: these files live in the repository
+
+LLAMA3_SCALING = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                  "original_max_position_embeddings": 64}  # short enough to bend the frequencies of 32 positions
+
+
+def llama(**sizes):
+    return LlamaForCausalLM, LlamaConfig(rms_norm_eps=1e-5, max_position_embeddings=128, num_hidden_layers=2, bos_token_id=1, eos_token_id=2, **sizes)
+
+
+def qwen3(**sizes):
+    return Qwen3ForCausalLM, Qwen3Config(rms_norm_eps=1e-6, max_position_embeddings=128, num_hidden_layers=2, rope_theta=1e6, bos_token_id=1,
+                                         eos_token_id=2, **sizes)
+
+
+def qwen2(**sizes):
+    return Qwen2ForCausalLM, Qwen2Config(rms_norm_eps=1e-6, max_position_embeddings=128, num_hidden_layers=2, rope_theta=1e6, bos_token_id=1,
+                                         eos_token_id=2, **sizes)
+
+
+# Odd vocabularies and channels that are no multiples of a vector register are on purpose.
+MODELS = {
+    "llama-untied": llama(vocab_size=101, hidden_size=32, intermediate_size=56, num_attention_heads=4, num_key_value_heads=2,
+                          tie_word_embeddings=False),
+    "llama-tied": llama(vocab_size=96, hidden_size=40, intermediate_size=64, num_attention_heads=4, num_key_value_heads=4,
+                        tie_word_embeddings=True),
+    "llama-rope-scaled": llama(vocab_size=96, hidden_size=48, intermediate_size=72, num_attention_heads=3, num_key_value_heads=3,
+                               rope_theta=10000.0, rope_scaling=LLAMA3_SCALING, tie_word_embeddings=False),
+    "qwen3-tied": qwen3(vocab_size=107, hidden_size=48, intermediate_size=68, num_attention_heads=7, num_key_value_heads=1, head_dim=12,
+                        tie_word_embeddings=True),
+    "qwen3-untied": qwen3(vocab_size=96, hidden_size=32, intermediate_size=48, num_attention_heads=4, num_key_value_heads=2, head_dim=16,
+                          tie_word_embeddings=False),
+    "qwen2.5-bias": qwen2(vocab_size=99, hidden_size=56, intermediate_size=60, num_attention_heads=7, num_key_value_heads=1,
+                          tie_word_embeddings=True),
+}
+
+
+def randomise(model, generator):
+    """Values that make every weight matter: transformers' own start norms at 1, biases at 0 and logits near 0."""
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if weight.ndim == 2:
+                spread = 0.3 if "embed_tokens" in name else 0.15
+                weight.copy_(torch.randn(weight.shape, generator=generator) * spread)
+            elif name.endswith(".bias"):
+                weight.copy_(torch.randn(weight.shape, generator=generator) * 0.3)
+            else:
+                weight.copy_(0.5 + torch.rand(weight.shape, generator=generator))
+
+
+def batches_of(vocabulary, generator):
+    return [torch.randint(0, vocabulary, (ROWS, SEQUENCE + 1), generator=generator) for _ in range(STEPS)]
+
+
+def train(model, batches, max_norm):
+    """Five steps from the model's present weights; returns losses and gradient norms. The model keeps the final weights."""
+    matrices = [p for p in model.parameters() if p.ndim == 2]
+    vectors = [p for p in model.parameters() if p.ndim != 2]
+    optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": ADAMW["weight_decay"]}, {"params": vectors, "weight_decay": 0.0}],
+                                  lr=ADAMW["lr"], betas=(ADAMW["beta1"], ADAMW["beta2"]), eps=ADAMW["epsilon"])
+    losses, norms = [], []
+    for batch in batches:
+        optimizer.zero_grad()
+        logits = model(input_ids=batch[:, :-1], use_cache=False).logits
+        loss = torch.nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), batch[:, 1:].reshape(-1))
+        loss.backward()
+        norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm).item())
+        optimizer.step()
+        losses.append(loss.item())
+    return losses, norms
+
+
+def make(name, folder, seed):
+    generator = torch.Generator().manual_seed(seed)
+    model_class, config = MODELS[name]
+    config._attn_implementation = "eager"
+    model = model_class(config).to(torch.float32).eval()  # eval: no dropout; gradients flow all the same
+    randomise(model, generator)
+    start = {key: value.clone() for key, value in model.state_dict().items()}
+    batches = batches_of(config.vocab_size, generator)
+
+    shutil.rmtree(folder, ignore_errors=True)
+    model.save_pretrained(folder, safe_serialization=True)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    (folder / "model.safetensors").chmod(0o644)  # it is written for its owner only
+    size = (folder / "model.safetensors").stat().st_size
+    if size > LARGEST_FILE:
+        raise SystemExit(f"{name}: model.safetensors has {size} bytes, more than {LARGEST_FILE}")
+
+    _, unclipped = train(model, batches, float("inf"))
+    max_norm = round(statistics.median(unclipped), 3)
+    model.load_state_dict(start)
+    losses, norms = train(model, batches, max_norm)
+    clipped = sum(norm > max_norm for norm in norms)
+    if clipped in (0, STEPS):
+        raise SystemExit(f"{name}: {clipped} of {STEPS} steps are clipped; choose max_norm among {norms}")
+
+    final = {key: {"sum": p.detach().double().sum().item(), "sum_of_squares": p.detach().double().square().sum().item()}
+             for key, p in model.named_parameters()}
+    reference = {
+        "made_with": {"torch": torch.__version__.split("+")[0], "transformers": transformers.__version__, "seed": seed},
+        "adamw": ADAMW,
+        "max_norm": max_norm,
+        "losses": losses,
+        "grad_norms": norms,
+        "final_weights": final,
+        "batches": [batch.tolist() for batch in batches],
+    }
+    lines = ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in reference.items())
+    (folder / "reference.json").write_text("{\n" + lines + "\n}\n")
+    print(f"{name}: {size} bytes, losses {losses[0]:.4f} to {losses[-1]:.4f}, norms {min(norms):.3f} to {max(norms):.3f}, "
+          f"{clipped} of {STEPS} steps clipped at {max_norm}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent / "hf")
+    out = parser.parse_args().out
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    for seed, name in enumerate(MODELS, start=1):
+        make(name, out / name, seed)
+
+
+if __name__ == "__main__":
+    main()
