@@ -6,7 +6,7 @@
 
 #include "consist/error.h"
 #include "core/archive/hdf5.h"
-#include "core/files/output_file.h"
+#include "core/files/atomic_file.h"
 
 namespace consist {
 namespace {
@@ -117,13 +117,11 @@ std::vector<Value> cells(const std::vector<ComparedRun>& runs, std::size_t colum
 void write_comparison(const std::string& path, const std::vector<ComparisonColumn>& columns,
                       const std::vector<ComparedRun>& runs) {
   check_rules(columns, runs);
-  const std::string partial = path + ".partial";
-  const files::RemovedAtEnd guard(partial);
-  files::OutputFile(partial).close();  // whether it can be written at all, in the system's words
+  AtomicFile whole(path);
   const std::filesystem::path folder = std::filesystem::absolute(path).lexically_normal().parent_path();
   {
     const hdf5::Session session;
-    ComparisonFile file(partial);
+    ComparisonFile file(whole.partial_path());
     std::vector<std::string> labels;
     for (const ComparedRun& run : runs) {
       labels.push_back(run.label);
@@ -140,8 +138,7 @@ void write_comparison(const std::string& path, const std::vector<ComparisonColum
     }
     file.close();
   }
-  files::sync(partial);
-  files::replace(partial, path);
+  whole.commit();
 }
 
 }  // namespace consist

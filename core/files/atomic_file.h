@@ -35,7 +35,9 @@ class CONSIST_API AtomicFile {
   }
 
   const std::string& path() const noexcept { return path_; }
-  std::int64_t bytes() const noexcept { return written_; }
+  /// Where the file is until publish(), for a library that writes it by path: instead of write(), and before finish().
+  const std::string& partial_path() const noexcept { return partial_; }
+  std::int64_t bytes() const noexcept { return written_; }  ///< by write()
 
  private:
   [[noreturn]] void fail(int error, std::int64_t needed) const;
