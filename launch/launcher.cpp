@@ -119,7 +119,8 @@ class Launcher {
       }
       if (result != 0 && status_ == 0) {
         status_ = result;
-        allow(options_.grace_after_failure);
+        // After a signal, ranks end with a status of their own choice, and others may still be saving.
+        if (signals_seen_ == 0) deadline_ = Clock::now() + options_.grace_after_failure;
       }
     }
   }
@@ -129,14 +130,12 @@ class Launcher {
     ++signals_seen_;
     if (signals_seen_ == 1) {
       send_to_all(signal);
-      allow(options_.grace_after_signal);
+      deadline_ = Clock::now() + options_.grace_after_signal;
     } else {
       next_ = signals_seen_ == 2 ? SIGTERM : SIGKILL;
       deadline_ = Clock::now();
     }
   }
-
-  void allow(milliseconds time) { deadline_ = std::min(deadline_.value_or(Clock::time_point::max()), Clock::now() + time); }
 
   void escalate() {
     if (!deadline_ || Clock::now() < *deadline_ || !any_running()) return;

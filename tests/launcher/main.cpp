@@ -17,8 +17,8 @@ int main(int argc, char** argv) {
     try {
       std::vector<std::string> arguments{"as-rank"};
       arguments.insert(arguments.end(), words.begin() + 3, words.end());
-      return consist::launch::launch_local(std::stoi(words[1]), arguments,
-                                           {false, std::chrono::milliseconds(std::stoi(words[2]))});
+      const std::chrono::milliseconds grace(std::stoi(words[2]));
+      return consist::launch::launch_local(std::stoi(words[1]), arguments, {false, grace, grace});
     } catch (const std::exception& error) {
       std::fprintf(stderr, "%s\n", error.what());
       return 99;
