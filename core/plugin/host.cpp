@@ -171,7 +171,7 @@ PluginHost::Made PluginHost::make_object(std::string_view kind, std::string_view
     options.set(spec, value == given.end() ? spec.fallback : value->second);
   }
   for (const auto& [option, value] : given) {
-    const bool known = std::any_of(loaded.options.begin(), loaded.options.end(), [&](const OptionSpec& s) { return option == s.name; });
+    const bool known = std::any_of(loaded.options.begin(), loaded.options.end(), [&, &option = option](const OptionSpec& s) { return option == s.name; });
     if (known) continue;
     std::string message = "plugin '" + file.name + "' has no option '" + option + "'. It has";
     for (const OptionSpec& spec : loaded.options) message += " " + std::string(spec.name);
