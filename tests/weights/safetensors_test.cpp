@@ -44,12 +44,15 @@ TEST(Safetensors, ReadsWhatTheReferenceLibraryWrote) {
   EXPECT_EQ(file.metadata().at("format"), "pt");
   ASSERT_EQ(file.tensors().size(), expected.size());
   int compared = 0;
-  for (const auto& [name, entry] : expected.items()) {
+  for (const auto& item : expected.items()) {
+    const std::string& name = item.key();
+    const nlohmann::json& entry = item.value();
     SCOPED_TRACE(name);
     EXPECT_EQ(nlohmann::json(file.tensor(name).shape), entry["shape"]);
     if (entry["dtype"] == "int64") {
       EXPECT_EQ(file.tensor(name).dtype, "I64");
-      EXPECT_THAT([&] { f32_bits(file, name); }, ThrowsMessage<DataError>(AllOf(HasSubstr(name), HasSubstr("I64"))));
+      EXPECT_THAT([&] { f32_bits(file, name); },
+                  ThrowsMessage<DataError>(AllOf(HasSubstr(name), HasSubstr("I64"))));
       continue;
     }
     EXPECT_EQ(f32_bits(file, name), entry["values"].get<std::vector<std::uint32_t>>());
@@ -101,6 +104,34 @@ TEST(Safetensors, RangesOfALargeTensor) {
   EXPECT_THROW(file.read_f32("x", elements - 999, values), DataError);
   EXPECT_THROW(file.read_f32("x", -1, values), DataError);
   EXPECT_THROW(file.read_f32("x", std::numeric_limits<std::int64_t>::max(), values), DataError);
+}
+
+TEST(Safetensors, EveryHalf) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "a.safetensors";
+  const std::string header = R"({"x":{"dtype":"F16","shape":[65536],"data_offsets":[0,131072]}})";
+  std::string bytes = raw_safetensors(header, 0);
+  for (int bits = 0; bits < 65536; ++bits) {
+    bytes += static_cast<char>(bits & 0xff);
+    bytes += static_cast<char>(bits >> 8);
+  }
+  write_whole(path, bytes);
+  std::vector<float> values(65536);
+  SafetensorsFile(path).read_f32("x", 0, values);
+  for (int bits = 0; bits < 65536; ++bits) {
+    const int exponent = bits >> 10 & 31;
+    const int fraction = bits & 1023;
+    const float magnitude = exponent == 31  ? (fraction == 0 ? INFINITY : NAN)
+                            : exponent == 0 ? std::ldexp(static_cast<float>(fraction), -24)
+                                            : std::ldexp(static_cast<float>(fraction + 1024), exponent - 25);
+    const float expected = bits < 32768 ? magnitude : -magnitude;
+    const float found = values[static_cast<std::size_t>(bits)];
+    if (std::isnan(expected)) {
+      ASSERT_TRUE(std::isnan(found)) << bits;
+    } else {
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(found), std::bit_cast<std::uint32_t>(expected)) << bits;
+    }
+  }
 }
 
 TEST(Safetensors, AHalfReadAsBfloat16IsRounded) {
