@@ -87,9 +87,11 @@ class Attention final : public Kernel {
         const std::int64_t visible = std::min(columns, first + r - keys + 1);
         float* row = p + r * block;
         float most = largest[r];
+#pragma omp simd reduction(max : most)
         for (std::int64_t j = 0; j < visible; ++j) most = row[j] > most ? row[j] : most;
         const float shrink = exp_fast(largest[r] - most);
         float added = 0;
+#pragma omp simd reduction(+ : added)
         for (std::int64_t j = 0; j < visible; ++j) {
           row[j] = exp_fast(row[j] - most);
           added += row[j];
@@ -154,6 +156,7 @@ class AttentionGrad final : public Kernel {
       for (std::int64_t position = 0; position < s_.sequence; ++position) {
         const std::int64_t base = s_.at(b, position, h, s_.heads);
         float dot = 0;
+#pragma omp simd reduction(+ : dot)
         for (std::int64_t i = 0; i < s_.dim; ++i) dot += load(t.dout[base + i]) * load(t.o[base + i]);
         delta[position] = dot;
       }

@@ -26,8 +26,10 @@ struct RowSoftmax {
 };
 RowSoftmax row_softmax(const float* logits, std::int64_t n) {
   float largest = logits[0];
+#pragma omp simd reduction(max : largest)
   for (std::int64_t i = 0; i < n; ++i) largest = logits[i] > largest ? logits[i] : largest;
   float sum = 0;
+#pragma omp simd reduction(+ : sum)
   for (std::int64_t i = 0; i < n; ++i) sum += exp_fast(logits[i] - largest);
   return {largest, std::log(sum)};
 }

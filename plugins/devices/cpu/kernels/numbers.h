@@ -30,6 +30,10 @@ constexpr DType dtype_of_type() {
   return sizeof(T) == 4 ? DType::f32 : DType::bf16;
 }
 
+// Not to be compiled with -fassociative-math (or -ffast-math), which makes the rounding to n vanish.
+#if defined(__FAST_MATH__)
+#error "exp_fast does not survive -ffast-math"
+#endif
 /// e^x to within two units in the last place for x in [-87, 88]; 0 below, large above; vectorises. x = n ln 2 + r with |r| <= ln 2 / 2; e^r by
 /// its Taylor polynomial of degree 7.
 inline float exp_fast(float x) {

@@ -36,6 +36,7 @@ class SumOfSquares final : public Kernel {
     for (std::int64_t first = part.first; first < part.last; first += block) {
       const std::int64_t last = std::min(part.last, first + block);
       float sum = 0;
+#pragma omp simd reduction(+ : sum)
       for (std::int64_t i = first; i < last; ++i) sum += load(values[i]) * load(values[i]);
       total += static_cast<double>(sum);
     }

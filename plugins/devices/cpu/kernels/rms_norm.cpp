@@ -26,6 +26,7 @@ class RmsNorm final : public Kernel {
         xr = sum + row * c;
       }
       float squares = 0;
+#pragma omp simd reduction(+ : squares)
       for (std::int64_t i = 0; i < c; ++i) squares += load(xr[i]) * load(xr[i]);
       const float scale = 1.0F / std::sqrt(squares / static_cast<float>(c) + epsilon_);
       rstd[row] = scale;
@@ -64,6 +65,7 @@ class RmsNormGrad final : public Kernel {
         T* dxr = dx + row * c;
         const float scale = rstd[row];
         float dot = 0;
+#pragma omp simd reduction(+ : dot)
         for (std::int64_t i = 0; i < c; ++i) dot += load(dyr[i]) * load(w[i]) * load(xr[i]);
         const float pull = dot / static_cast<float>(c) * scale * scale;
         for (std::int64_t i = 0; i < c; ++i) {

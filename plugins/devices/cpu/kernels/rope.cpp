@@ -33,6 +33,7 @@ class Rope final : public Kernel {
         float scale = 1.0F;
         if (w != nullptr) {
           float squares = 0;
+#pragma omp simd reduction(+ : squares)
           for (std::int64_t i = 0; i < dim; ++i) squares += load(x[base + i]) * load(x[base + i]);
           scale = 1.0F / std::sqrt(squares / static_cast<float>(dim) + epsilon_);
           if (rstd != nullptr) rstd[token * heads + head] = scale;
@@ -103,6 +104,7 @@ class RopeGrad final : public Kernel {
             g[half + i] = b * cosine[i] - a * sine[i];
           }
           float dot = 0;
+#pragma omp simd reduction(+ : dot)
           for (std::int64_t i = 0; i < dim; ++i) {
             const float xi = load(x[base + i]);
             sum[i] += g[i] * xi * scale;

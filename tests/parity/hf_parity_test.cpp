@@ -1,0 +1,142 @@
+// Training from a Hugging Face folder gives the losses, gradient norms and weights that PyTorch and transformers give.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/passes/compile.h"
+#include "core/plugin/host.h"
+#include "core/runtime/parts.h"
+#include "core/runtime/trainer.h"
+#include "core/weights/model_weights.h"
+#include "tests/parity/reference.h"
+
+namespace consist {
+namespace {
+
+using test::Reference;
+
+// f32 on both sides, sums in another order: relative deviations of a few units in the last place, which AdamW's division by
+// sqrt(v) enlarges where a gradient is close to 0.
+constexpr double loss_tolerance = 2e-6;    // relative
+constexpr double norm_tolerance = 2e-5;    // relative
+constexpr double weight_tolerance = 2e-6;  // of a sum, per element and relative to the root mean square of the elements
+// A bias of k adds nearly the same to all scores of a query where rope turns slowly, and softmax does not see that: such elements
+// have gradients of rounding errors, which AdamW scales up to its full step.
+constexpr double key_bias_tolerance = 3e-5;
+
+class Losses final : public TrainerEvents {
+ public:
+  void step_finished(const StepReport& report) override { reports.push_back(report); }
+  void evaluated(std::int64_t /*step*/, double /*loss*/) override {}
+  void checkpoint(std::int64_t /*step*/) override {}
+  bool stop_requested() override { return false; }
+
+  std::vector<StepReport> reports;
+};
+
+class HfParity : public testing::TestWithParam<std::string> {
+ protected:
+  HfParity() : reference_(test::read_reference(GetParam())), host_({CONSIST_BINARY_DIR "/lib/consist/plugins"}) {}
+
+  /// Runs the reference's steps on one rank from the folder's weights.
+  void run(std::int64_t micro_batch, int accumulation) {
+    RunConfig config;
+    config.model = reference_.folder;
+    config.device = "cpu";
+    config.batch = micro_batch;
+    config.accumulation = accumulation;
+    config.sequence = reference_.sequence();
+    config.optimizer = {.beta1 = reference_.beta1,
+                        .beta2 = reference_.beta2,
+                        .epsilon = reference_.epsilon,
+                        .weight_decay = reference_.weight_decay,
+                        .max_norm = reference_.max_norm};
+    parts_ = make_parts(config, host_);
+    add_device(parts_, config, host_);
+    parts_.device->open(0, 1);
+
+    const CompileRequest request = parts_.compile_request(config);
+    const Layout layout = lay_out(request.strategies, 1);
+    state_ = std::make_unique<TrainingState>(compile_step(request, layout), std::nullopt, *parts_.device,
+                                             std::span<Communicator* const>{}, 0, 0);
+    state_->allocate(false);
+    const ModelWeights weights(reference_.folder);
+    state_->load_weights(
+        [&](const std::string& name, std::int64_t first, std::span<float> out) { weights.read_f32(name, first, out); });
+
+    const test::ReferenceRows rows(reference_);
+    const TrainerSettings settings{.steps = static_cast<std::int64_t>(reference_.batches.size()),
+                                   .micro_batch = micro_batch,
+                                   .sequence = config.sequence,
+                                   .accumulation = accumulation,
+                                   .learning_rate = {.peak = reference_.learning_rate},
+                                   .beta1 = reference_.beta1,
+                                   .beta2 = reference_.beta2};
+    ASSERT_EQ(train(*state_, rows, layout, 0, settings, events_), TrainerResult::finished);
+  }
+
+  void expect_reference() {
+    ASSERT_EQ(events_.reports.size(), reference_.losses.size());
+    int clipped = 0;
+    for (std::size_t s = 0; s < events_.reports.size(); ++s) {
+      const StepReport& report = events_.reports[s];
+      EXPECT_NEAR(report.loss / reference_.losses[s], 1, loss_tolerance) << "loss of step " << report.step;
+      EXPECT_NEAR(report.grad_norm / reference_.grad_norms[s], 1, norm_tolerance) << "grad_norm of step " << report.step;
+      clipped += report.grad_norm > reference_.max_norm ? 1 : 0;
+    }
+    EXPECT_GT(clipped, 0);
+    EXPECT_LT(clipped, static_cast<int>(events_.reports.size()));
+    expect_weights();
+  }
+
+ private:
+  void expect_weights() {
+    const std::vector<Parameter>& parameters = state_->step().program().parameters;
+    EXPECT_EQ(parameters.size(), reference_.final_weights.size());
+    for (const Parameter& parameter : parameters) {
+      const auto expected = reference_.final_weights.find(parameter.name);
+      ASSERT_NE(expected, reference_.final_weights.end()) << parameter.name << " is not a parameter of transformers' model";
+      std::vector<float> values(static_cast<std::size_t>(state_->step().program()[parameter.tensor].shape.elements()));
+      state_->read_weights(parameter.name, 0, values);
+      double sum = 0, squares = 0;
+      for (const float v : values) {
+        sum += v;
+        squares += static_cast<double>(v) * v;
+      }
+      const auto count = static_cast<double>(values.size());
+      const double tolerance = parameter.name.ends_with("k_proj.bias") ? key_bias_tolerance : weight_tolerance;
+      const double rms = std::sqrt(expected->second.sum_of_squares / count);
+      EXPECT_NEAR(sum, expected->second.sum, tolerance * rms * count) << parameter.name;
+      EXPECT_NEAR(squares, expected->second.sum_of_squares, 2 * tolerance * rms * rms * count) << parameter.name;
+    }
+  }
+
+  Reference reference_;
+  PluginHost host_;
+  Parts parts_;
+  std::unique_ptr<TrainingState> state_;
+  Losses events_;
+};
+
+TEST_P(HfParity, WholeBatch) {
+  run(2, 1);
+  expect_reference();
+}
+
+TEST_P(HfParity, AccumulatedOverTwoMicroBatches) {
+  run(1, 2);
+  expect_reference();
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, HfParity,
+                         testing::Values("llama-untied", "llama-tied", "llama-rope-scaled", "qwen3-tied", "qwen3-untied",
+                                         "qwen2.5-bias"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           for (char& c : name) c = c == '-' || c == '.' ? '_' : c;
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace consist
