@@ -34,7 +34,7 @@ std::vector<std::uint32_t> f32_bits(const SafetensorsFile& file, const std::stri
   std::vector<float> values(static_cast<std::size_t>(file.tensor(name).elements));
   file.read_f32(name, 0, values);
   std::vector<std::uint32_t> bits(values.size());
-  std::memcpy(bits.data(), values.data(), values.size() * 4);
+  for (std::size_t i = 0; i < values.size(); ++i) bits[i] = std::bit_cast<std::uint32_t>(values[i]);
   return bits;
 }
 
