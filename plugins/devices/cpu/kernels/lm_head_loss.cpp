@@ -1,7 +1,9 @@
 // lm_head_loss and lm_head_loss_grad: logits in chunks of tokens, so that they are never stored whole.
 #include <algorithm>
 #include <optional>
+#include <string>
 
+#include "consist/error.h"
 #include "plugins/devices/cpu/kernels/product.h"
 
 namespace consist::cpu {
@@ -86,6 +88,11 @@ class LmHeadLoss final : public Kernel {
     auto* losses = reinterpret_cast<double*>(free);  // [chunk]
     free += padded(shape_.chunk * 8);
 
+    for (std::int64_t token = 0; token < shape_.tokens; ++token) {
+      if (targets[token] >= shape_.vocabulary) {
+        throw DataError("target " + std::to_string(targets[token]) + " is outside of the vocabulary of " + std::to_string(shape_.vocabulary));
+      }
+    }
     double loss = 0;
     for (std::int64_t first = 0; first < shape_.tokens; first += shape_.chunk) {
       const std::int64_t rows = std::min(shape_.chunk, shape_.tokens - first);
@@ -113,7 +120,7 @@ class LmHeadLoss final : public Kernel {
     for (std::int64_t row = 0; row < rows; ++row) {
       const float* l = logits + row * n;
       const std::int32_t target = targets[row];
-      const bool counts = target >= 0 && target < n;
+      const bool counts = target >= 0;
       const RowSoftmax s = row_softmax(l, n);
       losses[row] = counts ? static_cast<double>(s.largest) + s.log_sum - l[target] : 0.0;
       if (dlogits == nullptr) continue;

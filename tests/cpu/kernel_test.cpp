@@ -1,0 +1,385 @@
+// Every kernel of the CPU device against fp64, on odd shapes, for each instruction set, number of threads and way of bf16.
+#include <gmock/gmock.h>
+
+#include "consist/error.h"
+#include "tests/cpu/kernel_run.h"
+
+namespace consist {
+namespace {
+
+using reference::random_ids;
+using reference::random_value;
+using reference::zeros;
+using test::expect_close;
+using test::Value;
+using test::Values;
+
+struct Setup {
+  std::string level, threads, bf16;
+  DType dtype;     ///< of activations and parameters
+  DType gradient;  ///< of parameters' gradients
+};
+
+std::string name_of_setup(const testing::TestParamInfo<Setup>& info) {
+  const Setup& s = info.param;
+  std::string name = s.level.substr(s.level.size() - 2) + "_" + s.threads + "threads_" + std::string(name_of(s.dtype));
+  if (s.dtype == DType::bf16) name += "_" + s.bf16 + "_gradients_" + std::string(name_of(s.gradient));
+  return name;
+}
+
+class CpuKernel : public testing::TestWithParam<Setup> {
+ protected:
+  void SetUp() override {
+    try {
+      device_ = test::cpu_device({{"level", GetParam().level}, {"threads", GetParam().threads}, {"bf16", GetParam().bf16}});
+    } catch (const UnavailableError& error) {
+      GTEST_SKIP() << error.what();
+    }
+  }
+  DType dtype() const { return GetParam().dtype; }
+  DType gradient() const { return GetParam().gradient; }
+  bool narrow() const { return dtype() == DType::bf16; }
+  /// f32: sums of up to some hundred terms in another order, and exp to two units in the last place. bf16: inputs are exact,
+  /// results (and what docs/ops.md says is rounded on the way) have 8 bits.
+  double tolerance() const { return narrow() ? 6e-3 : 4e-6; }
+
+  Value random(const Shape& shape, double scale = 1, double mean = 0) {
+    return random_value(engine_, dtype(), shape, scale, mean);
+  }
+  Values run(const std::string& op, const Values& in, const Attributes& attributes = {}) {
+    return test::run_kernel(*device_, op, in, attributes);
+  }
+  Attributes with_gradient(Attributes attributes = {}) const {
+    attributes.set("dtype", std::string(name_of(gradient())));
+    return attributes;
+  }
+  /// Absent, or a random accumulator for `gradient`, to which that is added.
+  std::optional<Value> accumulator(bool present, DType type, Value& expected) {
+    if (!present) return std::nullopt;
+    const Value made = random_value(engine_, type, expected.shape);
+    for (std::size_t i = 0; i < expected.data.size(); ++i) expected.data[i] += made.data[i];
+    return made;
+  }
+
+  std::shared_ptr<Device> device_;
+  std::mt19937 engine_{17};
+};
+
+constexpr bool kWithAndWithout[] = {false, true};
+
+TEST_P(CpuKernel, Embedding) {
+  const Value ids = random_ids(engine_, {3, 7}, 0, 13), table = random({13, 19}), dy = random({3, 7, 19});
+  expect_close(run("embedding", {ids, table})[0], *reference::embedding({ids, table})[0], 0, "y");
+  for (const bool add : kWithAndWithout) {
+    Value dtable = reference::gradient("embedding", {ids, table}, {}, 1, dy);
+    const auto acc = accumulator(add, gradient(), dtable);
+    expect_close(run("embedding_grad", {ids, dy, acc}, with_gradient({{"vocabulary", std::int64_t{13}}}))[0], dtable, tolerance(),
+                 "dtable");
+  }
+  for (const double bad : {-1.0, 13.0}) {
+    Value wrong = ids;
+    wrong.data[5] = bad;
+    EXPECT_THROW(run("embedding", {wrong, table}), DataError);
+  }
+}
+
+TEST_P(CpuKernel, Linear) {
+  for (const auto& [tokens, k, n] : {std::array<std::int64_t, 3>{1, 1, 1}, {5, 33, 17}, {35, 7, 66}, {64, 32, 16}}) {
+    const Value x = random({1, tokens, k}), w = random({n, k}), bias = random({n}), dy = random({1, tokens, n});
+    expect_close(run("linear", {x, w, std::nullopt})[0], *reference::linear({x, w})[0], tolerance(), "y");
+    // In bf16 the product is rounded before the bias is added: two roundings.
+    expect_close(run("linear", {x, w, bias})[0], *reference::linear({x, w, bias})[0], 2 * tolerance(), "y with bias");
+    for (const bool add : kWithAndWithout) {
+      Value dx = reference::gradient("linear", {x, w}, {}, 0, dy), dw = reference::gradient("linear", {x, w}, {}, 1, dy);
+      Value db = reference::gradient("linear", {x, w, bias}, {}, 2, dy);
+      const auto acc_dx = accumulator(add, dtype(), dx), acc_dw = accumulator(add, gradient(), dw),
+                 acc_db = accumulator(add, gradient(), db);
+      expect_close(run("linear_input_grad", {dy, w, acc_dx})[0], dx, tolerance(), "dx");
+      expect_close(run("linear_weight_grad", {x, dy, acc_dw}, with_gradient())[0], dw, tolerance(), "dw");
+      expect_close(run("linear_bias_grad", {dy, acc_db}, with_gradient())[0], db, tolerance(), "db");
+    }
+  }
+}
+
+TEST_P(CpuKernel, RmsNorm) {
+  const Attributes attributes{{"epsilon", 1e-3}};
+  for (const std::int64_t c : {1, 16, 37}) {
+    const Value x = random({2, 9, c}), residual = random({2, 9, c}), w = random({c}, 0.3, 1), dy = random({2, 9, c});
+    for (const bool with_residual : kWithAndWithout) {
+      const Values in = {x, with_residual ? std::optional(residual) : std::nullopt, w};
+      const Values made = run("rms_norm", in, attributes), expected = reference::forward("rms_norm", in, attributes);
+      expect_close(made[0], *expected[0], tolerance(), "y");
+      ASSERT_EQ(made[1].has_value(), with_residual);
+      if (with_residual) expect_close(made[1], *expected[1], narrow() ? 0 : 1e-7, "sum");
+      expect_close(made[2], *expected[2], 1e-6, "rstd");
+    }
+    Value rstd = *reference::rms_norm({x, std::nullopt, w}, 1e-3)[2];
+    for (const bool add : kWithAndWithout) {
+      Value dx = reference::gradient("rms_norm", {x, std::nullopt, w}, attributes, 0, dy);
+      Value dw = reference::gradient("rms_norm", {x, std::nullopt, w}, attributes, 2, dy);
+      const auto acc_dx = accumulator(add, dtype(), dx), acc_dw = accumulator(add, gradient(), dw);
+      for (double& scale : rstd.data) scale = static_cast<float>(scale);
+      const Values made = run("rms_norm_grad", {dy, x, rstd, w, acc_dx, acc_dw}, with_gradient());
+      // With one channel, dx is a difference of nearly equal numbers.
+      expect_close(made[0], dx, c == 1 && !narrow() ? 1e-4 : tolerance(), "dx");
+      expect_close(made[1], dw, tolerance(), "dw");
+    }
+  }
+}
+
+TEST_P(CpuKernel, Rope) {
+  for (const std::int64_t dim : {2, 10, 32}) {
+    const Attributes attributes{{"head_dim", dim}, {"epsilon", 1e-5}};
+    const Value x = random({2, 5, 3 * dim}), w = random({dim}, 0.3, 1), dy = random({2, 5, 3 * dim});
+    Value table = zeros(DType::f32, {5, dim});
+    for (std::int64_t p = 0; p < 5; ++p) {
+      for (std::int64_t i = 0; i < dim / 2; ++i) {
+        const double angle = static_cast<double>(p) * std::pow(100.0, -2.0 * static_cast<double>(i) / static_cast<double>(dim));
+        table.at(p * dim + i) = static_cast<float>(std::cos(angle));
+        table.at(p * dim + dim / 2 + i) = static_cast<float>(std::sin(angle));
+      }
+    }
+    const Values plain = run("rope", {x, table, std::nullopt}, attributes);
+    expect_close(plain[0], *reference::forward("rope", {x, table, std::nullopt}, attributes)[0], tolerance(), "y");
+    const Value dplain = reference::gradient("rope", {x, table, std::nullopt}, attributes, 0, dy);
+    expect_close(run("rope_grad", {dy, table}, Attributes{{"head_dim", dim}})[0], dplain, tolerance(), "dx");
+
+    const Values expected = reference::forward("rope", {x, table, w}, attributes),
+                 normed = run("rope", {x, table, w}, attributes);
+    expect_close(normed[0], *expected[0], tolerance(), "normed y");
+    expect_close(normed[1], *expected[1], 1e-6, "rstd");
+    Value rstd = *expected[1];
+    for (double& scale : rstd.data) scale = static_cast<float>(scale);
+    for (const bool add : kWithAndWithout) {
+      const Value dx = reference::gradient("rope", {x, table, w}, attributes, 0, dy);
+      Value dw = reference::gradient("rope", {x, table, w}, attributes, 2, dy);
+      const auto acc = accumulator(add, gradient(), dw);
+      const Values made = run("rope_grad", {dy, table, x, rstd, w, acc}, with_gradient({{"head_dim", dim}}));
+      expect_close(made[0], dx, 2 * tolerance(), "normed dx");
+      expect_close(made[1], dw, tolerance(), "normed dw");
+    }
+  }
+}
+
+TEST_P(CpuKernel, Attention) {
+  struct Case {
+    std::int64_t batch, sequence, heads, kv_heads, dim;
+  };
+  // Around the 64 queries and keys of a tile, head sizes that do not fill vectors, groups of 1, 2 and 7.
+  for (const Case& c :
+       {Case{2, 1, 2, 1, 4}, Case{1, 5, 7, 1, 6}, Case{2, 13, 2, 2, 20}, Case{1, 64, 2, 1, 4}, Case{1, 67, 1, 1, 3}}) {
+    const Attributes attributes{{"head_dim", c.dim}};
+    const Value q = random({c.batch, c.sequence, c.heads * c.dim}, 2), k = random({c.batch, c.sequence, c.kv_heads * c.dim}),
+                v = random({c.batch, c.sequence, c.kv_heads * c.dim}), dy = random(q.shape);
+    const Values expected = reference::attention({q, k, v}, c.dim), made = run("attention", {q, k, v}, attributes);
+    expect_close(made[0], *expected[0], tolerance(), "o");
+    expect_close(made[1], *expected[1], 2e-6, "lse");
+    Value o = *expected[0], lse = *expected[1];
+    for (double& x : o.data) x = reference::rounded(x, dtype());
+    for (double& x : lse.data) x = static_cast<float>(x);
+    const Values gradients = run("attention_grad", {dy, q, k, v, o, lse}, attributes);
+    for (std::size_t i = 0; i < 3; ++i) {
+      const Value numerical = reference::gradient("attention", {q, k, v}, attributes, i, dy);
+      if (c.sequence == 1 && i < 2) {  // one key: its probability is 1 whatever q and k are
+        for (const double x : gradients[i]->data) EXPECT_NEAR(x, 0, narrow() ? 0.05 : 1e-5);
+        continue;
+      }
+      // delta = Σ do·o takes o as it was rounded.
+      expect_close(gradients[i], numerical, narrow() ? 4 * tolerance() : 2 * tolerance(), std::string("d") + "qkv"[i]);
+    }
+  }
+}
+
+TEST_P(CpuKernel, AttentionWithLargeScores) {
+  // A softmax that does not subtract the largest score overflows here.
+  const Value q = random({1, 70, 8}, 60), k = random({1, 70, 8}, 60), v = random({1, 70, 8});
+  const Attributes attributes{{"head_dim", std::int64_t{8}}};
+  const Values expected = reference::attention({q, k, v}, 8), made = run("attention", {q, k, v}, attributes);
+  // Scores of thousands have an absolute error of some 1e-4 in f32, and so have the probabilities.
+  expect_close(made[0], *expected[0], narrow() ? 2e-2 : 5e-3, "o");
+  expect_close(made[1], *expected[1], 1e-6, "lse");
+}
+
+TEST_P(CpuKernel, Swiglu) {
+  Value gate = random({3, 5, 11}, 3);
+  const Value up = random(gate.shape), dh = random(gate.shape);
+  for (const double x : {-200.0, -90.0, -87.5, 87.5, 90.0, 200.0, 0.0})
+    gate.data[static_cast<std::size_t>(engine_() % gate.data.size())] = x;
+  for (double& x : gate.data) x = reference::rounded(x, dtype());
+  expect_close(run("swiglu", {gate, up})[0], *reference::swiglu({gate, up})[0], tolerance(), "h");
+  const Values gradients = run("swiglu_grad", {dh, gate, up});
+  expect_close(gradients[0], reference::gradient("swiglu", {gate, up}, {}, 0, dh), tolerance(), "dgate");
+  expect_close(gradients[1], reference::gradient("swiglu", {gate, up}, {}, 1, dh), tolerance(), "dup");
+}
+
+TEST_P(CpuKernel, LmHeadLoss) {
+  const Attributes scale{{"scale", 0.25}};
+  for (const auto& [tokens, c, vocabulary] : {std::array<std::int64_t, 3>{1, 3, 2}, {21, 9, 37}}) {
+    const Value x = random({1, tokens, c}), w = random({vocabulary, c});
+    Value targets = random_ids(engine_, {1, tokens}, 0, static_cast<int>(vocabulary));
+    if (tokens > 4) targets.data[3] = targets.data[tokens - 1] = -1;
+    const Value one{DType::f32, {}, {1}};
+    const Value loss = *reference::lm_head_loss({x, w, targets}, 0.25)[0];
+    expect_close(run("lm_head_loss", {x, w, targets}, scale)[0], loss, 2e-6, "loss");
+    for (const bool add : kWithAndWithout) {
+      const Value dx = reference::gradient("lm_head_loss", {x, w, targets}, scale, 0, one);
+      Value dw = reference::gradient("lm_head_loss", {x, w, targets}, scale, 1, one);
+      const auto acc = accumulator(add, gradient(), dw);
+      const Values made = run("lm_head_loss_grad", {x, w, targets, acc}, with_gradient(scale));
+      expect_close(made[0], loss, 2e-6, "loss of the gradient op");
+      expect_close(made[1], dx, tolerance(), "dx");
+      expect_close(made[2], dw, tolerance(), "dw");
+    }
+    targets.data[0] = static_cast<double>(vocabulary);
+    EXPECT_THROW(run("lm_head_loss", {x, w, targets}, scale), DataError);
+  }
+}
+
+TEST_P(CpuKernel, LmHeadLossInChunks) {
+  // 16 MiB of logits are made at once: these take three chunks, the last one shorter. The gradients are compared with those of
+  // the same rows in separate calls, which fit one chunk.
+  constexpr std::int64_t tokens = 67, c = 8, vocabulary = 150'000;
+  const Attributes scale{{"scale", 1.0 / 67}};
+  const Value x = random({1, tokens, c}), w = random({vocabulary, c});
+  const Value targets = random_ids(engine_, {1, tokens}, 0, vocabulary);
+  const Values whole = run("lm_head_loss_grad", {x, w, targets, std::nullopt}, with_gradient(scale));
+  double loss = 0;
+  std::optional<Value> dw;
+  Value dx = zeros(dtype(), x.shape);
+  for (std::int64_t first = 0; first < tokens; first += 20) {
+    const std::int64_t rows = std::min<std::int64_t>(20, tokens - first);
+    const auto part = [&](const Value& value, std::int64_t width, const Shape& shape) {
+      return Value{value.dtype, shape, {value.data.begin() + first * width, value.data.begin() + (first + rows) * width}};
+    };
+    const Values made =
+        run("lm_head_loss_grad", {part(x, c, {1, rows, c}), w, part(targets, 1, {1, rows}), dw}, with_gradient(scale));
+    loss += made[0]->data[0];
+    std::copy(made[1]->data.begin(), made[1]->data.end(), dx.data.begin() + first * c);
+    dw = made[2];
+  }
+  EXPECT_NEAR(whole[0]->data[0], loss, 1e-5 * loss);
+  expect_close(whole[1], dx, tolerance(), "dx");
+  // In bf16 each chunk's sum is rounded.
+  expect_close(whole[2], *dw, gradient() == DType::bf16 ? 3e-2 : tolerance(), "dw");
+}
+
+TEST_P(CpuKernel, AddAndCast) {
+  const Value a = random({3, 37}), b = random({3, 37});
+  Value sum = a;
+  for (std::size_t i = 0; i < sum.data.size(); ++i) sum.data[i] += b.data[i];
+  expect_close(run("add", {a, b})[0], sum, narrow() ? 4e-3 : 1e-7, "a + b");
+  for (const DType to : {DType::f32, DType::bf16}) {
+    Value expected = a;
+    for (double& x : expected.data) x = reference::rounded(x, to);
+    expect_close(run("cast", {a}, {{"dtype", std::string(name_of(to))}})[0], expected, 0, "cast");
+  }
+}
+
+TEST_P(CpuKernel, ClippingAndItsNorm) {
+  const Value a = random({100, 101}), b = random_value(engine_, gradient(), {7}), empty = random({0});
+  double squares = 0;
+  for (const Value* t : {&a, &b}) {
+    for (const double x : t->data) squares += x * x;
+  }
+  expect_close(run("sum_of_squares", {a, b, empty})[0], Value{DType::f32, {}, {squares}}, 1e-6, "sum of squares");
+  const Value nine{DType::f32, {}, {9}};
+  for (const auto& [max_norm, coefficient] : {std::pair{0.0, 1.0}, {1.5, 1.5 / (3 + 1e-6)}, {4.0, 1.0}}) {
+    const Values made = run("clip_coefficient", {nine}, {{"max_norm", max_norm}});
+    expect_close(made[0], Value{DType::f32, {}, {3}}, 1e-7, "norm");
+    expect_close(made[1], Value{DType::f32, {}, {coefficient}}, 1e-7, "coefficient");
+  }
+}
+
+TEST_P(CpuKernel, AdamW) {
+  const double rate = 0.01, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-3, decay = 0.1, coefficient = 0.5;
+  const Value hyper{
+      DType::f32,
+      {4},
+      {static_cast<float>(rate), static_cast<float>(1 - std::pow(beta1, 3)), static_cast<float>(1 - std::pow(beta2, 3)), 3}};
+  const Value clip{DType::f32, {}, {coefficient}};
+  const Attributes attributes{{"beta1", beta1},
+                              {"beta2", beta2},
+                              {"epsilon", epsilon},
+                              {"weight_decay", decay},
+                              {"stochastic_rounding", std::int64_t{0}},
+                              {"seed", std::int64_t{1}}};
+  for (const bool with_master : kWithAndWithout) {
+    Values in = {hyper, clip};
+    Values expected;
+    for (const std::int64_t n : {1, 37, 1000}) {  // several parameters in one instruction
+      const Value p = random({n}), g = random_value(engine_, gradient(), {n});
+      Value master = random_value(engine_, DType::f32, {n}), m = random_value(engine_, DType::f32, {n}, 0.1),
+            v = random_value(engine_, DType::f32, {n}, 0.1);
+      for (double& x : v.data) x = std::abs(x);
+      for (auto value : {std::optional(p), std::optional(g), with_master ? std::optional(master) : std::nullopt, std::optional(m),
+                         std::optional(v)})
+        in.push_back(value);
+      Value weight = with_master ? master : p;
+      for (std::size_t i = 0; i < weight.data.size(); ++i) {
+        const double gradient = coefficient * g.data[i];
+        m.data[i] = beta1 * m.data[i] + (1 - beta1) * gradient;
+        v.data[i] = beta2 * v.data[i] + (1 - beta2) * gradient * gradient;
+        weight.data[i] = weight.data[i] * (1 - rate * decay) -
+                         rate / hyper.data[1] * m.data[i] / (std::sqrt(v.data[i]) / std::sqrt(hyper.data[2]) + epsilon);
+      }
+      Value rounded = weight;
+      rounded.dtype = dtype();
+      expected.insert(expected.end(), {rounded, with_master ? std::optional(weight) : std::nullopt, m, v});
+    }
+    const Values made = run("adamw", in, attributes);
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      ASSERT_EQ(made[i].has_value(), expected[i].has_value());
+      const bool is_parameter = i % 4 == 0;
+      if (expected[i])
+        expect_close(made[i], *expected[i], is_parameter && narrow() ? 4e-3 : 1e-6, "adamw output " + std::to_string(i));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Levels, CpuKernel,
+                         testing::Values(Setup{"x86-64-v2", "1", "auto", DType::f32, DType::f32},
+                                         Setup{"x86-64-v3", "3", "auto", DType::f32, DType::f32},
+                                         Setup{"x86-64-v4", "2", "auto", DType::f32, DType::f32},
+                                         Setup{"x86-64-v3", "2", "emulated", DType::bf16, DType::f32},
+                                         Setup{"x86-64-v4", "3", "emulated", DType::bf16, DType::bf16},
+                                         Setup{"x86-64-v4", "2", "native", DType::bf16, DType::f32},
+                                         Setup{"x86-64-v4", "1", "native", DType::bf16, DType::bf16}),
+                         name_of_setup);
+
+TEST(CpuKernels, StochasticRoundingIsUnbiased) {
+  const auto device = test::cpu_device({});
+  // One Adam step moves each weight by 1/1000 of the distance between bfloat16 neighbours: rounded to nearest nothing would ever
+  // change.
+  constexpr std::int64_t n = 200'000;
+  const double rate = static_cast<float>(1.0 / 128 / 1000);
+  const Value hyper{DType::f32, {4}, {rate, 1, 1, 1}}, one{DType::f32, {}, {1}};
+  Value p = zeros(DType::bf16, {n}), g = zeros(DType::f32, {n}), m = zeros(DType::f32, {n}), v = m;
+  for (double& x : p.data) x = 1.5;
+  for (double& x : g.data) x = -1;
+  Attributes attributes{
+      {"beta1", 0.0},           {"beta2", 0.0}, {"epsilon", 0.0}, {"weight_decay", 0.0}, {"stochastic_rounding", std::int64_t{1}},
+      {"seed", std::int64_t{5}}};
+  const Value rounded = *test::run_kernel(*device, "adamw", {hyper, one, p, g, std::nullopt, m, v}, attributes)[0];
+  double moved = 0;
+  for (const double x : rounded.data) {
+    ASSERT_TRUE(x == 1.5 || x == 1.5 + 1.0 / 128) << x;
+    moved += x - 1.5;
+  }
+  // The mean of n draws of probability 1/1000 has a standard deviation of 7 %.
+  EXPECT_NEAR(moved / static_cast<double>(n) / rate, 1, 0.3);
+  attributes.set("stochastic_rounding", std::int64_t{0});
+  EXPECT_EQ(test::run_kernel(*device, "adamw", {hyper, one, p, g, std::nullopt, m, v}, attributes)[0]->data, p.data);
+}
+
+TEST(CpuKernels, WhatThereIsNoKernelFor) {
+  const auto device = test::cpu_device({});
+  const Attributes none;
+  const Buffer x{nullptr, DType::e4m3, Shape{1, 2, 4}}, w{nullptr, DType::e4m3, Shape{3, 4}},
+      y{nullptr, DType::e4m3, Shape{1, 2, 3}};
+  const Buffer in[] = {x, w}, out[] = {y};
+  EXPECT_EQ(device->make_kernel({"linear", in, out, none}), nullptr);
+  EXPECT_EQ(device->make_kernel({"convolution", in, out, none}), nullptr);
+}
+
+}  // namespace
+}  // namespace consist
