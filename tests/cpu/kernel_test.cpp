@@ -20,11 +20,14 @@ struct Setup {
   DType gradient;  ///< of parameters' gradients
 };
 
-std::string name_of_setup(const testing::TestParamInfo<Setup>& info) {
-  const Setup& s = info.param;
+std::string text_of(const Setup& s) {
   std::string name = s.level.substr(s.level.size() - 2) + "_" + s.threads + "threads_" + std::string(name_of(s.dtype));
   if (s.dtype == DType::bf16) name += "_" + s.bf16 + "_gradients_" + std::string(name_of(s.gradient));
   return name;
+}
+
+void PrintTo(const Setup& setup, std::ostream* out) {
+  *out << text_of(setup);
 }
 
 class CpuKernel : public testing::TestWithParam<Setup> {
@@ -344,7 +347,7 @@ INSTANTIATE_TEST_SUITE_P(Levels, CpuKernel,
                                          Setup{"x86-64-v4", "3", "emulated", DType::bf16, DType::bf16},
                                          Setup{"x86-64-v4", "2", "native", DType::bf16, DType::f32},
                                          Setup{"x86-64-v4", "1", "native", DType::bf16, DType::bf16}),
-                         name_of_setup);
+                         [](const testing::TestParamInfo<Setup>& info) { return text_of(info.param); });
 
 TEST(CpuKernels, StochasticRoundingIsUnbiased) {
   const auto device = test::cpu_device({});
