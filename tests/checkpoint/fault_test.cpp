@@ -90,7 +90,7 @@ void expect_intact(const std::string& folder, long committed) {
   const std::optional<Checkpoint> latest = latest_checkpoint(folder);
   ASSERT_TRUE(latest.has_value()) << "committed: " << committed;
   ASSERT_GE(latest->state().step, committed);
-  if (before) ASSERT_GE(latest->state().step, before->state().step);
+  ASSERT_GE(latest->state().step, before ? before->state().step : 0);
   expect_sound(*latest, latest->state().step);
   save(writer, latest->state().step + 1);
   EXPECT_EQ(steps_in(folder).size(), 2U);

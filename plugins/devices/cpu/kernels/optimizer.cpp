@@ -31,7 +31,7 @@ class SumOfSquares final : public Kernel {
  private:
   template <typename T>
   static double squares(const T* values, Part part) {
-    constexpr std::int64_t block = 4096;
+    constexpr std::int64_t block = 512;
     double total = 0;
     for (std::int64_t first = part.first; first < part.last; first += block) {
       const std::int64_t last = std::min(part.last, first + block);
