@@ -1,0 +1,121 @@
+// Files that appear only when whole, files that are read by position, and SHA-256.
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include "consist/error.h"
+#include "core/files/atomic_file.h"
+#include "core/files/input_file.h"
+#include "core/files/sha256.h"
+#include "tests/temporary_folder.h"
+
+namespace consist {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+bool exists(const std::string& path) {
+  return std::filesystem::exists(path);
+}
+
+TEST(Sha256, KnownAnswers) {  // FIPS 180-4's examples
+  EXPECT_EQ(sha256_of(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(sha256_of("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(sha256_of(std::string(1'000'000, 'a')), "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+}
+
+TEST(Sha256, AFileInSeveralBlocks) {
+  const TemporaryFolder folder;
+  const std::string text(10'000'001, 'x');
+  write_whole(folder / "a", text);
+  EXPECT_EQ(sha256_of(InputFile(folder / "a")), sha256_of(text));
+  Sha256 pieces;
+  pieces.update(text.data(), 7);
+  pieces.update(text.data() + 7, text.size() - 7);
+  EXPECT_EQ(pieces.hex(), sha256_of(text));
+}
+
+TEST(AtomicFile, IsSeenOnlyWhenWhole) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "a";
+  write_whole(path, "before");
+  {
+    AtomicFile file(path);
+    file.reserve(5);
+    file.write("aft", 3);
+    file.write("er", 2);
+    file.finish();
+    EXPECT_EQ(read_whole(path), "before");
+    file.publish();
+    EXPECT_EQ(file.bytes(), 5);
+  }
+  EXPECT_EQ(read_whole(path), "after");
+}
+
+TEST(AtomicFile, IsRemovedIfItIsNotPublished) {
+  const TemporaryFolder folder;
+  std::string partial;
+  {
+    AtomicFile file(folder / "a");
+    file.write("x", 1);
+    partial = file.partial_path();
+    EXPECT_TRUE(exists(partial));
+    const AtomicFile moved(std::move(file));
+    EXPECT_EQ(moved.partial_path(), partial);
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+TEST(AtomicFile, LessThanWasReservedIsNoTrail) {
+  const TemporaryFolder folder;
+  AtomicFile file(folder / "a");
+  file.reserve(100);
+  file.write("x", 1);
+  file.commit();
+  EXPECT_EQ(read_whole(folder / "a"), "x");
+}
+
+TEST(AtomicFile, WhereItCannotBeWritten) {
+  EXPECT_THAT(
+      [] { AtomicFile("/nowhere/a"); },
+      ThrowsMessage<SystemError>(AllOf(HasSubstr("/nowhere/a"), HasSubstr("No such file"), HasSubstr("check that its folder"))));
+  const TemporaryFolder folder;
+  AtomicFile file(folder / "a");
+  EXPECT_THAT([&] { file.reserve(std::int64_t{1} << 60); },
+              ThrowsMessage<SystemError>(
+                  AllOf(HasSubstr(folder / "a"), HasSubstr("it needs 1152921504606846976 bytes"), HasSubstr("are free"))));
+}
+
+TEST(AtomicFile, TheOrderOfItsCalls) {
+  const TemporaryFolder folder;
+  AtomicFile file(folder / "a");
+  EXPECT_THROW(file.publish(), ProgramError);
+  file.commit();
+  EXPECT_THROW(file.commit(), ProgramError);
+}
+
+TEST(InputFile, ReadsRangesAndNamesWhatIsMissing) {
+  const TemporaryFolder folder;
+  write_whole(folder / "a", "0123456789");
+  const InputFile file(folder / "a");
+  std::string range(4, ' ');
+  file.read(3, range.data(), 4);
+  EXPECT_EQ(range, "3456");
+  EXPECT_THAT([&] { file.read(8, range.data(), 4); },
+              ThrowsMessage<DataError>(AllOf(HasSubstr(folder / "a"), HasSubstr("cut off"), HasSubstr("byte 10"))));
+  EXPECT_EQ(read_text(folder / "a", 10), "0123456789");
+  EXPECT_THAT([&] { read_text(folder / "a", 9); }, ThrowsMessage<DataError>(HasSubstr("10 bytes")));
+}
+
+TEST(InputFile, WhatIsNoFile) {
+  const TemporaryFolder folder;
+  EXPECT_THAT([&] { InputFile(folder.path()); }, ThrowsMessage<SystemError>(HasSubstr("folder")));
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);  // opening it must not wait for a writer
+  EXPECT_THAT([&] { InputFile(folder / "pipe"); }, ThrowsMessage<SystemError>(HasSubstr("no regular file")));
+  EXPECT_THAT([&] { InputFile(folder / "none"); },
+              ThrowsMessage<SystemError>(AllOf(HasSubstr(folder / "none"), HasSubstr("No such file"))));
+}
+
+}  // namespace
+}  // namespace consist
