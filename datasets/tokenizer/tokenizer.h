@@ -1,0 +1,71 @@
+// A Hugging Face tokenizer.json: byte-level BPE as Llama-3, Qwen and GPT-2 use it, with the results of the library `tokenizers`.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "datasets/tokenizer/bpe.h"
+#include "datasets/tokenizer/pre_tokenizer.h"
+
+namespace consist::tokenizer {
+
+/// A token that is found in the text before anything else happens to it.
+struct AddedToken {
+  std::string text;
+  std::int32_t id = 0;
+  bool special = false;     ///< left out by decode()
+  bool normalized = false;  ///< looked for after normalization instead of before
+};
+
+/// What a tokenizer.json says, as far as it is supported.
+struct Parts {
+  bool nfc = false;
+  std::vector<RegexSplit> splits;     ///< one after the other
+  bool add_prefix_space = false;      ///< ByteLevel's
+  std::unique_ptr<Bpe> bpe;
+  std::vector<AddedToken> added;
+  std::vector<std::int32_t> before, after;  ///< special tokens around every text (TemplateProcessing)
+};
+
+/// Reads the text of a tokenizer.json. A part that is not supported is a DataError that names the field.
+Parts parse_tokenizer_json(std::string_view json);
+
+/// Immutable; encode() and decode() may be called from several threads.
+class Tokenizer {
+ public:
+  /// Throws DataError or SystemError naming the file.
+  static Tokenizer from_file(const std::string& path);
+  explicit Tokenizer(Parts parts);
+  ~Tokenizer();
+  Tokenizer(Tokenizer&&) noexcept;
+
+  /// Ids of a text of valid UTF-8; invalid is a DataError with the offset of the byte. With `special`, the post-processor's tokens around it.
+  std::vector<std::int32_t> encode(std::string_view text, bool special = true) const;
+  /// The bytes of the tokens, special ones left out. Throws DataError for an id that does not exist.
+  std::string decode(std::span<const std::int32_t> ids) const;
+
+  /// One more than the largest id.
+  std::int32_t vocabulary_size() const noexcept { return static_cast<std::int32_t>(tokens_.size()); }
+  /// The id of an added token, for example "<|endoftext|>".
+  std::optional<std::int32_t> added_token(std::string_view text) const noexcept;
+
+ private:
+  struct Cache;
+  void encode_normalized(std::string_view text, std::vector<std::int32_t>& ids) const;
+  void encode_plain(std::string_view text, std::vector<std::int32_t>& ids) const;
+  template <typename Rest>
+  void find_added(std::string_view text, bool normalized, std::vector<std::int32_t>& ids, Rest rest) const;
+
+  Parts parts_;
+  std::vector<std::string> tokens_;  // bytes by id
+  std::vector<bool> special_;
+  std::vector<std::vector<std::size_t>> added_of_byte_[2];  // [normalized][first byte]
+  std::unique_ptr<Cache> cache_;
+};
+
+}  // namespace consist::tokenizer
