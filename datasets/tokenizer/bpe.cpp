@@ -11,7 +11,8 @@ Bpe::Bpe(StringMap<std::int32_t> vocabulary, const std::vector<std::pair<std::st
   for (int byte = 0; byte < 256; ++byte) {
     const char c = static_cast<char>(byte);
     auto token = vocabulary_.find(std::string_view(&c, 1));
-    if (token == vocabulary_.end()) throw DataError("model.vocab has no token for the byte " + std::to_string(byte) + "; it is not byte-level");
+    if (token == vocabulary_.end())
+      throw DataError("model.vocab has no token for the byte " + std::to_string(byte) + "; it is not byte-level");
     byte_ids_[static_cast<std::size_t>(byte)] = token->second;
   }
   merges_.reserve(merges.size());
@@ -31,7 +32,7 @@ namespace {
 /// A part of the piece that has become one token; parts form a list so that merging is constant time.
 struct Part {
   std::int32_t id;
-  int previous, next;  // -1: none
+  int previous, next;   // -1: none
   std::int32_t length;  // in bytes; 0: merged away
 };
 

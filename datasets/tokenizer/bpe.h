@@ -21,9 +21,9 @@ using StringMap = std::unordered_map<std::string, Value, StringHash, std::equal_
 /// Immutable once made; encode() may be called from several threads.
 class Bpe {
  public:
-  /// `vocabulary`: tokens as raw bytes (already translated back from byte-level characters) to ids. `merges`: pairs of such tokens, best first. With
-  /// `ignore_merges` a piece that is a token as a whole is that token, whatever the merges. Throws DataError for a byte that has no token and for merges that
-  /// name tokens the vocabulary lacks.
+  /// `vocabulary`: tokens as raw bytes (already translated back from byte-level characters) to ids. `merges`: pairs of such
+  /// tokens, best first. With `ignore_merges` a piece that is a token as a whole is that token, whatever the merges. Throws
+  /// DataError for a byte that has no token and for merges that name tokens the vocabulary lacks.
   Bpe(StringMap<std::int32_t> vocabulary, const std::vector<std::pair<std::string, std::string>>& merges, bool ignore_merges);
 
   /// Appends the ids of one pre-token (raw bytes).

@@ -3,7 +3,10 @@
 
 #include <pcre2.h>
 
-#include <array>
+#include <algorithm>
+#include <cctype>
+#include <iterator>
+#include <optional>
 #include <unordered_map>
 
 #include "consist/error.h"
@@ -18,39 +21,117 @@ namespace {
 /// Unicode's White_Space property, which is what Oniguruma's \s means; PCRE2's has U+180E on top.
 constexpr const char* white_space = R"(\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
 
-/// Rewrites what the engines read differently; refuses what has no counterpart.
-std::string for_pcre2(const std::string& pattern) {
-  std::string out;
-  bool in_class = false;
-  for (std::size_t i = 0; i < pattern.size(); ++i) {
-    const char c = pattern[i];
-    if (c != '\\') {
-      if (c == '[') {
-        if (in_class) throw DataError("the pre-tokenizer's expression has a set inside a set, which is not supported: " + pattern);
-        in_class = true;
-      } else if (c == ']') {
-        in_class = false;
-      } else if (c == '&' && in_class && i + 1 < pattern.size() && pattern[i + 1] == '&') {
-        throw DataError("the pre-tokenizer's expression intersects sets, which is not supported: " + pattern);
+/// Rewrites an expression in Oniguruma's Ruby syntax for PCRE2. What the two engines read differently is translated or refused;
+/// only constructs that are known to mean the same pass.
+class Translator {
+ public:
+  explicit Translator(const std::string& pattern) : pattern_(pattern) {}
+
+  std::string translate() {
+    while (at_ < pattern_.size()) {
+      const char c = pattern_[at_];
+      if (c == '\\') {
+        escape();
+      } else if (in_class_) {
+        class_character(c);
+      } else {
+        character(c);
       }
-      out += c;
-      continue;
     }
-    if (i + 1 == pattern.size()) throw DataError("the pre-tokenizer's expression ends in a backslash: " + pattern);
-    const char escaped = pattern[++i];
-    switch (escaped) {
-      case 's': out += in_class ? white_space : std::string("[") + white_space + "]"; break;
-      case 'S':
-        if (in_class) throw DataError("the pre-tokenizer's expression has \\S inside a set, which is not supported: " + pattern);
-        out += std::string("[^") + white_space + "]";
-        break;
-      case 'h': case 'H': case 'R': case 'X': case 'G': case 'K': case 'Z': case 'z': case 'A': case 'O': case 'N': case 'y': case 'Y': case 'M': case 'C': case 'g': case 'k':
-        throw DataError(std::string("the pre-tokenizer's expression uses \\") + escaped + ", which is not supported: " + pattern);
-      default: (out += '\\') += escaped;
+    if (in_class_) refuse("has a set without its end");
+    return out_;
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& why) const {
+    throw DataError("the pre-tokenizer's expression " + why + ", which is not supported: " + pattern_);
+  }
+  bool follows(std::string_view text) const { return std::string_view(pattern_).substr(at_).starts_with(text); }
+  void copy(std::size_t count) {
+    out_.append(pattern_, at_, count);
+    at_ += count;
+  }
+
+  void character(char c) {
+    switch (c) {
+      case '[':
+        in_class_ = true;
+        copy(follows("[^") ? 2 : 1);
+        if (follows("]")) refuse("has a set that begins with ]");
+        return;
+      case '(':
+        for (std::string_view group : {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?i:"}) {
+          if (follows(group)) return copy(group.size());
+        }
+        if (follows("(?") || follows("(*")) refuse("has a group of an unusual kind");
+        return copy(1);
+      case '^':
+      case '$':
+        refuse(std::string("uses ") + c);
+      case '{': {
+        const std::size_t end = pattern_.find('}', at_);
+        const std::string_view inside =
+            end == std::string::npos ? std::string_view{} : std::string_view(pattern_).substr(at_ + 1, end - at_ - 1);
+        const bool plain =
+            !inside.empty() && inside[0] != ',' && inside.find_first_not_of("0123456789,") == std::string_view::npos;
+        if (!plain || (end + 1 < pattern_.size() && pattern_[end + 1] == '+')) refuse("has a brace that is no plain repetition");
+        return copy(end + 1 - at_);
+      }
+      default:
+        copy(1);
     }
   }
-  return out;
-}
+
+  void class_character(char c) {
+    if (c == '[') refuse("has a set inside a set");
+    if (follows("&&")) refuse("intersects sets");
+    if (c == ']') in_class_ = false;
+    copy(1);
+  }
+
+  void escape() {
+    if (at_ + 1 == pattern_.size()) refuse("ends in a backslash");
+    const char c = pattern_[at_ + 1];
+    switch (c) {
+      case 's':
+        out_ += in_class_ ? white_space : std::string("[") + white_space + "]";
+        at_ += 2;
+        return;
+      case 'S':
+        if (in_class_) refuse("has \\S inside a set");
+        out_ += std::string("[^") + white_space + "]";
+        at_ += 2;
+        return;
+      case 'p':
+      case 'P': {  // general categories; scripts differ
+        const std::size_t end = pattern_.find('}', at_);
+        const std::string_view name =
+            end == std::string::npos || pattern_[at_ + 2] != '{' ? "" : std::string_view(pattern_).substr(at_ + 3, end - at_ - 3);
+        static constexpr std::string_view categories[] = {"L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn", "Mc", "Me", "N",
+                                                          "Nd", "Nl", "No", "P",  "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po",
+                                                          "S",  "Sm", "Sc", "Sk", "So", "Z",  "Zs", "Zl", "Zp"};
+        if (std::find(std::begin(categories), std::end(categories), name) == std::end(categories))
+          refuse("has a property that is no general category");
+        return copy(end + 1 - at_);
+      }
+      case 'r':
+      case 'n':
+      case 't':
+      case 'f':
+      case 'd':
+      case 'D':
+        return copy(2);
+      default:
+        if (!std::ispunct(static_cast<unsigned char>(c))) refuse(std::string("uses \\") + c);
+        copy(2);
+    }
+  }
+
+  const std::string& pattern_;
+  std::size_t at_ = 0;
+  bool in_class_ = false;
+  std::string out_;
+};
 
 std::string message_of(int error) {
   PCRE2_UCHAR buffer[256];
@@ -77,11 +158,16 @@ struct RegexSplit::Code {
 };
 
 RegexSplit::RegexSplit(const std::string& pattern) : code_(std::make_unique<Code>()) {
-  const std::string translated = for_pcre2(pattern);
+  const std::string translated = Translator(pattern).translate();
   int error = 0;
   PCRE2_SIZE offset = 0;
-  code_->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(), PCRE2_UTF | PCRE2_UCP, &error, &offset, nullptr);
-  if (code_->code == nullptr) throw DataError("the pre-tokenizer's expression does not compile (" + message_of(error) + "): " + pattern);
+  code_->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(), PCRE2_UTF | PCRE2_UCP, &error,
+                              &offset, nullptr);
+  if (code_->code == nullptr)
+    throw DataError("the pre-tokenizer's expression does not compile (" + message_of(error) + "): " + pattern);
+  std::uint32_t empty = 0;
+  pcre2_pattern_info(code_->code, PCRE2_INFO_MATCHEMPTY, &empty);
+  if (empty != 0) throw DataError("the pre-tokenizer's expression can match nothing, which is not supported: " + pattern);
   pcre2_jit_compile(code_->code, PCRE2_JIT_COMPLETE);  // an error only means that it runs interpreted
 }
 
@@ -90,40 +176,54 @@ RegexSplit::RegexSplit(RegexSplit&&) noexcept = default;
 RegexSplit& RegexSplit::operator=(RegexSplit&&) noexcept = default;
 
 void RegexSplit::split(std::string_view text, std::vector<std::string_view>& pieces) const {
-  const std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> match(pcre2_match_data_create(1, nullptr), pcre2_match_data_free);
-  std::size_t done = 0, from = 0;
-  while (from <= text.size() && !text.empty()) {
-    const int found = pcre2_match(code_->code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from, PCRE2_NO_UTF_CHECK, match.get(), nullptr);
+  const std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> match(pcre2_match_data_create(1, nullptr),
+                                                                                  pcre2_match_data_free);
+  std::size_t done = 0;
+  while (done < text.size()) {
+    const int found = pcre2_match(code_->code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), done, PCRE2_NO_UTF_CHECK,
+                                  match.get(), nullptr);
     if (found == PCRE2_ERROR_NOMATCH) break;
     if (found < 0) throw DataError("the pre-tokenizer's expression failed on the text: " + message_of(found));
     const PCRE2_SIZE* range = pcre2_get_ovector_pointer(match.get());
-    if (range[1] == range[0]) {  // an empty match cuts nothing; go on behind the next character
-      from = range[1] + 1;
-      while (from < text.size() && (static_cast<unsigned char>(text[from]) & 0xc0) == 0x80) ++from;
-      continue;
-    }
     if (range[0] > done) pieces.push_back(text.substr(done, range[0] - done));
     pieces.push_back(text.substr(range[0], range[1] - range[0]));
-    done = from = range[1];
+    done = range[1];
   }
   if (done < text.size()) pieces.push_back(text.substr(done));
 }
 
-std::string bytes_of_token(std::string_view token) {
+namespace {
+
+/// Nothing if a character stands for no byte.
+std::optional<std::string> translate_token(std::string_view token) {
   static const std::unordered_map<char32_t, unsigned char> bytes = byte_characters();
-  if (invalid_utf8(token) != std::string_view::npos) throw DataError("a token is not valid UTF-8");
+  if (invalid_utf8(token) != std::string_view::npos) return std::nullopt;
   std::string out;
   for (std::size_t i = 0; i < token.size();) {
     const auto first = static_cast<unsigned char>(token[i]);
-    const int length = first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+    const std::size_t length = first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
     char32_t point = length == 1 ? first : first & (0xffU >> (length + 1));
-    for (int k = 1; k < length; ++k) point = point << 6 | (static_cast<unsigned char>(token[i + static_cast<std::size_t>(k)]) & 0x3fU);
-    auto byte = bytes.find(point);
-    if (byte == bytes.end()) throw DataError("the token '" + std::string(token) + "' has a character that stands for no byte; only byte-level vocabularies are supported");
+    for (std::size_t k = 1; k < length; ++k) point = point << 6 | (static_cast<unsigned char>(token[i + k]) & 0x3fU);
+    const auto byte = bytes.find(point);
+    if (byte == bytes.end()) return std::nullopt;
     out += static_cast<char>(byte->second);
-    i += static_cast<std::size_t>(length);
+    i += length;
   }
   return out;
+}
+
+}  // namespace
+
+bool is_byte_level(std::string_view token) {
+  return translate_token(token).has_value();
+}
+
+std::string bytes_of_token(std::string_view token) {
+  std::optional<std::string> bytes = translate_token(token);
+  if (!bytes)
+    throw DataError("the token '" + std::string(token) +
+                    "' has a character that stands for no byte; only byte-level vocabularies are supported");
+  return *std::move(bytes);
 }
 
 }  // namespace consist::tokenizer

@@ -8,8 +8,9 @@
 
 namespace consist::tokenizer {
 
-/// One step: cuts pieces at the matches of a regular expression; matches and what lies between them become pieces of their own. The expression has
-/// Oniguruma's meaning, in which the reference library reads it; PCRE2 executes it. Immutable; may be used from several threads.
+/// One step: cuts pieces at the matches of a regular expression; matches and what lies between them become pieces of their own.
+/// The expression has Oniguruma's meaning, in which the reference library reads it; PCRE2 executes it. Immutable; may be used
+/// from several threads.
 class RegexSplit {
  public:
   /// Throws DataError for an expression that PCRE2 does not compile or that uses what the two engines understand differently.
@@ -29,8 +30,10 @@ class RegexSplit {
 /// The expression that ByteLevel uses by itself (GPT-2's).
 extern const char* const gpt2_pattern;
 
-/// Byte-level characters: the 256 characters that stand for bytes in vocabularies. Translates a token back into bytes; throws DataError for a character that
-/// stands for none.
+/// Byte-level characters: the 256 characters that stand for bytes in vocabularies. Translates a token back into bytes; throws
+/// DataError for a character that stands for none.
 std::string bytes_of_token(std::string_view token);
+/// Whether bytes_of_token() has an answer.
+bool is_byte_level(std::string_view token);
 
 }  // namespace consist::tokenizer

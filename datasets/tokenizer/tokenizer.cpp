@@ -1,12 +1,11 @@
 #include "datasets/tokenizer/tokenizer.h"
 
 #include <algorithm>
-#include <fstream>
 #include <mutex>
 #include <shared_mutex>
-#include <sstream>
 
 #include "consist/error.h"
+#include "core/files/input_file.h"
 #include "datasets/tokenizer/unicode.h"
 
 namespace consist::tokenizer {
@@ -19,12 +18,10 @@ struct Tokenizer::Cache {
 };
 
 Tokenizer Tokenizer::from_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw SystemError("the tokenizer " + path + " cannot be read");
-  std::stringstream text;
-  text << file.rdbuf();
+  constexpr std::int64_t most_bytes = 256 << 20;  // the largest published ones have about 30 MB
+  const std::string json = read_text(path, most_bytes);
   try {
-    return Tokenizer(parse_tokenizer_json(text.str()));
+    return Tokenizer(parse_tokenizer_json(json));
   } catch (const DataError& error) {
     throw DataError(path + ": " + error.what());
   }
@@ -112,7 +109,8 @@ void Tokenizer::encode_plain(std::string_view text, std::vector<std::int32_t>& i
   std::string prefixed;
   for (std::size_t step = 0; step <= parts_.splits.size(); ++step) {
     // ByteLevel's own expression comes after its prefix space; it is the last one.
-    if (parts_.add_prefix_space && step + 1 >= parts_.splits.size() && prefixed.empty() && pieces.size() == 1 && !pieces[0].empty() && pieces[0][0] != ' ') {
+    if (parts_.add_prefix_space && step + 1 >= parts_.splits.size() && prefixed.empty() && pieces.size() == 1 &&
+        !pieces[0].empty() && pieces[0][0] != ' ') {
       (prefixed = ' ').append(pieces[0]);
       pieces[0] = prefixed;
     }

@@ -25,8 +25,8 @@ struct AddedToken {
 /// What a tokenizer.json says, as far as it is supported.
 struct Parts {
   bool nfc = false;
-  std::vector<RegexSplit> splits;     ///< one after the other
-  bool add_prefix_space = false;      ///< ByteLevel's
+  std::vector<RegexSplit> splits;  ///< one after the other
+  bool add_prefix_space = false;   ///< ByteLevel's
   std::unique_ptr<Bpe> bpe;
   std::vector<AddedToken> added;
   std::vector<std::int32_t> before, after;  ///< special tokens around every text (TemplateProcessing)
@@ -44,7 +44,8 @@ class Tokenizer {
   ~Tokenizer();
   Tokenizer(Tokenizer&&) noexcept;
 
-  /// Ids of a text of valid UTF-8; invalid is a DataError with the offset of the byte. With `special`, the post-processor's tokens around it.
+  /// Ids of a text of valid UTF-8; invalid is a DataError with the offset of the byte. With `special`, the post-processor's
+  /// tokens around it.
   std::vector<std::int32_t> encode(std::string_view text, bool special = true) const;
   /// The bytes of the tokens, special ones left out. Throws DataError for an id that does not exist.
   std::string decode(std::span<const std::int32_t> ids) const;

@@ -1,17 +1,25 @@
 // tokenizer.json into parts. Everything that would change the result and is not supported is refused by its name.
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <unordered_set>
+#include <utility>
 
 #include "consist/error.h"
 #include "datasets/tokenizer/tokenizer.h"
+#include "datasets/tokenizer/unicode.h"
 
 namespace consist::tokenizer {
 namespace {
 
 using Json = nlohmann::json;
 
-[[noreturn]] void refuse(const std::string& field, const std::string& why) { throw DataError("tokenizer.json: \"" + field + "\" " + why); }
+[[noreturn]] void refuse(const std::string& field, const std::string& why) {
+  throw DataError("tokenizer.json: \"" + field + "\" " + why);
+}
 
-bool given(const Json& json, const char* name) { return json.contains(name) && !json[name].is_null(); }
+bool given(const Json& json, const char* name) {
+  return json.contains(name) && !json[name].is_null();
+}
 
 const Json& object(const Json& json, const char* name, const std::string& field) {
   if (!json.contains(name) || !json[name].is_object()) refuse(field, "is missing or no object");
@@ -29,24 +37,34 @@ bool flag(const Json& json, const char* name, bool fallback, const std::string& 
   return json[name].get<bool>();
 }
 
-void read_normalizer(const Json& json, const std::string& field, Parts& parts) {
+std::int32_t token_id(const Json& json, const std::string& field) {
+  constexpr std::int64_t most = 10'000'000;  // guards the tables that are indexed by id
+  if (!json.is_number_integer() || json.get<std::int64_t>() < 0 || json.get<std::int64_t>() > most) {
+    refuse(field, "has the id " + json.dump(-1, ' ', false, Json::error_handler_t::replace) + ", which is no integer in 0.." +
+                      std::to_string(most));
+  }
+  return json.get<std::int32_t>();
+}
+
+void read_normalizer(const Json& json, const std::string& field, Parts& parts, bool inner = false) {
   const std::string type = type_of(json, field);
   if (type == "NFC") {
     parts.nfc = true;
-  } else if (type == "Sequence" && json.contains("normalizers") && json["normalizers"].is_array()) {
-    for (const Json& step : json["normalizers"]) read_normalizer(step, field + ".normalizers", parts);
+  } else if (type == "Sequence" && !inner && json.contains("normalizers") && json["normalizers"].is_array()) {
+    for (const Json& step : json["normalizers"]) read_normalizer(step, field + ".normalizers", parts, true);
   } else {
     refuse(field, "is of type \"" + type + "\"; supported are NFC and null");
   }
 }
 
-void read_pre_tokenizer(const Json& json, const std::string& field, Parts& parts, bool& byte_level) {
+void read_pre_tokenizer(const Json& json, const std::string& field, Parts& parts, bool& byte_level, bool inner = false) {
   const std::string type = type_of(json, field);
   if (byte_level) refuse(field, "goes on behind ByteLevel, which must be last");
-  if (type == "Sequence" && json.contains("pretokenizers") && json["pretokenizers"].is_array()) {
-    for (const Json& step : json["pretokenizers"]) read_pre_tokenizer(step, field + ".pretokenizers", parts, byte_level);
+  if (type == "Sequence" && !inner && json.contains("pretokenizers") && json["pretokenizers"].is_array()) {
+    for (const Json& step : json["pretokenizers"]) read_pre_tokenizer(step, field + ".pretokenizers", parts, byte_level, true);
   } else if (type == "Split") {
-    if (!json.contains("pattern") || !json["pattern"].is_object() || !json["pattern"].contains("Regex") || !json["pattern"]["Regex"].is_string()) {
+    if (!json.contains("pattern") || !json["pattern"].is_object() || !json["pattern"].contains("Regex") ||
+        !json["pattern"]["Regex"].is_string()) {
       refuse(field + ".pattern", "is no Regex");
     }
     if (json.value("behavior", Json("")) != "Isolated") refuse(field + ".behavior", "is not Isolated, which alone is supported");
@@ -60,7 +78,8 @@ void read_pre_tokenizer(const Json& json, const std::string& field, Parts& parts
     } else if (parts.add_prefix_space) {
       refuse(field + ".add_prefix_space", "is true without use_regex, which is not supported");
     }
-    if (parts.add_prefix_space && parts.splits.size() > 1) refuse(field + ".add_prefix_space", "is true behind another Split, which is not supported");
+    if (parts.add_prefix_space && parts.splits.size() > 1)
+      refuse(field + ".add_prefix_space", "is true behind another Split, which is not supported");
   } else {
     refuse(field, "is of type \"" + type + "\"; supported are Split and ByteLevel, alone or in a Sequence");
   }
@@ -68,28 +87,32 @@ void read_pre_tokenizer(const Json& json, const std::string& field, Parts& parts
 
 std::vector<std::int32_t> template_ids(const Json& json, const std::string& token, const std::string& field) {
   const Json& specials = object(json, "special_tokens", field + ".special_tokens");
-  if (!specials.contains(token) || !specials[token].is_object() || !specials[token].contains("ids") || !specials[token]["ids"].is_array()) {
+  if (!specials.contains(token) || !specials[token].is_object() || !specials[token].contains("ids") ||
+      !specials[token]["ids"].is_array()) {
     refuse(field + ".special_tokens", "lacks \"" + token + "\"");
   }
   std::vector<std::int32_t> ids;
   for (const Json& id : specials[token]["ids"]) {
-    if (!id.is_number_integer()) refuse(field + ".special_tokens", "has an id that is no integer");
-    ids.push_back(id.get<std::int32_t>());
+    ids.push_back(token_id(id, field + ".special_tokens"));
   }
   return ids;
 }
 
-void read_post_processor(const Json& json, const std::string& field, Parts& parts) {
+void read_post_processor(const Json& json, const std::string& field, Parts& parts, bool& has_template, bool inner = false) {
   const std::string type = type_of(json, field);
   if (type == "ByteLevel") return;  // concerns offsets only
-  if (type == "Sequence" && json.contains("processors") && json["processors"].is_array()) {
-    for (const Json& step : json["processors"]) read_post_processor(step, field + ".processors", parts);
+  if (type == "Sequence" && !inner && json.contains("processors") && json["processors"].is_array()) {
+    for (const Json& step : json["processors"]) read_post_processor(step, field + ".processors", parts, has_template, true);
   } else if (type == "TemplateProcessing" && json.contains("single") && json["single"].is_array()) {
+    if (std::exchange(has_template, true)) refuse(field, "has a second TemplateProcessing, which is not supported");
     bool behind = false;
     for (const Json& item : json["single"]) {
       if (item.is_object() && item.contains("Sequence")) {
-        behind = true;
-      } else if (item.is_object() && item.contains("SpecialToken") && item["SpecialToken"].contains("id") && item["SpecialToken"]["id"].is_string()) {
+        if (!item["Sequence"].is_object() || item["Sequence"].value("id", "") != "A")
+          refuse(field + ".single", "has a Sequence other than A");
+        if (std::exchange(behind, true)) refuse(field + ".single", "has the text twice");
+      } else if (item.is_object() && item.contains("SpecialToken") && item["SpecialToken"].is_object() &&
+                 item["SpecialToken"].contains("id") && item["SpecialToken"]["id"].is_string()) {
         const std::vector<std::int32_t> ids = template_ids(json, item["SpecialToken"]["id"].get<std::string>(), field);
         std::vector<std::int32_t>& side = behind ? parts.after : parts.before;
         side.insert(side.end(), ids.begin(), ids.end());
@@ -97,6 +120,7 @@ void read_post_processor(const Json& json, const std::string& field, Parts& part
         refuse(field + ".single", "has an item that is neither a Sequence nor a SpecialToken");
       }
     }
+    if (!behind) refuse(field + ".single", "lacks the text itself");
   } else {
     refuse(field, "is of type \"" + type + "\"; supported are ByteLevel and TemplateProcessing");
   }
@@ -122,20 +146,26 @@ std::pair<std::string, std::string> read_merge(const Json& merge, std::size_t in
 }
 
 std::unique_ptr<Bpe> read_model(const Json& json, const std::vector<AddedToken>& added) {
-  if (const std::string type = json.value("type", "BPE"); type != "BPE") refuse("model.type", "is \"" + type + "\"; supported is BPE");
+  if (const std::string type = json.value("type", "BPE"); type != "BPE")
+    refuse("model.type", "is \"" + type + "\"; supported is BPE");
   if (given(json, "dropout") && json["dropout"] != 0) refuse("model.dropout", "is given, which is not supported");
   for (const char* name : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     if (given(json, name) && json[name] != "") refuse(std::string("model.") + name, "is given, which is not supported");
   }
-  if (flag(json, "byte_fallback", false, "model")) refuse("model.byte_fallback", "is true; only byte-level vocabularies are supported");
-  const Json& vocab = object(json, "vocab", "model.vocab");
+  if (flag(json, "byte_fallback", false, "model"))
+    refuse("model.byte_fallback", "is true; only byte-level vocabularies are supported");
+  if (given(json, "unk_token")) refuse("model.unk_token", "is given; in a byte-level vocabulary nothing is unknown");
+  std::unordered_set<std::string_view> added_texts;
+  for (const AddedToken& token : added) added_texts.insert(token.text);
   StringMap<std::int32_t> vocabulary;
-  for (const auto& [token, id] : vocab.items()) {
-    if (!id.is_number_integer() || id.get<std::int64_t>() < 0 || id.get<std::int64_t>() > 10'000'000) refuse("model.vocab", "has an id that is no index: '" + token + "'");
-    bool is_added = false;  // added tokens may stand in the vocabulary as plain text
-    for (const AddedToken& a : added) is_added |= a.text == token;
-    if (is_added || token.empty()) continue;
-    if (!vocabulary.emplace(bytes_of_token(token), id.get<std::int32_t>()).second) refuse("model.vocab", "has '" + token + "' twice");
+  std::unordered_set<std::int32_t> ids;
+  for (const auto& [token, id] : object(json, "vocab", "model.vocab").items()) {
+    const std::int32_t index = token_id(id, "model.vocab");
+    if (!ids.insert(index).second) refuse("model.vocab", "has the id " + std::to_string(index) + " twice");
+    if (token.empty()) refuse("model.vocab", "has an empty token");
+    // Added tokens stand in the vocabulary as they are in the text; one that has no byte-level form takes no part in merging.
+    if (added_texts.contains(token) && !is_byte_level(token)) continue;
+    vocabulary.emplace(bytes_of_token(token), index);
   }
   if (!json.contains("merges") || !json["merges"].is_array()) refuse("model.merges", "is missing or no list");
   std::vector<std::pair<std::string, std::string>> merges;
@@ -148,19 +178,43 @@ std::vector<AddedToken> read_added(const Json& json) {
   if (!given(json, "added_tokens")) return added;
   if (!json["added_tokens"].is_array()) refuse("added_tokens", "is no list");
   for (const Json& token : json["added_tokens"]) {
-    if (!token.is_object() || !token.contains("content") || !token["content"].is_string() || !token.contains("id") || !token["id"].is_number_integer()) {
+    if (!token.is_object() || !token.contains("content") || !token["content"].is_string() || !token.contains("id")) {
       refuse("added_tokens", "has an entry without \"content\" or \"id\"");
     }
-    AddedToken a{.text = token["content"].get<std::string>(), .id = token["id"].get<std::int32_t>()};
-    if (a.text.empty() || a.id < 0 || a.id > 10'000'000) refuse("added_tokens", "has an empty content or an id that is no index");
+    AddedToken a{.text = token["content"].get<std::string>(), .id = token_id(token["id"], "added_tokens")};
+    if (a.text.empty()) refuse("added_tokens", "has an empty content");
     for (const char* name : {"single_word", "lstrip", "rstrip"}) {
-      if (flag(token, name, false, "added_tokens")) refuse(std::string("added_tokens.") + name, "is true for '" + a.text + "', which is not supported");
+      if (flag(token, name, false, "added_tokens"))
+        refuse(std::string("added_tokens.") + name, "is true for '" + a.text + "', which is not supported");
     }
     a.special = flag(token, "special", false, "added_tokens");
     a.normalized = flag(token, "normalized", !a.special, "added_tokens");
     added.push_back(std::move(a));
   }
   return added;
+}
+
+/// The reference takes an added token's id from the vocabulary or counts on behind it, and ignores the file's; where they differ,
+/// the file was not written by it and nobody can say what is meant.
+void check_added_ids(const std::vector<AddedToken>& added, const Json& vocab) {
+  std::int64_t next = static_cast<std::int64_t>(vocab.size());
+  std::unordered_set<std::string_view> seen;
+  for (const AddedToken& token : added) {
+    if (!seen.insert(token.text).second) refuse("added_tokens", "has '" + token.text + "' twice");
+    const bool in_vocabulary = vocab.contains(token.text);
+    const std::int64_t expected = in_vocabulary ? token_id(vocab[token.text], "model.vocab") : next;
+    if (token.id != expected) {
+      refuse("added_tokens", "gives '" + token.text + "' the id " + std::to_string(token.id) + ", but the vocabulary implies " +
+                                 std::to_string(expected));
+    }
+    next = std::max(next, expected + 1);
+  }
+}
+
+void check_decoder(const Json& json) {
+  if (!given(json, "decoder")) return;
+  if (const std::string type = type_of(json["decoder"], "decoder"); type != "ByteLevel")
+    refuse("decoder", "is of type \"" + type + "\"; supported is ByteLevel");
 }
 
 }  // namespace
@@ -175,12 +229,18 @@ Parts parse_tokenizer_json(std::string_view text) {
   try {
     parts.added = read_added(json);
     if (given(json, "normalizer")) read_normalizer(json["normalizer"], "normalizer", parts);
-    bool byte_level = false;
+    bool byte_level = false, has_template = false;
     if (!given(json, "pre_tokenizer")) refuse("pre_tokenizer", "is missing; a byte-level tokenizer needs ByteLevel");
     read_pre_tokenizer(json["pre_tokenizer"], "pre_tokenizer", parts, byte_level);
     if (!byte_level) refuse("pre_tokenizer", "has no ByteLevel");
-    if (given(json, "post_processor")) read_post_processor(json["post_processor"], "post_processor", parts);
-    parts.bpe = read_model(object(json, "model", "model"), parts.added);
+    if (given(json, "post_processor")) read_post_processor(json["post_processor"], "post_processor", parts, has_template);
+    const Json& model = object(json, "model", "model");
+    parts.bpe = read_model(model, parts.added);
+    check_added_ids(parts.added, model["vocab"]);
+    check_decoder(json);
+    for (AddedToken& token : parts.added) {
+      if (token.normalized && parts.nfc) token.text = to_nfc(token.text);
+    }
   } catch (const Json::exception& error) {
     throw DataError(std::string("tokenizer.json is malformed: ") + error.what());
   }

@@ -38,8 +38,9 @@ std::string to_nfc(std::string_view text) {
   for (char c : text) ascii &= static_cast<unsigned char>(c) < 0x80;
   if (ascii) return std::string(text);
   utf8proc_uint8_t* out = nullptr;
-  const utf8proc_ssize_t length = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()), &out,
-                                               static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+  const utf8proc_ssize_t length =
+      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()), &out,
+                   static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
   if (length < 0) throw DataError(std::string("text cannot be normalized: ") + utf8proc_errmsg(length));
   std::string normalized(reinterpret_cast<char*>(out), static_cast<std::size_t>(length));
   std::free(out);

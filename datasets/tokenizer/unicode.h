@@ -7,7 +7,8 @@
 
 namespace consist::tokenizer {
 
-/// Offset of the first byte that is not part of valid UTF-8 (RFC 3629: no surrogates, nothing overlong); npos if all of it is valid.
+/// Offset of the first byte that is not part of valid UTF-8 (RFC 3629: no surrogates, nothing overlong); npos if all of it is
+/// valid.
 std::size_t invalid_utf8(std::string_view text) noexcept;
 
 /// Normalization form C of valid UTF-8.

@@ -10,10 +10,10 @@ using Arguments = std::vector<std::string>;
 
 /// Each returns the exit status; consist::Error leaves through main.
 int train(const Arguments& arguments);
-int train(const Arguments& arguments);
 int compare(const Arguments& arguments);
 int explain(const Arguments& arguments);
 int launch(const Arguments& arguments);
+int tokenize(const Arguments& arguments);
 int plugins(const Arguments& arguments);
 int probe_plugin(const Arguments& arguments);
 
@@ -28,6 +28,7 @@ inline constexpr Command table[] = {
     {"compare", compare, "train every combination of the listed parts and compare them"},
     {"explain", explain, "print the program of a make-up: collectives, FLOPs, memory; nothing is run"},
     {"launch", launch, "run a command as several ranks on this machine"},
+    {"tokenize", tokenize, "turn text into a file of tokens for the dataset `tokens`"},
     {"plugins", plugins, "list the parts that are installed, and their options"},
     {"probe-plugin", probe_plugin, nullptr},
 };
