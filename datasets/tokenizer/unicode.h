@@ -11,8 +11,11 @@ namespace consist::tokenizer {
 /// valid.
 std::size_t invalid_utf8(std::string_view text) noexcept;
 
-/// Normalization form C of valid UTF-8.
+/// Normalization form C of valid UTF-8, by the Unicode version that the reference library has.
 std::string to_nfc(std::string_view text);
+
+/// The character that begins at byte `at` of valid UTF-8, and its bytes.
+char32_t read_utf8(std::string_view text, std::size_t at, std::size_t& length) noexcept;
 
 /// Appends the code point as UTF-8.
 void append_utf8(std::string& text, char32_t code_point);

@@ -17,13 +17,14 @@ namespace po = boost::program_options;
 
 po::options_description options() {
   po::options_description options("Options", 110);
-  options.add_options()
-      ("output,o", po::value<std::string>()->value_name("FILE"), "the file of tokens; it appears when it is whole")
-      ("tokenizer", po::value<std::string>()->value_name("FILE"), "a Hugging Face tokenizer.json; left out: the one that ships with Consist")
-      ("documents", po::value<std::string>()->default_value("file")->value_name("KIND"), "what makes a document: file or line")
-      ("separator", po::value<std::string>()->default_value("auto")->value_name("TOKEN"), "added token behind each document, auto (end of text) or none")
-      ("overwrite", po::bool_switch(), "replace a file that is there already")
-      ("help", "this text");
+  options.add_options()("output,o", po::value<std::string>()->value_name("FILE"),
+                        "the file of tokens; it appears when it is whole")(
+      "tokenizer", po::value<std::string>()->value_name("FILE"),
+      "a Hugging Face tokenizer.json; left out: the one that ships with Consist")(
+      "documents", po::value<std::string>()->default_value("file")->value_name("KIND"), "what makes a document: file or line")(
+      "separator", po::value<std::string>()->default_value("auto")->value_name("TOKEN"),
+      "added token behind each document, auto (end of text) or none")(
+      "overwrite", po::bool_switch(), "replace a file that is there already")("help", "this text");
   return options;
 }
 
@@ -62,21 +63,27 @@ int tokenize(const Arguments& arguments) {
     throw UsageError(output + " exists; --overwrite replaces it");
   }
 
-  const std::string path = values.count("tokenizer") != 0 ? values["tokenizer"].as<std::string>() : packing::shipped_path("text/tokenizer.json");
+  const std::string path =
+      values.count("tokenizer") != 0 ? values["tokenizer"].as<std::string>() : packing::shipped_path("text/tokenizer.json");
   const auto tokenizer = tokenizer::Tokenizer::from_file(path);
-  tokenizer::TextFiles text{.documents = documents == "line" ? tokenizer::DocumentKind::line : tokenizer::DocumentKind::file,
-                            .separator = tokenizer::separator_token(tokenizer, values["separator"].as<std::string>(), "separator")};
+  tokenizer::TextFiles text{
+      .documents = documents == "line" ? tokenizer::DocumentKind::line : tokenizer::DocumentKind::file,
+      .separator = tokenizer::separator_token(tokenizer, values["separator"].as<std::string>(), "separator")};
   for (const std::string& input : values["input"].as<std::vector<std::string>>()) {
     for (std::string& file : packing::list_files(input, "input")) text.files.push_back(std::move(file));
   }
-  packing::TokenFileHeader header{.vocabulary = static_cast<std::uint32_t>(tokenizer.vocabulary_size()), .tokenizer_sha256 = sha256_of(InputFile(path))};
+  packing::TokenFileHeader header{.vocabulary = static_cast<std::uint32_t>(tokenizer.vocabulary_size()),
+                                  .tokenizer_sha256 = sha256_of(InputFile(path))};
   if (text.separator) header.separator = static_cast<std::uint32_t>(*text.separator);
   packing::TokenFileWriter writer(output, header);
-  const tokenizer::TextCounts counts = tokenize_files(tokenizer, text, [&](std::span<const std::int32_t> ids) { writer.write(ids); });
-  if (counts.tokens == 0) throw DataError("the text is empty: " + packing::count_of(counts.files, "file") + " without a character");
+  const tokenizer::TextCounts counts =
+      tokenize_files(tokenizer, text, [&](std::span<const std::int32_t> ids) { writer.write(ids); });
+  if (counts.tokens == 0)
+    throw DataError("the text is empty: " + packing::count_of(counts.files, "file") + " without a character");
   writer.commit();
   std::printf("%s: %s of %s in %s, %d bytes each\n", output.c_str(), packing::count_of(counts.tokens, "token").c_str(),
-              packing::count_of(counts.documents, "document").c_str(), packing::count_of(counts.files, "file").c_str(), writer.header().width);
+              packing::count_of(counts.documents, "document").c_str(), packing::count_of(counts.files, "file").c_str(),
+              writer.header().width);
   return 0;
 }
 
