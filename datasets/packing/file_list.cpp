@@ -9,29 +9,38 @@ namespace consist::packing {
 
 namespace fs = std::filesystem;
 
-std::vector<std::string> list_files(const std::string& files, const std::string& option) {
+std::vector<std::string> list_files(const std::vector<std::string>& items, const std::string& what) {
   std::vector<std::string> found;
-  for (std::size_t begin = 0; begin <= files.size();) {
-    const std::size_t end = std::min(files.find(',', begin), files.size());
-    const std::string item = files.substr(begin, end - begin);
-    begin = end + 1;
-    if (item.empty()) throw UsageError("--" + option + " has an empty name in '" + files + "'");
+  for (const std::string& item : items) {
+    if (item.empty()) throw UsageError(what + ": a name is empty");
     std::error_code error;
-    if (!fs::exists(item, error)) throw UsageError("--" + option + ": there is no file or folder " + item);
+    if (!fs::exists(item, error)) throw UsageError(what + ": there is no file or folder " + item);
     if (!fs::is_directory(item, error)) {
       found.push_back(item);
       continue;
     }
     std::vector<std::string> inside;
-    for (const fs::directory_entry& entry : fs::directory_iterator(item, error)) {
-      if (entry.is_regular_file(error) && entry.path().filename().string()[0] != '.') inside.push_back(entry.path().string());
+    for (fs::directory_iterator entry(item, error), end; !error && entry != end; entry.increment(error)) {
+      std::error_code ignored;
+      if (entry->is_regular_file(ignored) && entry->path().filename().string()[0] != '.')
+        inside.push_back(entry->path().string());
     }
-    if (error) throw SystemError("--" + option + ": the folder " + item + " cannot be read: " + error.message());
-    if (inside.empty()) throw UsageError("--" + option + ": the folder " + item + " has no files");
+    if (error) throw SystemError(what + ": the folder " + item + " cannot be read: " + error.message());
+    if (inside.empty()) throw UsageError(what + ": the folder " + item + " has no files");
     std::sort(inside.begin(), inside.end());
     found.insert(found.end(), inside.begin(), inside.end());
   }
   return found;
+}
+
+std::vector<std::string> list_files(const std::string& items, const std::string& what) {
+  std::vector<std::string> split;
+  for (std::size_t begin = 0; begin <= items.size();) {
+    const std::size_t end = std::min(items.find(',', begin), items.size());
+    split.push_back(items.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return list_files(split, what);
 }
 
 bool file_exists(const std::string& path) {

@@ -6,9 +6,12 @@
 
 namespace consist::packing {
 
-/// `files` is a list with commas between its items; a folder stands for the regular files in it, in the order of their names
-/// (hidden ones left out). Throws UsageError, naming `option`, if something does not exist or a folder is empty.
-std::vector<std::string> list_files(const std::string& files, const std::string& option);
+/// The files that `items` name; a folder stands for the regular files in it, in the order of their names (hidden ones left out).
+/// Throws UsageError, beginning with `what` ("--text.files"), if something does not exist or a folder is empty.
+std::vector<std::string> list_files(const std::vector<std::string>& items, const std::string& what);
+
+/// The same for an option's value, with commas between the items.
+std::vector<std::string> list_files(const std::string& items, const std::string& what);
 
 bool file_exists(const std::string& path);
 

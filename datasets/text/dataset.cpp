@@ -42,12 +42,12 @@ class Text final : public Dataset {
       return std::make_shared<TokensInMemory>(std::move(tokens));
     };
     const std::string files = files_.empty() ? shipped_path("text/corpus") : files_;
-    const auto train = read(files, "text.files", counts_);
+    const auto train = read(files, "--text.files", counts_);
     if (eval_files_.empty()) {
       stream_.emplace(train, request, eval_fraction_, "the text of " + files);
     } else {
       TextCounts counts;
-      stream_.emplace(train, read(eval_files_, "text.eval-files", counts), request, "the text of " + files,
+      stream_.emplace(train, read(eval_files_, "--text.eval-files", counts), request, "the text of " + files,
                       "the text of " + eval_files_);
     }
   }

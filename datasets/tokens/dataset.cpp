@@ -27,13 +27,13 @@ class Tokens final : public Dataset {
 
   void open(const DatasetRequest& request) override {
     if (files_.empty()) throw UsageError("--tokens.files is missing: files of tokens, which `consist tokenize` makes from text");
-    const auto train = read(files_, "tokens.files", request);
+    const auto train = read(files_, "--tokens.files", request);
     files_read_ = static_cast<std::int64_t>(train->files().size());
     tokens_ = train->size();
     if (eval_files_.empty()) {
       stream_.emplace(train, request, eval_fraction_, files_);
     } else {
-      stream_.emplace(train, read(eval_files_, "tokens.eval-files", request), request, files_, eval_files_);
+      stream_.emplace(train, read(eval_files_, "--tokens.eval-files", request), request, files_, eval_files_);
     }
   }
 

@@ -69,9 +69,7 @@ int tokenize(const Arguments& arguments) {
   tokenizer::TextFiles text{
       .documents = documents == "line" ? tokenizer::DocumentKind::line : tokenizer::DocumentKind::file,
       .separator = tokenizer::separator_token(tokenizer, values["separator"].as<std::string>(), "separator")};
-  for (const std::string& input : values["input"].as<std::vector<std::string>>()) {
-    for (std::string& file : packing::list_files(input, "input")) text.files.push_back(std::move(file));
-  }
+  text.files = packing::list_files(values["input"].as<std::vector<std::string>>(), "text");
   packing::TokenFileHeader header{.vocabulary = static_cast<std::uint32_t>(tokenizer.vocabulary_size()),
                                   .tokenizer_sha256 = sha256_of(InputFile(path))};
   if (text.separator) header.separator = static_cast<std::uint32_t>(*text.separator);
