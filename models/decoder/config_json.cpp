@@ -104,7 +104,8 @@ void refuse_unknown_computation(const Fields& f, const Variant& variant) {
   if (f.number_or("partial_rotary_factor", 1) != 1) not_supported("partial_rotary_factor", f["partial_rotary_factor"].dump(), "");
   for (const char* experts :
        {"num_experts", "num_local_experts", "n_routed_experts", "num_experts_per_tok", "moe_intermediate_size"}) {
-    if (f.has(experts)) not_supported(experts, f[experts].dump(), "mixtures of experts are not implemented");
+    // A count of 0 is how some tools write that there are none.
+    if (f.has(experts) && f[experts] != 0) not_supported(experts, f[experts].dump(), "mixtures of experts are not implemented");
   }
   for (const char* capping : {"attn_logit_softcapping", "final_logit_softcapping"}) {
     if (f.has(capping)) not_supported(capping, f[capping].dump(), "");

@@ -341,6 +341,8 @@ TEST(QwenConfig, AMixtureWithoutExpertsIsTheDenseModel) {
     json mixture = file;
     mixture[field] = 8;
     expect_refused(mixture, field, "qwen");
+    mixture[field] = 0;
+    EXPECT_EQ(parse(mixture, "qwen")->config_json(), architecture->config_json()) << field;
   }
 }
 
