@@ -38,7 +38,7 @@ bool flag(const Json& json, const char* name, bool fallback, const std::string& 
 }
 
 std::int32_t token_id(const Json& json, const std::string& field) {
-  constexpr std::int64_t most = 10'000'000;  // guards the tables that are indexed by id
+  constexpr std::int64_t most = 2'000'000;  // guards the tables that are indexed by id
   if (!json.is_number_integer() || json.get<std::int64_t>() < 0 || json.get<std::int64_t>() > most) {
     refuse(field, "has the id " + json.dump(-1, ' ', false, Json::error_handler_t::replace) + ", which is no integer in 0.." +
                       std::to_string(most));
