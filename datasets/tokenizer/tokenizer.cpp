@@ -41,6 +41,13 @@ Tokenizer::Tokenizer(Parts parts) : parts_(std::move(parts)), cache_(std::make_u
     special_[static_cast<std::size_t>(added.id)] = added.special;
     added_of_byte_[added.normalized ? 1 : 0][static_cast<unsigned char>(added.text[0])].push_back(i);
   }
+  for (const std::vector<std::int32_t>* side : {&parts_.before, &parts_.after}) {
+    for (std::int32_t id : *side) {
+      if (id > largest || tokens_[static_cast<std::size_t>(id)].empty()) {
+        throw DataError("tokenizer.json: \"post_processor\" adds the token " + std::to_string(id) + ", which does not exist");
+      }
+    }
+  }
   for (auto& table : added_of_byte_) {
     for (auto& candidates : table) {  // of several that match at one place the longest counts
       std::stable_sort(candidates.begin(), candidates.end(),

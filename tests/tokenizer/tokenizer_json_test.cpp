@@ -86,6 +86,19 @@ INSTANTIATE_TEST_SUITE_P(
                     Change{"Truncation", "/truncation", "{\"max_length\": 5}", "\"truncation\" is given"}),
     [](const auto& info) { return info.param.name; });
 
+TEST(BadTokenizerFiles, TemplateWithATokenThatDoesNotExist) {
+  Json json = Json::parse(read_whole(CONSIST_SOURCE_DIR "/tests/golden/tokenizer/llama3.json"));
+  EXPECT_EQ(refusal(json.dump()), "accepted");
+  Json& last = json["post_processor"]["processors"].back();
+  ASSERT_EQ(last["type"], "TemplateProcessing");
+  last["special_tokens"]["<|begin_of_text|>"]["ids"][0] = 99999;
+  EXPECT_THAT(refusal(json.dump()), HasSubstr("adds the token 99999, which does not exist"));
+  last["special_tokens"].erase("<|begin_of_text|>");
+  EXPECT_THAT(refusal(json.dump()), HasSubstr("lacks \"<|begin_of_text|>\""));
+  last["single"] = Json::array();
+  EXPECT_THAT(refusal(json.dump()), HasSubstr("lacks the text itself"));
+}
+
 TEST(BadTokenizerFiles, CutOffAnywhere) {
   for (std::size_t length = 0; length < qwen.size() - 2; length += 97)
     EXPECT_NE(refusal(qwen.substr(0, length)), "accepted") << length;
