@@ -10,6 +10,7 @@
 #include "core/plugin/host.h"
 #include "datasets/packing/file_list.h"
 #include "datasets/tokenizer/documents.h"
+#include "tests/python.h"
 #include "tests/temporary_folder.h"
 
 namespace consist {
@@ -61,6 +62,17 @@ TEST(TextDataset, TheShippedCorpusIsReadByDefault) {
     const std::string text = tokenizer.decode(read(*dataset, i, 128));
     EXPECT_NE(corpus.find(text), std::string::npos) << text;
   }
+}
+
+TEST(TextDataset, TheShippedCorpusIsWhatItsScriptWrites) {
+  CONSIST_NEEDS_PYTHON(python);
+  const TemporaryFolder folder;
+  const PythonResult result = run_python(python, {CONSIST_SOURCE_DIR "/datasets/text/make_corpus.py", folder.path().string()});
+  ASSERT_EQ(result.status, 0) << result.output;
+  const auto made = packing::list_files(folder.path().string(), "made"),
+             shipped = packing::list_files(shipped_path("text/corpus"), "shipped");
+  ASSERT_EQ(made.size(), shipped.size());
+  for (std::size_t i = 0; i < made.size(); ++i) EXPECT_TRUE(read_whole(made[i]) == read_whole(shipped[i])) << shipped[i];
 }
 
 TEST(TextDataset, DocumentsAreFilesOrLines) {
