@@ -41,9 +41,9 @@ po::options_description run_options() {
   po::options_description results("Results and limits");
   results.add_options()
       ("archive", po::value<std::string>()->default_value("")->value_name("FILE"), "HDF5 archive of the run")
-      ("overwrite", po::bool_switch(), "replace an archive that is there already")
+      ("overwrite", po::bool_switch(), "replace an archive or export that is there")
       ("checkpoint", po::value<std::string>()->default_value("")->value_name("FOLDER"), "where checkpoints go")
-      ("checkpoint-every", po::value<std::int64_t>()->default_value(0), "steps between checkpoints")
+      ("checkpoint-every", po::value<std::int64_t>()->default_value(0), "steps between checkpoints; 0: at the end")
       ("checkpoint-keep", po::value<int>()->default_value(d.checkpoint_keep), "newest checkpoints that are kept")
       ("resume", po::bool_switch(), "go on from the newest checkpoint")
       ("export", po::value<std::string>()->default_value("")->value_name("FOLDER"), "write the trained model in Hugging Face's format")

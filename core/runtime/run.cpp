@@ -16,6 +16,7 @@
 #include "core/runtime/progress.h"
 #include "core/runtime/progress_line.h"
 #include "core/runtime/recorder.h"
+#include "core/runtime/saved_state.h"
 #include "core/runtime/text.h"
 
 namespace consist {
@@ -113,8 +114,9 @@ std::string banner(const RunConfig& config, const Parts& parts, const Layout& la
 /// What a run does between steps: archive, progress, checkpoints.
 class RunEvents final : public TrainerEvents {
  public:
-  RunEvents(const RunConfig& config, JoinedJob& job, TrainingState& state, const std::atomic<bool>& stop, Recorder& recorder)
-      : job_(job), stop_(stop), recorder_(recorder), line_(config.steps, job.rank() != 0) {
+  RunEvents(const RunConfig& config, JoinedJob& job, TrainingState& state, SavedState& saved, std::int64_t first_step, const std::atomic<bool>& stop,
+            Recorder& recorder)
+      : job_(job), state_(state), saved_(saved), stop_(stop), recorder_(recorder), line_(config.steps, job.rank() != 0), running_(first_step + 1) {
     job.set_progress([this, &state] {
       const std::int32_t at = state.step().executable().position();
       return text_of(Progress{running_.load(), at}, at < 0 ? "" : state.step().label(at));
@@ -141,7 +143,10 @@ class RunEvents final : public TrainerEvents {
     if (job_.rank() == 0) recorder_.event("evaluation", R"({"step": )" + std::to_string(step) + R"(, "loss": )" + std::to_string(loss) + "}");
     line_.note("evaluation after step " + std::to_string(step) + ": loss " + fixed_text(loss, 4));
   }
-  void checkpoint(std::int64_t /*step*/) override {}
+  void checkpoint(std::int64_t step) override {
+    const std::int64_t bytes = saved_.save(state_, step);
+    if (job_.rank() == 0) recorder_.event("checkpoint", R"({"step": )" + std::to_string(step) + R"(, "bytes": )" + std::to_string(bytes) + "}");
+  }
   bool stop_requested() override { return stop_.load(); }
 
   void close() { line_.finish(); }
@@ -152,10 +157,12 @@ class RunEvents final : public TrainerEvents {
 
  private:
   JoinedJob& job_;
+  TrainingState& state_;
+  SavedState& saved_;
   const std::atomic<bool>& stop_;
   Recorder& recorder_;
   ProgressLine line_;
-  std::atomic<std::int64_t> running_{1};
+  std::atomic<std::int64_t> running_;
   std::vector<double> seconds_;
   std::int64_t tokens_ = 0;
 };
@@ -186,8 +193,11 @@ void print_result(const RunEvents& events) {
               bytes_text(events.result.measured_peak_bytes).c_str());
 }
 
-TrainerSettings trainer_settings(const RunConfig& config) {
-  return {.steps = config.steps,
+TrainerSettings trainer_settings(const RunConfig& config, std::int64_t first_step) {
+  // A folder without an interval: one checkpoint at the end.
+  const std::int64_t checkpoint_every = config.checkpoint.empty() ? 0 : config.checkpoint_every > 0 ? config.checkpoint_every : config.steps;
+  return {.first_step = first_step,
+          .steps = config.steps,
           .micro_batch = config.batch,
           .sequence = config.sequence,
           .accumulation = config.accumulation,
@@ -196,13 +206,14 @@ TrainerSettings trainer_settings(const RunConfig& config) {
           .beta2 = config.optimizer.beta2,
           .evaluate_every = config.evaluate_every,
           .evaluate_sequences = config.evaluate_sequences,
-          .checkpoint_every = config.checkpoint_every};
+          .checkpoint_every = checkpoint_every};
 }
 
 TrainerResult run_recorded(const RunConfig& config, PluginHost& host, JoinedJob& job, const std::atomic<bool>& stop, Recorder& recorder) {
   Parts parts = make_parts(config, host);
   const CompileRequest request = parts.compile_request(config);
   const Layout layout = lay_out(request.strategies, config.ranks);
+  SavedState saved(config, parts, layout, job);
   Program step = compile_step(request, layout);
   std::optional<Program> evaluation;
   if (config.evaluate_every > 0) evaluation = compile_evaluation(request, layout);
@@ -213,14 +224,18 @@ TrainerResult run_recorded(const RunConfig& config, PluginHost& host, JoinedJob&
 
   TrainingState state(std::move(step), std::move(evaluation), *parts.device, communicators.by_axis, job.rank(), config.memory_limit);
   state.allocate(config.profile);
-  state.initialize(config.seed);
+  const std::int64_t first_step = saved.fill(state);
   recorder.describe(environment_json(job, *parts.device, host), topology_json(config, layout, communicators), summary_json(summarize(state.step())));
-  if (job.rank() == 0) std::fprintf(stderr, "%s\n", banner(config, parts, layout, state, communicators).c_str());
+  if (job.rank() == 0) {
+    std::fprintf(stderr, "%s\n", banner(config, parts, layout, state, communicators).c_str());
+    if (first_step > 0) std::fprintf(stderr, "resumed after step %lld\n", static_cast<long long>(first_step));
+  }
 
   const double bound = measure_bound(parts, config);
-  RunEvents events(config, job, state, stop, recorder);
-  const TrainerResult result = train(state, *parts.dataset, layout, job.rank(), trainer_settings(config), events);
+  RunEvents events(config, job, state, saved, first_step, stop, recorder);
+  const TrainerResult result = train(state, *parts.dataset, layout, job.rank(), trainer_settings(config, first_step), events);
   events.close();
+  if (result == TrainerResult::finished) saved.export_model(state);
   events.result.planned_bytes = state.planned_bytes();
   events.result.measured_peak_bytes = parts.device->counters().peak_bytes;
   events.result.bytes_sent = communicators.bytes_sent();

@@ -30,6 +30,8 @@ void catch_signals() {
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART;
   for (int signal : {SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
+  action.sa_handler = SIG_IGN;  // a file that may grow no further (ulimit -f) is then an error of write(), which names it
+  sigaction(SIGXFSZ, &action, nullptr);
 }
 
 void print_help() {

@@ -1,0 +1,213 @@
+#include "core/runtime/saved_state.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "consist/error.h"
+#include "consist/log.h"
+#include "core/checkpoint/save_checkpoint.h"
+#include "core/files/atomic_file.h"
+#include "core/weights/model_weights.h"
+
+namespace consist {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::int64_t elements_at_once = 1 << 20;
+
+std::string text_of(const Mesh& mesh) {
+  std::string text;
+  for (int axis = 0; axis < mesh.axes(); ++axis) {
+    text += (text.empty() ? "" : ",") + mesh.axis(axis).name + "=" + std::to_string(mesh.size_of(axis));
+  }
+  return text;
+}
+
+void require_whole(TrainingState& state) {
+  const Program& program = state.step().program();
+  for (const TrainingState::Value& value : state.values()) {
+    if (program.local(value.tensor) != value.shape) {
+      throw UnavailableError("'" + value.name +
+                             "' is spread over the ranks; checkpoints and exports of sharded states are not implemented");
+    }
+  }
+}
+
+/// What decides which tokens a step reads, besides the global batch.
+Json data_of(const Json& config) {
+  const std::string dataset = config.value("dataset", "");
+  Json options = config.value("plugin_options", Json::object());
+  return {{"dataset", dataset},
+          {"sequence", config.value("sequence", 0)},
+          {"seed", config.value("seed", 0)},
+          {"options", options.value(dataset, Json::object())}};
+}
+
+void check_same_data(const CheckpointState& saved, const std::string& path, const RunConfig& config,
+                     std::int64_t sequences_per_step) {
+  const Json then = Json::parse(saved.config, nullptr, false);
+  if (then.is_discarded() || !then.is_object()) throw DataError(path + ": its configuration is no JSON object");
+  const Json before = data_of(then), now = data_of(Json::parse(config.to_json()));
+  if (before != now) {
+    throw UsageError("--resume: " + path + " was trained on " + before.dump() + ", this run asks for " + now.dump() +
+                     "; give the same options, or another --checkpoint folder");
+  }
+  if (saved.data_position != saved.step * sequences_per_step) {
+    throw UsageError("--resume: " + path + " has read " + std::to_string(saved.data_position) + " sequences in " +
+                     std::to_string(saved.step) + " steps, this run would have read " +
+                     std::to_string(saved.step * sequences_per_step) +
+                     "; choose --batch, --accumulation and --ranks so that a step has as many sequences as before");
+  }
+}
+
+void check_shape(const Shape& found, const Shape& expected, const std::string& file, const std::string& name) {
+  if (found != expected)
+    throw DataError(file + ": '" + name + "' has the shape " + found.text() + ", the model needs " + expected.text());
+}
+
+/// Tensors that files of these architectures have and that decide nothing.
+bool may_be_left_over(const std::string& name) {
+  // Old files hold rope's frequencies; tied models may hold their head a second time, which transformers does not read either.
+  return name == "lm_head.weight" || name.ends_with("rotary_emb.inv_freq");
+}
+
+}  // namespace
+
+SavedState::SavedState(const RunConfig& config, const Parts& parts, const Layout& layout, Job& job)
+    : config_(config),
+      parts_(parts),
+      job_(job),
+      layout_(text_of(layout.mesh)),
+      sequences_per_step_(config.batch * config.accumulation * layout.batch_ranks()) {
+  if (!parts.model_folder.empty() && !config.from_scratch && !ModelWeights::present(parts.model_folder)) {
+    throw UsageError("--model " + parts.model_folder +
+                     " has a config.json and no weights (model.safetensors or its index); --from-scratch initialises them");
+  }
+  if (job.rank() != 0) return;
+  if (!config.checkpoint.empty()) {
+    const std::vector<CheckpointPlace> places = list_checkpoints(config.checkpoint);
+    if (!config.resume && !places.empty()) {
+      throw UsageError("--checkpoint " + config.checkpoint + " holds a checkpoint of step " +
+                       std::to_string(places.front().step) + " already; give --resume to go on from it, or another folder");
+    }
+    writer_ = std::make_unique<CheckpointWriter>(config.checkpoint, config.checkpoint_keep);
+  }
+  if (!config.export_folder.empty()) {
+    if (!config.overwrite && ModelWeights::present(config.export_folder)) {
+      throw UsageError("--export " + config.export_folder + " holds weights already; give another folder, or --overwrite");
+    }
+    std::error_code error;
+    std::filesystem::create_directories(config.export_folder, error);
+    if (error) throw SystemError("--export " + config.export_folder + " cannot be made: " + error.message());
+    AtomicFile trial(config.export_folder + "/config.json");  // removed again: tells now whether the folder can be written
+  }
+}
+
+std::int64_t SavedState::fill(TrainingState& state) {
+  if (!config_.checkpoint.empty() || !config_.export_folder.empty()) require_whole(state);
+  if (config_.resume && resume_from_checkpoint(state)) return resumed_step_;
+  if (parts_.model_folder.empty() || config_.from_scratch) {
+    state.initialize(config_.seed);
+  } else {
+    load_model_folder(state);
+  }
+  return 0;
+}
+
+bool SavedState::resume_from_checkpoint(TrainingState& state) {
+  const std::optional<Checkpoint> checkpoint = find_checkpoint(job_, config_.checkpoint);
+  if (!checkpoint) {
+    if (job_.rank() == 0)
+      log::warn("--resume: there is no checkpoint in " + config_.checkpoint + " yet; the run begins at its start");
+    return false;
+  }
+  const CheckpointState& saved = checkpoint->state();
+  check_same_data(saved, checkpoint->path(), config_, sequences_per_step_);
+  if (saved.step >= config_.steps) {
+    throw UsageError("--resume: " + checkpoint->path() + " is of step " + std::to_string(saved.step) + " and --steps is " +
+                     std::to_string(config_.steps) + ": there is nothing left to do");
+  }
+  if (job_.rank() == 0 && saved.layout != layout_) {
+    log::warn("--resume: the checkpoint is of the layout '" + saved.layout + "', this run's is '" + layout_ +
+              "': sums are rounded in another order");
+  }
+
+  const SafetensorsFile file = checkpoint->open(checkpoint_file_name(0));
+  if (file.tensors().size() != state.values().size()) {
+    throw DataError(file.path() + " holds " + std::to_string(file.tensors().size()) + " tensors, this run's state has " +
+                    std::to_string(state.values().size()) + "; resume with the model that was trained");
+  }
+  std::vector<char> buffer;
+  for (const TrainingState::Value& value : state.values()) {
+    check_shape(file.shape(value.name), value.shape, file.path(), value.name);
+    for (std::int64_t first = 0; first < value.shape.elements(); first += elements_at_once) {
+      const std::int64_t count = std::min(elements_at_once, value.shape.elements() - first);
+      buffer.resize(static_cast<std::size_t>(count) * size_of(value.dtype));
+      file.read_stored(value.name, value.dtype, first, count, buffer.data());
+      state.write_value(value, first, count, buffer.data());
+    }
+  }
+  state.refresh_parameters();
+  resumed_step_ = saved.step;
+  return true;
+}
+
+void SavedState::load_model_folder(TrainingState& state) const {
+  const ModelWeights weights(parts_.model_folder);
+  const Program& program = state.step().program();
+  std::vector<std::string> left_over = weights.names();
+  for (const Parameter& parameter : program.parameters) {
+    check_shape(weights.shape(parameter.name), program[parameter.tensor].shape, weights.file_of(parameter.name).path(),
+                parameter.name);
+    std::erase(left_over, parameter.name);
+  }
+  std::erase_if(left_over, may_be_left_over);
+  if (!left_over.empty()) {
+    throw DataError(weights.file_of(left_over.front()).path() + ": '" + left_over.front() + "'" +
+                    (left_over.size() > 1 ? " and " + std::to_string(left_over.size() - 1) + " more" : "") +
+                    " have no place in the model that config.json describes");
+  }
+  state.load_weights(
+      [&](const std::string& name, std::int64_t first, std::span<float> out) { weights.read_f32(name, first, out); });
+}
+
+std::int64_t SavedState::save(TrainingState& state, std::int64_t step) {
+  std::vector<TensorSource> sources;
+  if (job_.rank() == 0) {
+    for (const TrainingState::Value& value : state.values()) {
+      sources.push_back(
+          {value.name, value.dtype, value.shape,
+           [&state, &value](void* to, std::int64_t first, std::int64_t count) { state.read_value(value, first, count, to); }});
+    }
+  }
+  CheckpointState saved;
+  saved.step = step;
+  saved.seed = config_.seed;
+  saved.data_position = step * sequences_per_step_;
+  saved.ranks = config_.ranks;
+  saved.layout = layout_;
+  saved.config = config_.to_json();
+  return save_checkpoint(job_, writer_.get(), std::move(saved), sources);
+}
+
+void SavedState::export_model(TrainingState& state) const {
+  if (config_.export_folder.empty() || job_.rank() != 0) return;
+  const Program& program = state.step().program();
+  std::vector<TensorSource> sources;
+  for (const Parameter& parameter : program.parameters) {
+    sources.push_back({parameter.name, DType::f32, program[parameter.tensor].shape,
+                       [&state, &parameter](void* to, std::int64_t first, std::int64_t count) {
+                         state.read_weights(parameter.name, first, {static_cast<float*>(to), static_cast<std::size_t>(count)});
+                       }});
+  }
+  const std::string text = parts_.architecture->config_json();
+  AtomicFile file(config_.export_folder + "/config.json");
+  file.write(text.data(), text.size());
+  file.commit();
+  write_model_weights(config_.export_folder, sources, default_max_file_bytes, config_.overwrite);
+}
+
+}  // namespace consist

@@ -1,0 +1,51 @@
+// What a run takes from files and leaves in them: weights at its start, checkpoints, and the trained model.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "consist/job.h"
+#include "core/checkpoint/checkpoint_writer.h"
+#include "core/config/run_config.h"
+#include "core/runtime/parts.h"
+#include "core/runtime/training_state.h"
+
+namespace consist {
+
+/// One per rank and run, used from the trainer's thread; what the constructor is given must outlive it. Rank 0 writes for all,
+/// which needs every value whole on every rank: sharded states are refused with an UnavailableError.
+class SavedState {
+ public:
+  /// Takes the folders of checkpoints and export on rank 0, so that one that cannot be used is an error before anything is
+  /// trained. Throws UsageError for a folder whose content would be lost or mixed with another run's, SystemError if one cannot
+  /// be made or is in use.
+  SavedState(const RunConfig& config, const Parts& parts, const Layout& layout, Job& job);
+
+  /// Called by every rank: gives `state` its values and returns the number of steps that they have been trained for. With
+  /// --resume these are the newest sound checkpoint's, if there is one; otherwise the model folder's weights or, for a preset
+  /// and with --from-scratch, initial ones (then 0). Throws UsageError if the checkpoint is of a run that read other data or has
+  /// no step left to do, DataError naming the file and the tensor if something is missing, left over, corrupt or of another
+  /// shape.
+  std::int64_t fill(TrainingState& state);
+
+  /// Called by every rank: saves a checkpoint after `step` steps. Returns the bytes written by all ranks on rank 0, elsewhere 0.
+  std::int64_t save(TrainingState& state, std::int64_t step);
+
+  /// Writes config.json and the weights in f32 to the export folder, if one is given, on rank 0.
+  void export_model(TrainingState& state) const;
+
+ private:
+  bool resume_from_checkpoint(TrainingState& state);
+  void load_model_folder(TrainingState& state) const;
+
+  const RunConfig& config_;
+  const Parts& parts_;
+  Job& job_;
+  std::string layout_;
+  std::int64_t sequences_per_step_;
+  std::unique_ptr<CheckpointWriter> writer_;  // rank 0 with --checkpoint
+  std::int64_t resumed_step_ = 0;
+};
+
+}  // namespace consist

@@ -1,0 +1,239 @@
+// What `consist train` takes from files and leaves in them: weights of model folders, checkpoints, exported models.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "core/weights/model_weights.h"
+#include "tests/child_process.h"
+#include "tests/temporary_folder.h"
+
+namespace consist {
+namespace {
+
+namespace fs = std::filesystem;
+using test::ChildResult;
+using test::run_child;
+using testing::HasSubstr;
+using testing::Not;
+
+const std::string references = CONSIST_SOURCE_DIR "/tests/golden/hf/";
+
+class SavedStateTest : public testing::Test {
+ protected:
+  /// `consist train` of a tiny model on a few sequences, with more options.
+  ChildResult train(std::vector<std::string> options, const std::string& model = references + "qwen3-tied") const {
+    std::vector<std::string> words{CONSIST_BINARY_DIR "/bin/consist",
+                                   "train",
+                                   "--device",
+                                   "cpu",
+                                   "--dataset",
+                                   "synthetic",
+                                   "--sequence",
+                                   "32",
+                                   "--learning-rate",
+                                   "1e-3",
+                                   "--model",
+                                   model};
+    words.insert(words.end(), options.begin(), options.end());
+    return run_child(words);
+  }
+  void expect_trained(const std::vector<std::string>& options) const {
+    const ChildResult result = train(options);
+    ASSERT_EQ(result.status, 0) << result.output;
+  }
+  void expect_refused(const std::vector<std::string>& options, int status, const std::string& message,
+                      const std::string& model = references + "qwen3-tied") const {
+    const ChildResult result = train(options, model);
+    EXPECT_EQ(result.status, status) << result.output;
+    EXPECT_THAT(result.output, HasSubstr(message));
+    EXPECT_THAT(result.output, Not(HasSubstr("step 1/")));
+  }
+  std::string exported(const std::string& folder) const { return read_whole(folder_ / folder + "/model.safetensors"); }
+
+  TemporaryFolder folder_;
+};
+
+struct MakeUp {
+  const char* name;
+  std::vector<std::string> options;
+};
+
+class ResumeOf : public SavedStateTest, public testing::WithParamInterface<MakeUp> {
+ protected:
+  /// The options of the make-up and others.
+  static std::vector<std::string> with(std::vector<std::string> options) {
+    options.insert(options.end(), GetParam().options.begin(), GetParam().options.end());
+    return options;
+  }
+};
+
+TEST_P(ResumeOf, ARunIsBitForBitTheUninterruptedOne) {
+  expect_trained(with({"--steps", "6", "--export", folder_ / "whole"}));
+  expect_trained(with({"--steps", "3", "--checkpoint", folder_ / "saved"}));
+  expect_trained(with({"--steps", "6", "--checkpoint", folder_ / "saved", "--resume", "--export", folder_ / "resumed"}));
+  ASSERT_FALSE(exported("whole").empty());
+  EXPECT_EQ(exported("whole"), exported("resumed"));
+}
+
+INSTANTIATE_TEST_SUITE_P(MakeUps, ResumeOf,
+                         testing::Values(MakeUp{"fp32", {"--batch", "2"}},
+                                         MakeUp{"bf16", {"--batch", "2", "--precision", "bf16"}},
+                                         MakeUp{"two_ranks_fp32", {"--batch", "1", "--ranks", "2"}},
+                                         MakeUp{"two_ranks_bf16_accumulated",
+                                                {"--batch", "1", "--ranks", "2", "--accumulation", "2", "--precision", "bf16"}}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST_F(SavedStateTest, ACutOffCheckpointIsRefusedAndTheOneBeforeUsed) {
+  expect_trained({"--steps", "8", "--batch", "1", "--export", folder_ / "whole"});
+  expect_trained({"--steps", "6", "--batch", "1", "--checkpoint", folder_ / "saved", "--checkpoint-every", "2"});
+  fs::resize_file(folder_ / "saved/step-00000006/rank-00000.safetensors", 1000);
+  const ChildResult result =
+      train({"--steps", "8", "--batch", "1", "--checkpoint", folder_ / "saved", "--resume", "--export", folder_ / "resumed"});
+  ASSERT_EQ(result.status, 0) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("step 6 cannot be used"));
+  EXPECT_THAT(result.output, HasSubstr("resumed after step 4"));
+  EXPECT_EQ(exported("whole"), exported("resumed"));
+}
+
+TEST_F(SavedStateTest, NoSoundCheckpointIsAnErrorAndNoNewBeginning) {
+  expect_trained({"--steps", "2", "--batch", "1", "--checkpoint", folder_ / "saved"});
+  fs::resize_file(folder_ / "saved/step-00000002/rank-00000.safetensors", 1000);
+  expect_refused({"--steps", "4", "--batch", "1", "--checkpoint", folder_ / "saved", "--resume"}, 1, "rank-00000.safetensors");
+}
+
+TEST_F(SavedStateTest, ResumingWithoutACheckpointBeginsAtTheStartAndSaysSo) {
+  const ChildResult result = train({"--steps", "2", "--batch", "1", "--checkpoint", folder_ / "saved", "--resume"});
+  EXPECT_EQ(result.status, 0) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("there is no checkpoint in"));
+  EXPECT_TRUE(fs::exists(folder_ / "saved/step-00000002/state.json"));
+}
+
+TEST_F(SavedStateTest, AFileSizeLimitLeavesTheCheckpointBefore) {
+  expect_trained({"--steps", "2", "--batch", "1", "--checkpoint", folder_ / "saved"});
+  const ChildResult result = run_child({"bash",
+                                        "-c",
+                                        "ulimit -f 100; exec \"$0\" \"$@\"",
+                                        CONSIST_BINARY_DIR "/bin/consist",
+                                        "train",
+                                        "--device",
+                                        "cpu",
+                                        "--dataset",
+                                        "synthetic",
+                                        "--sequence",
+                                        "32",
+                                        "--batch",
+                                        "1",
+                                        "--model",
+                                        references + "qwen3-tied",
+                                        "--steps",
+                                        "4",
+                                        "--checkpoint",
+                                        folder_ / "saved",
+                                        "--resume"});
+  EXPECT_EQ(result.status, 1) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("File too large"));
+  EXPECT_TRUE(fs::exists(folder_ / "saved/step-00000002/state.json"));
+  EXPECT_FALSE(fs::exists(folder_ / "saved/step-00000004"));
+  expect_trained({"--steps", "4", "--batch", "1", "--checkpoint", folder_ / "saved", "--resume"});
+}
+
+TEST_F(SavedStateTest, ACheckpointOfAnotherRunIsRefused) {
+  expect_trained({"--steps", "2", "--batch", "2", "--checkpoint", folder_ / "saved"});
+  const std::vector<std::string> resume{"--checkpoint", folder_ / "saved", "--resume"};
+  const auto with = [&](std::vector<std::string> options) {
+    options.insert(options.end(), resume.begin(), resume.end());
+    return options;
+  };
+  expect_refused(with({"--steps", "2", "--batch", "2"}), 2, "nothing left to do");
+  expect_refused(with({"--steps", "4", "--batch", "1"}), 2, "sequences");
+  expect_refused(with({"--steps", "4", "--batch", "2", "--seed", "5"}), 2, "seed");
+  expect_refused(with({"--steps", "4", "--batch", "2"}), 1, "tensors", references + "llama-tied");
+  expect_refused({"--steps", "4", "--batch", "2", "--checkpoint", folder_ / "saved"}, 2, "--resume");
+}
+
+class HfFolder : public SavedStateTest, public testing::WithParamInterface<const char*> {
+ protected:
+  /// Loads the folder's weights and exports them untrained.
+  std::string pass_through() const {
+    const ChildResult result = run_child({CONSIST_BINARY_DIR "/bin/consist", "train", "--device", "cpu", "--dataset", "synthetic",
+                                          "--sequence", "16", "--batch", "1", "--steps", "1", "--learning-rate", "0", "--model",
+                                          references + GetParam(), "--export", folder_ / "exported"});
+    EXPECT_EQ(result.status, 0) << result.output;
+    return folder_ / "exported";
+  }
+};
+
+TEST_P(HfFolder, ComesOutAsItWentInAtALearningRateOfZero) {
+  const ModelWeights before(references + GetParam()), after(pass_through());
+  ASSERT_EQ(before.names(), after.names());
+  for (const std::string& name : before.names()) {
+    ASSERT_EQ(before.shape(name), after.shape(name)) << name;
+    const auto elements = static_cast<std::size_t>(before.shape(name).elements());
+    std::vector<float> a(elements), b(elements);
+    before.read_f32(name, 0, a);
+    after.read_f32(name, 0, b);
+    EXPECT_EQ(a, b) << name;
+  }
+}
+
+TEST_P(HfFolder, IsLoadedByTransformersWithTheSameLoss) {
+  const char* python = std::getenv("CONSIST_TORCH_PYTHON");
+  if (python == nullptr || *python == '\0') {
+    GTEST_SKIP() << "CONSIST_TORCH_PYTHON names no Python with tests/golden/requirements.txt installed";
+  }
+  const std::string folder = pass_through();
+  const nlohmann::json reference = nlohmann::json::parse(std::ifstream(references + GetParam() + "/reference.json"));
+  write_whole(folder_ / "tokens.json", reference["batches"][0].dump());
+  const ChildResult result =
+      run_child({python, CONSIST_SOURCE_DIR "/tests/golden/check_hf_export.py", folder, folder_ / "tokens.json"});
+  ASSERT_EQ(result.status, 0) << result.output;
+  const nlohmann::json loaded = nlohmann::json::parse(result.output.substr(result.output.find('{')));
+  const double expected = reference["losses"][0].get<double>();
+  EXPECT_NEAR(loaded["loss"].get<double>() / expected, 1, 1e-6);
+}
+
+INSTANTIATE_TEST_SUITE_P(References, HfFolder,
+                         testing::Values("llama-untied", "llama-tied", "llama-rope-scaled", "qwen3-tied", "qwen3-untied",
+                                         "qwen2.5-bias"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           for (char& c : name) c = c == '-' || c == '.' ? '_' : c;
+                           return name;
+                         });
+
+TEST_F(SavedStateTest, WeightsThatDoNotFitTheConfigurationAreRefusedByName) {
+  const std::string model = folder_ / "model";
+  fs::create_directory(model);
+  const auto put = [&](const std::string& from, const char* file) {
+    fs::copy_file(references + from + "/" + file, model + "/" + file, fs::copy_options::overwrite_existing);
+  };
+  put("llama-untied", "config.json");
+  expect_refused({"--steps", "1", "--batch", "1"}, 2, "--from-scratch", model);
+  put("llama-tied", "model.safetensors");
+  expect_refused({"--steps", "1", "--batch", "1"}, 1, "'model.embed_tokens.weight' has the shape", model);
+  put("llama-untied", "model.safetensors");
+  nlohmann::json config = nlohmann::json::parse(std::ifstream(model + "/config.json"));
+  config["num_hidden_layers"] = 1;
+  write_whole(model + "/config.json", config.dump());
+  expect_refused({"--steps", "1", "--batch", "1"}, 1, "have no place in the model", model);
+  config["num_hidden_layers"] = 3;
+  write_whole(model + "/config.json", config.dump());
+  expect_refused({"--steps", "1", "--batch", "1"}, 1, "model.layers.2.", model);
+}
+
+TEST_F(SavedStateTest, AnExportThatIsThereAlreadyIsReplacedOnlyWhenAsked) {
+  const std::vector<std::string> options{"--steps", "1", "--batch", "1", "--export", folder_ / "model"};
+  expect_trained(options);
+  const std::string first = exported("model");
+  expect_refused(options, 2, "--overwrite");
+  EXPECT_EQ(exported("model"), first);
+  expect_trained({"--steps", "2", "--batch", "1", "--export", folder_ / "model", "--overwrite"});
+  EXPECT_NE(exported("model"), first);
+}
+
+}  // namespace
+}  // namespace consist
