@@ -12,7 +12,8 @@
 
 namespace consist::launch {
 
-const std::vector<std::string> listed_options{"model", "strategy", "transport", "precision", "ranks", "device", "batch", "sequence", "accumulation"};
+const std::vector<std::string> listed_options{"model", "strategy", "transport", "precision", "ranks", "device", "batch", "global-batch",
+                                              "sequence", "accumulation"};
 
 namespace {
 
@@ -68,7 +69,7 @@ std::vector<CompareRow> expand_rows(const std::vector<std::string>& arguments) {
   }
   for (CompareRow& row : rows) {
     for (const auto& [option, value] : row.varied) {
-      const bool numeric = option == "ranks" || option == "batch" || option == "sequence" || option == "accumulation";
+      const bool numeric = option == "ranks" || option == "batch" || option == "global-batch" || option == "sequence" || option == "accumulation";
       row.label += (row.label.empty() ? "" : "_") + (numeric ? option + plain(value) : plain(value));
     }
     if (row.label.empty()) row.label = "run";

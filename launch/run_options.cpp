@@ -9,6 +9,15 @@ namespace consist {
 
 namespace po = boost::program_options;
 
+namespace {
+
+/// Checked here already: 0 means "left open" to RunConfig.
+void at_least_one(const char* option, std::int64_t value) {
+  if (value < 1) throw UsageError(std::string(option) + " is " + std::to_string(value) + "; it must be at least 1");
+}
+
+}  // namespace
+
 po::options_description run_options() {
   const RunConfig d;
   po::options_description what("The make-up");
@@ -24,6 +33,7 @@ po::options_description run_options() {
   po::options_description training("Training");
   training.add_options()
       ("batch", po::value<std::int64_t>()->default_value(d.batch), "sequences per rank and micro-batch")
+      ("global-batch", po::value<std::int64_t>()->default_value(0), "sequences per step of all ranks")
       ("sequence", po::value<std::int64_t>()->default_value(d.sequence), "tokens per sequence")
       ("accumulation", po::value<int>()->default_value(d.accumulation), "micro-batches per step")
       ("steps", po::value<std::int64_t>()->default_value(d.steps), "optimizer steps")
@@ -130,6 +140,14 @@ RunConfig make_config(const po::variables_map& v) {
   c.batch = v["batch"].as<std::int64_t>();
   c.sequence = v["sequence"].as<std::int64_t>();
   c.accumulation = v["accumulation"].as<int>();
+  c.global_batch = v["global-batch"].as<std::int64_t>();
+  at_least_one("--batch", c.batch);
+  at_least_one("--accumulation", c.accumulation);
+  if (c.global_batch > 0 && v["batch"].defaulted()) {
+    c.batch = 0;
+  } else if (c.global_batch > 0 && v["accumulation"].defaulted()) {
+    c.accumulation = 0;
+  }
   c.steps = v["steps"].as<std::int64_t>();
   c.seed = v["seed"].as<std::uint64_t>();
   c.from_scratch = v["from-scratch"].as<bool>();

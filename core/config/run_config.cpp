@@ -89,9 +89,10 @@ std::string transports_text(const RunConfig& config) {
 void RunConfig::check() const {
   if (model.empty()) throw UsageError("--model is missing: name a preset (see `consist plugins llama`) or a Hugging Face folder");
   at_least("--ranks", ranks, 1);
-  at_least("--batch", batch, 1);
+  at_least("--global-batch", global_batch, 0);
+  at_least("--batch", batch, global_batch > 0 ? 0 : 1);
   at_least("--sequence", sequence, 1);
-  at_least("--accumulation", accumulation, 1);
+  at_least("--accumulation", accumulation, global_batch > 0 ? 0 : 1);
   at_least("--steps", steps, 1);
   at_least("--warmup", learning_rate.warmup_steps, 0);
   at_least("--evaluate-every", evaluate_every, 0);
@@ -131,6 +132,7 @@ std::string RunConfig::to_json() const {
       {"batch", batch},
       {"sequence", sequence},
       {"accumulation", accumulation},
+      {"global_batch", global_batch},
       {"steps", steps},
       {"seed", seed},
       {"from_scratch", from_scratch},

@@ -31,9 +31,10 @@ struct RunConfig {
   std::map<std::string, std::map<std::string, std::string>> plugin_options;
 
   int ranks = 1;
-  std::int64_t batch = 4;  ///< sequences per rank and micro-batch
+  std::int64_t batch = 4;  ///< sequences per rank and micro-batch; 0: follows from global_batch
   std::int64_t sequence = 512;
-  int accumulation = 1;
+  int accumulation = 1;           ///< micro-batches per step; 0: follows from global_batch
+  std::int64_t global_batch = 0;  ///< sequences per step of all ranks; 0: follows from the two (settle_batch in core/runtime/parts.h)
   std::int64_t steps = 100;
   std::uint64_t seed = 0;
   bool from_scratch = false;  ///< initialise even if the model folder has weights

@@ -121,6 +121,32 @@ Parts make_parts(const RunConfig& config, PluginHost& host) {
   return parts;
 }
 
+void settle_batch(RunConfig& config, const Layout& layout) {
+  const std::int64_t parts = layout.batch_ranks();
+  const std::int64_t known = (config.batch > 0 ? config.batch : 1) * (config.accumulation > 0 ? config.accumulation : 1) * parts;
+  if (config.global_batch == 0) config.global_batch = known;
+  const auto text = [&] {
+    return "--global-batch " + std::to_string(config.global_batch) + " is divided over " + std::to_string(parts) + " part(s) of the batch" +
+           (config.accumulation > 0 ? " x accumulation " + std::to_string(config.accumulation) : "") +
+           (config.batch > 0 ? " x batch " + std::to_string(config.batch) : "");
+  };
+  if (config.global_batch % known != 0) throw UsageError(text() + ", which leaves a rest; choose a multiple of " + std::to_string(known));
+  const std::int64_t open = config.global_batch / known;
+  if (config.batch == 0) {
+    if (config.accumulation == 0) throw ProgramError("neither batch nor accumulation is stated");
+    config.batch = open;
+  } else if (config.accumulation == 0) {
+    config.accumulation = static_cast<int>(open);
+  } else if (open != 1) {
+    throw UsageError(text() + ", which makes " + std::to_string(known) + "; leave one of the three options out");
+  }
+}
+
+void check_make_up(RunConfig& config, PluginHost& host) {
+  const Parts parts = make_parts(config, host);
+  settle_batch(config, lay_out(parts.uses, config.ranks));
+}
+
 void add_device(Parts& parts, const RunConfig& config, PluginHost& host) {
   parts.device_name = config.device;
   if (config.device == "auto") {

@@ -35,6 +35,13 @@ struct Parts {
 /// options of plugins that the make-up does not contain.
 CONSIST_API Parts make_parts(const RunConfig& config, PluginHost& host);
 
+/// Derives the one of batch, accumulation and global batch that is left open, so that all three are stated. Throws UsageError where they do not divide.
+CONSIST_API void settle_batch(RunConfig& config, const Layout& layout);
+
+/// All that can be known to be wrong before a device is opened, a file of data read or a rank started: names, options, sizes, mesh, batch (which it
+/// settles). Throws what make_parts, lay_out and settle_batch throw.
+CONSIST_API void check_make_up(RunConfig& config, PluginHost& host);
+
 /// Chooses and makes the device (not opened).
 CONSIST_API void add_device(Parts& parts, const RunConfig& config, PluginHost& host);
 

@@ -211,8 +211,8 @@ TrainerSettings trainer_settings(const RunConfig& config, std::int64_t first_ste
 
 TrainerResult run_recorded(const RunConfig& config, PluginHost& host, JoinedJob& job, const std::atomic<bool>& stop, Recorder& recorder) {
   Parts parts = make_parts(config, host);
+  const Layout layout = lay_out(parts.uses, config.ranks);
   const CompileRequest request = parts.compile_request(config);
-  const Layout layout = lay_out(request.strategies, config.ranks);
   SavedState saved(config, parts, layout, job);
   Program step = compile_step(request, layout);
   std::optional<Program> evaluation;
@@ -255,14 +255,16 @@ TrainerResult run_training(const RunConfig& config, PluginHost& host, JoinedJob&
   }
   RunConfig mine = config;
   if (job.rank() != 0) mine.archive.clear();
-  Recorder recorder(mine);
+  std::optional<Recorder> recorder;
   try {
-    return run_recorded(mine, host, job, stop, recorder);
+    check_make_up(mine, host);
+    recorder.emplace(mine);
+    return run_recorded(mine, host, job, stop, *recorder);
   } catch (const std::exception& error) {
     job.fail(error.what());
     try {
-      recorder.event("failure", error.what());
-      recorder.finish("failed", error.what(), nullptr);
+      if (recorder) recorder->event("failure", error.what());
+      if (recorder) recorder->finish("failed", error.what(), nullptr);
     } catch (const std::exception&) {
       // The archive itself failed: what it held stays readable, and the first error is the one to report.
     }

@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "consist/error.h"
+#include "core/runtime/parts.h"
 #include "core/runtime/text.h"
 #include "launch/child_process.h"
 #include "launch/commands/commands.h"
@@ -31,9 +32,9 @@ constexpr const char* help =
     "rest. Run again with the same options, it goes on where it stopped.\n\n"
     "  --output FOLDER   archives, logs and comparison.h5 (default runs/compare)\n"
     "  lists may be given to: --model --strategy --transport --precision --ranks --device --batch\n"
-    "  --sequence --accumulation; a transport per strategy is written a=T1+b=T2. All other options are\n"
+    "  --global-batch --sequence --accumulation; a transport per strategy is written a=T1+b=T2. All other options are\n"
     "  those of consist train and hold for every run.\n\n"
-    "example: consist compare --model llama-tiny,qwen3-tiny --ranks 1,2 --precision fp32,bf16 --steps 40\n";
+    "example: consist compare --model llama-tiny,qwen3-tiny --ranks 1,2 --precision fp32,bf16 --global-batch 8 --steps 40\n";
 
 std::atomic<bool> interrupted{false};
 extern "C" void on_interrupt(int) { interrupted = true; }
@@ -67,9 +68,9 @@ std::string config_of(const CompareRow& row, std::string& problem) {
     PluginHost host(plugin_paths(parsed.values));
     RunConfig config = make_config(parsed.values);
     config.plugin_options = read_plugin_options(parsed.rest, host);
-    config.check();
+    check_make_up(config, host);
     return config.to_json();
-  } catch (const UsageError& error) {
+  } catch (const Error& error) {
     problem = error.what();
     return {};
   }

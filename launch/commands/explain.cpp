@@ -20,7 +20,7 @@ constexpr const char* head =
     "Prints the program that a rank of this make-up executes in one step: every instruction, its tensors and\n"
     "placements, its queue, what it waits for and which pass put it there. Nothing is run.\n\n";
 constexpr const char* tail =
-    "\nOf the options of train, the make-up, --batch, --sequence and --accumulation matter here.\n\n"
+    "\nOf the options of train, the make-up, the batch, --sequence and --accumulation matter here.\n\n"
     "example: consist explain --model llama-3-8b --strategy ddp --ranks 8 --precision bf16 --summary\n";
 
 }  // namespace
@@ -39,8 +39,9 @@ int explain(const Arguments& arguments) {
   RunConfig config = make_config(parsed.values);
   config.plugin_options = read_plugin_options(parsed.rest, host);
   Parts parts = make_parts(config, host);
+  const Layout layout = lay_out(parts.uses, config.ranks);
+  settle_batch(config, layout);
   const CompileRequest request = parts.compile_request(config);
-  const Layout layout = lay_out(request.strategies, config.ranks);
   add_device(parts, config, host);
   parts.device->open(0, 1);
   PreparedProgram program(compile_step(request, layout), *parts.device, {});

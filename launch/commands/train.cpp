@@ -3,10 +3,10 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <iostream>
 
 #include "consist/error.h"
 #include "core/runtime/environment.h"
+#include "core/runtime/parts.h"
 #include "core/runtime/run.h"
 #include "launch/commands/commands.h"
 #include "launch/launcher.h"
@@ -16,6 +16,37 @@ namespace consist::commands {
 namespace {
 
 namespace po = boost::program_options;
+
+// One screen; the test of the help checks that it names every option and its default.
+constexpr const char* help =
+    "usage: consist train --model NAME [OPTIONS] [--<part>.<option> VALUE]...   (defaults in brackets)\n\n"
+    "The make-up\n"
+    "  --model NAME|FOLDER       preset, or Hugging Face folder (its weights are loaded)\n"
+    "  --strategy S [ddp]        one, or several combined over the ranks: a=2+b\n"
+    "  --transport T [socket]    one, or per strategy: a=T1,b=T2\n"
+    "  --precision P [fp32]      --device D [auto: the fastest]      --dataset D [text]\n"
+    "  --ranks N [1]             start N ranks on this machine\n"
+    "  --plugin PATH             also look for plugins in this file or folder; may be repeated\n"
+    "Training\n"
+    "  --steps N [100]           --sequence N [512] tokens           --seed N [0]\n"
+    "  --batch N [4]             sequences per rank and micro-batch\n"
+    "  --accumulation N [1]      micro-batches per step\n"
+    "  --global-batch N          sequences per step of all ranks: sets the batch, or with --batch the accumulation\n"
+    "  --learning-rate X [3e-4]  --warmup STEPS [0]                  --schedule constant|linear|cosine [constant]\n"
+    "  --final-rate X [0.1]      where linear and cosine end, as a fraction of the learning rate\n"
+    "  --weight-decay X [0.1]    --beta1 X [0.9]  --beta2 X [0.95]   --epsilon X [1e-8]\n"
+    "  --clip X [1]              largest global gradient norm; 0: any\n"
+    "  --from-scratch            do not load the weights of a model folder\n"
+    "Results and limits\n"
+    "  --archive FILE            HDF5 archive of the run             --overwrite  replace it if it is there\n"
+    "  --checkpoint FOLDER       --checkpoint-every STEPS [0: last]  --checkpoint-keep N [2]   --resume\n"
+    "  --export FOLDER           the trained model in Hugging Face's format\n"
+    "  --evaluate-every STEPS [0: never]                             --evaluate-sequences N [64]\n"
+    "  --memory-limit BYTES      per rank, such as 2Gi [0: what the device has]\n"
+    "  --timeout SECONDS [60]    how long a rank may keep the others waiting\n"
+    "  --profile                 time every instruction\n\n"
+    "Options of parts, such as --ddp.bucket-size: consist plugins NAME.\n"
+    "example: consist train --model qwen3-tiny --ranks 2 --precision bf16 --steps 100 --archive run.h5\n";
 
 std::atomic<bool> stop_requested{false};
 
@@ -34,14 +65,6 @@ void catch_signals() {
   sigaction(SIGXFSZ, &action, nullptr);
 }
 
-void print_help() {
-  std::printf(
-      "usage: consist train --model NAME [OPTIONS] [--<plugin>.<option> VALUE]...\n\n"
-      "example: consist train --model qwen3-tiny --ranks 2 --precision bf16 --steps 100 --archive run.h5\n");
-  run_options().print(std::cout, 30);
-  std::printf("\nOptions of parts, such as --ddp.bucket-size: see consist plugins NAME.\n");
-}
-
 }  // namespace
 
 int train(const Arguments& arguments) {
@@ -49,7 +72,7 @@ int train(const Arguments& arguments) {
   own.add_options()("help", "this text");
   const ParsedRun parsed = parse_run(arguments, own);
   if (parsed.values.count("help") != 0) {
-    print_help();
+    std::fputs(help, stdout);
     return 0;
   }
   PluginHost host(plugin_paths(parsed.values));
@@ -61,6 +84,7 @@ int train(const Arguments& arguments) {
   address.timeout = std::chrono::seconds(config.timeout_seconds);
   const bool ranks_given = !parsed.values["ranks"].defaulted();
   if (address.size == 1 && config.ranks > 1) {
+    check_make_up(config, host);  // one message now, instead of one from every rank
     Arguments again{"train"};
     again.insert(again.end(), arguments.begin(), arguments.end());
     return launch::launch_local(config.ranks, again);

@@ -1,0 +1,55 @@
+// Help texts: each fits a screen and shows an example; the hand-written one of train names every option with its default.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "launch/run_options.h"
+#include "tests/child_process.h"
+
+namespace consist {
+namespace {
+
+std::string help_of(const std::string& command) {
+  std::vector<std::string> words{CONSIST_BINARY_DIR "/bin/consist"};
+  if (!command.empty()) words.push_back(command);
+  words.push_back("--help");
+  const test::ChildResult result = test::run_child(words);
+  EXPECT_EQ(result.status, 0) << result.output;
+  return result.output;
+}
+
+class Help : public testing::TestWithParam<std::string> {};
+
+TEST_P(Help, FitsAScreenAndShowsAnExample) {
+  const std::string text = help_of(GetParam());
+  EXPECT_NE(text.find("usage: consist"), std::string::npos);
+  EXPECT_NE(text.find("example"), std::string::npos);
+  EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 40);
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 120u) << line;
+}
+
+INSTANTIATE_TEST_SUITE_P(Commands, Help, testing::Values("", "train", "compare", "explain", "plugins", "launch", "tokenize"),
+                         [](const auto& info) { return info.param.empty() ? std::string("consist") : info.param; });
+
+TEST(TrainHelp, NamesEveryOptionWithItsDefault) {
+  const std::string text = help_of("train");
+  const auto options = run_options();
+  for (const auto& option : options.options()) {
+    const std::string name = "--" + option->long_name();
+    const std::size_t at = text.find(name + (option->semantic()->max_tokens() == 0 ? "" : " "));
+    ASSERT_NE(at, std::string::npos) << name << " is not in the help";
+    boost::any value;
+    if (!option->semantic()->apply_default(value)) continue;
+    std::string shown = option->format_parameter();  // "arg (=512)"
+    const std::size_t begin = shown.find("(=");
+    if (begin == std::string::npos) continue;
+    shown = shown.substr(begin + 2, shown.size() - begin - 3);
+    if (shown.empty() || shown == "0") continue;  // what an absent one means is said in words
+    EXPECT_EQ(text.compare(text.find('[', at) + 1, shown.size(), shown), 0) << name << " is " << shown << " by default";
+  }
+}
+
+}  // namespace
+}  // namespace consist
