@@ -16,10 +16,13 @@ void Precision::rewrite(Program& /*forward*/) const {}
 ParallelStrategy::~ParallelStrategy() = default;
 void ParallelStrategy::schedule(Program& /*step*/, int /*axis*/) const {}
 Kernel::~Kernel() = default;
+void Kernel::check() {}
 Executable::~Executable() = default;
 Device::~Device() = default;
+std::vector<DeviceReading> Device::readings() { return {}; }
 Job::~Job() = default;
 Communicator::~Communicator() = default;
+void Communicator::check() {}
 Transport::~Transport() = default;
 Dataset::~Dataset() = default;
 

@@ -29,6 +29,8 @@ class AllReduceKernel final : public Kernel {
     }
   }
 
+  void check() override { communicator_->check(); }
+
  private:
   Communicator* communicator_;
 };
@@ -40,6 +42,8 @@ class ReduceScatterKernel final : public Kernel {
     communicator_->reduce_scatter(in[0].data, out[0].data, out[0].shape.elements(), out[0].dtype, queue);
   }
 
+  void check() override { communicator_->check(); }
+
  private:
   Communicator* communicator_;
 };
@@ -50,6 +54,8 @@ class AllGatherKernel final : public Kernel {
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* /*workspace*/, NativeQueue queue) override {
     communicator_->all_gather(in[0].data, out[0].data, in[0].shape.elements(), in[0].dtype, queue);
   }
+
+  void check() override { communicator_->check(); }
 
  private:
   Communicator* communicator_;

@@ -57,6 +57,13 @@ struct DeviceCounters {
   std::int64_t synchronizations = 0;  ///< waits of the host for the device inside run()
 };
 
+/// One figure of the device's state at this moment, for the archive: "gpu_use" in "1", "power" in "W", "sm_clock" in "Hz", ...
+struct DeviceReading {
+  std::string name;
+  std::string unit;
+  double value = 0;
+};
+
 /// The plugin kind "device": one object per rank. Called from the trainer's thread unless stated otherwise.
 class CONSIST_API Device {
  public:
@@ -76,6 +83,8 @@ class CONSIST_API Device {
   virtual std::unique_ptr<Kernel> make_kernel(const KernelRequest& request) = 0;
   virtual std::unique_ptr<Executable> prepare(std::vector<Launch> launches, bool profile) = 0;
   virtual DeviceCounters counters() const = 0;
+  /// What sensors say now, always the same figures in the same order; empty where there are none. Callable from any thread after open().
+  virtual std::vector<DeviceReading> readings();
 
   /// Rates that this device reached just now on the given local matrix products, in FLOP/s (the measured bound of compare).
   virtual double measure_matmul(DType dtype, std::int64_t m, std::int64_t n, std::int64_t k) = 0;

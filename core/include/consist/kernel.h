@@ -41,6 +41,9 @@ class CONSIST_API Kernel {
   /// Scratch needed during a launch; planned and passed by the executor, 256-byte aligned. Constant.
   virtual std::int64_t workspace_bytes() const { return 0; }
   virtual void launch(std::span<const Buffer> inputs, std::span<const Buffer> outputs, void* workspace, NativeQueue queue) = 0;
+  /// Called by an asynchronous device after each step has finished, also when the step was replayed without launch(): throws what went
+  /// wrong since then and could not be thrown by launch() (PeerError).
+  virtual void check();
 };
 
 }  // namespace consist

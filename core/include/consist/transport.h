@@ -32,6 +32,8 @@ class CONSIST_API Communicator {
   virtual void send(const void* data, std::int64_t count, DType dtype, int to, NativeQueue queue) = 0;
   virtual void receive(void* data, std::int64_t count, DType dtype, int from, NativeQueue queue) = 0;
 
+  /// Throws the failure (PeerError) of a collective that was enqueued before and broke afterwards; does nothing where calls return when done.
+  virtual void check();
   /// The path that was proven to carry the bytes: "tcp 127.0.0.1", "P2P/CUMEM", "NET/Socket on eth0".
   virtual std::string verified_path() const = 0;
   /// Bytes that this member has sent since it was made (0 where the library below does not tell).
