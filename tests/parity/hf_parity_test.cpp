@@ -10,20 +10,12 @@
 #include "core/runtime/trainer.h"
 #include "core/weights/model_weights.h"
 #include "tests/parity/reference.h"
+#include "tests/parity/tolerances.h"
 
 namespace consist {
 namespace {
 
 using test::Reference;
-
-// f32 on both sides, sums in another order: relative deviations of a few units in the last place, which AdamW's division by
-// sqrt(v) enlarges where a gradient is close to 0.
-constexpr double loss_tolerance = 2e-6;    // relative
-constexpr double norm_tolerance = 2e-5;    // relative
-constexpr double weight_tolerance = 2e-6;  // of a sum, per element and relative to the root mean square of the elements
-// A bias of k adds nearly the same to all scores of a query where rope turns slowly, and softmax does not see that: such elements
-// have gradients of rounding errors, which AdamW scales up to its full step.
-constexpr double key_bias_tolerance = 3e-5;
 
 class Losses final : public TrainerEvents {
  public:
@@ -81,8 +73,9 @@ class HfParity : public testing::TestWithParam<std::string> {
     int clipped = 0;
     for (std::size_t s = 0; s < events_.reports.size(); ++s) {
       const StepReport& report = events_.reports[s];
-      EXPECT_NEAR(report.loss / reference_.losses[s], 1, loss_tolerance) << "loss of step " << report.step;
-      EXPECT_NEAR(report.grad_norm / reference_.grad_norms[s], 1, norm_tolerance) << "grad_norm of step " << report.step;
+      EXPECT_NEAR(report.loss / reference_.losses[s], 1, test::reference_loss_tolerance) << "loss of step " << report.step;
+      EXPECT_NEAR(report.grad_norm / reference_.grad_norms[s], 1, test::reference_norm_tolerance)
+          << "grad_norm of step " << report.step;
       clipped += report.grad_norm > reference_.max_norm ? 1 : 0;
     }
     EXPECT_GT(clipped, 0);
@@ -105,7 +98,8 @@ class HfParity : public testing::TestWithParam<std::string> {
         squares += static_cast<double>(v) * v;
       }
       const auto count = static_cast<double>(values.size());
-      const double tolerance = parameter.name.ends_with("k_proj.bias") ? key_bias_tolerance : weight_tolerance;
+      const double tolerance =
+          parameter.name.ends_with("k_proj.bias") ? test::reference_key_bias_tolerance : test::reference_weight_tolerance;
       const double rms = std::sqrt(expected->second.sum_of_squares / count);
       EXPECT_NEAR(sum, expected->second.sum, tolerance * rms * count) << parameter.name;
       EXPECT_NEAR(squares, expected->second.sum_of_squares, 2 * tolerance * rms * rms * count) << parameter.name;
