@@ -19,6 +19,8 @@ function(consist_add_plugin name)
     PREFIX "" OUTPUT_NAME "${PLUGIN_KIND}-${name}"
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib/consist/plugins
     CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+  set_property(GLOBAL APPEND PROPERTY CONSIST_PLUGIN_KINDS ${PLUGIN_KIND})
+  set_property(GLOBAL APPEND PROPERTY CONSIST_PLUGINS_${PLUGIN_KIND} ${name})
   # Loaded once and never unloaded; every symbol must resolve when it is loaded.
   target_link_options(${target} PRIVATE -Wl,-z,nodelete -Wl,-z,now)
   install(TARGETS ${target} LIBRARY DESTINATION lib/consist/plugins)
