@@ -71,7 +71,11 @@ void model_from_preset(Parts& parts, const RunConfig& config, PluginHost& host) 
       return;
     }
   }
-  throw UsageError("--model '" + config.model + "' is neither a folder nor a preset. Presets:" + (known.empty() ? " none" : known));
+  std::string refused;
+  for (const PluginFile& file : host.files()) {
+    if (!file.problem.empty()) refused += "\n  not used: " + file.path + ": " + file.problem;
+  }
+  throw UsageError("--model '" + config.model + "' is neither a folder nor a preset. Presets:" + (known.empty() ? " none" : known) + refused);
 }
 
 /// Options for parts that are not in the make-up would be ignored silently; they are mistakes.
