@@ -13,7 +13,7 @@
 #include "core/runtime/metrics.h"
 #include "core/runtime/parts.h"
 #include "core/runtime/program_summary.h"
-#include "core/runtime/progress.h"
+#include "core/job/progress.h"
 #include "core/runtime/progress_line.h"
 #include "core/runtime/recorder.h"
 #include "core/runtime/saved_state.h"

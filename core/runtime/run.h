@@ -6,7 +6,7 @@
 
 #include "core/config/run_config.h"
 #include "core/plugin/host.h"
-#include "core/runtime/job.h"
+#include "core/job/job.h"
 #include "core/runtime/trainer.h"
 
 namespace consist {

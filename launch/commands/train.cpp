@@ -5,7 +5,7 @@
 #include <cstdlib>
 
 #include "consist/error.h"
-#include "core/runtime/environment.h"
+#include "core/job/environment.h"
 #include "core/runtime/parts.h"
 #include "core/runtime/run.h"
 #include "launch/commands/commands.h"

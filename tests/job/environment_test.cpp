@@ -1,5 +1,5 @@
 // What launchers' environments say about a rank's place, from a table instead of the process's own variables.
-#include "core/runtime/environment.h"
+#include "core/job/environment.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

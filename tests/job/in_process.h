@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/network/socket.h"
-#include "core/runtime/job.h"
+#include "core/job/job.h"
 
 namespace consist::testing {
 

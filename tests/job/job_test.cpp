@@ -1,5 +1,5 @@
 // The job with its ranks as threads: rendezvous, the store, barriers, and how failures spread.
-#include "core/runtime/job.h"
+#include "core/job/job.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "consist/error.h"
-#include "core/runtime/progress.h"
+#include "core/job/progress.h"
 #include "tests/job/in_process.h"
 
 namespace consist {

@@ -11,7 +11,7 @@
 #include "core/network/gate.h"
 #include "core/network/handshake.h"
 #include "core/network/wire.h"
-#include "core/runtime/job_messages.h"
+#include "core/job/job_messages.h"
 #include "tests/job/in_process.h"
 
 namespace consist {

@@ -11,8 +11,8 @@
 
 #include "consist/error.h"
 #include "core/collectives/ring.h"
-#include "core/runtime/environment.h"
-#include "core/runtime/progress.h"
+#include "core/job/environment.h"
+#include "core/job/progress.h"
 #include "plugins/transports/socket/connect.h"
 
 namespace consist::testing {

@@ -13,7 +13,7 @@
 
 #include "core/collectives/ring.h"
 #include "core/collectives/sum.h"
-#include "core/runtime/environment.h"
+#include "core/job/environment.h"
 #include "launch/launcher.h"
 #include "plugins/transports/socket/connect.h"
 

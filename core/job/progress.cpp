@@ -1,4 +1,4 @@
-#include "core/runtime/progress.h"
+#include "core/job/progress.h"
 
 #include <charconv>
 

@@ -1,4 +1,4 @@
-#include "core/runtime/job_messages.h"
+#include "core/job/job_messages.h"
 
 #include <sys/socket.h>
 

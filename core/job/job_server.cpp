@@ -1,4 +1,4 @@
-#include "core/runtime/job_server.h"
+#include "core/job/job_server.h"
 
 #include <algorithm>
 #include <exception>

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/runtime/job.h"
+#include "core/job/job.h"
 
 namespace consist {
 

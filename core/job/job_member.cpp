@@ -1,4 +1,4 @@
-#include "core/runtime/job_member.h"
+#include "core/job/job_member.h"
 
 #include <poll.h>
 

@@ -1,4 +1,4 @@
-#include "core/runtime/job.h"
+#include "core/job/job.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -14,7 +14,7 @@
 #include "consist/error.h"
 #include "core/network/handshake.h"
 #include "core/network/wire.h"
-#include "core/runtime/job_member.h"
+#include "core/job/job_member.h"
 
 namespace consist {
 namespace {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "core/network/gate.h"
-#include "core/runtime/job_messages.h"
-#include "core/runtime/progress.h"
+#include "core/job/job_messages.h"
+#include "core/job/progress.h"
 
 namespace consist {
 

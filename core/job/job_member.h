@@ -13,9 +13,9 @@
 #include <thread>
 #include <vector>
 
-#include "core/runtime/job.h"
-#include "core/runtime/job_messages.h"
-#include "core/runtime/job_server.h"
+#include "core/job/job.h"
+#include "core/job/job_messages.h"
+#include "core/job/job_server.h"
 
 namespace consist {
 

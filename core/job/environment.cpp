@@ -1,4 +1,4 @@
-#include "core/runtime/environment.h"
+#include "core/job/environment.h"
 
 #include <charconv>
 #include <cstdlib>
