@@ -73,7 +73,7 @@ void model_from_preset(Parts& parts, const RunConfig& config, PluginHost& host) 
   }
   std::string refused;
   for (const PluginFile& file : host.files()) {
-    if (!file.problem.empty()) refused += "\n  not used: " + file.path + ": " + file.problem;
+    if (!file.problem.empty()) refused += "\n  not used: " + file.path.string() + ": " + file.problem;
   }
   throw UsageError("--model '" + config.model + "' is neither a folder nor a preset. Presets:" + (known.empty() ? " none" : known) + refused);
 }
