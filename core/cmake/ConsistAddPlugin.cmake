@@ -19,7 +19,7 @@ function(consist_add_plugin name)
     PREFIX "" OUTPUT_NAME "${PLUGIN_KIND}-${name}"
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib/consist/plugins
     CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
-    INSTALL_RPATH "$ORIGIN/../.." INSTALL_RPATH_USE_LINK_PATH ON)
+    BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN/../.." INSTALL_RPATH_USE_LINK_PATH ON)
   set_property(GLOBAL APPEND PROPERTY CONSIST_PLUGIN_KINDS ${PLUGIN_KIND})
   set_property(GLOBAL APPEND PROPERTY CONSIST_PLUGINS_${PLUGIN_KIND} ${name})
   # Loaded once and never unloaded; every symbol must resolve when it is loaded, so one that is missing is an error of the link already

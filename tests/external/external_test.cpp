@@ -1,0 +1,135 @@
+// The road of a third party: install, build a strategy out of tree, list it, train with it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <memory>
+#include <sstream>
+
+#include "core/archive/reader.h"
+#include "tests/child_process.h"
+#include "tests/temporary_folder.h"
+
+namespace consist {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using testing::Not;
+
+/// Runs to the end in the root folder, with nothing in the environment that points at the build; fails the test unless it exits
+/// with 0.
+std::string run(std::vector<std::string> words) {
+  words.insert(words.begin(), {"env", "-u", "CONSIST_PLUGIN_PATH", "-u", "LD_LIBRARY_PATH", "--chdir=/"});
+  const test::ChildResult result = test::run_child(words);
+  EXPECT_EQ(result.status, 0) << result.output;
+  return result.output;
+}
+
+/// The build installed into one folder, which was then moved to another; and ddp-plain built against the latter.
+class External : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = std::make_unique<TemporaryFolder>();
+    run({CMAKE_COMMAND, "--install", CONSIST_BINARY_DIR, "--prefix", *folder_ / "made"});
+    prefix_ = *folder_ / "moved";
+    fs::rename(*folder_ / "made", prefix_);
+    const std::string build = *folder_ / "build";
+    run({CMAKE_COMMAND, "-S", CONSIST_SOURCE_DIR "/tests/external/ddp-plain", "-B", build, "-DCMAKE_PREFIX_PATH=" + prefix_,
+         "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_COMPILER=" CXX_COMPILER});
+    run({CMAKE_COMMAND, "--build", build});
+    plugin_ = build + "/lib/consist/plugins/strategy-ddp-plain.so";
+  }
+  static void TearDownTestSuite() { folder_.reset(); }
+
+  static std::string consist(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), prefix_ + "/bin/consist");
+    return run(std::move(arguments));
+  }
+
+  struct Curves {
+    std::vector<double> loss, grad_norm;
+  };
+  /// Trains on two ranks on the text that ships.
+  static Curves train(const std::string& precision, std::vector<std::string> strategy) {
+    const std::string archive = *folder_ / "run.h5";
+    strategy.insert(strategy.begin(),
+                    {"train", "--plugin",       plugin_,   "--device",  "cpu",   "--model",     "llama-tiny", "--ranks",
+                     "2",     "--accumulation", "2",       "--batch",   "2",     "--sequence",  "64",         "--steps",
+                     "5",     "--precision",    precision, "--archive", archive, "--overwrite", "--strategy"});
+    const std::string output = consist(strategy);
+    EXPECT_THAT(output, HasSubstr("text: 16 files"));  // the corpus was installed too
+    const ArchiveReader reader(archive);
+    EXPECT_EQ(reader.status(), "finished");
+    return {reader.column("loss"), reader.column("grad_norm")};
+  }
+  static std::size_t all_reduces_of(const std::string& program, const std::string& pass) {
+    std::istringstream lines(program);
+    std::size_t count = 0;
+    for (std::string line; std::getline(lines, line);) {
+      count += line.find("= all_reduce(") != std::string::npos && line.find(" by " + pass + " ") != std::string::npos;
+    }
+    return count;
+  }
+  static std::string explain(std::vector<std::string> strategy) {
+    strategy.insert(strategy.begin(),
+                    {"explain", "--plugin", plugin_, "--device", "cpu", "--model", "llama-tiny", "--ranks", "2", "--strategy"});
+    return consist(strategy);
+  }
+
+  static std::unique_ptr<TemporaryFolder> folder_;
+  static std::string prefix_, plugin_;
+};
+
+std::unique_ptr<TemporaryFolder> External::folder_;
+std::string External::prefix_, External::plugin_;
+
+TEST_F(External, AMovedTreeUsesNothingOfTheBuild) {
+  const std::string libraries = run({"env", "LD_TRACE_LOADED_OBJECTS=1", prefix_ + "/bin/consist"});
+  EXPECT_THAT(libraries, HasSubstr("libconsist.so => " + prefix_));
+  EXPECT_THAT(libraries, Not(HasSubstr("not found")));
+
+  const std::string plugins = consist({"plugins"});
+  EXPECT_THAT(plugins, HasSubstr(prefix_ + "/lib/consist/plugins/strategy-ddp.so"));
+  EXPECT_THAT(plugins, HasSubstr(prefix_ + "/lib/consist/plugins/device-cpu.so"));
+  EXPECT_THAT(plugins, Not(HasSubstr(CONSIST_BINARY_DIR)));
+}
+
+TEST_F(External, EveryPublicHeaderIsInstalled) {
+  for (const fs::directory_entry& header : fs::directory_iterator(CONSIST_SOURCE_DIR "/core/include/consist")) {
+    EXPECT_TRUE(fs::exists(prefix_ + "/include/consist/" + header.path().filename().string())) << header.path();
+  }
+}
+
+TEST_F(External, ThePluginIsListedWithItsOptions) {
+  EXPECT_THAT(consist({"plugins"}), Not(HasSubstr("ddp-plain")));
+  EXPECT_THAT(consist({"plugins", "--plugin", plugin_}),
+              testing::ContainsRegex("strategy +ddp-plain +1\\.0\\.0 +yes +" + plugin_));
+  EXPECT_THAT(consist({"plugins", "ddp-plain", "--plugin", plugin_}), HasSubstr("--ddp-plain.message  (all|each, default all)"));
+}
+
+TEST_F(External, ItsProgramHasTheMessagesThatItsOptionAsksFor) {
+  const std::string all = explain({"ddp-plain"});
+  EXPECT_EQ(all_reduces_of(all, "ddp-plain"), 1u);
+  EXPECT_EQ(all_reduces_of(all, "ddp"), 0u);
+  // llama-tiny: 4 layers of 9 parameters each, embedding, last norm, head.
+  EXPECT_EQ(all_reduces_of(explain({"ddp-plain", "--ddp-plain.message", "each"}), "ddp-plain"), 4u * 9 + 3);
+}
+
+TEST_F(External, ItsLossesAreThoseOfDdp) {
+  for (const std::string precision : {"fp32", "bf16"}) {
+    SCOPED_TRACE(precision);
+    const Curves expected = train(precision, {"ddp"});
+    ASSERT_EQ(expected.loss.size(), 5u);
+    ASSERT_LT(expected.loss.back(), expected.loss.front()) << "nothing was learnt, so that equal losses would say little";
+    for (const char* message : {"all", "each"}) {
+      // Two ranks: a sum of two has no order, so the numbers are the same to the last bit.
+      const Curves found = train(precision, {"ddp-plain", "--ddp-plain.message", message});
+      EXPECT_EQ(found.loss, expected.loss) << message;
+      EXPECT_EQ(found.grad_norm, expected.grad_norm) << message;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace consist
