@@ -14,7 +14,8 @@ if ! cmp -s tests/requirements.txt "$build/venv/installed.txt"; then
   cp tests/requirements.txt "$build/venv/installed.txt"
 fi
 
-cmake -G Ninja -S . -B "$build" -DCONSIST_BUILD_TESTS=ON
+frontend=$(bash launch/cuda_headers.sh "$build")
+cmake -G Ninja -S . -B "$build" -DCONSIST_BUILD_TESTS=ON ${frontend:+-DCUDNN_FRONTEND_ROOT="$frontend"}
 # About 1 GiB of memory for each compiler; fewer jobs where there is less.
 memory_jobs=$(awk '/MemAvailable/ {print int($2 / 1048576)}' /proc/meminfo)
 jobs=$(nproc)
