@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "consist/error.h"
-#include "tests/cpu/allocations.h"
+#include "tests/allocations.h"
 #include "tests/cpu/kernel_run.h"
 
 namespace consist {

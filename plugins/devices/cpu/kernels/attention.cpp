@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "plugins/devices/cpu/kernels/kernels.h"
+#include "plugins/devices/cpu/kernels/parallel.h"
 #include "plugins/devices/cpu/kernels/tile.h"
 
 namespace consist::cpu {
@@ -56,15 +57,14 @@ class Attention final : public Kernel {
     T* o = out[0].as<T>();
     float* lse = out[1].as<float>();  // [batch, heads, sequence]
     const std::int64_t units = s_.batch * s_.heads * s_.blocks();
-#pragma omp parallel for schedule(static)
-    for (int part = 0; part < threads_; ++part) {
+    parallel_for(threads_, [=, this](int part) {
       float* scratch = static_cast<float*>(workspace) + part * floats();
       // Interleaved, since later blocks of queries see more keys.
       for (std::int64_t unit = part; unit < units; unit += threads_) {
         const std::int64_t block_index = unit % s_.blocks(), head = unit / s_.blocks() % s_.heads, b = unit / s_.blocks() / s_.heads;
         queries(q, k, v, o, lse, b, head, block_index * block, scratch);
       }
-    }
+    });
   }
 
  private:
@@ -129,12 +129,11 @@ class AttentionGrad final : public Kernel {
     const Tensors t{in[0].as<T>(), in[1].as<T>(), in[2].as<T>(), in[3].as<T>(), in[4].as<T>(), in[5].as<float>(),
                     out[0].as<T>(), out[1].as<T>(), out[2].as<T>()};
     const std::int64_t units = s_.batch * s_.kv_heads;
-#pragma omp parallel for schedule(static)
-    for (int part = 0; part < threads_; ++part) {
+    parallel_for(threads_, [=, this](int part) {
       float* scratch = static_cast<float*>(workspace) + part * floats();
       const Part mine = part_of(units, part, threads_);
       for (std::int64_t unit = mine.first; unit < mine.last; ++unit) head(t, unit / s_.kv_heads, unit % s_.kv_heads, scratch);
-    }
+    });
   }
 
  private:

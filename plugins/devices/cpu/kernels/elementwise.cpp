@@ -1,5 +1,6 @@
 // add and cast.
 #include "plugins/devices/cpu/kernels/product.h"
+#include "plugins/devices/cpu/kernels/parallel.h"
 
 namespace consist::cpu {
 namespace {
@@ -11,8 +12,7 @@ class Add final : public Kernel {
     const T *a = in[0].as<T>(), *b = in[1].as<T>();
     T* c = out[0].as<T>();  // = a
     const std::int64_t count = in[0].shape.elements();
-#pragma omp parallel for simd schedule(static)
-    for (std::int64_t i = 0; i < count; ++i) store(c[i], load(a[i]) + load(b[i]));
+    parallel_for_simd(count, [=](std::int64_t i) { store(c[i], load(a[i]) + load(b[i])); });
   }
 };
 

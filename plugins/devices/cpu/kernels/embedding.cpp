@@ -4,6 +4,7 @@
 
 #include "consist/error.h"
 #include "plugins/devices/cpu/kernels/kernels.h"
+#include "plugins/devices/cpu/kernels/parallel.h"
 
 namespace consist::cpu {
 namespace {
@@ -21,8 +22,7 @@ class Embedding final : public Kernel {
         throw DataError("token id " + std::to_string(ids[token]) + " is outside of the vocabulary of " + std::to_string(vocabulary));
       }
     }
-#pragma omp parallel for schedule(static)
-    for (std::int64_t token = 0; token < tokens; ++token) std::copy_n(table + ids[token] * c, c, y + token * c);
+    parallel_for(tokens, [=](std::int64_t token) { std::copy_n(table + ids[token] * c, c, y + token * c); });
   }
 };
 
@@ -37,8 +37,7 @@ class EmbeddingGrad final : public Kernel {
     G* dtable = out[0].as<G>();                  // [vocabulary, c]
     const std::int64_t tokens = in[0].shape.elements(), vocabulary = out[0].shape[0], c = c_;
     const bool accumulate = !at(in, 2).absent();
-#pragma omp parallel for schedule(static)
-    for (int part = 0; part < threads_; ++part) {
+    parallel_for(threads_, [=, this](int part) {
       const Part rows = part_of(vocabulary, part, threads_);
       if (!accumulate) std::fill(dtable + rows.first * c, dtable + rows.last * c, G{});
       for (std::int64_t token = 0; token < tokens; ++token) {
@@ -46,7 +45,7 @@ class EmbeddingGrad final : public Kernel {
         G* to = dtable + ids[token] * c;
         for (std::int64_t i = 0; i < c; ++i) store(to[i], load(to[i]) + load(dy[token * c + i]));
       }
-    }
+    });
   }
 
  private:

@@ -1,4 +1,5 @@
 // linear, linear_input_grad, linear_weight_grad, linear_bias_grad. Rows are tokens: x [rows, in], w [out, in], y [rows, out].
+#include "plugins/devices/cpu/kernels/parallel.h"
 #include "plugins/devices/cpu/kernels/product.h"
 
 namespace consist::cpu {
@@ -23,11 +24,10 @@ class Linear final : public Kernel {
  private:
   template <typename T>
   void add_bias(const T* bias, T* y) const {
-#pragma omp parallel for schedule(static)
-    for (std::int64_t row = 0; row < rows_; ++row) {
+    parallel_for(rows_, [=, this](std::int64_t row) {
       T* to = y + row * out_;
       for (std::int64_t i = 0; i < out_; ++i) store(to[i], load(to[i]) + load(bias[i]));
-    }
+    });
   }
   std::int64_t rows_, out_;
   Product product_;
@@ -73,8 +73,7 @@ class LinearBiasGrad final : public Kernel {
     G* db = out[0].as<G>();       // [n]
     const std::int64_t rows = in[0].shape.rows(), n = in[0].shape.last();
     const bool accumulate = !at(in, 1).absent();
-#pragma omp parallel for schedule(static)
-    for (int part = 0; part < threads_; ++part) {
+    parallel_for(threads_, [=, this](int part) {
       const Part columns = part_of(n, part, threads_);
       constexpr std::int64_t width = 64;
       for (std::int64_t first = columns.first; first < columns.last; first += width) {
@@ -85,7 +84,7 @@ class LinearBiasGrad final : public Kernel {
         }
         for (std::int64_t i = 0; i < count; ++i) store(db[first + i], accumulate ? load(db[first + i]) + sum[i] : sum[i]);
       }
-    }
+    });
   }
 
  private:

@@ -5,6 +5,7 @@
 
 #include "consist/error.h"
 #include "plugins/devices/cpu/kernels/product.h"
+#include "plugins/devices/cpu/kernels/parallel.h"
 
 namespace consist::cpu {
 namespace {
@@ -116,20 +117,19 @@ class LmHeadLoss final : public Kernel {
   void softmax(const float* logits, const std::int32_t* targets, std::int64_t rows, double* losses, T* dlogits) const {
     const std::int64_t n = shape_.vocabulary;
     const auto scale = static_cast<float>(scale_);
-#pragma omp parallel for schedule(static)
-    for (std::int64_t row = 0; row < rows; ++row) {
+    parallel_for(rows, [=](std::int64_t row) {
       const float* l = logits + row * n;
       const std::int32_t target = targets[row];
       const bool counts = target >= 0;
       const RowSoftmax s = row_softmax(l, n);
       losses[row] = counts ? static_cast<double>(s.largest) + s.log_sum - l[target] : 0.0;
-      if (dlogits == nullptr) continue;
+      if (dlogits == nullptr) return;
       T* d = dlogits + row * n;
       const float offset = s.largest + s.log_sum, factor = counts ? scale : 0.0F;
       const float at_target = counts ? l[target] : 0.0F;
       for (std::int64_t i = 0; i < n; ++i) store(d[i], factor * exp_fast(l[i] - offset));
       if (counts) store(d[target], scale * (exp_fast(at_target - offset) - 1.0F));
-    }
+    });
   }
 
   HeadShape shape_;

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "plugins/devices/cpu/kernels/kernels.h"
+#include "plugins/devices/cpu/kernels/parallel.h"
 
 namespace consist::cpu {
 namespace {
@@ -14,15 +15,14 @@ class SumOfSquares final : public Kernel {
   std::int64_t workspace_bytes() const override { return threads_ * static_cast<std::int64_t>(sizeof(double)); }
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue) override {
     auto* sums = static_cast<double*>(workspace);
-#pragma omp parallel for schedule(static)
-    for (int part = 0; part < threads_; ++part) {
+    parallel_for(threads_, [=, this](int part) {
       double sum = 0;
       for (const Buffer& t : in) {
         const Part mine = part_of(t.shape.elements(), part, threads_);
         sum += t.dtype == DType::f32 ? squares(t.as<float>(), mine) : squares(t.as<bf16>(), mine);
       }
       sums[part] = sum;
-    }
+    });
     double total = 0;
     for (int part = 0; part < threads_; ++part) total += sums[part];
     *out[0].as<float>() = static_cast<float>(total);
@@ -82,8 +82,7 @@ inline void store_stochastic(bf16& to, float value, std::uint32_t random) {
 template <typename P, typename G, typename M>
 void update(P* p, const G* g, float* master, M* m, M* v, std::int64_t count, const AdamConstants& k, bool stochastic) {
   const float root = 1.0F / std::sqrt(k.correction2), step = k.rate / k.correction1, shrink = 1.0F - k.rate * k.decay;
-#pragma omp parallel for simd schedule(static)
-  for (std::int64_t i = 0; i < count; ++i) {
+  parallel_for_simd(count, [=](std::int64_t i) {
     const float gradient = load(g[i]) * k.coefficient;
     const float m1 = k.beta1 * load(m[i]) + (1.0F - k.beta1) * gradient;
     const float m2 = k.beta2 * load(v[i]) + (1.0F - k.beta2) * gradient * gradient;
@@ -103,7 +102,7 @@ void update(P* p, const G* g, float* master, M* m, M* v, std::int64_t count, con
       master[i] = updated;
       store(p[i], updated);
     }
-  }
+  });
 }
 
 class AdamW final : public Kernel {

@@ -1,6 +1,7 @@
 #include "plugins/devices/cpu/kernels/product.h"
 
 #include "consist/error.h"
+#include "plugins/devices/cpu/kernels/parallel.h"
 
 namespace consist::cpu {
 namespace {
@@ -23,8 +24,7 @@ std::int64_t padded(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 template <typename From, typename To>
 void convert_typed(const From* from, To* to, std::int64_t count) {
-#pragma omp parallel for simd schedule(static)
-  for (std::int64_t i = 0; i < count; ++i) store(to[i], load(from[i]));
+  parallel_for_simd(count, [=](std::int64_t i) { store(to[i], load(from[i])); });
 }
 
 }  // namespace
@@ -103,8 +103,7 @@ void Product::run(const void* a, const void* b, void* c, void* workspace) {
   auto* out = static_cast<bf16*>(c);
   const std::int64_t count = m_ * n_;
   if (accumulate_) {
-#pragma omp parallel for simd schedule(static)
-    for (std::int64_t i = 0; i < count; ++i) store(out[i], load(out[i]) + wide[i]);
+    parallel_for_simd(count, [=](std::int64_t i) { store(out[i], load(out[i]) + wide[i]); });
   } else {
     convert(wide, DType::f32, out, DType::bf16, count);
   }

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "plugins/devices/cpu/kernels/kernels.h"
+#include "plugins/devices/cpu/kernels/parallel.h"
 
 namespace consist::cpu {
 namespace {
@@ -18,8 +19,7 @@ class RmsNorm final : public Kernel {
     T* sum = out[1].as<T>();            // [rows, c] or null
     float* rstd = out[2].as<float>();   // [rows]
     const std::int64_t rows = in[0].shape.rows(), c = in[0].shape.last();
-#pragma omp parallel for schedule(static)
-    for (std::int64_t row = 0; row < rows; ++row) {
+    parallel_for(rows, [=, this](std::int64_t row) {
       const T* xr = x + row * c;
       if (residual != nullptr) {
         for (std::int64_t i = 0; i < c; ++i) store(sum[row * c + i], load(xr[i]) + load(residual[row * c + i]));
@@ -31,7 +31,7 @@ class RmsNorm final : public Kernel {
       const float scale = 1.0F / std::sqrt(squares / static_cast<float>(c) + epsilon_);
       rstd[row] = scale;
       for (std::int64_t i = 0; i < c; ++i) store(y[row * c + i], load(xr[i]) * scale * load(w[i]));
-    }
+    });
   }
 
  private:
@@ -55,8 +55,7 @@ class RmsNormGrad final : public Kernel {
     G* dw = out[1].as<G>();  // [c]
     auto* sums = static_cast<float*>(workspace);  // [threads, c]
     const std::int64_t rows = in[1].shape.rows(), c = c_;
-#pragma omp parallel for schedule(static)
-    for (int part = 0; part < threads_; ++part) {
+    parallel_for(threads_, [=, this](int part) {
       float* sum = sums + part * c;
       std::fill(sum, sum + c, 0.0F);
       const Part mine = part_of(rows, part, threads_);
@@ -75,7 +74,7 @@ class RmsNormGrad final : public Kernel {
           store(dxr[i], add_dx ? load(dxr[i]) + d : d);
         }
       }
-    }
+    });
     for (std::int64_t i = 0; i < c; ++i) {
       float total = add_dw ? load(dw[i]) : 0.0F;
       for (int part = 0; part < threads_; ++part) total += sums[part * c + i];

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "plugins/devices/cpu/kernels/kernels.h"
+#include "plugins/devices/cpu/kernels/parallel.h"
 
 namespace consist::cpu {
 namespace {
@@ -23,10 +24,9 @@ class Rope final : public Kernel {
     const T* w = at(in, 2).absent() ? nullptr : in[2].as<T>();  // [dim]
     T* y = out[0].as<T>();                   // [tokens, heads, dim]
     float* rstd = at(out, 1).as<float>();    // [tokens, heads] or null
-    const auto [tokens, sequence, heads, dim] = shape_;
+    const std::int64_t tokens = shape_.tokens, sequence = shape_.sequence, heads = shape_.heads, dim = shape_.dim;
     const std::int64_t half = dim / 2;
-#pragma omp parallel for schedule(static)
-    for (std::int64_t token = 0; token < tokens; ++token) {
+    parallel_for(tokens, [=, this](std::int64_t token) {
       const float *cosine = table + token % sequence * dim, *sine = cosine + half;
       for (std::int64_t head = 0; head < heads; ++head) {
         const std::int64_t base = (token * heads + head) * dim;
@@ -45,7 +45,7 @@ class Rope final : public Kernel {
           store(y[base + half + i], b * cosine[i] + a * sine[i]);
         }
       }
-    }
+    });
   }
 
  private:
@@ -65,11 +65,10 @@ class RopeGrad final : public Kernel {
     const T* dy = in[0].as<T>();             // [tokens, heads, dim]
     const float* table = in[1].as<float>();  // [sequence, dim]
     T* dx = out[0].as<T>();                  // [tokens, heads, dim]
-    const auto [tokens, sequence, heads, dim] = shape_;
+    const std::int64_t tokens = shape_.tokens, sequence = shape_.sequence, heads = shape_.heads, dim = shape_.dim;
     const std::int64_t half = dim / 2;
     if (!normed_) {
-#pragma omp parallel for schedule(static)
-      for (std::int64_t token = 0; token < tokens; ++token) {
+      parallel_for(tokens, [=](std::int64_t token) {
         const float *cosine = table + token % sequence * dim, *sine = cosine + half;
         for (std::int64_t head = 0; head < heads; ++head) {
           const std::int64_t base = (token * heads + head) * dim;
@@ -79,7 +78,7 @@ class RopeGrad final : public Kernel {
             store(dx[base + half + i], b * cosine[i] - a * sine[i]);
           }
         }
-      }
+      });
       return;
     }
     const T* x = in[2].as<T>();             // [tokens, heads, dim]
@@ -88,8 +87,7 @@ class RopeGrad final : public Kernel {
     G* dw = out[1].as<G>();                 // [dim]
     const bool add_dw = !at(in, 5).absent();
     auto* scratch = static_cast<float*>(workspace);  // [threads, 2, dim]
-#pragma omp parallel for schedule(static)
-    for (int part = 0; part < threads_; ++part) {
+    parallel_for(threads_, [=, this](int part) {
       float *sum = scratch + part * 2 * dim, *g = sum + dim;
       std::fill(sum, sum + dim, 0.0F);
       const Part mine = part_of(tokens, part, threads_);
@@ -114,7 +112,7 @@ class RopeGrad final : public Kernel {
           for (std::int64_t i = 0; i < dim; ++i) store(dx[base + i], scale * (g[i] * load(w[i]) - load(x[base + i]) * pull));
         }
       }
-    }
+    });
     for (std::int64_t i = 0; i < dim; ++i) {
       float total = add_dw ? load(dw[i]) : 0.0F;
       for (int part = 0; part < threads_; ++part) total += scratch[part * 2 * dim + i];

@@ -1,5 +1,6 @@
 // swiglu and swiglu_grad: h = silu(gate) up.
 #include "plugins/devices/cpu/kernels/kernels.h"
+#include "plugins/devices/cpu/kernels/parallel.h"
 
 namespace consist::cpu {
 namespace {
@@ -11,11 +12,10 @@ class Swiglu final : public Kernel {
     const T *gate = in[0].as<T>(), *up = in[1].as<T>();
     T* h = out[0].as<T>();
     const std::int64_t count = in[0].shape.elements();
-#pragma omp parallel for simd schedule(static)
-    for (std::int64_t i = 0; i < count; ++i) {
+    parallel_for_simd(count, [=](std::int64_t i) {
       const float g = load(gate[i]);
       store(h[i], g * sigmoid(g) * load(up[i]));
-    }
+    });
   }
 };
 
@@ -26,12 +26,11 @@ class SwigluGrad final : public Kernel {
     const T *dh = in[0].as<T>(), *gate = in[1].as<T>(), *up = in[2].as<T>();
     T *dgate = out[0].as<T>(), *dup = out[1].as<T>();
     const std::int64_t count = in[0].shape.elements();
-#pragma omp parallel for simd schedule(static)
-    for (std::int64_t i = 0; i < count; ++i) {
+    parallel_for_simd(count, [=](std::int64_t i) {
       const float g = load(gate[i]), d = load(dh[i]), s = sigmoid(g);
       store(dgate[i], d * load(up[i]) * s * (1.0F + g * (1.0F - s)));
       store(dup[i], d * g * s);
-    }
+    });
   }
 };
 

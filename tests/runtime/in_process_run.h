@@ -1,0 +1,125 @@
+// A training run whose ranks are threads of the test, each with a device that is watched.
+#pragma once
+
+#include <dirent.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <barrier>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "core/passes/compile.h"
+#include "core/plugin/host.h"
+#include "core/runtime/parts.h"
+#include "core/runtime/trainer.h"
+#include "core/runtime/training_state.h"
+#include "tests/job/in_process.h"
+#include "tests/runtime/watched_device.h"
+
+namespace consist::test {
+
+/// One rank while it runs, as `body` sees it.
+struct RankInProcess {
+  int rank = 0;
+  Parts* parts = nullptr;
+  const RunConfig* config = nullptr;
+  const Layout* layout = nullptr;
+  std::vector<Communicator*> communicators;
+  Device* device = nullptr;  ///< watched, open
+  Seen* seen = nullptr;
+
+  /// Compiled and planned; throws what TrainingState throws.
+  std::unique_ptr<TrainingState> make_state() const {
+    const CompileRequest request = parts->compile_request(*config);
+    std::optional<Program> evaluation;
+    if (config->evaluate_every > 0) evaluation = compile_evaluation(request, *layout);
+    return std::make_unique<TrainingState>(compile_step(request, *layout), std::move(evaluation), *device, communicators, rank,
+                                           config->memory_limit);
+  }
+  TrainerSettings settings() const {
+    return {.steps = config->steps,
+            .micro_batch = config->batch,
+            .sequence = config->sequence,
+            .accumulation = config->accumulation,
+            .learning_rate = config->learning_rate,
+            .beta1 = config->optimizer.beta1,
+            .beta2 = config->optimizer.beta2,
+            .evaluate_every = config->evaluate_every,
+            .evaluate_sequences = config->evaluate_sequences};
+  }
+};
+
+inline std::vector<pid_t> threads_of_this_process() {
+  std::vector<pid_t> threads;
+  DIR* folder = ::opendir("/proc/self/task");
+  if (folder == nullptr) throw std::runtime_error("/proc/self/task cannot be read");
+  while (const dirent* entry = ::readdir(folder)) {
+    if (entry->d_name[0] != '.') threads.push_back(std::atoi(entry->d_name));
+  }
+  ::closedir(folder);
+  return threads;
+}
+
+/// Runs `body` as every rank of config.ranks over the socket transport and returns when all have ended; throws std::runtime_error
+/// with what the first rank threw. `job_threads`, if given, receives the threads of the jobs' control connections before any body
+/// starts.
+inline void run_in_process(const RunConfig& config, const std::function<void(const RankInProcess&)>& body,
+                           std::vector<pid_t>* job_threads = nullptr) {
+  PluginHost host({CONSIST_BINARY_DIR "/lib/consist/plugins"});
+  const auto count = static_cast<std::size_t>(config.ranks);
+  std::vector<Parts> parts;  // made here: the host is not thread-safe
+  std::vector<std::shared_ptr<Transport>> transports;
+  std::vector<Seen> seen(count);
+  for (std::size_t rank = 0; rank < count; ++rank) {
+    parts.push_back(make_parts(config, host));
+    add_device(parts.back(), config, host);
+    add_dataset(parts.back(), config, host);
+    parts.back().device = std::make_shared<WatchedDevice>(parts.back().device, seen[rank]);
+    transports.push_back(host.make<Transport>("transport", "socket", {}));
+  }
+  const Layout layout = lay_out(parts[0].uses, config.ranks);
+
+  const std::vector<pid_t> before = threads_of_this_process();
+  std::vector<pid_t> rank_threads(count);
+  std::barrier joined(config.ranks, [&]() noexcept {
+    if (job_threads == nullptr) return;
+    for (const pid_t thread : threads_of_this_process()) {
+      const auto in = [&](const std::vector<pid_t>& list) { return std::find(list.begin(), list.end(), thread) != list.end(); };
+      if (!in(before) && !in(rank_threads)) job_threads->push_back(thread);
+    }
+  });
+  const auto errors = testing::run_ranks(testing::make_addresses(config.ranks), [&](JoinedJob& job) {
+    const auto rank = static_cast<std::size_t>(job.rank());
+    rank_threads[rank] = static_cast<pid_t>(::syscall(SYS_gettid));
+    joined.arrive_and_wait();
+    parts[rank].device->open(job.rank(), job.size());
+    std::vector<std::unique_ptr<Communicator>> communicators;
+    RankInProcess mine{.rank = job.rank(),
+                       .parts = &parts[rank],
+                       .config = &config,
+                       .layout = &layout,
+                       .communicators = {},
+                       .device = parts[rank].device.get(),
+                       .seen = &seen[rank]};
+    for (int axis = 0; axis < layout.mesh.axes(); ++axis) {
+      communicators.push_back(transports[rank]->connect(job, {.name = layout.mesh.axis(axis).name,
+                                                              .ranks = layout.mesh.group(job.rank(), axis),
+                                                              .index = layout.mesh.coordinate(job.rank(), axis),
+                                                              .device_kind = "cpu"}));
+      mine.communicators.push_back(communicators.back().get());
+    }
+    body(mine);
+    job.leave(std::chrono::seconds(20));
+  });
+  for (const std::exception_ptr& error : errors) {
+    if (error) throw std::runtime_error(testing::text_of(error));
+  }
+}
+
+}  // namespace consist::test
