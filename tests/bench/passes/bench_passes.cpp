@@ -1,0 +1,93 @@
+// How long the passes take on a large program: bench_passes [ACCUMULATION [RANKS [MODEL]]]. By default 80 layers (llama-3.1-70b)
+// on 8 ranks, with as many micro-batches as make 100,000 instructions. Nothing is run. Ends with status 1 if all passes together
+// take longer than 5 s.
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "core/passes/accumulate.h"
+#include "core/passes/compile.h"
+#include "core/passes/memory_plan.h"
+#include "core/passes/waits.h"
+#include "core/plugin/host.h"
+#include "core/program/printer.h"
+#include "core/program/verifier.h"
+#include "core/runtime/parts.h"
+#include "core/runtime/prepared_program.h"
+
+namespace {
+
+using namespace consist;
+
+constexpr double limit_seconds = 5;
+constexpr std::size_t wanted_instructions = 100'000;
+
+/// Runs `work`, prints what it took, returns its seconds.
+template <typename Work>
+double timed(const char* what, Work&& work) {
+  const auto start = std::chrono::steady_clock::now();
+  std::forward<Work>(work)();
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+  std::printf("  %-34s %7.3f s\n", what, taken.count());
+  return taken.count();
+}
+
+int run(int argc, char** argv) {
+  PluginHost host({CONSIST_BINARY_DIR "/lib/consist/plugins"});
+  RunConfig config;
+  config.model = argc > 3 ? argv[3] : "llama-3.1-70b";
+  config.precision = "bf16";
+  config.device = "cpu";
+  config.batch = 1;
+  config.sequence = 2048;
+  config.ranks = argc > 2 ? std::atoi(argv[2]) : 8;
+  Parts parts = make_parts(config, host);
+  add_device(parts, config, host);
+  parts.device->open(0, 1);
+  const Layout layout = lay_out(parts.uses, config.ranks);
+
+  const auto compile = [&](int accumulation) {
+    config.accumulation = accumulation;
+    return compile_step(parts.compile_request(config), layout);
+  };
+  if (argc > 1) {
+    config.accumulation = std::atoi(argv[1]);
+  } else {
+    const std::size_t one = compile(1).instructions.size(), two = compile(2).instructions.size();
+    config.accumulation = 1 + static_cast<int>((wanted_instructions - one + (two - one) - 1) / (two - one));
+  }
+
+  Program program;
+  double compiled = timed("compile_step, verified", [&] { program = compile(config.accumulation); });
+  std::printf("%s on %d ranks, accumulation %d: %zu instructions, %zu tensors\n", config.model.c_str(), config.ranks,
+              config.accumulation, program.instructions.size(), program.tensors.size());
+  timed("of that: verify", [&] { verify(program); });
+  const Program copy = program;
+  std::unique_ptr<PreparedProgram> prepared;
+  double after = timed("kernels and their workspaces", [&] {
+    prepared = std::make_unique<PreparedProgram>(std::move(program), *parts.device, std::span<Communicator* const>{});
+  });
+  after += timed("memory plan and waits", [&] { prepared->plan(); });
+  MemoryPlan plan;
+  timed("of that: memory plan", [&] { plan = plan_memory(copy, prepared->workspace_bytes()); });
+  std::size_t characters = 0;
+  timed("text (explain only)", [&] { characters = to_text(prepared->program()).size(); });
+  std::printf("planned %lld bytes, text of %zu characters\n", static_cast<long long>(prepared->memory().bytes[0]), characters);
+  const double total = compiled + after;
+  std::printf("all passes: %.3f s, at most %.0f s allowed\n", total, limit_seconds);
+  return total <= limit_seconds ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "bench_passes: %s\n", error.what());
+    return 1;
+  }
+}
