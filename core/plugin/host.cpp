@@ -35,7 +35,6 @@ std::vector<std::string> split_path(const char* text) {
 /// Loads a plugin file for good. Boost's message carries the dynamic linker's, which names undefined symbols.
 boost::dll::shared_library open_library(const fs::path& path) {
   boost::dll::shared_library library;
-  boost::dll::fs::error_code error;
   try {
     library.load(boost::dll::fs::path(path.string()), boost::dll::load_mode::rtld_now | boost::dll::load_mode::rtld_local);
   } catch (const std::exception& failure) {
@@ -47,37 +46,45 @@ boost::dll::shared_library open_library(const fs::path& path) {
 
 }  // namespace
 
-fs::path executable_folder() { return fs::read_symlink("/proc/self/exe").parent_path(); }
+fs::path executable_folder() {
+  return fs::read_symlink("/proc/self/exe").parent_path();
+}
 
 PluginHost::PluginHost(const std::vector<std::string>& extra) {
   for (const std::string& place : extra) search(place, true);
   for (const std::string& place : split_path(std::getenv("CONSIST_PLUGIN_PATH"))) search(place, false);
   search(executable_folder().parent_path() / "lib" / "consist" / "plugins", false);
-  std::stable_sort(files_.begin(), files_.end(), [](const PluginFile& a, const PluginFile& b) {
-    return std::tie(a.kind, a.name) < std::tie(b.kind, b.name);
-  });
+  std::stable_sort(files_.begin(), files_.end(),
+                   [](const PluginFile& a, const PluginFile& b) { return std::tie(a.kind, a.name) < std::tie(b.kind, b.name); });
   refuse_duplicates();
 }
 
 void PluginHost::search(const fs::path& place, bool must_exist) {
-  places_.push_back(place.string());
   std::error_code error;
-  if (fs::is_directory(place, error)) {
-    std::vector<fs::path> found;
-    for (const fs::directory_entry& entry : fs::directory_iterator(place)) {
-      if (entry.is_regular_file() && entry.path().extension() == ".so") found.push_back(entry.path());
-    }
-    std::sort(found.begin(), found.end());
-    for (const fs::path& file : found) add_file(file, false);
-  } else if (fs::exists(place, error)) {
-    add_file(place, true);
-  } else if (must_exist) {
-    throw UsageError("--plugin " + place.string() + ": there is no such file or folder");
+  const fs::file_status status = fs::status(place, error);
+  if (!fs::exists(status)) {
+    if (must_exist) throw UsageError("--plugin " + place.string() + ": there is no such file or folder");
+    places_.push_back(place.string() + " (which is not there)");
+    return;
   }
+  places_.push_back(place.string());
+  if (!fs::is_directory(status)) {
+    add_file(place, true);
+    return;
+  }
+  std::vector<fs::path> found;
+  fs::directory_iterator entry(place, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    std::error_code broken_link;
+    if (entry->is_regular_file(broken_link) && entry->path().extension() == ".so") found.push_back(entry->path());
+  }
+  if (error) throw SystemError("the plugin folder " + place.string() + " cannot be listed: " + error.message());
+  std::sort(found.begin(), found.end());
+  for (const fs::path& file : found) add_file(file, false);
 }
 
 void PluginHost::add_file(const fs::path& path, bool named) {
-  const fs::path real = fs::weakly_canonical(path);
+  const fs::path real = fs::canonical(path);
   if (std::any_of(files_.begin(), files_.end(), [&](const PluginFile& f) { return f.path == real; })) return;
   PluginFile file{.path = real};
   try {
@@ -119,6 +126,16 @@ bool PluginHost::has(std::string_view kind, std::string_view name) const noexcep
                      [&](const PluginFile& f) { return f.problem.empty() && f.kind == kind && f.name == name; });
 }
 
+std::string PluginHost::looked_in() const {
+  std::string message = "Looked in:";
+  for (const std::string& place : places_) message += " " + place;
+  message += " (add places with --plugin or CONSIST_PLUGIN_PATH)";
+  for (const PluginFile& file : files_) {
+    if (file.name.empty()) message += "\n  not used: " + file.problem;
+  }
+  return message;
+}
+
 const PluginFile& PluginHost::find(std::string_view kind, std::string_view name) const {
   const PluginFile* unusable = nullptr;
   for (const PluginFile& file : files_) {
@@ -127,15 +144,14 @@ const PluginFile& PluginHost::find(std::string_view kind, std::string_view name)
     unusable = &file;
   }
   if (unusable != nullptr) {
-    throw UsageError("the " + std::string(kind) + " '" + std::string(name) + "' in " + unusable->path.string() + " cannot be used: " + unusable->problem);
+    throw UsageError("the " + std::string(kind) + " '" + std::string(name) + "' in " + unusable->path.string() +
+                     " cannot be used: " + unusable->problem);
   }
-  std::string message = "there is no " + std::string(kind) + " '" + std::string(name) + "'. There " ;
+  std::string message = "there is no " + std::string(kind) + " '" + std::string(name) + "'. There ";
   const std::vector<std::string> known = names(kind);
   message += known.empty() ? "is none at all" : "are:";
   for (const std::string& other : known) message += " " + other;
-  message += ". Looked in:";
-  for (const std::string& place : places_) message += " " + place;
-  throw UsageError(message + " (add places with --plugin or CONSIST_PLUGIN_PATH)");
+  throw UsageError(message + ". " + looked_in());
 }
 
 PluginHost::Loaded& PluginHost::load(const PluginFile& file) {
@@ -145,7 +161,8 @@ PluginHost::Loaded& PluginHost::load(const PluginFile& file) {
   loaded->library = open_library(file.path);
   auto symbol = [&](const char* name) {
     if (!loaded->library.has(name)) {
-      throw UnavailableError(file.path.string() + " has no function " + name + "; CONSIST_PLUGIN and CONSIST_PLUGIN_OPTIONS make them");
+      throw UnavailableError(file.path.string() + " has no function " + name +
+                             "; CONSIST_PLUGIN and CONSIST_PLUGIN_OPTIONS make them");
     }
   };
   symbol("consist_plugin_create");
@@ -160,9 +177,12 @@ PluginHost::Loaded& PluginHost::load(const PluginFile& file) {
   return *slot;
 }
 
-std::vector<OptionSpec> PluginHost::option_table(std::string_view kind, std::string_view name) { return load(find(kind, name)).options; }
+std::vector<OptionSpec> PluginHost::option_table(std::string_view kind, std::string_view name) {
+  return load(find(kind, name)).options;
+}
 
-PluginHost::Made PluginHost::make_object(std::string_view kind, std::string_view name, const std::map<std::string, std::string>& given) {
+PluginHost::Made PluginHost::make_object(std::string_view kind, std::string_view name,
+                                         const std::map<std::string, std::string>& given) {
   const PluginFile& file = find(kind, name);
   Loaded& loaded = load(file);
   Options options(file.name);
@@ -171,7 +191,8 @@ PluginHost::Made PluginHost::make_object(std::string_view kind, std::string_view
     options.set(spec, value == given.end() ? spec.fallback : value->second);
   }
   for (const auto& [option, value] : given) {
-    const bool known = std::any_of(loaded.options.begin(), loaded.options.end(), [&, &option = option](const OptionSpec& s) { return option == s.name; });
+    const bool known = std::any_of(loaded.options.begin(), loaded.options.end(),
+                                   [&, &option = option](const OptionSpec& s) { return option == s.name; });
     if (known) continue;
     std::string message = "plugin '" + file.name + "' has no option '" + option + "'. It has";
     for (const OptionSpec& spec : loaded.options) message += " " + std::string(spec.name);
@@ -180,9 +201,13 @@ PluginHost::Made PluginHost::make_object(std::string_view kind, std::string_view
   return {loaded.create(options), loaded.destroy};
 }
 
-std::string PluginHost::unavailable(const PluginFile& file, std::chrono::milliseconds timeout) const {
-  if (!file.problem.empty()) return file.problem;
+Availability PluginHost::probe(const PluginFile& file, std::chrono::milliseconds timeout) const {
+  if (!file.problem.empty()) return {.reason = file.problem, .loads = false};
   return probe_in_child(file.path, timeout);
+}
+
+std::string PluginHost::unavailable(const PluginFile& file, std::chrono::milliseconds timeout) const {
+  return probe(file, timeout).reason;
 }
 
 std::string probe_plugin(const fs::path& path) {

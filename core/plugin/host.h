@@ -3,10 +3,8 @@
 
 #include <chrono>
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,11 +21,20 @@ struct PluginFile {
   std::string problem;
 };
 
+/// Whether a plugin can be loaded and its part can work on this machine.
+struct Availability {
+  std::string reason;  ///< why the part cannot work; empty if it can
+  bool loads = true;   ///< false: the file cannot be loaded at all, so that its options are unknown too
+};
+
 /// Not thread-safe. Objects made by it may outlive it: plugins are never unloaded.
 class CONSIST_API PluginHost {
  public:
-  /// Looks in `extra` (files or folders, as --plugin gives them), then in CONSIST_PLUGIN_PATH (separated by ':'), then beside the executable
-  /// (<folder of the executable>/../lib/consist/plugins). Throws UsageError for an `extra` path that does not exist.
+  /// Looks in `extra` (files or folders, as --plugin gives them), then in CONSIST_PLUGIN_PATH (separated by ':'), then beside the
+  /// executable
+  /// (<folder of the executable>/../lib/consist/plugins). Only the files' bytes are read. Throws UsageError for an `extra` path
+  /// that does not exist, DataError for an `extra` file that is no plugin, SystemError for a folder that may not be read; other
+  /// files that are no plugins are listed with their problem.
   explicit PluginHost(const std::vector<std::string>& extra);
 
   /// Every file found, by kind and name. Two usable files of one kind and name are a UsageError that names both.
@@ -38,18 +45,24 @@ class CONSIST_API PluginHost {
   /// Throws UsageError listing what there is and where it was looked for; or the file's problem.
   const PluginFile& find(std::string_view kind, std::string_view name) const;
 
+  /// For messages: the places that were searched, in order, and the files there that could not be read as plugins.
+  std::string looked_in() const;
+
   /// The option table; loads the plugin. Valid for the life of the process.
   std::vector<OptionSpec> option_table(std::string_view kind, std::string_view name);
 
-  /// Makes the plugin's object of the interface that belongs to `kind`. `given` holds options by name; the others take their defaults.
-  /// Throws UsageError for unknown options and bad values, UnavailableError where the file cannot be loaded (undefined symbols).
+  /// Makes the plugin's object of the interface that belongs to `kind`. `given` holds options by name; the others take their
+  /// defaults. Throws UsageError for unknown options and bad values, UnavailableError where the file cannot be loaded (undefined
+  /// symbols).
   template <typename Interface>
   std::shared_ptr<Interface> make(std::string_view kind, std::string_view name, const std::map<std::string, std::string>& given) {
     Made made = make_object(kind, name, given);
     return {static_cast<Interface*>(made.object), [destroy = made.destroy](Interface* object) { destroy(object); }};
   }
 
-  /// Why the part cannot work on this machine, found out in a process of its own within `timeout`; empty if it can.
+  /// Loads the plugin in a process of its own, for `timeout` at most, and asks it: one that crashes or hangs does no harm here.
+  Availability probe(const PluginFile& file, std::chrono::milliseconds timeout) const;
+  /// The reason alone: why the part cannot work on this machine; empty if it can.
   std::string unavailable(const PluginFile& file, std::chrono::milliseconds timeout) const;
 
  private:
@@ -70,6 +83,7 @@ class CONSIST_API PluginHost {
 };
 
 /// What `consist probe-plugin FILE` does: loads the file and returns the reason why its part is unavailable (empty: it can work).
+/// Throws UnavailableError if the file cannot be loaded.
 CONSIST_API std::string probe_plugin(const std::filesystem::path& file);
 
 /// Folder of the running executable.

@@ -3,9 +3,13 @@
 #include <elf.h>
 
 #include <algorithm>
+#include <bit>
+#include <cctype>
 #include <cstring>
 #include <fstream>
-#include <vector>
+#include <optional>
+#include <string>
+#include <string_view>
 
 #include "consist/error.h"
 
@@ -15,7 +19,12 @@ namespace {
 /// A file read at checked offsets.
 class Bytes {
  public:
-  explicit Bytes(const std::filesystem::path& path) : path_(path.string()), file_(path, std::ios::binary) {
+  explicit Bytes(const std::filesystem::path& path) : path_(path.string()) {
+    // Opening a pipe or a device could wait for ever.
+    std::error_code error;
+    if (!std::filesystem::is_regular_file(path, error))
+      throw DataError(path_ + " is no regular file" + (error ? ": " + error.message() : ""));
+    file_.open(path, std::ios::binary);
     if (!file_) throw DataError(path_ + " cannot be read: " + std::strerror(errno));
     file_.seekg(0, std::ios::end);
     size_ = static_cast<std::uint64_t>(file_.tellg());
@@ -26,8 +35,13 @@ class Bytes {
     read(offset, &value, sizeof value);
     return value;
   }
+  /// Throws DataError unless the file has these bytes.
+  void require(std::uint64_t offset, std::uint64_t bytes) const {
+    if (offset <= size_ && bytes <= size_ - offset) return;
+    throw DataError(path_ + " is cut off or damaged: it has " + std::to_string(size_) + " bytes, its tables name more");
+  }
   void read(std::uint64_t offset, void* out, std::uint64_t bytes) {
-    if (offset > size_ || bytes > size_ - offset) throw DataError(path_ + " is cut off: it has " + std::to_string(size_) + " bytes, more are named");
+    require(offset, bytes);
     file_.seekg(static_cast<std::streamoff>(offset));
     file_.read(static_cast<char*>(out), static_cast<std::streamsize>(bytes));
     if (!file_) throw DataError(path_ + " cannot be read to the end");
@@ -41,25 +55,79 @@ class Bytes {
   std::uint64_t size_ = 0;
 };
 
+#if defined(__x86_64__)
+constexpr Elf64_Half this_machine = EM_X86_64;
+#elif defined(__aarch64__)
+constexpr Elf64_Half this_machine = EM_AARCH64;
+#else
+#error "add this processor's number of ELF files"
+#endif
+constexpr unsigned char this_byte_order = std::endian::native == std::endian::little ? ELFDATA2LSB : ELFDATA2MSB;
+
+/// Ends in NUL and has nothing before it that could upset a terminal.
 template <std::size_t N>
-bool terminated(const char (&text)[N]) {
-  return std::find(text, text + N, '\0') != text + N;
+bool is_text(const char (&text)[N]) {
+  const char* end = std::find(text, text + N, '\0');
+  return end != text + N && std::none_of(text, end, [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+}
+
+/// Names are parts of options (--name.option) and of lists (a=2+b, a,b), so they hold none of the signs used there.
+bool is_name(std::string_view name) {
+  return !name.empty() &&
+         std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) || c == '-' || c == '_'; });
+}
+
+Elf64_Ehdr read_header(Bytes& file) {
+  unsigned char ident[EI_NIDENT] = {};
+  if (file.size() < sizeof ident)
+    throw DataError(file.path() + " is no ELF file: it has only " + std::to_string(file.size()) + " bytes");
+  file.read(0, ident, sizeof ident);
+  if (std::memcmp(ident, ELFMAG, SELFMAG) != 0) throw DataError(file.path() + " is no ELF file, so it is no plugin");
+  if (ident[EI_CLASS] != ELFCLASS64 || ident[EI_DATA] != this_byte_order) {
+    throw DataError(file.path() + " is an ELF file of another word size or byte order than this machine's");
+  }
+  const auto header = file.at<Elf64_Ehdr>(0);
+  if (header.e_machine != this_machine) {
+    throw DataError(file.path() + " was built for another processor (ELF machine " + std::to_string(header.e_machine) +
+                    ", this one is " + std::to_string(this_machine) + ")");
+  }
+  if (header.e_type != ET_DYN) throw DataError(file.path() + " is an ELF file, but no shared object, so it is no plugin");
+  if (header.e_shoff == 0 || header.e_shentsize != sizeof(Elf64_Shdr) || header.e_shstrndx >= header.e_shnum) {
+    throw DataError(file.path() + " has no section table, so it is no plugin (was it stripped of it?)");
+  }
+  return header;
+}
+
+/// What the dynamic linker would map must be there: it does not look before it maps, and a file that was cut off would end the
+/// process.
+void require_segments(Bytes& file, const Elf64_Ehdr& header) {
+  if (header.e_phnum != 0 && header.e_phentsize != sizeof(Elf64_Phdr))
+    throw DataError(file.path() + " has a segment table of an unknown form");
+  for (std::uint64_t i = 0; i < header.e_phnum; ++i) {
+    const auto segment = file.at<Elf64_Phdr>(header.e_phoff + i * sizeof(Elf64_Phdr));
+    file.require(segment.p_offset, segment.p_filesz);
+  }
 }
 
 PluginInfo parse_record(Bytes& file, std::uint64_t offset, std::uint64_t bytes) {
   if (bytes < sizeof(PluginInfo)) {
-    throw DataError(file.path() + ": its plugin record has " + std::to_string(bytes) + " bytes, this build's has " + std::to_string(sizeof(PluginInfo)) +
-                    "; rebuild the plugin against this version of Consist");
+    throw DataError(file.path() + ": its plugin record has " + std::to_string(bytes) + " bytes, this build's has " +
+                    std::to_string(sizeof(PluginInfo)) + "; rebuild the plugin against this version of Consist");
   }
   const auto info = file.at<PluginInfo>(offset);
   const PluginInfo expected;
-  if (std::memcmp(info.magic, expected.magic, sizeof info.magic) != 0) throw DataError(file.path() + ": its plugin record has a wrong magic");
+  if (std::memcmp(info.magic, expected.magic, sizeof info.magic) != 0)
+    throw DataError(file.path() + ": its plugin record has a wrong magic");
   if (info.record_bytes != sizeof(PluginInfo)) {
-    throw DataError(file.path() + ": its plugin record is of another version; rebuild the plugin against this version of Consist");
+    throw DataError(file.path() +
+                    ": its plugin record is of another version; rebuild the plugin against this version of Consist");
   }
-  if (!terminated(info.fingerprint) || !terminated(info.kind) || !terminated(info.name) || !terminated(info.version) ||
-      !terminated(info.summary) || info.name[0] == '\0') {
-    throw DataError(file.path() + ": a text in its plugin record does not end");
+  if (!is_text(info.fingerprint) || !is_text(info.kind) || !is_text(info.name) || !is_text(info.version) ||
+      !is_text(info.summary)) {
+    throw DataError(file.path() + ": a text in its plugin record does not end, or has control characters");
+  }
+  if (!is_name(info.name)) {
+    throw DataError(file.path() + ": its plugin is called '" + info.name + "'; names consist of letters, digits, '-' and '_'");
   }
   return info;
 }
@@ -68,27 +136,27 @@ PluginInfo parse_record(Bytes& file, std::uint64_t offset, std::uint64_t bytes) 
 
 PluginInfo read_manifest(const std::filesystem::path& path) {
   Bytes file(path);
-  const auto header = file.at<Elf64_Ehdr>(0);
-  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64) {
-    throw DataError(file.path() + " is no 64-bit ELF file");
-  }
-  if (header.e_shoff == 0 || header.e_shentsize != sizeof(Elf64_Shdr) || header.e_shstrndx >= header.e_shnum) {
-    throw DataError(file.path() + " has no section table, so it is no plugin (was it stripped of it?)");
-  }
+  const Elf64_Ehdr header = read_header(file);
+  require_segments(file, header);
   auto section = [&](std::uint64_t index) { return file.at<Elf64_Shdr>(header.e_shoff + index * sizeof(Elf64_Shdr)); };
   const Elf64_Shdr names = section(header.e_shstrndx);
   constexpr char wanted[] = ".consist_plugin";
+  std::optional<Elf64_Shdr> record;
   for (std::uint64_t i = 0; i < header.e_shnum; ++i) {
     const Elf64_Shdr candidate = section(i);
+    if (candidate.sh_type == SHT_NOBITS || candidate.sh_type == SHT_NULL) continue;
+    file.require(candidate.sh_offset, candidate.sh_size);
     if (candidate.sh_name > names.sh_size || names.sh_size - candidate.sh_name < sizeof wanted) continue;
     char name[sizeof wanted];
     file.read(names.sh_offset + candidate.sh_name, name, sizeof name);
-    if (std::memcmp(name, wanted, sizeof wanted) == 0) return parse_record(file, candidate.sh_offset, candidate.sh_size);
+    if (std::memcmp(name, wanted, sizeof wanted) == 0) record = candidate;
   }
+  if (record) return parse_record(file, record->sh_offset, record->sh_size);
   throw DataError(file.path() + " has no section .consist_plugin, so it is no plugin (CONSIST_PLUGIN makes it)");
 }
 
 std::string incompatibility(const PluginInfo& info) {
+  constexpr std::string_view kinds[] = {"device", "dataset", "model", "precision", "strategy", "transport"};
   if (info.api_version != plugin_api_version) {
     return "it speaks plugin API " + std::to_string(info.api_version) + ", this build " + std::to_string(plugin_api_version) +
            "; rebuild it against this version of Consist";
@@ -96,6 +164,9 @@ std::string incompatibility(const PluginInfo& info) {
   if (std::string_view(info.fingerprint) != CONSIST_FINGERPRINT) {
     return "it was built against " + std::string(info.fingerprint) + ", this build is " CONSIST_FINGERPRINT +
            "; rebuild it with the same compiler against the installed headers of this Consist";
+  }
+  if (std::find(std::begin(kinds), std::end(kinds), info.kind) == std::end(kinds)) {
+    return "its kind is '" + std::string(info.kind) + "'; there are device, dataset, model, precision, strategy and transport";
   }
   return {};
 }

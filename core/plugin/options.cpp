@@ -14,7 +14,8 @@ struct Suffix {
   std::string_view text;
   std::int64_t factor;
 };
-constexpr Suffix suffixes[] = {{"Ki", 1LL << 10}, {"Mi", 1LL << 20}, {"Gi", 1LL << 30}, {"k", 1000}, {"M", 1000000}, {"G", 1000000000}};
+constexpr Suffix suffixes[] = {{"Ki", 1LL << 10}, {"Mi", 1LL << 20}, {"Gi", 1LL << 30},
+                               {"k", 1000},       {"M", 1000000},    {"G", 1000000000}};
 
 template <typename T>
 bool parse_number(std::string_view text, T& value) {
@@ -85,7 +86,8 @@ void Options::set(const OptionSpec& spec, std::string_view value) {
         refuse("a number of bytes such as 1000, 25M or 512Ki");
       }
       break;
-    case OptionKind::text: break;
+    case OptionKind::text:
+      break;
     case OptionKind::choice: {
       bool legal = false;
       std::string list;
@@ -102,13 +104,15 @@ void Options::set(const OptionSpec& spec, std::string_view value) {
 
 const std::string& Options::raw(std::string_view name) const {
   auto value = values_.find(name);
-  if (value == values_.end()) throw Error("plugin '" + owner_ + "' reads the option '" + std::string(name) + "', which is not in its table");
+  if (value == values_.end())
+    throw Error("plugin '" + owner_ + "' reads the option '" + std::string(name) + "', which is not in its table");
   return value->second;
 }
 
 bool Options::flag(std::string_view name) const {
   const std::string& value = raw(name);
-  if (value != "true" && value != "false") throw Error("option '" + std::string(name) + "' of plugin '" + owner_ + "' is no flag");
+  if (value != "true" && value != "false")
+    throw Error("option '" + std::string(name) + "' of plugin '" + owner_ + "' is no flag");
   return value == "true";
 }
 
@@ -124,6 +128,8 @@ double Options::real(std::string_view name) const {
   return value;
 }
 
-const std::string& Options::text(std::string_view name) const { return raw(name); }
+const std::string& Options::text(std::string_view name) const {
+  return raw(name);
+}
 
 }  // namespace consist

@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <thread>
 
 #include "consist/error.h"
 
@@ -17,8 +18,10 @@ extern char** environ;
 namespace consist {
 namespace {
 
+using Deadline = std::chrono::steady_clock::time_point;
+
 /// Reads until end of file or the deadline; false on the latter.
-bool read_all(int fd, std::chrono::steady_clock::time_point deadline, std::string& text) {
+bool read_all(int fd, Deadline deadline, std::string& text) {
   for (char buffer[512];;) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
     pollfd wait{fd, POLLIN, 0};
@@ -28,17 +31,49 @@ bool read_all(int fd, std::chrono::steady_clock::time_point deadline, std::strin
     const ssize_t got = read(fd, buffer, sizeof buffer);
     if (got <= 0) return true;
     text.append(buffer, static_cast<std::size_t>(got));
+    constexpr std::size_t enough = 1 << 16;  // the answer is at the end
+    if (text.size() > 2 * enough) text.erase(0, text.size() - enough);
   }
+}
+
+/// Waits for the child's end until the deadline, then kills it: one that closed its output may still hang. False if it was
+/// killed.
+bool wait_for(pid_t child, Deadline deadline, int& status) {
+  for (;;) {
+    const pid_t ended = waitpid(child, &status, WNOHANG);
+    if (ended == child) return true;
+    if (ended < 0 && errno != EINTR) return true;
+    if (std::chrono::steady_clock::now() >= deadline) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  kill(child, SIGKILL);
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return false;
+}
+
+Availability read_answer(std::string text, int status) {
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  for (const std::string_view mark : {probe_works, probe_refused}) {
+    if (const std::size_t at = text.rfind(mark); at != std::string::npos && WIFEXITED(status)) {
+      return {.reason = text.substr(at + mark.size()), .loads = mark == probe_works};
+    }
+  }
+  if (WIFSIGNALED(status))
+    return {.reason = std::string("it crashed while it was probed (") + strsignal(WTERMSIG(status)) + ")", .loads = false};
+  return {.reason = "it ended the process that probed it, with status " + std::to_string(WEXITSTATUS(status)), .loads = false};
 }
 
 }  // namespace
 
-std::string probe_in_child(const std::filesystem::path& file, std::chrono::milliseconds timeout) {
+Availability probe_in_child(const std::filesystem::path& file, std::chrono::milliseconds timeout) {
+  const Deadline deadline = std::chrono::steady_clock::now() + timeout;
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) throw SystemError(std::string("cannot make a pipe: ") + std::strerror(errno));
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
   const std::string path = file.string();
   const char* arguments[] = {"consist", "probe-plugin", path.c_str(), nullptr};
@@ -50,17 +85,14 @@ std::string probe_in_child(const std::filesystem::path& file, std::chrono::milli
     close(ends[0]);
     throw SystemError(std::string("cannot start a process to probe ") + path + ": " + std::strerror(error));
   }
-  std::string reason;
-  const bool ended = read_all(ends[0], std::chrono::steady_clock::now() + timeout, reason);
+  std::string text;
+  const bool answered = read_all(ends[0], deadline, text);
   close(ends[0]);
-  if (!ended) kill(child, SIGKILL);
   int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  if (!ended) return "it did not answer within " + std::to_string(timeout.count()) + " ms";
-  if (WIFSIGNALED(status)) return std::string("it crashed while it was probed (") + strsignal(WTERMSIG(status)) + ")";
-  while (!reason.empty() && reason.back() == '\n') reason.pop_back();
-  return reason;
+  const bool ended = wait_for(child, answered ? deadline : Deadline{}, status);
+  if (!answered || !ended)
+    return {.reason = "it did not answer within " + std::to_string(timeout.count()) + " ms", .loads = false};
+  return read_answer(std::move(text), status);
 }
 
 }  // namespace consist

@@ -4,10 +4,18 @@
 #include <chrono>
 #include <filesystem>
 #include <string>
+#include <string_view>
+
+#include "core/plugin/host.h"
 
 namespace consist {
 
-/// Runs `<this executable> probe-plugin FILE`; returns the reason it prints (empty: available), or what went wrong with the child.
-std::string probe_in_child(const std::filesystem::path& file, std::chrono::milliseconds timeout);
+/// Begins the line that `consist probe-plugin` prints last: the reason follows, nothing if the part can work. Plugins may print
+/// before it.
+inline constexpr std::string_view probe_works = "consist-probe: loaded: ", probe_refused = "consist-probe: not loaded: ";
+
+/// Runs `<this executable> probe-plugin FILE` and returns what it found, or what went wrong with the child. Returns within
+/// `timeout`. Throws SystemError if no process can be started.
+Availability probe_in_child(const std::filesystem::path& file, std::chrono::milliseconds timeout);
 
 }  // namespace consist

@@ -26,8 +26,9 @@ void print_table(const PluginHost& host) {
   std::printf("%-10s %-*s %-*s %-10s %s\n", "KIND", width, "NAME", version, "VERSION", "AVAILABLE", "FILE");
   for (const PluginFile& file : host.files()) {
     const std::string reason = host.unavailable(file, std::chrono::seconds(10));
-    std::printf("%-10s %-*s %-*s %-10s %s\n", file.kind.empty() ? "?" : file.kind.c_str(), width, file.name.empty() ? "?" : file.name.c_str(), version,
-                file.version.c_str(), reason.empty() ? "yes" : "no", file.path.c_str());
+    std::printf("%-10s %-*s %-*s %-10s %s\n", file.kind.empty() ? "?" : file.kind.c_str(), width,
+                file.name.empty() ? "?" : file.name.c_str(), version, file.version.c_str(), reason.empty() ? "yes" : "no",
+                file.path.c_str());
     if (!reason.empty()) std::printf("%-10s %s\n", "", reason.c_str());
   }
 }
@@ -38,9 +39,10 @@ void print_options(PluginHost& host, const std::string& name) {
     if (file.name != name) continue;
     found = true;
     std::printf("%s %s %s: %s\n", file.kind.c_str(), file.name.c_str(), file.version.c_str(), file.summary.c_str());
-    const std::string reason = host.unavailable(file, std::chrono::seconds(10));
-    std::printf("  file %s\n  available: %s\n", file.path.c_str(), reason.empty() ? "yes" : ("no: " + reason).c_str());
-    if (!file.problem.empty()) continue;
+    const Availability found_out = host.probe(file, std::chrono::seconds(10));
+    std::printf("  file %s\n  available: %s\n", file.path.c_str(),
+                found_out.reason.empty() ? "yes" : ("no: " + found_out.reason).c_str());
+    if (!found_out.loads) continue;
     const std::vector<OptionSpec> options = host.option_table(file.kind, file.name);
     if (options.empty()) std::printf("  no options\n");
     for (const OptionSpec& option : options) {
@@ -55,8 +57,8 @@ void print_options(PluginHost& host, const std::string& name) {
   }
   if (!found) {
     std::string message = "there is no plugin '" + name + "'. There are:";
-    for (const PluginFile& file : host.files()) message += " " + file.name;
-    throw UsageError(message);
+    for (const PluginFile& file : host.files()) message += (file.name.empty() ? "" : " ") + file.name;
+    throw UsageError(message + ". " + host.looked_in());
   }
 }
 

@@ -1,18 +1,30 @@
-// consist probe-plugin FILE: prints why the plugin cannot work on this machine, nothing if it can. Started by `consist plugins`.
+// consist probe-plugin FILE: prints why the plugin cannot work on this machine, in the form of core/plugin/probe.h. Started by
+// `consist plugins`.
 #include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <string>
+#include <string_view>
 
 #include "consist/error.h"
 #include "core/plugin/host.h"
+#include "core/plugin/probe.h"
 #include "launch/commands/commands.h"
 
 namespace consist::commands {
 
 int probe_plugin(const Arguments& arguments) {
   if (arguments.size() != 1) throw UsageError("consist probe-plugin needs one file");
+  // Nothing of the plugin runs behind the answer: what it does at the exit of a process is not asked for.
+  auto answer = [](std::string_view mark, const std::string& reason) {
+    std::fputs((std::string(mark) + reason + "\n").c_str(), stdout);
+    std::fflush(stdout);
+    std::_Exit(0);
+  };
   try {
-    std::puts(consist::probe_plugin(arguments[0]).c_str());
-  } catch (const Error& error) {
-    std::puts(error.what());
+    answer(probe_works, consist::probe_plugin(arguments[0]));
+  } catch (const std::exception& error) {
+    answer(probe_refused, error.what());
   }
   return 0;
 }
