@@ -1,6 +1,7 @@
 #include "launch/run_options.h"
 
-#include <set>
+#include <algorithm>
+#include <string_view>
 
 #include "consist/error.h"
 #include "consist/options.h"
@@ -91,37 +92,82 @@ std::vector<std::string> plugin_paths(const po::variables_map& values) {
   return values.count("plugin") == 0 ? std::vector<std::string>{} : values["plugin"].as<std::vector<std::string>>();
 }
 
-std::map<std::string, std::map<std::string, std::string>> read_plugin_options(const std::vector<std::string>& tokens, PluginHost& host) {
-  po::options_description table;
-  std::set<std::string> described;
+namespace {
+
+/// Option tables of the plugins that are called `owner` (kinds may share a name), as one.
+std::vector<OptionSpec> options_of_plugins(const std::string& owner, PluginHost& host) {
+  std::vector<OptionSpec> all;
+  for (const PluginFile& file : host.files()) {
+    if (file.name != owner || !file.problem.empty()) continue;
+    for (const OptionSpec& spec : host.option_table(file.kind, file.name)) {
+      if (std::none_of(all.begin(), all.end(), [&](const OptionSpec& s) { return std::string_view(s.name) == spec.name; }))
+        all.push_back(spec);
+    }
+  }
+  return all;
+}
+
+[[noreturn]] void refuse_unknown(std::string option, const std::map<std::string, std::vector<OptionSpec>>& tables,
+                                 const PluginHost& host) {
+  option.erase(0, option.find_first_not_of('-'));
+  const std::size_t dot = option.find('.');
+  if (dot == std::string::npos) throw UsageError("there is no option '--" + option + "' (see --help)");
+  const std::string owner = option.substr(0, dot);
+  const bool there = std::any_of(host.files().begin(), host.files().end(),
+                                 [&](const PluginFile& f) { return f.name == owner && f.problem.empty(); });
+  if (!there) {
+    for (const PluginFile& file : host.files()) {
+      if (file.name == owner)
+        throw UsageError("--" + option + " is given, but " + file.path.string() + " cannot be used: " + file.problem);
+    }
+    throw UsageError("--" + option + " is given, but there is no plugin '" + owner + "'. " + host.looked_in());
+  }
+  std::string message = "plugin '" + owner + "' has no option '" + option.substr(dot + 1) + "'. It has";
+  const auto table = tables.find(owner);
+  if (table == tables.end() || table->second.empty()) throw UsageError(message + " none");
+  for (const OptionSpec& spec : table->second) message += std::string(" ") + spec.name;
+  throw UsageError(message);
+}
+
+}  // namespace
+
+std::map<std::string, std::map<std::string, std::string>> read_plugin_options(const std::vector<std::string>& tokens,
+                                                                              PluginHost& host) {
+  po::options_description described;
+  std::map<std::string, std::vector<OptionSpec>> tables;
   for (const std::string& token : tokens) {
     const std::size_t dot = token.find('.');
     if (!token.starts_with("--") || dot == std::string::npos) continue;
     const std::string owner = token.substr(2, dot - 2);
-    if (!described.insert(owner).second) continue;
-    for (const PluginFile& file : host.files()) {
-      if (file.name != owner || !file.problem.empty()) continue;
-      for (const OptionSpec& spec : host.option_table(file.kind, file.name)) {
-        auto* value = po::value<std::string>();
-        if (spec.kind == OptionKind::flag) value->implicit_value("true");
-        const std::string name = owner + "." + spec.name;
-        if (table.find_nothrow(name, false) == nullptr) table.add_options()(name.c_str(), value);
-      }
+    if (tables.count(owner) != 0) continue;
+    for (const OptionSpec& spec : tables[owner] = options_of_plugins(owner, host)) {
+      auto* value = po::value<std::string>();
+      if (spec.kind == OptionKind::flag) value->implicit_value("true");
+      described.add_options()((owner + "." + spec.name).c_str(), value);
     }
   }
   std::map<std::string, std::map<std::string, std::string>> options;
   try {
-    const po::parsed_options parsed =
-        po::command_line_parser(tokens)
-            .options(table)
-            .positional({})
-            .style(po::command_line_style::unix_style & ~po::command_line_style::allow_guessing & ~po::command_line_style::allow_short)
-            .run();
+    const po::parsed_options parsed = po::command_line_parser(tokens)
+                                          .options(described)
+                                                                        .style(po::command_line_style::unix_style & ~po::command_line_style::allow_guessing &
+                                                 ~po::command_line_style::allow_short)
+                                          .run();
     for (const po::option& option : parsed.options) {
-      if (option.value.empty()) throw UsageError("'" + option.string_key + "' is no option (see --help)");
+      if (option.position_key >= 0) {
+        throw UsageError("'" + option.value.front() + "' is neither an option nor the value of one (see --help)");
+      }
       const std::size_t dot = option.string_key.find('.');
-      options[option.string_key.substr(0, dot)][option.string_key.substr(dot + 1)] = option.value.front();
+      const std::string owner = option.string_key.substr(0, dot), name = option.string_key.substr(dot + 1);
+      const std::string& value = option.value.front();
+      // Checked here already, so that a bad value is an error in commands that do not make this part.
+      for (const OptionSpec& spec : tables[owner]) {
+        if (name == spec.name) Options(owner).set(spec, value);
+      }
+      if (!options[owner].emplace(name, value).second) throw UsageError("--" + option.string_key + " is given twice");
     }
+  } catch (const po::unknown_option& error) {
+    refuse_unknown(error.get_option_name(), tables, host);
   } catch (const po::error& error) {
     throw UsageError(std::string(error.what()) + "; see --help, and `consist plugins NAME` for the options of a part");
   }
