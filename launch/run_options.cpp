@@ -159,7 +159,7 @@ std::map<std::string, std::map<std::string, std::string>> read_plugin_options(co
       }
       const std::size_t dot = option.string_key.find('.');
       const std::string owner = option.string_key.substr(0, dot), name = option.string_key.substr(dot + 1);
-      const std::string& value = option.value.front();
+      const std::string value = option.value.empty() ? "true" : option.value.front();  // a flag's bare name has no value
       // Checked here already, so that a bad value is an error in commands that do not make this part.
       for (const OptionSpec& spec : tables[owner]) {
         if (name == spec.name) Options(owner).set(spec, value);

@@ -1,9 +1,11 @@
-# consist_add_plugin(<name> KIND <device|dataset|model|precision|strategy|transport> SOURCES <file>... [LIBRARIES <target>...])
+# consist_add_plugin(<name> KIND <device|dataset|model|precision|strategy|transport> SOURCES <file>... [LIBRARIES <target>...]
+#                    [OUTPUT_DIRECTORY <folder>])
 #
 # Builds a plugin: a module that the `consist` executable finds at run time. In this tree it goes beside the executable; elsewhere
-# (find_package(Consist)) into <build>/lib/consist/plugins, to be named with --plugin or CONSIST_PLUGIN_PATH, or installed.
+# (find_package(Consist)) into <build>/lib/consist/plugins, to be named with --plugin or CONSIST_PLUGIN_PATH, or installed. With
+# OUTPUT_DIRECTORY it goes there and is not installed.
 function(consist_add_plugin name)
-  cmake_parse_arguments(PLUGIN "" "KIND" "SOURCES;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(PLUGIN "" "KIND;OUTPUT_DIRECTORY" "SOURCES;LIBRARIES" ${ARGN})
   set(kinds device dataset model precision strategy transport)
   if(NOT PLUGIN_KIND IN_LIST kinds)
     message(FATAL_ERROR "consist_add_plugin(${name}): KIND is '${PLUGIN_KIND}'; it must be one of ${kinds}")
@@ -11,22 +13,29 @@ function(consist_add_plugin name)
   if(NOT PLUGIN_SOURCES)
     message(FATAL_ERROR "consist_add_plugin(${name}): no SOURCES")
   endif()
+  set(folder ${PLUGIN_OUTPUT_DIRECTORY})
+  if(NOT folder)
+    set(folder ${CMAKE_BINARY_DIR}/lib/consist/plugins)
+  endif()
   set(target consist_${PLUGIN_KIND}_${name})
   add_library(${target} MODULE ${PLUGIN_SOURCES})
   target_link_libraries(${target} PRIVATE Consist::core ${PLUGIN_LIBRARIES})
   target_compile_features(${target} PRIVATE cxx_std_20)
   set_target_properties(${target} PROPERTIES
     PREFIX "" OUTPUT_NAME "${PLUGIN_KIND}-${name}"
-    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib/consist/plugins
+    LIBRARY_OUTPUT_DIRECTORY ${folder}
     CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
     BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN/../.." INSTALL_RPATH_USE_LINK_PATH ON)
-  set_property(GLOBAL APPEND PROPERTY CONSIST_PLUGIN_KINDS ${PLUGIN_KIND})
-  set_property(GLOBAL APPEND PROPERTY CONSIST_PLUGINS_${PLUGIN_KIND} ${name})
   # Loaded once and never unloaded; every symbol must resolve when it is loaded, so one that is missing is an error of the link already
   # (but for the sanitizers' own, which come with the executable).
   target_link_options(${target} PRIVATE -Wl,-z,nodelete -Wl,-z,now)
   if(NOT CONSIST_SANITIZE)
     target_link_options(${target} PRIVATE -Wl,-z,defs)
   endif()
+  if(PLUGIN_OUTPUT_DIRECTORY)
+    return()
+  endif()
   install(TARGETS ${target} LIBRARY DESTINATION lib/consist/plugins)
+  set_property(GLOBAL APPEND PROPERTY CONSIST_PLUGIN_KINDS ${PLUGIN_KIND})
+  set_property(GLOBAL APPEND PROPERTY CONSIST_PLUGINS_${PLUGIN_KIND} ${name})
 endfunction()

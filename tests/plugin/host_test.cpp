@@ -1,0 +1,154 @@
+// Where plugins are found, which are refused, and what loading them needs.
+#include "core/plugin/host.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "consist/error.h"
+#include "consist/strategy.h"
+#include "tests/plugin/test_plugins.h"
+#include "tests/temporary_folder.h"
+
+namespace consist {
+namespace {
+
+namespace fs = std::filesystem;
+using test::Environment;
+using test::message_of;
+using test::plugin_file;
+using test::plugin_folder;
+using testing::AllOf;
+using testing::Contains;
+using testing::HasSubstr;
+using testing::Not;
+
+const PluginFile& listed(const PluginHost& host, const fs::path& path) {
+  const auto& files = host.files();
+  const auto found =
+      std::find_if(files.begin(), files.end(), [&](const PluginFile& file) { return file.path == fs::canonical(path); });
+  if (found == files.end()) throw std::runtime_error(path.string() + " is not listed");
+  return *found;
+}
+
+TEST(PluginHost, ListingRunsNoPluginCode) {
+  TemporaryFolder folder;
+  const Environment trace("CONSIST_TEST_TRACE", folder / "trace");
+  PluginHost host({plugin_folder("sample")});
+  EXPECT_EQ(listed(host, plugin_file("sample")).name, "sample");
+  EXPECT_EQ(listed(host, plugin_file("sample")).version, "1.2.3");
+  EXPECT_TRUE(host.has("strategy", "sample"));
+  EXPECT_FALSE(host.has("precision", "sample"));
+  EXPECT_FALSE(fs::exists(folder / "trace"));
+
+  // The trace is no fiction: loading the plugin writes it.
+  EXPECT_NE(host.make<ParallelStrategy>("strategy", "sample", {}), nullptr);
+  EXPECT_EQ(read_whole(folder / "trace"), "sample\n");
+}
+
+TEST(PluginHost, PluginsStayLoadedAfterTheirHost) {
+  std::shared_ptr<ParallelStrategy> strategy;
+  {
+    PluginHost host({plugin_folder("sample")});
+    strategy = host.make<ParallelStrategy>("strategy", "sample", {});
+  }
+  EXPECT_EQ(strategy->axis().name, "data");
+}
+
+TEST(PluginHost, AWrongFingerprintIsListedWithBothValuesAndNeverLoaded) {
+  TemporaryFolder folder;
+  const Environment trace("CONSIST_TEST_TRACE", folder / "trace");
+  PluginHost host({plugin_folder("fingerprint")});
+  const auto both_values_and_remedy =
+      AllOf(HasSubstr("headers-00000000deadbeef/"), HasSubstr(CONSIST_FINGERPRINT), HasSubstr("rebuild it"));
+  EXPECT_THAT(listed(host, plugin_file("fingerprint")).problem, both_values_and_remedy);
+  EXPECT_FALSE(host.has("strategy", "fingerprint"));
+  EXPECT_THAT(host.names("strategy"), Not(Contains("fingerprint")));
+  const auto make = [&] { host.make<ParallelStrategy>("strategy", "fingerprint", {}); };
+  EXPECT_THAT(message_of<UsageError>(make), AllOf(both_values_and_remedy, HasSubstr(plugin_file("fingerprint"))));
+  EXPECT_FALSE(fs::exists(folder / "trace"));
+}
+
+TEST(PluginHost, AFileWithoutARecordIsListedWithItsProblem) {
+  const std::string file = plugin_folder("no_manifest") + "/consist_test_no_manifest.so";
+  const PluginHost host({plugin_folder("no_manifest")});
+  EXPECT_THAT(listed(host, file).problem, HasSubstr("no section .consist_plugin"));
+  // Named itself, it was meant to be a plugin.
+  EXPECT_THAT(message_of<DataError>([&] { PluginHost({file}); }), HasSubstr("no section .consist_plugin"));
+}
+
+TEST(PluginHost, AnUndefinedSymbolIsNamed) {
+  PluginHost host({plugin_folder("undefined")});
+  EXPECT_TRUE(host.has("strategy", "undefined"));  // its bytes do not tell
+  const auto make = [&] { host.make<ParallelStrategy>("strategy", "undefined", {}); };
+  EXPECT_THAT(message_of<UnavailableError>(make),
+              AllOf(HasSubstr("consist_test_function_that_nobody_defines"), HasSubstr(plugin_file("undefined"))));
+}
+
+TEST(PluginHost, AMissingOptionTableIsNamed) {
+  PluginHost host({plugin_folder("no_options")});
+  EXPECT_THAT(message_of<UnavailableError>([&] { host.option_table("strategy", "no-options"); }),
+              HasSubstr("consist_plugin_options"));
+}
+
+TEST(PluginHost, TwoPluginsOfOneNameAreAnErrorThatNamesBoth) {
+  const auto both = AllOf(HasSubstr(plugin_file("sample")), HasSubstr(plugin_file("namesake")), HasSubstr("'sample'"));
+  EXPECT_THAT(message_of<UsageError>([] { PluginHost({plugin_folder("sample"), plugin_folder("namesake")}); }), both);
+  const Environment path("CONSIST_PLUGIN_PATH", plugin_folder("namesake"));
+  EXPECT_THAT(message_of<UsageError>([] { PluginHost({plugin_folder("sample")}); }), both);
+}
+
+TEST(PluginHost, OneFileFoundTwiceIsOnePlugin) {
+  TemporaryFolder folder;
+  fs::create_symlink(plugin_file("sample"), folder / "another-name.so");
+  const Environment path("CONSIST_PLUGIN_PATH", plugin_folder("sample") + ":" + folder.path().string());
+  const PluginHost host({plugin_file("sample"), plugin_folder("sample") + "/."});
+  const auto& files = host.files();
+  EXPECT_EQ(std::count_if(files.begin(), files.end(), [](const PluginFile& file) { return file.name == "sample"; }), 1);
+}
+
+TEST(PluginHost, AnUnknownNameListsWhatExistsAndWhereItWasLookedForInOrder) {
+  const Environment path("CONSIST_PLUGIN_PATH", plugin_folder("no_manifest") + "::/not/there");
+  PluginHost host({plugin_file("sample"), plugin_folder("fingerprint")});
+  const std::string message = message_of<UsageError>([&] { host.find("strategy", "samp"); });  // nothing is guessed
+  EXPECT_THAT(message, HasSubstr("there is no strategy 'samp'. There are: ddp sample."));
+  EXPECT_THAT(message, HasSubstr("Looked in: " + plugin_file("sample") + " " + plugin_folder("fingerprint") + " " +
+                                 plugin_folder("no_manifest") + " /not/there (which is not there) " +
+                                 CONSIST_BINARY_DIR "/lib/consist/plugins (add places"));
+  EXPECT_THAT(message, HasSubstr("not used: " + plugin_folder("no_manifest") + "/consist_test_no_manifest.so has no section"));
+  EXPECT_THAT(message_of<UsageError>([&] { host.find("precision", "sample"); }), HasSubstr("there is no precision 'sample'"));
+}
+
+TEST(PluginHost, APathThatIsNotThereIsAnErrorOnlyIfItWasNamed) {
+  EXPECT_THAT(message_of<UsageError>([] { PluginHost({"/not/there"}); }),
+              HasSubstr("--plugin /not/there: there is no such file or folder"));
+  const Environment path("CONSIST_PLUGIN_PATH", "/not/there");
+  EXPECT_NO_THROW(PluginHost({}));
+}
+
+TEST(PluginHost, AFolderMayHoldAnything) {
+  TemporaryFolder folder;
+  fs::create_symlink(folder / "nowhere", folder / "broken.so");
+  fs::create_symlink(folder / "loop.so", folder / "loop.so");
+  fs::create_directory(folder / "folder.so");
+  write_whole(folder / "readme.txt", "no plugin");
+  write_whole(folder / "cut.so", read_whole(plugin_file("sample")).substr(0, 5000));
+  fs::copy_file(plugin_file("sample"), folder / "whole.so");
+  const PluginHost host({folder.path().string()});
+  EXPECT_EQ(listed(host, folder / "whole.so").problem, "");
+  EXPECT_THAT(listed(host, folder / "cut.so").problem, HasSubstr("is cut off"));
+  const auto& files = host.files();
+  EXPECT_EQ(
+      std::count_if(files.begin(), files.end(), [&](const PluginFile& file) { return file.path.parent_path() == folder.path(); }),
+      2);
+}
+
+TEST(PluginHost, AKindThatDoesNotExistIsAProblem) {
+  const PluginHost host({plugin_folder("kind")});
+  EXPECT_THAT(listed(host, plugin_file("kind")).problem, HasSubstr("its kind is 'locomotive'"));
+}
+
+}  // namespace
+}  // namespace consist

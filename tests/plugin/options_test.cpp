@@ -1,0 +1,96 @@
+// Options of plugins: what is legal for each kind, and how a plugin reads its values.
+#include "consist/options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "consist/error.h"
+#include "consist/strategy.h"
+#include "core/plugin/host.h"
+#include "tests/plugin/test_plugins.h"
+
+namespace consist {
+namespace {
+
+using test::message_of;
+using testing::AllOf;
+using testing::HasSubstr;
+
+/// The options that the sample plugin would be made with.
+Options checked(const std::map<std::string, std::string>& given) {
+  PluginHost host({test::plugin_folder("sample")});
+  host.make<ParallelStrategy>("strategy", "sample", given);
+  Options options("sample");
+  for (const OptionSpec& spec : host.option_table("strategy", "sample")) {
+    const auto value = given.find(spec.name);
+    options.set(spec, value == given.end() ? spec.fallback : value->second);
+  }
+  return options;
+}
+
+std::string refusal(const std::string& option, const std::string& value) {
+  return message_of<UsageError>([&] { checked({{option, value}}); });
+}
+
+TEST(Options, HaveTheirDefaults) {
+  const Options options = checked({});
+  EXPECT_FALSE(options.flag("flag"));
+  EXPECT_EQ(options.integer("integer"), 7);
+  EXPECT_EQ(options.real("real"), 0.5);
+  EXPECT_EQ(options.integer("bytes"), 25 << 20);
+  EXPECT_EQ(options.text("text"), "");
+  EXPECT_EQ(options.text("choice"), "red");
+}
+
+TEST(Options, LegalValuesAreReadAndNormalised) {
+  for (const char* yes : {"true", "1", "yes", "on"}) EXPECT_EQ(checked({{"flag", yes}}).all().at("flag"), "true") << yes;
+  for (const char* no : {"false", "0", "no", "off"}) EXPECT_EQ(checked({{"flag", no}}).all().at("flag"), "false") << no;
+  EXPECT_EQ(checked({{"integer", "-9223372036854775808"}}).integer("integer"), std::numeric_limits<std::int64_t>::min());
+  EXPECT_EQ(checked({{"integer", "007"}}).all().at("integer"), "7");
+  EXPECT_EQ(checked({{"real", "-1.5e-3"}}).real("real"), -1.5e-3);
+  EXPECT_EQ(checked({{"bytes", "3k"}}).integer("bytes"), 3000);
+  EXPECT_EQ(checked({{"bytes", "3Gi"}}).integer("bytes"), 3LL << 30);
+  EXPECT_EQ(checked({{"bytes", "512"}}).all().at("bytes"), "512");
+  EXPECT_EQ(checked({{"text", "any=thing, at all"}}).text("text"), "any=thing, at all");
+  EXPECT_EQ(checked({{"choice", "green"}}).text("choice"), "green");
+}
+
+TEST(Options, IllegalValuesAreRefusedWithWhatIsLegal) {
+  const std::pair<const char*, std::vector<const char*>> cases[] = {
+      {"flag", {"", "maybe", "TRUE", "2"}},
+      {"integer", {"", "x", "1.5", "1e3", "+1", " 1", "1 ", "0x10", "9223372036854775808"}},
+      {"real", {"", "x", "nan", "inf", "-inf", "1e400", "1,5", "0.5 "}},
+      {"bytes", {"", "Mi", "-1", "1.5M", "1X", "1 M", "1mi", "9223372036854775807k"}},
+      {"choice", {"", "blue", "r", "re", "red|green", "RED"}},
+  };
+  const std::map<std::string, std::string> legal = {{"flag", "true or false"},
+                                                    {"integer", "an integer of 64 bits"},
+                                                    {"real", "a finite number"},
+                                                    {"bytes", "a number of bytes such as 1000, 25M or 512Ki"},
+                                                    {"choice", "one of red, green"}};
+  for (const auto& [option, values] : cases) {
+    for (const char* value : values) {
+      EXPECT_THAT(refusal(option, value),
+                  HasSubstr("--sample." + std::string(option) + " is '" + value + "'; it must be " + legal.at(option)));
+    }
+  }
+}
+
+TEST(Options, UnknownAndAbbreviatedOnesAreRefusedWithWhatThereIs) {
+  for (const char* option : {"colour", "choi", "Choice", "sample.choice", ""}) {
+    EXPECT_THAT(refusal(option, "red"), AllOf(HasSubstr("plugin 'sample' has no option '" + std::string(option) + "'"),
+                                              HasSubstr("It has flag integer real bytes text choice")));
+  }
+}
+
+TEST(Options, APluginThatReadsAnotherOptionThanItsOwnIsToldSo) {
+  const Options options = checked({});
+  EXPECT_THAT(message_of<Error>([&] { options.text("colour"); }),
+              HasSubstr("'sample' reads the option 'colour', which is not in its table"));
+  EXPECT_THAT(message_of<Error>([&] { options.flag("choice"); }), HasSubstr("is no flag"));
+  EXPECT_THAT(message_of<Error>([&] { options.integer("choice"); }), HasSubstr("is no integer"));
+  EXPECT_THAT(message_of<Error>([&] { options.real("choice"); }), HasSubstr("is no number"));
+}
+
+}  // namespace
+}  // namespace consist
