@@ -25,7 +25,7 @@ constexpr std::size_t kStatusBytes = 16;
 constexpr std::size_t kKindBytes = 32;
 constexpr std::size_t kTextBytes = 1024;
 constexpr unsigned kIndexWidth = 128;
-constexpr std::array kTexts = {"/config", "/environment", "/topology", "/program", "/comm", "/result"};
+constexpr std::array kTexts = {"/config", "/environment", "/topology", "/program", "/comm", "/result", "/profile"};
 
 /// Creates the file with plain system calls first: their reasons are clearer than HDF5's, and only they exclude a race.
 void create_empty(const std::string& path, bool overwrite) {

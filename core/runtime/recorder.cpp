@@ -16,27 +16,34 @@ Recorder::Recorder(const RunConfig& config) {
   if (config.archive.empty()) return;
   archive_ = std::make_unique<Archive>(config.archive, config.overwrite);
   archive_->text("/config", config.to_json());
-  archive_->define_steps({{"step", "1", "step, counted from 1"},
-                          {"loss", "nat/token", "mean cross-entropy over the step's tokens of all ranks"},
-                          {"grad_norm", "1", "norm of all gradients before clipping"},
-                          {"learning_rate", "1", "learning rate"},
-                          {"seconds", "s", "wall time of the step"},
-                          {"tokens", "1", "tokens of all ranks"},
-                          {"tokens_per_second", "1/s", "tokens of all ranks per second"}});
 }
 
-void Recorder::describe(const std::string& environment, const std::string& topology, const std::string& program) {
+void Recorder::describe(const std::string& environment, const std::string& topology, const std::string& program, std::span<const DeviceReading> sensors) {
   if (!archive_) return;
+  std::vector<Column> columns{{"step", "1", "step, counted from 1"},
+                              {"loss", "nat/token", "mean cross-entropy over the step's tokens of all ranks"},
+                              {"grad_norm", "1", "norm of all gradients before clipping"},
+                              {"learning_rate", "1", "learning rate"},
+                              {"seconds", "s", "wall time of the step"},
+                              {"tokens", "1", "tokens of all ranks"},
+                              {"tokens_per_second", "1/s", "tokens of all ranks per second"}};
+  for (const DeviceReading& sensor : sensors) columns.push_back({"device_" + sensor.name, sensor.unit, "sensor of rank 0's device, newest reading when the step ended"});
+  archive_->define_steps(columns);
   archive_->text("/environment", environment);
   archive_->text("/topology", topology);
   archive_->text("/program", program);
 }
 
-void Recorder::step(const StepReport& r) {
+void Recorder::step(const StepReport& r, std::span<const DeviceReading> sensors) {
   if (!archive_) return;
-  const double row[] = {static_cast<double>(r.step), r.loss, r.grad_norm, r.learning_rate, r.seconds, static_cast<double>(r.tokens),
-                        static_cast<double>(r.tokens) / r.seconds};
+  std::vector<double> row{static_cast<double>(r.step), r.loss, r.grad_norm, r.learning_rate, r.seconds, static_cast<double>(r.tokens),
+                          static_cast<double>(r.tokens) / r.seconds};
+  for (const DeviceReading& sensor : sensors) row.push_back(sensor.value);
   archive_->append(row);
+}
+
+void Recorder::profile(const std::string& json) {
+  if (archive_) archive_->text("/profile", json);
 }
 
 void Recorder::event(const std::string& kind, const std::string& text) {

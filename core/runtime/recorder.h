@@ -2,9 +2,11 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "consist/device.h"
 #include "core/archive/archive.h"
 #include "core/config/run_config.h"
 #include "core/runtime/trainer.h"
@@ -28,8 +30,11 @@ struct RunResult {
 class Recorder {
  public:
   explicit Recorder(const RunConfig& config);
-  void describe(const std::string& environment, const std::string& topology, const std::string& program);
-  void step(const StepReport& report);
+  /// Before the first step. `sensors`: what the device can read, each a column of /steps.
+  void describe(const std::string& environment, const std::string& topology, const std::string& program, std::span<const DeviceReading> sensors);
+  /// `sensors`: the newest readings, in the order of describe().
+  void step(const StepReport& report, std::span<const DeviceReading> sensors);
+  void profile(const std::string& json);
   void event(const std::string& kind, const std::string& text);
   void finish(const std::string& status, const std::string& reason, const RunResult* result);
 

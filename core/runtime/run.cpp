@@ -12,11 +12,13 @@
 #include "consist/plugin.h"
 #include "core/runtime/metrics.h"
 #include "core/runtime/parts.h"
+#include "core/runtime/profile.h"
 #include "core/runtime/program_summary.h"
 #include "core/job/progress.h"
 #include "core/runtime/progress_line.h"
 #include "core/runtime/recorder.h"
 #include "core/runtime/saved_state.h"
+#include "core/runtime/sensor_log.h"
 #include "core/runtime/text.h"
 
 namespace consist {
@@ -115,8 +117,8 @@ std::string banner(const RunConfig& config, const Parts& parts, const Layout& la
 class RunEvents final : public TrainerEvents {
  public:
   RunEvents(const RunConfig& config, JoinedJob& job, TrainingState& state, SavedState& saved, std::int64_t first_step, const std::atomic<bool>& stop,
-            Recorder& recorder)
-      : job_(job), state_(state), saved_(saved), stop_(stop), recorder_(recorder), line_(config.steps, job.rank() != 0), running_(first_step + 1) {
+            Recorder& recorder, const SensorLog& sensors)
+      : job_(job), state_(state), saved_(saved), stop_(stop), recorder_(recorder), sensors_(sensors), line_(config.steps, job.rank() != 0), running_(first_step + 1) {
     job.set_progress([this, &state] {
       const std::int32_t at = state.step().executable().position();
       return text_of(Progress{running_.load(), at}, at < 0 ? "" : state.step().label(at));
@@ -131,7 +133,8 @@ class RunEvents final : public TrainerEvents {
     result.final_loss = report.loss;
     seconds_.push_back(report.seconds);
     tokens_ = report.tokens;
-    if (job_.rank() == 0) recorder_.step(report);
+    if (job_.rank() == 0) recorder_.step(report, sensors_.newest());
+    profile_.add(state_.step().executable().launch_seconds());
     line_.step(report);
     if (!std::isfinite(report.loss) || !std::isfinite(report.grad_norm)) {
       throw Error("the loss of step " + std::to_string(report.step) + " is " + std::to_string(report.loss) + " and grad_norm " +
@@ -152,6 +155,7 @@ class RunEvents final : public TrainerEvents {
   void close() { line_.finish(); }
   const std::vector<double>& seconds() const { return seconds_; }
   std::int64_t tokens() const { return tokens_; }
+  const Profile& profile() const { return profile_; }
 
   RunResult result{.evaluation_loss = std::numeric_limits<double>::quiet_NaN()};
 
@@ -161,6 +165,8 @@ class RunEvents final : public TrainerEvents {
   SavedState& saved_;
   const std::atomic<bool>& stop_;
   Recorder& recorder_;
+  const SensorLog& sensors_;
+  Profile profile_;
   ProgressLine line_;
   std::atomic<std::int64_t> running_;
   std::vector<double> seconds_;
@@ -225,14 +231,15 @@ TrainerResult run_recorded(const RunConfig& config, PluginHost& host, JoinedJob&
   TrainingState state(std::move(step), std::move(evaluation), *parts.device, communicators.by_axis, job.rank(), config.memory_limit);
   state.allocate(config.profile);
   const std::int64_t first_step = saved.fill(state);
-  recorder.describe(environment_json(job, *parts.device, host), topology_json(config, layout, communicators), summary_json(summarize(state.step())));
+  const SensorLog sensors(*parts.device);
+  recorder.describe(environment_json(job, *parts.device, host), topology_json(config, layout, communicators), summary_json(summarize(state.step())), sensors.newest());
   if (job.rank() == 0) {
     std::fprintf(stderr, "%s\n", banner(config, parts, layout, state, communicators).c_str());
     if (first_step > 0) std::fprintf(stderr, "resumed after step %lld\n", static_cast<long long>(first_step));
   }
 
   const double bound = measure_bound(parts, config);
-  RunEvents events(config, job, state, saved, first_step, stop, recorder);
+  RunEvents events(config, job, state, saved, first_step, stop, recorder, sensors);
   const TrainerResult result = train(state, *parts.dataset, layout, job.rank(), trainer_settings(config, first_step), events);
   events.close();
   if (result == TrainerResult::finished) saved.export_model(state);
@@ -241,9 +248,11 @@ TrainerResult run_recorded(const RunConfig& config, PluginHost& host, JoinedJob&
   events.result.bytes_sent = communicators.bytes_sent();
   events.result.bound_flops = bound;
   events.result.model_flops = model_flops_rate(config, parts, events);
+  if (config.profile) recorder.profile(events.profile().json(state.step().program()));
   job.leave(job.timeout());
   recorder.finish(result == TrainerResult::finished ? "finished" : "stopped", result == TrainerResult::finished ? "" : "a signal asked for it", &events.result);
   if (job.rank() == 0) print_result(events);
+  if (job.rank() == 0 && config.profile) std::fputs(events.profile().text(state.step().program()).c_str(), stdout);
   return result;
 }
 

@@ -1,0 +1,78 @@
+#include "core/runtime/profile.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "consist/op.h"
+#include "core/runtime/text.h"
+
+namespace consist {
+namespace {
+
+struct Share {
+  std::string queue, op;
+  std::int64_t count = 0;
+  double seconds = 0, flops = 0, bytes = 0;
+};
+
+}  // namespace
+
+void Profile::add(std::span<const double> seconds) {
+  if (seconds.empty() || ++seen_ == 1) return;
+  sums_.resize(seconds.size(), 0.0);
+  for (std::size_t i = 0; i < seconds.size(); ++i) sums_[i] += seconds[i];
+  ++steps_;
+}
+
+std::string Profile::json(const Program& program) const {
+  nlohmann::ordered_json json{{"steps", steps_}, {"instructions", nlohmann::ordered_json::array()}};
+  for (std::size_t i = 0; i < sums_.size(); ++i) {
+    const Instruction& instruction = program.instructions.at(i);
+    json["instructions"].push_back({{"op", instruction.op->name()},
+                                    {"output", instruction.outputs[0] == no_tensor ? "" : program[instruction.outputs[0]].name},
+                                    {"queue", text_of(instruction.queue, program.mesh)},
+                                    {"phase", name_of(instruction.tag.phase)},
+                                    {"layer", instruction.tag.layer},
+                                    {"micro_batch", instruction.tag.micro_batch},
+                                    {"seconds", sums_[i] / static_cast<double>(steps_)}});
+  }
+  return json.dump();
+}
+
+std::string Profile::text(const Program& program) const {
+  if (steps_ == 0) return "no step was profiled: the first one does not count\n";
+  std::map<std::pair<int, std::string_view>, Share> shares;
+  std::map<int, double> of_queue;
+  for (std::size_t i = 0; i < sums_.size(); ++i) {
+    const Instruction& instruction = program.instructions.at(i);
+    const double seconds = sums_[i] / static_cast<double>(steps_);
+    const Cost cost = instruction.op->cost(program, instruction);
+    Share& share = shares[{instruction.queue.index(), instruction.op->name()}];
+    share.queue = text_of(instruction.queue, program.mesh);
+    share.op = instruction.op->name();
+    ++share.count;
+    share.seconds += seconds;
+    share.flops += cost.flops;
+    share.bytes += cost.bytes;
+    of_queue[instruction.queue.index()] += seconds;
+  }
+  std::vector<std::pair<int, Share>> rows;
+  for (const auto& [key, share] : shares) rows.emplace_back(key.first, share);
+  std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
+  char line[200];
+  std::snprintf(line, sizeof line, "%-14s %-20s %6s %10s %6s %12s %12s\n", "QUEUE", "OP", "COUNT", "ms/step", "SHARE", "FLOP/s", "B/s");
+  std::string text = line;
+  for (const auto& [queue, share] : rows) {
+    const double whole = of_queue[queue];
+    std::snprintf(line, sizeof line, "%-14s %-20s %6lld %10.3f %5.1f%% %12s %12s\n", share.queue.c_str(), share.op.c_str(), static_cast<long long>(share.count),
+                  share.seconds * 1e3, whole > 0 ? 100 * share.seconds / whole : 0.0,
+                  share.flops > 0 && share.seconds > 0 ? si_text(share.flops / share.seconds).c_str() : "-",
+                  share.seconds > 0 ? si_text(share.bytes / share.seconds).c_str() : "-");
+    text += line;
+  }
+  return text;
+}
+
+}  // namespace consist

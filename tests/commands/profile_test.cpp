@@ -1,0 +1,40 @@
+// --profile: every instruction of the program has a time, on the screen and in the archive.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "core/archive/reader.h"
+#include "tests/child_process.h"
+#include "tests/temporary_folder.h"
+
+namespace consist {
+namespace {
+
+TEST(Profile, TimesEveryInstructionOfBothQueues) {
+  const TemporaryFolder folder;
+  const test::ChildResult run =
+      test::run_child({CONSIST_BINARY_DIR "/bin/consist", "train", "--model", "llama-tiny", "--dataset", "synthetic", "--sequence", "32", "--batch", "1", "--steps", "4", "--ranks",
+                       "2", "--profile", "--archive", folder / "run.h5"});
+  ASSERT_EQ(run.status, 0) << run.output;
+  EXPECT_THAT(run.output, testing::ContainsRegex("compute +linear_weight_grad +28 "));
+  EXPECT_THAT(run.output, testing::ContainsRegex("comm:data +all_reduce "));
+
+  const ArchiveReader archive(folder / "run.h5");
+  const nlohmann::json profile = nlohmann::json::parse(archive.text("/profile"));
+  const nlohmann::json program = nlohmann::json::parse(archive.text("/program"));
+  EXPECT_EQ(profile["steps"], 3) << "the first step is left out";
+  ASSERT_EQ(profile["instructions"].size(), program["instructions"].get<std::size_t>());
+  double compute = 0;
+  for (const auto& instruction : profile["instructions"]) {
+    EXPECT_GE(instruction["seconds"].get<double>(), 0) << instruction.dump();
+    if (instruction["queue"] == "compute") compute += instruction["seconds"].get<double>();
+  }
+  // One queue's instructions run one after the other: together they take no longer than the longest step.
+  const std::vector<double> seconds = archive.column("seconds");
+  EXPECT_GT(compute, 0);
+  EXPECT_LE(compute, *std::max_element(seconds.begin(), seconds.end()));
+}
+
+}  // namespace
+}  // namespace consist
