@@ -1,5 +1,5 @@
-// Makers of kernels, one per op (docs/ops.md states their tensors), and what they share. Host code only: kernels' sources are .cu files, this is
-// included by both compilers.
+// Makers of kernels, one per op (docs/ops.md states their tensors), and what they share. Host code only: kernels' sources are .cu
+// files, this is included by both compilers.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,9 @@ struct KernelSettings {
   int device = 0;              ///< CUDA's index
   int compute_capability = 0;  ///< 90 for 9.0
   int multiprocessors = 0;
-  bool tf32 = false;                  ///< fp32 products may use TF32
+  bool tf32 = false;  ///< fp32 products may use TF32
+  /// bf16 attention_grad gives the same bits every time, with cuDNN's slower algorithm and a workspace of the size of all scores.
+  bool deterministic_attention = false;
   MatmulLibrary* matmuls = nullptr;  ///< cuBLASLt and its chosen algorithms
 };
 

@@ -1,0 +1,243 @@
+// attention and attention_grad: cuDNN's fused kernels through its frontend for bf16, our own (attention_tiles.cu) for f32 and for
+// what cuDNN has no kernel for. Which one was taken, and why, is logged once per shape.
+#include "plugins/devices/cuda/kernels/attention.h"
+
+#include <cudnn_frontend.h>
+
+#include <array>
+#include <cmath>
+#include <map>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "consist/error.h"
+#include "consist/log.h"
+#include "plugins/devices/cuda/kernels/launch.h"
+
+namespace consist::cuda {
+namespace {
+
+namespace fe = cudnn_frontend;
+
+void check_cudnn(cudnnStatus_t status, const char* asked) {
+  if (status == CUDNN_STATUS_SUCCESS) return;
+  throw SystemError(std::string(asked) + ": cuDNN " + std::to_string(cudnnGetVersion()) + " says " + cudnnGetErrorString(status));
+}
+
+enum class Direction { forward, backward };
+
+/// Tensors of a graph, named by numbers that we choose.
+enum Uid : std::int64_t { uid_q = 1, uid_k, uid_v, uid_o, uid_stats, uid_do, uid_dq, uid_dk, uid_dv };
+
+/// One built graph and the kernel that cuDNN chose for it. Shared by the instructions of the same shape: a model has one
+/// attention per layer.
+struct Plan {
+  std::shared_ptr<fe::graph::Graph> graph;  ///< null if cuDNN refused
+  std::int64_t workspace_bytes = 0;
+  std::string refusal;
+};
+
+/// cuDNN on one device: its handle and the plans that are in use.
+class CudnnDevice {
+ public:
+  CudnnDevice() { check_cudnn(cudnnCreate(&handle_), "start cuDNN"); }
+  ~CudnnDevice() { cudnnDestroy(handle_); }
+  CudnnDevice(const CudnnDevice&) = delete;
+  CudnnDevice& operator=(const CudnnDevice&) = delete;
+
+  /// The one of the current CUDA device; lives as long as a kernel uses it. Creating it takes some 100 ms.
+  static std::shared_ptr<CudnnDevice> get(int device) {
+    static std::mutex mutex;
+    static std::map<int, std::weak_ptr<CudnnDevice>> devices;
+    const std::lock_guard lock(mutex);
+    std::shared_ptr<CudnnDevice> found = devices[device].lock();
+    if (!found) devices[device] = found = std::make_shared<CudnnDevice>();
+    return found;
+  }
+
+  cudnnHandle_t handle() const { return handle_; }
+
+  std::shared_ptr<const Plan> plan(const AttentionShape& s, Direction direction, bool deterministic) {
+    const std::lock_guard lock(mutex_);
+    const Key key{s.batch,    s.sequence, s.heads,
+                  s.kv_heads, s.dim,      direction == Direction::forward ? 0 : 1 + static_cast<std::int64_t>(deterministic)};
+    std::shared_ptr<const Plan> found = plans_[key].lock();
+    if (!found) {
+      found = std::make_shared<const Plan>(build(s, direction, deterministic));
+      plans_[key] = found;
+      if (found->graph == nullptr) {
+        log::info("attention of head_dim " + std::to_string(s.dim) + ", sequence " + std::to_string(s.sequence) +
+                  " in bf16 runs on Consist's own kernel, not cuDNN's: " + found->refusal);
+      }
+    }
+    return found;
+  }
+
+ private:
+  using Key = std::array<std::int64_t, 6>;
+
+  Plan build(const AttentionShape& s, Direction direction, bool deterministic) const {
+    Plan plan;
+    plan.graph = std::make_shared<fe::graph::Graph>();
+    fe::graph::Graph& graph = *plan.graph;
+    graph.set_io_data_type(fe::DataType_t::BFLOAT16)
+        .set_intermediate_data_type(fe::DataType_t::FLOAT)
+        .set_compute_data_type(fe::DataType_t::FLOAT);
+    if (direction == Direction::forward)
+      forward(graph, s);
+    else
+      backward(graph, s, deterministic);
+    fe::error_t error = graph.validate();
+    if (error.is_good()) error = graph.build_operation_graph(handle_);
+    if (error.is_good()) error = graph.create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK});
+    if (error.is_good()) error = graph.check_support();
+    if (error.is_good()) error = graph.build_plans(fe::BuildPlanPolicy_t::HEURISTICS_CHOICE);
+    if (error.is_good()) error = graph.get_workspace_size(plan.workspace_bytes);
+    if (error.is_bad()) return {nullptr, 0, error.get_message()};
+    return plan;
+  }
+
+  using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
+  using Extents = std::vector<std::int64_t>;
+
+  /// A [batch, sequence, n, dim] tensor of ours as cuDNN's [batch, n, sequence, dim] with strides: nothing is copied.
+  static Extents extents(const AttentionShape& s, std::int64_t n) { return {s.batch, n, s.sequence, s.dim}; }
+  static Extents strides(const AttentionShape& s, std::int64_t n) { return {s.sequence * n * s.dim, s.dim, n * s.dim, 1}; }
+  static Tensor heads(fe::graph::Graph& graph, const AttentionShape& s, Uid uid, const char* name, std::int64_t n) {
+    return graph.tensor(
+        fe::graph::Tensor_attributes().set_name(name).set_uid(uid).set_dim(extents(s, n)).set_stride(strides(s, n)));
+  }
+  static void describe(const Tensor& output, const AttentionShape& s, Uid uid, std::int64_t n) {
+    output->set_output(true).set_uid(uid).set_dim(extents(s, n)).set_stride(strides(s, n));
+  }
+  static Extents stats_extents(const AttentionShape& s) { return {s.batch, s.heads, s.sequence, 1}; }
+  static Extents stats_strides(const AttentionShape& s) { return {s.heads * s.sequence, s.sequence, 1, 1}; }
+  static float scale(const AttentionShape& s) { return static_cast<float>(1 / std::sqrt(static_cast<double>(s.dim))); }
+
+  static void forward(fe::graph::Graph& graph, const AttentionShape& s) {
+    const Tensor q = heads(graph, s, uid_q, "q", s.heads), k = heads(graph, s, uid_k, "k", s.kv_heads),
+                 v = heads(graph, s, uid_v, "v", s.kv_heads);
+    auto [o, stats] = graph.sdpa(q, k, v,
+                                 fe::graph::SDPA_attributes()
+                                     .set_name("attention")
+                                     .set_generate_stats(true)
+                                     .set_attn_scale(scale(s))
+                                     .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
+                                     .set_diagonal_band_right_bound(0));
+    describe(o, s, uid_o, s.heads);
+    stats->set_output(true)
+        .set_uid(uid_stats)
+        .set_data_type(fe::DataType_t::FLOAT)
+        .set_dim(stats_extents(s))
+        .set_stride(stats_strides(s));
+  }
+
+  static void backward(fe::graph::Graph& graph, const AttentionShape& s, bool deterministic) {
+    const Tensor q = heads(graph, s, uid_q, "q", s.heads), k = heads(graph, s, uid_k, "k", s.kv_heads),
+                 v = heads(graph, s, uid_v, "v", s.kv_heads), o = heads(graph, s, uid_o, "o", s.heads),
+                 dout = heads(graph, s, uid_do, "do", s.heads);
+    const Tensor stats = graph.tensor(fe::graph::Tensor_attributes()
+                                          .set_name("stats")
+                                          .set_uid(uid_stats)
+                                          .set_data_type(fe::DataType_t::FLOAT)
+                                          .set_dim(stats_extents(s))
+                                          .set_stride(stats_strides(s)));
+    auto [dq, dk, dv] = graph.sdpa_backward(q, k, v, o, dout, stats,
+                                            fe::graph::SDPA_backward_attributes()
+                                                .set_name("attention_grad")
+                                                .set_attn_scale(scale(s))
+                                                .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
+                                                .set_diagonal_band_right_bound(0)
+                                                .set_deterministic_algorithm(deterministic));
+    describe(dq, s, uid_dq, s.heads);
+    describe(dk, s, uid_dk, s.kv_heads);
+    describe(dv, s, uid_dv, s.kv_heads);
+  }
+
+  cudnnHandle_t handle_ = nullptr;
+  std::mutex mutex_;
+  std::map<Key, std::weak_ptr<const Plan>> plans_;
+};
+
+/// Binds the tensors of a launch to a plan.
+class CudnnAttention final : public Kernel {
+ public:
+  struct Binding {
+    Uid uid;
+    bool output;
+    std::size_t index;
+  };
+  CudnnAttention(std::shared_ptr<CudnnDevice> device, std::shared_ptr<const Plan> plan, std::vector<Binding> bindings)
+      : device_(std::move(device)), plan_(std::move(plan)), bindings_(std::move(bindings)) {}
+
+  std::int64_t workspace_bytes() const override { return plan_->workspace_bytes; }
+
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue queue) override {
+    for (const Binding& b : bindings_) pointers_[b.uid] = (b.output ? out : in)[b.index].data;
+    check_cudnn(cudnnSetStream(device_->handle(), stream_of(queue)), "give cuDNN a stream");
+    fe::error_t error = plan_->graph->execute(device_->handle(), pointers_, workspace);
+    if (error.is_bad()) throw SystemError("attention by cuDNN: " + error.get_message());
+  }
+
+ private:
+  std::shared_ptr<CudnnDevice> device_;
+  std::shared_ptr<const Plan> plan_;
+  std::vector<Binding> bindings_;
+  std::unordered_map<std::int64_t, void*> pointers_;
+};
+
+AttentionShape shape_of(const Buffer& q, const Buffer& k, std::int64_t dim) {
+  return {q.shape[0], q.shape[1], q.shape[2] / dim, k.shape[2] / dim, dim};
+}
+
+/// Our own kernel, or why there is none.
+Made tiled(DType type, const AttentionShape& shape, Direction direction) {
+  if (!is_float(type)) return nullptr;
+  if (shape.dim > longest_head) {
+    throw UsageError("attention in " + std::string(name_of(type)) + " with head_dim " + std::to_string(shape.dim) +
+                     ": cuDNN has no kernel for it here and Consist's own take head_dim up to " + std::to_string(longest_head));
+  }
+  return direction == Direction::forward ? make_tiled_attention(type, shape) : make_tiled_attention_grad(type, shape);
+}
+
+}  // namespace
+
+Made make_attention(const KernelRequest& r, const KernelSettings& s) {
+  const AttentionShape shape = shape_of(r.inputs[0], r.inputs[1], r.attributes.integer("head_dim"));
+  if (r.inputs[0].dtype == DType::bf16) {
+    auto device = CudnnDevice::get(s.device);
+    auto plan = device->plan(shape, Direction::forward, false);
+    if (plan->graph) {
+      return std::make_unique<CudnnAttention>(
+          std::move(device), std::move(plan),
+          std::vector<CudnnAttention::Binding>{
+              {uid_q, false, 0}, {uid_k, false, 1}, {uid_v, false, 2}, {uid_o, true, 0}, {uid_stats, true, 1}});
+    }
+  }
+  return tiled(r.inputs[0].dtype, shape, Direction::forward);
+}
+
+Made make_attention_grad(const KernelRequest& r, const KernelSettings& s) {
+  const AttentionShape shape = shape_of(r.inputs[1], r.inputs[2], r.attributes.integer("head_dim"));
+  if (r.inputs[1].dtype == DType::bf16) {
+    auto device = CudnnDevice::get(s.device);
+    auto plan = device->plan(shape, Direction::backward, s.deterministic_attention);
+    if (plan->graph) {
+      return std::make_unique<CudnnAttention>(std::move(device), std::move(plan),
+                                              std::vector<CudnnAttention::Binding>{{uid_do, false, 0},
+                                                                                   {uid_q, false, 1},
+                                                                                   {uid_k, false, 2},
+                                                                                   {uid_v, false, 3},
+                                                                                   {uid_o, false, 4},
+                                                                                   {uid_stats, false, 5},
+                                                                                   {uid_dq, true, 0},
+                                                                                   {uid_dk, true, 1},
+                                                                                   {uid_dv, true, 2}});
+    }
+  }
+  return tiled(r.inputs[1].dtype, shape, Direction::backward);
+}
+
+}  // namespace consist::cuda

@@ -1,0 +1,74 @@
+// Numbers in kernels: f32 and bf16 elements, arithmetic in f32; accesses of 16 bytes; sums over warps and blocks in a fixed
+// order.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+namespace consist::cuda {
+
+using bf16 = __nv_bfloat16;
+
+/// Elements of T in one access of 16 bytes.
+template <typename T>
+inline constexpr int per_access = 16 / static_cast<int>(sizeof(T));
+
+/// N consecutive elements, moved together. Where they have more than 16 bytes (gradients in f32 beside activations in bf16) the
+/// compiler makes several accesses of 16.
+template <typename T, int N>
+struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) Pack {
+  T element[N];
+};
+
+template <int N, typename T>
+__device__ __forceinline__ Pack<T, N> load_pack(const T* from) {
+  return *reinterpret_cast<const Pack<T, N>*>(from);
+}
+template <int N, typename T>
+__device__ __forceinline__ void store_pack(T* to, const Pack<T, N>& pack) {
+  *reinterpret_cast<Pack<T, N>*>(to) = pack;
+}
+
+__device__ __forceinline__ float number(float value) {
+  return value;
+}
+__device__ __forceinline__ float number(bf16 value) {
+  return __bfloat162float(value);
+}
+
+/// Rounded to nearest, ties to even.
+template <typename T>
+__device__ __forceinline__ T rounded(float value);
+template <>
+__device__ __forceinline__ float rounded<float>(float value) {
+  return value;
+}
+template <>
+__device__ __forceinline__ bf16 rounded<bf16>(float value) {
+  return __float2bfloat16_rn(value);
+}
+
+/// The sum over groups of `width` neighbouring lanes (a power of two), in every lane. All lanes of the warp must call it.
+__device__ __forceinline__ float sum_of_lanes(float value, int width = 32) {
+  for (int distance = width / 2; distance > 0; distance /= 2) value += __shfl_xor_sync(0xffffffffU, value, distance);
+  return value;
+}
+
+/// The sum over the threads of equal threadIdx.y, in each of them; blockDim.x is a multiple of 32. `scratch` is shared memory of
+/// one float per warp of the block. All threads of the block must call it, and may call it again at once.
+__device__ __forceinline__ float sum_of_row(float value, float* scratch) {
+  value = sum_of_lanes(value);
+  const int warps = static_cast<int>(blockDim.x) / 32;
+  if (warps == 1) return value;
+  float* mine = scratch + threadIdx.y * warps;
+  if (threadIdx.x % 32 == 0) mine[threadIdx.x / 32] = value;
+  __syncthreads();
+  float sum = 0.0F;
+  for (int warp = 0; warp < warps; ++warp) sum += mine[warp];
+  __syncthreads();
+  return sum;
+}
+
+}  // namespace consist::cuda

@@ -1,0 +1,284 @@
+// rms_norm and rms_norm_grad. Rows are tokens of c channels; each is read once and stays in registers between its sum and its
+// use. Rows that are too long for that, or not aligned, take the kernels *_any, which read twice.
+#include "plugins/devices/cuda/kernels/column_sums.h"
+#include "plugins/devices/cuda/kernels/launch.h"
+#include "plugins/devices/cuda/kernels/numbers.cuh"
+
+namespace consist::cuda {
+namespace {
+
+constexpr int block = 256;   // threads of a block, as long as rows are no longer: as many rows as fit
+constexpr int widest = 512;  // threads of a row at most
+constexpr int most_warps = widest / 32;
+
+/// Packs of a row that one thread holds: as many as fit into its registers, backward beside its part of dw.
+constexpr int held_forward = 4, held_backward = 2;
+
+/// How a block of threads is laid over rows of c elements.
+struct Layout {
+  dim3 threads;  ///< of a row (x), rows of a block (y)
+  bool fits;     ///< no thread needs to hold more than `held` packs
+  Layout(std::int64_t c, int pack, int held) {
+    const std::int64_t across = divided_up(divided_up(divided_up(c, pack), held), 32) * 32;
+    fits = across <= widest;
+    threads = dim3(static_cast<unsigned>(across),
+                   static_cast<unsigned>(std::max<std::int64_t>(1, block / std::max<std::int64_t>(across, 1))));
+  }
+};
+
+template <typename T, int N, int held = held_forward>
+__global__ void __launch_bounds__(widest)
+    rms_norm_rows(const T* __restrict__ x, const T* __restrict__ residual, const T* __restrict__ w, T* y, T* sum,
+                  float* __restrict__ rstd, std::int64_t rows, int c, float epsilon) {
+  __shared__ float scratch[most_warps];
+  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
+  const bool present = row < rows;  // all threads of the block meet in sum_of_row
+  const std::int64_t base = row * c;
+  Pack<T, N> values[held];
+  float squares = 0.0F;
+#pragma unroll
+  for (int k = 0; k < held; ++k) {
+    const int i = (threadIdx.x + k * blockDim.x) * N;
+    if (present && i < c) values[k] = load_pack<N>(x + base + i);
+  }
+  if (residual != nullptr) {
+    Pack<T, N> added[held];
+#pragma unroll
+    for (int k = 0; k < held; ++k) {
+      const int i = (threadIdx.x + k * blockDim.x) * N;
+      if (present && i < c) added[k] = load_pack<N>(residual + base + i);
+    }
+#pragma unroll
+    for (int k = 0; k < held; ++k) {
+      const int i = (threadIdx.x + k * blockDim.x) * N;
+      if (!present || i >= c) continue;
+#pragma unroll
+      for (int j = 0; j < N; ++j) values[k].element[j] = rounded<T>(number(values[k].element[j]) + number(added[k].element[j]));
+      store_pack<N>(sum + base + i, values[k]);
+    }
+  }
+#pragma unroll
+  for (int k = 0; k < held; ++k) {
+    const int i = (threadIdx.x + k * blockDim.x) * N;
+    if (!present || i >= c) continue;
+#pragma unroll
+    for (int j = 0; j < N; ++j) squares += number(values[k].element[j]) * number(values[k].element[j]);
+  }
+  const float scale = 1.0F / sqrtf(sum_of_row(squares, scratch) / static_cast<float>(c) + epsilon);
+  if (!present) return;
+  if (threadIdx.x == 0) rstd[row] = scale;
+#pragma unroll
+  for (int k = 0; k < held; ++k) {
+    const int i = (threadIdx.x + k * blockDim.x) * N;
+    if (i >= c) continue;
+    const Pack<T, N> weight = load_pack<N>(w + i);
+#pragma unroll
+    for (int j = 0; j < N; ++j)
+      values[k].element[j] = rounded<T>(number(values[k].element[j]) * scale * number(weight.element[j]));
+    store_pack<N>(y + base + i, values[k]);
+  }
+}
+
+/// One row per block, element by element.
+template <typename T>
+__global__ void __launch_bounds__(widest)
+    rms_norm_any(const T* x, const T* residual, const T* w, T* y, T* sum, float* rstd, std::int64_t c, float epsilon) {
+  __shared__ float scratch[most_warps];
+  const std::int64_t row = blockIdx.x, base = row * c;
+  float squares = 0.0F;
+  for (std::int64_t i = threadIdx.x; i < c; i += blockDim.x) {
+    T value = x[base + i];
+    if (residual != nullptr) sum[base + i] = value = rounded<T>(number(value) + number(residual[base + i]));
+    squares += number(value) * number(value);
+  }
+  const float scale = 1.0F / sqrtf(sum_of_row(squares, scratch) / static_cast<float>(c) + epsilon);
+  if (threadIdx.x == 0) rstd[row] = scale;
+  const T* normalised = residual != nullptr ? sum : x;  // each thread reads what it wrote itself
+  for (std::int64_t i = threadIdx.x; i < c; i += blockDim.x)
+    y[base + i] = rounded<T>(number(normalised[base + i]) * scale * number(w[i]));
+}
+
+/// dx of the block's rows (every gridDim.x-th group of blockDim.y rows), and the block's part of dw. `add` reads what dx holds
+/// before.
+template <typename T, int N, int held = held_backward>
+__global__ void __launch_bounds__(widest)
+    rms_norm_grad_rows(const T* __restrict__ dy, const T* __restrict__ x, const float* __restrict__ rstd, const T* __restrict__ w,
+                       T* dx, bool add, float* __restrict__ partial, std::int64_t rows, int c) {
+  extern __shared__ float shared[];  // [c], used where the block has several rows
+  __shared__ float scratch[most_warps];
+  Pack<T, N> weight[held];
+  float dw[held][N] = {};
+#pragma unroll
+  for (int k = 0; k < held; ++k) {
+    const int i = (threadIdx.x + k * blockDim.x) * N;
+    if (i < c) weight[k] = load_pack<N>(w + i);
+  }
+  for (std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * blockDim.y; first < rows;
+       first += static_cast<std::int64_t>(gridDim.x) * blockDim.y) {
+    const std::int64_t row = first + threadIdx.y, base = row * c;
+    const bool present = row < rows;
+    const float scale = present ? rstd[row] : 0.0F;
+    Pack<T, N> g[held], v[held];
+#pragma unroll
+    for (int k = 0; k < held; ++k) {
+      const int i = (threadIdx.x + k * blockDim.x) * N;
+      if (present && i < c) {
+        g[k] = load_pack<N>(dy + base + i);
+        v[k] = load_pack<N>(x + base + i);
+      }
+    }
+    float dot = 0.0F;
+#pragma unroll
+    for (int k = 0; k < held; ++k) {
+      const int i = (threadIdx.x + k * blockDim.x) * N;
+      if (!present || i >= c) continue;
+#pragma unroll
+      for (int j = 0; j < N; ++j) {
+        const float gx = number(g[k].element[j]) * number(v[k].element[j]);
+        dot += gx * number(weight[k].element[j]);
+        dw[k][j] += gx * scale;
+      }
+    }
+    const float pull = sum_of_row(dot, scratch) / static_cast<float>(c) * scale * scale;
+#pragma unroll
+    for (int k = 0; k < held; ++k) {
+      const int i = (threadIdx.x + k * blockDim.x) * N;
+      if (!present || i >= c) continue;
+      Pack<T, N> before;
+      if (add) before = load_pack<N>(dx + base + i);
+#pragma unroll
+      for (int j = 0; j < N; ++j) {
+        const float d = scale * (number(g[k].element[j]) * number(weight[k].element[j]) - number(v[k].element[j]) * pull);
+        g[k].element[j] = rounded<T>(add ? number(before.element[j]) + d : d);
+      }
+      store_pack<N>(dx + base + i, g[k]);
+    }
+  }
+  // The rows of the block, in order.
+  for (unsigned y = 1; y < blockDim.y; ++y) {
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < held; ++k) {
+      const int i = (threadIdx.x + k * blockDim.x) * N;
+      if (threadIdx.y != y || i >= c) continue;
+#pragma unroll
+      for (int j = 0; j < N; ++j) shared[i + j] = dw[k][j];
+    }
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < held; ++k) {
+      const int i = (threadIdx.x + k * blockDim.x) * N;
+      if (threadIdx.y != 0 || i >= c) continue;
+#pragma unroll
+      for (int j = 0; j < N; ++j) dw[k][j] += shared[i + j];
+    }
+  }
+#pragma unroll
+  for (int k = 0; k < held; ++k) {
+    const int i = (threadIdx.x + k * blockDim.x) * N;
+    if (threadIdx.y != 0 || i >= c) continue;
+#pragma unroll
+    for (int j = 0; j < N; ++j) partial[blockIdx.x * static_cast<std::int64_t>(c) + i + j] = dw[k][j];
+  }
+}
+
+/// The same element by element: partial [gridDim.x, c] is summed in place.
+template <typename T>
+__global__ void __launch_bounds__(widest) rms_norm_grad_any(const T* dy, const T* x, const float* rstd, const T* w, T* dx,
+                                                            bool add, float* partial, std::int64_t rows, std::int64_t c) {
+  __shared__ float scratch[most_warps];
+  float* dw = partial + blockIdx.x * c;
+  for (std::int64_t i = threadIdx.x; i < c; i += blockDim.x) dw[i] = 0.0F;
+  for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+    const std::int64_t base = row * c;
+    const float scale = rstd[row];
+    float dot = 0.0F;
+    for (std::int64_t i = threadIdx.x; i < c; i += blockDim.x) {
+      const float gx = number(dy[base + i]) * number(x[base + i]);
+      dot += gx * number(w[i]);
+      dw[i] += gx * scale;
+    }
+    const float pull = sum_of_row(dot, scratch) / static_cast<float>(c) * scale * scale;
+    for (std::int64_t i = threadIdx.x; i < c; i += blockDim.x) {
+      const float d = scale * (number(dy[base + i]) * number(w[i]) - number(x[base + i]) * pull);
+      dx[base + i] = rounded<T>(add ? number(dx[base + i]) + d : d);
+    }
+  }
+}
+
+template <typename T>
+class RmsNorm final : public Kernel {
+ public:
+  explicit RmsNorm(const KernelRequest& r) : epsilon_(static_cast<float>(r.attributes.real("epsilon"))) {}
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue queue) override {
+    const T* x = in[0].as<T>();         // [rows, c]
+    const T* residual = in[1].as<T>();  // [rows, c] or null
+    const T* w = in[2].as<T>();         // [c]
+    T* y = out[0].as<T>();              // [rows, c]
+    T* sum = out[1].as<T>();            // [rows, c] or null
+    float* rstd = out[2].as<float>();   // [rows]
+    const std::int64_t rows = in[0].shape.rows(), c = in[0].shape.last();
+    constexpr int N = per_access<T>;
+    if (rows == 0) return;
+    const Layout layout(c, N, held_forward);
+    if (layout.fits && in_packs(c, N, {x, residual, w, y, sum})) {
+      const dim3 threads = layout.threads;
+      rms_norm_rows<T, N><<<blocks_of(divided_up(rows, threads.y)), threads, 0, stream_of(queue)>>>(
+          x, residual, w, y, sum, rstd, rows, static_cast<int>(c), epsilon_);
+    } else {
+      rms_norm_any<T><<<blocks_of(rows), widest, 0, stream_of(queue)>>>(x, residual, w, y, sum, rstd, c, epsilon_);
+    }
+    check_launch("rms_norm");
+  }
+
+ private:
+  float epsilon_;
+};
+
+template <typename T, typename G>
+class RmsNormGrad final : public Kernel {
+ public:
+  RmsNormGrad(const KernelRequest& r, const KernelSettings& s) : rows_(r.inputs[1].shape.rows()), c_(r.inputs[1].shape.last()) {
+    // About as many blocks as run at once: each leaves one row of partial sums.
+    parts_ =
+        std::clamp<std::int64_t>(divided_up(rows_, Layout(c_, per_access<T>, held_backward).threads.y), 1, 2 * s.multiprocessors);
+  }
+  std::int64_t workspace_bytes() const override { return parts_ * c_ * 4; }
+
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue queue) override {
+    const T* dy = in[0].as<T>();            // [rows, c]
+    const T* x = in[1].as<T>();             // [rows, c]
+    const float* rstd = in[2].as<float>();  // [rows]
+    const T* w = in[3].as<T>();             // [c]
+    const bool add_dx = !at(in, 4).absent(), add_dw = !at(in, 5).absent();
+    T* dx = out[0].as<T>();                          // [rows, c]
+    G* dw = out[1].as<G>();                          // [c]
+    auto* partial = static_cast<float*>(workspace);  // [parts, c]
+    constexpr int N = per_access<T>;
+    const Layout layout(c_, N, held_backward);
+    if (layout.fits && in_packs(c_, N, {dy, x, w, dx})) {
+      const dim3 threads = layout.threads;
+      const std::size_t shared = threads.y > 1 ? static_cast<std::size_t>(c_) * 4 : 0;
+      rms_norm_grad_rows<T, N><<<blocks_of(parts_), threads, shared, stream_of(queue)>>>(dy, x, rstd, w, dx, add_dx, partial,
+                                                                                         rows_, static_cast<int>(c_));
+    } else {
+      rms_norm_grad_any<T><<<blocks_of(parts_), widest, 0, stream_of(queue)>>>(dy, x, rstd, w, dx, add_dx, partial, rows_, c_);
+    }
+    check_launch("rms_norm_grad");
+    add_partial_sums(partial, parts_, c_, dw, add_dw, stream_of(queue));
+  }
+
+ private:
+  std::int64_t rows_, c_, parts_;
+};
+
+}  // namespace
+
+Made make_rms_norm(const KernelRequest& r, const KernelSettings&) {
+  return by_dtype<RmsNorm>(r.inputs[0].dtype, r);
+}
+Made make_rms_norm_grad(const KernelRequest& r, const KernelSettings& s) {
+  return by_dtypes<RmsNormGrad>(r.inputs[1].dtype, r.outputs[1].dtype, r, s);
+}
+
+}  // namespace consist::cuda

@@ -1,0 +1,329 @@
+// rope and rope_grad: half-split rotation of heads, after an RMSNorm of each head where a norm weight is given.
+//
+// A head is worked on by `lanes` neighbouring lanes, each of which holds one pack of its first half and the pack that lies dim/2
+// further on: what the rotation needs. A group of lanes takes up to `group` heads of one token, so that cosines, sines and norm
+// weights are read once for all of them. Heads that do not split so (dim not 2·N·power of two, or not aligned) take the kernels
+// *_any, a warp for each head.
+#include "plugins/devices/cuda/kernels/column_sums.h"
+#include "plugins/devices/cuda/kernels/launch.h"
+#include "plugins/devices/cuda/kernels/numbers.cuh"
+
+namespace consist::cuda {
+namespace {
+
+constexpr int threads = 256;
+constexpr int group = 4;  // heads of a token that a group of lanes takes
+constexpr int pack_backward =
+    4;  // elements of a pack in the gradient, which holds more of them: more would not fit into registers
+
+struct RopeShape {
+  int sequence, heads, dim;
+  std::int64_t tokens;
+  RopeShape(const Buffer& x, std::int64_t head_dim)
+      : sequence(static_cast<int>(x.shape[1])),
+        heads(static_cast<int>(x.shape[2] / head_dim)),
+        dim(static_cast<int>(head_dim)),
+        tokens(x.shape.rows()) {}
+  __host__ __device__ int groups() const { return (heads + group - 1) / group; }
+  std::int64_t units() const { return tokens * groups(); }
+  /// Lanes of a head for packs of N, or 0 if it does not split.
+  int lanes(int N) const {
+    const int count = dim % (2 * N) == 0 ? dim / (2 * N) : 0;
+    return count <= 32 && (count & (count - 1)) == 0 ? count : 0;
+  }
+};
+
+/// Row p of the table: this lane's cosines and sines, f32 also where the elements are bf16.
+template <int N>
+struct Angles {
+  Pack<float, N> cosine, sine;
+  __device__ Angles(const float* table, int position, int dim, int offset)
+      : cosine(load_pack<N>(table + static_cast<std::int64_t>(position) * dim + offset)),
+        sine(load_pack<N>(table + static_cast<std::int64_t>(position) * dim + dim / 2 + offset)) {}
+};
+
+/// `direction` 1 rotates, -1 rotates back (the gradient of the rotation).
+template <typename T, int N, bool Normed>
+__global__ void __launch_bounds__(threads)
+    rope_heads(const T* __restrict__ x, const float* __restrict__ table, const T* __restrict__ w, T* __restrict__ y,
+               float* __restrict__ rstd, RopeShape s, int lanes, float direction, float epsilon) {
+  const int lane = threadIdx.x % lanes, half = s.dim / 2;
+  const std::int64_t units = s.tokens * s.groups(),
+                     unit = (static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x) / lanes;
+  const bool present = unit < units;
+  const std::int64_t token = present ? unit / s.groups() : 0;
+  const int first = present ? static_cast<int>(unit % s.groups()) * group : 0;
+  const T* from = x + (token * s.heads + first) * s.dim + lane * N;
+  T* to = y + (token * s.heads + first) * s.dim + lane * N;
+  Pack<T, N> a[group], b[group];
+#pragma unroll
+  for (int h = 0; h < group; ++h) {
+    if (!present || first + h >= s.heads) continue;
+    a[h] = load_pack<N>(from + h * s.dim);
+    b[h] = load_pack<N>(from + h * s.dim + half);
+  }
+  const Angles<N> angles(table, static_cast<int>(token % s.sequence), s.dim, lane * N);
+  Pack<T, N> wa, wb;
+  if (Normed) {
+    wa = load_pack<N>(w + lane * N);
+    wb = load_pack<N>(w + half + lane * N);
+  }
+#pragma unroll
+  for (int h = 0; h < group; ++h) {
+    const bool mine = present && first + h < s.heads;
+    float scale = 1.0F;
+    if (Normed) {
+      float squares = 0.0F;
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        if (mine)
+          squares += number(a[h].element[i]) * number(a[h].element[i]) + number(b[h].element[i]) * number(b[h].element[i]);
+      }
+      scale = 1.0F / sqrtf(sum_of_lanes(squares, lanes) / static_cast<float>(s.dim) + epsilon);
+      if (mine && lane == 0 && rstd != nullptr) rstd[token * s.heads + first + h] = scale;
+    }
+    if (!mine) continue;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      float p = number(a[h].element[i]), q = number(b[h].element[i]);
+      if (Normed) {
+        p *= scale * number(wa.element[i]);
+        q *= scale * number(wb.element[i]);
+      }
+      const float cosine = angles.cosine.element[i], sine = direction * angles.sine.element[i];
+      a[h].element[i] = rounded<T>(p * cosine - q * sine);
+      b[h].element[i] = rounded<T>(q * cosine + p * sine);
+    }
+    store_pack<N>(to + h * s.dim, a[h]);
+    store_pack<N>(to + h * s.dim + half, b[h]);
+  }
+}
+
+template <typename T>
+__global__ void __launch_bounds__(threads)
+    rope_any(const T* x, const float* table, const T* w, T* y, float* rstd, RopeShape s, float direction, float epsilon) {
+  const int lane = threadIdx.x % 32, half = s.dim / 2;
+  const std::int64_t head = (static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x) / 32;
+  if (head >= s.tokens * s.heads) return;  // the whole warp
+  const float* angles = table + head / s.heads % s.sequence * s.dim;
+  const T* from = x + head * s.dim;
+  T* to = y + head * s.dim;
+  float scale = 1.0F;
+  if (w != nullptr) {
+    float squares = 0.0F;
+    for (int i = lane; i < s.dim; i += 32) squares += number(from[i]) * number(from[i]);
+    scale = 1.0F / sqrtf(sum_of_lanes(squares) / static_cast<float>(s.dim) + epsilon);
+    if (lane == 0 && rstd != nullptr) rstd[head] = scale;
+  }
+  for (int i = lane; i < half; i += 32) {
+    const float p = number(from[i]) * scale * (w == nullptr ? 1.0F : number(w[i]));
+    const float q = number(from[half + i]) * scale * (w == nullptr ? 1.0F : number(w[half + i]));
+    const float cosine = angles[i], sine = direction * angles[half + i];
+    to[i] = rounded<T>(p * cosine - q * sine);
+    to[half + i] = rounded<T>(q * cosine + p * sine);
+  }
+}
+
+/// dx and the block's part of dw [dim]. With g the gradient before the rotation: dx = rstd·(g·w − x·rstd²·mean(g·w·x)), dw = Σ
+/// g·x·rstd.
+template <typename T, int N>
+__global__ void __launch_bounds__(threads, 2)
+    rope_grad_heads(const T* __restrict__ dy, const float* __restrict__ table, const T* __restrict__ x,
+                    const float* __restrict__ rstd, const T* __restrict__ w, T* __restrict__ dx, float* __restrict__ partial,
+                    RopeShape s, int lanes) {
+  __shared__ float sums[threads / 32][2 * 32 * N];  // of a warp, [2·lanes·N] used
+  const int lane = threadIdx.x % lanes, half = s.dim / 2;
+  const std::int64_t units = s.tokens * s.groups(), together = static_cast<std::int64_t>(gridDim.x) * threads / lanes;
+  const Pack<T, N> wa = load_pack<N>(w + lane * N), wb = load_pack<N>(w + half + lane * N);
+  float dwa[N] = {}, dwb[N] = {};
+  // All lanes of a warp stay in the loop as long as one has work: the sums over lanes need them.
+  const std::int64_t mine = (static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x) / lanes;
+  const std::int64_t first_of_warp = (static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x / 32 * 32) / lanes;
+  for (std::int64_t step = 0; first_of_warp + step < units; step += together) {
+    const std::int64_t unit = mine + step;
+    const bool present = unit < units;
+    const std::int64_t token = present ? unit / s.groups() : 0;
+    const int first = present ? static_cast<int>(unit % s.groups()) * group : 0;
+    const std::int64_t base = (token * s.heads + first) * s.dim + lane * N;
+    const Angles<N> angles(table, static_cast<int>(token % s.sequence), s.dim, lane * N);
+#pragma unroll
+    for (int pair = 0; pair < group; pair += 2) {  // two heads at a time: more would take too many registers
+      Pack<T, N> ga[2], gb[2], xa[2], xb[2];
+      float scale[2];
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        if (!present || first + pair + h >= s.heads) continue;
+        const std::int64_t at = base + (pair + h) * s.dim;
+        ga[h] = load_pack<N>(dy + at);
+        gb[h] = load_pack<N>(dy + at + half);
+        xa[h] = load_pack<N>(x + at);
+        xb[h] = load_pack<N>(x + at + half);
+        scale[h] = rstd[token * s.heads + first + pair + h];
+      }
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const bool there = present && first + pair + h < s.heads;
+        float p[N], q[N], dot = 0.0F;
+#pragma unroll
+        for (int i = 0; i < N; ++i) {
+          if (!there) continue;
+          const float a = number(ga[h].element[i]), b = number(gb[h].element[i]), cosine = angles.cosine.element[i],
+                      sine = angles.sine.element[i];
+          p[i] = a * cosine + b * sine;
+          q[i] = b * cosine - a * sine;
+          const float pa = p[i] * number(xa[h].element[i]), qb = q[i] * number(xb[h].element[i]);
+          dwa[i] += pa * scale[h];
+          dwb[i] += qb * scale[h];
+          dot += pa * number(wa.element[i]) + qb * number(wb.element[i]);
+        }
+        dot = sum_of_lanes(dot, lanes);
+        if (!there) continue;
+        const float pull = dot / static_cast<float>(s.dim) * scale[h] * scale[h];
+#pragma unroll
+        for (int i = 0; i < N; ++i) {
+          ga[h].element[i] = rounded<T>(scale[h] * (p[i] * number(wa.element[i]) - number(xa[h].element[i]) * pull));
+          gb[h].element[i] = rounded<T>(scale[h] * (q[i] * number(wb.element[i]) - number(xb[h].element[i]) * pull));
+        }
+        const std::int64_t at = base + (pair + h) * s.dim;
+        store_pack<N>(dx + at, ga[h]);
+        store_pack<N>(dx + at + half, gb[h]);
+      }
+    }
+  }
+  // Over the groups of lanes of a warp, then over the warps.
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+    for (int distance = 16; distance >= lanes; distance /= 2) {
+      dwa[i] += __shfl_xor_sync(0xffffffffU, dwa[i], distance);
+      dwb[i] += __shfl_xor_sync(0xffffffffU, dwb[i], distance);
+    }
+    if (threadIdx.x % 32 < lanes) {
+      sums[threadIdx.x / 32][lane * N + i] = dwa[i];
+      sums[threadIdx.x / 32][half + lane * N + i] = dwb[i];
+    }
+  }
+  __syncthreads();
+  for (int i = threadIdx.x; i < s.dim; i += threads) {
+    float total = 0.0F;
+    for (int warp = 0; warp < threads / 32; ++warp) total += sums[warp][i];
+    partial[static_cast<std::int64_t>(blockIdx.x) * s.dim + i] = total;
+  }
+}
+
+/// The same, a block for each head in turn, its sum in partial [gridDim.x, dim] itself.
+template <typename T>
+__global__ void __launch_bounds__(32) rope_grad_any(const T* dy, const float* table, const T* x, const float* rstd, const T* w,
+                                                    T* dx, float* partial, RopeShape s) {
+  const int lane = threadIdx.x, half = s.dim / 2;
+  float* dw = partial + static_cast<std::int64_t>(blockIdx.x) * s.dim;
+  for (int i = lane; i < half; i += 32) dw[i] = dw[half + i] = 0.0F;
+  for (std::int64_t head = blockIdx.x; head < s.tokens * s.heads; head += gridDim.x) {
+    const float* angles = table + head / s.heads % s.sequence * s.dim;
+    const T *g = dy + head * s.dim, *from = x + head * s.dim;
+    const float scale = rstd[head];
+    float dot = 0.0F;
+    for (int i = lane; i < half; i += 32) {
+      const float p = number(g[i]) * angles[i] + number(g[half + i]) * angles[half + i];
+      const float q = number(g[half + i]) * angles[i] - number(g[i]) * angles[half + i];
+      const float pa = p * number(from[i]), qb = q * number(from[half + i]);
+      dw[i] += pa * scale;
+      dw[half + i] += qb * scale;
+      dot += pa * number(w[i]) + qb * number(w[half + i]);
+    }
+    const float pull = sum_of_lanes(dot) / static_cast<float>(s.dim) * scale * scale;
+    for (int i = lane; i < half; i += 32) {
+      const float p = number(g[i]) * angles[i] + number(g[half + i]) * angles[half + i];
+      const float q = number(g[half + i]) * angles[i] - number(g[i]) * angles[half + i];
+      dx[head * s.dim + i] = rounded<T>(scale * (p * number(w[i]) - number(from[i]) * pull));
+      dx[head * s.dim + half + i] = rounded<T>(scale * (q * number(w[half + i]) - number(from[half + i]) * pull));
+    }
+  }
+}
+
+/// y = x rotated, also used for the gradient where there is no norm.
+template <typename T>
+void rotate(const T* x, const float* table, const T* w, T* y, float* rstd, const RopeShape& s, float direction, float epsilon,
+            cudaStream_t stream) {
+  constexpr int N = per_access<T>;
+  const int lanes = s.lanes(N);
+  if (s.tokens * s.heads == 0) return;
+  if (lanes != 0 && in_packs(s.dim, N, {x, table, w, y})) {
+    const unsigned blocks = blocks_of(divided_up(s.units() * lanes, threads));
+    if (w != nullptr)
+      rope_heads<T, N, true><<<blocks, threads, 0, stream>>>(x, table, w, y, rstd, s, lanes, direction, epsilon);
+    else
+      rope_heads<T, N, false><<<blocks, threads, 0, stream>>>(x, table, w, y, rstd, s, lanes, direction, epsilon);
+  } else {
+    rope_any<T><<<blocks_of(divided_up(s.tokens * s.heads * 32, threads)), threads, 0, stream>>>(x, table, w, y, rstd, s,
+                                                                                                 direction, epsilon);
+  }
+  check_launch("rope");
+}
+
+template <typename T>
+class Rope final : public Kernel {
+ public:
+  explicit Rope(const KernelRequest& r)
+      : shape_(r.inputs[0], r.attributes.integer("head_dim")), epsilon_(static_cast<float>(r.attributes.real_or("epsilon", 0))) {}
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue queue) override {
+    const T* x = in[0].as<T>();              // [tokens, heads, dim]
+    const float* table = in[1].as<float>();  // [sequence, dim]: cosines, then sines
+    const T* w = at(in, 2).as<T>();          // [dim] or null
+    float* rstd = at(out, 1).as<float>();    // [tokens, heads] or null
+    rotate(x, table, w, out[0].as<T>(), rstd, shape_, 1.0F, epsilon_, stream_of(queue));
+  }
+
+ private:
+  RopeShape shape_;
+  float epsilon_;
+};
+
+template <typename T, typename G>
+class RopeGrad final : public Kernel {
+ public:
+  RopeGrad(const KernelRequest& r, const KernelSettings& s)
+      : shape_(r.inputs[0], r.attributes.integer("head_dim")),
+        normed_(!at(r.inputs, 4).absent()),
+        parts_(4 * s.multiprocessors) {}
+  std::int64_t workspace_bytes() const override { return normed_ ? static_cast<std::int64_t>(parts_) * shape_.dim * 4 : 0; }
+
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue queue) override {
+    const T* dy = in[0].as<T>();             // [tokens, heads, dim]
+    const float* table = in[1].as<float>();  // [sequence, dim]
+    T* dx = out[0].as<T>();                  // [tokens, heads, dim]
+    if (!normed_) {
+      rotate<T>(dy, table, nullptr, dx, nullptr, shape_, -1.0F, 0.0F, stream_of(queue));
+      return;
+    }
+    const T* x = in[2].as<T>();                      // [tokens, heads, dim]
+    const float* rstd = in[3].as<float>();           // [tokens, heads]
+    const T* w = in[4].as<T>();                      // [dim]
+    auto* partial = static_cast<float*>(workspace);  // [parts, dim]
+    constexpr int N = pack_backward;
+    const int lanes = shape_.lanes(N);
+    if (lanes != 0 && in_packs(shape_.dim, N, {dy, table, x, w, dx})) {
+      rope_grad_heads<T, N>
+          <<<blocks_of(parts_), threads, 0, stream_of(queue)>>>(dy, table, x, rstd, w, dx, partial, shape_, lanes);
+    } else {
+      rope_grad_any<T><<<blocks_of(parts_), 32, 0, stream_of(queue)>>>(dy, table, x, rstd, w, dx, partial, shape_);
+    }
+    check_launch("rope_grad");
+    add_partial_sums(partial, parts_, shape_.dim, out[1].as<G>(), !at(in, 5).absent(), stream_of(queue));
+  }
+
+ private:
+  RopeShape shape_;
+  bool normed_;
+  int parts_;
+};
+
+}  // namespace
+
+Made make_rope(const KernelRequest& r, const KernelSettings&) {
+  return by_dtype<Rope>(r.inputs[0].dtype, r);
+}
+Made make_rope_grad(const KernelRequest& r, const KernelSettings& s) {
+  return by_dtypes<RopeGrad>(r.inputs[0].dtype, at(r.outputs, 1).absent() ? DType::f32 : r.outputs[1].dtype, r, s);
+}
+
+}  // namespace consist::cuda

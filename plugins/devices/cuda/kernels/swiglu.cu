@@ -1,0 +1,126 @@
+// swiglu and swiglu_grad: h = silu(gate)·up, silu(x) = x·sigmoid(x). Elementwise, one pass.
+#include "plugins/devices/cuda/kernels/launch.h"
+#include "plugins/devices/cuda/kernels/numbers.cuh"
+
+namespace consist::cuda {
+namespace {
+
+constexpr int threads = 256;
+constexpr int unroll = 2;
+
+/// Precise to f32: the quick exponential's relative error grows with |x|.
+template <typename T>
+__device__ __forceinline__ float sigmoid(float x) {
+  return 1.0F / (1.0F + expf(-x));
+}
+/// Its error is far below bf16's rounding. Beyond |x| of 87 the divisor overflows and the quotient is 0.
+template <>
+__device__ __forceinline__ float sigmoid<bf16>(float x) {
+  return __fdividef(1.0F, 1.0F + __expf(-x));
+}
+
+template <typename T, int N>
+__global__ void __launch_bounds__(threads)
+    swiglu_packs(const T* __restrict__ gate, const T* __restrict__ up, T* __restrict__ h, std::int64_t packs) {
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * (threads * unroll) + threadIdx.x;
+  Pack<T, N> g[unroll], u[unroll];
+#pragma unroll
+  for (int k = 0; k < unroll; ++k) {
+    const std::int64_t pack = first + k * threads;
+    if (pack < packs) {
+      g[k] = load_pack<N>(gate + pack * N);
+      u[k] = load_pack<N>(up + pack * N);
+    }
+  }
+#pragma unroll
+  for (int k = 0; k < unroll; ++k) {
+    const std::int64_t pack = first + k * threads;
+    if (pack >= packs) continue;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      const float x = number(g[k].element[i]);
+      g[k].element[i] = rounded<T>(x * sigmoid<T>(x) * number(u[k].element[i]));
+    }
+    store_pack<N>(h + pack * N, g[k]);
+  }
+}
+
+/// dup = dh·silu(gate); dgate = dh·up·s·(1 + gate·(1 − s)), s = sigmoid(gate). dgate and dup may take the place of gate and up.
+template <typename T, int N>
+__global__ void __launch_bounds__(threads)
+    swiglu_grad_packs(const T* dh, const T* gate, const T* up, T* dgate, T* dup, std::int64_t packs) {
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * (threads * unroll) + threadIdx.x;
+  Pack<T, N> d[unroll], g[unroll], u[unroll];
+#pragma unroll
+  for (int k = 0; k < unroll; ++k) {
+    const std::int64_t pack = first + k * threads;
+    if (pack < packs) {
+      d[k] = load_pack<N>(dh + pack * N);
+      g[k] = load_pack<N>(gate + pack * N);
+      u[k] = load_pack<N>(up + pack * N);
+    }
+  }
+#pragma unroll
+  for (int k = 0; k < unroll; ++k) {
+    const std::int64_t pack = first + k * threads;
+    if (pack >= packs) continue;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      const float x = number(g[k].element[i]), dy = number(d[k].element[i]), s = sigmoid<T>(x);
+      g[k].element[i] = rounded<T>(dy * number(u[k].element[i]) * s * (1.0F + x * (1.0F - s)));
+      u[k].element[i] = rounded<T>(dy * x * s);
+    }
+    store_pack<N>(dgate + pack * N, g[k]);
+    store_pack<N>(dup + pack * N, u[k]);
+  }
+}
+
+unsigned blocks_for(std::int64_t packs) {
+  return blocks_of(divided_up(packs, threads * unroll));
+}
+
+template <typename T>
+class Swiglu final : public Kernel {
+ public:
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue queue) override {
+    const T *gate = in[0].as<T>(), *up = in[1].as<T>();
+    T* h = out[0].as<T>();
+    const std::int64_t count = in[0].shape.elements();
+    constexpr int N = per_access<T>;
+    if (count == 0) return;
+    if (in_packs(count, N, {gate, up, h}))
+      swiglu_packs<T, N><<<blocks_for(count / N), threads, 0, stream_of(queue)>>>(gate, up, h, count / N);
+    else
+      swiglu_packs<T, 1><<<blocks_for(count), threads, 0, stream_of(queue)>>>(gate, up, h, count);
+    check_launch("swiglu");
+  }
+};
+
+template <typename T>
+class SwigluGrad final : public Kernel {
+ public:
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue queue) override {
+    const T *dh = in[0].as<T>(), *gate = in[1].as<T>(), *up = in[2].as<T>();
+    T *dgate = out[0].as<T>(), *dup = out[1].as<T>();
+    const std::int64_t count = in[0].shape.elements();
+    constexpr int N = per_access<T>;
+    if (count == 0) return;
+    if (in_packs(count, N, {dh, gate, up, dgate, dup})) {
+      swiglu_grad_packs<T, N><<<blocks_for(count / N), threads, 0, stream_of(queue)>>>(dh, gate, up, dgate, dup, count / N);
+    } else {
+      swiglu_grad_packs<T, 1><<<blocks_for(count), threads, 0, stream_of(queue)>>>(dh, gate, up, dgate, dup, count);
+    }
+    check_launch("swiglu_grad");
+  }
+};
+
+}  // namespace
+
+Made make_swiglu(const KernelRequest& r, const KernelSettings&) {
+  return by_dtype<Swiglu>(r.inputs[0].dtype);
+}
+Made make_swiglu_grad(const KernelRequest& r, const KernelSettings&) {
+  return by_dtype<SwigluGrad>(r.inputs[1].dtype);
+}
+
+}  // namespace consist::cuda
