@@ -46,13 +46,13 @@ TEST_P(SocketCollectives, AreCorrectForAllCounts) {
   expect_all_fine(run_ranks(make_addresses(size), [&, dtype = dtype](JoinedJob& job) {
     {
       const auto group = connect(job);
-      testing::check_communicator(*group, {0, 1, 2, 3, 5, 64, 1001}, dtype);
+      testing::check_communicator(*group, *testing::make_memory("cpu", 0), {0, 1, 2, 3, 5, 64, 1001}, dtype);
       job.barrier("large", 20s);
-      testing::check_all_reduce(*group, 700'001, dtype);
-      testing::check_reduce_scatter(*group, 300'001, dtype, false);
-      testing::check_all_gather(*group, 300'001, dtype, false);
-      testing::check_broadcast(*group, 300'001, dtype);
-      testing::check_send_receive(*group, 300'001, dtype);
+      testing::check_all_reduce(*group, *testing::make_memory("cpu", 0), 700'001, dtype);
+      testing::check_reduce_scatter(*group, *testing::make_memory("cpu", 0), 300'001, dtype, false);
+      testing::check_all_gather(*group, *testing::make_memory("cpu", 0), 300'001, dtype, false);
+      testing::check_broadcast(*group, *testing::make_memory("cpu", 0), 300'001, dtype);
+      testing::check_send_receive(*group, *testing::make_memory("cpu", 0), 300'001, dtype);
     }
     job.leave(20s);
   }));
@@ -64,7 +64,7 @@ TEST_P(SocketCollectives, AreCorrectInManyPieces) {
   expect_all_fine(run_ranks(make_addresses(size), [&, dtype = dtype](JoinedJob& job) {
     {
       const auto group = connect(job, 256);
-      testing::check_communicator(*group, {1, 63, 64, 65, 127, 129, 255, 511, 513, 1000, 4097}, dtype);
+      testing::check_communicator(*group, *testing::make_memory("cpu", 0), {1, 63, 64, 65, 127, 129, 255, 511, 513, 1000, 4097}, dtype);
     }
     job.leave(20s);
   }));
@@ -104,8 +104,8 @@ TEST(Socket, GroupsOfSomeRanksWorkSideBySide) {
       RingCommunicator columns(
           connect_members(job, {"column." + std::to_string(column), {2 + column, column}, 1 - row, "cpu"}, {}));
       EXPECT_EQ(columns.rank(), 1 - row);
-      std::thread other([&] { testing::check_communicator(columns, {1, 1000, 50'000}, DType::f32); });
-      testing::check_communicator(rows, {1, 1000, 50'000}, DType::bf16);
+      std::thread other([&] { testing::check_communicator(columns, *testing::make_memory("cpu", 0), {1, 1000, 50'000}, DType::f32); });
+      testing::check_communicator(rows, *testing::make_memory("cpu", 0), {1, 1000, 50'000}, DType::bf16);
       other.join();
     }
     job.leave(20s);
@@ -132,7 +132,7 @@ TEST(Socket, TakesTheInterfaceThatWasAskedFor) {
       const auto group = connect(job, RingCommunicator::default_chunk_bytes, {address, 1 << 20});
       // Both ends are on this machine, so the packets take the loopback interface all the same, and the report says so.
       EXPECT_EQ(group->verified_path(), "tcp " + address + " on lo");
-      testing::check_all_reduce(*group, 1000, DType::f32);
+      testing::check_all_reduce(*group, *testing::make_memory("cpu", 0), 1000, DType::f32);
     }
     job.leave(20s);
   }));

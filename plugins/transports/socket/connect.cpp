@@ -60,18 +60,25 @@ std::string machine_identity() {
   return boot + " " + std::to_string(space.st_ino);
 }
 
-std::vector<std::string> addresses_to_offer(const std::string& interface) {
-  std::vector<std::string> addresses;
+/// The addresses of this host that `interface` means: those of an interface, or that one address; empty: all but loopback.
+std::vector<network::InterfaceAddress> chosen_addresses(const std::string& interface) {
+  std::vector<network::InterfaceAddress> chosen;
   std::string known;
   for (const network::InterfaceAddress& entry : network::interface_addresses()) {
-    const bool chosen = interface.empty() ? !entry.loopback : entry.interface == interface || entry.address == interface;
-    if (chosen) addresses.push_back(entry.address);
+    const bool meant = interface.empty() ? !entry.loopback : entry.interface == interface || entry.address == interface;
+    if (meant) chosen.push_back(entry);
     known += (known.empty() ? "" : ", ") + entry.interface + " (" + entry.address + ")";
   }
-  if (addresses.empty() && !interface.empty()) {
+  if (chosen.empty() && !interface.empty()) {
     throw UsageError("--socket.interface is '" + interface + "', but this host has no such interface or address; it has " +
                      known);
   }
+  return chosen;
+}
+
+std::vector<std::string> addresses_to_offer(const std::string& interface) {
+  std::vector<std::string> addresses;
+  for (const network::InterfaceAddress& entry : chosen_addresses(interface)) addresses.push_back(entry.address);
   return addresses;
 }
 
@@ -202,6 +209,10 @@ std::unique_ptr<TcpLinks> connect_members(Job& job, const GroupRequest& group, c
   std::vector<Socket> sockets(group.ranks.size());
   if (group.ranks.size() > 1) sockets = Connector(job, group, options).connect_all();
   return std::make_unique<TcpLinks>(job, group.name, group.index, group.ranks, std::move(sockets));
+}
+
+std::string interface_name(const std::string& interface) {
+  return interface.empty() ? interface : chosen_addresses(interface).front().interface;
 }
 
 }  // namespace consist

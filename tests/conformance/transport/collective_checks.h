@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "consist/transport.h"
+#include "tests/conformance/transport/memory.h"
 
 namespace consist::testing {
 
@@ -23,13 +24,20 @@ inline float from_bf16(std::uint16_t value) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(value) << 16U);
 }
 
-/// Elements of one dtype, seen as floats. A guard after the end shows writes beyond it.
+/// Elements of one dtype, seen as floats on the host, with a copy in the memory that collectives work on. A guard after the end
+/// shows writes beyond it.
 class Elements {
  public:
-  Elements(DType dtype, std::size_t count)
-      : dtype_(dtype), count_(count), bytes_(count * size_of(dtype) + guard, std::byte{0xA5}) {}
-  void* data() { return bytes_.data(); }
-  const void* data() const { return bytes_.data(); }
+  Elements(Memory& memory, DType dtype, std::size_t count)
+      : memory_(memory),
+        dtype_(dtype),
+        count_(count),
+        bytes_(count * size_of(dtype) + guard, std::byte{0xA5}),
+        block_(memory, bytes_.size()) {}
+  /// In the memory; its contents are those of the last push() and of collectives since.
+  void* data() { return block_.data(); }
+  void push() { memory_.upload(block_.data(), bytes_.data(), bytes_.size()); }
+  void pull() { memory_.download(bytes_.data(), block_.data(), bytes_.size()); }
   std::size_t size() const { return count_; }
   float get(std::size_t i) const {
     if (dtype_ == DType::f32) return reinterpret_cast<const float*>(bytes_.data())[i];
@@ -50,9 +58,11 @@ class Elements {
 
  private:
   static constexpr std::size_t guard = 64;
+  Memory& memory_;
   DType dtype_;
   std::size_t count_;
   std::vector<std::byte> bytes_;
+  Block block_;
 };
 
 /// A whole number that depends on member and position; sums over 8 members are exact in bf16.
@@ -68,11 +78,14 @@ inline float rough(int member, std::size_t i) {
   return (static_cast<float>(x >> 8U) / 8388608.0F - 1.0F) * std::exp2(static_cast<float>(x % 9U));
 }
 
-inline void check_all_reduce(Communicator& group, std::int64_t count_, DType dtype) {
+inline void check_all_reduce(Communicator& group, Memory& memory, std::int64_t count_, DType dtype) {
   const auto count = static_cast<std::size_t>(count_);
-  Elements data(dtype, count);
+  Elements data(memory, dtype, count);
   for (std::size_t i = 0; i < count; ++i) data.set(i, whole(group.rank(), i));
-  group.all_reduce(data.data(), count_, dtype, nullptr);
+  data.push();
+  group.all_reduce(data.data(), count_, dtype, memory.queue());
+  memory.finish(group);
+  data.pull();
   for (std::size_t i = 0; i < count; ++i) {
     float expected = 0;
     for (int member = 0; member < group.size(); ++member) expected += whole(member, i);
@@ -82,11 +95,14 @@ inline void check_all_reduce(Communicator& group, std::int64_t count_, DType dty
 }
 
 /// Rounded sums: close to the true ones, and bitwise equal on all members.
-inline void check_all_reduce_is_bitwise_equal(Communicator& group, std::int64_t count_, DType dtype) {
+inline void check_all_reduce_is_bitwise_equal(Communicator& group, Memory& memory, std::int64_t count_, DType dtype) {
   const auto count = static_cast<std::size_t>(count_);
-  Elements data(dtype, count);
+  Elements data(memory, dtype, count);
   for (std::size_t i = 0; i < count; ++i) data.set(i, rough(group.rank(), i));
-  group.all_reduce(data.data(), count_, dtype, nullptr);
+  data.push();
+  group.all_reduce(data.data(), count_, dtype, memory.queue());
+  memory.finish(group);
+  data.pull();
   const double unit = dtype == DType::f32 ? 0x1p-24 : 0x1p-8;
   for (std::size_t i = 0; i < count; ++i) {
     double sum = 0;
@@ -101,22 +117,30 @@ inline void check_all_reduce_is_bitwise_equal(Communicator& group, std::int64_t 
   const std::string own = data.bytes();
   if (own.empty()) return;
   std::vector<char> all(own.size() * static_cast<std::size_t>(group.size()));
-  group.all_gather(own.data(), all.data(), count_, dtype, nullptr);
+  Block gathered(memory, all.size());
+  group.all_gather(data.data(), gathered.data(), count_, dtype, memory.queue());
+  memory.finish(group);
+  memory.download(all.data(), gathered.data(), all.size());
   for (int member = 0; member < group.size(); ++member) {
     ASSERT_EQ(std::memcmp(all.data() + static_cast<std::size_t>(member) * own.size(), own.data(), own.size()), 0)
         << "members " << group.rank() << " and " << member << " hold different sums";
   }
 }
 
-inline void check_reduce_scatter(Communicator& group, std::int64_t count_, DType dtype, bool in_place) {
+inline void check_reduce_scatter(Communicator& group, Memory& memory, std::int64_t count_, DType dtype, bool in_place) {
   const auto count = static_cast<std::size_t>(count_);
   const auto members = static_cast<std::size_t>(group.size());
   const auto own = static_cast<std::size_t>(group.rank()) * count;
-  Elements input(dtype, count * members);
-  Elements apart(dtype, count);
+  Elements input(memory, dtype, count * members);
+  Elements apart(memory, dtype, count);
   for (std::size_t i = 0; i < input.size(); ++i) input.set(i, whole(group.rank(), i));
   void* const part = static_cast<char*>(input.data()) + own * size_of(dtype);
-  group.reduce_scatter(input.data(), in_place ? part : apart.data(), count_, dtype, nullptr);
+  input.push();
+  apart.push();
+  group.reduce_scatter(input.data(), in_place ? part : apart.data(), count_, dtype, memory.queue());
+  memory.finish(group);
+  input.pull();
+  apart.pull();
   for (std::size_t i = 0; i < count; ++i) {
     float expected = 0;
     for (int member = 0; member < group.size(); ++member) expected += whole(member, own + i);
@@ -130,18 +154,22 @@ inline void check_reduce_scatter(Communicator& group, std::int64_t count_, DType
   apart.expect_guard_intact();
 }
 
-inline void check_all_gather(Communicator& group, std::int64_t count_, DType dtype, bool in_place) {
+inline void check_all_gather(Communicator& group, Memory& memory, std::int64_t count_, DType dtype, bool in_place) {
   const auto count = static_cast<std::size_t>(count_);
   const auto members = static_cast<std::size_t>(group.size());
   const auto own = static_cast<std::size_t>(group.rank()) * count;
-  Elements output(dtype, count * members);
-  Elements apart(dtype, count);
+  Elements output(memory, dtype, count * members);
+  Elements apart(memory, dtype, count);
   for (std::size_t i = 0; i < count; ++i) {
     apart.set(i, whole(group.rank(), i));
     if (in_place) output.set(own + i, whole(group.rank(), i));
   }
   const void* const part = static_cast<char*>(output.data()) + own * size_of(dtype);
-  group.all_gather(in_place ? part : apart.data(), output.data(), count_, dtype, nullptr);
+  apart.push();
+  output.push();
+  group.all_gather(in_place ? part : apart.data(), output.data(), count_, dtype, memory.queue());
+  memory.finish(group);
+  output.pull();
   for (int member = 0; member < group.size(); ++member) {
     for (std::size_t i = 0; i < count; ++i) {
       ASSERT_EQ(output.get(static_cast<std::size_t>(member) * count + i), whole(member, i))
@@ -151,29 +179,37 @@ inline void check_all_gather(Communicator& group, std::int64_t count_, DType dty
   output.expect_guard_intact();
 }
 
-inline void check_broadcast(Communicator& group, std::int64_t count_, DType dtype) {
+inline void check_broadcast(Communicator& group, Memory& memory, std::int64_t count_, DType dtype) {
   const auto count = static_cast<std::size_t>(count_);
   for (int root = 0; root < group.size(); ++root) {
-    Elements data(dtype, count);
+    Elements data(memory, dtype, count);
     for (std::size_t i = 0; i < count; ++i) data.set(i, whole(group.rank(), i));
-    group.broadcast(data.data(), count_, dtype, root, nullptr);
+    data.push();
+    group.broadcast(data.data(), count_, dtype, root, memory.queue());
+    memory.finish(group);
+    data.pull();
     for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(data.get(i), whole(root, i)) << "from " << root << " element " << i;
     data.expect_guard_intact();
   }
 }
 
 /// Every member to every other one, smaller index first.
-inline void check_send_receive(Communicator& group, std::int64_t count_, DType dtype) {
+inline void check_send_receive(Communicator& group, Memory& memory, std::int64_t count_, DType dtype) {
   const auto count = static_cast<std::size_t>(count_);
   for (int from = 0; from < group.size(); ++from) {
     for (int to = 0; to < group.size(); ++to) {
       if (from == to) continue;
-      Elements data(dtype, count);
+      Elements data(memory, dtype, count);
       if (group.rank() == from) {
         for (std::size_t i = 0; i < count; ++i) data.set(i, whole(from * 5 + to, i));
-        group.send(data.data(), count_, dtype, to, nullptr);
+        data.push();
+        group.send(data.data(), count_, dtype, to, memory.queue());
+        memory.finish(group);
       } else if (group.rank() == to) {
-        group.receive(data.data(), count_, dtype, from, nullptr);
+        data.push();
+        group.receive(data.data(), count_, dtype, from, memory.queue());
+        memory.finish(group);
+        data.pull();
         for (std::size_t i = 0; i < count; ++i)
           ASSERT_EQ(data.get(i), whole(from * 5 + to, i)) << from << " to " << to << " element " << i;
         data.expect_guard_intact();
@@ -183,18 +219,18 @@ inline void check_send_receive(Communicator& group, std::int64_t count_, DType d
 }
 
 /// All of the above for one dtype and a list of counts.
-inline void check_communicator(Communicator& group, const std::vector<std::int64_t>& counts, DType dtype) {
+inline void check_communicator(Communicator& group, Memory& memory, const std::vector<std::int64_t>& counts, DType dtype) {
   for (const std::int64_t count : counts) {
     SCOPED_TRACE("count " + std::to_string(count) + " of " + std::string(name_of(dtype)) + " on member " +
                  std::to_string(group.rank()) + " of " + std::to_string(group.size()));
-    check_all_reduce(group, count, dtype);
-    check_all_reduce_is_bitwise_equal(group, count, dtype);
-    check_reduce_scatter(group, count, dtype, false);
-    check_reduce_scatter(group, count, dtype, true);
-    check_all_gather(group, count, dtype, false);
-    check_all_gather(group, count, dtype, true);
-    check_broadcast(group, count, dtype);
-    check_send_receive(group, count, dtype);
+    check_all_reduce(group, memory, count, dtype);
+    check_all_reduce_is_bitwise_equal(group, memory, count, dtype);
+    check_reduce_scatter(group, memory, count, dtype, false);
+    check_reduce_scatter(group, memory, count, dtype, true);
+    check_all_gather(group, memory, count, dtype, false);
+    check_all_gather(group, memory, count, dtype, true);
+    check_broadcast(group, memory, count, dtype);
+    check_send_receive(group, memory, count, dtype);
   }
 }
 

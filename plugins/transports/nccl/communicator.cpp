@@ -1,0 +1,221 @@
+#include "plugins/transports/nccl/communicator.h"
+
+#include <utility>
+
+#include "consist/error.h"
+#include "consist/log.h"
+#include "plugins/transports/nccl/log_capture.h"
+#include "plugins/transports/nccl/process_settings.h"
+
+namespace consist::nccl {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::milliseconds watch_interval{50};
+
+ncclDataType_t summed_type(DType dtype) {
+  if (dtype == DType::f32) return ncclFloat32;
+  if (dtype == DType::bf16) return ncclBfloat16;
+  throw ProgramError("cannot sum elements of " + std::string(name_of(dtype)) + "; collectives add f32 and bf16");
+}
+
+std::size_t bytes_of(std::int64_t count, DType dtype) {
+  return static_cast<std::size_t>(count) * size_of(dtype);
+}
+
+CUcontext current_context(const Driver& driver) {
+  CUcontext context = nullptr;
+  driver.check(driver.current_context(&context), "asking for the current context");
+  if (context == nullptr) throw ProgramError("a CUDA transport was asked to connect before a device was opened on this thread");
+  return context;
+}
+
+}  // namespace
+
+NcclCommunicator::NcclCommunicator(Job& job, GroupRequest group, const Library& library, const Driver& driver,
+                                   const ncclUniqueId& id)
+    : job_(job),
+      group_(std::move(group)),
+      library_(library),
+      driver_(driver),
+      context_(current_context(driver)),
+      handle_(std::in_place, job_, group_, library_, id),
+      stall_(std::in_place, driver),
+      path_("not verified"),
+      progress_at_(Clock::now()) {
+  watchdog_ = std::thread([this] { watch(); });
+}
+
+NcclCommunicator::~NcclCommunicator() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  watchdog_.join();
+  CUcontext before = nullptr;
+  driver_.current_context(&before);
+  driver_.set_current_context(context_);
+  // Destroying waits for the device, which may wait for a member that never comes. A rank that ends by an error has not told the
+  // others yet.
+  if (job_.failed() || std::uncaught_exceptions() > 0 || stall_->look().busy) handle_->abort();
+  stall_.reset();
+  handle_.reset();
+  driver_.set_current_context(before);
+}
+
+template <typename Call>
+void NcclCommunicator::enqueue(const char* what, NativeQueue queue, Call call) {
+  if (failed_.load()) rethrow();
+  const auto stream = static_cast<cudaStream_t>(queue);
+  stall_->before(stream);
+  const ncclResult_t result = call(handle_->get(), stream);
+  if (result != ncclSuccess) {
+    if (failed_.load()) rethrow();
+    job_.check();
+    const std::string text = error_text(library_, what, result, handle_->get());
+    if ((result == ncclRemoteError || result == ncclSystemError) && size() > 1) job_.blame(suspect(group_), text);
+    throw SystemError(text);
+  }
+  stall_->after(stream);
+}
+
+void NcclCommunicator::all_reduce(void* data, std::int64_t count, DType dtype, NativeQueue queue) {
+  const ncclDataType_t type = summed_type(dtype);
+  enqueue("ncclAllReduce", queue, [&](ncclComm_t comm, cudaStream_t stream) {
+    return library_.all_reduce(data, data, static_cast<std::size_t>(count), type, ncclSum, comm, stream);
+  });
+}
+
+void NcclCommunicator::reduce_scatter(const void* input, void* output, std::int64_t count, DType dtype, NativeQueue queue) {
+  const ncclDataType_t type = summed_type(dtype);
+  enqueue("ncclReduceScatter", queue, [&](ncclComm_t comm, cudaStream_t stream) {
+    return library_.reduce_scatter(input, output, static_cast<std::size_t>(count), type, ncclSum, comm, stream);
+  });
+}
+
+// What only moves is moved as bytes.
+void NcclCommunicator::all_gather(const void* input, void* output, std::int64_t count, DType dtype, NativeQueue queue) {
+  enqueue("ncclAllGather", queue, [&](ncclComm_t comm, cudaStream_t stream) {
+    return library_.all_gather(input, output, bytes_of(count, dtype), ncclUint8, comm, stream);
+  });
+}
+
+void NcclCommunicator::broadcast(void* data, std::int64_t count, DType dtype, int root, NativeQueue queue) {
+  enqueue("ncclBroadcast", queue, [&](ncclComm_t comm, cudaStream_t stream) {
+    return library_.broadcast(data, data, bytes_of(count, dtype), ncclUint8, root, comm, stream);
+  });
+}
+
+void NcclCommunicator::send(const void* data, std::int64_t count, DType dtype, int to, NativeQueue queue) {
+  enqueue("ncclSend", queue, [&](ncclComm_t comm, cudaStream_t stream) {
+    return library_.send(data, bytes_of(count, dtype), ncclUint8, to, comm, stream);
+  });
+}
+
+void NcclCommunicator::receive(void* data, std::int64_t count, DType dtype, int from, NativeQueue queue) {
+  enqueue("ncclRecv", queue, [&](ncclComm_t comm, cudaStream_t stream) {
+    return library_.receive(data, bytes_of(count, dtype), ncclUint8, from, comm, stream);
+  });
+}
+
+void NcclCommunicator::exchange(const void* out, void* in, std::int64_t bytes, NativeQueue queue) {
+  const int next = (rank() + 1) % size(), previous = (rank() + size() - 1) % size();
+  enqueue("ncclSend with ncclRecv", queue, [&](ncclComm_t comm, cudaStream_t stream) {
+    library_.group_start();
+    const ncclResult_t sent = library_.send(out, static_cast<std::size_t>(bytes), ncclUint8, next, comm, stream);
+    const ncclResult_t received = library_.receive(in, static_cast<std::size_t>(bytes), ncclUint8, previous, comm, stream);
+    const ncclResult_t both = library_.group_end();
+    return sent != ncclSuccess ? sent : received != ncclSuccess ? received : both;
+  });
+}
+
+void NcclCommunicator::check() {
+  if (failed_.load()) rethrow();
+}
+
+void NcclCommunicator::set_verified(std::string path, Path wanted, int device, std::size_t log_begin) {
+  path_ = std::move(path);
+  const std::lock_guard lock(mutex_);
+  log_ = WatchedLog{wanted, device, log_begin};
+}
+
+void NcclCommunicator::rethrow() {
+  const std::lock_guard lock(mutex_);
+  std::rethrow_exception(failure_);
+}
+
+void NcclCommunicator::watch() {
+  driver_.set_current_context(context_);
+  // Asking for events must not disturb a capture that another thread has begun.
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  driver_.exchange_capture_mode(&mode);
+  std::unique_lock lock(mutex_);
+  while (!changed_.wait_for(lock, watch_interval, [&] { return stopping_; })) {
+    lock.unlock();
+    try {
+      look_for_trouble();
+    } catch (...) {
+      fail(std::current_exception());
+      return;
+    }
+    lock.lock();
+  }
+}
+
+void NcclCommunicator::look_for_trouble() {
+  job_.check();
+  ncclResult_t state = ncclSuccess;
+  const ncclResult_t asked = library_.async_error(handle_->get(), &state);
+  if (asked != ncclSuccess || (state != ncclSuccess && state != ncclInProgress)) {
+    const std::string text = error_text(library_, "a collective", asked != ncclSuccess ? asked : state, handle_->get());
+    if (size() > 1) job_.blame(suspect(group_), text);
+    throw SystemError(text);
+  }
+  look_at_log();
+  look_for_stall();
+}
+
+void NcclCommunicator::look_at_log() {
+  std::unique_lock lock(mutex_);
+  // Lines do not name their communicator: where groups of different paths live in one process, they cannot be told apart.
+  if (!log_ || !only_path_of_process(log_->wanted)) return;
+  const LogCapture& log = LogCapture::instance();
+  if (log.size() == log_->begin) return;
+  std::string text = log.text(log_->begin);
+  text.resize(text.rfind('\n') + 1);
+  log_->begin += text.size();
+  const WatchedLog watched = *log_;
+  lock.unlock();
+  for (const Connection& connection : read_log(text, watched.device).connections) {
+    if (keeps_promise(watched.wanted, connection)) continue;
+    throw SystemError("asked for " + std::string(name_of(watched.wanted)) + ", but NCCL opened a connection through " +
+                      connection.path + " during the run, in group '" + group_.name + "' or one beside it");
+  }
+}
+
+void NcclCommunicator::look_for_stall() {
+  const StallDetector::State state = stall_->look();
+  const Clock::time_point now = Clock::now();
+  if (!state.busy || state.progress != last_progress_) {
+    last_progress_ = state.progress;
+    progress_at_ = now;
+    return;
+  }
+  if (now - progress_at_ < job_.timeout()) return;
+  const std::string text =
+      "a collective of group '" + group_.name + "' has not finished for " + std::to_string(job_.timeout().count() / 1000) + " s";
+  if (size() > 1) job_.blame(suspect(group_), text);
+  throw SystemError(text);
+}
+
+void NcclCommunicator::fail(std::exception_ptr failure) {
+  {
+    const std::lock_guard lock(mutex_);
+    failure_ = std::move(failure);
+  }
+  failed_.store(true);
+  handle_->abort();
+}
+
+}  // namespace consist::nccl

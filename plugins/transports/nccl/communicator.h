@@ -1,0 +1,85 @@
+// Collectives of NCCL behind Consist's interface, with a thread that watches over them.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "consist/transport.h"
+#include "plugins/transports/nccl/driver.h"
+#include "plugins/transports/nccl/handle.h"
+#include "plugins/transports/nccl/path_verification.h"
+#include "plugins/transports/nccl/stall_detector.h"
+
+namespace consist::nccl {
+
+/// Calls enqueue and return; what goes wrong afterwards (a peer that died or is stuck for longer than the job's timeout, an error
+/// of NCCL, a connection that takes another path than the verified one) is noticed by the watchdog, which aborts the work on the
+/// device, so that nobody waits for it for ever; check() and every later call throw it.
+class NcclCommunicator final : public Communicator {
+ public:
+  /// All members at once, each with the CUDA context of its device current; `id` is theirs alone.
+  NcclCommunicator(Job& job, GroupRequest group, const Library& library, const Driver& driver, const ncclUniqueId& id);
+  ~NcclCommunicator() override;
+
+  int rank() const noexcept override { return group_.index; }
+  int size() const noexcept override { return static_cast<int>(group_.ranks.size()); }
+  void all_reduce(void* data, std::int64_t count, DType dtype, NativeQueue queue) override;
+  void reduce_scatter(const void* input, void* output, std::int64_t count, DType dtype, NativeQueue queue) override;
+  void all_gather(const void* input, void* output, std::int64_t count, DType dtype, NativeQueue queue) override;
+  void broadcast(void* data, std::int64_t count, DType dtype, int root, NativeQueue queue) override;
+  void send(const void* data, std::int64_t count, DType dtype, int to, NativeQueue queue) override;
+  void receive(void* data, std::int64_t count, DType dtype, int from, NativeQueue queue) override;
+  void check() override;
+  std::string verified_path() const override { return path_; }
+  /// 0: NCCL does not tell, and collectives of a replayed graph pass by unseen.
+  std::int64_t bytes_sent() const noexcept override { return 0; }
+
+  /// To the next member and from the previous one at the same time, as one call of NCCL; for the warm-up.
+  void exchange(const void* out, void* in, std::int64_t bytes, NativeQueue queue);
+  /// Ends the set-up: `path` is what was verified. From now on the log is watched from `log_begin` on for connections of device
+  /// `device` that break the promise of `wanted`.
+  void set_verified(std::string path, Path wanted, int device, std::size_t log_begin);
+
+ private:
+  struct WatchedLog {
+    Path wanted;
+    int device;
+    std::size_t begin;
+  };
+  template <typename Call>
+  void enqueue(const char* what, NativeQueue queue, Call call);
+  void watch();
+  void look_for_trouble();
+  void look_at_log();
+  void look_for_stall();
+  void fail(std::exception_ptr failure);
+  [[noreturn]] void rethrow();
+
+  Job& job_;
+  const GroupRequest group_;
+  const Library& library_;
+  const Driver& driver_;
+  CUcontext context_ = nullptr;
+  std::optional<Handle> handle_;
+  std::optional<StallDetector> stall_;
+  std::string path_;
+
+  std::atomic<bool> failed_{false};
+  std::mutex mutex_;  // of what follows
+  std::condition_variable changed_;
+  std::exception_ptr failure_;
+  bool stopping_ = false;
+  std::optional<WatchedLog> log_;
+  // The watchdog's own.
+  std::uint64_t last_progress_ = 0;
+  std::chrono::steady_clock::time_point progress_at_;
+  std::thread watchdog_;  // last: it uses the others
+};
+
+}  // namespace consist::nccl

@@ -1,0 +1,184 @@
+#include "plugins/transports/nccl/connect.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <set>
+#include <thread>
+
+#include "consist/error.h"
+#include "consist/log.h"
+#include "plugins/transports/nccl/communicator.h"
+#include "plugins/transports/nccl/log_capture.h"
+#include "plugins/transports/nccl/members.h"
+#include "plugins/transports/nccl/nvml.h"
+#include "plugins/transports/nccl/process_settings.h"
+
+namespace consist::nccl {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Device memory and a stream of its own, for the warm-up.
+class Scratch {
+ public:
+  Scratch(const Driver& driver, std::size_t bytes) : driver_(driver) {
+    driver_.check(driver_.create_stream(&stream, CU_STREAM_NON_BLOCKING), "making a stream");
+    driver_.check(driver_.allocate(&memory, bytes), "allocating memory for the first collectives");
+    driver_.check(driver_.fill(memory, 0, bytes, stream), "clearing memory");
+  }
+  ~Scratch() {
+    driver_.release(memory);
+    driver_.destroy_stream(stream);
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  char* at(std::size_t byte) const { return reinterpret_cast<char*>(memory) + byte; }
+
+  CUstream stream = nullptr;
+  CUdeviceptr memory = 0;
+
+ private:
+  const Driver& driver_;
+};
+
+std::string bus_id(const Driver& driver, int& device) {
+  CUdevice current = 0;
+  driver.check(driver.current_device(&current), "asking for the current device");
+  char text[32] = {};
+  driver.check(driver.pci_bus_id(text, sizeof(text), current), "asking for a device's bus id");
+  device = current;
+  return text;
+}
+
+/// Waits for the stream; the communicator's watchdog ends the waiting if a member dies or is stuck.
+void finish(const Driver& driver, CUstream stream, NcclCommunicator& communicator) {
+  while (true) {
+    const CUresult result = driver.query_stream(stream);
+    communicator.check();
+    if (result == CUDA_SUCCESS) return;
+    if (result != CUDA_ERROR_NOT_READY) driver.check(result, "the first collectives");
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+}
+
+/// Every collective once, in sizes for which NCCL takes different algorithms, so that it opens the connections that the run will
+/// use.
+void warm_up(const Driver& driver, NcclCommunicator& communicator) {
+  constexpr std::size_t largest = std::size_t{8} << 20;
+  Scratch scratch(driver, 2 * largest);
+  const auto members = static_cast<std::int64_t>(communicator.size());
+  for (const std::int64_t bytes : {std::int64_t{1} << 12, std::int64_t{1} << 18, static_cast<std::int64_t>(largest)}) {
+    const std::int64_t part = bytes / 4 / members;
+    communicator.all_reduce(scratch.at(0), bytes / 4, DType::f32, scratch.stream);
+    communicator.reduce_scatter(scratch.at(0), scratch.at(largest), part, DType::f32, scratch.stream);
+    communicator.all_gather(scratch.at(largest), scratch.at(0), part, DType::f32, scratch.stream);
+    communicator.broadcast(scratch.at(0), bytes / 4, DType::f32, 0, scratch.stream);
+    if (members > 1) communicator.exchange(scratch.at(0), scratch.at(largest), bytes, scratch.stream);
+    finish(driver, scratch.stream, communicator);
+  }
+}
+
+MemberFindings find_out(const std::vector<Member>& members, const GroupRequest& group, const LogFindings& log) {
+  const auto index = static_cast<std::size_t>(group.index);
+  MemberFindings findings{log.connections, {}, log.multicast, unknown_links, {}};
+  // NCCL names its interfaces once per process, perhaps for an earlier group.
+  findings.interfaces = read_log(LogCapture::instance().text()).interfaces;
+  const Nvml& nvml = Nvml::instance();
+  findings.active_links = nvml.active_links(members[index].gpu).value_or(unknown_links);
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    if (i == index || members[i].host != members[index].host) continue;
+    if (!nvml.linked(members[index].gpu, members[i].gpu).value_or(true)) findings.not_linked.push_back(static_cast<int>(i));
+  }
+  return findings;
+}
+
+bool share_a_host(const std::vector<Member>& members) {
+  std::set<std::string> hosts;
+  for (const Member& member : members) hosts.insert(member.host);
+  return hosts.size() < members.size();
+}
+
+ncclUniqueId agree_on_id(Job& job, const GroupRequest& group, const Library& library) {
+  ncclUniqueId id{};
+  std::string text;
+  if (group.index == 0) {
+    const ncclResult_t result = library.get_unique_id(&id);
+    if (result != ncclSuccess) throw SystemError(error_text(library, "ncclGetUniqueId", result, nullptr));
+    text.assign(id.internal, sizeof(id.internal));
+  }
+  text = share_text(job, group, "id", text);
+  if (text.size() != sizeof(id.internal))
+    throw DataError("member 0 of group '" + group.name + "' gave an id of NCCL of the wrong length");
+  std::memcpy(id.internal, text.data(), text.size());
+  return id;
+}
+
+void pass_on(const LogCapture& log, std::size_t begin) {
+  if (!log.wants_lines()) return;
+  const std::string text = log.text(begin);
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    if (end > at) log::info(text.substr(at, end - at));
+    at = end + 1;
+  }
+}
+
+}  // namespace
+
+std::string unavailable(const std::string& library) {
+  try {
+    load_driver();
+    load_library(library);
+    return {};
+  } catch (const UnavailableError& error) {
+    return error.what();
+  }
+}
+
+std::unique_ptr<Communicator> connect(Job& job, const GroupRequest& group, const ConnectOptions& options) {
+  const Clock::time_point start = Clock::now();
+  const Driver& driver = load_driver();
+  const Library& library = load_library(options.library);
+  int device = 0;
+  const Member own{host_identity(), bus_id(driver, device), library.version_text()};
+  const std::vector<Member> members = exchange_members(job, group, own);
+  check_members(members, group);
+  fix_process_settings({options.path, options.transport, group.name, share_a_host(members), options.interface});
+  const LogCapture& log = LogCapture::instance();
+  const std::size_t log_begin = log.size();
+
+  std::size_t free_before = 0, free_after = 0, total = 0;
+  driver.memory_info(&free_before, &total);
+  auto communicator = std::make_unique<NcclCommunicator>(job, group, library, driver, agree_on_id(job, group, library));
+  const Clock::time_point made = Clock::now();
+  warm_up(driver, *communicator);
+  driver.memory_info(&free_after, &total);
+
+  const std::size_t log_end = log.size();
+  std::string path = "none (one member)";
+  if (members.size() > 1) {
+    const std::string text = log.text(log_begin).substr(0, log_end - log_begin);
+    std::vector<MemberFindings> findings;
+    for (const std::string& said : exchange_texts(job, group, "path", encode(find_out(members, group, read_log(text, device))))) {
+      findings.push_back(decode(said));
+    }
+    Verdict verdict = judge(options.path, findings, group.ranks);
+    pass_on(log, log_begin);
+    if (!verdict.problem.empty()) throw UnavailableError("transport " + options.transport + ": " + verdict.problem);
+    path = std::move(verdict.path);
+  }
+  path += " (NCCL " + library.version_text() + ")";
+  const auto milliseconds = [](Clock::duration time) {
+    return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(time).count());
+  };
+  log::debug("transport " + options.transport + ", group '" + group.name + "': " + path + " from " + library.path + ", made in " +
+             milliseconds(made - start) + " ms, first collectives in " + milliseconds(Clock::now() - made) + " ms, " +
+             std::to_string((static_cast<std::int64_t>(free_before) - static_cast<std::int64_t>(free_after)) >> 20) +
+             " MiB of device memory");
+  communicator->set_verified(std::move(path), options.path, device, log_end);
+  return communicator;
+}
+
+}  // namespace consist::nccl

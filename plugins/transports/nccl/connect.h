@@ -1,0 +1,31 @@
+// NCCL for transport plugins: whether it can work here, and communicators whose path is proven. Needs neither NCCL nor CUDA to be
+// compiled or loaded.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "consist/export.h"
+#include "consist/transport.h"
+#include "plugins/transports/nccl/path_verification.h"
+
+namespace consist::nccl {
+
+struct ConnectOptions {
+  Path path = Path::nvlink;
+  std::string transport;  ///< plugin's name, for messages
+  std::string library;    ///< file or folder of libnccl.so.2; empty: see load_library
+  std::string interface;  ///< of Path::socket: name of a network interface; empty: NCCL's choice
+};
+
+/// Why NCCL cannot work in this build or on this machine; empty if it can.
+CONSIST_API std::string unavailable(const std::string& library);
+
+/// Called by all members of the group, with the CUDA context of their device current. Fixes NCCL's choice of path, makes the
+/// communicator, runs every collective once and compares what NCCL then says about its connections, and NVML about the links,
+/// with what was asked for. Throws UnavailableError for a path that was not taken, alike on all members: "transport nvlink: asked
+/// for nvlink, got SHM/direct/direct between ranks 0 and 1"; UsageError where settings collide; PeerError for a member that does
+/// not come.
+CONSIST_API std::unique_ptr<Communicator> connect(Job& job, const GroupRequest& group, const ConnectOptions& options);
+
+}  // namespace consist::nccl

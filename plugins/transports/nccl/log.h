@@ -1,0 +1,33 @@
+// What NCCL's own log says about the paths that it chose. Pure functions over text; no NCCL is needed.
+#pragma once
+
+#include <compare>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace consist::nccl {
+
+/// One direction of one pair of members, as NCCL names it: ranks are positions within the communicator.
+struct Connection {
+  int from = 0;
+  int to = 0;
+  std::string path;  ///< "P2P/CUMEM", "SHM/direct/direct", "NET/Socket/0"
+  auto operator<=>(const Connection&) const = default;
+};
+
+struct LogFindings {
+  std::string version;                  ///< "2.28.9+cuda13.0"; empty if the text does not say
+  std::vector<std::string> interfaces;  ///< of NET/Socket, by device number: "eth0"
+  std::vector<Connection> connections;  ///< without duplicates, in order of members
+  std::vector<std::string> multicast;   ///< members' lines which say that NVLink multicast (NVLS) is in use
+  std::vector<std::string> warnings;    ///< texts of NCCL WARN lines
+};
+
+inline constexpr int every_device = -1;
+
+/// Reads lines of NCCL_DEBUG=INFO (NCCL_DEBUG_SUBSYS with INIT, NET, P2P, SHM). `device` keeps the connections, multicast and
+/// warnings of one CUDA device only, for processes with several. Lines that are not NCCL's are skipped.
+LogFindings read_log(std::string_view text, int device = every_device);
+
+}  // namespace consist::nccl

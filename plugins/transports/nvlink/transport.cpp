@@ -1,0 +1,45 @@
+// The transport `nvlink`: NCCL's peer-to-peer between GPUs of one host, and the proof that it goes through NVLink.
+#include "consist/transport.h"
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "consist/error.h"
+#include "consist/plugin.h"
+#include "plugins/transports/nccl/connect.h"
+
+namespace consist {
+namespace {
+
+class NvlinkTransport final : public Transport {
+ public:
+  explicit NvlinkTransport(const Options& options) : library_(options.text("library")) {}
+
+  std::string unavailable(std::string_view device_kind) const override {
+    if (device_kind == "cuda") return nccl::unavailable(library_);
+    return "NVLink connects GPUs; a '" + std::string(device_kind) + "' device has none. Transport socket serves it";
+  }
+
+  std::unique_ptr<Communicator> connect(Job& job, const GroupRequest& group) override {
+    if (const std::string reason = unavailable(group.device_kind); !reason.empty())
+      throw UnavailableError("transport nvlink: " + reason);
+    return nccl::connect(job, group, {.path = nccl::Path::nvlink, .transport = "nvlink", .library = library_, .interface = {}});
+  }
+
+ private:
+  const std::string library_;
+};
+
+std::string why_not() {
+  return nccl::unavailable("");
+}
+
+}  // namespace
+}  // namespace consist
+
+CONSIST_PLUGIN(transport, consist::Transport, consist::NvlinkTransport, "nvlink", "0.1.0",
+               "NVLink between the GPUs of a host, through NCCL; a path other than NVLink is an error");
+CONSIST_PLUGIN_OPTIONS({"library", consist::OptionKind::text, "",
+                        "file or folder of libnccl.so.2; empty: NCCL_ROOT, the loader's path, the active Python environment"});
+CONSIST_PLUGIN_AVAILABILITY(consist::why_not);

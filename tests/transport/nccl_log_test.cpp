@@ -1,0 +1,142 @@
+// Reading NCCL's log and judging what it says. Lines are of NCCL 2.28.9+cuda13.0 unless stated otherwise.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "consist/error.h"
+#include "plugins/transports/nccl/log.h"
+#include "plugins/transports/nccl/path_verification.h"
+
+namespace consist::nccl {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// Of NCCL's own format strings (src/transport/{p2p,shm,net}.cc of v2.28.9-1), each with the kind of head that its log lines have.
+constexpr const char* every_path = R"(host:10:11 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM
+host:10:11 [0] NCCL INFO Channel 01/0 : 0[0] -> 1[1] via P2P/CUMEM
+host:10:11 [0] NCCL INFO Channel 00/1 : 0[0] -> 2[2] via P2P/CUMEM/read
+host:10:11 [0] NCCL INFO Channel 00/0 : 0[0] -> 3[3] via P2P/indirect/2[2]
+host:10:11 [0] NCCL INFO Channel 00 : 0[0] -> 4[4] via SHM/direct/direct
+host:10:11 [0] NCCL INFO Channel 00/0 : 0[0] -> 5[0] [send] via NET/Socket/1
+host:10:11 [0] NCCL INFO Channel 00/0 : 6[0] -> 0[0] [receive] via NET/IB/0/GDRDMA
+host:10:11 [0] NCCL INFO Channel 00/0 : 0[0] -> 7[0] [send] via NET/AWS Libfabric/0(2)/GDRDMA/Shared
+)";
+
+TEST(NcclLog, ReadsEveryKindOfConnectionOnce) {
+  const LogFindings found = read_log(every_path);
+  EXPECT_THAT(
+      found.connections,
+      ElementsAre(Connection{0, 1, "P2P/CUMEM"}, Connection{0, 2, "P2P/CUMEM/read"}, Connection{0, 3, "P2P/indirect/2[2]"},
+                  Connection{0, 4, "SHM/direct/direct"}, Connection{0, 5, "NET/Socket/1"},
+                  Connection{0, 7, "NET/AWS Libfabric/0(2)/GDRDMA/Shared"}, Connection{6, 0, "NET/IB/0/GDRDMA"}));
+}
+
+TEST(NcclLog, ReadsVersionInterfacesWarningsAndMulticast) {
+  const LogFindings found = read_log(
+      "host:10:10 [0] NCCL INFO NCCL version 2.28.9+cuda13.0\n"
+      "host:10:11 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.0.4<0> [1]eth1:fe80::1%eth1<0>\n"
+      "\n[2026-11-20 10:00:00] host:10:11 [0] misc/socket.cc:53 NCCL WARN socketProgress: Connection closed by remote peer\n"
+      "host:10:11 [0] NCCL INFO NVLS multicast support is available on dev 0 (NVLS_NCHANNELS 16)\n");
+  EXPECT_EQ(found.version, "2.28.9+cuda13.0");
+  EXPECT_THAT(found.interfaces, ElementsAre("eth0", "eth1"));
+  EXPECT_THAT(found.warnings, ElementsAre("socketProgress: Connection closed by remote peer"));
+  EXPECT_THAT(found.multicast, ElementsAre(HasSubstr("NVLS_NCHANNELS 16")));
+  EXPECT_THAT(
+      read_log("host:10:11 [0] NCCL INFO NVLS multicast support is not available on dev 0 (NVLS_NCHANNELS 0)\n").multicast,
+      IsEmpty());
+}
+
+TEST(NcclLog, KeepsTheLinesOfOneDevice) {
+  const std::string text =
+      "host:10:11 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/direct pointer\n"
+      "host:10:12 [1] NCCL INFO Channel 00/0 : 1[1] -> 0[0] via P2P/direct pointer\n";
+  EXPECT_THAT(read_log(text, 1).connections, ElementsAre(Connection{1, 0, "P2P/direct pointer"}));
+  EXPECT_EQ(read_log(text).connections.size(), 2U);
+}
+
+TEST(NcclLog, SkipsWhatIsNotNcclsOrCutOff) {
+  EXPECT_THAT(read_log("Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n"
+                       "host:10:11 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1]\n"
+                       "host:10:11 [0] NCCL INFO Channel x/0 : 0[0] -> 1[1] via P2P/CUMEM\n"
+                       "host:10:11 [0] NCCL INFO Connected all rings\n"
+                       "host:10:11 [0] NCCL IN")
+                  .connections,
+              IsEmpty());
+  EXPECT_THAT(read_log("").connections, IsEmpty());
+}
+
+MemberFindings member(std::vector<Connection> connections, int links = 18) {
+  MemberFindings findings;
+  findings.connections = std::move(connections);
+  findings.interfaces = {"eth0"};
+  findings.active_links = links;
+  return findings;
+}
+
+TEST(PathVerification, NamesTheProvenPath) {
+  const Verdict nvlink = judge(Path::nvlink, {member({{0, 1, "P2P/CUMEM"}}), member({{1, 0, "P2P/CUMEM"}})}, {4, 6});
+  EXPECT_EQ(nvlink.problem, "");
+  EXPECT_EQ(nvlink.path, "P2P/CUMEM over 18 NVLinks");
+  const Verdict socket =
+      judge(Path::socket, {member({{0, 1, "NET/Socket/0"}, {1, 0, "NET/Socket/0"}}), member({{1, 0, "NET/Socket/0"}})}, {4, 6});
+  EXPECT_EQ(socket.problem, "");
+  EXPECT_EQ(socket.path, "NET/Socket on eth0");
+}
+
+TEST(PathVerification, NamesWhatWasFoundInstead) {
+  EXPECT_EQ(judge(Path::nvlink, {member({{0, 1, "SHM/direct/direct"}}), member({{1, 0, "SHM/direct/direct"}})}, {4, 6}).problem,
+            "asked for nvlink, got SHM/direct/direct between ranks 4 and 6");
+  // One wrong connection among right ones is enough.
+  EXPECT_EQ(judge(Path::nvlink, {member({{0, 1, "P2P/CUMEM"}}), member({{1, 2, "NET/Socket/0"}}), member({{2, 0, "P2P/CUMEM"}})},
+                  {0, 1, 2})
+                .problem,
+            "asked for nvlink, got NET/Socket on eth0 between ranks 1 and 2");
+  EXPECT_EQ(judge(Path::nvlink, {member({{0, 1, "P2P/indirect/2[2]"}}), member({{1, 0, "P2P/CUMEM"}})}, {0, 1}).problem,
+            "asked for nvlink, got P2P/indirect/2[2] between ranks 0 and 1");
+  EXPECT_EQ(judge(Path::socket, {member({{0, 1, "NET/IB/0/GDRDMA"}}), member({{1, 0, "NET/Socket/0"}})}, {0, 1}).problem,
+            "asked for socket, got NET/IB/0/GDRDMA between ranks 0 and 1");
+}
+
+TEST(PathVerification, NothingSaidIsNothingProven) {
+  EXPECT_THAT(judge(Path::nvlink, {member({{0, 1, "P2P/CUMEM"}}), member({})}, {4, 6}).problem,
+              HasSubstr("no connection of rank 6"));
+}
+
+TEST(PathVerification, PeerToPeerWithoutNvlinkIsNotNvlink) {
+  EXPECT_THAT(judge(Path::nvlink, {member({{0, 1, "P2P/CUMEM"}}, 0), member({{1, 0, "P2P/CUMEM"}}, 0)}, {4, 6}).problem,
+              HasSubstr("GPU of rank 4 has no NVLink that is up"));
+  MemberFindings apart = member({{0, 1, "P2P/CUMEM"}});
+  apart.not_linked = {1};
+  EXPECT_EQ(judge(Path::nvlink, {apart, member({{1, 0, "P2P/CUMEM"}})}, {4, 6}).problem,
+            "asked for nvlink, got P2P/CUMEM without NVLink between ranks 4 and 6 (says NVML)");
+  EXPECT_THAT(
+      judge(Path::nvlink, {member({{0, 1, "P2P/CUMEM"}}, unknown_links), member({{1, 0, "P2P/CUMEM"}}, unknown_links)}, {0, 1})
+          .path,
+      HasSubstr("NVML does not tell"));
+}
+
+TEST(PathVerification, MulticastIsAnotherPath) {
+  MemberFindings one = member({{0, 1, "P2P/CUMEM"}});
+  one.multicast = {"NVLS multicast support is available on dev 0 (NVLS_NCHANNELS 16)"};
+  EXPECT_THAT(judge(Path::nvlink, {one, member({{1, 0, "P2P/CUMEM"}})}, {0, 1}).problem, HasSubstr("NCCL_NVLS_ENABLE=0"));
+}
+
+TEST(PathVerification, FindingsTravelAsText) {
+  MemberFindings findings = member({{0, 1, "P2P/direct pointer"}, {0, 2, "NET/AWS Libfabric/0(2)/GDRDMA/Shared"}}, 17);
+  findings.not_linked = {2, 5};
+  findings.interfaces = {"eth0", "bond 1"};
+  findings.multicast = {"NVLS comm 0x1"};
+  const MemberFindings back = decode(encode(findings));
+  EXPECT_EQ(back.connections, findings.connections);
+  EXPECT_EQ(back.interfaces, findings.interfaces);
+  EXPECT_EQ(back.multicast, findings.multicast);
+  EXPECT_EQ(back.not_linked, findings.not_linked);
+  EXPECT_EQ(back.active_links, 17);
+  EXPECT_THROW(decode("connection 0\n"), DataError);
+  EXPECT_THROW(decode("nonsense 1\n"), DataError);
+}
+
+}  // namespace
+}  // namespace consist::nccl
