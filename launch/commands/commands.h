@@ -13,6 +13,7 @@ int train(const Arguments& arguments);
 int compare(const Arguments& arguments);
 int explain(const Arguments& arguments);
 int launch(const Arguments& arguments);
+int bench(const Arguments& arguments);
 int tokenize(const Arguments& arguments);
 int plugins(const Arguments& arguments);
 int probe_plugin(const Arguments& arguments);
@@ -28,6 +29,7 @@ inline constexpr Command table[] = {
     {"compare", compare, "train every combination of the listed parts and compare them"},
     {"explain", explain, "print the program of a make-up: collectives, FLOPs, memory; nothing is run"},
     {"launch", launch, "run a command as several ranks on this machine"},
+    {"bench", bench, "time the collectives of a transport on a device"},
     {"tokenize", tokenize, "turn text into a file of tokens for the dataset `tokens`"},
     {"plugins", plugins, "list the parts that are installed, and their options"},
     {"probe-plugin", probe_plugin, nullptr},

@@ -1,0 +1,381 @@
+#include "launch/bench_collectives.h"
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <sstream>
+
+#include "consist/error.h"
+
+namespace consist::launch {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Position and member make a small whole number, so that sums over many members are exact in every dtype. Repeats after `period`
+/// elements.
+constexpr std::int64_t period = 13;
+constexpr std::int64_t block_elements = period * 4096;
+std::int64_t value_of(int member, std::int64_t i) {
+  return (i * 7 + member * 3) % period;
+}
+
+void put(std::byte* to, DType dtype, float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  if (dtype == DType::f32) {
+    std::memcpy(to, &bits, 4);
+  } else {
+    const auto upper = static_cast<std::uint16_t>(bits >> 16U);  // exact: whole numbers below 256
+    std::memcpy(to, &upper, 2);
+  }
+}
+
+/// One collective: what it reads and writes, and what must come out.
+class Collective {
+ public:
+  virtual ~Collective() = default;
+  virtual const char* name() const = 0;
+  virtual const char* operation() const { return "none"; }  ///< of the reduction
+  virtual int root() const { return -1; }
+  /// What a link carries per byte of data.
+  virtual double bus_factor(int members) const { return 1.0 * (members - 1) / members; }
+  /// Elements that a rank reads, of `total`; `total` is a multiple of the number of members.
+  virtual std::int64_t input(std::int64_t total, int members) const = 0;
+  virtual std::int64_t output(std::int64_t total, int members) const = 0;
+  virtual bool in_place() const { return false; }
+  virtual std::int64_t count(std::int64_t total, int members) const { return total / members; }
+  virtual void call(Communicator& group, void* input, void* output, std::int64_t total, DType dtype, NativeQueue queue) const = 0;
+  /// Whether `member` has a result to check, and its element i.
+  virtual bool has_result(int /*member*/, int /*members*/) const { return true; }
+  virtual std::int64_t expected(int member, int members, std::int64_t total, std::int64_t i) const = 0;
+  /// The result consists of pieces of that many elements, in each of which it repeats after `period` elements; 0: one piece.
+  virtual std::int64_t piece(std::int64_t /*total*/, int /*members*/) const { return 0; }
+
+ protected:
+  static std::int64_t sum(int members, std::int64_t i) {
+    std::int64_t total = 0;
+    for (int member = 0; member < members; ++member) total += value_of(member, i);
+    return total;
+  }
+};
+
+class AllReduce final : public Collective {
+ public:
+  const char* name() const override { return "all_reduce"; }
+  const char* operation() const override { return "sum"; }
+  double bus_factor(int members) const override { return 2.0 * (members - 1) / members; }
+  std::int64_t input(std::int64_t total, int /*members*/) const override { return total; }
+  std::int64_t output(std::int64_t /*total*/, int /*members*/) const override { return 0; }
+  bool in_place() const override { return true; }
+  std::int64_t count(std::int64_t total, int /*members*/) const override { return total; }
+  void call(Communicator& group, void* input, void* /*output*/, std::int64_t total, DType dtype,
+            NativeQueue queue) const override {
+    group.all_reduce(input, total, dtype, queue);
+  }
+  std::int64_t expected(int /*member*/, int members, std::int64_t /*total*/, std::int64_t i) const override {
+    return sum(members, i);
+  }
+};
+
+class AllGather final : public Collective {
+ public:
+  const char* name() const override { return "all_gather"; }
+  std::int64_t input(std::int64_t total, int members) const override { return total / members; }
+  std::int64_t output(std::int64_t total, int /*members*/) const override { return total; }
+  void call(Communicator& group, void* input, void* output, std::int64_t total, DType dtype, NativeQueue queue) const override {
+    group.all_gather(input, output, total / group.size(), dtype, queue);
+  }
+  std::int64_t piece(std::int64_t total, int members) const override { return total / members; }
+  std::int64_t expected(int /*member*/, int members, std::int64_t total, std::int64_t i) const override {
+    const std::int64_t part = total / members;
+    return value_of(static_cast<int>(i / part), i % part);
+  }
+};
+
+class ReduceScatter final : public Collective {
+ public:
+  const char* name() const override { return "reduce_scatter"; }
+  const char* operation() const override { return "sum"; }
+  std::int64_t input(std::int64_t total, int /*members*/) const override { return total; }
+  std::int64_t output(std::int64_t total, int members) const override { return total / members; }
+  void call(Communicator& group, void* input, void* output, std::int64_t total, DType dtype, NativeQueue queue) const override {
+    group.reduce_scatter(input, output, total / group.size(), dtype, queue);
+  }
+  std::int64_t expected(int member, int members, std::int64_t total, std::int64_t i) const override {
+    return sum(members, member * (total / members) + i);
+  }
+};
+
+class Broadcast final : public Collective {
+ public:
+  const char* name() const override { return "broadcast"; }
+  int root() const override { return 0; }
+  double bus_factor(int /*members*/) const override { return 1; }
+  std::int64_t input(std::int64_t total, int /*members*/) const override { return total; }
+  std::int64_t output(std::int64_t /*total*/, int /*members*/) const override { return 0; }
+  bool in_place() const override { return true; }
+  std::int64_t count(std::int64_t total, int /*members*/) const override { return total; }
+  void call(Communicator& group, void* input, void* /*output*/, std::int64_t total, DType dtype,
+            NativeQueue queue) const override {
+    group.broadcast(input, total, dtype, 0, queue);
+  }
+  std::int64_t expected(int /*member*/, int /*members*/, std::int64_t /*total*/, std::int64_t i) const override {
+    return value_of(0, i);
+  }
+};
+
+/// One way: every even member sends to the one after it.
+class SendReceive final : public Collective {
+ public:
+  const char* name() const override { return "send_receive"; }
+  double bus_factor(int /*members*/) const override { return 1; }
+  std::int64_t input(std::int64_t total, int /*members*/) const override { return total; }
+  std::int64_t output(std::int64_t /*total*/, int /*members*/) const override { return 0; }
+  bool in_place() const override { return true; }
+  std::int64_t count(std::int64_t total, int /*members*/) const override { return total; }
+  void call(Communicator& group, void* input, void* /*output*/, std::int64_t total, DType dtype,
+            NativeQueue queue) const override {
+    const int rank = group.rank();
+    if (rank % 2 == 1) {
+      group.receive(input, total, dtype, rank - 1, queue);
+    } else if (rank + 1 < group.size()) {
+      group.send(input, total, dtype, rank + 1, queue);
+    }
+  }
+  bool has_result(int member, int /*members*/) const override { return member % 2 == 1; }
+  std::int64_t expected(int member, int /*members*/, std::int64_t /*total*/, std::int64_t i) const override {
+    return value_of(member - 1, i);
+  }
+};
+
+const std::vector<std::unique_ptr<Collective>>& collectives() {
+  static const auto made = [] {
+    std::vector<std::unique_ptr<Collective>> all;
+    all.push_back(std::make_unique<AllReduce>());
+    all.push_back(std::make_unique<AllGather>());
+    all.push_back(std::make_unique<ReduceScatter>());
+    all.push_back(std::make_unique<Broadcast>());
+    all.push_back(std::make_unique<SendReceive>());
+    return all;
+  }();
+  return made;
+}
+
+/// The collective as a device's instruction.
+class CollectiveKernel final : public Kernel {
+ public:
+  CollectiveKernel(Communicator& group, const Collective& collective, std::int64_t total)
+      : group_(group), collective_(collective), total_(total) {}
+  void launch(std::span<const Buffer> inputs, std::span<const Buffer> outputs, void* /*workspace*/, NativeQueue queue) override {
+    collective_.call(group_, inputs[0].data, outputs[0].data, total_, inputs[0].dtype, queue);
+  }
+  void check() override { group_.check(); }
+
+ private:
+  Communicator& group_;
+  const Collective& collective_;
+  const std::int64_t total_;
+};
+
+/// Memory of the device.
+class DeviceBlock {
+ public:
+  DeviceBlock(Device& device, std::int64_t bytes)
+      : device_(device), data_(device.allocate(MemorySpace::device, std::max<std::int64_t>(bytes, 256))) {}
+  ~DeviceBlock() { device_.release(MemorySpace::device, data_); }
+  DeviceBlock(const DeviceBlock&) = delete;
+  DeviceBlock& operator=(const DeviceBlock&) = delete;
+  void* data() const { return data_; }
+
+ private:
+  Device& device_;
+  void* data_;
+};
+
+class Bench {
+ public:
+  Bench(Job& job, Device& device, Communicator& group, const BenchSettings& settings)
+      : job_(job),
+        device_(device),
+        group_(group),
+        settings_(settings),
+        element_(static_cast<std::int64_t>(size_of(settings.dtype))),
+        input_(device, elements(settings.max_bytes) * element_),
+        output_(device, elements(settings.max_bytes) * element_),
+        meeting_(device, 256) {}
+
+  /// The largest size of at most `bytes` that divides among the members, at least one element each.
+  std::int64_t elements(std::int64_t bytes) const {
+    const std::int64_t per_member = std::max<std::int64_t>(bytes / element_ / group_.size(), 1);
+    return per_member * group_.size();
+  }
+
+  BenchRow measure(const Collective& collective, std::int64_t bytes) {
+    const std::int64_t total = elements(bytes);
+    BenchRow row{.bytes = total * element_, .count = collective.count(total, group_.size())};
+    const std::int64_t wrong = check(collective, total);
+    const double once = run(collective, total, 1);
+    const auto calls = static_cast<int>(agree("calls", std::clamp(settings_.seconds / std::max(once, 1e-7), 3.0, 200.0))[0]);
+    const double seconds = run(collective, total, calls);
+    const std::vector<double> times = agree("seconds", seconds), mistakes = agree("wrong", static_cast<double>(wrong));
+    for (const double time : times) row.seconds += time / static_cast<double>(times.size());
+    for (const double count : mistakes) row.wrong += static_cast<std::int64_t>(count);
+    row.algbw = static_cast<double>(row.bytes) / row.seconds;
+    row.busbw = row.algbw * collective.bus_factor(group_.size());
+    return row;
+  }
+
+ private:
+  std::vector<Launch> launches(const Collective& collective, CollectiveKernel& kernel, std::int64_t total, int calls, void* in,
+                               void* out) const {
+    Launch launch;
+    launch.kernel = &kernel;
+    launch.inputs = {{in, settings_.dtype, Shape{collective.input(total, group_.size())}}};
+    launch.outputs = {
+        {collective.in_place() ? in : out, settings_.dtype,
+         Shape{collective.in_place() ? collective.input(total, group_.size()) : collective.output(total, group_.size())}}};
+    launch.queue = Queue::communication(0);
+    launch.label = collective.name();
+    return std::vector<Launch>(static_cast<std::size_t>(calls), launch);
+  }
+
+  /// Seconds per call. Members set out together, and what a device prepares at the first run is not counted.
+  double run(const Collective& collective, std::int64_t total, int calls) {
+    CollectiveKernel kernel(group_, collective, total), meet_kernel(group_, *collectives().front(), 1);
+    const auto timed = device_.prepare(launches(collective, kernel, total, calls, input_.data(), output_.data()), false);
+    const auto meet = device_.prepare(launches(*collectives().front(), meet_kernel, 1, 1, meeting_.data(), nullptr), false);
+    for (Executable* executable : {timed.get(), meet.get()}) {
+      executable->run();
+      executable->wait();
+    }
+    meet->run();
+    meet->wait();
+    const Clock::time_point start = Clock::now();
+    timed->run();
+    timed->wait();
+    return std::chrono::duration<double>(Clock::now() - start).count() / calls;
+  }
+
+  /// Runs it once on known data; returns how many elements of this rank's result are wrong.
+  std::int64_t check(const Collective& collective, std::int64_t total) {
+    const int member = group_.rank(), members = group_.size();
+    const std::int64_t read = collective.input(total, members);
+    host_.resize(static_cast<std::size_t>(std::max(read, total) * element_));
+    fill(read, [&](std::int64_t i) { return value_of(member, i); });
+    device_.upload(input_.data(), host_.data(), read * element_);
+    CollectiveKernel kernel(group_, collective, total);
+    const auto executable = device_.prepare(launches(collective, kernel, total, 1, input_.data(), output_.data()), false);
+    executable->run();
+    executable->wait();
+    if (!collective.has_result(member, members)) return 0;
+    const std::int64_t written = collective.in_place() ? read : collective.output(total, members);
+    device_.download(host_.data(), collective.in_place() ? input_.data() : output_.data(), written * element_);
+    const std::int64_t piece = collective.piece(total, members) == 0 ? written : collective.piece(total, members);
+    std::int64_t wrong = 0;
+    for (std::int64_t begin = 0; begin < written; begin += piece) {
+      const std::int64_t block = std::min(piece, block_elements);
+      right_.resize(static_cast<std::size_t>(block * element_));
+      for (std::int64_t i = 0; i < block; ++i) {
+        put(right_.data() + i * element_, settings_.dtype,
+            static_cast<float>(collective.expected(member, members, total, begin + i)));
+      }
+      for (std::int64_t at = begin; at < begin + piece; at += block)
+        wrong += differences(at, std::min(block, begin + piece - at));
+    }
+    return wrong;
+  }
+
+  /// Elements of host_ from `at` on that differ from right_.
+  std::int64_t differences(std::int64_t at, std::int64_t elements) const {
+    const std::byte* const found = host_.data() + at * element_;
+    if (std::memcmp(found, right_.data(), static_cast<std::size_t>(elements * element_)) == 0) return 0;
+    std::int64_t wrong = 0;
+    for (std::int64_t i = 0; i < elements; ++i) {
+      wrong += std::memcmp(found + i * element_, right_.data() + i * element_, static_cast<std::size_t>(element_)) != 0 ? 1 : 0;
+    }
+    return wrong;
+  }
+
+  template <typename Value>
+  void fill(std::int64_t elements, Value value) {
+    const std::int64_t block = std::min(elements, block_elements);
+    for (std::int64_t i = 0; i < block; ++i) put(host_.data() + i * element_, settings_.dtype, static_cast<float>(value(i)));
+    for (std::int64_t done = block; done < elements; done += block) {
+      std::memcpy(host_.data() + done * element_, host_.data(),
+                  static_cast<std::size_t>(std::min(block, elements - done) * element_));
+    }
+  }
+
+  /// Every rank's number, in order of ranks.
+  std::vector<double> agree(const char* what, double own) {
+    const std::string key = std::string("bench/") + what + "/" + std::to_string(++agreements_) + "/";
+    std::ostringstream text;
+    text.precision(17);
+    text << own;
+    job_.put(key + std::to_string(job_.rank()), text.str());
+    std::vector<double> numbers;
+    for (int rank = 0; rank < job_.size(); ++rank)
+      numbers.push_back(std::strtod(job_.get(key + std::to_string(rank), job_.timeout()).c_str(), nullptr));
+    return numbers;
+  }
+
+  Job& job_;
+  Device& device_;
+  Communicator& group_;
+  const BenchSettings& settings_;
+  const std::int64_t element_;
+  const DeviceBlock input_, output_, meeting_;
+  std::vector<std::byte> host_;
+  std::vector<std::byte> right_;  ///< what a block of the result must be
+  int agreements_ = 0;
+};
+
+void print_head(const Collective& collective, int members) {
+  std::printf("#\n# %s, %s, busbw = %.3g x algbw\n", collective.name(), collective.in_place() ? "in place" : "out of place",
+              collective.bus_factor(members));
+  std::printf("#%11s %13s %6s %6s %5s %10s %8s %8s %6s\n", "size", "count", "type", "redop", "root", "time", "algbw", "busbw",
+              "#wrong");
+  std::printf("#%11s %13s %6s %6s %5s %10s %8s %8s\n", "(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)");
+}
+
+void print_row(const Collective& collective, DType dtype, const BenchRow& row) {
+  std::printf("%12lld %13lld %6s %6s %5d %10.2f %8.2f %8.2f %6lld\n", static_cast<long long>(row.bytes),
+              static_cast<long long>(row.count), std::string(name_of(dtype)).c_str(), collective.operation(), collective.root(),
+              row.seconds * 1e6, row.algbw / 1e9, row.busbw / 1e9, static_cast<long long>(row.wrong));
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+const std::vector<std::string>& collective_names() {
+  static const auto names = [] {
+    std::vector<std::string> all;
+    for (const auto& collective : collectives()) all.emplace_back(collective->name());
+    return all;
+  }();
+  return names;
+}
+
+std::int64_t bench_collectives(Job& job, Device& device, Communicator& communicator, const BenchSettings& settings) {
+  Bench bench(job, device, communicator, settings);
+  std::int64_t wrong = 0;
+  for (const std::string& name : settings.collectives) {
+    const auto found = std::find_if(collectives().begin(), collectives().end(), [&](const auto& c) { return name == c->name(); });
+    if (found == collectives().end()) throw UsageError("there is no collective '" + name + "'");
+    const Collective& collective = **found;
+    if (job.rank() == 0) print_head(collective, communicator.size());
+    for (std::int64_t bytes = settings.min_bytes; bytes <= settings.max_bytes; bytes *= settings.factor) {
+      const BenchRow row = bench.measure(collective, bytes);
+      if (job.rank() == 0) print_row(collective, settings.dtype, row);
+      wrong += row.wrong;
+    }
+  }
+  if (job.rank() == 0) std::printf("#\n# wrong elements: %lld%s\n", static_cast<long long>(wrong), wrong == 0 ? ", OK" : "");
+  return wrong;
+}
+
+}  // namespace consist::launch

@@ -1,0 +1,141 @@
+// NCCL's communicators on GPUs: what conformance does not see. Ranks are threads with a GPU each; skipped with fewer than two
+// GPUs.
+#include <cuda_runtime_api.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "consist/error.h"
+#include "plugins/transports/nccl/connect.h"
+#include "tests/child_process.h"
+#include "tests/conformance/transport/memory.h"
+#include "tests/job/in_process.h"
+
+namespace consist::nccl {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::Block;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using testing::Memory;
+
+struct Rank {
+  JoinedJob& job;
+  Communicator& group;
+  Memory& memory;
+  cudaStream_t stream() const { return static_cast<cudaStream_t>(memory.queue()); }
+};
+
+void check(cudaError_t result) {
+  if (result != cudaSuccess) throw SystemError(std::string("CUDA: ") + cudaGetErrorString(result));
+}
+
+class NcclGpu : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string reason = unavailable("");
+    if (!reason.empty()) GTEST_SKIP() << reason;
+    if (testing::ranks_with_memory("cuda", 2, reason) < 2) GTEST_SKIP() << "two ranks need two GPUs";
+  }
+
+  /// Two ranks over nvlink.
+  static std::vector<std::exception_ptr> run(std::chrono::milliseconds timeout, const std::function<void(Rank&)>& body) {
+    return testing::run_ranks(testing::make_addresses(2, timeout), [&](JoinedJob& job) {
+      const auto memory = testing::make_memory("cuda", job.rank());
+      const GroupRequest group{"data.0", {0, 1}, job.rank(), "cuda"};
+      const auto communicator =
+          connect(job, group, {.path = Path::nvlink, .transport = "nvlink", .library = {}, .interface = {}});
+      Rank rank{job, *communicator, *memory};
+      body(rank);
+    });
+  }
+
+  /// all_reduce of `count` floats at `data`, as a graph.
+  static cudaGraphExec_t capture(Rank& rank, void* data, std::int64_t count) {
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t executable = nullptr;
+    check(cudaStreamBeginCapture(rank.stream(), cudaStreamCaptureModeGlobal));
+    rank.group.all_reduce(data, count, DType::f32, rank.stream());
+    check(cudaStreamEndCapture(rank.stream(), &graph));
+    check(cudaGraphInstantiate(&executable, graph, 0));
+    check(cudaGraphDestroy(graph));
+    return executable;
+  }
+};
+
+TEST_F(NcclGpu, TheProvenPathNamesPeerToPeerAndTheVersion) {
+  for (const auto& error : run(30s, [](Rank& rank) {
+         EXPECT_THAT(rank.group.verified_path(), MatchesRegex("P2P/.* over .*NVLink.* \\(NCCL 2\\.[0-9]+\\.[0-9]+\\)"));
+         rank.job.leave(30s);
+       })) {
+    EXPECT_EQ(testing::text_of(error), "");
+  }
+}
+
+TEST_F(NcclGpu, CapturedCollectivesGiveTheSameSumsAtEveryReplay) {
+  for (const auto& error : run(30s, [](Rank& rank) {
+         std::vector<float> host(10'000, static_cast<float>(rank.group.rank() + 1));
+         const Block data(rank.memory, host.size() * sizeof(float));
+         const cudaGraphExec_t graph = capture(rank, data.data(), 10'000);
+         for (int replay = 0; replay < 3; ++replay) {
+           rank.memory.upload(data.data(), host.data(), host.size() * sizeof(float));
+           check(cudaGraphLaunch(graph, rank.stream()));
+           rank.memory.finish(rank.group);
+           std::vector<float> sums(host.size());
+           rank.memory.download(sums.data(), data.data(), sums.size() * sizeof(float));
+           EXPECT_EQ(sums, std::vector<float>(host.size(), 3.0F)) << "replay " << replay;
+         }
+         check(cudaGraphExecDestroy(graph));
+         rank.job.leave(30s);
+       })) {
+    EXPECT_EQ(testing::text_of(error), "");
+  }
+}
+
+TEST_F(NcclGpu, AStuckMemberOfAReplayedGraphIsNamed) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto errors = run(5s, [](Rank& rank) {
+    rank.job.set_progress([number = rank.job.rank()] {
+      return number == 1 ? "step 7, instruction 3: linear" : "step 7, instruction 4: all_reduce";
+    });
+    const Block data(rank.memory, 40'000);
+    const cudaGraphExec_t graph = capture(rank, data.data(), 10'000);
+    check(cudaGraphLaunch(graph, rank.stream()));
+    rank.memory.finish(rank.group);
+    if (rank.job.rank() == 1) {
+      while (!rank.job.failed()) std::this_thread::sleep_for(10ms);
+      rank.job.check();
+    }
+    check(cudaGraphLaunch(graph, rank.stream()));
+    rank.memory.finish(rank.group);
+  });
+  for (const auto& error : errors) EXPECT_THAT(testing::text_of(error), HasSubstr("step 7, instruction 3: linear"));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 20s);
+}
+
+TEST_F(NcclGpu, AGroupHasOneGpuForEachMember) {
+  const auto errors = testing::run_ranks(testing::make_addresses(2), [&](JoinedJob& job) {
+    const auto memory = testing::make_memory("cuda", 0);
+    connect(job, {"data.0", {0, 1}, job.rank(), "cuda"},
+            {.path = Path::nvlink, .transport = "nvlink", .library = {}, .interface = {}});
+  });
+  EXPECT_THAT(testing::text_of(errors[0]), HasSubstr("use the same GPU"));
+}
+
+/// Run by the test below in a process whose environment hides the path.
+TEST_F(NcclGpu, DISABLED_ConnectsAndSaysWhy) {
+  for (const auto& error : run(30s, [](Rank& rank) { rank.job.leave(30s); }))
+    std::printf("rank says: %s\n", testing::text_of(error).c_str());
+}
+
+TEST_F(NcclGpu, AHiddenPathIsAnErrorThatNamesWhatWasFound) {
+  const auto child = test::run_child({"env", "NCCL_P2P_DISABLE=1", "/proc/" + std::to_string(getpid()) + "/exe",
+                                      "--gtest_also_run_disabled_tests", "--gtest_filter=NcclGpu.DISABLED_ConnectsAndSaysWhy"});
+  EXPECT_THAT(child.output, HasSubstr("rank says: transport nvlink: asked for nvlink, got SHM/")) << child.output;
+  EXPECT_THAT(child.output, HasSubstr("between ranks 0 and 1"));
+}
+
+}  // namespace
+}  // namespace consist::nccl
