@@ -1,0 +1,204 @@
+// Communicators of NCCL when something goes wrong, without a GPU: fake_nvidia.cpp stands in for the driver and for NCCL.
+#include <cuda.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "consist/error.h"
+#include "plugins/transports/nccl/connect.h"
+#include "tests/job/in_process.h"
+#include "tests/nccl/fake_nvidia.h"
+
+namespace consist::nccl {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+using testing::make_addresses;
+using testing::text_of;
+
+/// A rank's thread with a communicator and a stream.
+struct Rank {
+  JoinedJob& job;
+  Communicator& group;
+  CUstream stream;
+
+  void all_reduce() { group.all_reduce(nullptr, 1000, DType::f32, stream); }
+  /// As a device waits for a step: until the work is done, then asks what went wrong.
+  void finish() {
+    while (cuStreamQuery(stream) == CUDA_ERROR_NOT_READY) std::this_thread::sleep_for(1ms);
+    group.check();
+  }
+};
+
+class NcclFailure : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    fake::switches() = {};
+    const std::string reason = unavailable(CONSIST_FAKE_NVIDIA);
+    ASSERT_EQ(reason, "");
+  }
+
+  static std::vector<std::exception_ptr> run(int ranks, std::chrono::milliseconds timeout,
+                                             const std::function<void(Rank&)>& body) {
+    return testing::run_ranks(make_addresses(ranks, timeout), [&](JoinedJob& job) {
+      cuCtxSetCurrent(reinterpret_cast<CUcontext>(static_cast<std::intptr_t>(job.rank() + 1)));
+      CUstream stream = nullptr;
+      cuStreamCreate(&stream, 0);
+      const std::unique_ptr<CUstream_st, CUresult (*)(CUstream)> owner(stream, cuStreamDestroy);
+      GroupRequest group{"data.0", {}, job.rank(), "cuda"};
+      for (int rank = 0; rank < job.size(); ++rank) group.ranks.push_back(rank);
+      const auto communicator =
+          connect(job, group, {.path = Path::nvlink, .transport = "nvlink", .library = CONSIST_FAKE_NVIDIA, .interface = {}});
+      Rank rank{job, *communicator, stream};
+      body(rank);
+    });
+  }
+
+  static void expect_all(const std::vector<std::exception_ptr>& errors, const std::string& text) {
+    for (std::size_t rank = 0; rank < errors.size(); ++rank)
+      EXPECT_THAT(text_of(errors[rank]), HasSubstr(text)) << "rank " << rank;
+  }
+};
+
+TEST_F(NcclFailure, NothingGoesWrong) {
+  const int destructions = fake::destructions(), aborts = fake::aborts();
+  for (const auto& error : run(3, 20s, [](Rank& rank) {
+         EXPECT_EQ(rank.group.verified_path(), "P2P/CUMEM over NVLink (by NCCL's topology; NVML does not tell) (NCCL 2.28.9)");
+         for (int i = 0; i < 100; ++i) rank.all_reduce();
+         rank.finish();
+         rank.job.leave(20s);
+       })) {
+    EXPECT_EQ(text_of(error), "");
+  }
+  EXPECT_EQ(fake::destructions() - destructions, 6);  // one to meet, one to work with
+  EXPECT_EQ(fake::aborts(), aborts);
+}
+
+TEST_F(NcclFailure, AnotherPathIsAnErrorOnAllMembers) {
+  fake::switches().path = "SHM/direct/direct";
+  const auto errors = run(3, 20s, [](Rank& /*rank*/) { ADD_FAILURE() << "it connected"; });
+  // Each member sees its own connections, but all judge the same.
+  expect_all(errors, "transport nvlink: asked for nvlink, got SHM/direct/direct between ranks 0 and 1");
+}
+
+TEST_F(NcclFailure, APathOfPointToPointIsVerifiedToo) {
+  fake::switches().send_path = "NET/Socket/0";
+  expect_all(run(2, 20s, [](Rank& /*rank*/) {}), "asked for nvlink, got NET/Socket/0 between ranks 0 and 1");
+}
+
+TEST_F(NcclFailure, ASilentLogProvesNothing) {
+  fake::switches().silent = true;
+  expect_all(run(2, 20s, [](Rank& /*rank*/) {}), "NCCL named no connection of rank 0");
+}
+
+TEST_F(NcclFailure, AMemberThatDoesNotJoinIsNamedAfterTheTimeout) {
+  fake::switches().member_1_never_joins = true;
+  const auto start = std::chrono::steady_clock::now();
+  const auto errors = run(2, 1s, [](Rank& /*rank*/) {});
+  for (const auto& error : errors)
+    EXPECT_THAT(text_of(error), HasSubstr("ncclCommInitRankConfig of group 'data.0' did not finish within 1 s"));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 10s);
+}
+
+TEST_F(NcclFailure, AMemberThatNeverComesIsNamed) {
+  const auto errors = testing::run_ranks(make_addresses(2, 1s), [](JoinedJob& job) {
+    cuCtxSetCurrent(reinterpret_cast<CUcontext>(static_cast<std::intptr_t>(job.rank() + 1)));
+    if (job.rank() == 1) {
+      while (!job.failed()) std::this_thread::sleep_for(5ms);
+      return;
+    }
+    connect(job, {"data.0", {0, 1}, 0, "cuda"},
+            {.path = Path::nvlink, .transport = "nvlink", .library = CONSIST_FAKE_NVIDIA, .interface = {}});
+  });
+  EXPECT_THAT(text_of(errors[0]), HasSubstr("rank 1"));
+  EXPECT_THAT(text_of(errors[0]), HasSubstr("did not come to group 'data.0'"));
+}
+
+TEST_F(NcclFailure, AStuckMemberIsNamedAndTheWorkAborted) {
+  const int aborts = fake::aborts();
+  const auto start = std::chrono::steady_clock::now();
+  const auto errors = run(3, 1s, [](Rank& rank) {
+    rank.job.set_progress([number = rank.job.rank()] {
+      return number == 2 ? "step 1, instruction 3: linear" : "step 1, instruction 4: all_reduce";
+    });
+    rank.all_reduce();
+    rank.finish();
+    if (rank.job.rank() == 2) {
+      while (!rank.job.failed()) std::this_thread::sleep_for(5ms);
+      rank.job.check();
+    }
+    rank.all_reduce();
+    rank.finish();
+  });
+  expect_all(errors, "step 1, instruction 3: linear");
+  EXPECT_GE(fake::aborts() - aborts, 2);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 10s);
+}
+
+TEST_F(NcclFailure, AFailingMemberEndsAllWaits) {
+  const auto errors = run(3, 20s, [](Rank& rank) {
+    for (int i = 0;; ++i) {
+      if (rank.job.rank() == 1 && i == 3) throw DataError("broken input");
+      rank.all_reduce();
+      rank.finish();
+    }
+  });
+  for (const std::size_t rank : {0U, 2U}) {
+    EXPECT_THAT(text_of(errors[rank]), HasSubstr("rank 1 on host"));
+    EXPECT_THAT(text_of(errors[rank]), HasSubstr("broken input"));
+  }
+}
+
+TEST_F(NcclFailure, AnErrorOfNcclIsThrownByCheckAndByLaterCalls) {
+  const auto errors = run(2, 20s, [](Rank& rank) {
+    fake::switches().remote_error = true;
+    while (true) {
+      rank.group.check();
+      std::this_thread::sleep_for(5ms);
+    }
+  });
+  EXPECT_THAT(text_of(errors[0]) + text_of(errors[1]), HasSubstr("remote process exited"));
+  fake::switches() = {};
+  std::atomic<int> thrown{0};
+  run(2, 20s, [&](Rank& rank) {
+    fake::switches().remote_error = true;
+    std::this_thread::sleep_for(300ms);
+    for (int i = 0; i < 2; ++i) {
+      try {
+        while (true) {
+          rank.all_reduce();
+          std::this_thread::sleep_for(5ms);
+        }
+      } catch (const Error&) {
+        ++thrown;
+      }
+    }
+  });
+  EXPECT_EQ(thrown, 4);
+}
+
+TEST_F(NcclFailure, AConnectionOfAnotherPathDuringTheRunIsAnError) {
+  const auto errors = run(2, 20s, [](Rank& rank) {
+    if (rank.job.rank() == 1) fake::write_log(1, "Channel 00/1 : 1[1] -> 0[0] via SHM/direct/direct");
+    while (true) {
+      rank.group.check();
+      std::this_thread::sleep_for(5ms);
+    }
+  });
+  expect_all(errors, "opened a connection through SHM/direct/direct during the run");
+}
+
+TEST_F(NcclFailure, TwoMembersOnOneGpuAreRefused) {
+  const auto errors = testing::run_ranks(make_addresses(2, 5s), [](JoinedJob& job) {
+    cuCtxSetCurrent(reinterpret_cast<CUcontext>(std::intptr_t{1}));
+    connect(job, {"data.0", {0, 1}, job.rank(), "cuda"},
+            {.path = Path::nvlink, .transport = "nvlink", .library = CONSIST_FAKE_NVIDIA, .interface = {}});
+  });
+  expect_all(errors, "rank 0 and rank 1 use the same GPU, 0000:00:00.0");
+}
+
+}  // namespace
+}  // namespace consist::nccl

@@ -1,0 +1,22 @@
+// Switches of the stand-in for NVIDIA's driver and NCCL. Set them before the ranks of a test start.
+#pragma once
+
+#include <string>
+
+namespace consist::fake {
+
+struct Switches {
+  std::string path = "P2P/CUMEM";       ///< what the log says about the connections of collectives
+  bool silent = false;                  ///< the log names no connection
+  std::string send_path = "P2P/CUMEM";  ///< of send and receive
+  bool member_1_never_joins = false;    ///< ncclCommInitRankConfig of member 1 is never finished by the others
+  bool remote_error = false;            ///< the next look at a communicator's state finds ncclRemoteError
+};
+Switches& switches();
+
+int aborts();        ///< calls of ncclCommAbort so far
+int destructions();  ///< calls of ncclCommDestroy
+/// Writes a line as NCCL would, from device `device`.
+void write_log(int device, const std::string& message);
+
+}  // namespace consist::fake
