@@ -131,5 +131,27 @@ TEST_F(External, ItsLossesAreThoseOfDdp) {
   }
 }
 
+TEST_F(External, ItPassesTheConformanceTestsOfStrategies) {
+  const std::string output =
+      run({"env", "CONSIST_PLUGIN_PATH=" + plugin_, "CONSIST_CONFORMANCE_STRATEGIES=ddp-plain:message=each",
+           CONSIST_BINARY_DIR "/bin/test_conformance_strategy"});
+  EXPECT_NE(output.find("[  PASSED  ] 3 tests"), std::string::npos);
+}
+
+// What docs/plugins.md shows of the code is the code.
+TEST_F(External, TheDocumentationQuotesTheSample) {
+  const std::string page = read_whole(CONSIST_SOURCE_DIR "/docs/plugins.md");
+  const std::string folder = CONSIST_SOURCE_DIR "/tests/external/ddp-plain/";
+  int quotes = 0;
+  for (const auto& [language, file] : {std::pair{"cpp", "strategy.cpp"}, std::pair{"cmake", "CMakeLists.txt"}}) {
+    const std::string source = read_whole(folder + file), fence = std::string("```") + language + "\n";
+    for (std::size_t at = page.find(fence); at != std::string::npos; at = page.find(fence, at + 1), ++quotes) {
+      const std::size_t begin = at + fence.size();
+      EXPECT_THAT(source, HasSubstr(page.substr(begin, page.find("```", begin) - begin)));
+    }
+  }
+  EXPECT_EQ(quotes, 8);
+}
+
 }  // namespace
 }  // namespace consist

@@ -1,0 +1,185 @@
+// What every strategy must do: make legal programs, the same ones each time, and train as one rank does.
+//
+// Runs against every strategy that is found (see PluginHost), those of CONSIST_PLUGIN_PATH too. CONSIST_CONFORMANCE_STRATEGIES
+// names others or gives options: "ddp:bucket-size=1Mi,ddp-plain".
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <map>
+#include <sstream>
+
+#include "consist/error.h"
+#include "core/archive/reader.h"
+#include "core/passes/compile.h"
+#include "core/plugin/host.h"
+#include "core/program/printer.h"
+#include "core/program/verifier.h"
+#include "core/runtime/parts.h"
+#include "tests/child_process.h"
+#include "tests/parity/tolerances.h"
+#include "tests/temporary_folder.h"
+
+namespace consist {
+namespace {
+
+const std::string untied_llama = CONSIST_SOURCE_DIR "/tests/golden/hf/llama-untied";
+const std::string tied_qwen = CONSIST_SOURCE_DIR "/tests/golden/hf/qwen3-tied";
+
+struct Candidate {
+  std::string name;
+  std::map<std::string, std::string> options;
+};
+
+void PrintTo(const Candidate& candidate, std::ostream* stream) {
+  *stream << candidate.name;
+}
+
+std::vector<Candidate> candidates() {
+  std::vector<Candidate> result;
+  const char* const given = std::getenv("CONSIST_CONFORMANCE_STRATEGIES");
+  if (given == nullptr) {
+    for (const std::string& name : PluginHost({}).names("strategy")) result.push_back({name, {}});
+    return result;
+  }
+  std::istringstream list(given);
+  for (std::string item; std::getline(list, item, ',');) {
+    std::istringstream words(item);
+    Candidate candidate;
+    std::getline(words, candidate.name, ':');
+    for (std::string option; std::getline(words, option, ':');) {
+      const std::size_t equals = option.find('=');
+      candidate.options[option.substr(0, equals)] = equals == std::string::npos ? "true" : option.substr(equals + 1);
+    }
+    result.push_back(candidate);
+  }
+  return result;
+}
+
+class StrategyConformance : public ::testing::TestWithParam<Candidate> {
+ protected:
+  AxisRequest axis() { return host_.make<ParallelStrategy>("strategy", GetParam().name, GetParam().options)->axis(); }
+
+  /// As on the command line, over all of `ranks`.
+  std::string use(int ranks) { return GetParam().name + (axis().takes_rest ? "" : "=" + std::to_string(ranks)); }
+
+  RunConfig config(const std::string& model, const std::string& precision, int ranks, int accumulation) {
+    RunConfig config;
+    config.model = model;
+    config.precision = precision;
+    config.strategies = parse_strategies(use(ranks));
+    config.plugin_options[GetParam().name] = GetParam().options;
+    config.ranks = ranks;
+    config.accumulation = accumulation;
+    config.batch = 4;
+    config.sequence = 32;
+    return config;
+  }
+
+  Program step_of(const RunConfig& config) {
+    const Parts parts = make_parts(config, host_);
+    const CompileRequest request = parts.compile_request(config);
+    return compile_step(request, lay_out(request.strategies, config.ranks));
+  }
+
+  PluginHost host_{std::vector<std::string>{}};
+};
+
+TEST_P(StrategyConformance, AxisIsNamed) {
+  EXPECT_FALSE(axis().name.empty());
+}
+
+// compile_step() verifies what the strategy left. A strategy may refuse a model or a number of ranks, with UsageError, but not
+// all of them.
+TEST_P(StrategyConformance, ProgramsAreLegalAndTheSameEachTime) {
+  int made = 0;
+  for (const std::string& model : {untied_llama, tied_qwen, std::string("llama-tiny")}) {
+    for (const char* precision : {"fp32", "bf16"}) {
+      for (const int ranks : {1, 2, 4}) {
+        for (const int accumulation : {1, 3}) {
+          SCOPED_TRACE(model + " " + precision + " on " + std::to_string(ranks) + " ranks x accumulation " +
+                       std::to_string(accumulation));
+          const RunConfig run = config(model, precision, ranks, accumulation);
+          try {
+            const Program program = step_of(run);
+            ++made;
+            EXPECT_EQ(to_text(program), to_text(step_of(run)));
+            EXPECT_EQ(program.micro_batches, accumulation);
+            const std::vector<const Program*> of_ranks(static_cast<std::size_t>(ranks), &program);
+            EXPECT_NO_THROW(verify_collectives(of_ranks));
+            const Parts parts = make_parts(run, host_);
+            const CompileRequest request = parts.compile_request(run);
+            EXPECT_NO_THROW(verify(compile_evaluation(request, lay_out(request.strategies, ranks))));
+          } catch (const UsageError& refusal) {
+            EXPECT_GT(ranks, 1) << "one rank is never refused: " << refusal.what();
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(made, 12) << "nothing but one rank is served";
+}
+
+TEST_P(StrategyConformance, WhatItInsertsIsTagged) {
+  RunConfig run = config(untied_llama, "fp32", 2, 2);
+  const Program program = step_of(run);
+  for (const Instruction& instruction : program.instructions) {
+    if (!instruction.op->is_collective()) continue;
+    EXPECT_STRNE(instruction.tag.inserted_by, "") << instruction.op->name();
+  }
+}
+
+/// The losses of a run in processes of their own.
+std::vector<double> train(std::vector<std::string> make_up, const std::string& model, const std::string& precision,
+                          const std::string& archive) {
+  make_up.insert(make_up.begin(),
+                 {CONSIST_BINARY_DIR "/bin/consist", "train", "--device=cpu", "--dataset=synthetic", "--from-scratch",
+                  "--overwrite", "--model=" + model, "--precision=" + precision, "--sequence=16", "--steps=10",
+                  "--global-batch=16", "--learning-rate=1e-3", "--archive=" + archive});
+  const test::ChildResult result = test::run_child(make_up);
+  if (result.status != 0) throw std::runtime_error(result.output);
+  return ArchiveReader(archive).column("loss");
+}
+
+TEST_P(StrategyConformance, LossesAreThoseOfOneRank) {
+  TemporaryFolder folder;
+  for (const std::string& model : {untied_llama, tied_qwen}) {
+    for (const std::string precision : {"fp32", "bf16"}) {
+      const std::vector<double> expected = train({"--strategy=ddp", "--ranks=1"}, model, precision, folder / "one.h5");
+      ASSERT_EQ(expected.size(), 10u);
+      ASSERT_LT(expected.back(), expected.front()) << "nothing was learnt, so that equal losses would say little";
+      for (const int ranks : {2, 4}) {
+        for (const int accumulation : {1, 2}) {
+          SCOPED_TRACE(model + " " + precision + " on " + std::to_string(ranks) + " ranks x accumulation " +
+                       std::to_string(accumulation));
+          try {
+            step_of(config(model, precision, ranks, accumulation));
+          } catch (const UsageError&) {
+            continue;  // refused; the test above sees to it that not everything is
+          }
+          std::vector<std::string> words{"--strategy=" + use(ranks), "--ranks=" + std::to_string(ranks),
+                                         "--accumulation=" + std::to_string(accumulation)};
+          for (const auto& [option, value] : GetParam().options)
+            words.push_back("--" + GetParam().name + "." + option + "=" + value);
+          const std::vector<double> found = train(words, model, precision, folder / "several.h5");
+          ASSERT_EQ(found.size(), expected.size());
+          for (std::size_t s = 0; s < found.size(); ++s) {
+            EXPECT_NEAR(found[s] / expected[s], 1, test::layout_loss_tolerance(precision)) << "loss of step " << s + 1;
+          }
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Strategies, StrategyConformance, ::testing::ValuesIn(candidates()), [](const auto& info) {
+  std::string name = info.param.name;
+  for (char& c : name) {
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+  }
+  return name + std::to_string(info.index);
+});
+
+}  // namespace
+}  // namespace consist
