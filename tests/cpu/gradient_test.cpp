@@ -92,15 +92,18 @@ class Gradients {
     for (std::size_t t = 0; t < forward_.tensors.size(); ++t) {
       const auto id = static_cast<TensorId>(t);
       const bool given = made[id].state || made[id].role == Role::input || is_constant(made, id);
-      if (given && values_[t]) test::store(*values_[t], prepared.buffer(id).data);
+      if (given && values_[t]) {
+        const test::HostTensor tensor = test::to_host(*values_[t]);
+        device->upload(prepared.buffer(id).data, tensor.bytes.data(), static_cast<std::int64_t>(tensor.bytes.size()));
+      }
     }
     prepared.executable().run();
     prepared.executable().wait();
 
     const auto found = [&](TensorId id) {
-      Value value = reference::zeros(DType::f32, made[id].shape);
-      test::load(prepared.buffer(id).data, value);
-      return value;
+      test::HostTensor tensor(DType::f32, made[id].shape);
+      device->download(tensor.bytes.data(), prepared.buffer(id).data, static_cast<std::int64_t>(tensor.bytes.size()));
+      return test::to_value(tensor);
     };
     EXPECT_NEAR(found(made.loss).data[0], expected_loss, 2e-6 * expected_loss);
     for (const Parameter& p : made.parameters) {

@@ -1,8 +1,12 @@
-// Every kernel of the CPU device against fp64, on odd shapes, for each instruction set, number of threads and way of bf16.
+// Every kernel of every device against fp64, on odd shapes: on the CPU for each instruction set, number of threads and way of
+// bf16.
 #include <gmock/gmock.h>
 
+#include <map>
+
 #include "consist/error.h"
-#include "tests/cpu/kernel_run.h"
+#include "tests/kernels/devices.h"
+#include "tests/kernels/run_kernel.h"
 
 namespace consist {
 namespace {
@@ -15,26 +19,22 @@ using test::Value;
 using test::Values;
 
 struct Setup {
-  std::string level, threads, bf16;
+  std::string name;
+  std::string device;
+  std::map<std::string, std::string> options;
   DType dtype;     ///< of activations and parameters
   DType gradient;  ///< of parameters' gradients
 };
 
-std::string text_of(const Setup& s) {
-  std::string name = s.level.substr(s.level.size() - 2) + "_" + s.threads + "threads_" + std::string(name_of(s.dtype));
-  if (s.dtype == DType::bf16) name += "_" + s.bf16 + "_gradients_" + std::string(name_of(s.gradient));
-  return name;
-}
-
 void PrintTo(const Setup& setup, std::ostream* out) {
-  *out << text_of(setup);
+  *out << setup.name;
 }
 
-class CpuKernel : public testing::TestWithParam<Setup> {
+class DeviceKernel : public testing::TestWithParam<Setup> {
  protected:
   void SetUp() override {
     try {
-      device_ = test::cpu_device({{"level", GetParam().level}, {"threads", GetParam().threads}, {"bf16", GetParam().bf16}});
+      device_ = test::device(GetParam().device, GetParam().options);
     } catch (const UnavailableError& error) {
       GTEST_SKIP() << error.what();
     }
@@ -70,7 +70,7 @@ class CpuKernel : public testing::TestWithParam<Setup> {
 
 constexpr bool kWithAndWithout[] = {false, true};
 
-TEST_P(CpuKernel, Embedding) {
+TEST_P(DeviceKernel, Embedding) {
   const Value ids = random_ids(engine_, {3, 7}, 0, 13), table = random({13, 19}), dy = random({3, 7, 19});
   expect_close(run("embedding", {ids, table})[0], *reference::embedding({ids, table})[0], 0, "y");
   for (const bool add : kWithAndWithout) {
@@ -86,7 +86,7 @@ TEST_P(CpuKernel, Embedding) {
   }
 }
 
-TEST_P(CpuKernel, Linear) {
+TEST_P(DeviceKernel, Linear) {
   for (const auto& [tokens, k, n] : {std::array<std::int64_t, 3>{1, 1, 1}, {5, 33, 17}, {35, 7, 66}, {64, 32, 16}}) {
     const Value x = random({1, tokens, k}), w = random({n, k}), bias = random({n}), dy = random({1, tokens, n});
     expect_close(run("linear", {x, w, std::nullopt})[0], *reference::linear({x, w})[0], tolerance(), "y");
@@ -104,7 +104,7 @@ TEST_P(CpuKernel, Linear) {
   }
 }
 
-TEST_P(CpuKernel, RmsNorm) {
+TEST_P(DeviceKernel, RmsNorm) {
   const Attributes attributes{{"epsilon", 1e-3}};
   for (const std::int64_t c : {1, 16, 37}) {
     const Value x = random({2, 9, c}), residual = random({2, 9, c}), w = random({c}, 0.3, 1), dy = random({2, 9, c});
@@ -130,7 +130,7 @@ TEST_P(CpuKernel, RmsNorm) {
   }
 }
 
-TEST_P(CpuKernel, Rope) {
+TEST_P(DeviceKernel, Rope) {
   for (const std::int64_t dim : {2, 10, 32}) {
     const Attributes attributes{{"head_dim", dim}, {"epsilon", 1e-5}};
     const Value x = random({2, 5, 3 * dim}), w = random({dim}, 0.3, 1), dy = random({2, 5, 3 * dim});
@@ -164,7 +164,7 @@ TEST_P(CpuKernel, Rope) {
   }
 }
 
-TEST_P(CpuKernel, Attention) {
+TEST_P(DeviceKernel, Attention) {
   struct Case {
     std::int64_t batch, sequence, heads, kv_heads, dim;
   };
@@ -193,7 +193,7 @@ TEST_P(CpuKernel, Attention) {
   }
 }
 
-TEST_P(CpuKernel, AttentionWithLargeScores) {
+TEST_P(DeviceKernel, AttentionWithLargeScores) {
   // A softmax that does not subtract the largest score overflows here.
   const Value q = random({1, 70, 8}, 60), k = random({1, 70, 8}, 60), v = random({1, 70, 8});
   const Attributes attributes{{"head_dim", std::int64_t{8}}};
@@ -203,7 +203,7 @@ TEST_P(CpuKernel, AttentionWithLargeScores) {
   expect_close(made[1], *expected[1], 1e-6, "lse");
 }
 
-TEST_P(CpuKernel, Swiglu) {
+TEST_P(DeviceKernel, Swiglu) {
   Value gate = random({3, 5, 11}, 3);
   const Value up = random(gate.shape), dh = random(gate.shape);
   for (const double x : {-200.0, -90.0, -87.5, 87.5, 90.0, 200.0, 0.0})
@@ -215,7 +215,7 @@ TEST_P(CpuKernel, Swiglu) {
   expect_close(gradients[1], reference::gradient("swiglu", {gate, up}, {}, 1, dh), tolerance(), "dup");
 }
 
-TEST_P(CpuKernel, LmHeadLoss) {
+TEST_P(DeviceKernel, LmHeadLoss) {
   const Attributes scale{{"scale", 0.25}};
   for (const auto& [tokens, c, vocabulary] : {std::array<std::int64_t, 3>{1, 3, 2}, {21, 9, 37}}) {
     const Value x = random({1, tokens, c}), w = random({vocabulary, c});
@@ -238,7 +238,7 @@ TEST_P(CpuKernel, LmHeadLoss) {
   }
 }
 
-TEST_P(CpuKernel, LmHeadLossInChunks) {
+TEST_P(DeviceKernel, LmHeadLossInChunks) {
   // 16 MiB of logits are made at once: these take three chunks, the last one shorter. The gradients are compared with those of
   // the same rows in separate calls, which fit one chunk.
   constexpr std::int64_t tokens = 67, c = 8, vocabulary = 150'000;
@@ -266,7 +266,7 @@ TEST_P(CpuKernel, LmHeadLossInChunks) {
   expect_close(whole[2], *dw, gradient() == DType::bf16 ? 3e-2 : tolerance(), "dw");
 }
 
-TEST_P(CpuKernel, AddAndCast) {
+TEST_P(DeviceKernel, AddAndCast) {
   const Value a = random({3, 37}), b = random({3, 37});
   Value sum = a;
   for (std::size_t i = 0; i < sum.data.size(); ++i) sum.data[i] += b.data[i];
@@ -278,7 +278,7 @@ TEST_P(CpuKernel, AddAndCast) {
   }
 }
 
-TEST_P(CpuKernel, ClippingAndItsNorm) {
+TEST_P(DeviceKernel, ClippingAndItsNorm) {
   const Value a = random({100, 101}), b = random_value(engine_, gradient(), {7}), empty = random({0});
   double squares = 0;
   for (const Value* t : {&a, &b}) {
@@ -293,7 +293,7 @@ TEST_P(CpuKernel, ClippingAndItsNorm) {
   }
 }
 
-TEST_P(CpuKernel, AdamW) {
+TEST_P(DeviceKernel, AdamW) {
   const double rate = 0.01, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-3, decay = 0.1, coefficient = 0.5;
   const Value hyper{
       DType::f32,
@@ -339,18 +339,44 @@ TEST_P(CpuKernel, AdamW) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Levels, CpuKernel,
-                         testing::Values(Setup{"x86-64-v2", "1", "auto", DType::f32, DType::f32},
-                                         Setup{"x86-64-v3", "3", "auto", DType::f32, DType::f32},
-                                         Setup{"x86-64-v4", "2", "auto", DType::f32, DType::f32},
-                                         Setup{"x86-64-v3", "2", "emulated", DType::bf16, DType::f32},
-                                         Setup{"x86-64-v4", "3", "emulated", DType::bf16, DType::bf16},
-                                         Setup{"x86-64-v4", "2", "native", DType::bf16, DType::f32},
-                                         Setup{"x86-64-v4", "1", "native", DType::bf16, DType::bf16}),
-                         [](const testing::TestParamInfo<Setup>& info) { return text_of(info.param); });
+Setup cpu(const std::string& level, const std::string& threads, const std::string& bf16, DType dtype, DType gradient) {
+  std::string name = level.substr(level.size() - 2) + "_" + threads + "threads_" + std::string(name_of(dtype));
+  if (dtype == DType::bf16) name += "_" + bf16 + "_gradients_" + std::string(name_of(gradient));
+  return {name, "cpu", {{"level", level}, {"threads", threads}, {"bf16", bf16}}, dtype, gradient};
+}
 
-TEST(CpuKernels, StochasticRoundingIsUnbiased) {
-  const auto device = test::cpu_device({});
+INSTANTIATE_TEST_SUITE_P(Cpu, DeviceKernel,
+                         testing::Values(cpu("x86-64-v2", "1", "auto", DType::f32, DType::f32),
+                                         cpu("x86-64-v3", "3", "auto", DType::f32, DType::f32),
+                                         cpu("x86-64-v4", "2", "auto", DType::f32, DType::f32),
+                                         cpu("x86-64-v3", "2", "emulated", DType::bf16, DType::f32),
+                                         cpu("x86-64-v4", "3", "emulated", DType::bf16, DType::bf16),
+                                         cpu("x86-64-v4", "2", "native", DType::bf16, DType::f32),
+                                         cpu("x86-64-v4", "1", "native", DType::bf16, DType::bf16)),
+                         [](const testing::TestParamInfo<Setup>& info) { return info.param.name; });
+
+#ifdef CONSIST_HAS_CUDA_DEVICE
+INSTANTIATE_TEST_SUITE_P(Cuda, DeviceKernel,
+                         testing::Values(Setup{"f32", "cuda", test::kCudaOptions, DType::f32, DType::f32},
+                                         Setup{"bf16_gradients_f32", "cuda", test::kCudaOptions, DType::bf16, DType::f32},
+                                         Setup{"bf16_gradients_bf16", "cuda", test::kCudaOptions, DType::bf16, DType::bf16}),
+                         [](const testing::TestParamInfo<Setup>& info) { return info.param.name; });
+#endif
+
+/// Those that need no dtype, once per kind of device.
+class DeviceKernels : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    try {
+      device_ = test::device(GetParam(), {});
+    } catch (const UnavailableError& error) {
+      GTEST_SKIP() << error.what();
+    }
+  }
+  std::shared_ptr<Device> device_;
+};
+
+TEST_P(DeviceKernels, StochasticRoundingIsUnbiased) {
   // One Adam step moves each weight by 1/1000 of the distance between bfloat16 neighbours: rounded to nearest nothing would ever
   // change.
   constexpr std::int64_t n = 200'000;
@@ -362,7 +388,7 @@ TEST(CpuKernels, StochasticRoundingIsUnbiased) {
   Attributes attributes{
       {"beta1", 0.0},           {"beta2", 0.0}, {"epsilon", 0.0}, {"weight_decay", 0.0}, {"stochastic_rounding", std::int64_t{1}},
       {"seed", std::int64_t{5}}};
-  const Value rounded = *test::run_kernel(*device, "adamw", {hyper, one, p, g, std::nullopt, m, v}, attributes)[0];
+  const Value rounded = *test::run_kernel(*device_, "adamw", {hyper, one, p, g, std::nullopt, m, v}, attributes)[0];
   double moved = 0;
   for (const double x : rounded.data) {
     ASSERT_TRUE(x == 1.5 || x == 1.5 + 1.0 / 128) << x;
@@ -371,18 +397,20 @@ TEST(CpuKernels, StochasticRoundingIsUnbiased) {
   // The mean of n draws of probability 1/1000 has a standard deviation of 7 %.
   EXPECT_NEAR(moved / static_cast<double>(n) / rate, 1, 0.3);
   attributes.set("stochastic_rounding", std::int64_t{0});
-  EXPECT_EQ(test::run_kernel(*device, "adamw", {hyper, one, p, g, std::nullopt, m, v}, attributes)[0]->data, p.data);
+  EXPECT_EQ(test::run_kernel(*device_, "adamw", {hyper, one, p, g, std::nullopt, m, v}, attributes)[0]->data, p.data);
 }
 
-TEST(CpuKernels, WhatThereIsNoKernelFor) {
-  const auto device = test::cpu_device({});
+TEST_P(DeviceKernels, WhatThereIsNoKernelFor) {
   const Attributes none;
   const Buffer x{nullptr, DType::e4m3, Shape{1, 2, 4}}, w{nullptr, DType::e4m3, Shape{3, 4}},
       y{nullptr, DType::e4m3, Shape{1, 2, 3}};
   const Buffer in[] = {x, w}, out[] = {y};
-  EXPECT_EQ(device->make_kernel({"linear", in, out, none}), nullptr);
-  EXPECT_EQ(device->make_kernel({"convolution", in, out, none}), nullptr);
+  EXPECT_EQ(device_->make_kernel({"linear", in, out, none}), nullptr);
+  EXPECT_EQ(device_->make_kernel({"convolution", in, out, none}), nullptr);
 }
+
+INSTANTIATE_TEST_SUITE_P(Kinds, DeviceKernels, testing::ValuesIn(test::device_kinds()),
+                         [](const testing::TestParamInfo<std::string>& info) { return info.param; });
 
 }  // namespace
 }  // namespace consist

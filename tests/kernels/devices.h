@@ -1,0 +1,43 @@
+// The devices of this build, opened for one rank, for tests of their kernels.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "consist/device.h"
+#include "core/plugin/host.h"
+
+namespace consist::test {
+
+inline PluginHost& plugin_host() {
+  static PluginHost host({CONSIST_BINARY_DIR "/lib/consist/plugins"});
+  return host;
+}
+
+/// Opened once per set of options and kept: a GPU takes a second. Throws UnavailableError where the device cannot work here.
+inline std::shared_ptr<Device> device(const std::string& name, const std::map<std::string, std::string>& options) {
+  static std::map<std::pair<std::string, std::map<std::string, std::string>>, std::shared_ptr<Device>> opened;
+  std::shared_ptr<Device>& found = opened[{name, options}];
+  if (!found) {
+    std::shared_ptr<Device> made = plugin_host().make<Device>("device", name, options);
+    made->open(0, 1);
+    found = made;
+  }
+  return found;
+}
+
+/// Nothing is searched for or read from the user's cache.
+inline const std::map<std::string, std::string> kCudaOptions{{"algorithm-search", "0"}, {"cache", "none"}};
+
+inline std::vector<std::string> device_kinds() {
+#ifdef CONSIST_HAS_CUDA_DEVICE
+  return {"cpu", "cuda"};
+#else
+  return {"cpu"};
+#endif
+}
+
+}  // namespace consist::test
