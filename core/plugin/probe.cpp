@@ -1,5 +1,6 @@
 #include "core/plugin/probe.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -64,10 +65,22 @@ Availability read_answer(std::string text, int status) {
   return {.reason = "it ended the process that probed it, with status " + std::to_string(WEXITSTATUS(status)), .loads = false};
 }
 
+/// The program `consist` that belongs to this library: <its folder>/../bin/consist. Not whatever program has loaded the library, which need not know the
+/// subcommand (and might start itself over and over).
+std::string prober() {
+  Dl_info library{};
+  if (dladdr(reinterpret_cast<const void*>(&probe_in_child), &library) == 0 || library.dli_fname == nullptr) throw SystemError("the place of the library consist is unknown");
+  const std::filesystem::path program = std::filesystem::absolute(library.dli_fname).parent_path().parent_path() / "bin" / "consist";
+  std::error_code ignored;
+  if (!std::filesystem::exists(program, ignored)) throw SystemError(program.string() + " is not there; plugins are probed by it");
+  return program.string();
+}
+
 }  // namespace
 
 Availability probe_in_child(const std::filesystem::path& file, std::chrono::milliseconds timeout) {
   const Deadline deadline = std::chrono::steady_clock::now() + timeout;
+  const std::string program = prober();
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) throw SystemError(std::string("cannot make a pipe: ") + std::strerror(errno));
   posix_spawn_file_actions_t actions;
@@ -76,9 +89,9 @@ Availability probe_in_child(const std::filesystem::path& file, std::chrono::mill
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
   const std::string path = file.string();
-  const char* arguments[] = {"consist", "probe-plugin", path.c_str(), nullptr};
+  const char* arguments[] = {program.c_str(), "probe-plugin", path.c_str(), nullptr};
   pid_t child = -1;
-  const int error = posix_spawn(&child, "/proc/self/exe", &actions, nullptr, const_cast<char**>(arguments), environ);
+  const int error = posix_spawn(&child, program.c_str(), &actions, nullptr, const_cast<char**>(arguments), environ);
   posix_spawn_file_actions_destroy(&actions);
   close(ends[1]);
   if (error != 0) {

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 
 #include "core/passes/compile.h"
@@ -27,15 +28,27 @@ class Losses final : public TrainerEvents {
   std::vector<StepReport> reports;
 };
 
-class HfParity : public testing::TestWithParam<std::string> {
+struct Case {
+  std::string model, device, precision;
+};
+
+class HfParity : public testing::TestWithParam<Case> {
  protected:
-  HfParity() : reference_(test::read_reference(GetParam())), host_({CONSIST_BINARY_DIR "/lib/consist/plugins"}) {}
+  HfParity() : reference_(test::read_reference(GetParam().model)), host_({CONSIST_BINARY_DIR "/lib/consist/plugins"}) {}
+
+  void SetUp() override {
+    const std::string& device = GetParam().device;
+    if (!host_.has("device", device)) GTEST_SKIP() << "this build has no device '" << device << "'";
+    const std::string reason = host_.unavailable(host_.find("device", device), std::chrono::seconds(60));
+    if (!reason.empty()) GTEST_SKIP() << device << ": " << reason;
+  }
 
   /// Runs the reference's steps on one rank from the folder's weights.
   void run(std::int64_t micro_batch, int accumulation) {
     RunConfig config;
     config.model = reference_.folder;
-    config.device = "cpu";
+    config.device = GetParam().device;
+    config.precision = GetParam().precision;
     config.batch = micro_batch;
     config.accumulation = accumulation;
     config.sequence = reference_.sequence();
@@ -70,21 +83,22 @@ class HfParity : public testing::TestWithParam<std::string> {
 
   void expect_reference() {
     ASSERT_EQ(events_.reports.size(), reference_.losses.size());
+    const test::ReferenceTolerance tolerance = test::reference_tolerance(GetParam().device, GetParam().precision);
     int clipped = 0;
     for (std::size_t s = 0; s < events_.reports.size(); ++s) {
       const StepReport& report = events_.reports[s];
-      EXPECT_NEAR(report.loss / reference_.losses[s], 1, test::reference_loss_tolerance) << "loss of step " << report.step;
-      EXPECT_NEAR(report.grad_norm / reference_.grad_norms[s], 1, test::reference_norm_tolerance)
+      EXPECT_NEAR(report.loss / reference_.losses[s], 1, tolerance.loss) << "loss of step " << report.step;
+      EXPECT_NEAR(report.grad_norm / reference_.grad_norms[s], 1, tolerance.grad_norm)
           << "grad_norm of step " << report.step;
       clipped += report.grad_norm > reference_.max_norm ? 1 : 0;
     }
     EXPECT_GT(clipped, 0);
     EXPECT_LT(clipped, static_cast<int>(events_.reports.size()));
-    expect_weights();
+    if (tolerance.weights > 0) expect_weights(tolerance);
   }
 
  private:
-  void expect_weights() {
+  void expect_weights(const test::ReferenceTolerance& of) {
     const std::vector<Parameter>& parameters = state_->step().program().parameters;
     EXPECT_EQ(parameters.size(), reference_.final_weights.size());
     for (const Parameter& parameter : parameters) {
@@ -98,8 +112,7 @@ class HfParity : public testing::TestWithParam<std::string> {
         squares += static_cast<double>(v) * v;
       }
       const auto count = static_cast<double>(values.size());
-      const double tolerance =
-          parameter.name.ends_with("k_proj.bias") ? test::reference_key_bias_tolerance : test::reference_weight_tolerance;
+      const double tolerance = parameter.name.ends_with("k_proj.bias") ? of.key_biases : of.weights;
       const double rms = std::sqrt(expected->second.sum_of_squares / count);
       EXPECT_NEAR(sum, expected->second.sum, tolerance * rms * count) << parameter.name;
       EXPECT_NEAR(squares, expected->second.sum_of_squares, 2 * tolerance * rms * rms * count) << parameter.name;
@@ -123,14 +136,21 @@ TEST_P(HfParity, AccumulatedOverTwoMicroBatches) {
   expect_reference();
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, HfParity,
-                         testing::Values("llama-untied", "llama-tied", "llama-rope-scaled", "qwen3-tied", "qwen3-untied",
-                                         "qwen2.5-bias"),
-                         [](const auto& info) {
-                           std::string name = info.param;
-                           for (char& c : name) c = c == '-' || c == '.' ? '_' : c;
-                           return name;
-                         });
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const auto& [device, precision] : {std::pair{"cpu", "fp32"}, {"cpu", "bf16"}, {"cuda", "fp32"}, {"cuda", "bf16"}}) {
+    for (const char* model : {"llama-untied", "llama-tied", "llama-rope-scaled", "qwen3-tied", "qwen3-untied", "qwen2.5-bias"}) {
+      all.push_back({model, device, precision});
+    }
+  }
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, HfParity, testing::ValuesIn(cases()), [](const auto& info) {
+  std::string name = info.param.model + "_" + info.param.device + "_" + info.param.precision;
+  for (char& c : name) c = c == '-' || c == '.' ? '_' : c;
+  return name;
+});
 
 }  // namespace
 }  // namespace consist
