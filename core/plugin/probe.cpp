@@ -65,12 +65,14 @@ Availability read_answer(std::string text, int status) {
   return {.reason = "it ended the process that probed it, with status " + std::to_string(WEXITSTATUS(status)), .loads = false};
 }
 
-/// The program `consist` that belongs to this library: <its folder>/../bin/consist. Not whatever program has loaded the library, which need not know the
-/// subcommand (and might start itself over and over).
+/// The program `consist` that belongs to this library: <its folder>/../bin/consist. Not whatever program has loaded the library,
+/// which need not know the subcommand (and might start itself over and over).
 std::string prober() {
   Dl_info library{};
-  if (dladdr(reinterpret_cast<const void*>(&probe_in_child), &library) == 0 || library.dli_fname == nullptr) throw SystemError("the place of the library consist is unknown");
-  const std::filesystem::path program = std::filesystem::absolute(library.dli_fname).parent_path().parent_path() / "bin" / "consist";
+  if (dladdr(reinterpret_cast<const void*>(&probe_in_child), &library) == 0 || library.dli_fname == nullptr)
+    throw SystemError("the place of the library consist is unknown");
+  const std::filesystem::path program =
+      std::filesystem::absolute(library.dli_fname).parent_path().parent_path() / "bin" / "consist";
   std::error_code ignored;
   if (!std::filesystem::exists(program, ignored)) throw SystemError(program.string() + " is not there; plugins are probed by it");
   return program.string();

@@ -14,8 +14,8 @@ namespace consist {
 /// before it.
 inline constexpr std::string_view probe_works = "consist-probe: loaded: ", probe_refused = "consist-probe: not loaded: ";
 
-/// Runs `<this executable> probe-plugin FILE` and returns what it found, or what went wrong with the child. Returns within
-/// `timeout`. Throws SystemError if no process can be started.
+/// Runs `consist probe-plugin FILE`, that of the installation which this library is of, and returns what it found, or what went
+/// wrong with the child. Returns within `timeout`. Throws SystemError if no process can be started.
 Availability probe_in_child(const std::filesystem::path& file, std::chrono::milliseconds timeout);
 
 }  // namespace consist

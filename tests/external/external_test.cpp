@@ -134,7 +134,7 @@ TEST_F(External, ItsLossesAreThoseOfDdp) {
 TEST_F(External, ItPassesTheConformanceTestsOfStrategies) {
   const std::string output =
       run({"env", "CONSIST_PLUGIN_PATH=" + plugin_, "CONSIST_CONFORMANCE_STRATEGIES=ddp-plain:message=each",
-           CONSIST_BINARY_DIR "/bin/test_conformance_strategy"});
+           CONSIST_BINARY_DIR "/bin/test_conformance_strategy", "--gtest_filter=-*Losses*"});
   EXPECT_NE(output.find("[  PASSED  ] 3 tests"), std::string::npos);
 }
 

@@ -145,6 +145,17 @@ TEST(PluginHost, AFolderMayHoldAnything) {
       2);
 }
 
+// In the executable consist, whatever program asks: one that started itself to find out would start itself again from there.
+TEST(PluginHost, AvailabilityIsFoundOutByTheExecutable) {
+  const PluginHost host({plugin_folder("sample"), plugin_folder("undefined")});
+  EXPECT_EQ(host.unavailable(listed(host, plugin_file("sample")), std::chrono::seconds(20)), "");
+  EXPECT_FALSE(host.probe(listed(host, plugin_file("undefined")), std::chrono::seconds(20)).loads);
+  const Environment reason("CONSIST_TEST_UNAVAILABLE", "the test says so");
+  const Availability answer = host.probe(listed(host, plugin_file("sample")), std::chrono::seconds(20));
+  EXPECT_EQ(answer.reason, "the test says so");
+  EXPECT_TRUE(answer.loads);
+}
+
 TEST(PluginHost, AKindThatDoesNotExistIsAProblem) {
   const PluginHost host({plugin_folder("kind")});
   EXPECT_THAT(listed(host, plugin_file("kind")).problem, HasSubstr("its kind is 'locomotive'"));
