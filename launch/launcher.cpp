@@ -15,6 +15,7 @@
 #include "consist/error.h"
 #include "core/network/handshake.h"
 #include "core/network/socket.h"
+#include "launch/exit_status.h"
 #include "launch/rank_process.h"
 
 namespace consist::launch {
@@ -117,11 +118,10 @@ class Launcher {
         std::fprintf(stderr, "consist launch: rank %zu (process %d) was ended by signal %d (%s)\n", rank, process.pid,
                      WTERMSIG(status), strsignal(WTERMSIG(status)));
       }
-      if (result != 0 && status_ == 0) {
-        status_ = result;
-        // After a signal, ranks end with a status of their own choice, and others may still be saving.
-        if (signals_seen_ == 0) deadline_ = Clock::now() + options_.grace_after_failure;
-      }
+      if (result == 0) continue;
+      // After a signal, ranks end with a status of their own choice, and others may still be saving.
+      if (status_ == 0 && signals_seen_ == 0) deadline_ = Clock::now() + options_.grace_after_failure;
+      if (status_ == 0 || status_ == exit_peer_failed) status_ = result;
     }
   }
 

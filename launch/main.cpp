@@ -6,6 +6,7 @@
 #include "consist/error.h"
 #include "consist/plugin.h"
 #include "launch/commands/commands.h"
+#include "launch/exit_status.h"
 
 namespace {
 
@@ -45,9 +46,12 @@ int main(int argc, char** argv) {
     return run({argv + 1, argv + argc});
   } catch (const consist::UsageError& error) {
     std::fprintf(stderr, "consist: %s\n", error.what());
-    return 2;
+    return consist::exit_usage;
+  } catch (const consist::PeerError& error) {
+    std::fprintf(stderr, "consist: %s\n", error.what());
+    return consist::exit_peer_failed;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "consist: %s\n", error.what());
-    return 1;
+    return consist::exit_failed;
   }
 }

@@ -68,6 +68,24 @@ po::options_description run_options() {
   return all;
 }
 
+namespace {
+
+/// What values an option takes, in words; empty where any text will do.
+std::string legal_values(const po::options_description& all, std::string name) {
+  name.erase(0, name.find_first_not_of('-'));
+  const po::option_description* option = all.find_nothrow(name, false);
+  const auto* semantic = option == nullptr ? nullptr : dynamic_cast<const po::typed_value_base*>(option->semantic().get());
+  if (semantic == nullptr) return "";
+  const std::type_info& type = semantic->value_type();
+  if (type == typeid(int)) return "a whole number of 32 bits";
+  if (type == typeid(std::int64_t)) return "a whole number of 64 bits";
+  if (type == typeid(std::uint64_t)) return "a whole number of 64 bits, not negative";
+  if (type == typeid(double)) return "a number";
+  return "";
+}
+
+}  // namespace
+
 ParsedRun parse_run(const std::vector<std::string>& arguments, const po::options_description& extra) {
   po::options_description all;
   all.add(run_options()).add(extra);
@@ -79,9 +97,17 @@ ParsedRun parse_run(const std::vector<std::string>& arguments, const po::options
             .style(po::command_line_style::unix_style & ~po::command_line_style::allow_guessing & ~po::command_line_style::allow_short)
             .allow_unregistered()
             .run();
+    for (const po::option& option : options.options) {
+      if (option.string_key == "seed" && !option.value.empty() && option.value.front().starts_with('-')) {
+        throw UsageError("--seed is '" + option.value.front() + "'; it must be " + legal_values(all, "seed"));  // the parser would wrap it around
+      }
+    }
     po::store(options, parsed.values);
     po::notify(parsed.values);
     parsed.rest = po::collect_unrecognized(options.options, po::include_positional);
+  } catch (const po::validation_error& error) {
+    const std::string legal = legal_values(all, error.get_option_name());
+    throw UsageError(std::string(error.what()) + (legal.empty() ? " (see --help)" : "; it must be " + legal));
   } catch (const po::error& error) {
     throw UsageError(std::string(error.what()) + " (see --help)");
   }
@@ -150,7 +176,7 @@ std::map<std::string, std::map<std::string, std::string>> read_plugin_options(co
   try {
     const po::parsed_options parsed = po::command_line_parser(tokens)
                                           .options(described)
-                                                                        .style(po::command_line_style::unix_style & ~po::command_line_style::allow_guessing &
+                                          .style(po::command_line_style::unix_style & ~po::command_line_style::allow_guessing &
                                                  ~po::command_line_style::allow_short)
                                           .run();
     for (const po::option& option : parsed.options) {
@@ -174,8 +200,10 @@ std::map<std::string, std::map<std::string, std::string>> read_plugin_options(co
   return options;
 }
 
-RunConfig make_config(const po::variables_map& v) {
+RunConfig make_config(const ParsedRun& parsed, PluginHost& host) {
+  const po::variables_map& v = parsed.values;
   RunConfig c;
+  c.plugin_options = read_plugin_options(parsed.rest, host);  // first: a mistyped option is the better message than what lacks without it
   if (v.count("model") != 0) c.model = v["model"].as<std::string>();
   c.strategies = parse_strategies(v["strategy"].as<std::string>());
   parse_transports(v["transport"].as<std::string>(), c);
@@ -216,7 +244,11 @@ RunConfig make_config(const po::variables_map& v) {
   c.export_folder = v["export"].as<std::string>();
   c.evaluate_every = v["evaluate-every"].as<std::int64_t>();
   c.evaluate_sequences = v["evaluate-sequences"].as<std::int64_t>();
-  c.memory_limit = parse_bytes(v["memory-limit"].as<std::string>());
+  try {
+    c.memory_limit = parse_bytes(v["memory-limit"].as<std::string>());
+  } catch (const UsageError& error) {
+    throw UsageError(std::string("--memory-limit: ") + error.what());
+  }
   c.timeout_seconds = v["timeout"].as<int>();
   c.profile = v["profile"].as<bool>();
   c.check();

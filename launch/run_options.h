@@ -30,7 +30,7 @@ std::map<std::string, std::map<std::string, std::string>> read_plugin_options(co
 /// The paths of --plugin.
 std::vector<std::string> plugin_paths(const boost::program_options::variables_map& values);
 
-/// The config, checked, without the plugins' options.
-RunConfig make_config(const boost::program_options::variables_map& values);
+/// The config, checked, options of parts included. Throws UsageError.
+RunConfig make_config(const ParsedRun& parsed, PluginHost& host);
 
 }  // namespace consist

@@ -1,6 +1,7 @@
 #include "core/archive/archive.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,6 +28,14 @@ constexpr std::size_t kTextBytes = 1024;
 constexpr unsigned kIndexWidth = 128;
 constexpr std::array kTexts = {"/config", "/environment", "/topology", "/program", "/comm", "/result", "/profile"};
 
+std::string exists_text(const std::string& path) {
+  return "the archive " + path + " exists already; name another file, or replace it with --overwrite";
+}
+
+[[noreturn]] void fail_to_create(const std::string& path, int error) {
+  throw SystemError("cannot create the archive " + path + ": " + std::strerror(error) + "; check that its folder exists and is writable");
+}
+
 /// Creates the file with plain system calls first: their reasons are clearer than HDF5's, and only they exclude a race.
 void create_empty(const std::string& path, bool overwrite) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | (overwrite ? O_TRUNC : O_EXCL), 0644);
@@ -34,11 +43,8 @@ void create_empty(const std::string& path, bool overwrite) {
     ::close(fd);
     return;
   }
-  if (errno == EEXIST) {
-    throw UsageError("the archive " + path + " exists already; name another file, or ask for it to be overwritten");
-  }
-  throw SystemError("cannot create the archive " + path + ": " + std::strerror(errno) +
-                    "; check that its folder exists and is writable");
+  if (errno == EEXIST) throw UsageError(exists_text(path));
+  fail_to_create(path, errno);
 }
 
 /// `text` in exactly `bytes` bytes, padded with zeros; a longer one is cut at a character's start and ends in "…".
@@ -212,6 +218,21 @@ struct Archive::File {
     flush();
   }
 };
+
+void check_archive_path(const std::string& path, bool overwrite) {
+  struct stat found {};
+  if (::stat(path.c_str(), &found) == 0) {
+    if (!S_ISREG(found.st_mode)) {
+      throw UsageError("--archive " + path + " is " + (S_ISDIR(found.st_mode) ? "a folder" : "no regular file") + "; name a file in a folder");
+    }
+    if (!overwrite) throw UsageError(exists_text(path));
+    if (::access(path.c_str(), W_OK) != 0) fail_to_create(path, errno);
+    return;
+  }
+  const std::size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  if (::access(folder.c_str(), W_OK | X_OK) != 0) fail_to_create(path, errno);
+}
 
 Archive::Archive(const std::string& path, bool overwrite) : path_(path), file_(std::make_unique<File>()) {
   create_empty(path, overwrite);

@@ -16,6 +16,10 @@ struct Column {
   std::string long_name;  ///< one line for people
 };
 
+/// Whether an archive could be created at `path`, without touching it: an early answer. Throws UsageError if something is there already that may
+/// not be replaced (or is no file), SystemError if its folder is missing or may not be written.
+void check_archive_path(const std::string& path, bool overwrite);
+
 /// Writes the archive of a run. Whatever append() or event() has returned from is in the file and readable, even if the process
 /// is killed right after, or while it writes the next. Used from one thread at a time. Every member throws SystemError naming the
 /// file if the system refuses (disk full); an archive that has thrown refuses further writes, and what it held before stays

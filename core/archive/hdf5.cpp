@@ -1,5 +1,7 @@
 #include "core/archive/hdf5.h"
 
+#include <string_view>
+
 namespace consist::hdf5 {
 namespace {
 
@@ -42,6 +44,12 @@ std::string last_error() {
   std::string text;
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_innermost, &text);
   H5Eclear2(H5E_DEFAULT);
+  // A failed system call comes with addresses and byte counts around the system's reason.
+  constexpr std::string_view label = "error message = '";
+  if (const std::size_t begin = text.find(label); begin != std::string::npos) {
+    const std::size_t end = text.find('\'', begin + label.size());
+    if (end != std::string::npos) text = text.substr(begin + label.size(), end - begin - label.size());
+  }
   return text.empty() ? "HDF5 gives no reason" : text;
 }
 

@@ -1,6 +1,7 @@
 #include "core/config/run_config.h"
 
 #include <charconv>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -23,10 +24,21 @@ void at_least(const char* option, std::int64_t value, std::int64_t least) {
   if (value < least) throw UsageError(std::string(option) + " is " + std::to_string(value) + "; it must be at least " + std::to_string(least));
 }
 
+/// Above these, products of sizes would leave 64 bits long before any machine could hold them.
+void at_most(const char* option, std::int64_t value, std::int64_t most) {
+  if (value > most) throw UsageError(std::string(option) + " is " + std::to_string(value) + "; it must be at most " + std::to_string(most));
+}
+
+std::string short_text(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.10g", value);
+  return text;
+}
+
 void within(const char* option, double value, double least, double most) {
   if (!(value >= least && value <= most)) {
-    throw UsageError(std::string(option) + " is " + std::to_string(value) + "; it must lie between " + std::to_string(least) + " and " +
-                     std::to_string(most));
+    throw UsageError(std::string(option) + " is " + short_text(value) + "; it must lie between " + short_text(least) + " and " +
+                     short_text(most));
   }
 }
 
@@ -93,6 +105,11 @@ void RunConfig::check() const {
   at_least("--batch", batch, global_batch > 0 ? 0 : 1);
   at_least("--sequence", sequence, 1);
   at_least("--accumulation", accumulation, global_batch > 0 ? 0 : 1);
+  at_most("--ranks", ranks, 65'536);
+  at_most("--global-batch", global_batch, 1'000'000'000'000);
+  at_most("--batch", batch, 1'000'000'000);
+  at_most("--sequence", sequence, 1'000'000'000);
+  at_most("--accumulation", accumulation, 65'536);
   at_least("--steps", steps, 1);
   at_least("--warmup", learning_rate.warmup_steps, 0);
   at_least("--evaluate-every", evaluate_every, 0);

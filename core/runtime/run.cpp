@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <limits>
@@ -10,6 +11,7 @@
 
 #include "consist/error.h"
 #include "consist/plugin.h"
+#include "core/archive/archive.h"
 #include "core/runtime/metrics.h"
 #include "core/runtime/parts.h"
 #include "core/runtime/profile.h"
@@ -215,7 +217,19 @@ TrainerSettings trainer_settings(const RunConfig& config, std::int64_t first_ste
           .checkpoint_every = checkpoint_every};
 }
 
-TrainerResult run_recorded(const RunConfig& config, PluginHost& host, JoinedJob& job, const std::atomic<bool>& stop, Recorder& recorder) {
+void check_evaluation(const RunConfig& config, const Dataset& dataset, const Layout& layout) {
+  if (config.evaluate_every == 0) return;
+  const std::int64_t there = dataset.eval_sequences(), needed = config.batch * layout.batch_ranks();
+  const std::int64_t used = config.evaluate_sequences > 0 ? std::min(config.evaluate_sequences, there) : there;
+  if (used >= needed) return;
+  throw UsageError("--evaluate-every is given, but one evaluation batch of all ranks is " + std::to_string(needed) + " sequences, and " +
+                   (used < there ? "--evaluate-sequences allows " : "the dataset's evaluation part has ") + std::to_string(used) +
+                   "; choose a smaller --batch or more sequences");
+}
+
+/// `recorder` is made once nothing but training itself can fail: a run that is refused leaves no archive, and an older one as it was.
+TrainerResult run_recorded(const RunConfig& config, PluginHost& host, JoinedJob& job, const std::atomic<bool>& stop,
+                           std::optional<Recorder>& recorder_of_run) {
   Parts parts = make_parts(config, host);
   const Layout layout = lay_out(parts.uses, config.ranks);
   const CompileRequest request = parts.compile_request(config);
@@ -226,12 +240,14 @@ TrainerResult run_recorded(const RunConfig& config, PluginHost& host, JoinedJob&
   add_device(parts, config, host);
   parts.device->open(job.local_rank(), job.local_size());
   add_dataset(parts, config, host);
+  check_evaluation(config, *parts.dataset, layout);
   const Communicators communicators = connect(config, host, layout, job, parts.device->info().kind);
 
   TrainingState state(std::move(step), std::move(evaluation), *parts.device, communicators.by_axis, job.rank(), config.memory_limit);
   state.allocate(config.profile);
   const std::int64_t first_step = saved.fill(state);
   const SensorLog sensors(*parts.device);
+  Recorder& recorder = recorder_of_run.emplace(config);
   recorder.describe(environment_json(job, *parts.device, host), topology_json(config, layout, communicators), summary_json(summarize(state.step())), sensors.newest());
   if (job.rank() == 0) {
     std::fprintf(stderr, "%s\n", banner(config, parts, layout, state, communicators).c_str());
@@ -267,8 +283,8 @@ TrainerResult run_training(const RunConfig& config, PluginHost& host, JoinedJob&
   std::optional<Recorder> recorder;
   try {
     check_make_up(mine, host);
-    recorder.emplace(mine);
-    return run_recorded(mine, host, job, stop, *recorder);
+    if (!mine.archive.empty()) check_archive_path(mine.archive, mine.overwrite);
+    return run_recorded(mine, host, job, stop, recorder);
   } catch (const std::exception& error) {
     job.fail(error.what());
     try {

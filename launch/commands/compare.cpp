@@ -66,8 +66,7 @@ std::string config_of(const CompareRow& row, std::string& problem) {
   try {
     const ParsedRun parsed = parse_run(row.arguments, {});
     PluginHost host(plugin_paths(parsed.values));
-    RunConfig config = make_config(parsed.values);
-    config.plugin_options = read_plugin_options(parsed.rest, host);
+    RunConfig config = make_config(parsed, host);
     check_make_up(config, host);
     return config.to_json();
   } catch (const Error& error) {

@@ -36,8 +36,7 @@ int explain(const Arguments& arguments) {
     return 0;
   }
   PluginHost host(plugin_paths(parsed.values));
-  RunConfig config = make_config(parsed.values);
-  config.plugin_options = read_plugin_options(parsed.rest, host);
+  RunConfig config = make_config(parsed, host);
   Parts parts = make_parts(config, host);
   const Layout layout = lay_out(parts.uses, config.ranks);
   settle_batch(config, layout);

@@ -3,12 +3,14 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <string_view>
 
 #include "consist/error.h"
 #include "core/job/environment.h"
 #include "core/runtime/parts.h"
 #include "core/runtime/run.h"
 #include "launch/commands/commands.h"
+#include "launch/exit_status.h"
 #include "launch/launcher.h"
 #include "launch/run_options.h"
 
@@ -65,6 +67,14 @@ void catch_signals() {
   sigaction(SIGXFSZ, &action, nullptr);
 }
 
+/// Whether the first rank of this host says it, so that a mistake is said once and not by every rank: the job takes a rank's own error to all
+/// others, which quote it. That a rank died or is stuck is said by everyone.
+bool said_by_another(const Error& error, const Job& job) {
+  if (job.local_rank() == 0) return false;
+  const bool of_a_peer = dynamic_cast<const PeerError*>(&error) != nullptr;
+  return !of_a_peer || std::string_view(error.what()).find(" failed: ") != std::string_view::npos;
+}
+
 }  // namespace
 
 int train(const Arguments& arguments) {
@@ -76,9 +86,7 @@ int train(const Arguments& arguments) {
     return 0;
   }
   PluginHost host(plugin_paths(parsed.values));
-  RunConfig config = make_config(parsed.values);
-  config.plugin_options = read_plugin_options(parsed.rest, host);
-  config.check();
+  RunConfig config = make_config(parsed, host);
 
   JobAddress address = job_address_from_environment(process_environment());
   address.timeout = std::chrono::seconds(config.timeout_seconds);
@@ -96,7 +104,13 @@ int train(const Arguments& arguments) {
   config.ranks = address.size;
   catch_signals();
   const std::unique_ptr<JoinedJob> job = join_job(address);
-  return run_training(config, host, *job, stop_requested) == TrainerResult::finished ? 0 : 130;
+  try {
+    return run_training(config, host, *job, stop_requested) == TrainerResult::finished ? 0 : 130;
+  } catch (const Error& error) {
+    if (!said_by_another(error, *job)) throw;
+    if (dynamic_cast<const PeerError*>(&error) != nullptr) return exit_peer_failed;
+    return dynamic_cast<const UsageError*>(&error) != nullptr ? exit_usage : exit_failed;
+  }
 }
 
 }  // namespace consist::commands
