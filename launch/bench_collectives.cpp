@@ -165,13 +165,13 @@ const std::vector<std::unique_ptr<Collective>>& collectives() {
   return made;
 }
 
-/// The collective as a device's instruction.
+/// Many calls of a collective as one instruction of a device.
 class CollectiveKernel final : public Kernel {
  public:
-  CollectiveKernel(Communicator& group, const Collective& collective, std::int64_t total)
-      : group_(group), collective_(collective), total_(total) {}
+  CollectiveKernel(Communicator& group, const Collective& collective, std::int64_t total, int calls)
+      : group_(group), collective_(collective), total_(total), calls_(calls) {}
   void launch(std::span<const Buffer> inputs, std::span<const Buffer> outputs, void* /*workspace*/, NativeQueue queue) override {
-    collective_.call(group_, inputs[0].data, outputs[0].data, total_, inputs[0].dtype, queue);
+    for (int i = 0; i < calls_; ++i) collective_.call(group_, inputs[0].data, outputs[0].data, total_, inputs[0].dtype, queue);
   }
   void check() override { group_.check(); }
 
@@ -179,6 +179,7 @@ class CollectiveKernel final : public Kernel {
   Communicator& group_;
   const Collective& collective_;
   const std::int64_t total_;
+  const int calls_;
 };
 
 /// Memory of the device.
@@ -219,7 +220,7 @@ class Bench {
     BenchRow row{.bytes = total * element_, .count = collective.count(total, group_.size())};
     const std::int64_t wrong = check(collective, total);
     const double once = run(collective, total, 1);
-    const auto calls = static_cast<int>(agree("calls", std::clamp(settings_.seconds / std::max(once, 1e-7), 3.0, 200.0))[0]);
+    const auto calls = static_cast<int>(agree("calls", std::clamp(settings_.seconds / std::max(once, 1e-7), 3.0, 1000.0))[0]);
     const double seconds = run(collective, total, calls);
     const std::vector<double> times = agree("seconds", seconds), mistakes = agree("wrong", static_cast<double>(wrong));
     for (const double time : times) row.seconds += time / static_cast<double>(times.size());
@@ -230,27 +231,30 @@ class Bench {
   }
 
  private:
-  std::vector<Launch> launches(const Collective& collective, CollectiveKernel& kernel, std::int64_t total, int calls, void* in,
-                               void* out) const {
+  std::unique_ptr<Executable> prepare(const Collective& collective, CollectiveKernel& kernel, std::int64_t total, void* in,
+                                      void* out) const {
     Launch launch;
     launch.kernel = &kernel;
-    launch.inputs = {{in, settings_.dtype, Shape{collective.input(total, group_.size())}}};
-    launch.outputs = {
-        {collective.in_place() ? in : out, settings_.dtype,
-         Shape{collective.in_place() ? collective.input(total, group_.size()) : collective.output(total, group_.size())}}};
+    const Shape read{collective.input(total, group_.size())};
+    launch.inputs = {{in, settings_.dtype, read}};
+    launch.outputs = {{collective.in_place() ? in : out, settings_.dtype,
+                       collective.in_place() ? read : Shape{collective.output(total, group_.size())}}};
     launch.queue = Queue::communication(0);
     launch.label = collective.name();
-    return std::vector<Launch>(static_cast<std::size_t>(calls), launch);
+    return device_.prepare({launch}, false);
   }
 
-  /// Seconds per call. Members set out together, and what a device prepares at the first run is not counted.
+  /// Seconds per call. Members set out together, and what a device prepares in its first runs is not counted.
   double run(const Collective& collective, std::int64_t total, int calls) {
-    CollectiveKernel kernel(group_, collective, total), meet_kernel(group_, *collectives().front(), 1);
-    const auto timed = device_.prepare(launches(collective, kernel, total, calls, input_.data(), output_.data()), false);
-    const auto meet = device_.prepare(launches(*collectives().front(), meet_kernel, 1, 1, meeting_.data(), nullptr), false);
-    for (Executable* executable : {timed.get(), meet.get()}) {
-      executable->run();
-      executable->wait();
+    CollectiveKernel kernel(group_, collective, total, calls), meet_kernel(group_, *collectives().front(), 1, 1);
+    const auto timed = prepare(collective, kernel, total, input_.data(), output_.data());
+    const auto meet = prepare(*collectives().front(), meet_kernel, 1, meeting_.data(), nullptr);
+    constexpr int first_runs = 2;  // one at once, one recorded as a graph
+    for (int i = 0; i < first_runs; ++i) {
+      timed->run();
+      timed->wait();
+      meet->run();
+      meet->wait();
     }
     meet->run();
     meet->wait();
@@ -267,8 +271,8 @@ class Bench {
     host_.resize(static_cast<std::size_t>(std::max(read, total) * element_));
     fill(read, [&](std::int64_t i) { return value_of(member, i); });
     device_.upload(input_.data(), host_.data(), read * element_);
-    CollectiveKernel kernel(group_, collective, total);
-    const auto executable = device_.prepare(launches(collective, kernel, total, 1, input_.data(), output_.data()), false);
+    CollectiveKernel kernel(group_, collective, total, 1);
+    const auto executable = prepare(collective, kernel, total, input_.data(), output_.data());
     executable->run();
     executable->wait();
     if (!collective.has_result(member, members)) return 0;

@@ -34,7 +34,7 @@ struct BenchRow {
 
 /// Runs on every rank of the job; `communicator` is the group of all of them and `device` is open. Rank 0 prints a section per
 /// collective, in the columns of nccl-tests. Each size is run once on known data and its result compared with the right one, and
-/// then timed as one executable of many launches, as a step of training is. Returns the number of wrong elements. Throws what the
+/// then timed as one executable of many calls, as a step of training is. Returns the number of wrong elements. Throws what the
 /// parts throw.
 std::int64_t bench_collectives(Job& job, Device& device, Communicator& communicator, const BenchSettings& settings);
 

@@ -174,8 +174,9 @@ CUresult cuStreamQuery(CUstream stream) {
 CUresult cuStreamIsCapturing(CUstream, CUstreamCaptureStatus* status) {
   return *status = CU_STREAM_CAPTURE_STATUS_NONE, CUDA_SUCCESS;
 }
-CUresult cuStreamWriteValue32(CUstream, CUdeviceptr address, cuuint32_t value, unsigned) {
-  return *reinterpret_cast<cuuint32_t*>(address) = value, CUDA_SUCCESS;
+CUresult cuStreamBatchMemOp(CUstream, unsigned count, CUstreamBatchMemOpParams* writes, unsigned) {
+  for (unsigned i = 0; i < count; ++i) *reinterpret_cast<cuuint32_t*>(writes[i].writeValue.address) = writes[i].writeValue.value;
+  return CUDA_SUCCESS;
 }
 CUresult cuEventCreate(CUevent* event, unsigned) {
   return *event = new CUevent_st, CUDA_SUCCESS;

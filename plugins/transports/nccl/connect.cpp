@@ -173,10 +173,16 @@ std::unique_ptr<Communicator> connect(Job& job, const GroupRequest& group, const
   const auto milliseconds = [](Clock::duration time) {
     return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(time).count());
   };
-  log::debug("transport " + options.transport + ", group '" + group.name + "': " + path + " from " + library.path + ", made in " +
-             milliseconds(made - start) + " ms, first collectives in " + milliseconds(Clock::now() - made) + " ms, " +
-             std::to_string((static_cast<std::int64_t>(free_before) - static_cast<std::int64_t>(free_after)) >> 20) +
-             " MiB of device memory");
+  const std::string report =
+      "transport " + options.transport + ", group '" + group.name + "': " + path + " from " + library.path + ", made in " +
+      milliseconds(made - start) + " ms, first collectives in " + milliseconds(Clock::now() - made) + " ms, " +
+      std::to_string((static_cast<std::int64_t>(free_before) - static_cast<std::int64_t>(free_after)) >> 20) +
+      " MiB of device memory";
+  if (log.wants_lines()) {
+    log::info(report);
+  } else {
+    log::debug(report);
+  }
   communicator->set_verified(std::move(path), options.path, device, log_end);
   return communicator;
 }

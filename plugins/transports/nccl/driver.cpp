@@ -43,7 +43,7 @@ Driver open() {
   find(handle, CONSIST_SYMBOL(cuStreamDestroy), d.destroy_stream);
   find(handle, CONSIST_SYMBOL(cuStreamQuery), d.query_stream);
   find(handle, CONSIST_SYMBOL(cuStreamIsCapturing), d.is_capturing);
-  find(handle, CONSIST_SYMBOL(cuStreamWriteValue32), d.write_value);
+  find(handle, CONSIST_SYMBOL(cuStreamBatchMemOp), d.batch_writes);
   find(handle, CONSIST_SYMBOL(cuEventCreate), d.create_event);
   find(handle, CONSIST_SYMBOL(cuEventDestroy), d.destroy_event);
   find(handle, CONSIST_SYMBOL(cuEventRecord), d.record_event);

@@ -27,7 +27,7 @@ struct Driver {
   decltype(&::cuStreamDestroy) destroy_stream;
   decltype(&::cuStreamQuery) query_stream;
   decltype(&::cuStreamIsCapturing) is_capturing;
-  decltype(&::cuStreamWriteValue32) write_value;
+  decltype(&::cuStreamBatchMemOp) batch_writes;
   decltype(&::cuEventCreate) create_event;
   decltype(&::cuEventDestroy) destroy_event;
   decltype(&::cuEventRecord) record_event;

@@ -21,22 +21,28 @@ StallDetector::~StallDetector() {
   driver_.release_host(words_);
 }
 
-void StallDetector::write(CUstream stream, int word, std::uint32_t value) {
-  const CUdeviceptr address = device_words_ + static_cast<CUdeviceptr>(word) * sizeof(std::uint32_t);
-  driver_.check(driver_.write_value(stream, address, value, CU_STREAM_WRITE_VALUE_DEFAULT), "marking a collective in a graph");
+void StallDetector::write(CUstream stream, std::initializer_list<std::pair<int, std::uint32_t>> values) {
+  CUstreamBatchMemOpParams writes[2] = {};
+  unsigned count = 0;
+  for (const auto& [word, value] : values) {
+    writes[count].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+    writes[count].writeValue.address = device_words_ + static_cast<CUdeviceptr>(word) * sizeof(std::uint32_t);
+    writes[count].writeValue.value = value;
+    ++count;
+  }
+  driver_.check(driver_.batch_writes(stream, count, writes, 0), "marking a collective in a graph");
 }
 
 void StallDetector::before(CUstream stream) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   driver_.check(driver_.is_capturing(stream, &status), "asking whether a stream is being captured");
   capturing_ = status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
-  if (capturing_) write(stream, 0, ++captured_);
+  if (capturing_) write(stream, {{0, ++captured_}});
 }
 
 void StallDetector::after(CUstream stream) {
   if (capturing_) {
-    write(stream, 1, captured_);
-    write(stream, 0, 0);
+    write(stream, {{1, captured_}, {0, 0}});
     return;
   }
   const std::lock_guard lock(mutex_);

@@ -4,7 +4,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <initializer_list>
 #include <mutex>
+#include <utility>
 
 #include "plugins/transports/nccl/driver.h"
 
@@ -33,7 +35,8 @@ class StallDetector {
 
  private:
   static constexpr std::uint32_t taken = 0xFFFFFFFFU;  // the watchdog has seen the last departure
-  void write(CUstream stream, int word, std::uint32_t value);
+  /// Words and their values, at most two, as one node of the graph.
+  void write(CUstream stream, std::initializer_list<std::pair<int, std::uint32_t>> values);
 
   const Driver& driver_;
   std::mutex mutex_;  // event_ and the counters
