@@ -1,0 +1,225 @@
+// The CUDA device: one GPU per rank.
+#include "consist/device.h"
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "consist/error.h"
+#include "consist/log.h"
+#include "consist/plugin.h"
+#include "plugins/devices/cuda/check.h"
+#include "plugins/devices/cuda/executable.h"
+#include "plugins/devices/cuda/kernels/kernels.h"
+#include "plugins/devices/cuda/kernels/random_fill.h"
+#include "plugins/devices/cuda/matmul.h"
+#include "plugins/devices/cuda/sensors.h"
+
+namespace {
+
+using namespace consist;
+using cuda::check;
+
+/// Dense peaks per second, from NVIDIA's data sheets (H100/H200 SXM; A100; without sparsity). Others are unknown: a guess would make MFU meaningless.
+struct Peak {
+  const char* name;
+  double fp32, tf32, bf16, fp8;
+};
+constexpr Peak peaks[] = {
+    {"H200", 66.9e12, 494.7e12, 989.4e12, 1978.9e12},
+    {"H100 80GB HBM3", 66.9e12, 494.7e12, 989.4e12, 1978.9e12},
+    {"A100", 19.5e12, 156e12, 312e12, 0},
+};
+
+/// Folder for what is searched once per machine; empty: nothing is kept.
+std::string cache_folder(const std::string& option) {
+  if (option == "none") return {};
+  if (option != "auto") return option;
+  if (const char* folder = std::getenv("XDG_CACHE_HOME"); folder != nullptr && *folder != '\0') return std::string(folder) + "/consist";
+  if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0') return std::string(home) + "/.cache/consist";
+  return {};
+}
+
+std::string unavailable() {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status == cudaErrorInsufficientDriver) return "the NVIDIA driver is older than this build's CUDA " + std::to_string(CUDART_VERSION / 1000) + " or there is none";
+  if (status != cudaSuccess) return std::string("CUDA: ") + cudaGetErrorString(status);
+  if (count == 0) return "there is no NVIDIA GPU";
+  return {};
+}
+
+class CudaDevice final : public Device {
+ public:
+  explicit CudaDevice(const Options& options)
+      : graphs_(options.flag("graphs")), search_(options.integer("algorithm-search")), cache_(options.text("cache")) {
+    settings_.tf32 = options.flag("tf32");
+  }
+  ~CudaDevice() override {
+    if (copies_ != nullptr) cudaStreamDestroy(copies_);
+  }
+
+  void open(int local_rank, int local_ranks) override {
+    if (const std::string reason = unavailable(); !reason.empty()) throw UnavailableError("device 'cuda': " + reason);
+    if (search_ < 0 || search_ > 100) throw UsageError("--cuda.algorithm-search must lie between 0 and 100");
+    int count = 0;
+    check(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
+    if (local_ranks > count) {
+      throw UnavailableError("device 'cuda': " + std::to_string(local_ranks) + " ranks on this host, but it has " + std::to_string(count) + " GPU(s) (one rank needs one)");
+    }
+    settings_.device = local_rank;
+    check(cudaSetDevice(local_rank), "cudaSetDevice");
+    cudaDeviceProp properties{};
+    check(cudaGetDeviceProperties(&properties, local_rank), "cudaGetDeviceProperties");
+    settings_.compute_capability = properties.major * 10 + properties.minor;
+    settings_.multiprocessors = properties.multiProcessorCount;
+    check(cudaStreamCreateWithFlags(&copies_, cudaStreamNonBlocking), "the first use of the GPU");
+    matmuls_ = std::make_unique<cuda::MatmulLibrary>(settings_.tf32, static_cast<int>(search_), cache_folder(cache_));
+    settings_.matmuls = matmuls_.get();
+    char bus_id[32] = {};
+    check(cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, local_rank), "cudaDeviceGetPCIBusId");
+    sensors_ = std::make_unique<cuda::Sensors>(bus_id);
+    if (!sensors_->why().empty()) log::info("no figures of the GPU's sensors: " + sensors_->why());
+    describe(properties);
+  }
+
+  DeviceInfo info() const override { return info_; }
+
+  void* allocate(MemorySpace space, std::int64_t bytes) override {
+    const auto size = static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1));
+    void* memory = nullptr;
+    if (space == MemorySpace::device) {
+      const cudaError_t status = cudaMalloc(&memory, size);
+      if (status != cudaSuccess) {
+        cudaGetLastError();  // an allocation that failed is not sticky, but would be reported by the next check
+        throw SystemError("the GPU has no " + std::to_string(bytes) + " bytes left in one piece: " + cudaGetErrorString(status) + "; " + std::to_string(free_memory()) + " are free");
+      }
+      check(cudaMemsetAsync(memory, 0, size, copies_), "cudaMemsetAsync");
+      check(cudaStreamSynchronize(copies_), "cudaMemsetAsync");
+      held_ += bytes;
+      counters_.peak_bytes = std::max(counters_.peak_bytes, held_);
+    } else {
+      check(cudaHostAlloc(&memory, size, cudaHostAllocDefault), "pinned host memory");
+      std::fill_n(static_cast<char*>(memory), size, '\0');
+    }
+    sizes_[memory] = bytes;
+    ++counters_.allocations;
+    return memory;
+  }
+
+  void release(MemorySpace space, void* memory) noexcept override {
+    auto size = sizes_.find(memory);
+    if (size == sizes_.end()) return;
+    if (space == MemorySpace::device) {
+      cudaFree(memory);
+      held_ -= size->second;
+    } else {
+      cudaFreeHost(memory);
+    }
+    sizes_.erase(size);
+  }
+
+  void upload(void* to, const void* host, std::int64_t bytes) override {
+    check(cudaMemcpyAsync(to, host, static_cast<std::size_t>(bytes), cudaMemcpyDefault, copies_), "a copy to the GPU");
+    check(cudaStreamSynchronize(copies_), "a copy to the GPU");
+  }
+  void download(void* host, const void* from, std::int64_t bytes) override {
+    check(cudaMemcpyAsync(host, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault, copies_), "a copy from the GPU");
+    check(cudaStreamSynchronize(copies_), "a copy from the GPU");
+  }
+
+  std::unique_ptr<Kernel> make_kernel(const KernelRequest& request) override { return cuda::make_kernel(request, settings_); }
+
+  std::unique_ptr<Executable> prepare(std::vector<Launch> launches, bool profile) override {
+    matmuls_->save();  // all kernels are made: keep what the searches found, whatever becomes of the run
+    if (matmuls_->searches() > 0) log::info("timed algorithms for " + std::to_string(matmuls_->searches()) + " matrix products");
+    return std::make_unique<cuda::CudaExecutable>(std::move(launches), graphs_, profile);
+  }
+
+  DeviceCounters counters() const override { return counters_; }
+  std::vector<DeviceReading> readings() override { return sensors_ ? sensors_->read() : std::vector<DeviceReading>{}; }
+
+  double measure_matmul(DType dtype, std::int64_t m, std::int64_t n, std::int64_t k) override {
+    // A linear of these sizes, through the same kernel as training.
+    const Buffer in[] = {{nullptr, dtype, Shape{1, m, k}}, {nullptr, dtype, Shape{n, k}}};
+    const Buffer out[] = {{nullptr, dtype, Shape{1, m, n}}};
+    const Attributes none;
+    std::unique_ptr<Kernel> kernel = make_kernel({"linear", in, out, none});
+    if (!kernel) throw UnavailableError("the cuda device multiplies no " + std::string(name_of(dtype)) + " matrices");
+    const auto size = static_cast<std::int64_t>(size_of(dtype));
+    // Not through allocate(): these are gone before training and no part of the plan.
+    struct Memory {
+      void* at = nullptr;
+      explicit Memory(std::int64_t bytes) { check(cudaMalloc(&at, static_cast<std::size_t>(std::max<std::int64_t>(bytes, 256))), "memory for measuring a matrix product"); }
+      ~Memory() { cudaFree(at); }
+    };
+    const Memory x(m * k * size), w(n * k * size), y(m * n * size), workspace(kernel->workspace_bytes());
+    cuda::fill_random(x.at, m * k, dtype, 1, copies_);
+    cuda::fill_random(w.at, n * k, dtype, 2, copies_);
+    const Buffer inputs[] = {{x.at, dtype, in[0].shape}, {w.at, dtype, in[1].shape}};
+    const Buffer outputs[] = {{y.at, dtype, out[0].shape}};
+    cudaEvent_t begin = nullptr, end = nullptr;
+    check(cudaEventCreate(&begin), "cudaEventCreate");
+    check(cudaEventCreate(&end), "cudaEventCreate");
+    float best = 0;
+    for (int round = 0; round < 5; ++round) {
+      constexpr int repetitions = 5;
+      check(cudaEventRecord(begin, copies_), "cudaEventRecord");
+      for (int i = 0; i < repetitions; ++i) kernel->launch(inputs, outputs, workspace.at, copies_);
+      check(cudaEventRecord(end, copies_), "cudaEventRecord");
+      check(cudaEventSynchronize(end), "a matrix product");
+      float milliseconds = 0;
+      check(cudaEventElapsedTime(&milliseconds, begin, end), "cudaEventElapsedTime");
+      if (round > 0 && (best == 0 || milliseconds / repetitions < best)) best = milliseconds / repetitions;
+    }
+    cudaEventDestroy(begin);
+    cudaEventDestroy(end);
+    return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) / (static_cast<double>(best) * 1e-3);
+  }
+
+ private:
+  std::int64_t free_memory() const {
+    std::size_t free = 0, total = 0;
+    return cudaMemGetInfo(&free, &total) == cudaSuccess ? static_cast<std::int64_t>(free) : 0;
+  }
+
+  void describe(const cudaDeviceProp& properties) {
+    info_.kind = "cuda";
+    info_.name = properties.name;
+    // What libraries take for themselves when they are first used (modules, NCCL's buffers) is not in the plan: 1 GiB is left to them.
+    info_.memory_bytes = std::max<std::int64_t>(free_memory() - (std::int64_t{1} << 30), 0);
+    for (const Peak& peak : peaks) {
+      if (info_.name.find(peak.name) == std::string::npos) continue;
+      info_.peak_flops_fp32 = peak.fp32;
+      info_.peak_flops_tf32 = peak.tf32;
+      info_.peak_flops_bf16 = peak.bf16;
+      info_.peak_flops_fp8 = peak.fp8;
+      break;
+    }
+  }
+
+  bool graphs_;
+  std::int64_t search_;
+  std::string cache_;
+  cuda::KernelSettings settings_;
+  std::unique_ptr<cuda::MatmulLibrary> matmuls_;
+  std::unique_ptr<cuda::Sensors> sensors_;
+  cudaStream_t copies_ = nullptr;
+  DeviceInfo info_;
+  DeviceCounters counters_;
+  std::map<void*, std::int64_t> sizes_;
+  std::int64_t held_ = 0;
+};
+
+}  // namespace
+
+CONSIST_PLUGIN(device, consist::Device, CudaDevice, "cuda", "1.0.0", "NVIDIA GPUs: cuBLASLt, cuDNN attention, own kernels for the rest");
+CONSIST_PLUGIN_OPTIONS({"graphs", consist::OptionKind::flag, "true", "record the step as one CUDA graph"},
+                       {"tf32", consist::OptionKind::flag, "false", "fp32 matrix products may use TF32 (10 bits of mantissa)"},
+                       {"algorithm-search", consist::OptionKind::integer, "8", "proposals of cuBLASLt that are timed for each product; 0: take the first"},
+                       {"cache", consist::OptionKind::text, "auto", "folder for the algorithms found; auto: the user's cache folder, none: do not keep them"});
+CONSIST_PLUGIN_AVAILABILITY(unavailable);

@@ -1,0 +1,51 @@
+// Runs launches on streams: one per queue. After a first step the whole step is one CUDA graph.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <vector>
+
+#include "consist/device.h"
+
+namespace consist::cuda {
+
+/// The first run() enqueues launch by launch (libraries set themselves up then), the second one records a graph, which all later ones start.
+/// With `graphs` off or `profile` on, every run enqueues launch by launch. Waits between queues are events.
+class CudaExecutable final : public Executable {
+ public:
+  CudaExecutable(std::vector<Launch> launches, bool graphs, bool profile);
+  ~CudaExecutable() override;
+
+  void run() override;
+  void wait() override;
+  /// The newest launch on a communication queue that began, as the GPU itself wrote it.
+  std::int32_t position() const noexcept override;
+  std::vector<double> launch_seconds() const override;
+
+ private:
+  struct Lane {
+    cudaStream_t stream = nullptr;
+    cudaEvent_t joined = nullptr;  ///< behind its last launch
+    bool used = false;
+  };
+  struct Timing {
+    cudaEvent_t begin = nullptr, end = nullptr;
+  };
+  void enqueue();
+  void record_graph();
+  Lane& lane_of(const Launch& launch) { return lanes_[static_cast<std::size_t>(launch.queue.index())]; }
+
+  std::vector<Launch> launches_;
+  std::vector<Kernel*> kernels_;  ///< each once
+  std::vector<Lane> lanes_;       ///< by queue index
+  std::vector<cudaEvent_t> events_;  ///< by launch; null where no other queue waits for it
+  std::vector<Timing> timings_;
+  cudaEvent_t begun_ = nullptr;
+  cudaStream_t main_ = nullptr;  ///< the compute queue's
+  cudaGraphExec_t graph_ = nullptr;
+  bool graphs_, profile_;
+  std::int64_t runs_ = 0;
+  std::int32_t* position_ = nullptr;  ///< pinned, written by the GPU
+};
+
+}  // namespace consist::cuda
