@@ -2,8 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <ostream>
 
 #include "consist/plugin.h"
 #include "tests/child_process.h"
@@ -70,6 +72,10 @@ struct Fault {
   const char* name;
   const char* reason;
 };
+
+void PrintTo(const Fault& fault, std::ostream* stream) {
+  *stream << fault.name;
+}
 
 class FaultyPlugin : public testing::TestWithParam<Fault> {};
 
