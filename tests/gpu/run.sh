@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# Everything that needs GPUs, on however many there are: tests, then benchmarks; a short table last. Exit status 0 only if all tests passed.
+#   tests/gpu/run.sh [BUILD]              a build folder (default: build), as tests/run.sh or cmake make it
+#   tests/gpu/run.sh --packed FILE        a build packed by tests/gpu/pack.sh on another machine; unpacked to the same path as there
+#   CONSIST_GPU_PARTS="kernels parity ..."  only these parts; CONSIST_GPU_OUT=FOLDER for logs and archives (default: gpu-results)
+set -uo pipefail
+
+out=${CONSIST_GPU_OUT:-gpu-results}
+mkdir -p "$out"
+out=$(cd "$out" && pwd)
+if [ "${1:-}" = --packed ]; then
+  tar -xJf "$2" -C / || exit 2
+  source=$(tar -tJf "$2" | sed -n 's#^\.\(/.*\)/tests/gpu/packed-build$#\1#p')
+  build=$(cat "$source/tests/gpu/packed-build")
+  export LD_LIBRARY_PATH="$build/carried${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+else
+  build=$(cd "${1:-build}" && pwd) || exit 2
+fi
+# CUDA's libraries may live in a Python environment.
+for folder in $(python3 -c 'import sys, glob; print(*(f for p in sys.path for f in glob.glob(p + "/nvidia/*/lib")))' 2>/dev/null); do
+  LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$folder"
+done
+export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}/usr/local/cuda/lib64"
+export NCCL_NVLS_ENABLE=0
+
+gpus=$(nvidia-smi -L 2>/dev/null | wc -l)
+if [ "$gpus" = 0 ]; then
+  echo "tests/gpu/run.sh: nvidia-smi finds no GPU here" >&2
+  exit 2
+fi
+nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm --format=csv,noheader | tee "$out/gpus.txt"
+
+failed=0
+summary=()
+wanted() { [ -z "${CONSIST_GPU_PARTS:-}" ] || [[ " $CONSIST_GPU_PARTS " == *" $1 "* ]]; }
+
+# part NAME SECONDS COMMAND...: a test program, with its last line in the table.
+part() {
+  local name=$1 limit=$2 start=$SECONDS
+  shift 2
+  wanted "$name" || return 0
+  echo "== $name"
+  timeout "$limit" "$@" > "$out/$name.log" 2>&1
+  local status=$?
+  if [ $status -ne 0 ]; then
+    failed=1
+    grep -E 'Failure|FAILED|error|what\(\)' -A3 "$out/$name.log" | head -${CONSIST_GPU_LINES:-40}
+  fi
+  summary+=("$(printf '%-22s %-6s %4d s  %s' "$name" "$([ $status = 0 ] && echo ok || echo "FAILED ($status)")" $((SECONDS - start)) "$(grep -E 'tests? ran|PASSED|tokens/s \(median' "$out/$name.log" | tail -1 | cut -c1-150)")")
+}
+
+# train NAME SECONDS RANKS OPTIONS...: a run; its result line goes into the table.
+train() {
+  local name=$1 limit=$2 ranks=$3
+  shift 3
+  [ "$ranks" -le "$gpus" ] || return 0
+  part "$name" "$limit" "$build/bin/consist" train --device cuda --ranks "$ranks" --dataset synthetic --archive "$out/$name.h5" --overwrite "$@"
+}
+
+part kernels 240 "$build/bin/test_kernels" --gtest_filter='*cuda*:*Cuda*'
+part parity 120 "$build/bin/test_parity" --gtest_filter='*cuda*'
+part transports 180 "$build/bin/test_conformance_transport" --gtest_filter='*cuda*:*Cuda*'
+part bench_kernels 120 "$build/bin/bench_kernels" --device cuda
+
+q="--model qwen3-0.6b --sequence 4096 --precision bf16 --timeout 120"
+train qwen3-0.6b-b4 180 1 $q --batch 4 --steps 30
+train qwen3-0.6b-b4-profile 180 1 $q --batch 4 --steps 6 --profile
+train qwen3-0.6b-b16 180 1 $q --batch 16 --steps 25
+train qwen3-0.6b-b4-fp32 240 1 --model qwen3-0.6b --sequence 4096 --precision fp32 --timeout 120 --batch 4 --steps 6
+train llama-3-8b-b4 300 1 --model llama-3-8b --sequence 4096 --precision bf16 --bf16.states bf16 --bf16.gradients bf16 --batch 4 --steps 22 --timeout 120
+train llama-3-8b-b4-profile 300 1 --model llama-3-8b --sequence 4096 --precision bf16 --bf16.states bf16 --bf16.gradients bf16 --batch 4 --steps 5 --profile --timeout 120
+train qwen3-0.6b-ddp4-nvlink 240 4 $q --batch 8 --steps 25 --transport nvlink
+train qwen3-0.6b-ddp4-socket 240 4 $q --batch 8 --steps 25 --transport socket
+
+echo
+echo "$gpus x $(head -1 "$out/gpus.txt")"
+printf '%s\n' "${summary[@]}"
+exit $failed
