@@ -77,6 +77,22 @@ TEST_F(NcclFailure, NothingGoesWrong) {
   EXPECT_EQ(fake::aborts(), aborts);
 }
 
+TEST_F(NcclFailure, AGroupOfOneCopiesAndNeedsNoConnection) {
+  for (const auto& error : run(1, 20s, [](Rank& rank) {
+         EXPECT_EQ(rank.group.verified_path(), "none (one member)");
+         const std::vector<float> data{1, 2, 3};
+         std::vector<float> gathered(3), scattered(3);
+         rank.group.all_gather(data.data(), gathered.data(), 3, DType::f32, rank.stream);
+         rank.group.reduce_scatter(data.data(), scattered.data(), 3, DType::f32, rank.stream);
+         EXPECT_EQ(gathered, data);
+         EXPECT_EQ(scattered, data);
+         EXPECT_THROW(rank.group.send(data.data(), 3, DType::f32, 0, rank.stream), ProgramError);
+         rank.job.leave(20s);
+       })) {
+    EXPECT_EQ(text_of(error), "");
+  }
+}
+
 TEST_F(NcclFailure, AnotherPathIsAnErrorOnAllMembers) {
   fake::switches().path = "SHM/direct/direct";
   const auto errors = run(3, 20s, [](Rank& /*rank*/) { ADD_FAILURE() << "it connected"; });

@@ -152,6 +152,9 @@ CUresult cuMemFree(CUdeviceptr memory) {
 CUresult cuMemsetD8Async(CUdeviceptr memory, unsigned char value, size_t bytes, CUstream) {
   return std::memset(reinterpret_cast<void*>(memory), value, bytes), CUDA_SUCCESS;
 }
+CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream) {
+  return std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), bytes), CUDA_SUCCESS;
+}
 CUresult cuMemHostAlloc(void** memory, size_t bytes, unsigned) {
   return *memory = malloc(bytes), CUDA_SUCCESS;
 }

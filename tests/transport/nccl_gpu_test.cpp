@@ -32,6 +32,8 @@ void check(cudaError_t result) {
   if (result != cudaSuccess) throw SystemError(std::string("CUDA: ") + cudaGetErrorString(result));
 }
 
+using Graph = std::unique_ptr<CUgraphExec_st, cudaError_t (*)(cudaGraphExec_t)>;
+
 class NcclGpu : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -53,7 +55,7 @@ class NcclGpu : public ::testing::Test {
   }
 
   /// all_reduce of `count` floats at `data`, as a graph.
-  static cudaGraphExec_t capture(Rank& rank, void* data, std::int64_t count) {
+  static Graph capture(Rank& rank, void* data, std::int64_t count) {
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t executable = nullptr;
     check(cudaStreamBeginCapture(rank.stream(), cudaStreamCaptureModeGlobal));
@@ -61,7 +63,7 @@ class NcclGpu : public ::testing::Test {
     check(cudaStreamEndCapture(rank.stream(), &graph));
     check(cudaGraphInstantiate(&executable, graph, 0));
     check(cudaGraphDestroy(graph));
-    return executable;
+    return Graph(executable, &cudaGraphExecDestroy);
   }
 };
 
@@ -78,16 +80,15 @@ TEST_F(NcclGpu, CapturedCollectivesGiveTheSameSumsAtEveryReplay) {
   for (const auto& error : run(30s, [](Rank& rank) {
          std::vector<float> host(10'000, static_cast<float>(rank.group.rank() + 1));
          const Block data(rank.memory, host.size() * sizeof(float));
-         const cudaGraphExec_t graph = capture(rank, data.data(), 10'000);
+         const Graph graph = capture(rank, data.data(), 10'000);
          for (int replay = 0; replay < 3; ++replay) {
            rank.memory.upload(data.data(), host.data(), host.size() * sizeof(float));
-           check(cudaGraphLaunch(graph, rank.stream()));
+           check(cudaGraphLaunch(graph.get(), rank.stream()));
            rank.memory.finish(rank.group);
            std::vector<float> sums(host.size());
            rank.memory.download(sums.data(), data.data(), sums.size() * sizeof(float));
            EXPECT_EQ(sums, std::vector<float>(host.size(), 3.0F)) << "replay " << replay;
          }
-         check(cudaGraphExecDestroy(graph));
          rank.job.leave(30s);
        })) {
     EXPECT_EQ(testing::text_of(error), "");
@@ -101,14 +102,14 @@ TEST_F(NcclGpu, AStuckMemberOfAReplayedGraphIsNamed) {
       return number == 1 ? "step 7, instruction 3: linear" : "step 7, instruction 4: all_reduce";
     });
     const Block data(rank.memory, 40'000);
-    const cudaGraphExec_t graph = capture(rank, data.data(), 10'000);
-    check(cudaGraphLaunch(graph, rank.stream()));
+    const Graph graph = capture(rank, data.data(), 10'000);
+    check(cudaGraphLaunch(graph.get(), rank.stream()));
     rank.memory.finish(rank.group);
     if (rank.job.rank() == 1) {
       while (!rank.job.failed()) std::this_thread::sleep_for(10ms);
       rank.job.check();
     }
-    check(cudaGraphLaunch(graph, rank.stream()));
+    check(cudaGraphLaunch(graph.get(), rank.stream()));
     rank.memory.finish(rank.group);
   });
   for (const auto& error : errors) EXPECT_THAT(testing::text_of(error), HasSubstr("step 7, instruction 3: linear"));

@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <sstream>
+
 #include "consist/error.h"
 #include "plugins/transports/nccl/log.h"
 #include "plugins/transports/nccl/path_verification.h"
@@ -13,6 +16,16 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
+/// A file of tests/transport/nccl_logs; its README.md says where they are from.
+std::string log_named(const std::string& name) {
+  const std::string path = CONSIST_SOURCE_DIR "/tests/transport/nccl_logs/" + name;
+  std::ifstream file(path);
+  EXPECT_TRUE(file) << path;
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
 // Of NCCL's own format strings (src/transport/{p2p,shm,net}.cc of v2.28.9-1), each with the kind of head that its log lines have.
 constexpr const char* every_path = R"(host:10:11 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM
 host:10:11 [0] NCCL INFO Channel 01/0 : 0[0] -> 1[1] via P2P/CUMEM
@@ -23,6 +36,28 @@ host:10:11 [0] NCCL INFO Channel 00/0 : 0[0] -> 5[0] [send] via NET/Socket/1
 host:10:11 [0] NCCL INFO Channel 00/0 : 6[0] -> 0[0] [receive] via NET/IB/0/GDRDMA
 host:10:11 [0] NCCL INFO Channel 00/0 : 0[0] -> 7[0] [send] via NET/AWS Libfabric/0(2)/GDRDMA/Shared
 )";
+
+TEST(NcclLog, ReadsWhatWasWrittenOnAMachineWithNvlink) {
+  const std::string text = log_named("p2p_cumem.log");
+  const LogFindings found = read_log(text);
+  EXPECT_EQ(found.version, "2.28.9+cuda13.0");
+  EXPECT_THAT(found.interfaces, ElementsAre("eth0"));
+  EXPECT_THAT(found.connections, ElementsAre(Connection{0, 1, "P2P/CUMEM"}, Connection{1, 0, "P2P/CUMEM"}));
+  EXPECT_THAT(found.multicast, IsEmpty());
+  EXPECT_THAT(found.warnings, IsEmpty());
+  EXPECT_THAT(read_log(text, 1).connections, ElementsAre(Connection{1, 0, "P2P/CUMEM"}));
+}
+
+TEST(NcclLog, ReadsWhatWasWrittenWithThatPathHidden) {
+  EXPECT_THAT(read_log(log_named("shm.log")).connections,
+              ElementsAre(Connection{0, 1, "SHM/direct/direct"}, Connection{1, 0, "SHM/direct/direct"}));
+  EXPECT_THAT(read_log(log_named("net_socket.log")).connections,
+              ElementsAre(Connection{0, 1, "NET/Socket/0"}, Connection{1, 0, "NET/Socket/0"}));
+  const LogFindings shared = read_log(log_named("net_socket_shared.log"));
+  EXPECT_EQ(shared.version, "2.28.3+cuda13.0");
+  EXPECT_THAT(shared.connections, ElementsAre(Connection{0, 1, "NET/Socket/0"}, Connection{0, 1, "NET/Socket/0/Shared"},
+                                              Connection{1, 0, "NET/Socket/0"}, Connection{1, 0, "NET/Socket/0/Shared"}));
+}
 
 TEST(NcclLog, ReadsEveryKindOfConnectionOnce) {
   const LogFindings found = read_log(every_path);
@@ -97,6 +132,24 @@ TEST(PathVerification, NamesWhatWasFoundInstead) {
             "asked for nvlink, got P2P/indirect/2[2] between ranks 0 and 1");
   EXPECT_EQ(judge(Path::socket, {member({{0, 1, "NET/IB/0/GDRDMA"}}), member({{1, 0, "NET/Socket/0"}})}, {0, 1}).problem,
             "asked for socket, got NET/IB/0/GDRDMA between ranks 0 and 1");
+}
+
+TEST(PathVerification, JudgesWhatWasWrittenOnARealMachine) {
+  const auto verdict = [](Path wanted, const std::string& name) {
+    std::vector<MemberFindings> members;
+    for (const int device : {0, 1}) {
+      const LogFindings log = read_log(log_named(name), device);
+      MemberFindings& findings = members.emplace_back(member(log.connections));
+      findings.interfaces = log.interfaces;
+    }
+    return judge(wanted, members, {0, 1});
+  };
+  EXPECT_EQ(verdict(Path::nvlink, "p2p_cumem.log").path, "P2P/CUMEM over 18 NVLinks");
+  EXPECT_EQ(verdict(Path::nvlink, "shm.log").problem, "asked for nvlink, got SHM/direct/direct between ranks 0 and 1");
+  EXPECT_EQ(verdict(Path::nvlink, "net_socket.log").problem, "asked for nvlink, got NET/Socket on eth0 between ranks 0 and 1");
+  EXPECT_EQ(verdict(Path::socket, "net_socket.log").path, "NET/Socket on eth0");
+  EXPECT_EQ(verdict(Path::socket, "shm.log").problem, "asked for socket, got SHM/direct/direct between ranks 0 and 1");
+  EXPECT_EQ(verdict(Path::socket, "p2p_cumem.log").problem, "asked for socket, got P2P/CUMEM between ranks 0 and 1");
 }
 
 TEST(PathVerification, NothingSaidIsNothingProven) {

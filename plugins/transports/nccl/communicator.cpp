@@ -74,7 +74,7 @@ void NcclCommunicator::enqueue(const char* what, NativeQueue queue, Call call) {
     if (failed_.load()) rethrow();
     job_.check();
     const std::string text = error_text(library_, what, result, handle_->get());
-    if ((result == ncclRemoteError || result == ncclSystemError) && size() > 1) job_.blame(suspect(group_), text);
+    if (result == ncclRemoteError || result == ncclSystemError) job_.blame(suspect(group_), text);
     throw SystemError(text);
   }
   stall_->after(stream);
@@ -169,8 +169,7 @@ void NcclCommunicator::look_for_trouble() {
   const ncclResult_t asked = library_.async_error(handle_->get(), &state);
   if (asked != ncclSuccess || (state != ncclSuccess && state != ncclInProgress)) {
     const std::string text = error_text(library_, "a collective", asked != ncclSuccess ? asked : state, handle_->get());
-    if (size() > 1) job_.blame(suspect(group_), text);
-    throw SystemError(text);
+    job_.blame(suspect(group_), text);
   }
   look_at_log();
   look_for_stall();
@@ -205,8 +204,7 @@ void NcclCommunicator::look_for_stall() {
   if (now - progress_at_ < job_.timeout()) return;
   const std::string text =
       "a collective of group '" + group_.name + "' has not finished for " + std::to_string(job_.timeout().count() / 1000) + " s";
-  if (size() > 1) job_.blame(suspect(group_), text);
-  throw SystemError(text);
+  job_.blame(suspect(group_), text);
 }
 
 void NcclCommunicator::fail(std::exception_ptr failure) {

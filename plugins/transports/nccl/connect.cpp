@@ -8,6 +8,7 @@
 
 #include "consist/error.h"
 #include "consist/log.h"
+#include "plugins/transports/nccl/alone.h"
 #include "plugins/transports/nccl/communicator.h"
 #include "plugins/transports/nccl/log_capture.h"
 #include "plugins/transports/nccl/members.h"
@@ -75,7 +76,7 @@ void warm_up(const Driver& driver, NcclCommunicator& communicator) {
     communicator.reduce_scatter(scratch.at(0), scratch.at(largest), part, DType::f32, scratch.stream);
     communicator.all_gather(scratch.at(largest), scratch.at(0), part, DType::f32, scratch.stream);
     communicator.broadcast(scratch.at(0), bytes / 4, DType::f32, 0, scratch.stream);
-    if (members > 1) communicator.exchange(scratch.at(0), scratch.at(largest), bytes, scratch.stream);
+    communicator.exchange(scratch.at(0), scratch.at(largest), bytes, scratch.stream);
     finish(driver, scratch.stream, communicator);
   }
 }
@@ -140,6 +141,7 @@ std::string unavailable(const std::string& library) {
 std::unique_ptr<Communicator> connect(Job& job, const GroupRequest& group, const ConnectOptions& options) {
   const Clock::time_point start = Clock::now();
   const Driver& driver = load_driver();
+  if (group.ranks.size() == 1) return make_alone(driver);
   const Library& library = load_library(options.library);
   int device = 0;
   const Member own{host_identity(), bus_id(driver, device), library.version_text()};
@@ -157,18 +159,15 @@ std::unique_ptr<Communicator> connect(Job& job, const GroupRequest& group, const
   driver.memory_info(&free_after, &total);
 
   const std::size_t log_end = log.size();
-  std::string path = "none (one member)";
-  if (members.size() > 1) {
-    const std::string text = log.text(log_begin).substr(0, log_end - log_begin);
-    std::vector<MemberFindings> findings;
-    for (const std::string& said : exchange_texts(job, group, "path", encode(find_out(members, group, read_log(text, device))))) {
-      findings.push_back(decode(said));
-    }
-    Verdict verdict = judge(options.path, findings, group.ranks);
-    pass_on(log, log_begin);
-    if (!verdict.problem.empty()) throw UnavailableError("transport " + options.transport + ": " + verdict.problem);
-    path = std::move(verdict.path);
+  const std::string text = log.text(log_begin).substr(0, log_end - log_begin);
+  std::vector<MemberFindings> findings;
+  for (const std::string& said : exchange_texts(job, group, "path", encode(find_out(members, group, read_log(text, device))))) {
+    findings.push_back(decode(said));
   }
+  Verdict verdict = judge(options.path, findings, group.ranks);
+  pass_on(log, log_begin);
+  if (!verdict.problem.empty()) throw UnavailableError("transport " + options.transport + ": " + verdict.problem);
+  std::string path = std::move(verdict.path);
   path += " (NCCL " + library.version_text() + ")";
   const auto milliseconds = [](Clock::duration time) {
     return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(time).count());

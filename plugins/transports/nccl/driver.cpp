@@ -36,6 +36,7 @@ Driver open() {
   find(handle, CONSIST_SYMBOL(cuMemAlloc), d.allocate);
   find(handle, CONSIST_SYMBOL(cuMemFree), d.release);
   find(handle, CONSIST_SYMBOL(cuMemsetD8Async), d.fill);
+  find(handle, CONSIST_SYMBOL(cuMemcpyDtoDAsync), d.copy);
   find(handle, CONSIST_SYMBOL(cuMemHostAlloc), d.allocate_host);
   find(handle, CONSIST_SYMBOL(cuMemHostGetDevicePointer), d.device_pointer);
   find(handle, CONSIST_SYMBOL(cuMemFreeHost), d.release_host);

@@ -20,6 +20,7 @@ struct Driver {
   decltype(&::cuMemAlloc) allocate;
   decltype(&::cuMemFree) release;
   decltype(&::cuMemsetD8Async) fill;
+  decltype(&::cuMemcpyDtoDAsync) copy;
   decltype(&::cuMemHostAlloc) allocate_host;
   decltype(&::cuMemHostGetDevicePointer) device_pointer;
   decltype(&::cuMemFreeHost) release_host;

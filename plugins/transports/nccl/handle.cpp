@@ -87,14 +87,13 @@ void Handle::wait_for(ncclComm_t comm, const char* what) {
     if (asked != ncclSuccess || state != ncclInProgress) {
       const std::string text = error_text(library_, what, asked != ncclSuccess ? asked : state, comm);
       // What a peer that went away leaves behind; the job knows which one.
-      if (state == ncclRemoteError && group_.ranks.size() > 1) job_.blame(suspect(group_), text);
+      if (state == ncclRemoteError) job_.blame(suspect(group_), text);
       throw SystemError(text);
     }
     if (Clock::now() > deadline_) {
       const std::string text = std::string(what) + " of group '" + group_.name + "' did not finish within " +
                                std::to_string(job_.timeout().count() / 1000) + " s";
-      if (group_.ranks.size() > 1) job_.blame(suspect(group_), text);
-      throw SystemError("NCCL " + library_.version_text() + ": " + text);
+      job_.blame(suspect(group_), text);
     }
     std::this_thread::sleep_for(poll_interval);
   }
