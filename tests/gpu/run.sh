@@ -46,7 +46,7 @@ part() {
     failed=1
     grep -E 'Failure|FAILED|error|what\(\)' -A3 "$out/$name.log" | head -${CONSIST_GPU_LINES:-40}
   fi
-  summary+=("$(printf '%-22s %-6s %4d s  %s' "$name" "$([ $status = 0 ] && echo ok || echo "FAILED ($status)")" $((SECONDS - start)) "$(grep -E 'tests? ran|PASSED|tokens/s \(median' "$out/$name.log" | tail -1 | cut -c1-150)")")
+  summary+=("$(printf '%-22s %-6s %4d s  %s' "$name" "$([ $status = 0 ] && echo ok || echo "FAILED ($status)")" $((SECONDS - start)) "$(grep -E 'tests? ran|PASSED|tokens/s \(median|wrong elements' "$out/$name.log" | tail -1 | cut -c1-150)")")
 }
 
 # train NAME SECONDS RANKS OPTIONS...: a run; its result line goes into the table.
@@ -59,7 +59,17 @@ train() {
 
 part kernels 240 "$build/bin/test_kernels" --gtest_filter='*cuda*:*Cuda*'
 part parity 120 "$build/bin/test_parity" --gtest_filter='*cuda*'
-part transports 180 "$build/bin/test_conformance_transport" --gtest_filter='*cuda*:*Cuda*'
+# Between GPUs: one process per transport, since NCCL's settings are those of the process.
+if [ "$gpus" -ge 2 ]; then
+  for transport in nvlink socket; do
+    CONSIST_CONFORMANCE_MEMORY=cuda CONSIST_CONFORMANCE_TRANSPORTS=$transport part "transport-$transport" 120 "$build/bin/test_conformance_transport"
+  done
+  part nccl 90 "$build/bin/test_transport" --gtest_filter='NcclGpu.*'
+  part collectives-nvlink 90 "$build/bin/consist" bench collectives --transport nvlink --device cuda --ranks "$gpus" --dtype bf16 --factor 4 --max-bytes 1Gi \
+    --seconds 0.3 --collectives all_reduce,all_gather,reduce_scatter
+  part collectives-socket 90 "$build/bin/consist" bench collectives --transport socket --device cuda --ranks "$gpus" --dtype bf16 --factor 16 --max-bytes 256Mi \
+    --seconds 0.3 --collectives all_reduce,all_gather,reduce_scatter
+fi
 part bench_kernels 120 "$build/bin/bench_kernels" --device cuda
 
 q="--model qwen3-0.6b --sequence 4096 --precision bf16 --timeout 120"
