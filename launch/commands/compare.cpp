@@ -1,6 +1,7 @@
 // consist compare: every combination of the listed parts, each in processes of its own, and a table of what they are worth.
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -15,6 +16,7 @@
 #include "launch/commands/commands.h"
 #include "launch/compare_rows.h"
 #include "launch/compare_table.h"
+#include "launch/exit_status.h"
 #include "launch/run_options.h"
 
 namespace consist::commands {
@@ -143,7 +145,9 @@ int compare(const Arguments& arguments) {
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   std::printf("\n%s%s, %s\n", comparison_text(rows, outcomes).c_str(), duration_text(seconds).c_str(), summary.c_str());
   if (interrupted) return 130;
-  return failed ? 1 : 0;
+  if (failed) return exit_failed;
+  const bool any = std::any_of(outcomes.begin(), outcomes.end(), [](const CompareOutcome& outcome) { return outcome.status == "finished"; });
+  return any ? 0 : exit_usage;
 }
 
 }  // namespace consist::commands

@@ -16,7 +16,7 @@ constexpr const char* help =
     "  --nproc N         number of ranks\n"
     "  --all-output      show the standard output of all ranks\n"
     "  --grace SECONDS   after Ctrl-C: time for the ranks to end by themselves (default 60)\n\n"
-    "Returns 0 if all ranks do, otherwise the status of the one that failed first.\n\n"
+    "Returns 0 if all ranks do, otherwise the status of the first that failed by itself.\n\n"
     "example: consist launch --nproc 2 -- train --model llama-tiny --strategy ddp\n";
 
 int number(const std::string& option, const std::string& text) {
@@ -26,6 +26,16 @@ int number(const std::string& option, const std::string& text) {
     throw UsageError("consist launch " + option + " is '" + text + "'; it must be a whole number above 0");
   }
   return value;
+}
+
+/// What every rank would say is said once.
+void check(const Arguments& command, int ranks) {
+  for (const Command& known : table) {
+    if (command[0] != known.name) continue;
+    if (known.run == train) check_train({command.begin() + 1, command.end()}, ranks);
+    return;
+  }
+  throw UsageError("there is no command '" + command[0] + "' that could be launched; see consist --help");
 }
 
 }  // namespace
@@ -50,6 +60,7 @@ int launch(const Arguments& arguments) {
       const Arguments command(arguments.begin() + static_cast<std::ptrdiff_t>(i) + 1, arguments.end());
       if (ranks == 0) throw UsageError("consist launch needs --nproc, the number of ranks");
       if (command.empty()) throw UsageError("consist launch has no command after --; see consist launch --help");
+      check(command, ranks);
       return launch::launch_local(ranks, command, options);
     } else {
       throw UsageError("consist launch has no option '" + argument + "'; the command of the ranks comes after --");

@@ -75,12 +75,33 @@ bool said_by_another(const Error& error, const Job& job) {
   return !of_a_peer || std::string_view(error.what()).find(" failed: ") != std::string_view::npos;
 }
 
-}  // namespace
-
-int train(const Arguments& arguments) {
+ParsedRun parse(const Arguments& arguments) {
   po::options_description own;
   own.add_options()("help", "this text");
-  const ParsedRun parsed = parse_run(arguments, own);
+  return parse_run(arguments, own);
+}
+
+/// --ranks is what this process starts, or says again how many were started.
+void check_ranks(const ParsedRun& parsed, const RunConfig& config, int size) {
+  if (parsed.values["ranks"].defaulted() || config.ranks == size) return;
+  throw UsageError("--ranks is " + std::to_string(config.ranks) + ", but the environment says that the job has " + std::to_string(size) +
+                   " ranks; leave --ranks out");
+}
+
+}  // namespace
+
+void check_train(const Arguments& arguments, int ranks) {
+  const ParsedRun parsed = parse(arguments);
+  if (parsed.values.count("help") != 0) return;
+  PluginHost host(plugin_paths(parsed.values));
+  RunConfig config = make_config(parsed, host);
+  check_ranks(parsed, config, ranks);
+  config.ranks = ranks;
+  check_make_up(config, host);
+}
+
+int train(const Arguments& arguments) {
+  const ParsedRun parsed = parse(arguments);
   if (parsed.values.count("help") != 0) {
     std::fputs(help, stdout);
     return 0;
@@ -90,17 +111,13 @@ int train(const Arguments& arguments) {
 
   JobAddress address = job_address_from_environment(process_environment());
   address.timeout = std::chrono::seconds(config.timeout_seconds);
-  const bool ranks_given = !parsed.values["ranks"].defaulted();
   if (address.size == 1 && config.ranks > 1) {
-    check_make_up(config, host);  // one message now, instead of one from every rank
+    check_train(arguments, config.ranks);
     Arguments again{"train"};
     again.insert(again.end(), arguments.begin(), arguments.end());
     return launch::launch_local(config.ranks, again);
   }
-  if (ranks_given && config.ranks != address.size) {
-    throw UsageError("--ranks is " + std::to_string(config.ranks) + ", but the environment says that the job has " + std::to_string(address.size) +
-                     " ranks; leave --ranks out");
-  }
+  check_ranks(parsed, config, address.size);
   config.ranks = address.size;
   catch_signals();
   const std::unique_ptr<JoinedJob> job = join_job(address);

@@ -1,0 +1,166 @@
+// What is wrong with a command line is said before anything starts: once, whatever the number of ranks, and with what would be
+// right.
+#include "tests/commands/bad_input.h"
+
+namespace consist {
+namespace {
+
+using test::BadInput;
+
+class BadOptions : public test::BadInputTest {
+ protected:
+  /// Each value in turn of an option of a training run.
+  void expect_values_refused(const std::vector<std::pair<std::string, std::string>>& options, const std::string& says) const {
+    std::vector<BadInput> inputs;
+    for (const auto& [option, value] : options) {
+      inputs.push_back({train + " --" + option + " " + value, 2, {option.substr(0, option.find('=')), says}});
+    }
+    expect_refused(inputs);
+  }
+
+  const std::string train = "train --model %G/qwen3-tied --from-scratch --device cpu --archive a.h5";
+};
+
+TEST_F(BadOptions, UnknownCommandsAndOptions) {
+  expect_refused({
+      {"frobnicate", 2, {"there is no command 'frobnicate'", "--help"}},
+      {"--frob", 2, {"there is no command '--frob'"}},
+      {"train", 2, {"--model is missing"}},
+      {"train --model", 2, {"'--model' is missing"}},
+      {train + " --stepz 3", 2, {"there is no option '--stepz'"}},
+      {train + " --step 3", 2, {"there is no option '--step'"}},  // no guessing
+      {"train --mod llama-tiny", 2, {"there is no option '--mod'"}},
+      {train + " -s 3", 2, {"-s"}},
+      {train + " extra", 2, {"'extra' is neither an option nor the value of one"}},
+      {train + " --steps 3 --steps 4", 2, {"--steps", "more than once"}},
+      {train + " --cpu.thread 1", 2, {"plugin 'cpu' has no option 'thread'", "threads"}},
+      {train + " --nosuch.option 1", 2, {"there is no plugin 'nosuch'"}},
+      {train + " --text.files x --dataset synthetic", 2, {"--text.files", "'text' is not part of this make-up"}},
+      {train + " --cpu.threads 1 --cpu.threads 2", 2, {"--cpu.threads is given twice"}},
+      {"explain --model llama-tiny --summry", 2, {"there is no option '--summry'"}},
+      {"explain", 2, {"--model is missing"}},
+      {"plugins --frob", 2, {"--frob"}},
+      {"plugins nosuch", 2, {"there is no plugin 'nosuch'"}},
+      {"launch", 2, {"launch"}},
+      {"launch --nproc 2", 2, {"has no command"}},
+      {"launch --nproc 0 -- train", 2, {"--nproc is '0'"}},
+      {"launch --nproc 2 --frob -- train", 2, {"'--frob'"}},
+      {"tokenize --output x.tokens", 2, {"no text is given"}},
+      {"tokenize notes.txt", 2, {"--output is missing"}},
+      {"tokenize --outpu x.tokens notes.txt", 2, {"--outpu"}},
+      {"tokenize --output x.tokens --documents page notes.txt", 2, {"--documents is 'page'", "file or line"}},
+  });
+}
+
+TEST_F(BadOptions, NumbersThatCannotBe) {
+  for (const char* option : {"steps", "batch", "sequence", "accumulation", "ranks", "timeout", "checkpoint-keep"}) {
+    expect_values_refused({{option, "0"}, {option, "-1"}}, "it must be at least 1");
+    expect_values_refused({{option, "x"}, {option, "1.5"}, {option, "99999999999999999999"}}, "it must be a whole number");
+  }
+  for (const char* option : {"warmup", "evaluate-every", "evaluate-sequences", "checkpoint-every", "global-batch"}) {
+    expect_values_refused({{option, "-1"}}, "it must be at least 0");
+    expect_values_refused({{option, "x"}}, "it must be a whole number");
+  }
+  expect_values_refused({{"seed", "-1"}, {"seed", "x"}}, "not negative");
+  for (const char* option : {"learning-rate", "final-rate", "weight-decay", "beta1", "beta2", "epsilon", "clip"}) {
+    expect_values_refused({{option, "-1"}, {option, "nan"}, {option, "inf"}, {option, "1e300"}}, "it must lie between 0 and");
+    expect_values_refused({{option, "x"}, {option, "1,5"}}, "it must be a number");
+  }
+  expect_values_refused(
+      {{"memory-limit", "-5"}, {"memory-limit", "3Q"}, {"memory-limit", "x"}, {"memory-limit", "99999999999999999999Gi"}},
+      "is no number of bytes");
+}
+
+TEST_F(BadOptions, SizesBeyondAnyMachine) {
+  expect_refused({
+      {train + " --batch 9223372036854775807", 2, {"--batch", "at most"}},
+      {train + " --batch 1000000000 --sequence 64", 2, {"--batch 1000000000 x --sequence 64", "tokens"}},
+      {train + " --batch 10000000 --sequence 64 --dataset synthetic", 2, {"TiB of device memory", "The largest tensors"}},
+      {train + " --global-batch 9223372036854775807", 2, {"--global-batch", "at most"}},
+      {train + " --accumulation 2000000000", 2, {"--accumulation", "at most"}},
+      {train + " --accumulation 60000 --sequence 16", 2, {"--accumulation 60000", "instructions", "larger --batch"}},
+      {train + " --ranks 2000000000", 2, {"--ranks", "at most"}},
+      {train + " --ranks 5000 --sequence 16", 2, {"1 to 1024 ranks"}},
+      {train + " --sequence 9999999", 2, {"--sequence is 9999999", "128 positions"}},
+      {train + " --memory-limit 100k --sequence 16 --dataset synthetic",
+       2,
+       {"may be used", "The largest tensors", "--memory-limit"}},
+      {train + " --memory-limit 100k --sequence 16 --dataset synthetic --ranks 3", 2, {"may be used", "The largest tensors"}},
+      {"train --model llama-3.1-70b --dataset synthetic --device cpu",
+       2,
+       {"TiB of device memory", "The largest tensors", "lm_head.weight"}},
+  });
+}
+
+TEST_F(BadOptions, PartsThatDoNotExistOrFit) {
+  write_whole(folder_ / "no.so", "not a plugin");
+  expect_refused({
+      {"train --model llama-9b", 2, {"'llama-9b' is neither a folder nor a preset", "llama-tiny"}},
+      {train + " --precision fp3", 2, {"there is no precision 'fp3'", "bf16"}},
+      {train + " --strategy zero9", 2, {"there is no strategy 'zero9'", "ddp"}},
+      {train + " --strategy ddp=0", 2, {"'0' is no number of ranks"}},
+      {train + " --strategy ddp=2", 2, {"multiply to 2", "1 rank"}},
+      {train + " --strategy ddp=2 --ranks 3 --sequence 16", 2, {"multiply to 2", "3 ranks"}},
+      {train + " --strategy ddp+ddp", 2, {"remaining ranks"}},
+      {train + " --strategy ''", 2, {"has an empty part"}},
+      {train + " --transport avian", 2, {"there is no transport 'avian'", "socket"}},
+      {train + " --transport zero2=socket", 2, {"'zero2', which is not in --strategy"}},
+      {"train --model llama-tiny --device abacus", 2, {"there is no device 'abacus'", "cpu"}},
+      {train + " --sequence 16 --dataset library", 2, {"there is no dataset 'library'", "synthetic"}},
+      {train + " --schedule cubic", 2, {"'cubic'", "constant, linear or cosine"}},
+      {train + " --plugin /nonexistent", 2, {"/nonexistent"}},
+      {train + " --plugin no.so", 1, {"no.so", "ELF"}},
+      {train + " --cpu.threads -1 --sequence 16", 2, {"--cpu.threads"}},
+      {train + " --cpu.threads x --sequence 16", 2, {"--cpu.threads is 'x'"}},
+      {train + " --cpu.level z80 --sequence 16", 2, {"--cpu.level is 'z80'", "x86-64-v3"}},
+      {train + " --ddp.bucket-size -1 --sequence 16", 2, {"--ddp.bucket-size is '-1'"}},
+      {train + " --synthetic.successors 0 --dataset synthetic --sequence 16", 2, {"--synthetic.successors"}},
+  });
+}
+
+TEST_F(BadOptions, BatchesThatDoNotFit) {
+  const std::string small = train + " --dataset synthetic --sequence 16";
+  expect_refused({
+      {small + " --global-batch 3 --ranks 4", 2, {"--global-batch 3", "leaves a rest", "multiple of 4"}},
+      {small + " --global-batch 8 --batch 3", 2, {"--global-batch 8", "leaves a rest"}},
+      {small + " --batch 16 --evaluate-every 1 --synthetic.eval-sequences 8", 2, {"16 sequences", "has 8"}},
+      {small + " --batch 4 --ranks 3 --evaluate-every 1 --evaluate-sequences 8", 2, {"12 sequences", "allows 8"}},
+      {small + " --evaluate-every 1 --synthetic.eval-sequences 0", 2, {"no evaluation part"}},
+      {small + " --resume", 2, {"--checkpoint FOLDER"}},
+      {small + " --checkpoint-every 3", 2, {"--checkpoint FOLDER"}},
+  });
+}
+
+TEST_F(BadOptions, AreSaidOnceByAllRanks) {
+  write_whole(folder_ / "notes.txt", "not a folder");
+  const std::string three = "--dataset synthetic --sequence 16 --ranks 3";
+  expect_refused({
+      {train + " --precision fp3 --ranks 3", 2, {"'fp3'"}},
+      {train + " --dataset tokens --sequence 16 --ranks 3", 2, {"--tokens.files is missing"}},
+      {train + " --dataset text --text.files nosuch.txt --sequence 16 --ranks 3", 2, {"nosuch.txt"}},
+      {"train --model %G/qwen3-tied --archive . --device cpu " + three, 2, {"--archive . is a folder"}},
+      {"train --model %G/qwen3-tied --export notes.txt/x --device cpu " + three, 1, {"notes.txt/x"}},
+      {"launch --nproc 3 -- frobnicate", 2, {"'frobnicate'"}},
+      {"launch --nproc 3 -- train --model llama-9b", 2, {"'llama-9b'"}},
+      {"launch --nproc 3 -- train --model llama-tiny --ranks 2", 2, {"--ranks is 2", "3 ranks"}},
+  });
+}
+
+TEST_F(BadOptions, AComparisonOfNothingThatRunsIsAFailure) {
+  const test::ChildResult result = test::run_child(
+      {CONSIST_BINARY_DIR "/bin/consist", "compare", "--model", "llama-9b,llama-10b", "--output", folder_ / "out"});
+  EXPECT_EQ(result.status, 2) << result.output;
+  EXPECT_THAT(result.output, ::testing::HasSubstr("'llama-10b' is neither a folder nor a preset"));
+}
+
+TEST_F(BadOptions, ALargeModelIsExplainedAtOnce) {
+  const auto start = std::chrono::steady_clock::now();
+  const test::ChildResult result =
+      test::run_child({CONSIST_BINARY_DIR "/bin/consist", "explain", "--model", "llama-3.1-70b", "--device", "cpu"});
+  EXPECT_EQ(result.status, 0);
+  EXPECT_GT(result.output.size(), 500'000U);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
+}
+
+}  // namespace
+}  // namespace consist
