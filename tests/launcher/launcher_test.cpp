@@ -13,6 +13,8 @@
 #include <fstream>
 #include <thread>
 
+#include "launch/exit_status.h"
+
 namespace consist {
 namespace {
 
@@ -163,7 +165,7 @@ TEST(Launcher, AStoppedRankIsNamedAndRemoved) {
 
 TEST(Launcher, AStuckRankIsNamedWithItsInstruction) {
   Launched job({"3", "20000", "train", "100000", "1500", "spin", "1", "25"});
-  EXPECT_EQ(job.wait(), 1);
+  EXPECT_EQ(job.wait(), exit_peer_failed);
   EXPECT_EQ(count_of(job.errors, "ends: rank 1 on host"), 3) << job.errors;
   EXPECT_EQ(count_of(job.errors, "is stuck, last at step 25, instruction 1: linear"), 3) << job.errors;
 }

@@ -13,6 +13,7 @@
 #include "core/collectives/ring.h"
 #include "core/job/environment.h"
 #include "core/job/progress.h"
+#include "launch/exit_status.h"
 #include "plugins/transports/socket/connect.h"
 
 namespace consist::testing {
@@ -109,9 +110,12 @@ int run_rank(const std::vector<std::string>& words) {
     if (words.size() > 3) fault = {words[3], std::stoi(words[4]), std::stoi(words[5])};
     train(std::stoi(words[1]), std::chrono::milliseconds(std::stoi(words[2])), fault);
     return 0;
+  } catch (const PeerError& error) {
+    std::fprintf(stderr, "ends: %s\n", error.what());
+    return exit_peer_failed;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "ends: %s\n", error.what());
-    return 1;
+    return exit_failed;
   }
 }
 
