@@ -37,6 +37,7 @@ class NcclFailure : public ::testing::Test {
  protected:
   void SetUp() override {
     fake::switches() = {};
+    fake::remote_error() = false;
     const std::string reason = unavailable(CONSIST_FAKE_NVIDIA);
     ASSERT_EQ(reason, "");
   }
@@ -170,17 +171,17 @@ TEST_F(NcclFailure, AFailingMemberEndsAllWaits) {
 
 TEST_F(NcclFailure, AnErrorOfNcclIsThrownByCheckAndByLaterCalls) {
   const auto errors = run(2, 20s, [](Rank& rank) {
-    fake::switches().remote_error = true;
+    fake::remote_error() = true;
     while (true) {
       rank.group.check();
       std::this_thread::sleep_for(5ms);
     }
   });
   EXPECT_THAT(text_of(errors[0]) + text_of(errors[1]), HasSubstr("remote process exited"));
-  fake::switches() = {};
+  fake::remote_error() = false;
   std::atomic<int> thrown{0};
   run(2, 20s, [&](Rank& rank) {
-    fake::switches().remote_error = true;
+    fake::remote_error() = true;
     std::this_thread::sleep_for(300ms);
     for (int i = 0; i < 2; ++i) {
       try {

@@ -71,6 +71,10 @@ Switches& switches() {
   static Switches values;
   return values;
 }
+std::atomic<bool>& remote_error() {
+  static std::atomic<bool> value{false};
+  return value;
+}
 int aborts() {
   return abort_count;
 }
@@ -234,7 +238,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
   const std::lock_guard lock(all);
   const bool splitting = comm->splitting && comm->group->child->joined < comm->group->size;
   *state = comm->group->joined < comm->group->size || splitting ? ncclInProgress : ncclSuccess;
-  if (switches().remote_error && comm->connected) *state = ncclRemoteError;
+  if (consist::fake::remote_error() && comm->connected) *state = ncclRemoteError;
   return ncclSuccess;
 }
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {

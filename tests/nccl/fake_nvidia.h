@@ -1,6 +1,7 @@
 // Switches of the stand-in for NVIDIA's driver and NCCL. Set them before the ranks of a test start.
 #pragma once
 
+#include <atomic>
 #include <string>
 
 namespace consist::fake {
@@ -10,9 +11,10 @@ struct Switches {
   bool silent = false;                  ///< the log names no connection
   std::string send_path = "P2P/CUMEM";  ///< of send and receive
   bool member_1_never_joins = false;    ///< ncclCommInitRankConfig of member 1 is never finished by the others
-  bool remote_error = false;            ///< the next look at a communicator's state finds ncclRemoteError
 };
 Switches& switches();
+/// While true, a look at the state of a communicator that has worked finds ncclRemoteError. May be set at any time.
+std::atomic<bool>& remote_error();
 
 int aborts();        ///< calls of ncclCommAbort so far
 int destructions();  ///< calls of ncclCommDestroy
