@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -19,38 +20,57 @@ namespace consist::test {
 using reference::Value;
 using reference::Values;
 
-/// Memory of a device between two guards, filled with a pattern that reads as NaN in f32 and bf16.
+/// All memory of one launch, in one piece of a device's memory: tensors and scratch between guards, all of it filled with a
+/// pattern that reads as NaN in f32 and bf16, and moved at once.
 class GuardedMemory {
  public:
-  GuardedMemory(Device& device, std::int64_t bytes)
-      : device_(device), bytes_(bytes), memory_(static_cast<char*>(device.allocate(MemorySpace::device, bytes + 2 * kGuard))) {
-    poison();
+  explicit GuardedMemory(Device& device) : device_(device) {}
+  ~GuardedMemory() {
+    if (memory_ != nullptr) device_.release(MemorySpace::device, memory_);
   }
-  ~GuardedMemory() { device_.release(MemorySpace::device, memory_); }
   GuardedMemory(const GuardedMemory&) = delete;
   GuardedMemory& operator=(const GuardedMemory&) = delete;
 
-  void* data() const { return memory_ + kGuard; }  // aligned as allocate() aligns
-  void poison() {
-    const std::vector<std::uint8_t> pattern(static_cast<std::size_t>(bytes_ + 2 * kGuard), kPoison);
-    device_.upload(memory_, pattern.data(), bytes_ + 2 * kGuard);
+  /// Reserves a part and returns its number; before allocate().
+  std::size_t reserve(std::int64_t bytes) {
+    parts_.push_back({size_, bytes});
+    size_ += (bytes + kAlignment - 1) / kAlignment * kAlignment + kAlignment;
+    return parts_.size() - 1;
   }
+  void allocate() {
+    memory_ = static_cast<std::uint8_t*>(device_.allocate(MemorySpace::device, size_));
+    image_.resize(static_cast<std::size_t>(size_));
+  }
+  void* on_device(std::size_t part) const { return memory_ + parts_[part].offset; }
+  std::uint8_t* image(std::size_t part) { return image_.data() + parts_[part].offset; }
+
+  void poison() { std::fill(image_.begin(), image_.end(), kPoison); }
+  void upload() { device_.upload(memory_, image_.data(), size_); }
+  void download() { device_.download(image_.data(), memory_, size_); }
+  /// Whether nothing was written between the parts and before the first.
   bool intact() const {
-    std::uint8_t guards[2 * kGuard];
-    device_.download(guards, memory_, kGuard);
-    device_.download(guards + kGuard, memory_ + kGuard + bytes_, kGuard);
-    for (const std::uint8_t byte : guards) {
-      if (byte != kPoison) return false;
+    std::int64_t free = 0;
+    for (const Part& part : parts_) {
+      if (!poisoned(free, part.offset)) return false;
+      free = part.offset + part.bytes;
     }
-    return true;
+    return poisoned(free, size_);
   }
 
  private:
-  static constexpr std::int64_t kGuard = 256;
+  struct Part {
+    std::int64_t offset, bytes;
+  };
+  bool poisoned(std::int64_t first, std::int64_t last) const {
+    return std::all_of(image_.begin() + first, image_.begin() + last, [](std::uint8_t byte) { return byte == kPoison; });
+  }
+  static constexpr std::int64_t kAlignment = 256;
   static constexpr std::uint8_t kPoison = 0xff;
   Device& device_;
-  std::int64_t bytes_;
-  char* memory_;
+  std::vector<Part> parts_;
+  std::int64_t size_ = kAlignment;
+  std::uint8_t* memory_ = nullptr;
+  std::vector<std::uint8_t> image_;
 };
 
 enum class Repeated { same_bits, within_rounding };
@@ -67,65 +87,70 @@ inline HostTensors run_kernel(Device& device, const std::string& op_name, const 
   }
   const Types out_types = op.infer(types, attributes);
 
-  std::vector<std::unique_ptr<GuardedMemory>> memories;
-  const auto buffer_for = [&](const std::optional<TensorType>& type) {
-    if (!type) return Buffer{nullptr, DType::u8, Shape{0}};
-    memories.push_back(
-        std::make_unique<GuardedMemory>(device, type->shape.elements() * static_cast<std::int64_t>(size_of(type->dtype))));
-    return Buffer{memories.back()->data(), type->dtype, type->shape};
-  };
-  std::vector<Buffer> in, out;
-  for (const auto& type : types) in.push_back(buffer_for(type));
-  std::vector<bool> updated(in.size(), false);
-  for (std::size_t i = 0; i < out_types.size(); ++i) {
-    const int place = op.updates_in_place(static_cast<int>(i));
-    const bool in_place =
-        place >= 0 && static_cast<std::size_t>(place) < in.size() && !in[static_cast<std::size_t>(place)].absent();
-    out.push_back(in_place ? in[static_cast<std::size_t>(place)] : buffer_for(out_types[i]));
-    if (in_place) updated[static_cast<std::size_t>(place)] = true;
-  }
-  const auto without_data = [](std::vector<Buffer> buffers) {
-    for (Buffer& buffer : buffers) buffer.data = nullptr;
+  const Buffer absent{nullptr, DType::u8, Shape{0}};
+  const auto buffers_of = [&](const Types& all) {
+    std::vector<Buffer> buffers;
+    for (const auto& type : all) buffers.push_back(type ? Buffer{nullptr, type->dtype, type->shape} : absent);
     return buffers;
   };
-  const std::vector<Buffer> in_request = without_data(in), out_request = without_data(out);
-  const std::unique_ptr<Kernel> kernel = device.make_kernel({op_name, in_request, out_request, attributes});
+  std::vector<Buffer> in = buffers_of(types), out = buffers_of(out_types);
+  const std::unique_ptr<Kernel> kernel = device.make_kernel({op_name, in, out, attributes});
   if (!kernel) {
     ADD_FAILURE() << "the device has no kernel for " << op_name;
     return {};
   }
-  GuardedMemory workspace(device, kernel->workspace_bytes());
+
+  GuardedMemory memory(device);
+  const auto reserve = [&](const std::optional<TensorType>& type) {
+    return type ? memory.reserve(type->shape.elements() * static_cast<std::int64_t>(size_of(type->dtype))) : std::size_t{0};
+  };
+  std::vector<std::size_t> in_parts, out_parts;
+  std::vector<bool> updated(in.size(), false);
+  for (const auto& type : types) in_parts.push_back(reserve(type));
+  for (std::size_t i = 0; i < out_types.size(); ++i) {
+    const int place = op.updates_in_place(static_cast<int>(i));
+    const bool in_place =
+        place >= 0 && static_cast<std::size_t>(place) < in.size() && !in[static_cast<std::size_t>(place)].absent();
+    out_parts.push_back(in_place ? in_parts[static_cast<std::size_t>(place)] : reserve(out_types[i]));
+    if (in_place) updated[static_cast<std::size_t>(place)] = true;
+  }
+  const std::size_t workspace = memory.reserve(kernel->workspace_bytes());
+  memory.allocate();
+  for (std::size_t i = 0; i < in.size(); ++i) in[i].data = types[i] ? memory.on_device(in_parts[i]) : nullptr;
+  for (std::size_t i = 0; i < out.size(); ++i) out[i].data = out_types[i] ? memory.on_device(out_parts[i]) : nullptr;
+
   Launch launch;
   launch.kernel = kernel.get();
   launch.inputs = in;
   launch.outputs = out;
-  launch.workspace = workspace.data();
+  launch.workspace = memory.on_device(workspace);
   launch.label = op_name;
   const std::unique_ptr<Executable> step = device.prepare({launch}, false);
 
   std::vector<HostTensors> results;
   for (int repetition = 0; repetition < 2; ++repetition) {
-    for (const auto& memory : memories) memory->poison();
-    workspace.poison();
+    memory.poison();
     for (std::size_t i = 0; i < inputs.size(); ++i) {
-      if (inputs[i]) device.upload(in[i].data, inputs[i]->bytes.data(), static_cast<std::int64_t>(inputs[i]->bytes.size()));
+      if (inputs[i]) std::copy(inputs[i]->bytes.begin(), inputs[i]->bytes.end(), memory.image(in_parts[i]));
     }
+    memory.upload();
     step->run();
     step->wait();
+    memory.download();
 
-    EXPECT_TRUE(workspace.intact()) << op_name << " writes beyond its workspace";
-    for (const auto& memory : memories) EXPECT_TRUE(memory->intact()) << op_name << " writes beyond a tensor";
-    const auto downloaded = [&](const Buffer& buffer) {
-      HostTensor tensor(buffer.dtype, buffer.shape);
-      device.download(tensor.bytes.data(), buffer.data, static_cast<std::int64_t>(tensor.bytes.size()));
-      return tensor;
-    };
+    EXPECT_TRUE(memory.intact()) << op_name << " writes beyond a tensor or its workspace";
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       if (!inputs[i] || updated[i]) continue;
-      EXPECT_TRUE(downloaded(in[i]).bytes == inputs[i]->bytes) << op_name << " changes input " << i;
+      EXPECT_TRUE(std::equal(inputs[i]->bytes.begin(), inputs[i]->bytes.end(), memory.image(in_parts[i])))
+          << op_name << " changes input " << i;
     }
     HostTensors made;
-    for (std::size_t i = 0; i < out.size(); ++i) made.push_back(out_types[i] ? std::optional(downloaded(out[i])) : std::nullopt);
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      made.emplace_back(std::nullopt);
+      if (!out_types[i]) continue;
+      made.back().emplace(out_types[i]->dtype, out_types[i]->shape);
+      std::copy_n(memory.image(out_parts[i]), made.back()->bytes.size(), made.back()->bytes.data());
+    }
     results.push_back(std::move(made));
   }
   for (std::size_t i = 0; repeated == Repeated::same_bits && i < results[0].size(); ++i) {

@@ -20,10 +20,17 @@ struct Extents {
   const char* name;
   std::int64_t batch, sequence, channels, heads, kv_heads, dim, hidden, vocabulary;
 };
-struct Types {
+struct DTypes {
   const char* name;
   DType dtype, gradient;
 };
+
+void PrintTo(const Extents& extents, std::ostream* out) {
+  *out << extents.name;
+}
+void PrintTo(const DTypes& types, std::ostream* out) {
+  *out << types.name;
+}
 
 /// What a kernel made at some elements, and what it should have made.
 class Samples {
@@ -42,7 +49,7 @@ class Samples {
   std::vector<double> found_, expected_;
 };
 
-class KernelShapes : public testing::TestWithParam<std::tuple<Extents, Types>> {
+class KernelShapes : public testing::TestWithParam<std::tuple<Extents, DTypes>> {
  protected:
   void SetUp() override {
     try {
@@ -78,13 +85,26 @@ class KernelShapes : public testing::TestWithParam<std::tuple<Extents, Types>> {
     return chosen;
   }
 
+  /// Elements that are not finite: their exponents have all bits.
+  static std::int64_t numbers_missing(const HostTensor& tensor) {
+    const auto count = [&]<typename Bits>(Bits exponent) {
+      std::int64_t missing = 0;
+      for (std::size_t i = 0; i < tensor.bytes.size(); i += sizeof(Bits)) {
+        Bits bits;
+        std::memcpy(&bits, tensor.bytes.data() + i, sizeof bits);
+        missing += (bits & exponent) == exponent;
+      }
+      return missing;
+    };
+    return tensor.dtype == DType::f32 ? count(std::uint32_t{0x7f800000}) : count(std::uint16_t{0x7f80});
+  }
+
   HostTensors run(const std::string& op, const HostTensors& in, const Attributes& attributes = {},
                   Repeated repeated = Repeated::same_bits) {
     HostTensors out = test::run_kernel(*device_, op, in, attributes, repeated);
     for (std::size_t i = 0; i < out.size(); ++i) {
       if (!out[i]) continue;
-      std::int64_t strange = 0;
-      for (std::int64_t k = 0; k < out[i]->shape.elements(); ++k) strange += !std::isfinite((*out[i])[k]);
+      const std::int64_t strange = numbers_missing(*out[i]);
       EXPECT_EQ(strange, 0) << "elements of output " << i << " of " << op << " that are not numbers, of "
                             << out[i]->shape.elements();
     }
@@ -459,7 +479,7 @@ TEST_P(KernelShapes, LmHeadLoss) {
 TEST_P(KernelShapes, Optimizer) {
   // More tensors than one launch takes, of sizes around packs and blocks; one that many blocks share.
   std::vector<std::int64_t> sizes = {e().channels * e().hidden + 3};
-  for (std::int64_t i = 0; i < 1500; ++i) sizes.push_back(i % 7 == 0 ? 8192 + i % 5 : i % 40);
+  for (std::int64_t i = 0; i < 1400; ++i) sizes.push_back(i % 7 == 0 ? 8192 + i % 5 : i % 40);
   const float beta1 = 0.9F, beta2 = 0.95F, rate = 1e-2F, epsilon = 1e-8F, decay = 0.1F;
   HostTensor hyper(DType::f32, {4}), clip(DType::f32, {});
   const std::array<double, 4> values = {rate, 1 - std::pow(beta1, 3), 1 - std::pow(beta2, 3), 3};
@@ -521,12 +541,12 @@ constexpr Extents kExtents[] = {
     {"no_packs", 3, 131, 1034, 6, 3, 20, 2731, 331},
     {"wide_rows", 2, 9, 20'480, 3, 1, 96, 16, 7},
 };
-constexpr Types kTypes[] = {{"f32", DType::f32, DType::f32},
-                            {"bf16_gradients_f32", DType::bf16, DType::f32},
-                            {"bf16_gradients_bf16", DType::bf16, DType::bf16}};
+constexpr DTypes kTypes[] = {{"f32", DType::f32, DType::f32},
+                             {"bf16_gradients_f32", DType::bf16, DType::f32},
+                             {"bf16_gradients_bf16", DType::bf16, DType::bf16}};
 
 INSTANTIATE_TEST_SUITE_P(Cuda, KernelShapes, testing::Combine(testing::ValuesIn(kExtents), testing::ValuesIn(kTypes)),
-                         [](const testing::TestParamInfo<std::tuple<Extents, Types>>& info) {
+                         [](const testing::TestParamInfo<std::tuple<Extents, DTypes>>& info) {
                            return std::string(std::get<0>(info.param).name) + "_" + std::get<1>(info.param).name;
                          });
 

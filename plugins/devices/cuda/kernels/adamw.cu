@@ -24,7 +24,6 @@ struct Updated {
 
 struct Constants {
   float beta1, beta2, epsilon, decay;
-  bool stochastic;
   std::uint32_t seed;
 };
 
@@ -48,91 +47,137 @@ __device__ __forceinline__ void update(float& weight, float& m, float& v, float 
   weight = weight * s.shrink - __fdividef(s.step * m, quick_root(v) * s.root + k.epsilon);
 }
 
-/// Up with the probability of the part that is cut off, so that small updates are not lost on average.
-template <typename T>
-__device__ __forceinline__ T rounded_at_random(float value, std::uint32_t random16);
-template <>
-__device__ __forceinline__ float rounded_at_random<float>(float value, std::uint32_t) {
-  return value;
-}
-template <>
-__device__ __forceinline__ bf16 rounded_at_random<bf16>(float value, std::uint32_t random16) {
+/// A value that is rounded to bf16 at random by cutting off the lower half of its bits: those are raised by 16 random ones, so
+/// that it goes up with the probability of what is cut off and small updates are not lost on average. Infinities and NaN stay.
+__device__ __forceinline__ float raised(float value, std::uint32_t random16) {
   const std::uint32_t bits = __float_as_uint(value);
-  if ((bits & 0x7f800000U) == 0x7f800000U) return rounded<bf16>(value);
-  return __ushort_as_bfloat16(static_cast<unsigned short>((bits + random16) >> 16));
+  return __uint_as_float((bits & 0x7f800000U) == 0x7f800000U ? bits : bits + random16);
 }
 
-/// Random bits of 8 consecutive elements, by what they round: 0 m, 1 v, 2 p. The same for an element however it is reached.
-__device__ __forceinline__ uint4 random_bits(std::int64_t eight, std::uint32_t use, std::uint32_t step, std::uint32_t tensor,
-                                             std::uint32_t seed) {
-  return philox({static_cast<std::uint32_t>(eight), static_cast<std::uint32_t>(eight >> 32), use, step}, {seed, tensor});
+/// 32 random bits for each of the elements 4·four … 4·four + 3 of a tensor: the same however they are reached.
+__device__ __forceinline__ uint4 random_bits(std::int64_t four, std::uint32_t step, std::uint32_t tensor, std::uint32_t seed) {
+  return philox({static_cast<std::uint32_t>(four), static_cast<std::uint32_t>(four >> 32), step, 0}, {seed, tensor});
 }
 
-/// Elements of one access: 8 where anything is bf16 (and then f32 tensors move in two accesses), else 4.
-template <typename P, typename M>
-constexpr int pack_of = per_access<P> > per_access<M> ? per_access<P> : per_access<M>;
+/// What an element becomes, in f32.
+struct Element {
+  float weight, m, v;
+};
+
+/// 16 of the random bits each for m and p, and for v a hash of all 32.
+template <typename P, typename M, bool mastered>
+__device__ __forceinline__ void raise(Element& e, std::uint32_t random) {
+  if constexpr (sizeof(M) == 2) {
+    e.m = raised(e.m, random & 0xffffU);
+    e.v = raised(e.v, random * 0x9E3779B9U >> 16);
+  }
+  if constexpr (sizeof(P) == 2 && !mastered) e.weight = raised(e.weight, random >> 16);
+}
+
+/// A value as it is stored: bf16 cut off if it was raised before, else rounded to nearest.
+template <bool was_raised, typename T>
+__device__ __forceinline__ T stored(float value) {
+  if constexpr (was_raised && sizeof(T) == 2)
+    return __ushort_as_bfloat16(static_cast<unsigned short>(__float_as_uint(value) >> 16));
+  else
+    return rounded<T>(value);
+}
+template <bool was_raised, typename T, int N>
+__device__ __forceinline__ void set_pair(Words<T, N>& words, int i, float first, float second) {
+  if constexpr (was_raised && sizeof(T) == 2)
+    words.word[i / 2] = __byte_perm(__float_as_uint(first), __float_as_uint(second), 0x7632);
+  else
+    words.set_pair(i, first, second);
+}
+
+/// Elements that a thread takes at once. Where anything is f32 all accesses to that are whole sectors side by side with 4; only
+/// tensors that are all bf16 gain from 8.
+template <typename P, typename G, typename M, bool mastered>
+constexpr int pack_of = sizeof(P) == 2 && sizeof(G) == 2 && sizeof(M) == 2 && !mastered ? 8 : 4;
 
 /// N elements from `start` on.
-template <typename P, typename G, typename M, int N>
+template <typename P, typename G, typename M, bool mastered, bool stochastic, int N>
 __device__ __forceinline__ void update_pack(const Updated& t, std::int64_t start, const Step& s, const Constants& k,
                                             std::uint32_t step) {
   P* p = static_cast<P*>(t.p) + start;
   M *m = static_cast<M*>(t.m) + start, *v = static_cast<M*>(t.v) + start;
-  const bool mastered = t.master != nullptr;
-  const Pack<G, N> g = load_pack<N>(static_cast<const G*>(t.g) + start);
-  Pack<M, N> m_pack = load_pack<N>(m), v_pack = load_pack<N>(v);
-  Pack<float, N> master;
-  Pack<P, N> p_pack;
-  if (mastered)
-    master = load_pack<N>(t.master + start);
+  const Words<G, N> g = load_words<N>(static_cast<const G*>(t.g) + start);
+  Words<M, N> m_words = load_words<N>(m), v_words = load_words<N>(v);
+  Words<float, N> master;
+  Words<P, N> p_words;
+  if constexpr (mastered)
+    master = load_words<N>(t.master + start);
   else
-    p_pack = load_pack<N>(p);
-  uint4 for_m, for_v, for_p;
-  if (k.stochastic) {
-    if constexpr (sizeof(M) == 2) {
-      for_m = random_bits(start / 8, 0, step, t.number, k.seed);
-      for_v = random_bits(start / 8, 1, step, t.number, k.seed);
-    }
-    if constexpr (sizeof(P) == 2) for_p = random_bits(start / 8, 2, step, t.number, k.seed);
+    p_words = load_words<N>(p);
+  uint4 random[N / 4];
+  if constexpr (stochastic) {
+#pragma unroll
+    for (int i = 0; i < N; i += 4) random[i / 4] = random_bits(start / 4 + i / 4, step, t.number, k.seed);
   }
 #pragma unroll
-  for (int i = 0; i < N; ++i) {
-    const int eighth = N == 8 ? i : static_cast<int>(start % 8) + i;
-    float weight = mastered ? master.element[i] : number(p_pack.element[i]), m1 = number(m_pack.element[i]),
-          m2 = number(v_pack.element[i]);
-    update(weight, m1, m2, number(g.element[i]), s, k);
-    if (sizeof(M) == 2 && k.stochastic) {
-      m_pack.element[i] = rounded_at_random<M>(m1, bits16(for_m, eighth));
-      v_pack.element[i] = rounded_at_random<M>(m2, bits16(for_v, eighth));
-    } else {
-      m_pack.element[i] = rounded<M>(m1);
-      v_pack.element[i] = rounded<M>(m2);
+  for (int i = 0; i < N; i += 2) {
+    Element pair[2];
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      Element& e = pair[j];
+      if constexpr (mastered)
+        e.weight = master[i + j];
+      else
+        e.weight = p_words[i + j];
+      e.m = m_words[i + j];
+      e.v = v_words[i + j];
+      update(e.weight, e.m, e.v, g[i + j], s, k);
+      if constexpr (mastered) master.word[i + j] = __float_as_uint(e.weight);
+      if constexpr (stochastic) raise<P, M, mastered>(e, word(random[i / 4], (i + j) % 4));
     }
-    // Beside a master, p is that rounded to nearest.
-    p_pack.element[i] =
-        sizeof(P) == 2 && k.stochastic && !mastered ? rounded_at_random<P>(weight, bits16(for_p, eighth)) : rounded<P>(weight);
-    master.element[i] = weight;
+    set_pair<stochastic>(m_words, i, pair[0].m, pair[1].m);
+    set_pair<stochastic>(v_words, i, pair[0].v, pair[1].v);
+    set_pair<stochastic && !mastered>(p_words, i, pair[0].weight,
+                                      pair[1].weight);  // beside a master, p is that rounded to nearest
   }
-  store_pack<N>(m, m_pack);
-  store_pack<N>(v, v_pack);
-  store_pack<N>(p, p_pack);
-  if (mastered) store_pack<N>(t.master + start, master);
+  store_words<N>(m, m_words);
+  store_words<N>(v, v_words);
+  store_words<N>(p, p_words);
+  if constexpr (mastered) store_words<N>(t.master + start, master);
 }
 
-template <typename P, typename G, typename M>
-__global__ void __launch_bounds__(threads)
+/// Element i alone: the ends of tensors, and views that are not aligned.
+template <typename P, typename G, typename M, bool mastered, bool stochastic>
+__device__ __forceinline__ void update_single(const Updated& t, std::int64_t i, const Step& s, const Constants& k,
+                                              std::uint32_t step) {
+  P* p = static_cast<P*>(t.p) + i;
+  M *m = static_cast<M*>(t.m) + i, *v = static_cast<M*>(t.v) + i;
+  Element e{mastered ? t.master[i] : number(*p), number(*m), number(*v)};
+  update(e.weight, e.m, e.v, number(static_cast<const G*>(t.g)[i]), s, k);
+  if (mastered) t.master[i] = e.weight;
+  if constexpr (stochastic) raise<P, M, mastered>(e, word(random_bits(i / 4, step, t.number, k.seed), static_cast<int>(i % 4)));
+  *m = stored<stochastic, M>(e.m);
+  *v = stored<stochastic, M>(e.v);
+  *p = stored < stochastic && !mastered, P > (e.weight);
+}
+
+template <typename P, typename G, typename M, bool mastered, bool stochastic>
+__global__ void __launch_bounds__(threads, 3)
     update_tensors(const __grid_constant__ TensorList<Updated> list, const float* __restrict__ hyper,
                    const float* __restrict__ clip, Constants k) {
-  constexpr int N = pack_of<P, M>;
+  constexpr int N = pack_of<P, G, M, mastered>;
   const Updated& t = list.entry[entry_of(list, blockIdx.x)];
   const Step s(hyper, clip, k);
   const auto step = static_cast<std::uint32_t>(hyper[3]);
   const std::int64_t start = static_cast<std::int64_t>(blockIdx.x - t.first) * chunk, end = min(t.count, start + chunk);
-  const auto misaligned = [](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16; };
+  const auto misaligned = [](const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16; };
   const bool packs = (misaligned(t.p) | misaligned(t.g) | misaligned(t.master) | misaligned(t.m) | misaligned(t.v)) == 0;
   const std::int64_t in_packs = packs ? start + (end - start) / N * N : start;
-  for (std::int64_t i = start + threadIdx.x * N; i < in_packs; i += threads * N) update_pack<P, G, M, N>(t, i, s, k, step);
-  for (std::int64_t i = in_packs + threadIdx.x; i < end; i += threads) update_pack<P, G, M, 1>(t, i, s, k, step);
+  for (std::int64_t i = start + threadIdx.x * N; i < in_packs; i += threads * N) {
+    update_pack<P, G, M, mastered, stochastic, N>(t, i, s, k, step);
+  }
+  for (std::int64_t i = in_packs + threadIdx.x; i < end; i += threads)
+    update_single<P, G, M, mastered, stochastic>(t, i, s, k, step);
+}
+
+template <typename T>
+constexpr DType type_of() {
+  return sizeof(T) == 4 ? DType::f32 : DType::bf16;
 }
 
 class AdamW final : public Kernel {
@@ -142,39 +187,52 @@ class AdamW final : public Kernel {
     k_.beta2 = static_cast<float>(r.attributes.real("beta2"));
     k_.epsilon = static_cast<float>(r.attributes.real("epsilon"));
     k_.decay = static_cast<float>(r.attributes.real("weight_decay"));
-    k_.stochastic = r.attributes.integer_or("stochastic_rounding", 0) != 0;
+    stochastic_ = r.attributes.integer_or("stochastic_rounding", 0) != 0;
     k_.seed = static_cast<std::uint32_t>(r.attributes.integer_or("seed", 0));
   }
   void launch(std::span<const Buffer> in, std::span<const Buffer>, void*, NativeQueue queue) override {
-    by_types<float, float, float>(DType::f32, DType::f32, DType::f32, in, stream_of(queue));
-    by_types<float, float, bf16>(DType::f32, DType::f32, DType::bf16, in, stream_of(queue));
-    by_types<bf16, float, float>(DType::bf16, DType::f32, DType::f32, in, stream_of(queue));
-    by_types<bf16, float, bf16>(DType::bf16, DType::f32, DType::bf16, in, stream_of(queue));
-    by_types<bf16, bf16, float>(DType::bf16, DType::bf16, DType::f32, in, stream_of(queue));
-    by_types<bf16, bf16, bf16>(DType::bf16, DType::bf16, DType::bf16, in, stream_of(queue));
+    by_types<float, float, float>(in, stream_of(queue));
+    by_types<float, float, bf16>(in, stream_of(queue));
+    by_types<bf16, float, float>(in, stream_of(queue));
+    by_types<bf16, float, bf16>(in, stream_of(queue));
+    by_types<bf16, bf16, float>(in, stream_of(queue));
+    by_types<bf16, bf16, bf16>(in, stream_of(queue));
   }
 
  private:
   template <typename P, typename G, typename M>
-  void by_types(DType p, DType g, DType m, std::span<const Buffer> in, cudaStream_t stream) {
+  void by_types(std::span<const Buffer> in, cudaStream_t stream) {
+    if (stochastic_) {
+      by_master<P, G, M, false, true>(in, stream);
+      by_master<P, G, M, true, true>(in, stream);
+    } else {
+      by_master<P, G, M, false, false>(in, stream);
+      by_master<P, G, M, true, false>(in, stream);
+    }
+  }
+  /// One launch for the tensors of this kind, or a few if they are more than a list holds.
+  template <typename P, typename G, typename M, bool mastered, bool stochastic>
+  void by_master(std::span<const Buffer> in, cudaStream_t stream) {
     const auto flush = [&] {
       if (list_.count == 0) return;
-      update_tensors<P, G, M><<<list_.chunks, threads, 0, stream>>>(list_, in[0].as<float>(), in[1].as<float>(), k_);
+      update_tensors<P, G, M, mastered, stochastic>
+          <<<list_.chunks, threads, 0, stream>>>(list_, in[0].as<float>(), in[1].as<float>(), k_);
       check_launch("adamw");
       list_.clear();
     };
     list_.clear();
     for (std::size_t i = 2; i + 4 < in.size(); i += 5) {
-      const std::int64_t count = in[i].shape.elements();
-      if (in[i].dtype != p || in[i + 1].dtype != g || in[i + 3].dtype != m || count == 0) continue;
+      const Buffer &p = in[i], &g = in[i + 1], &master = in[i + 2], &m = in[i + 3], &v = in[i + 4];
+      const std::int64_t count = p.shape.elements();
+      if (p.dtype != type_of<P>() || g.dtype != type_of<G>() || m.dtype != type_of<M>()) continue;
+      if (master.absent() == mastered || count == 0) continue;
       if (list_.full()) flush();
-      list_.add({in[i].data, in[i + 1].data, in[i + 2].as<float>(), in[i + 3].data, in[i + 4].data, count, 0,
-                 static_cast<std::uint32_t>(i)},
-                count, chunk);
+      list_.add({p.data, g.data, master.as<float>(), m.data, v.data, count, 0, static_cast<std::uint32_t>(i)}, count, chunk);
     }
     flush();
   }
 
+  bool stochastic_ = false;
   Constants k_{};
   TensorList<Updated> list_;
 };

@@ -233,7 +233,7 @@ __global__ void __launch_bounds__(threads, 2) attend(const T* __restrict__ q, co
   float inverse[4];
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    const float total = sum_of_lanes(sum[i], 16);
+    const float total = sum_of_lanes<16>(sum[i]);
     inverse[i] = 1.0F / total;
     const int row = first + row_of(i);
     if (threadIdx.x % 16 == 0 && row < e.sequence) {

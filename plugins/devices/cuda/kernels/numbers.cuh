@@ -50,14 +50,51 @@ __device__ __forceinline__ bf16 rounded<bf16>(float value) {
   return __float2bfloat16_rn(value);
 }
 
+/// N elements as the words they were loaded in: of a Pack the compiler keeps every single bf16 in a register of its own.
+/// N·sizeof(T) is 8 or a multiple of 16.
+template <typename T, int N>
+struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) Words {
+  std::uint32_t word[N * sizeof(T) / 4];
+
+  /// Element i, which must be known to the compiler.
+  __device__ __forceinline__ float operator[](int i) const {
+    const std::uint32_t bits = word[i * static_cast<int>(sizeof(T)) / 4];
+    if constexpr (sizeof(T) == 4)
+      return __uint_as_float(bits);
+    else
+      return __uint_as_float(i % 2 == 0 ? bits << 16 : bits & 0xffff0000U);
+  }
+  /// Elements i and i + 1, i even, rounded to nearest.
+  __device__ __forceinline__ void set_pair(int i, float first, float second) {
+    if constexpr (sizeof(T) == 4) {
+      word[i] = __float_as_uint(first);
+      word[i + 1] = __float_as_uint(second);
+    } else {
+      const __nv_bfloat162 pair = __floats2bfloat162_rn(first, second);
+      word[i / 2] = static_cast<std::uint32_t>(__bfloat16_as_ushort(pair.y)) << 16 | __bfloat16_as_ushort(pair.x);
+    }
+  }
+};
+template <int N, typename T>
+__device__ __forceinline__ Words<T, N> load_words(const T* from) {
+  return *reinterpret_cast<const Words<T, N>*>(from);
+}
+template <int N, typename T>
+__device__ __forceinline__ void store_words(T* to, const Words<T, N>& words) {
+  *reinterpret_cast<Words<T, N>*>(to) = words;
+}
+
 /// The sum over groups of `width` neighbouring lanes (a power of two), in every lane. All lanes of the warp must call it.
-__device__ __forceinline__ float sum_of_lanes(float value, int width = 32) {
+template <int width = 32>
+__device__ __forceinline__ float sum_of_lanes(float value) {
+#pragma unroll
   for (int distance = width / 2; distance > 0; distance /= 2) value += __shfl_xor_sync(0xffffffffU, value, distance);
   return value;
 }
 
 /// The sum over the threads of equal threadIdx.y, in each of them; blockDim.x is a multiple of 32. `scratch` is shared memory of
-/// one float per warp of the block. All threads of the block must call it, and may call it again at once.
+/// one float per warp of the block. All threads of the block must call it, and none may use that scratch again before the block
+/// meets once more.
 __device__ __forceinline__ float sum_of_row(float value, float* scratch) {
   value = sum_of_lanes(value);
   const int warps = static_cast<int>(blockDim.x) / 32;
@@ -67,7 +104,6 @@ __device__ __forceinline__ float sum_of_row(float value, float* scratch) {
   __syncthreads();
   float sum = 0.0F;
   for (int warp = 0; warp < warps; ++warp) sum += mine[warp];
-  __syncthreads();
   return sum;
 }
 

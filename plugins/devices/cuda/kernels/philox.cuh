@@ -19,10 +19,9 @@ __device__ __forceinline__ uint4 philox(uint4 counter, uint2 key) {
   return counter;
 }
 
-/// The i-th 16 of the 128 bits.
-__device__ __forceinline__ std::uint32_t bits16(const uint4& bits, int i) {
-  const std::uint32_t word = i / 2 == 0 ? bits.x : i / 2 == 1 ? bits.y : i / 2 == 2 ? bits.z : bits.w;
-  return i % 2 == 0 ? word & 0xffffU : word >> 16;
+/// The i-th 32 of the 128 bits.
+__device__ __forceinline__ std::uint32_t word(const uint4& bits, int i) {
+  return i == 0 ? bits.x : i == 1 ? bits.y : i == 2 ? bits.z : bits.w;
 }
 
 }  // namespace consist::cuda

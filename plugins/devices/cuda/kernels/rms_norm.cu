@@ -34,35 +34,35 @@ __global__ void __launch_bounds__(widest)
   const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
   const bool present = row < rows;  // all threads of the block meet in sum_of_row
   const std::int64_t base = row * c;
-  Pack<T, N> values[held];
-  float squares = 0.0F;
+  Words<T, N> values[held];
 #pragma unroll
   for (int k = 0; k < held; ++k) {
     const int i = (threadIdx.x + k * blockDim.x) * N;
-    if (present && i < c) values[k] = load_pack<N>(x + base + i);
+    if (present && i < c) values[k] = load_words<N>(x + base + i);
   }
   if (residual != nullptr) {
-    Pack<T, N> added[held];
+    Words<T, N> added[held];
 #pragma unroll
     for (int k = 0; k < held; ++k) {
       const int i = (threadIdx.x + k * blockDim.x) * N;
-      if (present && i < c) added[k] = load_pack<N>(residual + base + i);
+      if (present && i < c) added[k] = load_words<N>(residual + base + i);
     }
 #pragma unroll
     for (int k = 0; k < held; ++k) {
       const int i = (threadIdx.x + k * blockDim.x) * N;
       if (!present || i >= c) continue;
 #pragma unroll
-      for (int j = 0; j < N; ++j) values[k].element[j] = rounded<T>(number(values[k].element[j]) + number(added[k].element[j]));
-      store_pack<N>(sum + base + i, values[k]);
+      for (int j = 0; j < N; j += 2) values[k].set_pair(j, values[k][j] + added[k][j], values[k][j + 1] + added[k][j + 1]);
+      store_words<N>(sum + base + i, values[k]);
     }
   }
+  float squares = 0.0F;
 #pragma unroll
   for (int k = 0; k < held; ++k) {
     const int i = (threadIdx.x + k * blockDim.x) * N;
     if (!present || i >= c) continue;
 #pragma unroll
-    for (int j = 0; j < N; ++j) squares += number(values[k].element[j]) * number(values[k].element[j]);
+    for (int j = 0; j < N; ++j) squares += values[k][j] * values[k][j];
   }
   const float scale = 1.0F / sqrtf(sum_of_row(squares, scratch) / static_cast<float>(c) + epsilon);
   if (!present) return;
@@ -71,11 +71,12 @@ __global__ void __launch_bounds__(widest)
   for (int k = 0; k < held; ++k) {
     const int i = (threadIdx.x + k * blockDim.x) * N;
     if (i >= c) continue;
-    const Pack<T, N> weight = load_pack<N>(w + i);
+    const Words<T, N> weight = load_words<N>(w + i);
 #pragma unroll
-    for (int j = 0; j < N; ++j)
-      values[k].element[j] = rounded<T>(number(values[k].element[j]) * scale * number(weight.element[j]));
-    store_pack<N>(y + base + i, values[k]);
+    for (int j = 0; j < N; j += 2) {
+      values[k].set_pair(j, values[k][j] * scale * weight[j], values[k][j + 1] * scale * weight[j + 1]);
+    }
+    store_words<N>(y + base + i, values[k]);
   }
 }
 
@@ -105,28 +106,40 @@ __global__ void __launch_bounds__(widest)
     rms_norm_grad_rows(const T* __restrict__ dy, const T* __restrict__ x, const float* __restrict__ rstd, const T* __restrict__ w,
                        T* dx, bool add, float* __restrict__ partial, std::int64_t rows, int c) {
   extern __shared__ float shared[];  // [c], used where the block has several rows
-  __shared__ float scratch[most_warps];
-  Pack<T, N> weight[held];
+  __shared__ float scratch[2][most_warps];
+  Words<T, N> weight[held];
   float dw[held][N] = {};
 #pragma unroll
   for (int k = 0; k < held; ++k) {
     const int i = (threadIdx.x + k * blockDim.x) * N;
-    if (i < c) weight[k] = load_pack<N>(w + i);
+    if (i < c) weight[k] = load_words<N>(w + i);
   }
-  for (std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * blockDim.y; first < rows;
-       first += static_cast<std::int64_t>(gridDim.x) * blockDim.y) {
-    const std::int64_t row = first + threadIdx.y, base = row * c;
-    const bool present = row < rows;
-    const float scale = present ? rstd[row] : 0.0F;
-    Pack<T, N> g[held], v[held];
+  struct Row {
+    Words<T, N> dy[held], x[held], dx[held];
+    float rstd;
+  };
+  const auto load = [&](std::int64_t row, Row& to) {
+    if (row >= rows) return;
+    to.rstd = rstd[row];
 #pragma unroll
     for (int k = 0; k < held; ++k) {
       const int i = (threadIdx.x + k * blockDim.x) * N;
-      if (present && i < c) {
-        g[k] = load_pack<N>(dy + base + i);
-        v[k] = load_pack<N>(x + base + i);
-      }
+      if (i >= c) continue;
+      to.dy[k] = load_words<N>(dy + row * c + i);
+      to.x[k] = load_words<N>(x + row * c + i);
+      if (add) to.dx[k] = load_words<N>(dx + row * c + i);
     }
+  };
+  // The next row is on its way while this one is worked on: there are too few threads (of so many registers) to hide the memory
+  // otherwise.
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.y;
+  Row now, next;
+  load(static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y, now);
+  int parity = 0;
+  for (std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * blockDim.y; first < rows; first += step, parity ^= 1) {
+    const std::int64_t row = first + threadIdx.y;
+    const bool present = row < rows;  // all threads of the block meet in the sum
+    load(row + step, next);
     float dot = 0.0F;
 #pragma unroll
     for (int k = 0; k < held; ++k) {
@@ -134,25 +147,26 @@ __global__ void __launch_bounds__(widest)
       if (!present || i >= c) continue;
 #pragma unroll
       for (int j = 0; j < N; ++j) {
-        const float gx = number(g[k].element[j]) * number(v[k].element[j]);
-        dot += gx * number(weight[k].element[j]);
-        dw[k][j] += gx * scale;
+        const float gx = now.dy[k][j] * now.x[k][j];
+        dot += gx * weight[k][j];
+        dw[k][j] += gx * now.rstd;
       }
     }
-    const float pull = sum_of_row(dot, scratch) / static_cast<float>(c) * scale * scale;
+    const float pull = sum_of_row(dot, scratch[parity]) / static_cast<float>(c) * now.rstd * now.rstd;
 #pragma unroll
     for (int k = 0; k < held; ++k) {
       const int i = (threadIdx.x + k * blockDim.x) * N;
       if (!present || i >= c) continue;
-      Pack<T, N> before;
-      if (add) before = load_pack<N>(dx + base + i);
+      const auto made_at = [&](int j) {
+        const float d = now.rstd * (now.dy[k][j] * weight[k][j] - now.x[k][j] * pull);
+        return add ? now.dx[k][j] + d : d;
+      };
+      Words<T, N> made;
 #pragma unroll
-      for (int j = 0; j < N; ++j) {
-        const float d = scale * (number(g[k].element[j]) * number(weight[k].element[j]) - number(v[k].element[j]) * pull);
-        g[k].element[j] = rounded<T>(add ? number(before.element[j]) + d : d);
-      }
-      store_pack<N>(dx + base + i, g[k]);
+      for (int j = 0; j < N; j += 2) made.set_pair(j, made_at(j), made_at(j + 1));
+      store_words<N>(dx + row * c + i, made);
     }
+    now = next;
   }
   // The rows of the block, in order.
   for (unsigned y = 1; y < blockDim.y; ++y) {
@@ -186,10 +200,11 @@ __global__ void __launch_bounds__(widest)
 template <typename T>
 __global__ void __launch_bounds__(widest) rms_norm_grad_any(const T* dy, const T* x, const float* rstd, const T* w, T* dx,
                                                             bool add, float* partial, std::int64_t rows, std::int64_t c) {
-  __shared__ float scratch[most_warps];
+  __shared__ float scratch[2][most_warps];
   float* dw = partial + blockIdx.x * c;
   for (std::int64_t i = threadIdx.x; i < c; i += blockDim.x) dw[i] = 0.0F;
-  for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+  int parity = 0;
+  for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x, parity ^= 1) {
     const std::int64_t base = row * c;
     const float scale = rstd[row];
     float dot = 0.0F;
@@ -198,7 +213,7 @@ __global__ void __launch_bounds__(widest) rms_norm_grad_any(const T* dy, const T
       dot += gx * number(w[i]);
       dw[i] += gx * scale;
     }
-    const float pull = sum_of_row(dot, scratch) / static_cast<float>(c) * scale * scale;
+    const float pull = sum_of_row(dot, scratch[parity]) / static_cast<float>(c) * scale * scale;
     for (std::int64_t i = threadIdx.x; i < c; i += blockDim.x) {
       const float d = scale * (number(dy[base + i]) * number(w[i]) - number(x[base + i]) * pull);
       dx[base + i] = rounded<T>(add ? number(dx[base + i]) + d : d);

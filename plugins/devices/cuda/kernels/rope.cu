@@ -4,6 +4,8 @@
 // further on: what the rotation needs. A group of lanes takes up to `group` heads of one token, so that cosines, sines and norm
 // weights are read once for all of them. Heads that do not split so (dim not 2·N·power of two, or not aligned) take the kernels
 // *_any, a warp for each head.
+#include <type_traits>
+
 #include "plugins/devices/cuda/kernels/column_sums.h"
 #include "plugins/devices/cuda/kernels/launch.h"
 #include "plugins/devices/cuda/kernels/numbers.cuh"
@@ -12,9 +14,12 @@ namespace consist::cuda {
 namespace {
 
 constexpr int threads = 256;
-constexpr int group = 4;  // heads of a token that a group of lanes takes
-constexpr int pack_backward =
-    4;  // elements of a pack in the gradient, which holds more of them: more would not fit into registers
+// Heads of a token that a group of lanes takes, and of those the ones that it holds at once in the gradient: what hides the
+// memory, and fits into registers.
+constexpr int group_forward = 2, group_backward = 4, held_backward = 2;
+template <typename T>
+constexpr int blocks_backward = sizeof(T) == 2 ? 3 : 2;  // of a multiprocessor
+constexpr int pack_backward = 4;  // elements; the gradient has sums beside them, so that packs of 8 would be too many
 
 struct RopeShape {
   int sequence, heads, dim;
@@ -24,49 +29,65 @@ struct RopeShape {
         heads(static_cast<int>(x.shape[2] / head_dim)),
         dim(static_cast<int>(head_dim)),
         tokens(x.shape.rows()) {}
-  __host__ __device__ int groups() const { return (heads + group - 1) / group; }
-  std::int64_t units() const { return tokens * groups(); }
-  /// Lanes of a head for packs of N, or 0 if it does not split.
+  /// Groups of heads of a token.
+  template <int group>
+  __host__ __device__ unsigned groups() const {
+    return static_cast<unsigned>((heads + group - 1) / group);
+  }
+  /// Lanes of a head for packs of N, or 0 if heads do not split so or are more than 32 bits count.
   int lanes(int N) const {
     const int count = dim % (2 * N) == 0 ? dim / (2 * N) : 0;
-    return count <= 32 && (count & (count - 1)) == 0 ? count : 0;
+    const bool known = count == 4 || count == 8 || count == 16 || count == 32;
+    return known && tokens * heads < (std::int64_t{1} << 26) ? count : 0;
   }
 };
+
+/// Calls `launch` with the number of lanes as a constant.
+template <typename Function>
+void by_lanes(int lanes, Function&& launch) {
+  if (lanes == 4)
+    launch(std::integral_constant<int, 4>{});
+  else if (lanes == 8)
+    launch(std::integral_constant<int, 8>{});
+  else if (lanes == 16)
+    launch(std::integral_constant<int, 16>{});
+  else
+    launch(std::integral_constant<int, 32>{});
+}
 
 /// Row p of the table: this lane's cosines and sines, f32 also where the elements are bf16.
 template <int N>
 struct Angles {
   Pack<float, N> cosine, sine;
-  __device__ Angles(const float* table, int position, int dim, int offset)
+  __device__ __forceinline__ Angles(const float* table, unsigned position, int dim, int offset)
       : cosine(load_pack<N>(table + static_cast<std::int64_t>(position) * dim + offset)),
         sine(load_pack<N>(table + static_cast<std::int64_t>(position) * dim + dim / 2 + offset)) {}
 };
 
 /// `direction` 1 rotates, -1 rotates back (the gradient of the rotation).
-template <typename T, int N, bool Normed>
+template <typename T, int N, int lanes, bool Normed>
 __global__ void __launch_bounds__(threads)
     rope_heads(const T* __restrict__ x, const float* __restrict__ table, const T* __restrict__ w, T* __restrict__ y,
-               float* __restrict__ rstd, RopeShape s, int lanes, float direction, float epsilon) {
-  const int lane = threadIdx.x % lanes, half = s.dim / 2;
-  const std::int64_t units = s.tokens * s.groups(),
-                     unit = (static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x) / lanes;
-  const bool present = unit < units;
-  const std::int64_t token = present ? unit / s.groups() : 0;
-  const int first = present ? static_cast<int>(unit % s.groups()) * group : 0;
-  const T* from = x + (token * s.heads + first) * s.dim + lane * N;
-  T* to = y + (token * s.heads + first) * s.dim + lane * N;
-  Pack<T, N> a[group], b[group];
+               float* __restrict__ rstd, RopeShape s, float direction, float epsilon) {
+  constexpr int group = group_forward, dim = 2 * N * lanes, half = dim / 2;
+  const int lane = threadIdx.x % lanes;
+  const unsigned groups = s.groups<group>(), unit = blockIdx.x * (threads / lanes) + threadIdx.x / lanes;
+  const unsigned token = unit / groups;
+  const bool present = token < s.tokens;  // all lanes take part in the sums
+  const int first = static_cast<int>(unit - token * groups) * group;
+  const std::int64_t base = (static_cast<std::int64_t>(token) * s.heads + first) * dim + lane * N;
+  Words<T, N> a[group] = {}, b[group] = {};
 #pragma unroll
   for (int h = 0; h < group; ++h) {
     if (!present || first + h >= s.heads) continue;
-    a[h] = load_pack<N>(from + h * s.dim);
-    b[h] = load_pack<N>(from + h * s.dim + half);
+    a[h] = load_words<N>(x + base + h * dim);
+    b[h] = load_words<N>(x + base + h * dim + half);
   }
-  const Angles<N> angles(table, static_cast<int>(token % s.sequence), s.dim, lane * N);
-  Pack<T, N> wa, wb;
+  const Angles<N> angles(table, present ? token % static_cast<unsigned>(s.sequence) : 0, dim, lane * N);
+  Words<T, N> wa, wb;
   if (Normed) {
-    wa = load_pack<N>(w + lane * N);
-    wb = load_pack<N>(w + half + lane * N);
+    wa = load_words<N>(w + lane * N);
+    wb = load_words<N>(w + half + lane * N);
   }
 #pragma unroll
   for (int h = 0; h < group; ++h) {
@@ -75,27 +96,26 @@ __global__ void __launch_bounds__(threads)
     if (Normed) {
       float squares = 0.0F;
 #pragma unroll
-      for (int i = 0; i < N; ++i) {
-        if (mine)
-          squares += number(a[h].element[i]) * number(a[h].element[i]) + number(b[h].element[i]) * number(b[h].element[i]);
-      }
-      scale = 1.0F / sqrtf(sum_of_lanes(squares, lanes) / static_cast<float>(s.dim) + epsilon);
-      if (mine && lane == 0 && rstd != nullptr) rstd[token * s.heads + first + h] = scale;
+      for (int i = 0; i < N; ++i) squares += a[h][i] * a[h][i] + b[h][i] * b[h][i];
+      scale = 1.0F / sqrtf(sum_of_lanes<lanes>(squares) / static_cast<float>(dim) + epsilon);
+      if (mine && lane == 0 && rstd != nullptr) rstd[static_cast<std::int64_t>(token) * s.heads + first + h] = scale;
     }
-    if (!mine) continue;
+    float p[N], q[N];
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      float p = number(a[h].element[i]), q = number(b[h].element[i]);
-      if (Normed) {
-        p *= scale * number(wa.element[i]);
-        q *= scale * number(wb.element[i]);
-      }
+      const float left = Normed ? a[h][i] * scale * wa[i] : a[h][i], right = Normed ? b[h][i] * scale * wb[i] : b[h][i];
       const float cosine = angles.cosine.element[i], sine = direction * angles.sine.element[i];
-      a[h].element[i] = rounded<T>(p * cosine - q * sine);
-      b[h].element[i] = rounded<T>(q * cosine + p * sine);
+      p[i] = left * cosine - right * sine;
+      q[i] = right * cosine + left * sine;
     }
-    store_pack<N>(to + h * s.dim, a[h]);
-    store_pack<N>(to + h * s.dim + half, b[h]);
+#pragma unroll
+    for (int i = 0; i < N; i += 2) {
+      a[h].set_pair(i, p[i], p[i + 1]);
+      b[h].set_pair(i, q[i], q[i + 1]);
+    }
+    if (!mine) continue;
+    store_words<N>(y + base + h * dim, a[h]);
+    store_words<N>(y + base + h * dim + half, b[h]);
   }
 }
 
@@ -124,75 +144,77 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-/// dx and the block's part of dw [dim]. With g the gradient before the rotation: dx = rstd·(g·w − x·rstd²·mean(g·w·x)), dw = Σ
-/// g·x·rstd.
-template <typename T, int N>
-__global__ void __launch_bounds__(threads, 2)
+/// dx and the block's part of dw [dim]. With g the gradient before the rotation:
+/// dx = rstd·(g·w − x·rstd²·mean(g·w·x)), dw = Σ g·x·rstd.
+template <typename T, int N, int lanes>
+__global__ void __launch_bounds__(threads, blocks_backward<T>)
     rope_grad_heads(const T* __restrict__ dy, const float* __restrict__ table, const T* __restrict__ x,
                     const float* __restrict__ rstd, const T* __restrict__ w, T* __restrict__ dx, float* __restrict__ partial,
-                    RopeShape s, int lanes) {
-  __shared__ float sums[threads / 32][2 * 32 * N];  // of a warp, [2·lanes·N] used
-  const int lane = threadIdx.x % lanes, half = s.dim / 2;
-  const std::int64_t units = s.tokens * s.groups(), together = static_cast<std::int64_t>(gridDim.x) * threads / lanes;
-  const Pack<T, N> wa = load_pack<N>(w + lane * N), wb = load_pack<N>(w + half + lane * N);
+                    RopeShape s) {
+  constexpr int group = group_backward, held = held_backward, dim = 2 * N * lanes, half = dim / 2;
+  __shared__ float sums[threads / 32][dim];  // of each warp
+  const int lane = threadIdx.x % lanes;
+  const unsigned groups = s.groups<group>(), together = gridDim.x * (threads / lanes);
+  const Words<T, N> wa = load_words<N>(w + lane * N), wb = load_words<N>(w + half + lane * N);
   float dwa[N] = {}, dwb[N] = {};
-  // All lanes of a warp stay in the loop as long as one has work: the sums over lanes need them.
-  const std::int64_t mine = (static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x) / lanes;
-  const std::int64_t first_of_warp = (static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x / 32 * 32) / lanes;
-  for (std::int64_t step = 0; first_of_warp + step < units; step += together) {
-    const std::int64_t unit = mine + step;
+  // All lanes of a warp stay in the loop as long as one has work: the sums over lanes need them. What is absent counts as zero.
+  const unsigned units = static_cast<unsigned>(s.tokens) * groups,
+                 first_unit = blockIdx.x * (threads / lanes) + threadIdx.x / lanes,
+                 first_of_warp = blockIdx.x * (threads / lanes) + threadIdx.x / 32 * 32 / lanes;
+  for (unsigned step = 0; first_of_warp + step < units; step += together) {
+    const unsigned unit = first_unit + step, token = unit / groups;
     const bool present = unit < units;
-    const std::int64_t token = present ? unit / s.groups() : 0;
-    const int first = present ? static_cast<int>(unit % s.groups()) * group : 0;
-    const std::int64_t base = (token * s.heads + first) * s.dim + lane * N;
-    const Angles<N> angles(table, static_cast<int>(token % s.sequence), s.dim, lane * N);
+    const int first = static_cast<int>(unit - token * groups) * group;
+    const std::int64_t head = static_cast<std::int64_t>(token) * s.heads + first, base = head * dim + lane * N;
+    const Angles<N> angles(table, present ? token % static_cast<unsigned>(s.sequence) : 0, dim, lane * N);
 #pragma unroll
-    for (int pair = 0; pair < group; pair += 2) {  // two heads at a time: more would take too many registers
-      Pack<T, N> ga[2], gb[2], xa[2], xb[2];
-      float scale[2];
+    for (int some = 0; some < group; some += held) {
+      Words<T, N> ga[held] = {}, gb[held] = {}, xa[held] = {}, xb[held] = {};
+      float scale[held] = {};
 #pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        if (!present || first + pair + h >= s.heads) continue;
-        const std::int64_t at = base + (pair + h) * s.dim;
-        ga[h] = load_pack<N>(dy + at);
-        gb[h] = load_pack<N>(dy + at + half);
-        xa[h] = load_pack<N>(x + at);
-        xb[h] = load_pack<N>(x + at + half);
-        scale[h] = rstd[token * s.heads + first + pair + h];
+      for (int h = 0; h < held; ++h) {
+        if (!present || first + some + h >= s.heads) continue;
+        const std::int64_t at = base + (some + h) * dim;
+        ga[h] = load_words<N>(dy + at);
+        gb[h] = load_words<N>(dy + at + half);
+        xa[h] = load_words<N>(x + at);
+        xb[h] = load_words<N>(x + at + half);
+        scale[h] = rstd[head + some + h];
       }
 #pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const bool there = present && first + pair + h < s.heads;
+      for (int h = 0; h < held; ++h) {
         float p[N], q[N], dot = 0.0F;
 #pragma unroll
         for (int i = 0; i < N; ++i) {
-          if (!there) continue;
-          const float a = number(ga[h].element[i]), b = number(gb[h].element[i]), cosine = angles.cosine.element[i],
-                      sine = angles.sine.element[i];
+          const float a = ga[h][i], b = gb[h][i], cosine = angles.cosine.element[i], sine = angles.sine.element[i];
           p[i] = a * cosine + b * sine;
           q[i] = b * cosine - a * sine;
-          const float pa = p[i] * number(xa[h].element[i]), qb = q[i] * number(xb[h].element[i]);
+          const float pa = p[i] * xa[h][i], qb = q[i] * xb[h][i];
           dwa[i] += pa * scale[h];
           dwb[i] += qb * scale[h];
-          dot += pa * number(wa.element[i]) + qb * number(wb.element[i]);
+          dot += pa * wa[i] + qb * wb[i];
         }
-        dot = sum_of_lanes(dot, lanes);
-        if (!there) continue;
-        const float pull = dot / static_cast<float>(s.dim) * scale[h] * scale[h];
+        const float pull = sum_of_lanes<lanes>(dot) / static_cast<float>(dim) * scale[h] * scale[h];
 #pragma unroll
         for (int i = 0; i < N; ++i) {
-          ga[h].element[i] = rounded<T>(scale[h] * (p[i] * number(wa.element[i]) - number(xa[h].element[i]) * pull));
-          gb[h].element[i] = rounded<T>(scale[h] * (q[i] * number(wb.element[i]) - number(xb[h].element[i]) * pull));
+          p[i] = scale[h] * (p[i] * wa[i] - xa[h][i] * pull);
+          q[i] = scale[h] * (q[i] * wb[i] - xb[h][i] * pull);
         }
-        const std::int64_t at = base + (pair + h) * s.dim;
-        store_pack<N>(dx + at, ga[h]);
-        store_pack<N>(dx + at + half, gb[h]);
+#pragma unroll
+        for (int i = 0; i < N; i += 2) {
+          ga[h].set_pair(i, p[i], p[i + 1]);
+          gb[h].set_pair(i, q[i], q[i + 1]);
+        }
+        if (!present || first + some + h >= s.heads) continue;
+        store_words<N>(dx + base + (some + h) * dim, ga[h]);
+        store_words<N>(dx + base + (some + h) * dim + half, gb[h]);
       }
     }
   }
   // Over the groups of lanes of a warp, then over the warps.
 #pragma unroll
   for (int i = 0; i < N; ++i) {
+#pragma unroll
     for (int distance = 16; distance >= lanes; distance /= 2) {
       dwa[i] += __shfl_xor_sync(0xffffffffU, dwa[i], distance);
       dwb[i] += __shfl_xor_sync(0xffffffffU, dwb[i], distance);
@@ -203,10 +225,10 @@ __global__ void __launch_bounds__(threads, 2)
     }
   }
   __syncthreads();
-  for (int i = threadIdx.x; i < s.dim; i += threads) {
+  for (int i = threadIdx.x; i < dim; i += threads) {
     float total = 0.0F;
     for (int warp = 0; warp < threads / 32; ++warp) total += sums[warp][i];
-    partial[static_cast<std::int64_t>(blockIdx.x) * s.dim + i] = total;
+    partial[static_cast<std::int64_t>(blockIdx.x) * dim + i] = total;
   }
 }
 
@@ -248,11 +270,13 @@ void rotate(const T* x, const float* table, const T* w, T* y, float* rstd, const
   const int lanes = s.lanes(N);
   if (s.tokens * s.heads == 0) return;
   if (lanes != 0 && in_packs(s.dim, N, {x, table, w, y})) {
-    const unsigned blocks = blocks_of(divided_up(s.units() * lanes, threads));
-    if (w != nullptr)
-      rope_heads<T, N, true><<<blocks, threads, 0, stream>>>(x, table, w, y, rstd, s, lanes, direction, epsilon);
-    else
-      rope_heads<T, N, false><<<blocks, threads, 0, stream>>>(x, table, w, y, rstd, s, lanes, direction, epsilon);
+    const unsigned blocks = blocks_of(divided_up(s.tokens * s.groups<group_forward>() * lanes, threads));
+    by_lanes(lanes, [&](auto count) {
+      if (w != nullptr)
+        rope_heads<T, N, count(), true><<<blocks, threads, 0, stream>>>(x, table, w, y, rstd, s, direction, epsilon);
+      else
+        rope_heads<T, N, count(), false><<<blocks, threads, 0, stream>>>(x, table, w, y, rstd, s, direction, epsilon);
+    });
   } else {
     rope_any<T><<<blocks_of(divided_up(s.tokens * s.heads * 32, threads)), threads, 0, stream>>>(x, table, w, y, rstd, s,
                                                                                                  direction, epsilon);
@@ -284,7 +308,7 @@ class RopeGrad final : public Kernel {
   RopeGrad(const KernelRequest& r, const KernelSettings& s)
       : shape_(r.inputs[0], r.attributes.integer("head_dim")),
         normed_(!at(r.inputs, 4).absent()),
-        parts_(4 * s.multiprocessors) {}
+        parts_(blocks_backward<T> * s.multiprocessors) {}
   std::int64_t workspace_bytes() const override { return normed_ ? static_cast<std::int64_t>(parts_) * shape_.dim * 4 : 0; }
 
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue queue) override {
@@ -302,8 +326,10 @@ class RopeGrad final : public Kernel {
     constexpr int N = pack_backward;
     const int lanes = shape_.lanes(N);
     if (lanes != 0 && in_packs(shape_.dim, N, {dy, table, x, w, dx})) {
-      rope_grad_heads<T, N>
-          <<<blocks_of(parts_), threads, 0, stream_of(queue)>>>(dy, table, x, rstd, w, dx, partial, shape_, lanes);
+      by_lanes(lanes, [&](auto count) {
+        rope_grad_heads<T, N, count()>
+            <<<blocks_of(parts_), threads, 0, stream_of(queue)>>>(dy, table, x, rstd, w, dx, partial, shape_);
+      });
     } else {
       rope_grad_any<T><<<blocks_of(parts_), 32, 0, stream_of(queue)>>>(dy, table, x, rstd, w, dx, partial, shape_);
     }
