@@ -223,13 +223,14 @@ TEST_P(DeviceKernel, LmHeadLoss) {
     if (tokens > 4) targets.data[3] = targets.data[tokens - 1] = -1;
     const Value one{DType::f32, {}, {1}};
     const Value loss = *reference::lm_head_loss({x, w, targets}, 0.25)[0];
-    expect_close(run("lm_head_loss", {x, w, targets}, scale)[0], loss, 2e-6, "loss");
+    const double loss_tolerance = narrow() && GetParam().device != "cpu" ? 3e-3 : 2e-6;  // docs/ops.md: GPUs may round logits to T
+    expect_close(run("lm_head_loss", {x, w, targets}, scale)[0], loss, loss_tolerance, "loss");
     for (const bool add : kWithAndWithout) {
       const Value dx = reference::gradient("lm_head_loss", {x, w, targets}, scale, 0, one);
       Value dw = reference::gradient("lm_head_loss", {x, w, targets}, scale, 1, one);
       const auto acc = accumulator(add, gradient(), dw);
       const Values made = run("lm_head_loss_grad", {x, w, targets, acc}, with_gradient(scale));
-      expect_close(made[0], loss, 2e-6, "loss of the gradient op");
+      expect_close(made[0], loss, loss_tolerance, "loss of the gradient op");
       expect_close(made[1], dx, tolerance(), "dx");
       expect_close(made[2], dw, tolerance(), "dw");
     }

@@ -31,13 +31,13 @@ class BadIds {
 
   Report* on_device() const { return report_; }  // the same address under unified addressing
 
-  /// Throws DataError if a step that has finished reported an id, once per report.
-  void check_reports(std::int64_t vocabulary) {
+  /// Throws DataError if a step that has finished reported an id, once per report. `what`: "token id" or "target".
+  void check_reports(const char* what, std::int64_t vocabulary) {
     const volatile Report& written = *report_;  // by the device
     if (written.found == 0) return;
     const std::int32_t id = written.id;
     report_->found = 0;
-    throw DataError("token id " + std::to_string(id) + " is outside of the vocabulary of " + std::to_string(vocabulary));
+    throw DataError(std::string(what) + " " + std::to_string(id) + " is outside of the vocabulary of " + std::to_string(vocabulary));
   }
 
  private:

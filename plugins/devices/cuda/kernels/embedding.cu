@@ -60,7 +60,7 @@ class Embedding final : public Kernel {
     else
       gather<1>(ids, table, y, stream_of(queue));
   }
-  void check() override { bad_ids_.check_reports(vocabulary_); }
+  void check() override { bad_ids_.check_reports("token id", vocabulary_); }
 
  private:
   template <int N>

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "plugins/devices/cuda/check.h"
+#include "plugins/devices/cuda/kernels/bad_ids.h"
 #include "plugins/devices/cuda/kernels/kernels.h"
 #include "plugins/devices/cuda/matmul.h"
 
@@ -49,9 +50,9 @@ __device__ RunningSoftmax reduce_block(RunningSoftmax mine) {
 }
 
 /// One block per row. logits [rows, vocabulary] become dlogits in place if `gradients`; losses [rows] (unscaled). A negative target counts nothing; one
-/// outside of the vocabulary makes the loss NaN, which ends the run.
+/// outside of the vocabulary is reported and makes the loss NaN.
 template <typename T, int width>
-__global__ void __launch_bounds__(threads) softmax_rows(T* logits, const std::int32_t* targets, float* losses, std::int64_t vocabulary, float scale, bool gradients) {
+__global__ void __launch_bounds__(threads) softmax_rows(T* logits, const std::int32_t* targets, float* losses, std::int64_t vocabulary, float scale, bool gradients, BadIds::Report* report) {
   const std::int64_t row = blockIdx.x;
   T* const l = logits + row * vocabulary;
   const std::int32_t target = targets[row];
@@ -81,6 +82,7 @@ __global__ void __launch_bounds__(threads) softmax_rows(T* logits, const std::in
   const RunningSoftmax all = reduce_block(mine);
   const float at_target = target < vocabulary ? static_cast<float>(l[target]) : NAN;
   if (threadIdx.x == 0) losses[row] = all.largest + logf(all.sum) - at_target;
+  if (threadIdx.x == 0 && target >= vocabulary) *report = {1, target};
   if (!gradients) return;
   __syncthreads();  // at_target is read before it is overwritten
   const float base = all.largest * log2_e, factor = scale / all.sum;
@@ -112,13 +114,14 @@ __global__ void sum_losses(const float* losses, std::int64_t count, float scale,
 }
 
 template <typename T>
-void softmax(T* logits, const std::int32_t* targets, float* losses, std::int64_t rows, std::int64_t vocabulary, float scale, bool gradients, cudaStream_t stream) {
+void softmax(T* logits, const std::int32_t* targets, float* losses, std::int64_t rows, std::int64_t vocabulary, float scale, bool gradients, BadIds::Report* report,
+             cudaStream_t stream) {
   constexpr int width = 16 / sizeof(T);
   const auto blocks = static_cast<unsigned>(rows);
   if (vocabulary % width == 0) {
-    softmax_rows<T, width><<<blocks, threads, 0, stream>>>(logits, targets, losses, vocabulary, scale, gradients);
+    softmax_rows<T, width><<<blocks, threads, 0, stream>>>(logits, targets, losses, vocabulary, scale, gradients, report);
   } else {
-    softmax_rows<T, 1><<<blocks, threads, 0, stream>>>(logits, targets, losses, vocabulary, scale, gradients);
+    softmax_rows<T, 1><<<blocks, threads, 0, stream>>>(logits, targets, losses, vocabulary, scale, gradients, report);
   }
   check_launch("softmax_rows");
 }
@@ -192,9 +195,9 @@ class LmHeadLoss final : public Kernel {
       const char* rows_of_x = x + first * shape_.c * size;
       products.logits.enqueue(rows_of_x, w, logits, nullptr, free, stream);
       if (shape_.type == DType::bf16) {
-        softmax(static_cast<__nv_bfloat16*>(logits), targets + first, losses + first, rows, shape_.vocabulary, scale_, gradients_, stream);
+        softmax(static_cast<__nv_bfloat16*>(logits), targets + first, losses + first, rows, shape_.vocabulary, scale_, gradients_, bad_targets_.on_device(), stream);
       } else {
-        softmax(static_cast<float*>(logits), targets + first, losses + first, rows, shape_.vocabulary, scale_, gradients_, stream);
+        softmax(static_cast<float*>(logits), targets + first, losses + first, rows, shape_.vocabulary, scale_, gradients_, bad_targets_.on_device(), stream);
       }
       if (!gradients_) continue;
       products.dx->enqueue(logits, w, dx + first * shape_.c * size, nullptr, free, stream);
@@ -205,8 +208,11 @@ class LmHeadLoss final : public Kernel {
     check_launch("sum_losses");
   }
 
+  void check() override { bad_targets_.check_reports("target", shape_.vocabulary); }
+
  private:
   HeadShape shape_;
+  BadIds bad_targets_;
   bool gradients_;
   float scale_;
   ChunkProducts whole_;
