@@ -193,13 +193,13 @@ AttentionShape shape_of(const Buffer& q, const Buffer& k, std::int64_t dim) {
 }
 
 /// Our own kernel, or why there is none.
-Made tiled(DType type, const AttentionShape& shape, Direction direction) {
+Made tiled(DType type, const AttentionShape& shape, Direction direction, const KernelSettings& s) {
   if (!is_float(type)) return nullptr;
   if (shape.dim > longest_head) {
     throw UsageError("attention in " + std::string(name_of(type)) + " with head_dim " + std::to_string(shape.dim) +
                      ": cuDNN has no kernel for it here and Consist's own take head_dim up to " + std::to_string(longest_head));
   }
-  return direction == Direction::forward ? make_tiled_attention(type, shape) : make_tiled_attention_grad(type, shape);
+  return direction == Direction::forward ? make_tiled_attention(type, shape, s) : make_tiled_attention_grad(type, shape, s);
 }
 
 }  // namespace
@@ -216,7 +216,7 @@ Made make_attention(const KernelRequest& r, const KernelSettings& s) {
               {uid_q, false, 0}, {uid_k, false, 1}, {uid_v, false, 2}, {uid_o, true, 0}, {uid_stats, true, 1}});
     }
   }
-  return tiled(r.inputs[0].dtype, shape, Direction::forward);
+  return tiled(r.inputs[0].dtype, shape, Direction::forward, s);
 }
 
 Made make_attention_grad(const KernelRequest& r, const KernelSettings& s) {
@@ -237,7 +237,7 @@ Made make_attention_grad(const KernelRequest& r, const KernelSettings& s) {
                                                                                    {uid_dv, true, 2}});
     }
   }
-  return tiled(r.inputs[1].dtype, shape, Direction::backward);
+  return tiled(r.inputs[1].dtype, shape, Direction::backward, s);
 }
 
 }  // namespace consist::cuda

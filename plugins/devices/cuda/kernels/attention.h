@@ -19,8 +19,8 @@ struct AttentionShape {
 };
 
 /// Our own: on the ordinary arithmetic units, in f32, deterministic, for head sizes up to `longest_head`. Null for other dtypes.
-Made make_tiled_attention(DType type, const AttentionShape& shape);
-Made make_tiled_attention_grad(DType type, const AttentionShape& shape);
+Made make_tiled_attention(DType type, const AttentionShape& shape, const KernelSettings& s);
+Made make_tiled_attention_grad(DType type, const AttentionShape& shape, const KernelSettings& s);
 inline constexpr std::int64_t longest_head = 128;
 
 }  // namespace consist::cuda

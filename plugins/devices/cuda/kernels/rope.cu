@@ -14,9 +14,7 @@ namespace consist::cuda {
 namespace {
 
 constexpr int threads = 256;
-// Heads of a token that a group of lanes takes, and of those the ones that it holds at once in the gradient: what hides the
-// memory, and fits into registers.
-constexpr int group_forward = 2, group_backward = 4, held_backward = 2;
+constexpr int group = 2;  // heads of a token that a group of lanes takes: enough to hide the memory, few enough for registers
 template <typename T>
 constexpr int blocks_backward = sizeof(T) == 2 ? 3 : 2;  // of a multiprocessor
 constexpr int pack_backward = 4;  // elements; the gradient has sums beside them, so that packs of 8 would be too many
@@ -30,10 +28,7 @@ struct RopeShape {
         dim(static_cast<int>(head_dim)),
         tokens(x.shape.rows()) {}
   /// Groups of heads of a token.
-  template <int group>
-  __host__ __device__ unsigned groups() const {
-    return static_cast<unsigned>((heads + group - 1) / group);
-  }
+  __host__ __device__ unsigned groups() const { return static_cast<unsigned>((heads + group - 1) / group); }
   /// Lanes of a head for packs of N, or 0 if heads do not split so or are more than 32 bits count.
   int lanes(int N) const {
     const int count = dim % (2 * N) == 0 ? dim / (2 * N) : 0;
@@ -69,9 +64,9 @@ template <typename T, int N, int lanes, bool Normed>
 __global__ void __launch_bounds__(threads)
     rope_heads(const T* __restrict__ x, const float* __restrict__ table, const T* __restrict__ w, T* __restrict__ y,
                float* __restrict__ rstd, RopeShape s, float direction, float epsilon) {
-  constexpr int group = group_forward, dim = 2 * N * lanes, half = dim / 2;
+  constexpr int dim = 2 * N * lanes, half = dim / 2;
   const int lane = threadIdx.x % lanes;
-  const unsigned groups = s.groups<group>(), unit = blockIdx.x * (threads / lanes) + threadIdx.x / lanes;
+  const unsigned groups = s.groups(), unit = blockIdx.x * (threads / lanes) + threadIdx.x / lanes;
   const unsigned token = unit / groups;
   const bool present = token < s.tokens;  // all lanes take part in the sums
   const int first = static_cast<int>(unit - token * groups) * group;
@@ -151,10 +146,10 @@ __global__ void __launch_bounds__(threads, blocks_backward<T>)
     rope_grad_heads(const T* __restrict__ dy, const float* __restrict__ table, const T* __restrict__ x,
                     const float* __restrict__ rstd, const T* __restrict__ w, T* __restrict__ dx, float* __restrict__ partial,
                     RopeShape s) {
-  constexpr int group = group_backward, held = held_backward, dim = 2 * N * lanes, half = dim / 2;
+  constexpr int dim = 2 * N * lanes, half = dim / 2;
   __shared__ float sums[threads / 32][dim];  // of each warp
   const int lane = threadIdx.x % lanes;
-  const unsigned groups = s.groups<group>(), together = gridDim.x * (threads / lanes);
+  const unsigned groups = s.groups(), together = gridDim.x * (threads / lanes);
   const Words<T, N> wa = load_words<N>(w + lane * N), wb = load_words<N>(w + half + lane * N);
   float dwa[N] = {}, dwb[N] = {};
   // All lanes of a warp stay in the loop as long as one has work: the sums over lanes need them. What is absent counts as zero.
@@ -167,48 +162,45 @@ __global__ void __launch_bounds__(threads, blocks_backward<T>)
     const int first = static_cast<int>(unit - token * groups) * group;
     const std::int64_t head = static_cast<std::int64_t>(token) * s.heads + first, base = head * dim + lane * N;
     const Angles<N> angles(table, present ? token % static_cast<unsigned>(s.sequence) : 0, dim, lane * N);
+    Words<T, N> ga[group] = {}, gb[group] = {}, xa[group] = {}, xb[group] = {};
+    float scale[group] = {};
 #pragma unroll
-    for (int some = 0; some < group; some += held) {
-      Words<T, N> ga[held] = {}, gb[held] = {}, xa[held] = {}, xb[held] = {};
-      float scale[held] = {};
+    for (int h = 0; h < group; ++h) {
+      if (!present || first + h >= s.heads) continue;
+      const std::int64_t at = base + h * dim;
+      ga[h] = load_words<N>(dy + at);
+      gb[h] = load_words<N>(dy + at + half);
+      xa[h] = load_words<N>(x + at);
+      xb[h] = load_words<N>(x + at + half);
+      scale[h] = rstd[head + h];
+    }
 #pragma unroll
-      for (int h = 0; h < held; ++h) {
-        if (!present || first + some + h >= s.heads) continue;
-        const std::int64_t at = base + (some + h) * dim;
-        ga[h] = load_words<N>(dy + at);
-        gb[h] = load_words<N>(dy + at + half);
-        xa[h] = load_words<N>(x + at);
-        xb[h] = load_words<N>(x + at + half);
-        scale[h] = rstd[head + some + h];
+    for (int h = 0; h < group; ++h) {
+      float p[N], q[N], dot = 0.0F;
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        const float a = ga[h][i], b = gb[h][i], cosine = angles.cosine.element[i], sine = angles.sine.element[i];
+        p[i] = a * cosine + b * sine;
+        q[i] = b * cosine - a * sine;
+        const float pa = p[i] * xa[h][i], qb = q[i] * xb[h][i];
+        dwa[i] += pa * scale[h];
+        dwb[i] += qb * scale[h];
+        dot += pa * wa[i] + qb * wb[i];
+      }
+      const float pull = sum_of_lanes<lanes>(dot) / static_cast<float>(dim) * scale[h] * scale[h];
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        p[i] = scale[h] * (p[i] * wa[i] - xa[h][i] * pull);
+        q[i] = scale[h] * (q[i] * wb[i] - xb[h][i] * pull);
       }
 #pragma unroll
-      for (int h = 0; h < held; ++h) {
-        float p[N], q[N], dot = 0.0F;
-#pragma unroll
-        for (int i = 0; i < N; ++i) {
-          const float a = ga[h][i], b = gb[h][i], cosine = angles.cosine.element[i], sine = angles.sine.element[i];
-          p[i] = a * cosine + b * sine;
-          q[i] = b * cosine - a * sine;
-          const float pa = p[i] * xa[h][i], qb = q[i] * xb[h][i];
-          dwa[i] += pa * scale[h];
-          dwb[i] += qb * scale[h];
-          dot += pa * wa[i] + qb * wb[i];
-        }
-        const float pull = sum_of_lanes<lanes>(dot) / static_cast<float>(dim) * scale[h] * scale[h];
-#pragma unroll
-        for (int i = 0; i < N; ++i) {
-          p[i] = scale[h] * (p[i] * wa[i] - xa[h][i] * pull);
-          q[i] = scale[h] * (q[i] * wb[i] - xb[h][i] * pull);
-        }
-#pragma unroll
-        for (int i = 0; i < N; i += 2) {
-          ga[h].set_pair(i, p[i], p[i + 1]);
-          gb[h].set_pair(i, q[i], q[i + 1]);
-        }
-        if (!present || first + some + h >= s.heads) continue;
-        store_words<N>(dx + base + (some + h) * dim, ga[h]);
-        store_words<N>(dx + base + (some + h) * dim + half, gb[h]);
+      for (int i = 0; i < N; i += 2) {
+        ga[h].set_pair(i, p[i], p[i + 1]);
+        gb[h].set_pair(i, q[i], q[i + 1]);
       }
+      if (!present || first + h >= s.heads) continue;
+      store_words<N>(dx + base + h * dim, ga[h]);
+      store_words<N>(dx + base + h * dim + half, gb[h]);
     }
   }
   // Over the groups of lanes of a warp, then over the warps.
@@ -270,7 +262,7 @@ void rotate(const T* x, const float* table, const T* w, T* y, float* rstd, const
   const int lanes = s.lanes(N);
   if (s.tokens * s.heads == 0) return;
   if (lanes != 0 && in_packs(s.dim, N, {x, table, w, y})) {
-    const unsigned blocks = blocks_of(divided_up(s.tokens * s.groups<group_forward>() * lanes, threads));
+    const unsigned blocks = blocks_of(divided_up(s.tokens * s.groups() * lanes, threads));
     by_lanes(lanes, [&](auto count) {
       if (w != nullptr)
         rope_heads<T, N, count(), true><<<blocks, threads, 0, stream>>>(x, table, w, y, rstd, s, direction, epsilon);
