@@ -223,7 +223,8 @@ TEST_P(DeviceKernel, LmHeadLoss) {
     if (tokens > 4) targets.data[3] = targets.data[tokens - 1] = -1;
     const Value one{DType::f32, {}, {1}};
     const Value loss = *reference::lm_head_loss({x, w, targets}, 0.25)[0];
-    const double loss_tolerance = narrow() && GetParam().device != "cpu" ? 3e-3 : 2e-6;  // docs/ops.md: GPUs may round logits to T
+    const bool rounded_logits = narrow() && GetParam().device != "cpu";  // docs/ops.md: GPUs may round logits to T
+    const double loss_tolerance = rounded_logits ? 3e-3 : 2e-6;
     expect_close(run("lm_head_loss", {x, w, targets}, scale)[0], loss, loss_tolerance, "loss");
     for (const bool add : kWithAndWithout) {
       const Value dx = reference::gradient("lm_head_loss", {x, w, targets}, scale, 0, one);
@@ -231,8 +232,8 @@ TEST_P(DeviceKernel, LmHeadLoss) {
       const auto acc = accumulator(add, gradient(), dw);
       const Values made = run("lm_head_loss_grad", {x, w, targets, acc}, with_gradient(scale));
       expect_close(made[0], loss, loss_tolerance, "loss of the gradient op");
-      expect_close(made[1], dx, tolerance(), "dx");
-      expect_close(made[2], dw, tolerance(), "dw");
+      expect_close(made[1], dx, rounded_logits ? 2 * tolerance() : tolerance(), "dx");
+      expect_close(made[2], dw, rounded_logits ? 2 * tolerance() : tolerance(), "dw");
     }
     targets.data[0] = static_cast<double>(vocabulary);
     EXPECT_THROW(run("lm_head_loss", {x, w, targets}, scale), DataError);

@@ -451,9 +451,10 @@ TEST_P(KernelShapes, LmHeadLoss) {
     }
   }
   const auto acc = accumulator(true, gradient(), w.shape);
-  EXPECT_NEAR((*run("lm_head_loss", {x, w, targets}, attributes)[0])[0], loss, 1e-5 * loss);
+  const double tolerance = narrow() ? 1e-3 : 1e-5;  // logits may be rounded to bf16 (docs/ops.md)
+  EXPECT_NEAR((*run("lm_head_loss", {x, w, targets}, attributes)[0])[0], loss, tolerance * loss);
   const HostTensors made = run("lm_head_loss_grad", {x, w, targets, acc}, with_gradient(attributes));
-  EXPECT_NEAR((*made[0])[0], loss, 1e-5 * loss);
+  EXPECT_NEAR((*made[0])[0], loss, tolerance * loss);
   Samples dx, dw;
   for (const std::int64_t t : some(count, 3)) {
     for (const std::int64_t i : some(c)) {
