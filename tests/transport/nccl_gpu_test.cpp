@@ -58,7 +58,7 @@ class NcclGpu : public ::testing::Test {
   static Graph capture(Rank& rank, void* data, std::int64_t count) {
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t executable = nullptr;
-    check(cudaStreamBeginCapture(rank.stream(), cudaStreamCaptureModeGlobal));
+    check(cudaStreamBeginCapture(rank.stream(), cudaStreamCaptureModeThreadLocal));
     rank.group.all_reduce(data, count, DType::f32, rank.stream());
     check(cudaStreamEndCapture(rank.stream(), &graph));
     check(cudaGraphInstantiate(&executable, graph, 0));

@@ -58,6 +58,7 @@ class CudaDevice final : public Device {
   explicit CudaDevice(const Options& options)
       : graphs_(options.flag("graphs")), search_(options.integer("algorithm-search")), cache_(options.text("cache")) {
     settings_.tf32 = options.flag("tf32");
+    settings_.deterministic_attention = options.flag("deterministic");
   }
   ~CudaDevice() override {
     if (copies_ != nullptr) cudaStreamDestroy(copies_);
@@ -219,6 +220,7 @@ class CudaDevice final : public Device {
 
 CONSIST_PLUGIN(device, consist::Device, CudaDevice, "cuda", "1.0.0", "NVIDIA GPUs: cuBLASLt, cuDNN attention, own kernels for the rest");
 CONSIST_PLUGIN_OPTIONS({"graphs", consist::OptionKind::flag, "true", "record the step as one CUDA graph"},
+                       {"deterministic", consist::OptionKind::flag, "false", "attention's gradient sums in a fixed order too: repeats to the bit, is slower and takes more memory"},
                        {"tf32", consist::OptionKind::flag, "false", "fp32 matrix products may use TF32 (10 bits of mantissa)"},
                        {"algorithm-search", consist::OptionKind::integer, "8", "proposals of cuBLASLt that are timed for each product; 0: take the first"},
                        {"cache", consist::OptionKind::text, "auto", "folder for the algorithms found; auto: the user's cache folder, none: do not keep them"});
