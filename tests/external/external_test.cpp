@@ -35,7 +35,7 @@ class External : public testing::Test {
     prefix_ = *folder_ / "moved";
     fs::rename(*folder_ / "made", prefix_);
     const std::string build = *folder_ / "build";
-    run({CMAKE_COMMAND, "-S", CONSIST_SOURCE_DIR "/tests/external/ddp-plain", "-B", build, "-DCMAKE_PREFIX_PATH=" + prefix_,
+    run({CMAKE_COMMAND, "-G", CMAKE_GENERATOR, "-S", CONSIST_SOURCE_DIR "/tests/external/ddp-plain", "-B", build, "-DCMAKE_PREFIX_PATH=" + prefix_,
          "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_COMPILER=" CXX_COMPILER});
     run({CMAKE_COMMAND, "--build", build});
     plugin_ = build + "/lib/consist/plugins/strategy-ddp-plain.so";
