@@ -96,8 +96,13 @@ class CpuDevice final : public Device {
     sizes_.erase(size);
   }
 
-  void upload(void* to, const void* host, std::int64_t bytes) override { std::memcpy(to, host, static_cast<std::size_t>(bytes)); }
-  void download(void* host, const void* from, std::int64_t bytes) override { std::memcpy(host, from, static_cast<std::size_t>(bytes)); }
+  // Of nothing, pointers may be null, which memcpy does not allow.
+  void upload(void* to, const void* host, std::int64_t bytes) override {
+    if (bytes > 0) std::memcpy(to, host, static_cast<std::size_t>(bytes));
+  }
+  void download(void* host, const void* from, std::int64_t bytes) override {
+    if (bytes > 0) std::memcpy(host, from, static_cast<std::size_t>(bytes));
+  }
 
   std::unique_ptr<Kernel> make_kernel(const KernelRequest& request) override {
     return std::unique_ptr<Kernel>(library_.make(request, settings_));
