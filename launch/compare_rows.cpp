@@ -12,8 +12,8 @@
 
 namespace consist::launch {
 
-const std::vector<std::string> listed_options{"model", "strategy", "transport", "precision", "ranks", "device", "batch", "global-batch",
-                                              "sequence", "accumulation"};
+const std::vector<std::string> listed_options{"model",  "strategy", "transport",    "precision", "ranks",
+                                              "device", "batch",    "global-batch", "sequence",  "accumulation"};
 
 namespace {
 
@@ -36,7 +36,8 @@ std::string for_train(const std::string& option, std::string value) {
 
 /// A value as part of a file name.
 std::string plain(std::string value) {
-  if (value.find('/') != std::string::npos) value = std::filesystem::path(value).filename().empty() ? "folder" : std::filesystem::path(value).filename().string();
+  if (value.find('/') != std::string::npos)
+    value = std::filesystem::path(value).filename().empty() ? "folder" : std::filesystem::path(value).filename().string();
   for (char& c : value) {
     if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '-' && c != '+' && c != '=') c = '_';
   }
@@ -50,13 +51,15 @@ std::vector<CompareRow> expand_rows(const std::vector<std::string>& arguments) {
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
     const std::size_t equals = argument.find('=');
-    const std::string option = argument.starts_with("--") ? argument.substr(2, equals == std::string::npos ? equals : equals - 2) : "";
+    const std::string option =
+        argument.starts_with("--") ? argument.substr(2, equals == std::string::npos ? equals : equals - 2) : "";
     if (std::find(listed_options.begin(), listed_options.end(), option) == listed_options.end()) {
       for (CompareRow& row : rows) row.arguments.push_back(argument);
       continue;
     }
     if (equals == std::string::npos && i + 1 == arguments.size()) throw UsageError("--" + option + " needs a value");
-    const std::vector<std::string> values = split(option, equals == std::string::npos ? arguments[++i] : argument.substr(equals + 1));
+    const std::vector<std::string> values =
+        split(option, equals == std::string::npos ? arguments[++i] : argument.substr(equals + 1));
     std::vector<CompareRow> expanded;
     for (const CompareRow& row : rows) {
       for (const std::string& value : values) {
@@ -69,7 +72,8 @@ std::vector<CompareRow> expand_rows(const std::vector<std::string>& arguments) {
   }
   for (CompareRow& row : rows) {
     for (const auto& [option, value] : row.varied) {
-      const bool numeric = option == "ranks" || option == "batch" || option == "global-batch" || option == "sequence" || option == "accumulation";
+      const bool numeric =
+          option == "ranks" || option == "batch" || option == "global-batch" || option == "sequence" || option == "accumulation";
       row.label += (row.label.empty() ? "" : "_") + (numeric ? option + plain(value) : plain(value));
     }
     if (row.label.empty()) row.label = "run";

@@ -11,7 +11,8 @@ namespace consist::launch {
 
 /// One make-up.
 struct CompareRow {
-  std::vector<std::pair<std::string, std::string>> varied;  ///< option and value, of every option that is listed with several values, and the model
+  std::vector<std::pair<std::string, std::string>>
+      varied;                          ///< option and value, of every option that is listed with several values, and the model
   std::vector<std::string> arguments;  ///< for `consist train`, without the archive
   std::string label;                   ///< unique; also the archive's file name
 };
@@ -29,7 +30,8 @@ struct CompareOutcome {
   double final_loss = 0;
 };
 
-/// Options that compare accepts as comma-separated lists. A transport per strategy is written with + here: tp-sp=nvlink+ddp=socket.
+/// Options that compare accepts as comma-separated lists. A transport per strategy is written with + here:
+/// tp-sp=nvlink+ddp=socket.
 extern const std::vector<std::string> listed_options;
 
 /// Expands every listed option of `arguments` (those of train). Throws UsageError for an empty entry.

@@ -21,7 +21,9 @@ std::string model_of(const CompareRow& row) {
   return {};
 }
 
-bool finished(const CompareOutcome& outcome) { return outcome.status == "finished"; }
+bool finished(const CompareOutcome& outcome) {
+  return outcome.status == "finished";
+}
 
 /// Relative difference of the final loss to that of the first finished row of the same model; NaN for rows without one.
 std::vector<double> parities(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes) {
@@ -110,17 +112,29 @@ std::string comparison_text(const std::vector<CompareRow>& rows, const std::vect
     if (l > 0 && !finished(outcomes[l - 1])) text += "  " + outcomes[l - 1].status + ": " + outcomes[l - 1].reason;
     text += "\n";
   }
-  text += "* fastest of its model. BOUND: share of the measured rate of the model's largest matrix product. PARITY: final loss against the first row of the model.\n";
+  text +=
+      "* fastest of its model. BOUND: share of the measured rate of the model's largest matrix product. PARITY: final loss "
+      "against the first row of the model.\n";
   return text;
 }
 
-void write_comparison_archive(const std::string& path, const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes,
-                              const std::vector<std::string>& archives) {
+void write_comparison_archive(const std::string& path, const std::vector<CompareRow>& rows,
+                              const std::vector<CompareOutcome>& outcomes, const std::vector<std::string>& archives) {
   std::vector<ComparisonColumn> columns;
   for (const std::string& option : varied_options(rows)) columns.push_back({option, ""});
-  for (const auto& [name, unit] : {std::pair{"status", ""}, {"reason", ""}, {"tokens_per_second", "1/s"}, {"tokens_per_second_p10", "1/s"},
-                                   {"tokens_per_second_p90", "1/s"}, {"step_seconds", "s"}, {"share_of_bound", "1"}, {"planned_bytes", "B"},
-                                   {"measured_peak_bytes", "B"}, {"bytes_sent_per_step", "B"}, {"final_loss", "nat/token"}, {"parity", "1"}, {"best", "1"}}) {
+  for (const auto& [name, unit] : {std::pair{"status", ""},
+                                   {"reason", ""},
+                                   {"tokens_per_second", "1/s"},
+                                   {"tokens_per_second_p10", "1/s"},
+                                   {"tokens_per_second_p90", "1/s"},
+                                   {"step_seconds", "s"},
+                                   {"share_of_bound", "1"},
+                                   {"planned_bytes", "B"},
+                                   {"measured_peak_bytes", "B"},
+                                   {"bytes_sent_per_step", "B"},
+                                   {"final_loss", "nat/token"},
+                                   {"parity", "1"},
+                                   {"best", "1"}}) {
     columns.push_back({name, unit});
   }
   const std::vector<double> parity = parities(rows, outcomes);
@@ -132,9 +146,10 @@ void write_comparison_archive(const std::string& path, const std::vector<Compare
     ComparedRun run{.label = rows[i].label, .archive = archives[i], .values = {}};
     for (const auto& [option, value] : rows[i].varied) run.values.emplace_back(value);
     const auto marked = best.find(model_of(rows[i]));
-    run.values.insert(run.values.end(), {o.status, o.reason, number(o.tokens_per_second), number(o.low), number(o.high), number(o.step_seconds),
-                                         number(o.share_of_bound), number(o.planned_bytes), number(o.measured_bytes), number(o.bytes_sent_per_step),
-                                         number(o.final_loss), parity[i], marked != best.end() && marked->second == i ? 1.0 : 0.0});
+    run.values.insert(run.values.end(),
+                      {o.status, o.reason, number(o.tokens_per_second), number(o.low), number(o.high), number(o.step_seconds),
+                       number(o.share_of_bound), number(o.planned_bytes), number(o.measured_bytes), number(o.bytes_sent_per_step),
+                       number(o.final_loss), parity[i], marked != best.end() && marked->second == i ? 1.0 : 0.0});
     runs.push_back(std::move(run));
   }
   write_comparison(path, columns, runs);

@@ -3,8 +3,9 @@
 
 namespace consist {
 
-inline constexpr int exit_failed = 1;       ///< something went wrong on the way: files, system, divergence
-inline constexpr int exit_usage = 2;        ///< refused before anything started: the command line asks for what cannot be
-inline constexpr int exit_peer_failed = 3;  ///< of a rank that is well but lost another one; a launcher returns the other one's status instead
+inline constexpr int exit_failed = 1;  ///< something went wrong on the way: files, system, divergence
+inline constexpr int exit_usage = 2;   ///< refused before anything started: the command line asks for what cannot be
+inline constexpr int exit_peer_failed =
+    3;  ///< of a rank that is well but lost another one; a launcher returns the other one's status instead
 
 }  // namespace consist

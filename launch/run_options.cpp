@@ -22,47 +22,50 @@ void at_least_one(const char* option, std::int64_t value) {
 po::options_description run_options() {
   const RunConfig d;
   po::options_description what("The make-up");
-  what.add_options()
-      ("model", po::value<std::string>()->value_name("NAME|FOLDER"), "preset, or Hugging Face folder (its weights are loaded)")
-      ("strategy", po::value<std::string>()->default_value(text_of(d.strategies))->value_name("S"), "e.g. ddp, or a+b=2 combined over the ranks")
-      ("transport", po::value<std::string>()->default_value(d.transport)->value_name("T"), "e.g. socket, or per strategy: a=T1,b=T2")
-      ("precision", po::value<std::string>()->default_value(d.precision)->value_name("P"), "e.g. fp32, bf16")
-      ("device", po::value<std::string>()->default_value(d.device)->value_name("D"), "e.g. cpu, cuda; auto: the fastest there is")
-      ("dataset", po::value<std::string>()->default_value(d.dataset)->value_name("D"), "e.g. text, tokens, synthetic")
-      ("ranks", po::value<int>()->default_value(d.ranks)->value_name("N"), "start N ranks on this machine")
-      ("plugin", po::value<std::vector<std::string>>()->composing()->value_name("PATH"), "also look for plugins in this file or folder");
+  what.add_options()("model", po::value<std::string>()->value_name("NAME|FOLDER"),
+                     "preset, or Hugging Face folder (its weights are loaded)")(
+      "strategy", po::value<std::string>()->default_value(text_of(d.strategies))->value_name("S"),
+      "e.g. ddp, or a+b=2 combined over the ranks")("transport",
+                                                    po::value<std::string>()->default_value(d.transport)->value_name("T"),
+                                                    "e.g. socket, or per strategy: a=T1,b=T2")(
+      "precision", po::value<std::string>()->default_value(d.precision)->value_name("P"), "e.g. fp32, bf16")(
+      "device", po::value<std::string>()->default_value(d.device)->value_name("D"), "e.g. cpu, cuda; auto: the fastest there is")(
+      "dataset", po::value<std::string>()->default_value(d.dataset)->value_name("D"), "e.g. text, tokens, synthetic")(
+      "ranks", po::value<int>()->default_value(d.ranks)->value_name("N"), "start N ranks on this machine")(
+      "plugin", po::value<std::vector<std::string>>()->composing()->value_name("PATH"),
+      "also look for plugins in this file or folder");
   po::options_description training("Training");
-  training.add_options()
-      ("batch", po::value<std::int64_t>()->default_value(d.batch), "sequences per rank and micro-batch")
-      ("global-batch", po::value<std::int64_t>()->default_value(0), "sequences per step of all ranks")
-      ("sequence", po::value<std::int64_t>()->default_value(d.sequence), "tokens per sequence")
-      ("accumulation", po::value<int>()->default_value(d.accumulation), "micro-batches per step")
-      ("steps", po::value<std::int64_t>()->default_value(d.steps), "optimizer steps")
-      ("seed", po::value<std::uint64_t>()->default_value(d.seed), "of initial weights and data order")
-      ("from-scratch", po::bool_switch(), "initialise even if the model folder has weights")
-      ("learning-rate", po::value<double>()->default_value(d.learning_rate.peak, "3e-4"), "peak")
-      ("schedule", po::value<std::string>()->default_value("constant"), "constant, linear or cosine")
-      ("warmup", po::value<std::int64_t>()->default_value(0), "steps of linear warm-up")
-      ("final-rate", po::value<double>()->default_value(0.1, "0.1"), "end of linear and cosine, as a fraction of the peak")
-      ("weight-decay", po::value<double>()->default_value(d.optimizer.weight_decay, "0.1"), "not on norms and biases")
-      ("beta1", po::value<double>()->default_value(d.optimizer.beta1, "0.9"), "AdamW")
-      ("beta2", po::value<double>()->default_value(d.optimizer.beta2, "0.95"), "AdamW")
-      ("epsilon", po::value<double>()->default_value(d.optimizer.epsilon, "1e-8"), "AdamW")
-      ("clip", po::value<double>()->default_value(d.optimizer.max_norm, "1"), "global gradient norm; 0: do not clip");
+  training.add_options()("batch", po::value<std::int64_t>()->default_value(d.batch), "sequences per rank and micro-batch")(
+      "global-batch", po::value<std::int64_t>()->default_value(0), "sequences per step of all ranks")(
+      "sequence", po::value<std::int64_t>()->default_value(d.sequence), "tokens per sequence")(
+      "accumulation", po::value<int>()->default_value(d.accumulation), "micro-batches per step")(
+      "steps", po::value<std::int64_t>()->default_value(d.steps), "optimizer steps")(
+      "seed", po::value<std::uint64_t>()->default_value(d.seed), "of initial weights and data order")(
+      "from-scratch", po::bool_switch(), "initialise even if the model folder has weights")(
+      "learning-rate", po::value<double>()->default_value(d.learning_rate.peak, "3e-4"), "peak")(
+      "schedule", po::value<std::string>()->default_value("constant"), "constant, linear or cosine")(
+      "warmup", po::value<std::int64_t>()->default_value(0), "steps of linear warm-up")(
+      "final-rate", po::value<double>()->default_value(0.1, "0.1"), "end of linear and cosine, as a fraction of the peak")(
+      "weight-decay", po::value<double>()->default_value(d.optimizer.weight_decay, "0.1"), "not on norms and biases")(
+      "beta1", po::value<double>()->default_value(d.optimizer.beta1, "0.9"), "AdamW")(
+      "beta2", po::value<double>()->default_value(d.optimizer.beta2, "0.95"), "AdamW")(
+      "epsilon", po::value<double>()->default_value(d.optimizer.epsilon, "1e-8"), "AdamW")(
+      "clip", po::value<double>()->default_value(d.optimizer.max_norm, "1"), "global gradient norm; 0: do not clip");
   po::options_description results("Results and limits");
-  results.add_options()
-      ("archive", po::value<std::string>()->default_value("")->value_name("FILE"), "HDF5 archive of the run")
-      ("overwrite", po::bool_switch(), "replace an archive or export that is there")
-      ("checkpoint", po::value<std::string>()->default_value("")->value_name("FOLDER"), "where checkpoints go")
-      ("checkpoint-every", po::value<std::int64_t>()->default_value(0), "steps between checkpoints; 0: at the end")
-      ("checkpoint-keep", po::value<int>()->default_value(d.checkpoint_keep), "newest checkpoints that are kept")
-      ("resume", po::bool_switch(), "go on from the newest checkpoint")
-      ("export", po::value<std::string>()->default_value("")->value_name("FOLDER"), "write the trained model in Hugging Face's format")
-      ("evaluate-every", po::value<std::int64_t>()->default_value(0), "steps between evaluations; the last step is evaluated too")
-      ("evaluate-sequences", po::value<std::int64_t>()->default_value(d.evaluate_sequences), "at most so many")
-      ("memory-limit", po::value<std::string>()->default_value("0")->value_name("BYTES"), "per rank, e.g. 2Gi; 0: what the device has")
-      ("timeout", po::value<int>()->default_value(d.timeout_seconds)->value_name("S"), "seconds that a rank may keep the others waiting")
-      ("profile", po::bool_switch(), "time every instruction");
+  results.add_options()("archive", po::value<std::string>()->default_value("")->value_name("FILE"), "HDF5 archive of the run")(
+      "overwrite", po::bool_switch(), "replace an archive or export that is there")(
+      "checkpoint", po::value<std::string>()->default_value("")->value_name("FOLDER"), "where checkpoints go")(
+      "checkpoint-every", po::value<std::int64_t>()->default_value(0), "steps between checkpoints; 0: at the end")(
+      "checkpoint-keep", po::value<int>()->default_value(d.checkpoint_keep), "newest checkpoints that are kept")(
+      "resume", po::bool_switch(), "go on from the newest checkpoint")(
+      "export", po::value<std::string>()->default_value("")->value_name("FOLDER"),
+      "write the trained model in Hugging Face's format")("evaluate-every", po::value<std::int64_t>()->default_value(0),
+                                                          "steps between evaluations; the last step is evaluated too")(
+      "evaluate-sequences", po::value<std::int64_t>()->default_value(d.evaluate_sequences), "at most so many")(
+      "memory-limit", po::value<std::string>()->default_value("0")->value_name("BYTES"),
+      "per rank, e.g. 2Gi; 0: what the device has")(
+      "timeout", po::value<int>()->default_value(d.timeout_seconds)->value_name("S"),
+      "seconds that a rank may keep the others waiting")("profile", po::bool_switch(), "time every instruction");
   po::options_description all;
   all.add(what).add(training).add(results);
   return all;
@@ -91,15 +94,16 @@ ParsedRun parse_run(const std::vector<std::string>& arguments, const po::options
   all.add(run_options()).add(extra);
   ParsedRun parsed;
   try {
-    const po::parsed_options options =
-        po::command_line_parser(arguments)
-            .options(all)
-            .style(po::command_line_style::unix_style & ~po::command_line_style::allow_guessing & ~po::command_line_style::allow_short)
-            .allow_unregistered()
-            .run();
+    const po::parsed_options options = po::command_line_parser(arguments)
+                                           .options(all)
+                                           .style(po::command_line_style::unix_style & ~po::command_line_style::allow_guessing &
+                                                  ~po::command_line_style::allow_short)
+                                           .allow_unregistered()
+                                           .run();
     for (const po::option& option : options.options) {
       if (option.string_key == "seed" && !option.value.empty() && option.value.front().starts_with('-')) {
-        throw UsageError("--seed is '" + option.value.front() + "'; it must be " + legal_values(all, "seed"));  // the parser would wrap it around
+        throw UsageError("--seed is '" + option.value.front() + "'; it must be " +
+                         legal_values(all, "seed"));  // the parser would wrap it around
       }
     }
     po::store(options, parsed.values);
@@ -203,7 +207,8 @@ std::map<std::string, std::map<std::string, std::string>> read_plugin_options(co
 RunConfig make_config(const ParsedRun& parsed, PluginHost& host) {
   const po::variables_map& v = parsed.values;
   RunConfig c;
-  c.plugin_options = read_plugin_options(parsed.rest, host);  // first: a mistyped option is the better message than what lacks without it
+  c.plugin_options =
+      read_plugin_options(parsed.rest, host);  // first: a mistyped option is the better message than what lacks without it
   if (v.count("model") != 0) c.model = v["model"].as<std::string>();
   c.strategies = parse_strategies(v["strategy"].as<std::string>());
   parse_transports(v["transport"].as<std::string>(), c);

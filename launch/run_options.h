@@ -24,8 +24,10 @@ boost::program_options::options_description run_options();
 /// Parses against run_options() and `extra` (the subcommand's own). Abbreviations are not guessed. Throws UsageError.
 ParsedRun parse_run(const std::vector<std::string>& arguments, const boost::program_options::options_description& extra);
 
-/// Reads `--<plugin>.<option> VALUE` tokens against the option tables of the plugins they name. Throws UsageError for anything else.
-std::map<std::string, std::map<std::string, std::string>> read_plugin_options(const std::vector<std::string>& tokens, PluginHost& host);
+/// Reads `--<plugin>.<option> VALUE` tokens against the option tables of the plugins they name. Throws UsageError for anything
+/// else.
+std::map<std::string, std::map<std::string, std::string>> read_plugin_options(const std::vector<std::string>& tokens,
+                                                                              PluginHost& host);
 
 /// The paths of --plugin.
 std::vector<std::string> plugin_paths(const boost::program_options::variables_map& values);

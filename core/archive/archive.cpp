@@ -33,7 +33,8 @@ std::string exists_text(const std::string& path) {
 }
 
 [[noreturn]] void fail_to_create(const std::string& path, int error) {
-  throw SystemError("cannot create the archive " + path + ": " + std::strerror(error) + "; check that its folder exists and is writable");
+  throw SystemError("cannot create the archive " + path + ": " + std::strerror(error) +
+                    "; check that its folder exists and is writable");
 }
 
 /// Creates the file with plain system calls first: their reasons are clearer than HDF5's, and only they exclude a race.
@@ -223,7 +224,8 @@ void check_archive_path(const std::string& path, bool overwrite) {
   struct stat found {};
   if (::stat(path.c_str(), &found) == 0) {
     if (!S_ISREG(found.st_mode)) {
-      throw UsageError("--archive " + path + " is " + (S_ISDIR(found.st_mode) ? "a folder" : "no regular file") + "; name a file in a folder");
+      throw UsageError("--archive " + path + " is " + (S_ISDIR(found.st_mode) ? "a folder" : "no regular file") +
+                       "; name a file in a folder");
     }
     if (!overwrite) throw UsageError(exists_text(path));
     if (::access(path.c_str(), W_OK) != 0) fail_to_create(path, errno);

@@ -16,8 +16,8 @@ struct Column {
   std::string long_name;  ///< one line for people
 };
 
-/// Whether an archive could be created at `path`, without touching it: an early answer. Throws UsageError if something is there already that may
-/// not be replaced (or is no file), SystemError if its folder is missing or may not be written.
+/// Whether an archive could be created at `path`, without touching it: an early answer. Throws UsageError if something is there
+/// already that may not be replaced (or is no file), SystemError if its folder is missing or may not be written.
 void check_archive_path(const std::string& path, bool overwrite);
 
 /// Writes the archive of a run. Whatever append() or event() has returned from is in the file and readable, even if the process
@@ -33,7 +33,8 @@ class Archive {
   Archive(const Archive&) = delete;
   Archive& operator=(const Archive&) = delete;
 
-  /// Stores a JSON text under "/config", "/environment", "/topology", "/program", "/comm", "/result" or "/profile"; again replaces it.
+  /// Stores a JSON text under "/config", "/environment", "/topology", "/program", "/comm", "/result" or "/profile"; again
+  /// replaces it.
   void text(const std::string& path, const std::string& json);
   /// States the columns of /steps, once, before the first append(). The first is "step", stored as int64; the others are float64.
   void define_steps(const std::vector<Column>& columns);

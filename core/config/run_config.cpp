@@ -21,12 +21,14 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
 }
 
 void at_least(const char* option, std::int64_t value, std::int64_t least) {
-  if (value < least) throw UsageError(std::string(option) + " is " + std::to_string(value) + "; it must be at least " + std::to_string(least));
+  if (value < least)
+    throw UsageError(std::string(option) + " is " + std::to_string(value) + "; it must be at least " + std::to_string(least));
 }
 
 /// Above these, products of sizes would leave 64 bits long before any machine could hold them.
 void at_most(const char* option, std::int64_t value, std::int64_t most) {
-  if (value > most) throw UsageError(std::string(option) + " is " + std::to_string(value) + "; it must be at most " + std::to_string(most));
+  if (value > most)
+    throw UsageError(std::string(option) + " is " + std::to_string(value) + "; it must be at most " + std::to_string(most));
 }
 
 std::string short_text(double value) {
@@ -44,9 +46,12 @@ void within(const char* option, double value, double least, double most) {
 
 std::string_view name_of(LearningRate::Decay decay) {
   switch (decay) {
-    case LearningRate::Decay::constant: return "constant";
-    case LearningRate::Decay::linear: return "linear";
-    case LearningRate::Decay::cosine: return "cosine";
+    case LearningRate::Decay::constant:
+      return "constant";
+    case LearningRate::Decay::linear:
+      return "linear";
+    case LearningRate::Decay::cosine:
+      return "cosine";
   }
   return "?";
 }
@@ -66,7 +71,8 @@ std::vector<StrategyChoice> parse_strategies(const std::string& text) {
         throw UsageError("--strategy " + text + ": '" + std::string(number) + "' is no number of ranks; write for example ddp=2");
       }
     }
-    if (choice.name.empty()) throw UsageError("--strategy '" + text + "' has an empty part; write for example ddp, or tp-sp=2+ddp");
+    if (choice.name.empty())
+      throw UsageError("--strategy '" + text + "' has an empty part; write for example ddp, or tp-sp=2+ddp");
     strategies.push_back(std::move(choice));
   }
   return strategies;
@@ -74,7 +80,8 @@ std::vector<StrategyChoice> parse_strategies(const std::string& text) {
 
 std::string text_of(const std::vector<StrategyChoice>& strategies) {
   std::string text;
-  for (const StrategyChoice& s : strategies) text += (text.empty() ? "" : "+") + s.name + (s.size > 0 ? "=" + std::to_string(s.size) : "");
+  for (const StrategyChoice& s : strategies)
+    text += (text.empty() ? "" : "+") + s.name + (s.size > 0 ? "=" + std::to_string(s.size) : "");
   return text;
 }
 
@@ -83,7 +90,8 @@ void parse_transports(const std::string& text, RunConfig& config) {
   for (std::string_view part : split(text, ',')) {
     const std::size_t equals = part.find('=');
     const std::string name(part.substr(equals == std::string_view::npos ? 0 : equals + 1));
-    if (name.empty()) throw UsageError("--transport '" + text + "' has an empty part; write for example socket, or tp-sp=nvlink,ddp=socket");
+    if (name.empty())
+      throw UsageError("--transport '" + text + "' has an empty part; write for example socket, or tp-sp=nvlink,ddp=socket");
     if (equals == std::string_view::npos) {
       config.transport = name;
     } else {

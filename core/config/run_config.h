@@ -22,8 +22,8 @@ struct StrategyChoice {
 struct RunConfig {
   std::string model;  ///< a preset or a Hugging Face folder
   std::vector<StrategyChoice> strategies{{"ddp", 0}};
-  std::string transport = "socket";                       ///< of every strategy that is not in `transport_of`
-  std::map<std::string, std::string> transport_of;        ///< by strategy name
+  std::string transport = "socket";                 ///< of every strategy that is not in `transport_of`
+  std::map<std::string, std::string> transport_of;  ///< by strategy name
   std::string precision = "fp32";
   std::string device = "auto";
   std::string dataset = "text";
@@ -33,8 +33,9 @@ struct RunConfig {
   int ranks = 1;
   std::int64_t batch = 4;  ///< sequences per rank and micro-batch; 0: follows from global_batch
   std::int64_t sequence = 512;
-  int accumulation = 1;           ///< micro-batches per step; 0: follows from global_batch
-  std::int64_t global_batch = 0;  ///< sequences per step of all ranks; 0: follows from the two (settle_batch in core/runtime/parts.h)
+  int accumulation = 1;  ///< micro-batches per step; 0: follows from global_batch
+  std::int64_t global_batch =
+      0;  ///< sequences per step of all ranks; 0: follows from the two (settle_batch in core/runtime/parts.h)
   std::int64_t steps = 100;
   std::uint64_t seed = 0;
   bool from_scratch = false;  ///< initialise even if the model folder has weights
@@ -48,9 +49,9 @@ struct RunConfig {
   std::int64_t checkpoint_every = 0;
   int checkpoint_keep = 2;
   bool resume = false;
-  std::string archive;    ///< file; empty: none
-  bool overwrite = false;  ///< an archive that is there already may be replaced
-  std::string export_folder;  ///< where trained weights go in Hugging Face's format; empty: nowhere
+  std::string archive;            ///< file; empty: none
+  bool overwrite = false;         ///< an archive that is there already may be replaced
+  std::string export_folder;      ///< where trained weights go in Hugging Face's format; empty: nowhere
   std::int64_t memory_limit = 0;  ///< bytes per rank; 0: what the device has
   int timeout_seconds = 60;       ///< how long a collective may wait for a rank
   bool profile = false;

@@ -12,7 +12,9 @@ Placement heads_or_batch(Placement placement) {
   return placement.is_shard(0) || placement.is_shard(2) ? placement : Placement::replicate();
 }
 /// lse is [batch, heads, sequence]: heads are its dimension 1.
-Placement of_lse(Placement placement) { return placement.is_shard(2) ? Placement::shard(1) : placement; }
+Placement of_lse(Placement placement) {
+  return placement.is_shard(2) ? Placement::shard(1) : placement;
+}
 
 /// Half of the square of scores: `products` matrix products of 2·S²·D flops per head, halved by the causal mask.
 double causal_flops(const Program& program, TensorId q, double products) {
@@ -29,8 +31,10 @@ class AttentionBase : public NamedOp {
     const std::int64_t head_dim = attributes.integer("head_dim");
     require(q.shape.rank() == 3 && k.shape.rank() == 3, "q, k and v must be [batch, sequence, heads*head_dim]");
     require(k == v, "k and v must have the same type");
-    require(q.dtype == k.dtype && q.shape[0] == k.shape[0] && q.shape[1] == k.shape[1], "q and k must be of the same tokens and dtype");
-    require(head_dim > 0 && q.shape[2] % head_dim == 0 && k.shape[2] % head_dim == 0, "head_dim must divide the channels of q, k and v");
+    require(q.dtype == k.dtype && q.shape[0] == k.shape[0] && q.shape[1] == k.shape[1],
+            "q and k must be of the same tokens and dtype");
+    require(head_dim > 0 && q.shape[2] % head_dim == 0 && k.shape[2] % head_dim == 0,
+            "head_dim must divide the channels of q, k and v");
     require(q.shape[2] % k.shape[2] == 0, "the heads of q must be a multiple of the heads of k and v");
     return {q, k, {DType::f32, {q.shape[0], q.shape[2] / head_dim, q.shape[1]}}};
   }
@@ -77,8 +81,8 @@ class Attention final : public AttentionBase {
     const TensorId dy = d.gradient(f.outputs[0]);
     std::vector<std::string> names;
     for (std::size_t i = 0; i < 3; ++i) names.push_back(d.program()[f.inputs[i]].name + ".grad");
-    const std::vector<TensorId> grads =
-        d.build().emit("attention_grad", {dy, f.inputs[0], f.inputs[1], f.inputs[2], f.outputs[0], f.outputs[1]}, f.attributes, names);
+    const std::vector<TensorId> grads = d.build().emit(
+        "attention_grad", {dy, f.inputs[0], f.inputs[1], f.inputs[2], f.outputs[0], f.outputs[1]}, f.attributes, names);
     for (std::size_t i = 0; i < 3; ++i) d.contribute(f.inputs[i], grads[i]);
   }
   Cost cost(const Program& program, const Instruction& i) const override {

@@ -5,7 +5,9 @@
 namespace consist::ops {
 namespace {
 
-int axis_of(const Instruction& i) { return static_cast<int>(i.attributes.integer("axis")); }
+int axis_of(const Instruction& i) {
+  return static_cast<int>(i.attributes.integer("axis"));
+}
 
 /// Base: types pass through; what happens on the collective's own axis is stated by the builder, which knows the axis.
 class CollectiveBase : public NamedOp {
@@ -18,7 +20,9 @@ class CollectiveBase : public NamedOp {
     return in;
   }
   /// Along every other axis the placement stays as it is.
-  void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& /*attributes*/) const override { axis.outputs = axis.inputs; }
+  void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& /*attributes*/) const override {
+    axis.outputs = axis.inputs;
+  }
 };
 
 class AllReduce final : public CollectiveBase {

@@ -18,8 +18,10 @@ class Add final : public NamedOp {
     Placement& a = axis.inputs[0];
     Placement& b = axis.inputs[1];
     if (a.is_partial() != b.is_partial()) {
-      if (a.is_partial()) a = b;
-      else b = a;
+      if (a.is_partial())
+        a = b;
+      else
+        b = a;
     } else {
       b = a;
     }
@@ -47,7 +49,8 @@ class Cast final : public NamedOp {
   void differentiate(Differentiator& d, const Instruction& f) const override {
     const Tensor& x = d.program()[f.inputs[0]];
     const DType to = x.role == Role::parameter ? d.gradient_dtype(f.inputs[0]) : x.dtype;
-    d.contribute(f.inputs[0], d.build().emit_one("cast", {d.gradient(f.outputs[0])}, {{"dtype", dtype_value(to)}}, x.name + ".grad"));
+    d.contribute(f.inputs[0],
+                 d.build().emit_one("cast", {d.gradient(f.outputs[0])}, {{"dtype", dtype_value(to)}}, x.name + ".grad"));
   }
 };
 

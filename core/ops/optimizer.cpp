@@ -20,7 +20,8 @@ class SumOfSquares final : public NamedOp {
     }
     bool sharded = axis.inputs[0].is_shard();
     for (Placement input : axis.inputs) {
-      require(input.is_shard() == sharded, "inputs must be all split or all replicated along an axis: the sum would count some twice");
+      require(input.is_shard() == sharded,
+              "inputs must be all split or all replicated along an axis: the sum would count some twice");
     }
     axis.outputs = {sharded ? Placement::partial() : Placement::replicate()};
   }
@@ -54,7 +55,8 @@ class AdamW final : public NamedOp {
     Types out;
     for (std::size_t i = 2; i < in.size(); i += 5) {
       const Shape& shape = present(in, i).shape;
-      for (std::size_t j : {i + 1, i + 3, i + 4}) require(present(in, j).shape == shape, "a gradient or state has another shape than its parameter");
+      for (std::size_t j : {i + 1, i + 3, i + 4})
+        require(present(in, j).shape == shape, "a gradient or state has another shape than its parameter");
       require(!has(in, i + 2) || in[i + 2]->shape == shape, "a master has another shape than its parameter");
       out.insert(out.end(), {in[i], in[i + 2], in[i + 3], in[i + 4]});
     }

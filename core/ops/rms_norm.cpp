@@ -1,11 +1,13 @@
-// rms_norm of x + residual, and its gradient. Where x arrives as partial sums (from a row-parallel linear) it takes the residual's
-// placement, which is how tensor parallelism's all_reduce and sequence parallelism's reduce_scatter come about.
+// rms_norm of x + residual, and its gradient. Where x arrives as partial sums (from a row-parallel linear) it takes the
+// residual's placement, which is how tensor parallelism's all_reduce and sequence parallelism's reduce_scatter come about.
 #include "core/ops/core_ops.h"
 
 namespace consist::ops {
 namespace {
 
-Placement token_placement(Placement placement) { return over_tokens(placement) ? placement : Placement::replicate(); }
+Placement token_placement(Placement placement) {
+  return over_tokens(placement) ? placement : Placement::replicate();
+}
 
 class RmsNormGrad final : public NamedOp {
  public:

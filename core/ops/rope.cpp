@@ -50,7 +50,8 @@ class Rope final : public NamedOp {
     const TensorType& x = present(in, 0);
     const std::int64_t head_dim = attributes.integer("head_dim");
     require(x.shape.rank() == 3, "x must be [batch, sequence, heads*head_dim]");
-    require(head_dim > 0 && head_dim % 2 == 0 && x.shape[2] % head_dim == 0, "head_dim must be even and divide the channels of x");
+    require(head_dim > 0 && head_dim % 2 == 0 && x.shape[2] % head_dim == 0,
+            "head_dim must be even and divide the channels of x");
     present(in, 1);
     check(in, 1, {DType::f32, {x.shape[1], head_dim}});
     check(in, 2, {x.dtype, {head_dim}});
@@ -74,8 +75,8 @@ class Rope final : public NamedOp {
       return;
     }
     attributes.set("dtype", dtype_value(d.gradient_dtype(w)));
-    const std::vector<TensorId> out = d.build().emit("rope_grad", {dy, table, x, forward.outputs[1], w, d.accumulator(w)}, attributes,
-                                                     {x_name, d.program()[w].name + ".grad"});
+    const std::vector<TensorId> out = d.build().emit("rope_grad", {dy, table, x, forward.outputs[1], w, d.accumulator(w)},
+                                                     attributes, {x_name, d.program()[w].name + ".grad"});
     d.contribute(x, out[0]);
     d.contribute(w, out[1]);
   }

@@ -35,7 +35,9 @@ class Swiglu final : public NamedOp {
     check(in, 1, present(in, 0));
     return {present(in, 0)};
   }
-  void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& /*attributes*/) const override { same_placement(axis, 1); }
+  void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& /*attributes*/) const override {
+    same_placement(axis, 1);
+  }
   void differentiate(Differentiator& d, const Instruction& f) const override {
     const std::vector<TensorId> grads =
         d.build().emit("swiglu_grad", {d.gradient(f.outputs[0]), f.inputs[0], f.inputs[1]}, {},

@@ -8,7 +8,8 @@ namespace {
 
 class Repeater {
  public:
-  explicit Repeater(Program& program) : program_(program), segment_(std::move(program.instructions)), tensors_(program.tensors.size()) {
+  explicit Repeater(Program& program)
+      : program_(program), segment_(std::move(program.instructions)), tensors_(program.tensors.size()) {
     program_.instructions.clear();
     made_.assign(tensors_, false);
     for (const Instruction& i : segment_) {
@@ -21,7 +22,8 @@ class Repeater {
   }
 
   void run(int micro_batches) {
-    program_.instructions.reserve(segment_.size() * static_cast<std::size_t>(micro_batches) + static_cast<std::size_t>(micro_batches));
+    program_.instructions.reserve(segment_.size() * static_cast<std::size_t>(micro_batches) +
+                                  static_cast<std::size_t>(micro_batches));
     const TensorId first_loss = program_.loss;
     for (int m = 0; m < micro_batches; ++m) {
       if (m == 0) {
@@ -86,7 +88,8 @@ class Repeater {
     return program_.tensors.back().storage;
   }
 
-  /// The copy of output `old`, which is output k of the copied instruction. The first write of a gradient becomes an addition to the sum.
+  /// The copy of output `old`, which is output k of the copied instruction. The first write of a gradient becomes an addition to
+  /// the sum.
   TensorId copy_output(Instruction& instruction, std::size_t k, TensorId old) {
     const auto id = static_cast<TensorId>(program_.tensors.size());
     Tensor copy = program_[old];
@@ -107,7 +110,8 @@ class Repeater {
       throw ProgramError("op '" + std::string(instruction.op->name()) + "' makes the gradient '" + program_[old].name +
                          "' but cannot add to it; it needs an accumulator input (Op::updates_in_place)");
     }
-    if (instruction.inputs.size() <= static_cast<std::size_t>(slot)) instruction.inputs.resize(static_cast<std::size_t>(slot) + 1, no_tensor);
+    if (instruction.inputs.size() <= static_cast<std::size_t>(slot))
+      instruction.inputs.resize(static_cast<std::size_t>(slot) + 1, no_tensor);
     instruction.inputs[static_cast<std::size_t>(slot)] = sums_[static_cast<std::size_t>(sum_of_[index(old)])].value;
   }
 
@@ -129,7 +133,8 @@ class Repeater {
 }  // namespace
 
 void accumulate(Program& program, int micro_batches) {
-  if (micro_batches < 1) throw UsageError("accumulation over " + std::to_string(micro_batches) + " micro-batches; it must be at least 1");
+  if (micro_batches < 1)
+    throw UsageError("accumulation over " + std::to_string(micro_batches) + " micro-batches; it must be at least 1");
   Repeater(program).run(micro_batches);
   program.micro_batches = micro_batches;
 }

@@ -35,7 +35,8 @@ Layout lay_out(const std::vector<StrategyUse>& strategies, int ranks) {
       throw UsageError("strategy '" + use.name + "' needs a number of ranks: write --strategy " + use.name + "=N");
     }
     if (rest != nullptr) {
-      throw UsageError("both '" + rest->name + "' and '" + use.name + "' would take the remaining ranks; give one of them a size (" + use.name + "=N)");
+      throw UsageError("both '" + rest->name + "' and '" + use.name +
+                       "' would take the remaining ranks; give one of them a size (" + use.name + "=N)");
     }
     rest = &use;
   }
@@ -88,10 +89,11 @@ constexpr std::int64_t most_instructions = 1'000'000;  // a gigabyte of program
 void check(const CompileRequest& request) {
   if (request.micro_batch < 1) throw UsageError("--batch is " + std::to_string(request.micro_batch) + "; it must be at least 1");
   if (request.sequence < 1) throw UsageError("--sequence is " + std::to_string(request.sequence) + "; it must be at least 1");
-  if (request.accumulation < 1) throw UsageError("--accumulation is " + std::to_string(request.accumulation) + "; it must be at least 1");
+  if (request.accumulation < 1)
+    throw UsageError("--accumulation is " + std::to_string(request.accumulation) + "; it must be at least 1");
   if (request.micro_batch > most_tokens / request.sequence) {
-    throw UsageError("--batch " + std::to_string(request.micro_batch) + " x --sequence " + std::to_string(request.sequence) + " is more than " +
-                     std::to_string(most_tokens) + " tokens per rank and micro-batch, which no machine holds");
+    throw UsageError("--batch " + std::to_string(request.micro_batch) + " x --sequence " + std::to_string(request.sequence) +
+                     " is more than " + std::to_string(most_tokens) + " tokens per rank and micro-batch, which no machine holds");
   }
   const std::int64_t most = request.architecture->sizes().max_sequence;
   if (most > 0 && request.sequence > most) {
@@ -109,8 +111,8 @@ Program compile_step(const CompileRequest& request, const Layout& layout) {
   const auto instructions = static_cast<std::int64_t>(program.instructions.size());
   if (instructions > most_instructions / request.accumulation) {
     throw UsageError("--accumulation " + std::to_string(request.accumulation) + " would make a program of about " +
-                     std::to_string(instructions * request.accumulation) + " instructions, at most " + std::to_string(most_instructions) +
-                     " are allowed: choose a larger --batch and fewer micro-batches");
+                     std::to_string(instructions * request.accumulation) + " instructions, at most " +
+                     std::to_string(most_instructions) + " are allowed: choose a larger --batch and fewer micro-batches");
   }
   accumulate(program, request.accumulation);
   for (std::size_t axis = 0; axis < layout.active.size(); ++axis) {

@@ -37,15 +37,15 @@ struct Layout {
   std::vector<StrategyUse> active;  ///< the strategies that have an axis, in the order of the mesh's axes
   std::vector<int> batch_axes;      ///< axes over which sequences are divided
 
-  int batch_ranks() const;              ///< product of the sizes of batch_axes
-  int batch_index(int rank) const;      ///< which part of the batch `rank` reads
+  int batch_ranks() const;          ///< product of the sizes of batch_axes
+  int batch_index(int rank) const;  ///< which part of the batch `rank` reads
 };
 
 /// Throws UsageError where sizes and ranks do not fit or two strategies want the same axis.
 CONSIST_API Layout lay_out(const std::vector<StrategyUse>& strategies, int ranks);
 
-/// The whole step: forward and backward of every micro-batch, reduction, clipping, AdamW. Verified. Inputs: "ids.<m>", "targets.<m>"
-/// (i32 [micro_batch·batch_ranks, sequence]) and "hyper"; metrics "loss" and "grad_norm".
+/// The whole step: forward and backward of every micro-batch, reduction, clipping, AdamW. Verified. Inputs: "ids.<m>",
+/// "targets.<m>" (i32 [micro_batch·batch_ranks, sequence]) and "hyper"; metrics "loss" and "grad_norm".
 CONSIST_API Program compile_step(const CompileRequest& request, const Layout& layout);
 
 /// Forward only, one micro-batch: inputs "ids" and "targets", metric "loss".

@@ -11,8 +11,12 @@ namespace {
 class Reverse final : public Differentiator {
  public:
   Reverse(Program& program, DType gradient_dtype)
-      : program_(program), builder_(program), gradient_dtype_(gradient_dtype), gradients_(program.tensors.size(), no_tensor),
-        wants_(program.tensors.size(), false), is_parameter_(program.tensors.size(), false) {
+      : program_(program),
+        builder_(program),
+        gradient_dtype_(gradient_dtype),
+        gradients_(program.tensors.size(), no_tensor),
+        wants_(program.tensors.size(), false),
+        is_parameter_(program.tensors.size(), false) {
     for (const Parameter& p : program.parameters) {
       wants_[index(p.tensor)] = true;
       is_parameter_[index(p.tensor)] = true;
@@ -84,7 +88,8 @@ class Reverse final : public Differentiator {
 
   bool flows_back(const Instruction& i) const {
     for (TensorId output : i.outputs) {
-      if (output != no_tensor && wants_[index(output)] && (output == program_.loss || gradients_[index(output)] != no_tensor)) return true;
+      if (output != no_tensor && wants_[index(output)] && (output == program_.loss || gradients_[index(output)] != no_tensor))
+        return true;
     }
     return false;
   }
@@ -100,7 +105,8 @@ class Reverse final : public Differentiator {
       Instruction& instruction = program_.instructions[i];
       for (TensorId& input : instruction.inputs) {
         if (input != old) continue;
-        if (i < forward) throw ProgramError("'" + program_[old].name + "' is read by forward, but its value comes only with the gradients");
+        if (i < forward)
+          throw ProgramError("'" + program_[old].name + "' is read by forward, but its value comes only with the gradients");
         input = by;
       }
     }

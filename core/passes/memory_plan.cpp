@@ -76,7 +76,9 @@ struct Lifetime {
   InstructionId last = -1;
 };
 
-bool is_persistent(const Tensor& t) { return t.state || t.role == Role::input || t.role == Role::metric; }
+bool is_persistent(const Tensor& t) {
+  return t.state || t.role == Role::input || t.role == Role::metric;
+}
 
 /// By storage: from the first to the last instruction that touches any tensor in it.
 std::vector<Lifetime> lifetimes(const Program& program) {
@@ -94,7 +96,9 @@ std::vector<Lifetime> lifetimes(const Program& program) {
   return by_storage;
 }
 
-std::size_t space_of(const Tensor& t) { return static_cast<std::size_t>(t.space); }
+std::size_t space_of(const Tensor& t) {
+  return static_cast<std::size_t>(t.space);
+}
 
 /// Storages whose first (by_last false) or last use is each instruction.
 std::vector<std::vector<TensorId>> storages_at(const Program& program, const std::vector<Lifetime>& lives, bool by_last) {
@@ -200,7 +204,8 @@ void visit_live(const Program& program, const MemoryPlan& plan, Visit visit) {
   for (std::size_t t = 0; t < program.tensors.size(); ++t) {
     const Tensor& tensor = program.tensors[t];
     if (tensor.storage != static_cast<TensorId>(t) || tensor.space != MemorySpace::device) continue;
-    const bool live = is_persistent(tensor) || (lives[t].first >= 0 && lives[t].first <= plan.peak_at && lives[t].last >= plan.peak_at);
+    const bool live =
+        is_persistent(tensor) || (lives[t].first >= 0 && lives[t].first <= plan.peak_at && lives[t].last >= plan.peak_at);
     if (live) visit(static_cast<TensorId>(t), aligned(program.bytes(static_cast<TensorId>(t))));
   }
 }
@@ -211,7 +216,8 @@ void sort_shares(std::vector<MemoryShare>& shares) {
 
 }  // namespace
 
-std::vector<MemoryShare> memory_by_role(const Program& program, const MemoryPlan& plan, std::span<const std::int64_t> workspace_bytes) {
+std::vector<MemoryShare> memory_by_role(const Program& program, const MemoryPlan& plan,
+                                        std::span<const std::int64_t> workspace_bytes) {
   std::map<std::string, std::int64_t> by_role;
   visit_live(program, plan, [&](TensorId id, std::int64_t bytes) { by_role[std::string(name_of(program[id].role))] += bytes; });
   if (plan.peak_at >= 0 && !workspace_bytes.empty()) {
@@ -230,7 +236,9 @@ std::vector<MemoryShare> largest_tensors(const Program& program, const MemoryPla
   std::vector<MemoryShare> shares;
   visit_live(program, plan, [&](TensorId id, std::int64_t bytes) {
     const Tensor& t = program[id];
-    shares.push_back({t.name + " " + std::string(name_of(t.dtype)) + program.local(id).text() + " (" + std::string(name_of(t.role)) + ")", bytes});
+    shares.push_back(
+        {t.name + " " + std::string(name_of(t.dtype)) + program.local(id).text() + " (" + std::string(name_of(t.role)) + ")",
+         bytes});
   });
   sort_shares(shares);
   if (shares.size() > count) shares.resize(count);

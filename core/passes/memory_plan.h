@@ -1,4 +1,5 @@
-// The memory plan: where every tensor lies, known before anything is allocated. The planned memory is the memory: one arena per space.
+// The memory plan: where every tensor lies, known before anything is allocated. The planned memory is the memory: one arena per
+// space.
 #pragma once
 
 #include <array>
@@ -15,8 +16,8 @@ namespace consist {
 inline constexpr int memory_spaces = 2;
 
 struct MemoryPlan {
-  std::vector<std::int64_t> address;    ///< by tensor: bytes from the start of its space's arena; -1: never used
-  std::vector<std::int64_t> workspace;  ///< by instruction: address of its scratch in device memory; -1: none
+  std::vector<std::int64_t> address;                     ///< by tensor: bytes from the start of its space's arena; -1: never used
+  std::vector<std::int64_t> workspace;                   ///< by instruction: address of its scratch in device memory; -1: none
   std::array<std::int64_t, memory_spaces> bytes{};       ///< size of each arena
   std::array<std::int64_t, memory_spaces> persistent{};  ///< of that: states, inputs and metrics, at the arena's start
   /// Most bytes live at once; `bytes` exceeds it by what fragmentation costs.
@@ -24,8 +25,8 @@ struct MemoryPlan {
   InstructionId peak_at = -1;  ///< where device memory is fullest
 };
 
-/// Plans `program`, in program order, for the rank that runs it. `workspace_bytes` has one entry per instruction (or none at all).
-/// `states` gives addresses that states of that name must keep (another program's plan in the same arena); it may be null.
+/// Plans `program`, in program order, for the rank that runs it. `workspace_bytes` has one entry per instruction (or none at
+/// all). `states` gives addresses that states of that name must keep (another program's plan in the same arena); it may be null.
 /// Storages are reused as soon as their last reader has been issued; the pass `waits` makes that safe between queues.
 CONSIST_API MemoryPlan plan_memory(const Program& program, std::span<const std::int64_t> workspace_bytes,
                                    const std::map<std::string, std::int64_t>* states = nullptr);

@@ -91,8 +91,8 @@ void append_optimizer(Program& program, const DTypes& dtypes, const OptimizerSet
   }
 
   const TensorId hyper = builder.input("hyper", DType::f32, {4});
-  const std::vector<TensorId> clip =
-      builder.emit("clip_coefficient", {total_sum_of_squares(program, builder)}, {{"max_norm", settings.max_norm}}, {"grad_norm", "clip"});
+  const std::vector<TensorId> clip = builder.emit("clip_coefficient", {total_sum_of_squares(program, builder)},
+                                                  {{"max_norm", settings.max_norm}}, {"grad_norm", "clip"});
 
   std::map<std::pair<std::int16_t, bool>, std::vector<const Parameter*>> groups;
   for (std::size_t i = 0; i < program.parameters.size(); ++i) {

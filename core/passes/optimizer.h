@@ -14,8 +14,9 @@ struct OptimizerSettings {
   double max_norm = 1.0;  ///< gradients are scaled down to this global norm; 0: not clipped
 };
 
-/// Appends the optimizer. Creates the optimizer states ("<parameter>.master", ".moment1", ".moment2"; they lie as the gradients do), the
-/// inputs "hyper" (see op adamw) and "votes" (a scalar of each rank), and the replicated metrics "loss", "grad_norm" and "stop" (the votes' sum).
+/// Appends the optimizer. Creates the optimizer states ("<parameter>.master", ".moment1", ".moment2"; they lie as the gradients
+/// do), the inputs "hyper" (see op adamw) and "votes" (a scalar of each rank), and the replicated metrics "loss", "grad_norm" and
+/// "stop" (the votes' sum).
 CONSIST_API void append_optimizer(Program& program, const DTypes& dtypes, const OptimizerSettings& settings);
 
 /// For programs without an optimizer: the loss becomes the replicated metric "loss".

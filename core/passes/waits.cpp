@@ -87,7 +87,8 @@ void insert_waits(Program& program, const MemoryPlan& plan, std::span<const std:
       if (id == no_tensor) return;
       const std::int64_t begin = plan.address[static_cast<std::size_t>(id)];
       const std::int64_t end = begin + std::max<std::int64_t>(program.bytes(id), 1);
-      spaces[static_cast<std::size_t>(program[id].space)].access(begin, end, write, queue, static_cast<InstructionId>(index), after);
+      spaces[static_cast<std::size_t>(program[id].space)].access(begin, end, write, queue, static_cast<InstructionId>(index),
+                                                                 after);
     };
     for (TensorId id : i.inputs) access(id, false);
     for (TensorId id : i.outputs) access(id, true);

@@ -14,7 +14,7 @@ struct Suffix {
   std::string_view text;
   std::int64_t factor;
 };
-constexpr Suffix suffixes[] = {{"Ki", 1LL << 10}, {"Mi", 1LL << 20}, {"Gi", 1LL << 30},   {"Ti", 1LL << 40},
+constexpr Suffix suffixes[] = {{"Ki", 1LL << 10}, {"Mi", 1LL << 20}, {"Gi", 1LL << 30}, {"Ti", 1LL << 40},
                                {"k", 1000},       {"M", 1000000},    {"G", 1000000000}, {"T", 1000000000000}};
 
 template <typename T>
@@ -47,7 +47,8 @@ std::int64_t parse_bytes(std::string_view text) {
   }
   std::int64_t value = 0;
   if (!parse_number(number, value) || value < 0 || value > std::numeric_limits<std::int64_t>::max() / factor) {
-    throw UsageError("'" + std::string(text) + "' is no number of bytes; write for example 1000, 25M or 512Ki (k, M, G, T; Ki, Mi, Gi, Ti)");
+    throw UsageError("'" + std::string(text) +
+                     "' is no number of bytes; write for example 1000, 25M or 512Ki (k, M, G, T; Ki, Mi, Gi, Ti)");
   }
   return value * factor;
 }

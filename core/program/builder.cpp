@@ -44,7 +44,8 @@ TensorId Builder::parameter(std::string name, Shape shape, float init_mean, floa
 }
 
 TensorId Builder::constant(std::string name, Shape shape, std::function<void(std::span<float>)> fill) {
-  const TensorId id = add_tensor({.name = std::move(name), .dtype = DType::f32, .shape = shape, .role = Role::input, .state = true});
+  const TensorId id =
+      add_tensor({.name = std::move(name), .dtype = DType::f32, .shape = shape, .role = Role::input, .state = true});
   program_.constants.push_back({id, std::move(fill)});
   return id;
 }
@@ -89,7 +90,8 @@ std::vector<TensorId> Builder::emit(std::string_view op_name, std::vector<Tensor
     Tensor tensor{.dtype = output_types[i]->dtype, .shape = output_types[i]->shape, .placements = output_placements[i]};
     tensor.name = i < names.size() && !names[i].empty() ? names[i] : std::string(op_name);
     const int updated = op.updates_in_place(static_cast<int>(i));
-    if (updated >= 0 && static_cast<std::size_t>(updated) < instruction.inputs.size() && instruction.inputs[updated] != no_tensor) {
+    if (updated >= 0 && static_cast<std::size_t>(updated) < instruction.inputs.size() &&
+        instruction.inputs[updated] != no_tensor) {
       const Tensor& old = program_[instruction.inputs[static_cast<std::size_t>(updated)]];
       tensor.storage = old.storage;
       tensor.offset = old.offset;
@@ -123,7 +125,8 @@ std::vector<TensorId> Builder::all_reduce(std::vector<TensorId> tensors, int axi
   std::vector<std::string> names;
   for (TensorId tensor : tensors) {
     if (!program_[tensor].placements[axis].is_partial()) {
-      throw ProgramError("all_reduce of '" + program_[tensor].name + "', which is not partial on axis '" + program_.mesh.axis(axis).name + "'");
+      throw ProgramError("all_reduce of '" + program_[tensor].name + "', which is not partial on axis '" +
+                         program_.mesh.axis(axis).name + "'");
     }
     names.push_back(program_[tensor].name);
   }
@@ -151,7 +154,8 @@ TensorId Builder::emit_reshard(TensorId tensor, int axis, Placement to) {
     return reshard(reshard(tensor, axis, Placement::replicate()), axis, to);
   } else {
     throw ProgramError("tensor '" + program_[tensor].name + "' " + program_[tensor].placements.text(program_.mesh) +
-                       " is needed as a partial sum on axis '" + program_.mesh.axis(axis).name + "'; nothing makes a partial sum");
+                       " is needed as a partial sum on axis '" + program_.mesh.axis(axis).name +
+                       "'; nothing makes a partial sum");
   }
   const TensorId result = emit_one(op, {tensor}, std::move(attributes), program_[tensor].name);
   program_[result].placements[axis] = to;

@@ -20,7 +20,8 @@ Normed rms_norm(Builder& b, TensorId x, TensorId residual, TensorId weight, doub
   return {out[0], residual == no_tensor ? x : out[1]};
 }
 
-TensorId rope(Builder& b, TensorId x, TensorId table, TensorId norm_weight, std::int64_t head_dim, double epsilon, std::string name) {
+TensorId rope(Builder& b, TensorId x, TensorId table, TensorId norm_weight, std::int64_t head_dim, double epsilon,
+              std::string name) {
   std::vector<TensorId> inputs{x, table};
   if (norm_weight != no_tensor) inputs.push_back(norm_weight);
   return b.emit("rope", std::move(inputs), {{"head_dim", head_dim}, {"epsilon", epsilon}}, {name, name + ".rstd"})[0];

@@ -6,8 +6,8 @@ namespace consist {
 
 Mesh::Mesh(std::vector<MeshAxis> axes) : axes_(std::move(axes)) {
   if (axes_.size() > max_axes) {
-    throw UsageError("the strategies ask for " + std::to_string(axes_.size()) + " mesh axes; at most " + std::to_string(max_axes) +
-                     " can be combined");
+    throw UsageError("the strategies ask for " + std::to_string(axes_.size()) + " mesh axes; at most " +
+                     std::to_string(max_axes) + " can be combined");
   }
   for (std::size_t i = 0; i < axes_.size(); ++i) {
     if (axes_[i].size < 1) {
@@ -73,8 +73,8 @@ Shape local_shape(const Shape& shape, const Placements& placements, const Mesh& 
     if (!placement.is_shard()) continue;
     const int size = mesh.size_of(axis);
     if (placement.dim() >= shape.rank() || local[placement.dim()] % size != 0) {
-      throw ProgramError("shape " + shape.text() + " cannot be split along dimension " + std::to_string(placement.dim()) + " over the " +
-                         std::to_string(size) + " ranks of axis '" + mesh.axis(axis).name + "'");
+      throw ProgramError("shape " + shape.text() + " cannot be split along dimension " + std::to_string(placement.dim()) +
+                         " over the " + std::to_string(size) + " ranks of axis '" + mesh.axis(axis).name + "'");
     }
     local[placement.dim()] /= size;
   }

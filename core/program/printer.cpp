@@ -19,7 +19,9 @@ std::string value_text(const AttributeValue& value) {
   return std::get<std::string>(value);
 }
 
-std::string reference(TensorId id) { return id == no_tensor ? "_" : "%" + std::to_string(id); }
+std::string reference(TensorId id) {
+  return id == no_tensor ? "_" : "%" + std::to_string(id);
+}
 
 std::string type_text(const Program& program, TensorId id) {
   const Tensor& t = program[id];
@@ -47,11 +49,13 @@ std::string to_text(const Program& program, InstructionId index, const PrintOpti
   for (TensorId output : i.outputs) {
     outputs += (outputs.empty() ? "" : ", ") + reference(output);
     if (output == no_tensor) continue;
-    types += (types.empty() ? "" : ", ") + program[output].name + " " + type_text(program, output) + storage_text(program, output);
+    types +=
+        (types.empty() ? "" : ", ") + program[output].name + " " + type_text(program, output) + storage_text(program, output);
   }
   text += outputs + " = " + std::string(i.op->name()) + "(" + list(i.inputs) + ")";
   std::string attributes;
-  for (const auto& [name, value] : i.attributes.all()) attributes += (attributes.empty() ? "" : " ") + name + "=" + value_text(value);
+  for (const auto& [name, value] : i.attributes.all())
+    attributes += (attributes.empty() ? "" : " ") + name + "=" + value_text(value);
   if (!attributes.empty()) text += " {" + attributes + "}";
   text += " : " + types + " | " + std::string(name_of(i.tag.phase));
   if (i.tag.layer >= 0) text += " layer " + std::to_string(i.tag.layer);
@@ -91,10 +95,12 @@ std::string to_text(const Program& program, const PrintOptions& options) {
     const auto id = static_cast<TensorId>(t);
     const Tensor& tensor = program[id];
     const char* kind = tensor.state ? "state" : tensor.role == Role::input ? "input" : "storage";
-    text += std::string(kind) + " %" + std::to_string(id) + " " + tensor.name + " " + type_text(program, id) + storage_text(program, id) +
-            " " + std::string(name_of(tensor.role)) + (tensor.space == MemorySpace::host ? " host" : "") + "\n";
+    text += std::string(kind) + " %" + std::to_string(id) + " " + tensor.name + " " + type_text(program, id) +
+            storage_text(program, id) + " " + std::string(name_of(tensor.role)) +
+            (tensor.space == MemorySpace::host ? " host" : "") + "\n";
   }
-  for (std::size_t i = 0; i < program.instructions.size(); ++i) text += to_text(program, static_cast<InstructionId>(i), options) + "\n";
+  for (std::size_t i = 0; i < program.instructions.size(); ++i)
+    text += to_text(program, static_cast<InstructionId>(i), options) + "\n";
   return text;
 }
 

@@ -83,7 +83,8 @@ class Verifier {
     for (std::size_t k = 0; k < i.inputs.size(); ++k) {
       const TensorId id = i.inputs[k];
       if (id == no_tensor) continue;
-      if (id < 0 || static_cast<std::size_t>(id) >= program_.tensors.size()) fail(index, "input " + std::to_string(k) + " does not exist");
+      if (id < 0 || static_cast<std::size_t>(id) >= program_.tensors.size())
+        fail(index, "input " + std::to_string(k) + " does not exist");
       const Tensor& t = program_[id];
       if (!defined_[static_cast<std::size_t>(id)]) fail(index, "'" + t.name + "' is used before it is defined");
       if (!storages_[t.storage].holds(t.offset, id)) fail(index, "'" + t.name + "' is read after it was overwritten in place");
@@ -113,7 +114,8 @@ class Verifier {
       if (id == no_tensor) continue;  // an output that nobody wants may be left out
       if (!expected[k]) fail(index, "output " + std::to_string(k) + " is not made by this instruction");
       if (program_[id].dtype != expected[k]->dtype || program_[id].shape != expected[k]->shape) {
-        fail(index, "output '" + program_[id].name + "' must be " + std::string(name_of(expected[k]->dtype)) + expected[k]->shape.text());
+        fail(index, "output '" + program_[id].name + "' must be " + std::string(name_of(expected[k]->dtype)) +
+                        expected[k]->shape.text());
       }
     }
     if (!i.op->is_collective() && i.op->name() != "slice") check_placements(index, i, inputs);
@@ -147,7 +149,9 @@ class Verifier {
 
 }  // namespace
 
-void verify(const Program& program) { Verifier(program).run(); }
+void verify(const Program& program) {
+  Verifier(program).run();
+}
 
 namespace {
 
@@ -164,7 +168,8 @@ struct Walker {
   }
   const Instruction& at(InstructionId i) const { return program->instructions[static_cast<std::size_t>(i)]; }
   bool ready(InstructionId i) const {
-    return std::all_of(at(i).waits.begin(), at(i).waits.end(), [&](InstructionId w) { return done[static_cast<std::size_t>(w)]; });
+    return std::all_of(at(i).waits.begin(), at(i).waits.end(),
+                       [&](InstructionId w) { return done[static_cast<std::size_t>(w)]; });
   }
   void finish(std::size_t queue) {
     done[static_cast<std::size_t>(queues[queue].front())] = true;
@@ -203,7 +208,8 @@ void verify_collectives(std::span<const Program* const> programs) {
   for (const Program* program : programs) walkers.emplace_back(*program);
   if (walkers.empty()) return;
   const Mesh& mesh = programs[0]->mesh;
-  if (static_cast<int>(programs.size()) != mesh.ranks()) throw ProgramError("verify_collectives needs the program of every rank of the mesh");
+  if (static_cast<int>(programs.size()) != mesh.ranks())
+    throw ProgramError("verify_collectives needs the program of every rank of the mesh");
 
   for (bool moved = true; moved;) {
     moved = false;
@@ -223,10 +229,11 @@ void verify_collectives(std::span<const Program* const> programs) {
             together = false;
             break;
           }
-          if (other.at(theirs).op != mine.op || message_bytes(*other.program, other.at(theirs)) != message_bytes(*programs[rank], mine)) {
-            throw ProgramError("ranks " + std::to_string(rank) + " and " + std::to_string(member) + " of axis '" + mesh.axis(axis).name +
-                               "' meet in different collectives: " + to_text(*programs[rank], first) + " and " +
-                               to_text(*other.program, theirs));
+          if (other.at(theirs).op != mine.op ||
+              message_bytes(*other.program, other.at(theirs)) != message_bytes(*programs[rank], mine)) {
+            throw ProgramError("ranks " + std::to_string(rank) + " and " + std::to_string(member) + " of axis '" +
+                               mesh.axis(axis).name + "' meet in different collectives: " + to_text(*programs[rank], first) +
+                               " and " + to_text(*other.program, theirs));
           }
         }
         if (!together) continue;

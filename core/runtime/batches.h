@@ -12,8 +12,9 @@ namespace consist {
 
 struct TrainerSettings;
 
-/// Step s consumes the sequences [s·G, (s+1)·G) of the dataset's stream, G being the global batch, whatever the layout; micro-batch m of batch
-/// rank r takes the r-th part of the m-th part. The position is the step alone, so a resumed run reads on where it stopped.
+/// Step s consumes the sequences [s·G, (s+1)·G) of the dataset's stream, G being the global batch, whatever the layout;
+/// micro-batch m of batch rank r takes the r-th part of the m-th part. The position is the step alone, so a resumed run reads on
+/// where it stopped.
 class Batches {
  public:
   Batches(const Dataset& dataset, const Layout& layout, int rank, const TrainerSettings& settings);

@@ -6,15 +6,18 @@
 namespace consist {
 namespace {
 
-std::int64_t bytes_of(const Buffer& buffer) { return buffer.shape.elements() * static_cast<std::int64_t>(size_of(buffer.dtype)); }
+std::int64_t bytes_of(const Buffer& buffer) {
+  return buffer.shape.elements() * static_cast<std::int64_t>(size_of(buffer.dtype));
+}
 
-/// Sums buffers in place. Buffers that lie one behind the other (but for alignment) go as one message, whose gaps are summed along: they
-/// belong to the pack and nobody reads them.
+/// Sums buffers in place. Buffers that lie one behind the other (but for alignment) go as one message, whose gaps are summed
+/// along: they belong to the pack and nobody reads them.
 class AllReduceKernel final : public Kernel {
  public:
   explicit AllReduceKernel(Communicator* communicator) : communicator_(communicator) {}
 
-  void launch(std::span<const Buffer> inputs, std::span<const Buffer> /*outputs*/, void* /*workspace*/, NativeQueue queue) override {
+  void launch(std::span<const Buffer> inputs, std::span<const Buffer> /*outputs*/, void* /*workspace*/,
+              NativeQueue queue) override {
     for (std::size_t i = 0; i < inputs.size();) {
       char* const begin = inputs[i].as<char>();
       char* end = begin + bytes_of(inputs[i]);
@@ -24,7 +27,8 @@ class AllReduceKernel final : public Kernel {
         if (gap < 0 || gap >= tensor_alignment) break;
         end = inputs[next].as<char>() + bytes_of(inputs[next]);
       }
-      communicator_->all_reduce(begin, (end - begin) / static_cast<std::ptrdiff_t>(size_of(inputs[i].dtype)), inputs[i].dtype, queue);
+      communicator_->all_reduce(begin, (end - begin) / static_cast<std::ptrdiff_t>(size_of(inputs[i].dtype)), inputs[i].dtype,
+                                queue);
       i = next;
     }
   }

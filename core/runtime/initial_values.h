@@ -1,4 +1,5 @@
-// Initial weights: a function of seed, parameter name and element index alone, so that every layout starts from the same model bit for bit.
+// Initial weights: a function of seed, parameter name and element index alone, so that every layout starts from the same model
+// bit for bit.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +10,10 @@
 
 namespace consist {
 
-/// Elements [first, first + out.size()) of the parameter: mean + std·z, where z has mean 0, variance 1 and is very nearly normal: the sum of
-/// eight 16-bit uniform numbers taken from two outputs of the SplitMix64 mixer (Steele, Lea & Flood, 2014) at counters 2i and 2i+1.
-/// Integer arithmetic and one rounding, hence equal on every device.
-CONSIST_API void initial_values(std::span<float> out, std::uint64_t seed, std::string_view name, std::int64_t first, float mean, float std);
+/// Elements [first, first + out.size()) of the parameter: mean + std·z, where z has mean 0, variance 1 and is very nearly normal:
+/// the sum of eight 16-bit uniform numbers taken from two outputs of the SplitMix64 mixer (Steele, Lea & Flood, 2014) at counters
+/// 2i and 2i+1. Integer arithmetic and one rounding, hence equal on every device.
+CONSIST_API void initial_values(std::span<float> out, std::uint64_t seed, std::string_view name, std::int64_t first, float mean,
+                                float std);
 
 }  // namespace consist

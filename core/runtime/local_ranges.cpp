@@ -19,7 +19,8 @@ std::vector<LocalRange> local_ranges(const Shape& shape, const Placements& place
   const std::int64_t row = local.last();
   std::vector<LocalRange> ranges;
   for (std::int64_t r = 0; r < local.rows() && row > 0; ++r) {
-    std::int64_t rest = r, logical = shape.rank() == 0 ? 0 : start[static_cast<std::size_t>(shape.rank() - 1)], stride = shape.last();
+    std::int64_t rest = r, logical = shape.rank() == 0 ? 0 : start[static_cast<std::size_t>(shape.rank() - 1)],
+                 stride = shape.last();
     for (int dim = shape.rank() - 2; dim >= 0; --dim) {
       logical += (start[static_cast<std::size_t>(dim)] + rest % local[dim]) * stride;
       rest /= local[dim];

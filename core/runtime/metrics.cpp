@@ -5,8 +5,8 @@
 namespace consist {
 
 double model_flops_per_token(const ModelSizes& s, std::int64_t sequence) {
-  return 6.0 * static_cast<double>(s.matmul_parameters) +
-         6.0 * static_cast<double>(s.layers) * static_cast<double>(s.heads) * static_cast<double>(s.head_dim) * static_cast<double>(sequence);
+  return 6.0 * static_cast<double>(s.matmul_parameters) + 6.0 * static_cast<double>(s.layers) * static_cast<double>(s.heads) *
+                                                              static_cast<double>(s.head_dim) * static_cast<double>(sequence);
 }
 
 Steady steady_state(std::span<const double> seconds) {

@@ -56,7 +56,8 @@ void model_from_folder(Parts& parts, const RunConfig& config, PluginHost& host) 
       return;
     }
   }
-  throw DataError(path.string() + ": no model plugin knows the architecture '" + architectures.front() + "' (see consist plugins)");
+  throw DataError(path.string() + ": no model plugin knows the architecture '" + architectures.front() +
+                  "' (see consist plugins)");
 }
 
 void model_from_preset(Parts& parts, const RunConfig& config, PluginHost& host) {
@@ -75,7 +76,8 @@ void model_from_preset(Parts& parts, const RunConfig& config, PluginHost& host) 
   for (const PluginFile& file : host.files()) {
     if (!file.problem.empty()) refused += "\n  not used: " + file.path.string() + ": " + file.problem;
   }
-  throw UsageError("--model '" + config.model + "' is neither a folder nor a preset. Presets:" + (known.empty() ? " none" : known) + refused);
+  throw UsageError("--model '" + config.model +
+                   "' is neither a folder nor a preset. Presets:" + (known.empty() ? " none" : known) + refused);
 }
 
 /// Options for parts that are not in the make-up would be ignored silently; they are mistakes.
@@ -89,7 +91,8 @@ void refuse_stray_options(const RunConfig& config, PluginHost& host) {
   }
   for (const auto& [owner, options] : config.plugin_options) {
     if (std::find(used.begin(), used.end(), owner) == used.end()) {
-      throw UsageError("--" + owner + "." + options.begin()->first + " is given, but '" + owner + "' is not part of this make-up");
+      throw UsageError("--" + owner + "." + options.begin()->first + " is given, but '" + owner +
+                       "' is not part of this make-up");
     }
   }
 }
@@ -130,11 +133,12 @@ void settle_batch(RunConfig& config, const Layout& layout) {
   const std::int64_t known = (config.batch > 0 ? config.batch : 1) * (config.accumulation > 0 ? config.accumulation : 1) * parts;
   if (config.global_batch == 0) config.global_batch = known;
   const auto text = [&] {
-    return "--global-batch " + std::to_string(config.global_batch) + " is divided over " + std::to_string(parts) + " part(s) of the batch" +
-           (config.accumulation > 0 ? " x accumulation " + std::to_string(config.accumulation) : "") +
+    return "--global-batch " + std::to_string(config.global_batch) + " is divided over " + std::to_string(parts) +
+           " part(s) of the batch" + (config.accumulation > 0 ? " x accumulation " + std::to_string(config.accumulation) : "") +
            (config.batch > 0 ? " x batch " + std::to_string(config.batch) : "");
   };
-  if (config.global_batch % known != 0) throw UsageError(text() + ", which leaves a rest; choose a multiple of " + std::to_string(known));
+  if (config.global_batch % known != 0)
+    throw UsageError(text() + ", which leaves a rest; choose a multiple of " + std::to_string(known));
   const std::int64_t open = config.global_batch / known;
   if (config.batch == 0) {
     if (config.accumulation == 0) throw ProgramError("neither batch nor accumulation is stated");
@@ -172,7 +176,8 @@ void add_device(Parts& parts, const RunConfig& config, PluginHost& host) {
 
 void add_dataset(Parts& parts, const RunConfig& config, PluginHost& host) {
   parts.dataset = host.make<Dataset>("dataset", config.dataset, options_of(config, config.dataset));
-  parts.dataset->open({.sequence_length = config.sequence, .vocabulary = parts.architecture->sizes().vocabulary, .seed = config.seed});
+  parts.dataset->open(
+      {.sequence_length = config.sequence, .vocabulary = parts.architecture->sizes().vocabulary, .seed = config.seed});
   if (config.evaluate_every > 0 && parts.dataset->eval_sequences() == 0) {
     throw UsageError("--evaluate-every is given, but the dataset has no evaluation part: " + parts.dataset->describe());
   }

@@ -31,15 +31,16 @@ struct Parts {
   CompileRequest compile_request(const RunConfig& config) const;
 };
 
-/// Makes everything but device and dataset, which cost time and memory: see add_device, add_dataset. Throws UsageError for unknown names and for
-/// options of plugins that the make-up does not contain.
+/// Makes everything but device and dataset, which cost time and memory: see add_device, add_dataset. Throws UsageError for
+/// unknown names and for options of plugins that the make-up does not contain.
 CONSIST_API Parts make_parts(const RunConfig& config, PluginHost& host);
 
-/// Derives the one of batch, accumulation and global batch that is left open, so that all three are stated. Throws UsageError where they do not divide.
+/// Derives the one of batch, accumulation and global batch that is left open, so that all three are stated. Throws UsageError
+/// where they do not divide.
 CONSIST_API void settle_batch(RunConfig& config, const Layout& layout);
 
-/// All that can be known to be wrong before a device is opened, a file of data read or a rank started: names, options, sizes, mesh, batch (which it
-/// settles). Throws what make_parts, lay_out and settle_batch throw.
+/// All that can be known to be wrong before a device is opened, a file of data read or a rank started: names, options, sizes,
+/// mesh, batch (which it settles). Throws what make_parts, lay_out and settle_batch throw.
 CONSIST_API void check_make_up(RunConfig& config, PluginHost& host);
 
 /// Chooses and makes the device (not opened).

@@ -9,7 +9,8 @@
 namespace consist {
 namespace {
 
-/// What two instructions must share to share a kernel: all that make_kernel sees, and the queue, since a kernel is launched from one only.
+/// What two instructions must share to share a kernel: all that make_kernel sees, and the queue, since a kernel is launched from
+/// one only.
 std::string signature(const Instruction& i, std::span<const Buffer> inputs, std::span<const Buffer> outputs) {
   std::string text(i.op->name());
   auto add = [&](const Buffer& buffer) { (text += ' ').append(name_of(buffer.dtype)) += buffer.shape.text(); };
@@ -63,9 +64,10 @@ Kernel* PreparedProgram::kernel_for(const Instruction& i, std::span<Communicator
   }
   if (!kernel) {
     std::string types;
-    for (const Buffer& buffer : inputs) types += " " + (buffer.absent() ? "-" : std::string(name_of(buffer.dtype)) + buffer.shape.text());
-    throw UnavailableError("device '" + device_.info().kind + "' has no kernel for op '" + std::string(i.op->name()) + "' with inputs" + types +
-                           "; choose another device or precision");
+    for (const Buffer& buffer : inputs)
+      types += " " + (buffer.absent() ? "-" : std::string(name_of(buffer.dtype)) + buffer.shape.text());
+    throw UnavailableError("device '" + device_.info().kind + "' has no kernel for op '" + std::string(i.op->name()) +
+                           "' with inputs" + types + "; choose another device or precision");
   }
   Kernel* made = kernel.get();
   kernels_.push_back(std::move(kernel));

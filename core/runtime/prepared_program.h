@@ -14,11 +14,12 @@
 
 namespace consist {
 
-/// Use: construct (makes kernels), plan(), then bind() to memory of at least plan().bytes. Device and communicators must outlive it.
+/// Use: construct (makes kernels), plan(), then bind() to memory of at least plan().bytes. Device and communicators must outlive
+/// it.
 class CONSIST_API PreparedProgram {
  public:
-  /// `communicators` holds one per mesh axis; null entries are allowed if nothing is to run (explain). Throws UnavailableError naming the op and
-  /// dtypes for which the device has no kernel.
+  /// `communicators` holds one per mesh axis; null entries are allowed if nothing is to run (explain). Throws UnavailableError
+  /// naming the op and dtypes for which the device has no kernel.
   PreparedProgram(Program program, Device& device, std::span<Communicator* const> communicators);
   ~PreparedProgram();
 
@@ -44,8 +45,8 @@ class CONSIST_API PreparedProgram {
 
   Program program_;
   Device& device_;
-  std::vector<std::unique_ptr<Kernel>> kernels_;             // distinct ones
-  std::vector<Kernel*> kernel_of_;                           // by instruction
+  std::vector<std::unique_ptr<Kernel>> kernels_;              // distinct ones
+  std::vector<Kernel*> kernel_of_;                            // by instruction
   std::map<std::string, Kernel*, std::less<>> kernel_cache_;  // by op, types, attributes and queue
   std::vector<std::int64_t> workspace_bytes_;
   std::vector<std::string> labels_;

@@ -14,14 +14,16 @@ namespace consist {
 /// Collects the times of a program's instructions over steps. The first step is left out: libraries set themselves up then.
 class CONSIST_API Profile {
  public:
-  /// `seconds` of every instruction in one step, by index, as Executable::launch_seconds() gives them; an empty one counts nothing.
+  /// `seconds` of every instruction in one step, by index, as Executable::launch_seconds() gives them; an empty one counts
+  /// nothing.
   void add(std::span<const double> seconds);
   std::int64_t steps() const noexcept { return steps_; }
 
-  /// {"steps", "instructions": [{"op", "output", "queue", "phase", "layer", "micro_batch", "seconds"}]}; seconds are means. Times of instructions on different
-  /// queues overlap: their sum may exceed the step's time.
+  /// {"steps", "instructions": [{"op", "output", "queue", "phase", "layer", "micro_batch", "seconds"}]}; seconds are means. Times
+  /// of instructions on different queues overlap: their sum may exceed the step's time.
   std::string json(const Program& program) const;
-  /// A table: per queue and op the number of instructions, time per step, its share of the queue's, FLOP/s and B/s by the ops' costs.
+  /// A table: per queue and op the number of instructions, time per step, its share of the queue's, FLOP/s and B/s by the ops'
+  /// costs.
   std::string text(const Program& program) const;
 
  private:

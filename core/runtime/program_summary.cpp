@@ -72,16 +72,18 @@ ProgramSummary summarize(const PreparedProgram& prepared) {
 }
 
 std::string summary_text(const ProgramSummary& s) {
-  std::string text = "parameters " + si_text(static_cast<double>(s.parameters)) + "   instructions " + std::to_string(s.instructions) + "   " +
-                     si_text(s.flops) + "FLOP per rank and step\n\n";
+  std::string text = "parameters " + si_text(static_cast<double>(s.parameters)) + "   instructions " +
+                     std::to_string(s.instructions) + "   " + si_text(s.flops) + "FLOP per rank and step\n\n";
   text += row("%-22s %10s %12s %12s\n", "OP", "COUNT", "FLOP", "BYTES");
   for (const OpSummary& op : s.ops) {
-    text += row("%-22s %10s %12s %12s\n", op.op, std::to_string(op.count), si_text(op.flops), bytes_text(static_cast<std::int64_t>(op.bytes)));
+    text += row("%-22s %10s %12s %12s\n", op.op, std::to_string(op.count), si_text(op.flops),
+                bytes_text(static_cast<std::int64_t>(op.bytes)));
   }
   text += "\nCollectives per rank and step";
   text += s.collectives.empty() ? ": none\n" : "\n" + row("%-22s %10s %12s %12s (ring)\n", "AXIS OP", "COUNT", "BYTES", "SENT");
   for (const CollectiveSummary& c : s.collectives) {
-    text += row("%-22s %10s %12s %12s\n", c.axis + " " + c.op, std::to_string(c.count), bytes_text(c.bytes), bytes_text(c.bytes_sent));
+    text += row("%-22s %10s %12s %12s\n", c.axis + " " + c.op, std::to_string(c.count), bytes_text(c.bytes),
+                bytes_text(c.bytes_sent));
   }
   text += "\nPlanned memory per rank: " + bytes_text(s.planned_bytes) + " on the device";
   if (s.planned_host_bytes > 0) text += ", " + bytes_text(s.planned_host_bytes) + " pinned on the host";
@@ -93,14 +95,19 @@ std::string summary_text(const ProgramSummary& s) {
 }
 
 std::string summary_json(const ProgramSummary& s) {
-  nlohmann::ordered_json json{{"parameters", s.parameters},       {"instructions", s.instructions},
-                              {"tensors", s.tensors},             {"flops_per_step_and_rank", s.flops},
-                              {"planned_bytes", s.planned_bytes}, {"planned_host_bytes", s.planned_host_bytes},
+  nlohmann::ordered_json json{{"parameters", s.parameters},
+                              {"instructions", s.instructions},
+                              {"tensors", s.tensors},
+                              {"flops_per_step_and_rank", s.flops},
+                              {"planned_bytes", s.planned_bytes},
+                              {"planned_host_bytes", s.planned_host_bytes},
                               {"peak_at", s.peak_at}};
-  for (const OpSummary& op : s.ops) json["ops"].push_back({{"op", op.op}, {"count", op.count}, {"flops", op.flops}, {"bytes", op.bytes}});
+  for (const OpSummary& op : s.ops)
+    json["ops"].push_back({{"op", op.op}, {"count", op.count}, {"flops", op.flops}, {"bytes", op.bytes}});
   json["collectives"] = nlohmann::ordered_json::array();
   for (const CollectiveSummary& c : s.collectives) {
-    json["collectives"].push_back({{"axis", c.axis}, {"op", c.op}, {"count", c.count}, {"bytes", c.bytes}, {"bytes_sent", c.bytes_sent}});
+    json["collectives"].push_back(
+        {{"axis", c.axis}, {"op", c.op}, {"count", c.count}, {"bytes", c.bytes}, {"bytes_sent", c.bytes_sent}});
   }
   for (const MemoryShare& share : s.memory) json["memory_at_peak"].push_back({{"role", share.what}, {"bytes", share.bytes}});
   return json.dump(2);

@@ -8,7 +8,8 @@
 
 namespace consist {
 
-ProgressLine::ProgressLine(std::int64_t steps, bool quiet) : steps_(steps), quiet_(quiet), terminal_(isatty(STDERR_FILENO) == 1) {}
+ProgressLine::ProgressLine(std::int64_t steps, bool quiet)
+    : steps_(steps), quiet_(quiet), terminal_(isatty(STDERR_FILENO) == 1) {}
 
 void ProgressLine::step(const StepReport& report) {
   if (quiet_) return;
@@ -21,9 +22,9 @@ void ProgressLine::step(const StepReport& report) {
   last_ = now;
   const double left = static_cast<double>(steps_ - report.step) * static_cast<double>(report.tokens) / tokens_per_second_;
   char line[200];
-  std::snprintf(line, sizeof line, "step %lld/%lld  loss %.4f  grad_norm %.3f  lr %.2e  %s tokens/s  %s left", static_cast<long long>(report.step),
-                static_cast<long long>(steps_), report.loss, report.grad_norm, report.learning_rate, si_text(tokens_per_second_).c_str(),
-                duration_text(left).c_str());
+  std::snprintf(line, sizeof line, "step %lld/%lld  loss %.4f  grad_norm %.3f  lr %.2e  %s tokens/s  %s left",
+                static_cast<long long>(report.step), static_cast<long long>(steps_), report.loss, report.grad_norm,
+                report.learning_rate, si_text(tokens_per_second_).c_str(), duration_text(left).c_str());
   if (terminal_) {
     std::fprintf(stderr, "\r\033[K%s", line);
     open_ = true;

@@ -8,7 +8,9 @@
 namespace consist {
 namespace {
 
-double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
+double now() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
 
 }  // namespace
 
@@ -18,7 +20,8 @@ Recorder::Recorder(const RunConfig& config) {
   archive_->text("/config", config.to_json());
 }
 
-void Recorder::describe(const std::string& environment, const std::string& topology, const std::string& program, std::span<const DeviceReading> sensors) {
+void Recorder::describe(const std::string& environment, const std::string& topology, const std::string& program,
+                        std::span<const DeviceReading> sensors) {
   if (!archive_) return;
   std::vector<Column> columns{{"step", "1", "step, counted from 1"},
                               {"loss", "nat/token", "mean cross-entropy over the step's tokens of all ranks"},
@@ -27,7 +30,8 @@ void Recorder::describe(const std::string& environment, const std::string& topol
                               {"seconds", "s", "wall time of the step"},
                               {"tokens", "1", "tokens of all ranks"},
                               {"tokens_per_second", "1/s", "tokens of all ranks per second"}};
-  for (const DeviceReading& sensor : sensors) columns.push_back({"device_" + sensor.name, sensor.unit, "sensor of rank 0's device, newest reading when the step ended"});
+  for (const DeviceReading& sensor : sensors)
+    columns.push_back({"device_" + sensor.name, sensor.unit, "sensor of rank 0's device, newest reading when the step ended"});
   archive_->define_steps(columns);
   archive_->text("/environment", environment);
   archive_->text("/topology", topology);
@@ -36,7 +40,12 @@ void Recorder::describe(const std::string& environment, const std::string& topol
 
 void Recorder::step(const StepReport& r, std::span<const DeviceReading> sensors) {
   if (!archive_) return;
-  std::vector<double> row{static_cast<double>(r.step), r.loss, r.grad_norm, r.learning_rate, r.seconds, static_cast<double>(r.tokens),
+  std::vector<double> row{static_cast<double>(r.step),
+                          r.loss,
+                          r.grad_norm,
+                          r.learning_rate,
+                          r.seconds,
+                          static_cast<double>(r.tokens),
                           static_cast<double>(r.tokens) / r.seconds};
   for (const DeviceReading& sensor : sensors) row.push_back(sensor.value);
   archive_->append(row);
@@ -61,8 +70,10 @@ void Recorder::finish(const std::string& status, const std::string& reason, cons
                                 {"final_loss", result->final_loss},
                                 {"model_flops_per_second", result->model_flops},
                                 {"bound_flops_per_second", result->bound_flops}};
-    json["share_of_bound"] = result->bound_flops > 0 ? nlohmann::ordered_json(result->model_flops / result->bound_flops) : nullptr;
-    json["evaluation_loss"] = result->evaluation_loss == result->evaluation_loss ? nlohmann::ordered_json(result->evaluation_loss) : nullptr;
+    json["share_of_bound"] =
+        result->bound_flops > 0 ? nlohmann::ordered_json(result->model_flops / result->bound_flops) : nullptr;
+    json["evaluation_loss"] =
+        result->evaluation_loss == result->evaluation_loss ? nlohmann::ordered_json(result->evaluation_loss) : nullptr;
     archive_->text("/result", json.dump(2));
   }
   archive_->finish(status, reason);

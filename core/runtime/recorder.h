@@ -31,7 +31,8 @@ class Recorder {
  public:
   explicit Recorder(const RunConfig& config);
   /// Before the first step. `sensors`: what the device can read, each a column of /steps.
-  void describe(const std::string& environment, const std::string& topology, const std::string& program, std::span<const DeviceReading> sensors);
+  void describe(const std::string& environment, const std::string& topology, const std::string& program,
+                std::span<const DeviceReading> sensors);
   /// `sensors`: the newest readings, in the order of describe().
   void step(const StepReport& report, std::span<const DeviceReading> sensors);
   void profile(const std::string& json);

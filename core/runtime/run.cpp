@@ -12,11 +12,11 @@
 #include "consist/error.h"
 #include "consist/plugin.h"
 #include "core/archive/archive.h"
+#include "core/job/progress.h"
 #include "core/runtime/metrics.h"
 #include "core/runtime/parts.h"
 #include "core/runtime/profile.h"
 #include "core/runtime/program_summary.h"
-#include "core/job/progress.h"
 #include "core/runtime/progress_line.h"
 #include "core/runtime/recorder.h"
 #include "core/runtime/saved_state.h"
@@ -54,12 +54,14 @@ struct Communicators {
   }
 };
 
-Communicators connect(const RunConfig& config, PluginHost& host, const Layout& layout, JoinedJob& job, const std::string& device_kind) {
+Communicators connect(const RunConfig& config, PluginHost& host, const Layout& layout, JoinedJob& job,
+                      const std::string& device_kind) {
   Communicators made;
   for (int axis = 0; axis < layout.mesh.axes(); ++axis) {
     const std::string name = transport_for(config, layout.active[static_cast<std::size_t>(axis)].name);
     auto options = config.plugin_options.find(name);
-    auto transport = host.make<Transport>("transport", name, options == config.plugin_options.end() ? std::map<std::string, std::string>{} : options->second);
+    auto transport = host.make<Transport>(
+        "transport", name, options == config.plugin_options.end() ? std::map<std::string, std::string>{} : options->second);
     if (const std::string reason = transport->unavailable(device_kind); !reason.empty()) {
       throw UnavailableError("transport '" + name + "' cannot serve device '" + device_kind + "': " + reason);
     }
@@ -76,7 +78,10 @@ Communicators connect(const RunConfig& config, PluginHost& host, const Layout& l
 }
 
 std::string environment_json(const JoinedJob& job, const Device& device, PluginHost& host) {
-  Json json{{"consist", CONSIST_FINGERPRINT}, {"host", std::string(job.host())}, {"device", device.info().name}, {"device_kind", device.info().kind}};
+  Json json{{"consist", CONSIST_FINGERPRINT},
+            {"host", std::string(job.host())},
+            {"device", device.info().name},
+            {"device_kind", device.info().kind}};
   for (const PluginFile& file : host.files()) {
     if (file.problem.empty()) json["plugins"][file.kind + "/" + file.name] = file.version;
   }
@@ -96,31 +101,41 @@ std::string topology_json(const RunConfig& config, const Layout& layout, const C
   return json.dump(2);
 }
 
-std::string banner(const RunConfig& config, const Parts& parts, const Layout& layout, const TrainingState& state, const Communicators& communicators) {
+std::string banner(const RunConfig& config, const Parts& parts, const Layout& layout, const TrainingState& state,
+                   const Communicators& communicators) {
   const DTypes d = parts.precision->dtypes();
   const ModelSizes sizes = parts.architecture->sizes();
-  std::string text = config.model + ": " + si_text(static_cast<double>(sizes.parameters)) + " parameters, " + parts.dataset->describe();
+  std::string text =
+      config.model + ": " + si_text(static_cast<double>(sizes.parameters)) + " parameters, " + parts.dataset->describe();
   text += "\n" + text_of(config.strategies) + " on " + std::to_string(config.ranks) + (config.ranks == 1 ? " rank" : " ranks");
   for (int axis = 0; axis < layout.mesh.axes(); ++axis) {
     text += ", " + layout.mesh.axis(axis).name + "=" + std::to_string(layout.mesh.size_of(axis)) + " over " +
             communicators.owned[static_cast<std::size_t>(axis)]->verified_path();
   }
-  text += "\n" + config.precision + ": parameters and activations " + std::string(name_of(d.parameter)) + ", gradients " + std::string(name_of(d.gradient)) +
-          ", masters " + (d.master ? std::string(name_of(*d.master)) : "none") + ", moments " + std::string(name_of(d.moment));
+  text += "\n" + config.precision + ": parameters and activations " + std::string(name_of(d.parameter)) + ", gradients " +
+          std::string(name_of(d.gradient)) + ", masters " + (d.master ? std::string(name_of(*d.master)) : "none") + ", moments " +
+          std::string(name_of(d.moment));
   text += "\n" + parts.device->info().name;
   text += "\nbatch " + std::to_string(config.batch) + " x accumulation " + std::to_string(config.accumulation) + " x " +
           std::to_string(layout.batch_ranks()) + " of sequence " + std::to_string(config.sequence) + ": " +
-          std::to_string(config.batch * config.accumulation * layout.batch_ranks() * config.sequence) + " tokens a step; planned memory " +
-          bytes_text(state.planned_bytes()) + " per rank";
+          std::to_string(config.batch * config.accumulation * layout.batch_ranks() * config.sequence) +
+          " tokens a step; planned memory " + bytes_text(state.planned_bytes()) + " per rank";
   return text;
 }
 
 /// What a run does between steps: archive, progress, checkpoints.
 class RunEvents final : public TrainerEvents {
  public:
-  RunEvents(const RunConfig& config, JoinedJob& job, TrainingState& state, SavedState& saved, std::int64_t first_step, const std::atomic<bool>& stop,
-            Recorder& recorder, const SensorLog& sensors)
-      : job_(job), state_(state), saved_(saved), stop_(stop), recorder_(recorder), sensors_(sensors), line_(config.steps, job.rank() != 0), running_(first_step + 1) {
+  RunEvents(const RunConfig& config, JoinedJob& job, TrainingState& state, SavedState& saved, std::int64_t first_step,
+            const std::atomic<bool>& stop, Recorder& recorder, const SensorLog& sensors)
+      : job_(job),
+        state_(state),
+        saved_(saved),
+        stop_(stop),
+        recorder_(recorder),
+        sensors_(sensors),
+        line_(config.steps, job.rank() != 0),
+        running_(first_step + 1) {
     job.set_progress([this, &state] {
       const std::int32_t at = state.step().executable().position();
       return text_of(Progress{running_.load(), at}, at < 0 ? "" : state.step().label(at));
@@ -140,17 +155,20 @@ class RunEvents final : public TrainerEvents {
     line_.step(report);
     if (!std::isfinite(report.loss) || !std::isfinite(report.grad_norm)) {
       throw Error("the loss of step " + std::to_string(report.step) + " is " + std::to_string(report.loss) + " and grad_norm " +
-                  std::to_string(report.grad_norm) + ": training has diverged. A lower --learning-rate, a --warmup or --clip usually help");
+                  std::to_string(report.grad_norm) +
+                  ": training has diverged. A lower --learning-rate, a --warmup or --clip usually help");
     }
   }
   void evaluated(std::int64_t step, double loss) override {
     result.evaluation_loss = loss;
-    if (job_.rank() == 0) recorder_.event("evaluation", R"({"step": )" + std::to_string(step) + R"(, "loss": )" + std::to_string(loss) + "}");
+    if (job_.rank() == 0)
+      recorder_.event("evaluation", R"({"step": )" + std::to_string(step) + R"(, "loss": )" + std::to_string(loss) + "}");
     line_.note("evaluation after step " + std::to_string(step) + ": loss " + fixed_text(loss, 4));
   }
   void checkpoint(std::int64_t step) override {
     const std::int64_t bytes = saved_.save(state_, step);
-    if (job_.rank() == 0) recorder_.event("checkpoint", R"({"step": )" + std::to_string(step) + R"(, "bytes": )" + std::to_string(bytes) + "}");
+    if (job_.rank() == 0)
+      recorder_.event("checkpoint", R"({"step": )" + std::to_string(step) + R"(, "bytes": )" + std::to_string(bytes) + "}");
   }
   bool stop_requested() override { return stop_.load(); }
 
@@ -178,7 +196,8 @@ class RunEvents final : public TrainerEvents {
 /// Rate of the model's largest linear on this rank, all ranks measuring at once as they train at once.
 double measure_bound(const Parts& parts, const RunConfig& config) {
   const ModelSizes sizes = parts.architecture->sizes();
-  return parts.device->measure_matmul(parts.precision->dtypes().parameter, config.batch * config.sequence, sizes.ffn, sizes.hidden);
+  return parts.device->measure_matmul(parts.precision->dtypes().parameter, config.batch * config.sequence, sizes.ffn,
+                                      sizes.hidden);
 }
 
 /// Model FLOP/s per rank in the steady state; 0 if there was none.
@@ -193,17 +212,21 @@ void print_result(const RunEvents& events) {
   const Steady steady = steady_state(events.seconds());
   if (steady.steps == 0) return;
   const double rate = static_cast<double>(events.tokens()) / steady.median_seconds;
-  std::printf("loss %.5f  %s tokens/s (median of %lld steps after %lld of warm-up; %s to %s)  step %.1f ms  %sFLOP/s per rank, %.0f%% of the bound  memory %s\n",
-              events.result.final_loss, si_text(rate).c_str(), static_cast<long long>(steady.steps), static_cast<long long>(steady.first_step - 1),
-              si_text(static_cast<double>(events.tokens()) / steady.high_seconds).c_str(),
-              si_text(static_cast<double>(events.tokens()) / steady.low_seconds).c_str(), steady.median_seconds * 1e3,
-              si_text(events.result.model_flops).c_str(), 100 * events.result.model_flops / events.result.bound_flops,
-              bytes_text(events.result.measured_peak_bytes).c_str());
+  std::printf(
+      "loss %.5f  %s tokens/s (median of %lld steps after %lld of warm-up; %s to %s)  step %.1f ms  %sFLOP/s per rank, %.0f%% of "
+      "the bound  memory %s\n",
+      events.result.final_loss, si_text(rate).c_str(), static_cast<long long>(steady.steps),
+      static_cast<long long>(steady.first_step - 1), si_text(static_cast<double>(events.tokens()) / steady.high_seconds).c_str(),
+      si_text(static_cast<double>(events.tokens()) / steady.low_seconds).c_str(), steady.median_seconds * 1e3,
+      si_text(events.result.model_flops).c_str(), 100 * events.result.model_flops / events.result.bound_flops,
+      bytes_text(events.result.measured_peak_bytes).c_str());
 }
 
 TrainerSettings trainer_settings(const RunConfig& config, std::int64_t first_step) {
   // A folder without an interval: one checkpoint at the end.
-  const std::int64_t checkpoint_every = config.checkpoint.empty() ? 0 : config.checkpoint_every > 0 ? config.checkpoint_every : config.steps;
+  const std::int64_t checkpoint_every = config.checkpoint.empty()     ? 0
+                                        : config.checkpoint_every > 0 ? config.checkpoint_every
+                                                                      : config.steps;
   return {.first_step = first_step,
           .steps = config.steps,
           .micro_batch = config.batch,
@@ -222,12 +245,13 @@ void check_evaluation(const RunConfig& config, const Dataset& dataset, const Lay
   const std::int64_t there = dataset.eval_sequences(), needed = config.batch * layout.batch_ranks();
   const std::int64_t used = config.evaluate_sequences > 0 ? std::min(config.evaluate_sequences, there) : there;
   if (used >= needed) return;
-  throw UsageError("--evaluate-every is given, but one evaluation batch of all ranks is " + std::to_string(needed) + " sequences, and " +
-                   (used < there ? "--evaluate-sequences allows " : "the dataset's evaluation part has ") + std::to_string(used) +
-                   "; choose a smaller --batch or more sequences");
+  throw UsageError("--evaluate-every is given, but one evaluation batch of all ranks is " + std::to_string(needed) +
+                   " sequences, and " + (used < there ? "--evaluate-sequences allows " : "the dataset's evaluation part has ") +
+                   std::to_string(used) + "; choose a smaller --batch or more sequences");
 }
 
-/// `recorder` is made once nothing but training itself can fail: a run that is refused leaves no archive, and an older one as it was.
+/// `recorder` is made once nothing but training itself can fail: a run that is refused leaves no archive, and an older one as it
+/// was.
 TrainerResult run_recorded(const RunConfig& config, PluginHost& host, JoinedJob& job, const std::atomic<bool>& stop,
                            std::optional<Recorder>& recorder_of_run) {
   Parts parts = make_parts(config, host);
@@ -243,12 +267,14 @@ TrainerResult run_recorded(const RunConfig& config, PluginHost& host, JoinedJob&
   check_evaluation(config, *parts.dataset, layout);
   const Communicators communicators = connect(config, host, layout, job, parts.device->info().kind);
 
-  TrainingState state(std::move(step), std::move(evaluation), *parts.device, communicators.by_axis, job.rank(), config.memory_limit);
+  TrainingState state(std::move(step), std::move(evaluation), *parts.device, communicators.by_axis, job.rank(),
+                      config.memory_limit);
   state.allocate(config.profile);
   const std::int64_t first_step = saved.fill(state);
   const SensorLog sensors(*parts.device);
   Recorder& recorder = recorder_of_run.emplace(config);
-  recorder.describe(environment_json(job, *parts.device, host), topology_json(config, layout, communicators), summary_json(summarize(state.step())), sensors.newest());
+  recorder.describe(environment_json(job, *parts.device, host), topology_json(config, layout, communicators),
+                    summary_json(summarize(state.step())), sensors.newest());
   if (job.rank() == 0) {
     std::fprintf(stderr, "%s\n", banner(config, parts, layout, state, communicators).c_str());
     if (first_step > 0) std::fprintf(stderr, "resumed after step %lld\n", static_cast<long long>(first_step));
@@ -266,7 +292,8 @@ TrainerResult run_recorded(const RunConfig& config, PluginHost& host, JoinedJob&
   events.result.model_flops = model_flops_rate(config, parts, events);
   if (config.profile) recorder.profile(events.profile().json(state.step().program()));
   job.leave(job.timeout());
-  recorder.finish(result == TrainerResult::finished ? "finished" : "stopped", result == TrainerResult::finished ? "" : "a signal asked for it", &events.result);
+  recorder.finish(result == TrainerResult::finished ? "finished" : "stopped",
+                  result == TrainerResult::finished ? "" : "a signal asked for it", &events.result);
   if (job.rank() == 0) print_result(events);
   if (job.rank() == 0 && config.profile) std::fputs(events.profile().text(state.step().program()).c_str(), stdout);
   return result;

@@ -96,7 +96,8 @@ SavedState::SavedState(const RunConfig& config, const Parts& parts, const Layout
     writer_ = std::make_unique<CheckpointWriter>(config.checkpoint, config.checkpoint_keep);
   }
   if (!config.export_folder.empty()) {
-    if (std::error_code ignored; std::filesystem::exists(config.export_folder, ignored) && !std::filesystem::is_directory(config.export_folder, ignored)) {
+    if (std::error_code ignored;
+        std::filesystem::exists(config.export_folder, ignored) && !std::filesystem::is_directory(config.export_folder, ignored)) {
       throw UsageError("--export " + config.export_folder + " is a file; name a folder, which is made if it is not there");
     }
     if (!config.overwrite && ModelWeights::present(config.export_folder)) {

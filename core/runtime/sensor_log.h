@@ -10,8 +10,8 @@
 
 namespace consist {
 
-/// A thread that reads Device::readings() twice a second: some sensors take milliseconds, and a step should not wait for them. Devices without sensors get
-/// no thread.
+/// A thread that reads Device::readings() twice a second: some sensors take milliseconds, and a step should not wait for them.
+/// Devices without sensors get no thread.
 class SensorLog {
  public:
   explicit SensorLog(Device& device);

@@ -14,12 +14,15 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-bool due(std::int64_t step, std::int64_t every) { return every > 0 && step % every == 0; }
+bool due(std::int64_t step, std::int64_t every) {
+  return every > 0 && step % every == 0;
+}
 
 /// Adam's constants of step `step`, counted from 1 (see op adamw).
 void write_hyper(TrainingState& state, const TrainerSettings& settings, std::int64_t step) {
   const double t = static_cast<double>(step);
-  const float hyper[4] = {static_cast<float>(settings.learning_rate.at(step - 1)), static_cast<float>(1.0 - std::pow(settings.beta1, t)),
+  const float hyper[4] = {static_cast<float>(settings.learning_rate.at(step - 1)),
+                          static_cast<float>(1.0 - std::pow(settings.beta1, t)),
                           static_cast<float>(1.0 - std::pow(settings.beta2, t)), static_cast<float>(t)};
   state.write_input(state.step(), "hyper", hyper, sizeof hyper);
 }
@@ -64,7 +67,8 @@ TrainerResult train(TrainingState& state, const Dataset& dataset, const Layout& 
     if (state.evaluation() != nullptr && (due(step, settings.evaluate_every) || step == settings.steps)) {
       events.evaluated(step, evaluate(state, batches, settings));
     }
-    if (due(step, settings.checkpoint_every) || (settings.checkpoint_every > 0 && (stop || step == settings.steps))) events.checkpoint(step);
+    if (due(step, settings.checkpoint_every) || (settings.checkpoint_every > 0 && (stop || step == settings.steps)))
+      events.checkpoint(step);
     if (stop) return TrainerResult::stopped;
   }
   return TrainerResult::finished;

@@ -20,9 +20,9 @@ struct TrainerSettings {
   LearningRate learning_rate;
   double beta1 = 0.9;
   double beta2 = 0.95;
-  std::int64_t evaluate_every = 0;  ///< steps; 0: never
+  std::int64_t evaluate_every = 0;      ///< steps; 0: never
   std::int64_t evaluate_sequences = 0;  ///< at most so many, over all ranks
-  std::int64_t checkpoint_every = 0;  ///< steps; 0: never
+  std::int64_t checkpoint_every = 0;    ///< steps; 0: never
 };
 
 struct StepReport {
@@ -49,7 +49,7 @@ class CONSIST_API TrainerEvents {
 enum class TrainerResult { finished, stopped };
 
 /// Trains from settings.first_step on. Throws what a launch threw (PeerError where another rank failed).
-CONSIST_API TrainerResult train(TrainingState& state, const Dataset& dataset, const Layout& layout, int rank, const TrainerSettings& settings,
-                                TrainerEvents& events);
+CONSIST_API TrainerResult train(TrainingState& state, const Dataset& dataset, const Layout& layout, int rank,
+                                const TrainerSettings& settings, TrainerEvents& events);
 
 }  // namespace consist

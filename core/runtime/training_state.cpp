@@ -42,8 +42,8 @@ void decode(const void* bytes, DType dtype, std::span<float> out) {
 
 }  // namespace
 
-TrainingState::TrainingState(Program step, std::optional<Program> evaluation, Device& device, std::span<Communicator* const> communicators,
-                             int rank, std::int64_t memory_limit)
+TrainingState::TrainingState(Program step, std::optional<Program> evaluation, Device& device,
+                             std::span<Communicator* const> communicators, int rank, std::int64_t memory_limit)
     : device_(device), rank_(rank), step_(std::make_unique<PreparedProgram>(std::move(step), device, communicators)) {
   const MemoryPlan& plan = step_->plan();
   device_bytes_ = plan.bytes[0];
@@ -77,8 +77,10 @@ void TrainingState::check_limit(std::int64_t limit) const {
   for (const MemoryShare& share : largest_tensors(step_->program(), step_->memory(), 5)) {
     message += "\n  " + bytes_text(share.bytes) + " " + share.what;
   }
-  message += "\nWhat would make it fit: a smaller --batch or --sequence (activations shrink in proportion; --accumulation keeps the step's batch), "
-             "a 16-bit --precision, a smaller model, or a larger --memory-limit";
+  message +=
+      "\nWhat would make it fit: a smaller --batch or --sequence (activations shrink in proportion; --accumulation keeps the "
+      "step's batch), "
+      "a 16-bit --precision, a smaller model, or a larger --memory-limit";
   throw UsageError(message);
 }
 
@@ -96,7 +98,8 @@ void TrainingState::fill_constants() {
     for (const Constant& constant : program->program().constants) {
       std::vector<float> values(static_cast<std::size_t>(program->program()[constant.tensor].shape.elements()));
       constant.fill(values);
-      device_.upload(program->buffer(constant.tensor).data, values.data(), static_cast<std::int64_t>(values.size() * sizeof(float)));
+      device_.upload(program->buffer(constant.tensor).data, values.data(),
+                     static_cast<std::int64_t>(values.size() * sizeof(float)));
     }
   }
 }
@@ -106,11 +109,13 @@ void TrainingState::zero(TensorId tensor) {
   const std::int64_t bytes = step_->program().bytes(tensor);
   const std::vector<char> zeros(static_cast<std::size_t>(std::min<std::int64_t>(bytes, chunk)), 0);
   for (std::int64_t at = 0; at < bytes; at += static_cast<std::int64_t>(zeros.size())) {
-    device_.upload(buffer.as<char>() + at, zeros.data(), std::min<std::int64_t>(bytes - at, static_cast<std::int64_t>(zeros.size())));
+    device_.upload(buffer.as<char>() + at, zeros.data(),
+                   std::min<std::int64_t>(bytes - at, static_cast<std::int64_t>(zeros.size())));
   }
 }
 
-void TrainingState::set_parameter(const Parameter& parameter, const std::function<void(std::int64_t, std::span<float>)>& produce) {
+void TrainingState::set_parameter(const Parameter& parameter,
+                                  const std::function<void(std::int64_t, std::span<float>)>& produce) {
   const Program& program = step_->program();
   std::vector<float> values;
   for (TensorId tensor : {parameter.tensor, parameter.master}) {
@@ -134,7 +139,8 @@ void TrainingState::set_parameter(const Parameter& parameter, const std::functio
 
 void TrainingState::initialize(std::uint64_t seed) {
   for (const Parameter& p : step_->program().parameters) {
-    set_parameter(p, [&](std::int64_t first, std::span<float> out) { initial_values(out, seed, p.name, first, p.init_mean, p.init_std); });
+    set_parameter(
+        p, [&](std::int64_t first, std::span<float> out) { initial_values(out, seed, p.name, first, p.init_mean, p.init_std); });
   }
 }
 
@@ -161,7 +167,8 @@ TensorId TrainingState::find_named(PreparedProgram& program, const std::string& 
 void TrainingState::write_input(PreparedProgram& program, const std::string& name, const void* data, std::int64_t bytes) {
   const TensorId tensor = find_named(program, name);
   if (program.program().bytes(tensor) != bytes) {
-    throw ProgramError("input '" + name + "' holds " + std::to_string(program.program().bytes(tensor)) + " bytes, given " + std::to_string(bytes));
+    throw ProgramError("input '" + name + "' holds " + std::to_string(program.program().bytes(tensor)) + " bytes, given " +
+                       std::to_string(bytes));
   }
   device_.upload(program.buffer(tensor).data, data, bytes);
 }
@@ -200,7 +207,8 @@ void TrainingState::refresh_parameters() {
   for (const Parameter& p : program.parameters) {
     if (p.master == no_tensor) continue;
     const Tensor& to = program[p.tensor];
-    if (to.placements != program[p.master].placements) throw ProgramError("'" + p.name + "' and its master are laid out differently");
+    if (to.placements != program[p.master].placements)
+      throw ProgramError("'" + p.name + "' and its master are laid out differently");
     const std::int64_t elements = program.local(p.tensor).elements();
     for (std::int64_t done = 0; done < elements; done += chunk) {
       values.resize(static_cast<std::size_t>(std::min(chunk, elements - done)));

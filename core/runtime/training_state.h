@@ -24,10 +24,10 @@ using ReadElements = std::function<void(const std::string& name, std::int64_t fi
 /// Owned by the trainer, used from its thread. Device and communicators must outlive it.
 class CONSIST_API TrainingState {
  public:
-  /// Prepares and plans both programs. Throws UsageError, before anything is allocated, if the plan exceeds `memory_limit` bytes (0: what
-  /// the device has); the message names the largest tensors and what would make it fit.
-  TrainingState(Program step, std::optional<Program> evaluation, Device& device, std::span<Communicator* const> communicators, int rank,
-                std::int64_t memory_limit);
+  /// Prepares and plans both programs. Throws UsageError, before anything is allocated, if the plan exceeds `memory_limit` bytes
+  /// (0: what the device has); the message names the largest tensors and what would make it fit.
+  TrainingState(Program step, std::optional<Program> evaluation, Device& device, std::span<Communicator* const> communicators,
+                int rank, std::int64_t memory_limit);
   ~TrainingState();
   TrainingState(const TrainingState&) = delete;
   TrainingState& operator=(const TrainingState&) = delete;

@@ -21,7 +21,8 @@ constexpr std::uint64_t mix(std::uint64_t z) {
 
 class Synthetic final : public Dataset {
  public:
-  explicit Synthetic(const Options& options) : successors_(options.integer("successors")), eval_(options.integer("eval-sequences")) {
+  explicit Synthetic(const Options& options)
+      : successors_(options.integer("successors")), eval_(options.integer("eval-sequences")) {
     if (successors_ < 1) throw UsageError("--synthetic.successors must be at least 1");
     if (eval_ < 0) throw UsageError("--synthetic.eval-sequences must not be negative");
   }
@@ -32,10 +33,15 @@ class Synthetic final : public Dataset {
   }
   std::int64_t train_sequences() const override { return std::int64_t{1} << 40; }
   std::int64_t eval_sequences() const override { return eval_; }
-  void read_train(std::int64_t index, std::span<std::int32_t> tokens) const override { walk(2 * static_cast<std::uint64_t>(index), tokens); }
-  void read_eval(std::int64_t index, std::span<std::int32_t> tokens) const override { walk(2 * static_cast<std::uint64_t>(index) + 1, tokens); }
+  void read_train(std::int64_t index, std::span<std::int32_t> tokens) const override {
+    walk(2 * static_cast<std::uint64_t>(index), tokens);
+  }
+  void read_eval(std::int64_t index, std::span<std::int32_t> tokens) const override {
+    walk(2 * static_cast<std::uint64_t>(index) + 1, tokens);
+  }
   std::string describe() const override {
-    return "synthetic: random walk over " + std::to_string(request_.vocabulary) + " tokens with " + std::to_string(successors_) + " successors each";
+    return "synthetic: random walk over " + std::to_string(request_.vocabulary) + " tokens with " + std::to_string(successors_) +
+           " successors each";
   }
 
  private:
@@ -57,6 +63,8 @@ class Synthetic final : public Dataset {
 
 }  // namespace
 
-CONSIST_PLUGIN(dataset, consist::Dataset, Synthetic, "synthetic", "1.0.0", "endless made-up tokens with something to learn; no files");
-CONSIST_PLUGIN_OPTIONS({"successors", consist::OptionKind::integer, "4", "likely next tokens of each token; the best loss is their logarithm"},
+CONSIST_PLUGIN(dataset, consist::Dataset, Synthetic, "synthetic", "1.0.0",
+               "endless made-up tokens with something to learn; no files");
+CONSIST_PLUGIN_OPTIONS({"successors", consist::OptionKind::integer, "4",
+                        "likely next tokens of each token; the best loss is their logarithm"},
                        {"eval-sequences", consist::OptionKind::integer, "64", "size of the evaluation part"});

@@ -18,7 +18,8 @@ int tokenize(const Arguments& arguments);
 int plugins(const Arguments& arguments);
 int probe_plugin(const Arguments& arguments);
 
-/// Throws what `consist train ARGUMENTS` as one of `ranks` ranks would refuse before anything starts: one message now, instead of one from every rank.
+/// Throws what `consist train ARGUMENTS` as one of `ranks` ranks would refuse before anything starts: one message now, instead of
+/// one from every rank.
 void check_train(const Arguments& arguments, int ranks);
 
 struct Command {

@@ -39,7 +39,9 @@ constexpr const char* help =
     "example: consist compare --model llama-tiny,qwen3-tiny --ranks 1,2 --precision fp32,bf16 --global-batch 8 --steps 40\n";
 
 std::atomic<bool> interrupted{false};
-extern "C" void on_interrupt(int) { interrupted = true; }
+extern "C" void on_interrupt(int) {
+  interrupted = true;
+}
 
 struct Request {
   std::vector<std::string> train;  ///< the arguments of train, lists unexpanded
@@ -146,7 +148,8 @@ int compare(const Arguments& arguments) {
   std::printf("\n%s%s, %s\n", comparison_text(rows, outcomes).c_str(), duration_text(seconds).c_str(), summary.c_str());
   if (interrupted) return 130;
   if (failed) return exit_failed;
-  const bool any = std::any_of(outcomes.begin(), outcomes.end(), [](const CompareOutcome& outcome) { return outcome.status == "finished"; });
+  const bool any =
+      std::any_of(outcomes.begin(), outcomes.end(), [](const CompareOutcome& outcome) { return outcome.status == "finished"; });
   return any ? 0 : exit_usage;
 }
 

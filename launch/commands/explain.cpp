@@ -27,7 +27,8 @@ constexpr const char* tail =
 
 int explain(const Arguments& arguments) {
   po::options_description own("Explain");
-  own.add_options()("help", "this text")("summary", po::bool_switch(), "FLOPs, bytes per collective and axis, memory by role and at the peak");
+  own.add_options()("help", "this text")("summary", po::bool_switch(),
+                                         "FLOPs, bytes per collective and axis, memory by role and at the peak");
   const ParsedRun parsed = parse_run(arguments, own);
   if (parsed.values.count("help") != 0) {
     std::fputs(head, stdout);

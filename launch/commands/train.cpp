@@ -67,8 +67,8 @@ void catch_signals() {
   sigaction(SIGXFSZ, &action, nullptr);
 }
 
-/// Whether the first rank of this host says it, so that a mistake is said once and not by every rank: the job takes a rank's own error to all
-/// others, which quote it. That a rank died or is stuck is said by everyone.
+/// Whether the first rank of this host says it, so that a mistake is said once and not by every rank: the job takes a rank's own
+/// error to all others, which quote it. That a rank died or is stuck is said by everyone.
 bool said_by_another(const Error& error, const Job& job) {
   if (job.local_rank() == 0) return false;
   const bool of_a_peer = dynamic_cast<const PeerError*>(&error) != nullptr;
@@ -84,8 +84,8 @@ ParsedRun parse(const Arguments& arguments) {
 /// --ranks is what this process starts, or says again how many were started.
 void check_ranks(const ParsedRun& parsed, const RunConfig& config, int size) {
   if (parsed.values["ranks"].defaulted() || config.ranks == size) return;
-  throw UsageError("--ranks is " + std::to_string(config.ranks) + ", but the environment says that the job has " + std::to_string(size) +
-                   " ranks; leave --ranks out");
+  throw UsageError("--ranks is " + std::to_string(config.ranks) + ", but the environment says that the job has " +
+                   std::to_string(size) + " ranks; leave --ranks out");
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// consist compare: what is listed is run, what cannot be is in the table with its reason, and a second call goes on where the first one stopped.
+// consist compare: what is listed is run, what cannot be is in the table with its reason, and a second call goes on where the
+// first one stopped.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,17 +17,28 @@ using testing::HasSubstr;
 using testing::Not;
 
 test::ChildResult compare(const std::string& output, std::vector<std::string> more) {
-  std::vector<std::string> words{CONSIST_BINARY_DIR "/bin/consist", "compare", "--dataset", "synthetic", "--sequence", "32", "--steps", "6", "--output", output};
+  std::vector<std::string> words{CONSIST_BINARY_DIR "/bin/consist",
+                                 "compare",
+                                 "--dataset",
+                                 "synthetic",
+                                 "--sequence",
+                                 "32",
+                                 "--steps",
+                                 "6",
+                                 "--output",
+                                 output};
   words.insert(words.end(), more.begin(), more.end());
   return test::run_child(words);
 }
 
 TEST(Compare, RunsTheCrossProductAndGoesOn) {
   const TemporaryFolder folder;
-  const std::vector<std::string> options{"--model", "llama-tiny", "--ranks", "1,2", "--precision", "fp32,bf16", "--global-batch", "4"};
+  const std::vector<std::string> options{"--model",     "llama-tiny", "--ranks",        "1,2",
+                                         "--precision", "fp32,bf16",  "--global-batch", "4"};
   const test::ChildResult first = compare(folder.path().string(), options);
   EXPECT_EQ(first.status, 0) << first.output;
-  for (const char* label : {"llama-tiny_ranks1_fp32", "llama-tiny_ranks1_bf16", "llama-tiny_ranks2_fp32", "llama-tiny_ranks2_bf16"}) {
+  for (const char* label :
+       {"llama-tiny_ranks1_fp32", "llama-tiny_ranks1_bf16", "llama-tiny_ranks2_fp32", "llama-tiny_ranks2_bf16"}) {
     const ArchiveReader archive((folder.path() / (std::string(label) + ".h5")).string());
     EXPECT_EQ(archive.status(), "finished") << label;
     EXPECT_EQ(archive.column("loss").size(), 6u) << label;
@@ -42,13 +54,16 @@ TEST(Compare, RunsTheCrossProductAndGoesOn) {
   const test::ChildResult second = compare(folder.path().string(), options);
   EXPECT_EQ(second.status, 0) << second.output;
   std::size_t skipped = 0;
-  for (std::size_t at = second.output.find("done before"); at != std::string::npos; at = second.output.find("done before", at + 1)) ++skipped;
+  for (std::size_t at = second.output.find("done before"); at != std::string::npos;
+       at = second.output.find("done before", at + 1))
+    ++skipped;
   EXPECT_EQ(skipped, 3u) << second.output;
 }
 
 TEST(Compare, WhatIsIllegalIsInTheTableAndTheRestRuns) {
   const TemporaryFolder folder;
-  const test::ChildResult result = compare(folder.path().string(), {"--model", "llama-tiny,no-such-model", "--batch", "2", "--precision", "fp32,fp3"});
+  const test::ChildResult result =
+      compare(folder.path().string(), {"--model", "llama-tiny,no-such-model", "--batch", "2", "--precision", "fp32,fp3"});
   EXPECT_EQ(result.status, 0) << result.output;
   EXPECT_THAT(result.output, ContainsRegex("llama-tiny +fp3 .*refused: .*'fp3'"));
   EXPECT_THAT(result.output, ContainsRegex("no-such-model +fp32.*refused: .*neither a folder nor a preset"));
@@ -68,14 +83,16 @@ TEST(Compare, ARunThatFailsDoesNotStopTheRest) {
 
 TEST(Compare, WhatDoesNotFitIsRefusedBeforeItRuns) {
   const TemporaryFolder folder;
-  const test::ChildResult result = compare(folder.path().string(), {"--model", "llama-tiny", "--batch", "1,1000000", "--memory-limit", "1Gi"});
+  const test::ChildResult result =
+      compare(folder.path().string(), {"--model", "llama-tiny", "--batch", "1,1000000", "--memory-limit", "1Gi"});
   EXPECT_EQ(result.status, 0) << result.output;
   EXPECT_THAT(result.output, ContainsRegex("llama-tiny +1000000 +refused: .* 1.0 GiB may be used"));
 }
 
 TEST(Compare, BatchesThatDoNotDivideAreRefused) {
   const TemporaryFolder folder;
-  const test::ChildResult result = compare(folder.path().string(), {"--model", "llama-tiny", "--ranks", "1,2", "--global-batch", "3"});
+  const test::ChildResult result =
+      compare(folder.path().string(), {"--model", "llama-tiny", "--ranks", "1,2", "--global-batch", "3"});
   EXPECT_EQ(result.status, 0) << result.output;
   EXPECT_THAT(result.output, ContainsRegex("llama-tiny +2 .*refused: --global-batch 3 .*leaves a rest"));
 }

@@ -30,7 +30,8 @@ TEST_P(Help, FitsAScreenAndShowsAnExample) {
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 120u) << line;
 }
 
-INSTANTIATE_TEST_SUITE_P(Commands, Help, testing::Values("", "train", "compare", "explain", "plugins", "launch", "tokenize", "bench"),
+INSTANTIATE_TEST_SUITE_P(Commands, Help,
+                         testing::Values("", "train", "compare", "explain", "plugins", "launch", "tokenize", "bench"),
                          [](const auto& info) { return info.param.empty() ? std::string("consist") : info.param; });
 
 TEST(TrainHelp, NamesEveryOptionWithItsDefault) {

@@ -13,9 +13,9 @@ namespace {
 
 TEST(Profile, TimesEveryInstructionOfBothQueues) {
   const TemporaryFolder folder;
-  const test::ChildResult run =
-      test::run_child({CONSIST_BINARY_DIR "/bin/consist", "train", "--model", "llama-tiny", "--dataset", "synthetic", "--sequence", "32", "--batch", "1", "--steps", "4", "--ranks",
-                       "2", "--profile", "--archive", folder / "run.h5"});
+  const test::ChildResult run = test::run_child({CONSIST_BINARY_DIR "/bin/consist", "train", "--model", "llama-tiny", "--dataset",
+                                                 "synthetic", "--sequence", "32", "--batch", "1", "--steps", "4", "--ranks", "2",
+                                                 "--profile", "--archive", folder / "run.h5"});
   ASSERT_EQ(run.status, 0) << run.output;
   EXPECT_THAT(run.output, testing::ContainsRegex("compute +linear_weight_grad +28 "));
   EXPECT_THAT(run.output, testing::ContainsRegex("comm:data +all_reduce "));

@@ -21,16 +21,17 @@ inline double layout_loss_tolerance(const std::string& precision) {
   throw std::invalid_argument("no tolerance is stated for the precision " + precision);
 }
 
-/// The same run by PyTorch and transformers in fp32, five steps. In fp32 deviations are a few units in the last place, which AdamW's division by sqrt(v) enlarges where
-/// a gradient is close to 0; the bounds of the CPU are five times tighter than what is promised (1e-5 and 1e-4). In bf16 weights and activations are rounded: losses stay
-/// near, weights are not compared.
+/// The same run by PyTorch and transformers in fp32, five steps. In fp32 deviations are a few units in the last place, which
+/// AdamW's division by sqrt(v) enlarges where a gradient is close to 0; the bounds of the CPU are five times tighter than what is
+/// promised (1e-5 and 1e-4). In bf16 weights and activations are rounded: losses stay near, weights are not compared.
 struct ReferenceTolerance {
   const char *device, *precision;
   double loss, grad_norm;  ///< of every step
-  /// Of the sums over a weight's elements after the last step: per element, relative to the elements' root mean square; 0: not compared.
+  /// Of the sums over a weight's elements after the last step: per element, relative to the elements' root mean square; 0: not
+  /// compared.
   double weights;
-  /// A bias of k adds nearly the same to all scores of a query where rope turns slowly, and softmax does not see that: such elements have gradients of rounding
-  /// errors, which AdamW scales up to its full step.
+  /// A bias of k adds nearly the same to all scores of a query where rope turns slowly, and softmax does not see that: such
+  /// elements have gradients of rounding errors, which AdamW scales up to its full step.
   double key_biases;
 };
 inline constexpr ReferenceTolerance reference_tolerances[] = {

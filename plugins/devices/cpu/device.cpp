@@ -52,29 +52,34 @@ std::int64_t free_memory() {
 
 class CpuDevice final : public Device {
  public:
-  explicit CpuDevice(const Options& options) : wanted_threads_(options.integer("threads")), bf16_(options.text("bf16")), level_(options.text("level")) {}
+  explicit CpuDevice(const Options& options)
+      : wanted_threads_(options.integer("threads")), bf16_(options.text("bf16")), level_(options.text("level")) {}
 
   void open(int /*local_rank*/, int local_ranks) override {
     if (wanted_threads_ < 0 || wanted_threads_ > 4096) throw UsageError("--cpu.threads must lie between 0 and 4096");
-    settings_.threads = wanted_threads_ > 0 ? static_cast<int>(wanted_threads_) : std::max(1, usable_cores() / std::max(1, local_ranks));
+    settings_.threads =
+        wanted_threads_ > 0 ? static_cast<int>(wanted_threads_) : std::max(1, usable_cores() / std::max(1, local_ranks));
     // oneDNN plans its products for the number of threads of whoever makes them.
     omp_set_num_threads(settings_.threads);
     const bool native = cpu::has_native_bf16();
     if (bf16_ == "native" && !native) {
-      throw UnavailableError("--cpu.bf16=native: this processor has no bf16 instructions (AVX-512 BF16 or AMX); use auto or emulated");
+      throw UnavailableError(
+          "--cpu.bf16=native: this processor has no bf16 instructions (AVX-512 BF16 or AMX); use auto or emulated");
     }
     settings_.native_bf16 = native && bf16_ != "emulated";
     library_ = cpu::load_kernels(level_ == "auto" ? "" : level_);
     info_.kind = "cpu";
-    info_.name = processor_name() + ", " + std::to_string(settings_.threads) + (settings_.threads == 1 ? " thread, " : " threads, ") +
-                 library_.level + (settings_.native_bf16 ? ", bf16 native" : ", bf16 emulated");
+    info_.name = processor_name() + ", " + std::to_string(settings_.threads) +
+                 (settings_.threads == 1 ? " thread, " : " threads, ") + library_.level +
+                 (settings_.native_bf16 ? ", bf16 native" : ", bf16 emulated");
     info_.memory_bytes = free_memory() / std::max(1, local_ranks);
   }
 
   DeviceInfo info() const override { return info_; }
 
   void* allocate(MemorySpace space, std::int64_t bytes) override {
-    void* memory = mmap(nullptr, static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1)), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* memory = mmap(nullptr, static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1)), PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) {
       throw SystemError("the cpu device cannot get " + std::to_string(bytes) + " bytes of memory: " + std::strerror(errno));
     }
@@ -123,7 +128,8 @@ class CpuDevice final : public Device {
     if (!kernel) throw UnavailableError("the cpu device multiplies no " + std::string(name_of(dtype)) + " matrices");
     const auto size = static_cast<std::int64_t>(size_of(dtype));
     // 0x3c3c.. is a small normal number in f32 and bf16 alike: zeros could run faster than real data.
-    std::vector<char> x(static_cast<std::size_t>(m * k * size), 0x3c), w(static_cast<std::size_t>(n * k * size), 0x3c), y(static_cast<std::size_t>(m * n * size));
+    std::vector<char> x(static_cast<std::size_t>(m * k * size), 0x3c), w(static_cast<std::size_t>(n * k * size), 0x3c),
+        y(static_cast<std::size_t>(m * n * size));
     std::vector<char> scratch(static_cast<std::size_t>(kernel->workspace_bytes()) + 256);
     void* aligned = reinterpret_cast<void*>((reinterpret_cast<std::uintptr_t>(scratch.data()) + 255) / 256 * 256);
     const Buffer inputs[] = {{x.data(), dtype, in[0].shape}, {w.data(), dtype, in[1].shape}};
@@ -154,8 +160,11 @@ class CpuDevice final : public Device {
 
 }  // namespace
 
-CONSIST_PLUGIN(device, consist::Device, CpuDevice, "cpu", "1.0.0", "the processor: oneDNN matrix products, own kernels for the rest");
-CONSIST_PLUGIN_OPTIONS({"threads", consist::OptionKind::integer, "0", "threads per rank; 0: the cores divided by the ranks of this host"},
-                       {"bf16", consist::OptionKind::choice, "auto", "bf16 products: by the processor's instructions, or widened to fp32",
-                        "auto|native|emulated"},
-                       {"level", consist::OptionKind::choice, "auto", "instruction set of the kernels", "auto|x86-64-v2|x86-64-v3|x86-64-v4"});
+CONSIST_PLUGIN(device, consist::Device, CpuDevice, "cpu", "1.0.0",
+               "the processor: oneDNN matrix products, own kernels for the rest");
+CONSIST_PLUGIN_OPTIONS({"threads", consist::OptionKind::integer, "0",
+                        "threads per rank; 0: the cores divided by the ranks of this host"},
+                       {"bf16", consist::OptionKind::choice, "auto",
+                        "bf16 products: by the processor's instructions, or widened to fp32", "auto|native|emulated"},
+                       {"level", consist::OptionKind::choice, "auto", "instruction set of the kernels",
+                        "auto|x86-64-v2|x86-64-v3|x86-64-v4"});

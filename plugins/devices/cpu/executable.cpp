@@ -7,7 +7,10 @@
 namespace consist::cpu {
 
 CpuExecutable::CpuExecutable(std::vector<Launch> launches, int threads, bool profile)
-    : launches_(std::move(launches)), awaited_(launches_.size(), false), profile_(profile), seconds_(profile ? launches_.size() : 0),
+    : launches_(std::move(launches)),
+      awaited_(launches_.size(), false),
+      profile_(profile),
+      seconds_(profile ? launches_.size() : 0),
       finished_(std::make_unique<std::atomic<std::uint32_t>[]>(launches_.size())) {
   std::vector<Lane*> lane_of(Queue::count, nullptr);
   for (std::size_t i = 0; i < launches_.size(); ++i) {
@@ -62,7 +65,8 @@ void CpuExecutable::run_lane(Lane& lane, std::uint32_t generation) {
     const auto at = static_cast<std::size_t>(index);
     for (std::int32_t wait : launches_[at].waits) {
       auto& other = finished_[static_cast<std::size_t>(wait)];
-      for (std::uint32_t state = other.load(std::memory_order_acquire); state != generation; state = other.load(std::memory_order_acquire)) {
+      for (std::uint32_t state = other.load(std::memory_order_acquire); state != generation;
+           state = other.load(std::memory_order_acquire)) {
         other.wait(state, std::memory_order_acquire);
       }
     }

@@ -12,8 +12,8 @@
 
 namespace consist::cpu {
 
-/// Each queue's thread runs its launches in order and waits for those of other queues by futex; nothing is allocated in a step. When a launch throws,
-/// the other queues skip what they have not started, and wait() rethrows the first failure.
+/// Each queue's thread runs its launches in order and waits for those of other queues by futex; nothing is allocated in a step.
+/// When a launch throws, the other queues skip what they have not started, and wait() rethrows the first failure.
 class CpuExecutable final : public Executable {
  public:
   /// `threads`: OpenMP threads of the compute queue; the other queues have one thread each.

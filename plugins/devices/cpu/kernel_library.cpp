@@ -19,7 +19,8 @@ std::vector<std::string> runnable_levels() {
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
     levels.push_back("x86-64-v4");
   }
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2")) levels.push_back("x86-64-v3");
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"))
+    levels.push_back("x86-64-v3");
   if (__builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt")) levels.push_back("x86-64-v2");
   return levels;
 #else
@@ -30,7 +31,8 @@ std::vector<std::string> runnable_levels() {
 /// lib/consist/cpu, beside the folder of this plugin.
 std::filesystem::path library_folder() {
   Dl_info info{};
-  if (dladdr(reinterpret_cast<const void*>(&has_native_bf16), &info) == 0) throw SystemError("the cpu device cannot find its own file");
+  if (dladdr(reinterpret_cast<const void*>(&has_native_bf16), &info) == 0)
+    throw SystemError("the cpu device cannot find its own file");
   return std::filesystem::canonical(info.dli_fname).parent_path().parent_path() / "cpu";
 }
 
@@ -49,8 +51,9 @@ KernelLibrary load_kernels(const std::string& wanted) {
   }
   std::string message = "the processor runs";
   for (const std::string& level : levels) message += " " + level;
-  throw UnavailableError(message + (levels.empty() ? " none of the instruction sets that the cpu device has kernels for (x86-64-v2 and up)"
-                                                   : ", not " + wanted + " as --cpu.level asks"));
+  throw UnavailableError(message + (levels.empty()
+                                        ? " none of the instruction sets that the cpu device has kernels for (x86-64-v2 and up)"
+                                        : ", not " + wanted + " as --cpu.level asks"));
 }
 
 bool has_native_bf16() {

@@ -10,8 +10,9 @@ namespace consist::cpu {
 
 /// What kernels need to know of the device.
 struct KernelSettings {
-  int threads = 1;           ///< OpenMP threads of the compute queue; scratch is sized by it and sums are ordered by it
-  bool native_bf16 = false;  ///< matrix products of bf16 by the processor's instructions; otherwise by fp32 ones on widened operands
+  int threads = 1;  ///< OpenMP threads of the compute queue; scratch is sized by it and sums are ordered by it
+  bool native_bf16 =
+      false;  ///< matrix products of bf16 by the processor's instructions; otherwise by fp32 ones on widened operands
 };
 
 /// Makes a kernel, or returns null where there is none. The function every kernel library exports.

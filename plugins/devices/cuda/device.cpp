@@ -24,7 +24,8 @@ namespace {
 using namespace consist;
 using cuda::check;
 
-/// Dense peaks per second, from NVIDIA's data sheets (H100/H200 SXM; A100; without sparsity). Others are unknown: a guess would make MFU meaningless.
+/// Dense peaks per second, from NVIDIA's data sheets (H100/H200 SXM; A100; without sparsity). Others are unknown: a guess would
+/// make MFU meaningless.
 struct Peak {
   const char* name;
   double fp32, tf32, bf16, fp8;
@@ -39,7 +40,8 @@ constexpr Peak peaks[] = {
 std::string cache_folder(const std::string& option) {
   if (option == "none") return {};
   if (option != "auto") return option;
-  if (const char* folder = std::getenv("XDG_CACHE_HOME"); folder != nullptr && *folder != '\0') return std::string(folder) + "/consist";
+  if (const char* folder = std::getenv("XDG_CACHE_HOME"); folder != nullptr && *folder != '\0')
+    return std::string(folder) + "/consist";
   if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0') return std::string(home) + "/.cache/consist";
   return {};
 }
@@ -47,7 +49,8 @@ std::string cache_folder(const std::string& option) {
 std::string unavailable() {
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
-  if (status == cudaErrorInsufficientDriver) return "the NVIDIA driver is older than this build's CUDA " + std::to_string(CUDART_VERSION / 1000) + " or there is none";
+  if (status == cudaErrorInsufficientDriver)
+    return "the NVIDIA driver is older than this build's CUDA " + std::to_string(CUDART_VERSION / 1000) + " or there is none";
   if (status != cudaSuccess) return std::string("CUDA: ") + cudaGetErrorString(status);
   if (count == 0) return "there is no NVIDIA GPU";
   return {};
@@ -70,7 +73,8 @@ class CudaDevice final : public Device {
     int count = 0;
     check(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
     if (local_ranks > count) {
-      throw UnavailableError("device 'cuda': " + std::to_string(local_ranks) + " ranks on this host, but it has " + std::to_string(count) + " GPU(s) (one rank needs one)");
+      throw UnavailableError("device 'cuda': " + std::to_string(local_ranks) + " ranks on this host, but it has " +
+                             std::to_string(count) + " GPU(s) (one rank needs one)");
     }
     settings_.device = local_rank;
     check(cudaSetDevice(local_rank), "cudaSetDevice");
@@ -97,7 +101,8 @@ class CudaDevice final : public Device {
       const cudaError_t status = cudaMalloc(&memory, size);
       if (status != cudaSuccess) {
         cudaGetLastError();  // an allocation that failed is not sticky, but would be reported by the next check
-        throw SystemError("the GPU has no " + std::to_string(bytes) + " bytes left in one piece: " + cudaGetErrorString(status) + "; " + std::to_string(free_memory()) + " are free");
+        throw SystemError("the GPU has no " + std::to_string(bytes) + " bytes left in one piece: " + cudaGetErrorString(status) +
+                          "; " + std::to_string(free_memory()) + " are free");
       }
       check(cudaMemsetAsync(memory, 0, size, copies_), "cudaMemsetAsync");
       check(cudaStreamSynchronize(copies_), "cudaMemsetAsync");
@@ -155,7 +160,10 @@ class CudaDevice final : public Device {
     // Not through allocate(): these are gone before training and no part of the plan.
     struct Memory {
       void* at = nullptr;
-      explicit Memory(std::int64_t bytes) { check(cudaMalloc(&at, static_cast<std::size_t>(std::max<std::int64_t>(bytes, 256))), "memory for measuring a matrix product"); }
+      explicit Memory(std::int64_t bytes) {
+        check(cudaMalloc(&at, static_cast<std::size_t>(std::max<std::int64_t>(bytes, 256))),
+              "memory for measuring a matrix product");
+      }
       ~Memory() { cudaFree(at); }
     };
     const Memory x(m * k * size), w(n * k * size), y(m * n * size), workspace(kernel->workspace_bytes());
@@ -191,7 +199,8 @@ class CudaDevice final : public Device {
   void describe(const cudaDeviceProp& properties) {
     info_.kind = "cuda";
     info_.name = properties.name;
-    // What libraries take for themselves when they are first used (modules, NCCL's buffers) is not in the plan: 1 GiB is left to them.
+    // What libraries take for themselves when they are first used (modules, NCCL's buffers) is not in the plan: 1 GiB is left to
+    // them.
     info_.memory_bytes = std::max<std::int64_t>(free_memory() - (std::int64_t{1} << 30), 0);
     for (const Peak& peak : peaks) {
       if (info_.name.find(peak.name) == std::string::npos) continue;
@@ -218,10 +227,14 @@ class CudaDevice final : public Device {
 
 }  // namespace
 
-CONSIST_PLUGIN(device, consist::Device, CudaDevice, "cuda", "1.0.0", "NVIDIA GPUs: cuBLASLt, cuDNN attention, own kernels for the rest");
+CONSIST_PLUGIN(device, consist::Device, CudaDevice, "cuda", "1.0.0",
+               "NVIDIA GPUs: cuBLASLt, cuDNN attention, own kernels for the rest");
 CONSIST_PLUGIN_OPTIONS({"graphs", consist::OptionKind::flag, "true", "record the step as one CUDA graph"},
-                       {"deterministic", consist::OptionKind::flag, "false", "attention's gradient sums in a fixed order too: repeats to the bit, is slower and takes more memory"},
+                       {"deterministic", consist::OptionKind::flag, "false",
+                        "attention's gradient sums in a fixed order too: repeats to the bit, is slower and takes more memory"},
                        {"tf32", consist::OptionKind::flag, "false", "fp32 matrix products may use TF32 (10 bits of mantissa)"},
-                       {"algorithm-search", consist::OptionKind::integer, "8", "proposals of cuBLASLt that are timed for each product; 0: take the first"},
-                       {"cache", consist::OptionKind::text, "auto", "folder for the algorithms found; auto: the user's cache folder, none: do not keep them"});
+                       {"algorithm-search", consist::OptionKind::integer, "8",
+                        "proposals of cuBLASLt that are timed for each product; 0: take the first"},
+                       {"cache", consist::OptionKind::text, "auto",
+                        "folder for the algorithms found; auto: the user's cache folder, none: do not keep them"});
 CONSIST_PLUGIN_AVAILABILITY(unavailable);

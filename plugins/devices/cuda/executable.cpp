@@ -31,7 +31,11 @@ class NamedRange {
 }  // namespace
 
 CudaExecutable::CudaExecutable(std::vector<Launch> launches, bool graphs, bool profile)
-    : launches_(std::move(launches)), lanes_(Queue::count), events_(launches_.size(), nullptr), graphs_(graphs && !profile), profile_(profile) {
+    : launches_(std::move(launches)),
+      lanes_(Queue::count),
+      events_(launches_.size(), nullptr),
+      graphs_(graphs && !profile),
+      profile_(profile) {
   int least = 0, greatest = 0;
   check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
   lanes_[static_cast<std::size_t>(Queue::compute().index())].used = true;
@@ -49,7 +53,8 @@ CudaExecutable::CudaExecutable(std::vector<Launch> launches, bool graphs, bool p
     if (!lanes_[i].used) continue;
     // Communication goes first where both could run: others wait for it.
     const bool compute = static_cast<int>(i) == Queue::compute().index();
-    check(cudaStreamCreateWithPriority(&lanes_[i].stream, cudaStreamNonBlocking, compute ? least : greatest), "cudaStreamCreateWithPriority");
+    check(cudaStreamCreateWithPriority(&lanes_[i].stream, cudaStreamNonBlocking, compute ? least : greatest),
+          "cudaStreamCreateWithPriority");
     lanes_[i].joined = make_event(false);
     if (compute) main_ = lanes_[i].stream;
   }
@@ -90,7 +95,8 @@ void CudaExecutable::enqueue() {
     const Launch& launch = launches_[i];
     const NamedRange range(launch);
     cudaStream_t stream = lane_of(launch).stream;
-    for (std::int32_t wait : launch.waits) check(cudaStreamWaitEvent(stream, events_[static_cast<std::size_t>(wait)], 0), "cudaStreamWaitEvent");
+    for (std::int32_t wait : launch.waits)
+      check(cudaStreamWaitEvent(stream, events_[static_cast<std::size_t>(wait)], 0), "cudaStreamWaitEvent");
     if (launch.queue != Queue::compute()) enqueue_mark(position_, static_cast<std::int32_t>(i), stream);
     if (profile_) check(cudaEventRecord(timings_[i].begin, stream), "cudaEventRecord");
     launch.kernel->launch(launch.inputs, launch.outputs, launch.workspace, stream);
@@ -137,11 +143,15 @@ void CudaExecutable::wait() {
   for (Kernel* kernel : kernels_) kernel->check();
   if (status != cudaSuccess) {
     const std::int32_t at = position();
-    check(status, ("a step on the GPU" + (at >= 0 ? ", begun up to '" + launches_[static_cast<std::size_t>(at)].label + "'" : std::string())).c_str());
+    check(status, ("a step on the GPU" +
+                   (at >= 0 ? ", begun up to '" + launches_[static_cast<std::size_t>(at)].label + "'" : std::string()))
+                      .c_str());
   }
 }
 
-std::int32_t CudaExecutable::position() const noexcept { return *static_cast<volatile std::int32_t*>(position_); }
+std::int32_t CudaExecutable::position() const noexcept {
+  return *static_cast<volatile std::int32_t*>(position_);
+}
 
 std::vector<double> CudaExecutable::launch_seconds() const {
   std::vector<double> seconds;

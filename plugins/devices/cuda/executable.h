@@ -9,8 +9,8 @@
 
 namespace consist::cuda {
 
-/// The first run() enqueues launch by launch (libraries set themselves up then), the second one records a graph, which all later ones start.
-/// With `graphs` off or `profile` on, every run enqueues launch by launch. Waits between queues are events.
+/// The first run() enqueues launch by launch (libraries set themselves up then), the second one records a graph, which all later
+/// ones start. With `graphs` off or `profile` on, every run enqueues launch by launch. Waits between queues are events.
 class CudaExecutable final : public Executable {
  public:
   CudaExecutable(std::vector<Launch> launches, bool graphs, bool profile);
@@ -36,8 +36,8 @@ class CudaExecutable final : public Executable {
   Lane& lane_of(const Launch& launch) { return lanes_[static_cast<std::size_t>(launch.queue.index())]; }
 
   std::vector<Launch> launches_;
-  std::vector<Kernel*> kernels_;  ///< each once
-  std::vector<Lane> lanes_;       ///< by queue index
+  std::vector<Kernel*> kernels_;     ///< each once
+  std::vector<Lane> lanes_;          ///< by queue index
   std::vector<cudaEvent_t> events_;  ///< by launch; null where no other queue waits for it
   std::vector<Timing> timings_;
   cudaEvent_t begun_ = nullptr;

@@ -26,24 +26,31 @@ constexpr std::int64_t workspace_limit = std::int64_t{32} << 20;
 
 cudaDataType_t cuda_type(DType type) {
   switch (type) {
-    case DType::f32: return CUDA_R_32F;
-    case DType::bf16: return CUDA_R_16BF;
-    default: throw UnavailableError("device 'cuda' multiplies no " + std::string(name_of(type)) + " matrices");
+    case DType::f32:
+      return CUDA_R_32F;
+    case DType::bf16:
+      return CUDA_R_16BF;
+    default:
+      throw UnavailableError("device 'cuda' multiplies no " + std::string(name_of(type)) + " matrices");
   }
 }
 
 /// What decides which algorithm is best, as a word of the cache file.
 std::string key_of(const MatmulShape& s, bool tf32) {
   std::ostringstream text;
-  text << s.m << 'x' << s.n << 'x' << s.k << (s.transpose_a ? 't' : 'n') << (s.transpose_b ? 't' : 'n') << '.' << name_of(s.a) << '.' << name_of(s.b) << '.'
-       << name_of(s.d) << (s.add ? "+d" : "") << (s.bias ? "+bias" : "") << (s.a == DType::f32 && tf32 ? ".tf32" : "");
+  text << s.m << 'x' << s.n << 'x' << s.k << (s.transpose_a ? 't' : 'n') << (s.transpose_b ? 't' : 'n') << '.' << name_of(s.a)
+       << '.' << name_of(s.b) << '.' << name_of(s.d) << (s.add ? "+d" : "") << (s.bias ? "+bias" : "")
+       << (s.a == DType::f32 && tf32 ? ".tf32" : "");
   return text.str();
 }
 
 /// Memory of the GPU for the time of a search.
 class Scratch {
  public:
-  explicit Scratch(std::int64_t bytes) { check(cudaMalloc(&memory_, static_cast<std::size_t>(std::max<std::int64_t>(bytes, 256))), "memory for the search of a matrix product's algorithm"); }
+  explicit Scratch(std::int64_t bytes) {
+    check(cudaMalloc(&memory_, static_cast<std::size_t>(std::max<std::int64_t>(bytes, 256))),
+          "memory for the search of a matrix product's algorithm");
+  }
   ~Scratch() { cudaFree(memory_); }
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
@@ -73,7 +80,8 @@ std::string device_word() {
   check(cudaGetDevice(&device), "cudaGetDevice");
   check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
   std::string name = properties.name;
-  std::replace_if(name.begin(), name.end(), [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '-');
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '-');
   return name;
 }
 
@@ -89,16 +97,22 @@ struct Matmul::Description {
     const cublasOperation_t op_first = s.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasOperation_t op_second = s.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     check(cublasLtMatmulDescCreate(&operation, compute, CUDA_R_32F), "cublasLtMatmulDescCreate");
-    check(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_TRANSA, &op_first, sizeof op_first), "cublasLtMatmulDescSetAttribute");
-    check(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_TRANSB, &op_second, sizeof op_second), "cublasLtMatmulDescSetAttribute");
+    check(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_TRANSA, &op_first, sizeof op_first),
+          "cublasLtMatmulDescSetAttribute");
+    check(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_TRANSB, &op_second, sizeof op_second),
+          "cublasLtMatmulDescSetAttribute");
     if (s.bias) {
       const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
       const cudaDataType_t type = cuda_type(s.d);
-      check(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue), "cublasLtMatmulDescSetAttribute");
-      check(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type), "cublasLtMatmulDescSetAttribute");
+      check(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue),
+            "cublasLtMatmulDescSetAttribute");
+      check(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type),
+            "cublasLtMatmulDescSetAttribute");
     }
     auto layout = [](cublasLtMatrixLayout_t* made, DType type, std::int64_t rows, std::int64_t columns) {
-      check(cublasLtMatrixLayoutCreate(made, cuda_type(type), static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(columns), rows), "cublasLtMatrixLayoutCreate");
+      check(cublasLtMatrixLayoutCreate(made, cuda_type(type), static_cast<std::uint64_t>(rows),
+                                       static_cast<std::uint64_t>(columns), rows),
+            "cublasLtMatrixLayoutCreate");
     };
     // Column-major: the fast dimension, which is the row-major one's last, comes first.
     s.transpose_b ? layout(&first, s.b, s.k, s.n) : layout(&first, s.b, s.n, s.k);
@@ -114,18 +128,22 @@ struct Matmul::Description {
   Description(const Description&) = delete;
   Description& operator=(const Description&) = delete;
 
-  cublasStatus_t enqueue(cublasLtHandle_t handle, const void* a, const void* b, void* d, const void* bias, const cublasLtMatmulAlgo_t& algorithm, void* workspace,
-                         std::int64_t workspace_bytes, cudaStream_t stream) const {
-    if (shape.bias) check(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias), "cublasLtMatmulDescSetAttribute");
+  cublasStatus_t enqueue(cublasLtHandle_t handle, const void* a, const void* b, void* d, const void* bias,
+                         const cublasLtMatmulAlgo_t& algorithm, void* workspace, std::int64_t workspace_bytes,
+                         cudaStream_t stream) const {
+    if (shape.bias)
+      check(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias),
+            "cublasLtMatmulDescSetAttribute");
     const float one = 1, beta = shape.add ? 1.0F : 0.0F;
-    return cublasLtMatmul(handle, operation, &one, b, first, a, second, &beta, d, result, d, result, &algorithm, workspace, static_cast<std::size_t>(workspace_bytes),
-                          stream);
+    return cublasLtMatmul(handle, operation, &one, b, first, a, second, &beta, d, result, d, result, &algorithm, workspace,
+                          static_cast<std::size_t>(workspace_bytes), stream);
   }
 };
 
 MatmulLibrary::MatmulLibrary(bool tf32, int search, std::string cache_folder) : tf32_(tf32), search_(search) {
   check(cublasLtCreate(&handle_), "cublasLtCreate");
-  if (!cache_folder.empty()) cache_path_ = cache_folder + "/matmul-" + device_word() + "-cublaslt" + std::to_string(cublasLtGetVersion()) + ".txt";
+  if (!cache_folder.empty())
+    cache_path_ = cache_folder + "/matmul-" + device_word() + "-cublaslt" + std::to_string(cublasLtGetVersion()) + ".txt";
   load();
 }
 
@@ -144,8 +162,8 @@ cublasLtMatmulAlgo_t MatmulLibrary::algorithm(const MatmulShape& shape, std::int
     // The file is the user's: what it says is used only if the library agrees that it fits.
     const Matmul::Description description(shape, compute_type(shape.a));
     cublasLtMatmulHeuristicResult_t result{};
-    if (cublasLtMatmulAlgoCheck(handle_, description.operation, description.first, description.second, description.result, description.result, &found->second, &result) ==
-            CUBLAS_STATUS_SUCCESS &&
+    if (cublasLtMatmulAlgoCheck(handle_, description.operation, description.first, description.second, description.result,
+                                description.result, &found->second, &result) == CUBLAS_STATUS_SUCCESS &&
         static_cast<std::int64_t>(result.workspaceSize) <= workspace) {
       return found->second;
     }
@@ -160,26 +178,33 @@ cublasLtMatmulAlgo_t MatmulLibrary::search_for(const MatmulShape& shape, std::in
   const Matmul::Description description(shape, compute_type(shape.a));
   cublasLtMatmulPreference_t preference = nullptr;
   check(cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
-  const std::unique_ptr<cublasLtMatmulPreferenceOpaque_t, cublasStatus_t (*)(cublasLtMatmulPreference_t)> owned(preference, cublasLtMatmulPreferenceDestroy);
+  const std::unique_ptr<cublasLtMatmulPreferenceOpaque_t, cublasStatus_t (*)(cublasLtMatmulPreference_t)> owned(
+      preference, cublasLtMatmulPreferenceDestroy);
   const auto limit = static_cast<std::size_t>(workspace);
-  check(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &limit, sizeof limit), "cublasLtMatmulPreferenceSetAttribute");
+  check(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &limit, sizeof limit),
+        "cublasLtMatmulPreferenceSetAttribute");
   // Parts of a split sum are added in a fixed order, never by atomics: a run repeats to the bit.
   const std::uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-  check(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof reductions), "cublasLtMatmulPreferenceSetAttribute");
+  check(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions,
+                                             sizeof reductions),
+        "cublasLtMatmulPreferenceSetAttribute");
 
   std::vector<cublasLtMatmulHeuristicResult_t> proposals(static_cast<std::size_t>(std::max(search_, 1)));
   int found = 0;
-  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle_, description.operation, description.first, description.second, description.result, description.result, preference,
-                                                               static_cast<int>(proposals.size()), proposals.data(), &found);
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+      handle_, description.operation, description.first, description.second, description.result, description.result, preference,
+      static_cast<int>(proposals.size()), proposals.data(), &found);
   if (status != CUBLAS_STATUS_SUCCESS || found == 0) {
-    throw UnavailableError("cuBLASLt has no algorithm for the matrix product " + key_of(shape, tf32_) + ": " + cublasLtGetStatusString(status));
+    throw UnavailableError("cuBLASLt has no algorithm for the matrix product " + key_of(shape, tf32_) + ": " +
+                           cublasLtGetStatusString(status));
   }
   proposals.resize(static_cast<std::size_t>(found));
   if (search_ == 0 || found == 1) return proposals[0].algo;
 
   ++searches_;
   const auto bytes = [](std::int64_t elements, DType type) { return elements * static_cast<std::int64_t>(size_of(type)); };
-  const Scratch a(bytes(shape.m * shape.k, shape.a)), b(bytes(shape.k * shape.n, shape.b)), d(bytes(shape.m * shape.n, shape.d)), bias(bytes(shape.n, shape.d)), space(workspace);
+  const Scratch a(bytes(shape.m * shape.k, shape.a)), b(bytes(shape.k * shape.n, shape.b)), d(bytes(shape.m * shape.n, shape.d)),
+      bias(bytes(shape.n, shape.d)), space(workspace);
   // Power, and with it the clock, depends on the data: zeros would be timed too fast.
   fill_random(a.get(), shape.m * shape.k, shape.a, 1, nullptr);
   fill_random(b.get(), shape.k * shape.n, shape.b, 2, nullptr);
@@ -190,7 +215,9 @@ cublasLtMatmulAlgo_t MatmulLibrary::search_for(const MatmulShape& shape, std::in
   auto time_of = [&](const cublasLtMatmulAlgo_t& algorithm, int repetitions) -> float {
     check(cudaEventRecord(events.begin, nullptr), "cudaEventRecord");
     for (int i = 0; i < repetitions; ++i) {
-      if (description.enqueue(handle_, a.get(), b.get(), d.get(), bias.get(), algorithm, space.get(), workspace, nullptr) != CUBLAS_STATUS_SUCCESS) return -1;
+      if (description.enqueue(handle_, a.get(), b.get(), d.get(), bias.get(), algorithm, space.get(), workspace, nullptr) !=
+          CUBLAS_STATUS_SUCCESS)
+        return -1;
     }
     check(cudaEventRecord(events.end, nullptr), "cudaEventRecord");
     check(cudaEventSynchronize(events.end), "a matrix product under test");
@@ -215,7 +242,9 @@ cublasLtMatmulAlgo_t MatmulLibrary::search_for(const MatmulShape& shape, std::in
   for (std::size_t i = 1; i < proposals.size(); ++i) {
     if (best_of[i] > 0 && (best_of[best] <= 0 || best_of[i] < best_of[best])) best = i;
   }
-  if (best_of[best] <= 0) throw UnavailableError("cuBLASLt proposes algorithms for the matrix product " + key_of(shape, tf32_) + ", but none of them runs");
+  if (best_of[best] <= 0)
+    throw UnavailableError("cuBLASLt proposes algorithms for the matrix product " + key_of(shape, tf32_) +
+                           ", but none of them runs");
   return proposals[best].algo;
 }
 
@@ -226,8 +255,10 @@ void MatmulLibrary::load() {
   while (file >> key >> digits) {
     cublasLtMatmulAlgo_t algorithm{};
     auto* bytes = reinterpret_cast<unsigned char*>(&algorithm);
-    if (digits.size() != 2 * sizeof algorithm || digits.find_first_not_of("0123456789abcdef") != std::string::npos) continue;  // of another program or cut off: searched anew
-    for (std::size_t i = 0; i < sizeof algorithm; ++i) bytes[i] = static_cast<unsigned char>(std::stoi(digits.substr(2 * i, 2), nullptr, 16));
+    if (digits.size() != 2 * sizeof algorithm || digits.find_first_not_of("0123456789abcdef") != std::string::npos)
+      continue;  // of another program or cut off: searched anew
+    for (std::size_t i = 0; i < sizeof algorithm; ++i)
+      bytes[i] = static_cast<unsigned char>(std::stoi(digits.substr(2 * i, 2), nullptr, 16));
     known_[key] = algorithm;
   }
 }
@@ -264,7 +295,8 @@ Matmul::Matmul(MatmulLibrary& library, const MatmulShape& shape)
   try {
     algorithm_ = library.algorithm(shape, workspace_limit);
     cublasLtMatmulHeuristicResult_t result{};
-    check(cublasLtMatmulAlgoCheck(handle_, description_->operation, description_->first, description_->second, description_->result, description_->result, &algorithm_, &result),
+    check(cublasLtMatmulAlgoCheck(handle_, description_->operation, description_->first, description_->second,
+                                  description_->result, description_->result, &algorithm_, &result),
           "cublasLtMatmulAlgoCheck");
     workspace_bytes_ = static_cast<std::int64_t>(result.workspaceSize);
   } catch (...) {
@@ -273,10 +305,15 @@ Matmul::Matmul(MatmulLibrary& library, const MatmulShape& shape)
   }
 }
 
-Matmul::~Matmul() { delete description_; }
+Matmul::~Matmul() {
+  delete description_;
+}
 
 Matmul::Matmul(Matmul&& other) noexcept
-    : description_(std::exchange(other.description_, nullptr)), handle_(other.handle_), algorithm_(other.algorithm_), workspace_bytes_(other.workspace_bytes_) {}
+    : description_(std::exchange(other.description_, nullptr)),
+      handle_(other.handle_),
+      algorithm_(other.algorithm_),
+      workspace_bytes_(other.workspace_bytes_) {}
 
 void Matmul::enqueue(const void* a, const void* b, void* d, const void* bias, void* workspace, cudaStream_t stream) const {
   check(description_->enqueue(handle_, a, b, d, bias, algorithm_, workspace, workspace_bytes_, stream), "cublasLtMatmul");

@@ -22,18 +22,19 @@ struct MatmulShape {
   bool bias = false;  ///< of dtype d
 };
 
-/// cuBLASLt's handle, and which algorithm is fastest for a shape here: searched once, then read from a file in the user's cache folder that holds
-/// for this GPU model and library version. Used from one thread.
+/// cuBLASLt's handle, and which algorithm is fastest for a shape here: searched once, then read from a file in the user's cache
+/// folder that holds for this GPU model and library version. Used from one thread.
 class MatmulLibrary {
  public:
-  /// `tf32`: fp32 products may use TF32. `search`: 0 takes cuBLASLt's first proposal; else so many proposals are timed. `cache_folder`: empty for none.
-  /// Throws SystemError.
+  /// `tf32`: fp32 products may use TF32. `search`: 0 takes cuBLASLt's first proposal; else so many proposals are timed.
+  /// `cache_folder`: empty for none. Throws SystemError.
   MatmulLibrary(bool tf32, int search, std::string cache_folder);
   ~MatmulLibrary();
   MatmulLibrary(const MatmulLibrary&) = delete;
   MatmulLibrary& operator=(const MatmulLibrary&) = delete;
 
-  /// The algorithm for a shape, with at most `workspace` bytes. Takes memory of the GPU for the time of a search. Throws UnavailableError if there is none.
+  /// The algorithm for a shape, with at most `workspace` bytes. Takes memory of the GPU for the time of a search. Throws
+  /// UnavailableError if there is none.
   cublasLtMatmulAlgo_t algorithm(const MatmulShape& shape, std::int64_t workspace);
 
   cublasLtHandle_t handle() const noexcept { return handle_; }

@@ -1,5 +1,6 @@
-// The part of NVML's binary interface that is used here. The library comes with the driver and is loaded at run time; its header is a package of its
-// own that many machines with a toolkit lack. Types and numbers as in NVIDIA's NVML API reference (stable since driver 450).
+// The part of NVML's binary interface that is used here. The library comes with the driver and is loaded at run time; its header
+// is a package of its own that many machines with a toolkit lack. Types and numbers as in NVIDIA's NVML API reference (stable
+// since driver 450).
 #pragma once
 
 extern "C" {
@@ -30,9 +31,9 @@ namespace consist::cuda::nvml {
 
 inline constexpr int temperature_gpu = 0;
 inline constexpr int clock_sm = 1, clock_memory = 2;
-inline constexpr int pcie_sent = 0, pcie_received = 1;                    ///< KiB/s
+inline constexpr int pcie_sent = 0, pcie_received = 1;                         ///< KiB/s
 inline constexpr unsigned nvlink_data_sent = 138, nvlink_data_received = 139;  ///< KiB since the driver was loaded
-inline constexpr unsigned all_links = ~0U;                                ///< scope
+inline constexpr unsigned all_links = ~0U;                                     ///< scope
 
 using Init = nvmlReturn_t();
 using ErrorString = const char*(nvmlReturn_t);

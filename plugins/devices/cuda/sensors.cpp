@@ -25,8 +25,9 @@ struct Sensors::Library {
   bool started = false;
 
   bool complete() const {
-    return init != nullptr && shutdown != nullptr && error_string != nullptr && by_bus_id != nullptr && utilization != nullptr && memory != nullptr && power != nullptr &&
-           temperature != nullptr && clock != nullptr && fields != nullptr && pcie != nullptr;
+    return init != nullptr && shutdown != nullptr && error_string != nullptr && by_bus_id != nullptr && utilization != nullptr &&
+           memory != nullptr && power != nullptr && temperature != nullptr && clock != nullptr && fields != nullptr &&
+           pcie != nullptr;
   }
   ~Library() {
     if (started) shutdown();
@@ -66,7 +67,9 @@ std::vector<DeviceReading> Sensors::read() const {
   auto* device = static_cast<nvmlDevice_t>(device_);
   constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
   std::vector<DeviceReading> readings;
-  auto add = [&](const char* name, const char* unit, bool known, double value) { readings.push_back({name, unit, known ? value : unknown}); };
+  auto add = [&](const char* name, const char* unit, bool known, double value) {
+    readings.push_back({name, unit, known ? value : unknown});
+  };
 
   nvmlUtilization_t use{};
   const bool use_known = library.utilization(device, &use) == 0;
@@ -91,7 +94,8 @@ std::vector<DeviceReading> Sensors::read() const {
   fields[0].scopeId = fields[1].scopeId = nvml::all_links;
   const bool answered = library.fields(device, 2, fields) == 0;
   const char* names[] = {"nvlink_sent", "nvlink_received"};
-  for (int i = 0; i < 2; ++i) add(names[i], "B", answered && fields[i].nvmlReturn == 0, static_cast<double>(fields[i].value.ullVal) * 1024);
+  for (int i = 0; i < 2; ++i)
+    add(names[i], "B", answered && fields[i].nvmlReturn == 0, static_cast<double>(fields[i].value.ullVal) * 1024);
   known = library.pcie(device, nvml::pcie_sent, &value) == 0;
   add("pcie_sent", "B/s", known, value * 1024.0);
   known = library.pcie(device, nvml::pcie_received, &value) == 0;

@@ -18,8 +18,9 @@ class Sensors {
   Sensors(const Sensors&) = delete;
   Sensors& operator=(const Sensors&) = delete;
 
-  /// gpu_use and memory_controller_use (share of the last sample period), memory_used (B), power (W), temperature (degC), sm_clock and memory_clock (Hz),
-  /// nvlink_sent and nvlink_received (B since the driver was loaded, all links), pcie_sent and pcie_received (B/s). NaN where the GPU does not tell.
+  /// gpu_use and memory_controller_use (share of the last sample period), memory_used (B), power (W), temperature (degC),
+  /// sm_clock and memory_clock (Hz), nvlink_sent and nvlink_received (B since the driver was loaded, all links), pcie_sent and
+  /// pcie_received (B/s). NaN where the GPU does not tell.
   std::vector<DeviceReading> read() const;
   const std::string& why() const noexcept { return why_; }
 

@@ -32,7 +32,9 @@ class Bf16 final : public Precision {
 
 }  // namespace
 
-CONSIST_PLUGIN(precision, consist::Precision, Bf16, "bf16", "1.0.0", "bf16 weights and activations, fp32 masters, gradients and moments");
-CONSIST_PLUGIN_OPTIONS({"gradients", consist::OptionKind::choice, "f32", "dtype in which gradients of parameters accumulate", "f32|bf16"},
+CONSIST_PLUGIN(precision, consist::Precision, Bf16, "bf16", "1.0.0",
+               "bf16 weights and activations, fp32 masters, gradients and moments");
+CONSIST_PLUGIN_OPTIONS({"gradients", consist::OptionKind::choice, "f32", "dtype in which gradients of parameters accumulate",
+                        "f32|bf16"},
                        {"states", consist::OptionKind::choice, "f32",
                         "f32: fp32 master weights and moments; bf16: neither, with stochastic rounding", "f32|bf16"});

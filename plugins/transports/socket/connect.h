@@ -18,7 +18,8 @@ struct SocketOptions {
 /// job's token, the group and its two ends. Throws UsageError for an unknown interface, PeerError when a member does not come.
 std::unique_ptr<TcpLinks> connect_members(Job& job, const GroupRequest& group, const SocketOptions& options);
 
-/// The interface that `interface` names, by its name or a local address; empty stays empty. Throws UsageError listing what there is.
+/// The interface that `interface` names, by its name or a local address; empty stays empty. Throws UsageError listing what there
+/// is.
 std::string interface_name(const std::string& interface);
 
 }  // namespace consist

@@ -17,7 +17,8 @@ namespace {
 class SocketTransport final : public Transport {
  public:
   explicit SocketTransport(const Options& options)
-      : options_{options.text("interface"), options.integer("buffer")}, chunk_bytes_(options.integer("chunk")),
+      : options_{options.text("interface"), options.integer("buffer")},
+        chunk_bytes_(options.integer("chunk")),
         library_(options.text("library")) {
     if (options_.buffer_bytes < 0) throw UsageError("--socket.buffer must not be negative");
     if (chunk_bytes_ < 4096 || chunk_bytes_ > (std::int64_t{64} << 20)) {
@@ -55,10 +56,10 @@ class SocketTransport final : public Transport {
 
 CONSIST_PLUGIN(transport, consist::Transport, consist::SocketTransport, "socket", "0.1.0",
                "TCP between hosts or within one: ring collectives on host memory, NCCL on GPUs");
-CONSIST_PLUGIN_OPTIONS({"interface", consist::OptionKind::text, "",
-                        "network interface or local address to use; empty: any that reaches"},
-                       {"buffer", consist::OptionKind::bytes, "0",
-                        "bytes of each socket's send and receive buffer, on host memory; 0: the system's sizing"},
-                       {"chunk", consist::OptionKind::bytes, "64Ki", "bytes per message of a pipelined collective on host memory"},
-                       {"library", consist::OptionKind::text, "",
-                        "file or folder of libnccl.so.2, for CUDA devices; empty: NCCL_ROOT, the loader's path, the active Python environment"});
+CONSIST_PLUGIN_OPTIONS(
+    {"interface", consist::OptionKind::text, "", "network interface or local address to use; empty: any that reaches"},
+    {"buffer", consist::OptionKind::bytes, "0",
+     "bytes of each socket's send and receive buffer, on host memory; 0: the system's sizing"},
+    {"chunk", consist::OptionKind::bytes, "64Ki", "bytes per message of a pipelined collective on host memory"},
+    {"library", consist::OptionKind::text, "",
+     "file or folder of libnccl.so.2, for CUDA devices; empty: NCCL_ROOT, the loader's path, the active Python environment"});

@@ -1,5 +1,5 @@
-// attention and attention_grad: causal, grouped queries, in blocks with a running softmax (Dao et al., 2022, "FlashAttention"); the square of scores
-// is never stored. All tiles are f32 and padded to whole vectors.
+// attention and attention_grad: causal, grouped queries, in blocks with a running softmax (Dao et al., 2022, "FlashAttention");
+// the square of scores is never stored. All tiles are f32 and padded to whole vectors.
 #include <algorithm>
 
 #include "plugins/devices/cpu/kernels/kernels.h"
@@ -14,17 +14,24 @@ constexpr std::int64_t block = 64;  // queries and keys per tile
 struct AttentionShape {
   std::int64_t batch, sequence, heads, kv_heads, dim, width;  ///< width: dim padded to whole vectors
   AttentionShape(const Shape& q, const Shape& k, std::int64_t head_dim)
-      : batch(q[0]), sequence(q[1]), heads(q[2] / head_dim), kv_heads(k[2] / head_dim), dim(head_dim), width(pad_columns(head_dim)) {}
+      : batch(q[0]),
+        sequence(q[1]),
+        heads(q[2] / head_dim),
+        kv_heads(k[2] / head_dim),
+        dim(head_dim),
+        width(pad_columns(head_dim)) {}
   std::int64_t group() const { return heads / kv_heads; }
   std::int64_t blocks() const { return (sequence + block - 1) / block; }
   /// Element (b, position, head, 0) of a [batch, sequence, n·dim] tensor.
-  std::int64_t at(std::int64_t b, std::int64_t position, std::int64_t head, std::int64_t n) const { return ((b * sequence + position) * n + head) * dim; }
+  std::int64_t at(std::int64_t b, std::int64_t position, std::int64_t head, std::int64_t n) const {
+    return ((b * sequence + position) * n + head) * dim;
+  }
 };
 
 /// Rows [first, first + rows) of one head, times `factor`, into tile [rows, width]; padding is zero.
 template <typename T>
-void gather(const T* tensor, const AttentionShape& s, std::int64_t b, std::int64_t head, std::int64_t n, std::int64_t first, std::int64_t rows,
-            float factor, float* tile) {
+void gather(const T* tensor, const AttentionShape& s, std::int64_t b, std::int64_t head, std::int64_t n, std::int64_t first,
+            std::int64_t rows, float factor, float* tile) {
   for (std::int64_t r = 0; r < rows; ++r) {
     const T* from = tensor + s.at(b, first + r, head, n);
     float* to = tile + r * s.width;
@@ -35,8 +42,8 @@ void gather(const T* tensor, const AttentionShape& s, std::int64_t b, std::int64
 
 /// The same transposed: tile [dim, block]; columns beyond `rows` are zero.
 template <typename T>
-void gather_transposed(const T* tensor, const AttentionShape& s, std::int64_t b, std::int64_t head, std::int64_t n, std::int64_t first, std::int64_t rows,
-                       float* tile) {
+void gather_transposed(const T* tensor, const AttentionShape& s, std::int64_t b, std::int64_t head, std::int64_t n,
+                       std::int64_t first, std::int64_t rows, float* tile) {
   if (rows < block) std::fill(tile, tile + s.dim * block, 0.0F);
   for (std::int64_t r = 0; r < rows; ++r) {
     const T* from = tensor + s.at(b, first + r, head, n);
@@ -61,7 +68,8 @@ class Attention final : public Kernel {
       float* scratch = static_cast<float*>(workspace) + part * floats();
       // Interleaved, since later blocks of queries see more keys.
       for (std::int64_t unit = part; unit < units; unit += threads_) {
-        const std::int64_t block_index = unit % s_.blocks(), head = unit / s_.blocks() % s_.heads, b = unit / s_.blocks() / s_.heads;
+        const std::int64_t block_index = unit % s_.blocks(), head = unit / s_.blocks() % s_.heads,
+                           b = unit / s_.blocks() / s_.heads;
         queries(q, k, v, o, lse, b, head, block_index * block, scratch);
       }
     });
@@ -70,9 +78,11 @@ class Attention final : public Kernel {
  private:
   std::int64_t floats() const { return 3 * block * s_.width + s_.dim * block + block * block; }
 
-  void queries(const T* q, const T* k, const T* v, T* o, float* lse, std::int64_t b, std::int64_t head, std::int64_t first, float* scratch) {
+  void queries(const T* q, const T* k, const T* v, T* o, float* lse, std::int64_t b, std::int64_t head, std::int64_t first,
+               float* scratch) {
     const std::int64_t rows = std::min(block, s_.sequence - first), kv_head = head / s_.group();
-    float *qt = scratch, *vt = qt + block * s_.width, *ot = vt + block * s_.width, *kt = ot + block * s_.width, *p = kt + s_.dim * block;
+    float *qt = scratch, *vt = qt + block * s_.width, *ot = vt + block * s_.width, *kt = ot + block * s_.width,
+          *p = kt + s_.dim * block;
     float largest[block], sum[block];
     std::fill(largest, largest + rows, -INFINITY);
     std::fill(sum, sum + rows, 0.0F);
@@ -117,7 +127,8 @@ class Attention final : public Kernel {
   int threads_;
 };
 
-/// A thread takes one key/value head of one sequence at a time, so that dk and dv are sums of its own and the order of every sum is fixed.
+/// A thread takes one key/value head of one sequence at a time, so that dk and dv are sums of its own and the order of every sum
+/// is fixed.
 template <typename T>
 class AttentionGrad final : public Kernel {
  public:
@@ -126,8 +137,8 @@ class AttentionGrad final : public Kernel {
   std::int64_t workspace_bytes() const override { return threads_ * floats() * 4; }
 
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue) override {
-    const Tensors t{in[0].as<T>(), in[1].as<T>(), in[2].as<T>(), in[3].as<T>(), in[4].as<T>(), in[5].as<float>(),
-                    out[0].as<T>(), out[1].as<T>(), out[2].as<T>()};
+    const Tensors t{in[0].as<T>(),     in[1].as<T>(),  in[2].as<T>(),  in[3].as<T>(), in[4].as<T>(),
+                    in[5].as<float>(), out[0].as<T>(), out[1].as<T>(), out[2].as<T>()};
     const std::int64_t units = s_.batch * s_.kv_heads;
     parallel_for(threads_, [=, this](int part) {
       float* scratch = static_cast<float*>(workspace) + part * floats();
@@ -143,8 +154,11 @@ class AttentionGrad final : public Kernel {
     T *dq, *dk, *dv;
   };
 
-  /// Per thread: dq of a head [sequence, width], Σ do·o [sequence]; of the whole group of query heads dk, dv [sequence, width]; tiles.
-  std::int64_t floats() const { return 3 * s_.sequence * s_.width + pad_columns(s_.sequence) + 3 * block * s_.width + 2 * s_.dim * block + 2 * block * block; }
+  /// Per thread: dq of a head [sequence, width], Σ do·o [sequence]; of the whole group of query heads dk, dv [sequence, width];
+  /// tiles.
+  std::int64_t floats() const {
+    return 3 * s_.sequence * s_.width + pad_columns(s_.sequence) + 3 * block * s_.width + 2 * s_.dim * block + 2 * block * block;
+  }
 
   void head(const Tensors& t, std::int64_t b, std::int64_t kv_head, float* scratch) {
     const std::int64_t whole = s_.sequence * s_.width;
@@ -166,12 +180,12 @@ class AttentionGrad final : public Kernel {
     scatter(dv, t.dv, b, kv_head, s_.kv_heads);
   }
 
-  void key_block(const Tensors& t, std::int64_t b, std::int64_t h, std::int64_t kv_head, std::int64_t keys, float* dq, float* dk, float* dv,
-                 const float* delta, float* tiles) {
+  void key_block(const Tensors& t, std::int64_t b, std::int64_t h, std::int64_t kv_head, std::int64_t keys, float* dq, float* dk,
+                 float* dv, const float* delta, float* tiles) {
     const float scale = 1.0F / std::sqrt(static_cast<float>(s_.dim));
     const std::int64_t columns = std::min(block, s_.sequence - keys);
-    float *qt = tiles, *dot = qt + block * s_.width, *kr = dot + block * s_.width, *kt = kr + block * s_.width, *vt = kt + s_.dim * block,
-          *p = vt + s_.dim * block, *dp = p + block * block;
+    float *qt = tiles, *dot = qt + block * s_.width, *kr = dot + block * s_.width, *kt = kr + block * s_.width,
+          *vt = kt + s_.dim * block, *p = vt + s_.dim * block, *dp = p + block * block;
     gather(t.k, s_, b, kv_head, s_.kv_heads, keys, columns, 1.0F, kr);
     gather_transposed(t.k, s_, b, kv_head, s_.kv_heads, keys, columns, kt);
     gather_transposed(t.v, s_, b, kv_head, s_.kv_heads, keys, columns, vt);
@@ -214,7 +228,11 @@ class AttentionGrad final : public Kernel {
 
 }  // namespace
 
-Made make_attention(const KernelRequest& r, const KernelSettings& s) { return by_dtype<Attention>(r.inputs[0].dtype, r, s); }
-Made make_attention_grad(const KernelRequest& r, const KernelSettings& s) { return by_dtype<AttentionGrad>(r.inputs[1].dtype, r, s); }
+Made make_attention(const KernelRequest& r, const KernelSettings& s) {
+  return by_dtype<Attention>(r.inputs[0].dtype, r, s);
+}
+Made make_attention_grad(const KernelRequest& r, const KernelSettings& s) {
+  return by_dtype<AttentionGrad>(r.inputs[1].dtype, r, s);
+}
 
 }  // namespace consist::cpu

@@ -19,14 +19,16 @@ class Embedding final : public Kernel {
     const std::int64_t tokens = in[0].shape.elements(), vocabulary = in[1].shape[0], c = in[1].shape[1];
     for (std::int64_t token = 0; token < tokens; ++token) {
       if (ids[token] < 0 || ids[token] >= vocabulary) {
-        throw DataError("token id " + std::to_string(ids[token]) + " is outside of the vocabulary of " + std::to_string(vocabulary));
+        throw DataError("token id " + std::to_string(ids[token]) + " is outside of the vocabulary of " +
+                        std::to_string(vocabulary));
       }
     }
     parallel_for(tokens, [=](std::int64_t token) { std::copy_n(table + ids[token] * c, c, y + token * c); });
   }
 };
 
-/// Each thread owns a range of the vocabulary and goes through all tokens in order: no two threads meet, and sums always have the same order.
+/// Each thread owns a range of the vocabulary and goes through all tokens in order: no two threads meet, and sums always have the
+/// same order.
 template <typename T, typename G>
 class EmbeddingGrad final : public Kernel {
  public:
@@ -55,7 +57,9 @@ class EmbeddingGrad final : public Kernel {
 
 }  // namespace
 
-Made make_embedding(const KernelRequest& r, const KernelSettings&) { return by_dtype<Embedding>(r.inputs[1].dtype); }
+Made make_embedding(const KernelRequest& r, const KernelSettings&) {
+  return by_dtype<Embedding>(r.inputs[1].dtype);
+}
 Made make_embedding_grad(const KernelRequest& r, const KernelSettings& s) {
   return by_dtypes<EmbeddingGrad>(r.inputs[1].dtype, r.outputs[0].dtype, r, s);
 }

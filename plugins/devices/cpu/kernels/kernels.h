@@ -52,9 +52,12 @@ Made by_dtype(DType type, Arguments&&... arguments) {
 /// K<T, G> for that and the dtype of gradients.
 template <template <typename, typename> class K, typename... Arguments>
 Made by_dtypes(DType type, DType gradient, Arguments&&... arguments) {
-  if (type == DType::f32 && gradient == DType::f32) return std::make_unique<K<float, float>>(std::forward<Arguments>(arguments)...);
-  if (type == DType::bf16 && gradient == DType::f32) return std::make_unique<K<bf16, float>>(std::forward<Arguments>(arguments)...);
-  if (type == DType::bf16 && gradient == DType::bf16) return std::make_unique<K<bf16, bf16>>(std::forward<Arguments>(arguments)...);
+  if (type == DType::f32 && gradient == DType::f32)
+    return std::make_unique<K<float, float>>(std::forward<Arguments>(arguments)...);
+  if (type == DType::bf16 && gradient == DType::f32)
+    return std::make_unique<K<bf16, float>>(std::forward<Arguments>(arguments)...);
+  if (type == DType::bf16 && gradient == DType::bf16)
+    return std::make_unique<K<bf16, bf16>>(std::forward<Arguments>(arguments)...);
   return nullptr;
 }
 
@@ -62,6 +65,8 @@ Made by_dtypes(DType type, DType gradient, Arguments&&... arguments) {
 struct Part {
   std::int64_t first, last;
 };
-inline Part part_of(std::int64_t count, int part, int parts) { return {count * part / parts, count * (part + 1) / parts}; }
+inline Part part_of(std::int64_t count, int part, int parts) {
+  return {count * part / parts, count * (part + 1) / parts};
+}
 
 }  // namespace consist::cpu

@@ -5,20 +5,26 @@
 namespace consist::cpu {
 namespace {
 
-bool known(DType type) { return type == DType::f32 || type == DType::bf16; }
+bool known(DType type) {
+  return type == DType::f32 || type == DType::bf16;
+}
 
 /// y = x wᵀ + bias
 class Linear final : public Kernel {
  public:
   Linear(const KernelRequest& r, const KernelSettings& s)
-      : rows_(r.inputs[0].shape.rows()), out_(r.inputs[1].shape[0]),
-        product_(rows_, out_, r.inputs[1].shape[1], {r.inputs[0].dtype}, {r.inputs[1].dtype, true}, r.outputs[0].dtype, false, s) {}
+      : rows_(r.inputs[0].shape.rows()),
+        out_(r.inputs[1].shape[0]),
+        product_(rows_, out_, r.inputs[1].shape[1], {r.inputs[0].dtype}, {r.inputs[1].dtype, true}, r.outputs[0].dtype, false,
+                 s) {}
   std::int64_t workspace_bytes() const override { return product_.workspace_bytes(); }
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue) override {
     product_.run(in[0].data, in[1].data, out[0].data, workspace);
     if (at(in, 2).absent()) return;
-    if (out[0].dtype == DType::f32) add_bias(in[2].as<float>(), out[0].as<float>());
-    else add_bias(in[2].as<bf16>(), out[0].as<bf16>());
+    if (out[0].dtype == DType::f32)
+      add_bias(in[2].as<float>(), out[0].as<float>());
+    else
+      add_bias(in[2].as<bf16>(), out[0].as<bf16>());
   }
 
  private:
@@ -37,8 +43,8 @@ class Linear final : public Kernel {
 class LinearInputGrad final : public Kernel {
  public:
   LinearInputGrad(const KernelRequest& r, const KernelSettings& s)
-      : product_(r.inputs[0].shape.rows(), r.inputs[1].shape[1], r.inputs[1].shape[0], {r.inputs[0].dtype}, {r.inputs[1].dtype}, r.outputs[0].dtype,
-                 !at(r.inputs, 2).absent(), s) {}
+      : product_(r.inputs[0].shape.rows(), r.inputs[1].shape[1], r.inputs[1].shape[0], {r.inputs[0].dtype}, {r.inputs[1].dtype},
+                 r.outputs[0].dtype, !at(r.inputs, 2).absent(), s) {}
   std::int64_t workspace_bytes() const override { return product_.workspace_bytes(); }
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue) override {
     product_.run(in[0].data, in[1].data, out[0].data, workspace);
@@ -52,8 +58,8 @@ class LinearInputGrad final : public Kernel {
 class LinearWeightGrad final : public Kernel {
  public:
   LinearWeightGrad(const KernelRequest& r, const KernelSettings& s)
-      : product_(r.outputs[0].shape[0], r.outputs[0].shape[1], r.inputs[0].shape.rows(), {r.inputs[1].dtype, true}, {r.inputs[0].dtype},
-                 r.outputs[0].dtype, !at(r.inputs, 2).absent(), s) {}
+      : product_(r.outputs[0].shape[0], r.outputs[0].shape[1], r.inputs[0].shape.rows(), {r.inputs[1].dtype, true},
+                 {r.inputs[0].dtype}, r.outputs[0].dtype, !at(r.inputs, 2).absent(), s) {}
   std::int64_t workspace_bytes() const override { return product_.workspace_bytes(); }
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue) override {
     product_.run(in[1].data, in[0].data, out[0].data, workspace);

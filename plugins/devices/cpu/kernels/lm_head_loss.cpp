@@ -4,19 +4,22 @@
 #include <string>
 
 #include "consist/error.h"
-#include "plugins/devices/cpu/kernels/product.h"
 #include "plugins/devices/cpu/kernels/parallel.h"
+#include "plugins/devices/cpu/kernels/product.h"
 
 namespace consist::cpu {
 namespace {
 
 constexpr std::int64_t chunk_bytes = std::int64_t{16} << 20;  // of f32 logits: stays near the last-level cache
 
-std::int64_t padded(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
+std::int64_t padded(std::int64_t bytes) {
+  return (bytes + 255) / 256 * 256;
+}
 
 struct HeadShape {
   std::int64_t tokens, c, vocabulary, chunk;
-  explicit HeadShape(const KernelRequest& r) : tokens(r.inputs[0].shape.rows()), c(r.inputs[0].shape.last()), vocabulary(r.inputs[1].shape[0]) {
+  explicit HeadShape(const KernelRequest& r)
+      : tokens(r.inputs[0].shape.rows()), c(r.inputs[0].shape.last()), vocabulary(r.inputs[1].shape[0]) {
     const std::int64_t chunks = std::max<std::int64_t>(1, (tokens * vocabulary * 4 + chunk_bytes - 1) / chunk_bytes);
     chunk = std::max<std::int64_t>(1, (tokens + chunks - 1) / chunks);
   }
@@ -40,7 +43,7 @@ RowSoftmax row_softmax(const float* logits, std::int64_t n) {
 /// The products of a chunk of `rows` tokens. Gradients only where wanted.
 template <typename T, typename G>
 struct ChunkProducts {
-  Product logits;                        // [rows, vocabulary] = x wᵀ
+  Product logits;                         // [rows, vocabulary] = x wᵀ
   std::optional<Product> dx, dw, dw_add;  // dlogits w; dlogitsᵀ x, overwriting or adding
   ChunkProducts(const HeadShape& s, std::int64_t rows, bool gradients, const KernelSettings& settings)
       : logits(rows, s.vocabulary, s.c, {type()}, {type(), true}, DType::f32, false, settings) {
@@ -91,7 +94,8 @@ class LmHeadLoss final : public Kernel {
 
     for (std::int64_t token = 0; token < shape_.tokens; ++token) {
       if (targets[token] >= shape_.vocabulary) {
-        throw DataError("target " + std::to_string(targets[token]) + " is outside of the vocabulary of " + std::to_string(shape_.vocabulary));
+        throw DataError("target " + std::to_string(targets[token]) + " is outside of the vocabulary of " +
+                        std::to_string(shape_.vocabulary));
       }
     }
     double loss = 0;

@@ -38,8 +38,8 @@ constexpr Entry table[] = {
 }  // namespace
 }  // namespace consist::cpu
 
-extern "C" __attribute__((visibility("default"))) consist::Kernel* consist_cpu_make_kernel(const consist::KernelRequest& request,
-                                                                                           const consist::cpu::KernelSettings& settings) {
+extern "C" __attribute__((visibility("default"))) consist::Kernel* consist_cpu_make_kernel(
+    const consist::KernelRequest& request, const consist::cpu::KernelSettings& settings) {
   for (const auto& entry : consist::cpu::table) {
     if (entry.op == request.op) return entry.make(request, settings).release();
   }

@@ -13,10 +13,16 @@ struct bf16 {
   std::uint16_t bits;
 };
 
-inline float load(float value) { return value; }
-inline float load(bf16 value) { return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16); }
+inline float load(float value) {
+  return value;
+}
+inline float load(bf16 value) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
+}
 
-inline void store(float& to, float value) { to = value; }
+inline void store(float& to, float value) {
+  to = value;
+}
 /// Rounds to nearest, ties to even; NaN stays NaN. Without branches, so that loops vectorise.
 inline void store(bf16& to, float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
@@ -34,8 +40,8 @@ constexpr DType dtype_of_type() {
 #if defined(__FAST_MATH__)
 #error "exp_fast does not survive -ffast-math"
 #endif
-/// e^x to within two units in the last place for x in [-87, 88]; 0 below, large above; vectorises. x = n ln 2 + r with |r| <= ln 2 / 2; e^r by
-/// its Taylor polynomial of degree 7.
+/// e^x to within two units in the last place for x in [-87, 88]; 0 below, large above; vectorises. x = n ln 2 + r with |r| <= ln
+/// 2 / 2; e^r by its Taylor polynomial of degree 7.
 inline float exp_fast(float x) {
   const float clamped = x < -87.0F ? -87.0F : (x > 88.0F ? 88.0F : x);
   const float scaled = clamped * 1.44269504088896341F + 12582912.0F;  // 1.5·2^23: rounds n to an integer in the low bits
@@ -54,6 +60,8 @@ inline float exp_fast(float x) {
   return x < -87.0F ? 0.0F : result;
 }
 
-inline float sigmoid(float x) { return 1.0F / (1.0F + exp_fast(-x)); }
+inline float sigmoid(float x) {
+  return 1.0F / (1.0F + exp_fast(-x));
+}
 
 }  // namespace consist::cpu

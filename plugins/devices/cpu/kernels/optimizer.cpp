@@ -70,12 +70,16 @@ inline std::uint32_t mix(std::uint32_t x) {
   return x ^ x >> 16;
 }
 
-inline void store_stochastic(float& to, float value, std::uint32_t) { to = value; }
+inline void store_stochastic(float& to, float value, std::uint32_t) {
+  to = value;
+}
 /// Rounds up with the probability of the part that is cut off, so that small updates are not lost on average.
 inline void store_stochastic(bf16& to, float value, std::uint32_t random) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
-  if ((bits & 0x7f800000U) == 0x7f800000U) store(to, value);
-  else to.bits = static_cast<std::uint16_t>((bits + (random & 0xffffU)) >> 16);
+  if ((bits & 0x7f800000U) == 0x7f800000U)
+    store(to, value);
+  else
+    to.bits = static_cast<std::uint16_t>((bits + (random & 0xffffU)) >> 16);
 }
 
 /// One parameter. P: parameter, M: moments; `master` may be null (then p is the weight itself).
@@ -108,7 +112,8 @@ void update(P* p, const G* g, float* master, M* m, M* v, std::int64_t count, con
 class AdamW final : public Kernel {
  public:
   explicit AdamW(const KernelRequest& r)
-      : stochastic_(r.attributes.integer_or("stochastic_rounding", 0) != 0), seed_(static_cast<std::uint32_t>(r.attributes.integer_or("seed", 0))) {
+      : stochastic_(r.attributes.integer_or("stochastic_rounding", 0) != 0),
+        seed_(static_cast<std::uint32_t>(r.attributes.integer_or("seed", 0))) {
     k_.beta1 = static_cast<float>(r.attributes.real("beta1"));
     k_.beta2 = static_cast<float>(r.attributes.real("beta2"));
     k_.epsilon = static_cast<float>(r.attributes.real("epsilon"));
@@ -128,17 +133,24 @@ class AdamW final : public Kernel {
   }
 
  private:
-  void by_types(const Buffer& p, const Buffer& g, const Buffer& master, const Buffer& m, const Buffer& v, const AdamConstants& k) const {
-    if (p.dtype == DType::f32) typed<float, float>(p, g, master, m, v, k);
-    else if (g.dtype == DType::f32) typed<bf16, float>(p, g, master, m, v, k);
-    else typed<bf16, bf16>(p, g, master, m, v, k);
+  void by_types(const Buffer& p, const Buffer& g, const Buffer& master, const Buffer& m, const Buffer& v,
+                const AdamConstants& k) const {
+    if (p.dtype == DType::f32)
+      typed<float, float>(p, g, master, m, v, k);
+    else if (g.dtype == DType::f32)
+      typed<bf16, float>(p, g, master, m, v, k);
+    else
+      typed<bf16, bf16>(p, g, master, m, v, k);
   }
   template <typename P, typename G>
-  void typed(const Buffer& p, const Buffer& g, const Buffer& master, const Buffer& m, const Buffer& v, const AdamConstants& k) const {
+  void typed(const Buffer& p, const Buffer& g, const Buffer& master, const Buffer& m, const Buffer& v,
+             const AdamConstants& k) const {
     float* weights = master.absent() ? nullptr : master.as<float>();
     const std::int64_t count = p.shape.elements();
-    if (m.dtype == DType::f32) update(p.as<P>(), g.as<G>(), weights, m.as<float>(), v.as<float>(), count, k, stochastic_);
-    else update(p.as<P>(), g.as<G>(), weights, m.as<bf16>(), v.as<bf16>(), count, k, stochastic_);
+    if (m.dtype == DType::f32)
+      update(p.as<P>(), g.as<G>(), weights, m.as<float>(), v.as<float>(), count, k, stochastic_);
+    else
+      update(p.as<P>(), g.as<G>(), weights, m.as<bf16>(), v.as<bf16>(), count, k, stochastic_);
   }
 
   AdamConstants k_{};
@@ -146,7 +158,9 @@ class AdamW final : public Kernel {
   std::uint32_t seed_;
 };
 
-bool is_float(DType type) { return type == DType::f32 || type == DType::bf16; }
+bool is_float(DType type) {
+  return type == DType::f32 || type == DType::bf16;
+}
 
 }  // namespace
 
@@ -156,7 +170,9 @@ Made make_sum_of_squares(const KernelRequest& r, const KernelSettings& s) {
   }
   return std::make_unique<SumOfSquares>(s);
 }
-Made make_clip_coefficient(const KernelRequest& r, const KernelSettings&) { return std::make_unique<ClipCoefficient>(r); }
+Made make_clip_coefficient(const KernelRequest& r, const KernelSettings&) {
+  return std::make_unique<ClipCoefficient>(r);
+}
 Made make_adamw(const KernelRequest& r, const KernelSettings&) {
   for (std::size_t i = 2; i + 4 < r.inputs.size(); i += 5) {
     const DType p = r.inputs[i].dtype, g = r.inputs[i + 1].dtype;

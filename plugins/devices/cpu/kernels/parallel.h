@@ -1,5 +1,5 @@
-// Loops over the threads of the calling thread's OpenMP pool. Where that is one thread they do not enter OpenMP's runtime, which allocates a
-// team for every parallel region of one thread (libgomp), and a step must not allocate.
+// Loops over the threads of the calling thread's OpenMP pool. Where that is one thread they do not enter OpenMP's runtime, which
+// allocates a team for every parallel region of one thread (libgomp), and a step must not allocate.
 #pragma once
 
 #include <omp.h>

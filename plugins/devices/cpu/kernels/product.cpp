@@ -20,7 +20,9 @@ dnnl::memory::desc layout(std::int64_t rows, std::int64_t columns, DType type, b
   return {{rows, columns}, dnnl_type(type), strides};
 }
 
-std::int64_t padded(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
+std::int64_t padded(std::int64_t bytes) {
+  return (bytes + 255) / 256 * 256;
+}
 
 template <typename From, typename To>
 void convert_typed(const From* from, To* to, std::int64_t count) {
@@ -37,9 +39,17 @@ void convert(const void* from, DType from_type, void* to, DType to_type, std::in
   if (!narrow_from && !narrow_to) convert_typed(static_cast<const float*>(from), static_cast<float*>(to), count);
 }
 
-Product::Product(std::int64_t m, std::int64_t n, std::int64_t k, Operand a, Operand b, DType c, bool accumulate, const KernelSettings& settings)
-    : m_(m), n_(n), k_(k), a_(a), b_(b), c_(c), accumulate_(accumulate),
-      widen_(!settings.native_bf16 && (a.dtype == DType::bf16 || b.dtype == DType::bf16)), stream_(engine()) {
+Product::Product(std::int64_t m, std::int64_t n, std::int64_t k, Operand a, Operand b, DType c, bool accumulate,
+                 const KernelSettings& settings)
+    : m_(m),
+      n_(n),
+      k_(k),
+      a_(a),
+      b_(b),
+      c_(c),
+      accumulate_(accumulate),
+      widen_(!settings.native_bf16 && (a.dtype == DType::bf16 || b.dtype == DType::bf16)),
+      stream_(engine()) {
   const auto operand = [&](DType type) { return widen_ ? DType::f32 : type; };
   const DType out = widen_ ? DType::f32 : c;
   const auto source = layout(m, k, operand(a.dtype), a.transposed), weights = layout(k, n, operand(b.dtype), b.transposed);

@@ -7,15 +7,17 @@
 
 namespace consist::cpu {
 
-/// C = A B or C += A B; A is [m, k], B is [k, n], C is [m, n], row-major; a transposed operand is stored the other way round. bf16 operands without native
-/// instructions are widened to f32 in the scratch first, which is exact: their products are sums of fp32 either way.
+/// C = A B or C += A B; A is [m, k], B is [k, n], C is [m, n], row-major; a transposed operand is stored the other way round.
+/// bf16 operands without native instructions are widened to f32 in the scratch first, which is exact: their products are sums of
+/// fp32 either way.
 class Product {
  public:
   struct Operand {
     DType dtype;
     bool transposed = false;
   };
-  Product(std::int64_t m, std::int64_t n, std::int64_t k, Operand a, Operand b, DType c, bool accumulate, const KernelSettings& settings);
+  Product(std::int64_t m, std::int64_t n, std::int64_t k, Operand a, Operand b, DType c, bool accumulate,
+          const KernelSettings& settings);
 
   /// Scratch of run(), 64-byte aligned.
   std::int64_t workspace_bytes() const;

@@ -16,7 +16,9 @@ inline constexpr int vector_floats = 4;
 using Vector = float __attribute__((vector_size(vector_floats * sizeof(float)), aligned(4), may_alias));
 
 /// Columns of tiles are padded to a multiple of this.
-constexpr std::int64_t pad_columns(std::int64_t n) { return (n + vector_floats - 1) / vector_floats * vector_floats; }
+constexpr std::int64_t pad_columns(std::int64_t n) {
+  return (n + vector_floats - 1) / vector_floats * vector_floats;
+}
 
 /// A [m, k] with element (i, p) at a[i·row + p·column].
 struct TileA {
@@ -26,7 +28,8 @@ struct TileA {
 
 /// `Rows` rows and `Vectors` vectors of C: C (+)= A B, with B [k, n] and C [m, n] row-major.
 template <int Rows, int Vectors>
-inline void micro_product(std::int64_t k, TileA a, const float* b, std::int64_t ldb, float* c, std::int64_t ldc, bool accumulate) {
+inline void micro_product(std::int64_t k, TileA a, const float* b, std::int64_t ldb, float* c, std::int64_t ldc,
+                          bool accumulate) {
   Vector sum[Rows][Vectors];
   for (int i = 0; i < Rows; ++i) {
     for (int v = 0; v < Vectors; ++v) {
@@ -47,7 +50,8 @@ inline void micro_product(std::int64_t k, TileA a, const float* b, std::int64_t 
 }
 
 template <int Vectors>
-inline void tile_columns(std::int64_t m, std::int64_t k, TileA a, const float* b, std::int64_t ldb, float* c, std::int64_t ldc, bool accumulate) {
+inline void tile_columns(std::int64_t m, std::int64_t k, TileA a, const float* b, std::int64_t ldb, float* c, std::int64_t ldc,
+                         bool accumulate) {
   constexpr int rows = 6;
   std::int64_t i = 0;
   for (; i + rows <= m; i += rows) {
@@ -55,21 +59,33 @@ inline void tile_columns(std::int64_t m, std::int64_t k, TileA a, const float* b
   }
   const TileA rest{a.data + i * a.row, a.row, a.column};
   switch (m - i) {
-    case 1: micro_product<1, Vectors>(k, rest, b, ldb, c + i * ldc, ldc, accumulate); break;
-    case 2: micro_product<2, Vectors>(k, rest, b, ldb, c + i * ldc, ldc, accumulate); break;
-    case 3: micro_product<3, Vectors>(k, rest, b, ldb, c + i * ldc, ldc, accumulate); break;
-    case 4: micro_product<4, Vectors>(k, rest, b, ldb, c + i * ldc, ldc, accumulate); break;
-    case 5: micro_product<5, Vectors>(k, rest, b, ldb, c + i * ldc, ldc, accumulate); break;
-    default: break;
+    case 1:
+      micro_product<1, Vectors>(k, rest, b, ldb, c + i * ldc, ldc, accumulate);
+      break;
+    case 2:
+      micro_product<2, Vectors>(k, rest, b, ldb, c + i * ldc, ldc, accumulate);
+      break;
+    case 3:
+      micro_product<3, Vectors>(k, rest, b, ldb, c + i * ldc, ldc, accumulate);
+      break;
+    case 4:
+      micro_product<4, Vectors>(k, rest, b, ldb, c + i * ldc, ldc, accumulate);
+      break;
+    case 5:
+      micro_product<5, Vectors>(k, rest, b, ldb, c + i * ldc, ldc, accumulate);
+      break;
+    default:
+      break;
   }
 }
 
 /// C (+)= A B; n must be a multiple of vector_floats.
-inline void tile_product(std::int64_t m, std::int64_t n, std::int64_t k, TileA a, const float* b, std::int64_t ldb, float* c, std::int64_t ldc,
-                         bool accumulate) {
+inline void tile_product(std::int64_t m, std::int64_t n, std::int64_t k, TileA a, const float* b, std::int64_t ldb, float* c,
+                         std::int64_t ldc, bool accumulate) {
   constexpr int wide = vector_floats == 16 ? 4 : 2;  // what the registers hold beside six rows
   std::int64_t j = 0;
-  for (; j + wide * vector_floats <= n; j += wide * vector_floats) tile_columns<wide>(m, k, a, b + j, ldb, c + j, ldc, accumulate);
+  for (; j + wide * vector_floats <= n; j += wide * vector_floats)
+    tile_columns<wide>(m, k, a, b + j, ldb, c + j, ldc, accumulate);
   for (; j < n; j += vector_floats) tile_columns<1>(m, k, a, b + j, ldb, c + j, ldc, accumulate);
 }
 

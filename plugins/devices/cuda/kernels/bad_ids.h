@@ -37,7 +37,8 @@ class BadIds {
     if (written.found == 0) return;
     const std::int32_t id = written.id;
     report_->found = 0;
-    throw DataError(std::string(what) + " " + std::to_string(id) + " is outside of the vocabulary of " + std::to_string(vocabulary));
+    throw DataError(std::string(what) + " " + std::to_string(id) + " is outside of the vocabulary of " +
+                    std::to_string(vocabulary));
   }
 
  private:

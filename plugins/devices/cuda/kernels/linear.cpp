@@ -5,16 +5,26 @@
 namespace consist::cuda {
 namespace {
 
-bool multipliable(DType t) { return t == DType::f32 || t == DType::bf16; }
+bool multipliable(DType t) {
+  return t == DType::f32 || t == DType::bf16;
+}
 
-bool same(DType t, const Buffer& x, const Buffer& y) { return multipliable(t) && x.dtype == t && y.dtype == t; }
+bool same(DType t, const Buffer& x, const Buffer& y) {
+  return multipliable(t) && x.dtype == t && y.dtype == t;
+}
 
 /// y [M, N] = x [M, K] wᵀ + bias; w [N, K].
 class Linear final : public Kernel {
  public:
   Linear(const KernelRequest& r, const KernelSettings& s)
-      : product_(*s.matmuls, {.m = r.inputs[0].shape.rows(), .n = r.outputs[0].shape.last(), .k = r.inputs[0].shape.last(), .transpose_b = true, .a = r.inputs[0].dtype,
-                              .b = r.inputs[1].dtype, .d = r.outputs[0].dtype, .bias = !at(r.inputs, 2).absent()}) {}
+      : product_(*s.matmuls, {.m = r.inputs[0].shape.rows(),
+                              .n = r.outputs[0].shape.last(),
+                              .k = r.inputs[0].shape.last(),
+                              .transpose_b = true,
+                              .a = r.inputs[0].dtype,
+                              .b = r.inputs[1].dtype,
+                              .d = r.outputs[0].dtype,
+                              .bias = !at(r.inputs, 2).absent()}) {}
   std::int64_t workspace_bytes() const override { return product_.workspace_bytes(); }
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue queue) override {
     product_.enqueue(in[0].data, in[1].data, out[0].data, at(in, 2).data, workspace, static_cast<cudaStream_t>(queue));
@@ -28,8 +38,13 @@ class Linear final : public Kernel {
 class LinearInputGrad final : public Kernel {
  public:
   LinearInputGrad(const KernelRequest& r, const KernelSettings& s)
-      : product_(*s.matmuls, {.m = r.inputs[0].shape.rows(), .n = r.outputs[0].shape.last(), .k = r.inputs[0].shape.last(), .a = r.inputs[0].dtype, .b = r.inputs[1].dtype,
-                              .d = r.outputs[0].dtype, .add = !at(r.inputs, 2).absent()}) {}
+      : product_(*s.matmuls, {.m = r.inputs[0].shape.rows(),
+                              .n = r.outputs[0].shape.last(),
+                              .k = r.inputs[0].shape.last(),
+                              .a = r.inputs[0].dtype,
+                              .b = r.inputs[1].dtype,
+                              .d = r.outputs[0].dtype,
+                              .add = !at(r.inputs, 2).absent()}) {}
   std::int64_t workspace_bytes() const override { return product_.workspace_bytes(); }
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue queue) override {
     product_.enqueue(in[0].data, in[1].data, out[0].data, nullptr, workspace, static_cast<cudaStream_t>(queue));
@@ -43,8 +58,14 @@ class LinearInputGrad final : public Kernel {
 class LinearWeightGrad final : public Kernel {
  public:
   LinearWeightGrad(const KernelRequest& r, const KernelSettings& s)
-      : product_(*s.matmuls, {.m = r.inputs[1].shape.last(), .n = r.inputs[0].shape.last(), .k = r.inputs[0].shape.rows(), .transpose_a = true, .a = r.inputs[1].dtype,
-                              .b = r.inputs[0].dtype, .d = r.outputs[0].dtype, .add = !at(r.inputs, 2).absent()}) {}
+      : product_(*s.matmuls, {.m = r.inputs[1].shape.last(),
+                              .n = r.inputs[0].shape.last(),
+                              .k = r.inputs[0].shape.rows(),
+                              .transpose_a = true,
+                              .a = r.inputs[1].dtype,
+                              .b = r.inputs[0].dtype,
+                              .d = r.outputs[0].dtype,
+                              .add = !at(r.inputs, 2).absent()}) {}
   std::int64_t workspace_bytes() const override { return product_.workspace_bytes(); }
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue queue) override {
     product_.enqueue(in[1].data, in[0].data, out[0].data, nullptr, workspace, static_cast<cudaStream_t>(queue));

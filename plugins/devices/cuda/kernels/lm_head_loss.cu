@@ -1,5 +1,5 @@
-// lm_head_loss and lm_head_loss_grad: logits in chunks of tokens, so that they are never stored whole. Loss and dlogits come from one kernel that
-// reads each row of logits twice, the second time from the L2 cache.
+// lm_head_loss and lm_head_loss_grad: logits in chunks of tokens, so that they are never stored whole. Loss and dlogits come from
+// one kernel that reads each row of logits twice, the second time from the L2 cache.
 #include <cuda_bf16.h>
 
 #include <algorithm>
@@ -18,7 +18,9 @@ constexpr std::int64_t chunk_bytes = std::int64_t{5} << 29;
 constexpr int threads = 512;
 constexpr float log2_e = 1.4426950408889634F;
 
-std::int64_t padded(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
+std::int64_t padded(std::int64_t bytes) {
+  return (bytes + 255) / 256 * 256;
+}
 
 /// `count` neighbouring numbers, moved at once.
 template <typename T, int count>
@@ -26,7 +28,8 @@ struct alignas(sizeof(T) * count) Pack {
   T v[count];
 };
 
-/// Largest value and the sum of 2^(log2(e)·(x − largest)) over what was added, in one pass (Milakov and Gimelshein, 2018, "Online normalizer calculation for softmax").
+/// Largest value and the sum of 2^(log2(e)·(x − largest)) over what was added, in one pass (Milakov and Gimelshein, 2018, "Online
+/// normalizer calculation for softmax").
 struct RunningSoftmax {
   float largest = -INFINITY, sum = 0;
   __device__ void add(RunningSoftmax o) {
@@ -49,10 +52,12 @@ __device__ RunningSoftmax reduce_block(RunningSoftmax mine) {
   return all;
 }
 
-/// One block per row. logits [rows, vocabulary] become dlogits in place if `gradients`; losses [rows] (unscaled). A negative target counts nothing; one
-/// outside of the vocabulary is reported and makes the loss NaN.
+/// One block per row. logits [rows, vocabulary] become dlogits in place if `gradients`; losses [rows] (unscaled). A negative
+/// target counts nothing; one outside of the vocabulary is reported and makes the loss NaN.
 template <typename T, int width>
-__global__ void __launch_bounds__(threads) softmax_rows(T* logits, const std::int32_t* targets, float* losses, std::int64_t vocabulary, float scale, bool gradients, BadIds::Report* report) {
+__global__ void __launch_bounds__(threads)
+    softmax_rows(T* logits, const std::int32_t* targets, float* losses, std::int64_t vocabulary, float scale, bool gradients,
+                 BadIds::Report* report) {
   const std::int64_t row = blockIdx.x;
   T* const l = logits + row * vocabulary;
   const std::int32_t target = targets[row];
@@ -114,8 +119,8 @@ __global__ void sum_losses(const float* losses, std::int64_t count, float scale,
 }
 
 template <typename T>
-void softmax(T* logits, const std::int32_t* targets, float* losses, std::int64_t rows, std::int64_t vocabulary, float scale, bool gradients, BadIds::Report* report,
-             cudaStream_t stream) {
+void softmax(T* logits, const std::int32_t* targets, float* losses, std::int64_t rows, std::int64_t vocabulary, float scale,
+             bool gradients, BadIds::Report* report, cudaStream_t stream) {
   constexpr int width = 16 / sizeof(T);
   const auto blocks = static_cast<unsigned>(rows);
   if (vocabulary % width == 0) {
@@ -130,7 +135,11 @@ struct HeadShape {
   std::int64_t tokens, c, vocabulary, chunk;
   DType type, gradient;
   HeadShape(const KernelRequest& r, bool gradients)
-      : tokens(r.inputs[0].shape.rows()), c(r.inputs[0].shape.last()), vocabulary(r.inputs[1].shape[0]), type(r.inputs[0].dtype), gradient(gradients ? r.outputs[2].dtype : type) {
+      : tokens(r.inputs[0].shape.rows()),
+        c(r.inputs[0].shape.last()),
+        vocabulary(r.inputs[1].shape[0]),
+        type(r.inputs[0].dtype),
+        gradient(gradients ? r.outputs[2].dtype : type) {
     const std::int64_t chunks = std::max<std::int64_t>(1, (logits_bytes(tokens) + chunk_bytes - 1) / chunk_bytes);
     chunk = (tokens + chunks - 1) / chunks;
     if (chunks > 1) chunk = (chunk + 127) / 128 * 128;  // whole tiles of the products
@@ -141,7 +150,7 @@ struct HeadShape {
 
 /// The products of a chunk of `rows` tokens.
 struct ChunkProducts {
-  Matmul logits;                          // [rows, vocabulary] = x wᵀ, rounded to T
+  Matmul logits;                         // [rows, vocabulary] = x wᵀ, rounded to T
   std::optional<Matmul> dx, dw, dw_add;  // dlogits w; dlogitsᵀ x, overwriting or adding
   ChunkProducts(const HeadShape& s, std::int64_t rows, bool gradients, MatmulLibrary& library)
       : logits(library, {.m = rows, .n = s.vocabulary, .k = s.c, .transpose_b = true, .a = s.type, .b = s.type, .d = s.type}) {
@@ -164,7 +173,10 @@ struct ChunkProducts {
 class LmHeadLoss final : public Kernel {
  public:
   LmHeadLoss(const KernelRequest& r, const KernelSettings& s, bool gradients)
-      : shape_(r, gradients), gradients_(gradients), scale_(static_cast<float>(r.attributes.real("scale"))), whole_(shape_, shape_.chunk, gradients, *s.matmuls) {
+      : shape_(r, gradients),
+        gradients_(gradients),
+        scale_(static_cast<float>(r.attributes.real("scale"))),
+        whole_(shape_, shape_.chunk, gradients, *s.matmuls) {
     if (shape_.rest() > 0) rest_.emplace(shape_, shape_.rest(), gradients, *s.matmuls);
   }
 
@@ -176,9 +188,9 @@ class LmHeadLoss final : public Kernel {
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue queue) override {
     const auto stream = static_cast<cudaStream_t>(queue);
     const auto size = static_cast<std::int64_t>(size_of(shape_.type));
-    const char* x = in[0].as<char>();                // T [tokens, c]
-    const void* w = in[1].data;                      // T [vocabulary, c]
-    const auto* targets = in[2].as<std::int32_t>();  // [tokens]
+    const char* x = in[0].as<char>();                     // T [tokens, c]
+    const void* w = in[1].data;                           // T [vocabulary, c]
+    const auto* targets = in[2].as<std::int32_t>();       // [tokens]
     char* dx = gradients_ ? out[1].as<char>() : nullptr;  // T [tokens, c]
     void* dw = gradients_ ? out[2].data : nullptr;        // G [vocabulary, c]
     bool add = gradients_ && !at(in, 3).absent();
@@ -195,9 +207,11 @@ class LmHeadLoss final : public Kernel {
       const char* rows_of_x = x + first * shape_.c * size;
       products.logits.enqueue(rows_of_x, w, logits, nullptr, free, stream);
       if (shape_.type == DType::bf16) {
-        softmax(static_cast<__nv_bfloat16*>(logits), targets + first, losses + first, rows, shape_.vocabulary, scale_, gradients_, bad_targets_.on_device(), stream);
+        softmax(static_cast<__nv_bfloat16*>(logits), targets + first, losses + first, rows, shape_.vocabulary, scale_, gradients_,
+                bad_targets_.on_device(), stream);
       } else {
-        softmax(static_cast<float*>(logits), targets + first, losses + first, rows, shape_.vocabulary, scale_, gradients_, bad_targets_.on_device(), stream);
+        softmax(static_cast<float*>(logits), targets + first, losses + first, rows, shape_.vocabulary, scale_, gradients_,
+                bad_targets_.on_device(), stream);
       }
       if (!gradients_) continue;
       products.dx->enqueue(logits, w, dx + first * shape_.c * size, nullptr, free, stream);
@@ -219,7 +233,9 @@ class LmHeadLoss final : public Kernel {
   std::optional<ChunkProducts> rest_;
 };
 
-bool known(DType t, const Buffer& w) { return (t == DType::f32 || t == DType::bf16) && w.dtype == t; }
+bool known(DType t, const Buffer& w) {
+  return (t == DType::f32 || t == DType::bf16) && w.dtype == t;
+}
 
 }  // namespace
 
