@@ -13,6 +13,7 @@ for program in consist test_kernels test_parity test_conformance_transport test_
   [ -x "$build/bin/$program" ] && cp "$build/bin/$program" "$stage$build/bin/"
 done
 cp -r "$build/lib/." "$stage$build/lib/"
+cp -rL "$build/share" "$stage$build/share"
 cp -r "$source/tests/golden" "$source/tests/gpu" "$stage$source/tests/"
 for data in "$source"/datasets/text/*/; do cp -r "$data" "$stage$source/datasets/text/"; done
 find "$stage" -type f \( -name '*.so' -o -path '*/bin/*' \) -exec strip --strip-debug {} + 2>/dev/null || true
