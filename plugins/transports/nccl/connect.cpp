@@ -8,6 +8,7 @@
 
 #include "consist/error.h"
 #include "consist/log.h"
+#include "core/collectives/exchange.h"
 #include "plugins/transports/nccl/alone.h"
 #include "plugins/transports/nccl/communicator.h"
 #include "plugins/transports/nccl/log_capture.h"
@@ -109,7 +110,7 @@ ncclUniqueId agree_on_id(Job& job, const GroupRequest& group, const Library& lib
     if (result != ncclSuccess) throw SystemError(error_text(library, "ncclGetUniqueId", result, nullptr));
     text.assign(id.internal, sizeof(id.internal));
   }
-  text = share_text(job, group, "id", text);
+  text = share_text(job, group, "nccl.id", text);
   if (text.size() != sizeof(id.internal))
     throw DataError("member 0 of group '" + group.name + "' gave an id of NCCL of the wrong length");
   std::memcpy(id.internal, text.data(), text.size());
@@ -161,7 +162,7 @@ std::unique_ptr<Communicator> connect(Job& job, const GroupRequest& group, const
   const std::size_t log_end = log.size();
   const std::string text = log.text(log_begin).substr(0, log_end - log_begin);
   std::vector<MemberFindings> findings;
-  for (const std::string& said : exchange_texts(job, group, "path", encode(find_out(members, group, read_log(text, device))))) {
+  for (const std::string& said : exchange_texts(job, group, "nccl.path", encode(find_out(members, group, read_log(text, device))))) {
     findings.push_back(decode(said));
   }
   Verdict verdict = judge(options.path, findings, group.ranks);

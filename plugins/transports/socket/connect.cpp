@@ -2,11 +2,9 @@
 
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <exception>
-#include <fstream>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -14,6 +12,7 @@
 #include "consist/error.h"
 #include "core/network/gate.h"
 #include "core/network/handshake.h"
+#include "core/network/machine.h"
 #include "core/network/wire.h"
 
 namespace consist {
@@ -51,15 +50,6 @@ Contact decode(std::string_view bytes) {
   return contact;
 }
 
-/// The boot of this machine and the network namespace of this process: members that agree reach one another by loopback.
-std::string machine_identity() {
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  struct stat space {};
-  if (boot.empty() || stat("/proc/self/ns/net", &space) != 0) return "unknown " + network::random_hex(8);
-  return boot + " " + std::to_string(space.st_ino);
-}
-
 /// The addresses of this host that `interface` means: those of an interface, or that one address; empty: all but loopback.
 std::vector<network::InterfaceAddress> chosen_addresses(const std::string& interface) {
   std::vector<network::InterfaceAddress> chosen;
@@ -88,7 +78,7 @@ class Connector {
       : job_(job), group_(group), options_(options), deadline_(Clock::now() + job.timeout()), sockets_(group.ranks.size()) {}
 
   std::vector<Socket> connect_all() {
-    own_.machine = machine_identity();
+    own_.machine = network::machine_identity();
     own_.addresses = addresses_to_offer(options_.interface);
     Socket listener = network::listen_on(options_.interface.empty() ? std::string() : own_.addresses.front(), 0);
     if (!options_.interface.empty()) own_.addresses.resize(1);

@@ -1,0 +1,19 @@
+#include "core/network/machine.h"
+
+#include <sys/stat.h>
+
+#include <fstream>
+
+#include "core/network/handshake.h"
+
+namespace consist::network {
+
+std::string machine_identity() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  struct stat space {};
+  if (boot.empty() || stat("/proc/self/ns/net", &space) != 0) return "unknown " + random_hex(8);
+  return boot + " " + std::to_string(space.st_ino);
+}
+
+}  // namespace consist::network

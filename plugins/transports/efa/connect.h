@@ -1,0 +1,27 @@
+// Finds the other members of a group and proves to them who this is. Declares nothing of libfabric, so that it can stand in where
+// the build has none (without_libfabric.cpp).
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "consist/transport.h"
+#include "core/collectives/point_to_point.h"
+
+namespace consist::efa {
+
+struct HostOptions {
+  std::string provider = "efa";  ///< "efa", or "tcp" for machines without the hardware
+  std::string device;            ///< libfabric's domain, or for tcp an interface; empty: chosen
+  std::string libfabric;         ///< file or folder of libfabric.so.1; empty: see load_libfabric
+};
+
+/// Why libfabric offers no endpoint of that provider here; empty if it does. `device_memory`: one that also takes memory of GPUs.
+std::string provider_problem(const HostOptions& options, bool device_memory);
+
+/// Called by all members at about the same time. Addresses and random numbers meet in the job's store; the tags of all messages
+/// follow from those and the job's token, and each pair proves over the new connection that both know it. Throws UnavailableError
+/// and UsageError as Endpoint does, PeerError when a member does not come or cannot prove itself.
+std::unique_ptr<PointToPoint> connect_members(Job& job, const GroupRequest& group, const HostOptions& options);
+
+}  // namespace consist::efa

@@ -1,0 +1,109 @@
+#include "plugins/transports/efa/libfabric.h"
+
+#include <dlfcn.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_errno.h>
+
+#include <cstring>
+#include <filesystem>
+#include <mutex>
+#include <optional>
+
+#include "consist/error.h"
+
+namespace consist::efa {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr const char* file_name = "libfabric.so.1";
+/// What the interface that is asked for means; the oldest that is needed, so that every libfabric since understands it.
+constexpr std::uint32_t interface_version = FI_VERSION(1, 14);
+
+std::vector<std::string> candidates(const std::string& wanted) {
+  std::error_code error;
+  if (!wanted.empty()) return {fs::is_directory(wanted, error) ? (fs::path(wanted) / file_name).string() : wanted};
+  std::vector<std::string> places{file_name};
+  for (const char* folder : {"/opt/amazon/efa/lib", "/opt/amazon/efa/lib64"}) {
+    if (fs::path place = fs::path(folder) / file_name; fs::exists(place, error)) places.push_back(place.string());
+  }
+  return places;
+}
+
+/// By version, because the layout of fi_info belongs to the version of the symbol: this is the one that fits the oldest headers
+/// that are built against, whose fields stand in the same places in all newer ones.
+template <typename Function>
+void find(void* handle, const char* name, const char* version, Function& function) {
+  function = reinterpret_cast<Function>(dlvsym(handle, name, version));
+  if (function == nullptr) throw UnavailableError(std::string("libfabric has no function ") + name + " of " + version);
+}
+
+Libfabric open(const std::string& wanted) {
+  std::string tried;
+  void* handle = nullptr;
+  for (const std::string& place : candidates(wanted)) {
+    handle = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (handle != nullptr) break;
+    const char* const reason = dlerror();
+    tried += (tried.empty() ? "" : "; ") + std::string(reason == nullptr ? place : reason);
+  }
+  if (handle == nullptr) {
+    throw UnavailableError("libfabric cannot be loaded (" + tried +
+                           "); install it (Debian: libfabric1), or name its file or folder with --efa.libfabric");
+  }
+  Libfabric l;
+  find(handle, "fi_getinfo", "FABRIC_1.3", l.getinfo);
+  find(handle, "fi_freeinfo", "FABRIC_1.3", l.freeinfo);
+  find(handle, "fi_dupinfo", "FABRIC_1.3", l.dupinfo);
+  find(handle, "fi_fabric", "FABRIC_1.1", l.fabric);
+  find(handle, "fi_strerror", "FABRIC_1.0", l.strerror);
+  find(handle, "fi_version", "FABRIC_1.0", l.version);
+  Dl_info where{};
+  if (dladdr(reinterpret_cast<void*>(l.getinfo), &where) != 0 && where.dli_fname != nullptr) l.path = where.dli_fname;
+  return l;
+}
+
+}  // namespace
+
+std::string Libfabric::version_text() const {
+  const std::uint32_t number = version();
+  return std::to_string(FI_MAJOR(number)) + "." + std::to_string(FI_MINOR(number));
+}
+
+std::string Libfabric::error_text(long error) const {
+  return strerror(static_cast<int>(-error));
+}
+
+const Libfabric& load_libfabric(const std::string& wanted) {
+  static std::mutex mutex;
+  static std::optional<Libfabric> loaded;
+  static std::string loaded_for;
+  const std::lock_guard lock(mutex);
+  if (!loaded) {
+    loaded = open(wanted);
+    loaded_for = wanted;
+  } else if (!wanted.empty() && wanted != loaded_for) {
+    throw UsageError("libfabric is asked for from " + wanted + ", but this process has loaded " + loaded->path +
+                     " already; name the same library everywhere");
+  }
+  return *loaded;
+}
+
+Info find_endpoints(const Libfabric& library, const std::string& provider, bool device_memory, std::string& reason) {
+  const Info hints(library.dupinfo(nullptr), FreeInfo{&library});
+  if (!hints) throw SystemError("libfabric has no memory for a request");
+  hints->caps = FI_TAGGED | FI_DIRECTED_RECV | (device_memory ? FI_HMEM : 0);
+  hints->mode = FI_CONTEXT | FI_CONTEXT2;
+  hints->ep_attr->type = FI_EP_RDM;
+  hints->domain_attr->threading = FI_THREAD_DOMAIN;
+  hints->domain_attr->mr_mode =
+      FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | (device_memory ? FI_MR_LOCAL | FI_MR_HMEM : 0);
+  hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
+  hints->fabric_attr->prov_name = strdup(provider.c_str());
+  fi_info* found = nullptr;
+  const int result = library.getinfo(interface_version, nullptr, nullptr, 0, hints.get(), &found);
+  if (result != 0) reason = library.error_text(result);
+  return Info(found, FreeInfo{&library});
+}
+
+}  // namespace consist::efa
