@@ -9,6 +9,20 @@ int axis_of(const Instruction& i) {
   return static_cast<int>(i.attributes.integer("axis"));
 }
 
+/// Where the parts of a collective lie: attribute "dim", -1 for flat ones.
+Placement parts_of(const Instruction& i) {
+  const std::int64_t dim = i.attributes.integer("dim");
+  return dim < 0 ? Placement::flat() : Placement::shard(static_cast<int>(dim));
+}
+
+/// Contributes to each input what its output's gradient becomes with placement `to`.
+void pass_back(Differentiator& d, const Instruction& f, Placement to) {
+  for (std::size_t i = 0; i < f.inputs.size(); ++i) {
+    const TensorId dy = d.gradient(f.outputs[i]);
+    if (dy != no_tensor) d.contribute(f.inputs[i], d.build().reshard(dy, axis_of(f), to));
+  }
+}
+
 /// Base: types pass through; what happens on the collective's own axis is stated by the builder, which knows the axis.
 class CollectiveBase : public NamedOp {
  public:
@@ -32,10 +46,7 @@ class AllReduce final : public CollectiveBase {
   int updates_in_place(int output) const noexcept override { return output; }
   void differentiate(Differentiator& d, const Instruction& f) const override {
     // Each summand moves the sum by as much as itself: the gradient passes through, whole on every rank.
-    for (std::size_t i = 0; i < f.inputs.size(); ++i) {
-      const TensorId dy = d.gradient(f.outputs[i]);
-      if (dy != no_tensor) d.contribute(f.inputs[i], d.build().reshard(dy, axis_of(f), Placement::replicate()));
-    }
+    pass_back(d, f, Placement::replicate());
   }
 };
 
@@ -43,27 +54,20 @@ class ReduceScatter final : public CollectiveBase {
  public:
   ReduceScatter() : CollectiveBase("reduce_scatter") {}
   bool is_collective() const noexcept override { return true; }
-  void differentiate(Differentiator& d, const Instruction& f) const override {
-    d.contribute(f.inputs[0], d.build().reshard(d.gradient(f.outputs[0]), axis_of(f), Placement::replicate()));
-  }
+  void differentiate(Differentiator& d, const Instruction& f) const override { pass_back(d, f, Placement::replicate()); }
 };
 
 class AllGather final : public CollectiveBase {
  public:
   AllGather() : CollectiveBase("all_gather") {}
   bool is_collective() const noexcept override { return true; }
-  void differentiate(Differentiator& d, const Instruction& f) const override {
-    const Placement shard = Placement::shard(static_cast<int>(f.attributes.integer("dim")));
-    d.contribute(f.inputs[0], d.build().reshard(d.gradient(f.outputs[0]), axis_of(f), shard));
-  }
+  void differentiate(Differentiator& d, const Instruction& f) const override { pass_back(d, f, parts_of(f)); }
 };
 
 class Slice final : public CollectiveBase {
  public:
   Slice() : CollectiveBase("slice") {}
-  void differentiate(Differentiator& d, const Instruction& f) const override {
-    d.contribute(f.inputs[0], d.build().reshard(d.gradient(f.outputs[0]), axis_of(f), Placement::replicate()));
-  }
+  void differentiate(Differentiator& d, const Instruction& f) const override { pass_back(d, f, Placement::replicate()); }
 };
 
 }  // namespace

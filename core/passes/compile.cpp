@@ -46,7 +46,11 @@ Layout lay_out(const std::vector<StrategyUse>& strategies, int ranks) {
   }
   Layout layout;
   std::vector<MeshAxis> axes;
-  for (StrategyUse use : strategies) {
+  std::vector<StrategyUse> ordered = strategies;
+  std::stable_sort(ordered.begin(), ordered.end(), [](const StrategyUse& a, const StrategyUse& b) {
+    return a.strategy->axis().distance > b.strategy->axis().distance;
+  });
+  for (StrategyUse use : ordered) {
     if (use.size == 0) use.size = ranks / fixed;
     if (use.size == 1) continue;
     const AxisRequest request = use.strategy->axis();
@@ -61,9 +65,10 @@ Layout lay_out(const std::vector<StrategyUse>& strategies, int ranks) {
 namespace {
 
 /// Forward of one micro-batch, in the precision's dtypes, laid out on the mesh.
-Program forward_program(const CompileRequest& request, const Layout& layout, double loss_scale) {
+Program forward_program(const CompileRequest& request, const Layout& layout, int rank, double loss_scale) {
   Program program;
   program.mesh = layout.mesh;
+  program.rank = rank;
   Builder builder(program);
   const Shape tokens{request.micro_batch * layout.batch_ranks(), request.sequence};
   const TensorId ids = builder.input("ids", DType::i32, tokens);
@@ -104,9 +109,9 @@ void check(const CompileRequest& request) {
 
 }  // namespace
 
-Program compile_step(const CompileRequest& request, const Layout& layout) {
+Program compile_step(const CompileRequest& request, const Layout& layout, int rank) {
   check(request);
-  Program program = forward_program(request, layout, 1.0 / tokens_per(request, layout, request.accumulation));
+  Program program = forward_program(request, layout, rank, 1.0 / tokens_per(request, layout, request.accumulation));
   differentiate(program, request.precision->dtypes().gradient);
   const auto instructions = static_cast<std::int64_t>(program.instructions.size());
   if (instructions > most_instructions / request.accumulation) {
@@ -123,9 +128,9 @@ Program compile_step(const CompileRequest& request, const Layout& layout) {
   return program;
 }
 
-Program compile_evaluation(const CompileRequest& request, const Layout& layout) {
+Program compile_evaluation(const CompileRequest& request, const Layout& layout, int rank) {
   check(request);
-  Program program = forward_program(request, layout, 1.0 / tokens_per(request, layout, 1));
+  Program program = forward_program(request, layout, rank, 1.0 / tokens_per(request, layout, 1));
   append_metrics(program);
   verify(program);
   return program;

@@ -34,7 +34,8 @@ struct CompileRequest {
 /// The mesh and how the batch is divided over it.
 struct Layout {
   Mesh mesh;                        ///< axes of size 1 are left out
-  std::vector<StrategyUse> active;  ///< the strategies that have an axis, in the order of the mesh's axes
+  std::vector<StrategyUse> active;  ///< the strategies that have an axis, in the order of the mesh's axes: by
+                                    ///< AxisRequest::distance, the largest outermost
   std::vector<int> batch_axes;      ///< axes over which sequences are divided
 
   int batch_ranks() const;          ///< product of the sizes of batch_axes
@@ -46,9 +47,10 @@ CONSIST_API Layout lay_out(const std::vector<StrategyUse>& strategies, int ranks
 
 /// The whole step: forward and backward of every micro-batch, reduction, clipping, AdamW. Verified. Inputs: "ids.<m>",
 /// "targets.<m>" (i32 [micro_batch·batch_ranks, sequence]) and "hyper"; metrics "loss" and "grad_norm".
-CONSIST_API Program compile_step(const CompileRequest& request, const Layout& layout);
+/// `rank` is the one whose program it is.
+CONSIST_API Program compile_step(const CompileRequest& request, const Layout& layout, int rank = 0);
 
 /// Forward only, one micro-batch: inputs "ids" and "targets", metric "loss".
-CONSIST_API Program compile_evaluation(const CompileRequest& request, const Layout& layout);
+CONSIST_API Program compile_evaluation(const CompileRequest& request, const Layout& layout, int rank = 0);
 
 }  // namespace consist

@@ -96,6 +96,11 @@ std::vector<Lifetime> lifetimes(const Program& program) {
   return by_storage;
 }
 
+/// Bytes that a storage takes; `padding` is Program::padding(), counted once per pass.
+std::int64_t reserved(const Program& program, TensorId storage, std::int64_t padding) {
+  return aligned(program.bytes(storage) + padding);
+}
+
 std::size_t space_of(const Tensor& t) {
   return static_cast<std::size_t>(t.space);
 }
@@ -112,6 +117,7 @@ std::vector<std::vector<TensorId>> storages_at(const Program& program, const std
 }
 
 void place_persistent(const Program& program, MemoryPlan& plan, const std::map<std::string, std::int64_t>* fixed) {
+  const std::int64_t padding = program.padding();
   // Addresses that another program has fixed come first; what is new goes behind them.
   for (std::size_t t = 0; t < program.tensors.size(); ++t) {
     const Tensor& tensor = program.tensors[t];
@@ -120,7 +126,7 @@ void place_persistent(const Program& program, MemoryPlan& plan, const std::map<s
     if (known == fixed->end()) throw ProgramError("state '" + tensor.name + "' is not in the arena that the program shares");
     plan.address[t] = known->second;
     auto& end = plan.persistent[space_of(tensor)];
-    end = std::max(end, known->second + aligned(program.bytes(static_cast<TensorId>(t))));
+    end = std::max(end, known->second + reserved(program, static_cast<TensorId>(t), padding));
   }
   if (fixed != nullptr) {
     for (const auto& [name, address] : *fixed) {
@@ -132,7 +138,7 @@ void place_persistent(const Program& program, MemoryPlan& plan, const std::map<s
     if (tensor.storage != static_cast<TensorId>(t) || !is_persistent(tensor) || plan.address[t] >= 0) continue;
     auto& end = plan.persistent[space_of(tensor)];
     plan.address[t] = end;
-    end += aligned(program.bytes(static_cast<TensorId>(t)));
+    end += reserved(program, static_cast<TensorId>(t), padding);
   }
 }
 
@@ -147,6 +153,7 @@ MemoryPlan plan_memory(const Program& program, std::span<const std::int64_t> wor
   plan.address.assign(program.tensors.size(), -1);
   plan.workspace.assign(program.instructions.size(), -1);
   place_persistent(program, plan, states);
+  const std::int64_t padding = program.padding();
 
   const std::vector<Lifetime> lives = lifetimes(program);
   const auto begins = storages_at(program, lives, false);
@@ -156,7 +163,7 @@ MemoryPlan plan_memory(const Program& program, std::span<const std::int64_t> wor
   plan.live_peak = plan.persistent;
   for (std::size_t i = 0; i < program.instructions.size(); ++i) {
     for (TensorId id : begins[i]) {
-      const std::int64_t bytes = aligned(program.bytes(id));
+      const std::int64_t bytes = reserved(program, id, padding);
       plan.address[static_cast<std::size_t>(id)] = spaces[space_of(program[id])].take(bytes);
       live[space_of(program[id])] += bytes;
     }
@@ -171,7 +178,7 @@ MemoryPlan plan_memory(const Program& program, std::span<const std::int64_t> wor
     }
     if (scratch > 0) spaces[0].give(plan.workspace[i], scratch);
     for (TensorId id : ends[i]) {
-      const std::int64_t bytes = aligned(program.bytes(id));
+      const std::int64_t bytes = reserved(program, id, padding);
       spaces[space_of(program[id])].give(plan.address[static_cast<std::size_t>(id)], bytes);
       live[space_of(program[id])] -= bytes;
     }
@@ -201,12 +208,13 @@ namespace {
 template <typename Visit>
 void visit_live(const Program& program, const MemoryPlan& plan, Visit visit) {
   const std::vector<Lifetime> lives = lifetimes(program);
+  const std::int64_t padding = program.padding();
   for (std::size_t t = 0; t < program.tensors.size(); ++t) {
     const Tensor& tensor = program.tensors[t];
     if (tensor.storage != static_cast<TensorId>(t) || tensor.space != MemorySpace::device) continue;
     const bool live =
         is_persistent(tensor) || (lives[t].first >= 0 && lives[t].first <= plan.peak_at && lives[t].last >= plan.peak_at);
-    if (live) visit(static_cast<TensorId>(t), aligned(program.bytes(static_cast<TensorId>(t))));
+    if (live) visit(static_cast<TensorId>(t), reserved(program, static_cast<TensorId>(t), padding));
   }
 }
 

@@ -4,9 +4,23 @@
 
 namespace consist {
 
+namespace {
+
+/// `tensor` where `wish` lies: on every axis along which that is placed at all, since replicated is what nobody has asked for.
+TensorId moved(Builder& builder, TensorId tensor, const Tensor& wish) {
+  for (int axis = 0; axis < builder.program().mesh.axes(); ++axis) {
+    const Placement placement = wish.placements[axis];
+    if (!placement.is_replicate() && !placement.is_partial()) tensor = builder.reshard(tensor, axis, placement);
+  }
+  return tensor;
+}
+
+}  // namespace
+
 Program rebuild(const Program& old) {
   Program program;
   program.mesh = old.mesh;
+  program.rank = old.rank;
   program.parameters = old.parameters;
   program.constants = old.constants;
   program.micro_batches = old.micro_batches;
@@ -28,7 +42,11 @@ Program rebuild(const Program& old) {
   Builder builder(program);
   for (const Instruction& i : old.instructions) {
     if (i.op->is_collective() || i.op->name() == "slice") {
-      map[static_cast<std::size_t>(i.outputs[0])] = map[static_cast<std::size_t>(i.inputs[0])];
+      for (std::size_t k = 0; k < i.outputs.size(); ++k) {
+        builder.tag = i.tag;
+        map[static_cast<std::size_t>(i.outputs[k])] =
+            moved(builder, map[static_cast<std::size_t>(i.inputs[k])], old[i.outputs[k]]);
+      }
       continue;
     }
     std::vector<TensorId> inputs;
@@ -38,7 +56,7 @@ Program rebuild(const Program& old) {
     builder.tag = i.tag;
     const std::vector<TensorId> outputs = builder.emit(i.op->name(), std::move(inputs), i.attributes, std::move(names));
     for (std::size_t k = 0; k < outputs.size(); ++k) {
-      if (i.outputs[k] != no_tensor) map[static_cast<std::size_t>(i.outputs[k])] = outputs[k];
+      if (i.outputs[k] != no_tensor) map[static_cast<std::size_t>(i.outputs[k])] = moved(builder, outputs[k], old[i.outputs[k]]);
     }
   }
   for (Parameter& parameter : program.parameters) parameter.tensor = map[static_cast<std::size_t>(parameter.tensor)];

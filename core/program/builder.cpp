@@ -23,6 +23,16 @@ std::vector<Placement> placements_along(const Program& program, const std::vecto
   return placements;
 }
 
+/// Attribute "dim" of collectives over flat parts.
+constexpr std::int64_t flat_dim = -1;
+
+bool is_part(Placement placement) {
+  return placement.is_shard() || placement.is_flat();
+}
+std::int64_t dim_of(Placement part) {
+  return part.is_flat() ? flat_dim : part.dim();
+}
+
 }  // namespace
 
 TensorId Builder::add_tensor(Tensor tensor) {
@@ -114,53 +124,63 @@ TensorId Builder::reshard(TensorId tensor, int axis, Placement placement) {
   for (const Reshard& known : reshards_) {
     if (known.from == tensor && known.axis == axis && known.placement == placement) return known.to;
   }
-  const TensorId to = emit_reshard(tensor, axis, placement);
+  const TensorId to = reshard(std::vector<TensorId>{tensor}, axis, placement)[0];
   constexpr std::size_t remembered = 16;  // consumers that share a moved input stand close together
   if (reshards_.size() == remembered) reshards_.erase(reshards_.begin());
   reshards_.push_back({tensor, axis, placement, to});
   return to;
 }
 
-std::vector<TensorId> Builder::all_reduce(std::vector<TensorId> tensors, int axis) {
+std::vector<TensorId> Builder::reshard(std::vector<TensorId> tensors, int axis, Placement to) {
+  if (tensors.empty()) return {};
+  const Placement from = program_[tensors[0]].placements[axis];
   std::vector<std::string> names;
+  for (TensorId tensor : tensors) {
+    if (program_[tensor].placements[axis] != from) {
+      throw ProgramError("'" + program_[tensors[0]].name + "' and '" + program_[tensor].name + "' lie differently on axis '" +
+                         program_.mesh.axis(axis).name + "'; one collective cannot move both");
+    }
+    names.push_back(program_[tensor].name);
+  }
+  if (from == to) return tensors;
+  const char* op = nullptr;
+  std::int64_t dim = flat_dim;
+  if (from.is_partial() && to.is_replicate()) {
+    op = "all_reduce";
+  } else if (from.is_partial() && is_part(to)) {
+    op = "reduce_scatter";
+    dim = dim_of(to);
+  } else if (is_part(from) && to.is_replicate()) {
+    op = "all_gather";
+    dim = dim_of(from);
+  } else if (from.is_replicate() && is_part(to)) {
+    op = "slice";
+    dim = dim_of(to);
+  } else if (is_part(from) && is_part(to)) {
+    return reshard(reshard(std::move(tensors), axis, Placement::replicate()), axis, to);
+  } else {
+    throw ProgramError("tensor '" + program_[tensors[0]].name + "' " + program_[tensors[0]].placements.text(program_.mesh) +
+                       " is needed as a partial sum on axis '" + program_.mesh.axis(axis).name +
+                       "'; nothing makes a partial sum");
+  }
+  Attributes attributes{{"axis", std::int64_t{axis}}};
+  if (!from.is_partial() || !to.is_replicate()) attributes.set("dim", dim);
+  std::vector<TensorId> results = emit(op, std::move(tensors), std::move(attributes), std::move(names));
+  for (TensorId result : results) {
+    program_[result].placements[axis] = to;
+    program_.local(result);  // throws where the shape does not divide
+  }
+  return results;
+}
+
+std::vector<TensorId> Builder::all_reduce(std::vector<TensorId> tensors, int axis) {
   for (TensorId tensor : tensors) {
     if (!program_[tensor].placements[axis].is_partial()) {
       throw ProgramError("all_reduce of '" + program_[tensor].name + "', which is not partial on axis '" +
                          program_.mesh.axis(axis).name + "'");
     }
-    names.push_back(program_[tensor].name);
   }
-  std::vector<TensorId> reduced = emit("all_reduce", std::move(tensors), {{"axis", std::int64_t{axis}}}, std::move(names));
-  for (TensorId tensor : reduced) program_[tensor].placements[axis] = Placement::replicate();
-  return reduced;
-}
-
-TensorId Builder::emit_reshard(TensorId tensor, int axis, Placement to) {
-  const Placement from = program_[tensor].placements[axis];
-  const char* op = nullptr;
-  Attributes attributes{{"axis", std::int64_t{axis}}};
-  if (from.is_partial() && to.is_replicate()) {
-    op = "all_reduce";
-  } else if (from.is_partial() && to.is_shard()) {
-    op = "reduce_scatter";
-    attributes.set("dim", std::int64_t{to.dim()});
-  } else if (from.is_shard() && to.is_replicate()) {
-    op = "all_gather";
-    attributes.set("dim", std::int64_t{from.dim()});
-  } else if (from.is_replicate() && to.is_shard()) {
-    op = "slice";
-    attributes.set("dim", std::int64_t{to.dim()});
-  } else if (from.is_shard() && to.is_shard()) {
-    return reshard(reshard(tensor, axis, Placement::replicate()), axis, to);
-  } else {
-    throw ProgramError("tensor '" + program_[tensor].name + "' " + program_[tensor].placements.text(program_.mesh) +
-                       " is needed as a partial sum on axis '" + program_.mesh.axis(axis).name +
-                       "'; nothing makes a partial sum");
-  }
-  const TensorId result = emit_one(op, {tensor}, std::move(attributes), program_[tensor].name);
-  program_[result].placements[axis] = to;
-  program_.local(result);  // throws where the shape does not divide
-  return result;
+  return reshard(std::move(tensors), axis, Placement::replicate());
 }
 
 }  // namespace consist

@@ -38,6 +38,7 @@ TensorId pack(Program& program, std::span<const TensorId> tensors, std::string n
   std::unordered_map<TensorId, std::int64_t> offsets;  // by old storage
   std::int64_t bytes = 0;
   Role role = Role::workspace;
+  const std::int64_t padding = program.padding();
   for (TensorId tensor : tensors) {
     const Tensor& t = program[tensor];
     const Tensor& old = program[t.storage];
@@ -45,7 +46,7 @@ TensorId pack(Program& program, std::span<const TensorId> tensors, std::string n
       throw ProgramError("'" + t.name + "' cannot be packed: it is a view or a state");
     }
     if (!offsets.emplace(t.storage, bytes).second) throw ProgramError("'" + t.name + "' is packed twice");
-    bytes += aligned(program.bytes(tensor));
+    bytes += aligned(program.bytes(tensor) + padding);
     role = t.role;
   }
   const TensorId storage = Builder(program).storage(std::move(name), bytes, role);

@@ -19,9 +19,13 @@ Kernel::~Kernel() = default;
 void Kernel::check() {}
 Executable::~Executable() = default;
 Device::~Device() = default;
-std::vector<DeviceReading> Device::readings() { return {}; }
+std::vector<DeviceReading> Device::readings() {
+  return {};
+}
 Job::~Job() = default;
 Communicator::~Communicator() = default;
+void Communicator::group_begin(NativeQueue /*queue*/) {}
+void Communicator::group_end(NativeQueue /*queue*/) {}
 void Communicator::check() {}
 Transport::~Transport() = default;
 Dataset::~Dataset() = default;

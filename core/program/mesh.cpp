@@ -1,5 +1,7 @@
 #include "consist/mesh.h"
 
+#include <algorithm>
+
 #include "consist/error.h"
 
 namespace consist {
@@ -55,13 +57,23 @@ bool Placements::all_replicate() const noexcept {
   return true;
 }
 
+int Placements::flat_axis() const noexcept {
+  for (int axis = 0; axis < Mesh::max_axes; ++axis) {
+    if ((*this)[axis].is_flat()) return axis;
+  }
+  return -1;
+}
+
 std::string Placements::text(const Mesh& mesh) const {
   std::string text;
   for (int axis = 0; axis < mesh.axes(); ++axis) {
     const Placement placement = (*this)[axis];
     if (placement.is_replicate()) continue;
     text += text.empty() ? "{" : ",";
-    text += mesh.axis(axis).name + ":" + (placement.is_partial() ? "P" : "S" + std::to_string(placement.dim()));
+    text += mesh.axis(axis).name + ":" +
+            (placement.is_partial() ? "P"
+             : placement.is_flat()  ? "F"
+                                    : "S" + std::to_string(placement.dim()));
   }
   return text.empty() ? text : text + "}";
 }
@@ -78,7 +90,36 @@ Shape local_shape(const Shape& shape, const Placements& placements, const Mesh& 
     }
     local[placement.dim()] /= size;
   }
-  return local;
+  const int flat = placements.flat_axis();
+  if (flat < 0 || flat >= mesh.axes()) return local;
+  for (int axis = flat + 1; axis < mesh.axes(); ++axis) {
+    if (placements[axis].is_flat()) throw ProgramError("a tensor of shape " + shape.text() + " is flat along two axes");
+  }
+  const std::int64_t ranks = mesh.size_of(flat);
+  return {(local.elements() + ranks - 1) / ranks};
+}
+
+LocalPart local_part(const Shape& shape, const Placements& placements, const Mesh& mesh, int rank) {
+  LocalPart part{local_shape(shape, placements, mesh), {}};
+  const int flat = placements.flat_axis();
+  if (flat >= 0 && flat < mesh.axes()) {
+    Placements others = placements;
+    others[flat] = Placement::replicate();
+    const std::int64_t whole = local_shape(shape, others, mesh).elements();
+    part.origin[0] = std::min(whole, part.shape[0] * mesh.coordinate(rank, flat));
+    part.shape[0] = std::min(part.shape[0], whole - part.origin[0]);
+    return part;
+  }
+  // Axes that shard the same dimension nest, the first one outermost.
+  for (int dim = 0; dim < shape.rank(); ++dim) {
+    std::int64_t extent = shape[dim];
+    for (int axis = 0; axis < mesh.axes(); ++axis) {
+      if (!placements[axis].is_shard(dim)) continue;
+      extent /= mesh.size_of(axis);
+      part.origin[static_cast<std::size_t>(dim)] += extent * mesh.coordinate(rank, axis);
+    }
+  }
+  return part;
 }
 
 }  // namespace consist

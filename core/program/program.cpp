@@ -1,39 +1,57 @@
 #include "consist/program.h"
 
+#include <algorithm>
+
 #include "consist/error.h"
 
 namespace consist {
 
 std::string_view name_of(Role role) noexcept {
   switch (role) {
-    case Role::parameter: return "parameter";
-    case Role::gradient: return "gradient";
-    case Role::optimizer_state: return "optimizer_state";
-    case Role::activation: return "activation";
-    case Role::input: return "input";
-    case Role::metric: return "metric";
-    case Role::workspace: return "workspace";
+    case Role::parameter:
+      return "parameter";
+    case Role::gradient:
+      return "gradient";
+    case Role::optimizer_state:
+      return "optimizer_state";
+    case Role::activation:
+      return "activation";
+    case Role::input:
+      return "input";
+    case Role::metric:
+      return "metric";
+    case Role::workspace:
+      return "workspace";
   }
   return "?";
 }
 
-std::string_view name_of(MemorySpace space) noexcept { return space == MemorySpace::device ? "device" : "host"; }
+std::string_view name_of(MemorySpace space) noexcept {
+  return space == MemorySpace::device ? "device" : "host";
+}
 
 std::string_view name_of(Phase phase) noexcept {
   switch (phase) {
-    case Phase::forward: return "forward";
-    case Phase::backward: return "backward";
-    case Phase::optimizer: return "optimizer";
+    case Phase::forward:
+      return "forward";
+    case Phase::backward:
+      return "backward";
+    case Phase::optimizer:
+      return "optimizer";
   }
   return "?";
 }
 
 std::string text_of(Queue queue, const Mesh& mesh) {
   switch (queue.index()) {
-    case 0: return "compute";
-    case 1: return "h2d";
-    case 2: return "d2h";
-    default: return "comm:" + (queue.axis() < mesh.axes() ? mesh.axis(queue.axis()).name : std::to_string(queue.axis()));
+    case 0:
+      return "compute";
+    case 1:
+      return "h2d";
+    case 2:
+      return "d2h";
+    default:
+      return "comm:" + (queue.axis() < mesh.axes() ? mesh.axis(queue.axis()).name : std::to_string(queue.axis()));
   }
 }
 
@@ -54,7 +72,9 @@ void Attributes::set(std::string_view name, AttributeValue value) {
   values_.emplace_back(std::string(name), std::move(value));
 }
 
-bool Attributes::has(std::string_view name) const noexcept { return find(name) != nullptr; }
+bool Attributes::has(std::string_view name) const noexcept {
+  return find(name) != nullptr;
+}
 
 namespace {
 template <typename T>
@@ -67,17 +87,35 @@ const T& typed(const AttributeValue* value, std::string_view name, const char* t
 }
 }  // namespace
 
-std::int64_t Attributes::integer(std::string_view name) const { return typed<std::int64_t>(find(name), name, "an integer"); }
-double Attributes::real(std::string_view name) const { return typed<double>(find(name), name, "a real number"); }
-const std::string& Attributes::string(std::string_view name) const { return typed<std::string>(find(name), name, "a string"); }
+std::int64_t Attributes::integer(std::string_view name) const {
+  return typed<std::int64_t>(find(name), name, "an integer");
+}
+double Attributes::real(std::string_view name) const {
+  return typed<double>(find(name), name, "a real number");
+}
+const std::string& Attributes::string(std::string_view name) const {
+  return typed<std::string>(find(name), name, "a string");
+}
 
 std::int64_t Attributes::integer_or(std::string_view name, std::int64_t fallback) const {
   return has(name) ? integer(name) : fallback;
 }
-double Attributes::real_or(std::string_view name, double fallback) const { return has(name) ? real(name) : fallback; }
+double Attributes::real_or(std::string_view name, double fallback) const {
+  return has(name) ? real(name) : fallback;
+}
 
 std::int64_t Program::bytes(TensorId id) const {
   return local(id).elements() * static_cast<std::int64_t>(size_of((*this)[id].dtype));
+}
+
+std::int64_t Program::padding() const noexcept {
+  int ranks = 0;
+  for (const Tensor& tensor : tensors) {
+    const int axis = tensor.placements.flat_axis();
+    if (axis >= 0 && axis < mesh.axes()) ranks = std::max(ranks, mesh.size_of(axis));
+  }
+  constexpr std::int64_t largest_element = 4;
+  return ranks * largest_element;
 }
 
 TensorId Program::find(std::string_view name) const noexcept {

@@ -1,5 +1,7 @@
 #include "core/runtime/collective_kernels.h"
 
+#include <vector>
+
 #include "consist/edit.h"
 #include "consist/error.h"
 
@@ -39,52 +41,104 @@ class AllReduceKernel final : public Kernel {
   Communicator* communicator_;
 };
 
-class ReduceScatterKernel final : public Kernel {
+/// Calls that travel together; ended whatever happens in between.
+class Group {
  public:
-  explicit ReduceScatterKernel(Communicator* communicator) : communicator_(communicator) {}
-  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* /*workspace*/, NativeQueue queue) override {
-    communicator_->reduce_scatter(in[0].data, out[0].data, out[0].shape.elements(), out[0].dtype, queue);
+  Group(Communicator& communicator, NativeQueue queue) : communicator_(communicator), queue_(queue) {
+    communicator_.group_begin(queue_);
   }
-
-  void check() override { communicator_->check(); }
+  ~Group() {
+    if (!ended_) {
+      try {
+        communicator_.group_end(queue_);
+      } catch (const std::exception&) {  // what broke the group is on its way up already
+      }
+    }
+  }
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+  void end() {
+    ended_ = true;
+    communicator_.group_end(queue_);
+  }
 
  private:
-  Communicator* communicator_;
+  Communicator& communicator_;
+  NativeQueue queue_;
+  bool ended_ = false;
 };
 
-class AllGatherKernel final : public Kernel {
- public:
-  explicit AllGatherKernel(Communicator* communicator) : communicator_(communicator) {}
-  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* /*workspace*/, NativeQueue queue) override {
-    communicator_->all_gather(in[0].data, out[0].data, in[0].shape.elements(), in[0].dtype, queue);
-  }
-
-  void check() override { communicator_->check(); }
-
- private:
-  Communicator* communicator_;
+/// One message: a run of equal parts, one per rank, of which this rank has or gets one.
+struct Message {
+  std::size_t tensor;
+  std::int64_t whole_offset;  ///< bytes into the whole tensor, where the parts begin
+  std::int64_t part_offset;   ///< bytes into the rank's part
+  std::int64_t count;         ///< elements of each part
 };
 
-/// Parts along `dim` are one contiguous block each only if nothing varies in the dimensions before it.
-bool contiguous_parts(const Shape& shape, std::int64_t dim) {
-  for (int i = 0; i < dim; ++i) {
-    if (shape[i] != 1) return false;
+/// Parts along dimension `dim` are contiguous for each index of the dimensions before it.
+void add_messages(std::vector<Message>& messages, std::size_t tensor, const Buffer& whole, std::int64_t dim, int ranks) {
+  const auto size = static_cast<std::int64_t>(size_of(whole.dtype));
+  if (dim < 0) {  // flat; the last part's padding is moved along
+    messages.push_back({tensor, 0, 0, (whole.shape.elements() + ranks - 1) / ranks});
+    return;
   }
-  return true;
+  std::int64_t outer = 1, inner = 1;
+  for (int i = 0; i < dim; ++i) outer *= whole.shape[i];
+  for (int i = static_cast<int>(dim); i < whole.shape.rank(); ++i) inner *= whole.shape[i];
+  for (std::int64_t o = 0; o < outer; ++o)
+    messages.push_back({tensor, o * inner * size, o * inner / ranks * size, inner / ranks});
 }
+
+/// all_gather or reduce_scatter of one or several tensors along one dimension.
+class PartsKernel final : public Kernel {
+ public:
+  PartsKernel(const KernelRequest& request, Communicator* communicator, int ranks)
+      : communicator_(communicator), gathers_(request.op == "all_gather") {
+    const std::int64_t dim = request.attributes.integer("dim");
+    const std::span<const Buffer> wholes = gathers_ ? request.outputs : request.inputs;
+    for (std::size_t t = 0; t < wholes.size(); ++t) add_messages(messages_, t, wholes[t], dim, ranks);
+    if (messages_.size() > most_messages * wholes.size()) {
+      throw ProgramError("op '" + std::string(request.op) + "' along dimension " + std::to_string(dim) + " of " +
+                         wholes[0].shape.text() + " would take " + std::to_string(messages_.size()) +
+                         " messages; copy to a layout with larger parts first");
+    }
+  }
+
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* /*workspace*/, NativeQueue queue) override {
+    if (messages_.size() == 1) return send(messages_[0], in, out, queue);
+    Group group(*communicator_, queue);
+    for (const Message& message : messages_) send(message, in, out, queue);
+    group.end();
+  }
+
+  void check() override { communicator_->check(); }
+
+ private:
+  static constexpr std::size_t most_messages = 256;  // per tensor
+
+  void send(const Message& m, std::span<const Buffer> in, std::span<const Buffer> out, NativeQueue queue) {
+    const char* from = in[m.tensor].as<char>() + (gathers_ ? m.part_offset : m.whole_offset);
+    char* to = out[m.tensor].as<char>() + (gathers_ ? m.whole_offset : m.part_offset);
+    if (gathers_) {
+      communicator_->all_gather(from, to, m.count, in[m.tensor].dtype, queue);
+    } else {
+      communicator_->reduce_scatter(from, to, m.count, in[m.tensor].dtype, queue);
+    }
+  }
+
+  Communicator* communicator_;
+  bool gathers_;
+  std::vector<Message> messages_;
+};
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_collective_kernel(const KernelRequest& request, Communicator* communicator) {
+std::unique_ptr<Kernel> make_collective_kernel(const KernelRequest& request, Communicator* communicator, int ranks) {
   if (request.op == "all_reduce") return std::make_unique<AllReduceKernel>(communicator);
-  const std::int64_t dim = request.attributes.integer("dim");
-  const Shape& whole = request.op == "all_gather" ? request.outputs[0].shape : request.inputs[0].shape;
-  if (!contiguous_parts(whole, dim)) {
-    throw ProgramError("op '" + std::string(request.op) + "' along dimension " + std::to_string(dim) + " of " + whole.text() +
-                       ": its parts are not contiguous, and strided messages are not implemented");
+  if (request.op == "reduce_scatter" || request.op == "all_gather") {
+    return std::make_unique<PartsKernel>(request, communicator, ranks);
   }
-  if (request.op == "reduce_scatter") return std::make_unique<ReduceScatterKernel>(communicator);
-  if (request.op == "all_gather") return std::make_unique<AllGatherKernel>(communicator);
   throw ProgramError("there is no kernel for the collective '" + std::string(request.op) + "'");
 }
 

@@ -9,8 +9,8 @@
 
 namespace consist {
 
-/// The kernel for a collective instruction. `communicator` is that of the instruction's axis (null: can be planned, not run).
-/// Throws ProgramError for a layout that would need strided messages.
-std::unique_ptr<Kernel> make_collective_kernel(const KernelRequest& request, Communicator* communicator);
+/// The kernel for a collective instruction. `communicator` is that of the instruction's axis, which has `ranks` members (null:
+/// can be planned, not run). Throws ProgramError for a layout whose parts are scattered over very many places.
+std::unique_ptr<Kernel> make_collective_kernel(const KernelRequest& request, Communicator* communicator, int ranks);
 
 }  // namespace consist

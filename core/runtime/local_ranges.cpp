@@ -1,21 +1,32 @@
 #include "core/runtime/local_ranges.h"
 
-#include <array>
+#include <algorithm>
 
 namespace consist {
 
-std::vector<LocalRange> local_ranges(const Shape& shape, const Placements& placements, const Mesh& mesh, int rank) {
-  const Shape local = local_shape(shape, placements, mesh);
-  // Where the local part starts in each dimension. Axes that shard the same dimension nest, the first one outermost.
-  std::array<std::int64_t, Shape::max_rank> start{};
-  for (int dim = 0; dim < shape.rank(); ++dim) {
-    std::int64_t extent = shape[dim];
-    for (int axis = 0; axis < mesh.axes(); ++axis) {
-      if (!placements[axis].is_shard(dim)) continue;
-      extent /= mesh.size_of(axis);
-      start[static_cast<std::size_t>(dim)] += extent * mesh.coordinate(rank, axis);
-    }
+namespace {
+
+/// Of ranges that are in the order of their local indices: what lies in [first, first + count), which becomes local index 0.
+std::vector<LocalRange> window(const std::vector<LocalRange>& ranges, std::int64_t first, std::int64_t count) {
+  std::vector<LocalRange> inside;
+  for (const LocalRange& range : ranges) {
+    const std::int64_t begin = std::max(range.local, first), end = std::min(range.local + range.count, first + count);
+    if (begin < end) inside.push_back({range.logical + begin - range.local, begin - first, end - begin});
   }
+  return inside;
+}
+
+}  // namespace
+
+std::vector<LocalRange> local_ranges(const Shape& shape, const Placements& placements, const Mesh& mesh, int rank) {
+  const LocalPart part = local_part(shape, placements, mesh, rank);
+  if (const int flat = placements.flat_axis(); flat >= 0 && flat < mesh.axes()) {
+    Placements others = placements;
+    others[flat] = Placement::replicate();
+    return window(local_ranges(shape, others, mesh, rank), part.origin[0], part.shape[0]);
+  }
+  const Shape& local = part.shape;
+  const Origin& start = part.origin;
   const std::int64_t row = local.last();
   std::vector<LocalRange> ranges;
   for (std::int64_t r = 0; r < local.rows() && row > 0; ++r) {

@@ -26,6 +26,16 @@ std::string signature(const Instruction& i, std::span<const Buffer> inputs, std:
   return text + " q" + std::to_string(i.queue.index());
 }
 
+std::string text_of(std::span<const Origin> origins) {
+  std::string text;
+  for (std::size_t tensor = 0; tensor < origins.size(); ++tensor) {
+    if (origins[tensor] == Origin{}) continue;
+    text += " o" + std::to_string(tensor);
+    for (std::int64_t index : origins[tensor]) text += "," + std::to_string(index);
+  }
+  return text + ";";
+}
+
 }  // namespace
 
 PreparedProgram::PreparedProgram(Program program, Device& device, std::span<Communicator* const> communicators)
@@ -44,21 +54,29 @@ PreparedProgram::~PreparedProgram() = default;
 
 Buffer PreparedProgram::describe(TensorId tensor) const {
   if (tensor == no_tensor) return {nullptr, DType::u8, Shape{0}};
-  return {nullptr, program_[tensor].dtype, program_.local(tensor)};
+  return {nullptr, program_[tensor].dtype, program_.part(tensor).shape};
+}
+
+std::vector<Origin> PreparedProgram::origins(std::span<const TensorId> tensors) const {
+  std::vector<Origin> origins;
+  for (TensorId id : tensors) origins.push_back(id == no_tensor ? Origin{} : program_.part(id).origin);
+  return origins;
 }
 
 Kernel* PreparedProgram::kernel_for(const Instruction& i, std::span<Communicator* const> communicators) {
   std::vector<Buffer> inputs, outputs;
   for (TensorId id : i.inputs) inputs.push_back(describe(id));
   for (TensorId id : i.outputs) outputs.push_back(describe(id));
-  const std::string key = signature(i, inputs, outputs);
+  const std::vector<Origin> input_origins = origins(i.inputs), output_origins = origins(i.outputs);
+  const std::string key = signature(i, inputs, outputs) + text_of(input_origins) + text_of(output_origins);
   if (auto known = kernel_cache_.find(key); known != kernel_cache_.end()) return known->second;
 
-  const KernelRequest request{i.op->name(), inputs, outputs, i.attributes};
+  const KernelRequest request{i.op->name(), inputs, outputs, i.attributes, input_origins, output_origins};
   std::unique_ptr<Kernel> kernel;
   if (i.op->is_collective()) {
     const auto axis = static_cast<std::size_t>(i.attributes.integer("axis"));
-    kernel = make_collective_kernel(request, axis < communicators.size() ? communicators[axis] : nullptr);
+    kernel = make_collective_kernel(request, axis < communicators.size() ? communicators[axis] : nullptr,
+                                    program_.mesh.size_of(static_cast<int>(axis)));
   } else {
     kernel = device_.make_kernel(request);
   }

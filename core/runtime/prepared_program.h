@@ -41,6 +41,7 @@ class CONSIST_API PreparedProgram {
 
  private:
   Buffer describe(TensorId tensor) const;
+  std::vector<Origin> origins(std::span<const TensorId> tensors) const;
   Kernel* kernel_for(const Instruction& instruction, std::span<Communicator* const> communicators);
 
   Program program_;

@@ -258,9 +258,9 @@ TrainerResult run_recorded(const RunConfig& config, PluginHost& host, JoinedJob&
   const Layout layout = lay_out(parts.uses, config.ranks);
   const CompileRequest request = parts.compile_request(config);
   SavedState saved(config, parts, layout, job);
-  Program step = compile_step(request, layout);
+  Program step = compile_step(request, layout, job.rank());
   std::optional<Program> evaluation;
-  if (config.evaluate_every > 0) evaluation = compile_evaluation(request, layout);
+  if (config.evaluate_every > 0) evaluation = compile_evaluation(request, layout, job.rank());
   add_device(parts, config, host);
   parts.device->open(job.local_rank(), job.local_size());
   add_dataset(parts, config, host);

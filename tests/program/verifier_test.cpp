@@ -32,7 +32,9 @@ struct Fixture : ::testing::Test {
   }
 };
 
-TEST_F(Fixture, AcceptsALegalProgram) { EXPECT_NO_THROW(verify(program)); }
+TEST_F(Fixture, AcceptsALegalProgram) {
+  EXPECT_NO_THROW(verify(program));
+}
 
 TEST_F(Fixture, RefusesUseBeforeDefinition) {
   std::swap(program.instructions[0], program.instructions[2]);

@@ -39,12 +39,15 @@ class CONSIST_API Builder {
   /// The same for an op with one output.
   TensorId emit_one(std::string_view op, std::vector<TensorId> inputs, Attributes attributes = {}, std::string name = {});
 
-  /// The tensor with the given placement on `axis`, through the collective that it takes:
-  /// partial→replicate all_reduce, partial→shard reduce_scatter, shard→replicate all_gather, replicate→shard slice.
+  /// The tensor with the given placement on `axis`, through the collective that it takes: partial→replicate all_reduce,
+  /// partial→shard or flat reduce_scatter, shard or flat→replicate all_gather, replicate→shard or flat slice.
   TensorId reshard(TensorId tensor, int axis, Placement placement);
 
-  /// Sums each of `tensors`, partial on `axis`, over the axis in place; returns the replicated results. Tensors that lie side by side in
-  /// memory (see pack) move as one message.
+  /// The same for several tensors that lie alike on `axis`, as one instruction. All-reduces are in place; tensors of one that lie
+  /// side by side in memory (see pack) move as one message.
+  std::vector<TensorId> reshard(std::vector<TensorId> tensors, int axis, Placement placement);
+
+  /// reshard of tensors that are partial on `axis` (ProgramError if one is not) to replicate.
   std::vector<TensorId> all_reduce(std::vector<TensorId> tensors, int axis);
 
   /// Tag of the instructions that follow.
@@ -58,7 +61,6 @@ class CONSIST_API Builder {
     TensorId to;
   };
   TensorId add_tensor(Tensor tensor);
-  TensorId emit_reshard(TensorId tensor, int axis, Placement placement);
 
   Program& program_;
   std::vector<Reshard> reshards_;  // the latest ones: an input that two instructions want alike is moved once

@@ -14,15 +14,17 @@ namespace consist {
 /// A device's own handle of a queue: cudaStream_t on `cuda`; null on `cpu`, where a launch returns when the work is done.
 using NativeQueue = void*;
 
-/// One local tensor as a kernel sees it: dense, row-major. An absent optional tensor has data == nullptr, dtype u8 and shape [0], in requests
-/// and launches alike.
+/// One local tensor as a kernel sees it: dense, row-major. An absent optional tensor has data == nullptr, dtype u8 and shape [0],
+/// in requests and launches alike.
 struct Buffer {
   void* data = nullptr;
   DType dtype = DType::f32;
   Shape shape;
 
   template <typename T>
-  T* as() const noexcept { return static_cast<T*>(data); }
+  T* as() const noexcept {
+    return static_cast<T*>(data);
+  }
   bool absent() const noexcept { return dtype == DType::u8 && shape.elements() == 0; }
 };
 
@@ -32,6 +34,10 @@ struct KernelRequest {
   std::span<const Buffer> inputs;
   std::span<const Buffer> outputs;
   const Attributes& attributes;
+  /// Where the rank's parts begin in the logical tensors (LocalPart::origin), for kernels to which positions mean something: a
+  /// slice of a vocabulary. Empty: all begin at 0.
+  std::span<const Origin> input_origins = {};
+  std::span<const Origin> output_origins = {};
 };
 
 /// Launched from the one thread that owns its queue; never concurrently with itself. Must not allocate or wait for the host.
@@ -41,8 +47,8 @@ class CONSIST_API Kernel {
   /// Scratch needed during a launch; planned and passed by the executor, 256-byte aligned. Constant.
   virtual std::int64_t workspace_bytes() const { return 0; }
   virtual void launch(std::span<const Buffer> inputs, std::span<const Buffer> outputs, void* workspace, NativeQueue queue) = 0;
-  /// Called by an asynchronous device after each step has finished, also when the step was replayed without launch(): throws what went
-  /// wrong since then and could not be thrown by launch() (PeerError).
+  /// Called by an asynchronous device after each step has finished, also when the step was replayed without launch(): throws what
+  /// went wrong since then and could not be thrown by launch() (PeerError).
   virtual void check();
 };
 

@@ -55,9 +55,13 @@ class Placement {
   static constexpr Placement shard(int dim) noexcept { return Placement(static_cast<std::int8_t>(dim)); }
   /// Each rank holds a summand; the value is the sum over the axis.
   static constexpr Placement partial() noexcept { return Placement(std::int8_t{-2}); }
+  /// The tensor as the other axes leave it, flattened and cut into equal parts of ceil(elements / ranks) elements; the last parts
+  /// may be shorter or empty. Any shape divides so, and parts are contiguous: how ZeRO shards (Rajbhandari et al., 2020).
+  static constexpr Placement flat() noexcept { return Placement(std::int8_t{-3}); }
 
   constexpr bool is_replicate() const noexcept { return code_ == -1; }
   constexpr bool is_partial() const noexcept { return code_ == -2; }
+  constexpr bool is_flat() const noexcept { return code_ == -3; }
   constexpr bool is_shard() const noexcept { return code_ >= 0; }
   constexpr bool is_shard(int dim) const noexcept { return code_ == dim; }
   constexpr int dim() const noexcept { return code_; }  ///< of a shard
@@ -65,7 +69,7 @@ class Placement {
 
  private:
   explicit constexpr Placement(std::int8_t code) : code_(code) {}
-  std::int8_t code_ = -1;  // -1 replicate, -2 partial, >= 0 the sharded dimension
+  std::int8_t code_ = -1;  // -1 replicate, -2 partial, -3 flat, >= 0 the sharded dimension
 };
 
 /// One placement per mesh axis, by index; axes beyond those of the mesh stay replicate.
@@ -74,16 +78,29 @@ class CONSIST_API Placements {
   Placement operator[](int axis) const noexcept { return on_[static_cast<std::size_t>(axis)]; }
   Placement& operator[](int axis) noexcept { return on_[static_cast<std::size_t>(axis)]; }
   bool all_replicate() const noexcept;
+  /// The axis along which the tensor is flat, -1 if there is none.
+  int flat_axis() const noexcept;
   bool operator==(const Placements&) const noexcept = default;
-  /// "" if replicated on every axis, else e.g. "{data:S0,tensor:P}".
+  /// "" if replicated on every axis, else e.g. "{data:S0,tensor:P}" ("F": flat).
   std::string text(const Mesh& mesh) const;
 
  private:
   std::array<Placement, Mesh::max_axes> on_{};
 };
 
-/// What one rank holds of a tensor of `shape`: sharded extents divided by the axis size.
-/// Throws ProgramError if an extent does not divide.
+/// What one rank holds of a tensor of `shape`, in memory: sharded extents divided by the axis size; [ceil(elements / ranks)]
+/// where it is flat. Throws ProgramError if an extent does not divide, or for more than one flat axis.
 CONSIST_API Shape local_shape(const Shape& shape, const Placements& placements, const Mesh& mesh);
+
+/// An index per dimension.
+using Origin = std::array<std::int64_t, Shape::max_rank>;
+
+/// The part of a tensor that one rank holds.
+struct LocalPart {
+  Shape shape;      ///< as local_shape, but without the padding of a flat tensor's last parts
+  Origin origin{};  ///< where it begins in the logical tensor; for a flat one [0] is the index in the flattened tensor that it is
+                    ///< cut from
+};
+CONSIST_API LocalPart local_part(const Shape& shape, const Placements& placements, const Mesh& mesh, int rank);
 
 }  // namespace consist

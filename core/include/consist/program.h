@@ -47,13 +47,13 @@ CONSIST_API std::string_view name_of(MemorySpace space) noexcept;
 struct Tensor {
   std::string name;  ///< unique only for inputs, states and metrics; otherwise for people
   DType dtype = DType::f32;
-  Shape shape;            ///< logical
+  Shape shape;  ///< logical
   Placements placements;
   Role role = Role::activation;
   MemorySpace space = MemorySpace::device;
-  bool state = false;           ///< keeps its value from step to step (parameters, optimizer states)
+  bool state = false;            ///< keeps its value from step to step (parameters, optimizer states)
   TensorId storage = no_tensor;  ///< the tensor whose bytes these are; its own id if it owns them; never a chain
-  std::int64_t offset = 0;      ///< bytes from the start of the storage, on every rank
+  std::int64_t offset = 0;       ///< bytes from the start of the storage, on every rank
 };
 
 /// Which parameter-like tensor this is. Kept apart from Tensor since few tensors are parameters.
@@ -147,6 +147,7 @@ struct Constant {
 
 struct Program {
   Mesh mesh;
+  int rank = 0;  ///< whose program this is, where ranks' programs differ (pipeline stages)
   std::vector<Tensor> tensors;
   std::vector<Instruction> instructions;
   std::vector<Parameter> parameters;  ///< in the model's order
@@ -156,9 +157,19 @@ struct Program {
 
   const Tensor& operator[](TensorId id) const { return tensors.at(static_cast<std::size_t>(id)); }
   Tensor& operator[](TensorId id) { return tensors.at(static_cast<std::size_t>(id)); }
-  Shape local(TensorId id) const { const Tensor& t = (*this)[id]; return local_shape(t.shape, t.placements, mesh); }
+  Shape local(TensorId id) const {
+    const Tensor& t = (*this)[id];
+    return local_shape(t.shape, t.placements, mesh);
+  }
+  /// What rank `rank` of the program holds of it.
+  LocalPart part(TensorId id) const {
+    const Tensor& t = (*this)[id];
+    return local_part(t.shape, t.placements, mesh, rank);
+  }
   /// Bytes that one rank holds of the tensor.
   std::int64_t bytes(TensorId id) const;
+  /// Bytes that must lie unused behind every storage: collectives over parts of equal size move the padding of flat tensors too.
+  std::int64_t padding() const noexcept;
   /// The first tensor of that name, or no_tensor. Linear in the number of tensors.
   TensorId find(std::string_view name) const noexcept;
 };

@@ -11,9 +11,14 @@ namespace consist {
 
 /// The mesh axis that a strategy works on.
 struct AxisRequest {
-  std::string name;        ///< "data", "tensor", "pipeline"
-  bool takes_rest = false;    ///< size may be left out: the ranks that the others leave
-  bool splits_batch = false;  ///< each rank of the axis has sequences of its own: the logical batch is the local one times the size
+  std::string name;         ///< "data", "tensor", ...
+  bool takes_rest = false;  ///< size may be left out: the ranks that the others leave
+  bool splits_batch =
+      false;  ///< each rank of the axis has sequences of its own: the logical batch is the local one times the size
+  /// Where the axis stands in the mesh: members of the axis with the smallest distance are neighbours, on one host where it holds
+  /// them. An axis that moves activations within layers wants 0, one that sums gradients once per step 1, one that hands on
+  /// activations between layers 2.
+  int distance = 1;
 };
 
 /// The plugin kind "strategy". One object per use on the command line; called from one thread.
@@ -23,7 +28,8 @@ class CONSIST_API ParallelStrategy {
   virtual AxisRequest axis() const = 0;
 
   /// Sets placements on inputs and parameters of the forward program of one micro-batch, along mesh axis `axis`; everything else
-  /// follows by the ops' placement rules. Logical batch sizes cover all ranks of the mesh. Throws UsageError for what cannot be split.
+  /// follows by the ops' placement rules. A placement set on an activation is a wish that is granted: the activation is moved
+  /// there as soon as it is made. Logical batch sizes cover all ranks of the mesh. Throws UsageError for what cannot be split.
   virtual void partition(Program& forward, int axis) const = 0;
 
   /// Works on the whole step but the optimizer: forward and backward of every micro-batch, gradients accumulated in

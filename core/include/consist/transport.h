@@ -24,7 +24,8 @@ class CONSIST_API Communicator {
 
   /// Sum over the group, in place; the result is bitwise equal on all members. f32 and bf16 (bf16 is summed in f32 per hop).
   virtual void all_reduce(void* data, std::int64_t count, DType dtype, NativeQueue queue) = 0;
-  /// `input` holds size() parts of `count` elements; member r receives the sum of the r-th parts. `output` may be the r-th part of `input`.
+  /// `input` holds size() parts of `count` elements; member r receives the sum of the r-th parts. `output` may be the r-th part
+  /// of `input`.
   virtual void reduce_scatter(const void* input, void* output, std::int64_t count, DType dtype, NativeQueue queue) = 0;
   /// Member r contributes `count` elements, which become part r of every `output`. `input` may be part r of `output`.
   virtual void all_gather(const void* input, void* output, std::int64_t count, DType dtype, NativeQueue queue) = 0;
@@ -32,7 +33,13 @@ class CONSIST_API Communicator {
   virtual void send(const void* data, std::int64_t count, DType dtype, int to, NativeQueue queue) = 0;
   virtual void receive(void* data, std::int64_t count, DType dtype, int from, NativeQueue queue) = 0;
 
-  /// Throws the failure (PeerError) of a collective that was enqueued before and broke afterwards; does nothing where calls return when done.
+  /// Calls between the two may travel as one message, and what they enqueue is only to be relied on after group_end(). The same
+  /// queue throughout, no nesting; members group alike. The default does nothing.
+  virtual void group_begin(NativeQueue queue);
+  virtual void group_end(NativeQueue queue);
+
+  /// Throws the failure (PeerError) of a collective that was enqueued before and broke afterwards; does nothing where calls
+  /// return when done.
   virtual void check();
   /// The path that was proven to carry the bytes: "tcp 127.0.0.1", "P2P/CUMEM", "NET/Socket on eth0".
   virtual std::string verified_path() const = 0;

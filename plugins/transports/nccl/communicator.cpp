@@ -68,16 +68,31 @@ template <typename Call>
 void NcclCommunicator::enqueue(const char* what, NativeQueue queue, Call call) {
   if (failed_.load()) rethrow();
   const auto stream = static_cast<cudaStream_t>(queue);
-  stall_->before(stream);
-  const ncclResult_t result = call(handle_->get(), stream);
-  if (result != ncclSuccess) {
-    if (failed_.load()) rethrow();
-    job_.check();
-    const std::string text = error_text(library_, what, result, handle_->get());
-    if (result == ncclRemoteError || result == ncclSystemError) job_.blame(suspect(group_), text);
-    throw SystemError(text);
-  }
-  stall_->after(stream);
+  if (!in_group_) stall_->before(stream);
+  judge(what, call(handle_->get(), stream));
+  if (!in_group_) stall_->after(stream);
+}
+
+void NcclCommunicator::judge(const char* what, ncclResult_t result) {
+  if (result == ncclSuccess) return;
+  if (failed_.load()) rethrow();
+  job_.check();
+  const std::string text = error_text(library_, what, result, handle_->get());
+  if (result == ncclRemoteError || result == ncclSystemError) job_.blame(suspect(group_), text);
+  throw SystemError(text);
+}
+
+void NcclCommunicator::group_begin(NativeQueue queue) {
+  if (failed_.load()) rethrow();
+  stall_->before(static_cast<cudaStream_t>(queue));
+  judge("ncclGroupStart", library_.group_start());
+  in_group_ = true;
+}
+
+void NcclCommunicator::group_end(NativeQueue queue) {
+  in_group_ = false;
+  judge("ncclGroupEnd", library_.group_end());
+  stall_->after(static_cast<cudaStream_t>(queue));
 }
 
 void NcclCommunicator::all_reduce(void* data, std::int64_t count, DType dtype, NativeQueue queue) {

@@ -35,6 +35,8 @@ class NcclCommunicator final : public Communicator {
   void broadcast(void* data, std::int64_t count, DType dtype, int root, NativeQueue queue) override;
   void send(const void* data, std::int64_t count, DType dtype, int to, NativeQueue queue) override;
   void receive(void* data, std::int64_t count, DType dtype, int from, NativeQueue queue) override;
+  void group_begin(NativeQueue queue) override;
+  void group_end(NativeQueue queue) override;
   void check() override;
   std::string verified_path() const override { return path_; }
   /// 0: NCCL does not tell, and collectives of a replayed graph pass by unseen.
@@ -54,6 +56,8 @@ class NcclCommunicator final : public Communicator {
   };
   template <typename Call>
   void enqueue(const char* what, NativeQueue queue, Call call);
+  /// Throws what a call's result means unless it is ncclSuccess.
+  void judge(const char* what, ncclResult_t result);
   void watch();
   void look_for_trouble();
   void look_at_log();
@@ -69,6 +73,7 @@ class NcclCommunicator final : public Communicator {
   std::optional<Handle> handle_;
   std::optional<StallDetector> stall_;
   std::string path_;
+  bool in_group_ = false;  ///< of the thread that enqueues
 
   std::atomic<bool> failed_{false};
   std::mutex mutex_;  // of what follows

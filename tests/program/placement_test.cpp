@@ -1,0 +1,71 @@
+// What ranks hold of a tensor: together every element, flat parts included, and no element twice.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <vector>
+
+#include "consist/error.h"
+#include "consist/mesh.h"
+#include "core/runtime/local_ranges.h"
+
+namespace consist {
+namespace {
+
+Placements placed(Placement data, Placement tensor) {
+  Placements placements;
+  placements[0] = data;
+  placements[1] = tensor;
+  return placements;
+}
+
+TEST(Placement, FlatPartsAreEqualAndTheLastIsShorter) {
+  const Mesh mesh({{"data", 4}});
+  Placements placements;
+  placements[0] = Placement::flat();
+  EXPECT_EQ(local_shape({3, 5}, placements, mesh), Shape({4}));
+  const std::vector<std::int64_t> counts = {4, 4, 4, 3}, begins = {0, 4, 8, 12};
+  for (int rank = 0; rank < 4; ++rank) {
+    const LocalPart part = local_part({3, 5}, placements, mesh, rank);
+    EXPECT_EQ(part.shape, Shape({counts[static_cast<std::size_t>(rank)]}));
+    EXPECT_EQ(part.origin[0], begins[static_cast<std::size_t>(rank)]);
+  }
+  EXPECT_EQ(local_part({5}, placements, mesh, 3).shape, Shape({0}));  // 2 + 2 + 1 + 0
+  EXPECT_EQ(placements.text(mesh), "{data:F}");
+}
+
+TEST(Placement, OneAxisAtMostIsFlat) {
+  const Mesh mesh({{"data", 2}, {"tensor", 2}});
+  EXPECT_THROW(local_shape({4, 4}, placed(Placement::flat(), Placement::flat()), mesh), ProgramError);
+}
+
+TEST(Placement, RangesOfAllRanksAreTheTensorOnce) {
+  const Mesh mesh({{"data", 3}, {"tensor", 2}});
+  const Shape shape{6, 4, 5};
+  for (const Placements& placements :
+       {placed(Placement::flat(), Placement::shard(0)), placed(Placement::flat(), Placement::shard(1)),
+        placed(Placement::shard(0), Placement::shard(0)), placed(Placement::shard(0), Placement::flat())}) {
+    std::map<std::int64_t, int> seen;
+    for (int rank = 0; rank < mesh.ranks(); ++rank) {
+      std::int64_t local = 0;
+      for (const LocalRange& range : local_ranges(shape, placements, mesh, rank)) {
+        EXPECT_EQ(range.local, local) << "ranges follow each other without gaps";
+        local += range.count;
+        for (std::int64_t i = 0; i < range.count; ++i) ++seen[range.logical + i];
+      }
+      EXPECT_EQ(local, local_part(shape, placements, mesh, rank).shape.elements());
+    }
+    EXPECT_EQ(static_cast<std::int64_t>(seen.size()), shape.elements()) << placements.text(mesh);
+    for (const auto& [index, times] : seen) EXPECT_EQ(times, 1) << "element " << index << " of " << placements.text(mesh);
+  }
+}
+
+TEST(Placement, OriginIsWhereThePartBegins) {
+  const Mesh mesh({{"data", 2}, {"tensor", 4}});
+  const LocalPart part = local_part({16, 6}, placed(Placement::shard(1), Placement::shard(0)), mesh, 6);  // data 1, tensor 2
+  EXPECT_EQ(part.shape, Shape({4, 3}));
+  EXPECT_EQ(part.origin[0], 8);
+  EXPECT_EQ(part.origin[1], 3);
+}
+
+}  // namespace
+}  // namespace consist
