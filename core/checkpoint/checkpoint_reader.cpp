@@ -41,6 +41,15 @@ std::string checkpoint_file_name(int rank) {
   return name;
 }
 
+std::optional<int> rank_of_checkpoint_file(std::string_view name) {
+  constexpr std::string_view prefix = "rank-";
+  int rank = 0;
+  if (!name.starts_with(prefix)) return std::nullopt;
+  name.remove_prefix(prefix.size());
+  std::from_chars(name.data(), name.data() + name.size(), rank);
+  return rank >= 0 && std::string(prefix).append(name) == checkpoint_file_name(rank) ? std::optional(rank) : std::nullopt;
+}
+
 std::vector<CheckpointPlace> list_checkpoints(const std::string& folder) {
   std::error_code error;
   if (!fs::exists(folder, error) && !error) return {};
@@ -82,6 +91,16 @@ SafetensorsFile Checkpoint::open(const std::string& name) const {
   const std::string path = path_ + "/" + name;
   check_size(*file, InputFile(path));
   return SafetensorsFile(path);
+}
+
+TensorParts Checkpoint::open_all() const {
+  TensorParts parts(parse_mesh(state_.layout, path_ + "/state.json"));
+  for (const CheckpointFile& file : state_.files) {
+    const std::optional<int> rank = rank_of_checkpoint_file(file.name);
+    if (!rank) throw DataError("the checkpoint " + path_ + " has a file " + file.name + ", which is no rank's");
+    parts.add(*rank, open(file.name));
+  }
+  return parts;
 }
 
 std::optional<Checkpoint> latest_checkpoint(const std::string& folder, std::vector<std::string>* refused) {

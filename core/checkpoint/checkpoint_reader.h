@@ -14,6 +14,7 @@
 
 #include "consist/export.h"
 #include "core/checkpoint/checkpoint_state.h"
+#include "core/checkpoint/tensor_parts.h"
 #include "core/weights/safetensors.h"
 
 namespace consist {
@@ -31,6 +32,8 @@ CONSIST_API std::vector<CheckpointPlace> list_checkpoints(const std::string& fol
 CONSIST_API std::string checkpoint_path(const std::string& folder, std::int64_t step);
 /// "rank-00003.safetensors"
 CONSIST_API std::string checkpoint_file_name(int rank);
+/// The inverse; nothing for another name.
+CONSIST_API std::optional<int> rank_of_checkpoint_file(std::string_view name);
 
 /// An open checkpoint. Const members may be called from several threads.
 class CONSIST_API Checkpoint {
@@ -46,6 +49,8 @@ class CONSIST_API Checkpoint {
   void verify() const;
   /// One of the files of state().files: its size is compared, and its header is read. Throws DataError.
   SafetensorsFile open(const std::string& name) const;
+  /// The tensors of all files together. Throws DataError.
+  TensorParts open_all() const;
 
  private:
   void check_size(const CheckpointFile& file, const InputFile& opened) const;

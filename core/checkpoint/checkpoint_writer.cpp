@@ -143,10 +143,12 @@ void CheckpointWriter::prune(std::int64_t newest) {
 }
 
 CheckpointFile write_checkpoint_file(const std::string& partial_folder, const std::string& name,
-                                     std::span<const TensorSource> tensors) {
+                                     std::span<const TensorSource> tensors, const std::map<std::string, std::string>& parts) {
   Sha256 digest;
   AtomicFile file(partial_folder + "/" + name);
-  write_safetensors(file, tensors, {{"format", "pt"}}, &digest);
+  std::map<std::string, std::string> metadata = parts;
+  metadata["format"] = "pt";
+  write_safetensors(file, tensors, metadata, &digest);
   file.publish();
   return {name, file.bytes(), digest.hex()};
 }

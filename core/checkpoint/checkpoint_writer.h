@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -48,9 +49,10 @@ class CONSIST_API CheckpointWriter {
   std::string partial_;  // empty: none begun
 };
 
-/// Writes the tensors to <partial_folder>/<name>; the file is complete on the disk on return. Throws what write_safetensors
-/// throws; a file that failed is removed.
+/// Writes the tensors to <partial_folder>/<name>, with `parts` (see tensor_parts.h) as metadata; the file is complete on the disk
+/// on return. Throws what write_safetensors throws; a file that failed is removed.
 CONSIST_API CheckpointFile write_checkpoint_file(const std::string& partial_folder, const std::string& name,
-                                                 std::span<const TensorSource> tensors);
+                                                 std::span<const TensorSource> tensors,
+                                                 const std::map<std::string, std::string>& parts = {});
 
 }  // namespace consist

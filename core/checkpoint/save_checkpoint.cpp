@@ -4,7 +4,8 @@
 
 namespace consist {
 
-std::int64_t save_checkpoint(Job& job, CheckpointWriter* writer, CheckpointState state, std::span<const TensorSource> tensors) {
+std::int64_t save_checkpoint(Job& job, CheckpointWriter* writer, CheckpointState state, std::span<const TensorSource> tensors,
+                             const std::map<std::string, std::string>& parts) {
   const std::string key = "checkpoint." + std::to_string(state.step);
   const auto key_of = [&](int rank) { return key + "." + std::to_string(rank); };
   if ((job.rank() == 0) != (writer != nullptr)) throw ProgramError("rank 0, and no other, has the writer of checkpoints");
@@ -12,7 +13,7 @@ std::int64_t save_checkpoint(Job& job, CheckpointWriter* writer, CheckpointState
     if (writer != nullptr) job.put(key, writer->begin(state.step));
     const std::string folder = job.get(key, checkpoint_timeout);
     std::string mine;
-    if (!tensors.empty()) mine = to_text(write_checkpoint_file(folder, checkpoint_file_name(job.rank()), tensors));
+    if (!tensors.empty()) mine = to_text(write_checkpoint_file(folder, checkpoint_file_name(job.rank()), tensors, parts));
     std::int64_t bytes = 0;
     if (writer == nullptr) {
       job.put(key_of(job.rank()), mine);

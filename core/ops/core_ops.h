@@ -21,6 +21,7 @@ void register_lm_head_loss(OpRegistry& registry);
 void register_elementwise(OpRegistry& registry);
 void register_optimizer(OpRegistry& registry);
 void register_collectives(OpRegistry& registry);
+void register_storage(OpRegistry& registry);
 
 /// Base of the core's ops: a name, and checks that name the op in their message.
 class NamedOp : public Op {
@@ -56,13 +57,19 @@ inline DType dtype_attribute(const Attributes& attributes) {
   if (!type) throw ProgramError("attribute 'dtype' is '" + attributes.string("dtype") + "', which is no dtype");
   return *type;
 }
-inline AttributeValue dtype_value(DType type) { return std::string(name_of(type)); }
+inline AttributeValue dtype_value(DType type) {
+  return std::string(name_of(type));
+}
 
 /// Whether a [batch, sequence, channels] tensor is split over tokens: along batch or sequence.
-inline bool over_tokens(Placement placement) { return placement.is_shard(0) || placement.is_shard(1); }
+inline bool over_tokens(Placement placement) {
+  return placement.is_shard(0) || placement.is_shard(1);
+}
 
 /// The placement of a sum over all tokens of something placed like `placement`.
-inline Placement summed_over_tokens(Placement placement) { return over_tokens(placement) ? Placement::partial() : placement; }
+inline Placement summed_over_tokens(Placement placement) {
+  return over_tokens(placement) ? Placement::partial() : placement;
+}
 
 /// inputs[index] of an instruction, or no_tensor.
 inline TensorId input_of(const Instruction& instruction, std::size_t index) {

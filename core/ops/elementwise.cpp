@@ -4,36 +4,40 @@
 namespace consist::ops {
 namespace {
 
+/// One sum per pair of inputs.
 class Add final : public NamedOp {
  public:
   Add() : NamedOp("add") {}
 
   Types infer(const Types& in, const Attributes& /*attributes*/) const override {
-    present(in, 1);
-    check(in, 1, present(in, 0));
-    return {present(in, 0)};
+    require(!in.empty() && in.size() % 2 == 0, "inputs must come in pairs");
+    Types sums;
+    for (std::size_t i = 0; i < in.size(); i += 2) {
+      present(in, i + 1);
+      check(in, i + 1, present(in, i));
+      sums.push_back(in[i]);
+    }
+    return sums;
   }
-  void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& /*attributes*/) const override {
-    // A sum of partial sums is a partial sum; a partial and a whole must meet as wholes.
-    Placement& a = axis.inputs[0];
-    Placement& b = axis.inputs[1];
-    if (a.is_partial() != b.is_partial()) {
-      if (a.is_partial())
+  void shard(AxisSharding& axis, const Types& in, const Attributes& /*attributes*/) const override {
+    for (std::size_t i = 0; i < in.size(); i += 2) {
+      // A sum of partial sums is a partial sum; a partial and a whole must meet as wholes.
+      Placement& a = axis.inputs[i];
+      Placement& b = axis.inputs[i + 1];
+      if (a.is_partial() && !b.is_partial())
         a = b;
       else
         b = a;
-    } else {
-      b = a;
+      axis.outputs.push_back(a);
     }
-    axis.outputs = {a};
   }
   void differentiate(Differentiator& d, const Instruction& f) const override {
-    const TensorId dy = d.gradient(f.outputs[0]);
-    for (TensorId input : f.inputs) {
-      if (d.wants(input)) d.contribute(input, dy);
+    for (std::size_t i = 0; i < f.inputs.size(); ++i) {
+      const TensorId dy = d.gradient(f.outputs[i / 2]);
+      if (dy != no_tensor && d.wants(f.inputs[i])) d.contribute(f.inputs[i], dy);
     }
   }
-  int updates_in_place(int /*output*/) const noexcept override { return 0; }
+  int updates_in_place(int output) const noexcept override { return 2 * output; }
 };
 
 class Cast final : public NamedOp {

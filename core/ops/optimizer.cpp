@@ -18,9 +18,10 @@ class SumOfSquares final : public NamedOp {
     for (Placement& input : axis.inputs) {
       if (input.is_partial()) input = Placement::replicate();  // squares of partial sums mean nothing
     }
-    bool sharded = axis.inputs[0].is_shard();
+    const auto is_part = [](Placement placement) { return placement.is_shard() || placement.is_flat(); };
+    const bool sharded = is_part(axis.inputs[0]);
     for (Placement input : axis.inputs) {
-      require(input.is_shard() == sharded,
+      require(is_part(input) == sharded,
               "inputs must be all split or all replicated along an axis: the sum would count some twice");
     }
     axis.outputs = {sharded ? Placement::partial() : Placement::replicate()};

@@ -13,6 +13,7 @@ void register_core_ops(OpRegistry& registry) {
   register_elementwise(registry);
   register_optimizer(registry);
   register_collectives(registry);
+  register_storage(registry);
 }
 
 }  // namespace consist::ops

@@ -1,6 +1,7 @@
 #include "core/passes/accumulate.h"
 
 #include "consist/builder.h"
+#include "consist/edit.h"
 #include "consist/error.h"
 
 namespace consist {
@@ -72,12 +73,26 @@ class Repeater {
       for (std::size_t k = 0; k < copy.outputs.size(); ++k) {
         if (copy.outputs[k] != no_tensor) copy.outputs[k] = copy_output(copy, k, i.outputs[k]);
       }
+      const Tag tag = copy.tag;
       program_.instructions.push_back(std::move(copy));
+      add_up(tag);
     }
     for (std::size_t p = 0; p < sums_.size(); ++p) {
       sums_[p].value = map_[index(sums_[p].in_segment)];
       program_.parameters[p].gradient = sums_[p].value;
     }
+  }
+
+  /// Adds what the newest instruction could not add itself.
+  void add_up(const Tag& tag) {
+    Builder builder(program_);
+    builder.tag = tag;
+    builder.tag.inserted_by = "accumulate";
+    for (const auto& [sum, old] : to_add_) {
+      TensorId& value = map_[index(old)];
+      value = builder.emit_one("add", {sum, value}, {}, program_[old].name);
+    }
+    to_add_.clear();
   }
 
   TensorId copy_input(TensorId old, int m) {
@@ -89,12 +104,16 @@ class Repeater {
   }
 
   /// The copy of output `old`, which is output k of the copied instruction. The first write of a gradient becomes an addition to
-  /// the sum.
+  /// the sum, by the instruction itself if it can (a collective cannot).
   TensorId copy_output(Instruction& instruction, std::size_t k, TensorId old) {
     const auto id = static_cast<TensorId>(program_.tensors.size());
     Tensor copy = program_[old];
-    if (gradient_storage_[index(copy.storage)]) {
-      if (copy.storage == old) accumulate_into(instruction, k, old);
+    const bool is_first = copy.storage == old;
+    if (gradient_storage_[index(copy.storage)] && is_first && instruction.op->is_collective()) {
+      copy.storage = id;
+      to_add_.push_back({sums_[static_cast<std::size_t>(sum_of_[index(old)])].value, old});
+    } else if (gradient_storage_[index(copy.storage)]) {
+      if (is_first) add_into(program_, instruction, k, sums_[static_cast<std::size_t>(sum_of_[index(old)])].value);
       // stays in the gradient's storage
     } else {
       copy.storage = copy.storage == old ? id : program_[map_[index(copy.storage)]].storage;
@@ -102,17 +121,6 @@ class Repeater {
     program_.tensors.push_back(std::move(copy));
     map_[index(old)] = id;
     return id;
-  }
-
-  void accumulate_into(Instruction& instruction, std::size_t k, TensorId old) {
-    const int slot = instruction.op->updates_in_place(static_cast<int>(k));
-    if (slot < 0) {
-      throw ProgramError("op '" + std::string(instruction.op->name()) + "' makes the gradient '" + program_[old].name +
-                         "' but cannot add to it; it needs an accumulator input (Op::updates_in_place)");
-    }
-    if (instruction.inputs.size() <= static_cast<std::size_t>(slot))
-      instruction.inputs.resize(static_cast<std::size_t>(slot) + 1, no_tensor);
-    instruction.inputs[static_cast<std::size_t>(slot)] = sums_[static_cast<std::size_t>(sum_of_[index(old)])].value;
   }
 
   struct Sum {
@@ -125,9 +133,10 @@ class Repeater {
   std::vector<Instruction> segment_;
   std::size_t tensors_;
   std::vector<bool> made_, gradient_storage_;
-  std::vector<TensorId> map_;  // of the micro-batch being made: tensors of the segment to their copies
-  std::vector<Sum> sums_;      // one per parameter
-  std::vector<int> sum_of_;    // by storage
+  std::vector<TensorId> map_;                          // of the micro-batch being made: tensors of the segment to their copies
+  std::vector<Sum> sums_;                              // one per parameter
+  std::vector<int> sum_of_;                            // by storage
+  std::vector<std::pair<TensorId, TensorId>> to_add_;  // sums, and the gradients of the segment that belong to them
 };
 
 }  // namespace

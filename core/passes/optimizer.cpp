@@ -40,7 +40,10 @@ TensorId total_sum_of_squares(Program& program, Builder& builder) {
   std::map<std::vector<bool>, std::vector<TensorId>> groups;
   for (const Parameter& p : program.parameters) {
     std::vector<bool> sharded;
-    for (int axis = 0; axis < program.mesh.axes(); ++axis) sharded.push_back(program[p.gradient].placements[axis].is_shard());
+    for (int axis = 0; axis < program.mesh.axes(); ++axis) {
+      const Placement placement = program[p.gradient].placements[axis];
+      sharded.push_back(placement.is_shard() || placement.is_flat());
+    }
     groups[sharded].push_back(p.gradient);
   }
   TensorId total = no_tensor;

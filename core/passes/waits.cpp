@@ -4,6 +4,8 @@
 #include <array>
 #include <map>
 
+#include "consist/op.h"
+
 namespace consist {
 namespace {
 
@@ -81,6 +83,8 @@ void insert_waits(Program& program, const MemoryPlan& plan, std::span<const std:
 
   for (std::size_t index = 0; index < program.instructions.size(); ++index) {
     Instruction& i = program.instructions[index];
+    i.waits.clear();
+    if (i.op->name() == "release") continue;  // it keeps memory and touches none
     const int queue = i.queue.index();
     Clock after = never();
     auto access = [&](TensorId id, bool write) {
@@ -96,7 +100,6 @@ void insert_waits(Program& program, const MemoryPlan& plan, std::span<const std:
       const std::int64_t begin = plan.workspace[index];
       spaces[0].access(begin, begin + workspace_bytes[index], true, queue, static_cast<InstructionId>(index), after);
     }
-    i.waits.clear();
     Clock& known = known_of_queue[queue];
     for (int q = 0; q < Queue::count; ++q) {
       const InstructionId wanted = after[static_cast<std::size_t>(q)];

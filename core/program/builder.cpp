@@ -125,8 +125,12 @@ TensorId Builder::reshard(TensorId tensor, int axis, Placement placement) {
     if (known.from == tensor && known.axis == axis && known.placement == placement) return known.to;
   }
   const TensorId to = reshard(std::vector<TensorId>{tensor}, axis, placement)[0];
-  constexpr std::size_t remembered = 16;  // consumers that share a moved input stand close together
-  if (reshards_.size() == remembered) reshards_.erase(reshards_.begin());
+  // Consumers that share a moved input stand close together; only states are wanted from far away (a tied embedding), and their
+  // gradients must come together.
+  constexpr std::ptrdiff_t remembered = 16;
+  const auto passing = [&](const Reshard& known) { return !program_[known.from].state; };
+  if (std::count_if(reshards_.begin(), reshards_.end(), passing) == remembered)
+    reshards_.erase(std::find_if(reshards_.begin(), reshards_.end(), passing));
   reshards_.push_back({tensor, axis, placement, to});
   return to;
 }

@@ -59,6 +59,17 @@ TensorId pack(Program& program, std::span<const TensorId> tensors, std::string n
   return storage;
 }
 
+void add_into(const Program& program, Instruction& instruction, std::size_t output, TensorId sum) {
+  const int slot = instruction.op->updates_in_place(static_cast<int>(output));
+  if (slot < 0) {
+    throw ProgramError("op '" + std::string(instruction.op->name()) + "' makes the gradient '" + program[sum].name +
+                       "' but cannot add to it; it needs an accumulator input (Op::updates_in_place)");
+  }
+  const auto at = static_cast<std::size_t>(slot);
+  if (instruction.inputs.size() <= at) instruction.inputs.resize(at + 1, no_tensor);
+  instruction.inputs[at] = sum;
+}
+
 std::vector<InstructionId> last_writers(const Program& program) {
   std::vector<InstructionId> by_tensor(program.tensors.size(), -1);
   // A pack has many writers; what counts for a tensor is who wrote it or a later value in its place.

@@ -46,7 +46,8 @@ PreparedProgram::PreparedProgram(Program program, Device& device, std::span<Comm
     Kernel* kernel = kernel_for(i, communicators);
     kernel_of_.push_back(kernel);
     workspace_bytes_.push_back(kernel->workspace_bytes());
-    labels_.push_back(std::string(i.op->name()) + " " + (i.outputs[0] == no_tensor ? "" : program_[i.outputs[0]].name));
+    labels_.push_back(std::string(i.op->name()) + " " +
+                      (i.outputs.empty() || i.outputs[0] == no_tensor ? "" : program_[i.outputs[0]].name));
   }
 }
 

@@ -8,6 +8,7 @@
 #include "consist/error.h"
 #include "consist/log.h"
 #include "core/checkpoint/save_checkpoint.h"
+#include "core/checkpoint/tensor_parts.h"
 #include "core/files/atomic_file.h"
 #include "core/weights/model_weights.h"
 
@@ -18,23 +19,36 @@ using Json = nlohmann::json;
 
 constexpr std::int64_t elements_at_once = 1 << 20;
 
-std::string text_of(const Mesh& mesh) {
-  std::string text;
-  for (int axis = 0; axis < mesh.axes(); ++axis) {
-    text += (text.empty() ? "" : ",") + mesh.axis(axis).name + "=" + std::to_string(mesh.size_of(axis));
-  }
-  return text;
+bool is_whole(const Program& program, TensorId tensor) {
+  return program.local(tensor) == program[tensor].shape;
 }
 
-void require_whole(TrainingState& state) {
-  const Program& program = state.step().program();
-  for (const TrainingState::Value& value : state.values()) {
-    if (program.local(value.tensor) != value.shape) {
-      throw UnavailableError("'" + value.name +
-                             "' is spread over the ranks; checkpoints and exports of sharded states are not implemented");
-    }
+}  // namespace
+
+/// What a rank writes: its own parts, or all of what no other rank has before it.
+struct SavedState::OwnedTensors {
+  std::vector<TensorSource> sources;
+  std::map<std::string, std::string> parts;  ///< see tensor_parts.h
+
+  /// Adds `tensor` of the program if the rank owns it; `read` gives its elements in `dtype`, counted as they lie on this rank.
+  void add(const Program& program, int rank, const std::string& name, TensorId tensor, DType dtype,
+           std::function<void(void*, std::int64_t, std::int64_t)> read) {
+    const Tensor& t = program[tensor];
+    const Shape held = local_part(t.shape, t.placements, program.mesh, rank).shape;
+    if (!owns_part(t.placements, program.mesh, rank) || (held.elements() == 0 && !is_whole(program, tensor))) return;
+    sources.push_back({name, dtype, held, std::move(read)});
+    if (!is_whole(program, tensor)) parts[name] = part_text(t.shape, t.placements, program.mesh);
   }
+};
+
+namespace {
+
+/// What holds a parameter most exactly.
+TensorId weights_of(const Parameter& parameter) {
+  return parameter.master == no_tensor ? parameter.tensor : parameter.master;
 }
+
+constexpr const char* parts_folder = "/parts.partial";
 
 /// What decides which tokens a step reads, besides the global batch.
 Json data_of(const Json& config) {
@@ -80,7 +94,7 @@ SavedState::SavedState(const RunConfig& config, const Parts& parts, const Layout
     : config_(config),
       parts_(parts),
       job_(job),
-      layout_(text_of(layout.mesh)),
+      layout_(mesh_text(layout.mesh)),
       sequences_per_step_(config.batch * config.accumulation * layout.batch_ranks()) {
   if (!parts.model_folder.empty() && !config.from_scratch && !ModelWeights::present(parts.model_folder)) {
     throw UsageError("--model " + parts.model_folder +
@@ -111,7 +125,6 @@ SavedState::SavedState(const RunConfig& config, const Parts& parts, const Layout
 }
 
 std::int64_t SavedState::fill(TrainingState& state) {
-  if (!config_.checkpoint.empty() || !config_.export_folder.empty()) require_whole(state);
   if (config_.resume && resume_from_checkpoint(state)) return resumed_step_;
   if (parts_.model_folder.empty() || config_.from_scratch) {
     state.initialize(config_.seed);
@@ -139,19 +152,22 @@ bool SavedState::resume_from_checkpoint(TrainingState& state) {
               "': sums are rounded in another order");
   }
 
-  const SafetensorsFile file = checkpoint->open(checkpoint_file_name(0));
-  if (file.tensors().size() != state.values().size()) {
-    throw DataError(file.path() + " holds " + std::to_string(file.tensors().size()) + " tensors, this run's state has " +
+  const TensorParts saved_tensors = checkpoint->open_all();
+  if (saved_tensors.size() != state.values().size()) {
+    throw DataError(checkpoint->path() + " holds " + std::to_string(saved_tensors.size()) + " tensors, this run's state has " +
                     std::to_string(state.values().size()) + "; resume with the model that was trained");
   }
+  const Program& program = state.step().program();
   std::vector<char> buffer;
   for (const TrainingState::Value& value : state.values()) {
-    check_shape(file.shape(value.name), value.shape, file.path(), value.name);
-    for (std::int64_t first = 0; first < value.shape.elements(); first += elements_at_once) {
-      const std::int64_t count = std::min(elements_at_once, value.shape.elements() - first);
-      buffer.resize(static_cast<std::size_t>(count) * size_of(value.dtype));
-      file.read_stored(value.name, value.dtype, first, count, buffer.data());
-      state.write_value(value, first, count, buffer.data());
+    check_shape(saved_tensors.shape(value.name), value.shape, saved_tensors.path(value.name), value.name);
+    for (const LocalRange& range : local_ranges(value.shape, program[value.tensor].placements, program.mesh, job_.rank())) {
+      for (std::int64_t done = 0; done < range.count; done += elements_at_once) {
+        const std::int64_t count = std::min(elements_at_once, range.count - done);
+        buffer.resize(static_cast<std::size_t>(count) * size_of(value.dtype));
+        saved_tensors.read(value.name, value.dtype, range.logical + done, count, buffer.data());
+        state.write_value(value, range.local + done, count, buffer.data());
+      }
     }
   }
   state.refresh_parameters();
@@ -179,13 +195,10 @@ void SavedState::load_model_folder(TrainingState& state) const {
 }
 
 std::int64_t SavedState::save(TrainingState& state, std::int64_t step) {
-  std::vector<TensorSource> sources;
-  if (job_.rank() == 0) {
-    for (const TrainingState::Value& value : state.values()) {
-      sources.push_back(
-          {value.name, value.dtype, value.shape,
-           [&state, &value](void* to, std::int64_t first, std::int64_t count) { state.read_value(value, first, count, to); }});
-    }
+  OwnedTensors mine;
+  for (const TrainingState::Value& value : state.values()) {
+    mine.add(state.step().program(), job_.rank(), value.name, value.tensor, value.dtype,
+             [&state, &value](void* to, std::int64_t first, std::int64_t count) { state.read_value(value, first, count, to); });
   }
   CheckpointState saved;
   saved.step = step;
@@ -194,24 +207,66 @@ std::int64_t SavedState::save(TrainingState& state, std::int64_t step) {
   saved.ranks = config_.ranks;
   saved.layout = layout_;
   saved.config = config_.to_json();
-  return save_checkpoint(job_, writer_.get(), std::move(saved), sources);
+  return save_checkpoint(job_, writer_.get(), std::move(saved), mine.sources, mine.parts);
 }
 
 void SavedState::export_model(TrainingState& state) const {
-  if (config_.export_folder.empty() || job_.rank() != 0) return;
+  if (config_.export_folder.empty()) return;
   const Program& program = state.step().program();
-  std::vector<TensorSource> sources;
+  const bool divided = std::any_of(program.parameters.begin(), program.parameters.end(),
+                                   [&](const Parameter& p) { return !is_whole(program, weights_of(p)); });
+  OwnedTensors mine;
   for (const Parameter& parameter : program.parameters) {
-    sources.push_back({parameter.name, DType::f32, program[parameter.tensor].shape,
-                       [&state, &parameter](void* to, std::int64_t first, std::int64_t count) {
-                         state.read_weights(parameter.name, first, {static_cast<float*>(to), static_cast<std::size_t>(count)});
-                       }});
+    mine.add(program, job_.rank(), parameter.name, weights_of(parameter), DType::f32,
+             [&state, &parameter](void* to, std::int64_t first, std::int64_t count) {
+               state.read_weights(parameter.name, first, {static_cast<float*>(to), static_cast<std::size_t>(count)});
+             });
   }
-  const std::string text = parts_.architecture->config_json();
-  AtomicFile file(config_.export_folder + "/config.json");
-  file.write(text.data(), text.size());
-  file.commit();
-  write_model_weights(config_.export_folder, sources, default_max_file_bytes, config_.overwrite);
+  if (job_.rank() == 0) {
+    const std::string text = parts_.architecture->config_json();
+    AtomicFile file(config_.export_folder + "/config.json");
+    file.write(text.data(), text.size());
+    file.commit();
+  }
+  if (divided) {
+    export_parts(mine);
+  } else if (job_.rank() == 0) {
+    write_model_weights(config_.export_folder, mine.sources, default_max_file_bytes, config_.overwrite);
+  }
+}
+
+void SavedState::export_parts(const OwnedTensors& mine) const {
+  namespace fs = std::filesystem;
+  const std::string folder = config_.export_folder + parts_folder;
+  const auto key_of = [](int rank) { return "export." + std::to_string(rank); };
+  std::error_code error;
+  if (job_.rank() == 0) {
+    fs::remove_all(folder, error);
+    fs::create_directory(folder, error);
+    if (error) throw SystemError("cannot make the folder " + folder + ": " + error.message());
+  }
+  job_.barrier("export.begun", checkpoint_timeout);
+  std::string written;
+  if (!mine.sources.empty())
+    written = write_checkpoint_file(folder, checkpoint_file_name(job_.rank()), mine.sources, mine.parts).name;
+  job_.put(key_of(job_.rank()), written);
+  if (job_.rank() == 0) {
+    TensorParts parts(parse_mesh(layout_, folder));
+    for (int rank = 0; rank < job_.size(); ++rank) {
+      const std::string file = job_.get(key_of(rank), checkpoint_timeout);
+      if (!file.empty()) parts.add(rank, SafetensorsFile(folder + "/" + file));
+    }
+    std::vector<TensorSource> sources;
+    for (const std::string& name : parts.names()) {
+      sources.push_back({name, DType::f32, parts.shape(name), [&parts, name](void* to, std::int64_t first, std::int64_t count) {
+                           parts.read(name, DType::f32, first, count, to);
+                         }});
+    }
+    write_model_weights(config_.export_folder, sources, default_max_file_bytes, config_.overwrite);
+    fs::remove_all(folder, error);
+    if (error) log::warn("cannot remove " + folder + ": " + error.message());
+  }
+  job_.barrier("export.written", checkpoint_timeout);
 }
 
 }  // namespace consist

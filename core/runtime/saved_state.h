@@ -13,8 +13,8 @@
 
 namespace consist {
 
-/// One per rank and run, used from the trainer's thread; what the constructor is given must outlive it. Rank 0 writes for all,
-/// which needs every value whole on every rank: sharded states are refused with an UnavailableError.
+/// One per rank and run, used from the trainer's thread; what the constructor is given must outlive it. Each rank writes the
+/// parts that it owns, to a folder that all ranks share; a checkpoint of one layout is read in any other.
 class SavedState {
  public:
   /// Takes the folders of checkpoints and export on rank 0, so that one that cannot be used is an error before anything is
@@ -32,12 +32,15 @@ class SavedState {
   /// Called by every rank: saves a checkpoint after `step` steps. Returns the bytes written by all ranks on rank 0, elsewhere 0.
   std::int64_t save(TrainingState& state, std::int64_t step);
 
-  /// Writes config.json and the weights in f32 to the export folder, if one is given, on rank 0.
+  /// Called by every rank: writes config.json and the weights in f32 to the export folder, if one is given. Weights that are
+  /// divided go through a folder "parts.partial" in it, from which rank 0 puts them together.
   void export_model(TrainingState& state) const;
 
  private:
   bool resume_from_checkpoint(TrainingState& state);
   void load_model_folder(TrainingState& state) const;
+  struct OwnedTensors;
+  void export_parts(const OwnedTensors& mine) const;
 
   const RunConfig& config_;
   const Parts& parts_;

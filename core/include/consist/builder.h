@@ -63,7 +63,7 @@ class CONSIST_API Builder {
   TensorId add_tensor(Tensor tensor);
 
   Program& program_;
-  std::vector<Reshard> reshards_;  // the latest ones: an input that two instructions want alike is moved once
+  std::vector<Reshard> reshards_;  // of states all, else the latest: an input that two instructions want alike is moved once
 };
 
 }  // namespace consist

@@ -12,8 +12,8 @@
 
 namespace consist {
 
-/// Inserts instructions at several places in one linear pass. Positions are indices of the program as it was when the Inserter was made.
-/// The program must not be changed otherwise before apply().
+/// Inserts instructions at several places in one linear pass. Positions are indices of the program as it was when the Inserter
+/// was made. The program must not be changed otherwise before apply().
 class CONSIST_API Inserter {
  public:
   explicit Inserter(Program& program);
@@ -33,15 +33,21 @@ class CONSIST_API Inserter {
   std::vector<Group> groups_;
 };
 
-/// Moves the storages of `tensors` (distinct, none a state, each owned or updated in place from one storage) into one new storage,
-/// one behind the other at 256-byte boundaries; collectives over all of them become one message. Returns the storage.
+/// Moves the storages of `tensors` (distinct, none a state, each owned or updated in place from one storage) into one new
+/// storage, one behind the other at 256-byte boundaries; collectives over all of them become one message. Returns the storage.
 CONSIST_API TensorId pack(Program& program, std::span<const TensorId> tensors, std::string name);
+
+/// Makes output `output` of `instruction`, which overwrote its memory, add to `sum` instead; giving both one storage is the
+/// caller's part. Throws ProgramError if the op cannot add.
+CONSIST_API void add_into(const Program& program, Instruction& instruction, std::size_t output, TensorId sum);
 
 /// The last instruction that writes each tensor's storage, by tensor id; -1 if none does.
 CONSIST_API std::vector<InstructionId> last_writers(const Program& program);
 
 /// Alignment of tensors in memory, in bytes.
 inline constexpr std::int64_t tensor_alignment = 256;
-constexpr std::int64_t aligned(std::int64_t bytes) noexcept { return (bytes + tensor_alignment - 1) / tensor_alignment * tensor_alignment; }
+constexpr std::int64_t aligned(std::int64_t bytes) noexcept {
+  return (bytes + tensor_alignment - 1) / tensor_alignment * tensor_alignment;
+}
 
 }  // namespace consist

@@ -1,6 +1,9 @@
-// add and cast.
-#include "plugins/devices/cpu/kernels/product.h"
+// add, cast, copy and release.
+#include <algorithm>
+#include <cstring>
+
 #include "plugins/devices/cpu/kernels/parallel.h"
+#include "plugins/devices/cpu/kernels/product.h"
 
 namespace consist::cpu {
 namespace {
@@ -9,10 +12,12 @@ template <typename T>
 class Add final : public Kernel {
  public:
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue) override {
-    const T *a = in[0].as<T>(), *b = in[1].as<T>();
-    T* c = out[0].as<T>();  // = a
-    const std::int64_t count = in[0].shape.elements();
-    parallel_for_simd(count, [=](std::int64_t i) { store(c[i], load(a[i]) + load(b[i])); });
+    for (std::size_t pair = 0; pair < out.size(); ++pair) {
+      const T *a = in[2 * pair].as<T>(), *b = in[2 * pair + 1].as<T>();
+      T* c = out[pair].as<T>();  // = a
+      const std::int64_t count = in[2 * pair].shape.elements();
+      parallel_for_simd(count, [=](std::int64_t i) { store(c[i], load(a[i]) + load(b[i])); });
+    }
   }
 };
 
@@ -23,13 +28,44 @@ class Cast final : public Kernel {
   }
 };
 
-bool is_float(DType type) { return type == DType::f32 || type == DType::bf16; }
+class Copy final : public Kernel {
+ public:
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue) override {
+    const char* from = in[0].as<char>();
+    char* to = out[0].as<char>();
+    const std::int64_t bytes = in[0].shape.elements() * static_cast<std::int64_t>(size_of(in[0].dtype));
+    constexpr std::int64_t block = 1 << 20;
+    parallel_for((bytes + block - 1) / block, [=](std::int64_t i) {
+      std::memcpy(to + i * block, from + i * block, static_cast<std::size_t>(std::min(block, bytes - i * block)));
+    });
+  }
+};
+
+class Release final : public Kernel {
+ public:
+  void launch(std::span<const Buffer>, std::span<const Buffer>, void*, NativeQueue) override {}
+};
+
+bool is_float(DType type) {
+  return type == DType::f32 || type == DType::bf16;
+}
 
 }  // namespace
 
-Made make_add(const KernelRequest& r, const KernelSettings&) { return by_dtype<Add>(r.inputs[0].dtype); }
+Made make_add(const KernelRequest& r, const KernelSettings&) {
+  const DType type = r.inputs[0].dtype;
+  if (std::any_of(r.inputs.begin(), r.inputs.end(), [&](const Buffer& t) { return t.dtype != type; })) return nullptr;
+  return by_dtype<Add>(type);
+}
 Made make_cast(const KernelRequest& r, const KernelSettings&) {
   return is_float(r.inputs[0].dtype) && is_float(r.outputs[0].dtype) ? std::make_unique<Cast>() : nullptr;
+}
+
+Made make_copy(const KernelRequest&, const KernelSettings&) {
+  return std::make_unique<Copy>();
+}
+Made make_release(const KernelRequest&, const KernelSettings&) {
+  return std::make_unique<Release>();
 }
 
 }  // namespace consist::cpu

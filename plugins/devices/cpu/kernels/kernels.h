@@ -31,6 +31,8 @@ Made make_lm_head_loss(const KernelRequest& r, const KernelSettings& s);
 Made make_lm_head_loss_grad(const KernelRequest& r, const KernelSettings& s);
 Made make_add(const KernelRequest& r, const KernelSettings& s);
 Made make_cast(const KernelRequest& r, const KernelSettings& s);
+Made make_copy(const KernelRequest& r, const KernelSettings& s);
+Made make_release(const KernelRequest& r, const KernelSettings& s);
 Made make_sum_of_squares(const KernelRequest& r, const KernelSettings& s);
 Made make_clip_coefficient(const KernelRequest& r, const KernelSettings& s);
 Made make_adamw(const KernelRequest& r, const KernelSettings& s);

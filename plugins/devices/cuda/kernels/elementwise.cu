@@ -1,4 +1,7 @@
-// add and cast: one pass, every thread moves `unroll` packs that are all loaded before the first is used.
+// add, cast, copy and release. Of the first two: one pass, every thread moves `unroll` packs that are all loaded before the first is used.
+#include <algorithm>
+
+#include "plugins/devices/cuda/check.h"
 #include "plugins/devices/cuda/kernels/launch.h"
 #include "plugins/devices/cuda/kernels/numbers.cuh"
 
@@ -59,17 +62,34 @@ template <typename T>
 class Add final : public Kernel {
  public:
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue queue) override {
-    T* a = out[0].as<T>();  // = in[0]
-    const T* b = in[1].as<T>();
-    const std::int64_t count = in[0].shape.elements();
-    constexpr int N = per_access<T>;
-    if (count == 0) return;
-    if (in_packs(count, N, {a, b}))
-      add_packs<T, N><<<blocks_for(count / N), threads, 0, stream_of(queue)>>>(a, b, count / N);
-    else
-      add_packs<T, 1><<<blocks_for(count), threads, 0, stream_of(queue)>>>(a, b, count);
-    check_launch("add");
+    for (std::size_t pair = 0; pair < out.size(); ++pair) {
+      T* a = out[pair].as<T>();  // = in[2 * pair]
+      const T* b = in[2 * pair + 1].as<T>();
+      const std::int64_t count = out[pair].shape.elements();
+      constexpr int N = per_access<T>;
+      if (count == 0) continue;
+      if (in_packs(count, N, {a, b}))
+        add_packs<T, N><<<blocks_for(count / N), threads, 0, stream_of(queue)>>>(a, b, count / N);
+      else
+        add_packs<T, 1><<<blocks_for(count), threads, 0, stream_of(queue)>>>(a, b, count);
+      check_launch("add");
+    }
   }
+};
+
+/// Between any two memories: the addresses tell which (unified addressing).
+class Copy final : public Kernel {
+ public:
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue queue) override {
+    const std::int64_t bytes = in[0].shape.elements() * static_cast<std::int64_t>(size_of(in[0].dtype));
+    if (bytes == 0) return;
+    check(cudaMemcpyAsync(out[0].data, in[0].data, static_cast<std::size_t>(bytes), cudaMemcpyDefault, stream_of(queue)), "copy");
+  }
+};
+
+class Release final : public Kernel {
+ public:
+  void launch(std::span<const Buffer>, std::span<const Buffer>, void*, NativeQueue) override {}
 };
 
 template <typename From, typename To>
@@ -93,7 +113,9 @@ class Cast final : public Kernel {
 }  // namespace
 
 Made make_add(const KernelRequest& r, const KernelSettings&) {
-  return by_dtype<Add>(r.inputs[0].dtype);
+  const DType type = r.inputs[0].dtype;
+  if (std::any_of(r.inputs.begin(), r.inputs.end(), [&](const Buffer& t) { return t.dtype != type; })) return nullptr;
+  return by_dtype<Add>(type);
 }
 
 Made make_cast(const KernelRequest& r, const KernelSettings&) {
@@ -103,6 +125,13 @@ Made make_cast(const KernelRequest& r, const KernelSettings&) {
   if (from == DType::bf16 && to == DType::f32) return std::make_unique<Cast<bf16, float>>();
   if (from == DType::bf16 && to == DType::bf16) return std::make_unique<Cast<bf16, bf16>>();
   return nullptr;
+}
+
+Made make_copy(const KernelRequest&, const KernelSettings&) {
+  return std::make_unique<Copy>();
+}
+Made make_release(const KernelRequest&, const KernelSettings&) {
+  return std::make_unique<Release>();
 }
 
 }  // namespace consist::cuda

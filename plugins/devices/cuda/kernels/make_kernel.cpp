@@ -30,6 +30,8 @@ constexpr Entry table[] = {
     {"lm_head_loss_grad", make_lm_head_loss_grad},
     {"add", make_add},
     {"cast", make_cast},
+    {"copy", make_copy},
+    {"release", make_release},
     {"sum_of_squares", make_sum_of_squares},
     {"clip_coefficient", make_clip_coefficient},
     {"adamw", make_adamw},

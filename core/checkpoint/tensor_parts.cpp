@@ -1,0 +1,179 @@
+#include "core/checkpoint/tensor_parts.h"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <sstream>
+
+#include "consist/error.h"
+
+namespace consist {
+namespace {
+
+std::optional<std::int64_t> number(std::string_view text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0) return std::nullopt;
+  return value;
+}
+
+std::optional<Shape> parse_shape(std::string_view text) {
+  if (text.size() < 2 || text.front() != '[' || text.back() != ']') return std::nullopt;
+  std::istringstream list(std::string(text.substr(1, text.size() - 2)));
+  Shape shape;
+  for (std::string extent; std::getline(list, extent, ',');) {
+    const std::optional<std::int64_t> value = number(extent);
+    if (!value || shape.rank() == Shape::max_rank) return std::nullopt;
+    shape.push_back(*value);
+  }
+  return shape;
+}
+
+/// "F", "S0", ...
+std::optional<Placement> parse_placement(std::string_view text) {
+  if (text == "F") return Placement::flat();
+  if (!text.starts_with('S')) return std::nullopt;
+  const std::optional<std::int64_t> dim = number(text.substr(1));
+  if (!dim || *dim >= Shape::max_rank) return std::nullopt;
+  return Placement::shard(static_cast<int>(*dim));
+}
+
+struct Lie {
+  Shape shape;
+  Placements placements;
+};
+
+Lie parse_part(const std::string& text, const Mesh& mesh, const std::string& name, const std::string& path) {
+  const auto refuse = [&]() -> DataError {
+    return DataError(path + ": '" + name + "' is said to be the part '" + text +
+                     "' of a tensor, which makes no sense in the layout '" + mesh_text(mesh) + "'");
+  };
+  std::istringstream words(text);
+  std::string word;
+  words >> word;
+  const std::optional<Shape> shape = parse_shape(word);
+  if (!shape) throw refuse();
+  Lie lie{*shape, {}};
+  while (words >> word) {
+    const std::size_t colon = word.find(':');
+    const int axis = mesh.find(word.substr(0, colon));
+    const std::optional<Placement> placement =
+        colon == std::string::npos ? std::nullopt : parse_placement(std::string_view(word).substr(colon + 1));
+    if (axis < 0 || !placement) throw refuse();
+    lie.placements[axis] = *placement;
+  }
+  return lie;
+}
+
+}  // namespace
+
+std::string part_text(const Shape& whole, const Placements& placements, const Mesh& mesh) {
+  std::string text = whole.text();
+  for (int axis = 0; axis < mesh.axes(); ++axis) {
+    const Placement placement = placements[axis];
+    if (placement.is_flat()) text += " " + mesh.axis(axis).name + ":F";
+    if (placement.is_shard()) text += " " + mesh.axis(axis).name + ":S" + std::to_string(placement.dim());
+  }
+  return text;
+}
+
+std::string mesh_text(const Mesh& mesh) {
+  std::string text;
+  for (int axis = 0; axis < mesh.axes(); ++axis) {
+    text += (text.empty() ? "" : ",") + mesh.axis(axis).name + "=" + std::to_string(mesh.size_of(axis));
+  }
+  return text;
+}
+
+Mesh parse_mesh(std::string_view text, const std::string& path) {
+  std::vector<MeshAxis> axes;
+  std::istringstream list{std::string(text)};
+  for (std::string item; std::getline(list, item, ',');) {
+    const std::size_t equals = item.find('=');
+    const std::optional<std::int64_t> size =
+        equals == std::string::npos ? std::nullopt : number(std::string_view(item).substr(equals + 1));
+    if (!size || *size < 1 || *size > 1'000'000) throw DataError(path + ": '" + std::string(text) + "' is no layout of ranks");
+    axes.push_back({item.substr(0, equals), static_cast<int>(*size)});
+  }
+  try {
+    return Mesh(std::move(axes));
+  } catch (const UsageError& error) {
+    throw DataError(path + ": '" + std::string(text) + "' is no layout of ranks: " + error.what());
+  }
+}
+
+bool owns_part(const Placements& placements, const Mesh& mesh, int rank) {
+  for (int axis = 0; axis < mesh.axes(); ++axis) {
+    if (placements[axis].is_replicate() && mesh.coordinate(rank, axis) != 0) return false;
+  }
+  return true;
+}
+
+void TensorParts::add(int rank, SafetensorsFile file) {
+  if (rank >= mesh_.ranks()) {
+    throw DataError(file.path() + ": the layout '" + mesh_text(mesh_) + "' has no rank " + std::to_string(rank));
+  }
+  for (const auto& [name, stored] : file.tensors()) {
+    const auto text = file.metadata().find(name);
+    const Lie lie =
+        text == file.metadata().end() ? Lie{file.shape(name), {}} : parse_part(text->second, mesh_, name, file.path());
+    Part part{files_.size(), local_ranges(lie.shape, lie.placements, mesh_, rank)};
+    std::int64_t elements = 0;
+    for (const LocalRange& range : part.ranges) elements += range.count;
+    const auto [known, is_new] = tensors_.try_emplace(name, Whole{lie.shape, {}});
+    if (elements != stored.elements || known->second.shape != lie.shape) {
+      throw DataError(file.path() + ": its part of '" + name + "' does not fit the others");
+    }
+    std::sort(part.ranges.begin(), part.ranges.end(),
+              [](const LocalRange& a, const LocalRange& b) { return a.logical < b.logical; });
+    known->second.parts.push_back(std::move(part));
+  }
+  files_.push_back(std::move(file));
+}
+
+std::vector<std::string> TensorParts::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, whole] : tensors_) names.push_back(name);
+  return names;
+}
+
+const TensorParts::Whole& TensorParts::find(std::string_view name) const {
+  const auto found = tensors_.find(name);
+  if (found == tensors_.end()) {
+    throw DataError((files_.empty() ? "the checkpoint" : files_.front().path() + " and the files beside it") +
+                    " have no tensor '" + std::string(name) + "'");
+  }
+  return found->second;
+}
+
+void TensorParts::read(std::string_view name, DType dtype, std::int64_t first, std::int64_t count, void* out) const {
+  const Whole& whole = find(name);
+  const auto width = static_cast<std::int64_t>(size_of(dtype));
+  while (count > 0) {
+    // The range, of whichever part, that holds `first`.
+    const LocalRange* range = nullptr;
+    const Part* holder = nullptr;
+    for (const Part& part : whole.parts) {
+      auto after = std::upper_bound(part.ranges.begin(), part.ranges.end(), first,
+                                    [](std::int64_t at, const LocalRange& r) { return at < r.logical; });
+      if (after == part.ranges.begin()) continue;
+      --after;
+      if (first >= after->logical + after->count) continue;
+      range = &*after;
+      holder = &part;
+      break;
+    }
+    if (range == nullptr) {
+      throw DataError(path(name) + " and the files beside it lack element " + std::to_string(first) + " of '" +
+                      std::string(name) + "'");
+    }
+    const std::int64_t skipped = first - range->logical;
+    const std::int64_t here = std::min(count, range->count - skipped);
+    files_[holder->file].read_stored(name, dtype, range->local + skipped, here, out);
+    out = static_cast<char*>(out) + here * width;
+    first += here;
+    count -= here;
+  }
+}
+
+}  // namespace consist

@@ -1,0 +1,65 @@
+// Tensors that are divided over the files of ranks. A file holds its rank's parts as they lie there; its metadata says of each
+// part of what whole it is: {"model.norm.weight": "[4096] data:F"}. Tensors that are whole have no such entry.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "consist/export.h"
+#include "consist/mesh.h"
+#include "core/runtime/local_ranges.h"
+#include "core/weights/safetensors.h"
+
+namespace consist {
+
+/// The metadata of a part.
+CONSIST_API std::string part_text(const Shape& whole, const Placements& placements, const Mesh& mesh);
+
+/// "data=2,tensor=4", "" for one rank.
+CONSIST_API std::string mesh_text(const Mesh& mesh);
+/// The inverse. Throws DataError naming `path`.
+CONSIST_API Mesh parse_mesh(std::string_view text, const std::string& path);
+
+/// Whether `rank` writes its part of a tensor that lies so: of ranks that hold the same, the first does.
+CONSIST_API bool owns_part(const Placements& placements, const Mesh& mesh, int rank);
+
+/// The tensors of a set of ranks' files, to be read by logical range, whatever layout wrote them.
+class CONSIST_API TensorParts {
+ public:
+  explicit TensorParts(Mesh mesh) : mesh_(std::move(mesh)) {}  ///< the layout of the ranks that wrote
+
+  /// Adds the file that `rank` wrote. Throws DataError for parts of one tensor that contradict each other.
+  void add(int rank, SafetensorsFile file);
+
+  std::size_t size() const noexcept { return tensors_.size(); }
+  std::vector<std::string> names() const;  ///< in alphabetical order
+  bool has(std::string_view name) const { return tensors_.contains(name); }
+  /// The logical shape. Throws DataError if there is no such tensor.
+  const Shape& shape(std::string_view name) const { return find(name).shape; }
+  /// A file with (a part of) the tensor, for messages.
+  const std::string& path(std::string_view name) const { return files_[find(name).parts.front().file].path(); }
+  /// Elements [first, first + count) of the logical tensor, which must be stored in `dtype`. Throws DataError, also where no file
+  /// has some of them.
+  void read(std::string_view name, DType dtype, std::int64_t first, std::int64_t count, void* out) const;
+
+ private:
+  struct Part {
+    std::size_t file;
+    std::vector<LocalRange> ranges;  // by their place in the logical tensor
+  };
+  struct Whole {
+    Shape shape;
+    std::vector<Part> parts;
+  };
+  const Whole& find(std::string_view name) const;
+
+  Mesh mesh_;
+  std::vector<SafetensorsFile> files_;
+  std::map<std::string, Whole, std::less<>> tensors_;
+};
+
+}  // namespace consist

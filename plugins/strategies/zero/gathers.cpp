@@ -1,0 +1,176 @@
+#include "plugins/strategies/zero/gathers.h"
+
+#include <algorithm>
+#include <map>
+#include <queue>
+#include <set>
+#include <unordered_map>
+
+namespace consist::zero {
+namespace {
+
+/// Elements of what a flat state is gathered to.
+std::int64_t whole_elements(const Program& step, TensorId source, int axis) {
+  Placements placements = step[source].placements;
+  placements[axis] = Placement::replicate();
+  return local_shape(step[source].shape, placements, step.mesh).elements();
+}
+
+class PeriodPlanner {
+ public:
+  PeriodPlanner(const Program& step, std::span<const Use> uses, int axis, const Settings& settings)
+      : uses_(uses), settings_(settings), before_(uses.size() + 1, 0), next_(uses.size(), none) {
+    for (const Use& use : uses) {
+      if (!elements_.contains(use.source)) elements_[use.source] = whole_elements(step, use.source, axis);
+    }
+    std::unordered_map<TensorId, std::size_t> seen;
+    for (std::size_t u = 0; u < uses.size(); ++u) {
+      before_[u + 1] = before_[u] + (is_kept(uses[u].source) ? 0 : elements_[uses[u].source]);
+      if (auto [last, is_new] = seen.try_emplace(uses[u].source, u); !is_new) {
+        next_[last->second] = u;
+        last->second = u;
+      }
+    }
+  }
+
+  std::vector<Period> run() {
+    for (std::size_t u = 0; u < uses_.size(); ++u) {
+      Period& period = open(u);
+      period.uses.push_back(u);
+      period.last = uses_[u].instruction;
+      if (!period.kept) close_or_keep(u);
+    }
+    return std::move(periods_);
+  }
+
+ private:
+  static constexpr std::size_t none = static_cast<std::size_t>(-1);
+
+  bool is_kept(TensorId source) const { return elements_.at(source) < settings_.persistence; }
+
+  /// The period that use u falls into: the open one of its parameter, or a new one.
+  Period& open(std::size_t u) {
+    const TensorId source = uses_[u].source;
+    if (auto found = open_.find(source); found != open_.end()) {
+      idle_.erase({u, source});
+      return periods_[found->second];
+    }
+    const std::int64_t elements = elements_[source];
+    if (!is_kept(source)) {
+      while (live_ + elements > settings_.max_live && !idle_.empty()) {
+        const auto furthest = std::prev(idle_.end());
+        close(furthest->second);
+        idle_.erase(furthest);
+      }
+      live_ += elements;
+    }
+    open_[source] = periods_.size();
+    periods_.push_back({source, elements, {}, uses_[u].instruction, uses_[u].instruction, is_kept(source)});
+    return periods_.back();
+  }
+
+  void close_or_keep(std::size_t u) {
+    const TensorId source = uses_[u].source;
+    const std::size_t next = next_[u];
+    if (next != none && before_[next] - before_[u + 1] <= settings_.max_reuse_distance) {
+      idle_.insert({next, source});
+    } else {
+      close(source);
+    }
+  }
+
+  void close(TensorId source) {
+    live_ -= elements_[source];
+    open_.erase(source);
+  }
+
+  std::span<const Use> uses_;
+  const Settings& settings_;
+  std::unordered_map<TensorId, std::int64_t> elements_;
+  std::vector<std::int64_t> before_;  // elements that the uses before each one touch
+  std::vector<std::size_t> next_;     // by use: the next one of the same parameter
+  std::vector<Period> periods_;
+  std::unordered_map<TensorId, std::size_t> open_;   // periods by parameter
+  std::set<std::pair<std::size_t, TensorId>> idle_;  // whole and not in use, by their next use
+  std::int64_t live_ = 0;
+};
+
+/// Cuts periods of one kind, in order of use, into buckets. A bucket never holds a parameter twice.
+std::vector<GatherBucket> cut(std::span<const Period> periods, bool kept, std::int64_t most) {
+  std::vector<GatherBucket> buckets;
+  std::int64_t elements = 0;
+  std::set<TensorId> inside;
+  for (std::size_t p = 0; p < periods.size(); ++p) {
+    if (periods[p].kept != kept) continue;
+    if (buckets.empty() || elements + periods[p].elements > most || inside.contains(periods[p].source)) {
+      buckets.emplace_back();
+      elements = 0;
+      inside.clear();
+    }
+    buckets.back().periods.push_back(p);
+    elements += periods[p].elements;
+    inside.insert(periods[p].source);
+  }
+  return buckets;
+}
+
+}  // namespace
+
+std::vector<Period> plan_periods(const Program& step, std::span<const Use> uses, int axis, const Settings& settings) {
+  return PeriodPlanner(step, uses, axis, settings).run();
+}
+
+std::vector<GatherBucket> plan_gathers(std::span<const Period> periods, const Settings& settings) {
+  std::vector<GatherBucket> buckets = cut(periods, true, settings.gather_bucket);
+  const auto first_use = [&](const GatherBucket& bucket) { return periods[bucket.periods.front()].first; };
+  for (GatherBucket& bucket : buckets) bucket.before = settings.overlap ? 0 : first_use(bucket);
+
+  std::vector<GatherBucket> passing = cut(periods, false, settings.gather_bucket);
+  using End = std::pair<InstructionId, std::int64_t>;  // last use of what is whole, and its elements
+  std::priority_queue<End, std::vector<End>, std::greater<>> ends;
+  std::int64_t live = 0;
+  for (std::size_t b = 0; b < passing.size(); ++b) {
+    const InstructionId needed = first_use(passing[b]);
+    InstructionId at = b == 0 ? 0 : first_use(passing[b - 1]);
+    if (!settings.overlap) at = needed;
+    std::int64_t elements = 0;
+    for (std::size_t p : passing[b].periods) elements += periods[p].elements;
+    const auto give_up_next = [&] {
+      live -= ends.top().second;
+      ends.pop();
+    };
+    while (!ends.empty() && ends.top().first < at) give_up_next();
+    while (!ends.empty() && live + elements > settings.max_live && ends.top().first < needed) {
+      at = ends.top().first + 1;
+      give_up_next();
+    }
+    passing[b].before = at;
+    live += elements;
+    for (std::size_t p : passing[b].periods) ends.push({periods[p].last, periods[p].elements});
+  }
+  buckets.insert(buckets.end(), passing.begin(), passing.end());
+  return buckets;
+}
+
+void insert_gathers(Program& step, Inserter& inserter, std::span<const Use> uses, int axis, const Settings& settings) {
+  const std::vector<Period> periods = plan_periods(step, uses, axis, settings);
+  for (const GatherBucket& bucket : plan_gathers(periods, settings)) {
+    std::vector<TensorId> sources;
+    for (std::size_t p : bucket.periods) sources.push_back(periods[p].source);
+    const Tag of_use = step.instructions[static_cast<std::size_t>(periods[bucket.periods.front()].first)].tag;
+    std::vector<TensorId> wholes;
+    inserter.after(bucket.before - 1, [&](Builder& builder) {
+      builder.tag = of_use;
+      builder.tag.inserted_by = settings.strategy;
+      wholes = builder.reshard(sources, axis, Placement::replicate());
+    });
+    for (std::size_t k = 0; k < wholes.size(); ++k) {
+      step[wholes[k]].role = Role::parameter;
+      for (std::size_t u : periods[bucket.periods[k]].uses) {
+        step.instructions[static_cast<std::size_t>(uses[u].instruction)].inputs[uses[u].input] = wholes[k];
+      }
+    }
+  }
+}
+
+}  // namespace consist::zero

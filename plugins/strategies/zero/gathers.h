@@ -1,0 +1,40 @@
+// When parameters are whole: gathered in buckets ahead of use, given up when they are not needed for a while.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "consist/edit.h"
+#include "plugins/strategies/zero/settings.h"
+#include "plugins/strategies/zero/strip.h"
+
+namespace consist::zero {
+
+/// A stretch of the step over which a parameter is whole.
+struct Period {
+  TensorId source = no_tensor;
+  std::int64_t elements = 0;      ///< of the whole, on this rank
+  std::vector<std::size_t> uses;  ///< indices of the uses that it serves
+  InstructionId first = 0, last = 0;
+  bool kept = false;  ///< to the end of the step's last use: small, or all of them
+};
+
+/// Stretches in the order of their first use. A parameter is given up after a use unless it is small, or is used again before
+/// more than `max_reuse_distance` elements of others are; of those that are kept idle, the ones needed last go first when more
+/// than `max_live` elements would be whole.
+std::vector<Period> plan_periods(const Program& step, std::span<const Use> uses, int axis, const Settings& settings);
+
+/// Periods that one instruction gathers, and where it stands.
+struct GatherBucket {
+  std::vector<std::size_t> periods;
+  InstructionId before = 0;  ///< the instruction in front of which it goes
+};
+
+/// Buckets in the order in which they are to be issued: those of kept parameters first, at the start of the step; the others each
+/// when the bucket before it begins to be used, later where `max_live` elements would be exceeded.
+std::vector<GatherBucket> plan_gathers(std::span<const Period> periods, const Settings& settings);
+
+/// Inserts the gathers and makes the uses read what they gather.
+void insert_gathers(Program& step, Inserter& inserter, std::span<const Use> uses, int axis, const Settings& settings);
+
+}  // namespace consist::zero

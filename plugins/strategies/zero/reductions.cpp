@@ -1,0 +1,119 @@
+#include "plugins/strategies/zero/reductions.h"
+
+#include <set>
+#include <string>
+
+#include "consist/error.h"
+
+namespace consist::zero {
+namespace {
+
+struct Bucket {
+  std::vector<PartialGradient> gradients;  ///< of different parameters
+  InstructionId ready = -1;
+  std::vector<TensorId> parts;  ///< once it is reduced
+};
+
+std::vector<Bucket> cut(const Program& step, std::span<const PartialGradient> gradients, std::int64_t most) {
+  std::vector<Bucket> buckets;
+  std::int64_t elements = 0;
+  std::set<std::size_t> inside;
+  for (const PartialGradient& gradient : gradients) {
+    const std::int64_t more = step.local(gradient.whole).elements();
+    // Summands of different micro-batches stay apart: what is added later must not hold up what is there already.
+    if (buckets.empty() || elements + more > most || inside.contains(gradient.parameter) ||
+        gradient.first != buckets.back().gradients.front().first) {
+      buckets.emplace_back();
+      elements = 0;
+      inside.clear();
+    }
+    buckets.back().gradients.push_back(gradient);
+    buckets.back().ready = gradient.ready;
+    elements += more;
+    inside.insert(gradient.parameter);
+  }
+  return buckets;
+}
+
+/// Lets go of a bucket that has been reduced: its results join the sums, its memory is free.
+void finish(Program& step, Builder& builder, const Bucket& bucket) {
+  std::vector<TensorId> wholes, pairs;
+  std::vector<std::string> names;
+  std::vector<Parameter*> added;
+  for (std::size_t k = 0; k < bucket.gradients.size(); ++k) {
+    const PartialGradient& gradient = bucket.gradients[k];
+    Parameter& parameter = step.parameters[gradient.parameter];
+    wholes.push_back(gradient.whole);
+    if (gradient.first) {
+      parameter.gradient = bucket.parts[k];
+    } else {
+      pairs.insert(pairs.end(), {parameter.gradient, bucket.parts[k]});
+      names.push_back(step[bucket.parts[k]].name);
+      added.push_back(&parameter);
+    }
+  }
+  builder.emit("release", wholes);
+  if (pairs.empty()) return;
+  const std::vector<TensorId> sums = builder.emit("add", pairs, {}, names);
+  for (std::size_t k = 0; k < sums.size(); ++k) added[k]->gradient = sums[k];
+}
+
+}  // namespace
+
+std::vector<PartialGradient> add_up_whole(Program& step, std::span<const PartialGradient> gradients) {
+  std::vector<TensorId> sum(step.parameters.size(), no_tensor);  // of each parameter, so far
+  std::vector<TensorId> joins(step.tensors.size(), no_tensor);   // by storage: the sum that it is to become part of
+  std::vector<std::size_t> last(step.parameters.size(), gradients.size());
+  for (std::size_t g = 0; g < gradients.size(); ++g) {
+    const PartialGradient& gradient = gradients[g];
+    const TensorId storage = step[gradient.whole].storage;
+    if (storage < 0 || step[gradient.whole].offset != 0)
+      throw ProgramError("the gradient '" + step[gradient.whole].name + "' is a view");
+    joins[static_cast<std::size_t>(storage)] = sum[gradient.parameter];
+    sum[gradient.parameter] = gradient.whole;
+    last[gradient.parameter] = g;
+  }
+  for (Instruction& instruction : step.instructions) {
+    for (std::size_t k = 0; k < instruction.outputs.size(); ++k) {
+      const TensorId output = instruction.outputs[k];
+      if (output == no_tensor) continue;
+      const TensorId before = joins[static_cast<std::size_t>(step[output].storage)];
+      if (before == no_tensor) continue;
+      if (step[output].storage == output) add_into(step, instruction, k, before);  // the first to write there
+    }
+  }
+  // Storages last: the sums that instructions were pointed to are named by tensors, whose storages change here.
+  for (Tensor& tensor : step.tensors) {
+    while (joins[static_cast<std::size_t>(tensor.storage)] != no_tensor)
+      tensor.storage = step[joins[static_cast<std::size_t>(tensor.storage)]].storage;
+  }
+  std::vector<PartialGradient> left;
+  for (std::size_t g = 0; g < gradients.size(); ++g) {
+    if (last[gradients[g].parameter] != g) continue;
+    left.push_back(gradients[g]);
+    left.back().first = true;
+  }
+  return left;
+}
+
+void insert_reductions(Program& step, Inserter& inserter, std::span<const PartialGradient> gradients, int axis,
+                       const Settings& settings) {
+  std::vector<Bucket> buckets = cut(step, gradients, settings.reduce_bucket);
+  for (std::size_t b = 0; b < buckets.size(); ++b) {
+    std::vector<TensorId> wholes;
+    for (const PartialGradient& gradient : buckets[b].gradients) {
+      wholes.push_back(gradient.whole);
+      step[gradient.whole].role = step[step[gradient.whole].storage].role = Role::gradient;
+    }
+    inserter.after(buckets[b].ready, [&](Builder& builder) {
+      builder.tag.inserted_by = settings.strategy;
+      buckets[b].parts = builder.reshard(wholes, axis, Placement::flat());
+      for (TensorId part : buckets[b].parts) step[part].role = Role::gradient;
+      if (!settings.overlap) finish(step, builder, buckets[b]);
+      if (settings.overlap && b > 0) finish(step, builder, buckets[b - 1]);
+      if (settings.overlap && b + 1 == buckets.size()) finish(step, builder, buckets[b]);
+    });
+  }
+}
+
+}  // namespace consist::zero

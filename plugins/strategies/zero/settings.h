@@ -1,0 +1,25 @@
+// What distinguishes the stages of ZeRO and their options (Rajbhandari et al., 2020, "ZeRO: Memory Optimizations Toward Training
+// Trillion Parameter Models"). Sizes are in elements, as DeepSpeed counts them.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+namespace consist::zero {
+
+inline constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::max() / 4;
+
+struct Settings {
+  const char* strategy = "";  ///< for tags; a string literal
+  /// 1: gradients are added up whole and reduced once per step; 2: after each micro-batch; 3: parameters are given up after use,
+  /// too.
+  int stage = 2;
+  bool overlap = true;                      ///< collectives run beside other work; false: each is waited for where it stands
+  std::int64_t reduce_bucket = 50'000'000;  ///< gradients per reduce_scatter
+  std::int64_t gather_bucket = 50'000'000;  ///< parameters per all_gather, and how far gathers run ahead of use in stage 3
+  std::int64_t persistence = unlimited;     ///< parameters of fewer elements are gathered once per step and kept
+  std::int64_t max_live = unlimited;        ///< parameters that are whole at one time, those aside that are kept
+  std::int64_t max_reuse_distance = 0;      ///< a parameter is kept if at most so many others are used before it is used again
+};
+
+}  // namespace consist::zero

@@ -1,0 +1,24 @@
+#include "plugins/strategies/zero/strategy_base.h"
+
+#include "plugins/strategies/zero/gathers.h"
+#include "plugins/strategies/zero/partition.h"
+#include "plugins/strategies/zero/reductions.h"
+#include "plugins/strategies/zero/strip.h"
+
+namespace consist::zero {
+
+void ZeroStrategy::partition(Program& forward, int axis) const {
+  zero::partition(forward, axis);
+}
+
+void ZeroStrategy::schedule(Program& step, int axis) const {
+  Stripped stripped = strip(step, axis);
+  if (settings_.stage == 1) stripped.gradients = add_up_whole(step, stripped.gradients);
+  Inserter inserter(step);
+  // Gathers first: where both stand at one place, compute is waiting for the parameters and nobody yet for the gradients.
+  insert_gathers(step, inserter, stripped.uses, axis, settings_);
+  insert_reductions(step, inserter, stripped.gradients, axis, settings_);
+  inserter.apply();
+}
+
+}  // namespace consist::zero

@@ -1,0 +1,115 @@
+#include "plugins/strategies/zero/strip.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "consist/op.h"
+
+namespace consist::zero {
+namespace {
+
+class Stripper {
+ public:
+  Stripper(Program& step, int axis)
+      : step_(step),
+        axis_(axis),
+        producer_(step.tensors.size(), -1),
+        source_(step.tensors.size(), no_tensor),
+        removed_(step.instructions.size(), false) {
+    for (std::size_t i = 0; i < step.instructions.size(); ++i) {
+      for (TensorId output : step.instructions[i].outputs) {
+        if (output != no_tensor) producer_[index(output)] = static_cast<InstructionId>(i);
+      }
+    }
+  }
+
+  Stripped run() {
+    for (std::size_t i = 0; i < step_.instructions.size(); ++i) find_gather(i);
+    for (std::size_t p = 0; p < step_.parameters.size(); ++p) find_reductions(p);
+    const std::vector<InstructionId> renumbered = remove();
+    for (PartialGradient& g : stripped_.gradients) g.ready = renumbered[static_cast<std::size_t>(g.ready)];
+    std::stable_sort(stripped_.gradients.begin(), stripped_.gradients.end(),
+                     [](const PartialGradient& a, const PartialGradient& b) { return a.ready < b.ready; });
+    return std::move(stripped_);
+  }
+
+ private:
+  static std::size_t index(TensorId id) { return static_cast<std::size_t>(id); }
+
+  const Instruction* producer(TensorId id) const {
+    const InstructionId i = producer_[index(id)];
+    return i < 0 ? nullptr : &step_.instructions[static_cast<std::size_t>(i)];
+  }
+
+  /// Whether it moves between flat parts and wholes along the axis.
+  bool is_flat(const Instruction& i, std::string_view op) const {
+    return i.op->name() == op && i.attributes.integer("axis") == axis_ && i.attributes.integer("dim") < 0;
+  }
+
+  void find_gather(std::size_t position) {
+    const Instruction& i = step_.instructions[position];
+    if (!is_flat(i, "all_gather")) return;
+    if (!std::all_of(i.inputs.begin(), i.inputs.end(), [&](TensorId id) { return step_[id].state; })) return;
+    for (std::size_t k = 0; k < i.outputs.size(); ++k) source_[index(i.outputs[k])] = i.inputs[k];
+    removed_[position] = true;
+  }
+
+  /// Follows a gradient back over micro-batches: the sum so far plus the newest reduced one, down to the first.
+  void find_reductions(std::size_t parameter) {
+    std::vector<PartialGradient> found;
+    std::vector<InstructionId> superfluous;
+    for (TensorId sum = step_.parameters[parameter].gradient;;) {
+      const Instruction* by = producer(sum);
+      TensorId part = sum;
+      const bool added = by != nullptr && by->op->name() == "add";
+      if (added) {
+        superfluous.push_back(producer_[index(sum)]);
+        part = by->inputs[1];
+        sum = by->inputs[0];
+        by = producer(part);
+      }
+      if (by == nullptr || !is_flat(*by, "reduce_scatter")) return;
+      superfluous.push_back(producer_[index(part)]);
+      const TensorId whole = by->inputs[0];
+      found.push_back({parameter, whole, producer_[index(whole)], !added});
+      if (!added) break;
+    }
+    for (InstructionId i : superfluous) removed_[static_cast<std::size_t>(i)] = true;
+    stripped_.gradients.insert(stripped_.gradients.end(), found.rbegin(), found.rend());
+  }
+
+  /// Drops what is marked; returns the new number of each instruction.
+  std::vector<InstructionId> remove() {
+    std::vector<InstructionId> renumbered(step_.instructions.size(), -1);
+    std::vector<Instruction> kept;
+    kept.reserve(step_.instructions.size());
+    for (std::size_t i = 0; i < step_.instructions.size(); ++i) {
+      if (removed_[i]) continue;
+      renumbered[i] = static_cast<InstructionId>(kept.size());
+      Instruction& instruction = step_.instructions[i];
+      for (std::size_t k = 0; k < instruction.inputs.size(); ++k) {
+        const TensorId input = instruction.inputs[k];
+        if (input != no_tensor && source_[index(input)] != no_tensor)
+          stripped_.uses.push_back({renumbered[i], k, source_[index(input)]});
+      }
+      kept.push_back(std::move(instruction));
+    }
+    step_.instructions = std::move(kept);
+    return renumbered;
+  }
+
+  Program& step_;
+  int axis_;
+  std::vector<InstructionId> producer_;  // by tensor
+  std::vector<TensorId> source_;         // by gathered tensor: the flat state
+  std::vector<bool> removed_;
+  Stripped stripped_;
+};
+
+}  // namespace
+
+Stripped strip(Program& step, int axis) {
+  return Stripper(step, axis).run();
+}
+
+}  // namespace consist::zero

@@ -1,0 +1,38 @@
+// Takes a step apart for ZeRO: the gathers and reductions that placements brought about, one by one where they are needed, are
+// removed, and what they did is noted, so that they can be put back in buckets and in time.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "consist/program.h"
+
+namespace consist::zero {
+
+/// An input that must be the whole of a parameter that lies flat.
+struct Use {
+  InstructionId instruction;
+  std::size_t input;
+  TensorId source;  ///< the flat state
+};
+
+/// The gradient of a parameter from one micro-batch: a summand of each rank, before the ranks' are added and divided.
+struct PartialGradient {
+  std::size_t parameter;
+  TensorId whole;       ///< partial on the axis
+  InstructionId ready;  ///< the instruction that completes it
+  bool first;           ///< of the step: later ones are added to it
+};
+
+/// Instructions are those of the program without the gathers and reductions.
+struct Stripped {
+  std::vector<Use> uses;                   ///< in program order
+  std::vector<PartialGradient> gradients;  ///< in the order in which they become ready
+};
+
+/// Removes from `step` the all_gathers of flat states along `axis`, the reduce_scatters of gradients along it, and the additions
+/// of their results over micro-batches. Parameter::gradient of the parameters concerned is left for the caller to set; inputs
+/// that were gathered must be. Gradients that are reduced otherwise are left alone.
+Stripped strip(Program& step, int axis);
+
+}  // namespace consist::zero
