@@ -1,4 +1,5 @@
-// add, cast, copy and release. Of the first two: one pass, every thread moves `unroll` packs that are all loaded before the first is used.
+// add, cast, copy and release. Of the first two: one pass, every thread moves `unroll` packs that are all loaded before the first
+// is used.
 #include <algorithm>
 
 #include "plugins/devices/cuda/check.h"
@@ -83,7 +84,8 @@ class Copy final : public Kernel {
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue queue) override {
     const std::int64_t bytes = in[0].shape.elements() * static_cast<std::int64_t>(size_of(in[0].dtype));
     if (bytes == 0) return;
-    check(cudaMemcpyAsync(out[0].data, in[0].data, static_cast<std::size_t>(bytes), cudaMemcpyDefault, stream_of(queue)), "copy");
+    cuda::check(cudaMemcpyAsync(out[0].data, in[0].data, static_cast<std::size_t>(bytes), cudaMemcpyDefault, stream_of(queue)),
+                "copy");
   }
 };
 
