@@ -278,13 +278,30 @@ void RingCommunicator::broadcast(void* data, std::int64_t count_, DType dtype, i
 }
 
 void RingCommunicator::send(const void* data, std::int64_t count, DType dtype, int to, NativeQueue /*queue*/) {
-  const std::size_t bytes = checked(count) * size_of(dtype);
-  if (bytes > 0) links_->wait_sent(to, links_->post_send(to, data, bytes));
+  const auto* const base = static_cast<const std::byte*>(data);
+  stream(
+      checked(count) * size_of(dtype), [&](std::size_t at, std::size_t bytes) { return links_->post_send(to, base + at, bytes); },
+      [&](Ticket ticket) { links_->wait_sent(to, ticket); });
 }
 
 void RingCommunicator::receive(void* data, std::int64_t count, DType dtype, int from, NativeQueue /*queue*/) {
-  const std::size_t bytes = checked(count) * size_of(dtype);
-  if (bytes > 0) links_->wait_received(from, links_->post_receive(from, data, bytes));
+  auto* const base = static_cast<std::byte*>(data);
+  stream(
+      checked(count) * size_of(dtype),
+      [&](std::size_t at, std::size_t bytes) { return links_->post_receive(from, base + at, bytes); },
+      [&](Ticket ticket) { links_->wait_received(from, ticket); });
+}
+
+/// Both ends cut alike. In one piece, links whose messages show no progress until they are whole could run into the timeout.
+template <typename Post, typename Wait>
+void RingCommunicator::stream(std::size_t bytes, const Post& post, const Wait& wait) {
+  Ticket last = 0;
+  std::size_t posted = 0;
+  for (std::size_t at = 0; at < bytes; at += chunk_bytes_) {
+    if (++posted > window) wait(last + 1 - window);
+    last = post(at, std::min(chunk_bytes_, bytes - at));
+  }
+  if (posted > 0) wait(last);
 }
 
 }  // namespace consist

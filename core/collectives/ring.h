@@ -36,6 +36,8 @@ class RingCommunicator final : public Communicator {
  private:
   template <typename Schedule>
   void run(const Schedule& schedule);
+  template <typename Post, typename Wait>
+  void stream(std::size_t bytes, const Post& post, const Wait& wait);
   std::byte* slot(std::size_t position) noexcept { return scratch_.data() + position % slots * chunk_bytes_; }
   /// Elements of one chunk, and so of the scratch slots.
   std::size_t chunk_elements(DType dtype) const noexcept { return chunk_bytes_ / size_of(dtype); }

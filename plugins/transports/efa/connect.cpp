@@ -1,7 +1,6 @@
 #include "plugins/transports/efa/connect.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -47,24 +46,11 @@ Contact decode(std::string_view bytes) {
   return contact;
 }
 
-/// Within a host, provider efa would use shared memory: another path. libfabric reads this when it is first asked for endpoints.
-void forbid_shared_memory() {
-  constexpr const char* variable = "FI_EFA_ENABLE_SHM_TRANSFER";
-  const char* const present = std::getenv(variable);
-  if (present == nullptr) {
-    setenv(variable, "0", 1);
-  } else if (std::string_view(present) != "0") {
-    throw UsageError(std::string("transport efa needs ") + variable + "=0, but the environment says '" + present +
-                     "': ranks of one host would talk through shared memory; unset it");
-  }
-}
-
 class Connector {
  public:
   Connector(Job& job, const GroupRequest& group, const HostOptions& options) : job_(job), group_(group), options_(options) {}
 
   std::unique_ptr<PointToPoint> connect_all() {
-    if (options_.provider == "efa") forbid_shared_memory();
     const Libfabric& library = load_libfabric(options_.libfabric);
     const bool within_machine = all_on_one_machine();
     auto endpoint = std::make_unique<Endpoint>(
@@ -148,7 +134,6 @@ class Connector {
 
 std::string provider_problem(const HostOptions& options, bool device_memory) {
   try {
-    if (options.provider == "efa") forbid_shared_memory();
     const Libfabric& library = load_libfabric(options.libfabric);
     std::string reason;
     if (find_endpoints(library, options.provider, device_memory, reason)) return {};

@@ -5,10 +5,13 @@
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <mutex>
 #include <optional>
+#include <string_view>
+#include <vector>
 
 #include "consist/error.h"
 
@@ -63,6 +66,25 @@ Libfabric open(const std::string& wanted) {
   return l;
 }
 
+/// libfabric reads these when it is first asked for endpoints.
+void set_variables(const std::string& provider) {
+  if (provider == "tcp") {
+    // Buffers for 2048 small messages take 60 MiB and 0.1 s for each endpoint; a ring has a handful under way.
+    setenv("FI_OFI_RXM_MSG_TX_SIZE", "128", 0);
+    setenv("FI_OFI_RXM_MSG_RX_SIZE", "128", 0);
+    return;
+  }
+  // Within a host, provider efa would use shared memory: another path.
+  constexpr const char* shared_memory = "FI_EFA_ENABLE_SHM_TRANSFER";
+  const char* const present = std::getenv(shared_memory);
+  if (present == nullptr) {
+    setenv(shared_memory, "0", 1);
+  } else if (std::string_view(present) != "0") {
+    throw UsageError(std::string("transport efa needs ") + shared_memory + "=0, but the environment says '" + present +
+                     "': ranks of one host would talk through shared memory; unset it");
+  }
+}
+
 }  // namespace
 
 std::string Libfabric::version_text() const {
@@ -90,6 +112,7 @@ const Libfabric& load_libfabric(const std::string& wanted) {
 }
 
 Info find_endpoints(const Libfabric& library, const std::string& provider, bool device_memory, std::string& reason) {
+  set_variables(provider);
   const Info hints(library.dupinfo(nullptr), FreeInfo{&library});
   if (!hints) throw SystemError("libfabric has no memory for a request");
   hints->caps = FI_TAGGED | FI_DIRECTED_RECV | (device_memory ? FI_HMEM : 0);

@@ -5,7 +5,6 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 namespace consist::efa {
 
@@ -35,7 +34,8 @@ struct FreeInfo {
 using Info = std::unique_ptr<fi_info, FreeInfo>;
 
 /// The endpoints for tagged messages (reliable, unconnected) that `provider` ("efa", "tcp") offers, best first; null if it offers
-/// none, and then `reason` says why. `device_memory`: those that also take memory of GPUs (GPUDirect).
+/// none, and then `reason` says why. `device_memory`: those that also take memory of GPUs (GPUDirect). Throws UsageError where
+/// the environment asks for another path (FI_EFA_ENABLE_SHM_TRANSFER).
 Info find_endpoints(const Libfabric& library, const std::string& provider, bool device_memory, std::string& reason);
 
 }  // namespace consist::efa

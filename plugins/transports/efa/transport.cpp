@@ -58,7 +58,7 @@ CONSIST_PLUGIN_OPTIONS(
      "libfabric's provider, on host memory; tcp runs the same code without the hardware", "efa|tcp"},
     {"device", consist::OptionKind::text, "",
      "on host memory: device of libfabric (rdmap0s6-rdm; of tcp: eth0); empty: the ranks of a host share out what there is"},
-    {"chunk", consist::OptionKind::bytes, "64Ki", "bytes per message of a pipelined collective on host memory"},
+    {"chunk", consist::OptionKind::bytes, "256Ki", "bytes per message of a pipelined collective on host memory"},
     {"libfabric", consist::OptionKind::text, "",
      "file or folder of libfabric.so.1; empty: the loader's path, where Amazon's installer puts it"},
     {"gpudirect", consist::OptionKind::flag, "true", "on GPUs: insist on NICs that read and write the GPUs' memory"},

@@ -1,0 +1,165 @@
+// Rings on host memory over every transport that has them, ranks as threads: results, bytes, groups side by side, failures.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "consist/error.h"
+#include "tests/conformance/transport/collective_checks.h"
+#include "tests/transport/host_links.h"
+
+namespace consist {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::AllOf;
+using testing::expect_all_fine;
+using ::testing::HasSubstr;
+using testing::HostTransport;
+using testing::make_addresses;
+using testing::run_ranks;
+using testing::text_of;
+using testing::whole_job;
+using Clock = std::chrono::steady_clock;
+
+std::unique_ptr<RingCommunicator> connect(const HostTransport& transport, Job& job,
+                                          std::size_t chunk_bytes = RingCommunicator::default_chunk_bytes) {
+  return std::make_unique<RingCommunicator>(transport.connect(job, whole_job(job)), chunk_bytes);
+}
+
+class HostRingSizes : public ::testing::TestWithParam<std::tuple<HostTransport, int, DType>> {};
+
+TEST_P(HostRingSizes, AreCorrectForAllCounts) {
+  const auto& [transport, size, dtype] = GetParam();
+  expect_all_fine(run_ranks(make_addresses(size), [&, &transport = transport, dtype = dtype](JoinedJob& job) {
+    {
+      const auto group = connect(transport, job);
+      testing::check_communicator(*group, *testing::make_memory("cpu", 0), {0, 1, 2, 3, 5, 64, 1001}, dtype);
+      job.barrier("large", 20s);
+      testing::check_all_reduce(*group, *testing::make_memory("cpu", 0), 700'001, dtype);
+      testing::check_reduce_scatter(*group, *testing::make_memory("cpu", 0), 300'001, dtype, false);
+      testing::check_all_gather(*group, *testing::make_memory("cpu", 0), 300'001, dtype, false);
+      testing::check_broadcast(*group, *testing::make_memory("cpu", 0), 300'001, dtype);
+      testing::check_send_receive(*group, *testing::make_memory("cpu", 0), 300'001, dtype);
+    }
+    job.leave(20s);
+  }));
+}
+
+// Tiny chunks: many pieces, all windows and scratch slots in use.
+TEST_P(HostRingSizes, AreCorrectInManyPieces) {
+  const auto& [transport, size, dtype] = GetParam();
+  expect_all_fine(run_ranks(make_addresses(size), [&, &transport = transport, dtype = dtype](JoinedJob& job) {
+    {
+      const auto group = connect(transport, job, 256);
+      testing::check_communicator(*group, *testing::make_memory("cpu", 0), {1, 63, 64, 65, 127, 129, 255, 511, 513, 1000, 4097},
+                                  dtype);
+    }
+    job.leave(20s);
+  }));
+}
+
+INSTANTIATE_TEST_SUITE_P(SizesAndTypes, HostRingSizes,
+                         ::testing::Combine(::testing::ValuesIn(testing::host_transports()), ::testing::Values(1, 2, 3, 4, 5),
+                                            ::testing::Values(DType::f32, DType::bf16)),
+                         [](const auto& info) {
+                           return std::get<0>(info.param).name + "_x" + std::to_string(std::get<1>(info.param)) + "_" +
+                                  std::string(name_of(std::get<2>(info.param)));
+                         });
+
+class HostRing : public ::testing::TestWithParam<HostTransport> {
+ protected:
+  const HostTransport& transport = GetParam();
+};
+
+TEST_P(HostRing, MovesTheLeastPossibleBytes) {
+  constexpr std::int64_t count = 600'000;
+  expect_all_fine(run_ranks(make_addresses(3), [&](JoinedJob& job) {
+    {
+      const auto group = connect(transport, job);
+      std::vector<float> data(count, 1.0F);
+      std::int64_t before = group->bytes_sent();
+      group->all_reduce(data.data(), count, DType::f32, nullptr);
+      EXPECT_EQ(group->bytes_sent() - before, 2 * 2 * count * 4 / 3);
+      std::vector<float> part(count / 3);
+      before = group->bytes_sent();
+      group->reduce_scatter(data.data(), part.data(), count / 3, DType::f32, nullptr);
+      EXPECT_EQ(group->bytes_sent() - before, 2 * count * 4 / 3);
+    }
+    job.leave(20s);
+  }));
+}
+
+TEST_P(HostRing, GroupsOfSomeRanksWorkSideBySide) {
+  expect_all_fine(run_ranks(make_addresses(4), [&](JoinedJob& job) {
+    {
+      // Rows {0,1} {2,3} and columns {2,0} {3,1}: the order in a group need not be that of the ranks.
+      const int row = job.rank() / 2;
+      const int column = job.rank() % 2;
+      RingCommunicator rows(transport.connect(job, {"row." + std::to_string(row), {2 * row, 2 * row + 1}, column, "cpu"}));
+      RingCommunicator columns(
+          transport.connect(job, {"column." + std::to_string(column), {2 + column, column}, 1 - row, "cpu"}));
+      EXPECT_EQ(columns.rank(), 1 - row);
+      std::thread other([&] {
+        testing::check_communicator(columns, *testing::make_memory("cpu", 0), {1, 1000, 50'000}, DType::f32);
+      });
+      testing::check_communicator(rows, *testing::make_memory("cpu", 0), {1, 1000, 50'000}, DType::bf16);
+      other.join();
+    }
+    job.leave(20s);
+  }));
+}
+
+TEST_P(HostRing, AStuckMemberIsNamedByAll) {
+  const auto start = Clock::now();
+  const auto errors = run_ranks(make_addresses(3, 1s), [&](JoinedJob& job) {
+    const auto group = connect(transport, job);
+    job.set_progress(
+        [rank = job.rank()] { return rank == 1 ? "step 4, instruction 9: linear" : "step 4, instruction 10: all_reduce"; });
+    job.barrier("start", 5s);
+    std::vector<float> data(100'000);
+    if (job.rank() == 1) {
+      while (!job.failed()) std::this_thread::sleep_for(10ms);
+      job.check();
+    }
+    group->all_reduce(data.data(), 100'000, DType::f32, nullptr);
+  });
+  for (const auto& error : errors) {
+    EXPECT_THAT(text_of(error), AllOf(HasSubstr("rank 1 on host"), HasSubstr("is stuck, last at step 4, instruction 9: linear")));
+  }
+  EXPECT_LT(Clock::now() - start, 8s);
+}
+
+TEST_P(HostRing, AMemberThatFailsEndsTheCollectivesOfAll) {
+  const auto start = Clock::now();
+  const auto errors = run_ranks(make_addresses(4), [&](JoinedJob& job) {
+    const auto group = connect(transport, job);
+    std::vector<float> data(100'000);
+    for (int i = 0; i < 1000; ++i) {
+      if (job.rank() == 2 && i == 20) throw DataError("out of vocabulary");
+      group->all_reduce(data.data(), 100'000, DType::f32, nullptr);
+    }
+  });
+  for (int rank : {0, 1, 3}) {
+    EXPECT_THAT(text_of(errors[static_cast<std::size_t>(rank)]),
+                AllOf(HasSubstr("rank 2 on host"), HasSubstr("failed: out of vocabulary")));
+  }
+  EXPECT_LT(Clock::now() - start, 8s);
+}
+
+TEST_P(HostRing, NamesAMemberThatDoesNotComeToConnect) {
+  const auto errors = run_ranks(make_addresses(3, 1s), [&](JoinedJob& job) {
+    if (job.rank() == 1) {
+      while (!job.failed()) std::this_thread::sleep_for(10ms);
+      job.check();
+    }
+    connect(transport, job);
+  });
+  for (const auto& error : errors) EXPECT_THAT(text_of(error), HasSubstr("rank 1 on host"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, HostRing, ::testing::ValuesIn(testing::host_transports()),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace consist
