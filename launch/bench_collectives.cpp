@@ -63,15 +63,19 @@ class Collective {
   }
 };
 
-class AllReduce final : public Collective {
+class InPlaceCollective : public Collective {
  public:
-  const char* name() const override { return "all_reduce"; }
-  const char* operation() const override { return "sum"; }
-  double bus_factor(int members) const override { return 2.0 * (members - 1) / members; }
   std::int64_t input(std::int64_t total, int /*members*/) const override { return total; }
   std::int64_t output(std::int64_t /*total*/, int /*members*/) const override { return 0; }
   bool in_place() const override { return true; }
   std::int64_t count(std::int64_t total, int /*members*/) const override { return total; }
+};
+
+class AllReduce final : public InPlaceCollective {
+ public:
+  const char* name() const override { return "all_reduce"; }
+  const char* operation() const override { return "sum"; }
+  double bus_factor(int members) const override { return 2.0 * (members - 1) / members; }
   void call(Communicator& group, void* input, void* /*output*/, std::int64_t total, DType dtype,
             NativeQueue queue) const override {
     group.all_reduce(input, total, dtype, queue);
@@ -110,15 +114,11 @@ class ReduceScatter final : public Collective {
   }
 };
 
-class Broadcast final : public Collective {
+class Broadcast final : public InPlaceCollective {
  public:
   const char* name() const override { return "broadcast"; }
   int root() const override { return 0; }
   double bus_factor(int /*members*/) const override { return 1; }
-  std::int64_t input(std::int64_t total, int /*members*/) const override { return total; }
-  std::int64_t output(std::int64_t /*total*/, int /*members*/) const override { return 0; }
-  bool in_place() const override { return true; }
-  std::int64_t count(std::int64_t total, int /*members*/) const override { return total; }
   void call(Communicator& group, void* input, void* /*output*/, std::int64_t total, DType dtype,
             NativeQueue queue) const override {
     group.broadcast(input, total, dtype, 0, queue);
@@ -129,14 +129,10 @@ class Broadcast final : public Collective {
 };
 
 /// One way: every even member sends to the one after it.
-class SendReceive final : public Collective {
+class SendReceive final : public InPlaceCollective {
  public:
   const char* name() const override { return "send_receive"; }
   double bus_factor(int /*members*/) const override { return 1; }
-  std::int64_t input(std::int64_t total, int /*members*/) const override { return total; }
-  std::int64_t output(std::int64_t /*total*/, int /*members*/) const override { return 0; }
-  bool in_place() const override { return true; }
-  std::int64_t count(std::int64_t total, int /*members*/) const override { return total; }
   void call(Communicator& group, void* input, void* /*output*/, std::int64_t total, DType dtype,
             NativeQueue queue) const override {
     const int rank = group.rank();

@@ -25,10 +25,6 @@ constexpr milliseconds blame_patience{4500};
 constexpr milliseconds farewell_time{1000};
 constexpr milliseconds own_stall{2000};
 
-WireWriter message(MessageKind kind) {
-  return std::move(WireWriter().integer(static_cast<std::uint8_t>(kind)));
-}
-
 }  // namespace
 
 MemberJob::MemberJob(JobAddress address, std::string host, network::Socket connection, std::unique_ptr<JobServer> server)

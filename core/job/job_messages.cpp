@@ -9,6 +9,10 @@
 
 namespace consist {
 
+network::WireWriter message(MessageKind kind) {
+  return std::move(network::WireWriter().integer(static_cast<std::uint8_t>(kind)));
+}
+
 void FrameStream::push(std::string_view body) {
   if (body.size() > max_message_bytes) throw Error("a message of the job is longer than " + std::to_string(max_message_bytes));
   const auto length = static_cast<std::uint32_t>(body.size());

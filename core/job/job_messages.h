@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "core/network/socket.h"
+#include "core/network/wire.h"
 
 namespace consist {
 
@@ -40,6 +41,9 @@ inline constexpr std::size_t max_store_bytes = std::size_t{256} << 20U;
 
 inline constexpr std::chrono::milliseconds heartbeat_interval{250};
 inline constexpr std::string_view job_purpose = "job";
+
+/// A message of that kind, whose fields follow.
+network::WireWriter message(MessageKind kind);
 
 /// A connection that carries frames; not thread-safe. Buffers what the socket does not take at once.
 class FrameStream {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -9,9 +10,9 @@
 #include <thread>
 #include <vector>
 
-#include "core/network/gate.h"
 #include "core/job/job_messages.h"
 #include "core/job/progress.h"
+#include "core/network/gate.h"
 
 namespace consist {
 
@@ -85,8 +86,7 @@ class JobServer {
   std::string last_at(int rank) const;
   bool awaited(const Member& member) const { return member.joined && member.stream.is_open(); }
   /// Of the ranks for which `counts` holds, the one that is furthest behind; -1 if there is none.
-  template <typename Predicate>
-  int furthest_behind(Predicate counts) const;
+  int furthest_behind(const std::function<bool(int)>& counts) const;
 
   const int size_;
   const std::chrono::milliseconds timeout_;

@@ -10,6 +10,7 @@ has something to learn at several distances. Every sentence is put together here
 
 import pathlib
 import random
+import string
 import sys
 
 FILES = 16
@@ -60,6 +61,63 @@ NUMBERS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight
 
 def cap(text):
     return text[0].upper() + text[1:]
+
+
+PYTHON = [
+    '''def total_$value(${noun}s):
+    """The sum of the ${value}s of all ${noun}s."""
+    total = 0
+    for $noun in ${noun}s:
+        total += $noun.$value
+    return total
+
+
+''', '''def filter_${noun}s(${noun}s, limit=$limit):
+    # only ${noun}s with $word $value than the limit
+    return [$noun for $noun in ${noun}s if $noun.$value $compare limit]
+
+
+''', '''class $Noun:
+    def __init__(self, name, $value=$limit):
+        self.name = name
+        self.$value = $value
+
+    def __repr__(self):
+        return f"$Noun({self.name!r}, {self.$value})"
+
+
+''', '''${noun}s = load("${noun}s.json")
+if len(${noun}s) == 0:
+    raise ValueError("no ${noun}s")
+longest = max(${noun}s, key=lambda $noun: $noun.$value)
+print("$value:", longest.$value * $limit)
+
+
+''']
+C_LIKE = [
+    '''int max_$value(const int* ${value}s, int n) {
+\tint best = ${value}s[0];
+\tfor (int i = 1; i < n; ++i) {
+\t\tif (${value}s[i] > best) best = ${value}s[i];
+\t}
+\treturn best;
+}
+
+''', '''struct $Noun {
+  std::string name;
+  double $value = $limit.0;
+};
+
+bool operator<(const $Noun& a, const $Noun& b) { return a.$value < b.$value; }
+
+''', '''// Throws if a $noun has more than $limit.
+void check(const std::vector<$Noun>& ${noun}s) {
+  for (const $Noun& $noun : ${noun}s) {
+    if ($noun.$value > $limit) throw Error("$value of " + $noun.name);
+  }
+}
+
+''']
 
 
 class Writer:
@@ -229,35 +287,19 @@ class Writer:
         value = self.one(["weight", "price", "length", "delay", "age", "count"])
         return noun, value
 
-    def python(self):
+    def program(self, texts):
         noun, value = self.names()
-        limit = self.rng.randrange(2, 100)
-        kind = self.rng.randrange(4)
-        if kind == 0:
-            return (f"def total_{value}({noun}s):\n    \"\"\"The sum of the {value}s of all {noun}s.\"\"\"\n    total = 0\n"
-                    f"    for {noun} in {noun}s:\n        total += {noun}.{value}\n    return total\n\n\n")
-        if kind == 1:
-            compare, word = self.one([(">", "more"), ("<", "less")])
-            return (f"def filter_{noun}s({noun}s, limit={limit}):\n    # only {noun}s with {word} {value} than the limit\n"
-                    f"    return [{noun} for {noun} in {noun}s if {noun}.{value} {compare} limit]\n\n\n")
-        if kind == 2:
-            return (f"class {cap(noun)}:\n    def __init__(self, name, {value}={limit}):\n        self.name = name\n        self.{value} = {value}\n\n"
-                    f"    def __repr__(self):\n        return f\"{cap(noun)}({{self.name!r}}, {{self.{value}}})\"\n\n\n")
-        return (f"{noun}s = load(\"{noun}s.json\")\nif len({noun}s) == 0:\n    raise ValueError(\"no {noun}s\")\n"
-                f"longest = max({noun}s, key=lambda {noun}: {noun}.{value})\nprint(\"{value}:\", longest.{value} * {limit})\n\n\n")
+        words = {"noun": noun, "value": value, "Noun": cap(noun), "limit": self.rng.randrange(2, 100)}
+        text = texts[self.rng.randrange(len(texts))]
+        if "$compare" in text:
+            words["compare"], words["word"] = self.one([(">", "more"), ("<", "less")])
+        return string.Template(text).substitute(words)
+
+    def python(self):
+        return self.program(PYTHON)
 
     def c_like(self):
-        noun, value = self.names()
-        limit = self.rng.randrange(2, 100)
-        kind = self.rng.randrange(3)
-        if kind == 0:
-            return (f"int max_{value}(const int* {value}s, int n) {{\n\tint best = {value}s[0];\n\tfor (int i = 1; i < n; ++i) {{\n"
-                    f"\t\tif ({value}s[i] > best) best = {value}s[i];\n\t}}\n\treturn best;\n}}\n\n")
-        if kind == 1:
-            return (f"struct {cap(noun)} {{\n  std::string name;\n  double {value} = {limit}.0;\n}};\n\n"
-                    f"bool operator<(const {cap(noun)}& a, const {cap(noun)}& b) {{ return a.{value} < b.{value}; }}\n\n")
-        return (f"// Throws if a {noun} has more than {limit}.\nvoid check(const std::vector<{cap(noun)}>& {noun}s) {{\n"
-                f"  for (const {cap(noun)}& {noun} : {noun}s) {{\n    if ({noun}.{value} > {limit}) throw Error(\"{value} of \" + {noun}.name);\n  }}\n}}\n\n")
+        return self.program(C_LIKE)
 
     def json(self):
         noun, value = self.names()

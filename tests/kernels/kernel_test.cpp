@@ -2,11 +2,7 @@
 // bf16.
 #include <gmock/gmock.h>
 
-#include <map>
-
-#include "consist/error.h"
-#include "tests/kernels/devices.h"
-#include "tests/kernels/run_kernel.h"
+#include "tests/kernels/device_kernel.h"
 
 namespace consist {
 namespace {
@@ -14,61 +10,13 @@ namespace {
 using reference::random_ids;
 using reference::random_value;
 using reference::zeros;
+using test::DeviceKernel;
+using test::DeviceKernels;
 using test::expect_close;
+using test::kWithAndWithout;
+using test::Setup;
 using test::Value;
 using test::Values;
-
-struct Setup {
-  std::string name;
-  std::string device;
-  std::map<std::string, std::string> options;
-  DType dtype;     ///< of activations and parameters
-  DType gradient;  ///< of parameters' gradients
-};
-
-void PrintTo(const Setup& setup, std::ostream* out) {
-  *out << setup.name;
-}
-
-class DeviceKernel : public testing::TestWithParam<Setup> {
- protected:
-  void SetUp() override {
-    try {
-      device_ = test::device(GetParam().device, GetParam().options);
-    } catch (const UnavailableError& error) {
-      GTEST_SKIP() << error.what();
-    }
-  }
-  DType dtype() const { return GetParam().dtype; }
-  DType gradient() const { return GetParam().gradient; }
-  bool narrow() const { return dtype() == DType::bf16; }
-  /// f32: sums of up to some hundred terms in another order, and exp to two units in the last place. bf16: inputs are exact,
-  /// results (and what docs/ops.md says is rounded on the way) have 8 bits.
-  double tolerance() const { return narrow() ? 6e-3 : 4e-6; }
-
-  Value random(const Shape& shape, double scale = 1, double mean = 0) {
-    return random_value(engine_, dtype(), shape, scale, mean);
-  }
-  Values run(const std::string& op, const Values& in, const Attributes& attributes = {}) {
-    return test::run_kernel(*device_, op, in, attributes);
-  }
-  Attributes with_gradient(Attributes attributes = {}) const {
-    attributes.set("dtype", std::string(name_of(gradient())));
-    return attributes;
-  }
-  /// Absent, or a random accumulator for `gradient`, to which that is added.
-  std::optional<Value> accumulator(bool present, DType type, Value& expected) {
-    if (!present) return std::nullopt;
-    const Value made = random_value(engine_, type, expected.shape);
-    for (std::size_t i = 0; i < expected.data.size(); ++i) expected.data[i] += made.data[i];
-    return made;
-  }
-
-  std::shared_ptr<Device> device_;
-  std::mt19937 engine_{17};
-};
-
-constexpr bool kWithAndWithout[] = {false, true};
 
 TEST_P(DeviceKernel, Embedding) {
   const Value ids = random_ids(engine_, {3, 7}, 0, 13), table = random({13, 19}), dy = random({3, 7, 19});
@@ -280,67 +228,6 @@ TEST_P(DeviceKernel, AddAndCast) {
   }
 }
 
-TEST_P(DeviceKernel, ClippingAndItsNorm) {
-  const Value a = random({100, 101}), b = random_value(engine_, gradient(), {7}), empty = random({0});
-  double squares = 0;
-  for (const Value* t : {&a, &b}) {
-    for (const double x : t->data) squares += x * x;
-  }
-  expect_close(run("sum_of_squares", {a, b, empty})[0], Value{DType::f32, {}, {squares}}, 1e-6, "sum of squares");
-  const Value nine{DType::f32, {}, {9}};
-  for (const auto& [max_norm, coefficient] : {std::pair{0.0, 1.0}, {1.5, 1.5 / (3 + 1e-6)}, {4.0, 1.0}}) {
-    const Values made = run("clip_coefficient", {nine}, {{"max_norm", max_norm}});
-    expect_close(made[0], Value{DType::f32, {}, {3}}, 1e-7, "norm");
-    expect_close(made[1], Value{DType::f32, {}, {coefficient}}, 1e-7, "coefficient");
-  }
-}
-
-TEST_P(DeviceKernel, AdamW) {
-  const double rate = 0.01, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-3, decay = 0.1, coefficient = 0.5;
-  const Value hyper{
-      DType::f32,
-      {4},
-      {static_cast<float>(rate), static_cast<float>(1 - std::pow(beta1, 3)), static_cast<float>(1 - std::pow(beta2, 3)), 3}};
-  const Value clip{DType::f32, {}, {coefficient}};
-  const Attributes attributes{{"beta1", beta1},
-                              {"beta2", beta2},
-                              {"epsilon", epsilon},
-                              {"weight_decay", decay},
-                              {"stochastic_rounding", std::int64_t{0}},
-                              {"seed", std::int64_t{1}}};
-  for (const bool with_master : kWithAndWithout) {
-    Values in = {hyper, clip};
-    Values expected;
-    for (const std::int64_t n : {1, 37, 1000}) {  // several parameters in one instruction
-      const Value p = random({n}), g = random_value(engine_, gradient(), {n});
-      Value master = random_value(engine_, DType::f32, {n}), m = random_value(engine_, DType::f32, {n}, 0.1),
-            v = random_value(engine_, DType::f32, {n}, 0.1);
-      for (double& x : v.data) x = std::abs(x);
-      for (auto value : {std::optional(p), std::optional(g), with_master ? std::optional(master) : std::nullopt, std::optional(m),
-                         std::optional(v)})
-        in.push_back(value);
-      Value weight = with_master ? master : p;
-      for (std::size_t i = 0; i < weight.data.size(); ++i) {
-        const double gradient = coefficient * g.data[i];
-        m.data[i] = beta1 * m.data[i] + (1 - beta1) * gradient;
-        v.data[i] = beta2 * v.data[i] + (1 - beta2) * gradient * gradient;
-        weight.data[i] = weight.data[i] * (1 - rate * decay) -
-                         rate / hyper.data[1] * m.data[i] / (std::sqrt(v.data[i]) / std::sqrt(hyper.data[2]) + epsilon);
-      }
-      Value rounded = weight;
-      rounded.dtype = dtype();
-      expected.insert(expected.end(), {rounded, with_master ? std::optional(weight) : std::nullopt, m, v});
-    }
-    const Values made = run("adamw", in, attributes);
-    for (std::size_t i = 0; i < expected.size(); ++i) {
-      ASSERT_EQ(made[i].has_value(), expected[i].has_value());
-      const bool is_parameter = i % 4 == 0;
-      if (expected[i])
-        expect_close(made[i], *expected[i], is_parameter && narrow() ? 4e-3 : 1e-6, "adamw output " + std::to_string(i));
-    }
-  }
-}
-
 Setup cpu(const std::string& level, const std::string& threads, const std::string& bf16, DType dtype, DType gradient) {
   std::string name = level.substr(level.size() - 2) + "_" + threads + "threads_" + std::string(name_of(dtype));
   if (dtype == DType::bf16) name += "_" + bf16 + "_gradients_" + std::string(name_of(gradient));
@@ -364,43 +251,6 @@ INSTANTIATE_TEST_SUITE_P(Cuda, DeviceKernel,
                                          Setup{"bf16_gradients_bf16", "cuda", test::kCudaOptions, DType::bf16, DType::bf16}),
                          [](const testing::TestParamInfo<Setup>& info) { return info.param.name; });
 #endif
-
-/// Those that need no dtype, once per kind of device.
-class DeviceKernels : public testing::TestWithParam<std::string> {
- protected:
-  void SetUp() override {
-    try {
-      device_ = test::device(GetParam(), {});
-    } catch (const UnavailableError& error) {
-      GTEST_SKIP() << error.what();
-    }
-  }
-  std::shared_ptr<Device> device_;
-};
-
-TEST_P(DeviceKernels, StochasticRoundingIsUnbiased) {
-  // One Adam step moves each weight by 1/1000 of the distance between bfloat16 neighbours: rounded to nearest nothing would ever
-  // change.
-  constexpr std::int64_t n = 200'000;
-  const double rate = static_cast<float>(1.0 / 128 / 1000);
-  const Value hyper{DType::f32, {4}, {rate, 1, 1, 1}}, one{DType::f32, {}, {1}};
-  Value p = zeros(DType::bf16, {n}), g = zeros(DType::f32, {n}), m = zeros(DType::f32, {n}), v = m;
-  for (double& x : p.data) x = 1.5;
-  for (double& x : g.data) x = -1;
-  Attributes attributes{
-      {"beta1", 0.0},           {"beta2", 0.0}, {"epsilon", 0.0}, {"weight_decay", 0.0}, {"stochastic_rounding", std::int64_t{1}},
-      {"seed", std::int64_t{5}}};
-  const Value rounded = *test::run_kernel(*device_, "adamw", {hyper, one, p, g, std::nullopt, m, v}, attributes)[0];
-  double moved = 0;
-  for (const double x : rounded.data) {
-    ASSERT_TRUE(x == 1.5 || x == 1.5 + 1.0 / 128) << x;
-    moved += x - 1.5;
-  }
-  // The mean of n draws of probability 1/1000 has a standard deviation of 7 %.
-  EXPECT_NEAR(moved / static_cast<double>(n) / rate, 1, 0.3);
-  attributes.set("stochastic_rounding", std::int64_t{0});
-  EXPECT_EQ(test::run_kernel(*device_, "adamw", {hyper, one, p, g, std::nullopt, m, v}, attributes)[0]->data, p.data);
-}
 
 TEST_P(DeviceKernels, WhatThereIsNoKernelFor) {
   const Attributes none;

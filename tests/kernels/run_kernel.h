@@ -189,4 +189,7 @@ inline void expect_close(const std::optional<Value>& found, const Value& expecte
   if (std::getenv("CONSIST_TEST_ERRORS") != nullptr) std::printf("%-40s worst %.2e of %.1e\n", what.c_str(), worst, tolerance);
 }
 
+/// For what an op may be given or not: an accumulator, a residual, masters.
+inline constexpr bool kWithAndWithout[] = {false, true};
+
 }  // namespace consist::test

@@ -120,36 +120,50 @@ TEST(PublishedModels, HaveTheirPublishedParameterCounts) {
   for (const auto& [name, count] : qwen) EXPECT_EQ(test::family("qwen")->from_preset(name)->sizes().parameters, count) << name;
 }
 
+struct PublishedModel {
+  std::string family, preset;
+  std::size_t parameters;
+  std::map<std::string, std::string> shapes;
+};
+
 TEST(PublishedModels, UseTheNamesAndShapesOfTheirCheckpoints) {
-  const BuiltModel llama(*test::family("llama")->from_preset("llama-3-8b"));
-  EXPECT_EQ(llama.program.parameters.size(), 291U);
-  EXPECT_EQ(llama.shape("model.embed_tokens.weight"), "[128256,4096]");
-  EXPECT_EQ(llama.shape("model.layers.0.self_attn.q_proj.weight"), "[4096,4096]");
-  EXPECT_EQ(llama.shape("model.layers.31.self_attn.k_proj.weight"), "[1024,4096]");
-  EXPECT_EQ(llama.shape("model.layers.31.mlp.gate_proj.weight"), "[14336,4096]");
-  EXPECT_EQ(llama.shape("model.layers.31.mlp.down_proj.weight"), "[4096,14336]");
-  EXPECT_EQ(llama.shape("model.layers.31.input_layernorm.weight"), "[4096]");
-  EXPECT_EQ(llama.shape("model.layers.31.post_attention_layernorm.weight"), "[4096]");
-  EXPECT_EQ(llama.shape("model.layers.0.self_attn.q_proj.bias"), "absent");
-  EXPECT_EQ(llama.shape("model.norm.weight"), "[4096]");
-  EXPECT_EQ(llama.shape("lm_head.weight"), "[128256,4096]");
-
-  const BuiltModel qwen3(*test::family("qwen")->from_preset("qwen3-0.6b"));
-  EXPECT_EQ(qwen3.program.parameters.size(), 310U);
-  EXPECT_EQ(qwen3.shape("model.layers.27.self_attn.q_proj.weight"), "[2048,1024]");
-  EXPECT_EQ(qwen3.shape("model.layers.27.self_attn.v_proj.weight"), "[1024,1024]");
-  EXPECT_EQ(qwen3.shape("model.layers.27.self_attn.o_proj.weight"), "[1024,2048]");
-  EXPECT_EQ(qwen3.shape("model.layers.27.self_attn.q_norm.weight"), "[128]");
-  EXPECT_EQ(qwen3.shape("model.layers.27.self_attn.k_norm.weight"), "[128]");
-  EXPECT_EQ(qwen3.shape("lm_head.weight"), "absent");
-
-  const BuiltModel qwen25(*test::family("qwen")->from_preset("qwen2.5-0.5b"));
-  EXPECT_EQ(qwen25.program.parameters.size(), 290U);
-  EXPECT_EQ(qwen25.shape("model.layers.0.self_attn.q_proj.bias"), "[896]");
-  EXPECT_EQ(qwen25.shape("model.layers.0.self_attn.k_proj.bias"), "[128]");
-  EXPECT_EQ(qwen25.shape("model.layers.0.self_attn.v_proj.bias"), "[128]");
-  EXPECT_EQ(qwen25.shape("model.layers.0.self_attn.o_proj.bias"), "absent");
-  EXPECT_EQ(qwen25.shape("model.layers.0.self_attn.q_norm.weight"), "absent");
+  const PublishedModel published[] = {
+      {"llama",
+       "llama-3-8b",
+       291,
+       {{"model.embed_tokens.weight", "[128256,4096]"},
+        {"model.layers.0.self_attn.q_proj.weight", "[4096,4096]"},
+        {"model.layers.31.self_attn.k_proj.weight", "[1024,4096]"},
+        {"model.layers.31.mlp.gate_proj.weight", "[14336,4096]"},
+        {"model.layers.31.mlp.down_proj.weight", "[4096,14336]"},
+        {"model.layers.31.input_layernorm.weight", "[4096]"},
+        {"model.layers.31.post_attention_layernorm.weight", "[4096]"},
+        {"model.layers.0.self_attn.q_proj.bias", "absent"},
+        {"model.norm.weight", "[4096]"},
+        {"lm_head.weight", "[128256,4096]"}}},
+      {"qwen",
+       "qwen3-0.6b",
+       310,
+       {{"model.layers.27.self_attn.q_proj.weight", "[2048,1024]"},
+        {"model.layers.27.self_attn.v_proj.weight", "[1024,1024]"},
+        {"model.layers.27.self_attn.o_proj.weight", "[1024,2048]"},
+        {"model.layers.27.self_attn.q_norm.weight", "[128]"},
+        {"model.layers.27.self_attn.k_norm.weight", "[128]"},
+        {"lm_head.weight", "absent"}}},
+      {"qwen",
+       "qwen2.5-0.5b",
+       290,
+       {{"model.layers.0.self_attn.q_proj.bias", "[896]"},
+        {"model.layers.0.self_attn.k_proj.bias", "[128]"},
+        {"model.layers.0.self_attn.v_proj.bias", "[128]"},
+        {"model.layers.0.self_attn.o_proj.bias", "absent"},
+        {"model.layers.0.self_attn.q_norm.weight", "absent"}}},
+  };
+  for (const PublishedModel& expected : published) {
+    const BuiltModel model(*test::family(expected.family)->from_preset(expected.preset));
+    EXPECT_EQ(model.program.parameters.size(), expected.parameters) << expected.preset;
+    for (const auto& [name, shape] : expected.shapes) EXPECT_EQ(model.shape(name), shape) << expected.preset << ": " << name;
+  }
 }
 
 TEST(PublishedModels, UseATiedEmbeddingAsTheHead) {

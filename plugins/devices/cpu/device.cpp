@@ -19,6 +19,7 @@
 #include "consist/plugin.h"
 #include "plugins/devices/cpu/executable.h"
 #include "plugins/devices/cpu/kernel_library.h"
+#include "plugins/devices/measured_matmul.h"
 
 namespace {
 
@@ -120,31 +121,24 @@ class CpuDevice final : public Device {
   DeviceCounters counters() const override { return counters_; }
 
   double measure_matmul(DType dtype, std::int64_t m, std::int64_t n, std::int64_t k) override {
-    // A linear of these sizes, through the same kernel as training.
-    const Buffer in[] = {{nullptr, dtype, Shape{1, m, k}}, {nullptr, dtype, Shape{n, k}}};
-    const Buffer out[] = {{nullptr, dtype, Shape{1, m, n}}};
-    const Attributes none;
-    std::unique_ptr<Kernel> kernel = make_kernel({"linear", in, out, none});
-    if (!kernel) throw UnavailableError("the cpu device multiplies no " + std::string(name_of(dtype)) + " matrices");
-    const auto size = static_cast<std::int64_t>(size_of(dtype));
+    MeasuredMatmul product(*this, "cpu", dtype, m, n, k);
     // 0x3c3c.. is a small normal number in f32 and bf16 alike: zeros could run faster than real data.
-    std::vector<char> x(static_cast<std::size_t>(m * k * size), 0x3c), w(static_cast<std::size_t>(n * k * size), 0x3c),
-        y(static_cast<std::size_t>(m * n * size));
-    std::vector<char> scratch(static_cast<std::size_t>(kernel->workspace_bytes()) + 256);
+    std::vector<char> x(static_cast<std::size_t>(product.x_bytes()), 0x3c), w(static_cast<std::size_t>(product.w_bytes()), 0x3c),
+        y(static_cast<std::size_t>(product.y_bytes()));
+    std::vector<char> scratch(static_cast<std::size_t>(product.workspace_bytes()) + 256);
     void* aligned = reinterpret_cast<void*>((reinterpret_cast<std::uintptr_t>(scratch.data()) + 255) / 256 * 256);
-    const Buffer inputs[] = {{x.data(), dtype, in[0].shape}, {w.data(), dtype, in[1].shape}};
-    const Buffer outputs[] = {{y.data(), dtype, out[0].shape}};
+    product.use(x.data(), w.data(), y.data(), aligned);
     // The best of a third of a second: a shorter look can fall into a moment in which another process has the cores.
     constexpr double least_seconds = 0.33;
     double best = std::numeric_limits<double>::max(), total = 0;
     for (int i = 0; i < 6 || total < least_seconds; ++i) {
       const auto start = std::chrono::steady_clock::now();
-      kernel->launch(inputs, outputs, aligned, nullptr);
+      product.launch(nullptr);
       const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
       total += seconds;
       if (i > 0) best = std::min(best, seconds);
     }
-    return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) / best;
+    return product.rate(best);
   }
 
  private:

@@ -18,6 +18,7 @@
 #include "plugins/devices/cuda/kernels/random_fill.h"
 #include "plugins/devices/cuda/matmul.h"
 #include "plugins/devices/cuda/sensors.h"
+#include "plugins/devices/measured_matmul.h"
 
 namespace {
 
@@ -150,13 +151,7 @@ class CudaDevice final : public Device {
   std::vector<DeviceReading> readings() override { return sensors_ ? sensors_->read() : std::vector<DeviceReading>{}; }
 
   double measure_matmul(DType dtype, std::int64_t m, std::int64_t n, std::int64_t k) override {
-    // A linear of these sizes, through the same kernel as training.
-    const Buffer in[] = {{nullptr, dtype, Shape{1, m, k}}, {nullptr, dtype, Shape{n, k}}};
-    const Buffer out[] = {{nullptr, dtype, Shape{1, m, n}}};
-    const Attributes none;
-    std::unique_ptr<Kernel> kernel = make_kernel({"linear", in, out, none});
-    if (!kernel) throw UnavailableError("the cuda device multiplies no " + std::string(name_of(dtype)) + " matrices");
-    const auto size = static_cast<std::int64_t>(size_of(dtype));
+    MeasuredMatmul product(*this, "cuda", dtype, m, n, k);
     // Not through allocate(): these are gone before training and no part of the plan.
     struct Memory {
       void* at = nullptr;
@@ -166,11 +161,10 @@ class CudaDevice final : public Device {
       }
       ~Memory() { cudaFree(at); }
     };
-    const Memory x(m * k * size), w(n * k * size), y(m * n * size), workspace(kernel->workspace_bytes());
+    const Memory x(product.x_bytes()), w(product.w_bytes()), y(product.y_bytes()), workspace(product.workspace_bytes());
     cuda::fill_random(x.at, m * k, dtype, 1, copies_);
     cuda::fill_random(w.at, n * k, dtype, 2, copies_);
-    const Buffer inputs[] = {{x.at, dtype, in[0].shape}, {w.at, dtype, in[1].shape}};
-    const Buffer outputs[] = {{y.at, dtype, out[0].shape}};
+    product.use(x.at, w.at, y.at, workspace.at);
     cudaEvent_t begin = nullptr, end = nullptr;
     check(cudaEventCreate(&begin), "cudaEventCreate");
     check(cudaEventCreate(&end), "cudaEventCreate");
@@ -178,7 +172,7 @@ class CudaDevice final : public Device {
     for (int round = 0; round < 5; ++round) {
       constexpr int repetitions = 5;
       check(cudaEventRecord(begin, copies_), "cudaEventRecord");
-      for (int i = 0; i < repetitions; ++i) kernel->launch(inputs, outputs, workspace.at, copies_);
+      for (int i = 0; i < repetitions; ++i) product.launch(copies_);
       check(cudaEventRecord(end, copies_), "cudaEventRecord");
       check(cudaEventSynchronize(end), "a matrix product");
       float milliseconds = 0;
@@ -187,7 +181,7 @@ class CudaDevice final : public Device {
     }
     cudaEventDestroy(begin);
     cudaEventDestroy(end);
-    return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) / (static_cast<double>(best) * 1e-3);
+    return product.rate(static_cast<double>(best) * 1e-3);
   }
 
  private:

@@ -18,44 +18,17 @@
 #include "core/program/verifier.h"
 #include "core/runtime/parts.h"
 #include "tests/child_process.h"
+#include "tests/conformance/candidates.h"
 #include "tests/parity/tolerances.h"
 #include "tests/temporary_folder.h"
 
 namespace consist {
 namespace {
 
+using testing::Candidate;
+
 const std::string untied_llama = CONSIST_SOURCE_DIR "/tests/golden/hf/llama-untied";
 const std::string tied_qwen = CONSIST_SOURCE_DIR "/tests/golden/hf/qwen3-tied";
-
-struct Candidate {
-  std::string name;
-  std::map<std::string, std::string> options;
-};
-
-void PrintTo(const Candidate& candidate, std::ostream* stream) {
-  *stream << candidate.name;
-}
-
-std::vector<Candidate> candidates() {
-  std::vector<Candidate> result;
-  const char* const given = std::getenv("CONSIST_CONFORMANCE_STRATEGIES");
-  if (given == nullptr) {
-    for (const std::string& name : PluginHost({}).names("strategy")) result.push_back({name, {}});
-    return result;
-  }
-  std::istringstream list(given);
-  for (std::string item; std::getline(list, item, ',');) {
-    std::istringstream words(item);
-    Candidate candidate;
-    std::getline(words, candidate.name, ':');
-    for (std::string option; std::getline(words, option, ':');) {
-      const std::size_t equals = option.find('=');
-      candidate.options[option.substr(0, equals)] = equals == std::string::npos ? "true" : option.substr(equals + 1);
-    }
-    result.push_back(candidate);
-  }
-  return result;
-}
 
 class StrategyConformance : public ::testing::TestWithParam<Candidate> {
  protected:
@@ -173,13 +146,15 @@ TEST_P(StrategyConformance, LossesAreThoseOfOneRank) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Strategies, StrategyConformance, ::testing::ValuesIn(candidates()), [](const auto& info) {
-  std::string name = info.param.name;
-  for (char& c : name) {
-    if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
-  }
-  return name + std::to_string(info.index);
-});
+INSTANTIATE_TEST_SUITE_P(Strategies, StrategyConformance,
+                         ::testing::ValuesIn(testing::candidates("strategy", "CONSIST_CONFORMANCE_STRATEGIES")),
+                         [](const auto& info) {
+                           std::string name = info.param.name;
+                           for (char& c : name) {
+                             if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+                           }
+                           return name + std::to_string(info.index);
+                         });
 
 }  // namespace
 }  // namespace consist

@@ -15,6 +15,7 @@
 
 #include "consist/error.h"
 #include "core/plugin/host.h"
+#include "tests/conformance/candidates.h"
 #include "tests/conformance/transport/allocation_count.h"
 #include "tests/conformance/transport/collective_checks.h"
 #include "tests/conformance/transport/memory.h"
@@ -25,41 +26,12 @@ namespace {
 
 using namespace std::chrono_literals;
 using testing::Block;
+using testing::Candidate;
 using ::testing::HasSubstr;
 using testing::make_addresses;
 using testing::Memory;
 using testing::run_ranks;
 using testing::text_of;
-
-struct Candidate {
-  std::string name;
-  std::map<std::string, std::string> options;
-};
-
-void PrintTo(const Candidate& candidate, std::ostream* stream) {
-  *stream << candidate.name;
-}
-
-std::vector<Candidate> candidates() {
-  std::vector<Candidate> result;
-  const char* const given = std::getenv("CONSIST_CONFORMANCE_TRANSPORTS");
-  if (given == nullptr) {
-    for (const std::string& name : PluginHost({}).names("transport")) result.push_back({name, {}});
-    return result;
-  }
-  std::istringstream list(given);
-  for (std::string item; std::getline(list, item, ',');) {
-    std::istringstream words(item);
-    Candidate candidate;
-    std::getline(words, candidate.name, ':');
-    for (std::string option; std::getline(words, option, ':');) {
-      const std::size_t equals = option.find('=');
-      candidate.options[option.substr(0, equals)] = equals == std::string::npos ? "true" : option.substr(equals + 1);
-    }
-    result.push_back(candidate);
-  }
-  return result;
-}
 
 std::string memory_kind() {
   const char* const given = std::getenv("CONSIST_CONFORMANCE_MEMORY");
@@ -248,11 +220,12 @@ TEST_P(TransportConformance, AStuckMemberIsNamedAfterTheTimeout) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, timeout + 9s);
 }
 
-INSTANTIATE_TEST_SUITE_P(Found, TransportConformance, ::testing::ValuesIn(candidates()),
+INSTANTIATE_TEST_SUITE_P(Found, TransportConformance,
+                         ::testing::ValuesIn(testing::candidates("transport", "CONSIST_CONFORMANCE_TRANSPORTS")),
                          [](const auto& info) { return info.param.name; });
 
 TEST(TransportConformanceSuite, FoundSomethingToTest) {
-  EXPECT_FALSE(candidates().empty());
+  EXPECT_FALSE(testing::candidates("transport", "CONSIST_CONFORMANCE_TRANSPORTS").empty());
 }
 
 }  // namespace

@@ -46,10 +46,6 @@ class Release final : public Kernel {
   void launch(std::span<const Buffer>, std::span<const Buffer>, void*, NativeQueue) override {}
 };
 
-bool is_float(DType type) {
-  return type == DType::f32 || type == DType::bf16;
-}
-
 }  // namespace
 
 Made make_add(const KernelRequest& r, const KernelSettings&) {

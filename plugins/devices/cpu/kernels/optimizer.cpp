@@ -158,10 +158,6 @@ class AdamW final : public Kernel {
   std::uint32_t seed_;
 };
 
-bool is_float(DType type) {
-  return type == DType::f32 || type == DType::bf16;
-}
-
 }  // namespace
 
 Made make_sum_of_squares(const KernelRequest& r, const KernelSettings& s) {
@@ -174,12 +170,7 @@ Made make_clip_coefficient(const KernelRequest& r, const KernelSettings&) {
   return std::make_unique<ClipCoefficient>(r);
 }
 Made make_adamw(const KernelRequest& r, const KernelSettings&) {
-  for (std::size_t i = 2; i + 4 < r.inputs.size(); i += 5) {
-    const DType p = r.inputs[i].dtype, g = r.inputs[i + 1].dtype;
-    if (!is_float(p) || !is_float(g) || (p == DType::f32 && g != DType::f32)) return nullptr;
-    if (!r.inputs[i + 2].absent() && r.inputs[i + 2].dtype != DType::f32) return nullptr;
-    if (!is_float(r.inputs[i + 3].dtype) || r.inputs[i + 3].dtype != r.inputs[i + 4].dtype) return nullptr;
-  }
+  if (!kernels::has_adamw_dtypes(r)) return nullptr;
   return std::make_unique<AdamW>(r);
 }
 

@@ -1,8 +1,9 @@
-// rms_norm and rms_norm_grad. Rows are tokens of c channels.
+// rms_norm and rms_norm_grad.
 #include <algorithm>
 
 #include "plugins/devices/cpu/kernels/kernels.h"
 #include "plugins/devices/cpu/kernels/parallel.h"
+#include "plugins/devices/kernels/rms_norm.h"
 
 namespace consist::cpu {
 namespace {
@@ -12,13 +13,7 @@ class RmsNorm final : public Kernel {
  public:
   explicit RmsNorm(const KernelRequest& r) : epsilon_(static_cast<float>(r.attributes.real("epsilon"))) {}
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue) override {
-    const T* x = in[0].as<T>();         // [rows, c]
-    const T* residual = in[1].as<T>();  // [rows, c] or null
-    const T* w = in[2].as<T>();         // [c]
-    T* y = out[0].as<T>();              // [rows, c]
-    T* sum = out[1].as<T>();            // [rows, c] or null
-    float* rstd = out[2].as<float>();   // [rows]
-    const std::int64_t rows = in[0].shape.rows(), c = in[0].shape.last();
+    const auto [x, residual, w, y, sum, rstd, rows, c] = kernels::RmsNormTensors<T>(in, out);
     parallel_for(rows, [=, this](std::int64_t row) {
       const T* xr = x + row * c;
       if (residual != nullptr) {
@@ -46,15 +41,8 @@ class RmsNormGrad final : public Kernel {
   std::int64_t workspace_bytes() const override { return threads_ * c_ * 4; }
 
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue) override {
-    const T* dy = in[0].as<T>();             // [rows, c]
-    const T* x = in[1].as<T>();              // [rows, c]
-    const float* rstd = in[2].as<float>();   // [rows]
-    const T* w = in[3].as<T>();              // [c]
-    const bool add_dx = !at(in, 4).absent(), add_dw = !at(in, 5).absent();
-    T* dx = out[0].as<T>();  // [rows, c]
-    G* dw = out[1].as<G>();  // [c]
+    const auto [dy, x, rstd, w, add_dx, add_dw, dx, dw, rows, c] = kernels::RmsNormGradTensors<T, G>(in, out);
     auto* sums = static_cast<float*>(workspace);  // [threads, c]
-    const std::int64_t rows = in[1].shape.rows(), c = c_;
     parallel_for(threads_, [=, this](int part) {
       float* sum = sums + part * c;
       std::fill(sum, sum + c, 0.0F);

@@ -3,6 +3,7 @@
 
 #include "plugins/devices/cpu/kernels/kernels.h"
 #include "plugins/devices/cpu/kernels/parallel.h"
+#include "plugins/devices/kernels/rope.h"
 
 namespace consist::cpu {
 namespace {
@@ -62,9 +63,7 @@ class RopeGrad final : public Kernel {
   std::int64_t workspace_bytes() const override { return normed_ ? threads_ * 2 * shape_.dim * 4 : 0; }
 
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue) override {
-    const T* dy = in[0].as<T>();             // [tokens, heads, dim]
-    const float* table = in[1].as<float>();  // [sequence, dim]
-    T* dx = out[0].as<T>();                  // [tokens, heads, dim]
+    const auto [dy, table, dx, x, rstd, w, dw, add_dw] = kernels::RopeGradTensors<T, G>(in, out);
     const std::int64_t tokens = shape_.tokens, sequence = shape_.sequence, heads = shape_.heads, dim = shape_.dim;
     const std::int64_t half = dim / 2;
     if (!normed_) {
@@ -81,11 +80,6 @@ class RopeGrad final : public Kernel {
       });
       return;
     }
-    const T* x = in[2].as<T>();             // [tokens, heads, dim]
-    const float* rstd = in[3].as<float>();  // [tokens, heads]
-    const T* w = in[4].as<T>();             // [dim]
-    G* dw = out[1].as<G>();                 // [dim]
-    const bool add_dw = !at(in, 5).absent();
     auto* scratch = static_cast<float*>(workspace);  // [threads, 2, dim]
     parallel_for(threads_, [=, this](int part) {
       float *sum = scratch + part * 2 * dim, *g = sum + dim;

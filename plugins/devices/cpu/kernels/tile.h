@@ -49,6 +49,18 @@ inline void micro_product(std::int64_t k, TileA a, const float* b, std::int64_t 
   }
 }
 
+/// micro_product of the `m` rows, at most `Rows`, that are left.
+template <int Rows, int Vectors>
+inline void last_rows(std::int64_t m, std::int64_t k, TileA a, const float* b, std::int64_t ldb, float* c, std::int64_t ldc,
+                      bool accumulate) {
+  if constexpr (Rows > 0) {
+    if (m == Rows)
+      micro_product<Rows, Vectors>(k, a, b, ldb, c, ldc, accumulate);
+    else
+      last_rows<Rows - 1, Vectors>(m, k, a, b, ldb, c, ldc, accumulate);
+  }
+}
+
 template <int Vectors>
 inline void tile_columns(std::int64_t m, std::int64_t k, TileA a, const float* b, std::int64_t ldb, float* c, std::int64_t ldc,
                          bool accumulate) {
@@ -58,25 +70,7 @@ inline void tile_columns(std::int64_t m, std::int64_t k, TileA a, const float* b
     micro_product<rows, Vectors>(k, {a.data + i * a.row, a.row, a.column}, b, ldb, c + i * ldc, ldc, accumulate);
   }
   const TileA rest{a.data + i * a.row, a.row, a.column};
-  switch (m - i) {
-    case 1:
-      micro_product<1, Vectors>(k, rest, b, ldb, c + i * ldc, ldc, accumulate);
-      break;
-    case 2:
-      micro_product<2, Vectors>(k, rest, b, ldb, c + i * ldc, ldc, accumulate);
-      break;
-    case 3:
-      micro_product<3, Vectors>(k, rest, b, ldb, c + i * ldc, ldc, accumulate);
-      break;
-    case 4:
-      micro_product<4, Vectors>(k, rest, b, ldb, c + i * ldc, ldc, accumulate);
-      break;
-    case 5:
-      micro_product<5, Vectors>(k, rest, b, ldb, c + i * ldc, ldc, accumulate);
-      break;
-    default:
-      break;
-  }
+  last_rows<rows - 1, Vectors>(m - i, k, rest, b, ldb, c + i * ldc, ldc, accumulate);
 }
 
 /// C (+)= A B; n must be a multiple of vector_floats.

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <initializer_list>
-#include <memory>
 #include <utility>
 
 #include "plugins/devices/cuda/check.h"
@@ -15,29 +14,13 @@
 
 namespace consist::cuda {
 
-/// K<T> for the dtype of activations and parameters.
 template <template <typename> class K, typename... Arguments>
 Made by_dtype(DType type, Arguments&&... arguments) {
-  if (type == DType::f32) return std::make_unique<K<float>>(std::forward<Arguments>(arguments)...);
-  if (type == DType::bf16) return std::make_unique<K<__nv_bfloat16>>(std::forward<Arguments>(arguments)...);
-  return nullptr;
+  return kernels::for_dtype<K, __nv_bfloat16>(type, std::forward<Arguments>(arguments)...);
 }
-
-/// K<T, G> for that and the dtype of gradients.
 template <template <typename, typename> class K, typename... Arguments>
 Made by_dtypes(DType type, DType gradient, Arguments&&... arguments) {
-  using bf16 = __nv_bfloat16;
-  if (type == DType::f32 && gradient == DType::f32)
-    return std::make_unique<K<float, float>>(std::forward<Arguments>(arguments)...);
-  if (type == DType::bf16 && gradient == DType::f32)
-    return std::make_unique<K<bf16, float>>(std::forward<Arguments>(arguments)...);
-  if (type == DType::bf16 && gradient == DType::bf16)
-    return std::make_unique<K<bf16, bf16>>(std::forward<Arguments>(arguments)...);
-  return nullptr;
-}
-
-inline bool is_float(DType type) noexcept {
-  return type == DType::f32 || type == DType::bf16;
+  return kernels::for_dtypes<K, __nv_bfloat16>(type, gradient, std::forward<Arguments>(arguments)...);
 }
 
 inline cudaStream_t stream_of(NativeQueue queue) noexcept {

@@ -3,6 +3,7 @@
 #include "plugins/devices/cuda/kernels/column_sums.h"
 #include "plugins/devices/cuda/kernels/launch.h"
 #include "plugins/devices/cuda/kernels/numbers.cuh"
+#include "plugins/devices/kernels/rms_norm.h"
 
 namespace consist::cuda {
 namespace {
@@ -226,13 +227,7 @@ class RmsNorm final : public Kernel {
  public:
   explicit RmsNorm(const KernelRequest& r) : epsilon_(static_cast<float>(r.attributes.real("epsilon"))) {}
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue queue) override {
-    const T* x = in[0].as<T>();         // [rows, c]
-    const T* residual = in[1].as<T>();  // [rows, c] or null
-    const T* w = in[2].as<T>();         // [c]
-    T* y = out[0].as<T>();              // [rows, c]
-    T* sum = out[1].as<T>();            // [rows, c] or null
-    float* rstd = out[2].as<float>();   // [rows]
-    const std::int64_t rows = in[0].shape.rows(), c = in[0].shape.last();
+    const auto [x, residual, w, y, sum, rstd, rows, c] = kernels::RmsNormTensors<T>(in, out);
     constexpr int N = per_access<T>;
     if (rows == 0) return;
     const Layout layout(c, N, held_forward);
@@ -261,26 +256,20 @@ class RmsNormGrad final : public Kernel {
   std::int64_t workspace_bytes() const override { return parts_ * c_ * 4; }
 
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue queue) override {
-    const T* dy = in[0].as<T>();            // [rows, c]
-    const T* x = in[1].as<T>();             // [rows, c]
-    const float* rstd = in[2].as<float>();  // [rows]
-    const T* w = in[3].as<T>();             // [c]
-    const bool add_dx = !at(in, 4).absent(), add_dw = !at(in, 5).absent();
-    T* dx = out[0].as<T>();                          // [rows, c]
-    G* dw = out[1].as<G>();                          // [c]
+    const auto [dy, x, rstd, w, add_dx, add_dw, dx, dw, rows, c] = kernels::RmsNormGradTensors<T, G>(in, out);
     auto* partial = static_cast<float*>(workspace);  // [parts, c]
     constexpr int N = per_access<T>;
-    const Layout layout(c_, N, held_backward);
-    if (layout.fits && in_packs(c_, N, {dy, x, w, dx})) {
+    const Layout layout(c, N, held_backward);
+    if (layout.fits && in_packs(c, N, {dy, x, w, dx})) {
       const dim3 threads = layout.threads;
-      const std::size_t shared = threads.y > 1 ? static_cast<std::size_t>(c_) * 4 : 0;
+      const std::size_t shared = threads.y > 1 ? static_cast<std::size_t>(c) * 4 : 0;
       rms_norm_grad_rows<T, N><<<blocks_of(parts_), threads, shared, stream_of(queue)>>>(dy, x, rstd, w, dx, add_dx, partial,
-                                                                                         rows_, static_cast<int>(c_));
+                                                                                         rows, static_cast<int>(c));
     } else {
-      rms_norm_grad_any<T><<<blocks_of(parts_), widest, 0, stream_of(queue)>>>(dy, x, rstd, w, dx, add_dx, partial, rows_, c_);
+      rms_norm_grad_any<T><<<blocks_of(parts_), widest, 0, stream_of(queue)>>>(dy, x, rstd, w, dx, add_dx, partial, rows, c);
     }
     check_launch("rms_norm_grad");
-    add_partial_sums(partial, parts_, c_, dw, add_dw, stream_of(queue));
+    add_partial_sums(partial, parts_, c, dw, add_dw, stream_of(queue));
   }
 
  private:

@@ -9,6 +9,7 @@
 #include "plugins/devices/cuda/kernels/column_sums.h"
 #include "plugins/devices/cuda/kernels/launch.h"
 #include "plugins/devices/cuda/kernels/numbers.cuh"
+#include "plugins/devices/kernels/rope.h"
 
 namespace consist::cuda {
 namespace {
@@ -304,16 +305,11 @@ class RopeGrad final : public Kernel {
   std::int64_t workspace_bytes() const override { return normed_ ? static_cast<std::int64_t>(parts_) * shape_.dim * 4 : 0; }
 
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue queue) override {
-    const T* dy = in[0].as<T>();             // [tokens, heads, dim]
-    const float* table = in[1].as<float>();  // [sequence, dim]
-    T* dx = out[0].as<T>();                  // [tokens, heads, dim]
+    const auto [dy, table, dx, x, rstd, w, dw, add_dw] = kernels::RopeGradTensors<T, G>(in, out);
     if (!normed_) {
       rotate<T>(dy, table, nullptr, dx, nullptr, shape_, -1.0F, 0.0F, stream_of(queue));
       return;
     }
-    const T* x = in[2].as<T>();                      // [tokens, heads, dim]
-    const float* rstd = in[3].as<float>();           // [tokens, heads]
-    const T* w = in[4].as<T>();                      // [dim]
     auto* partial = static_cast<float*>(workspace);  // [parts, dim]
     constexpr int N = pack_backward;
     const int lanes = shape_.lanes(N);
@@ -326,7 +322,7 @@ class RopeGrad final : public Kernel {
       rope_grad_any<T><<<blocks_of(parts_), 32, 0, stream_of(queue)>>>(dy, table, x, rstd, w, dx, partial, shape_);
     }
     check_launch("rope_grad");
-    add_partial_sums(partial, parts_, shape_.dim, out[1].as<G>(), !at(in, 5).absent(), stream_of(queue));
+    add_partial_sums(partial, parts_, shape_.dim, dw, add_dw, stream_of(queue));
   }
 
  private:

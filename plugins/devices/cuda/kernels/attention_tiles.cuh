@@ -1,0 +1,214 @@
+// Tiles of causal attention on the ordinary arithmetic units, shared by forward and backward: f32 products of f32 (or bf16)
+// elements in tiles of queries by keys with a running softmax (Dao et al., 2022, "FlashAttention"). Every sum has a fixed order;
+// nothing is added by atomics.
+//
+// A block is 16 x 16 threads, a tile is 16·R queries and as many keys. Of a tile of scores thread (y, x) holds rows R·y … R·y + R
+// − 1 and columns x, x + 16, …; of a result [16·R, dim] the same rows (or keys) and columns 4x + 64j … 4x + 64j + 3. Tiles in
+// shared memory are row-major with a pitch of dim + 4 floats, so that accesses of 16 bytes of 8 neighbouring rows fall into
+// different banks. R is 4; 2 where tiles of 64 would leave multiprocessors without work or do not fit into shared memory (GPUs
+// other than Hopper), and for bf16.
+#pragma once
+
+#include "plugins/devices/cuda/kernels/attention.h"
+#include "plugins/devices/cuda/kernels/launch.h"
+#include "plugins/devices/cuda/kernels/numbers.cuh"
+
+namespace consist::cuda::tiles {
+
+inline constexpr int threads = 256;
+template <int R>
+constexpr int tile = 16 * R;  // queries and keys
+template <int R>
+constexpr int score_pitch = tile<R> + 4;  // of a tile of scores
+
+struct Extents {
+  int sequence, heads, kv_heads, dim, group;
+  float scale;  ///< of scores, times log2(e): exponentials are powers of two
+  explicit Extents(const AttentionShape& s)
+      : sequence(static_cast<int>(s.sequence)),
+        heads(static_cast<int>(s.heads)),
+        kv_heads(static_cast<int>(s.kv_heads)),
+        dim(static_cast<int>(s.dim)),
+        group(static_cast<int>(s.group())),
+        scale(static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(s.dim)))) {}
+  /// Element (b, position, head, 0) of a [batch, sequence, n, dim] tensor.
+  __device__ std::int64_t at(int b, int position, int head, int n) const {
+    return ((static_cast<std::int64_t>(b) * sequence + position) * n + head) * dim;
+  }
+};
+
+template <int R>
+__device__ __forceinline__ int row_of(int i) {
+  return static_cast<int>(threadIdx.x) / 16 * R + i;
+}
+__device__ __forceinline__ int column_of(int j) {
+  return static_cast<int>(threadIdx.x) % 16 + 16 * j;
+}
+
+/// Rows [first, first + 16·R) of one head into a tile<R> [16·R, D] of pitch D + 4; what lies beyond the sequence or the head is
+/// 0.
+template <typename T, int D, int R>
+__device__ void load_tile(const T* __restrict__ tensor, const Extents& e, int b, int head, int n, int first, float* to) {
+  constexpr int pitch = D + 4;
+  if (e.dim == D && e.dim % per_access<T> == 0 && reinterpret_cast<std::uintptr_t>(tensor) % 16 == 0) {
+    constexpr int N = per_access<T>;
+    for (int i = threadIdx.x; i < tile<R> * D / N; i += threads) {
+      const int row = i / (D / N), column = i % (D / N) * N;
+      Pack<T, N> pack{};
+      if (first + row < e.sequence) pack = load_pack<N>(tensor + e.at(b, first + row, head, n) + column);
+#pragma unroll
+      for (int k = 0; k < N; k += 4) {
+        *reinterpret_cast<float4*>(to + row * pitch + column + k) = make_float4(
+            number(pack.element[k]), number(pack.element[k + 1]), number(pack.element[k + 2]), number(pack.element[k + 3]));
+      }
+    }
+  } else {
+    for (int i = threadIdx.x; i < tile<R> * D; i += threads) {
+      const int row = i / D, column = i % D;
+      to[row * pitch + column] =
+          first + row < e.sequence && column < e.dim ? number(tensor[e.at(b, first + row, head, n) + column]) : 0.0F;
+    }
+  }
+}
+
+__device__ __forceinline__ float component(const float4& v, int i) {
+  return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
+}
+
+/// scores[i][j] = Σ over D of left[row i] · right[column j]
+template <int D, int R>
+__device__ __forceinline__ void product_of_rows(const float* left, const float* right, float (&scores)[R][R]) {
+  constexpr int pitch = D + 4;
+#pragma unroll
+  for (int i = 0; i < R; ++i) {
+#pragma unroll
+    for (int j = 0; j < R; ++j) scores[i][j] = 0.0F;
+  }
+#pragma unroll 4
+  for (int d = 0; d < D; d += 4) {
+    float4 b[R];
+#pragma unroll
+    for (int j = 0; j < R; ++j) b[j] = *reinterpret_cast<const float4*>(right + column_of(j) * pitch + d);
+#pragma unroll
+    for (int i = 0; i < R; ++i) {
+      const float4 a = *reinterpret_cast<const float4*>(left + row_of<R>(i) * pitch + d);
+#pragma unroll
+      for (int j = 0; j < R; ++j) scores[i][j] += a.x * b[j].x + a.y * b[j].y + a.z * b[j].z + a.w * b[j].w;
+    }
+  }
+}
+
+template <int D>
+constexpr int quads = D / 64;  // groups of 4 columns of a result that a thread holds
+
+/// result[i] += Σ over k of weights[row i][k] · values[k], k over the rows of `values`
+template <int D, int R>
+__device__ __forceinline__ void add_weighted_rows(const float* weights, const float* values, float4 (&result)[R][quads<D>]) {
+  constexpr int pitch = D + 4;
+#pragma unroll 2
+  for (int k = 0; k < tile<R>; k += 4) {
+    float4 w[R];
+#pragma unroll
+    for (int i = 0; i < R; ++i) w[i] = *reinterpret_cast<const float4*>(weights + row_of<R>(i) * score_pitch<R> + k);
+#pragma unroll
+    for (int step = 0; step < 4; ++step) {
+#pragma unroll
+      for (int j = 0; j < quads<D>; ++j) {
+        const float4 value = *reinterpret_cast<const float4*>(values + (k + step) * pitch + threadIdx.x % 16 * 4 + 64 * j);
+#pragma unroll
+        for (int i = 0; i < R; ++i) {
+          const float weight = component(w[i], step);
+          result[i][j].x += weight * value.x;
+          result[i][j].y += weight * value.y;
+          result[i][j].z += weight * value.z;
+          result[i][j].w += weight * value.w;
+        }
+      }
+    }
+  }
+}
+
+/// result[i] += Σ over k of weights[k][row i] · values[k]: the same with the transposed tile<R> of weights
+template <int D, int R>
+__device__ __forceinline__ void add_weighted_rows_transposed(const float* weights, const float* values,
+                                                             float4 (&result)[R][quads<D>]) {
+  constexpr int pitch = D + 4;
+#pragma unroll 4
+  for (int k = 0; k < tile<R>; ++k) {
+    const Pack<float, R> w = load_pack<R>(weights + k * score_pitch<R> + row_of<R>(0));
+#pragma unroll
+    for (int j = 0; j < quads<D>; ++j) {
+      const float4 value = *reinterpret_cast<const float4*>(values + k * pitch + threadIdx.x % 16 * 4 + 64 * j);
+#pragma unroll
+      for (int i = 0; i < R; ++i) {
+        const float weight = w.element[i];
+        result[i][j].x += weight * value.x;
+        result[i][j].y += weight * value.y;
+        result[i][j].z += weight * value.z;
+        result[i][j].w += weight * value.w;
+      }
+    }
+  }
+}
+
+template <int R>
+__device__ __forceinline__ void store_scores(const float (&scores)[R][R], float* to) {
+#pragma unroll
+  for (int i = 0; i < R; ++i) {
+#pragma unroll
+    for (int j = 0; j < R; ++j) to[row_of<R>(i) * score_pitch<R> + column_of(j)] = scores[i][j];
+  }
+}
+
+/// Rows `first` + row i of one head: factor(i) · result[i], rounded.
+template <typename T, int D, int R, typename Factor>
+__device__ void store_rows(const float4 (&result)[R][quads<D>], Factor factor, T* tensor, const Extents& e, int b, int head,
+                           int n, int first) {
+#pragma unroll
+  for (int i = 0; i < R; ++i) {
+    if (first + row_of<R>(i) >= e.sequence) continue;
+    T* to = tensor + e.at(b, first + row_of<R>(i), head, n);
+#pragma unroll
+    for (int j = 0; j < quads<D>; ++j) {
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        const int column = static_cast<int>(threadIdx.x) % 16 * 4 + 64 * j + k;
+        if (column < e.dim) to[column] = rounded<T>(component(result[i][j], k) * factor(i));
+      }
+    }
+  }
+}
+
+template <int R>
+dim3 grid_of(const AttentionShape& s, std::int64_t heads) {
+  return {blocks_of(divided_up(s.sequence, tile<R>)), static_cast<unsigned>(heads), static_cast<unsigned>(s.batch)};
+}
+
+/// More than 48 KiB of shared memory must be asked for, once per kernel and device.
+template <typename Function>
+void allow_shared(Function* kernel, int bytes) {
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), "ask for shared memory for attention");
+}
+
+/// Whether tiles of 64 keep every multiprocessor busy and their kernel, which needs `shared` bytes, fits.
+inline bool large_tiles(const AttentionShape& shape, std::int64_t heads, int shared, const KernelSettings& s) {
+  int available = 0;
+  check(cudaDeviceGetAttribute(&available, cudaDevAttrMaxSharedMemoryPerBlockOptin, s.device),
+        "ask for the size of shared memory");
+  return shared <= available && divided_up(shape.sequence, tile<4>) * heads * shape.batch >= s.multiprocessors;
+}
+
+/// K<T, D, R> for the dtype and the size of heads, whose kernels need Shared<D, R>::bytes; null for what they do not know. bf16
+/// comes here only in shapes that cuDNN has no kernel for: small tiles are good enough, and quicker to compile.
+template <template <typename, int, int> class K, template <int, int> class Shared>
+Made for_shape(DType type, const AttentionShape& shape, std::int64_t heads, const KernelSettings& s) {
+  if (shape.dim > longest_head || !is_float(type)) return nullptr;
+  const auto of_dim = [&]<int D>(std::integral_constant<int, D>) -> Made {
+    if (type == DType::bf16) return std::make_unique<K<__nv_bfloat16, D, 2>>(shape);
+    if (large_tiles(shape, heads, Shared<D, 4>::bytes, s)) return std::make_unique<K<float, D, 4>>(shape);
+    return std::make_unique<K<float, D, 2>>(shape);
+  };
+  return shape.dim <= 64 ? of_dim(std::integral_constant<int, 64>{}) : of_dim(std::integral_constant<int, 128>{});
+}
+
+}  // namespace consist::cuda::tiles

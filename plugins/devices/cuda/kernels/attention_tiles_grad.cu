@@ -1,0 +1,158 @@
+// Attention's own backward: one kernel whose blocks own keys (dk, dv) and one whose blocks own queries (dq), which makes the
+// scores twice, so that no sum needs atomics.
+#include "plugins/devices/cuda/kernels/attention_tiles.cuh"
+
+namespace consist::cuda {
+namespace {
+
+using namespace tiles;
+
+/// Bytes of shared memory of a block.
+template <int D, int R>
+struct Shared {
+  static constexpr int bytes = (4 * tile<R> * (D + 4) + 2 * tile<R> * score_pitch<R>)*4;
+};
+
+/// delta [batch, heads, sequence] = Σ over dim of do·o: a warp for each.
+template <typename T>
+__global__ void __launch_bounds__(threads)
+    sum_products(const T* __restrict__ dout, const T* __restrict__ o, float* __restrict__ delta, Extents e, std::int64_t rows) {
+  const std::int64_t row = (static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x) / 32;  // (b, position, head)
+  if (row >= rows) return;
+  float sum = 0.0F;
+  for (int i = threadIdx.x % 32; i < e.dim; i += 32) sum += number(dout[row * e.dim + i]) * number(o[row * e.dim + i]);
+  sum = sum_of_lanes(sum);
+  const std::int64_t head = row % e.heads, position = row / e.heads % e.sequence, b = row / e.heads / e.sequence;
+  if (threadIdx.x % 32 == 0) delta[(b * e.heads + head) * e.sequence + position] = sum;
+}
+
+/// What backward reads: do, q, o [batch, sequence, heads, dim]; k, v [batch, sequence, kv_heads, dim]; lse, delta [batch, heads,
+/// sequence].
+template <typename T>
+struct Gradients {
+  const T *dout, *q, *k, *v;
+  const float *lse, *delta;
+  T *dq, *dk, *dv;
+};
+
+/// The tile's probabilities and the gradients of its scaled scores, from products of queries with keys and of do with values.
+template <int R>
+__device__ __forceinline__ void gradients_of_scores(float (&p)[R][R], float (&dp)[R][R], const float* lse, const float* delta,
+                                                    const Extents& e, int first, int start) {
+#pragma unroll
+  for (int i = 0; i < R; ++i) {
+    const int row = first + row_of<R>(i);
+    const bool there = row < e.sequence;
+    const float l = there ? lse[row] * 1.4426950408889634F : 0.0F, d = there ? delta[row] : 0.0F;
+#pragma unroll
+    for (int j = 0; j < R; ++j) {
+      p[i][j] = there && start + column_of(j) <= row ? exp2f(p[i][j] * e.scale - l) : 0.0F;
+      dp[i][j] = p[i][j] * (dp[i][j] - d);
+    }
+  }
+}
+
+/// Block (key tile<R>, kv head, batch): dk and dv of its keys over all query heads of the group and all later queries.
+template <typename T, int D, int R>
+__global__ void __launch_bounds__(threads, 1) attend_grad_keys(Gradients<T> t, Extents e) {
+  extern __shared__ float4 memory[];
+  constexpr int size = tile<R> * (D + 4);
+  float *keys = reinterpret_cast<float*>(memory), *values = keys + size, *queries = values + size, *douts = queries + size,
+        *p_tile = douts + size, *dp_tile = p_tile + tile<R> * score_pitch<R>;
+  const int start = static_cast<int>(blockIdx.x) * tile<R>, kv_head = blockIdx.y, b = blockIdx.z;
+  load_tile<T, D, R>(t.k, e, b, kv_head, e.kv_heads, start, keys);
+  load_tile<T, D, R>(t.v, e, b, kv_head, e.kv_heads, start, values);
+  float4 dk[R][quads<D>] = {}, dv[R][quads<D>] = {};
+  for (int head = kv_head * e.group; head < (kv_head + 1) * e.group; ++head) {
+    const std::int64_t rows = (static_cast<std::int64_t>(b) * e.heads + head) * e.sequence;
+    for (int first = start; first < e.sequence; first += tile<R>) {
+      __syncthreads();
+      load_tile<T, D, R>(t.q, e, b, head, e.heads, first, queries);
+      load_tile<T, D, R>(t.dout, e, b, head, e.heads, first, douts);
+      __syncthreads();
+      float p[R][R], dp[R][R];
+      product_of_rows<D, R>(queries, keys, p);
+      product_of_rows<D, R>(douts, values, dp);
+      gradients_of_scores(p, dp, t.lse + rows, t.delta + rows, e, first, start);
+      store_scores(p, p_tile);
+      store_scores(dp, dp_tile);
+      __syncthreads();
+      add_weighted_rows_transposed<D, R>(p_tile, douts, dv);
+      add_weighted_rows_transposed<D, R>(dp_tile, queries, dk);
+    }
+  }
+  const float scale = e.scale * 0.6931471805599453F;
+  store_rows<T, D, R>(
+      dk, [scale](int) { return scale; }, t.dk, e, b, kv_head, e.kv_heads, start);
+  store_rows<T, D, R>(
+      dv, [](int) { return 1.0F; }, t.dv, e, b, kv_head, e.kv_heads, start);
+}
+
+/// Block (query tile<R>, head, batch): dq of its queries over all earlier keys.
+template <typename T, int D, int R>
+__global__ void __launch_bounds__(threads, 1) attend_grad_queries(Gradients<T> t, Extents e) {
+  extern __shared__ float4 memory[];
+  constexpr int size = tile<R> * (D + 4);
+  float *queries = reinterpret_cast<float*>(memory), *douts = queries + size, *keys = douts + size, *values = keys + size,
+        *dp_tile = values + size;
+  const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) * tile<R>, head = blockIdx.y, b = blockIdx.z,
+            kv_head = head / e.group;
+  const std::int64_t rows = (static_cast<std::int64_t>(b) * e.heads + head) * e.sequence;
+  load_tile<T, D, R>(t.q, e, b, head, e.heads, first, queries);
+  load_tile<T, D, R>(t.dout, e, b, head, e.heads, first, douts);
+  float4 dq[R][quads<D>] = {};
+  for (int start = 0; start <= first; start += tile<R>) {
+    __syncthreads();
+    load_tile<T, D, R>(t.k, e, b, kv_head, e.kv_heads, start, keys);
+    load_tile<T, D, R>(t.v, e, b, kv_head, e.kv_heads, start, values);
+    __syncthreads();
+    float p[R][R], dp[R][R];
+    product_of_rows<D, R>(queries, keys, p);
+    product_of_rows<D, R>(douts, values, dp);
+    gradients_of_scores(p, dp, t.lse + rows, t.delta + rows, e, first, start);
+    store_scores(dp, dp_tile);
+    __syncthreads();
+    add_weighted_rows<D, R>(dp_tile, keys, dq);
+  }
+  const float scale = e.scale * 0.6931471805599453F;
+  store_rows<T, D, R>(
+      dq, [scale](int) { return scale; }, t.dq, e, b, head, e.heads, first);
+}
+
+template <typename T, int D, int R>
+class TiledAttentionGrad final : public Kernel {
+ public:
+  explicit TiledAttentionGrad(const AttentionShape& shape) : shape_(shape) {
+    allow_shared(attend_grad_keys<T, D, R>, Shared<D, R>::bytes);
+    allow_shared(attend_grad_queries<T, D, R>, Shared<D, R>::bytes);
+  }
+  std::int64_t workspace_bytes() const override { return rows() * 4; }  // delta
+
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue queue) override {
+    const cudaStream_t stream = stream_of(queue);
+    const Extents e(shape_);
+    if (rows() == 0) return;
+    auto* delta = static_cast<float*>(workspace);
+    sum_products<T>
+        <<<blocks_of(divided_up(rows() * 32, threads)), threads, 0, stream>>>(in[0].as<T>(), in[4].as<T>(), delta, e, rows());
+    check_launch("attention_grad, sums of do·o");
+    const Gradients<T> t{in[0].as<T>(), in[1].as<T>(),  in[2].as<T>(),  in[3].as<T>(), in[5].as<float>(),
+                         delta,         out[0].as<T>(), out[1].as<T>(), out[2].as<T>()};
+    attend_grad_keys<T, D, R><<<grid_of<R>(shape_, shape_.kv_heads), threads, Shared<D, R>::bytes, stream>>>(t, e);
+    check_launch("attention_grad, keys");
+    attend_grad_queries<T, D, R><<<grid_of<R>(shape_, shape_.heads), threads, Shared<D, R>::bytes, stream>>>(t, e);
+    check_launch("attention_grad, queries");
+  }
+
+ private:
+  std::int64_t rows() const { return shape_.batch * shape_.sequence * shape_.heads; }
+  AttentionShape shape_;
+};
+
+}  // namespace
+
+Made make_tiled_attention_grad(DType type, const AttentionShape& shape, const KernelSettings& s) {
+  return for_shape<TiledAttentionGrad, Shared>(type, shape, shape.kv_heads, s);
+}
+
+}  // namespace consist::cuda

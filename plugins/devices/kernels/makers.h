@@ -1,0 +1,84 @@
+// What the kernel folders of devices share: the list of ops, and how a maker picks its kernel's types.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "consist/kernel.h"
+
+/// apply(op) for every op that all devices have kernels for; docs/ops.md states their tensors. A device declares
+/// make_<op>(const KernelRequest&, const KernelSettings&) for each, which returns null for dtypes that it does not know.
+#define CONSIST_KERNEL_OPS(apply)                                                                                        \
+  apply(embedding) apply(embedding_grad) apply(linear) apply(linear_input_grad) apply(linear_weight_grad)                \
+      apply(linear_bias_grad) apply(rms_norm) apply(rms_norm_grad) apply(rope) apply(rope_grad) apply(attention)         \
+          apply(attention_grad) apply(swiglu) apply(swiglu_grad) apply(lm_head_loss) apply(lm_head_loss_grad) apply(add) \
+              apply(cast) apply(sum_of_squares) apply(clip_coefficient) apply(adamw)
+
+#define CONSIST_DECLARE_MAKER(op) Made make_##op(const KernelRequest& r, const KernelSettings& s);
+#define CONSIST_MAKER_ENTRY(op) {#op, make_##op},
+
+namespace consist::kernels {
+
+using Made = std::unique_ptr<Kernel>;
+
+/// A row of a device's table of ops.
+template <typename Settings>
+struct Maker {
+  std::string_view op;
+  Made (*make)(const KernelRequest&, const Settings&);
+};
+
+/// The kernel for a request, or null.
+template <typename Settings>
+Made make_from(std::span<const Maker<Settings>> table, const KernelRequest& request, const Settings& settings) {
+  for (const Maker<Settings>& maker : table) {
+    if (maker.op == request.op) return maker.make(request, settings);
+  }
+  return nullptr;
+}
+
+/// Input or output `index` of a launch, or an absent buffer.
+inline const Buffer& at(std::span<const Buffer> buffers, std::size_t index) {
+  static const Buffer absent{nullptr, DType::u8, Shape{0}};
+  return index < buffers.size() ? buffers[index] : absent;
+}
+
+inline bool is_float(DType type) noexcept {
+  return type == DType::f32 || type == DType::bf16;
+}
+
+/// K<T> for the dtype of activations and parameters; `Bf16` is the device's own type of that.
+template <template <typename> class K, typename Bf16, typename... Arguments>
+Made for_dtype(DType type, Arguments&&... arguments) {
+  if (type == DType::f32) return std::make_unique<K<float>>(std::forward<Arguments>(arguments)...);
+  if (type == DType::bf16) return std::make_unique<K<Bf16>>(std::forward<Arguments>(arguments)...);
+  return nullptr;
+}
+
+/// K<T, G> for that and the dtype of gradients.
+template <template <typename, typename> class K, typename Bf16, typename... Arguments>
+Made for_dtypes(DType type, DType gradient, Arguments&&... arguments) {
+  if (type == DType::f32 && gradient == DType::f32)
+    return std::make_unique<K<float, float>>(std::forward<Arguments>(arguments)...);
+  if (type == DType::bf16 && gradient == DType::f32)
+    return std::make_unique<K<Bf16, float>>(std::forward<Arguments>(arguments)...);
+  if (type == DType::bf16 && gradient == DType::bf16)
+    return std::make_unique<K<Bf16, Bf16>>(std::forward<Arguments>(arguments)...);
+  return nullptr;
+}
+
+/// Whether the dtypes of an adamw request fit each other: gradients no wider than parameters allow, f32 masters, moments alike.
+inline bool has_adamw_dtypes(const KernelRequest& r) {
+  for (std::size_t i = 2; i + 4 < r.inputs.size(); i += 5) {
+    const DType p = r.inputs[i].dtype, g = r.inputs[i + 1].dtype;
+    if (!is_float(p) || !is_float(g) || (p == DType::f32 && g != DType::f32)) return false;
+    if (!r.inputs[i + 2].absent() && r.inputs[i + 2].dtype != DType::f32) return false;
+    if (!is_float(r.inputs[i + 3].dtype) || r.inputs[i + 3].dtype != r.inputs[i + 4].dtype) return false;
+  }
+  return true;
+}
+
+}  // namespace consist::kernels

@@ -1,0 +1,54 @@
+// What Device::measure_matmul measures.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "consist/device.h"
+#include "consist/error.h"
+
+namespace consist {
+
+/// A linear of these sizes through the same kernel as training: y [1, m, n] = x [1, m, k] w [n, k]ᵀ. The device brings the
+/// memory.
+class MeasuredMatmul {
+ public:
+  /// Throws UnavailableError where `device`, called `name`, has no kernel for it.
+  MeasuredMatmul(Device& device, const std::string& name, DType dtype, std::int64_t m, std::int64_t n, std::int64_t k)
+      : in_{{nullptr, dtype, Shape{1, m, k}}, {nullptr, dtype, Shape{n, k}}}, out_{{nullptr, dtype, Shape{1, m, n}}} {
+    const Attributes none;
+    kernel_ = device.make_kernel({"linear", in_, out_, none});
+    if (!kernel_) throw UnavailableError("the " + name + " device multiplies no " + std::string(name_of(dtype)) + " matrices");
+  }
+
+  std::int64_t x_bytes() const { return bytes(in_[0]); }
+  std::int64_t w_bytes() const { return bytes(in_[1]); }
+  std::int64_t y_bytes() const { return bytes(out_[0]); }
+  std::int64_t workspace_bytes() const { return kernel_->workspace_bytes(); }
+
+  /// Before the first launch().
+  void use(void* x, void* w, void* y, void* workspace) {
+    in_[0].data = x;
+    in_[1].data = w;
+    out_[0].data = y;
+    workspace_ = workspace;
+  }
+  void launch(NativeQueue queue) { kernel_->launch(in_, out_, workspace_, queue); }
+
+  /// Operations per second, if one product takes that long.
+  double rate(double seconds) const {
+    const double products = static_cast<double>(out_[0].shape.elements()) * static_cast<double>(in_[0].shape.last());
+    return 2.0 * products / seconds;
+  }
+
+ private:
+  static std::int64_t bytes(const Buffer& buffer) {
+    return buffer.shape.elements() * static_cast<std::int64_t>(size_of(buffer.dtype));
+  }
+
+  Buffer in_[2], out_[1];
+  void* workspace_ = nullptr;
+  std::unique_ptr<Kernel> kernel_;
+};
+
+}  // namespace consist
