@@ -42,8 +42,25 @@ class NcclFailure : public ::testing::Test {
     ASSERT_EQ(reason, "");
   }
 
-  static std::vector<std::exception_ptr> run(int ranks, std::chrono::milliseconds timeout,
-                                             const std::function<void(Rank&)>& body) {
+  static ConnectOptions nvlink() {
+    return {.path = Path::nvlink,
+            .transport = "nvlink",
+            .library = CONSIST_FAKE_NVIDIA,
+            .interface = {},
+            .network = {},
+            .network_plugin = {}};
+  }
+  static ConnectOptions efa() {
+    ConnectOptions options = nvlink();
+    options.path = Path::efa;
+    options.transport = "efa";
+    options.network = "Libfabric";
+    options.network_plugin = "/opt/libnccl-net-ofi.so";
+    return options;
+  }
+
+  static std::vector<std::exception_ptr> run(int ranks, std::chrono::milliseconds timeout, const std::function<void(Rank&)>& body,
+                                             const ConnectOptions& options = nvlink()) {
     return testing::run_ranks(make_addresses(ranks, timeout), [&](JoinedJob& job) {
       cuCtxSetCurrent(reinterpret_cast<CUcontext>(static_cast<std::intptr_t>(job.rank() + 1)));
       CUstream stream = nullptr;
@@ -51,8 +68,7 @@ class NcclFailure : public ::testing::Test {
       const std::unique_ptr<CUstream_st, CUresult (*)(CUstream)> owner(stream, cuStreamDestroy);
       GroupRequest group{"data.0", {}, job.rank(), "cuda"};
       for (int rank = 0; rank < job.size(); ++rank) group.ranks.push_back(rank);
-      const auto communicator =
-          connect(job, group, {.path = Path::nvlink, .transport = "nvlink", .library = CONSIST_FAKE_NVIDIA, .interface = {}});
+      const auto communicator = connect(job, group, options);
       Rank rank{job, *communicator, stream};
       body(rank);
     });
@@ -127,8 +143,7 @@ TEST_F(NcclFailure, AMemberThatNeverComesIsNamed) {
       while (!job.failed()) std::this_thread::sleep_for(5ms);
       return;
     }
-    connect(job, {"data.0", {0, 1}, 0, "cuda"},
-            {.path = Path::nvlink, .transport = "nvlink", .library = CONSIST_FAKE_NVIDIA, .interface = {}});
+    connect(job, {"data.0", {0, 1}, 0, "cuda"}, nvlink());
   });
   EXPECT_THAT(text_of(errors[0]), HasSubstr("rank 1"));
   EXPECT_THAT(text_of(errors[0]), HasSubstr("did not come to group 'data.0'"));
@@ -215,6 +230,33 @@ TEST_F(NcclFailure, TwoMembersOnOneGpuAreRefused) {
             {.path = Path::nvlink, .transport = "nvlink", .library = CONSIST_FAKE_NVIDIA, .interface = {}});
   });
   expect_all(errors, "rank 0 and rank 1 use the same GPU, 0000:00:00.0");
+}
+
+// Last, since the log of a process with groups of different paths is not watched during the run.
+TEST_F(NcclFailure, EfaIsTheNetworkOfThePluginAndProvenByTheLog) {
+  setenv("NCCL_NET_PLUGIN", "/opt/libnccl-net-ofi.so", 1);  // other tests of this process may have started NCCL
+  fake::switches().path = fake::switches().send_path = "NET/Libfabric/0/GDRDMA";
+  const auto verified = [](Rank& rank) {
+    EXPECT_EQ(rank.group.verified_path(), "NET/Libfabric with GPUDirect; provider efa, aws-ofi-nccl 1.16.2 (NCCL 2.28.9)");
+    EXPECT_EQ(fake::last_network(), "Libfabric");
+    rank.all_reduce();
+    rank.finish();
+    rank.job.leave(20s);
+  };
+  expect_all(run(
+                 2, 20s, [](Rank& /*rank*/) {}, efa()),
+             "the AWS OFI plugin named no provider of libfabric on rank 0");
+  fake::write_log(0, "NET/OFI Initializing aws-ofi-nccl 1.16.2");
+  fake::write_log(0, "NET/OFI Selected provider is efa, fabric is efa (found 1 nics)");
+  for (const auto& error : run(2, 20s, verified, efa())) EXPECT_EQ(text_of(error), "");
+  fake::switches().path = "NET/Libfabric/0";
+  expect_all(run(
+                 2, 20s, [](Rank& /*rank*/) {}, efa()),
+             "asked for efa, got NET/Libfabric without GPUDirect between ranks 0 and 1");
+  fake::switches().path = "NET/Socket/0";
+  expect_all(run(
+                 2, 20s, [](Rank& /*rank*/) {}, efa()),
+             "asked for efa, got NET/Socket/0 between ranks 0 and 1");
 }
 
 }  // namespace

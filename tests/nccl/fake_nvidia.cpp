@@ -43,6 +43,7 @@ struct Work {
 };
 std::map<std::string, std::shared_ptr<Group>> groups;  // by unique id
 std::atomic<int> next_id{1};
+std::string network;
 
 int device_of(CUcontext context) {
   return static_cast<int>(reinterpret_cast<std::intptr_t>(context)) - 1;
@@ -74,6 +75,10 @@ Switches& switches() {
 std::atomic<bool>& remote_error() {
   static std::atomic<bool> value{false};
   return value;
+}
+std::string last_network() {
+  const std::lock_guard lock(all);
+  return network;
 }
 int aborts() {
   return abort_count;
@@ -214,6 +219,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id, int rank, ncclConfig_t* config) {
   if (config->blocking != 0) return ncclInvalidUsage;
   const std::lock_guard lock(all);
+  network = config->netName;
   std::shared_ptr<Group>& group = groups[std::string(id.internal, sizeof id.internal)];
   if (!group)
     group = std::make_shared<Group>(Group{.size = size, .calls = std::vector<std::int64_t>(static_cast<std::size_t>(size))});

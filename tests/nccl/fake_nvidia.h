@@ -16,8 +16,9 @@ Switches& switches();
 /// While true, a look at the state of a communicator that has worked finds ncclRemoteError. May be set at any time.
 std::atomic<bool>& remote_error();
 
-int aborts();        ///< calls of ncclCommAbort so far
-int destructions();  ///< calls of ncclCommDestroy
+std::string last_network();  ///< that a communicator was asked to use, by its configuration
+int aborts();                ///< calls of ncclCommAbort so far
+int destructions();          ///< calls of ncclCommDestroy
 /// Writes a line as NCCL would, from device `device`.
 void write_log(int device, const std::string& message);
 

@@ -83,6 +83,35 @@ TEST(NcclLog, ReadsVersionInterfacesWarningsAndMulticast) {
       IsEmpty());
 }
 
+TEST(NcclLog, ReadsWhatWasPublishedOfMachinesWithEfa) {
+  const LogFindings newer = read_log(log_named("libfabric_gdr.log"));
+  EXPECT_EQ(newer.version, "2.27.3+cuda12.9");
+  EXPECT_EQ(newer.plugin, "aws-ofi-nccl 1.16.2");
+  EXPECT_THAT(newer.providers, ElementsAre("efa"));
+  EXPECT_THAT(newer.connections,
+              ElementsAre(Connection{0, 1, "NET/Libfabric/0/GDRDMA"}, Connection{3, 0, "NET/Libfabric/0/GDRDMA"}));
+  const LogFindings older = read_log(log_named("aws_libfabric.log"));
+  EXPECT_EQ(older.version, "2.12.7+cuda11.4");
+  EXPECT_EQ(older.plugin, "aws-ofi-nccl 1.5.0aws");
+  EXPECT_THAT(older.providers, ElementsAre("efa"));
+  EXPECT_THAT(older.connections, ElementsAre(Connection{0, 1, "NET/AWS Libfabric/0"}, Connection{1, 0, "NET/AWS Libfabric/0"}));
+  EXPECT_THAT(read_log(log_named("aws_libfabric_gdr.log")).connections,
+              ElementsAre(Connection{1, 0, "NET/AWS Libfabric/1/GDRDMA"}));
+  const LogFindings shared = read_log(log_named("aws_libfabric_shared.log"), 2);
+  EXPECT_EQ(shared.plugin, "aws-ofi-nccl 1.11.0-aws") << "said once per process, by any device";
+  EXPECT_THAT(shared.connections,
+              ElementsAre(Connection{2, 5, "P2P/CUMEM/read"}, Connection{15, 2, "NET/AWS Libfabric/1/GDRDMA/Shared"}));
+  EXPECT_THAT(read_log(log_named("libfabric_tcp.log")).providers, ElementsAre("tcp;ofi_rxm"));
+}
+
+TEST(NcclLog, ReadsEachFormOfTheProvider) {
+  // As the plugin's sources of version 1.16.2 write it.
+  EXPECT_THAT(
+      read_log("host:1:257 [0] NCCL INFO NET/OFI Selected provider is efa, fabric is efa-direct (found 16 nics)\n").providers,
+      ElementsAre("efa"));
+  EXPECT_THAT(read_log("host:1:257 [0] NCCL INFO NET/OFI Selected provider\n").providers, IsEmpty());
+}
+
 TEST(NcclLog, KeepsTheLinesOfOneDevice) {
   const std::string text =
       "host:10:11 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/direct pointer\n"
@@ -152,6 +181,80 @@ TEST(PathVerification, JudgesWhatWasWrittenOnARealMachine) {
   EXPECT_EQ(verdict(Path::socket, "p2p_cumem.log").problem, "asked for socket, got P2P/CUMEM between ranks 0 and 1");
 }
 
+/// A member that uses the plugin over libfabric's provider efa.
+MemberFindings efa_member(std::vector<Connection> connections, std::string provider = "efa") {
+  MemberFindings findings = member(std::move(connections));
+  findings.providers = {std::move(provider)};
+  findings.plugin = "aws-ofi-nccl 1.16.2";
+  return findings;
+}
+
+/// The findings of two members who read the same text, each its own lines.
+std::vector<MemberFindings> both_members(const std::string& name, const std::string& first, const std::string& second) {
+  std::vector<MemberFindings> members;
+  for (const std::string& host : {first, second}) {
+    std::istringstream lines(log_named(name));
+    std::string own;
+    for (std::string line; std::getline(lines, line);) own += line.find(host) == std::string::npos ? "" : line + "\n";
+    const LogFindings log = read_log(own);
+    members.push_back(member(log.connections));
+    members.back().providers = log.providers;
+    members.back().plugin = log.plugin;
+  }
+  return members;
+}
+
+TEST(PathVerification, JudgesWhatWasPublishedOfMachinesWithEfa) {
+  const std::vector<MemberFindings> members = both_members("aws_libfabric.log", "worker-0", "worker-1");
+  EXPECT_EQ(judge(Path::efa, members, {0, 1}).problem,
+            "asked for efa, got NET/AWS Libfabric without GPUDirect between ranks 0 and 1");
+  Promise without_gpudirect = Path::efa;
+  without_gpudirect.gpudirect = false;
+  EXPECT_EQ(judge(without_gpudirect, members, {0, 1}).problem, "");
+  EXPECT_EQ(judge(without_gpudirect, members, {0, 1}).path,
+            "NET/AWS Libfabric without GPUDirect; provider efa, aws-ofi-nccl 1.5.0aws");
+  EXPECT_EQ(judge(Path::socket, members, {0, 1}).problem,
+            "asked for socket, got NET/AWS Libfabric without GPUDirect between ranks 0 and 1");
+
+  const LogFindings log = read_log(log_named("libfabric_gdr.log"));
+  for (const Connection& connection : log.connections) EXPECT_TRUE(keeps_promise(Path::efa, connection)) << connection.path;
+  for (const Connection& connection : read_log(log_named("aws_libfabric_shared.log")).connections)
+    EXPECT_TRUE(keeps_promise(Path::efa, connection)) << connection.path;
+}
+
+TEST(PathVerification, EfaIsLibfabricsProviderEfaWithGpudirect) {
+  const std::vector<Connection> there{{0, 1, "NET/Libfabric/3/GDRDMA/Shared"}}, back{{1, 0, "NET/Libfabric/0/GDRDMA"}};
+  const Verdict good = judge(Path::efa, {efa_member(there), efa_member(back)}, {4, 6});
+  EXPECT_EQ(good.problem, "");
+  EXPECT_EQ(good.path, "NET/Libfabric with GPUDirect; provider efa, aws-ofi-nccl 1.16.2");
+  const std::vector<std::string> tcp = read_log(log_named("libfabric_tcp.log")).providers;
+  EXPECT_EQ(judge(Path::efa, {efa_member(there), efa_member(back, tcp.front())}, {4, 6}).problem,
+            "asked for efa, got libfabric's provider tcp;ofi_rxm on rank 6");
+  EXPECT_EQ(judge(Path::efa, {efa_member(there), member(back)}, {4, 6}).problem,
+            "asked for efa, but the AWS OFI plugin named no provider of libfabric on rank 6");
+  for (const char* path : {"NET/Socket/0", "NET/IB/0/GDRDMA", "SHM/direct/direct", "P2P/indirect/2[2]"}) {
+    EXPECT_THAT(judge(Path::efa, {efa_member({{0, 1, path}}), efa_member(back)}, {4, 6}).problem,
+                ::testing::AllOf(HasSubstr("asked for efa, got "), HasSubstr("between ranks 4 and 6")))
+        << path;
+  }
+}
+
+TEST(PathVerification, EfaWithinAHostIsNvlinkOrEfaAsAsked) {
+  const std::vector<MemberFindings> mixed{efa_member({{0, 1, "P2P/CUMEM"}}), efa_member({{1, 2, "NET/Libfabric/0/GDRDMA"}}),
+                                          efa_member({{2, 0, "NET/Libfabric/1/GDRDMA"}})};
+  EXPECT_EQ(judge(Path::efa, mixed, {0, 1, 2}).path,
+            "NET/Libfabric with GPUDirect, P2P/CUMEM over 18 NVLinks; provider efa, aws-ofi-nccl 1.16.2");
+  Promise network_only = Path::efa;
+  network_only.nvlink_within_host = false;
+  EXPECT_EQ(judge(network_only, mixed, {0, 1, 2}).problem, "asked for efa, got P2P/CUMEM between ranks 0 and 1");
+  std::vector<MemberFindings> no_links = mixed;
+  no_links[0].active_links = 0;
+  EXPECT_THAT(judge(Path::efa, no_links, {0, 1, 2}).problem, HasSubstr("GPU of rank 0 has no NVLink that is up"));
+  // Nothing went through EFA.
+  EXPECT_THAT(judge(Path::efa, {efa_member({{0, 1, "P2P/CUMEM"}}), efa_member({{1, 0, "P2P/CUMEM"}})}, {0, 1}).problem,
+              HasSubstr("--efa.within-host=efa"));
+}
+
 TEST(PathVerification, NothingSaidIsNothingProven) {
   EXPECT_THAT(judge(Path::nvlink, {member({{0, 1, "P2P/CUMEM"}}), member({})}, {4, 6}).problem,
               HasSubstr("no connection of rank 6"));
@@ -181,7 +284,11 @@ TEST(PathVerification, FindingsTravelAsText) {
   findings.not_linked = {2, 5};
   findings.interfaces = {"eth0", "bond 1"};
   findings.multicast = {"NVLS comm 0x1"};
+  findings.providers = {"efa", "tcp;ofi_rxm"};
+  findings.plugin = "aws-ofi-nccl 1.16.2";
   const MemberFindings back = decode(encode(findings));
+  EXPECT_EQ(back.providers, findings.providers);
+  EXPECT_EQ(back.plugin, findings.plugin);
   EXPECT_EQ(back.connections, findings.connections);
   EXPECT_EQ(back.interfaces, findings.interfaces);
   EXPECT_EQ(back.multicast, findings.multicast);

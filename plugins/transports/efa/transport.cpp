@@ -5,11 +5,13 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "consist/error.h"
 #include "consist/plugin.h"
 #include "core/collectives/ring.h"
 #include "plugins/transports/efa/connect.h"
+#include "plugins/transports/efa/ofi_plugin.h"
 #include "plugins/transports/efa/requirements.h"
 #include "plugins/transports/nccl/connect.h"
 
@@ -23,7 +25,8 @@ class EfaTransport final : public Transport {
                  options.flag("gpudirect"),
                  options.text("library"),
                  options.text("plugin")},
-        chunk_bytes_(options.integer("chunk")) {
+        chunk_bytes_(options.integer("chunk")),
+        nvlink_within_host_(options.text("within-host") == "nvlink") {
     if (chunk_bytes_ < 4096 || chunk_bytes_ > (std::int64_t{64} << 20)) {
       throw UsageError("--efa.chunk is " + std::to_string(chunk_bytes_) + " bytes; it must be between 4Ki and 64Mi");
     }
@@ -38,13 +41,28 @@ class EfaTransport final : public Transport {
   std::unique_ptr<Communicator> connect(Job& job, const GroupRequest& group) override {
     if (const std::string reason = unavailable(group.device_kind); !reason.empty())
       throw UnavailableError("transport efa: " + reason);
+    if (group.device_kind == "cuda") return connect_gpus(job, group);
     return std::make_unique<RingCommunicator>(efa::connect_members(job, group, options_.host),
                                               static_cast<std::size_t>(chunk_bytes_));
   }
 
  private:
+  std::unique_ptr<Communicator> connect_gpus(Job& job, const GroupRequest& group) const {
+    efa::OfiPlugin plugin = efa::find_ofi_plugin(options_.ofi_plugin);
+    return nccl::connect(job, group,
+                         {.path = nccl::Path::efa,
+                          .transport = "efa",
+                          .library = options_.nccl,
+                          .interface = {},
+                          .gpudirect = options_.gpudirect,
+                          .nvlink_within_host = nvlink_within_host_,
+                          .network = std::move(plugin.network),
+                          .network_plugin = std::move(plugin.path)});
+  }
+
   const efa::EfaOptions options_;
   const std::int64_t chunk_bytes_;
+  const bool nvlink_within_host_;
 };
 
 }  // namespace
@@ -62,6 +80,8 @@ CONSIST_PLUGIN_OPTIONS(
     {"libfabric", consist::OptionKind::text, "",
      "file or folder of libfabric.so.1; empty: the loader's path, where Amazon's installer puts it"},
     {"gpudirect", consist::OptionKind::flag, "true", "on GPUs: insist on NICs that read and write the GPUs' memory"},
+    {"within-host", consist::OptionKind::choice, "nvlink", "on GPUs: how members of one host talk, beside the others",
+     "nvlink|efa"},
     {"plugin", consist::OptionKind::text, "",
      "on GPUs: file or folder of the AWS OFI plugin; empty: NCCL_NET_PLUGIN, the loader's path, where Amazon's installer puts "
      "it"},

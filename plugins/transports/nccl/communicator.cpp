@@ -33,13 +33,13 @@ CUcontext current_context(const Driver& driver) {
 }  // namespace
 
 NcclCommunicator::NcclCommunicator(Job& job, GroupRequest group, const Library& library, const Driver& driver,
-                                   const ncclUniqueId& id)
+                                   const ncclUniqueId& id, const std::string& network)
     : job_(job),
       group_(std::move(group)),
       library_(library),
       driver_(driver),
       context_(current_context(driver)),
-      handle_(std::in_place, job_, group_, library_, id),
+      handle_(std::in_place, job_, group_, library_, id, network),
       stall_(std::in_place, driver),
       path_("not verified"),
       progress_at_(Clock::now()) {
@@ -149,10 +149,10 @@ void NcclCommunicator::check() {
   if (failed_.load()) rethrow();
 }
 
-void NcclCommunicator::set_verified(std::string path, Path wanted, int device, std::size_t log_begin) {
+void NcclCommunicator::set_verified(std::string path, const Promise& promise, int device, std::size_t log_begin) {
   path_ = std::move(path);
   const std::lock_guard lock(mutex_);
-  log_ = WatchedLog{wanted, device, log_begin};
+  log_ = WatchedLog{promise, device, log_begin};
 }
 
 void NcclCommunicator::rethrow() {
@@ -193,7 +193,7 @@ void NcclCommunicator::look_for_trouble() {
 void NcclCommunicator::look_at_log() {
   std::unique_lock lock(mutex_);
   // Lines do not name their communicator: where groups of different paths live in one process, they cannot be told apart.
-  if (!log_ || !only_path_of_process(log_->wanted)) return;
+  if (!log_ || !only_path_of_process(log_->promise.path)) return;
   const LogCapture& log = LogCapture::instance();
   if (log.size() == log_->begin) return;
   std::string text = log.text(log_->begin);
@@ -202,8 +202,8 @@ void NcclCommunicator::look_at_log() {
   const WatchedLog watched = *log_;
   lock.unlock();
   for (const Connection& connection : read_log(text, watched.device).connections) {
-    if (keeps_promise(watched.wanted, connection)) continue;
-    throw SystemError("asked for " + std::string(name_of(watched.wanted)) + ", but NCCL opened a connection through " +
+    if (keeps_promise(watched.promise, connection)) continue;
+    throw SystemError("asked for " + std::string(name_of(watched.promise.path)) + ", but NCCL opened a connection through " +
                       connection.path + " during the run, in group '" + group_.name + "' or one beside it");
   }
 }

@@ -23,8 +23,9 @@ namespace consist::nccl {
 /// device, so that nobody waits for it for ever; check() and every later call throw it.
 class NcclCommunicator final : public Communicator {
  public:
-  /// All members at once, each with the CUDA context of its device current; `id` is theirs alone.
-  NcclCommunicator(Job& job, GroupRequest group, const Library& library, const Driver& driver, const ncclUniqueId& id);
+  /// All members at once, each with the CUDA context of its device current; `id` is theirs alone. `network`: see Handle.
+  NcclCommunicator(Job& job, GroupRequest group, const Library& library, const Driver& driver, const ncclUniqueId& id,
+                   const std::string& network);
   ~NcclCommunicator() override;
 
   int rank() const noexcept override { return group_.index; }
@@ -45,12 +46,12 @@ class NcclCommunicator final : public Communicator {
   /// To the next member and from the previous one at the same time, as one call of NCCL; for the warm-up.
   void exchange(const void* out, void* in, std::int64_t bytes, NativeQueue queue);
   /// Ends the set-up: `path` is what was verified. From now on the log is watched from `log_begin` on for connections of device
-  /// `device` that break the promise of `wanted`.
-  void set_verified(std::string path, Path wanted, int device, std::size_t log_begin);
+  /// `device` that break the promise.
+  void set_verified(std::string path, const Promise& promise, int device, std::size_t log_begin);
 
  private:
   struct WatchedLog {
-    Path wanted;
+    Promise promise;
     int device;
     std::size_t begin;
   };

@@ -20,6 +20,8 @@ namespace consist::nccl {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+/// The first of which it is known that NCCL_NET_PLUGIN may be the path of a file.
+constexpr int oldest_for_plugins = NCCL_VERSION(2, 21, 5);
 
 /// Device memory and a stream of its own, for the warm-up.
 class Scratch {
@@ -84,9 +86,14 @@ void warm_up(const Driver& driver, NcclCommunicator& communicator) {
 
 MemberFindings find_out(const std::vector<Member>& members, const GroupRequest& group, const LogFindings& log) {
   const auto index = static_cast<std::size_t>(group.index);
-  MemberFindings findings{log.connections, {}, log.multicast, unknown_links, {}};
-  // NCCL names its interfaces once per process, perhaps for an earlier group.
-  findings.interfaces = read_log(LogCapture::instance().text()).interfaces;
+  MemberFindings findings;
+  findings.connections = log.connections;
+  findings.multicast = log.multicast;
+  // NCCL names these once per process, perhaps for an earlier group.
+  const LogFindings whole = read_log(LogCapture::instance().text());
+  findings.interfaces = whole.interfaces;
+  findings.providers = whole.providers;
+  findings.plugin = whole.plugin;
   const Nvml& nvml = Nvml::instance();
   findings.active_links = nvml.active_links(members[index].gpu).value_or(unknown_links);
   for (std::size_t i = 0; i < members.size(); ++i) {
@@ -148,13 +155,25 @@ std::unique_ptr<Communicator> connect(Job& job, const GroupRequest& group, const
   const Member own{host_identity(), bus_id(driver, device), library.version_text()};
   const std::vector<Member> members = exchange_members(job, group, own);
   check_members(members, group);
-  fix_process_settings({options.path, options.transport, group.name, share_a_host(members), options.interface});
+  if (options.path == Path::efa && library.version < oldest_for_plugins) {
+    throw UnavailableError("transport " + options.transport + ": NCCL " + library.version_text() +
+                           " takes a network plugin by a short name only; 2.21 or newer is needed");
+  }
+  Need need{options.path, options.transport, group.name, share_a_host(members), options.interface};
+  need.nvlink_within_host = options.nvlink_within_host;
+  need.network = options.network;
+  need.network_plugin = options.network_plugin;
+  fix_process_settings(need);
+  Promise promise(options.path);
+  promise.gpudirect = options.gpudirect;
+  promise.nvlink_within_host = options.nvlink_within_host;
   const LogCapture& log = LogCapture::instance();
   const std::size_t log_begin = log.size();
 
   std::size_t free_before = 0, free_after = 0, total = 0;
   driver.memory_info(&free_before, &total);
-  auto communicator = std::make_unique<NcclCommunicator>(job, group, library, driver, agree_on_id(job, group, library));
+  const std::string network = options.path == Path::efa ? options.network : "Socket";
+  auto communicator = std::make_unique<NcclCommunicator>(job, group, library, driver, agree_on_id(job, group, library), network);
   const Clock::time_point made = Clock::now();
   warm_up(driver, *communicator);
   driver.memory_info(&free_after, &total);
@@ -162,10 +181,11 @@ std::unique_ptr<Communicator> connect(Job& job, const GroupRequest& group, const
   const std::size_t log_end = log.size();
   const std::string text = log.text(log_begin).substr(0, log_end - log_begin);
   std::vector<MemberFindings> findings;
-  for (const std::string& said : exchange_texts(job, group, "nccl.path", encode(find_out(members, group, read_log(text, device))))) {
+  for (const std::string& said :
+       exchange_texts(job, group, "nccl.path", encode(find_out(members, group, read_log(text, device))))) {
     findings.push_back(decode(said));
   }
-  Verdict verdict = judge(options.path, findings, group.ranks);
+  Verdict verdict = judge(promise, findings, group.ranks);
   pass_on(log, log_begin);
   if (!verdict.problem.empty()) throw UnavailableError("transport " + options.transport + ": " + verdict.problem);
   std::string path = std::move(verdict.path);
@@ -183,7 +203,7 @@ std::unique_ptr<Communicator> connect(Job& job, const GroupRequest& group, const
   } else {
     log::debug(report);
   }
-  communicator->set_verified(std::move(path), options.path, device, log_end);
+  communicator->set_verified(std::move(path), promise, device, log_end);
   return communicator;
 }
 

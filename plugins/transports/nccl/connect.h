@@ -16,6 +16,11 @@ struct ConnectOptions {
   std::string transport;  ///< plugin's name, for messages
   std::string library;    ///< file or folder of libnccl.so.2; empty: see load_library
   std::string interface;  ///< of Path::socket: name of a network interface; empty: NCCL's choice
+  /// Of Path::efa.
+  bool gpudirect = true;
+  bool nvlink_within_host = true;  ///< members of one host talk through NVLink, not through the network
+  std::string network;             ///< NCCL's name for the network of the AWS OFI plugin
+  std::string network_plugin;      ///< file of that plugin
 };
 
 /// Why NCCL cannot work in this build or on this machine; empty if it can.

@@ -49,11 +49,11 @@ int suspect(const GroupRequest& group) {
 // Made in two steps, because NCCL has two kinds of communicators, and both are needed: one that does not block can be waited for
 // with a timeout while the members meet, but starts a thread for every collective; one that blocks cannot be interrupted while it
 // is made, but enqueues collectives at once.
-Handle::Handle(Job& job, const GroupRequest& group, const Library& library, const ncclUniqueId& id)
+Handle::Handle(Job& job, const GroupRequest& group, const Library& library, const ncclUniqueId& id, const std::string& network)
     : job_(job), group_(group), library_(library), deadline_(Clock::now() + job.timeout()) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
-  config.netName = "Socket";
+  config.netName = network.c_str();
   Passing meeting(library_);
   const auto members = static_cast<int>(group.ranks.size());
   const ncclResult_t joined = library_.init_rank(&meeting.comm, members, id, group.index, &config);

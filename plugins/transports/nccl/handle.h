@@ -12,8 +12,9 @@ namespace consist::nccl {
 class Handle {
  public:
   /// Joins the group under `id`, which all members share; called by all of them, with their CUDA context current. Throws
-  /// PeerError naming the rank that did not come in time, SystemError for what NCCL says.
-  Handle(Job& job, const GroupRequest& group, const Library& library, const ncclUniqueId& id);
+  /// PeerError naming the rank that did not come in time, SystemError for what NCCL says. `network` is NCCL's name for the one to
+  /// use between hosts ("Socket", "Libfabric"); it takes no other.
+  Handle(Job& job, const GroupRequest& group, const Library& library, const ncclUniqueId& id, const std::string& network);
   /// Destroys what has not been aborted. Waits for work of the device.
   ~Handle();
   Handle(const Handle&) = delete;

@@ -64,6 +64,23 @@ std::vector<std::string> read_interfaces(std::string_view message) {
   return names;
 }
 
+/// "NET/OFI Selected Provider is efa (found 4 nics)"; since 1.14: "NET/OFI Selected provider is efa, fabric is efa-direct (found
+/// 16 nics)".
+std::string read_provider(std::string_view message) {
+  Cursor cursor(message);
+  if (!cursor.skip("NET/OFI Selected Provider is ") && !cursor.skip("NET/OFI Selected provider is ")) return {};
+  std::string provider(cursor.up_to(' '));
+  if (provider.ends_with(',')) provider.pop_back();
+  return provider;
+}
+
+/// "NET/OFI Initializing aws-ofi-nccl 1.16.2", "NET/OFI Using aws-ofi-nccl 1.5.0aws".
+std::string read_plugin(std::string_view message) {
+  Cursor cursor(message);
+  if (!cursor.skip("NET/OFI Initializing ") && !cursor.skip("NET/OFI Using ")) return {};
+  return cursor.rest().starts_with("aws-ofi-nccl ") ? std::string(cursor.rest()) : std::string();
+}
+
 bool is_multicast(std::string_view message) {
   return message.starts_with("NVLS multicast support is available") || message.starts_with("NVLS comm ") ||
          message.starts_with("Connected NVLS tree");
@@ -82,6 +99,10 @@ void read_line(std::string_view line, int device, LogFindings& findings) {
 
   if (std::vector<std::string> interfaces = read_interfaces(message); !interfaces.empty())
     findings.interfaces = std::move(interfaces);
+  if (std::string provider = read_provider(message);
+      !provider.empty() && std::find(findings.providers.begin(), findings.providers.end(), provider) == findings.providers.end())
+    findings.providers.push_back(std::move(provider));
+  if (std::string plugin = read_plugin(message); !plugin.empty()) findings.plugin = std::move(plugin);
   if (device != every_device) {
     // The head ends in "[2]"; that of a warning in "[2] file:line".
     int said = every_device;

@@ -19,6 +19,8 @@ struct Connection {
 struct LogFindings {
   std::string version;                  ///< "2.28.9+cuda13.0"; empty if the text does not say
   std::vector<std::string> interfaces;  ///< of NET/Socket, by device number: "eth0"
+  std::vector<std::string> providers;   ///< of libfabric, that the AWS OFI plugin chose: "efa"; without duplicates
+  std::string plugin;                   ///< "aws-ofi-nccl 1.16.2"; empty if that plugin says nothing
   std::vector<Connection> connections;  ///< without duplicates, in order of members
   std::vector<std::string> multicast;   ///< members' lines which say that NVLink multicast (NVLS) is in use
   std::vector<std::string> warnings;    ///< texts of NCCL WARN lines

@@ -14,8 +14,16 @@ namespace consist::nccl {
 enum class Path {
   nvlink,  ///< peer to peer through NVLink, between any two members that talk to each other
   socket,  ///< NCCL's own TCP, also within a host
+  efa,     ///< the AWS OFI plugin over libfabric's provider efa, at least between hosts
 };
-std::string_view name_of(Path path) noexcept;  ///< "nvlink", "socket"
+std::string_view name_of(Path path) noexcept;  ///< "nvlink", "socket", "efa"
+
+struct Promise {
+  Promise(Path wanted) : path(wanted) {}  // NOLINT(google-explicit-constructor): the path says all, but for efa
+  Path path;
+  bool gpudirect = true;           ///< efa: NICs read and write the GPUs' memory
+  bool nvlink_within_host = true;  ///< efa: members of one host talk through NVLink instead
+};
 
 inline constexpr int unknown_links = -1;
 
@@ -23,6 +31,8 @@ inline constexpr int unknown_links = -1;
 struct MemberFindings {
   std::vector<Connection> connections;  ///< numbered by member
   std::vector<std::string> interfaces;  ///< of NET/Socket
+  std::vector<std::string> providers;   ///< of libfabric
+  std::string plugin;                   ///< the AWS OFI plugin, with its version
   std::vector<std::string> multicast;
   int active_links = unknown_links;  ///< NVLinks of its GPU that are up, by NVML
   std::vector<int> not_linked;       ///< members on its host to which NVML knows no path through NVLink
@@ -38,9 +48,9 @@ struct Verdict {
 
 /// `ranks[i]` is the job's rank of member i, for the messages. A member that names no connection at all is a problem, too: then
 /// nothing was proven.
-Verdict judge(Path wanted, const std::vector<MemberFindings>& members, const std::vector<int>& ranks);
+Verdict judge(const Promise& promise, const std::vector<MemberFindings>& members, const std::vector<int>& ranks);
 
 /// Whether one connection keeps the promise, as far as NCCL's log tells.
-bool keeps_promise(Path wanted, const Connection& connection);
+bool keeps_promise(const Promise& promise, const Connection& connection);
 
 }  // namespace consist::nccl

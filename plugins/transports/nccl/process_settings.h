@@ -15,6 +15,10 @@ struct Need {
   std::string group;         ///< "data.0"
   bool share_a_host = true;  ///< some two members run on one host, where NCCL would not use the network unless it is told to
   std::string interface;     ///< of the socket transport; empty: NCCL's choice
+  /// Of Path::efa.
+  bool nvlink_within_host = true;
+  std::string network;         ///< as NCCL calls it
+  std::string network_plugin;  ///< file
 };
 
 /// Sets the NCCL_* variables that `need` asks for, unless an earlier group of this process has set them to the same. Thread-safe;
