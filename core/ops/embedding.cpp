@@ -1,8 +1,12 @@
-// embedding and its gradient.
+// embedding and its gradient. A table split along its vocabulary (Megatron-LM, Shoeybi et al., 2019) gives partial rows: each
+// rank adds what it has, zeros for the ids of others.
 #include "core/ops/core_ops.h"
 
 namespace consist::ops {
 namespace {
+
+/// The mesh axis that splits the table: ids and dy do not tell.
+constexpr const char* vocabulary_axis = "vocabulary_axis";
 
 class EmbeddingGrad final : public NamedOp {
  public:
@@ -16,11 +20,17 @@ class EmbeddingGrad final : public NamedOp {
     check(in, 2, out);
     return {out};
   }
-  void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& /*attributes*/) const override {
-    // ids lead: they were split when the batch was, and dy follows.
-    const Placement tokens = over_tokens(axis.inputs[0]) ? axis.inputs[0] : Placement::replicate();
-    axis.inputs[0] = axis.inputs[1] = tokens;
-    axis.outputs = {summed_over_tokens(tokens)};
+  void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& attributes) const override {
+    if (attributes.integer_or(vocabulary_axis, -1) == axis.axis) {
+      axis.inputs[0] = axis.inputs[1] = Placement::replicate();
+      axis.outputs = {Placement::shard(0)};
+    } else {
+      // ids lead: they were split when the batch was, and dy follows.
+      const Placement tokens = over_tokens(axis.inputs[0]) ? axis.inputs[0] : Placement::replicate();
+      axis.inputs[0] = axis.inputs[1] = tokens;
+      axis.outputs = {summed_over_tokens(tokens)};
+    }
+    if (axis.inputs.size() > 2) axis.inputs[2] = axis.outputs[0];
   }
   int updates_in_place(int /*output*/) const noexcept override { return 2; }
 };
@@ -37,6 +47,11 @@ class Embedding final : public NamedOp {
     return {TensorType{table.dtype, {ids.shape[0], ids.shape[1], table.shape[1]}}};
   }
   void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& /*attributes*/) const override {
+    if (axis.inputs[1].is_shard(0)) {
+      axis.inputs[0] = Placement::replicate();
+      axis.outputs = {Placement::partial()};
+      return;
+    }
     if (!over_tokens(axis.inputs[0])) axis.inputs[0] = Placement::replicate();
     axis.inputs[1] = Placement::replicate();
     axis.outputs = {axis.inputs[0]};
@@ -46,6 +61,9 @@ class Embedding final : public NamedOp {
     const TensorId dy = d.gradient(forward.outputs[0]);
     const Tensor& t = d.program()[table];
     Attributes attributes{{"dtype", dtype_value(d.gradient_dtype(table))}, {"vocabulary", t.shape[0]}};
+    for (int axis = 0; axis < d.program().mesh.axes(); ++axis) {
+      if (t.placements[axis].is_shard(0)) attributes.set(vocabulary_axis, std::int64_t{axis});
+    }
     d.contribute(table, d.build().emit_one("embedding_grad", {ids, dy, d.accumulator(table)}, attributes, t.name + ".grad"));
   }
 };

@@ -10,6 +10,8 @@ void register_core_ops(OpRegistry& registry) {
   register_attention(registry);
   register_swiglu(registry);
   register_lm_head_loss(registry);
+  register_vocabulary(registry);
+  register_repeat_heads(registry);
   register_elementwise(registry);
   register_optimizer(registry);
   register_collectives(registry);

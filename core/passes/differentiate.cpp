@@ -24,8 +24,8 @@ class Reverse final : public Differentiator {
     for (const Instruction& i : program.instructions) {
       bool depends = false;
       for (TensorId input : i.inputs) depends |= input != no_tensor && wants_[index(input)];
-      // A parameter that is gathered, or of which a rank takes its slice, is still that parameter: its gradient is accumulated.
-      const bool moved = i.op->name() == "all_gather" || i.op->name() == "slice";
+      // A parameter that is gathered, or of which a rank takes its part, is still that parameter: its gradient is accumulated.
+      const bool moved = i.op->name() == "all_gather" || i.op->name() == "slice" || i.op->name() == "repeat_heads";
       for (std::size_t k = 0; moved && k < i.outputs.size(); ++k)
         is_parameter_[index(i.outputs[k])] = is_parameter_[index(i.inputs[k])];
       for (TensorId output : i.outputs) {

@@ -81,7 +81,7 @@ std::vector<TensorId> Builder::emit(std::string_view op_name, std::vector<Tensor
 
   std::vector<Placements> output_placements(output_types.size());
   for (int axis = 0; axis < program_.mesh.axes(); ++axis) {
-    AxisSharding rule{placements_along(program_, inputs, axis), {}};
+    AxisSharding rule{placements_along(program_, inputs, axis), {}, axis};
     op.shard(rule, input_types, attributes);
     rule.outputs.resize(output_types.size());
     for (std::size_t i = 0; i < inputs.size(); ++i) {

@@ -123,7 +123,7 @@ class Verifier {
 
   void check_placements(InstructionId index, const Instruction& i, const Types& inputs) {
     for (int axis = 0; axis < program_.mesh.axes(); ++axis) {
-      AxisSharding rule;
+      AxisSharding rule{.axis = axis};
       for (TensorId id : i.inputs) rule.inputs.push_back(id == no_tensor ? Placement() : program_[id].placements[axis]);
       const std::vector<Placement> given = rule.inputs;
       i.op->shard(rule, inputs, i.attributes);

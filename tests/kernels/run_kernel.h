@@ -73,19 +73,25 @@ class GuardedMemory {
   std::vector<std::uint8_t> image_;
 };
 
+/// What a rank holds of the tensors where that is not all.
+struct LocalParts {
+  std::vector<Origin> inputs, outputs;  ///< where they begin in the logical tensors; empty: all at 0
+  Types output_types;                   ///< empty: what the op infers from the inputs
+};
+
 enum class Repeated { same_bits, within_rounding };
 
 /// Runs the op's kernel twice, as steps of the device (the second one is a replay where the device records steps), and returns
 /// its outputs: types as the op infers them, updates in place as the op says. Memory around the tensors and the scratch, and all
 /// inputs that are not updated, must stay as they are; both runs must give the same bits unless `repeated` says otherwise.
 inline HostTensors run_kernel(Device& device, const std::string& op_name, const HostTensors& inputs, const Attributes& attributes,
-                              Repeated repeated = Repeated::same_bits) {
+                              Repeated repeated = Repeated::same_bits, const LocalParts& parts = {}) {
   const Op& op = registry().get(op_name);
   Types types;
   for (const auto& tensor : inputs) {
     types.push_back(tensor ? std::optional(TensorType{tensor->dtype, tensor->shape}) : std::nullopt);
   }
-  const Types out_types = op.infer(types, attributes);
+  const Types out_types = parts.output_types.empty() ? op.infer(types, attributes) : parts.output_types;
 
   const Buffer absent{nullptr, DType::u8, Shape{0}};
   const auto buffers_of = [&](const Types& all) {
@@ -94,7 +100,7 @@ inline HostTensors run_kernel(Device& device, const std::string& op_name, const 
     return buffers;
   };
   std::vector<Buffer> in = buffers_of(types), out = buffers_of(out_types);
-  const std::unique_ptr<Kernel> kernel = device.make_kernel({op_name, in, out, attributes});
+  const std::unique_ptr<Kernel> kernel = device.make_kernel({op_name, in, out, attributes, parts.inputs, parts.outputs});
   if (!kernel) {
     ADD_FAILURE() << "the device has no kernel for " << op_name;
     return {};
@@ -161,11 +167,11 @@ inline HostTensors run_kernel(Device& device, const std::string& op_name, const 
 }
 
 inline Values run_kernel(Device& device, const std::string& op, const Values& inputs, const Attributes& attributes,
-                         Repeated repeated = Repeated::same_bits) {
+                         Repeated repeated = Repeated::same_bits, const LocalParts& parts = {}) {
   HostTensors in;
   for (const auto& value : inputs) in.push_back(value ? std::optional(to_host(*value)) : std::nullopt);
   Values out;
-  for (const auto& tensor : run_kernel(device, op, in, attributes, repeated)) {
+  for (const auto& tensor : run_kernel(device, op, in, attributes, repeated, parts)) {
     out.push_back(tensor ? std::optional(to_value(*tensor)) : std::nullopt);
   }
   return out;

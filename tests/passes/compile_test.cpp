@@ -3,16 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <fstream>
-#include <sstream>
-
 #include "consist/edit.h"
 #include "consist/error.h"
 #include "core/passes/memory_plan.h"
 #include "core/passes/waits.h"
 #include "core/program/printer.h"
 #include "core/program/verifier.h"
+#include "tests/golden_text.h"
 #include "tests/program/tiny_model.h"
 
 namespace consist {
@@ -80,16 +77,7 @@ Program planned(Program program, MemoryPlan* out = nullptr) {
   return program;
 }
 
-/// Compares with tests/golden/programs/<name>.txt; CONSIST_UPDATE_GOLDEN=1 writes the file anew.
-void expect_golden(const std::string& name, const std::string& text) {
-  const std::string path = std::string(CONSIST_SOURCE_DIR) + "/tests/golden/programs/" + name + ".txt";
-  if (std::getenv("CONSIST_UPDATE_GOLDEN") != nullptr) std::ofstream(path) << text;
-  std::ifstream file(path);
-  ASSERT_TRUE(file) << "there is no " << path << "; run once with CONSIST_UPDATE_GOLDEN=1 and read what it wrote";
-  std::stringstream golden;
-  golden << file.rdbuf();
-  EXPECT_EQ(golden.str(), text) << "if the change is meant, run with CONSIST_UPDATE_GOLDEN=1 and review the difference";
-}
+using test::expect_golden;
 
 TEST(Golden, OneRank) { expect_golden("one_rank", to_text(planned(Case(1).step()))); }
 TEST(Golden, AccumulationUntied) {

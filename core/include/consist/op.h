@@ -31,6 +31,7 @@ using Types = std::vector<std::optional<TensorType>>;
 struct AxisSharding {
   std::vector<Placement> inputs;
   std::vector<Placement> outputs;
+  int axis = 0;  ///< which of the mesh's, for ops whose attributes name one
 };
 
 /// Work of one instruction on one rank. Bytes: each input read once, each output written once.

@@ -6,6 +6,7 @@
 #include "consist/error.h"
 #include "plugins/devices/cpu/kernels/parallel.h"
 #include "plugins/devices/cpu/kernels/product.h"
+#include "plugins/devices/cpu/kernels/softmax.h"
 
 namespace consist::cpu {
 namespace {
@@ -25,20 +26,6 @@ struct HeadShape {
   }
   std::int64_t rest() const { return tokens % chunk; }
 };
-
-/// Largest logit and log of the sum of exponentials of one row.
-struct RowSoftmax {
-  float largest, log_sum;
-};
-RowSoftmax row_softmax(const float* logits, std::int64_t n) {
-  float largest = logits[0];
-#pragma omp simd reduction(max : largest)
-  for (std::int64_t i = 0; i < n; ++i) largest = logits[i] > largest ? logits[i] : largest;
-  float sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (std::int64_t i = 0; i < n; ++i) sum += exp_fast(logits[i] - largest);
-  return {largest, std::log(sum)};
-}
 
 /// The products of a chunk of `rows` tokens. Gradients only where wanted.
 template <typename T, typename G>
@@ -125,14 +112,10 @@ class LmHeadLoss final : public Kernel {
       const float* l = logits + row * n;
       const std::int32_t target = targets[row];
       const bool counts = target >= 0;
-      const RowSoftmax s = row_softmax(l, n);
-      losses[row] = counts ? static_cast<double>(s.largest) + s.log_sum - l[target] : 0.0;
+      const double log_denominator = row_softmax(l, n).log_denominator();
+      losses[row] = counts ? log_denominator - l[target] : 0.0;
       if (dlogits == nullptr) return;
-      T* d = dlogits + row * n;
-      const float offset = s.largest + s.log_sum, factor = counts ? scale : 0.0F;
-      const float at_target = counts ? l[target] : 0.0F;
-      for (std::int64_t i = 0; i < n; ++i) store(d[i], factor * exp_fast(l[i] - offset));
-      if (counts) store(d[target], scale * (exp_fast(at_target - offset) - 1.0F));
+      softmax_gradient(l, dlogits + row * n, n, static_cast<float>(log_denominator), counts ? scale : 0.0F, target);
     });
   }
 

@@ -1,4 +1,4 @@
-// embedding and embedding_grad.
+// embedding and embedding_grad. Where ranks hold parts of the table, ids of the others' rows count nothing.
 //
 // The gradient's sums have a fixed order and no atomics: token positions are sorted by id (stable, so that equal ids keep the
 // order of tokens), then each block adds the rows of a stretch of the sorted list. Runs of equal ids that lie inside a stretch
@@ -15,11 +15,17 @@ namespace {
 constexpr int threads = 128;
 constexpr int unroll = 4;
 
-/// Ids outside of the vocabulary are reported and read as NaN.
+/// The rows of the table that this rank holds: `count` from `first` on, of `vocabulary` in all.
+struct TableRows {
+  std::int32_t first, count, vocabulary;
+  __device__ bool holds(std::int32_t id) const { return id >= first && id < first + count; }
+};
+
+/// Ids of rows of other ranks read as 0, those outside of the vocabulary are reported and read as NaN.
 template <typename T, int N>
 __global__ void __launch_bounds__(threads)
     gather_rows(const std::int32_t* __restrict__ ids, const T* __restrict__ table, T* __restrict__ y, std::int64_t packs,
-                unsigned packs_of_row, std::int64_t c, std::int32_t vocabulary, BadIds::Report* report) {
+                unsigned packs_of_row, std::int64_t c, TableRows rows, BadIds::Report* report) {
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * (threads * unroll) + threadIdx.x;
   Pack<T, N> values[unroll];
 #pragma unroll
@@ -28,11 +34,14 @@ __global__ void __launch_bounds__(threads)
     if (pack >= packs) continue;
     const std::int64_t token = pack / packs_of_row;
     const std::int32_t id = ids[token];
-    if (id >= 0 && id < vocabulary) {
-      values[u] = load_pack<N>(table + id * c + (pack - token * packs_of_row) * N);
+    const bool legal = id >= 0 && id < rows.vocabulary;
+    if (rows.holds(id)) {
+      values[u] = load_pack<N>(table + (id - rows.first) * c + (pack - token * packs_of_row) * N);
     } else {
 #pragma unroll
-      for (int i = 0; i < N; ++i) values[u].element[i] = rounded<T>(NAN);
+      for (int i = 0; i < N; ++i) values[u].element[i] = rounded<T>(legal ? 0.0F : NAN);
+    }
+    if (!legal) {
       report->id = id;
       report->found = 1;
     }
@@ -48,7 +57,11 @@ template <typename T>
 class Embedding final : public Kernel {
  public:
   explicit Embedding(const KernelRequest& r)
-      : tokens_(r.inputs[0].shape.elements()), vocabulary_(r.inputs[1].shape[0]), c_(r.inputs[1].shape[1]) {}
+      : tokens_(r.inputs[0].shape.elements()),
+        c_(r.inputs[1].shape[1]),
+        rows_{static_cast<std::int32_t>(r.input_origins.empty() ? 0 : r.input_origins[1][0]),
+              static_cast<std::int32_t>(r.inputs[1].shape[0]),
+              static_cast<std::int32_t>(r.attributes.integer_or("vocabulary", r.inputs[1].shape[0]))} {}
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue queue) override {
     const auto* ids = in[0].as<std::int32_t>();  // [tokens]
     const T* table = in[1].as<T>();              // [vocabulary, c]
@@ -60,29 +73,32 @@ class Embedding final : public Kernel {
     else
       gather<1>(ids, table, y, stream_of(queue));
   }
-  void check() override { bad_ids_.check_reports("token id", vocabulary_); }
+  void check() override { bad_ids_.check_reports("token id", rows_.vocabulary); }
 
  private:
   template <int N>
   void gather(const std::int32_t* ids, const T* table, T* y, cudaStream_t stream) {
     const std::int64_t packs = tokens_ * c_ / N;
     gather_rows<T, N><<<blocks_of(divided_up(packs, threads * unroll)), threads, 0, stream>>>(
-        ids, table, y, packs, static_cast<unsigned>(c_ / N), c_, static_cast<std::int32_t>(vocabulary_), bad_ids_.on_device());
+        ids, table, y, packs, static_cast<unsigned>(c_ / N), c_, rows_, bad_ids_.on_device());
     check_launch("embedding");
   }
-  std::int64_t tokens_, vocabulary_, c_;
+  std::int64_t tokens_, c_;
+  TableRows rows_;
   BadIds bad_ids_;
 };
 
 constexpr int stretch = 32;  // sorted positions that a block adds
 constexpr int at_once = 4;   // rows that a thread loads before it adds the first
 
-/// What sorts last and is skipped: ids outside of the vocabulary (the forward kernel reports them).
-__global__ void number_positions(const std::int32_t* __restrict__ ids, std::int32_t vocabulary, std::int32_t* __restrict__ keys,
-                                 std::int32_t* __restrict__ positions, std::int32_t tokens) {
+/// Keys are the rows of the part of the table that this rank holds, `held` of them from `first` on. What sorts last and is
+/// skipped: ids of other ranks' rows, and those outside of the vocabulary (the forward kernel reports them).
+__global__ void number_positions(const std::int32_t* __restrict__ ids, std::int32_t first, std::int32_t held,
+                                 std::int32_t* __restrict__ keys, std::int32_t* __restrict__ positions, std::int32_t tokens) {
   const std::int32_t token = static_cast<std::int32_t>(blockIdx.x * blockDim.x + threadIdx.x);
   if (token >= tokens) return;
-  keys[token] = ids[token] >= 0 && ids[token] < vocabulary ? ids[token] : vocabulary;
+  const std::int32_t id = ids[token];
+  keys[token] = id >= first && id - first < held ? id - first : held;
   positions[token] = token;
 }
 
@@ -174,6 +190,7 @@ class EmbeddingGrad final : public Kernel {
   explicit EmbeddingGrad(const KernelRequest& r)
       : tokens_(static_cast<std::int32_t>(r.inputs[0].shape.elements())),
         vocabulary_(static_cast<std::int32_t>(r.outputs[0].shape[0])),
+        first_row_(static_cast<std::int32_t>(r.output_origins.empty() ? 0 : r.output_origins[0][0])),
         c_(r.outputs[0].shape[1]) {
     while (vocabulary_ >> bits_ != 0) ++bits_;
     const std::int32_t* none = nullptr;
@@ -199,7 +216,8 @@ class EmbeddingGrad final : public Kernel {
     auto* memory = static_cast<std::byte*>(workspace);
     const auto list = [&](int index) { return reinterpret_cast<std::int32_t*>(memory + index * list_bytes()); };
     auto* border = reinterpret_cast<float*>(memory + 4 * list_bytes());
-    number_positions<<<blocks_of(divided_up(tokens_, 256)), 256, 0, stream>>>(ids, vocabulary_, list(0), list(1), tokens_);
+    number_positions<<<blocks_of(divided_up(tokens_, 256)), 256, 0, stream>>>(ids, first_row_, vocabulary_, list(0), list(1),
+                                                                              tokens_);
     check_launch("number_positions");
     std::size_t sort_bytes = sort_bytes_;
     check_cuda(cub::DeviceRadixSort::SortPairs(memory + 4 * list_bytes() + border_bytes(), sort_bytes, list(0), list(2), list(1),
@@ -227,7 +245,7 @@ class EmbeddingGrad final : public Kernel {
     check_launch("add_borders");
   }
 
-  std::int32_t tokens_, vocabulary_;
+  std::int32_t tokens_, vocabulary_, first_row_;  // vocabulary_: the rows that this rank holds
   std::int64_t c_;
   int bits_ = 1;
   std::size_t sort_bytes_ = 0;

@@ -1,13 +1,13 @@
 // lm_head_loss and lm_head_loss_grad: logits in chunks of tokens, so that they are never stored whole. Loss and dlogits come from
 // one kernel that reads each row of logits twice, the second time from the L2 cache.
-#include <cuda_bf16.h>
-
 #include <algorithm>
 #include <optional>
 
 #include "plugins/devices/cuda/check.h"
 #include "plugins/devices/cuda/kernels/bad_ids.h"
 #include "plugins/devices/cuda/kernels/kernels.h"
+#include "plugins/devices/cuda/kernels/softmax.cuh"
+#include "plugins/devices/cuda/kernels/sum_losses.h"
 #include "plugins/devices/cuda/matmul.h"
 
 namespace consist::cuda {
@@ -15,47 +15,15 @@ namespace {
 
 /// Of a chunk's logits. Larger chunks read and write the weight's gradient less often.
 constexpr std::int64_t chunk_bytes = std::int64_t{5} << 29;
-constexpr int threads = 512;
-constexpr float log2_e = 1.4426950408889634F;
 
 std::int64_t padded(std::int64_t bytes) {
   return (bytes + 255) / 256 * 256;
 }
 
-/// `count` neighbouring numbers, moved at once.
-template <typename T, int count>
-struct alignas(sizeof(T) * count) Pack {
-  T v[count];
-};
-
-/// Largest value and the sum of 2^(log2(e)·(x − largest)) over what was added, in one pass (Milakov and Gimelshein, 2018, "Online
-/// normalizer calculation for softmax").
-struct RunningSoftmax {
-  float largest = -INFINITY, sum = 0;
-  __device__ void add(RunningSoftmax o) {
-    const float top = fmaxf(largest, o.largest);
-    if (top == -INFINITY) return;
-    sum = sum * exp2f((largest - top) * log2_e) + o.sum * exp2f((o.largest - top) * log2_e);
-    largest = top;
-  }
-};
-
-__device__ RunningSoftmax reduce_block(RunningSoftmax mine) {
-  __shared__ RunningSoftmax of_warp[threads / 32];
-  for (int distance = 16; distance > 0; distance /= 2) {
-    mine.add({__shfl_xor_sync(~0U, mine.largest, distance), __shfl_xor_sync(~0U, mine.sum, distance)});
-  }
-  if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = mine;
-  __syncthreads();
-  RunningSoftmax all = of_warp[0];
-  for (int w = 1; w < threads / 32; ++w) all.add(of_warp[w]);
-  return all;
-}
-
 /// One block per row. logits [rows, vocabulary] become dlogits in place if `gradients`; losses [rows] (unscaled). A negative
 /// target counts nothing; one outside of the vocabulary is reported and makes the loss NaN.
-template <typename T, int width>
-__global__ void __launch_bounds__(threads)
+template <typename T, int N>
+__global__ void __launch_bounds__(softmax_threads)
     softmax_rows(T* logits, const std::int32_t* targets, float* losses, std::int64_t vocabulary, float scale, bool gradients,
                  BadIds::Report* report) {
   const std::int64_t row = blockIdx.x;
@@ -63,70 +31,27 @@ __global__ void __launch_bounds__(threads)
   const std::int32_t target = targets[row];
   if (target < 0) {
     if (threadIdx.x == 0) losses[row] = 0;
-    if (!gradients) return;
-    for (std::int64_t i = threadIdx.x; i < vocabulary; i += threads) l[i] = static_cast<T>(0.0F);
+    if (gradients) clear_row(l, vocabulary);
     return;
   }
-  using P = Pack<T, width>;
-  RunningSoftmax mine;
-  const std::int64_t packs = vocabulary / width;
-#pragma unroll 4
-  for (std::int64_t p = threadIdx.x; p < packs; p += threads) {
-    const P pack = reinterpret_cast<const P*>(l)[p];
-    float largest = static_cast<float>(pack.v[0]);
-#pragma unroll
-    for (int j = 1; j < width; ++j) largest = fmaxf(largest, static_cast<float>(pack.v[j]));
-    if (largest > mine.largest) {
-      mine.sum *= exp2f((mine.largest - largest) * log2_e);
-      mine.largest = largest;
-    }
-    const float base = mine.largest * log2_e;
-#pragma unroll
-    for (int j = 0; j < width; ++j) mine.sum += exp2f(fmaf(static_cast<float>(pack.v[j]), log2_e, -base));
-  }
-  const RunningSoftmax all = reduce_block(mine);
-  const float at_target = target < vocabulary ? static_cast<float>(l[target]) : NAN;
-  if (threadIdx.x == 0) losses[row] = all.largest + logf(all.sum) - at_target;
+  const RunningSoftmax softmax = softmax_of_row<N>(l, vocabulary);
+  const float at_target = target < vocabulary ? number(l[target]) : NAN;
+  if (threadIdx.x == 0) losses[row] = softmax.log_denominator() - at_target;
   if (threadIdx.x == 0 && target >= vocabulary) *report = {1, target};
   if (!gradients) return;
   __syncthreads();  // at_target is read before it is overwritten
-  const float base = all.largest * log2_e, factor = scale / all.sum;
-#pragma unroll 4
-  for (std::int64_t p = threadIdx.x; p < packs; p += threads) {
-    P pack = reinterpret_cast<const P*>(l)[p];
-#pragma unroll
-    for (int j = 0; j < width; ++j) {
-      float d = factor * exp2f(fmaf(static_cast<float>(pack.v[j]), log2_e, -base));
-      if (p * width + j == target) d -= scale;
-      pack.v[j] = static_cast<T>(d);
-    }
-    reinterpret_cast<P*>(l)[p] = pack;
-  }
-}
-
-/// loss = scale · sum of `count` losses, in a fixed order.
-__global__ void sum_losses(const float* losses, std::int64_t count, float scale, float* loss) {
-  __shared__ double part[threads];
-  double sum = 0;
-  for (std::int64_t i = threadIdx.x; i < count; i += threads) sum += losses[i];
-  part[threadIdx.x] = sum;
-  __syncthreads();
-  for (int half = threads / 2; half > 0; half /= 2) {
-    if (static_cast<int>(threadIdx.x) < half) part[threadIdx.x] += part[threadIdx.x + half];
-    __syncthreads();
-  }
-  if (threadIdx.x == 0) *loss = static_cast<float>(part[0] * scale);
+  softmax_gradient_of_row<N>(l, vocabulary, softmax, scale, target);
 }
 
 template <typename T>
 void softmax(T* logits, const std::int32_t* targets, float* losses, std::int64_t rows, std::int64_t vocabulary, float scale,
              bool gradients, BadIds::Report* report, cudaStream_t stream) {
-  constexpr int width = 16 / sizeof(T);
+  constexpr int N = per_access<T>;
   const auto blocks = static_cast<unsigned>(rows);
-  if (vocabulary % width == 0) {
-    softmax_rows<T, width><<<blocks, threads, 0, stream>>>(logits, targets, losses, vocabulary, scale, gradients, report);
+  if (vocabulary % N == 0) {
+    softmax_rows<T, N><<<blocks, softmax_threads, 0, stream>>>(logits, targets, losses, vocabulary, scale, gradients, report);
   } else {
-    softmax_rows<T, 1><<<blocks, threads, 0, stream>>>(logits, targets, losses, vocabulary, scale, gradients, report);
+    softmax_rows<T, 1><<<blocks, softmax_threads, 0, stream>>>(logits, targets, losses, vocabulary, scale, gradients, report);
   }
   check_launch("softmax_rows");
 }
@@ -218,8 +143,7 @@ class LmHeadLoss final : public Kernel {
       (add ? *products.dw_add : *products.dw).enqueue(logits, rows_of_x, dw, nullptr, free, stream);
       add = true;
     }
-    sum_losses<<<1, threads, 0, stream>>>(losses, shape_.tokens, scale_, out[0].as<float>());
-    check_launch("sum_losses");
+    enqueue_sum_losses(losses, shape_.tokens, scale_, nullptr, out[0].as<float>(), stream);
   }
 
   void check() override { bad_targets_.check_reports("target", shape_.vocabulary); }

@@ -1,0 +1,72 @@
+// Tensor parallelism with sequence parallelism: every rank of the axis has its part of every matrix, and of the sequence in
+// between (Shoeybi et al., 2019, "Megatron-LM"; Korthikanti et al., 2022, "Reducing Activation Recomputation in Large Transformer
+// Models").
+#include "consist/strategy.h"
+
+#include "consist/edit.h"
+#include "consist/error.h"
+#include "consist/plugin.h"
+#include "plugins/strategies/tp-sp/partition.h"
+#include "plugins/strategies/tp-sp/weight_gradients.h"
+
+namespace {
+
+using namespace consist;
+
+constexpr const char* who = "tp-sp";
+
+class TensorParallel final : public ParallelStrategy {
+ public:
+  explicit TensorParallel(const Options& options)
+      : sequence_parallel_(options.flag("sequence-parallel")),
+        delay_weight_gradients_(options.flag("delay-weight-gradients")),
+        logits_bytes_(options.integer("logits-bytes")) {
+    if (logits_bytes_ < 1)
+      throw UsageError("--tp-sp.logits-bytes is " + std::to_string(logits_bytes_) + "; it must be at least 1");
+  }
+
+  AxisRequest axis() const override { return {.name = "tensor", .distance = 0}; }
+
+  void partition(Program& forward, int axis) const override {
+    tensor_parallel::partition(forward, {axis, sequence_parallel_, logits_bytes_});
+  }
+
+  void schedule(Program& step, int axis) const override {
+    if (delay_weight_gradients_) tensor_parallel::delay_weight_gradients(step, axis);
+    sum_gradients(step, axis);
+    for (Instruction& i : step.instructions) {
+      if (i.op->is_collective() && i.queue.axis() == axis) i.tag.inserted_by = who;
+    }
+  }
+
+ private:
+  /// Weights that every rank holds whole (norms, shared key/value heads) but whose gradients it knows a summand of: all in one
+  /// instruction at the end, since they are small.
+  static void sum_gradients(Program& step, int axis) {
+    std::vector<TensorId> gradients;
+    std::vector<Parameter*> parameters;
+    for (Parameter& parameter : step.parameters) {
+      if (!step[parameter.gradient].placements[axis].is_partial()) continue;
+      gradients.push_back(parameter.gradient);
+      parameters.push_back(&parameter);
+    }
+    if (gradients.empty()) return;
+    Builder builder(step);
+    builder.tag = {Phase::backward, -1, static_cast<std::int16_t>(step.micro_batches - 1), who};
+    const std::vector<TensorId> reduced = builder.all_reduce(gradients, axis);
+    for (std::size_t i = 0; i < reduced.size(); ++i) parameters[i]->gradient = reduced[i];
+  }
+
+  bool sequence_parallel_, delay_weight_gradients_;
+  std::int64_t logits_bytes_;
+};
+
+}  // namespace
+
+CONSIST_PLUGIN(strategy, consist::ParallelStrategy, TensorParallel, "tp-sp", "1.0.0",
+               "tensor parallel: matrices, heads and vocabulary split over ranks, norms and residuals along the sequence");
+CONSIST_PLUGIN_OPTIONS({"sequence-parallel", consist::OptionKind::flag, "true",
+                        "norms and residuals split along the sequence; false: plain tensor parallelism, they are on every rank"},
+                       {"delay-weight-gradients", consist::OptionKind::flag, "true",
+                        "backward computes gradients of weights while gradients of activations travel"},
+                       {"logits-bytes", consist::OptionKind::bytes, "512Mi", "most bytes of logits that a rank makes at once"});

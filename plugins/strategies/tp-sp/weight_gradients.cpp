@@ -1,0 +1,145 @@
+#include "plugins/strategies/tp-sp/weight_gradients.h"
+
+#include <algorithm>
+#include <deque>
+#include <unordered_set>
+#include <vector>
+
+#include "consist/op.h"
+
+namespace consist::tensor_parallel {
+namespace {
+
+class Delay {
+ public:
+  Delay(Program& step, int axis) : step_(step), axis_(axis), travelling_(step.tensors.size(), false) {}
+
+  void run() {
+    std::vector<Instruction> old = std::move(step_.instructions);
+    step_.instructions.clear();
+    step_.instructions.reserve(old.size());
+    const std::vector<int> sharers = count_sharers(old);
+    for (std::size_t i = 0; i < old.size(); ++i) {
+      Instruction& instruction = old[i];
+      if (is_collective(instruction)) {
+        for (TensorId output : instruction.outputs) travelling_[index(output)] = true;
+      } else if (waits_for_collective(instruction)) {
+        // In forward they would keep activations of the micro-batch before alive.
+        emit(instruction.tag.phase == Phase::backward ? share_of(sharers[i]) : pending_.size());
+      }
+      if (is_weight_gradient(instruction) || (!pending_.empty() && can_follow(instruction) && needs_pending(instruction))) {
+        delay(std::move(instruction));
+        continue;
+      }
+      if (needs_pending(instruction) || overwrites_what_pending_reads(instruction)) emit(pending_.size());
+      step_.instructions.push_back(std::move(instruction));
+    }
+    emit(pending_.size());
+  }
+
+ private:
+  static std::size_t index(TensorId id) { return static_cast<std::size_t>(id); }
+  static bool is_weight_gradient(const Instruction& i) {
+    return i.op->name() == "linear_weight_grad" || i.op->name() == "linear_bias_grad";
+  }
+  /// Whatever else works on the gradients of weights and may come as late as they do.
+  bool can_follow(const Instruction& i) const {
+    if (i.op->is_collective()) return i.queue.axis() != axis_;
+    return i.op->name() == "repeat_heads_grad";
+  }
+  bool is_collective(const Instruction& i) const { return i.op->is_collective() && i.queue.axis() == axis_; }
+
+  /// Whether it is the first to read what a collective makes.
+  bool waits_for_collective(const Instruction& i) {
+    bool waits = false;
+    for (TensorId input : i.inputs) {
+      if (input == no_tensor || !travelling_[index(input)]) continue;
+      travelling_[index(input)] = false;
+      waits = true;
+    }
+    return waits;
+  }
+
+  /// By instruction: how many instructions from it on wait for a collective before there is a new product that could be delayed.
+  std::vector<int> count_sharers(const std::vector<Instruction>& instructions) {
+    std::vector<bool> waits(instructions.size(), false);
+    for (std::size_t i = 0; i < instructions.size(); ++i) {
+      if (is_collective(instructions[i])) {
+        for (TensorId output : instructions[i].outputs) travelling_[index(output)] = true;
+      } else {
+        waits[i] = waits_for_collective(instructions[i]);
+      }
+    }
+    std::vector<int> sharers(instructions.size(), 0);
+    int count = 0;
+    for (std::size_t i = instructions.size(); i-- > 0;) {
+      if (is_weight_gradient(instructions[i])) count = 0;
+      // A weight's gradient may wait itself: what was pending before it hides that collective. The first one of forward takes
+      // all.
+      if (waits[i]) count = instructions[i].tag.phase == Phase::backward ? count + 1 : 1;
+      sharers[i] = count;
+    }
+    return sharers;
+  }
+
+  void delay(Instruction instruction) {
+    note(instruction);
+    flops_.push_back(instruction.op->cost(step_, instruction).flops);
+    pending_.push_back(std::move(instruction));
+  }
+  void note(const Instruction& instruction) {
+    for (TensorId input : instruction.inputs) {
+      if (input != no_tensor) read_.insert(step_[input].storage);
+    }
+    for (TensorId output : instruction.outputs) {
+      if (output != no_tensor) written_.insert(step_[output].storage);
+    }
+  }
+
+  /// How many of the pending instructions make up the part of one of `sharers` collectives.
+  std::size_t share_of(int sharers) const {
+    if (sharers <= 1) return pending_.size();
+    double all = 0, taken = 0;
+    for (double flops : flops_) all += flops;
+    std::size_t count = 0;
+    while (count < pending_.size() && taken + flops_[count] / 2 < all / sharers) taken += flops_[count++];
+    return count;
+  }
+
+  void emit(std::size_t count) {
+    if (count == 0) return;
+    for (; count > 0; --count) {
+      step_.instructions.push_back(std::move(pending_.front()));
+      pending_.pop_front();
+      flops_.pop_front();
+    }
+    read_.clear();
+    written_.clear();
+    for (const Instruction& instruction : pending_) note(instruction);
+  }
+
+  bool needs_pending(const Instruction& i) const {
+    return std::any_of(i.inputs.begin(), i.inputs.end(),
+                       [&](TensorId id) { return id != no_tensor && written_.contains(step_[id].storage); });
+  }
+  bool overwrites_what_pending_reads(const Instruction& i) const {
+    return std::any_of(i.outputs.begin(), i.outputs.end(), [&](TensorId id) {
+      return id != no_tensor && (read_.contains(step_[id].storage) || written_.contains(step_[id].storage));
+    });
+  }
+
+  Program& step_;
+  int axis_;
+  std::vector<bool> travelling_;  // by tensor: made by a collective, not yet read
+  std::deque<Instruction> pending_;
+  std::deque<double> flops_;                     // of the pending ones
+  std::unordered_set<TensorId> read_, written_;  // storages of the pending ones
+};
+
+}  // namespace
+
+void delay_weight_gradients(Program& step, int axis) {
+  Delay(step, axis).run();
+}
+
+}  // namespace consist::tensor_parallel

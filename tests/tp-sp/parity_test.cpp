@@ -1,0 +1,130 @@
+// Tensor parallel runs give the losses of one rank: models whose heads, words and channels ranks share in every way there is.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "core/archive/reader.h"
+#include "tests/child_process.h"
+#include "tests/parity/tolerances.h"
+#include "tests/temporary_folder.h"
+
+namespace consist {
+namespace {
+
+using Json = nlohmann::json;
+
+/// What is changed in a golden model's config.json.
+struct Case {
+  const char* name;
+  const char* golden;
+  Json changes;
+  const char* precision;
+};
+
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.name;
+}
+
+class TensorParallelParity : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    std::ifstream golden(std::string(CONSIST_SOURCE_DIR) + "/tests/golden/hf/" + GetParam().golden + "/config.json");
+    Json config = Json::parse(golden);
+    config.update(GetParam().changes);
+    std::ofstream(folder_ / "config.json") << config;
+  }
+
+  std::vector<double> train(const std::vector<std::string>& make_up) const {
+    const std::string archive = folder_ / "run.h5";
+    std::vector<std::string> command{CONSIST_BINARY_DIR "/bin/consist",
+                                     "train",
+                                     "--device=cpu",
+                                     "--dataset=synthetic",
+                                     "--from-scratch",
+                                     "--overwrite",
+                                     "--model=" + std::string(folder_ / ""),
+                                     "--precision=" + std::string(GetParam().precision),
+                                     "--sequence=16",
+                                     "--steps=10",
+                                     "--global-batch=4",
+                                     "--learning-rate=1e-3",
+                                     "--evaluate-every=10",
+                                     "--archive=" + archive};
+    command.insert(command.end(), make_up.begin(), make_up.end());
+    const test::ChildResult result = test::run_child(command);
+    if (result.status != 0) throw std::runtime_error(result.output);
+    const ArchiveReader reader(archive);
+    std::vector<double> values = reader.column("loss");
+    for (double norm : reader.column("grad_norm")) norms_.push_back(norm);
+    return values;
+  }
+
+  TemporaryFolder folder_;
+  mutable std::vector<double> norms_;
+};
+
+TEST_P(TensorParallelParity, LossesAreThoseOfOneRank) {
+  const std::vector<double> expected = train({"--strategy=ddp", "--ranks=1"});
+  const std::vector<double> norms = norms_;
+  ASSERT_EQ(expected.size(), 10U);
+  ASSERT_LT(expected.back(), expected.front()) << "nothing was learnt, so that equal losses would say little";
+  const double tolerance = test::layout_loss_tolerance(GetParam().precision);
+  double worst = 0;
+  const std::vector<std::vector<std::string>> layouts = {
+      {"--strategy=tp-sp=2", "--ranks=2"},
+      {"--strategy=tp-sp=2", "--ranks=2", "--tp-sp.sequence-parallel=false"},
+      {"--strategy=tp-sp=2", "--ranks=2", "--accumulation=2", "--tp-sp.logits-bytes=1500",
+       "--tp-sp.delay-weight-gradients=false"},
+      {"--strategy=tp-sp=4", "--ranks=4", "--accumulation=4"},
+      {"--strategy=tp-sp=2+ddp", "--ranks=4", "--accumulation=2", "--ddp.bucket-size=10Ki"},
+  };
+  for (const std::vector<std::string>& layout : layouts) {
+    SCOPED_TRACE(testing::PrintToString(layout));
+    norms_.clear();
+    const std::vector<double> found = train(layout);
+    ASSERT_EQ(found.size(), expected.size());
+    for (std::size_t step = 0; step < found.size(); ++step) {
+      EXPECT_NEAR(found[step] / expected[step], 1, tolerance) << "loss of step " << step + 1;
+      // Norms are sums over all elements: no part may be counted twice or left out.
+      EXPECT_NEAR(norms_[step] / norms[step], 1, 10 * tolerance) << "grad_norm of step " << step + 1;
+      worst = std::max(worst, std::abs(found[step] / expected[step] - 1));
+    }
+  }
+  std::printf("largest relative deviation of a loss: %.2g (tolerance %.2g)\n", worst, tolerance);
+}
+
+// llama-tied: as many key/value heads as heads. qwen3: two key/value heads for four ranks. llama-untied: 101 words, which nobody
+// can share. biases: Qwen2.5's, of q, k and v.
+INSTANTIATE_TEST_SUITE_P(
+    MakeUps, TensorParallelParity,
+    testing::Values(Case{"llama_tied_fp32", "llama-tied", Json::object(), "fp32"},
+                    Case{"llama_tied_bf16", "llama-tied", Json::object(), "bf16"},
+                    Case{"qwen3_tied_fp32", "qwen3-untied", {{"tie_word_embeddings", true}}, "fp32"},
+                    Case{"qwen3_tied_bf16", "qwen3-untied", {{"tie_word_embeddings", true}}, "bf16"},
+                    Case{"llama_untied_fp32", "llama-untied", Json::object(), "fp32"},
+                    Case{"biases_fp32",
+                         "qwen2.5-bias",
+                         {{"hidden_size", 64}, {"num_attention_heads", 8}, {"num_key_value_heads", 2}, {"vocab_size", 96}},
+                         "fp32"}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+/// Refused before anything starts, with the reason.
+TEST(TensorParallel, RefusesWhatRanksCannotShare) {
+  const std::string golden = std::string(CONSIST_SOURCE_DIR) + "/tests/golden/hf/";
+  const auto refused = [&](const std::string& model, const std::string& ranks, const std::string& sequence, const char* why) {
+    const test::ChildResult result = test::run_child(
+        {CONSIST_BINARY_DIR "/bin/consist", "train", "--device=cpu", "--dataset=synthetic", "--from-scratch",
+         "--model=" + golden + model, "--sequence=" + sequence, "--steps=1", "--ranks=" + ranks, "--strategy=tp-sp=" + ranks});
+    EXPECT_EQ(result.status, 2);
+    EXPECT_THAT(result.output, testing::HasSubstr(why));
+  };
+  refused("qwen3-tied", "2", "16", "the number of attention heads is 7");
+  refused("llama-rope-scaled", "3", "16", "which the ranks cannot share equally; choose a multiple of 3");
+  refused("llama-tied", "4", "18", "--sequence is 18");
+}
+
+}  // namespace
+}  // namespace consist

@@ -1,0 +1,192 @@
+// What tp-sp makes of a program: its text, the bytes that it moves, what it keeps in memory, and what runs beside collectives.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "core/passes/compile.h"
+#include "core/passes/memory_plan.h"
+#include "core/passes/waits.h"
+#include "core/plugin/host.h"
+#include "core/program/printer.h"
+#include "core/program/verifier.h"
+#include "tests/golden_text.h"
+#include "tests/program/tiny_model.h"
+
+namespace consist {
+namespace {
+
+using StrategyOptions = std::map<std::string, std::string>;
+
+struct MakeUp {
+  int ranks = 2;  ///< of the tensor axis
+  int data = 1;
+  int accumulation = 1;
+  std::string precision = "fp32";
+  StrategyOptions options;
+  test::TinyShape shape;
+  std::int64_t micro_batch = 2, sequence = 8;
+};
+
+class TensorParallelProgram : public testing::Test {
+ protected:
+  CompileRequest request(const MakeUp& m) {
+    model_.emplace(m.shape);
+    strategy_ = host_.make<ParallelStrategy>("strategy", "tp-sp", m.options);
+    ddp_ = host_.make<ParallelStrategy>("strategy", "ddp", {});
+    precision_ = host_.make<Precision>("precision", m.precision, {});
+    CompileRequest request{.architecture = &*model_,
+                           .precision = precision_.get(),
+                           .strategies = {{"tp-sp", strategy_.get(), m.ranks}, {"ddp", ddp_.get(), m.data}},
+                           .ranks = m.ranks * m.data,
+                           .micro_batch = m.micro_batch,
+                           .sequence = m.sequence,
+                           .accumulation = m.accumulation};
+    return request;
+  }
+  Program step(const MakeUp& m) {
+    const CompileRequest r = request(m);
+    return compile_step(r, lay_out(r.strategies, r.ranks));
+  }
+  static std::string text(Program program) {
+    insert_waits(program, plan_memory(program, {}), {});
+    return to_text(program);
+  }
+
+  PluginHost host_{{CONSIST_BINARY_DIR "/lib/consist/plugins"}};
+  std::optional<test::TinyModel> model_;
+  std::shared_ptr<ParallelStrategy> strategy_, ddp_;
+  std::shared_ptr<Precision> precision_;
+};
+
+// One key/value head for two ranks, a tied vocabulary in two chunks.
+TEST_F(TensorParallelProgram, Golden) {
+  test::expect_golden("tp_sp", text(step({.options = {{"logits-bytes", "600"}}})));
+}
+TEST_F(TensorParallelProgram, GoldenPlain) {
+  test::expect_golden("tp_plain", text(step({.precision = "bf16",
+                                             .options = {{"sequence-parallel", "false"}},
+                                             .shape = {.layers = 1, .kv_heads = 2, .tied = false}})));
+}
+TEST_F(TensorParallelProgram, GoldenEvaluation) {
+  const CompileRequest r = request({.shape = {.layers = 1}});
+  test::expect_golden("tp_sp_evaluation", text(compile_evaluation(r, lay_out(r.strategies, r.ranks))));
+}
+
+/// Bytes that a rank sends for residual-stream tensors [batch, sequence, channels] over rings, by collective.
+std::map<std::string, double> activation_bytes(const Program& p) {
+  std::map<std::string, double> sent;
+  const int axis = p.mesh.find("tensor");
+  const double ranks = p.mesh.size_of(axis);
+  for (const Instruction& i : p.instructions) {
+    if (!i.op->is_collective() || i.queue.axis() != axis) continue;
+    const Tensor& t = p[i.inputs[0]];
+    if (t.role != Role::activation || t.dtype == DType::i32 || t.shape.rank() != 3 || t.shape[1] != 8) continue;
+    const auto bytes = static_cast<double>(p.bytes(i.inputs[0]));
+    const std::string op(i.op->name());
+    sent[op] += op == "all_reduce"   ? 2 * bytes * (ranks - 1) / ranks
+                : op == "all_gather" ? bytes * (ranks - 1)
+                                     : bytes * (ranks - 1) / ranks;
+  }
+  return sent;
+}
+
+// Narayanan et al. (2021) and Korthikanti et al. (2022): four all_reduces per layer, or four pairs of all_gather and
+// reduce_scatter, which are the same bytes; one more for each of the embedding and the head.
+TEST_F(TensorParallelProgram, SequenceParallelismMovesTheBytesOfPlainTensorParallelism) {
+  for (const std::int64_t layers : {1, 3}) {
+    for (const int ranks : {2, 4}) {
+      for (const int accumulation : {1, 3}) {
+        MakeUp m{.ranks = ranks, .accumulation = accumulation, .shape = {.layers = layers, .heads = 4, .kv_heads = 2}};
+        const double stream = 2.0 * 8 * 16 * sizeof(float);
+        const double all_reduce = 2 * stream * (ranks - 1) / ranks;
+        const double expected = static_cast<double>((4 * layers + 2) * accumulation) * all_reduce;
+        auto sequence = activation_bytes(step(m));
+        EXPECT_EQ(sequence["all_reduce"], 0);
+        EXPECT_DOUBLE_EQ(sequence["all_gather"], expected / 2);
+        EXPECT_DOUBLE_EQ(sequence["reduce_scatter"], expected / 2);
+        m.options["sequence-parallel"] = "false";
+        auto plain = activation_bytes(step(m));
+        EXPECT_DOUBLE_EQ(plain["all_reduce"], expected);
+        EXPECT_EQ(plain["all_gather"] + plain["reduce_scatter"], 0);
+      }
+    }
+  }
+}
+
+std::int64_t bytes_of_norms(const Program& p) {
+  std::int64_t bytes = 0;
+  for (const Instruction& i : p.instructions) {
+    if (i.op->name() != "rms_norm") continue;
+    for (TensorId id : i.outputs) bytes += id == no_tensor ? 0 : p.bytes(id);
+  }
+  return bytes;
+}
+std::int64_t bytes_of_role(const Program& p, Role role, int least_rank) {
+  std::int64_t bytes = 0;
+  for (std::size_t t = 0; t < p.tensors.size(); ++t) {
+    const Tensor& tensor = p.tensors[t];
+    if (tensor.role == role && tensor.state && tensor.storage == static_cast<TensorId>(t) && tensor.shape.rank() >= least_rank)
+      bytes += p.bytes(static_cast<TensorId>(t));
+  }
+  return bytes;
+}
+
+TEST_F(TensorParallelProgram, MemoryFallsByTheNumberOfRanks) {
+  const test::TinyShape shape{.heads = 4, .kv_heads = 4};
+  const Program one = step({.ranks = 1, .shape = shape});
+  for (const int ranks : {2, 4}) {
+    const Program sequence = step({.ranks = ranks, .shape = shape});
+    const Program plain = step({.ranks = ranks, .options = {{"sequence-parallel", "false"}}, .shape = shape});
+    EXPECT_EQ(bytes_of_norms(sequence) * ranks, bytes_of_norms(one));
+    EXPECT_EQ(bytes_of_norms(plain), bytes_of_norms(one));
+    for (const Program* p : {&sequence, &plain}) {
+      EXPECT_EQ(bytes_of_role(*p, Role::parameter, 2) * ranks, bytes_of_role(one, Role::parameter, 2)) << "matrices";
+      EXPECT_EQ(bytes_of_role(*p, Role::optimizer_state, 2) * ranks, bytes_of_role(one, Role::optimizer_state, 2));
+    }
+  }
+}
+
+/// Of the collectives of backward that move activations: how many have products of weights' gradients between them and the first
+/// instruction that needs what they make.
+std::pair<int, int> hidden_collectives(const Program& p) {
+  int hidden = 0, all = 0;
+  for (std::size_t i = 0; i < p.instructions.size(); ++i) {
+    const Instruction& c = p.instructions[i];
+    if (!c.op->is_collective() || c.tag.phase != Phase::backward || p[c.inputs[0]].role != Role::activation) continue;
+    if (p[c.inputs[0]].shape.rank() != 3 || c.op->name() == "all_reduce" || p[c.inputs[0]].shape[2] == 3) continue;
+    ++all;
+    for (std::size_t j = i + 1; j < p.instructions.size(); ++j) {
+      const auto& inputs = p.instructions[j].inputs;
+      if (std::find(inputs.begin(), inputs.end(), c.outputs[0]) != inputs.end()) break;
+      if (p.instructions[j].op->name() != "linear_weight_grad") continue;
+      ++hidden;
+      break;
+    }
+  }
+  return {hidden, all};
+}
+
+TEST_F(TensorParallelProgram, BackwardComputesGradientsOfWeightsBesideCollectives) {
+  MakeUp m{.accumulation = 2, .shape = {.layers = 4}};
+  const auto [hidden, all] = hidden_collectives(step(m));
+  // Of each micro-batch all but the head's and the last layer's first: nothing is pending before the first linear.
+  EXPECT_EQ(all, 2 * (4 * 4 + 2));
+  EXPECT_EQ(hidden, all - 2 * 2);
+  m.options["delay-weight-gradients"] = "false";
+  EXPECT_LT(hidden_collectives(step(m)).first, hidden / 2);
+}
+
+TEST_F(TensorParallelProgram, RanksDoNotBlockEachOther) {
+  for (const char* sequence_parallel : {"true", "false"}) {
+    const MakeUp m{.ranks = 2, .data = 2, .accumulation = 2, .options = {{"sequence-parallel", sequence_parallel}}};
+    Program p = step(m);
+    insert_waits(p, plan_memory(p, {}), {});
+    const std::vector<const Program*> ranks(4, &p);
+    EXPECT_NO_THROW(verify_collectives(ranks));
+    EXPECT_EQ(p.mesh.axis(1).name, "tensor") << "neighbours share layers";
+  }
+}
+
+}  // namespace
+}  // namespace consist
