@@ -58,6 +58,17 @@ TEST(BenchCollectives, TimesEveryCollectiveAndChecksItsResult) {
   EXPECT_NEAR(rows[5].busbw, rows[5].algbw * 2 / 3, 0.011);
 }
 
+#ifdef CONSIST_WITH_LIBFABRIC
+TEST(BenchCollectives, EfaWithoutTheHardwareStandsBesideSocket) {
+  const auto result = bench({"--device", "cpu", "--transport", "efa", "--efa.provider", "tcp", "--min-bytes", "1000000",
+                             "--max-bytes", "1000000", "--seconds", "0.01"});
+  EXPECT_EQ(result.status, 0) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("# path: libfabric "));
+  EXPECT_THAT(result.output, HasSubstr("# wrong elements: 0, OK"));
+  EXPECT_EQ(rows_of(result.output).size(), 5U) << result.output;
+}
+#endif
+
 TEST(BenchCollectives, SizesThatDoNotDivideAreRoundedDown) {
   const auto result = bench({"--device", "cpu", "--ranks", "3", "--dtype", "bf16", "--min-bytes", "1", "--max-bytes", "1003",
                              "--factor", "1003", "--seconds", "0.001", "--collectives", "reduce_scatter,all_gather"});

@@ -52,6 +52,28 @@ class Fault : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
+/// A transport, as words of the command line.
+struct TransportWords {
+  const char* name;
+  std::vector<std::string> words;
+};
+
+class FaultOver : public Fault, public ::testing::WithParamInterface<TransportWords> {
+ protected:
+  std::vector<std::string> train(const std::string& archive, std::vector<std::string> more, std::size_t last_step = steps) const {
+    more.insert(more.end(), GetParam().words.begin(), GetParam().words.end());
+    return Fault::train(archive, more, last_step);
+  }
+};
+
+std::vector<TransportWords> transports() {
+  std::vector<TransportWords> all{{"socket", {"--transport=socket"}}};
+#ifdef CONSIST_WITH_LIBFABRIC
+  all.push_back({"efa_tcp", {"--transport=efa", "--efa.provider=tcp"}});
+#endif
+  return all;
+}
+
 std::uint64_t number_from(const char* variable, std::uint64_t otherwise) {
   const char* text = std::getenv(variable);
   return text == nullptr || *text == '\0' ? otherwise : std::strtoull(text, nullptr, 10);
@@ -98,7 +120,7 @@ std::vector<TerminalProcess> start_ranks(const std::vector<std::string>& words) 
   return processes;
 }
 
-TEST_F(Fault, AKilledRankEndsTheOthersAndTheRunCanBeResumed) {
+TEST_P(FaultOver, AKilledRankEndsTheOthersAndTheRunCanBeResumed) {
   const auto rounds = static_cast<int>(number_from("CONSIST_FAULT_ROUNDS", 3));
   const std::uint64_t seed = number_from("CONSIST_FAULT_SEED", std::random_device()());
   std::printf("CONSIST_FAULT_SEED=%llu\n", static_cast<unsigned long long>(seed));
@@ -183,6 +205,36 @@ TEST_F(Fault, AKilledRankEndsTheOthersAndTheRunCanBeResumed) {
   std::printf("%d kills, %d resumed from a checkpoint; the others ended after at most %.2f s\n", rounds, resumed_from_checkpoints,
               slowest);
 }
+
+TEST_P(FaultOver, AStuckRankEndsTheOthersByTheTimeout) {
+  std::vector<TerminalProcess> processes = start_ranks(train(folder_ / "run.h5", {"--timeout=2"}, endless));
+  const auto pump = [&](std::size_t first, std::size_t count) {
+    bool all = true;
+    for (std::size_t rank = first; rank < first + count; ++rank) all = processes[rank].poll(1ms) && all;
+    return all;
+  };
+  const auto give_up = TerminalProcess::Clock::now() + 60s;
+  while (last_step_shown(processes[0].output()) < 5) {
+    ASSERT_FALSE(pump(0, ranks)) << "the run ended by itself:\n" << processes[0].output();
+    ASSERT_LT(TerminalProcess::Clock::now(), give_up) << processes[0].output();
+  }
+  constexpr std::size_t victim = ranks - 1;
+  processes[victim].signal(SIGSTOP);
+  const auto stopped = TerminalProcess::Clock::now();
+  while (!pump(0, victim) && TerminalProcess::Clock::now() < stopped + 20s) {
+  }
+  for (std::size_t rank = 0; rank < victim; ++rank) {
+    const TerminalProcess& process = processes[rank];
+    ASSERT_GE(process.status(), 0) << "rank " << rank << " still runs:\n" << process.output();
+    EXPECT_NE(process.status(), 0);
+    EXPECT_LT(process.status(), 128) << "rank " << rank << " crashed:\n" << process.output();
+    EXPECT_LT(process.ended_at() - stopped, most_time_to_end + 2s);
+    EXPECT_THAT(process.output(), HasSubstr("rank " + std::to_string(victim) + " on host")) << "what rank " << rank << " says";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, FaultOver, ::testing::ValuesIn(transports()),
+                         [](const auto& info) { return info.param.name; });
 
 TEST_F(Fault, CtrlCEndsAllRanksAfterTheStepAndTheRunCanBeResumed) {
   for (const char* count : {"1", "3"}) {

@@ -1,0 +1,105 @@
+// A transport changes nothing about training: over efa (libfabric's provider tcp) every layout gives the losses of one rank, as
+// over socket, and the very bits of socket where both cut their messages alike.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "core/archive/reader.h"
+#include "tests/child_process.h"
+#include "tests/parity/tolerances.h"
+#include "tests/temporary_folder.h"
+
+namespace consist {
+namespace {
+
+constexpr int steps = 20;
+constexpr int global_batch = 24;  // every one of the layouts divides it
+
+struct Case {
+  const char* name;
+  const char* strategy;
+  const char* model;
+  const char* precision;
+};
+
+void PrintTo(const Case& c, std::ostream* stream) {
+  *stream << c.name;
+}
+
+using Words = std::vector<std::string>;
+const Words over_socket{"--transport=socket", "--socket.chunk=64Ki"};
+const Words over_efa{"--transport=efa", "--efa.provider=tcp", "--efa.chunk=64Ki"};
+
+class TransportParity : public testing::TestWithParam<Case> {
+ protected:
+  /// Trains in processes of its own; the losses. `output` gets what the run printed.
+  std::vector<double> train(int ranks, int accumulation, const Words& transport, std::string* output = nullptr) const {
+    const Case& c = GetParam();
+    const std::string archive = folder_ / "run.h5";
+    Words words{CONSIST_BINARY_DIR "/bin/consist",
+                "train",
+                "--device=cpu",
+                "--cpu.threads=1",
+                "--dataset=synthetic",
+                "--from-scratch",
+                "--overwrite",
+                "--sequence=32",
+                "--learning-rate=1e-3",
+                "--strategy=" + std::string(c.strategy),
+                "--model=" CONSIST_SOURCE_DIR "/tests/golden/hf/" + std::string(c.model),
+                "--precision=" + std::string(c.precision),
+                "--steps=" + std::to_string(steps),
+                "--global-batch=" + std::to_string(global_batch),
+                "--ranks=" + std::to_string(ranks),
+                "--accumulation=" + std::to_string(accumulation),
+                "--archive=" + archive};
+    words.insert(words.end(), transport.begin(), transport.end());
+    const test::ChildResult result = test::run_child(words);
+    if (result.status != 0) throw std::runtime_error(result.output);
+    if (output != nullptr) *output = result.output;
+    return ArchiveReader(archive).column("loss");
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_P(TransportParity, EveryLayoutOverEfaGivesTheLossesOfOneRankAndTheBitsOfSocket) {
+  const std::vector<double> expected = train(1, 1, over_socket);
+  ASSERT_EQ(expected.size(), static_cast<std::size_t>(steps));
+  ASSERT_LT(expected.back(), expected.front() - 0.1) << "nothing was learnt, so that equal losses would say little";
+  const double tolerance = test::layout_loss_tolerance(GetParam().precision);
+  double worst = 0;
+  for (const int ranks : {2, 3, 4}) {
+    for (const int accumulation : {1, 2}) {
+      SCOPED_TRACE(std::to_string(ranks) + " ranks x accumulation " + std::to_string(accumulation));
+      std::string output;
+      const std::vector<double> found = train(ranks, accumulation, over_efa, &output);
+      EXPECT_THAT(output, testing::HasSubstr(" tcp;ofi_rxm on lo")) << "the run says which path it took";
+      ASSERT_EQ(found.size(), expected.size());
+      for (std::size_t s = 0; s < expected.size(); ++s) {
+        const double deviation = std::abs(found[s] / expected[s] - 1);
+        EXPECT_LE(deviation, tolerance) << "loss of step " << s + 1;
+        worst = std::max(worst, deviation);
+      }
+      if (accumulation == 1) {
+        EXPECT_EQ(found, train(ranks, accumulation, over_socket));
+      }
+    }
+  }
+  std::printf("largest relative deviation of a loss: %.2g (tolerance %.2g)\n", worst, tolerance);
+}
+
+INSTANTIATE_TEST_SUITE_P(MakeUps, TransportParity,
+                         testing::Values(Case{"ddp_llama_fp32", "ddp", "llama-untied", "fp32"},
+                                         Case{"ddp_qwen3_bf16", "ddp", "qwen3-tied", "bf16"},
+                                         Case{"zero2_llama_bf16", "zero2", "llama-untied", "bf16"},
+                                         Case{"zero2_qwen3_fp32", "zero2", "qwen3-tied", "fp32"}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace consist
