@@ -26,10 +26,12 @@ constexpr std::uint32_t interface_version = FI_VERSION(1, 14);
 std::vector<std::string> candidates(const std::string& wanted) {
   std::error_code error;
   if (!wanted.empty()) return {fs::is_directory(wanted, error) ? (fs::path(wanted) / file_name).string() : wanted};
-  std::vector<std::string> places{file_name};
+  std::vector<std::string> places;
+  // Before the distribution's, which may be older than the device and know no GPUs.
   for (const char* folder : {"/opt/amazon/efa/lib", "/opt/amazon/efa/lib64"}) {
     if (fs::path place = fs::path(folder) / file_name; fs::exists(place, error)) places.push_back(place.string());
   }
+  places.emplace_back(file_name);
   return places;
 }
 

@@ -22,9 +22,9 @@ struct Libfabric {
   std::string error_text(long error) const;  ///< of a negative result
 };
 
-/// The process's one libfabric. `wanted` is a file or a folder to take it from; empty: the loader's path, then where Amazon's EFA
-/// installer puts it. Thread-safe. Throws UnavailableError naming what was tried, UsageError when `wanted` differs from what is
-/// loaded already.
+/// The process's one libfabric. `wanted` is a file or a folder to take it from; empty: where Amazon's EFA installer puts
+/// it, then the loader's path. Thread-safe. Throws UnavailableError naming what was tried, UsageError when `wanted` differs from
+/// what is loaded already.
 const Libfabric& load_libfabric(const std::string& wanted);
 
 struct FreeInfo {

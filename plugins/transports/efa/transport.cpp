@@ -78,7 +78,7 @@ CONSIST_PLUGIN_OPTIONS(
      "on host memory: device of libfabric (rdmap0s6-rdm; of tcp: eth0); empty: the ranks of a host share out what there is"},
     {"chunk", consist::OptionKind::bytes, "256Ki", "bytes per message of a pipelined collective on host memory"},
     {"libfabric", consist::OptionKind::text, "",
-     "file or folder of libfabric.so.1; empty: the loader's path, where Amazon's installer puts it"},
+     "file or folder of libfabric.so.1; empty: where Amazon's installer puts it, the loader's path"},
     {"gpudirect", consist::OptionKind::flag, "true", "on GPUs: insist on NICs that read and write the GPUs' memory"},
     {"within-host", consist::OptionKind::choice, "nvlink", "on GPUs: how members of one host talk, beside the others",
      "nvlink|efa"},
