@@ -52,12 +52,12 @@ std::string to_text(const Program& program, InstructionId index, const PrintOpti
     types +=
         (types.empty() ? "" : ", ") + program[output].name + " " + type_text(program, output) + storage_text(program, output);
   }
-  text += outputs + " = " + std::string(i.op->name()) + "(" + list(i.inputs) + ")";
+  text += outputs + (outputs.empty() ? "" : " = ") + std::string(i.op->name()) + "(" + list(i.inputs) + ")";
   std::string attributes;
   for (const auto& [name, value] : i.attributes.all())
     attributes += (attributes.empty() ? "" : " ") + name + "=" + value_text(value);
   if (!attributes.empty()) text += " {" + attributes + "}";
-  text += " : " + types + " | " + std::string(name_of(i.tag.phase));
+  text += (types.empty() ? "" : " : " + types) + " | " + std::string(name_of(i.tag.phase));
   if (i.tag.layer >= 0) text += " layer " + std::to_string(i.tag.layer);
   if (i.tag.micro_batch >= 0) text += " micro " + std::to_string(i.tag.micro_batch);
   if (i.tag.inserted_by != nullptr && *i.tag.inserted_by != '\0') text += std::string(" by ") + i.tag.inserted_by;

@@ -10,21 +10,14 @@
 #include "core/program/printer.h"
 #include "core/program/verifier.h"
 #include "tests/golden_text.h"
+#include "tests/program/plain_precision.h"
 #include "tests/program/tiny_model.h"
 
 namespace consist {
 namespace {
 
-class PlainPrecision final : public Precision {
- public:
-  explicit PlainPrecision(DTypes dtypes = {}) : dtypes_(dtypes) {}
-  DTypes dtypes() const override { return dtypes_; }
-  std::string describe() const override { return "test"; }
-  std::string peak() const override { return "fp32"; }
-
- private:
-  DTypes dtypes_;
-};
+using test::expect_golden;
+using test::PlainPrecision;
 
 /// Splits the batch; gradients are left for the optimizer pass to reduce, or reduced in one bucket at the end.
 class DataParallel final : public ParallelStrategy {
@@ -77,15 +70,12 @@ Program planned(Program program, MemoryPlan* out = nullptr) {
   return program;
 }
 
-using test::expect_golden;
-
 TEST(Golden, OneRank) { expect_golden("one_rank", to_text(planned(Case(1).step()))); }
 TEST(Golden, AccumulationUntied) {
   expect_golden("accumulation_untied", to_text(planned(Case(1, 2, true, {.layers = 1, .tied = false}).step())));
 }
 TEST(Golden, DataParallelBf16) {
-  const DTypes bf16{.parameter = DType::bf16, .gradient = DType::f32, .master = DType::f32};
-  expect_golden("data_parallel_bf16", to_text(planned(Case(2, 2, true, {.layers = 1}, bf16).step())));
+  expect_golden("data_parallel_bf16", to_text(planned(Case(2, 2, true, {.layers = 1}, test::mixed_bf16).step())));
 }
 TEST(Golden, Evaluation) {
   Case c(2);

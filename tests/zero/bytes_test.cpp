@@ -1,0 +1,99 @@
+// What ZeRO sends, against the formulas of its paper (Rajbhandari et al., 2020, section 7): with P parameters, stages 1 and 2
+// move 2 P per step as data parallelism does, stage 3 moves 3 P; each rank sends (N-1)/N of that.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/zero/zero_step.h"
+
+namespace consist {
+namespace {
+
+using test::gather_always;
+using test::zero_step;
+using test::ZeroCase;
+
+struct Sent {
+  double gathered = 0, reduced = 0;  ///< bytes per rank and step
+};
+
+Sent sent(const Program& program) {
+  Sent sum;
+  for (const Instruction& i : program.instructions) {
+    for (TensorId input : i.inputs) {
+      if (input == no_tensor) continue;
+      const auto bytes = static_cast<double>(program.bytes(input));
+      const int n = program.mesh.axes() == 0 ? 1 : program.mesh.size_of(0);
+      if (i.op->name() == "all_gather") sum.gathered += bytes * (n - 1);
+      if (i.op->name() == "reduce_scatter") sum.reduced += bytes * (n - 1) / n;
+    }
+  }
+  return sum;
+}
+
+double elements(const Program& program) {
+  double count = 0;
+  for (const Parameter& p : program.parameters) count += static_cast<double>(program[p.tensor].shape.elements());
+  return count;
+}
+
+class Bytes : public testing::TestWithParam<int> {
+ protected:
+  int ranks() const { return GetParam(); }
+  double share() const { return static_cast<double>(ranks() - 1) / ranks(); }
+};
+
+TEST_P(Bytes, Zero2MovesTwiceTheParameters) {
+  const Program program = zero_step({.ranks = ranks()});
+  const double p = elements(program);
+  EXPECT_DOUBLE_EQ(sent(program).gathered, 4 * p * share());
+  EXPECT_DOUBLE_EQ(sent(program).reduced, 4 * p * share());
+}
+
+TEST_P(Bytes, Bf16ParametersAreHalfOfTheGradients) {
+  const Program program = zero_step({.ranks = ranks(), .dtypes = test::mixed_bf16});
+  EXPECT_DOUBLE_EQ(sent(program).gathered, 2 * elements(program) * share());
+  EXPECT_DOUBLE_EQ(sent(program).reduced, 4 * elements(program) * share());
+}
+
+TEST_P(Bytes, AccumulationRepeatsReductionsInStage2AndNotInStage1) {
+  const Program two = zero_step({.ranks = ranks(), .accumulation = 3});
+  EXPECT_DOUBLE_EQ(sent(two).gathered, 4 * elements(two) * share());
+  EXPECT_DOUBLE_EQ(sent(two).reduced, 3 * 4 * elements(two) * share());
+  const Program one = zero_step({.options = {{"stage", "1"}}, .ranks = ranks(), .accumulation = 3});
+  EXPECT_DOUBLE_EQ(sent(one).gathered, 4 * elements(one) * share());
+  EXPECT_DOUBLE_EQ(sent(one).reduced, 4 * elements(one) * share());
+}
+
+TEST_P(Bytes, Zero3MovesThreeTimesTheParametersPerMicroBatch) {
+  for (const int accumulation : {1, 3}) {
+    const Program program =
+        zero_step({.strategy = "zero3-offload", .options = gather_always, .ranks = ranks(), .accumulation = accumulation});
+    EXPECT_DOUBLE_EQ(sent(program).gathered, accumulation * 2 * 4 * elements(program) * share());
+    EXPECT_DOUBLE_EQ(sent(program).reduced, accumulation * 4 * elements(program) * share());
+  }
+}
+
+TEST_P(Bytes, AnUntiedTableAndHeadAreGatheredOnceEach) {
+  const Program program =
+      zero_step({.strategy = "zero3-offload", .options = gather_always, .ranks = ranks(), .shape = {.tied = false}});
+  const test::TinyShape shape;
+  const double once = 2.0 * static_cast<double>(shape.vocabulary * shape.hidden);
+  EXPECT_DOUBLE_EQ(sent(program).gathered, 4 * (2 * elements(program) - once) * share());
+}
+
+TEST_P(Bytes, SmallParametersAreGatheredOncePerStep) {
+  ZeroCase c{.strategy = "zero3-offload", .options = gather_always, .ranks = ranks(), .accumulation = 2};
+  c.options["param_persistence_threshold"] = "17";  // the norms, of 16
+  const Program program = zero_step(c);
+  double small = 0;
+  for (const Parameter& p : program.parameters) {
+    const std::int64_t count = program[p.tensor].shape.elements();
+    if (count < 17) small += static_cast<double>(count);
+  }
+  EXPECT_DOUBLE_EQ(sent(program).gathered, 4 * (2 * 2 * (elements(program) - small) + small) * share());
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, Bytes, testing::Values(2, 4, 8));
+
+}  // namespace
+}  // namespace consist

@@ -1,0 +1,170 @@
+// The programs that ZeRO makes: as stated in golden texts, legal under every option, and without waits that bring nothing.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/program/printer.h"
+#include "core/program/verifier.h"
+#include "tests/golden_text.h"
+#include "tests/zero/zero_step.h"
+
+namespace consist {
+namespace {
+
+using test::expect_golden;
+using test::gather_always;
+using test::planned;
+using test::zero_step;
+using test::ZeroCase;
+
+TEST(Golden, Zero2) {
+  expect_golden("zero2", to_text(planned(zero_step({.options = {{"reduce_bucket_size", "600"}}, .dtypes = test::mixed_bf16}))));
+}
+TEST(Golden, Zero2Accumulated) {
+  expect_golden("zero2_accumulated", to_text(planned(zero_step({.accumulation = 2, .shape = {.layers = 1}}))));
+}
+TEST(Golden, Zero1Accumulated) {
+  expect_golden("zero1_accumulated",
+                to_text(planned(zero_step({.options = {{"stage", "1"}}, .accumulation = 2, .shape = {.layers = 1}}))));
+}
+TEST(Golden, Zero3) {
+  expect_golden("zero3",
+                to_text(planned(zero_step({.strategy = "zero3-offload", .options = gather_always, .dtypes = test::mixed_bf16}))));
+}
+
+/// All that the options can make of a step.
+std::vector<ZeroCase> cases() {
+  std::vector<ZeroCase> all;
+  for (const int ranks : {2, 3, 4}) {  // 3 divides hardly any tensor
+    for (const int accumulation : {1, 3}) {
+      for (const bool tied : {true, false}) {
+        for (const char* overlap : {"true", "false"}) {
+          const test::TinyShape shape{.tied = tied};
+          for (const char* stage : {"1", "2"}) {
+            for (const char* bucket : {"1", "600", "5e7"}) {
+              all.push_back({.options = {{"stage", stage},
+                                         {"reduce_bucket_size", bucket},
+                                         {"allgather_bucket_size", bucket},
+                                         {"overlap_comm", overlap}},
+                             .ranks = ranks,
+                             .accumulation = accumulation,
+                             .shape = shape});
+            }
+          }
+          for (const char* bucket : {"1", "600", "5e7"}) {
+            for (const char* live : {"0", "1000", "1e9"}) {
+              for (const char* distance : {"0", "500", "1e9"}) {
+                all.push_back({.strategy = "zero3-offload",
+                               .options = {{"param_persistence_threshold", "20"},
+                                           {"max_live_parameters", live},
+                                           {"max_reuse_distance", distance},
+                                           {"prefetch_bucket_size", bucket},
+                                           {"reduce_bucket_size", bucket},
+                                           {"overlap_comm", overlap}},
+                               .ranks = ranks,
+                               .accumulation = accumulation,
+                               .shape = shape});
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+  return all;
+}
+
+TEST(Programs, AreLegalAndRanksDoNotBlockEachOtherUnderEveryOption) {
+  for (const ZeroCase& c : cases()) {
+    std::string text = c.strategy + " on " + std::to_string(c.ranks) + " ranks, accumulation " + std::to_string(c.accumulation);
+    for (const auto& [name, value] : c.options) text += " " + name + "=" + value;
+    SCOPED_TRACE(text);
+    const Program program = planned(zero_step(c));
+    ASSERT_NO_THROW(verify(program));
+    const std::vector<const Program*> ranks(static_cast<std::size_t>(c.ranks), &program);
+    ASSERT_NO_THROW(verify_collectives(ranks));
+  }
+}
+
+/// Elements that are whole at once, as collectives and releases of memory make it.
+std::int64_t most_live(const Program& program) {
+  std::vector<InstructionId> last(program.tensors.size(), -1);
+  for (std::size_t i = 0; i < program.instructions.size(); ++i) {
+    for (TensorId input : program.instructions[i].inputs) {
+      if (input != no_tensor) last[static_cast<std::size_t>(input)] = static_cast<InstructionId>(i);
+    }
+  }
+  std::int64_t live = 0, most = 0;
+  std::vector<std::pair<InstructionId, std::int64_t>> open;
+  for (std::size_t i = 0; i < program.instructions.size(); ++i) {
+    std::erase_if(open, [&](const auto& entry) {
+      if (entry.first >= static_cast<InstructionId>(i)) return false;
+      live -= entry.second;
+      return true;
+    });
+    if (program.instructions[i].op->name() != "all_gather") continue;
+    for (TensorId whole : program.instructions[i].outputs) {
+      open.emplace_back(last[static_cast<std::size_t>(whole)], program[whole].shape.elements());
+      live += open.back().second;
+    }
+    most = std::max(most, live);
+  }
+  return most;
+}
+
+TEST(Programs, NoMoreParametersAreWholeThanAllowed) {
+  ZeroCase c{.strategy = "zero3-offload", .options = gather_always, .accumulation = 2, .shape = {.layers = 6, .tied = false}};
+  c.options["max_reuse_distance"] = "1e9";
+  const std::int64_t everything = most_live(zero_step(c));
+  c.options["max_live_parameters"] = "2000";
+  EXPECT_LE(most_live(zero_step(c)), 2000);
+  EXPECT_GT(everything, 4000) << "with room for it, all parameters stay";
+  c.options["max_reuse_distance"] = "0";
+  c.options["max_live_parameters"] = "1e9";
+  EXPECT_LE(most_live(zero_step(c)), 3 * 600) << "a bucket in use, the one that is gathered meanwhile, and what both have begun";
+}
+
+TEST(Programs, GathersRunAheadOfUse) {
+  const Program program = zero_step({.strategy = "zero3-offload", .options = gather_always, .shape = {.layers = 6}});
+  std::vector<InstructionId> gathered(program.tensors.size(), -1);
+  int ahead = 0, gathers = 0;
+  for (std::size_t i = 0; i < program.instructions.size(); ++i) {
+    const Instruction& instruction = program.instructions[i];
+    if (instruction.op->name() == "all_gather") {
+      ++gathers;
+      const auto uses = [&](const Instruction& other) {
+        return std::any_of(other.inputs.begin(), other.inputs.end(), [&](TensorId t) {
+          return std::find(instruction.outputs.begin(), instruction.outputs.end(), t) != instruction.outputs.end();
+        });
+      };
+      ahead += i + 1 < program.instructions.size() && !uses(program.instructions[i + 1]);
+    }
+  }
+  EXPECT_GT(gathers, 10);
+  EXPECT_GE(ahead, gathers - 2) << "all but the first have work between them and their use";
+}
+
+/// Compute must not wait for a reduction because it was given its memory: only additions of its results and the optimizer may.
+TEST(Programs, ComputeNeverWaitsForAReductionOfTheBucketThatIsStillOnItsWay) {
+  for (const char* strategy : {"zero2", "zero3-offload"}) {
+    ZeroCase c{.strategy = strategy, .accumulation = 2, .shape = {.layers = 6, .tied = false}};
+    c.options = {{"reduce_bucket_size", "600"}};
+    if (c.strategy == "zero3-offload") c.options = gather_always;
+    const Program program = planned(zero_step(c));
+    InstructionId newest = -1;  // reduce_scatter
+    for (std::size_t i = 0; i < program.instructions.size(); ++i) {
+      const Instruction& instruction = program.instructions[i];
+      if (instruction.op->name() == "reduce_scatter") newest = static_cast<InstructionId>(i);
+      if (instruction.queue != Queue::compute() || instruction.tag.phase == Phase::optimizer) continue;
+      const bool at_end = std::none_of(program.instructions.begin() + static_cast<std::ptrdiff_t>(i), program.instructions.end(),
+                                       [](const Instruction& later) { return later.op->name() == "reduce_scatter"; });
+      if (at_end) break;
+      for (InstructionId wait : instruction.waits) {
+        EXPECT_NE(wait, newest) << strategy << ": " << to_text(program, static_cast<InstructionId>(i)) << "\n waits for\n"
+                                << to_text(program, wait);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace consist

@@ -1,0 +1,55 @@
+// Steps of a tiny model under the strategies of ZeRO.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "consist/op.h"
+#include "core/passes/compile.h"
+#include "core/passes/memory_plan.h"
+#include "core/passes/waits.h"
+#include "core/plugin/host.h"
+#include "tests/program/plain_precision.h"
+#include "tests/program/tiny_model.h"
+
+namespace consist::test {
+
+struct ZeroCase {
+  std::string strategy = "zero2";
+  std::map<std::string, std::string> options;
+  int ranks = 2, accumulation = 1;
+  TinyShape shape;
+  DTypes dtypes;
+};
+
+/// Nothing is kept whole beyond its use: every parameter is gathered for forward and again for backward.
+inline const std::map<std::string, std::string> gather_always{{"param_persistence_threshold", "0"},
+                                                              {"max_reuse_distance", "0"},
+                                                              {"prefetch_bucket_size", "600"},
+                                                              {"reduce_bucket_size", "600"}};
+
+inline Program zero_step(const ZeroCase& c) {
+  static PluginHost host({CONSIST_BINARY_DIR "/lib/consist/plugins"});
+  const std::shared_ptr<ParallelStrategy> strategy = host.make<ParallelStrategy>("strategy", c.strategy, c.options);
+  const TinyModel model(c.shape);
+  const PlainPrecision precision(c.dtypes);
+  CompileRequest request;
+  request.architecture = &model;
+  request.precision = &precision;
+  request.strategies = {{c.strategy, strategy.get(), 0}};
+  request.ranks = c.ranks;
+  request.micro_batch = 2;
+  request.sequence = 4;
+  request.accumulation = c.accumulation;
+  return compile_step(request, lay_out(request.strategies, c.ranks));
+}
+
+inline Program planned(Program program, MemoryPlan* out = nullptr) {
+  const MemoryPlan plan = plan_memory(program, {});
+  insert_waits(program, plan, {});
+  if (out != nullptr) *out = plan;
+  return program;
+}
+
+}  // namespace consist::test
