@@ -1,4 +1,4 @@
-// copy and release: where bytes lie, and for how long.
+// copy, release and empty_like: where bytes lie, and for how long.
 #include "core/ops/core_ops.h"
 
 namespace consist::ops {
@@ -36,11 +36,24 @@ class Release final : public NamedOp {
   Cost cost(const Program& /*program*/, const Instruction& /*instruction*/) const override { return {}; }
 };
 
+/// Memory for what will be written later; touches nothing either.
+class EmptyLike final : public NamedOp {
+ public:
+  EmptyLike() : NamedOp("empty_like") {}
+
+  Types infer(const Types& in, const Attributes& /*attributes*/) const override { return {present(in, 0)}; }
+  void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& /*attributes*/) const override {
+    axis.outputs = {axis.inputs[0]};
+  }
+  Cost cost(const Program& /*program*/, const Instruction& /*instruction*/) const override { return {}; }
+};
+
 }  // namespace
 
 void register_storage(OpRegistry& registry) {
   registry.add(std::make_unique<Copy>());
   registry.add(std::make_unique<Release>());
+  registry.add(std::make_unique<EmptyLike>());
 }
 
 }  // namespace consist::ops

@@ -84,6 +84,11 @@ Program forward_program(const CompileRequest& request, const Layout& layout, int
   return program;
 }
 
+void finish(Program& program, const Layout& layout) {
+  for (std::size_t axis = 0; axis < layout.active.size(); ++axis)
+    layout.active[axis].strategy->finish(program, static_cast<int>(axis));
+}
+
 double tokens_per(const CompileRequest& request, const Layout& layout, int micro_batches) {
   return static_cast<double>(request.micro_batch) * static_cast<double>(request.sequence) * layout.batch_ranks() * micro_batches;
 }
@@ -124,6 +129,7 @@ Program compile_step(const CompileRequest& request, const Layout& layout, int ra
     layout.active[axis].strategy->schedule(program, static_cast<int>(axis));
   }
   append_optimizer(program, request.precision->dtypes(), request.optimizer);
+  finish(program, layout);
   verify(program);
   return program;
 }
@@ -132,6 +138,7 @@ Program compile_evaluation(const CompileRequest& request, const Layout& layout, 
   check(request);
   Program program = forward_program(request, layout, rank, 1.0 / tokens_per(request, layout, 1));
   append_metrics(program);
+  finish(program, layout);
   verify(program);
   return program;
 }

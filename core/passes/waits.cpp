@@ -75,6 +75,10 @@ class Accesses {
 
 }  // namespace
 
+bool touches_nothing(const Instruction& instruction) {
+  return instruction.op->name() == "release" || instruction.op->name() == "empty_like";
+}
+
 void insert_waits(Program& program, const MemoryPlan& plan, std::span<const std::int64_t> workspace_bytes) {
   std::array<Accesses, memory_spaces> spaces;
   Clock known_of_queue[Queue::count];  // what the newest instruction of each queue may rely on
@@ -84,7 +88,7 @@ void insert_waits(Program& program, const MemoryPlan& plan, std::span<const std:
   for (std::size_t index = 0; index < program.instructions.size(); ++index) {
     Instruction& i = program.instructions[index];
     i.waits.clear();
-    if (i.op->name() == "release") continue;  // it keeps memory and touches none
+    if (touches_nothing(i)) continue;
     const int queue = i.queue.index();
     Clock after = never();
     auto access = [&](TensorId id, bool write) {

@@ -15,6 +15,7 @@ Precision::~Precision() = default;
 void Precision::rewrite(Program& /*forward*/) const {}
 ParallelStrategy::~ParallelStrategy() = default;
 void ParallelStrategy::schedule(Program& /*step*/, int /*axis*/) const {}
+void ParallelStrategy::finish(Program& /*program*/, int /*axis*/) const {}
 Kernel::~Kernel() = default;
 void Kernel::check() {}
 Executable::~Executable() = default;

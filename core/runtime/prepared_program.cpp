@@ -9,6 +9,13 @@
 namespace consist {
 namespace {
 
+/// Of instructions that only say how long memory is kept.
+class NoKernel final : public Kernel {
+ public:
+  void launch(std::span<const Buffer> /*inputs*/, std::span<const Buffer> /*outputs*/, void* /*workspace*/,
+              NativeQueue /*queue*/) override {}
+};
+
 /// What two instructions must share to share a kernel: all that make_kernel sees, and the queue, since a kernel is launched from
 /// one only.
 std::string signature(const Instruction& i, std::span<const Buffer> inputs, std::span<const Buffer> outputs) {
@@ -78,6 +85,8 @@ Kernel* PreparedProgram::kernel_for(const Instruction& i, std::span<Communicator
     const auto axis = static_cast<std::size_t>(i.attributes.integer("axis"));
     kernel = make_collective_kernel(request, axis < communicators.size() ? communicators[axis] : nullptr,
                                     program_.mesh.size_of(static_cast<int>(axis)));
+  } else if (touches_nothing(i)) {
+    kernel = std::make_unique<NoKernel>();
   } else {
     kernel = device_.make_kernel(request);
   }

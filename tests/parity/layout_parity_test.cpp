@@ -71,6 +71,14 @@ std::vector<LayoutChoice> layouts() {
     }
   }
   all.push_back({2, 2, {"--strategy=zero2", "--zero2.stage=1"}});
+  for (const char* update : {"device", "cpu"}) {
+    all.push_back({2,
+                   2,
+                   {"--strategy=zero3-offload", "--zero3-offload.max_reuse_distance=0",
+                    "--zero3-offload.prefetch_bucket_size=4000", "--zero3-offload.param_persistence_threshold=100",
+                    "--zero3-offload.offload_param.device=cpu", "--zero3-offload.offload_optimizer.device=cpu",
+                    "--zero3-offload.sub_group_size=3000", std::string("--zero3-offload.offload_optimizer.update=") + update}});
+  }
   return all;
 }
 

@@ -66,5 +66,49 @@ TEST(Memory, Stage3HoldsItsPartsAndTwoBucketsOfParameters) {
   }
 }
 
+/// Bytes of states in a space, on each rank.
+double state_bytes(const Program& program, Role role, MemorySpace space) {
+  double bytes = 0;
+  for (std::size_t t = 0; t < program.tensors.size(); ++t) {
+    const Tensor& tensor = program.tensors[t];
+    const bool counts =
+        tensor.state && tensor.storage == static_cast<TensorId>(t) && tensor.role == role && tensor.space == space;
+    if (counts) bytes += static_cast<double>(program.bytes(static_cast<TensorId>(t)));
+  }
+  return bytes;
+}
+
+TEST(Memory, OffloadedStatesLieOnTheHost) {
+  ZeroCase c{.strategy = "zero3-offload",
+             .options = {{"param_persistence_threshold", "200"}, {"sub_group_size", "8192"}},
+             .ranks = 4,
+             .shape = shape,
+             .dtypes = test::mixed_bf16};
+  const Program on_device = zero_step(c);
+  const double states = state_bytes(on_device, Role::optimizer_state, MemorySpace::device);
+  EXPECT_EQ(state_bytes(on_device, Role::optimizer_state, MemorySpace::host), 0);
+
+  c.options["offload_optimizer.device"] = "cpu";
+  for (const double ratio : {0.0, 0.5, 1.0}) {
+    c.options["offload_optimizer.ratio"] = std::to_string(ratio);
+    const Program program = zero_step(c);
+    const double there = state_bytes(program, Role::optimizer_state, MemorySpace::host);
+    EXPECT_EQ(there + state_bytes(program, Role::optimizer_state, MemorySpace::device), states);
+    EXPECT_NEAR(there / states, ratio, 0.2) << "whole parameters only";
+  }
+  // Three groups are on the device at once, the largest being the table's part.
+  const double group = 12.0 * 512 * 128 / 4;
+  EXPECT_LE(planned_roles(c)["optimizer_state"], 3 * group);
+
+  c.options["offload_param.device"] = "cpu";
+  const Program program = zero_step(c);
+  double small = 0;
+  for (const Parameter& p : program.parameters) {
+    if (program[p.tensor].shape.elements() < 200) small += static_cast<double>(program.bytes(p.tensor));
+  }
+  EXPECT_EQ(state_bytes(program, Role::parameter, MemorySpace::device), small);
+  EXPECT_GT(state_bytes(program, Role::parameter, MemorySpace::host), 10 * small);
+}
+
 }  // namespace
 }  // namespace consist

@@ -31,6 +31,17 @@ TEST(Golden, Zero3) {
                 to_text(planned(zero_step({.strategy = "zero3-offload", .options = gather_always, .dtypes = test::mixed_bf16}))));
 }
 
+TEST(Golden, Zero3Offload) {
+  ZeroCase c{.strategy = "zero3-offload", .options = gather_always, .shape = {.layers = 1}, .dtypes = test::mixed_bf16};
+  c.options.insert({{"offload_param.device", "cpu"}, {"offload_optimizer.device", "cpu"}, {"sub_group_size", "600"}});
+  expect_golden("zero3_offload", to_text(planned(zero_step(c))));
+}
+TEST(Golden, Zero3OffloadUpdatedOnTheHost) {
+  ZeroCase c{.strategy = "zero3-offload", .options = gather_always, .shape = {.layers = 1}, .dtypes = test::mixed_bf16};
+  c.options.insert({{"offload_optimizer.device", "cpu"}, {"offload_optimizer.update", "cpu"}});
+  expect_golden("zero3_offload_updated_on_the_host", to_text(planned(zero_step(c))));
+}
+
 /// All that the options can make of a step.
 std::vector<ZeroCase> cases() {
   std::vector<ZeroCase> all;
@@ -65,6 +76,25 @@ std::vector<ZeroCase> cases() {
                                .shape = shape});
               }
             }
+          }
+        }
+      }
+    }
+  }
+  for (const char* strategy : {"zero2", "zero3-offload"}) {
+    for (const char* ratio : {"0", "0.5", "1"}) {
+      for (const char* update : {"device", "cpu"}) {
+        for (const char* group : {"1", "600", "1e8"}) {
+          for (const bool mixed : {false, true}) {
+            ZeroCase c{.strategy = strategy, .ranks = 3, .accumulation = 2};
+            if (mixed) c.dtypes = test::mixed_bf16;
+            c.options = {{"offload_optimizer.device", "cpu"},
+                         {"offload_optimizer.ratio", ratio},
+                         {"offload_optimizer.update", update},
+                         {"sub_group_size", group}};
+            if (c.strategy == "zero3-offload")
+              c.options.insert({{"offload_param.device", "cpu"}, {"param_persistence_threshold", "20"}});
+            all.push_back(std::move(c));
           }
         }
       }

@@ -36,6 +36,10 @@ class CONSIST_API ParallelStrategy {
   /// Parameter::gradient. Whatever gradient is still partial along the axis afterwards is reduced by the optimizer pass,
   /// one by one and without overlap. The default does nothing.
   virtual void schedule(Program& step, int axis) const;
+
+  /// Works on the whole of a step, its optimizer included, or of an evaluation: states that lie in the host's memory and are brought to the
+  /// device in time. Called last, in the order of the mesh's axes. The default does nothing.
+  virtual void finish(Program& program, int axis) const;
 };
 
 }  // namespace consist

@@ -6,15 +6,10 @@
 #include <set>
 #include <unordered_map>
 
+#include "plugins/strategies/zero/elements.h"
+
 namespace consist::zero {
 namespace {
-
-/// Elements of what a flat state is gathered to.
-std::int64_t whole_elements(const Program& step, TensorId source, int axis) {
-  Placements placements = step[source].placements;
-  placements[axis] = Placement::replicate();
-  return local_shape(step[source].shape, placements, step.mesh).elements();
-}
 
 class PeriodPlanner {
  public:

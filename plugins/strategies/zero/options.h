@@ -1,4 +1,4 @@
-// Reading the options that count elements.
+// Reading the options that the stages share. Names and meanings are DeepSpeed's.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "consist/options.h"
+#include "plugins/strategies/zero/settings.h"
 
 namespace consist::zero {
 
@@ -13,4 +14,24 @@ namespace consist::zero {
 /// --<strategy>.<name>.
 std::int64_t elements(const Options& options, const char* strategy, std::string_view name, std::int64_t least);
 
+/// Whether `what` ("offload_param") is to lie in the host's memory. Throws UsageError.
+bool offloads(const Options& options, const char* strategy, const std::string& what);
+
+/// overlap_comm, contiguous_gradients, reduce_bucket_size, and those of offload_optimizer with sub_group_size. Throws UsageError.
+void read_shared(const Options& options, Settings& settings);
+
 }  // namespace consist::zero
+
+// clang-format off
+/// The rows of read_shared() in a plugin's table of options.
+#define CONSIST_ZERO_SHARED_OPTIONS                                                                                                        \
+  {"overlap_comm", consist::OptionKind::flag, "true", "communication runs beside computation"},                                           \
+  {"contiguous_gradients", consist::OptionKind::flag, "true", "gradients of a reduce_scatter lie side by side"},                          \
+  {"reduce_bucket_size", consist::OptionKind::real, "5e7", "gradients per reduce_scatter, in elements"},                                  \
+  {"sub_group_size", consist::OptionKind::real, "1e8", "of a rank's elements that are updated at a time with offload"},                   \
+  {"offload_optimizer.device", consist::OptionKind::choice, "none", "where masters and moments lie: none is the device", "none|cpu"},     \
+  {"offload_optimizer.pin_memory", consist::OptionKind::flag, "true", "the host's memory is pinned, always"},                             \
+  {"offload_optimizer.ratio", consist::OptionKind::real, "1", "of the optimizer states, by elements, that are offloaded"},                \
+  {"offload_optimizer.update", consist::OptionKind::choice, "auto",                                                                       \
+   "where offloaded states are updated: streamed through the device, or on the cpu", "auto|device|cpu"}
+// clang-format on

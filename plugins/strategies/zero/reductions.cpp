@@ -105,6 +105,7 @@ void insert_reductions(Program& step, Inserter& inserter, std::span<const Partia
       wholes.push_back(gradient.whole);
       step[gradient.whole].role = step[step[gradient.whole].storage].role = Role::gradient;
     }
+    if (settings.contiguous_gradients) pack(step, wholes, std::string(settings.strategy) + ".bucket" + std::to_string(b));
     inserter.after(buckets[b].ready, [&](Builder& builder) {
       builder.tag.inserted_by = settings.strategy;
       buckets[b].parts = builder.reshard(wholes, axis, Placement::flat());

@@ -1,6 +1,7 @@
 #include "plugins/strategies/zero/strategy_base.h"
 
 #include "plugins/strategies/zero/gathers.h"
+#include "plugins/strategies/zero/offload.h"
 #include "plugins/strategies/zero/partition.h"
 #include "plugins/strategies/zero/reductions.h"
 #include "plugins/strategies/zero/strip.h"
@@ -9,6 +10,7 @@ namespace consist::zero {
 
 void ZeroStrategy::partition(Program& forward, int axis) const {
   zero::partition(forward, axis);
+  place_parameters(forward, axis, settings_);
 }
 
 void ZeroStrategy::schedule(Program& step, int axis) const {
@@ -19,6 +21,11 @@ void ZeroStrategy::schedule(Program& step, int axis) const {
   insert_gathers(step, inserter, stripped.uses, axis, settings_);
   insert_reductions(step, inserter, stripped.gradients, axis, settings_);
   inserter.apply();
+}
+
+void ZeroStrategy::finish(Program& program, int axis) const {
+  copy_before_gathers(program, axis, settings_);
+  stream_optimizer(program, settings_);
 }
 
 }  // namespace consist::zero

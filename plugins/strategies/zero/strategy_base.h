@@ -13,6 +13,7 @@ class ZeroStrategy : public ParallelStrategy {
   AxisRequest axis() const override { return {.name = "data", .takes_rest = true, .splits_batch = true}; }
   void partition(Program& forward, int axis) const override;
   void schedule(Program& step, int axis) const override;
+  void finish(Program& program, int axis) const override;
 
  private:
   Settings settings_;

@@ -10,14 +10,16 @@ using namespace consist;
 
 constexpr const char* name = "zero2";
 
+zero::Settings settings_of(const Options& options) {
+  zero::Settings settings{.strategy = name, .stage = options.text("stage") == "1" ? 1 : 2};
+  settings.gather_bucket = zero::elements(options, name, "allgather_bucket_size", 1);
+  zero::read_shared(options, settings);
+  return settings;
+}
+
 class Zero2 final : public zero::ZeroStrategy {
  public:
-  explicit Zero2(const Options& options)
-      : ZeroStrategy({.strategy = name,
-                      .stage = options.text("stage") == "1" ? 1 : 2,
-                      .overlap = options.flag("overlap_comm"),
-                      .reduce_bucket = zero::elements(options, name, "reduce_bucket_size", 1),
-                      .gather_bucket = zero::elements(options, name, "allgather_bucket_size", 1)}) {}
+  explicit Zero2(const Options& options) : ZeroStrategy(settings_of(options)) {}
 };
 
 }  // namespace
@@ -26,6 +28,5 @@ CONSIST_PLUGIN(strategy, consist::ParallelStrategy, Zero2, "zero2", "1.0.0",
                "ZeRO stages 1 and 2: optimizer states and gradients divided over the ranks");
 CONSIST_PLUGIN_OPTIONS({"stage", consist::OptionKind::choice, "2",
                         "1: gradients are reduced once per step; 2: after each micro-batch, and kept divided", "1|2"},
-                       {"overlap_comm", consist::OptionKind::flag, "true", "communication runs beside computation"},
-                       {"reduce_bucket_size", consist::OptionKind::real, "5e7", "gradients per reduce_scatter, in elements"},
-                       {"allgather_bucket_size", consist::OptionKind::real, "5e7", "parameters per all_gather, in elements"});
+                       {"allgather_bucket_size", consist::OptionKind::real, "5e7", "parameters per all_gather, in elements"},
+                       CONSIST_ZERO_SHARED_OPTIONS);

@@ -1,4 +1,4 @@
-// add, cast, copy and release.
+// add, cast and copy.
 #include <algorithm>
 #include <cstring>
 
@@ -41,11 +41,6 @@ class Copy final : public Kernel {
   }
 };
 
-class Release final : public Kernel {
- public:
-  void launch(std::span<const Buffer>, std::span<const Buffer>, void*, NativeQueue) override {}
-};
-
 }  // namespace
 
 Made make_add(const KernelRequest& r, const KernelSettings&) {
@@ -59,9 +54,6 @@ Made make_cast(const KernelRequest& r, const KernelSettings&) {
 
 Made make_copy(const KernelRequest&, const KernelSettings&) {
   return std::make_unique<Copy>();
-}
-Made make_release(const KernelRequest&, const KernelSettings&) {
-  return std::make_unique<Release>();
 }
 
 }  // namespace consist::cpu

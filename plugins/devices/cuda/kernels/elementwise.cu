@@ -1,5 +1,5 @@
-// add, cast, copy and release. Of the first two: one pass, every thread moves `unroll` packs that are all loaded before the first
-// is used.
+// add, cast and copy. Of the first two: one pass, every thread moves `unroll` packs that are all loaded
+// before the first is used.
 #include <algorithm>
 
 #include "plugins/devices/cuda/check.h"
@@ -89,11 +89,6 @@ class Copy final : public Kernel {
   }
 };
 
-class Release final : public Kernel {
- public:
-  void launch(std::span<const Buffer>, std::span<const Buffer>, void*, NativeQueue) override {}
-};
-
 template <typename From, typename To>
 class Cast final : public Kernel {
  public:
@@ -131,9 +126,6 @@ Made make_cast(const KernelRequest& r, const KernelSettings&) {
 
 Made make_copy(const KernelRequest&, const KernelSettings&) {
   return std::make_unique<Copy>();
-}
-Made make_release(const KernelRequest&, const KernelSettings&) {
-  return std::make_unique<Release>();
 }
 
 }  // namespace consist::cuda

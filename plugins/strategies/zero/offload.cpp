@@ -1,0 +1,305 @@
+#include "plugins/strategies/zero/offload.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include "consist/edit.h"
+#include "plugins/strategies/zero/elements.h"
+
+namespace consist::zero {
+namespace {
+
+constexpr std::size_t gathers_ahead = 2;  // one is on its way to the device while the other is gathered
+
+void on_queue(Program& program, Queue queue) {
+  program.instructions.back().queue = queue;
+}
+
+/// A copy of `tensor` in another space, made on the queue of that direction.
+TensorId copy_to(Builder& builder, TensorId tensor, MemorySpace space) {
+  Program& program = builder.program();
+  const TensorId copy = builder.emit_one("copy", {tensor}, {}, program[tensor].name);
+  program[copy].space = space;
+  program[copy].role = program[tensor].role == Role::input ? Role::workspace : program[tensor].role;
+  on_queue(program, space == MemorySpace::device ? Queue::host_to_device() : Queue::device_to_host());
+  return copy;
+}
+
+/// Room for a parameter in another space. What it is updated from is the master where there is one, else its own value.
+TensorId parameter_in(Builder& builder, TensorId parameter, TensorId master, MemorySpace space) {
+  if (master == no_tensor) return copy_to(builder, parameter, space);
+  Program& program = builder.program();
+  const TensorId room = builder.emit_one("empty_like", {parameter}, {}, program[parameter].name);
+  program[room].space = space;
+  program[room].role = Role::parameter;
+  return room;
+}
+
+/// Writes `value` back to where `state` lies on the host.
+void copy_back(Builder& builder, TensorId value, TensorId state) {
+  const std::string name = builder[state].name;
+  builder.emit("copy", {value, state}, {}, {name});
+  on_queue(builder.program(), Queue::device_to_host());
+}
+
+/// One parameter's tensors in op adamw, in the order of its inputs.
+struct Updated {
+  TensorId parameter, gradient, master, moment1, moment2;
+};
+
+/// Parameters that one adamw updates.
+struct Piece {
+  const Instruction* of;
+  std::vector<Updated> parameters;
+};
+
+/// Pieces whose states are on the device at one time.
+struct Group {
+  std::vector<Piece> pieces;
+};
+
+class Streamer {
+ public:
+  Streamer(Program& step, const Settings& settings) : step_(step), settings_(settings) {}
+
+  void run() {
+    take_updates();
+    if (updates_.empty()) return;
+    move_states();
+    const std::vector<Group> groups = cut();
+    Inserter inserter(step_);
+    inserter.after(position_, [&](Builder& builder) {
+      builder.tag.phase = Phase::optimizer;
+      if (settings_.update_on_host) {
+        for (const Group& group : groups) update_on_host(builder, group);
+        return;
+      }
+      // Three groups are on the device at once: one arrives, one is updated, one leaves.
+      std::vector<Group> staged;
+      const auto stage_next = [&] {
+        if (staged.size() < groups.size()) staged.push_back(stage(builder, groups[staged.size()]));
+      };
+      stage_next();
+      stage_next();
+      for (std::size_t g = 0; g < groups.size(); ++g) {
+        const std::vector<std::vector<TensorId>> updated = update(builder, staged[g]);
+        stage_next();
+        bring_home(builder, groups[g], updated);
+      }
+    });
+    inserter.apply();
+  }
+
+ private:
+  /// Takes the adamw instructions out of the program; the others go where the first stood.
+  void take_updates() {
+    std::vector<Instruction> kept;
+    for (Instruction& i : step_.instructions) {
+      if (i.op->name() == "adamw") {
+        if (updates_.empty()) position_ = static_cast<InstructionId>(kept.size()) - 1;
+        for (TensorId output : i.outputs) {
+          if (output != no_tensor) step_[output].state = false;  // nobody makes it any more; it is not there from the start either
+        }
+        updates_.push_back(std::move(i));
+      } else {
+        kept.push_back(std::move(i));
+      }
+    }
+    step_.instructions = std::move(kept);
+  }
+
+  void move_states() {
+    if (!settings_.offload_optimizer) return;
+    std::int64_t all = 0, moved = 0;
+    for (const Parameter& p : step_.parameters) all += step_.local(p.tensor).elements();
+    for (const Parameter& p : step_.parameters) {
+      if (static_cast<double>(moved) >= settings_.offload_ratio * static_cast<double>(all)) break;
+      moved += step_.local(p.tensor).elements();
+      for (TensorId state : {p.master, p.moment1, p.moment2}) {
+        if (state != no_tensor) step_[state].space = MemorySpace::host;
+      }
+    }
+  }
+
+  std::vector<Group> cut() const {
+    std::vector<Group> groups(1);
+    std::int64_t elements = 0;
+    for (const Instruction& update : updates_) {
+      groups.back().pieces.push_back({&update, {}});
+      for (std::size_t k = 2; k < update.inputs.size(); k += 5) {
+        const Updated tensors{update.inputs[k], update.inputs[k + 1], update.inputs[k + 2], update.inputs[k + 3],
+                              update.inputs[k + 4]};
+        const std::int64_t more = step_.local(tensors.parameter).elements();
+        if (elements > 0 && elements + more > settings_.sub_group) {
+          groups.push_back({{{&update, {}}}});
+          elements = 0;
+        }
+        elements += more;
+        groups.back().pieces.back().parameters.push_back(tensors);
+      }
+    }
+    return groups;
+  }
+
+  bool on_host(TensorId tensor) const { return tensor != no_tensor && step_[tensor].space == MemorySpace::host; }
+
+  TensorId staged(Builder& builder, TensorId state) const {
+    return on_host(state) ? copy_to(builder, state, MemorySpace::device) : state;
+  }
+
+  /// The group's tensors, all on the device.
+  Group stage(Builder& builder, Group group) const {
+    for (Piece& piece : group.pieces) {
+      for (Updated& u : piece.parameters) {
+        set_tag(builder, *piece.of);
+        if (on_host(u.parameter)) u.parameter = parameter_in(builder, u.parameter, u.master, MemorySpace::device);
+        u.master = staged(builder, u.master);
+        u.moment1 = staged(builder, u.moment1);
+        u.moment2 = staged(builder, u.moment2);
+      }
+    }
+    return group;
+  }
+
+  /// What the updates make, by piece: four tensors per parameter, as op adamw has them.
+  std::vector<std::vector<TensorId>> update(Builder& builder, const Group& group) const {
+    std::vector<std::vector<TensorId>> updated;
+    for (const Piece& piece : group.pieces) {
+      updated.push_back(piece.parameters.empty() ? std::vector<TensorId>{}
+                                                 : emit_update(builder, piece, {piece.of->inputs[0], piece.of->inputs[1]}));
+    }
+    return updated;
+  }
+
+  /// Copies back what lives on the host.
+  void bring_home(Builder& builder, const Group& group, const std::vector<std::vector<TensorId>>& updated) const {
+    for (std::size_t p = 0; p < group.pieces.size(); ++p) {
+      set_tag(builder, *group.pieces[p].of);
+      for (std::size_t k = 0; k < group.pieces[p].parameters.size(); ++k) {
+        const Updated& u = group.pieces[p].parameters[k];
+        const TensorId states[4] = {u.parameter, u.master, u.moment1, u.moment2};
+        for (std::size_t s = 0; s < 4; ++s) {
+          if (on_host(states[s])) copy_back(builder, updated[p][4 * k + s], states[s]);
+        }
+      }
+    }
+  }
+
+  /// Where the states lie on the host, the gradient goes there and the parameter, if it lives on the device, comes back.
+  void update_on_host(Builder& builder, const Group& group) {
+    for (const Piece& piece : group.pieces) {
+      Piece here{piece.of, {}}, there{piece.of, {}};
+      std::vector<TensorId> homes;
+      for (Updated u : piece.parameters) {
+        if (!on_host(u.moment1)) {
+          here.parameters.push_back(u);
+          continue;
+        }
+        set_tag(builder, *piece.of);
+        u.gradient = copy_to(builder, u.gradient, MemorySpace::host);
+        homes.push_back(on_host(u.parameter) ? no_tensor : u.parameter);
+        if (!on_host(u.parameter)) u.parameter = parameter_in(builder, u.parameter, u.master, MemorySpace::host);
+        there.parameters.push_back(u);
+      }
+      if (!here.parameters.empty()) bring_home(builder, {{here}}, update(builder, stage(builder, {{here}})));
+      if (there.parameters.empty()) continue;
+      const std::vector<TensorId> out = emit_update(builder, there, scalars_on_host(builder, piece));
+      on_queue(step_, Queue::device_to_host());
+      step_.instructions.back().attributes.set("host", std::int64_t{1});
+      for (std::size_t k = 0; k < homes.size(); ++k) {
+        if (homes[k] == no_tensor) continue;
+        builder.emit("copy", {out[4 * k], homes[k]}, {}, {step_[homes[k]].name});
+        on_queue(step_, Queue::host_to_device());
+      }
+    }
+  }
+
+  /// The update's rates and its clip coefficient, which all updates share.
+  const std::vector<TensorId>& scalars_on_host(Builder& builder, const Piece& piece) {
+    if (scalars_.empty()) {
+      for (std::size_t k : {std::size_t{0}, std::size_t{1}})
+        scalars_.push_back(copy_to(builder, piece.of->inputs[k], MemorySpace::host));
+    }
+    return scalars_;
+  }
+
+  std::vector<TensorId> emit_update(Builder& builder, const Piece& piece, std::vector<TensorId> inputs) const {
+    std::vector<std::string> names;
+    for (const Updated& u : piece.parameters) {
+      inputs.insert(inputs.end(), {u.parameter, u.gradient, u.master, u.moment1, u.moment2});
+      for (TensorId t : {u.parameter, u.master, u.moment1, u.moment2}) names.push_back(t == no_tensor ? "" : step_[t].name);
+    }
+    set_tag(builder, *piece.of);
+    return builder.emit("adamw", std::move(inputs), piece.of->attributes, std::move(names));
+  }
+
+  void set_tag(Builder& builder, const Instruction& update) const {
+    builder.tag = update.tag;
+    builder.tag.inserted_by = settings_.strategy;
+  }
+
+  Program& step_;
+  const Settings& settings_;
+  std::vector<Instruction> updates_;
+  std::vector<TensorId> scalars_;
+  InstructionId position_ = -1;  // behind which they stood
+};
+
+}  // namespace
+
+void place_parameters(Program& forward, int axis, const Settings& settings) {
+  if (!settings.offload_param) return;
+  for (const Parameter& parameter : forward.parameters) {
+    if (whole_elements(forward, parameter.tensor, axis) >= settings.persistence)
+      forward[parameter.tensor].space = MemorySpace::host;
+  }
+}
+
+void copy_before_gathers(Program& program, int axis, const Settings& settings) {
+  if (!settings.offload_param) return;
+  std::vector<InstructionId> first_use(program.tensors.size(), -1), gathers;
+  for (std::size_t i = 0; i < program.instructions.size(); ++i) {
+    const Instruction& instruction = program.instructions[i];
+    for (TensorId input : instruction.inputs) {
+      if (input != no_tensor && first_use[static_cast<std::size_t>(input)] < 0)
+        first_use[static_cast<std::size_t>(input)] = static_cast<InstructionId>(i);
+    }
+    const auto on_host = [&](TensorId t) { return t != no_tensor && program[t].space == MemorySpace::host; };
+    if (instruction.op->name() == "all_gather" && instruction.attributes.integer("axis") == axis &&
+        std::any_of(instruction.inputs.begin(), instruction.inputs.end(), on_host))
+      gathers.push_back(static_cast<InstructionId>(i));
+  }
+  Inserter inserter(program);
+  for (std::size_t g = 0; g < gathers.size(); ++g) {
+    const auto at = static_cast<std::size_t>(gathers[g]);
+    const std::vector<TensorId> sources = program.instructions[at].inputs;
+    const Tag tag = program.instructions[at].tag;
+    InstructionId used = gathers[g];
+    for (TensorId whole : program.instructions[at].outputs) used = std::max(used, first_use[static_cast<std::size_t>(whole)]);
+    std::vector<TensorId> staged = sources, copies;
+    const std::size_t ahead = settings.overlap ? gathers_ahead : 0;
+    inserter.after(g < ahead ? -1 : gathers[g - ahead] - 1, [&](Builder& builder) {
+      builder.tag = tag;
+      builder.tag.inserted_by = settings.strategy;
+      for (TensorId& source : staged) {
+        if (program[source].space != MemorySpace::host) continue;
+        source = copy_to(builder, source, MemorySpace::device);
+        copies.push_back(source);
+      }
+    });
+    program.instructions[at].inputs = staged;
+    // By its use the gather is over: until then its memory must not be waited for.
+    inserter.after(used, [&](Builder& builder) {
+      builder.tag.inserted_by = settings.strategy;
+      builder.emit("release", copies);
+    });
+  }
+  inserter.apply();
+}
+
+void stream_optimizer(Program& step, const Settings& settings) {
+  if (settings.offload_param || settings.offload_optimizer) Streamer(step, settings).run();
+}
+
+}  // namespace consist::zero

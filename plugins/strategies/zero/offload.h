@@ -1,0 +1,22 @@
+// Parameters and optimizer states that lie in the host's memory, and the copies that bring them to the device in time
+// (Ren et al., 2021, "ZeRO-Offload"; Rajbhandari et al., 2021, "ZeRO-Infinity").
+#pragma once
+
+#include "consist/program.h"
+#include "plugins/strategies/zero/settings.h"
+
+namespace consist::zero {
+
+/// Gives the parameters that settings.persistence lets go to the host's memory.
+void place_parameters(Program& forward, int axis, const Settings& settings);
+
+/// Puts a copy in front of each gather of a parameter that lies in the host's memory, on its own queue, two gathers ahead.
+void copy_before_gathers(Program& program, int axis, const Settings& settings);
+
+/// Moves optimizer states to the host's memory (the first parameters' up to the ratio) and updates in groups of sub_group
+/// elements: each group's states are copied to the device while the group before it is updated and the one before that is copied
+/// back; or, with update_on_host, its gradients are copied to the host and the update runs there. Does nothing where neither
+/// states nor parameters lie there.
+void stream_optimizer(Program& step, const Settings& settings);
+
+}  // namespace consist::zero

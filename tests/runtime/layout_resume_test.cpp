@@ -1,0 +1,106 @@
+// A run may go on under another layout: each rank writes the parts that it owns, and any layout reads any other's.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/archive/reader.h"
+#include "core/weights/model_weights.h"
+#include "tests/child_process.h"
+#include "tests/parity/tolerances.h"
+#include "tests/temporary_folder.h"
+
+namespace consist {
+namespace {
+
+struct Layout {
+  const char* name;
+  std::vector<std::string> options;
+};
+
+const Layout layouts[] = {
+    {"one_rank", {}},
+    {"ddp_2", {"--ranks=2"}},
+    {"zero2_2", {"--ranks=2", "--strategy=zero2"}},
+    {"zero3_4", {"--ranks=4", "--strategy=zero3-offload", "--zero3-offload.max_reuse_distance=0"}},
+    {"offloaded_4",
+     {"--ranks=4", "--strategy=zero3-offload", "--zero3-offload.param_persistence_threshold=100",
+      "--zero3-offload.offload_param.device=cpu", "--zero3-offload.offload_optimizer.device=cpu"}},
+};
+
+class LayoutResume : public testing::TestWithParam<const char*> {
+ protected:
+  /// Trains to `steps` and returns the losses of the steps that this run did.
+  std::vector<double> train(const Layout& layout, int steps, const std::vector<std::string>& more) const {
+    std::vector<std::string> words{CONSIST_BINARY_DIR "/bin/consist",
+                                   "train",
+                                   "--device=cpu",
+                                   "--dataset=synthetic",
+                                   "--model=" CONSIST_SOURCE_DIR "/tests/golden/hf/qwen3-tied",
+                                   "--from-scratch",
+                                   "--sequence=32",
+                                   "--learning-rate=1e-3",
+                                   "--global-batch=8",
+                                   "--overwrite",
+                                   "--precision=" + std::string(GetParam()),
+                                   "--steps=" + std::to_string(steps),
+                                   "--archive=" + (folder_ / "run.h5")};
+    words.insert(words.end(), layout.options.begin(), layout.options.end());
+    words.insert(words.end(), more.begin(), more.end());
+    const test::ChildResult result = test::run_child(words);
+    if (result.status != 0) throw std::runtime_error(std::string(layout.name) + ":\n" + result.output);
+    return ArchiveReader(folder_ / "run.h5").column("loss");
+  }
+  std::string path(const std::string& name) const { return folder_ / name; }
+
+  TemporaryFolder folder_;
+};
+
+TEST_P(LayoutResume, ARunGoesOnUnderAnyOtherLayout) {
+  const double tolerance = test::layout_loss_tolerance(GetParam());
+  const std::vector<double> expected = train(layouts[0], 6, {"--export=" + path("whole")});
+  ASSERT_LT(expected.back(), expected.front());
+  for (const Layout& first : layouts) {
+    const std::string saved = path(std::string("from-") + first.name);
+    train(first, 3, {"--checkpoint=" + saved, "--checkpoint-keep=9"});
+    for (const Layout& then : layouts) {
+      SCOPED_TRACE(std::string(first.name) + " then " + then.name);
+      const std::string copy = path("copy");
+      std::filesystem::remove_all(copy);
+      std::filesystem::copy(saved, copy, std::filesystem::copy_options::recursive);
+      const std::vector<double> found = train(then, 6, {"--checkpoint=" + copy, "--resume"});
+      ASSERT_EQ(found.size(), 3U);
+      for (std::size_t s = 0; s < found.size(); ++s) EXPECT_NEAR(found[s] / expected[s + 3], 1, tolerance) << "step " << s + 4;
+    }
+  }
+}
+
+TEST_P(LayoutResume, DividedWeightsAreExportedWhole) {
+  train(layouts[0], 2, {"--export=" + path("one")});
+  const ModelWeights expected(path("one"));
+  for (const Layout& layout : layouts) {
+    const std::string folder = path(std::string("export-") + layout.name);
+    train(layout, 2, {"--export=" + folder});
+    EXPECT_FALSE(std::filesystem::exists(folder + "/parts.partial"));
+    const ModelWeights found(folder);
+    ASSERT_EQ(found.names(), expected.names());
+    for (const std::string& name : found.names()) {
+      ASSERT_EQ(found.shape(name), expected.shape(name));
+      std::vector<float> a(static_cast<std::size_t>(found.shape(name).elements())), b = a;
+      found.read_f32(name, 0, a);
+      expected.read_f32(name, 0, b);
+      double difference = 0, squares = 0;
+      for (std::size_t i = 0; i < a.size(); ++i) {
+        difference += std::pow(a[i] - b[i], 2);
+        squares += std::pow(b[i], 2);
+      }
+      EXPECT_LE(std::sqrt(difference), 2e-2 * std::sqrt(squares)) << layout.name << " " << name;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Precisions, LayoutResume, testing::Values("fp32", "bf16"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace consist
