@@ -1,4 +1,4 @@
-// copy, release and empty_like: where bytes lie, and for how long.
+// copy, release, empty_like, views and join: where bytes lie, for how long, and under which names.
 #include "core/ops/core_ops.h"
 
 namespace consist::ops {
@@ -48,12 +48,59 @@ class EmptyLike final : public NamedOp {
   Cost cost(const Program& /*program*/, const Instruction& /*instruction*/) const override { return {}; }
 };
 
+/// The input as equal parts along attribute "dim", each a tensor of its own in the input's place: nothing is moved. Whoever emits
+/// it sets the parts' offsets; a rank must hold each part in one piece. The input itself is not to be read any more.
+class Views final : public NamedOp {
+ public:
+  Views() : NamedOp("views") {}
+
+  Types infer(const Types& in, const Attributes& attributes) const override {
+    TensorType part = present(in, 0);
+    const std::int64_t dim = attributes.integer("dim"), parts = attributes.integer("parts");
+    require(dim >= 0 && dim < part.shape.rank() && parts > 0, "there is no such dimension, or no parts");
+    require(part.shape[static_cast<int>(dim)] % parts == 0, "the parts must divide the dimension");
+    part.shape[static_cast<int>(dim)] /= parts;
+    return Types(static_cast<std::size_t>(parts), part);
+  }
+  void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& attributes) const override {
+    axis.outputs.assign(static_cast<std::size_t>(attributes.integer("parts")), axis.inputs[0]);
+  }
+  int updates_in_place(int /*output*/) const noexcept override { return 0; }
+  Cost cost(const Program& /*program*/, const Instruction& /*instruction*/) const override { return {}; }
+};
+
+/// The reverse: parts that lie side by side as one tensor.
+class Join final : public NamedOp {
+ public:
+  Join() : NamedOp("join") {}
+
+  Types infer(const Types& in, const Attributes& attributes) const override {
+    TensorType whole = present(in, 0);
+    const auto dim = static_cast<int>(attributes.integer("dim"));
+    require(dim >= 0 && dim < whole.shape.rank(), "there is no such dimension");
+    for (std::size_t i = 1; i < in.size(); ++i) {
+      present(in, i);
+      check(in, i, *in[0]);
+    }
+    whole.shape[dim] *= static_cast<std::int64_t>(in.size());
+    return {whole};
+  }
+  void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& /*attributes*/) const override {
+    for (Placement& input : axis.inputs) input = axis.inputs[0];
+    axis.outputs = {axis.inputs[0]};
+  }
+  int updates_in_place(int /*output*/) const noexcept override { return 0; }
+  Cost cost(const Program& /*program*/, const Instruction& /*instruction*/) const override { return {}; }
+};
+
 }  // namespace
 
 void register_storage(OpRegistry& registry) {
   registry.add(std::make_unique<Copy>());
   registry.add(std::make_unique<Release>());
   registry.add(std::make_unique<EmptyLike>());
+  registry.add(std::make_unique<Views>());
+  registry.add(std::make_unique<Join>());
 }
 
 }  // namespace consist::ops

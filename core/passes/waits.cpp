@@ -76,7 +76,8 @@ class Accesses {
 }  // namespace
 
 bool touches_nothing(const Instruction& instruction) {
-  return instruction.op->name() == "release" || instruction.op->name() == "empty_like";
+  const std::string_view op = instruction.op->name();
+  return op == "release" || op == "empty_like" || op == "views" || op == "join";
 }
 
 void insert_waits(Program& program, const MemoryPlan& plan, std::span<const std::int64_t> workspace_bytes) {

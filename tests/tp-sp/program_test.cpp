@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "consist/error.h"
 #include "core/passes/compile.h"
 #include "core/passes/memory_plan.h"
 #include "core/passes/waits.h"
@@ -68,6 +69,12 @@ TEST_F(TensorParallelProgram, GoldenPlain) {
                                              .options = {{"sequence-parallel", "false"}},
                                              .shape = {.layers = 1, .kv_heads = 2, .tied = false}})));
 }
+// One sequence, cut into stretches.
+TEST_F(TensorParallelProgram, GoldenOverlap) {
+  test::expect_golden(
+      "tp_sp_overlap",
+      text(step({.options = {{"overlap-parts", "2"}}, .shape = {.layers = 1, .heads = 4, .kv_heads = 2}, .micro_batch = 1})));
+}
 TEST_F(TensorParallelProgram, GoldenEvaluation) {
   const CompileRequest r = request({.shape = {.layers = 1}});
   test::expect_golden("tp_sp_evaluation", text(compile_evaluation(r, lay_out(r.strategies, r.ranks))));
@@ -81,7 +88,7 @@ std::map<std::string, double> activation_bytes(const Program& p) {
   for (const Instruction& i : p.instructions) {
     if (!i.op->is_collective() || i.queue.axis() != axis) continue;
     const Tensor& t = p[i.inputs[0]];
-    if (t.role != Role::activation || t.dtype == DType::i32 || t.shape.rank() != 3 || t.shape[1] != 8) continue;
+    if (t.role != Role::activation || t.dtype == DType::i32 || t.shape.rank() != 3 || t.shape[2] != 16) continue;
     const auto bytes = static_cast<double>(p.bytes(i.inputs[0]));
     const std::string op(i.op->name());
     sent[op] += op == "all_reduce"   ? 2 * bytes * (ranks - 1) / ranks
@@ -147,19 +154,19 @@ TEST_F(TensorParallelProgram, MemoryFallsByTheNumberOfRanks) {
   }
 }
 
-/// Of the collectives of backward that move activations: how many have products of weights' gradients between them and the first
-/// instruction that needs what they make.
-std::pair<int, int> hidden_collectives(const Program& p) {
+/// Of the collectives of `phase` that move activations: how many have an instruction `product` between them and the first
+/// instruction that reads what they make.
+std::pair<int, int> hidden_collectives(const Program& p, Phase phase, std::string_view product) {
   int hidden = 0, all = 0;
   for (std::size_t i = 0; i < p.instructions.size(); ++i) {
     const Instruction& c = p.instructions[i];
-    if (!c.op->is_collective() || c.tag.phase != Phase::backward || p[c.inputs[0]].role != Role::activation) continue;
-    if (p[c.inputs[0]].shape.rank() != 3 || c.op->name() == "all_reduce" || p[c.inputs[0]].shape[2] == 3) continue;
+    if (!c.op->is_collective() || c.tag.phase != phase || p[c.inputs[0]].role != Role::activation) continue;
+    if (p[c.inputs[0]].shape.rank() != 3 || p[c.inputs[0]].shape[2] != 16) continue;
     ++all;
     for (std::size_t j = i + 1; j < p.instructions.size(); ++j) {
       const auto& inputs = p.instructions[j].inputs;
       if (std::find(inputs.begin(), inputs.end(), c.outputs[0]) != inputs.end()) break;
-      if (p.instructions[j].op->name() != "linear_weight_grad") continue;
+      if (p.instructions[j].op->name() != product) continue;
       ++hidden;
       break;
     }
@@ -169,17 +176,44 @@ std::pair<int, int> hidden_collectives(const Program& p) {
 
 TEST_F(TensorParallelProgram, BackwardComputesGradientsOfWeightsBesideCollectives) {
   MakeUp m{.accumulation = 2, .shape = {.layers = 4}};
-  const auto [hidden, all] = hidden_collectives(step(m));
+  const auto [hidden, all] = hidden_collectives(step(m), Phase::backward, "linear_weight_grad");
   // Of each micro-batch all but the head's and the last layer's first: nothing is pending before the first linear.
   EXPECT_EQ(all, 2 * (4 * 4 + 2));
   EXPECT_EQ(hidden, all - 2 * 2);
   m.options["delay-weight-gradients"] = "false";
-  EXPECT_LT(hidden_collectives(step(m)).first, hidden / 2);
+  EXPECT_LT(hidden_collectives(step(m), Phase::backward, "linear_weight_grad").first, hidden / 2);
+}
+
+TEST_F(TensorParallelProgram, ForwardComputesPartsBesideCollectivesOfOthers) {
+  for (const std::int64_t micro_batch : {2, 1}) {  // parts are sequences, or stretches of the only one
+    MakeUp m{.shape = {.layers = 3, .heads = 4, .kv_heads = 2}, .micro_batch = micro_batch};
+    EXPECT_EQ(hidden_collectives(step(m), Phase::forward, "linear"), std::pair(0, 2 * (2 * 3 + 1)));
+    const auto whole = activation_bytes(step(m));
+    m.options["overlap-parts"] = "2";
+    const Program cut = step(m);
+    // Around each of six norms: the first part's sums beside the second part's product, the second part's gather beside the first
+    // part's products. The embedding before the first norm and the head behind the last are not cut.
+    EXPECT_EQ(hidden_collectives(cut, Phase::forward, "linear").first, 4 * 3);
+    std::map<std::string, double> bytes;
+    for (const Instruction& i : cut.instructions) {
+      if (!i.op->is_collective() || i.attributes.integer_or("dim", -1) != 1) continue;
+      for (TensorId id : i.inputs) bytes[std::string(i.op->name())] += static_cast<double>(cut.bytes(id));
+    }
+    EXPECT_EQ(bytes["all_gather"], whole.at("all_gather"));
+    EXPECT_EQ(bytes["reduce_scatter"], 2 * whole.at("reduce_scatter"));  // of two ranks' sums, a rank sends half
+  }
+}
+
+TEST_F(TensorParallelProgram, CutsOnlyWhatDivides) {
+  EXPECT_THROW(step({.options = {{"overlap-parts", "2"}}, .micro_batch = 3}), UsageError);
+  EXPECT_THROW(step({.options = {{"overlap-parts", "3"}}, .micro_batch = 1}), UsageError);
+  EXPECT_THROW(step({.options = {{"overlap-parts", "2"}}, .shape = {.vocabulary = 33}, .micro_batch = 1}), UsageError);
+  EXPECT_THROW(step({.options = {{"overlap-parts", "2"}, {"sequence-parallel", "false"}}}), UsageError);
 }
 
 TEST_F(TensorParallelProgram, RanksDoNotBlockEachOther) {
-  for (const char* sequence_parallel : {"true", "false"}) {
-    const MakeUp m{.ranks = 2, .data = 2, .accumulation = 2, .options = {{"sequence-parallel", sequence_parallel}}};
+  for (const StrategyOptions& options : {StrategyOptions{}, {{"sequence-parallel", "false"}}, {{"overlap-parts", "2"}}}) {
+    const MakeUp m{.ranks = 2, .data = 2, .accumulation = 2, .options = options};
     Program p = step(m);
     insert_waits(p, plan_memory(p, {}), {});
     const std::vector<const Program*> ranks(4, &p);

@@ -6,6 +6,7 @@
 #include "consist/edit.h"
 #include "consist/error.h"
 #include "consist/plugin.h"
+#include "plugins/strategies/tp-sp/overlap.h"
 #include "plugins/strategies/tp-sp/partition.h"
 #include "plugins/strategies/tp-sp/weight_gradients.h"
 
@@ -20,9 +21,18 @@ class TensorParallel final : public ParallelStrategy {
   explicit TensorParallel(const Options& options)
       : sequence_parallel_(options.flag("sequence-parallel")),
         delay_weight_gradients_(options.flag("delay-weight-gradients")),
+        overlap_parts_(options.integer("overlap-parts")),
         logits_bytes_(options.integer("logits-bytes")) {
     if (logits_bytes_ < 1)
       throw UsageError("--tp-sp.logits-bytes is " + std::to_string(logits_bytes_) + "; it must be at least 1");
+    if (overlap_parts_ < 0 || overlap_parts_ > most_parts) {
+      throw UsageError("--tp-sp.overlap-parts is " + std::to_string(overlap_parts_) + "; it must be 0 (automatic) to " +
+                       std::to_string(most_parts));
+    }
+    if (overlap_parts_ > 1 && !sequence_parallel_) {
+      throw UsageError("--tp-sp.overlap-parts=" + std::to_string(overlap_parts_) +
+                       " needs sequence parallelism; leave out --tp-sp.sequence-parallel=false");
+    }
   }
 
   AxisRequest axis() const override { return {.name = "tensor", .distance = 0}; }
@@ -32,6 +42,7 @@ class TensorParallel final : public ParallelStrategy {
   }
 
   void schedule(Program& step, int axis) const override {
+    if (sequence_parallel_) tensor_parallel::overlap_forward(step, {axis, static_cast<int>(overlap_parts_)});
     if (delay_weight_gradients_) tensor_parallel::delay_weight_gradients(step, axis);
     sum_gradients(step, axis);
     for (Instruction& i : step.instructions) {
@@ -57,8 +68,10 @@ class TensorParallel final : public ParallelStrategy {
     for (std::size_t i = 0; i < reduced.size(); ++i) parameters[i]->gradient = reduced[i];
   }
 
+  static constexpr std::int64_t most_parts = 64;
+
   bool sequence_parallel_, delay_weight_gradients_;
-  std::int64_t logits_bytes_;
+  std::int64_t overlap_parts_, logits_bytes_;
 };
 
 }  // namespace
@@ -69,4 +82,6 @@ CONSIST_PLUGIN_OPTIONS({"sequence-parallel", consist::OptionKind::flag, "true",
                         "norms and residuals split along the sequence; false: plain tensor parallelism, they are on every rank"},
                        {"delay-weight-gradients", consist::OptionKind::flag, "true",
                         "backward computes gradients of weights while gradients of activations travel"},
+                       {"overlap-parts", consist::OptionKind::integer, "1",
+                        "forward is cut along tokens into so many parts, whose collectives and products overlap; 0: automatic"},
                        {"logits-bytes", consist::OptionKind::bytes, "512Mi", "most bytes of logits that a rank makes at once"});

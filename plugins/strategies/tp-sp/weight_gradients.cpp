@@ -40,7 +40,7 @@ class Delay {
  private:
   static std::size_t index(TensorId id) { return static_cast<std::size_t>(id); }
   static bool is_weight_gradient(const Instruction& i) {
-    return i.op->name() == "linear_weight_grad" || i.op->name() == "linear_bias_grad";
+    return i.op->name().ends_with("weight_grad") || i.op->name().ends_with("bias_grad");  // a precision may have its own
   }
   /// Whatever else works on the gradients of weights and may come as late as they do.
   bool can_follow(const Instruction& i) const {

@@ -1,0 +1,19 @@
+// Overlap in forward: products are cut along tokens, so that one part's collective runs beside another part's product.
+#pragma once
+
+#include "consist/program.h"
+
+namespace consist::tensor_parallel {
+
+struct OverlapSettings {
+  int axis = 0;   ///< of the mesh
+  int parts = 1;  ///< 1: nothing is cut; 0: as many as pay (see the README)
+};
+
+/// Cuts forward from a product whose sums are reduce_scattered, through the norm, to the products that read what is all_gathered
+/// again. Parts are sequences of the rank's micro-batch, or, where that is a single one, stretches of it: then a rank's tokens
+/// between the collectives are one piece of every stretch, and all collectives of the program are cut alike. Parts lie in the
+/// whole tensors' places, so that attention and backward see those. Throws UsageError where so many parts cannot be made.
+void overlap_forward(Program& step, const OverlapSettings& settings);
+
+}  // namespace consist::tensor_parallel
