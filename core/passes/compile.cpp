@@ -7,6 +7,7 @@
 #include "core/passes/accumulate.h"
 #include "core/passes/differentiate.h"
 #include "core/passes/rebuild.h"
+#include "core/passes/reuse.h"
 #include "core/program/verifier.h"
 
 namespace consist {
@@ -128,6 +129,7 @@ Program compile_step(const CompileRequest& request, const Layout& layout, int ra
   for (std::size_t axis = 0; axis < layout.active.size(); ++axis) {
     layout.active[axis].strategy->schedule(program, static_cast<int>(axis));
   }
+  reuse(program);
   append_optimizer(program, request.precision->dtypes(), request.optimizer);
   finish(program, layout);
   verify(program);

@@ -45,6 +45,8 @@ ProgramSummary summarize(const PreparedProgram& prepared) {
     op.flops += cost.flops;
     op.bytes += cost.bytes;
     s.flops += cost.flops;
+    const DType operand = cost.flops > 0 ? program[i.inputs[0]].dtype : DType::u8;
+    if (operand == DType::e4m3 || operand == DType::e5m2) s.fp8_flops += cost.flops;
     if (!i.op->is_collective()) continue;
     const int axis = static_cast<int>(i.attributes.integer("axis"));
     std::int64_t bytes = 0;
@@ -71,9 +73,15 @@ ProgramSummary summarize(const PreparedProgram& prepared) {
   return s;
 }
 
+std::string fp8_text(const ProgramSummary& s) {
+  return si_text(s.fp8_flops) + "FLOP (" + fixed_text(100 * s.fp8_flops / s.flops, 1) + "%) of them in fp8";
+}
+
 std::string summary_text(const ProgramSummary& s) {
   std::string text = "parameters " + si_text(static_cast<double>(s.parameters)) + "   instructions " +
-                     std::to_string(s.instructions) + "   " + si_text(s.flops) + "FLOP per rank and step\n\n";
+                     std::to_string(s.instructions) + "   " + si_text(s.flops) + "FLOP per rank and step";
+  if (s.fp8_flops > 0) text += ", " + fp8_text(s);
+  text += "\n\n";
   text += row("%-22s %10s %12s %12s\n", "OP", "COUNT", "FLOP", "BYTES");
   for (const OpSummary& op : s.ops) {
     text += row("%-22s %10s %12s %12s\n", op.op, std::to_string(op.count), si_text(op.flops),
@@ -99,6 +107,7 @@ std::string summary_json(const ProgramSummary& s) {
                               {"instructions", s.instructions},
                               {"tensors", s.tensors},
                               {"flops_per_step_and_rank", s.flops},
+                              {"fp8_flops_per_step_and_rank", s.fp8_flops},
                               {"planned_bytes", s.planned_bytes},
                               {"planned_host_bytes", s.planned_host_bytes},
                               {"peak_at", s.peak_at}};

@@ -102,7 +102,7 @@ std::string topology_json(const RunConfig& config, const Layout& layout, const C
 }
 
 std::string banner(const RunConfig& config, const Parts& parts, const Layout& layout, const TrainingState& state,
-                   const Communicators& communicators) {
+                   const Communicators& communicators, const ProgramSummary& summary) {
   const DTypes d = parts.precision->dtypes();
   const ModelSizes sizes = parts.architecture->sizes();
   std::string text =
@@ -115,6 +115,8 @@ std::string banner(const RunConfig& config, const Parts& parts, const Layout& la
   text += "\n" + config.precision + ": parameters and activations " + std::string(name_of(d.parameter)) + ", gradients " +
           std::string(name_of(d.gradient)) + ", masters " + (d.master ? std::string(name_of(*d.master)) : "none") + ", moments " +
           std::string(name_of(d.moment));
+  if (summary.fp8_flops > 0)
+    text += "\nmatrix products of a step " + si_text(summary.flops) + "FLOP per rank, " + fp8_text(summary);
   text += "\n" + parts.device->info().name;
   text += "\nbatch " + std::to_string(config.batch) + " x accumulation " + std::to_string(config.accumulation) + " x " +
           std::to_string(layout.batch_ranks()) + " of sequence " + std::to_string(config.sequence) + ": " +
@@ -196,8 +198,8 @@ class RunEvents final : public TrainerEvents {
 /// Rate of the model's largest linear on this rank, all ranks measuring at once as they train at once.
 double measure_bound(const Parts& parts, const RunConfig& config) {
   const ModelSizes sizes = parts.architecture->sizes();
-  return parts.device->measure_matmul(parts.precision->dtypes().parameter, config.batch * config.sequence, sizes.ffn,
-                                      sizes.hidden);
+  const DType operand = parts.precision->peak() == "fp8" ? DType::e4m3 : parts.precision->dtypes().parameter;
+  return parts.device->measure_matmul(operand, config.batch * config.sequence, sizes.ffn, sizes.hidden);
 }
 
 /// Model FLOP/s per rank in the steady state; 0 if there was none.
@@ -273,10 +275,11 @@ TrainerResult run_recorded(const RunConfig& config, PluginHost& host, JoinedJob&
   const std::int64_t first_step = saved.fill(state);
   const SensorLog sensors(*parts.device);
   Recorder& recorder = recorder_of_run.emplace(config);
+  const ProgramSummary summary = summarize(state.step());
   recorder.describe(environment_json(job, *parts.device, host), topology_json(config, layout, communicators),
-                    summary_json(summarize(state.step())), sensors.newest());
+                    summary_json(summary), sensors.newest());
   if (job.rank() == 0) {
-    std::fprintf(stderr, "%s\n", banner(config, parts, layout, state, communicators).c_str());
+    std::fprintf(stderr, "%s\n", banner(config, parts, layout, state, communicators, summary).c_str());
     if (first_step > 0) std::fprintf(stderr, "resumed after step %lld\n", static_cast<long long>(first_step));
   }
 

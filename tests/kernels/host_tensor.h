@@ -9,6 +9,7 @@
 
 #include "consist/op.h"
 #include "core/program/bfloat16.h"
+#include "core/program/float8.h"
 #include "tests/reference/ops.h"
 
 namespace consist::test {
@@ -28,6 +29,10 @@ struct HostTensor {
         return element<float>(i);
       case DType::bf16:
         return from_bfloat16(element<std::uint16_t>(i));
+      case DType::e4m3:
+        return from_float8<e4m3_format>(element<std::uint8_t>(i));
+      case DType::e5m2:
+        return from_float8<e5m2_format>(element<std::uint8_t>(i));
       case DType::i32:
         return element<std::int32_t>(i);
       default:
@@ -40,6 +45,10 @@ struct HostTensor {
         return put(i, static_cast<float>(value));
       case DType::bf16:
         return put(i, to_bfloat16(static_cast<float>(value)));
+      case DType::e4m3:
+        return put(i, to_float8<e4m3_format>(static_cast<float>(value)));
+      case DType::e5m2:
+        return put(i, to_float8<e5m2_format>(static_cast<float>(value)));
       case DType::i32:
         return put(i, static_cast<std::int32_t>(value));
       default:

@@ -194,7 +194,8 @@ TEST_P(LayoutParity, EveryRankOfEveryLayoutStartsFromTheSameBits) {
 INSTANTIATE_TEST_SUITE_P(MakeUps, LayoutParity,
                          testing::Values(Case{"llama_fp32", untied_llama, "fp32", 32},
                                          Case{"llama_bf16", untied_llama, "bf16", 32}, Case{"qwen3_fp32", tied_qwen, "fp32", 32},
-                                         Case{"qwen3_bf16", tied_qwen, "bf16", 32},
+                                         Case{"qwen3_bf16", tied_qwen, "bf16", 32}, Case{"llama_fp8", untied_llama, "fp8", 32},
+                                         Case{"qwen3_fp8", tied_qwen, "fp8", 32},
                                          Case{"qwen3_tiny_fp32", "qwen3-tiny", "fp32", 16, "text"},
                                          Case{"llama_tiny_bf16", "llama-tiny", "bf16", 8, "text"}),
                          [](const auto& info) { return std::string(info.param.name); });

@@ -2,6 +2,7 @@
 #include "consist/precision.h"
 
 #include "consist/plugin.h"
+#include "plugins/precisions/bf16/dtypes.h"
 
 namespace {
 
@@ -9,21 +10,9 @@ using namespace consist;
 
 class Bf16 final : public Precision {
  public:
-  explicit Bf16(const Options& options) {
-    dtypes_.parameter = DType::bf16;
-    dtypes_.gradient = *dtype_of(options.text("gradients"));
-    if (options.text("states") == "f32") {
-      dtypes_.master = DType::f32;
-    } else {
-      dtypes_.moment = DType::bf16;
-      dtypes_.stochastic_rounding = true;
-    }
-  }
+  explicit Bf16(const Options& options) : dtypes_(bf16::dtypes(options)) {}
   DTypes dtypes() const override { return dtypes_; }
-  std::string describe() const override {
-    return "bf16 weights and activations, " + std::string(name_of(dtypes_.gradient)) + " gradients, " +
-           (dtypes_.master ? "f32 masters and moments" : "bf16 moments and no masters (stochastic rounding)");
-  }
+  std::string describe() const override { return "bf16 weights and activations, " + bf16::describe(dtypes_); }
   std::string peak() const override { return "bf16"; }
 
  private:
@@ -34,7 +23,4 @@ class Bf16 final : public Precision {
 
 CONSIST_PLUGIN(precision, consist::Precision, Bf16, "bf16", "1.0.0",
                "bf16 weights and activations, fp32 masters, gradients and moments");
-CONSIST_PLUGIN_OPTIONS({"gradients", consist::OptionKind::choice, "f32", "dtype in which gradients of parameters accumulate",
-                        "f32|bf16"},
-                       {"states", consist::OptionKind::choice, "f32",
-                        "f32: fp32 master weights and moments; bf16: neither, with stochastic rounding", "f32|bf16"});
+CONSIST_PLUGIN_OPTIONS(consist::bf16::gradients_option, consist::bf16::states_option);

@@ -68,7 +68,7 @@ TEST_P(StrategyConformance, AxisIsNamed) {
 TEST_P(StrategyConformance, ProgramsAreLegalAndTheSameEachTime) {
   int made = 0;
   for (const std::string& model : {untied_llama, tied_qwen, std::string("llama-tiny")}) {
-    for (const char* precision : {"fp32", "bf16"}) {
+    for (const char* precision : {"fp32", "bf16", "fp8"}) {
       for (const int ranks : {1, 2, 4}) {
         for (const int accumulation : {1, 3}) {
           SCOPED_TRACE(model + " " + precision + " on " + std::to_string(ranks) + " ranks x accumulation " +
@@ -118,7 +118,7 @@ std::vector<double> train(std::vector<std::string> make_up, const std::string& m
 TEST_P(StrategyConformance, LossesAreThoseOfOneRank) {
   TemporaryFolder folder;
   for (const std::string& model : {untied_llama, tied_qwen}) {
-    for (const std::string precision : {"fp32", "bf16"}) {
+    for (const std::string precision : {"fp32", "bf16", "fp8"}) {
       const std::vector<double> expected = train({"--strategy=ddp", "--ranks=1"}, model, precision, folder / "one.h5");
       ASSERT_EQ(expected.size(), 10u);
       ASSERT_LT(expected.back(), expected.front()) << "nothing was learnt, so that equal losses would say little";

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "consist/kernel.h"
+#include "core/program/float8.h"
 
 namespace consist::cpu {
 
@@ -29,6 +30,23 @@ inline void store(bf16& to, float value) {
   const std::uint32_t rounded = (bits + 0x7fffU + (bits >> 16 & 1U)) >> 16;
   const std::uint32_t nan = bits >> 16 | 0x40U;
   to.bits = static_cast<std::uint16_t>((bits & 0x7fffffffU) > 0x7f800000U ? nan : rounded);
+}
+
+template <const Float8Format& format>
+struct float8 {
+  std::uint8_t bits;
+};
+using e4m3 = float8<e4m3_format>;
+using e5m2 = float8<e5m2_format>;
+
+template <const Float8Format& format>
+float load(float8<format> value) {
+  return from_float8<format>(value.bits);
+}
+/// Saturates.
+template <const Float8Format& format>
+void store(float8<format>& to, float value) {
+  to.bits = to_float8<format>(value);
 }
 
 template <typename T>

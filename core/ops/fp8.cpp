@@ -1,0 +1,275 @@
+// Linears on 8-bit floats: amax and quantize, the product and its two gradients. A tensor is quantized with one scale for the
+// part of it that a rank holds, a power of two. Tensor cores take both operands of a product with the summed dimension last, so
+// what a gradient sums over another dimension is kept transposed: quantize makes both in one pass.
+#include "core/ops/core_ops.h"
+
+namespace consist::ops {
+namespace {
+
+constexpr int channels = 2;  // of an activation
+constexpr int out_dim = 0;   // of a weight
+constexpr int in_dim = 1;
+
+constexpr const char* moved =
+    "its operands are split differently; a quantized tensor does not move between ranks, since each has a scale of its own";
+
+bool is_float8(DType type) {
+  return type == DType::e4m3 || type == DType::e5m2;
+}
+
+const TensorType scalar{DType::f32, {}};
+
+/// The last dimension first: [batch, sequence, channels] → [channels, batch, sequence].
+Shape transposed(const Shape& shape) {
+  Shape turned{shape.last()};
+  for (int i = 0; i + 1 < shape.rank(); ++i) turned.push_back(shape[i]);
+  return turned;
+}
+
+Placement transposed(Placement placement, int rank) {
+  if (!placement.is_shard()) return placement;
+  return Placement::shard(placement.dim() == rank - 1 ? 0 : placement.dim() + 1);
+}
+
+/// A summand or a stretch of elements cannot be quantized with its transpose.
+void whole_or_shard(Placement& placement) {
+  if (placement.is_partial() || placement.is_flat()) placement = Placement::replicate();
+}
+
+class Amax final : public NamedOp {
+ public:
+  Amax() : NamedOp("amax") {}
+
+  Types infer(const Types& in, const Attributes& /*attributes*/) const override {
+    present(in, 0);
+    return {scalar};
+  }
+  void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& /*attributes*/) const override {
+    whole_or_shard(axis.inputs[0]);
+    axis.outputs = {Placement::replicate()};  // each rank's own
+  }
+};
+
+class Quantize final : public NamedOp {
+ public:
+  Quantize() : NamedOp("quantize") {}
+
+  Types infer(const Types& in, const Attributes& attributes) const override {
+    const TensorType& x = present(in, 0);
+    present(in, 1);
+    check(in, 1, scalar);
+    const DType type = dtype_attribute(attributes);
+    attributes.string("tensor");
+    require(is_float8(type), "attribute 'dtype' must be e4m3 or e5m2");
+    require(x.shape.rank() >= 1, "x must not be a scalar");
+    return {TensorType{type, x.shape}, TensorType{type, transposed(x.shape)}, scalar};
+  }
+  void shard(AxisSharding& axis, const Types& in, const Attributes& /*attributes*/) const override {
+    Placement& x = axis.inputs[0];
+    whole_or_shard(x);
+    axis.inputs[1] = Placement::replicate();
+    axis.outputs = {x, transposed(x, in[0]->shape.rank()), Placement::replicate()};
+  }
+  void differentiate(Differentiator& d, const Instruction& f) const override {
+    // Rounding passes the gradient through.
+    const TensorId dy = d.gradient(f.outputs[0]);
+    if (dy != no_tensor) d.contribute(f.inputs[0], dy);
+  }
+};
+
+/// A quantized tensor by its parts.
+struct Quantized {
+  TensorId value, transposed, descale;
+};
+
+Quantized quantize(Builder& b, TensorId x, const AttributeValue& dtype) {
+  const std::string name = b[x].name;
+  const TensorId amax = b.emit_one("amax", {x}, {}, name + ".amax");
+  const std::vector<TensorId> made =
+      b.emit("quantize", {x, amax}, {{"dtype", dtype}, {"tensor", name}}, {name + ".fp8", name + ".fp8t", name + ".descale"});
+  return {made[0], made[1], made[2]};
+}
+
+/// Base of the three products a bᵀ; operands 0 and 2 with their descales 1 and 3.
+class Fp8Product : public NamedOp {
+ public:
+  using NamedOp::NamedOp;
+
+  Cost cost(const Program& program, const Instruction& i) const override {
+    Cost cost = Op::cost(program, i);
+    const double summed = static_cast<double>(program.local(i.inputs[0]).elements() / rows(program.local(i.inputs[0])));
+    cost.flops = 2.0 * summed * static_cast<double>(program.local(i.outputs[0]).elements());
+    return cost;
+  }
+
+ protected:
+  /// Rows of operand 0: what is not summed over.
+  virtual std::int64_t rows(const Shape& shape) const = 0;
+
+  void check_operands(const Types& in) const {
+    for (const std::size_t i : {std::size_t{0}, std::size_t{2}})
+      require(is_float8(present(in, i).dtype), "operands must be e4m3 or e5m2");
+    require(present(in, 0).dtype == DType::e4m3 || present(in, 2).dtype == DType::e4m3, "one operand must be e4m3");
+    for (const std::size_t i : {std::size_t{1}, std::size_t{3}}) {
+      present(in, i);
+      check(in, i, scalar);
+    }
+  }
+};
+
+class Fp8LinearInputGrad final : public Fp8Product {
+ public:
+  Fp8LinearInputGrad() : Fp8Product("fp8_linear_input_grad") {}
+
+  Types infer(const Types& in, const Attributes& attributes) const override {
+    check_operands(in);
+    const Shape &dy = in[0]->shape, &wt = in[2]->shape;
+    require(dy.rank() == 3 && wt.rank() == 2, "dy must be [batch, sequence, out] and wt [in, out]");
+    require(dy[2] == wt[1], "the channels of dy are not the columns of wt");
+    const TensorType out{dtype_attribute(attributes), {dy[0], dy[1], wt[0]}};
+    check(in, 4, out);
+    return {out};
+  }
+  void shard(AxisSharding& axis, const Types& in, const Attributes& /*attributes*/) const override {
+    const Placement dy = axis.inputs[0], wt = axis.inputs[2];
+    if (wt.is_shard(1)) {
+      require(dy.is_shard(channels), moved);
+      axis.outputs = {Placement::partial()};
+    } else if (wt.is_shard(0)) {
+      require(dy.is_replicate(), moved);
+      axis.outputs = {Placement::shard(channels)};
+    } else {
+      require(wt.is_replicate() && (dy.is_replicate() || over_tokens(dy)), moved);
+      axis.outputs = {dy};
+    }
+    if (has(in, 4)) axis.inputs[4] = axis.outputs[0];
+  }
+  int updates_in_place(int /*output*/) const noexcept override { return 4; }
+
+ private:
+  std::int64_t rows(const Shape& dy) const override { return dy.rows(); }
+};
+
+class Fp8LinearWeightGrad final : public Fp8Product {
+ public:
+  Fp8LinearWeightGrad() : Fp8Product("fp8_linear_weight_grad") {}
+
+  Types infer(const Types& in, const Attributes& attributes) const override {
+    check_operands(in);
+    const Shape &dyt = in[0]->shape, &xt = in[2]->shape;
+    require(dyt.rank() == 3 && xt.rank() == 3, "dyt and xt must be [channels, batch, sequence]");
+    require(dyt[1] == xt[1] && dyt[2] == xt[2], "dyt and xt are of different tokens");
+    const TensorType out{dtype_attribute(attributes), {dyt[0], xt[0]}};
+    check(in, 4, out);
+    return {out};
+  }
+  void shard(AxisSharding& axis, const Types& in, const Attributes& /*attributes*/) const override {
+    const Placement dyt = axis.inputs[0], xt = axis.inputs[2];
+    if (dyt.is_shard(0)) {
+      require(xt.is_replicate(), moved);
+      axis.outputs = {Placement::shard(out_dim)};
+    } else if (xt.is_shard(0)) {
+      require(dyt.is_replicate(), moved);
+      axis.outputs = {Placement::shard(in_dim)};
+    } else {
+      require(dyt == xt, moved);
+      axis.outputs = {xt.is_shard() ? Placement::partial() : xt};
+    }
+    if (has(in, 4)) axis.inputs[4] = axis.outputs[0];
+  }
+  int updates_in_place(int /*output*/) const noexcept override { return 4; }
+
+ private:
+  std::int64_t rows(const Shape& dyt) const override { return dyt[0]; }
+};
+
+class Fp8Linear final : public Fp8Product {
+ public:
+  Fp8Linear() : Fp8Product("fp8_linear") {}
+
+  Types infer(const Types& in, const Attributes& attributes) const override {
+    check_operands(in);
+    const Shape &x = in[0]->shape, &w = in[2]->shape;
+    require(x.rank() == 3 && w.rank() == 2, "x must be [batch, sequence, in] and w [out, in]");
+    require(x[2] == w[1], "the channels of x are not the columns of w");
+    const DType type = dtype_attribute(attributes);
+    check(in, 4, {type, {w[0]}});
+    return {TensorType{type, {x[0], x[1], w[0]}}};
+  }
+  void shard(AxisSharding& axis, const Types& in, const Attributes& /*attributes*/) const override {
+    const Placement x = axis.inputs[0], w = axis.inputs[2];
+    Placement bias = Placement::replicate();
+    if (w.is_shard(out_dim)) {
+      require(x.is_replicate(), moved);
+      bias = Placement::shard(0);
+      axis.outputs = {Placement::shard(channels)};
+    } else if (w.is_shard(in_dim)) {
+      require(!has(in, 4), "a linear with a bias cannot be split along its inputs: the bias would be added once per rank");
+      require(x.is_shard(channels), moved);
+      axis.outputs = {Placement::partial()};
+    } else {
+      require(w.is_replicate() && (x.is_replicate() || over_tokens(x)), moved);
+      axis.outputs = {x};
+    }
+    if (has(in, 4)) axis.inputs[4] = bias;
+  }
+  void differentiate(Differentiator& d, const Instruction& forward) const override {
+    const Source x = source_of(d.program(), forward.inputs[0]), w = source_of(d.program(), forward.inputs[2]);
+    const TensorId bias = input_of(forward, 4), y = forward.outputs[0];
+    Builder& b = d.build();
+    const bool fast = forward.attributes.integer("fast_gradients") != 0;
+    TensorId dy = d.gradient(y);
+    for (int axis = 0; axis < d.program().mesh.axes(); ++axis) {
+      const Placement placement = d.program()[y].placements[axis];
+      dy = b.reshard(dy, axis, placement.is_partial() ? Placement::replicate() : placement);
+    }
+    const Quantized g = quantize(b, dy, forward.attributes.string("gradients"));
+    const auto attributes = [&](DType type) {
+      return Attributes{{"dtype", dtype_value(type)}, {"fast_accumulation", std::int64_t{fast ? 1 : 0}}};
+    };
+    if (d.wants(w.made.value)) {
+      const std::string name = d.program()[w.tensor].name + ".grad";
+      d.contribute(w.made.value,
+                   b.emit_one("fp8_linear_weight_grad",
+                              {g.transposed, g.descale, x.made.transposed, x.made.descale, d.accumulator(w.made.value)},
+                              attributes(d.gradient_dtype(w.tensor)), name));
+    }
+    if (bias != no_tensor && d.wants(bias)) {
+      d.contribute(bias, b.emit_one("linear_bias_grad", {dy, d.accumulator(bias)},
+                                    {{"dtype", dtype_value(d.gradient_dtype(bias))}}, d.program()[bias].name + ".grad"));
+    }
+    if (d.wants(x.made.value)) {
+      const std::string name = d.program()[x.tensor].name + ".grad";
+      d.contribute(x.made.value, b.emit_one("fp8_linear_input_grad",
+                                            {g.value, g.descale, w.made.transposed, w.made.descale, d.accumulator(x.made.value)},
+                                            attributes(d.program()[y].dtype), name));
+    }
+  }
+
+ private:
+  std::int64_t rows(const Shape& x) const override { return x.rows(); }
+
+  /// A quantized operand, and the tensor that it was made from.
+  struct Source {
+    TensorId tensor;
+    Quantized made;
+  };
+  Source source_of(const Program& program, TensorId value) const {
+    for (const Instruction& i : program.instructions) {
+      if (i.outputs[0] == value && i.op->name() == "quantize") return {i.inputs[0], {i.outputs[0], i.outputs[1], i.outputs[2]}};
+    }
+    fail("'" + program[value].name + "' was not made by quantize, so that it has no gradient");
+  }
+};
+
+}  // namespace
+
+void register_fp8(OpRegistry& registry) {
+  registry.add(std::make_unique<Amax>());
+  registry.add(std::make_unique<Quantize>());
+  registry.add(std::make_unique<Fp8Linear>());
+  registry.add(std::make_unique<Fp8LinearInputGrad>());
+  registry.add(std::make_unique<Fp8LinearWeightGrad>());
+}
+
+}  // namespace consist::ops

@@ -1,0 +1,209 @@
+// amax, quantize and products of 8-bit floats of every device: quantized values, amax and scales to the bit, products against
+// fp64.
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "consist/error.h"
+#include "core/program/float8.h"
+#include "tests/kernels/devices.h"
+#include "tests/kernels/run_kernel.h"
+
+namespace consist {
+namespace {
+
+using reference::random_value;
+using test::expect_close;
+using test::HostTensor;
+using test::HostTensors;
+using test::Value;
+
+struct Setup {
+  std::string name, device;
+  std::map<std::string, std::string> options;
+};
+void PrintTo(const Setup& setup, std::ostream* out) {
+  *out << setup.name;
+}
+
+const float infinity = std::numeric_limits<float>::infinity();
+const float not_a_number = std::numeric_limits<float>::quiet_NaN();
+
+class Fp8Kernel : public testing::TestWithParam<Setup> {
+ protected:
+  void SetUp() override {
+    try {
+      device_ = test::device(GetParam().device, GetParam().options);
+      HostTensor one(DType::e4m3, {1, 16, 16}), scale(DType::f32, {}), w(DType::e4m3, {16, 16});
+      run("fp8_linear", {one, scale, w, scale}, product_attributes(DType::bf16));
+    } catch (const UnavailableError& error) {
+      GTEST_SKIP() << error.what();
+    }
+  }
+
+  HostTensors run(const std::string& op, const HostTensors& in, const Attributes& attributes = {}) {
+    return test::run_kernel(*device_, op, in, attributes);
+  }
+  static Attributes product_attributes(DType type, int fast = 0) {
+    return {{"dtype", std::string(name_of(type))}, {"fast_accumulation", std::int64_t{fast}}};
+  }
+  static Attributes quantize_attributes(DType type) {
+    return {{"dtype", std::string(name_of(type))}, {"tensor", std::string("layer.7.down")}};
+  }
+  static std::uint8_t code(float value, DType type) {
+    return type == DType::e4m3 ? to_float8<e4m3_format>(value) : to_float8<e5m2_format>(value);
+  }
+  static HostTensor scalar(float value) {
+    HostTensor tensor(DType::f32, {});
+    tensor.set(0, value);
+    return tensor;
+  }
+
+  HostTensor random(DType type, const Shape& shape, double scale = 1) {
+    return test::to_host(random_value(engine_, type, shape, scale));
+  }
+
+  /// Random numbers of which some are outliers, zeros of both signs and bf16 subnormals.
+  HostTensor awkward(const Shape& shape) {
+    HostTensor x = random(DType::bf16, shape, 0.02);
+    const double special[] = {0.0, -0.0, 3.5, -117.0, 1e-40, -9.2e-41, 1e-5};
+    for (std::int64_t i = 0; i < x.shape.elements(); i += 1 + static_cast<std::int64_t>(engine_() % 37))
+      x.set(i, special[engine_() % 7]);
+    return x;
+  }
+
+  std::shared_ptr<Device> device_;
+  std::mt19937 engine_{29};
+};
+
+const Shape shapes[] = {{1, 1, 1},     {2, 3, 5}, {1, 33, 17}, {3, 16, 48}, {2, 64, 128},
+                        {1, 130, 272}, {48, 96},  {131, 7},    {256, 320}};
+
+TEST_P(Fp8Kernel, AmaxIsTheLargestMagnitude) {
+  for (const Shape& shape : shapes) {
+    HostTensor x = awkward(shape);
+    float expected = 0;
+    for (std::int64_t i = 0; i < shape.elements(); ++i) expected = std::max(expected, std::abs(static_cast<float>(x[i])));
+    EXPECT_EQ((*run("amax", {x})[0])[0], expected) << shape.text();
+    const auto last = shape.elements() - 1;
+    x.set(last / 2, -infinity);
+    EXPECT_EQ((*run("amax", {x})[0])[0], infinity) << shape.text();
+    x.set(last, not_a_number);
+    EXPECT_TRUE(std::isnan((*run("amax", {x})[0])[0])) << shape.text();
+  }
+  EXPECT_EQ((*run("amax", {HostTensor(DType::bf16, {2, 8, 16})})[0])[0], 0);
+}
+
+TEST_P(Fp8Kernel, QuantizedValuesAndScalesAreEqualToTheBit) {
+  for (const DType type : {DType::e4m3, DType::e5m2}) {
+    for (const Shape& shape : shapes) {
+      const HostTensor x = awkward(shape);
+      const HostTensor amax = *run("amax", {x})[0];
+      // Of the tensor itself, and smaller: what lies beyond it saturates.
+      for (const float limit : {static_cast<float>(amax[0]), static_cast<float>(amax[0]) / 4, 0.0F, 1e-38F, 3e38F}) {
+        const HostTensors made = run("quantize", {x, scalar(limit)}, quantize_attributes(type));
+        const float scale = float8_scale(limit, type);
+        EXPECT_EQ((*made[2])[0], 1.0F / scale);
+        const std::int64_t columns = shape.last(), rows = shape.rows();
+        for (std::int64_t i = 0; i < shape.elements(); ++i) {
+          const std::uint8_t expected = code(static_cast<float>(x[i]) * scale, type);
+          ASSERT_EQ(made[0]->bytes[static_cast<std::size_t>(i)], expected) << x[i] << " of " << shape.text() << " at " << i;
+          ASSERT_EQ(made[1]->bytes[static_cast<std::size_t>(i % columns * rows + i / columns)], expected)
+              << "transposed " << shape.text() << " at " << i;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Fp8Kernel, QuantizeReportsWhatIsNotFiniteByName) {
+  const HostTensor x = random(DType::bf16, {2, 16, 32});
+  for (const auto& [amax, what] : {std::pair{infinity, "infinity"}, {not_a_number, "NaN"}}) {
+    try {
+      run("quantize", {x, scalar(amax)}, quantize_attributes(DType::e4m3));
+      ADD_FAILURE() << what << " was swallowed";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr("'layer.7.down'"), testing::HasSubstr(what)));
+    }
+  }
+}
+
+/// a [m, k] b [n, k]ᵀ in fp64, of the numbers that the codes mean.
+Value product(const HostTensor& a, const HostTensor& b, std::int64_t m, std::int64_t n, std::int64_t k, double scale,
+              const Shape& shape) {
+  Value y = reference::zeros(DType::f32, shape);
+  for (std::int64_t i = 0; i < m; ++i) {
+    for (std::int64_t j = 0; j < n; ++j) {
+      double sum = 0;
+      for (std::int64_t p = 0; p < k; ++p) sum += a[i * k + p] * b[j * k + p];
+      y.at(i * n + j) = scale * sum;
+    }
+  }
+  return y;
+}
+
+struct Sizes {
+  std::int64_t batch, sequence, in, out;
+};
+/// A GPU's tensor cores take multiples of 16.
+constexpr Sizes sizes[] = {{1, 16, 16, 16}, {2, 32, 48, 80}, {1, 64, 256, 32}, {3, 16, 1040, 64}};
+
+TEST_P(Fp8Kernel, ProductsAreThoseOfTheQuantizedValues) {
+  constexpr float x_descale = 0.25F, w_descale = 0.0078125F, dy_descale = 1.0F / 1024;
+  // Sums of fp32 in another order, and on GPUs in fewer bits before they are added up; then the rounding of the result.
+  const auto tolerance = [](DType result) { return result == DType::bf16 ? 6e-3 : 5e-4; };
+  for (const Sizes& s : sizes) {
+    const std::int64_t tokens = s.batch * s.sequence;
+    const HostTensor x = random(DType::e4m3, {s.batch, s.sequence, s.in}, 30), w = random(DType::e4m3, {s.out, s.in}, 30),
+                     wt = random(DType::e4m3, {s.in, s.out}, 30), xt = random(DType::e4m3, {s.in, s.batch, s.sequence}, 30),
+                     bias = random(DType::bf16, {s.out}, 9);
+    for (const int fast : {0, 1}) {
+      const Attributes attributes = product_attributes(DType::bf16, fast);
+      Value y = product(x, w, tokens, s.out, s.in, double{x_descale} * w_descale, {s.batch, s.sequence, s.out});
+      expect_close(test::to_value(*run("fp8_linear", {x, scalar(x_descale), w, scalar(w_descale)}, attributes)[0]), y,
+                   tolerance(DType::bf16) * (1 + fast), "y");
+      for (std::int64_t i = 0; i < tokens * s.out; ++i) y.at(i) += bias[i % s.out];
+      expect_close(test::to_value(*run("fp8_linear", {x, scalar(x_descale), w, scalar(w_descale), bias}, attributes)[0]), y,
+                   tolerance(DType::bf16) * (1 + fast), "y with bias");
+    }
+    for (const DType format : {DType::e4m3, DType::e5m2}) {
+      const HostTensor dy = random(format, {s.batch, s.sequence, s.out}, 30),
+                       dyt = random(format, {s.out, s.batch, s.sequence}, 30);
+      for (const bool add : {false, true}) {
+        Value dx = product(dy, wt, tokens, s.in, s.out, double{dy_descale} * w_descale, {s.batch, s.sequence, s.in});
+        HostTensors in{dy, scalar(dy_descale), wt, scalar(w_descale)};
+        const HostTensor acc = random(DType::bf16, dx.shape);
+        for (std::int64_t i = 0; add && i < dx.shape.elements(); ++i) dx.at(i) += acc[i];
+        if (add) in.emplace_back(acc);
+        expect_close(test::to_value(*run("fp8_linear_input_grad", in, product_attributes(DType::bf16))[0]), dx,
+                     tolerance(DType::bf16), "dx");
+        for (const DType gradient : {DType::f32, DType::bf16}) {
+          Value dw = product(dyt, xt, s.out, s.in, tokens, double{dy_descale} * x_descale, {s.out, s.in});
+          HostTensors operands{dyt, scalar(dy_descale), xt, scalar(x_descale)};
+          const HostTensor sum = random(gradient, dw.shape);
+          for (std::int64_t i = 0; add && i < dw.shape.elements(); ++i) dw.at(i) += sum[i];
+          if (add) operands.emplace_back(sum);
+          expect_close(test::to_value(*run("fp8_linear_weight_grad", operands, product_attributes(gradient))[0]), dw,
+                       tolerance(gradient), "dw");
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Cpu, Fp8Kernel,
+    testing::Values(Setup{"v2", "cpu", {{"level", "x86-64-v2"}, {"threads", "1"}}},
+                    Setup{"v3_emulated", "cpu", {{"level", "x86-64-v3"}, {"threads", "3"}, {"bf16", "emulated"}}},
+                    Setup{"v4_emulated", "cpu", {{"level", "x86-64-v4"}, {"threads", "1"}, {"bf16", "emulated"}}},
+                    Setup{"v4_native", "cpu", {{"level", "x86-64-v4"}, {"threads", "1"}, {"bf16", "native"}}}),
+    [](const testing::TestParamInfo<Setup>& info) { return info.param.name; });
+#ifdef CONSIST_HAS_CUDA_DEVICE
+INSTANTIATE_TEST_SUITE_P(Cuda, Fp8Kernel, testing::Values(Setup{"cuda", "cuda", test::kCudaOptions}),
+                         [](const testing::TestParamInfo<Setup>& info) { return info.param.name; });
+#endif
+
+}  // namespace
+}  // namespace consist

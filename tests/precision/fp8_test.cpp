@@ -1,0 +1,193 @@
+// What --precision fp8 makes of a program, and that a value that 8-bit floats cannot hold ends a run.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+
+#include "consist/error.h"
+#include "core/archive/reader.h"
+#include "core/passes/compile.h"
+#include "core/plugin/host.h"
+#include "core/runtime/parts.h"
+#include "tests/child_process.h"
+#include "tests/temporary_folder.h"
+
+namespace consist {
+namespace {
+
+using testing::HasSubstr;
+
+const std::string two_layers = CONSIST_SOURCE_DIR "/tests/golden/hf/llama-untied";
+constexpr int layers = 2, linears_per_layer = 7;
+
+class Fp8 : public testing::Test {
+ protected:
+  CompileRequest request(const std::map<std::string, std::string>& options, int accumulation = 1, int ranks = 1) {
+    RunConfig config;
+    config.model = two_layers;
+    config.precision = "fp8";
+    config.plugin_options["fp8"] = options;
+    config.batch = 2;
+    config.sequence = 16;
+    config.ranks = ranks;
+    config.accumulation = accumulation;
+    config.strategies = parse_strategies("ddp");
+    parts_ = make_parts(config, host_);
+    return parts_.compile_request(config);
+  }
+  Program step(const std::map<std::string, std::string>& options = {}, int accumulation = 1, int ranks = 1) {
+    const CompileRequest made = request(options, accumulation, ranks);
+    return compile_step(made, lay_out(made.strategies, ranks));
+  }
+  static std::map<std::string, int> ops(const Program& program) {
+    std::map<std::string, int> count;
+    for (const Instruction& i : program.instructions) ++count[std::string(i.op->name())];
+    return count;
+  }
+  /// Names of the weights whose linears are (not) in fp8.
+  static std::set<std::string> weights_of(const Program& program, const std::string& op) {
+    std::set<std::string> names;
+    for (const Instruction& i : program.instructions) {
+      if (i.op->name() == op) names.insert(program[i.inputs[op == "linear" ? 1 : 2]].name);
+    }
+    return names;
+  }
+
+  PluginHost host_{std::vector<std::string>{}};
+  Parts parts_;
+};
+
+TEST_F(Fp8, AllLinearsAndNothingElse) {
+  auto count = ops(step());
+  constexpr int linears = layers * linears_per_layer;
+  EXPECT_EQ(count["fp8_linear"], linears);
+  EXPECT_EQ(count["fp8_linear_input_grad"], linears);
+  EXPECT_EQ(count["fp8_linear_weight_grad"], linears);
+  EXPECT_EQ(count["linear"] + count["linear_input_grad"] + count["linear_weight_grad"], 0);
+  // Activations: before q, k, v; before o; before gate, up; before down. Gradients: of each linear's output.
+  EXPECT_EQ(count["quantize"], layers * 4 + linears + linears);
+  EXPECT_EQ(count["amax"], count["quantize"]);
+  EXPECT_EQ(count["attention_grad"], layers);
+  EXPECT_EQ(count["lm_head_loss_grad"], 1);
+}
+
+TEST_F(Fp8, EveryOtherTensorIsThatOfBf16) {
+  for (const Tensor& t : step().tensors) {
+    if (t.dtype != DType::e4m3 && t.dtype != DType::e5m2) continue;
+    EXPECT_THAT(t.name, testing::AnyOf(testing::EndsWith(".fp8"), testing::EndsWith(".fp8t")));
+  }
+}
+
+TEST_F(Fp8, FormatsAreThoseOfTheOption) {
+  for (const std::string format : {"e5m2", "e4m3"}) {
+    const Program program = step({{"gradient-format", format}});
+    for (const Instruction& i : program.instructions) {
+      if (i.op->name() != "quantize") continue;
+      const bool gradient = program[i.inputs[0]].name.ends_with(".grad");
+      EXPECT_EQ(i.tag.phase == Phase::backward, gradient) << program[i.inputs[0]].name;
+      EXPECT_EQ(name_of(program[i.outputs[0]].dtype), gradient ? format : "e4m3") << program[i.inputs[0]].name;
+    }
+  }
+}
+
+TEST_F(Fp8, WeightsAreQuantizedOncePerStep) {
+  constexpr int micro_batches = 3, linears = layers * linears_per_layer;
+  const Program program = step({}, micro_batches);
+  std::map<std::string, int> times;
+  for (const Instruction& i : program.instructions) {
+    if (i.op->name() == "quantize" && program[i.inputs[0]].role == Role::parameter) ++times[program[i.inputs[0]].name];
+  }
+  EXPECT_EQ(times.size(), linears);
+  for (const auto& [name, count] : times) EXPECT_EQ(count, 1) << name;
+  EXPECT_EQ(ops(program)["quantize"], linears + micro_batches * (layers * 4 + linears));
+  EXPECT_EQ(ops(program)["fp8_linear"], micro_batches * linears);
+}
+
+TEST_F(Fp8, LinearsAreChosenByLayerAndByName) {
+  const std::string up = "model.layers.1.mlp.up_proj.weight";
+  auto fp8 = weights_of(step({{"bf16-first", "1"}}), "fp8_linear");
+  EXPECT_EQ(fp8.size(), linears_per_layer);
+  EXPECT_TRUE(fp8.contains(up + ".fp8"));
+  auto bf16 = weights_of(step({{"bf16-last", "1"}}), "linear");
+  EXPECT_EQ(bf16.size(), linears_per_layer);
+  EXPECT_TRUE(bf16.contains(up));
+  fp8 = weights_of(step({{"linears", "*.mlp.*,*.o_proj.weight"}, {"except", "*.0.mlp.down_proj.*"}}), "fp8_linear");
+  EXPECT_EQ(fp8.size(), layers * 4 - 1);
+  EXPECT_FALSE(fp8.contains("model.layers.0.mlp.down_proj.weight.fp8"));
+  EXPECT_TRUE(fp8.contains("model.layers.1.self_attn.o_proj.weight.fp8"));
+}
+
+TEST_F(Fp8, ChoicesThatLeaveNothingAreErrors) {
+  const auto message = [&](const std::map<std::string, std::string>& options) -> std::string {
+    try {
+      step(options);
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_THAT(message({{"bf16-first", "1"}, {"bf16-last", "1"}}), HasSubstr("leaves every linear of the 2 layers in bf16"));
+  EXPECT_THAT(message({{"linears", "*.up,*.down_proj.*"}}), testing::AllOf(HasSubstr("'*.up'"), HasSubstr("down_proj.weight")));
+  EXPECT_THAT(message({{"except", "*.gate"}}), HasSubstr("--fp8.except"));
+  EXPECT_THAT(message({{"bf16-first", "-1"}}), HasSubstr("at least 0"));
+}
+
+TEST_F(Fp8, EvaluationUsesTheSameProducts) {
+  const CompileRequest made = request({});
+  auto count = ops(compile_evaluation(made, lay_out(made.strategies, 1)));
+  EXPECT_EQ(count["fp8_linear"], layers * linears_per_layer);
+  EXPECT_EQ(count["linear"], 0);
+}
+
+test::ChildResult train(const std::string& model, const std::vector<std::string>& more) {
+  std::vector<std::string> words{CONSIST_BINARY_DIR "/bin/consist",
+                                 "train",
+                                 "--device=cpu",
+                                 "--dataset=synthetic",
+                                 "--precision=fp8",
+                                 "--model=" + model,
+                                 "--sequence=16",
+                                 "--batch=2",
+                                 "--steps=2"};
+  words.insert(words.end(), more.begin(), more.end());
+  return test::run_child(words);
+}
+
+TEST_F(Fp8, BannerAndArchiveStateTheShareOfProducts) {
+  TemporaryFolder folder;
+  const test::ChildResult run = train(two_layers, {"--from-scratch", "--archive=" + (folder / "run.h5")});
+  ASSERT_EQ(run.status, 0) << run.output;
+  EXPECT_THAT(run.output, HasSubstr("%) of them in fp8"));
+  const auto summary = nlohmann::json::parse(ArchiveReader(folder / "run.h5").text("/program"));
+  // Two products of 2·tokens·elements per gradient beside the forward one, of the layers' linears: q 32x32, k and v 16x32, o
+  // 32x32 and three of 56x32.
+  const double linears = layers * (32 * 32 * 2 + 16 * 32 * 2 + 3 * 56 * 32);
+  EXPECT_EQ(summary.at("fp8_flops_per_step_and_rank").get<double>(), 3 * 2 * 32 * linears);
+  EXPECT_GT(summary.at("flops_per_step_and_rank").get<double>(), 3 * 2 * 32 * linears);
+}
+
+TEST_F(Fp8, AWeightThatIsNotFiniteEndsTheRunWithItsName) {
+  TemporaryFolder folder;
+  for (const char* file : {"config.json", "model.safetensors"})
+    std::filesystem::copy_file(two_layers + "/" + file, folder / file);
+  const std::string weight = "model.layers.1.mlp.up_proj.weight";
+  const std::string path = folder / "model.safetensors";
+  std::string bytes = read_whole(path);
+  std::uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, bytes.data(), sizeof header_bytes);
+  const auto header = nlohmann::json::parse(bytes.substr(8, header_bytes));
+  const std::size_t at = 8 + header_bytes + header.at(weight).at("data_offsets").at(0).get<std::size_t>() + 40;
+  bytes.replace(at, 4, std::string("\x00\x00\x80\x7f", 4));  // infinity, as f32
+  write_whole(path, bytes);
+  const test::ChildResult run = train(folder.path().string(), {});
+  EXPECT_EQ(run.status, 1) << run.output;
+  EXPECT_THAT(run.output, testing::AllOf(HasSubstr("'" + weight + "' holds an infinity"), HasSubstr("e4m3")));
+}
+
+}  // namespace
+}  // namespace consist
