@@ -78,13 +78,13 @@ TEST_P(TensorParallelParity, LossesAreThoseOfOneRank) {
       {"--strategy=tp-sp=2", "--ranks=2", "--tp-sp.sequence-parallel=false"},
       {"--strategy=tp-sp=2", "--ranks=2", "--accumulation=2", "--tp-sp.logits-bytes=1500",
        "--tp-sp.delay-weight-gradients=false"},
-      {"--strategy=tp-sp=2", "--ranks=2", "--tp-sp.overlap-parts=4"},
+      {"--strategy=tp-sp=2", "--ranks=2", "--tp-sp.overlap-parts=4", "--tp-sp.gather-again"},
       {"--strategy=tp-sp=4", "--ranks=4", "--accumulation=4"},
       {"--strategy=tp-sp=2+ddp", "--ranks=4", "--accumulation=2", "--ddp.bucket-size=10Ki"},
   };
   // Stretches of single sequences, which only a vocabulary that divides allows.
   if (GetParam().golden != std::string("llama-untied"))
-    layouts.push_back({"--strategy=tp-sp=2", "--ranks=2", "--accumulation=4", "--tp-sp.overlap-parts=2"});
+    layouts.push_back({"--strategy=tp-sp=2", "--ranks=2", "--accumulation=4", "--tp-sp.overlap-parts=2", "--tp-sp.gather-again"});
   for (const std::vector<std::string>& layout : layouts) {
     SCOPED_TRACE(testing::PrintToString(layout));
     norms_.clear();

@@ -139,6 +139,52 @@ std::int64_t bytes_of_role(const Program& p, Role role, int least_rank) {
   return bytes;
 }
 
+/// Bytes of activations that forward makes and backward reads.
+std::int64_t bytes_kept(const Program& p) {
+  std::vector<bool> made(p.tensors.size(), false), kept(p.tensors.size(), false);
+  for (const Instruction& i : p.instructions) {
+    for (TensorId id : i.tag.phase == Phase::forward ? i.outputs : i.inputs) {
+      if (id == no_tensor) continue;
+      const auto storage = static_cast<std::size_t>(p[id].storage);
+      if (i.tag.phase == Phase::forward)
+        made[storage] = true;
+      else
+        kept[storage] = made[storage];
+    }
+  }
+  std::int64_t bytes = 0;
+  for (std::size_t t = 0; t < kept.size(); ++t) bytes += kept[t] ? p.bytes(static_cast<TensorId>(t)) : 0;
+  return bytes;
+}
+
+TEST_F(TensorParallelProgram, GatheringAgainKeepsARanksPartOnly) {
+  MakeUp m{.shape = {.layers = 3, .heads = 4, .kv_heads = 4}};
+  const std::int64_t whole = bytes_kept(step({.ranks = 1, .shape = m.shape})), ids = 2 * 8 * 4;
+  for (const int ranks : {2, 4}) {
+    m.ranks = ranks;
+    m.options = {{"gather-again", "false"}};
+    const Program once = step(m);
+    m.options = {{"gather-again", "true"}};
+    const Program again = step(m);
+    // The head's input is gathered once: in a step, backward makes the logits.
+    EXPECT_LE(bytes_kept(again), (whole + ids) / ranks + 2 * 8 * 16 * 4);
+    EXPECT_GT(bytes_kept(once), (whole + ids) / ranks + 2 * 3 * 2 * 8 * 16 * 4 * (ranks - 1) / ranks);
+    auto bytes_once = activation_bytes(once), bytes_again = activation_bytes(again);
+    EXPECT_EQ(bytes_again["reduce_scatter"], bytes_once["reduce_scatter"]);
+    EXPECT_DOUBLE_EQ(bytes_again["all_gather"], bytes_once["all_gather"] + 2.0 * 3 * 2 * 8 * 16 * 4 * (ranks - 1) / ranks);
+  }
+}
+
+TEST_F(TensorParallelProgram, ChunksOfLogitsAreThoseOfOneRanksTokens) {
+  const auto chunks = [&](int data) {
+    const Program p = step({.data = data, .options = {{"logits-bytes", "600"}}, .micro_batch = 4});
+    return std::count_if(p.instructions.begin(), p.instructions.end(),
+                         [](const Instruction& i) { return i.op->name() == "vocabulary_logits"; });
+  };
+  EXPECT_EQ(chunks(1), 4);  // 4 x 8 tokens of 16 words in f32
+  EXPECT_EQ(chunks(4), 4);
+}
+
 TEST_F(TensorParallelProgram, MemoryFallsByTheNumberOfRanks) {
   const test::TinyShape shape{.heads = 4, .kv_heads = 4};
   const Program one = step({.ranks = 1, .shape = shape});
@@ -212,7 +258,8 @@ TEST_F(TensorParallelProgram, CutsOnlyWhatDivides) {
 }
 
 TEST_F(TensorParallelProgram, RanksDoNotBlockEachOther) {
-  for (const StrategyOptions& options : {StrategyOptions{}, {{"sequence-parallel", "false"}}, {{"overlap-parts", "2"}}}) {
+  for (const StrategyOptions& options :
+       {StrategyOptions{}, {{"sequence-parallel", "false"}}, {{"overlap-parts", "2"}, {"gather-again", "true"}}}) {
     const MakeUp m{.ranks = 2, .data = 2, .accumulation = 2, .options = options};
     Program p = step(m);
     insert_waits(p, plan_memory(p, {}), {});

@@ -156,11 +156,12 @@ class Partitioner {
   }
 
   /// Chunks of tokens: the fewest that keep the logits of one within the settings, and that divide the sequence.
-  std::int64_t chunks_of(TensorId x, TensorId table) const {
+  /// `targets` tells how many tokens a rank has: it is an input, which whoever splits batches has placed.
+  std::int64_t chunks_of(TensorId targets, TensorId table) const {
     const Program& p = program_;
-    const std::int64_t sequence = p[x].shape[sequence_dim];
+    const std::int64_t sequence = p[targets].shape[sequence_dim];
     const std::int64_t bytes =
-        p.local(x).rows() * p.local(table)[vocabulary_dim] * static_cast<std::int64_t>(size_of(p[table].dtype));
+        p.local(targets).elements() * p.local(table)[vocabulary_dim] * static_cast<std::int64_t>(size_of(p[table].dtype));
     const std::int64_t wanted = (bytes + settings_.logits_bytes - 1) / settings_.logits_bytes;
     std::int64_t chunks = 1;
     while (chunks < wanted && chunks < sequence) {
@@ -172,7 +173,7 @@ class Partitioner {
 
   void replace_loss(const Instruction& i) {
     const TensorId x = i.inputs[0], w = i.inputs[1], targets = i.inputs[2];
-    const std::int64_t chunks = chunks_of(x, w);
+    const std::int64_t chunks = chunks_of(targets, w);
     Attributes attributes{{"chunk", std::int64_t{0}},
                           {"chunks", chunks},
                           {"parts", std::int64_t{ranks_}},

@@ -6,6 +6,7 @@
 #include "consist/edit.h"
 #include "consist/error.h"
 #include "consist/plugin.h"
+#include "plugins/strategies/tp-sp/gather_again.h"
 #include "plugins/strategies/tp-sp/overlap.h"
 #include "plugins/strategies/tp-sp/partition.h"
 #include "plugins/strategies/tp-sp/weight_gradients.h"
@@ -21,6 +22,7 @@ class TensorParallel final : public ParallelStrategy {
   explicit TensorParallel(const Options& options)
       : sequence_parallel_(options.flag("sequence-parallel")),
         delay_weight_gradients_(options.flag("delay-weight-gradients")),
+        gather_again_(options.flag("gather-again")),
         overlap_parts_(options.integer("overlap-parts")),
         logits_bytes_(options.integer("logits-bytes")) {
     if (logits_bytes_ < 1)
@@ -42,6 +44,7 @@ class TensorParallel final : public ParallelStrategy {
   }
 
   void schedule(Program& step, int axis) const override {
+    if (gather_again_) tensor_parallel::gather_again(step, axis);
     if (sequence_parallel_) tensor_parallel::overlap_forward(step, {axis, static_cast<int>(overlap_parts_)});
     if (delay_weight_gradients_) tensor_parallel::delay_weight_gradients(step, axis);
     sum_gradients(step, axis);
@@ -70,7 +73,7 @@ class TensorParallel final : public ParallelStrategy {
 
   static constexpr std::int64_t most_parts = 64;
 
-  bool sequence_parallel_, delay_weight_gradients_;
+  bool sequence_parallel_, delay_weight_gradients_, gather_again_;
   std::int64_t overlap_parts_, logits_bytes_;
 };
 
@@ -82,6 +85,8 @@ CONSIST_PLUGIN_OPTIONS({"sequence-parallel", consist::OptionKind::flag, "true",
                         "norms and residuals split along the sequence; false: plain tensor parallelism, they are on every rank"},
                        {"delay-weight-gradients", consist::OptionKind::flag, "true",
                         "backward computes gradients of weights while gradients of activations travel"},
+                       {"gather-again", consist::OptionKind::flag, "false",
+                        "backward gathers the outputs of norms again instead of keeping them whole: less memory, more bytes"},
                        {"overlap-parts", consist::OptionKind::integer, "1",
                         "forward is cut along tokens into so many parts, whose collectives and products overlap; 0: automatic"},
                        {"logits-bytes", consist::OptionKind::bytes, "512Mi", "most bytes of logits that a rank makes at once"});
