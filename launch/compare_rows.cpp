@@ -12,8 +12,8 @@
 
 namespace consist::launch {
 
-const std::vector<std::string> listed_options{"model",  "strategy", "transport",    "precision", "ranks",
-                                              "device", "batch",    "global-batch", "sequence",  "accumulation"};
+const std::vector<std::string> listed_options{"model", "strategy",     "transport", "precision",    "ranks",    "device",
+                                              "batch", "global-batch", "sequence",  "accumulation", "recompute"};
 
 namespace {
 
@@ -28,9 +28,9 @@ std::vector<std::string> split(const std::string& option, const std::string& lis
   return values;
 }
 
-/// "tp-sp=nvlink+ddp=socket" as train takes it.
+/// "tp-sp=nvlink+ddp=socket" and "swiglu+rms_norm" as train takes them.
 std::string for_train(const std::string& option, std::string value) {
-  if (option == "transport") std::replace(value.begin(), value.end(), '+', ',');
+  if (option == "transport" || option == "recompute") std::replace(value.begin(), value.end(), '+', ',');
   return value;
 }
 
@@ -74,7 +74,7 @@ std::vector<CompareRow> expand_rows(const std::vector<std::string>& arguments) {
     for (const auto& [option, value] : row.varied) {
       const bool numeric =
           option == "ranks" || option == "batch" || option == "global-batch" || option == "sequence" || option == "accumulation";
-      row.label += (row.label.empty() ? "" : "_") + (numeric ? option + plain(value) : plain(value));
+      row.label += (row.label.empty() ? "" : "_") + (numeric ? option : option == "recompute" ? "recompute-" : "") + plain(value);
     }
     if (row.label.empty()) row.label = "run";
   }

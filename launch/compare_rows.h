@@ -30,8 +30,8 @@ struct CompareOutcome {
   double final_loss = 0;
 };
 
-/// Options that compare accepts as comma-separated lists. A transport per strategy is written with + here:
-/// tp-sp=nvlink+ddp=socket.
+/// Options that compare accepts as comma-separated lists. What has commas of its own is written with + here:
+/// tp-sp=nvlink+ddp=socket, swiglu+rms_norm.
 extern const std::vector<std::string> listed_options;
 
 /// Expands every listed option of `arguments` (those of train). Throws UsageError for an empty entry.

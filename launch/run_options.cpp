@@ -39,7 +39,11 @@ po::options_description run_options() {
       "global-batch", po::value<std::int64_t>()->default_value(0), "sequences per step of all ranks")(
       "sequence", po::value<std::int64_t>()->default_value(d.sequence), "tokens per sequence")(
       "accumulation", po::value<int>()->default_value(d.accumulation), "micro-batches per step")(
-      "steps", po::value<std::int64_t>()->default_value(d.steps), "optimizer steps")(
+      "recompute", po::value<std::string>()->default_value(what_text(d.recompute))->value_name("WHAT"),
+      "what backward makes again instead of keeping it: none, full (all of a layer but its input), or ops such as "
+      "swiglu,rms_norm")("recompute-layers", po::value<std::string>()->default_value("")->value_name("A-B"),
+                         "only in these layers, from 0")("steps", po::value<std::int64_t>()->default_value(d.steps),
+                                                         "optimizer steps")(
       "seed", po::value<std::uint64_t>()->default_value(d.seed), "of initial weights and data order")(
       "from-scratch", po::bool_switch(), "initialise even if the model folder has weights")(
       "learning-rate", po::value<double>()->default_value(d.learning_rate.peak, "3e-4"), "peak")(
@@ -220,6 +224,7 @@ RunConfig make_config(const ParsedRun& parsed, PluginHost& host) {
   c.sequence = v["sequence"].as<std::int64_t>();
   c.accumulation = v["accumulation"].as<int>();
   c.global_batch = v["global-batch"].as<std::int64_t>();
+  c.recompute = parse_recompute(v["recompute"].as<std::string>(), v["recompute-layers"].as<std::string>());
   at_least_one("--batch", c.batch);
   at_least_one("--accumulation", c.accumulation);
   if (c.global_batch > 0 && v["batch"].defaulted()) {

@@ -158,6 +158,8 @@ std::string RunConfig::to_json() const {
       {"sequence", sequence},
       {"accumulation", accumulation},
       {"global_batch", global_batch},
+      {"recompute", what_text(recompute)},
+      {"recompute_layers", layers_text(recompute)},
       {"steps", steps},
       {"seed", seed},
       {"from_scratch", from_scratch},

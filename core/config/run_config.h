@@ -8,6 +8,7 @@
 
 #include "consist/export.h"
 #include "core/passes/optimizer.h"
+#include "core/passes/recompute.h"
 #include "core/runtime/learning_rate.h"
 
 namespace consist {
@@ -36,6 +37,7 @@ struct RunConfig {
   int accumulation = 1;  ///< micro-batches per step; 0: follows from global_batch
   std::int64_t global_batch =
       0;  ///< sequences per step of all ranks; 0: follows from the two (settle_batch in core/runtime/parts.h)
+  RecomputeRequest recompute;
   std::int64_t steps = 100;
   std::uint64_t seed = 0;
   bool from_scratch = false;  ///< initialise even if the model folder has weights

@@ -119,6 +119,7 @@ Program compile_step(const CompileRequest& request, const Layout& layout, int ra
   check(request);
   Program program = forward_program(request, layout, rank, 1.0 / tokens_per(request, layout, request.accumulation));
   differentiate(program, request.precision->dtypes().gradient);
+  recompute(program, request.recompute);
   const auto instructions = static_cast<std::int64_t>(program.instructions.size());
   if (instructions > most_instructions / request.accumulation) {
     throw UsageError("--accumulation " + std::to_string(request.accumulation) + " would make a program of about " +

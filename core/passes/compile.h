@@ -10,6 +10,7 @@
 #include "consist/program.h"
 #include "consist/strategy.h"
 #include "core/passes/optimizer.h"
+#include "core/passes/recompute.h"
 
 namespace consist {
 
@@ -28,6 +29,7 @@ struct CompileRequest {
   std::int64_t micro_batch = 1;  ///< sequences per rank and micro-batch
   std::int64_t sequence = 0;     ///< tokens per sequence
   int accumulation = 1;          ///< micro-batches per step
+  RecomputeRequest recompute;
   OptimizerSettings optimizer;
 };
 

@@ -107,6 +107,7 @@ CompileRequest Parts::compile_request(const RunConfig& config) const {
           .micro_batch = config.batch,
           .sequence = config.sequence,
           .accumulation = config.accumulation,
+          .recompute = config.recompute,
           .optimizer = config.optimizer};
 }
 

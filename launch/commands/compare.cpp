@@ -34,8 +34,8 @@ constexpr const char* help =
     "rest. Run again with the same options, it goes on where it stopped.\n\n"
     "  --output FOLDER   archives, logs and comparison.h5 (default runs/compare)\n"
     "  lists may be given to: --model --strategy --transport --precision --ranks --device --batch\n"
-    "  --global-batch --sequence --accumulation; a transport per strategy is written a=T1+b=T2. All other options are\n"
-    "  those of consist train and hold for every run.\n\n"
+    "  --global-batch --sequence --accumulation --recompute; a transport per strategy is written a=T1+b=T2, several\n"
+    "  ops to recompute A+B. All other options are those of consist train and hold for every run.\n\n"
     "example: consist compare --model llama-tiny,qwen3-tiny --ranks 1,2 --precision fp32,bf16 --global-batch 8 --steps 40\n";
 
 std::atomic<bool> interrupted{false};

@@ -118,6 +118,17 @@ TEST_F(BadOptions, PartsThatDoNotExistOrFit) {
   });
 }
 
+TEST_F(BadOptions, RecomputationOfWhatIsNotThere) {
+  const std::string small = train + " --dataset synthetic --sequence 16";
+  expect_refused({
+      {small + " --recompute some", 2, {"no layer has the op 'some'", "none, full", "swiglu"}},
+      {small + " --recompute full,swiglu", 2, {"--recompute is 'full,swiglu'", "none, full or a list of ops"}},
+      {small + " --recompute full --recompute-layers 1-2", 2, {"--recompute-layers 1-2", "layers 0 to 1"}},
+      {small + " --recompute full --recompute-layers 1-x", 2, {"'1-x' is no range of layers"}},
+      {small + " --recompute-layers 0-1", 2, {"--recompute-layers is given", "--recompute is none"}},
+  });
+}
+
 TEST_F(BadOptions, BatchesThatDoNotFit) {
   const std::string small = train + " --dataset synthetic --sequence 16";
   expect_refused({

@@ -10,15 +10,44 @@
 #include "consist/kernel.h"
 
 /// apply(op) for every op that all devices have kernels for; docs/ops.md states their tensors. A device declares
-/// make_<op>(const KernelRequest&, const KernelSettings&) for each, which returns null for dtypes that it does not know.
-#define CONSIST_KERNEL_OPS(apply)                                                                                          \
-  apply(embedding) apply(embedding_grad) apply(linear) apply(linear_input_grad) apply(linear_weight_grad)                  \
-      apply(linear_bias_grad) apply(amax) apply(quantize) apply(fp8_linear) apply(fp8_linear_input_grad)                   \
-          apply(fp8_linear_weight_grad) apply(rms_norm) apply(rms_norm_grad) apply(rope) apply(rope_grad) apply(attention) \
-              apply(attention_grad) apply(swiglu) apply(swiglu_grad) apply(lm_head_loss) apply(lm_head_loss_grad)          \
-                  apply(vocabulary_logits) apply(vocabulary_loss) apply(vocabulary_loss_grad) apply(repeat_heads)          \
-                      apply(repeat_heads_grad) apply(slice) apply(add) apply(cast) apply(copy) apply(sum_of_squares)       \
-                          apply(clip_coefficient) apply(adamw)
+/// make_<op>(const KernelRequest&, const KernelSettings&) for each, which returns null for dtypes that it does not know. One op a
+/// line, so that two changes seldom meet.
+// clang-format off
+#define CONSIST_KERNEL_OPS(apply) \
+  apply(embedding) \
+  apply(embedding_grad) \
+  apply(linear) \
+  apply(linear_input_grad) \
+  apply(linear_weight_grad) \
+  apply(linear_bias_grad) \
+  apply(amax) \
+  apply(quantize) \
+  apply(fp8_linear) \
+  apply(fp8_linear_input_grad) \
+  apply(fp8_linear_weight_grad) \
+  apply(rms_norm) \
+  apply(rms_norm_grad) \
+  apply(rope) \
+  apply(rope_grad) \
+  apply(attention) \
+  apply(attention_grad) \
+  apply(swiglu) \
+  apply(swiglu_grad) \
+  apply(lm_head_loss) \
+  apply(lm_head_loss_grad) \
+  apply(vocabulary_logits) \
+  apply(vocabulary_loss) \
+  apply(vocabulary_loss_grad) \
+  apply(repeat_heads) \
+  apply(repeat_heads_grad) \
+  apply(slice) \
+  apply(add) \
+  apply(cast) \
+  apply(copy) \
+  apply(sum_of_squares) \
+  apply(clip_coefficient) \
+  apply(adamw)
+// clang-format on
 
 #define CONSIST_DECLARE_MAKER(op) Made make_##op(const KernelRequest& r, const KernelSettings& s);
 #define CONSIST_MAKER_ENTRY(op) {#op, make_##op},

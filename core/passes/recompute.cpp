@@ -1,0 +1,216 @@
+#include "core/passes/recompute.h"
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+#include <string_view>
+
+#include "consist/error.h"
+#include "consist/op.h"
+
+namespace consist {
+namespace {
+
+constexpr const char* who = "recompute";
+
+std::size_t index(TensorId id) {
+  return static_cast<std::size_t>(id);
+}
+
+class Recomputer {
+ public:
+  Recomputer(Program& program, const RecomputeRequest& request)
+      : program_(program),
+        request_(request),
+        forward_(std::move(program.instructions)),
+        producer_(program.tensors.size(), -1),
+        sum_kept_(forward_.size(), false),
+        candidate_(forward_.size(), false),
+        copy_(program.tensors.size(), no_tensor) {
+    program_.instructions.clear();
+    const auto backward =
+        std::find_if(forward_.begin(), forward_.end(), [](const Instruction& i) { return i.tag.phase != Phase::forward; });
+    backward_.assign(std::make_move_iterator(backward), std::make_move_iterator(forward_.end()));
+    forward_.erase(backward, forward_.end());
+  }
+
+  void run() {
+    choose();
+    program_.instructions = forward_;
+    for (Instruction& i : backward_) {
+      for (TensorId& input : i.inputs) input = value_for(input, i.tag.layer);
+      program_.instructions.push_back(std::move(i));
+    }
+  }
+
+ private:
+  bool wanted(const Instruction& i) const {
+    if (i.tag.layer < request_.first_layer || (request_.last_layer >= 0 && i.tag.layer > request_.last_layer)) return false;
+    return request_.full || std::find(request_.ops.begin(), request_.ops.end(), i.op->name()) != request_.ops.end();
+  }
+
+  static bool moves(const Instruction& i) { return i.op->is_collective() || i.op->name() == "slice"; }
+
+  bool is_of_layer(TensorId id, std::int16_t layer) const {
+    return id != no_tensor && producer_[index(id)] >= 0 &&
+           forward_[static_cast<std::size_t>(producer_[index(id)])].tag.layer == layer;
+  }
+
+  /// Whether readers in `layer` get a repeated value for `id`. What another layer made is that layer's output: it is kept, or the
+  /// repetition would go on to the embedding.
+  bool is_repeated(TensorId id, std::int16_t layer) const {
+    if (id == no_tensor || index(id) >= producer_.size() || producer_[index(id)] < 0) return false;
+    const auto n = static_cast<std::size_t>(producer_[index(id)]);
+    return candidate_[n] && forward_[n].tag.layer == layer && !(sum_kept_[n] && id == forward_[n].outputs[1]);
+  }
+
+  /// Marks the forward instructions that may be repeated.
+  void choose() {
+    std::vector<bool> of_activations(program_.tensors.size(), false);
+    for (std::size_t t = 0; t < program_.tensors.size(); ++t) {
+      const Tensor& tensor = program_.tensors[t];
+      of_activations[t] = tensor.role == Role::input && !tensor.state;
+    }
+    for (std::size_t n = 0; n < forward_.size(); ++n) {
+      const Instruction& i = forward_[n];
+      const bool depends = std::any_of(i.inputs.begin(), i.inputs.end(),
+                                       [&](TensorId id) { return id != no_tensor && of_activations[index(id)]; });
+      for (TensorId output : i.outputs) {
+        if (output == no_tensor) continue;
+        of_activations[index(output)] = depends;
+        producer_[index(output)] = static_cast<InstructionId>(n);
+      }
+      candidate_[n] = depends && wanted(i) && can_repeat(i);
+      if (candidate_[n] && i.op->name() == "rms_norm") sum_kept_[n] = keeps_sum(i);
+    }
+  }
+
+  /// Not what writes states or metrics, not what updates in place a value that is gone by then, and not what moves another
+  /// layer's output to where this layer needs it: repeated, it would keep that output as well.
+  bool can_repeat(const Instruction& i) const {
+    if (moves(i) && std::none_of(i.inputs.begin(), i.inputs.end(), [&](TensorId id) { return is_of_layer(id, i.tag.layer); }))
+      return false;
+    for (std::size_t k = 0; k < i.outputs.size(); ++k) {
+      const TensorId output = i.outputs[k];
+      if (output == no_tensor) continue;
+      const Tensor& t = program_[output];
+      if (t.state || t.role == Role::metric) return false;
+      if (t.storage == output) continue;
+      const int updated = i.op->updates_in_place(static_cast<int>(k));
+      if (updated < 0 || !is_repeated(i.inputs[static_cast<std::size_t>(updated)], i.tag.layer)) return false;
+    }
+    return true;
+  }
+
+  /// Whether an rms_norm of x + residual is better repeated on the sum: where x would have to be kept for it.
+  bool keeps_sum(const Instruction& i) const {
+    return i.inputs.size() > 1 && i.inputs[1] != no_tensor && !is_repeated(i.inputs[0], i.tag.layer);
+  }
+
+  /// The tensor that a reader in backward gets in place of forward's `id`.
+  TensorId value_for(TensorId id, std::int16_t layer) {
+    if (!is_repeated(id, layer)) return id;
+    if (copy_[index(id)] == no_tensor) repeat(static_cast<std::size_t>(producer_[index(id)]));
+    return copy_[index(id)];
+  }
+
+  void repeat(std::size_t n) {
+    Instruction again = forward_[n];
+    if (sum_kept_[n]) {
+      again.inputs[0] = again.outputs[1];
+      again.inputs[1] = again.outputs[1] = no_tensor;
+    }
+    for (TensorId& input : again.inputs) input = value_for(input, again.tag.layer);
+    again.tag.phase = Phase::backward;
+    again.tag.inserted_by = who;
+    for (TensorId& output : again.outputs) {
+      if (output == no_tensor) continue;
+      const auto id = static_cast<TensorId>(program_.tensors.size());
+      Tensor tensor = program_[output];
+      tensor.storage = tensor.storage == output ? id : program_[copy_[index(tensor.storage)]].storage;
+      program_.tensors.push_back(std::move(tensor));
+      copy_[index(output)] = id;
+      output = id;
+    }
+    program_.instructions.push_back(std::move(again));
+  }
+
+  Program& program_;
+  const RecomputeRequest& request_;
+  std::vector<Instruction> forward_, backward_;
+  std::vector<InstructionId> producer_;  // by tensor of forward
+  std::vector<bool> sum_kept_;           // by forward instruction: an rms_norm that is repeated on the sum it made
+  std::vector<bool> candidate_;          // by forward instruction: may be repeated
+  std::vector<TensorId> copy_;           // by tensor of forward: what backward has instead
+};
+
+void check(const Program& program, const RecomputeRequest& request) {
+  int layers = 0;
+  std::set<std::string_view> there;
+  for (const Instruction& i : program.instructions) {
+    if (i.tag.phase != Phase::forward || i.tag.layer < 0) continue;
+    layers = std::max(layers, i.tag.layer + 1);
+    there.insert(i.op->name());
+  }
+  if (request.first_layer >= layers || request.last_layer >= layers) {
+    throw UsageError("--recompute-layers " + layers_text(request) + ": the model has the layers 0 to " +
+                     std::to_string(layers - 1));
+  }
+  for (const std::string& op : request.ops) {
+    if (there.count(op) != 0) continue;
+    std::string known;
+    for (std::string_view name : there) known += " " + std::string(name);
+    throw UsageError("--recompute " + what_text(request) + ": no layer has the op '" + op + "'. Give none, full, or some of" +
+                     known);
+  }
+}
+
+int layer_number(std::string_view text, const std::string& all) {
+  int layer = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), layer);
+  if (error != std::errc() || end != text.data() + text.size() || layer < 0)
+    throw UsageError("--recompute-layers '" + all + "' is no range of layers; write for example 0-15, or 3");
+  return layer;
+}
+
+}  // namespace
+
+RecomputeRequest parse_recompute(const std::string& what, const std::string& layers) {
+  RecomputeRequest request;
+  request.full = what == "full";
+  for (std::size_t begin = 0; !request.full && what != "none" && begin <= what.size();) {
+    const std::size_t end = std::min(what.find(',', begin), what.size());
+    request.ops.push_back(what.substr(begin, end - begin));
+    if (request.ops.back().empty() || request.ops.back() == "none" || request.ops.back() == "full")
+      throw UsageError("--recompute is '" + what + "'; it must be none, full or a list of ops such as swiglu,rms_norm");
+    begin = end + 1;
+  }
+  if (layers.empty()) return request;
+  if (!request.any()) throw UsageError("--recompute-layers is given, but --recompute is none");
+  const std::size_t dash = layers.find('-');
+  request.first_layer = layer_number(std::string_view(layers).substr(0, dash), layers);
+  request.last_layer =
+      dash == std::string::npos ? request.first_layer : layer_number(std::string_view(layers).substr(dash + 1), layers);
+  if (request.last_layer < request.first_layer) throw UsageError("--recompute-layers '" + layers + "' ends before it begins");
+  return request;
+}
+
+std::string what_text(const RecomputeRequest& request) {
+  if (request.full) return "full";
+  std::string text;
+  for (const std::string& op : request.ops) text += (text.empty() ? "" : ",") + op;
+  return text.empty() ? "none" : text;
+}
+
+std::string layers_text(const RecomputeRequest& request) {
+  if (request.last_layer < 0) return "";
+  return std::to_string(request.first_layer) + "-" + std::to_string(request.last_layer);
+}
+
+void recompute(Program& program, const RecomputeRequest& request) {
+  if (!request.any()) return;
+  check(program, request);
+  Recomputer(program, request).run();
+}
+
+}  // namespace consist

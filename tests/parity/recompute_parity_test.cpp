@@ -1,0 +1,84 @@
+// Recomputation repeats the same kernels on the same values: losses and gradient norms do not change by a bit.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "core/archive/reader.h"
+#include "tests/child_process.h"
+#include "tests/temporary_folder.h"
+
+namespace consist {
+namespace {
+
+struct Case {
+  const char* name;
+  std::string model;
+  const char* precision;
+  int ranks = 1;
+  const char* strategy = "ddp";
+};
+
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.name;
+}
+
+struct Curves {
+  std::vector<double> loss, grad_norm;
+  bool operator==(const Curves&) const = default;
+};
+
+class RecomputeParity : public testing::TestWithParam<Case> {
+ protected:
+  Curves train(const std::vector<std::string>& options) const {
+    const std::string archive = folder_ / "run.h5";
+    std::vector<std::string> words{CONSIST_BINARY_DIR "/bin/consist",
+                                   "train",
+                                   "--device=cpu",
+                                   "--dataset=synthetic",
+                                   "--from-scratch",
+                                   "--overwrite",
+                                   "--model=" + GetParam().model,
+                                   "--precision=" + std::string(GetParam().precision),
+                                   "--ranks=" + std::to_string(GetParam().ranks),
+                                   "--strategy=" + std::string(GetParam().strategy),
+                                   "--sequence=32",
+                                   "--batch=2",
+                                   "--accumulation=2",
+                                   "--steps=12",
+                                   "--learning-rate=1e-3",
+                                   "--archive=" + archive};
+    words.insert(words.end(), options.begin(), options.end());
+    const test::ChildResult result = test::run_child(words);
+    if (result.status != 0) throw std::runtime_error(result.output);
+    const ArchiveReader reader(archive);
+    return {reader.column("loss"), reader.column("grad_norm")};
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_P(RecomputeParity, LossesAreEqualToTheBit) {
+  const Curves expected = train({});
+  ASSERT_EQ(expected.loss.size(), 12u);
+  ASSERT_LT(expected.loss.back(), expected.loss.front()) << "nothing was learnt, so that equal losses would say little";
+  EXPECT_EQ(train({"--recompute=full"}), expected);
+  EXPECT_EQ(train({"--recompute=full", "--recompute-layers=1-1"}), expected);
+  EXPECT_EQ(train({"--recompute=swiglu,rms_norm,attention,rope"}), expected);
+}
+
+const std::string untied_llama = CONSIST_SOURCE_DIR "/tests/golden/hf/llama-untied";
+const std::string tied_qwen = CONSIST_SOURCE_DIR "/tests/golden/hf/qwen3-tied";
+
+INSTANTIATE_TEST_SUITE_P(Models, RecomputeParity,
+                         testing::Values(Case{"llama_fp32", untied_llama, "fp32"}, Case{"llama_bf16", untied_llama, "bf16"},
+                                         Case{"qwen3_fp32", tied_qwen, "fp32"}, Case{"qwen3_bf16", tied_qwen, "bf16"},
+                                         Case{"llama_bf16_ddp", untied_llama, "bf16", 2},
+                                         Case{"qwen3_bf16_zero2", tied_qwen, "bf16", 2, "zero2"},
+                                         Case{"llama_fp32_zero3", untied_llama, "fp32", 2, "zero3-offload"},
+                                         Case{"llama_bf16_tp_sp", untied_llama, "bf16", 2, "tp-sp=2"}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace consist

@@ -1,0 +1,67 @@
+// Steps of a tiny model, compiled without plugins, for tests of passes.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "consist/edit.h"
+#include "core/passes/compile.h"
+#include "core/passes/memory_plan.h"
+#include "core/passes/waits.h"
+#include "tests/program/plain_precision.h"
+#include "tests/program/tiny_model.h"
+
+namespace consist::test {
+
+/// Splits the batch; gradients are left for the optimizer pass to reduce, or reduced in one bucket at the end.
+class DataParallel final : public ParallelStrategy {
+ public:
+  explicit DataParallel(bool bucket) : bucket_(bucket) {}
+  AxisRequest axis() const override { return {.name = "data", .takes_rest = true, .splits_batch = true}; }
+  void partition(Program& p, int axis) const override {
+    for (Tensor& t : p.tensors) {
+      if (t.role == Role::input && !t.state) t.placements[axis] = Placement::shard(0);
+    }
+  }
+  void schedule(Program& p, int axis) const override {
+    if (!bucket_) return;
+    std::vector<TensorId> gradients;
+    for (const Parameter& parameter : p.parameters) gradients.push_back(parameter.gradient);
+    pack(p, gradients, "bucket");
+    Inserter inserter(p);
+    inserter.after(static_cast<InstructionId>(p.instructions.size()) - 1, [&](Builder& b) {
+      b.tag.inserted_by = "test";
+      const auto reduced = b.all_reduce(gradients, axis);
+      for (std::size_t i = 0; i < reduced.size(); ++i) p.parameters[i].gradient = reduced[i];
+    });
+    inserter.apply();
+  }
+
+ private:
+  bool bucket_;
+};
+
+struct Case {
+  TinyModel model;
+  PlainPrecision precision;
+  DataParallel strategy;
+  CompileRequest request;
+  Layout layout;
+
+  explicit Case(int ranks, int accumulation = 1, bool bucket = true, TinyShape shape = {}, DTypes dtypes = {})
+      : model(shape), precision(dtypes), strategy(bucket) {
+    request = {.architecture = &model, .precision = &precision, .strategies = {{"data", &strategy, 0}}, .ranks = ranks,
+               .micro_batch = 2, .sequence = 4, .accumulation = accumulation};
+    layout = lay_out(request.strategies, ranks);
+  }
+  Program step() { return compile_step(request, layout); }
+};
+
+inline Program planned(Program program, MemoryPlan* out = nullptr) {
+  const MemoryPlan plan = plan_memory(program, {});
+  insert_waits(program, plan, {});
+  if (out != nullptr) *out = plan;
+  return program;
+}
+
+}  // namespace consist::test
