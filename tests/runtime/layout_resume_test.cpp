@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/archive/reader.h"
@@ -21,7 +22,10 @@ struct Layout {
 const Layout layouts[] = {
     {"one_rank", {}},
     {"ddp_2", {"--ranks=2"}},
+    {"tp_sp_2_zero2_2", {"--ranks=4", "--strategy=tp-sp=2+zero2"}},
+    {"ddp_4", {"--ranks=4"}},
     {"zero2_2", {"--ranks=2", "--strategy=zero2"}},
+    {"tp_sp_2", {"--ranks=2", "--strategy=tp-sp=2"}},
     {"zero3_4", {"--ranks=4", "--strategy=zero3-offload", "--zero3-offload.max_reuse_distance=0"}},
     {"offloaded_4",
      {"--ranks=4", "--strategy=zero3-offload", "--zero3-offload.param_persistence_threshold=100",
@@ -36,7 +40,7 @@ class LayoutResume : public testing::TestWithParam<const char*> {
                                    "train",
                                    "--device=cpu",
                                    "--dataset=synthetic",
-                                   "--model=" CONSIST_SOURCE_DIR "/tests/golden/hf/qwen3-tied",
+                                   "--model=" CONSIST_SOURCE_DIR "/tests/golden/hf/llama-tied",
                                    "--from-scratch",
                                    "--sequence=32",
                                    "--learning-rate=1e-3",
@@ -60,10 +64,13 @@ TEST_P(LayoutResume, ARunGoesOnUnderAnyOtherLayout) {
   const double tolerance = test::layout_loss_tolerance(GetParam());
   const std::vector<double> expected = train(layouts[0], 6, {"--export=" + path("whole")});
   ASSERT_LT(expected.back(), expected.front());
-  for (const Layout& first : layouts) {
+  const std::size_t count = std::size(layouts);
+  for (std::size_t i = 0; i < count; ++i) {
+    const Layout& first = layouts[i];
     const std::string saved = path(std::string("from-") + first.name);
     train(first, 3, {"--checkpoint=" + saved, "--checkpoint-keep=9"});
-    for (const Layout& then : layouts) {
+    for (const std::size_t distance : {1, 3}) {  // not all pairs, but every layout writes for two and reads from two
+      const Layout& then = layouts[(i + distance) % count];
       SCOPED_TRACE(std::string(first.name) + " then " + then.name);
       const std::string copy = path("copy");
       std::filesystem::remove_all(copy);
@@ -72,6 +79,22 @@ TEST_P(LayoutResume, ARunGoesOnUnderAnyOtherLayout) {
       ASSERT_EQ(found.size(), 3U);
       for (std::size_t s = 0; s < found.size(); ++s) EXPECT_NEAR(found[s] / expected[s + 3], 1, tolerance) << "step " << s + 4;
     }
+  }
+}
+
+TEST_P(LayoutResume, ARunMayChangeItsLayoutSeveralTimes) {
+  const std::vector<double> expected = train(layouts[0], 9, {});
+  std::vector<double> found;
+  for (const char* name : {"ddp_2", "one_rank", "ddp_4"}) {
+    const Layout& layout =
+        *std::find_if(std::begin(layouts), std::end(layouts), [&](const Layout& l) { return l.name == std::string(name); });
+    const std::vector<double> losses =
+        train(layout, static_cast<int>(found.size()) + 3, {"--checkpoint=" + path("travelling"), "--resume"});
+    found.insert(found.end(), losses.begin(), losses.end());
+  }
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t s = 0; s < found.size(); ++s) {
+    EXPECT_NEAR(found[s] / expected[s], 1, test::layout_loss_tolerance(GetParam())) << "step " << s + 1;
   }
 }
 
