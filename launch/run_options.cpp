@@ -5,6 +5,8 @@
 
 #include "consist/error.h"
 #include "consist/options.h"
+#include "core/runtime/parts.h"
+#include "launch/deepspeed_config.h"
 
 namespace consist {
 
@@ -32,6 +34,8 @@ po::options_description run_options() {
       "device", po::value<std::string>()->default_value(d.device)->value_name("D"), "e.g. cpu, cuda; auto: the fastest there is")(
       "dataset", po::value<std::string>()->default_value(d.dataset)->value_name("D"), "e.g. text, tokens, synthetic")(
       "ranks", po::value<int>()->default_value(d.ranks)->value_name("N"), "start N ranks on this machine")(
+      "deepspeed-config", po::value<std::string>()->default_value("")->value_name("FILE"),
+      "strategy, precision, batch, optimizer as a DeepSpeed JSON states them")(
       "plugin", po::value<std::vector<std::string>>()->composing()->value_name("PATH"),
       "also look for plugins in this file or folder");
   po::options_description training("Training");
@@ -208,6 +212,30 @@ std::map<std::string, std::map<std::string, std::string>> read_plugin_options(co
   return options;
 }
 
+namespace {
+
+/// The options that the file of --deepspeed-config has stated; none without one.
+std::set<std::string> read_deepspeed_config(const po::variables_map& v, PluginHost& host, RunConfig& config) {
+  const std::string path = v["deepspeed-config"].as<std::string>();
+  if (path.empty()) return {};
+  const DeepspeedContext context{
+      .given = [&](const std::string& option) { return v.count(option) != 0 && !v[option].defaulted(); },
+      .hidden = [&] { return model_sizes(config, host).hidden; }};
+  return apply_deepspeed_config(path, context, config);
+}
+
+/// Of batch and accumulation, the first that nobody has stated follows from the global batch.
+void leave_batch_open(const po::variables_map& v, const std::set<std::string>& stated, RunConfig& config) {
+  const auto open = [&](const char* option) { return v[option].defaulted() && stated.count(option) == 0; };
+  if (config.global_batch > 0 && open("batch")) {
+    config.batch = 0;
+  } else if (config.global_batch > 0 && open("accumulation")) {
+    config.accumulation = 0;
+  }
+}
+
+}  // namespace
+
 RunConfig make_config(const ParsedRun& parsed, PluginHost& host) {
   const po::variables_map& v = parsed.values;
   RunConfig c;
@@ -227,11 +255,6 @@ RunConfig make_config(const ParsedRun& parsed, PluginHost& host) {
   c.recompute = parse_recompute(v["recompute"].as<std::string>(), v["recompute-layers"].as<std::string>());
   at_least_one("--batch", c.batch);
   at_least_one("--accumulation", c.accumulation);
-  if (c.global_batch > 0 && v["batch"].defaulted()) {
-    c.batch = 0;
-  } else if (c.global_batch > 0 && v["accumulation"].defaulted()) {
-    c.accumulation = 0;
-  }
   c.steps = v["steps"].as<std::int64_t>();
   c.seed = v["seed"].as<std::uint64_t>();
   c.from_scratch = v["from-scratch"].as<bool>();
@@ -261,6 +284,7 @@ RunConfig make_config(const ParsedRun& parsed, PluginHost& host) {
   }
   c.timeout_seconds = v["timeout"].as<int>();
   c.profile = v["profile"].as<bool>();
+  leave_batch_open(v, read_deepspeed_config(v, host, c), c);
   c.check();
   return c;
 }

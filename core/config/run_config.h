@@ -57,6 +57,7 @@ struct RunConfig {
   std::int64_t memory_limit = 0;  ///< bytes per rank; 0: what the device has
   int timeout_seconds = 60;       ///< how long a collective may wait for a rank
   bool profile = false;
+  std::vector<std::string> notes;  ///< for people: where values come from that no option has given
 
   /// Throws UsageError naming the option and what is legal. Values that parts decide on (presets, sizes) are checked by them.
   CONSIST_API void check() const;

@@ -80,6 +80,15 @@ void model_from_preset(Parts& parts, const RunConfig& config, PluginHost& host) 
                    "' is neither a folder nor a preset. Presets:" + (known.empty() ? " none" : known) + refused);
 }
 
+void find_model(Parts& parts, const RunConfig& config, PluginHost& host) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(config.model, ignored)) {
+    model_from_folder(parts, config, host);
+  } else {
+    model_from_preset(parts, config, host);
+  }
+}
+
 /// Options for parts that are not in the make-up would be ignored silently; they are mistakes.
 void refuse_stray_options(const RunConfig& config, PluginHost& host) {
   std::vector<std::string> used{config.precision, config.device, config.dataset, config.transport};
@@ -114,12 +123,7 @@ CompileRequest Parts::compile_request(const RunConfig& config) const {
 Parts make_parts(const RunConfig& config, PluginHost& host) {
   refuse_stray_options(config, host);
   Parts parts;
-  std::error_code ignored;
-  if (std::filesystem::is_directory(config.model, ignored)) {
-    model_from_folder(parts, config, host);
-  } else {
-    model_from_preset(parts, config, host);
-  }
+  find_model(parts, config, host);
   parts.precision = host.make<Precision>("precision", config.precision, options_of(config, config.precision));
   for (const StrategyChoice& choice : config.strategies) {
     parts.strategies.push_back(host.make<ParallelStrategy>("strategy", choice.name, options_of(config, choice.name)));
@@ -127,6 +131,12 @@ Parts make_parts(const RunConfig& config, PluginHost& host) {
     host.find("transport", transport_for(config, choice.name));  // a name that does not exist is an error before anything starts
   }
   return parts;
+}
+
+ModelSizes model_sizes(const RunConfig& config, PluginHost& host) {
+  Parts parts;
+  find_model(parts, config, host);
+  return parts.architecture->sizes();
 }
 
 void settle_batch(RunConfig& config, const Layout& layout) {

@@ -35,6 +35,9 @@ struct Parts {
 /// unknown names and for options of plugins that the make-up does not contain.
 CONSIST_API Parts make_parts(const RunConfig& config, PluginHost& host);
 
+/// The sizes of the config's model. Throws what make_parts throws about models.
+CONSIST_API ModelSizes model_sizes(const RunConfig& config, PluginHost& host);
+
 /// Derives the one of batch, accumulation and global batch that is left open, so that all three are stated. Throws UsageError
 /// where they do not divide.
 CONSIST_API void settle_batch(RunConfig& config, const Layout& layout);

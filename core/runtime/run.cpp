@@ -118,6 +118,7 @@ std::string banner(const RunConfig& config, const Parts& parts, const Layout& la
   if (summary.fp8_flops > 0)
     text += "\nmatrix products of a step " + si_text(summary.flops) + "FLOP per rank, " + fp8_text(summary);
   text += "\n" + parts.device->info().name;
+  for (const std::string& note : config.notes) text += "\n" + note;
   text += "\nbatch " + std::to_string(config.batch) + " x accumulation " + std::to_string(config.accumulation) + " x " +
           std::to_string(layout.batch_ranks()) + " of sequence " + std::to_string(config.sequence) + ": " +
           std::to_string(config.batch * config.accumulation * layout.batch_ranks() * config.sequence) +

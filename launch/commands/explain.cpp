@@ -38,6 +38,7 @@ int explain(const Arguments& arguments) {
   }
   PluginHost host(plugin_paths(parsed.values));
   RunConfig config = make_config(parsed, host);
+  for (const std::string& note : config.notes) std::fprintf(stderr, "%s\n", note.c_str());
   Parts parts = make_parts(config, host);
   const Layout layout = lay_out(parts.uses, config.ranks);
   settle_batch(config, layout);

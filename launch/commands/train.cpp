@@ -28,6 +28,7 @@ constexpr const char* help =
     "  --transport T [socket]    one, or per strategy: a=T1,b=T2\n"
     "  --precision P [fp32]      --device D [auto: the fastest]      --dataset D [text]\n"
     "  --ranks N [1]             start N ranks on this machine\n"
+    "  --deepspeed-config FILE   strategy, precision, batch and optimizer from a DeepSpeed JSON, key by key\n"
     "  --plugin PATH             also look for plugins in this file or folder; may be repeated\n"
     "Training\n"
     "  --steps N [100]           --sequence N [512] tokens           --seed N [0]\n"
