@@ -49,6 +49,23 @@ part() {
   summary+=("$(printf '%-22s %-6s %4d s  %s' "$name" "$([ $status = 0 ] && echo ok || echo "FAILED ($status)")" $((SECONDS - start)) "$(grep -E 'tests? ran|PASSED|tokens/s \(median|wrong elements' "$out/$name.log" | tail -1 | cut -c1-150)")")
 }
 
+# shards COUNT COMMAND...: a test program as COUNT processes side by side. Its references are computed by the processor and take most of the time.
+shards() {
+  local count=$1 status=0 folder
+  shift
+  folder=$(mktemp -d)
+  for ((i = 0; i < count; ++i)); do
+    GTEST_TOTAL_SHARDS=$count GTEST_SHARD_INDEX=$i OMP_NUM_THREADS=1 "$@" > "$folder/$i" 2>&1 &
+    echo $! > "$folder/$i.pid"
+  done
+  for ((i = 0; i < count; ++i)); do wait "$(cat "$folder/$i.pid")" || status=1; done
+  cat "$folder"/*[0-9]
+  echo "PASSED $(cat "$folder"/*[0-9] | grep -c '^\[       OK ') tests, failed $(cat "$folder"/*[0-9] | grep -c '^\[  FAILED  \].*ms)'), skipped $(cat "$folder"/*[0-9] | grep -c '^\[  SKIPPED \].*ms)'), in $count processes"
+  rm -r "$folder"
+  return $status
+}
+export -f shards
+
 # train NAME SECONDS RANKS OPTIONS...: a run; its result line goes into the table.
 train() {
   local name=$1 limit=$2 ranks=$3
@@ -57,7 +74,7 @@ train() {
   part "$name" "$limit" "$build/bin/consist" train --device cuda --ranks "$ranks" --dataset synthetic --archive "$out/$name.h5" --overwrite "$@"
 }
 
-part kernels 240 "$build/bin/test_kernels" --gtest_filter='*cuda*:*Cuda*'
+part kernels 240 bash -c 'shards "$@"' - $(($(nproc) < 8 ? $(nproc) : 8)) "$build/bin/test_kernels" --gtest_filter='*cuda*:*Cuda*'
 part parity 120 "$build/bin/test_parity" --gtest_filter='*cuda*'
 # Between GPUs: one process per transport, since NCCL's settings are those of the process.
 if [ "$gpus" -ge 2 ]; then
