@@ -88,8 +88,7 @@ class HfParity : public testing::TestWithParam<Case> {
     for (std::size_t s = 0; s < events_.reports.size(); ++s) {
       const StepReport& report = events_.reports[s];
       EXPECT_NEAR(report.loss / reference_.losses[s], 1, tolerance.loss) << "loss of step " << report.step;
-      EXPECT_NEAR(report.grad_norm / reference_.grad_norms[s], 1, tolerance.grad_norm)
-          << "grad_norm of step " << report.step;
+      EXPECT_NEAR(report.grad_norm / reference_.grad_norms[s], 1, tolerance.grad_norm) << "grad_norm of step " << report.step;
       clipped += report.grad_norm > reference_.max_norm ? 1 : 0;
     }
     EXPECT_GT(clipped, 0);
@@ -138,7 +137,8 @@ TEST_P(HfParity, AccumulatedOverTwoMicroBatches) {
 
 std::vector<Case> cases() {
   std::vector<Case> all;
-  for (const auto& [device, precision] : {std::pair{"cpu", "fp32"}, {"cpu", "bf16"}, {"cuda", "fp32"}, {"cuda", "bf16"}}) {
+  for (const auto& [device, precision] :
+       {std::pair{"cpu", "fp32"}, {"cpu", "bf16"}, {"cpu", "fp8"}, {"cuda", "fp32"}, {"cuda", "bf16"}}) {
     for (const char* model : {"llama-untied", "llama-tied", "llama-rope-scaled", "qwen3-tied", "qwen3-untied", "qwen2.5-bias"}) {
       all.push_back({model, device, precision});
     }

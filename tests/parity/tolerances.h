@@ -21,6 +21,12 @@ inline double layout_loss_tolerance(const std::string& precision) {
   throw std::invalid_argument("no tolerance is stated for the precision " + precision);
 }
 
+/// The same run on another device: the same, and elementary functions that differ in the last place; in bf16 and fp8 a sum that
+/// falls on the other side of a rounding moves what follows.
+inline double device_loss_tolerance(const std::string& precision) {
+  return precision == "fp32" ? 1e-5 : 5e-3;
+}
+
 /// The same run by PyTorch and transformers in fp32, five steps. In fp32 deviations are a few units in the last place, which
 /// AdamW's division by sqrt(v) enlarges where a gradient is close to 0; the bounds of the CPU are five times tighter than what is
 /// promised (1e-5 and 1e-4). In bf16 weights and activations are rounded: losses stay near, weights are not compared.
@@ -35,10 +41,8 @@ struct ReferenceTolerance {
   double key_biases;
 };
 inline constexpr ReferenceTolerance reference_tolerances[] = {
-    {"cpu", "fp32", 2e-6, 2e-5, 2e-6, 3e-5},
-    {"cpu", "bf16", 2e-2, 1e-1, 0, 0},
-    {"cuda", "fp32", 1e-5, 1e-4, 1e-5, 1e-4},
-    {"cuda", "bf16", 2e-2, 1e-1, 0, 0},
+    {"cpu", "fp32", 2e-6, 2e-5, 2e-6, 3e-5},  {"cpu", "bf16", 2e-2, 1e-1, 0, 0},  {"cpu", "fp8", 2e-2, 2e-1, 0, 0},
+    {"cuda", "fp32", 1e-5, 1e-4, 1e-5, 1e-4}, {"cuda", "bf16", 2e-2, 1e-1, 0, 0},
 };
 
 inline const ReferenceTolerance& reference_tolerance(const std::string& device, const std::string& precision) {

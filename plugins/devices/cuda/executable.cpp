@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <string>
+#include <unordered_set>
 
 #include "consist/error.h"
 #include "plugins/devices/cuda/check.h"
@@ -39,16 +40,16 @@ CudaExecutable::CudaExecutable(std::vector<Launch> launches, bool graphs, bool p
   int least = 0, greatest = 0;
   check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
   lanes_[static_cast<std::size_t>(Queue::compute().index())].used = true;
+  std::unordered_set<const Kernel*> known;
   for (const Launch& launch : launches_) {
     lane_of(launch).used = true;
     for (std::int32_t wait : launch.waits) {
       cudaEvent_t& event = events_[static_cast<std::size_t>(wait)];
       if (event == nullptr) event = make_event(false);
     }
-    kernels_.push_back(launch.kernel);
+    // In the order in which they start, so that of several reports the earliest is thrown.
+    if (known.insert(launch.kernel).second) kernels_.push_back(launch.kernel);
   }
-  std::sort(kernels_.begin(), kernels_.end());
-  kernels_.erase(std::unique(kernels_.begin(), kernels_.end()), kernels_.end());
   for (std::size_t i = 0; i < lanes_.size(); ++i) {
     if (!lanes_[i].used) continue;
     // Communication goes first where both could run: others wait for it.

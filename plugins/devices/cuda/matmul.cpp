@@ -30,6 +30,10 @@ cudaDataType_t cuda_type(DType type) {
       return CUDA_R_32F;
     case DType::bf16:
       return CUDA_R_16BF;
+    case DType::e4m3:
+      return CUDA_R_8F_E4M3;
+    case DType::e5m2:
+      return CUDA_R_8F_E5M2;
     default:
       throw UnavailableError("device 'cuda' multiplies no " + std::string(name_of(type)) + " matrices");
   }
@@ -40,7 +44,7 @@ std::string key_of(const MatmulShape& s, bool tf32) {
   std::ostringstream text;
   text << s.m << 'x' << s.n << 'x' << s.k << (s.transpose_a ? 't' : 'n') << (s.transpose_b ? 't' : 'n') << '.' << name_of(s.a)
        << '.' << name_of(s.b) << '.' << name_of(s.d) << (s.add ? "+d" : "") << (s.bias ? "+bias" : "")
-       << (s.a == DType::f32 && tf32 ? ".tf32" : "");
+       << (s.fast_accumulation ? "+fast" : "") << (s.a == DType::f32 && tf32 ? ".tf32" : "");
   return text.str();
 }
 
@@ -97,18 +101,13 @@ struct Matmul::Description {
     const cublasOperation_t op_first = s.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasOperation_t op_second = s.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     check(cublasLtMatmulDescCreate(&operation, compute, CUDA_R_32F), "cublasLtMatmulDescCreate");
-    check(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_TRANSA, &op_first, sizeof op_first),
-          "cublasLtMatmulDescSetAttribute");
-    check(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_TRANSB, &op_second, sizeof op_second),
-          "cublasLtMatmulDescSetAttribute");
+    set(CUBLASLT_MATMUL_DESC_TRANSA, op_first);
+    set(CUBLASLT_MATMUL_DESC_TRANSB, op_second);
     if (s.bias) {
-      const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
-      const cudaDataType_t type = cuda_type(s.d);
-      check(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue),
-            "cublasLtMatmulDescSetAttribute");
-      check(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type),
-            "cublasLtMatmulDescSetAttribute");
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+      set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, cuda_type(s.d));
     }
+    if (s.fast_accumulation) set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, std::int8_t{1});
     auto layout = [](cublasLtMatrixLayout_t* made, DType type, std::int64_t rows, std::int64_t columns) {
       check(cublasLtMatrixLayoutCreate(made, cuda_type(type), static_cast<std::uint64_t>(rows),
                                        static_cast<std::uint64_t>(columns), rows),
@@ -128,15 +127,21 @@ struct Matmul::Description {
   Description(const Description&) = delete;
   Description& operator=(const Description&) = delete;
 
-  cublasStatus_t enqueue(cublasLtHandle_t handle, const void* a, const void* b, void* d, const void* bias,
-                         const cublasLtMatmulAlgo_t& algorithm, void* workspace, std::int64_t workspace_bytes,
-                         cudaStream_t stream) const {
-    if (shape.bias)
-      check(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias),
-            "cublasLtMatmulDescSetAttribute");
+  template <typename T>
+  void set(cublasLtMatmulDescAttributes_t attribute, const T& value) const {
+    check(cublasLtMatmulDescSetAttribute(operation, attribute, &value, sizeof value), "cublasLtMatmulDescSetAttribute");
+  }
+
+  cublasStatus_t enqueue(cublasLtHandle_t handle, const MatmulOperands& o, const cublasLtMatmulAlgo_t& algorithm, void* workspace,
+                         std::int64_t workspace_bytes, cudaStream_t stream) const {
+    if (shape.bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, o.bias);
+    if (shape.scaled) {
+      set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, o.b_scale);
+      set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, o.a_scale);
+    }
     const float one = 1, beta = shape.add ? 1.0F : 0.0F;
-    return cublasLtMatmul(handle, operation, &one, b, first, a, second, &beta, d, result, d, result, &algorithm, workspace,
-                          static_cast<std::size_t>(workspace_bytes), stream);
+    return cublasLtMatmul(handle, operation, &one, o.b, first, o.a, second, &beta, o.d, result, o.d, result, &algorithm,
+                          workspace, static_cast<std::size_t>(workspace_bytes), stream);
   }
 };
 
@@ -204,20 +209,23 @@ cublasLtMatmulAlgo_t MatmulLibrary::search_for(const MatmulShape& shape, std::in
   ++searches_;
   const auto bytes = [](std::int64_t elements, DType type) { return elements * static_cast<std::int64_t>(size_of(type)); };
   const Scratch a(bytes(shape.m * shape.k, shape.a)), b(bytes(shape.k * shape.n, shape.b)), d(bytes(shape.m * shape.n, shape.d)),
-      bias(bytes(shape.n, shape.d)), space(workspace);
+      bias(bytes(shape.n, shape.d)), scale(size_of(DType::f32)), space(workspace);
   // Power, and with it the clock, depends on the data: zeros would be timed too fast.
   fill_random(a.get(), shape.m * shape.k, shape.a, 1, nullptr);
   fill_random(b.get(), shape.k * shape.n, shape.b, 2, nullptr);
   check(cudaMemset(d.get(), 0, static_cast<std::size_t>(bytes(shape.m * shape.n, shape.d))), "cudaMemset");
   check(cudaMemset(bias.get(), 0, static_cast<std::size_t>(bytes(shape.n, shape.d))), "cudaMemset");
 
+  const float one = 1;
+  check(cudaMemcpy(scale.get(), &one, sizeof one, cudaMemcpyHostToDevice), "cudaMemcpy");
+  const MatmulOperands operands{
+      .a = a.get(), .b = b.get(), .d = d.get(), .bias = bias.get(), .a_scale = scale.get(), .b_scale = scale.get()};
+
   const EventPair events;
   auto time_of = [&](const cublasLtMatmulAlgo_t& algorithm, int repetitions) -> float {
     check(cudaEventRecord(events.begin, nullptr), "cudaEventRecord");
     for (int i = 0; i < repetitions; ++i) {
-      if (description.enqueue(handle_, a.get(), b.get(), d.get(), bias.get(), algorithm, space.get(), workspace, nullptr) !=
-          CUBLAS_STATUS_SUCCESS)
-        return -1;
+      if (description.enqueue(handle_, operands, algorithm, space.get(), workspace, nullptr) != CUBLAS_STATUS_SUCCESS) return -1;
     }
     check(cudaEventRecord(events.end, nullptr), "cudaEventRecord");
     check(cudaEventSynchronize(events.end), "a matrix product under test");
@@ -316,7 +324,11 @@ Matmul::Matmul(Matmul&& other) noexcept
       workspace_bytes_(other.workspace_bytes_) {}
 
 void Matmul::enqueue(const void* a, const void* b, void* d, const void* bias, void* workspace, cudaStream_t stream) const {
-  check(description_->enqueue(handle_, a, b, d, bias, algorithm_, workspace, workspace_bytes_, stream), "cublasLtMatmul");
+  enqueue({.a = a, .b = b, .d = d, .bias = bias}, workspace, stream);
+}
+
+void Matmul::enqueue(const MatmulOperands& operands, void* workspace, cudaStream_t stream) const {
+  check(description_->enqueue(handle_, operands, algorithm_, workspace, workspace_bytes_, stream), "cublasLtMatmul");
 }
 
 }  // namespace consist::cuda

@@ -20,6 +20,17 @@ struct MatmulShape {
   DType a = DType::bf16, b = DType::bf16, d = DType::bf16;
   bool add = false;   ///< D is added to
   bool bias = false;  ///< of dtype d
+  /// op(A) and op(B) are multiplied by a scale each; of 8-bit floats, which need transpose_b without transpose_a on Hopper.
+  bool scaled = false;
+  bool fast_accumulation = false;  ///< of 8-bit floats: tensor cores may keep sums in fewer bits than fp32
+};
+
+/// Addresses on the device of what MatmulShape says; null where it says nothing.
+struct MatmulOperands {
+  const void *a = nullptr, *b = nullptr;
+  void* d = nullptr;
+  const void* bias = nullptr;
+  const void *a_scale = nullptr, *b_scale = nullptr;  ///< one f32 each
 };
 
 /// cuBLASLt's handle, and which algorithm is fastest for a shape here: searched once, then read from a file in the user's cache
@@ -67,7 +78,9 @@ class Matmul {
   Matmul(Matmul&& other) noexcept;
 
   std::int64_t workspace_bytes() const noexcept { return workspace_bytes_; }
-  /// `a`, `b`, `d`, `bias` as MatmulShape says; `workspace` has workspace_bytes(). Throws SystemError.
+  /// `workspace` has workspace_bytes(). Throws SystemError.
+  void enqueue(const MatmulOperands& operands, void* workspace, cudaStream_t stream) const;
+  /// The same without scales.
   void enqueue(const void* a, const void* b, void* d, const void* bias, void* workspace, cudaStream_t stream) const;
 
  private:

@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(threads)
       for (int i = 0; i < N; ++i) values[u].element[i] = rounded<T>(legal ? 0.0F : NAN);
     }
     if (!legal) {
-      report->id = id;
+      report->value = id;
       report->found = 1;
     }
   }

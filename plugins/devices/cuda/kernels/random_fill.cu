@@ -1,4 +1,5 @@
 #include <cuda_bf16.h>
+#include <cuda_fp8.h>
 
 #include "plugins/devices/cuda/check.h"
 #include "plugins/devices/cuda/kernels/random_fill.h"
@@ -33,6 +34,10 @@ void fill_random(void* memory, std::int64_t elements, DType type, std::uint32_t 
     fill<<<blocks, 256, 0, stream>>>(static_cast<float*>(memory), elements, seed);
   } else if (type == DType::bf16) {
     fill<<<blocks, 256, 0, stream>>>(static_cast<__nv_bfloat16*>(memory), elements, seed);
+  } else if (type == DType::e4m3) {
+    fill<<<blocks, 256, 0, stream>>>(static_cast<__nv_fp8_e4m3*>(memory), elements, seed);
+  } else if (type == DType::e5m2) {
+    fill<<<blocks, 256, 0, stream>>>(static_cast<__nv_fp8_e5m2*>(memory), elements, seed);
   } else {
     throw UnavailableError("random data of dtype " + std::string(name_of(type)) + " is not made on the GPU");
   }

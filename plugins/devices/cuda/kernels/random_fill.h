@@ -9,7 +9,7 @@
 
 namespace consist::cuda {
 
-/// Numbers in [-1, 1) of dtype f32 or bf16, the same for the same seed.
+/// Numbers in [-1, 1) of a float dtype, the same for the same seed.
 void fill_random(void* memory, std::int64_t elements, DType type, std::uint32_t seed, cudaStream_t stream);
 
 }  // namespace consist::cuda

@@ -1,0 +1,59 @@
+// A run on a GPU follows the same run on the CPU, step by step.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "core/archive/reader.h"
+#include "core/plugin/host.h"
+#include "tests/child_process.h"
+#include "tests/parity/tolerances.h"
+#include "tests/temporary_folder.h"
+
+namespace consist {
+namespace {
+
+constexpr int steps = 50;
+
+class DeviceParity : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    PluginHost host({CONSIST_BINARY_DIR "/lib/consist/plugins"});
+    if (!host.has("device", "cuda")) GTEST_SKIP() << "this build has no device cuda";
+    const std::string reason = host.unavailable(host.find("device", "cuda"), std::chrono::seconds(60));
+    if (!reason.empty()) GTEST_SKIP() << reason;
+  }
+
+  std::vector<double> losses(const std::string& device, const std::string& model) const {
+    const std::string archive = folder_ / (device + ".h5");
+    const test::ChildResult run = test::run_child(
+        {CONSIST_BINARY_DIR "/bin/consist", "train", "--device=" + device, "--model=" + model,
+         "--precision=" + std::string(GetParam()), "--dataset=synthetic", "--from-scratch", "--overwrite", "--sequence=64",
+         "--batch=4", "--learning-rate=1e-3", "--steps=" + std::to_string(steps), "--archive=" + archive});
+    if (run.status != 0) throw std::runtime_error(run.output);
+    return ArchiveReader(archive).column("loss");
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_P(DeviceParity, LossesOfTheGpuFollowThoseOfTheCpu) {
+  for (const std::string model : {"llama-tiny", "qwen3-tiny"}) {
+    const std::vector<double> expected = losses("cpu", model), found = losses("cuda", model);
+    ASSERT_EQ(expected.size(), static_cast<std::size_t>(steps));
+    ASSERT_EQ(found.size(), expected.size());
+    ASSERT_LT(expected.back(), expected.front() - 0.1) << "nothing was learnt, so that equal losses would say little";
+    double worst = 0;
+    for (std::size_t s = 0; s < expected.size(); ++s) worst = std::max(worst, std::abs(found[s] / expected[s] - 1));
+    std::printf("%s in %s: largest relative deviation of a loss %.2g\n", model.c_str(), GetParam(), worst);
+    EXPECT_LE(worst, test::device_loss_tolerance(GetParam())) << model;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cuda, DeviceParity, testing::Values("fp32", "bf16", "fp8"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace consist
