@@ -174,7 +174,7 @@ TEST(OptionsOfParts, IllegalOnesAreRefused) {
       {{"--ddp.bucket", "1M"}, "plugin 'ddp' has no option 'bucket'. It has bucket-size"},
       {{"--dd.bucket-size", "1M"}, "there is no plugin 'dd'"},
       {{"--step", "3"}, "there is no option '--step'"},
-      {{"--strategy", "dd"}, "there is no strategy 'dd'. There are: ddp sample."},
+      {{"--strategy", "dd"}, "there is no strategy 'dd'. There are: ddp "},
       {{"--sample.integer", "1"}, "'sample' is not part of this make-up"},
       {{"--strategy", "sample", "--sample.integer", "1.5"}, "--sample.integer is '1.5'; it must be an integer"},
       {{"--strategy", "sample", "--sample.choice", "gre"}, "--sample.choice is 'gre'; it must be one of red, green"},

@@ -113,7 +113,8 @@ TEST(PluginHost, AnUnknownNameListsWhatExistsAndWhereItWasLookedForInOrder) {
   const Environment path("CONSIST_PLUGIN_PATH", plugin_folder("no_manifest") + "::/not/there");
   PluginHost host({plugin_file("sample"), plugin_folder("fingerprint")});
   const std::string message = message_of<UsageError>([&] { host.find("strategy", "samp"); });  // nothing is guessed
-  EXPECT_THAT(message, HasSubstr("there is no strategy 'samp'. There are: ddp sample."));
+  EXPECT_THAT(message,
+              ::testing::ContainsRegex("there is no strategy 'samp'\\. There are: ([a-z0-9-]+ )*ddp ([a-z0-9-]+ )*sample[ .]"));
   EXPECT_THAT(message, HasSubstr("Looked in: " + plugin_file("sample") + " " + plugin_folder("fingerprint") + " " +
                                  plugin_folder("no_manifest") + " /not/there (which is not there) " +
                                  CONSIST_BINARY_DIR "/lib/consist/plugins (add places"));
