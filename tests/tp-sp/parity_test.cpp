@@ -37,7 +37,12 @@ class TensorParallelParity : public testing::TestWithParam<Case> {
     std::ofstream(folder_ / "config.json") << config;
   }
 
-  std::vector<double> train(const std::vector<std::string>& make_up) const {
+  struct Curves {
+    std::vector<double> loss, grad_norm;
+    double evaluation = 0;
+  };
+
+  Curves train(const std::vector<std::string>& make_up) const {
     const std::string archive = folder_ / "run.h5";
     std::vector<std::string> command{CONSIST_BINARY_DIR "/bin/consist",
                                      "train",
@@ -45,32 +50,34 @@ class TensorParallelParity : public testing::TestWithParam<Case> {
                                      "--dataset=synthetic",
                                      "--from-scratch",
                                      "--overwrite",
-                                     "--model=" + std::string(folder_ / ""),
+                                     "--model=" + (folder_ / ""),
                                      "--precision=" + std::string(GetParam().precision),
                                      "--sequence=16",
                                      "--steps=10",
                                      "--global-batch=4",
                                      "--learning-rate=1e-3",
                                      "--evaluate-every=10",
+                                     "--evaluate-sequences=8",
                                      "--archive=" + archive};
     command.insert(command.end(), make_up.begin(), make_up.end());
     const test::ChildResult result = test::run_child(command);
     if (result.status != 0) throw std::runtime_error(result.output);
     const ArchiveReader reader(archive);
-    std::vector<double> values = reader.column("loss");
-    for (double norm : reader.column("grad_norm")) norms_.push_back(norm);
-    return values;
+    Curves curves{reader.column("loss"), reader.column("grad_norm")};
+    for (const ArchiveEvent& event : reader.events()) {
+      if (event.kind == "evaluation") curves.evaluation = Json::parse(event.text).at("loss").get<double>();
+    }
+    return curves;
   }
 
   TemporaryFolder folder_;
-  mutable std::vector<double> norms_;
 };
 
 TEST_P(TensorParallelParity, LossesAreThoseOfOneRank) {
-  const std::vector<double> expected = train({"--strategy=ddp", "--ranks=1"});
-  const std::vector<double> norms = norms_;
-  ASSERT_EQ(expected.size(), 10U);
-  ASSERT_LT(expected.back(), expected.front()) << "nothing was learnt, so that equal losses would say little";
+  const Curves expected = train({"--strategy=ddp", "--ranks=1"});
+  ASSERT_EQ(expected.loss.size(), 10U);
+  ASSERT_GT(expected.evaluation, 0);
+  ASSERT_LT(expected.loss.back(), expected.loss.front()) << "nothing was learnt, so that equal losses would say little";
   const double tolerance = test::layout_loss_tolerance(GetParam().precision);
   double worst = 0;
   std::vector<std::vector<std::string>> layouts = {
@@ -79,7 +86,7 @@ TEST_P(TensorParallelParity, LossesAreThoseOfOneRank) {
       {"--strategy=tp-sp=2", "--ranks=2", "--accumulation=2", "--tp-sp.logits-bytes=1500",
        "--tp-sp.delay-weight-gradients=false"},
       {"--strategy=tp-sp=2", "--ranks=2", "--tp-sp.overlap-parts=4", "--tp-sp.gather-again"},
-      {"--strategy=tp-sp=4", "--ranks=4", "--accumulation=4"},
+      {"--strategy=tp-sp=4", "--ranks=4", "--accumulation=4", "--recompute", "full"},
       {"--strategy=tp-sp=2+ddp", "--ranks=4", "--accumulation=2", "--ddp.bucket-size=10Ki"},
   };
   // Stretches of single sequences, which only a vocabulary that divides allows.
@@ -87,15 +94,15 @@ TEST_P(TensorParallelParity, LossesAreThoseOfOneRank) {
     layouts.push_back({"--strategy=tp-sp=2", "--ranks=2", "--accumulation=4", "--tp-sp.overlap-parts=2", "--tp-sp.gather-again"});
   for (const std::vector<std::string>& layout : layouts) {
     SCOPED_TRACE(testing::PrintToString(layout));
-    norms_.clear();
-    const std::vector<double> found = train(layout);
-    ASSERT_EQ(found.size(), expected.size());
-    for (std::size_t step = 0; step < found.size(); ++step) {
-      EXPECT_NEAR(found[step] / expected[step], 1, tolerance) << "loss of step " << step + 1;
+    const Curves found = train(layout);
+    ASSERT_EQ(found.loss.size(), expected.loss.size());
+    for (std::size_t step = 0; step < found.loss.size(); ++step) {
+      EXPECT_NEAR(found.loss[step] / expected.loss[step], 1, tolerance) << "loss of step " << step + 1;
       // Norms are sums over all elements: no part may be counted twice or left out.
-      EXPECT_NEAR(norms_[step] / norms[step], 1, 10 * tolerance) << "grad_norm of step " << step + 1;
-      worst = std::max(worst, std::abs(found[step] / expected[step] - 1));
+      EXPECT_NEAR(found.grad_norm[step] / expected.grad_norm[step], 1, 10 * tolerance) << "grad_norm of step " << step + 1;
+      worst = std::max(worst, std::abs(found.loss[step] / expected.loss[step] - 1));
     }
+    EXPECT_NEAR(found.evaluation / expected.evaluation, 1, tolerance) << "loss of the evaluation";
   }
   std::printf("largest relative deviation of a loss: %.2g (tolerance %.2g)\n", worst, tolerance);
 }
