@@ -1,5 +1,5 @@
-// Collectives over one mesh axis (attribute "axis"), and the local part of a replicated tensor. Each has its adjoint:
-// the gradient of an all_gather is a reduce_scatter and so on.
+// Collectives over one mesh axis (attribute "axis"), the local part of a replicated tensor, and messages between neighbours on an axis.
+// Each collective has its adjoint: the gradient of an all_gather is a reduce_scatter and so on.
 #include "core/ops/core_ops.h"
 
 namespace consist::ops {
@@ -70,6 +70,44 @@ class Slice final : public CollectiveBase {
   void differentiate(Differentiator& d, const Instruction& f) const override { pass_back(d, f, Placement::replicate()); }
 };
 
+/// Attribute "lane": which neighbour it goes to (see Lane). Inserted after differentiation, so that it needs no adjoint.
+class Send final : public NamedOp {
+ public:
+  Send() : NamedOp("send") {}
+  Types infer(const Types& in, const Attributes& attributes) const override {
+    attributes.integer("axis");
+    const auto lane = static_cast<Lane>(attributes.integer("lane"));
+    require(lane == Lane::to_next || lane == Lane::to_previous, "the lane is not one to send on");
+    present(in, 0);
+    return {std::nullopt};
+  }
+  void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& /*attributes*/) const override {
+    axis.outputs = {Placement()};
+  }
+  bool is_collective() const noexcept override { return true; }
+};
+
+/// Attributes "dtype" and "extent0", "extent1", ...: the tensor that comes, in its logical shape. Whoever emits it states its placements,
+/// which are those of the tensor that was sent.
+class Receive final : public NamedOp {
+ public:
+  Receive() : NamedOp("receive") {}
+  Types infer(const Types& in, const Attributes& attributes) const override {
+    attributes.integer("axis");
+    const auto lane = static_cast<Lane>(attributes.integer("lane"));
+    require(lane == Lane::from_next || lane == Lane::from_previous, "the lane is not one to receive from");
+    require(in.empty(), "there are inputs");
+    TensorType type{dtype_attribute(attributes), {}};
+    for (int dim = 0; attributes.has("extent" + std::to_string(dim)); ++dim)
+      type.shape.push_back(attributes.integer("extent" + std::to_string(dim)));
+    return {type};
+  }
+  void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& /*attributes*/) const override {
+    axis.outputs = {Placement()};
+  }
+  bool is_collective() const noexcept override { return true; }
+};
+
 }  // namespace
 
 void register_collectives(OpRegistry& registry) {
@@ -77,6 +115,8 @@ void register_collectives(OpRegistry& registry) {
   registry.add(std::make_unique<ReduceScatter>());
   registry.add(std::make_unique<AllGather>());
   registry.add(std::make_unique<Slice>());
+  registry.add(std::make_unique<Send>());
+  registry.add(std::make_unique<Receive>());
 }
 
 }  // namespace consist::ops

@@ -32,6 +32,7 @@ class Repeater {
       } else {
         again(m);
         Builder builder(program_);
+        if (first_loss == no_tensor) continue;  // another rank has it
         builder.tag = {Phase::backward, -1, static_cast<std::int16_t>(m), "accumulate"};
         program_.loss = builder.emit_one("add", {program_.loss, map_[index(first_loss)]}, {}, "loss");
       }

@@ -90,6 +90,12 @@ void finish(Program& program, const Layout& layout) {
     layout.active[axis].strategy->finish(program, static_cast<int>(axis));
 }
 
+void divide(Program& program, const Layout& layout) {
+  for (std::size_t axis = 0; axis < layout.active.size(); ++axis) {
+    layout.active[axis].strategy->divide(program, static_cast<int>(axis));
+  }
+}
+
 double tokens_per(const CompileRequest& request, const Layout& layout, int micro_batches) {
   return static_cast<double>(request.micro_batch) * static_cast<double>(request.sequence) * layout.batch_ranks() * micro_batches;
 }
@@ -120,6 +126,7 @@ Program compile_step(const CompileRequest& request, const Layout& layout, int ra
   Program program = forward_program(request, layout, rank, 1.0 / tokens_per(request, layout, request.accumulation));
   differentiate(program, request.precision->dtypes().gradient);
   recompute(program, request.recompute);
+  divide(program, layout);
   const auto instructions = static_cast<std::int64_t>(program.instructions.size());
   if (instructions > most_instructions / request.accumulation) {
     throw UsageError("--accumulation " + std::to_string(request.accumulation) + " would make a program of about " +
@@ -140,6 +147,7 @@ Program compile_step(const CompileRequest& request, const Layout& layout, int ra
 Program compile_evaluation(const CompileRequest& request, const Layout& layout, int rank) {
   check(request);
   Program program = forward_program(request, layout, rank, 1.0 / tokens_per(request, layout, 1));
+  divide(program, layout);
   append_metrics(program);
   finish(program, layout);
   verify(program);

@@ -35,10 +35,16 @@ std::vector<std::int16_t> layers_of_gradients(const Program& program) {
   return layers;
 }
 
+/// Makes a value that only some ranks of the stage axis have, or each a part of, one to be summed over the axis.
+void sum_over_stages(Program& program, TensorId tensor) {
+  if (program.stage_axis >= 0) program[tensor].placements[program.stage_axis] = Placement::partial();
+}
+
 /// The sum of squares of all gradients: sharded and replicated ones apart, since only the former are summed over ranks.
 TensorId total_sum_of_squares(Program& program, Builder& builder) {
   std::map<std::vector<bool>, std::vector<TensorId>> groups;
   for (const Parameter& p : program.parameters) {
+    if (p.twin >= 0 && p.twin < program.rank) continue;  // the other rank counts it
     std::vector<bool> sharded;
     for (int axis = 0; axis < program.mesh.axes(); ++axis) {
       const Placement placement = program[p.gradient].placements[axis];
@@ -51,7 +57,16 @@ TensorId total_sum_of_squares(Program& program, Builder& builder) {
     const TensorId sum = replicated(builder, builder.emit_one("sum_of_squares", gradients, {}, "sum_of_squares"));
     total = total == no_tensor ? sum : builder.emit_one("add", {total, sum}, {}, "sum_of_squares");
   }
+  if (total == no_tensor) throw ProgramError("rank " + std::to_string(program.rank) + " has no gradient of its own");
+  sum_over_stages(program, total);
   return total;
+}
+
+/// The loss of a rank that does not compute it: zero, its part of the sum over the stages.
+TensorId no_loss(Builder& builder) {
+  if (builder.program().stage_axis < 0) throw ProgramError("the program has no loss");
+  const TensorId zero = builder.constant("no_loss", {}, [](std::span<float> out) { out[0] = 0; });
+  return builder.emit_one("cast", {zero}, {{"dtype", std::string(name_of(DType::f32))}}, "loss");  // a copy, to be summed in place
 }
 
 }  // namespace
@@ -59,6 +74,8 @@ TensorId total_sum_of_squares(Program& program, Builder& builder) {
 void append_metrics(Program& program) {
   Builder builder(program);
   builder.tag = {Phase::optimizer, -1, -1, who};
+  if (program.loss == no_tensor) program.loss = no_loss(builder);
+  sum_over_stages(program, program.loss);
   program.loss = replicated(builder, program.loss);
   make_metric(program, program.loss, "loss");
 }

@@ -91,7 +91,10 @@ std::vector<TensorId> Builder::emit(std::string_view op_name, std::vector<Tensor
   }
 
   Instruction instruction{.op = &op, .inputs = std::move(inputs), .attributes = std::move(attributes), .tag = tag};
-  if (op.is_collective()) instruction.queue = Queue::communication(static_cast<int>(instruction.attributes.integer("axis")));
+  if (op.is_collective()) {
+    instruction.queue = Queue::communication(static_cast<int>(instruction.attributes.integer("axis")),
+                                             static_cast<Lane>(instruction.attributes.integer_or("lane", 0)));
+  }
   for (std::size_t i = 0; i < output_types.size(); ++i) {
     if (!output_types[i]) {
       instruction.outputs.push_back(no_tensor);

@@ -14,6 +14,8 @@ Model::~Model() = default;
 Precision::~Precision() = default;
 void Precision::rewrite(Program& /*forward*/) const {}
 ParallelStrategy::~ParallelStrategy() = default;
+void ParallelStrategy::divide(Program& /*segment*/, int /*axis*/) const {}
+
 void ParallelStrategy::schedule(Program& /*step*/, int /*axis*/) const {}
 void ParallelStrategy::finish(Program& /*program*/, int /*axis*/) const {}
 Kernel::~Kernel() = default;

@@ -63,7 +63,7 @@ std::string to_text(const Program& program, InstructionId index, const PrintOpti
   if (i.tag.inserted_by != nullptr && *i.tag.inserted_by != '\0') text += std::string(" by ") + i.tag.inserted_by;
   if (options.bytes && i.op->is_collective()) {
     std::int64_t bytes = 0;
-    for (TensorId input : i.inputs) bytes += program.bytes(input);
+    for (TensorId id : i.inputs.empty() ? i.outputs : i.inputs) bytes += program.bytes(id);
     text += " bytes " + std::to_string(bytes);
   }
   if (options.waits && !i.waits.empty()) {

@@ -42,6 +42,21 @@ std::string_view name_of(Phase phase) noexcept {
   return "?";
 }
 
+namespace {
+
+const char* suffix_of(Lane lane) {
+  switch (lane) {
+    case Lane::collective: return "";
+    case Lane::to_next: return ".to_next";
+    case Lane::from_previous: return ".from_previous";
+    case Lane::to_previous: return ".to_previous";
+    case Lane::from_next: return ".from_next";
+  }
+  return "?";
+}
+
+}  // namespace
+
 std::string text_of(Queue queue, const Mesh& mesh) {
   switch (queue.index()) {
     case 0:
@@ -51,7 +66,8 @@ std::string text_of(Queue queue, const Mesh& mesh) {
     case 2:
       return "d2h";
     default:
-      return "comm:" + (queue.axis() < mesh.axes() ? mesh.axis(queue.axis()).name : std::to_string(queue.axis()));
+      return "comm:" + (queue.axis() < mesh.axes() ? mesh.axis(queue.axis()).name : std::to_string(queue.axis())) +
+             suffix_of(queue.lane());
   }
 }
 

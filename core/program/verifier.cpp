@@ -123,6 +123,7 @@ class Verifier {
 
   void check_placements(InstructionId index, const Instruction& i, const Types& inputs) {
     for (int axis = 0; axis < program_.mesh.axes(); ++axis) {
+      if (axis == program_.stage_axis) continue;
       AxisSharding rule{.axis = axis};
       for (TensorId id : i.inputs) rule.inputs.push_back(id == no_tensor ? Placement() : program_[id].placements[axis]);
       const std::vector<Placement> given = rule.inputs;
@@ -197,8 +198,32 @@ struct Walker {
 
 std::int64_t message_bytes(const Program& program, const Instruction& i) {
   std::int64_t bytes = 0;
-  for (TensorId id : i.inputs) bytes += program.bytes(id);
+  for (TensorId id : i.inputs.empty() ? i.outputs : i.inputs) bytes += program.bytes(id);
   return bytes;
+}
+
+/// Whether `theirs` is what `mine` needs at the other ends of its queue.
+bool match(const Program& program, const Instruction& mine, const Program& other, const Instruction& theirs) {
+  const bool message = mine.op->name() == "send" && theirs.op->name() == "receive";
+  return (message || mine.op == theirs.op) && message_bytes(program, mine) == message_bytes(other, theirs);
+}
+
+/// The other end of a lane that sends.
+Lane opposite(Lane lane) { return lane == Lane::to_next ? Lane::from_previous : Lane::from_next; }
+
+/// The ranks, and their queues, that must come together for what `rank` has on `queue`; empty if the group is looked at from another of its
+/// ends: a collective from its first member, a message from its sender.
+std::vector<std::pair<int, Queue>> ends_of(const Mesh& mesh, int rank, Queue queue) {
+  const std::vector<int> group = mesh.group(rank, queue.axis());
+  const int at = mesh.coordinate(rank, queue.axis()), n = static_cast<int>(group.size());
+  std::vector<std::pair<int, Queue>> ends;
+  if (queue.lane() == Lane::collective) {
+    for (int member : at == 0 ? group : std::vector<int>{}) ends.emplace_back(member, queue);
+  } else if (queue.lane() == Lane::to_next || queue.lane() == Lane::to_previous) {
+    const int to = (at + (queue.lane() == Lane::to_next ? 1 : n - 1)) % n;
+    ends = {{rank, queue}, {group[static_cast<std::size_t>(to)], Queue::communication(queue.axis(), opposite(queue.lane()))}};
+  }
+  return ends;
 }
 
 }  // namespace
@@ -215,29 +240,27 @@ void verify_collectives(std::span<const Program* const> programs) {
     moved = false;
     for (Walker& walker : walkers) moved |= walker.advance();
     for (int rank = 0; rank < mesh.ranks(); ++rank) {
-      for (int axis = 0; axis < mesh.axes(); ++axis) {
-        if (mesh.coordinate(rank, axis) != 0) continue;  // each group once, by its first member
-        const auto queue = static_cast<std::size_t>(Queue::communication(axis).index());
-        const InstructionId first = walkers[static_cast<std::size_t>(rank)].head(queue);
+      for (int q = Queue::communication(0).index(); q < Queue::count; ++q) {
+        const InstructionId first = walkers[static_cast<std::size_t>(rank)].head(static_cast<std::size_t>(q));
         if (first < 0) continue;
         const Instruction& mine = walkers[static_cast<std::size_t>(rank)].at(first);
-        bool together = true;
-        for (int member : mesh.group(rank, axis)) {
-          Walker& other = walkers[static_cast<std::size_t>(member)];
-          const InstructionId theirs = other.head(queue);
+        const auto ends = ends_of(mesh, rank, mine.queue);
+        bool together = !ends.empty();
+        for (const auto& [member, queue] : ends) {
+          const Walker& other = walkers[static_cast<std::size_t>(member)];
+          const InstructionId theirs = other.head(static_cast<std::size_t>(queue.index()));
           if (theirs < 0) {
             together = false;
             break;
           }
-          if (other.at(theirs).op != mine.op ||
-              message_bytes(*other.program, other.at(theirs)) != message_bytes(*programs[rank], mine)) {
+          if (!match(*programs[static_cast<std::size_t>(rank)], mine, *other.program, other.at(theirs))) {
             throw ProgramError("ranks " + std::to_string(rank) + " and " + std::to_string(member) + " of axis '" +
-                               mesh.axis(axis).name + "' meet in different collectives: " + to_text(*programs[rank], first) +
-                               " and " + to_text(*other.program, theirs));
+                               mesh.axis(mine.queue.axis()).name + "' meet in different collectives: " +
+                               to_text(*programs[static_cast<std::size_t>(rank)], first) + " and " + to_text(*other.program, theirs));
           }
         }
         if (!together) continue;
-        for (int member : mesh.group(rank, axis)) walkers[static_cast<std::size_t>(member)].finish(queue);
+        for (const auto& [member, queue] : ends) walkers[static_cast<std::size_t>(member)].finish(static_cast<std::size_t>(queue.index()));
         moved = true;
       }
     }

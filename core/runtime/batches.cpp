@@ -18,28 +18,30 @@ void Batches::split(std::size_t row) {
   std::copy(tokens_.begin() + 1, tokens_.end(), targets_.begin() + static_cast<std::ptrdiff_t>(row * length));
 }
 
-void Batches::write_step(TrainingState& state, std::int64_t step) {
+template <typename Read>
+void Batches::write(TrainingState& state, PreparedProgram& program, const std::string& suffix, std::int64_t first, Read read) {
   const auto bytes = static_cast<std::int64_t>(ids_.size() * sizeof(std::int32_t));
+  const std::string ids = "ids" + suffix, targets = "targets" + suffix;
+  const bool reads_ids = state.has_input(program, ids), reads_targets = state.has_input(program, targets);
+  if (!reads_ids && !reads_targets) return;
+  for (std::int64_t b = 0; b < micro_batch_; ++b) {
+    read(first + b);
+    split(static_cast<std::size_t>(b));
+  }
+  if (reads_ids) state.write_input(program, ids, ids_.data(), bytes);
+  if (reads_targets) state.write_input(program, targets, targets_.data(), bytes);
+}
+
+void Batches::write_step(TrainingState& state, std::int64_t step) {
   for (int m = 0; m < accumulation_; ++m) {
     const std::int64_t first = ((step * accumulation_ + m) * ranks_ + index_) * micro_batch_;
-    for (std::int64_t b = 0; b < micro_batch_; ++b) {
-      dataset_.read_train(first + b, tokens_);
-      split(static_cast<std::size_t>(b));
-    }
-    state.write_input(state.step(), "ids." + std::to_string(m), ids_.data(), bytes);
-    state.write_input(state.step(), "targets." + std::to_string(m), targets_.data(), bytes);
+    write(state, state.step(), "." + std::to_string(m), first, [&](std::int64_t s) { dataset_.read_train(s, tokens_); });
   }
 }
 
 void Batches::write_evaluation(TrainingState& state, std::int64_t round) {
-  const auto bytes = static_cast<std::int64_t>(ids_.size() * sizeof(std::int32_t));
   const std::int64_t first = (round * ranks_ + index_) * micro_batch_;
-  for (std::int64_t b = 0; b < micro_batch_; ++b) {
-    dataset_.read_eval(first + b, tokens_);
-    split(static_cast<std::size_t>(b));
-  }
-  state.write_input(*state.evaluation(), "ids", ids_.data(), bytes);
-  state.write_input(*state.evaluation(), "targets", targets_.data(), bytes);
+  write(state, *state.evaluation(), "", first, [&](std::int64_t s) { dataset_.read_eval(s, tokens_); });
 }
 
 std::int64_t Batches::evaluation_rounds(std::int64_t sequences) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "consist/dataset.h"
@@ -30,6 +31,9 @@ class Batches {
  private:
   /// Splits sequence_length + 1 tokens per sequence into ids and the targets one position later.
   void split(std::size_t row);
+  /// The sequences from `first` on into the inputs "ids<suffix>" and "targets<suffix>", as far as the program has them.
+  template <typename Read>
+  void write(TrainingState& state, PreparedProgram& program, const std::string& suffix, std::int64_t first, Read read);
 
   const Dataset& dataset_;
   std::int64_t ranks_, index_, micro_batch_, sequence_;

@@ -132,10 +132,39 @@ class PartsKernel final : public Kernel {
   std::vector<Message> messages_;
 };
 
+/// A message over the link of a lane, whose two members are the sender and the receiver.
+class SendKernel final : public Kernel {
+ public:
+  explicit SendKernel(Communicator* communicator) : communicator_(communicator) {}
+  void launch(std::span<const Buffer> in, std::span<const Buffer> /*out*/, void* /*workspace*/, NativeQueue queue) override {
+    communicator_->send(in[0].data, in[0].shape.elements(), in[0].dtype, 1 - communicator_->rank(), queue);
+  }
+
+  void check() override { communicator_->check(); }
+
+ private:
+  Communicator* communicator_;
+};
+
+class ReceiveKernel final : public Kernel {
+ public:
+  explicit ReceiveKernel(Communicator* communicator) : communicator_(communicator) {}
+  void launch(std::span<const Buffer> /*in*/, std::span<const Buffer> out, void* /*workspace*/, NativeQueue queue) override {
+    communicator_->receive(out[0].data, out[0].shape.elements(), out[0].dtype, 1 - communicator_->rank(), queue);
+  }
+
+  void check() override { communicator_->check(); }
+
+ private:
+  Communicator* communicator_;
+};
+
 }  // namespace
 
 std::unique_ptr<Kernel> make_collective_kernel(const KernelRequest& request, Communicator* communicator, int ranks) {
   if (request.op == "all_reduce") return std::make_unique<AllReduceKernel>(communicator);
+  if (request.op == "send") return std::make_unique<SendKernel>(communicator);
+  if (request.op == "receive") return std::make_unique<ReceiveKernel>(communicator);
   if (request.op == "reduce_scatter" || request.op == "all_gather") {
     return std::make_unique<PartsKernel>(request, communicator, ranks);
   }

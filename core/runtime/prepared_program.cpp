@@ -82,9 +82,9 @@ Kernel* PreparedProgram::kernel_for(const Instruction& i, std::span<Communicator
   const KernelRequest request{i.op->name(), inputs, outputs, i.attributes, input_origins, output_origins};
   std::unique_ptr<Kernel> kernel;
   if (i.op->is_collective()) {
-    const auto axis = static_cast<std::size_t>(i.attributes.integer("axis"));
-    kernel = make_collective_kernel(request, axis < communicators.size() ? communicators[axis] : nullptr,
-                                    program_.mesh.size_of(static_cast<int>(axis)));
+    const auto at = static_cast<std::size_t>(i.queue.index() - Queue::communication(0).index());
+    kernel = make_collective_kernel(request, at < communicators.size() ? communicators[at] : nullptr,
+                                    program_.mesh.size_of(i.queue.axis()));
   } else if (touches_nothing(i)) {
     kernel = std::make_unique<NoKernel>();
   } else {

@@ -13,6 +13,7 @@
 #include "consist/plugin.h"
 #include "core/archive/archive.h"
 #include "core/job/progress.h"
+#include "core/runtime/communicators.h"
 #include "core/runtime/metrics.h"
 #include "core/runtime/parts.h"
 #include "core/runtime/profile.h"
@@ -41,38 +42,18 @@ double seconds_since_start() {
   return up - std::strtod(field.c_str(), nullptr) / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
-/// The communicators of this rank, one per mesh axis.
-struct Communicators {
-  std::vector<std::shared_ptr<Transport>> transports;
-  std::vector<std::unique_ptr<Communicator>> owned;
-  std::vector<Communicator*> by_axis;
-
-  std::int64_t bytes_sent() const {
-    std::int64_t bytes = 0;
-    for (const auto& communicator : owned) bytes += communicator->bytes_sent();
-    return bytes;
-  }
-};
-
-Communicators connect(const RunConfig& config, PluginHost& host, const Layout& layout, JoinedJob& job,
-                      const std::string& device_kind) {
-  Communicators made;
+/// The transport of each mesh axis.
+std::vector<std::shared_ptr<Transport>> make_transports(const RunConfig& config, PluginHost& host, const Layout& layout,
+                                                        const std::string& device_kind) {
+  std::vector<std::shared_ptr<Transport>> made;
   for (int axis = 0; axis < layout.mesh.axes(); ++axis) {
     const std::string name = transport_for(config, layout.active[static_cast<std::size_t>(axis)].name);
     auto options = config.plugin_options.find(name);
-    auto transport = host.make<Transport>(
-        "transport", name, options == config.plugin_options.end() ? std::map<std::string, std::string>{} : options->second);
-    if (const std::string reason = transport->unavailable(device_kind); !reason.empty()) {
+    made.push_back(host.make<Transport>(
+        "transport", name, options == config.plugin_options.end() ? std::map<std::string, std::string>{} : options->second));
+    if (const std::string reason = made.back()->unavailable(device_kind); !reason.empty()) {
       throw UnavailableError("transport '" + name + "' cannot serve device '" + device_kind + "': " + reason);
     }
-    GroupRequest group;
-    group.ranks = layout.mesh.group(job.rank(), axis);
-    group.name = layout.mesh.axis(axis).name + "." + std::to_string(group.ranks.front());
-    group.index = layout.mesh.coordinate(job.rank(), axis);
-    group.device_kind = device_kind;
-    made.owned.push_back(transport->connect(job, group));
-    made.by_axis.push_back(made.owned.back().get());
-    made.transports.push_back(std::move(transport));
   }
   return made;
 }
@@ -96,7 +77,7 @@ std::string topology_json(const RunConfig& config, const Layout& layout, const C
                             {"size", layout.mesh.size_of(axis)},
                             {"strategy", layout.active[index].name},
                             {"transport", transport_for(config, layout.active[index].name)},
-                            {"verified_path", communicators.owned[index]->verified_path()}});
+                            {"verified_path", communicators.verified_path(axis)}});
   }
   return json.dump(2);
 }
@@ -110,7 +91,7 @@ std::string banner(const RunConfig& config, const Parts& parts, const Layout& la
   text += "\n" + text_of(config.strategies) + " on " + std::to_string(config.ranks) + (config.ranks == 1 ? " rank" : " ranks");
   for (int axis = 0; axis < layout.mesh.axes(); ++axis) {
     text += ", " + layout.mesh.axis(axis).name + "=" + std::to_string(layout.mesh.size_of(axis)) + " over " +
-            communicators.owned[static_cast<std::size_t>(axis)]->verified_path();
+            communicators.verified_path(axis);
   }
   text += "\n" + config.precision + ": parameters and activations " + std::string(name_of(d.parameter)) + ", gradients " +
           std::string(name_of(d.gradient)) + ", masters " + (d.master ? std::string(name_of(*d.master)) : "none") + ", moments " +
@@ -268,9 +249,12 @@ TrainerResult run_recorded(const RunConfig& config, PluginHost& host, JoinedJob&
   parts.device->open(job.local_rank(), job.local_size());
   add_dataset(parts, config, host);
   check_evaluation(config, *parts.dataset, layout);
-  const Communicators communicators = connect(config, host, layout, job, parts.device->info().kind);
+  std::vector<const Program*> programs{&step};
+  if (evaluation) programs.push_back(&*evaluation);
+  const std::string device_kind = parts.device->info().kind;
+  const Communicators communicators(layout.mesh, job, device_kind, make_transports(config, host, layout, device_kind), programs);
 
-  TrainingState state(std::move(step), std::move(evaluation), *parts.device, communicators.by_axis, job.rank(),
+  TrainingState state(std::move(step), std::move(evaluation), *parts.device, communicators.by_queue(), job.rank(),
                       config.memory_limit);
   state.allocate(config.profile);
   const std::int64_t first_step = saved.fill(state);

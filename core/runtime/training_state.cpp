@@ -159,13 +159,20 @@ TensorId TrainingState::find_named(PreparedProgram& program, const std::string& 
       const bool right_role = tensors[t].role == Role::input || tensors[t].role == Role::metric;
       if (right_role && tensors[t].name == name) known->second = static_cast<TensorId>(t);
     }
-    if (known->second == no_tensor) throw ProgramError("the program has no input or metric '" + name + "'");
   }
   return known->second;
 }
 
-void TrainingState::write_input(PreparedProgram& program, const std::string& name, const void* data, std::int64_t bytes) {
+TensorId TrainingState::named(PreparedProgram& program, const std::string& name) {
   const TensorId tensor = find_named(program, name);
+  if (tensor == no_tensor) throw ProgramError("the program has no input or metric '" + name + "'");
+  return tensor;
+}
+
+bool TrainingState::has_input(PreparedProgram& program, const std::string& name) { return find_named(program, name) != no_tensor; }
+
+void TrainingState::write_input(PreparedProgram& program, const std::string& name, const void* data, std::int64_t bytes) {
+  const TensorId tensor = named(program, name);
   if (program.program().bytes(tensor) != bytes) {
     throw ProgramError("input '" + name + "' holds " + std::to_string(program.program().bytes(tensor)) + " bytes, given " +
                        std::to_string(bytes));
@@ -175,7 +182,7 @@ void TrainingState::write_input(PreparedProgram& program, const std::string& nam
 
 float TrainingState::read_metric(PreparedProgram& program, const std::string& name) {
   float value = 0;
-  device_.download(&value, program.buffer(find_named(program, name)).data, sizeof value);
+  device_.download(&value, program.buffer(named(program, name)).data, sizeof value);
   return value;
 }
 

@@ -44,6 +44,8 @@ class CONSIST_API TrainingState {
   PreparedProgram* evaluation() { return evaluation_.get(); }
   std::int64_t planned_bytes() const noexcept { return device_bytes_; }
 
+  /// Whether the program has an input of that name: a pipeline stage lacks those that others read.
+  bool has_input(PreparedProgram& program, const std::string& name);
   void write_input(PreparedProgram& program, const std::string& name, const void* data, std::int64_t bytes);
   float read_metric(PreparedProgram& program, const std::string& name);
 
@@ -69,7 +71,8 @@ class CONSIST_API TrainingState {
   void set_parameter(const Parameter& parameter, const std::function<void(std::int64_t logical, std::span<float>)>& produce);
   void zero(TensorId tensor);
   void list_values();
-  TensorId find_named(PreparedProgram& program, const std::string& name);
+  TensorId find_named(PreparedProgram& program, const std::string& name);  // no_tensor if there is none
+  TensorId named(PreparedProgram& program, const std::string& name);
 
   Device& device_;
   int rank_;

@@ -16,6 +16,7 @@
 
 #include "core/passes/compile.h"
 #include "core/plugin/host.h"
+#include "core/runtime/communicators.h"
 #include "core/runtime/parts.h"
 #include "core/runtime/trainer.h"
 #include "core/runtime/training_state.h"
@@ -30,17 +31,18 @@ struct RankInProcess {
   Parts* parts = nullptr;
   const RunConfig* config = nullptr;
   const Layout* layout = nullptr;
-  std::vector<Communicator*> communicators;
+  std::span<Communicator* const> communicators;  ///< by queue, see PreparedProgram
   Device* device = nullptr;  ///< watched, open
   Seen* seen = nullptr;
 
   /// Compiled and planned; throws what TrainingState throws.
   std::unique_ptr<TrainingState> make_state() const {
-    const CompileRequest request = parts->compile_request(*config);
-    std::optional<Program> evaluation;
-    if (config->evaluate_every > 0) evaluation = compile_evaluation(request, *layout);
-    return std::make_unique<TrainingState>(compile_step(request, *layout), std::move(evaluation), *device, communicators, rank,
-                                           config->memory_limit);
+    return std::make_unique<TrainingState>(compile_step(parts->compile_request(*config), *layout, rank), evaluation(), *device,
+                                           communicators, rank, config->memory_limit);
+  }
+  std::optional<Program> evaluation() const {
+    if (config->evaluate_every == 0) return std::nullopt;
+    return compile_evaluation(parts->compile_request(*config), *layout, rank);
   }
   TrainerSettings settings() const {
     return {.steps = config->steps,
@@ -99,7 +101,6 @@ inline void run_in_process(const RunConfig& config, const std::function<void(con
     rank_threads[rank] = static_cast<pid_t>(::syscall(SYS_gettid));
     joined.arrive_and_wait();
     parts[rank].device->open(job.rank(), job.size());
-    std::vector<std::unique_ptr<Communicator>> communicators;
     RankInProcess mine{.rank = job.rank(),
                        .parts = &parts[rank],
                        .config = &config,
@@ -107,13 +108,13 @@ inline void run_in_process(const RunConfig& config, const std::function<void(con
                        .communicators = {},
                        .device = parts[rank].device.get(),
                        .seen = &seen[rank]};
-    for (int axis = 0; axis < layout.mesh.axes(); ++axis) {
-      communicators.push_back(transports[rank]->connect(job, {.name = layout.mesh.axis(axis).name,
-                                                              .ranks = layout.mesh.group(job.rank(), axis),
-                                                              .index = layout.mesh.coordinate(job.rank(), axis),
-                                                              .device_kind = "cpu"}));
-      mine.communicators.push_back(communicators.back().get());
-    }
+    const Program step = compile_step(mine.parts->compile_request(config), layout, mine.rank);
+    const std::optional<Program> evaluation = mine.evaluation();
+    std::vector<const Program*> programs{&step};
+    if (evaluation) programs.push_back(&*evaluation);
+    const Communicators communicators(layout.mesh, job, "cpu",
+                                      std::vector(static_cast<std::size_t>(layout.mesh.axes()), transports[rank]), programs);
+    mine.communicators = communicators.by_queue();
     body(mine);
     job.leave(std::chrono::seconds(20));
   });

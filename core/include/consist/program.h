@@ -64,6 +64,7 @@ struct Parameter {
   float init_mean = 0.0F;       ///< initial values: mean, and the standard deviation around it (0: constant)
   float init_std = 0.0F;
   TensorId gradient = no_tensor;  ///< the accumulated gradient that the optimizer consumes, once known
+  int twin = -1;                  ///< the rank whose program trains this parameter too (see stage_axis), -1: none
   TensorId master = no_tensor;    ///< optimizer states, once the optimizer pass has run; master absent in fp32
   TensorId moment1 = no_tensor;
   TensorId moment2 = no_tensor;
@@ -93,26 +94,34 @@ class CONSIST_API Attributes {
   std::vector<std::pair<std::string, AttributeValue>> values_;
 };
 
+/// Which messages of a mesh axis a communication queue carries. Collectives share one queue; messages between two neighbours on the
+/// axis (the last one's next is the first) have a queue per direction and peer, so that none waits behind one that is not ready.
+enum class Lane : std::uint8_t { collective, to_next, from_previous, to_previous, from_next };
+
 /// Instructions of one queue run in program order; queues run side by side, ordered only by waits.
 class Queue {
  public:
   static constexpr Queue compute() noexcept { return Queue(0); }
   static constexpr Queue host_to_device() noexcept { return Queue(1); }
   static constexpr Queue device_to_host() noexcept { return Queue(2); }
-  static constexpr Queue communication(int axis) noexcept { return Queue(static_cast<std::int8_t>(3 + axis)); }
-  static constexpr int count = 3 + Mesh::max_axes;
+  static constexpr Queue communication(int axis, Lane lane = Lane::collective) noexcept {
+    return Queue(static_cast<std::int8_t>(3 + axis + Mesh::max_axes * static_cast<int>(lane)));
+  }
+  static constexpr int lanes = 5;
+  static constexpr int count = 3 + Mesh::max_axes * lanes;
 
   constexpr Queue() = default;
   constexpr int index() const noexcept { return index_; }
   constexpr bool is_communication() const noexcept { return index_ >= 3; }
-  constexpr int axis() const noexcept { return index_ - 3; }  ///< of a communication queue
+  constexpr int axis() const noexcept { return (index_ - 3) % Mesh::max_axes; }                       ///< of a communication queue
+  constexpr Lane lane() const noexcept { return static_cast<Lane>((index_ - 3) / Mesh::max_axes); }  ///< of a communication queue
   constexpr bool operator==(const Queue&) const noexcept = default;
 
  private:
   explicit constexpr Queue(std::int8_t index) : index_(index) {}
   std::int8_t index_ = 0;
 };
-/// "compute", "h2d", "d2h", or "comm:<axis>".
+/// "compute", "h2d", "d2h", "comm:<axis>", or "comm:<axis>.to_next" and the like.
 CONSIST_API std::string text_of(Queue queue, const Mesh& mesh);
 
 enum class Phase : std::uint8_t { forward, backward, optimizer };
@@ -124,6 +133,7 @@ struct Tag {
   std::int16_t layer = -1;        ///< transformer layer, -1 outside of any
   std::int16_t micro_batch = -1;  ///< -1 outside of any
   const char* inserted_by = "";
+  std::int16_t stage = -1;  ///< of a pipeline, counted through all ranks and chunks; -1 outside of any
 };
 
 using InstructionId = std::int32_t;
@@ -154,6 +164,9 @@ struct Program {
   std::vector<Constant> constants;    ///< replicated
   TensorId loss = no_tensor;          ///< the scalar that is trained on
   int micro_batches = 1;
+  /// The axis along which ranks run different programs (pipeline stages), -1: none. Each of them has only what it runs: parameters,
+  /// inputs, the loss. Placements along this axis say nothing but which values are still to be summed over it.
+  int stage_axis = -1;
 
   const Tensor& operator[](TensorId id) const { return tensors.at(static_cast<std::size_t>(id)); }
   Tensor& operator[](TensorId id) { return tensors.at(static_cast<std::size_t>(id)); }

@@ -1,0 +1,64 @@
+#include "core/runtime/communicators.h"
+
+#include <algorithm>
+
+#include "consist/op.h"
+
+namespace consist {
+namespace {
+
+std::size_t slot_of(Queue queue) { return static_cast<std::size_t>(queue.index() - Queue::communication(0).index()); }
+
+std::vector<bool> used_queues(std::span<const Program* const> programs) {
+  std::vector<bool> used(Queue::count, false);
+  for (const Program* program : programs) {
+    for (const Instruction& i : program->instructions) used[static_cast<std::size_t>(i.queue.index())] = true;
+  }
+  return used;
+}
+
+}  // namespace
+
+Communicators::Communicators(const Mesh& mesh, Job& job, const std::string& device_kind,
+                             std::vector<std::shared_ptr<Transport>> transports, std::span<const Program* const> programs)
+    : transports_(std::move(transports)), by_queue_(Queue::count, nullptr) {
+  const std::vector<bool> used = used_queues(programs);
+  for (int axis = 0; axis < mesh.axes(); ++axis) {
+    Transport& transport = *transports_.at(static_cast<std::size_t>(axis));
+    const std::vector<int> group = mesh.group(job.rank(), axis);
+    const int at = mesh.coordinate(job.rank(), axis), n = mesh.size_of(axis);
+    const std::string name = mesh.axis(axis).name + "." + std::to_string(group.front());
+    connect(transport, job, {.name = name, .ranks = group, .index = at, .device_kind = device_kind}, Queue::communication(axis));
+
+    // Links one after the other in the same order on all ranks, since both ends of one wait for each other.
+    for (const bool next : {true, false}) {
+      const Queue sending = Queue::communication(axis, next ? Lane::to_next : Lane::to_previous);
+      const Queue receiving = Queue::communication(axis, next ? Lane::from_previous : Lane::from_next);
+      for (int from = 0; from < n; ++from) {
+        const int to = (from + (next ? 1 : n - 1)) % n;
+        const bool sends = at == from && used[static_cast<std::size_t>(sending.index())];
+        const bool receives = at == to && used[static_cast<std::size_t>(receiving.index())];
+        if (!sends && !receives) continue;
+        connect(transport, job,
+                {.name = name + (next ? ".next." : ".previous.") + std::to_string(from),
+                 .ranks = {group[static_cast<std::size_t>(from)], group[static_cast<std::size_t>(to)]},
+                 .index = sends ? 0 : 1,
+                 .device_kind = device_kind},
+                sends ? sending : receiving);
+      }
+    }
+  }
+}
+
+void Communicators::connect(Transport& transport, Job& job, const GroupRequest& group, Queue queue) {
+  owned_.push_back(transport.connect(job, group));
+  by_queue_[slot_of(queue)] = owned_.back().get();
+}
+
+std::int64_t Communicators::bytes_sent() const {
+  std::int64_t bytes = 0;
+  for (const auto& communicator : owned_) bytes += communicator->bytes_sent();
+  return bytes;
+}
+
+}  // namespace consist

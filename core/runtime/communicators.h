@@ -1,0 +1,37 @@
+// The communicators of one rank: a group per mesh axis, and a link per lane that its programs use.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "consist/job.h"
+#include "consist/program.h"
+#include "consist/transport.h"
+
+namespace consist {
+
+class CONSIST_API Communicators {
+ public:
+  /// Connects `job.rank()` with the others of its groups on `mesh`; every rank of the job calls this. `transports` has one per axis.
+  /// `programs` are what this rank will run: of the lanes of an axis (see Lane) those are connected that they use. Throws what
+  /// Transport::connect throws. The job must outlive the object.
+  Communicators(const Mesh& mesh, Job& job, const std::string& device_kind, std::vector<std::shared_ptr<Transport>> transports,
+                std::span<const Program* const> programs);
+
+  /// For PreparedProgram: by communication queue, null where a queue is not used.
+  std::span<Communicator* const> by_queue() const noexcept { return by_queue_; }
+  std::string verified_path(int axis) const { return by_queue_.at(static_cast<std::size_t>(axis))->verified_path(); }
+  std::int64_t bytes_sent() const;
+
+ private:
+  void connect(Transport& transport, Job& job, const GroupRequest& group, Queue queue);
+
+  std::vector<std::shared_ptr<Transport>> transports_;
+  std::vector<std::unique_ptr<Communicator>> owned_;
+  std::vector<Communicator*> by_queue_;
+};
+
+}  // namespace consist

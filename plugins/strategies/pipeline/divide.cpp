@@ -1,0 +1,300 @@
+#include "plugins/strategies/pipeline/divide.h"
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <string>
+#include <tuple>
+
+#include "consist/builder.h"
+#include "consist/error.h"
+#include "consist/op.h"
+#include "plugins/strategies/pipeline/messages.h"
+
+namespace consist::pipeline {
+namespace {
+
+using RankSet = std::uint64_t;  // by coordinate on the axis
+
+std::size_t index(TensorId id) { return static_cast<std::size_t>(id); }
+
+class Divider {
+ public:
+  Divider(Program& program, int axis)
+      : program_(program),
+        builder_(program),
+        axis_(axis),
+        ranks_(program.mesh.size_of(axis)),
+        me_(program.mesh.coordinate(program.rank, axis)),
+        old_(std::move(program.instructions)),
+        maker_(program.tensors.size(), -1),
+        value_(program.tensors.size()),
+        users_(program.tensors.size(), 0),
+        wanted_by_(program.tensors.size(), 0),
+        is_sum_(program.tensors.size(), false),
+        kind_(old_.size(), Kind::staged) {
+    program.instructions.clear();
+    for (std::size_t t = 0; t < value_.size(); ++t) value_[t] = static_cast<TensorId>(t);
+    for (std::size_t i = 0; i < old_.size(); ++i) {
+      for (TensorId output : old_[i].outputs) {
+        if (output == no_tensor) continue;
+        maker_[index(output)] = static_cast<int>(i);
+        value_[index(output)] = no_tensor;
+      }
+    }
+  }
+
+  void run() {
+    find_free();
+    find_sums();
+    find_users();
+    find_messages();
+    for (std::size_t i = 0; i < old_.size(); ++i) take(i);
+    settle();
+    program_.stage_axis = axis_;
+  }
+
+ private:
+  enum class Kind : std::uint8_t {
+    staged,  // runs where its stage lies
+    free,    // follows from parameters alone: runs wherever its outputs are used
+    sum,     // carries the sum of a parameter's gradient on: runs wherever there is a part of that sum
+  };
+
+  int owner(std::size_t i) const {
+    const int stage = old_[i].tag.stage;
+    if (stage < 0) throw ProgramError("'" + std::string(old_[i].op->name()) + "' is in no pipeline stage");
+    return stage % ranks_;
+  }
+  static RankSet set_of(int rank) { return RankSet{1} << rank; }
+  bool made(TensorId id) const { return maker_[index(id)] >= 0; }
+  /// Whether the tensor is a part of the gradient of a parameter, which every rank sums by itself.
+  bool is_sum(TensorId id) const { return is_sum_[index(program_[id].storage)]; }
+  bool staged(TensorId id) const { return made(id) && kind_[static_cast<std::size_t>(maker_[index(id)])] == Kind::staged; }
+
+  void find_free() {
+    for (std::size_t i = 0; i < old_.size(); ++i) {
+      const bool free = !old_[i].inputs.empty() && std::all_of(old_[i].inputs.begin(), old_[i].inputs.end(), [&](TensorId id) {
+        if (id == no_tensor) return true;
+        return made(id) ? kind_[static_cast<std::size_t>(maker_[index(id)])] == Kind::free : program_[id].state;
+      });
+      if (free) kind_[i] = Kind::free;
+    }
+  }
+
+  void find_sums() {
+    for (const Parameter& p : program_.parameters) {
+      if (p.gradient != no_tensor) is_sum_[index(program_[p.gradient].storage)] = true;
+    }
+    for (std::size_t i = old_.size(); i-- > 0;) {
+      const std::string_view op = old_[i].op->name();
+      if (!old_[i].op->is_collective() && op != "slice" && op != "cast" && op != "add") continue;
+      const auto& outputs = old_[i].outputs;
+      if (!std::all_of(outputs.begin(), outputs.end(), [&](TensorId id) { return id != no_tensor && is_sum(id); })) continue;
+      kind_[i] = Kind::sum;
+      for (TensorId input : old_[i].inputs) is_sum_[index(program_[input].storage)] = true;
+    }
+  }
+
+  void find_users() {
+    for (std::size_t i = old_.size(); i-- > 0;) {
+      RankSet ranks = 0;
+      if (kind_[i] == Kind::staged) ranks = set_of(owner(i));
+      for (TensorId output : old_[i].outputs) {
+        if (kind_[i] == Kind::free && output != no_tensor) ranks |= users_[index(output)];
+      }
+      for (TensorId input : old_[i].inputs) {
+        if (input != no_tensor) users_[index(input)] |= ranks;
+      }
+    }
+  }
+
+  /// Direction of what instruction `i` makes: activations go to the next stage, gradients to the one before.
+  bool forward(std::size_t i) const { return old_[i].tag.phase == Phase::forward; }
+
+  void find_messages() {
+    for (std::size_t i = 0; i < old_.size(); ++i) {
+      if (kind_[i] != Kind::staged) continue;
+      for (TensorId input : old_[i].inputs) {
+        if (input == no_tensor || !staged(input) || is_sum(input)) continue;
+        const auto maker = static_cast<std::size_t>(maker_[index(input)]);
+        if (owner(maker) == owner(i)) continue;
+        const int neighbour =
+            forward(maker) ? next_on(program_.mesh, axis_, owner(maker)) : previous_on(program_.mesh, axis_, owner(maker));
+        if (owner(i) != neighbour) {
+          throw UsageError("strategy 'pipeline': '" + program_[input].name + "' is made in stage " + std::to_string(old_[maker].tag.stage) +
+                           " and read in stage " + std::to_string(old_[i].tag.stage) +
+                           ", which is not its neighbour; such models are not supported: use another strategy");
+        }
+        wanted_by_[index(input)] |= set_of(owner(i));
+      }
+    }
+    for (const Instruction& i : old_) {
+      for (TensorId output : i.outputs) {
+        if (output != no_tensor && (wanted_by_[index(output)] & set_of(me_)) != 0) incoming_[{i.tag.stage, i.tag.phase}].push_back(output);
+      }
+    }
+  }
+
+  void take(std::size_t i) {
+    Instruction& instruction = old_[i];
+    if (kind_[i] == Kind::sum) return take_sum(instruction);
+    bool mine = kind_[i] == Kind::staged && owner(i) == me_;
+    for (TensorId output : instruction.outputs)
+      mine |= kind_[i] == Kind::free && output != no_tensor && (users_[index(output)] & set_of(me_)) != 0;
+    if (!mine) return pass_by(instruction);
+    for (TensorId& input : instruction.inputs) {
+      if (input == no_tensor) continue;
+      if (value_[index(input)] == no_tensor && !is_sum(input)) receive(input, instruction.tag);
+      input = value_[index(input)];  // of a sum that begins here: none
+    }
+    keep(instruction);
+  }
+
+  /// Another rank's instruction may have added to a sum: here the sum stays as it is.
+  void pass_by(const Instruction& instruction) {
+    for (std::size_t k = 0; k < instruction.outputs.size(); ++k) {
+      const int slot = instruction.op->updates_in_place(static_cast<int>(k));
+      if (instruction.outputs[k] == no_tensor || !is_sum(instruction.outputs[k]) || slot < 0 ||
+          static_cast<std::size_t>(slot) >= instruction.inputs.size() || instruction.inputs[static_cast<std::size_t>(slot)] == no_tensor)
+        continue;
+      value_[index(instruction.outputs[k])] = value_[index(instruction.inputs[static_cast<std::size_t>(slot)])];
+    }
+  }
+
+  void take_sum(Instruction& instruction) {
+    TensorId here = no_tensor;
+    bool all = true;
+    for (TensorId& input : instruction.inputs) {
+      input = value_[index(input)];
+      if (input == no_tensor) all = false;
+      if (input != no_tensor) here = input;
+    }
+    if (all) return keep(instruction);
+    if (instruction.op->name() == "add") value_[index(instruction.outputs[0])] = here;  // one summand is the sum
+  }
+
+  void receive(TensorId tensor, const Tag& tag) {
+    const Instruction& maker = old_[static_cast<std::size_t>(maker_[index(tensor)])];
+    const Lane lane = maker.tag.phase == Phase::forward ? Lane::from_previous : Lane::from_next;
+    builder_.tag = tag;
+    builder_.tag.inserted_by = "pipeline";
+    // All that comes from that stage, in the order in which it is sent.
+    for (TensorId wanted : incoming_.at({maker.tag.stage, maker.tag.phase}))
+      value_[index(wanted)] = emit_receive(builder_, wanted, axis_, lane);
+  }
+
+  void keep(Instruction& instruction) {
+    const Tag tag = instruction.tag;
+    for (std::size_t k = 0; k < instruction.outputs.size(); ++k) {
+      const TensorId output = instruction.outputs[k];
+      if (output == no_tensor) continue;
+      value_[index(output)] = output;
+      Tensor& tensor = program_[output];
+      const int slot = instruction.op->updates_in_place(static_cast<int>(k));
+      const bool updates = slot >= 0 && static_cast<std::size_t>(slot) < instruction.inputs.size() &&
+                           instruction.inputs[static_cast<std::size_t>(slot)] != no_tensor;
+      if (updates) {
+        const Tensor& updated = program_[instruction.inputs[static_cast<std::size_t>(slot)]];
+        tensor.storage = updated.storage;
+        tensor.offset = updated.offset;
+      } else if (made(tensor.storage) && value_[index(tensor.storage)] != tensor.storage) {
+        tensor.storage = output;  // what it was to update is on another rank
+        tensor.offset = 0;
+      }
+    }
+    const std::vector<TensorId> outputs = instruction.outputs;
+    program_.instructions.push_back(std::move(instruction));
+    for (TensorId output : outputs) {
+      if (output == no_tensor || wanted_by_[index(output)] == 0) continue;
+      builder_.tag = tag;
+      builder_.tag.inserted_by = "pipeline";
+      emit_send(builder_, output, axis_, tag.phase == Phase::forward ? Lane::to_next : Lane::to_previous);
+    }
+  }
+
+  void settle() {
+    std::vector<Parameter> mine;
+    for (Parameter p : program_.parameters) {
+      const RankSet users = users_[index(p.tensor)];
+      if ((users & set_of(me_)) == 0) continue;
+      if (std::popcount(users) > 2) {
+        throw UsageError("strategy 'pipeline': '" + p.name + "' is used in " + std::to_string(std::popcount(users)) +
+                         " stages; a parameter can be shared by two, as tied embeddings are");
+      }
+      if (std::popcount(users) == 2) {
+        const int other = std::countr_zero(users & ~set_of(me_));
+        p.twin = program_.mesh.group(program_.rank, axis_)[static_cast<std::size_t>(other)];
+      }
+      if (p.gradient != no_tensor) p.gradient = value_[index(p.gradient)];
+      mine.push_back(std::move(p));
+    }
+    program_.parameters = std::move(mine);
+    if (program_.loss != no_tensor) program_.loss = value_[index(program_.loss)];
+  }
+
+  Program& program_;
+  Builder builder_;
+  int axis_, ranks_, me_;
+  std::vector<Instruction> old_;
+  std::vector<int> maker_;           // by tensor: the instruction that makes it, -1 for inputs and states
+  std::vector<TensorId> value_;      // by tensor: what stands for it on this rank, no_tensor if nothing (yet) does
+  std::vector<RankSet> users_;       // by tensor: ranks whose staged instructions read it, through free ones too
+  std::vector<RankSet> wanted_by_;   // by tensor: ranks that it is sent to
+  std::vector<bool> is_sum_;         // by storage
+  std::vector<Kind> kind_;           // by instruction
+  std::map<std::tuple<std::int16_t, Phase>, std::vector<TensorId>> incoming_;  // by the stage and phase that make them, in their order
+};
+
+/// Leaves out tensors that nothing refers to any more; the others are numbered anew.
+void drop_unused_tensors(Program& program) {
+  std::vector<bool> used(program.tensors.size(), false);
+  auto use = [&](TensorId id) {
+    if (id == no_tensor) return;
+    used[index(id)] = true;
+    used[index(program[id].storage)] = true;
+  };
+  for (const Instruction& i : program.instructions) {
+    for (TensorId id : i.inputs) use(id);
+    for (TensorId id : i.outputs) use(id);
+  }
+  for (const Parameter& p : program.parameters) {
+    use(p.tensor);
+    use(p.gradient);
+  }
+  use(program.loss);
+  std::erase_if(program.constants, [&](const Constant& constant) { return !used[index(constant.tensor)]; });
+
+  std::vector<TensorId> now(program.tensors.size(), no_tensor);
+  std::vector<Tensor> kept;
+  for (std::size_t t = 0; t < program.tensors.size(); ++t) {
+    if (!used[t]) continue;
+    now[t] = static_cast<TensorId>(kept.size());
+    kept.push_back(std::move(program.tensors[t]));
+  }
+  auto renumber = [&](TensorId& id) {
+    if (id != no_tensor) id = now[index(id)];
+  };
+  for (Tensor& tensor : kept) renumber(tensor.storage);
+  for (Instruction& i : program.instructions) {
+    std::for_each(i.inputs.begin(), i.inputs.end(), renumber);
+    std::for_each(i.outputs.begin(), i.outputs.end(), renumber);
+  }
+  for (Parameter& p : program.parameters) {
+    renumber(p.tensor);
+    renumber(p.gradient);
+  }
+  for (Constant& constant : program.constants) renumber(constant.tensor);
+  renumber(program.loss);
+  program.tensors = std::move(kept);
+}
+
+}  // namespace
+
+void divide(Program& segment, int axis) {
+  if (segment.mesh.size_of(axis) > 64) throw UsageError("strategy 'pipeline' spans at most 64 ranks");
+  Divider(segment, axis).run();
+  drop_unused_tensors(segment);
+}
+
+}  // namespace consist::pipeline

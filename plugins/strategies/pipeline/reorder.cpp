@@ -1,0 +1,107 @@
+#include "plugins/strategies/pipeline/reorder.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <string>
+#include <tuple>
+
+#include "consist/builder.h"
+#include "consist/error.h"
+#include "consist/op.h"
+#include "plugins/strategies/pipeline/messages.h"
+
+namespace consist::pipeline {
+namespace {
+
+struct Body {
+  std::vector<Instruction> receives, instructions;
+};
+
+using Key = std::tuple<Part, int, int>;  // part, micro-batch, stage
+
+/// By instruction: whether all that comes of it are gradients of parameters, so that nothing but the optimizer waits for it.
+std::vector<bool> weight_gradients(const Program& step) {
+  std::vector<bool> read(step.tensors.size(), false), read_otherwise(step.tensors.size(), false);
+  std::vector<bool> result(step.instructions.size(), false);
+  for (std::size_t i = step.instructions.size(); i-- > 0;) {
+    const Instruction& instruction = step.instructions[i];
+    const std::string_view op = instruction.op->name();
+    bool all = instruction.tag.phase == Phase::backward && op != "send";
+    for (TensorId output : instruction.outputs) {
+      if (output == no_tensor) continue;
+      const auto at = static_cast<std::size_t>(output);
+      all = all && (step[output].role == Role::gradient || (read[at] && !read_otherwise[at]));
+    }
+    result[i] = all;
+    // What is gathered, cast or added before it becomes a parameter's gradient belongs to it.
+    const bool passes_on = all && (instruction.op->is_collective() || op == "cast" || op == "add");
+    for (TensorId input : instruction.inputs) {
+      if (input == no_tensor) continue;
+      read[static_cast<std::size_t>(input)] = true;
+      if (!passes_on) read_otherwise[static_cast<std::size_t>(input)] = true;
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+void reorder(Program& step, const std::vector<Action>& order) {
+  const bool split =
+      std::any_of(order.begin(), order.end(), [](const Action& action) { return action.part == Part::weight_gradient; });
+  const std::vector<bool> apart = split ? weight_gradients(step) : std::vector<bool>(step.instructions.size(), false);
+  std::map<Key, Body> bodies;
+  Body* newest = nullptr;
+  for (std::size_t i = 0; i < step.instructions.size(); ++i) {
+    Instruction& instruction = step.instructions[i];
+    const Tag& tag = instruction.tag;
+    if (tag.stage >= 0 && tag.micro_batch >= 0) {
+      const Part part = tag.phase == Phase::forward ? Part::forward : apart[i] ? Part::weight_gradient : Part::backward;
+      newest = &bodies[{part, tag.micro_batch, tag.stage}];
+    }
+    // What belongs to no stage, such as the sum of the losses, stays behind what it followed.
+    if (newest == nullptr) throw ProgramError("'" + std::string(instruction.op->name()) + "' comes before any pipeline stage");
+    auto& list = instruction.op->name() == "receive" ? newest->receives : newest->instructions;
+    list.push_back(std::move(instruction));
+  }
+  step.instructions.clear();
+  auto append = [&](std::vector<Instruction>& list) {
+    std::move(list.begin(), list.end(), std::back_inserter(step.instructions));
+  };
+  std::vector<Body> ordered;
+  for (const Action& action : order) {
+    auto found = bodies.find({action.part, action.micro_batch, action.stage});
+    if (found == bodies.end()) continue;  // a part without instructions
+    ordered.push_back(std::move(found->second));
+    bodies.erase(found);
+  }
+  if (!bodies.empty()) throw ProgramError("the pipeline's schedule leaves out a part of stage " + std::to_string(std::get<2>(bodies.begin()->first)));
+  for (std::size_t a = 0; a < ordered.size(); ++a) {
+    if (a == 0) append(ordered[0].receives);
+    if (a + 1 < ordered.size()) append(ordered[a + 1].receives);
+    append(ordered[a].instructions);
+  }
+}
+
+void sum_over_twins(Program& step, int axis) {
+  Builder builder(step);
+  builder.tag.phase = Phase::backward;
+  builder.tag.inserted_by = "pipeline";
+  for (Parameter& p : step.parameters) {
+    if (p.twin < 0) continue;
+    const int mine = step.mesh.coordinate(step.rank, axis), other = step.mesh.coordinate(p.twin, axis);
+    // The lower of two neighbours sends to the next one; with two ranks both ways are the same.
+    const int lower = std::min(mine, other), higher = std::max(mine, other);
+    const bool adjacent = next_on(step.mesh, axis, lower) == higher;
+    if (!adjacent && next_on(step.mesh, axis, higher) != lower) {
+      throw UsageError("strategy 'pipeline': '" + p.name + "' is shared by two stages that are no neighbours");
+    }
+    const bool to_next = adjacent == (mine == lower);
+    emit_send(builder, p.gradient, axis, to_next ? Lane::to_next : Lane::to_previous);
+    const TensorId theirs = emit_receive(builder, p.gradient, axis, to_next ? Lane::from_next : Lane::from_previous);
+    p.gradient = builder.emit_one("add", {p.gradient, theirs}, {}, std::string(step[p.gradient].name));
+  }
+}
+
+}  // namespace consist::pipeline

@@ -1,0 +1,18 @@
+// The order of a pipeline's schedule, brought about in the program of a step.
+#pragma once
+
+#include <vector>
+
+#include "consist/program.h"
+#include "plugins/strategies/pipeline/orders.h"
+
+namespace consist::pipeline {
+
+/// Moves the instructions of a divided step into the given order of this rank's parts. What a part receives is asked for one part earlier, so
+/// that it travels while that one computes. Throws ProgramError if the order leaves out a part that the program has.
+void reorder(Program& step, const std::vector<Action>& order);
+
+/// Sums the gradients of parameters that two ranks train (Parameter::twin), after the last micro-batch.
+void sum_over_twins(Program& step, int axis);
+
+}  // namespace consist::pipeline

@@ -1,0 +1,60 @@
+// Pipeline parallel: each rank has some of the layers; micro-batches pass through the ranks one behind the other.
+#include "consist/strategy.h"
+
+#include <string>
+
+#include "consist/error.h"
+#include "consist/plugin.h"
+#include "plugins/strategies/pipeline/divide.h"
+#include "plugins/strategies/pipeline/orders.h"
+#include "plugins/strategies/pipeline/reorder.h"
+#include "plugins/strategies/pipeline/stages.h"
+
+namespace {
+
+using namespace consist;
+using pipeline::Schedule;
+
+Schedule schedule_of(const std::string& name) {
+  if (name == "gpipe") return Schedule::gpipe;
+  if (name == "interleaved") return Schedule::interleaved;
+  if (name == "zero-bubble") return Schedule::zero_bubble;
+  return Schedule::one_f_one_b;
+}
+
+class Pipeline final : public ParallelStrategy {
+ public:
+  explicit Pipeline(const Options& options)
+      : schedule_(schedule_of(options.text("schedule"))),
+        chunks_(schedule_ == Schedule::interleaved ? static_cast<int>(options.integer("chunks")) : 1) {
+    if (chunks_ < 1 || chunks_ > 64) {
+      throw UsageError("--pipeline.chunks is " + std::to_string(chunks_) + "; it must be between 1 and 64");
+    }
+  }
+
+  AxisRequest axis() const override { return {.name = "pipeline", .distance = 2}; }
+
+  void partition(Program& forward, int axis) const override {
+    pipeline::assign_stages(forward, forward.mesh.size_of(axis) * chunks_);
+  }
+
+  void divide(Program& segment, int axis) const override { pipeline::divide(segment, axis); }
+
+  void schedule(Program& step, int axis) const override {
+    pipeline::reorder(step, pipeline::order_of(schedule_, step.mesh.size_of(axis), chunks_, step.micro_batches,
+                                               step.mesh.coordinate(step.rank, axis)));
+    pipeline::sum_over_twins(step, axis);
+  }
+
+ private:
+  Schedule schedule_;
+  int chunks_;
+};
+
+}  // namespace
+
+CONSIST_PLUGIN(strategy, consist::ParallelStrategy, Pipeline, "pipeline", "1.0.0",
+               "pipeline parallel: layers over ranks, micro-batches one behind the other (gpipe, 1f1b, interleaved, zero-bubble)");
+CONSIST_PLUGIN_OPTIONS({"schedule", consist::OptionKind::choice, "1f1b", "the order of forward and backward parts",
+                        "gpipe|1f1b|interleaved|zero-bubble"},
+                       {"chunks", consist::OptionKind::integer, "2", "parts of the model per rank, of schedule interleaved"});
