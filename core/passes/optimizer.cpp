@@ -20,8 +20,12 @@ void make_metric(Program& program, TensorId id, const char* name) {
 }
 
 TensorId replicated(Builder& builder, TensorId tensor) {
-  for (int axis = 0; axis < builder.program().mesh.axes(); ++axis) tensor = builder.reshard(tensor, axis, Placement::replicate());
-  return tensor;
+  const Program& program = builder.program();
+  for (int axis = 0; axis < program.mesh.axes(); ++axis) {
+    if (axis != program.stage_axis) tensor = builder.reshard(tensor, axis, Placement::replicate());
+  }
+  // Last: a rank of another stage takes part in this sum alone.
+  return program.stage_axis < 0 ? tensor : builder.reshard(tensor, program.stage_axis, Placement::replicate());
 }
 
 /// Layer of the instruction that made each parameter's gradient: parameters are updated a layer at a time.

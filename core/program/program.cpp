@@ -36,6 +36,8 @@ std::string_view name_of(Phase phase) noexcept {
       return "forward";
     case Phase::backward:
       return "backward";
+    case Phase::weight_gradient:
+      return "weight_gradient";
     case Phase::optimizer:
       return "optimizer";
   }
@@ -65,6 +67,8 @@ std::string text_of(Queue queue, const Mesh& mesh) {
       return "h2d";
     case 2:
       return "d2h";
+    case 3:
+      return "side";
     default:
       return "comm:" + (queue.axis() < mesh.axes() ? mesh.axis(queue.axis()).name : std::to_string(queue.axis())) +
              suffix_of(queue.lane());

@@ -240,7 +240,7 @@ void verify_collectives(std::span<const Program* const> programs) {
     moved = false;
     for (Walker& walker : walkers) moved |= walker.advance();
     for (int rank = 0; rank < mesh.ranks(); ++rank) {
-      for (int q = Queue::communication(0).index(); q < Queue::count; ++q) {
+      for (int q = Queue::first_communication; q < Queue::count; ++q) {
         const InstructionId first = walkers[static_cast<std::size_t>(rank)].head(static_cast<std::size_t>(q));
         if (first < 0) continue;
         const Instruction& mine = walkers[static_cast<std::size_t>(rank)].at(first);

@@ -7,7 +7,7 @@
 namespace consist {
 namespace {
 
-std::size_t slot_of(Queue queue) { return static_cast<std::size_t>(queue.index() - Queue::communication(0).index()); }
+std::size_t slot_of(Queue queue) { return static_cast<std::size_t>(queue.index() - Queue::first_communication); }
 
 std::vector<bool> used_queues(std::span<const Program* const> programs) {
   std::vector<bool> used(Queue::count, false);
@@ -43,7 +43,8 @@ Communicators::Communicators(const Mesh& mesh, Job& job, const std::string& devi
                 {.name = name + (next ? ".next." : ".previous.") + std::to_string(from),
                  .ranks = {group[static_cast<std::size_t>(from)], group[static_cast<std::size_t>(to)]},
                  .index = sends ? 0 : 1,
-                 .device_kind = device_kind},
+                 .device_kind = device_kind,
+                 .link = true},
                 sends ? sending : receiving);
       }
     }

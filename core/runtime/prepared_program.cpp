@@ -82,7 +82,7 @@ Kernel* PreparedProgram::kernel_for(const Instruction& i, std::span<Communicator
   const KernelRequest request{i.op->name(), inputs, outputs, i.attributes, input_origins, output_origins};
   std::unique_ptr<Kernel> kernel;
   if (i.op->is_collective()) {
-    const auto at = static_cast<std::size_t>(i.queue.index() - Queue::communication(0).index());
+    const auto at = static_cast<std::size_t>(i.queue.index() - Queue::first_communication);
     kernel = make_collective_kernel(request, at < communicators.size() ? communicators[at] : nullptr,
                                     program_.mesh.size_of(i.queue.axis()));
   } else if (touches_nothing(i)) {

@@ -26,6 +26,16 @@ void Profile::add(std::span<const double> seconds) {
   ++steps_;
 }
 
+double Profile::compute_seconds(const Program& program, bool optimizer) const {
+  double seconds = 0;
+  for (std::size_t i = 0; i < sums_.size(); ++i) {
+    const Instruction& instruction = program.instructions.at(i);
+    if (instruction.queue == Queue::compute() && (instruction.tag.phase == Phase::optimizer) == optimizer)
+      seconds += sums_[i] / static_cast<double>(steps_);
+  }
+  return seconds;
+}
+
 std::string Profile::json(const Program& program) const {
   nlohmann::ordered_json json{{"steps", steps_}, {"instructions", nlohmann::ordered_json::array()}};
   for (std::size_t i = 0; i < sums_.size(); ++i) {

@@ -18,6 +18,8 @@ class CONSIST_API Profile {
   /// nothing.
   void add(std::span<const double> seconds);
   std::int64_t steps() const noexcept { return steps_; }
+  /// Mean time per step that the compute queue worked on the optimizer, or on all else.
+  double compute_seconds(const Program& program, bool optimizer) const;
 
   /// {"steps", "instructions": [{"op", "output", "queue", "phase", "layer", "micro_batch", "seconds"}]}; seconds are means. Times
   /// of instructions on different queues overlap: their sum may exceed the step's time.

@@ -16,6 +16,7 @@ std::int64_t ring_bytes(const std::string& op, std::int64_t bytes, std::int64_t 
   if (op == "all_reduce") return 2 * bytes * (n - 1) / n;
   if (op == "reduce_scatter") return bytes * (n - 1) / n;
   if (op == "all_gather") return bytes * (n - 1);
+  if (op == "receive") return 0;
   return bytes;
 }
 
@@ -50,7 +51,7 @@ ProgramSummary summarize(const PreparedProgram& prepared) {
     if (!i.op->is_collective()) continue;
     const int axis = static_cast<int>(i.attributes.integer("axis"));
     std::int64_t bytes = 0;
-    for (TensorId id : i.inputs) bytes += program.bytes(id);
+    for (TensorId id : i.inputs.empty() ? i.outputs : i.inputs) bytes += program.bytes(id);
     CollectiveSummary& c = collectives[{program.mesh.axis(axis).name, name}];
     c.axis = program.mesh.axis(axis).name;
     c.op = name;

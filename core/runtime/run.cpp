@@ -7,6 +7,7 @@
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <sstream>
 
 #include "consist/error.h"
@@ -14,6 +15,7 @@
 #include "core/archive/archive.h"
 #include "core/job/progress.h"
 #include "core/runtime/communicators.h"
+#include "core/runtime/idle_share.h"
 #include "core/runtime/metrics.h"
 #include "core/runtime/parts.h"
 #include "core/runtime/profile.h"
@@ -206,6 +208,22 @@ void print_result(const RunEvents& events) {
       bytes_text(events.result.measured_peak_bytes).c_str());
 }
 
+/// Of pipelines: what its ranks waited, for people; empty on other ranks and for other strategies.
+std::string measure_idle(Job& job, const CompileRequest& request, const Layout& layout, const Program& program,
+                         const RunEvents& events, Recorder& recorder) {
+  const std::vector<double>& seconds = events.seconds();
+  if (program.stage_axis < 0 || events.profile().steps() == 0) return {};
+  const double mean = std::accumulate(seconds.begin() + 1, seconds.end(), 0.0) / static_cast<double>(seconds.size() - 1);
+  const IdleShares shares = collect_idle_shares(job, idle_share(program, events.profile(), mean));
+  if (job.rank() != 0) return {};
+  std::vector<Program> programs;
+  for (int rank : layout.mesh.group(0, program.stage_axis)) programs.push_back(compile_step(request, layout, rank));
+  std::vector<const Program*> stages;
+  for (const Program& stage : programs) stages.push_back(&stage);
+  recorder.event("idle_share", idle_json(shares, stages));
+  return idle_text(shares, stages);
+}
+
 TrainerSettings trainer_settings(const RunConfig& config, std::int64_t first_step) {
   // A folder without an interval: one checkpoint at the end.
   const std::int64_t checkpoint_every = config.checkpoint.empty()     ? 0
@@ -279,10 +297,12 @@ TrainerResult run_recorded(const RunConfig& config, PluginHost& host, JoinedJob&
   events.result.bound_flops = bound;
   events.result.model_flops = model_flops_rate(config, parts, events);
   if (config.profile) recorder.profile(events.profile().json(state.step().program()));
+  const std::string idle = config.profile ? measure_idle(job, request, layout, state.step().program(), events, recorder) : "";
   job.leave(job.timeout());
   recorder.finish(result == TrainerResult::finished ? "finished" : "stopped",
                   result == TrainerResult::finished ? "" : "a signal asked for it", &events.result);
   if (job.rank() == 0) print_result(events);
+  std::fputs(idle.c_str(), stdout);
   if (job.rank() == 0 && config.profile) std::fputs(events.profile().text(state.step().program()).c_str(), stdout);
   return result;
 }

@@ -1,8 +1,12 @@
 // consist explain: the program of a make-up, without running it.
+#include <algorithm>
 #include <cstdio>
 #include <map>
+#include <memory>
+#include <span>
 
 #include "consist/error.h"
+#include "core/passes/timeline.h"
 #include "core/program/printer.h"
 #include "core/runtime/parts.h"
 #include "core/runtime/program_summary.h"
@@ -18,21 +22,71 @@ namespace po = boost::program_options;
 constexpr const char* head =
     "usage: consist explain --model NAME [OPTIONS of train]\n\n"
     "Prints the program that a rank of this make-up executes in one step: every instruction, its tensors and\n"
-    "placements, its queue, what it waits for and which pass put it there. Nothing is run.\n\n";
+    "placements, its queue, what it waits for and which pass put it there; for a pipeline also when which stage\n"
+    "does what. Nothing is run.\n\n";
 constexpr const char* tail =
     "\nOf the options of train, the make-up, the batch, --sequence and --accumulation matter here.\n\n"
     "example: consist explain --model llama-3-8b --strategy ddp --ranks 8 --precision bf16 --summary\n";
+
+/// The ranks whose programs differ from that of `program`'s, itself among them.
+std::vector<int> ranks_of_stages(const Program& program) {
+  return program.stage_axis < 0 ? std::vector<int>{program.rank} : program.mesh.group(program.rank, program.stage_axis);
+}
+
+struct Stage {
+  int rank = 0;
+  std::unique_ptr<PreparedProgram> program;
+  ProgramSummary summary;
+};
+
+std::string layers_text(const Program& program) {
+  int first = -1, last = -1;
+  for (const Instruction& i : program.instructions) {
+    if (i.tag.layer < 0) continue;
+    first = first < 0 ? i.tag.layer : std::min<int>(first, i.tag.layer);
+    last = std::max<int>(last, i.tag.layer);
+  }
+  return std::to_string(first) + "-" + std::to_string(last);
+}
+
+std::string percent(double share) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f%%", 100 * share);
+  return text;
+}
+
+/// The schedule in equal units, and what the stages' uneven work makes of it.
+std::string pipeline_text(std::span<const Program* const> stages) {
+  const Timeline equal = simulate(stages, TimelineCost::equal);
+  return "Pipeline (a forward part takes 1, a backward part 2):\n" + timeline_text(equal) + "idle " + percent(equal.idle_share()) +
+         " if all stages are equal, " + percent(simulate(stages, TimelineCost::by_ops).idle_share()) + " by the costs of their ops\n\n";
+}
+
+std::string stages_text(const std::vector<Stage>& stages) {
+  std::string text = "RANK  LAYERS    PARAMETERS    FLOP/step   INSTRUCTIONS      MEMORY\n";
+  for (const Stage& stage : stages) {
+    char line[160];
+    std::snprintf(line, sizeof line, "%4d  %-8s %11s %12s %14lld %11s\n", stage.rank, layers_text(stage.program->program()).c_str(),
+                  si_text(static_cast<double>(stage.summary.parameters)).c_str(), si_text(stage.summary.flops).c_str(),
+                  static_cast<long long>(stage.summary.instructions), bytes_text(stage.summary.planned_bytes).c_str());
+    text += line;
+  }
+  return text;
+}
 
 }  // namespace
 
 int explain(const Arguments& arguments) {
   po::options_description own("Explain");
   own.add_options()("help", "this text")("summary", po::bool_switch(),
-                                         "FLOPs, bytes per collective and axis, memory by role and at the peak");
+                                         "FLOPs, bytes per collective and axis, memory by role and at the peak; of all pipeline stages")(
+      "rank", po::value<int>(), "whose program; the default is 0, for --summary of a pipeline the rank that needs the most memory");
   const ParsedRun parsed = parse_run(arguments, own);
   if (parsed.values.count("help") != 0) {
     std::fputs(head, stdout);
-    std::printf("  --summary   FLOPs, bytes per collective and axis, memory by role and at the peak\n");
+    std::printf(
+        "  --summary   FLOPs, bytes per collective and axis, memory by role and at the peak; of all pipeline stages\n"
+        "  --rank R    whose program; the default is 0, for --summary of a pipeline the rank that needs the most memory\n");
     std::fputs(tail, stdout);
     return 0;
   }
@@ -42,16 +96,32 @@ int explain(const Arguments& arguments) {
   Parts parts = make_parts(config, host);
   const Layout layout = lay_out(parts.uses, config.ranks);
   settle_batch(config, layout);
+  const bool one_rank = parsed.values.count("rank") != 0;
+  const int rank = one_rank ? parsed.values["rank"].as<int>() : 0;
+  if (rank < 0 || rank >= config.ranks) {
+    throw UsageError("--rank is " + std::to_string(rank) + "; the job has the ranks 0 to " + std::to_string(config.ranks - 1));
+  }
   const CompileRequest request = parts.compile_request(config);
   add_device(parts, config, host);
   parts.device->open(0, 1);
-  PreparedProgram program(compile_step(request, layout), *parts.device, {});
-  program.plan();
-  if (parsed.values["summary"].as<bool>()) {
-    std::fputs(summary_text(summarize(program)).c_str(), stdout);
-  } else {
-    std::fputs(to_text(program.program()).c_str(), stdout);
+
+  std::vector<Stage> stages;
+  std::vector<const Program*> programs;
+  std::size_t chosen = 0;
+  for (int of_rank : ranks_of_stages(compile_step(request, layout, rank))) {
+    Stage stage{of_rank, std::make_unique<PreparedProgram>(compile_step(request, layout, of_rank), *parts.device, std::span<Communicator* const>{}), {}};
+    stage.program->plan();
+    stage.summary = summarize(*stage.program);
+    const bool better = one_rank ? of_rank == rank : stages.empty() || stage.summary.planned_bytes > stages[chosen].summary.planned_bytes;
+    if (better) chosen = stages.size();
+    stages.push_back(std::move(stage));
+    programs.push_back(&stages.back().program->program());
   }
+  const bool summary = parsed.values["summary"].as<bool>();
+  if (!summary && !one_rank) chosen = 0;
+  if (stages.size() > 1) std::fputs(pipeline_text(programs).c_str(), stdout);
+  if (summary && stages.size() > 1) std::printf("%s\nRank %d:\n", stages_text(stages).c_str(), stages[chosen].rank);
+  std::fputs(summary ? summary_text(stages[chosen].summary).c_str() : to_text(stages[chosen].program->program()).c_str(), stdout);
   return 0;
 }
 

@@ -104,27 +104,34 @@ class Queue {
   static constexpr Queue compute() noexcept { return Queue(0); }
   static constexpr Queue host_to_device() noexcept { return Queue(1); }
   static constexpr Queue device_to_host() noexcept { return Queue(2); }
+  static constexpr Queue side() noexcept { return Queue(3); }  ///< a second compute queue
   static constexpr Queue communication(int axis, Lane lane = Lane::collective) noexcept {
-    return Queue(static_cast<std::int8_t>(3 + axis + Mesh::max_axes * static_cast<int>(lane)));
+    return Queue(static_cast<std::int8_t>(first_communication + axis + Mesh::max_axes * static_cast<int>(lane)));
   }
   static constexpr int lanes = 5;
-  static constexpr int count = 3 + Mesh::max_axes * lanes;
+  static constexpr int first_communication = 4;
+  static constexpr int count = first_communication + Mesh::max_axes * lanes;
 
   constexpr Queue() = default;
   constexpr int index() const noexcept { return index_; }
-  constexpr bool is_communication() const noexcept { return index_ >= 3; }
-  constexpr int axis() const noexcept { return (index_ - 3) % Mesh::max_axes; }                       ///< of a communication queue
-  constexpr Lane lane() const noexcept { return static_cast<Lane>((index_ - 3) / Mesh::max_axes); }  ///< of a communication queue
+  constexpr bool is_communication() const noexcept { return index_ >= first_communication; }
+  constexpr int axis() const noexcept { return (index_ - first_communication) % Mesh::max_axes; }                       ///< of a communication queue
+  constexpr Lane lane() const noexcept { return static_cast<Lane>((index_ - first_communication) / Mesh::max_axes); }  ///< of a communication queue
   constexpr bool operator==(const Queue&) const noexcept = default;
 
  private:
   explicit constexpr Queue(std::int8_t index) : index_(index) {}
   std::int8_t index_ = 0;
 };
-/// "compute", "h2d", "d2h", "comm:<axis>", or "comm:<axis>.to_next" and the like.
+/// "compute", "h2d", "d2h", "side", "comm:<axis>", or "comm:<axis>.to_next" and the like.
 CONSIST_API std::string text_of(Queue queue, const Mesh& mesh);
 
-enum class Phase : std::uint8_t { forward, backward, optimizer };
+enum class Phase : std::uint8_t {
+  forward,
+  backward,
+  weight_gradient,  ///< what of backward only the optimizer waits for, where a schedule runs it apart
+  optimizer,
+};
 CONSIST_API std::string_view name_of(Phase phase) noexcept;
 
 /// Where an instruction comes from. `inserted_by` points to a string literal or another string that outlives the program.

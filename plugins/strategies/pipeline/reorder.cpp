@@ -57,6 +57,7 @@ void reorder(Program& step, const std::vector<Action>& order) {
     Instruction& instruction = step.instructions[i];
     const Tag& tag = instruction.tag;
     if (tag.stage >= 0 && tag.micro_batch >= 0) {
+      if (apart[i]) instruction.tag.phase = Phase::weight_gradient;
       const Part part = tag.phase == Phase::forward ? Part::forward : apart[i] ? Part::weight_gradient : Part::backward;
       newest = &bodies[{part, tag.micro_batch, tag.stage}];
     }

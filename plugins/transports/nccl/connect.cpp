@@ -69,16 +69,18 @@ void finish(const Driver& driver, CUstream stream, NcclCommunicator& communicato
 
 /// Every collective once, in sizes for which NCCL takes different algorithms, so that it opens the connections that the run will
 /// use.
-void warm_up(const Driver& driver, NcclCommunicator& communicator) {
+void warm_up(const Driver& driver, NcclCommunicator& communicator, bool link) {
   constexpr std::size_t largest = std::size_t{8} << 20;
   Scratch scratch(driver, 2 * largest);
   const auto members = static_cast<std::int64_t>(communicator.size());
   for (const std::int64_t bytes : {std::int64_t{1} << 12, std::int64_t{1} << 18, static_cast<std::int64_t>(largest)}) {
     const std::int64_t part = bytes / 4 / members;
-    communicator.all_reduce(scratch.at(0), bytes / 4, DType::f32, scratch.stream);
-    communicator.reduce_scatter(scratch.at(0), scratch.at(largest), part, DType::f32, scratch.stream);
-    communicator.all_gather(scratch.at(largest), scratch.at(0), part, DType::f32, scratch.stream);
-    communicator.broadcast(scratch.at(0), bytes / 4, DType::f32, 0, scratch.stream);
+    if (!link) {
+      communicator.all_reduce(scratch.at(0), bytes / 4, DType::f32, scratch.stream);
+      communicator.reduce_scatter(scratch.at(0), scratch.at(largest), part, DType::f32, scratch.stream);
+      communicator.all_gather(scratch.at(largest), scratch.at(0), part, DType::f32, scratch.stream);
+      communicator.broadcast(scratch.at(0), bytes / 4, DType::f32, 0, scratch.stream);
+    }
     communicator.exchange(scratch.at(0), scratch.at(largest), bytes, scratch.stream);
     finish(driver, scratch.stream, communicator);
   }
@@ -175,7 +177,7 @@ std::unique_ptr<Communicator> connect(Job& job, const GroupRequest& group, const
   const std::string network = options.path == Path::efa ? options.network : "Socket";
   auto communicator = std::make_unique<NcclCommunicator>(job, group, library, driver, agree_on_id(job, group, library), network);
   const Clock::time_point made = Clock::now();
-  warm_up(driver, *communicator);
+  warm_up(driver, *communicator, group.link);
   driver.memory_info(&free_after, &total);
 
   const std::size_t log_end = log.size();

@@ -54,6 +54,11 @@ Handle::Handle(Job& job, const GroupRequest& group, const Library& library, cons
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   config.netName = network.c_str();
+  if (group.link) {
+    // What receives waits on the GPU's multiprocessors while other kernels compute there: it must not hold many, and activations
+    // between layers are small beside the work on them.
+    config.maxCTAs = 2;
+  }
   Passing meeting(library_);
   const auto members = static_cast<int>(group.ranks.size());
   const ncclResult_t joined = library_.init_rank(&meeting.comm, members, id, group.index, &config);

@@ -1,0 +1,209 @@
+// The programs of all ranks: legal, free of deadlocks also where nothing is buffered, whole together, and in the order of their schedule.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "consist/error.h"
+#include "core/passes/compile.h"
+#include "core/passes/memory_plan.h"
+#include "core/passes/timeline.h"
+#include "core/passes/waits.h"
+#include "core/plugin/host.h"
+#include "core/program/printer.h"
+#include "core/program/verifier.h"
+#include "plugins/strategies/pipeline/orders.h"
+#include "tests/program/tiny_model.h"
+
+namespace consist {
+namespace {
+
+class PlainPrecision final : public Precision {
+ public:
+  DTypes dtypes() const override { return {}; }
+  std::string describe() const override { return "test"; }
+  std::string peak() const override { return "fp32"; }
+};
+
+struct MakeUp {
+  std::string schedule = "1f1b";
+  int stages = 2, data = 1, chunks = 2, micro_batches = 4;
+  test::TinyShape shape = {};
+  std::string text() const {
+    return schedule + " over " + std::to_string(stages) + " ranks x data " + std::to_string(data) + ", " + std::to_string(micro_batches) +
+           " micro-batches, " + std::to_string(shape.layers) + " layers" + (shape.tied ? ", tied" : "");
+  }
+};
+
+/// The planned programs of all ranks, or of one position on the other axes.
+std::vector<Program> compile(PluginHost& host, const MakeUp& make_up, bool evaluation = false) {
+  const test::TinyModel model(make_up.shape);
+  const PlainPrecision precision;
+  const auto pipeline = host.make<ParallelStrategy>(
+      "strategy", "pipeline", {{"schedule", make_up.schedule}, {"chunks", std::to_string(make_up.chunks)}});
+  const auto ddp = host.make<ParallelStrategy>("strategy", "ddp", {});
+  const int ranks = make_up.stages * make_up.data;
+  const CompileRequest request{.architecture = &model, .precision = &precision,
+                               .strategies = {{"ddp", ddp.get(), 0}, {"pipeline", pipeline.get(), make_up.stages}}, .ranks = ranks,
+                               .micro_batch = 2, .sequence = 4, .accumulation = make_up.micro_batches};
+  const Layout layout = lay_out(request.strategies, ranks);
+  std::vector<Program> programs;
+  for (int rank = 0; rank < ranks; ++rank) {
+    programs.push_back(evaluation ? compile_evaluation(request, layout, rank) : compile_step(request, layout, rank));
+    insert_waits(programs.back(), plan_memory(programs.back(), {}), {});
+    verify(programs.back());
+  }
+  return programs;
+}
+
+std::vector<const Program*> pointers(const std::vector<Program>& programs) {
+  std::vector<const Program*> result;
+  for (const Program& p : programs) result.push_back(&p);
+  return result;
+}
+
+class PipelinePrograms : public ::testing::Test {
+ protected:
+  PluginHost host_{std::vector<std::string>{CONSIST_BINARY_DIR "/lib/consist/plugins"}};
+};
+
+TEST_F(PipelinePrograms, NoDeadlockOverAllSchedulesStagesAndMicroBatches) {
+  for (const char* schedule : {"gpipe", "1f1b", "interleaved", "zero-bubble"}) {
+    for (const int stages : {2, 3, 4}) {
+      for (const int micro_batches : {1, 2, 3, 4, 5, 8}) {
+        for (const bool tied : {false, true}) {
+          const MakeUp make_up{.schedule = schedule, .stages = stages, .micro_batches = micro_batches, .shape = {.layers = 8, .tied = tied}};
+          SCOPED_TRACE(make_up.text());
+          const auto programs = compile(host_, make_up);
+          ASSERT_NO_THROW(verify_collectives(pointers(programs)));
+        }
+      }
+    }
+  }
+}
+
+TEST_F(PipelinePrograms, ComposeWithDataParallel) {
+  for (const char* schedule : {"1f1b", "interleaved", "zero-bubble"}) {
+    const MakeUp make_up{.schedule = schedule, .stages = 2, .data = 2, .micro_batches = 3, .shape = {.layers = 4}};
+    SCOPED_TRACE(make_up.text());
+    const auto programs = compile(host_, make_up);
+    EXPECT_EQ(programs[0].mesh.axis(0).name, "pipeline") << "stages are the farthest apart";
+    EXPECT_NO_THROW(verify_collectives(pointers(programs)));
+  }
+}
+
+TEST_F(PipelinePrograms, EvaluationRunsForwardOverTheStages) {
+  for (const int chunks : {1, 2}) {
+    const auto programs =
+        compile(host_, {.schedule = chunks == 1 ? "1f1b" : "interleaved", .stages = 4, .chunks = chunks, .shape = {.layers = 8}}, true);
+    EXPECT_NO_THROW(verify_collectives(pointers(programs)));
+  }
+}
+
+/// Work that a program does: op, layer, micro-batch and the phase, whatever the order and the rank. Messages and the optimizer apart.
+std::multiset<std::string> work_of(const std::vector<Program>& programs) {
+  std::multiset<std::string> work;
+  for (const Program& program : programs) {
+    for (const Instruction& i : program.instructions) {
+      if (i.op->is_collective() || i.tag.phase == Phase::optimizer || i.tag.micro_batch < 0) continue;
+      work.insert(std::string(i.op->name()) + " layer " + std::to_string(i.tag.layer) + " micro " + std::to_string(i.tag.micro_batch));
+    }
+  }
+  return work;
+}
+
+TEST_F(PipelinePrograms, TheRanksTogetherDoWhatOneRankDoes) {
+  for (const bool tied : {false, true}) {
+    const test::TinyShape shape{.layers = 8, .tied = tied};
+    const auto one = work_of(compile(host_, {.stages = 1, .shape = shape}));
+    for (const char* schedule : {"gpipe", "1f1b", "interleaved", "zero-bubble"}) {
+      const auto programs = compile(host_, {.schedule = schedule, .stages = 4, .shape = shape});
+      EXPECT_EQ(work_of(programs), one) << schedule;
+      std::map<std::string, int> parameters;
+      for (const Program& p : programs) {
+        for (const Parameter& parameter : p.parameters) ++parameters[parameter.name];
+        EXPECT_LT(p.parameters.size(), 30u);
+      }
+      for (const auto& [name, ranks] : parameters) EXPECT_EQ(ranks, tied && name == "embed.weight" ? 2 : 1) << name;
+    }
+  }
+}
+
+TEST_F(PipelinePrograms, TiedEmbeddingIsTrainedByBothItsStages) {
+  const auto programs = compile(host_, {.stages = 4, .shape = {.layers = 4}});
+  for (const int rank : {0, 3}) {
+    const auto& parameters = programs[static_cast<std::size_t>(rank)].parameters;
+    const auto table = std::find_if(parameters.begin(), parameters.end(), [](const Parameter& p) { return p.name == "embed.weight"; });
+    ASSERT_NE(table, parameters.end());
+    EXPECT_EQ(table->twin, 3 - rank);
+  }
+}
+
+TEST_F(PipelinePrograms, WhatCrossesABoundaryIsTheStreamAndItsGradient) {
+  const auto programs = compile(host_, {.stages = 2, .micro_batches = 3, .shape = {.layers = 2, .tied = false}});
+  int sent = 0;
+  for (const Instruction& i : programs[0].instructions) {
+    if (i.op->name() == "send") ++sent;
+  }
+  EXPECT_EQ(sent, 3 * 2) << "per micro-batch the last linear's output and the residual";
+  sent = 0;
+  for (const Instruction& i : programs[1].instructions) {
+    if (i.op->name() == "send") ++sent;
+  }
+  EXPECT_EQ(sent, 3) << "the gradient is one and the same for both";
+}
+
+/// Compares with tests/golden/timelines/<name>.txt; CONSIST_UPDATE_GOLDEN=1 writes the file anew.
+void expect_golden(const std::string& name, const std::string& text) {
+  const std::string path = std::string(CONSIST_SOURCE_DIR) + "/tests/golden/timelines/" + name + ".txt";
+  if (std::getenv("CONSIST_UPDATE_GOLDEN") != nullptr) std::ofstream(path) << text;
+  std::ifstream file(path);
+  ASSERT_TRUE(file) << "there is no " << path << "; run once with CONSIST_UPDATE_GOLDEN=1 and read what it wrote";
+  std::stringstream golden;
+  golden << file.rdbuf();
+  EXPECT_EQ(golden.str(), text) << "if the change is meant, run with CONSIST_UPDATE_GOLDEN=1 and review the difference";
+}
+
+TEST_F(PipelinePrograms, GoldenTimelines) {
+  for (const char* schedule : {"gpipe", "1f1b", "interleaved", "zero-bubble"}) {
+    for (const int micro_batches : {3, 8}) {
+      const auto programs = compile(host_, {.schedule = schedule, .stages = 4, .micro_batches = micro_batches, .shape = {.layers = 8}});
+      expect_golden(std::string(schedule) + "-4x" + std::to_string(micro_batches),
+                    timeline_text(simulate(pointers(programs), TimelineCost::equal)));
+    }
+  }
+}
+
+TEST_F(PipelinePrograms, IdleShareOfEqualStagesIsThatOfTheFormula) {
+  using pipeline::Schedule;
+  const std::map<std::string, Schedule> schedules{{"gpipe", Schedule::gpipe},
+                                                  {"1f1b", Schedule::one_f_one_b},
+                                                  {"interleaved", Schedule::interleaved},
+                                                  {"zero-bubble", Schedule::zero_bubble}};
+  for (const auto& [name, schedule] : schedules) {
+    for (const int stages : {2, 4}) {
+      const auto programs = compile(host_, {.schedule = name, .stages = stages, .micro_batches = 8, .shape = {.layers = 8}});
+      const int chunks = schedule == Schedule::interleaved ? 2 : 1;
+      EXPECT_NEAR(simulate(pointers(programs), TimelineCost::equal).idle_share(), pipeline::idle_share(schedule, stages, chunks, 8), 1e-9)
+          << name << " over " << stages;
+    }
+  }
+}
+
+TEST_F(PipelinePrograms, SchedulesKeepAsManyActivationsAsTheyMust) {
+  const auto peak = [&](const char* schedule, int micro_batches) {
+    const auto programs = compile(host_, {.schedule = schedule, .stages = 4, .micro_batches = micro_batches, .shape = {.layers = 8}});
+    return plan_memory(programs[1], {}).bytes[0] - plan_memory(programs[1], {}).persistent[0];
+  };
+  EXPECT_GT(peak("gpipe", 16), peak("gpipe", 8) * 3 / 2) << "all micro-batches are in flight";
+  EXPECT_LE(peak("1f1b", 16), peak("1f1b", 8) + 4096) << "no more are in flight than there are stages";
+  EXPECT_LT(peak("1f1b", 16), peak("gpipe", 16) / 2);
+  EXPECT_LE(peak("zero-bubble", 16), peak("zero-bubble", 8) + 4096);
+}
+
+}  // namespace
+}  // namespace consist

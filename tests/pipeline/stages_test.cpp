@@ -1,0 +1,76 @@
+#include "plugins/strategies/pipeline/stages.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "consist/error.h"
+#include "tests/program/tiny_model.h"
+
+namespace consist::pipeline {
+namespace {
+
+using ::testing::ElementsAre;
+
+TEST(Balanced, CutsWhereTheLargestGroupIsSmallest) {
+  EXPECT_THAT(balanced({1, 1, 1, 1}, 2), ElementsAre(0, 0, 1, 1));
+  EXPECT_THAT(balanced({1, 1, 1, 1}, 4), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(balanced({1, 1, 1, 1, 3}, 2), ElementsAre(0, 0, 0, 0, 1));  // a heavy head takes layers from the last stage
+  EXPECT_THAT(balanced({5, 1, 1, 1}, 2), ElementsAre(0, 1, 1, 1));
+}
+
+TEST(Balanced, OfEqualCutsTheMostEven) {
+  // The first stage must hold 4 either way; the others share what is left evenly.
+  EXPECT_THAT(balanced({4, 1, 1, 1, 1}, 3), ElementsAre(0, 1, 1, 2, 2));
+}
+
+TEST(Balanced, IsTheBestOfAllCuts) {
+  const std::vector<double> costs{3, 1, 4, 1, 5, 9, 2, 6, 5, 3};
+  for (int first = 1; first < 9; ++first) {
+    for (int second = first + 1; second < 10; ++second) {
+      const auto sum = [&](int a, int b) { return std::accumulate(costs.begin() + a, costs.begin() + b, 0.0); };
+      const double largest = std::max({sum(0, first), sum(first, second), sum(second, 10)});
+      const std::vector<int> group = balanced(costs, 3);
+      std::vector<double> sums(3, 0);
+      for (std::size_t i = 0; i < costs.size(); ++i) sums[static_cast<std::size_t>(group[i])] += costs[i];
+      EXPECT_LE(*std::max_element(sums.begin(), sums.end()), largest);
+    }
+  }
+}
+
+Program forward_of(const test::TinyModel& model) {
+  Program program;
+  Builder builder(program);
+  const TensorId ids = builder.input("ids", DType::i32, {2, 4}), targets = builder.input("targets", DType::i32, {2, 4});
+  program.loss = model.build(builder, ids, targets, 1);
+  return program;
+}
+
+TEST(AssignStages, EmbeddingIsFirstAndLossLast) {
+  Program program = forward_of(test::TinyModel({.layers = 5}));
+  assign_stages(program, 3);
+  EXPECT_EQ(program.instructions.front().op->name(), "embedding");
+  EXPECT_EQ(program.instructions.front().tag.stage, 0);
+  EXPECT_EQ(program.instructions.back().op->name(), "lm_head_loss");
+  EXPECT_EQ(program.instructions.back().tag.stage, 2);
+  int stage = 0;
+  for (const Instruction& i : program.instructions) {
+    EXPECT_GE(i.tag.stage, stage) << "stages follow one another";
+    stage = i.tag.stage;
+  }
+}
+
+TEST(AssignStages, RefusesFewerLayersThanStages) {
+  Program program = forward_of(test::TinyModel({.layers = 2}));
+  try {
+    assign_stages(program, 3);
+    FAIL();
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("3 stages, but it has 2 layers"));
+  }
+}
+
+}  // namespace
+}  // namespace consist::pipeline
