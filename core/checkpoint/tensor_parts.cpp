@@ -102,9 +102,9 @@ Mesh parse_mesh(std::string_view text, const std::string& path) {
   }
 }
 
-bool owns_part(const Placements& placements, const Mesh& mesh, int rank) {
+bool owns_part(const Placements& placements, const Mesh& mesh, int rank, int stage_axis) {
   for (int axis = 0; axis < mesh.axes(); ++axis) {
-    if (placements[axis].is_replicate() && mesh.coordinate(rank, axis) != 0) return false;
+    if (axis != stage_axis && placements[axis].is_replicate() && mesh.coordinate(rank, axis) != 0) return false;
   }
   return true;
 }

@@ -1,6 +1,7 @@
 #include "core/passes/optimizer.h"
 
 #include <map>
+#include <tuple>
 
 #include "consist/builder.h"
 #include "consist/edit.h"
@@ -118,12 +119,16 @@ void append_optimizer(Program& program, const DTypes& dtypes, const OptimizerSet
   const std::vector<TensorId> clip = builder.emit("clip_coefficient", {total_sum_of_squares(program, builder)},
                                                   {{"max_norm", settings.max_norm}}, {"grad_norm", "clip"});
 
-  std::map<std::pair<std::int16_t, bool>, std::vector<const Parameter*>> groups;
+  // Parameters that another rank trains too go apart: random rounding is keyed by a parameter's group and its place there, and both ranks
+  // must come to the same values.
+  std::map<std::tuple<std::int16_t, bool, bool>, std::vector<const Parameter*>> groups;
   for (std::size_t i = 0; i < program.parameters.size(); ++i) {
-    groups[{layers[i], program.parameters[i].decay}].push_back(&program.parameters[i]);
+    const Parameter& p = program.parameters[i];
+    groups[{p.twin < 0 ? layers[i] : std::int16_t{-1}, p.decay, p.twin >= 0}].push_back(&p);
   }
   for (const auto& [key, group] : groups) {
-    builder.tag.layer = key.first;
+    const auto [layer, decay, twin] = key;
+    builder.tag.layer = layer;
     std::vector<TensorId> inputs{hyper, clip[1]};
     std::vector<std::string> names;
     for (const Parameter* p : group) {
@@ -134,9 +139,9 @@ void append_optimizer(Program& program, const DTypes& dtypes, const OptimizerSet
                  {{"beta1", settings.beta1},
                   {"beta2", settings.beta2},
                   {"epsilon", settings.epsilon},
-                  {"weight_decay", key.second ? settings.weight_decay : 0.0},
+                  {"weight_decay", decay ? settings.weight_decay : 0.0},
                   {"stochastic_rounding", std::int64_t{dtypes.stochastic_rounding ? 1 : 0}},
-                  {"seed", std::int64_t{key.first}}},
+                  {"seed", std::int64_t{twin ? -2 : layer}}},
                  std::move(names));
   }
   builder.tag.layer = -1;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <limits>
 #include <map>
 #include <tuple>
 
@@ -36,17 +37,19 @@ class Walker {
   /// Runs until the end or a message that has not been sent. Returns whether anything ran. Messages are by the lane they are received on.
   bool advance(std::map<Lane, std::deque<double>>& incoming, const std::map<Lane, std::deque<double>*>& outgoing) {
     const std::size_t from = at_;
+    for (auto& [lane, tensors] : expected_) take(tensors, incoming[lane]);
     for (; at_ < program_.instructions.size(); ++at_) {
       const Instruction& i = program_.instructions[at_];
       if (i.tag.phase == Phase::optimizer) continue;
+      if (i.op->name() == "receive") {  // asked for ahead of its use: only its reader waits
+        ready_[static_cast<std::size_t>(i.outputs[0])] = never;
+        expected_[i.queue.lane()].push_back(i.outputs[0]);
+        take(expected_[i.queue.lane()], incoming[i.queue.lane()]);
+        continue;
+      }
       double start = 0;
       for (TensorId id : i.inputs) start = std::max(start, id == no_tensor ? 0.0 : ready_[static_cast<std::size_t>(id)]);
-      if (i.op->name() == "receive") {
-        std::deque<double>& messages = incoming[i.queue.lane()];
-        if (messages.empty()) break;
-        start = messages.front();
-        messages.pop_front();
-      }
+      if (start == never) break;
       if (i.op->name() == "send") outgoing.at(i.queue.lane())->push_back(start);
       const double end = counts(i) ? run(i, start) : start;
       for (TensorId id : i.outputs) {
@@ -57,6 +60,13 @@ class Walker {
   }
 
  private:
+  static constexpr double never = std::numeric_limits<double>::infinity();
+
+  void take(std::deque<TensorId>& tensors, std::deque<double>& messages) {
+    for (; !tensors.empty() && !messages.empty(); tensors.pop_front(), messages.pop_front())
+      ready_[static_cast<std::size_t>(tensors.front())] = messages.front();
+  }
+
   double seconds(const Instruction& i) const {
     if (cost_ == TimelineCost::by_ops) {
       const Cost cost = i.op->cost(program_, i);
@@ -77,7 +87,8 @@ class Walker {
 
   const Program& program_;
   TimelineCost cost_;
-  std::vector<double> ready_;           // by tensor
+  std::vector<double> ready_;  // by tensor
+  std::map<Lane, std::deque<TensorId>> expected_;  // received, but not yet there
   std::map<PartKey, int> instructions_;  // of each part
   bool split_ = false;
   double now_ = 0;

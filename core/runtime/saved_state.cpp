@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "consist/builder.h"
 #include "consist/error.h"
 #include "consist/log.h"
 #include "core/checkpoint/save_checkpoint.h"
@@ -35,13 +36,24 @@ struct SavedState::OwnedTensors {
            std::function<void(void*, std::int64_t, std::int64_t)> read) {
     const Tensor& t = program[tensor];
     const Shape held = local_part(t.shape, t.placements, program.mesh, rank).shape;
-    if (!owns_part(t.placements, program.mesh, rank) || (held.elements() == 0 && !is_whole(program, tensor))) return;
+    if (!owns_part(t.placements, program.mesh, rank, program.stage_axis) || (held.elements() == 0 && !is_whole(program, tensor))) return;
     sources.push_back({name, dtype, held, std::move(read)});
     if (!is_whole(program, tensor)) parts[name] = part_text(t.shape, t.placements, program.mesh);
   }
 };
 
 namespace {
+
+/// The names of all parameters of the model.
+std::vector<std::string> parameter_names(const Architecture& architecture) {
+  Program program;
+  Builder builder(program);
+  const TensorId ids = builder.input("ids", DType::i32, {1, 1}), targets = builder.input("targets", DType::i32, {1, 1});
+  architecture.build(builder, ids, targets, 1);
+  std::vector<std::string> names;
+  for (const Parameter& parameter : program.parameters) names.push_back(parameter.name);
+  return names;
+}
 
 /// What holds a parameter most exactly.
 TensorId weights_of(const Parameter& parameter) {
@@ -95,7 +107,8 @@ SavedState::SavedState(const RunConfig& config, const Parts& parts, const Layout
       parts_(parts),
       job_(job),
       layout_(mesh_text(layout.mesh)),
-      sequences_per_step_(config.batch * config.accumulation * layout.batch_ranks()) {
+      sequences_per_step_(config.batch * config.accumulation * layout.batch_ranks()),
+      parameters_(parameter_names(*parts.architecture)) {
   if (!parts.model_folder.empty() && !config.from_scratch && !ModelWeights::present(parts.model_folder)) {
     throw UsageError("--model " + parts.model_folder +
                      " has a config.json and no weights (model.safetensors or its index); --from-scratch initialises them");
@@ -153,9 +166,10 @@ bool SavedState::resume_from_checkpoint(TrainingState& state) {
   }
 
   const TensorParts saved_tensors = checkpoint->open_all();
-  if (saved_tensors.size() != state.values().size()) {
+  constexpr std::size_t per_parameter = 3;  // itself and two moments, see TrainingState::Value
+  if (saved_tensors.size() != per_parameter * parameters_.size()) {
     throw DataError(checkpoint->path() + " holds " + std::to_string(saved_tensors.size()) + " tensors, this run's state has " +
-                    std::to_string(state.values().size()) + "; resume with the model that was trained");
+                    std::to_string(per_parameter * parameters_.size()) + "; resume with the model that was trained");
   }
   const Program& program = state.step().program();
   std::vector<char> buffer;
@@ -182,8 +196,8 @@ void SavedState::load_model_folder(TrainingState& state) const {
   for (const Parameter& parameter : program.parameters) {
     check_shape(weights.shape(parameter.name), program[parameter.tensor].shape, weights.file_of(parameter.name).path(),
                 parameter.name);
-    std::erase(left_over, parameter.name);
   }
+  for (const std::string& name : parameters_) std::erase(left_over, name);
   std::erase_if(left_over, may_be_left_over);
   if (!left_over.empty()) {
     throw DataError(weights.file_of(left_over.front()).path() + ": '" + left_over.front() + "'" +
@@ -197,6 +211,7 @@ void SavedState::load_model_folder(TrainingState& state) const {
 std::int64_t SavedState::save(TrainingState& state, std::int64_t step) {
   OwnedTensors mine;
   for (const TrainingState::Value& value : state.values()) {
+    if (!value.saved_here) continue;
     mine.add(state.step().program(), job_.rank(), value.name, value.tensor, value.dtype,
              [&state, &value](void* to, std::int64_t first, std::int64_t count) { state.read_value(value, first, count, to); });
   }
@@ -213,10 +228,12 @@ std::int64_t SavedState::save(TrainingState& state, std::int64_t step) {
 void SavedState::export_model(TrainingState& state) const {
   if (config_.export_folder.empty()) return;
   const Program& program = state.step().program();
-  const bool divided = std::any_of(program.parameters.begin(), program.parameters.end(),
-                                   [&](const Parameter& p) { return !is_whole(program, weights_of(p)); });
+  const bool divided = program.stage_axis >= 0 || std::any_of(program.parameters.begin(), program.parameters.end(), [&](const Parameter& p) {
+                         return !is_whole(program, weights_of(p));
+                       });
   OwnedTensors mine;
   for (const Parameter& parameter : program.parameters) {
+    if (parameter.twin >= 0 && parameter.twin < job_.rank()) continue;  // that one exports it
     mine.add(program, job_.rank(), parameter.name, weights_of(parameter), DType::f32,
              [&state, &parameter](void* to, std::int64_t first, std::int64_t count) {
                state.read_weights(parameter.name, first, {static_cast<float*>(to), static_cast<std::size_t>(count)});

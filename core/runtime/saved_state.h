@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "consist/job.h"
 #include "core/checkpoint/checkpoint_writer.h"
@@ -47,6 +48,7 @@ class SavedState {
   Job& job_;
   std::string layout_;
   std::int64_t sequences_per_step_;
+  std::vector<std::string> parameters_;  // of the whole model: a pipeline stage has some of them
   std::unique_ptr<CheckpointWriter> writer_;  // rank 0 with --checkpoint
   std::int64_t resumed_step_ = 0;
 };

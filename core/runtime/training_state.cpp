@@ -188,10 +188,12 @@ float TrainingState::read_metric(PreparedProgram& program, const std::string& na
 
 void TrainingState::list_values() {
   const Program& program = step_->program();
+  bool saved_here = true;
   auto add = [&](const std::string& name, TensorId tensor) {
-    if (tensor != no_tensor) values_.push_back({name, tensor, program[tensor].dtype, program[tensor].shape});
+    if (tensor != no_tensor) values_.push_back({name, tensor, program[tensor].dtype, program[tensor].shape, saved_here});
   };
   for (const Parameter& p : program.parameters) {
+    saved_here = p.twin < 0 || p.twin > rank_;
     add(p.name, p.master == no_tensor ? p.tensor : p.master);
     add(p.name + ".moment1", p.moment1);
     add(p.name + ".moment2", p.moment2);

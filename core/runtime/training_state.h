@@ -55,6 +55,7 @@ class CONSIST_API TrainingState {
     TensorId tensor = no_tensor;
     DType dtype = DType::f32;
     Shape shape;  ///< logical
+    bool saved_here = true;  ///< false: a rank before this one trains the same parameter (Parameter::twin) and saves it
   };
   const std::vector<Value>& values() const noexcept { return values_; }
   /// Copies this rank's elements [first, first+count) (local) of a value out of or into the device, in the value's dtype.

@@ -17,7 +17,7 @@ using ::testing::ElementsAre;
 TEST(Balanced, CutsWhereTheLargestGroupIsSmallest) {
   EXPECT_THAT(balanced({1, 1, 1, 1}, 2), ElementsAre(0, 0, 1, 1));
   EXPECT_THAT(balanced({1, 1, 1, 1}, 4), ElementsAre(0, 1, 2, 3));
-  EXPECT_THAT(balanced({1, 1, 1, 1, 3}, 2), ElementsAre(0, 0, 0, 0, 1));  // a heavy head takes layers from the last stage
+  EXPECT_THAT(balanced({1, 1, 1, 1, 4}, 2), ElementsAre(0, 0, 0, 0, 1));  // a heavy head takes layers from the last stage
   EXPECT_THAT(balanced({5, 1, 1, 1}, 2), ElementsAre(0, 1, 1, 1));
 }
 

@@ -76,6 +76,72 @@ std::vector<Action> order_of(Schedule schedule, int ranks, int chunks, int micro
   return {};
 }
 
+namespace {
+
+/// When all ranks run their parts if a forward part takes 1, a backward part 2 or, where weight gradients go apart, 1 and 1.
+class UnitTimes {
+ public:
+  UnitTimes(Schedule schedule, int ranks, int chunks, int micro_batches)
+      : stages_(ranks * chunks), micro_batches_(micro_batches), end_(static_cast<std::size_t>(3 * stages_ * micro_batches), -1) {
+    const int backward = schedule == Schedule::zero_bubble ? 1 : 2;
+    for (int rank = 0; rank < ranks; ++rank) orders_.push_back(order_of(schedule, ranks, chunks, micro_batches, rank));
+    begin_.resize(orders_.size());
+    std::vector<int> now(orders_.size(), 0);
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (std::size_t r = 0; r < orders_.size(); ++r) {
+        while (begin_[r].size() < orders_[r].size()) {
+          const Action& action = orders_[r][begin_[r].size()];
+          const int ready = ready_at(action);
+          if (ready < 0) break;
+          begin_[r].push_back(std::max(now[r], ready));
+          now[r] = end_[at(action)] = begin_[r].back() + (action.part == Part::backward ? backward : 1);
+          moved = true;
+        }
+      }
+    }
+  }
+
+  const std::vector<Action>& order(int rank) const { return orders_[static_cast<std::size_t>(rank)]; }
+  const std::vector<int>& begin(int rank) const { return begin_[static_cast<std::size_t>(rank)]; }
+
+  /// When what the part receives is there; 0 if it receives nothing, -1 if that is not known yet.
+  int received_at(const Action& action) const {
+    if (action.part == Part::forward && action.stage > 0) return end_[at({action.part, action.micro_batch, action.stage - 1})];
+    if (action.part == Part::backward && action.stage + 1 < stages_) return end_[at({action.part, action.micro_batch, action.stage + 1})];
+    return 0;
+  }
+
+ private:
+  std::size_t at(const Action& action) const {
+    return static_cast<std::size_t>((static_cast<int>(action.part) * stages_ + action.stage) * micro_batches_ + action.micro_batch);
+  }
+  int ready_at(const Action& action) const {
+    if (action.part == Part::backward && end_[at({Part::forward, action.micro_batch, action.stage})] < 0) return -1;
+    return received_at(action);
+  }
+
+  int stages_, micro_batches_;
+  std::vector<int> end_;  // by part, stage and micro-batch; -1: not known yet
+  std::vector<std::vector<Action>> orders_;
+  std::vector<std::vector<int>> begin_;
+};
+
+}  // namespace
+
+std::vector<std::size_t> asked_before(Schedule schedule, int ranks, int chunks, int micro_batches, int rank) {
+  const UnitTimes times(schedule, ranks, chunks, micro_batches);
+  const std::vector<int>& begin = times.begin(rank);
+  std::vector<std::size_t> result;
+  for (std::size_t i = 0; i < begin.size(); ++i) {
+    // The last part that begins no later than the message is sent.
+    const auto later = std::upper_bound(begin.begin(), begin.end(), times.received_at(times.order(rank)[i]));
+    const auto running = static_cast<std::size_t>(std::max<std::ptrdiff_t>(later - begin.begin() - 1, 0));
+    result.push_back(std::min(running, i == 0 ? 0 : i - 1));
+  }
+  return result;
+}
+
 double idle_share(Schedule schedule, int ranks, int chunks, int micro_batches, double backward, double weight_gradient) {
   const double work = micro_batches * (1 + backward);
   double idle = (ranks - 1) * (1 + backward);

@@ -30,6 +30,12 @@ struct Action {
 /// backward and in weight gradients alike; any number of them >= 1 is served. Together the ranks' orders are free of deadlocks.
 std::vector<Action> order_of(Schedule schedule, int ranks, int chunks, int micro_batches, int rank);
 
+/// By index into order_of(): before which part of that order the rank asks for the messages that the part needs. At the latest one part ahead,
+/// so that they travel while that one computes; and by when they are sent, if all stages are equal. Then nobody's memory is taken up by
+/// messages that nobody has asked for: all that ranks wait for lies earlier in that time, so that they cannot block each other, however long
+/// parts really take.
+std::vector<std::size_t> asked_before(Schedule schedule, int ranks, int chunks, int micro_batches, int rank);
+
 /// The share of time in which a rank is idle if all stages are equal and a backward part takes as long as `backward` forward ones, its weight
 /// gradients `weight_gradient` (a part of `backward`): the published formulas, for at least as many micro-batches as ranks; for interleaved
 /// the number must be a multiple of the ranks.

@@ -45,19 +45,65 @@ std::vector<bool> weight_gradients(const Program& step) {
   return result;
 }
 
+/// Weight gradients that run later must still find what they read: what backward goes on to update in place is copied for them.
+class Keeper {
+ public:
+  Keeper(Program& step, const std::vector<bool>& apart) : step_(step), last_write_(step.tensors.size(), 0) {
+    for (std::size_t i = 0; i < step.instructions.size(); ++i) {
+      for (TensorId output : step.instructions[i].outputs) {
+        if (output != no_tensor && !apart[i]) last_write_[storage(output)] = i;
+      }
+    }
+  }
+
+  /// Lets `instruction`, which stood at `index`, read copies; what makes them is appended to `before`.
+  void keep(Instruction& instruction, std::size_t index, std::vector<Instruction>& before) {
+    for (TensorId& input : instruction.inputs) {
+      if (input == no_tensor || step_[input].role == Role::gradient || last_write_[storage(input)] <= index) continue;
+      auto [copy, is_new] = copies_.try_emplace(input, no_tensor);
+      if (is_new) {
+        copy->second = static_cast<TensorId>(step_.tensors.size());
+        Tensor tensor = step_[input];
+        tensor.storage = copy->second;
+        tensor.offset = 0;
+        before.push_back({.op = &registry().get("cast"),
+                          .inputs = {input},
+                          .outputs = {copy->second},
+                          .attributes = {{"dtype", std::string(name_of(tensor.dtype))}},
+                          .tag = instruction.tag});
+        before.back().tag.inserted_by = "pipeline";
+        step_.tensors.push_back(std::move(tensor));
+      }
+      input = copy->second;
+    }
+  }
+
+ private:
+  std::size_t storage(TensorId id) const { return static_cast<std::size_t>(step_[id].storage); }
+
+  Program& step_;
+  std::vector<std::size_t> last_write_;  // by storage: the last instruction that stays in place and writes it
+  std::map<TensorId, TensorId> copies_;
+};
+
 }  // namespace
 
-void reorder(Program& step, const std::vector<Action>& order) {
+void reorder(Program& step, const std::vector<Action>& order, const std::vector<std::size_t>& asked_before) {
   const bool split =
       std::any_of(order.begin(), order.end(), [](const Action& action) { return action.part == Part::weight_gradient; });
   const std::vector<bool> apart = split ? weight_gradients(step) : std::vector<bool>(step.instructions.size(), false);
+  Keeper keeper(step, apart);
   std::map<Key, Body> bodies;
   Body* newest = nullptr;
-  for (std::size_t i = 0; i < step.instructions.size(); ++i) {
+  const std::size_t count = step.instructions.size();
+  for (std::size_t i = 0; i < count; ++i) {
     Instruction& instruction = step.instructions[i];
     const Tag& tag = instruction.tag;
     if (tag.stage >= 0 && tag.micro_batch >= 0) {
-      if (apart[i]) instruction.tag.phase = Phase::weight_gradient;
+      if (apart[i]) {
+        keeper.keep(instruction, i, bodies[{Part::backward, tag.micro_batch, tag.stage}].instructions);
+        instruction.tag.phase = Phase::weight_gradient;
+      }
       const Part part = tag.phase == Phase::forward ? Part::forward : apart[i] ? Part::weight_gradient : Part::backward;
       newest = &bodies[{part, tag.micro_batch, tag.stage}];
     }
@@ -70,17 +116,20 @@ void reorder(Program& step, const std::vector<Action>& order) {
   auto append = [&](std::vector<Instruction>& list) {
     std::move(list.begin(), list.end(), std::back_inserter(step.instructions));
   };
-  std::vector<Body> ordered;
-  for (const Action& action : order) {
-    auto found = bodies.find({action.part, action.micro_batch, action.stage});
+  std::vector<Body> ordered(order.size());
+  std::vector<std::vector<std::size_t>> asked_at(order.size());
+  for (std::size_t a = 0; a < order.size(); ++a) {
+    asked_at[asked_before[a]].push_back(a);
+    auto found = bodies.find({order[a].part, order[a].micro_batch, order[a].stage});
     if (found == bodies.end()) continue;  // a part without instructions
-    ordered.push_back(std::move(found->second));
+    ordered[a] = std::move(found->second);
     bodies.erase(found);
   }
-  if (!bodies.empty()) throw ProgramError("the pipeline's schedule leaves out a part of stage " + std::to_string(std::get<2>(bodies.begin()->first)));
-  for (std::size_t a = 0; a < ordered.size(); ++a) {
-    if (a == 0) append(ordered[0].receives);
-    if (a + 1 < ordered.size()) append(ordered[a + 1].receives);
+  if (!bodies.empty()) {
+    throw ProgramError("the pipeline's schedule leaves out a part of stage " + std::to_string(std::get<2>(bodies.begin()->first)));
+  }
+  for (std::size_t a = 0; a < order.size(); ++a) {
+    for (std::size_t asking : asked_at[a]) append(ordered[asking].receives);
     append(ordered[a].instructions);
   }
 }

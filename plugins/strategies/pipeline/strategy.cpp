@@ -41,8 +41,9 @@ class Pipeline final : public ParallelStrategy {
   void divide(Program& segment, int axis) const override { pipeline::divide(segment, axis); }
 
   void schedule(Program& step, int axis) const override {
-    pipeline::reorder(step, pipeline::order_of(schedule_, step.mesh.size_of(axis), chunks_, step.micro_batches,
-                                               step.mesh.coordinate(step.rank, axis)));
+    const int ranks = step.mesh.size_of(axis), mine = step.mesh.coordinate(step.rank, axis);
+    pipeline::reorder(step, pipeline::order_of(schedule_, ranks, chunks_, step.micro_batches, mine),
+                      pipeline::asked_before(schedule_, ranks, chunks_, step.micro_batches, mine));
     pipeline::sum_over_twins(step, axis);
   }
 

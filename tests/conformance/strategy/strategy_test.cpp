@@ -50,10 +50,10 @@ class StrategyConformance : public ::testing::TestWithParam<Candidate> {
     return config;
   }
 
-  Program step_of(const RunConfig& config) {
+  Program step_of(const RunConfig& config, int rank = 0) {
     const Parts parts = make_parts(config, host_);
     const CompileRequest request = parts.compile_request(config);
-    return compile_step(request, lay_out(request.strategies, config.ranks));
+    return compile_step(request, lay_out(request.strategies, config.ranks), rank);
   }
 
   PluginHost host_{std::vector<std::string>{}};
@@ -79,11 +79,15 @@ TEST_P(StrategyConformance, ProgramsAreLegalAndTheSameEachTime) {
             ++made;
             EXPECT_EQ(to_text(program), to_text(step_of(run)));
             EXPECT_EQ(program.micro_batches, accumulation);
-            const std::vector<const Program*> of_ranks(static_cast<std::size_t>(ranks), &program);
-            EXPECT_NO_THROW(verify_collectives(of_ranks));
+            std::vector<Program> of_ranks;
+            std::vector<const Program*> pointers;
+            for (int rank = 0; rank < ranks; ++rank) of_ranks.push_back(step_of(run, rank));
+            for (const Program& of_rank : of_ranks) pointers.push_back(&of_rank);
+            EXPECT_NO_THROW(verify_collectives(pointers));
             const Parts parts = make_parts(run, host_);
             const CompileRequest request = parts.compile_request(run);
-            EXPECT_NO_THROW(verify(compile_evaluation(request, lay_out(request.strategies, ranks))));
+            for (int rank = 0; rank < ranks; ++rank)
+              EXPECT_NO_THROW(verify(compile_evaluation(request, lay_out(request.strategies, ranks), rank)));
           } catch (const UsageError& refusal) {
             EXPECT_GT(ranks, 1) << "one rank is never refused: " << refusal.what();
           }

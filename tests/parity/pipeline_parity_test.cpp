@@ -1,0 +1,149 @@
+// Pipelines of all schedules train as one rank does, save what another layout goes on with, and export the same model.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "core/archive/reader.h"
+#include "core/weights/model_weights.h"
+#include "tests/child_process.h"
+#include "tests/parity/tolerances.h"
+#include "tests/temporary_folder.h"
+
+namespace consist {
+namespace {
+
+constexpr int steps = 10;
+constexpr int layers = 8;  // enough for four ranks with two chunks each
+
+struct Case {
+  const char* name;
+  const char* reference;  ///< folder of tests/golden/hf whose config.json is taken, with more layers
+  const char* precision;
+};
+
+class PipelineParity : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    model_ = folder_ / "model";
+    std::filesystem::create_directory(model_);
+    std::ifstream original(std::string(CONSIST_SOURCE_DIR "/tests/golden/hf/") + GetParam().reference + "/config.json");
+    nlohmann::json config = nlohmann::json::parse(original);
+    config["num_hidden_layers"] = layers;
+    std::ofstream(model_ + "/config.json") << config.dump();
+  }
+
+  /// The losses of a run over 16 sequences a step, in processes of their own.
+  std::vector<double> train(const std::string& strategy, int ranks, int micro_batches, std::vector<std::string> more = {}) {
+    const std::string archive = folder_ / "run.h5";
+    std::vector<std::string> words{CONSIST_BINARY_DIR "/bin/consist", "train", "--device=cpu", "--dataset=synthetic", "--from-scratch",
+                                   "--overwrite", "--model=" + model_, "--precision=" + std::string(GetParam().precision),
+                                   "--sequence=16", "--learning-rate=1e-3", "--global-batch=16", "--strategy=" + strategy,
+                                   "--ranks=" + std::to_string(ranks), "--accumulation=" + std::to_string(micro_batches),
+                                   "--archive=" + archive};
+    words.insert(words.end(), more.begin(), more.end());
+    if (std::none_of(more.begin(), more.end(), [](const std::string& word) { return word.starts_with("--steps"); }))
+      words.push_back("--steps=" + std::to_string(steps));
+    const test::ChildResult result = test::run_child(words);
+    if (result.status != 0) throw std::runtime_error(strategy + ":\n" + result.output);
+    return ArchiveReader(archive).column("loss");
+  }
+
+  void expect_equal(const std::vector<double>& found, const std::vector<double>& expected) {
+    ASSERT_EQ(found.size(), expected.size());
+    for (std::size_t s = 0; s < found.size(); ++s)
+      EXPECT_NEAR(found[s] / expected[s], 1, test::layout_loss_tolerance(GetParam().precision)) << "loss of step " << s + 1;
+  }
+
+  TemporaryFolder folder_;
+  std::string model_;
+};
+
+TEST_P(PipelineParity, EveryScheduleGivesTheLossesOfOneRank) {
+  const std::vector<double> expected = train("ddp", 1, 4);
+  ASSERT_LT(expected.back(), expected.front() - 0.05) << "nothing was learnt, so that equal losses would say little";
+  for (const char* schedule : {"gpipe", "1f1b", "interleaved", "zero-bubble"}) {
+    for (const int stages : {2, 4}) {
+      SCOPED_TRACE(std::string(schedule) + " over " + std::to_string(stages));
+      expect_equal(train("pipeline=" + std::to_string(stages), stages, 4, {"--pipeline.schedule=" + std::string(schedule)}), expected);
+    }
+  }
+}
+
+TEST_P(PipelineParity, AnyNumberOfMicroBatches) {
+  for (const int micro_batches : {1, 2, 8}) {
+    const std::vector<double> expected = train("ddp", 1, micro_batches);
+    for (const char* schedule : {"1f1b", "interleaved", "zero-bubble"}) {
+      SCOPED_TRACE(std::string(schedule) + " with " + std::to_string(micro_batches) + " micro-batches");
+      expect_equal(train("pipeline=4", 4, micro_batches, {"--pipeline.schedule=" + std::string(schedule)}), expected);
+    }
+  }
+}
+
+TEST_P(PipelineParity, ComposesWithDataParallel) {
+  const std::vector<double> expected = train("ddp", 1, 4);
+  for (const char* schedule : {"1f1b", "interleaved", "zero-bubble"}) {
+    SCOPED_TRACE(schedule);
+    expect_equal(train("pipeline=2+ddp", 4, 4, {"--pipeline.schedule=" + std::string(schedule)}), expected);
+    expect_equal(train("zero2+pipeline=2", 4, 4, {"--pipeline.schedule=" + std::string(schedule)}), expected);
+  }
+}
+
+TEST_P(PipelineParity, CheckpointsResumeUnderOtherLayouts) {
+  const std::vector<double> expected = train("ddp", 1, 4);
+  const std::string checkpoint = "--checkpoint=" + std::string(folder_ / "checkpoint");
+  // One rank, two stages, four stages with two chunks, one rank again.
+  const std::vector<double> first = train("ddp", 1, 4, {checkpoint, "--steps=2"});
+  const std::vector<double> second = train("pipeline=2", 2, 4, {checkpoint, "--resume", "--steps=5"});
+  const std::vector<double> third = train("pipeline=4", 4, 4, {checkpoint, "--resume", "--steps=8", "--pipeline.schedule=interleaved"});
+  const std::vector<double> fourth = train("ddp", 1, 4, {checkpoint, "--resume"});
+  std::vector<double> found = first;
+  for (const auto* part : {&second, &third, &fourth}) found.insert(found.end(), part->begin(), part->end());
+  expect_equal(found, expected);
+}
+
+TEST_P(PipelineParity, ExportsTheSameModel) {
+  train("ddp", 1, 4, {"--steps=3", "--export=" + std::string(folder_ / "one")});
+  train("pipeline=4", 4, 4, {"--steps=3", "--export=" + std::string(folder_ / "four")});
+  const ModelWeights one(folder_ / "one"), four(folder_ / "four");
+  EXPECT_THAT(four.names(), testing::UnorderedElementsAreArray(one.names()));
+  for (const std::string& name : one.names()) {
+    ASSERT_EQ(four.shape(name), one.shape(name));
+    std::vector<float> a(static_cast<std::size_t>(one.shape(name).elements())), b(a.size());
+    one.read_f32(name, 0, a);
+    four.read_f32(name, 0, b);
+    double difference = 0, size = 0;
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      difference += std::abs(a[i] - b[i]);
+      size += std::abs(a[i]);
+    }
+    EXPECT_LE(difference, 2e-2 * size) << name;
+  }
+}
+
+TEST_P(PipelineParity, EvaluationGivesTheLossOfOneRank) {
+  const auto evaluated = [&](const std::string& strategy, int ranks) {
+    const test::ChildResult result = test::run_child(
+        {CONSIST_BINARY_DIR "/bin/consist", "train", "--device=cpu", "--dataset=synthetic", "--from-scratch", "--model=" + model_,
+         "--precision=" + std::string(GetParam().precision), "--sequence=16", "--batch=2", "--accumulation=2", "--steps=2",
+         "--evaluate-every=1", "--strategy=" + strategy, "--ranks=" + std::to_string(ranks)});
+    const std::size_t at = result.output.rfind("evaluation after step 2: loss ");
+    if (result.status != 0 || at == std::string::npos) throw std::runtime_error(result.output);
+    return std::strtod(result.output.c_str() + at + 30, nullptr);
+  };
+  EXPECT_NEAR(evaluated("pipeline=4", 4) / evaluated("ddp", 1), 1, 1e-4);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, PipelineParity,
+                         testing::Values(Case{"LlamaUntiedFp32", "llama-untied", "fp32"}, Case{"QwenTiedFp32", "qwen3-tied", "fp32"},
+                                         Case{"LlamaUntiedBf16", "llama-untied", "bf16"}, Case{"QwenTiedBf16", "qwen3-tied", "bf16"}),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace consist
