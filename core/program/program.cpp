@@ -67,8 +67,6 @@ std::string text_of(Queue queue, const Mesh& mesh) {
       return "h2d";
     case 2:
       return "d2h";
-    case 3:
-      return "side";
     default:
       return "comm:" + (queue.axis() < mesh.axes() ? mesh.axis(queue.axis()).name : std::to_string(queue.axis())) +
              suffix_of(queue.lane());

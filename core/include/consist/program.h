@@ -104,12 +104,11 @@ class Queue {
   static constexpr Queue compute() noexcept { return Queue(0); }
   static constexpr Queue host_to_device() noexcept { return Queue(1); }
   static constexpr Queue device_to_host() noexcept { return Queue(2); }
-  static constexpr Queue side() noexcept { return Queue(3); }  ///< a second compute queue
   static constexpr Queue communication(int axis, Lane lane = Lane::collective) noexcept {
     return Queue(static_cast<std::int8_t>(first_communication + axis + Mesh::max_axes * static_cast<int>(lane)));
   }
   static constexpr int lanes = 5;
-  static constexpr int first_communication = 4;
+  static constexpr int first_communication = 3;
   static constexpr int count = first_communication + Mesh::max_axes * lanes;
 
   constexpr Queue() = default;
@@ -123,7 +122,7 @@ class Queue {
   explicit constexpr Queue(std::int8_t index) : index_(index) {}
   std::int8_t index_ = 0;
 };
-/// "compute", "h2d", "d2h", "side", "comm:<axis>", or "comm:<axis>.to_next" and the like.
+/// "compute", "h2d", "d2h", "comm:<axis>", or "comm:<axis>.to_next" and the like.
 CONSIST_API std::string text_of(Queue queue, const Mesh& mesh);
 
 enum class Phase : std::uint8_t {
