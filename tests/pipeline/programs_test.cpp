@@ -33,6 +33,7 @@ struct MakeUp {
   std::string schedule = "1f1b";
   int stages = 2, data = 1, chunks = 2, micro_batches = 4;
   test::TinyShape shape = {};
+  std::string cut = "layers";
   std::string text() const {
     return schedule + " over " + std::to_string(stages) + " ranks x data " + std::to_string(data) + ", " + std::to_string(micro_batches) +
            " micro-batches, " + std::to_string(shape.layers) + " layers" + (shape.tied ? ", tied" : "");
@@ -44,7 +45,7 @@ std::vector<Program> compile(PluginHost& host, const MakeUp& make_up, bool evalu
   const test::TinyModel model(make_up.shape);
   const PlainPrecision precision;
   const auto pipeline = host.make<ParallelStrategy>(
-      "strategy", "pipeline", {{"schedule", make_up.schedule}, {"chunks", std::to_string(make_up.chunks)}});
+      "strategy", "pipeline", {{"schedule", make_up.schedule}, {"chunks", std::to_string(make_up.chunks)}, {"cut", make_up.cut}});
   const auto ddp = host.make<ParallelStrategy>("strategy", "ddp", {});
   const int ranks = make_up.stages * make_up.data;
   const CompileRequest request{.architecture = &model, .precision = &precision,
@@ -93,6 +94,16 @@ TEST_F(PipelinePrograms, ComposeWithDataParallel) {
     const auto programs = compile(host_, make_up);
     EXPECT_EQ(programs[0].mesh.axis(0).name, "pipeline") << "stages are the farthest apart";
     EXPECT_NO_THROW(verify_collectives(pointers(programs)));
+  }
+}
+
+TEST_F(PipelinePrograms, StagesMayBeginWithinLayers) {
+  for (const char* schedule : {"gpipe", "1f1b", "interleaved", "zero-bubble"}) {
+    for (const bool tied : {false, true}) {
+      const MakeUp make_up{.schedule = schedule, .stages = 3, .shape = {.layers = 7, .tied = tied}, .cut = "operators"};
+      SCOPED_TRACE(make_up.text());
+      EXPECT_NO_THROW(verify_collectives(pointers(compile(host_, make_up))));
+    }
   }
 }
 

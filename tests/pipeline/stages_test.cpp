@@ -14,16 +14,22 @@ namespace {
 
 using ::testing::ElementsAre;
 
+std::vector<int> balanced_costs(const std::vector<double>& costs, int parts) {
+  std::vector<Piece> pieces;
+  for (double cost : costs) pieces.push_back({cost, 0});
+  return balanced(pieces, parts);
+}
+
 TEST(Balanced, CutsWhereTheLargestGroupIsSmallest) {
-  EXPECT_THAT(balanced({1, 1, 1, 1}, 2), ElementsAre(0, 0, 1, 1));
-  EXPECT_THAT(balanced({1, 1, 1, 1}, 4), ElementsAre(0, 1, 2, 3));
-  EXPECT_THAT(balanced({1, 1, 1, 1, 4}, 2), ElementsAre(0, 0, 0, 0, 1));  // a heavy head takes layers from the last stage
-  EXPECT_THAT(balanced({5, 1, 1, 1}, 2), ElementsAre(0, 1, 1, 1));
+  EXPECT_THAT(balanced_costs({1, 1, 1, 1}, 2), ElementsAre(0, 0, 1, 1));
+  EXPECT_THAT(balanced_costs({1, 1, 1, 1}, 4), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(balanced_costs({1, 1, 1, 1, 4}, 2), ElementsAre(0, 0, 0, 0, 1));  // a heavy head takes layers from the last stage
+  EXPECT_THAT(balanced_costs({5, 1, 1, 1}, 2), ElementsAre(0, 1, 1, 1));
 }
 
 TEST(Balanced, OfEqualCutsTheMostEven) {
   // The first stage must hold 4 either way; the others share what is left evenly.
-  EXPECT_THAT(balanced({4, 1, 1, 1, 1}, 3), ElementsAre(0, 1, 1, 2, 2));
+  EXPECT_THAT(balanced_costs({4, 1, 1, 1, 1}, 3), ElementsAre(0, 1, 1, 2, 2));
 }
 
 TEST(Balanced, IsTheBestOfAllCuts) {
@@ -32,12 +38,18 @@ TEST(Balanced, IsTheBestOfAllCuts) {
     for (int second = first + 1; second < 10; ++second) {
       const auto sum = [&](int a, int b) { return std::accumulate(costs.begin() + a, costs.begin() + b, 0.0); };
       const double largest = std::max({sum(0, first), sum(first, second), sum(second, 10)});
-      const std::vector<int> group = balanced(costs, 3);
+      const std::vector<int> group = balanced_costs(costs, 3);
       std::vector<double> sums(3, 0);
       for (std::size_t i = 0; i < costs.size(); ++i) sums[static_cast<std::size_t>(group[i])] += costs[i];
       EXPECT_LE(*std::max_element(sums.begin(), sums.end()), largest);
     }
   }
+}
+
+TEST(Balanced, LargeMessagesAreWorthMoreEvenStagesOnly) {
+  // Cutting behind the second piece is the most even; a dear cut there is left for the next best.
+  EXPECT_THAT(balanced({{2, 0.1}, {1, 0.1}, {3, 0}}, 2), ElementsAre(0, 0, 1));
+  EXPECT_THAT(balanced({{2, 0.1}, {1, 2}, {3, 0}}, 2), ElementsAre(0, 1, 1));
 }
 
 Program forward_of(const test::TinyModel& model) {
@@ -50,7 +62,7 @@ Program forward_of(const test::TinyModel& model) {
 
 TEST(AssignStages, EmbeddingIsFirstAndLossLast) {
   Program program = forward_of(test::TinyModel({.layers = 5}));
-  assign_stages(program, 3);
+  assign_stages(program, 3, Cut::layers);
   EXPECT_EQ(program.instructions.front().op->name(), "embedding");
   EXPECT_EQ(program.instructions.front().tag.stage, 0);
   EXPECT_EQ(program.instructions.back().op->name(), "lm_head_loss");
@@ -62,10 +74,35 @@ TEST(AssignStages, EmbeddingIsFirstAndLossLast) {
   }
 }
 
+TEST(AssignStages, WithinLayersStagesAreMoreEven) {
+  // One layer more than stages: whole layers leave one stage twice the work of the others.
+  const auto largest = [](Cut cut) {
+    Program program = forward_of(test::TinyModel({.layers = 5, .hidden = 64, .heads = 4, .head_dim = 16, .ffn = 256}));
+    assign_stages(program, 4, cut);
+    std::vector<double> flops(4, 0);
+    for (const Instruction& i : program.instructions) flops[static_cast<std::size_t>(i.tag.stage)] += i.op->cost(program, i).flops;
+    return *std::max_element(flops.begin(), flops.end());
+  };
+  EXPECT_LT(largest(Cut::operators), largest(Cut::layers) * 0.8);
+}
+
+TEST(AssignStages, EveryStageHasParameters) {
+  for (const Cut cut : {Cut::layers, Cut::operators}) {
+    Program program = forward_of(test::TinyModel({.layers = 8}));
+    assign_stages(program, 8, cut);
+    std::vector<int> used(8, 0);
+    for (const Instruction& i : program.instructions) {
+      for (const Parameter& p : program.parameters)
+        used[static_cast<std::size_t>(i.tag.stage)] += static_cast<int>(std::count(i.inputs.begin(), i.inputs.end(), p.tensor));
+    }
+    EXPECT_THAT(used, ::testing::Each(::testing::Gt(0)));
+  }
+}
+
 TEST(AssignStages, RefusesFewerLayersThanStages) {
   Program program = forward_of(test::TinyModel({.layers = 2}));
   try {
-    assign_stages(program, 3);
+    assign_stages(program, 3, Cut::layers);
     FAIL();
   } catch (const UsageError& error) {
     EXPECT_THAT(error.what(), ::testing::HasSubstr("3 stages, but it has 2 layers"));

@@ -32,6 +32,8 @@ class Divider {
         users_(program.tensors.size(), 0),
         wanted_by_(program.tensors.size(), 0),
         is_sum_(program.tensors.size(), false),
+        first_user_(program.tensors.size()),
+        stage_here_(program.tensors.size(), -1),
         kind_(old_.size(), Kind::staged) {
     program.instructions.clear();
     for (std::size_t t = 0; t < value_.size(); ++t) value_[t] = static_cast<TensorId>(t);
@@ -99,12 +101,17 @@ class Divider {
   void find_users() {
     for (std::size_t i = old_.size(); i-- > 0;) {
       RankSet ranks = 0;
+      Tag tag = old_[i].tag;
       if (kind_[i] == Kind::staged) ranks = set_of(owner(i));
       for (TensorId output : old_[i].outputs) {
-        if (kind_[i] == Kind::free && output != no_tensor) ranks |= users_[index(output)];
+        if (kind_[i] != Kind::free || output == no_tensor || users_[index(output)] == 0) continue;
+        ranks |= users_[index(output)];
+        tag = first_user_[index(output)];
       }
       for (TensorId input : old_[i].inputs) {
-        if (input != no_tensor) users_[index(input)] |= ranks;
+        if (input == no_tensor) continue;
+        users_[index(input)] |= ranks;
+        if ((ranks & set_of(me_)) != 0) first_user_[index(input)] = tag;
       }
     }
   }
@@ -140,8 +147,13 @@ class Divider {
     Instruction& instruction = old_[i];
     if (kind_[i] == Kind::sum) return take_sum(instruction);
     bool mine = kind_[i] == Kind::staged && owner(i) == me_;
-    for (TensorId output : instruction.outputs)
-      mine |= kind_[i] == Kind::free && output != no_tensor && (users_[index(output)] & set_of(me_)) != 0;
+    for (TensorId output : instruction.outputs) {
+      if (kind_[i] != Kind::free || output == no_tensor || (users_[index(output)] & set_of(me_)) == 0) continue;
+      // It runs with what reads it first on this rank.
+      instruction.tag.stage = first_user_[index(output)].stage;
+      instruction.tag.phase = first_user_[index(output)].phase;
+      mine = true;
+    }
     if (!mine) return pass_by(instruction);
     for (TensorId& input : instruction.inputs) {
       if (input == no_tensor) continue;
@@ -170,7 +182,10 @@ class Divider {
       if (input == no_tensor) all = false;
       if (input != no_tensor) here = input;
     }
-    if (all) return keep(instruction);
+    if (all) {
+      instruction.tag.stage = stage_here_[index(instruction.inputs[0])];
+      return keep(instruction);
+    }
     if (instruction.op->name() == "add") value_[index(instruction.outputs[0])] = here;  // one summand is the sum
   }
 
@@ -190,6 +205,7 @@ class Divider {
       const TensorId output = instruction.outputs[k];
       if (output == no_tensor) continue;
       value_[index(output)] = output;
+      stage_here_[index(output)] = tag.stage;
       Tensor& tensor = program_[output];
       const int slot = instruction.op->updates_in_place(static_cast<int>(k));
       const bool updates = slot >= 0 && static_cast<std::size_t>(slot) < instruction.inputs.size() &&
@@ -242,6 +258,8 @@ class Divider {
   std::vector<RankSet> users_;       // by tensor: ranks whose staged instructions read it, through free ones too
   std::vector<RankSet> wanted_by_;   // by tensor: ranks that it is sent to
   std::vector<bool> is_sum_;         // by storage
+  std::vector<Tag> first_user_;      // by tensor: of the first instruction on this rank that reads it, through free ones too
+  std::vector<std::int16_t> stage_here_;  // by tensor: the stage whose part makes it on this rank
   std::vector<Kind> kind_;           // by instruction
   std::map<std::tuple<std::int16_t, Phase>, std::vector<TensorId>> incoming_;  // by the stage and phase that make them, in their order
 };

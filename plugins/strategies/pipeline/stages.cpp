@@ -14,14 +14,73 @@ namespace {
 /// mostly matrix work, so that the value decides little.
 constexpr double flops_per_byte = 150;
 
+/// The same of an element that crosses a cut, forward and back, where it travels while others compute: little, so that messages grow for
+/// more even stages and for nothing less.
+constexpr double flops_per_crossing_element = 600;
+
 double cost_of(const Program& program, const Instruction& i) {
   const Cost cost = i.op->cost(program, i);
   return std::max(cost.flops, cost.bytes * flops_per_byte);
 }
 
+/// By instruction: the elements that a cut before it would send on.
+std::vector<double> crossing_elements(const Program& forward) {
+  const std::size_t n = forward.instructions.size();
+  std::vector<std::size_t> made(forward.tensors.size(), n), last(forward.tensors.size(), 0);
+  for (std::size_t i = 0; i < n; ++i) {
+    for (TensorId output : forward.instructions[i].outputs) {
+      if (output != no_tensor) made[static_cast<std::size_t>(output)] = i;
+    }
+    for (TensorId input : forward.instructions[i].inputs) {
+      if (input != no_tensor) last[static_cast<std::size_t>(input)] = i;
+    }
+  }
+  std::vector<double> change(n + 1, 0);
+  for (std::size_t t = 0; t < made.size(); ++t) {
+    if (made[t] >= last[t]) continue;  // an input, a state, or never read
+    const auto elements = static_cast<double>(forward.tensors[t].shape.elements());
+    change[made[t] + 1] += elements;
+    change[last[t] + 1] -= elements;
+  }
+  for (std::size_t i = 1; i <= n; ++i) change[i] += change[i - 1];
+  return change;
+}
+
+/// By instruction: the piece that it belongs to. A new piece begins where the model may be cut, which leaves each piece a parameter to train
+/// and the first and last one a part of a layer.
+std::vector<std::size_t> pieces_of(const Program& forward, Cut cut) {
+  std::vector<bool> is_parameter(forward.tensors.size(), false);
+  for (const Parameter& p : forward.parameters) is_parameter[static_cast<std::size_t>(p.tensor)] = true;
+  std::size_t rest = 0;  // instructions up to the last one of a layer
+  for (std::size_t i = 0; i < forward.instructions.size(); ++i) {
+    if (forward.instructions[i].tag.layer >= 0) rest = i + 1;
+  }
+  std::vector<std::size_t> piece;
+  std::size_t newest = 0;
+  bool trains = false;
+  std::int16_t layer = -1;
+  for (std::size_t i = 0; i < forward.instructions.size(); ++i) {
+    const Instruction& instruction = forward.instructions[i];
+    const bool new_layer = instruction.tag.layer != layer;
+    const bool trains_here = std::any_of(instruction.inputs.begin(), instruction.inputs.end(), [&](TensorId input) {
+      return input != no_tensor && is_parameter[static_cast<std::size_t>(input)];
+    });
+    // The instruction begins a piece only if it trains something itself, so that no piece is without.
+    const bool may_cut = i < rest && layer >= 0 && (cut == Cut::operators ? trains_here : new_layer);
+    if (may_cut && trains) {
+      ++newest;
+      trains = false;
+    }
+    trains = trains || trains_here;
+    if (instruction.tag.layer >= 0) layer = instruction.tag.layer;
+    piece.push_back(newest);
+  }
+  return piece;
+}
+
 }  // namespace
 
-std::vector<int> balanced(const std::vector<double>& costs, int parts) {
+std::vector<int> balanced(const std::vector<Piece>& pieces, int parts) {
   struct Best {
     double largest = std::numeric_limits<double>::infinity(), squares = 0;
     std::size_t cut = 0;  // where the last group begins
@@ -29,17 +88,18 @@ std::vector<int> balanced(const std::vector<double>& costs, int parts) {
       return largest != other.largest ? largest < other.largest : squares < other.squares;
     }
   };
-  const std::size_t n = costs.size();
+  const std::size_t n = pieces.size();
   std::vector<double> before(n + 1, 0);
-  for (std::size_t i = 0; i < n; ++i) before[i + 1] = before[i] + costs[i];
+  for (std::size_t i = 0; i < n; ++i) before[i + 1] = before[i] + pieces[i].cost;
   std::vector<std::vector<Best>> best(static_cast<std::size_t>(parts) + 1, std::vector<Best>(n + 1));
   best[0][0].largest = 0;
   for (std::size_t p = 1; p < best.size(); ++p) {
     for (std::size_t end = p; end <= n; ++end) {
       for (std::size_t cut = p - 1; cut < end; ++cut) {
         const Best& rest = best[p - 1][cut];
-        const double sum = before[end] - before[cut];
-        best[p][end] = std::min(best[p][end], Best{std::max(rest.largest, sum), rest.squares + sum * sum, cut});
+        const double cost =
+            before[end] - before[cut] + (cut > 0 ? pieces[cut - 1].cut : 0) + (end < n ? pieces[end - 1].cut : 0);
+        best[p][end] = std::min(best[p][end], Best{std::max(rest.largest, cost), rest.squares + cost * cost, cut});
       }
     }
   }
@@ -52,25 +112,23 @@ std::vector<int> balanced(const std::vector<double>& costs, int parts) {
   return group;
 }
 
-void assign_stages(Program& forward, int stages) {
-  std::int16_t layers = 0;
-  for (const Instruction& i : forward.instructions) layers = std::max(layers, static_cast<std::int16_t>(i.tag.layer + 1));
+void assign_stages(Program& forward, int stages, Cut cut) {
+  int layers = 0;
+  for (const Instruction& i : forward.instructions) layers = std::max(layers, i.tag.layer + 1);
   if (layers < stages) {
     throw UsageError("strategy 'pipeline' would cut the model into " + std::to_string(stages) + " stages, but it has " +
                      std::to_string(layers) + " layers, and every stage needs one; choose fewer ranks or chunks");
   }
-  std::vector<double> costs(static_cast<std::size_t>(layers), 0);
-  std::vector<std::int16_t> layer_of;  // by instruction; those outside of layers go with the first or the last one
-  std::int16_t newest = 0;
-  for (const Instruction& i : forward.instructions) {
-    if (i.tag.layer >= 0) newest = i.tag.layer;
-    layer_of.push_back(newest);
-    costs[static_cast<std::size_t>(newest)] += cost_of(forward, i);
+  const std::vector<double> crossing = crossing_elements(forward);
+  const std::vector<std::size_t> piece_of = pieces_of(forward, cut);
+  std::vector<Piece> pieces(piece_of.back() + 1);
+  for (std::size_t i = 0; i < piece_of.size(); ++i) {
+    pieces[piece_of[i]].cost += cost_of(forward, forward.instructions[i]);
+    pieces[piece_of[i]].cut = crossing[i + 1] * flops_per_crossing_element;
   }
-  const std::vector<int> stage_of = balanced(costs, stages);
-  for (std::size_t i = 0; i < layer_of.size(); ++i) {
-    forward.instructions[i].tag.stage = static_cast<std::int16_t>(stage_of[static_cast<std::size_t>(layer_of[i])]);
-  }
+  const std::vector<int> stage_of = balanced(pieces, stages);
+  for (std::size_t i = 0; i < piece_of.size(); ++i)
+    forward.instructions[i].tag.stage = static_cast<std::int16_t>(stage_of[piece_of[i]]);
 }
 
 }  // namespace consist::pipeline

@@ -1,18 +1,31 @@
 // Which part of a model lies in which stage.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "consist/program.h"
 
 namespace consist::pipeline {
 
-/// Cuts `costs` (at least `parts` of them) into `parts` contiguous, non-empty groups whose largest sum is as small as can be; of several such
-/// cuts one whose sums are the most even. Returns the group of each.
-std::vector<int> balanced(const std::vector<double>& costs, int parts);
+/// Where a model may be cut.
+enum class Cut : std::uint8_t {
+  layers,     ///< between layers, where the least crosses
+  operators,  ///< within layers too, where the more even stages are worth the larger messages
+};
 
-/// Sets Tag::stage of every instruction of a forward program: layers by balanced cost, what comes before the first layer with the first stage,
+/// What may stand alone: the work between two places where the model may be cut, and what a cut behind it costs its two sides.
+struct Piece {
+  double cost = 0;
+  double cut = 0;
+};
+
+/// Cuts `pieces` (at least `parts` of them) into `parts` contiguous, non-empty groups whose largest cost, the cuts at both ends included, is as
+/// small as can be; of several such cuts one whose costs are the most even. Returns the group of each.
+std::vector<int> balanced(const std::vector<Piece>& pieces, int parts);
+
+/// Sets Tag::stage of every instruction of a forward program by balanced cost. What comes before the first layer lies with the first stage,
 /// what follows the last one with the last stage. Throws UsageError if there are fewer layers than stages.
-void assign_stages(Program& forward, int stages);
+void assign_stages(Program& forward, int stages, Cut cut);
 
 }  // namespace consist::pipeline

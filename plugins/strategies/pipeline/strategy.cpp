@@ -26,7 +26,8 @@ class Pipeline final : public ParallelStrategy {
  public:
   explicit Pipeline(const Options& options)
       : schedule_(schedule_of(options.text("schedule"))),
-        chunks_(schedule_ == Schedule::interleaved ? static_cast<int>(options.integer("chunks")) : 1) {
+        chunks_(schedule_ == Schedule::interleaved ? static_cast<int>(options.integer("chunks")) : 1),
+        cut_(options.text("cut") == "operators" ? pipeline::Cut::operators : pipeline::Cut::layers) {
     if (chunks_ < 1 || chunks_ > 64) {
       throw UsageError("--pipeline.chunks is " + std::to_string(chunks_) + "; it must be between 1 and 64");
     }
@@ -35,7 +36,7 @@ class Pipeline final : public ParallelStrategy {
   AxisRequest axis() const override { return {.name = "pipeline", .distance = 2}; }
 
   void partition(Program& forward, int axis) const override {
-    pipeline::assign_stages(forward, forward.mesh.size_of(axis) * chunks_);
+    pipeline::assign_stages(forward, forward.mesh.size_of(axis) * chunks_, cut_);
   }
 
   void divide(Program& segment, int axis) const override { pipeline::divide(segment, axis); }
@@ -50,6 +51,7 @@ class Pipeline final : public ParallelStrategy {
  private:
   Schedule schedule_;
   int chunks_;
+  pipeline::Cut cut_;
 };
 
 }  // namespace
@@ -58,4 +60,6 @@ CONSIST_PLUGIN(strategy, consist::ParallelStrategy, Pipeline, "pipeline", "1.0.0
                "pipeline parallel: layers over ranks, micro-batches one behind the other (gpipe, 1f1b, interleaved, zero-bubble)");
 CONSIST_PLUGIN_OPTIONS({"schedule", consist::OptionKind::choice, "1f1b", "the order of forward and backward parts",
                         "gpipe|1f1b|interleaved|zero-bubble"},
-                       {"chunks", consist::OptionKind::integer, "2", "parts of the model per rank, of schedule interleaved"});
+                       {"chunks", consist::OptionKind::integer, "2", "parts of the model per rank, of schedule interleaved"},
+                       {"cut", consist::OptionKind::choice, "layers", "where stages may begin: with a layer, or within one for more even stages",
+                        "layers|operators"});
