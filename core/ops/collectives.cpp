@@ -1,5 +1,5 @@
-// Collectives over one mesh axis (attribute "axis"), the local part of a replicated tensor, and messages between neighbours on an axis.
-// Each collective has its adjoint: the gradient of an all_gather is a reduce_scatter and so on.
+// Collectives over one mesh axis (attribute "axis"), the local part of a replicated tensor, and messages between neighbours on an
+// axis. Each collective has its adjoint: the gradient of an all_gather is a reduce_scatter and so on.
 #include "core/ops/core_ops.h"
 
 namespace consist::ops {
@@ -87,8 +87,8 @@ class Send final : public NamedOp {
   bool is_collective() const noexcept override { return true; }
 };
 
-/// Attributes "dtype" and "extent0", "extent1", ...: the tensor that comes, in its logical shape. Whoever emits it states its placements,
-/// which are those of the tensor that was sent.
+/// Attributes "dtype" and "extent0", "extent1", ...: the tensor that comes, in its logical shape. Whoever emits it states its
+/// placements, which are those of the tensor that was sent.
 class Receive final : public NamedOp {
  public:
   Receive() : NamedOp("receive") {}

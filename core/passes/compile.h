@@ -48,8 +48,8 @@ struct Layout {
 CONSIST_API Layout lay_out(const std::vector<StrategyUse>& strategies, int ranks);
 
 /// The whole step of `rank`: forward and backward of every micro-batch, reduction, clipping, AdamW. Verified. Inputs: "ids.<m>",
-/// "targets.<m>" (i32 [micro_batch·batch_ranks, sequence]; a pipeline stage lacks those that it does not read) and "hyper"; metrics "loss"
-/// and "grad_norm". Ranks differ only along a strategy's axis of stages (Program::stage_axis).
+/// "targets.<m>" (i32 [micro_batch·batch_ranks, sequence]; a pipeline stage lacks those that it does not read) and "hyper";
+/// metrics "loss" and "grad_norm". Ranks differ only along a strategy's axis of stages (Program::stage_axis).
 CONSIST_API Program compile_step(const CompileRequest& request, const Layout& layout, int rank = 0);
 
 /// Forward only, one micro-batch: inputs "ids" and "targets", metric "loss".

@@ -71,7 +71,8 @@ TensorId total_sum_of_squares(Program& program, Builder& builder) {
 TensorId no_loss(Builder& builder) {
   if (builder.program().stage_axis < 0) throw ProgramError("the program has no loss");
   const TensorId zero = builder.constant("no_loss", {}, [](std::span<float> out) { out[0] = 0; });
-  return builder.emit_one("cast", {zero}, {{"dtype", std::string(name_of(DType::f32))}}, "loss");  // a copy, to be summed in place
+  return builder.emit_one("cast", {zero}, {{"dtype", std::string(name_of(DType::f32))}},
+                          "loss");  // a copy, to be summed in place
 }
 
 }  // namespace
@@ -119,8 +120,8 @@ void append_optimizer(Program& program, const DTypes& dtypes, const OptimizerSet
   const std::vector<TensorId> clip = builder.emit("clip_coefficient", {total_sum_of_squares(program, builder)},
                                                   {{"max_norm", settings.max_norm}}, {"grad_norm", "clip"});
 
-  // Parameters that another rank trains too go apart: random rounding is keyed by a parameter's group and its place there, and both ranks
-  // must come to the same values.
+  // Parameters that another rank trains too go apart: random rounding is keyed by a parameter's group and its place there, and
+  // both ranks must come to the same values.
   std::map<std::tuple<std::int16_t, bool, bool>, std::vector<const Parameter*>> groups;
   for (std::size_t i = 0; i < program.parameters.size(); ++i) {
     const Parameter& p = program.parameters[i];

@@ -16,9 +16,13 @@ namespace {
 constexpr double flops_per_byte = 150;  // between those of current GPUs in bf16
 
 using PartKey = std::tuple<Phase, std::int16_t, std::int16_t>;
-PartKey key_of(const Tag& tag) { return {tag.phase, tag.micro_batch, tag.stage}; }
+PartKey key_of(const Tag& tag) {
+  return {tag.phase, tag.micro_batch, tag.stage};
+}
 
-bool counts(const Instruction& i) { return i.queue == Queue::compute() && i.tag.stage >= 0 && i.tag.phase != Phase::optimizer; }
+bool counts(const Instruction& i) {
+  return i.queue == Queue::compute() && i.tag.stage >= 0 && i.tag.phase != Phase::optimizer;
+}
 
 /// One rank on its way through its program.
 class Walker {
@@ -34,7 +38,8 @@ class Walker {
   bool finished() const { return at_ == program_.instructions.size(); }
   const std::vector<TimelinePart>& parts() const { return parts_; }
 
-  /// Runs until the end or a message that has not been sent. Returns whether anything ran. Messages are by the lane they are received on.
+  /// Runs until the end or a message that has not been sent. Returns whether anything ran. Messages are by the lane they are
+  /// received on.
   bool advance(std::map<Lane, std::deque<double>>& incoming, const std::map<Lane, std::deque<double>*>& outgoing) {
     const std::size_t from = at_;
     for (auto& [lane, tensors] : expected_) take(tensors, incoming[lane]);
@@ -79,7 +84,8 @@ class Walker {
   double run(const Instruction& i, double start) {
     const double begin = std::max(start, now_);
     now_ = begin + seconds(i);
-    const bool same = !parts_.empty() && key_of(i.tag) == PartKey{parts_.back().phase, parts_.back().micro_batch, parts_.back().stage};
+    const bool same =
+        !parts_.empty() && key_of(i.tag) == PartKey{parts_.back().phase, parts_.back().micro_batch, parts_.back().stage};
     if (!same) parts_.push_back({i.tag.phase, i.tag.micro_batch, i.tag.stage, begin, now_});
     parts_.back().end = now_;
     return now_;
@@ -87,9 +93,9 @@ class Walker {
 
   const Program& program_;
   TimelineCost cost_;
-  std::vector<double> ready_;  // by tensor
+  std::vector<double> ready_;                      // by tensor
   std::map<Lane, std::deque<TensorId>> expected_;  // received, but not yet there
-  std::map<PartKey, int> instructions_;  // of each part
+  std::map<PartKey, int> instructions_;            // of each part
   bool split_ = false;
   double now_ = 0;
   std::size_t at_ = 0;
@@ -149,10 +155,12 @@ std::string timeline_text(const Timeline& timeline) {
   const std::size_t at_once = std::max<std::size_t>(1, columns / (width + 1));
   std::string text;
   for (std::size_t first = 0; first < units; first += at_once) {
-    if (units > at_once) text += "time " + std::to_string(first) + " to " + std::to_string(std::min(units, first + at_once)) + "\n";
+    if (units > at_once)
+      text += "time " + std::to_string(first) + " to " + std::to_string(std::min(units, first + at_once)) + "\n";
     for (std::size_t r = 0; r < rows.size(); ++r) {
       std::string line = "rank " + std::to_string(r) + " |";
-      for (std::size_t u = first; u < std::min(units, first + at_once); ++u) line += " " + rows[r][u] + std::string(width - rows[r][u].size(), ' ');
+      for (std::size_t u = first; u < std::min(units, first + at_once); ++u)
+        line += " " + rows[r][u] + std::string(width - rows[r][u].size(), ' ');
       text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
     }
   }

@@ -30,12 +30,12 @@ enum class TimelineCost : std::uint8_t {
   by_ops,  ///< what Op::cost says, in floating-point operations; moving a byte counts as many
 };
 
-/// Runs the compute instructions of forward and backward of all stages side by side: `stages` holds the program of each rank along
-/// Program::stage_axis. Messages take no time. Throws ProgramError if the stages wait for each other for ever.
+/// Runs the compute instructions of forward and backward of all stages side by side: `stages` holds the program of each rank
+/// along Program::stage_axis. Messages take no time. Throws ProgramError if the stages wait for each other for ever.
 CONSIST_API Timeline simulate(std::span<const Program* const> stages, TimelineCost cost);
 
-/// Draws a timeline of equal parts: a row per rank, a column per unit of time, "F3" for the forward part of micro-batch 3, "B3" backward,
-/// "W3" weight gradients apart; a letter behind it counts the rank's further stages from b; '.' is idle.
+/// Draws a timeline of equal parts: a row per rank, a column per unit of time, "F3" for the forward part of micro-batch 3, "B3"
+/// backward, "W3" weight gradients apart; a letter behind it counts the rank's further stages from b; '.' is idle.
 CONSIST_API std::string timeline_text(const Timeline& timeline);
 
 }  // namespace consist

@@ -48,11 +48,16 @@ namespace {
 
 const char* suffix_of(Lane lane) {
   switch (lane) {
-    case Lane::collective: return "";
-    case Lane::to_next: return ".to_next";
-    case Lane::from_previous: return ".from_previous";
-    case Lane::to_previous: return ".to_previous";
-    case Lane::from_next: return ".from_next";
+    case Lane::collective:
+      return "";
+    case Lane::to_next:
+      return ".to_next";
+    case Lane::from_previous:
+      return ".from_previous";
+    case Lane::to_previous:
+      return ".to_previous";
+    case Lane::from_next:
+      return ".from_next";
   }
   return "?";
 }

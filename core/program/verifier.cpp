@@ -209,10 +209,12 @@ bool match(const Program& program, const Instruction& mine, const Program& other
 }
 
 /// The other end of a lane that sends.
-Lane opposite(Lane lane) { return lane == Lane::to_next ? Lane::from_previous : Lane::from_next; }
+Lane opposite(Lane lane) {
+  return lane == Lane::to_next ? Lane::from_previous : Lane::from_next;
+}
 
-/// The ranks, and their queues, that must come together for what `rank` has on `queue`; empty if the group is looked at from another of its
-/// ends: a collective from its first member, a message from its sender.
+/// The ranks, and their queues, that must come together for what `rank` has on `queue`; empty if the group is looked at from
+/// another of its ends: a collective from its first member, a message from its sender.
 std::vector<std::pair<int, Queue>> ends_of(const Mesh& mesh, int rank, Queue queue) {
   const std::vector<int> group = mesh.group(rank, queue.axis());
   const int at = mesh.coordinate(rank, queue.axis()), n = static_cast<int>(group.size());
@@ -255,12 +257,14 @@ void verify_collectives(std::span<const Program* const> programs) {
           }
           if (!match(*programs[static_cast<std::size_t>(rank)], mine, *other.program, other.at(theirs))) {
             throw ProgramError("ranks " + std::to_string(rank) + " and " + std::to_string(member) + " of axis '" +
-                               mesh.axis(mine.queue.axis()).name + "' meet in different collectives: " +
-                               to_text(*programs[static_cast<std::size_t>(rank)], first) + " and " + to_text(*other.program, theirs));
+                               mesh.axis(mine.queue.axis()).name +
+                               "' meet in different collectives: " + to_text(*programs[static_cast<std::size_t>(rank)], first) +
+                               " and " + to_text(*other.program, theirs));
           }
         }
         if (!together) continue;
-        for (const auto& [member, queue] : ends) walkers[static_cast<std::size_t>(member)].finish(static_cast<std::size_t>(queue.index()));
+        for (const auto& [member, queue] : ends)
+          walkers[static_cast<std::size_t>(member)].finish(static_cast<std::size_t>(queue.index()));
         moved = true;
       }
     }

@@ -8,9 +8,15 @@
 namespace consist {
 
 Batches::Batches(const Dataset& dataset, const Layout& layout, int rank, const TrainerSettings& settings)
-    : dataset_(dataset), ranks_(layout.batch_ranks()), index_(layout.batch_index(rank)), micro_batch_(settings.micro_batch),
-      sequence_(settings.sequence), accumulation_(settings.accumulation), tokens_(static_cast<std::size_t>(sequence_ + 1)),
-      ids_(static_cast<std::size_t>(micro_batch_ * sequence_)), targets_(ids_.size()) {}
+    : dataset_(dataset),
+      ranks_(layout.batch_ranks()),
+      index_(layout.batch_index(rank)),
+      micro_batch_(settings.micro_batch),
+      sequence_(settings.sequence),
+      accumulation_(settings.accumulation),
+      tokens_(static_cast<std::size_t>(sequence_ + 1)),
+      ids_(static_cast<std::size_t>(micro_batch_ * sequence_)),
+      targets_(ids_.size()) {}
 
 void Batches::split(std::size_t row) {
   const std::size_t length = tokens_.size() - 1;
@@ -50,6 +56,8 @@ std::int64_t Batches::evaluation_rounds(std::int64_t sequences) const {
   return used / (micro_batch_ * ranks_);
 }
 
-std::int64_t Batches::tokens_per_step() const noexcept { return micro_batch_ * accumulation_ * ranks_ * sequence_; }
+std::int64_t Batches::tokens_per_step() const noexcept {
+  return micro_batch_ * accumulation_ * ranks_ * sequence_;
+}
 
 }  // namespace consist

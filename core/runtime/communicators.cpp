@@ -7,7 +7,9 @@
 namespace consist {
 namespace {
 
-std::size_t slot_of(Queue queue) { return static_cast<std::size_t>(queue.index() - Queue::first_communication); }
+std::size_t slot_of(Queue queue) {
+  return static_cast<std::size_t>(queue.index() - Queue::first_communication);
+}
 
 std::vector<bool> used_queues(std::span<const Program* const> programs) {
   std::vector<bool> used(Queue::count, false);

@@ -15,9 +15,9 @@ namespace consist {
 
 class CONSIST_API Communicators {
  public:
-  /// Connects `job.rank()` with the others of its groups on `mesh`; every rank of the job calls this. `transports` has one per axis.
-  /// `programs` are what this rank will run: of the lanes of an axis (see Lane) those are connected that they use. Throws what
-  /// Transport::connect throws. The job must outlive the object.
+  /// Connects `job.rank()` with the others of its groups on `mesh`; every rank of the job calls this. `transports` has one per
+  /// axis. `programs` are what this rank will run: of the lanes of an axis (see Lane) those are connected that they use. Throws
+  /// what Transport::connect throws. The job must outlive the object.
   Communicators(const Mesh& mesh, Job& job, const std::string& device_kind, std::vector<std::shared_ptr<Transport>> transports,
                 std::span<const Program* const> programs);
 

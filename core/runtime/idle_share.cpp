@@ -16,7 +16,9 @@ std::string percent(double share) {
   return text;
 }
 
-std::string key_of(int rank) { return "idle_share." + std::to_string(rank); }
+std::string key_of(int rank) {
+  return "idle_share." + std::to_string(rank);
+}
 
 }  // namespace
 
@@ -33,15 +35,17 @@ double idle_share(const Program& program, const Profile& profile, double step_se
 IdleShares collect_idle_shares(Job& job, double own) {
   job.put(key_of(job.rank()), std::to_string(own));
   IdleShares shares;
-  for (int rank = 0; job.rank() == 0 && rank < job.size(); ++rank) shares.ranks.push_back(std::stod(job.get(key_of(rank), job.timeout())));
+  for (int rank = 0; job.rank() == 0 && rank < job.size(); ++rank)
+    shares.ranks.push_back(std::stod(job.get(key_of(rank), job.timeout())));
   return shares;
 }
 
 std::string idle_text(const IdleShares& measured, std::span<const Program* const> stages) {
   std::string text = "idle " + percent(measured.mean()) + " of forward and backward, measured (by rank:";
   for (double share : measured.ranks) text += " " + percent(share);
-  return text + "); the schedule gives " + percent(simulate(stages, TimelineCost::equal).idle_share()) + " if all stages are equal, " +
-         percent(simulate(stages, TimelineCost::by_ops).idle_share()) + " by the costs of their ops\n";
+  return text + "); the schedule gives " + percent(simulate(stages, TimelineCost::equal).idle_share()) +
+         " if all stages are equal, " + percent(simulate(stages, TimelineCost::by_ops).idle_share()) +
+         " by the costs of their ops\n";
 }
 
 std::string idle_json(const IdleShares& measured, std::span<const Program* const> stages) {

@@ -22,7 +22,8 @@ double idle_share(const Program& program, const Profile& profile, double step_se
 /// Called by every rank, once: collects `own` of all ranks on rank 0; elsewhere the result is empty. Throws as Job::get.
 IdleShares collect_idle_shares(Job& job, double own);
 
-/// A line for people, beside what `stages`, the programs along Program::stage_axis, would wait if they were equal and by their ops' costs.
+/// A line for people, beside what `stages`, the programs along Program::stage_axis, would wait if they were equal and by their
+/// ops' costs.
 std::string idle_text(const IdleShares& measured, std::span<const Program* const> stages);
 /// {"ranks": [...], "mean", "equal_stages", "by_ops"}
 std::string idle_json(const IdleShares& measured, std::span<const Program* const> stages);

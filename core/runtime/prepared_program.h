@@ -18,9 +18,9 @@ namespace consist {
 /// it.
 class CONSIST_API PreparedProgram {
  public:
-  /// `communicators` holds one per communication queue, by Queue::index() from Queue::first_communication on: first those of the mesh's
-  /// axes, then those of their lanes. Missing and null entries are allowed if nothing is to run (explain). Throws UnavailableError
-  /// naming the op and dtypes for which the device has no kernel.
+  /// `communicators` holds one per communication queue, by Queue::index() from Queue::first_communication on: first those of the
+  /// mesh's axes, then those of their lanes. Missing and null entries are allowed if nothing is to run (explain). Throws
+  /// UnavailableError naming the op and dtypes for which the device has no kernel.
   PreparedProgram(Program program, Device& device, std::span<Communicator* const> communicators);
   ~PreparedProgram();
 

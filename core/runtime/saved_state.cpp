@@ -36,7 +36,8 @@ struct SavedState::OwnedTensors {
            std::function<void(void*, std::int64_t, std::int64_t)> read) {
     const Tensor& t = program[tensor];
     const Shape held = local_part(t.shape, t.placements, program.mesh, rank).shape;
-    if (!owns_part(t.placements, program.mesh, rank, program.stage_axis) || (held.elements() == 0 && !is_whole(program, tensor))) return;
+    if (!owns_part(t.placements, program.mesh, rank, program.stage_axis) || (held.elements() == 0 && !is_whole(program, tensor)))
+      return;
     sources.push_back({name, dtype, held, std::move(read)});
     if (!is_whole(program, tensor)) parts[name] = part_text(t.shape, t.placements, program.mesh);
   }
@@ -228,9 +229,9 @@ std::int64_t SavedState::save(TrainingState& state, std::int64_t step) {
 void SavedState::export_model(TrainingState& state) const {
   if (config_.export_folder.empty()) return;
   const Program& program = state.step().program();
-  const bool divided = program.stage_axis >= 0 || std::any_of(program.parameters.begin(), program.parameters.end(), [&](const Parameter& p) {
-                         return !is_whole(program, weights_of(p));
-                       });
+  const bool divided =
+      program.stage_axis >= 0 || std::any_of(program.parameters.begin(), program.parameters.end(),
+                                             [&](const Parameter& p) { return !is_whole(program, weights_of(p)); });
   OwnedTensors mine;
   for (const Parameter& parameter : program.parameters) {
     if (parameter.twin >= 0 && parameter.twin < job_.rank()) continue;  // that one exports it

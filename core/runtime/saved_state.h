@@ -48,7 +48,7 @@ class SavedState {
   Job& job_;
   std::string layout_;
   std::int64_t sequences_per_step_;
-  std::vector<std::string> parameters_;  // of the whole model: a pipeline stage has some of them
+  std::vector<std::string> parameters_;       // of the whole model: a pipeline stage has some of them
   std::unique_ptr<CheckpointWriter> writer_;  // rank 0 with --checkpoint
   std::int64_t resumed_step_ = 0;
 };

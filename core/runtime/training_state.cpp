@@ -169,7 +169,9 @@ TensorId TrainingState::named(PreparedProgram& program, const std::string& name)
   return tensor;
 }
 
-bool TrainingState::has_input(PreparedProgram& program, const std::string& name) { return find_named(program, name) != no_tensor; }
+bool TrainingState::has_input(PreparedProgram& program, const std::string& name) {
+  return find_named(program, name) != no_tensor;
+}
 
 void TrainingState::write_input(PreparedProgram& program, const std::string& name, const void* data, std::int64_t bytes) {
   const TensorId tensor = named(program, name);

@@ -54,7 +54,7 @@ class CONSIST_API TrainingState {
     std::string name;  ///< "<parameter>", "<parameter>.moment1" or "<parameter>.moment2": the same under every precision
     TensorId tensor = no_tensor;
     DType dtype = DType::f32;
-    Shape shape;  ///< logical
+    Shape shape;             ///< logical
     bool saved_here = true;  ///< false: a rank before this one trains the same parameter (Parameter::twin) and saves it
   };
   const std::vector<Value>& values() const noexcept { return values_; }

@@ -58,17 +58,19 @@ std::string percent(double share) {
 /// The schedule in equal units, and what the stages' uneven work makes of it.
 std::string pipeline_text(std::span<const Program* const> stages) {
   const Timeline equal = simulate(stages, TimelineCost::equal);
-  return "Pipeline (a forward part takes 1, a backward part 2):\n" + timeline_text(equal) + "idle " + percent(equal.idle_share()) +
-         " if all stages are equal, " + percent(simulate(stages, TimelineCost::by_ops).idle_share()) + " by the costs of their ops\n\n";
+  return "Pipeline (a forward part takes 1, a backward part 2):\n" + timeline_text(equal) + "idle " +
+         percent(equal.idle_share()) + " if all stages are equal, " +
+         percent(simulate(stages, TimelineCost::by_ops).idle_share()) + " by the costs of their ops\n\n";
 }
 
 std::string stages_text(const std::vector<Stage>& stages) {
   std::string text = "RANK  LAYERS    PARAMETERS    FLOP/step   INSTRUCTIONS      MEMORY\n";
   for (const Stage& stage : stages) {
     char line[160];
-    std::snprintf(line, sizeof line, "%4d  %-8s %11s %12s %14lld %11s\n", stage.rank, layers_text(stage.program->program()).c_str(),
-                  si_text(static_cast<double>(stage.summary.parameters)).c_str(), si_text(stage.summary.flops).c_str(),
-                  static_cast<long long>(stage.summary.instructions), bytes_text(stage.summary.planned_bytes).c_str());
+    std::snprintf(line, sizeof line, "%4d  %-8s %11s %12s %14lld %11s\n", stage.rank,
+                  layers_text(stage.program->program()).c_str(), si_text(static_cast<double>(stage.summary.parameters)).c_str(),
+                  si_text(stage.summary.flops).c_str(), static_cast<long long>(stage.summary.instructions),
+                  bytes_text(stage.summary.planned_bytes).c_str());
     text += line;
   }
   return text;
@@ -78,9 +80,11 @@ std::string stages_text(const std::vector<Stage>& stages) {
 
 int explain(const Arguments& arguments) {
   po::options_description own("Explain");
-  own.add_options()("help", "this text")("summary", po::bool_switch(),
-                                         "FLOPs, bytes per collective and axis, memory by role and at the peak; of all pipeline stages")(
-      "rank", po::value<int>(), "whose program; the default is 0, for --summary of a pipeline the rank that needs the most memory");
+  own.add_options()("help", "this text")(
+      "summary", po::bool_switch(),
+      "FLOPs, bytes per collective and axis, memory by role and at the peak; of all pipeline stages")(
+      "rank", po::value<int>(),
+      "whose program; the default is 0, for --summary of a pipeline the rank that needs the most memory");
   const ParsedRun parsed = parse_run(arguments, own);
   if (parsed.values.count("help") != 0) {
     std::fputs(head, stdout);
@@ -109,10 +113,14 @@ int explain(const Arguments& arguments) {
   std::vector<const Program*> programs;
   std::size_t chosen = 0;
   for (int of_rank : ranks_of_stages(compile_step(request, layout, rank))) {
-    Stage stage{of_rank, std::make_unique<PreparedProgram>(compile_step(request, layout, of_rank), *parts.device, std::span<Communicator* const>{}), {}};
+    Stage stage{of_rank,
+                std::make_unique<PreparedProgram>(compile_step(request, layout, of_rank), *parts.device,
+                                                  std::span<Communicator* const>{}),
+                {}};
     stage.program->plan();
     stage.summary = summarize(*stage.program);
-    const bool better = one_rank ? of_rank == rank : stages.empty() || stage.summary.planned_bytes > stages[chosen].summary.planned_bytes;
+    const bool better =
+        one_rank ? of_rank == rank : stages.empty() || stage.summary.planned_bytes > stages[chosen].summary.planned_bytes;
     if (better) chosen = stages.size();
     stages.push_back(std::move(stage));
     programs.push_back(&stages.back().program->program());

@@ -42,10 +42,20 @@ class PipelineParity : public testing::TestWithParam<Case> {
   /// The losses of a run over 16 sequences a step, in processes of their own.
   std::vector<double> train(const std::string& strategy, int ranks, int micro_batches, std::vector<std::string> more = {}) {
     const std::string archive = folder_ / "run.h5";
-    std::vector<std::string> words{CONSIST_BINARY_DIR "/bin/consist", "train", "--device=cpu", "--dataset=synthetic", "--from-scratch",
-                                   "--overwrite", "--model=" + model_, "--precision=" + std::string(GetParam().precision),
-                                   "--sequence=16", "--learning-rate=1e-3", "--global-batch=16", "--strategy=" + strategy,
-                                   "--ranks=" + std::to_string(ranks), "--accumulation=" + std::to_string(micro_batches),
+    std::vector<std::string> words{CONSIST_BINARY_DIR "/bin/consist",
+                                   "train",
+                                   "--device=cpu",
+                                   "--dataset=synthetic",
+                                   "--from-scratch",
+                                   "--overwrite",
+                                   "--model=" + model_,
+                                   "--precision=" + std::string(GetParam().precision),
+                                   "--sequence=16",
+                                   "--learning-rate=1e-3",
+                                   "--global-batch=16",
+                                   "--strategy=" + strategy,
+                                   "--ranks=" + std::to_string(ranks),
+                                   "--accumulation=" + std::to_string(micro_batches),
                                    "--archive=" + archive};
     words.insert(words.end(), more.begin(), more.end());
     if (std::none_of(more.begin(), more.end(), [](const std::string& word) { return word.starts_with("--steps"); }))
@@ -71,7 +81,8 @@ TEST_P(PipelineParity, EveryScheduleGivesTheLossesOfOneRank) {
   for (const char* schedule : {"gpipe", "1f1b", "interleaved", "zero-bubble"}) {
     for (const int stages : {2, 4}) {
       SCOPED_TRACE(std::string(schedule) + " over " + std::to_string(stages));
-      expect_equal(train("pipeline=" + std::to_string(stages), stages, 4, {"--pipeline.schedule=" + std::string(schedule)}), expected);
+      expect_equal(train("pipeline=" + std::to_string(stages), stages, 4, {"--pipeline.schedule=" + std::string(schedule)}),
+                   expected);
     }
   }
 }
@@ -101,7 +112,8 @@ TEST_P(PipelineParity, CheckpointsResumeUnderOtherLayouts) {
   // One rank, two stages, four stages with two chunks, one rank again.
   const std::vector<double> first = train("ddp", 1, 4, {checkpoint, "--steps=2"});
   const std::vector<double> second = train("pipeline=2", 2, 4, {checkpoint, "--resume", "--steps=5"});
-  const std::vector<double> third = train("pipeline=4", 4, 4, {checkpoint, "--resume", "--steps=8", "--pipeline.schedule=interleaved"});
+  const std::vector<double> third =
+      train("pipeline=4", 4, 4, {checkpoint, "--resume", "--steps=8", "--pipeline.schedule=interleaved"});
   const std::vector<double> fourth = train("ddp", 1, 4, {checkpoint, "--resume"});
   std::vector<double> found = first;
   for (const auto* part : {&second, &third, &fourth}) found.insert(found.end(), part->begin(), part->end());
@@ -141,8 +153,10 @@ TEST_P(PipelineParity, EvaluationGivesTheLossOfOneRank) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, PipelineParity,
-                         testing::Values(Case{"LlamaUntiedFp32", "llama-untied", "fp32"}, Case{"QwenTiedFp32", "qwen3-tied", "fp32"},
-                                         Case{"LlamaUntiedBf16", "llama-untied", "bf16"}, Case{"QwenTiedBf16", "qwen3-tied", "bf16"}),
+                         testing::Values(Case{"LlamaUntiedFp32", "llama-untied", "fp32"},
+                                         Case{"QwenTiedFp32", "qwen3-tied", "fp32"},
+                                         Case{"LlamaUntiedBf16", "llama-untied", "bf16"},
+                                         Case{"QwenTiedBf16", "qwen3-tied", "bf16"}),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -74,7 +74,8 @@ TEST(Orders, EveryPartOnceInOrderAndWithoutDeadlock) {
             for (const auto& [key, count] : next) ASSERT_EQ(count, micro_batches);
           }
           ASSERT_TRUE(finish(all, ranks * chunks, costs_of(schedule)))
-              << "schedule " << static_cast<int>(schedule) << " ranks " << ranks << " chunks " << chunks << " micro-batches " << micro_batches;
+              << "schedule " << static_cast<int>(schedule) << " ranks " << ranks << " chunks " << chunks << " micro-batches "
+              << micro_batches;
         }
       }
     }
@@ -90,7 +91,8 @@ TEST(Orders, IdleShareIsThatOfTheFormula) {
           const double end = finish(orders(schedule, ranks, chunks, micro_batches), ranks * chunks, costs_of(schedule)).value();
           const double busy = 3.0 * chunks * micro_batches;
           ASSERT_NEAR(1 - busy / end, idle_share(schedule, ranks, chunks, micro_batches), 1e-12)
-              << "schedule " << static_cast<int>(schedule) << " ranks " << ranks << " chunks " << chunks << " micro-batches " << micro_batches;
+              << "schedule " << static_cast<int>(schedule) << " ranks " << ranks << " chunks " << chunks << " micro-batches "
+              << micro_batches;
         }
       }
     }

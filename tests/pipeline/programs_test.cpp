@@ -1,12 +1,12 @@
-// The programs of all ranks: legal, free of deadlocks also where nothing is buffered, whole together, and in the order of their schedule.
+// The programs of all ranks: legal, free of deadlocks also where nothing is buffered, whole together, and in the order of their
+// schedule.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <fstream>
+#include <algorithm>
 #include <map>
 #include <set>
-#include <sstream>
+#include <string>
 
 #include "consist/error.h"
 #include "core/passes/compile.h"
@@ -17,6 +17,7 @@
 #include "core/program/printer.h"
 #include "core/program/verifier.h"
 #include "plugins/strategies/pipeline/orders.h"
+#include "tests/golden_text.h"
 #include "tests/program/tiny_model.h"
 
 namespace consist {
@@ -35,8 +36,9 @@ struct MakeUp {
   test::TinyShape shape = {};
   std::string cut = "layers";
   std::string text() const {
-    return schedule + " over " + std::to_string(stages) + " ranks x data " + std::to_string(data) + ", " + std::to_string(micro_batches) +
-           " micro-batches, " + std::to_string(shape.layers) + " layers" + (shape.tied ? ", tied" : "");
+    return schedule + " over " + std::to_string(stages) + " ranks x data " + std::to_string(data) + ", " +
+           std::to_string(micro_batches) + " micro-batches, " + std::to_string(shape.layers) + " layers" +
+           (shape.tied ? ", tied" : "");
   }
 };
 
@@ -48,9 +50,13 @@ std::vector<Program> compile(PluginHost& host, const MakeUp& make_up, bool evalu
       "strategy", "pipeline", {{"schedule", make_up.schedule}, {"chunks", std::to_string(make_up.chunks)}, {"cut", make_up.cut}});
   const auto ddp = host.make<ParallelStrategy>("strategy", "ddp", {});
   const int ranks = make_up.stages * make_up.data;
-  const CompileRequest request{.architecture = &model, .precision = &precision,
-                               .strategies = {{"ddp", ddp.get(), 0}, {"pipeline", pipeline.get(), make_up.stages}}, .ranks = ranks,
-                               .micro_batch = 2, .sequence = 4, .accumulation = make_up.micro_batches};
+  const CompileRequest request{.architecture = &model,
+                               .precision = &precision,
+                               .strategies = {{"ddp", ddp.get(), 0}, {"pipeline", pipeline.get(), make_up.stages}},
+                               .ranks = ranks,
+                               .micro_batch = 2,
+                               .sequence = 4,
+                               .accumulation = make_up.micro_batches};
   const Layout layout = lay_out(request.strategies, ranks);
   std::vector<Program> programs;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -77,7 +83,8 @@ TEST_F(PipelinePrograms, NoDeadlockOverAllSchedulesStagesAndMicroBatches) {
     for (const int stages : {2, 3, 4}) {
       for (const int micro_batches : {1, 2, 3, 4, 5, 8}) {
         for (const bool tied : {false, true}) {
-          const MakeUp make_up{.schedule = schedule, .stages = stages, .micro_batches = micro_batches, .shape = {.layers = 8, .tied = tied}};
+          const MakeUp make_up{
+              .schedule = schedule, .stages = stages, .micro_batches = micro_batches, .shape = {.layers = 8, .tied = tied}};
           SCOPED_TRACE(make_up.text());
           const auto programs = compile(host_, make_up);
           ASSERT_NO_THROW(verify_collectives(pointers(programs)));
@@ -109,8 +116,8 @@ TEST_F(PipelinePrograms, StagesMayBeginWithinLayers) {
 
 TEST_F(PipelinePrograms, EvaluationRunsForwardOverTheStages) {
   for (const int chunks : {1, 2}) {
-    const auto programs =
-        compile(host_, {.schedule = chunks == 1 ? "1f1b" : "interleaved", .stages = 4, .chunks = chunks, .shape = {.layers = 8}}, true);
+    const auto programs = compile(
+        host_, {.schedule = chunks == 1 ? "1f1b" : "interleaved", .stages = 4, .chunks = chunks, .shape = {.layers = 8}}, true);
     EXPECT_NO_THROW(verify_collectives(pointers(programs)));
   }
 }
@@ -122,7 +129,8 @@ std::multiset<std::string> work_of(const std::vector<Program>& programs) {
     for (const Instruction& i : program.instructions) {
       if (i.op->is_collective() || i.tag.phase == Phase::optimizer || i.tag.micro_batch < 0) continue;
       if (i.tag.inserted_by == std::string("pipeline")) continue;  // copies for weight gradients put off
-      work.insert(std::string(i.op->name()) + " layer " + std::to_string(i.tag.layer) + " micro " + std::to_string(i.tag.micro_batch));
+      work.insert(std::string(i.op->name()) + " layer " + std::to_string(i.tag.layer) + " micro " +
+                  std::to_string(i.tag.micro_batch));
     }
   }
   return work;
@@ -149,7 +157,8 @@ TEST_F(PipelinePrograms, TiedEmbeddingIsTrainedByBothItsStages) {
   const auto programs = compile(host_, {.stages = 4, .shape = {.layers = 4}});
   for (const int rank : {0, 3}) {
     const auto& parameters = programs[static_cast<std::size_t>(rank)].parameters;
-    const auto table = std::find_if(parameters.begin(), parameters.end(), [](const Parameter& p) { return p.name == "embed.weight"; });
+    const auto table =
+        std::find_if(parameters.begin(), parameters.end(), [](const Parameter& p) { return p.name == "embed.weight"; });
     ASSERT_NE(table, parameters.end());
     EXPECT_EQ(table->twin, 3 - rank);
   }
@@ -169,25 +178,22 @@ TEST_F(PipelinePrograms, WhatCrossesABoundaryIsTheStreamAndItsGradient) {
   EXPECT_EQ(sent, 3) << "the gradient is one and the same for both";
 }
 
-/// Compares with tests/golden/timelines/<name>.txt; CONSIST_UPDATE_GOLDEN=1 writes the file anew.
-void expect_golden(const std::string& name, const std::string& text) {
-  const std::string path = std::string(CONSIST_SOURCE_DIR) + "/tests/golden/timelines/" + name + ".txt";
-  if (std::getenv("CONSIST_UPDATE_GOLDEN") != nullptr) std::ofstream(path) << text;
-  std::ifstream file(path);
-  ASSERT_TRUE(file) << "there is no " << path << "; run once with CONSIST_UPDATE_GOLDEN=1 and read what it wrote";
-  std::stringstream golden;
-  golden << file.rdbuf();
-  EXPECT_EQ(golden.str(), text) << "if the change is meant, run with CONSIST_UPDATE_GOLDEN=1 and review the difference";
-}
-
 TEST_F(PipelinePrograms, GoldenTimelines) {
   for (const char* schedule : {"gpipe", "1f1b", "interleaved", "zero-bubble"}) {
     for (const int micro_batches : {3, 8}) {
-      const auto programs = compile(host_, {.schedule = schedule, .stages = 4, .micro_batches = micro_batches, .shape = {.layers = 8}});
-      expect_golden(std::string(schedule) + "-4x" + std::to_string(micro_batches),
-                    timeline_text(simulate(pointers(programs), TimelineCost::equal)));
+      const auto programs =
+          compile(host_, {.schedule = schedule, .stages = 4, .micro_batches = micro_batches, .shape = {.layers = 8}});
+      std::string name = "timeline_" + std::string(schedule) + "_4x" + std::to_string(micro_batches);
+      std::replace(name.begin(), name.end(), '-', '_');
+      test::expect_golden(name, timeline_text(simulate(pointers(programs), TimelineCost::equal)));
     }
   }
+}
+
+TEST_F(PipelinePrograms, GoldenPrograms) {
+  const auto programs = compile(host_, {.stages = 2, .micro_batches = 2, .shape = {.layers = 2}});
+  for (const int rank : {0, 1})
+    test::expect_golden("pipeline_rank" + std::to_string(rank), to_text(programs[static_cast<std::size_t>(rank)]));
 }
 
 TEST_F(PipelinePrograms, IdleShareOfEqualStagesIsThatOfTheFormula) {
@@ -200,7 +206,8 @@ TEST_F(PipelinePrograms, IdleShareOfEqualStagesIsThatOfTheFormula) {
     for (const int stages : {2, 4}) {
       const auto programs = compile(host_, {.schedule = name, .stages = stages, .micro_batches = 8, .shape = {.layers = 8}});
       const int chunks = schedule == Schedule::interleaved ? 2 : 1;
-      EXPECT_NEAR(simulate(pointers(programs), TimelineCost::equal).idle_share(), pipeline::idle_share(schedule, stages, chunks, 8), 1e-9)
+      EXPECT_NEAR(simulate(pointers(programs), TimelineCost::equal).idle_share(),
+                  pipeline::idle_share(schedule, stages, chunks, 8), 1e-9)
           << name << " over " << stages;
     }
   }
@@ -208,7 +215,8 @@ TEST_F(PipelinePrograms, IdleShareOfEqualStagesIsThatOfTheFormula) {
 
 TEST_F(PipelinePrograms, SchedulesKeepAsManyActivationsAsTheyMust) {
   const auto peak = [&](const char* schedule, int micro_batches) {
-    const auto programs = compile(host_, {.schedule = schedule, .stages = 4, .micro_batches = micro_batches, .shape = {.layers = 8}});
+    const auto programs =
+        compile(host_, {.schedule = schedule, .stages = 4, .micro_batches = micro_batches, .shape = {.layers = 8}});
     return plan_memory(programs[1], {}).bytes[0] - plan_memory(programs[1], {}).persistent[0];
   };
   EXPECT_GT(peak("gpipe", 16), peak("gpipe", 8) * 3 / 2) << "all micro-batches are in flight";

@@ -80,7 +80,8 @@ TEST(AssignStages, WithinLayersStagesAreMoreEven) {
     Program program = forward_of(test::TinyModel({.layers = 5, .hidden = 64, .heads = 4, .head_dim = 16, .ffn = 256}));
     assign_stages(program, 4, cut);
     std::vector<double> flops(4, 0);
-    for (const Instruction& i : program.instructions) flops[static_cast<std::size_t>(i.tag.stage)] += i.op->cost(program, i).flops;
+    for (const Instruction& i : program.instructions)
+      flops[static_cast<std::size_t>(i.tag.stage)] += i.op->cost(program, i).flops;
     return *std::max_element(flops.begin(), flops.end());
   };
   EXPECT_LT(largest(Cut::operators), largest(Cut::layers) * 0.8);

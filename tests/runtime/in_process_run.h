@@ -32,7 +32,7 @@ struct RankInProcess {
   const RunConfig* config = nullptr;
   const Layout* layout = nullptr;
   std::span<Communicator* const> communicators;  ///< by queue, see PreparedProgram
-  Device* device = nullptr;  ///< watched, open
+  Device* device = nullptr;                      ///< watched, open
   Seen* seen = nullptr;
 
   /// Compiled and planned; throws what TrainingState throws.

@@ -94,8 +94,9 @@ class CONSIST_API Attributes {
   std::vector<std::pair<std::string, AttributeValue>> values_;
 };
 
-/// Which messages of a mesh axis a communication queue carries. Collectives share one queue; messages between two neighbours on the
-/// axis (the last one's next is the first) have a queue per direction and peer, so that none waits behind one that is not ready.
+/// Which messages of a mesh axis a communication queue carries. Collectives share one queue; messages between two neighbours on
+/// the axis (the last one's next is the first) have a queue per direction and peer, so that none waits behind one that is not
+/// ready.
 enum class Lane : std::uint8_t { collective, to_next, from_previous, to_previous, from_next };
 
 /// Instructions of one queue run in program order; queues run side by side, ordered only by waits.
@@ -114,8 +115,10 @@ class Queue {
   constexpr Queue() = default;
   constexpr int index() const noexcept { return index_; }
   constexpr bool is_communication() const noexcept { return index_ >= first_communication; }
-  constexpr int axis() const noexcept { return (index_ - first_communication) % Mesh::max_axes; }                       ///< of a communication queue
-  constexpr Lane lane() const noexcept { return static_cast<Lane>((index_ - first_communication) / Mesh::max_axes); }  ///< of a communication queue
+  constexpr int axis() const noexcept { return (index_ - first_communication) % Mesh::max_axes; }  ///< of a communication queue
+  constexpr Lane lane() const noexcept {
+    return static_cast<Lane>((index_ - first_communication) / Mesh::max_axes);
+  }  ///< of a communication queue
   constexpr bool operator==(const Queue&) const noexcept = default;
 
  private:
@@ -170,8 +173,8 @@ struct Program {
   std::vector<Constant> constants;    ///< replicated
   TensorId loss = no_tensor;          ///< the scalar that is trained on
   int micro_batches = 1;
-  /// The axis along which ranks run different programs (pipeline stages), -1: none. Each of them has only what it runs: parameters,
-  /// inputs, the loss. Placements along this axis say nothing but which values are still to be summed over it.
+  /// The axis along which ranks run different programs (pipeline stages), -1: none. Each of them has only what it runs:
+  /// parameters, inputs, the loss. Placements along this axis say nothing but which values are still to be summed over it.
   int stage_axis = -1;
 
   const Tensor& operator[](TensorId id) const { return tensors.at(static_cast<std::size_t>(id)); }

@@ -32,8 +32,9 @@ class CONSIST_API ParallelStrategy {
   /// there as soon as it is made. Logical batch sizes cover all ranks of the mesh. Throws UsageError for what cannot be split.
   virtual void partition(Program& forward, int axis) const = 0;
 
-  /// Leaves of a program what the rank `program.rank` runs, where ranks run different parts of it. `segment` is one micro-batch: forward
-  /// (evaluation) or forward and backward. Called in the order of the mesh's axes, before any schedule(). The default leaves everything.
+  /// Leaves of a program what the rank `program.rank` runs, where ranks run different parts of it. `segment` is one micro-batch:
+  /// forward (evaluation) or forward and backward. Called in the order of the mesh's axes, before any schedule(). The default
+  /// leaves everything.
   virtual void divide(Program& segment, int axis) const;
 
   /// Works on the whole step but the optimizer: forward and backward of every micro-batch, gradients accumulated in

@@ -52,7 +52,7 @@ struct GroupRequest {
   std::vector<int> ranks;   ///< ranks of the job, in group order
   int index = 0;            ///< position of this process in `ranks`
   std::string device_kind;  ///< "cpu" (host memory) or "cuda"
-  bool link = false;        ///< of two members, the first of which only sends and the second only receives: there are no collectives
+  bool link = false;  ///< of two members, the first of which only sends and the second only receives: there are no collectives
 };
 
 /// The plugin kind "transport".

@@ -16,7 +16,9 @@ namespace {
 
 using RankSet = std::uint64_t;  // by coordinate on the axis
 
-std::size_t index(TensorId id) { return static_cast<std::size_t>(id); }
+std::size_t index(TensorId id) {
+  return static_cast<std::size_t>(id);
+}
 
 class Divider {
  public:
@@ -129,8 +131,8 @@ class Divider {
         const int neighbour =
             forward(maker) ? next_on(program_.mesh, axis_, owner(maker)) : previous_on(program_.mesh, axis_, owner(maker));
         if (owner(i) != neighbour) {
-          throw UsageError("strategy 'pipeline': '" + program_[input].name + "' is made in stage " + std::to_string(old_[maker].tag.stage) +
-                           " and read in stage " + std::to_string(old_[i].tag.stage) +
+          throw UsageError("strategy 'pipeline': '" + program_[input].name + "' is made in stage " +
+                           std::to_string(old_[maker].tag.stage) + " and read in stage " + std::to_string(old_[i].tag.stage) +
                            ", which is not its neighbour; such models are not supported: use another strategy");
         }
         wanted_by_[index(input)] |= set_of(owner(i));
@@ -138,7 +140,8 @@ class Divider {
     }
     for (const Instruction& i : old_) {
       for (TensorId output : i.outputs) {
-        if (output != no_tensor && (wanted_by_[index(output)] & set_of(me_)) != 0) incoming_[{i.tag.stage, i.tag.phase}].push_back(output);
+        if (output != no_tensor && (wanted_by_[index(output)] & set_of(me_)) != 0)
+          incoming_[{i.tag.stage, i.tag.phase}].push_back(output);
       }
     }
   }
@@ -168,7 +171,8 @@ class Divider {
     for (std::size_t k = 0; k < instruction.outputs.size(); ++k) {
       const int slot = instruction.op->updates_in_place(static_cast<int>(k));
       if (instruction.outputs[k] == no_tensor || !is_sum(instruction.outputs[k]) || slot < 0 ||
-          static_cast<std::size_t>(slot) >= instruction.inputs.size() || instruction.inputs[static_cast<std::size_t>(slot)] == no_tensor)
+          static_cast<std::size_t>(slot) >= instruction.inputs.size() ||
+          instruction.inputs[static_cast<std::size_t>(slot)] == no_tensor)
         continue;
       value_[index(instruction.outputs[k])] = value_[index(instruction.inputs[static_cast<std::size_t>(slot)])];
     }
@@ -253,15 +257,16 @@ class Divider {
   Builder builder_;
   int axis_, ranks_, me_;
   std::vector<Instruction> old_;
-  std::vector<int> maker_;           // by tensor: the instruction that makes it, -1 for inputs and states
-  std::vector<TensorId> value_;      // by tensor: what stands for it on this rank, no_tensor if nothing (yet) does
-  std::vector<RankSet> users_;       // by tensor: ranks whose staged instructions read it, through free ones too
-  std::vector<RankSet> wanted_by_;   // by tensor: ranks that it is sent to
-  std::vector<bool> is_sum_;         // by storage
-  std::vector<Tag> first_user_;      // by tensor: of the first instruction on this rank that reads it, through free ones too
+  std::vector<int> maker_;                // by tensor: the instruction that makes it, -1 for inputs and states
+  std::vector<TensorId> value_;           // by tensor: what stands for it on this rank, no_tensor if nothing (yet) does
+  std::vector<RankSet> users_;            // by tensor: ranks whose staged instructions read it, through free ones too
+  std::vector<RankSet> wanted_by_;        // by tensor: ranks that it is sent to
+  std::vector<bool> is_sum_;              // by storage
+  std::vector<Tag> first_user_;           // by tensor: of the first instruction on this rank that reads it, through free ones too
   std::vector<std::int16_t> stage_here_;  // by tensor: the stage whose part makes it on this rank
-  std::vector<Kind> kind_;           // by instruction
-  std::map<std::tuple<std::int16_t, Phase>, std::vector<TensorId>> incoming_;  // by the stage and phase that make them, in their order
+  std::vector<Kind> kind_;                // by instruction
+  std::map<std::tuple<std::int16_t, Phase>, std::vector<TensorId>>
+      incoming_;  // by the stage and phase that make them, in their order
 };
 
 /// Leaves out tensors that nothing refers to any more; the others are numbered anew.

@@ -33,8 +33,8 @@ std::vector<Action> one_f_one_b(int ranks, int micro_batches, int rank) {
 }
 
 std::vector<Action> interleaved(int ranks, int chunks, int micro_batches, int rank) {
-  // Micro-batches go in groups of as many as there are ranks, each group through all chunks. The order is made for whole groups; what the
-  // last group lacks is left out, which blocks nobody since micro-batches do not depend on each other.
+  // Micro-batches go in groups of as many as there are ranks, each group through all chunks. The order is made for whole groups;
+  // what the last group lacks is left out, which blocks nobody since micro-batches do not depend on each other.
   const int whole = (micro_batches + ranks - 1) / ranks * ranks;
   std::vector<Action> forwards, backwards;
   for (int first = 0; first < whole; first += ranks) {
@@ -52,8 +52,8 @@ std::vector<Action> interleaved(int ranks, int chunks, int micro_batches, int ra
 }
 
 std::vector<Action> zero_bubble(int ranks, int micro_batches, int rank) {
-  // Stage r puts its weight gradients off by r micro-batches: gradients reach the earlier stages the sooner, and no stage keeps more
-  // micro-batches than the first one does anyway.
+  // Stage r puts its weight gradients off by r micro-batches: gradients reach the earlier stages the sooner, and no stage keeps
+  // more micro-batches than the first one does anyway.
   std::vector<Action> order;
   int weights = 0;
   for (const Action& action : one_f_one_b(ranks, micro_batches, rank)) {
@@ -68,10 +68,14 @@ std::vector<Action> zero_bubble(int ranks, int micro_batches, int rank) {
 
 std::vector<Action> order_of(Schedule schedule, int ranks, int chunks, int micro_batches, int rank) {
   switch (schedule) {
-    case Schedule::gpipe: return gpipe(micro_batches, rank);
-    case Schedule::one_f_one_b: return one_f_one_b(ranks, micro_batches, rank);
-    case Schedule::interleaved: return interleaved(ranks, chunks, micro_batches, rank);
-    case Schedule::zero_bubble: return zero_bubble(ranks, micro_batches, rank);
+    case Schedule::gpipe:
+      return gpipe(micro_batches, rank);
+    case Schedule::one_f_one_b:
+      return one_f_one_b(ranks, micro_batches, rank);
+    case Schedule::interleaved:
+      return interleaved(ranks, chunks, micro_batches, rank);
+    case Schedule::zero_bubble:
+      return zero_bubble(ranks, micro_batches, rank);
   }
   return {};
 }
@@ -108,13 +112,15 @@ class UnitTimes {
   /// When what the part receives is there; 0 if it receives nothing, -1 if that is not known yet.
   int received_at(const Action& action) const {
     if (action.part == Part::forward && action.stage > 0) return end_[at({action.part, action.micro_batch, action.stage - 1})];
-    if (action.part == Part::backward && action.stage + 1 < stages_) return end_[at({action.part, action.micro_batch, action.stage + 1})];
+    if (action.part == Part::backward && action.stage + 1 < stages_)
+      return end_[at({action.part, action.micro_batch, action.stage + 1})];
     return 0;
   }
 
  private:
   std::size_t at(const Action& action) const {
-    return static_cast<std::size_t>((static_cast<int>(action.part) * stages_ + action.stage) * micro_batches_ + action.micro_batch);
+    return static_cast<std::size_t>((static_cast<int>(action.part) * stages_ + action.stage) * micro_batches_ +
+                                    action.micro_batch);
   }
   int ready_at(const Action& action) const {
     if (action.part == Part::backward && end_[at({Part::forward, action.micro_batch, action.stage})] < 0) return -1;

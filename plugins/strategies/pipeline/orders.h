@@ -7,10 +7,10 @@
 namespace consist::pipeline {
 
 enum class Schedule : std::uint8_t {
-  gpipe,         ///< all forward, then all backward (Huang et al., 2019)
-  one_f_one_b,   ///< one forward, one backward: as few micro-batches in flight as the stages need (Narayanan et al., 2019)
-  interleaved,   ///< the same with several chunks of the model per rank (Narayanan et al., 2021)
-  zero_bubble,   ///< weight gradients fill the gaps: ZB-H1 (Qi et al., 2024)
+  gpipe,        ///< all forward, then all backward (Huang et al., 2019)
+  one_f_one_b,  ///< one forward, one backward: as few micro-batches in flight as the stages need (Narayanan et al., 2019)
+  interleaved,  ///< the same with several chunks of the model per rank (Narayanan et al., 2021)
+  zero_bubble,  ///< weight gradients fill the gaps: ZB-H1 (Qi et al., 2024)
 };
 
 enum class Part : std::uint8_t {
@@ -26,19 +26,20 @@ struct Action {
   bool operator==(const Action&) const = default;
 };
 
-/// What `rank` of `ranks` runs, in order. `chunks` is 1 for all schedules but interleaved. Micro-batches of a stage keep their order, forward,
-/// backward and in weight gradients alike; any number of them >= 1 is served. Together the ranks' orders are free of deadlocks.
+/// What `rank` of `ranks` runs, in order. `chunks` is 1 for all schedules but interleaved. Micro-batches of a stage keep their
+/// order, forward, backward and in weight gradients alike; any number of them >= 1 is served. Together the ranks' orders are free
+/// of deadlocks.
 std::vector<Action> order_of(Schedule schedule, int ranks, int chunks, int micro_batches, int rank);
 
-/// By index into order_of(): before which part of that order the rank asks for the messages that the part needs. At the latest one part ahead,
-/// so that they travel while that one computes; and by when they are sent, if all stages are equal. Then nobody's memory is taken up by
-/// messages that nobody has asked for: all that ranks wait for lies earlier in that time, so that they cannot block each other, however long
-/// parts really take.
+/// By index into order_of(): before which part of that order the rank asks for the messages that the part needs. At the latest
+/// one part ahead, so that they travel while that one computes; and by when they are sent, if all stages are equal. Then nobody's
+/// memory is taken up by messages that nobody has asked for: all that ranks wait for lies earlier in that time, so that they
+/// cannot block each other, however long parts really take.
 std::vector<std::size_t> asked_before(Schedule schedule, int ranks, int chunks, int micro_batches, int rank);
 
-/// The share of time in which a rank is idle if all stages are equal and a backward part takes as long as `backward` forward ones, its weight
-/// gradients `weight_gradient` (a part of `backward`): the published formulas, for at least as many micro-batches as ranks; for interleaved
-/// the number must be a multiple of the ranks.
+/// The share of time in which a rank is idle if all stages are equal and a backward part takes as long as `backward` forward
+/// ones, its weight gradients `weight_gradient` (a part of `backward`): the published formulas, for at least as many
+/// micro-batches as ranks; for interleaved the number must be a multiple of the ranks.
 double idle_share(Schedule schedule, int ranks, int chunks, int micro_batches, double backward = 2, double weight_gradient = 1);
 
 }  // namespace consist::pipeline

@@ -126,7 +126,8 @@ void reorder(Program& step, const std::vector<Action>& order, const std::vector<
     bodies.erase(found);
   }
   if (!bodies.empty()) {
-    throw ProgramError("the pipeline's schedule leaves out a part of stage " + std::to_string(std::get<2>(bodies.begin()->first)));
+    throw ProgramError("the pipeline's schedule leaves out a part of stage " +
+                       std::to_string(std::get<2>(bodies.begin()->first)));
   }
   for (std::size_t a = 0; a < order.size(); ++a) {
     for (std::size_t asking : asked_at[a]) append(ordered[asking].receives);

@@ -8,8 +8,8 @@
 
 namespace consist::pipeline {
 
-/// Moves the instructions of a divided step into the given order of this rank's parts; what part i receives is asked for before part
-/// asked_before[i]. Throws ProgramError if the order leaves out a part that the program has.
+/// Moves the instructions of a divided step into the given order of this rank's parts; what part i receives is asked for before
+/// part asked_before[i]. Throws ProgramError if the order leaves out a part that the program has.
 void reorder(Program& step, const std::vector<Action>& order, const std::vector<std::size_t>& asked_before);
 
 /// Sums the gradients of parameters that two ranks train (Parameter::twin), after the last micro-batch.

@@ -10,12 +10,12 @@
 namespace consist::pipeline {
 namespace {
 
-/// Matrix work that takes a device as long as moving one byte does; that of current GPUs in bf16 lies between 100 and 300. Layers are
-/// mostly matrix work, so that the value decides little.
+/// Matrix work that takes a device as long as moving one byte does; that of current GPUs in bf16 lies between 100 and 300. Layers
+/// are mostly matrix work, so that the value decides little.
 constexpr double flops_per_byte = 150;
 
-/// The same of an element that crosses a cut, forward and back, where it travels while others compute: little, so that messages grow for
-/// more even stages and for nothing less.
+/// The same of an element that crosses a cut, forward and back, where it travels while others compute: little, so that messages
+/// grow for more even stages and for nothing less.
 constexpr double flops_per_crossing_element = 600;
 
 double cost_of(const Program& program, const Instruction& i) {
@@ -46,8 +46,8 @@ std::vector<double> crossing_elements(const Program& forward) {
   return change;
 }
 
-/// By instruction: the piece that it belongs to. A new piece begins where the model may be cut, which leaves each piece a parameter to train
-/// and the first and last one a part of a layer.
+/// By instruction: the piece that it belongs to. A new piece begins where the model may be cut, which leaves each piece a
+/// parameter to train and the first and last one a part of a layer.
 std::vector<std::size_t> pieces_of(const Program& forward, Cut cut) {
   std::vector<bool> is_parameter(forward.tensors.size(), false);
   for (const Parameter& p : forward.parameters) is_parameter[static_cast<std::size_t>(p.tensor)] = true;
@@ -97,8 +97,7 @@ std::vector<int> balanced(const std::vector<Piece>& pieces, int parts) {
     for (std::size_t end = p; end <= n; ++end) {
       for (std::size_t cut = p - 1; cut < end; ++cut) {
         const Best& rest = best[p - 1][cut];
-        const double cost =
-            before[end] - before[cut] + (cut > 0 ? pieces[cut - 1].cut : 0) + (end < n ? pieces[end - 1].cut : 0);
+        const double cost = before[end] - before[cut] + (cut > 0 ? pieces[cut - 1].cut : 0) + (end < n ? pieces[end - 1].cut : 0);
         best[p][end] = std::min(best[p][end], Best{std::max(rest.largest, cost), rest.squares + cost * cost, cut});
       }
     }
@@ -106,7 +105,8 @@ std::vector<int> balanced(const std::vector<Piece>& pieces, int parts) {
   std::vector<int> group(n, 0);
   for (std::size_t p = best.size() - 1, end = n; p > 0; --p) {
     const std::size_t cut = best[p][end].cut;
-    std::fill(group.begin() + static_cast<std::ptrdiff_t>(cut), group.begin() + static_cast<std::ptrdiff_t>(end), static_cast<int>(p) - 1);
+    std::fill(group.begin() + static_cast<std::ptrdiff_t>(cut), group.begin() + static_cast<std::ptrdiff_t>(end),
+              static_cast<int>(p) - 1);
     end = cut;
   }
   return group;

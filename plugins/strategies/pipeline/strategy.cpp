@@ -56,10 +56,11 @@ class Pipeline final : public ParallelStrategy {
 
 }  // namespace
 
-CONSIST_PLUGIN(strategy, consist::ParallelStrategy, Pipeline, "pipeline", "1.0.0",
-               "pipeline parallel: layers over ranks, micro-batches one behind the other (gpipe, 1f1b, interleaved, zero-bubble)");
+CONSIST_PLUGIN(
+    strategy, consist::ParallelStrategy, Pipeline, "pipeline", "1.0.0",
+    "pipeline parallel: layers over ranks, micro-batches one behind the other (gpipe, 1f1b, interleaved, zero-bubble)");
 CONSIST_PLUGIN_OPTIONS({"schedule", consist::OptionKind::choice, "1f1b", "the order of forward and backward parts",
                         "gpipe|1f1b|interleaved|zero-bubble"},
                        {"chunks", consist::OptionKind::integer, "2", "parts of the model per rank, of schedule interleaved"},
-                       {"cut", consist::OptionKind::choice, "layers", "where stages may begin: with a layer, or within one for more even stages",
-                        "layers|operators"});
+                       {"cut", consist::OptionKind::choice, "layers",
+                        "where stages may begin: with a layer, or within one for more even stages", "layers|operators"});
