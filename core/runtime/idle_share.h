@@ -1,6 +1,7 @@
 // How long the ranks of a pipeline wait, measured (--profile).
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -10,22 +11,24 @@
 
 namespace consist {
 
-/// The part of a step, its optimizer apart, in which a rank's compute queue had nothing to do: by rank of the job.
-struct IdleShares {
-  std::vector<double> ranks;
-  double mean() const;
-};
-
-/// Of this rank, from the mean times of its instructions and of the same steps as a whole.
+/// The part of a step, its optimizer apart, in which this rank's compute queue had nothing to do; from the mean times of its
+/// instructions and of the same steps as a whole.
 double idle_share(const Program& program, const Profile& profile, double step_seconds);
 
-/// Called by every rank, once: collects `own` of all ranks on rank 0; elsewhere the result is empty. Throws as Job::get.
-IdleShares collect_idle_shares(Job& job, double own);
+/// Called by every rank, once: `own` of all ranks on rank 0, by rank; elsewhere nothing. Throws as Job::get.
+std::vector<double> collect_idle_shares(Job& job, double own);
 
-/// A line for people, beside what `stages`, the programs along Program::stage_axis, would wait if they were equal and by their
-/// ops' costs.
-std::string idle_text(const IdleShares& measured, std::span<const Program* const> stages);
-/// {"ranks": [...], "mean", "equal_stages", "by_ops"}
-std::string idle_json(const IdleShares& measured, std::span<const Program* const> stages);
+/// What was measured, beside what the schedule gives.
+struct IdleReport {
+  std::vector<double> ranks;
+  double mean = 0;
+  double equal_stages = 0;  ///< if all stages took the same time
+  double by_ops = 0;        ///< if they took what their ops' costs say
+};
+
+/// `stages`: the programs along Program::stage_axis.
+IdleReport report_idle(const std::vector<double>& ranks, std::span<const Program* const> stages);
+/// A line for people.
+std::string idle_text(const IdleReport& report);
 
 }  // namespace consist

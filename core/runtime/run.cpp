@@ -208,20 +208,22 @@ void print_result(const RunEvents& events) {
       bytes_text(events.result.measured_peak_bytes).c_str());
 }
 
-/// Of pipelines: what its ranks waited, for people; empty on other ranks and for other strategies.
+/// Of pipelines, on rank 0: what the ranks waited, for people; added to `profile`, too. Called by every rank.
 std::string measure_idle(Job& job, const CompileRequest& request, const Layout& layout, const Program& program,
-                         const RunEvents& events, Recorder& recorder) {
+                         const RunEvents& events, Json& profile) {
   const std::vector<double>& seconds = events.seconds();
   if (program.stage_axis < 0 || events.profile().steps() == 0) return {};
   const double mean = std::accumulate(seconds.begin() + 1, seconds.end(), 0.0) / static_cast<double>(seconds.size() - 1);
-  const IdleShares shares = collect_idle_shares(job, idle_share(program, events.profile(), mean));
+  const std::vector<double> shares = collect_idle_shares(job, idle_share(program, events.profile(), mean));
   if (job.rank() != 0) return {};
   std::vector<Program> programs;
   for (int rank : layout.mesh.group(0, program.stage_axis)) programs.push_back(compile_step(request, layout, rank));
   std::vector<const Program*> stages;
   for (const Program& stage : programs) stages.push_back(&stage);
-  recorder.event("idle_share", idle_json(shares, stages));
-  return idle_text(shares, stages);
+  const IdleReport report = report_idle(shares, stages);
+  profile["idle_share"] = {
+      {"ranks", report.ranks}, {"mean", report.mean}, {"equal_stages", report.equal_stages}, {"by_ops", report.by_ops}};
+  return idle_text(report);
 }
 
 TrainerSettings trainer_settings(const RunConfig& config, std::int64_t first_step) {
@@ -296,8 +298,12 @@ TrainerResult run_recorded(const RunConfig& config, PluginHost& host, JoinedJob&
   events.result.bytes_sent = communicators.bytes_sent();
   events.result.bound_flops = bound;
   events.result.model_flops = model_flops_rate(config, parts, events);
-  if (config.profile) recorder.profile(events.profile().json(state.step().program()));
-  const std::string idle = config.profile ? measure_idle(job, request, layout, state.step().program(), events, recorder) : "";
+  std::string idle;
+  if (config.profile) {
+    Json profile = Json::parse(events.profile().json(state.step().program()));
+    idle = measure_idle(job, request, layout, state.step().program(), events, profile);
+    recorder.profile(profile.dump());
+  }
   job.leave(job.timeout());
   recorder.finish(result == TrainerResult::finished ? "finished" : "stopped",
                   result == TrainerResult::finished ? "" : "a signal asked for it", &events.result);

@@ -49,18 +49,12 @@ std::string layers_text(const Program& program) {
   return std::to_string(first) + "-" + std::to_string(last);
 }
 
-std::string percent(double share) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f%%", 100 * share);
-  return text;
-}
-
 /// The schedule in equal units, and what the stages' uneven work makes of it.
 std::string pipeline_text(std::span<const Program* const> stages) {
   const Timeline equal = simulate(stages, TimelineCost::equal);
   return "Pipeline (a forward part takes 1, a backward part 2):\n" + timeline_text(equal) + "idle " +
-         percent(equal.idle_share()) + " if all stages are equal, " +
-         percent(simulate(stages, TimelineCost::by_ops).idle_share()) + " by the costs of their ops\n\n";
+         fixed_text(100 * equal.idle_share(), 1) + "% if all stages are equal, " +
+         fixed_text(100 * simulate(stages, TimelineCost::by_ops).idle_share(), 1) + "% by the costs of their ops\n\n";
 }
 
 std::string stages_text(const std::vector<Stage>& stages) {
