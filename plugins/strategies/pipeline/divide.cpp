@@ -216,6 +216,7 @@ class Divider {
                            instruction.inputs[static_cast<std::size_t>(slot)] != no_tensor;
       if (updates) {
         const Tensor& updated = program_[instruction.inputs[static_cast<std::size_t>(slot)]];
+        if (tensor.storage == updated.storage) continue;
         tensor.storage = updated.storage;
         tensor.offset = updated.offset;
       } else if (made(tensor.storage) && value_[index(tensor.storage)] != tensor.storage) {
