@@ -35,10 +35,12 @@ struct MakeUp {
   int stages = 2, data = 1, chunks = 2, micro_batches = 4;
   test::TinyShape shape = {};
   std::string cut = "layers";
+  std::string over_data = "ddp";  ///< the strategy of the axis `data`
+  int tensor = 1;                 ///< ranks of tp-sp
   std::string text() const {
-    return schedule + " over " + std::to_string(stages) + " ranks x data " + std::to_string(data) + ", " +
-           std::to_string(micro_batches) + " micro-batches, " + std::to_string(shape.layers) + " layers" +
-           (shape.tied ? ", tied" : "");
+    return schedule + " over " + std::to_string(stages) + " ranks x " + over_data + "=" + std::to_string(data) +
+           " x tp-sp=" + std::to_string(tensor) + ", " + std::to_string(micro_batches) + " micro-batches, " +
+           std::to_string(shape.layers) + " layers" + (shape.tied ? ", tied" : "");
   }
 };
 
@@ -48,11 +50,14 @@ std::vector<Program> compile(PluginHost& host, const MakeUp& make_up, bool evalu
   const PlainPrecision precision;
   const auto pipeline = host.make<ParallelStrategy>(
       "strategy", "pipeline", {{"schedule", make_up.schedule}, {"chunks", std::to_string(make_up.chunks)}, {"cut", make_up.cut}});
-  const auto ddp = host.make<ParallelStrategy>("strategy", "ddp", {});
-  const int ranks = make_up.stages * make_up.data;
+  const auto data = host.make<ParallelStrategy>("strategy", make_up.over_data, {});
+  const auto tensor = host.make<ParallelStrategy>("strategy", "tp-sp", {});
+  const int ranks = make_up.stages * make_up.data * make_up.tensor;
   const CompileRequest request{.architecture = &model,
                                .precision = &precision,
-                               .strategies = {{"ddp", ddp.get(), 0}, {"pipeline", pipeline.get(), make_up.stages}},
+                               .strategies = {{make_up.over_data, data.get(), 0},
+                                              {"tp-sp", tensor.get(), make_up.tensor},
+                                              {"pipeline", pipeline.get(), make_up.stages}},
                                .ranks = ranks,
                                .micro_batch = 2,
                                .sequence = 4,
@@ -94,13 +99,23 @@ TEST_F(PipelinePrograms, NoDeadlockOverAllSchedulesStagesAndMicroBatches) {
   }
 }
 
-TEST_F(PipelinePrograms, ComposeWithDataParallel) {
+TEST_F(PipelinePrograms, ComposeWithEveryStrategy) {
   for (const char* schedule : {"1f1b", "interleaved", "zero-bubble"}) {
-    const MakeUp make_up{.schedule = schedule, .stages = 2, .data = 2, .micro_batches = 3, .shape = {.layers = 4}};
-    SCOPED_TRACE(make_up.text());
-    const auto programs = compile(host_, make_up);
-    EXPECT_EQ(programs[0].mesh.axis(0).name, "pipeline") << "stages are the farthest apart";
-    EXPECT_NO_THROW(verify_collectives(pointers(programs)));
+    for (const char* over_data : {"ddp", "zero2", "zero3-offload"}) {
+      for (const int tensor : {1, 2}) {
+        const MakeUp make_up{.schedule = schedule,
+                             .stages = 2,
+                             .data = 2,
+                             .micro_batches = 3,
+                             .shape = {.layers = 4, .heads = 4, .kv_heads = 2},
+                             .over_data = over_data,
+                             .tensor = tensor};
+        SCOPED_TRACE(make_up.text());
+        const auto programs = compile(host_, make_up);
+        EXPECT_EQ(programs[0].mesh.axis(0).name, "pipeline") << "stages are the farthest apart";
+        EXPECT_NO_THROW(verify_collectives(pointers(programs)));
+      }
+    }
   }
 }
 
