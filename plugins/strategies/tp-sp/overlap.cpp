@@ -9,6 +9,7 @@
 
 #include "consist/error.h"
 #include "consist/op.h"
+#include "plugins/strategies/tp-sp/token_messages.h"
 
 namespace consist::tensor_parallel {
 namespace {
@@ -31,7 +32,8 @@ struct Block {
 
 class Overlap {
  public:
-  Overlap(Program& program, int axis, int parts) : program_(program), axis_(axis), parts_(parts) {
+  Overlap(Program& program, int axis, int parts)
+      : program_(program), axis_(axis), parts_(parts), any_tokens_do_(any_tokens_do(program, axis)) {
     old_ = std::move(program_.instructions);
     program_.instructions.clear();
     find_blocks();
@@ -45,7 +47,7 @@ class Overlap {
         emit_block(*block);
         i = block->last();
         ++block;
-      } else if (dim_ == sequence_dim && moves_tokens(old_[i])) {
+      } else if (any_tokens_do_ && !blocks_.empty() && moves_tokens(old_[i])) {
         emit_in_parts(old_[i]);
       } else {
         emit_whole(old_[i]);
@@ -56,11 +58,7 @@ class Overlap {
  private:
   static std::size_t index(TensorId id) { return static_cast<std::size_t>(id); }
 
-  /// A collective between the whole sequence and its parts.
-  bool moves_tokens(const Instruction& i) const {
-    return i.op->is_collective() && i.queue.axis() == axis_ && i.attributes.integer_or("dim", -1) == sequence_dim &&
-           program_[i.inputs[0]].shape.rank() == 3;
-  }
+  bool moves_tokens(const Instruction& i) const { return tensor_parallel::moves_tokens(program_, i, axis_); }
   bool is(std::size_t i, std::string_view op) const { return old_[i].op->name() == op && old_[i].tag.phase == Phase::forward; }
 
   void find_blocks() {
@@ -123,12 +121,10 @@ class Overlap {
       throw UsageError(asked + "a rank's part of the sequence is " + std::to_string(stream[sequence_dim]) +
                        " tokens, which do not divide by it");
     }
-    for (const Instruction& i : old_) {
-      if (i.op->name() == "slice" && i.attributes.integer("axis") == axis_) {
-        throw UsageError(asked +
-                         "the vocabulary does not divide by the ranks, so that they take stretches of the sequence as they "
-                         "are; leave --tp-sp.overlap-parts at 1, or choose a --batch that it divides");
-      }
+    if (!any_tokens_do_) {
+      throw UsageError(asked +
+                       "ranks take stretches of the sequence as they are (the vocabulary does not divide by the ranks, or "
+                       "there is a pipeline); leave --tp-sp.overlap-parts at 1, or choose a --batch that it divides");
     }
     dim_ = sequence_dim;
   }
@@ -254,6 +250,7 @@ class Overlap {
 
   Program& program_;
   int axis_, parts_;
+  bool any_tokens_do_;  // collectives outside of blocks are cut like those inside
   int dim_ = batch_dim;
   std::vector<Instruction> old_;
   std::vector<Block> blocks_;

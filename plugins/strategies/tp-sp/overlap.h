@@ -11,9 +11,10 @@ struct OverlapSettings {
 };
 
 /// Cuts forward from a product whose sums are reduce_scattered, through the norm, to the products that read what is all_gathered
-/// again. Parts are sequences of the rank's micro-batch, or, where that is a single one, stretches of it: then a rank's tokens
-/// between the collectives are one piece of every stretch, and all collectives of the program are cut alike. Parts lie in the
-/// whole tensors' places, so that attention and backward see those. Throws UsageError where so many parts cannot be made.
+/// again. Parts are sequences of the rank's micro-batch, or, where that is a single one, stretches of it. A rank's tokens between
+/// the collectives are then a piece of every part, and all collectives of the program are cut alike (see any_tokens_do). Parts
+/// lie in the whole tensors' places, so that attention and backward see those. Throws UsageError where so many parts cannot be
+/// made.
 void overlap_forward(Program& step, const OverlapSettings& settings);
 
 }  // namespace consist::tensor_parallel

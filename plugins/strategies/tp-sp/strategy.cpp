@@ -9,6 +9,7 @@
 #include "plugins/strategies/tp-sp/gather_again.h"
 #include "plugins/strategies/tp-sp/overlap.h"
 #include "plugins/strategies/tp-sp/partition.h"
+#include "plugins/strategies/tp-sp/token_messages.h"
 #include "plugins/strategies/tp-sp/weight_gradients.h"
 
 namespace {
@@ -46,6 +47,7 @@ class TensorParallel final : public ParallelStrategy {
   void schedule(Program& step, int axis) const override {
     if (gather_again_) tensor_parallel::gather_again(step, axis);
     if (sequence_parallel_) tensor_parallel::overlap_forward(step, {axis, static_cast<int>(overlap_parts_)});
+    tensor_parallel::move_tokens_as_one_message(step, axis);
     if (delay_weight_gradients_) tensor_parallel::delay_weight_gradients(step, axis);
     sum_gradients(step, axis);
     for (Instruction& i : step.instructions) {

@@ -1,0 +1,34 @@
+#include "plugins/strategies/tp-sp/token_messages.h"
+
+#include <algorithm>
+
+#include "consist/op.h"
+
+namespace consist::tensor_parallel {
+namespace {
+
+constexpr int sequence_dim = 1;
+constexpr std::int64_t flat = -1;  // attribute "dim" of collectives over flattened tensors
+
+}  // namespace
+
+bool moves_tokens(const Program& program, const Instruction& i, int axis) {
+  return i.op->is_collective() && i.queue.axis() == axis && i.attributes.integer_or("dim", flat) == sequence_dim &&
+         program[i.inputs[0]].shape.rank() == 3;
+}
+
+bool any_tokens_do(const Program& step, int axis) {
+  return std::none_of(step.instructions.begin(), step.instructions.end(), [&](const Instruction& i) {
+    if (i.op->name() == "slice") return i.attributes.integer("axis") == axis;
+    return i.op->name() == "send" || i.op->name() == "receive";
+  });
+}
+
+void move_tokens_as_one_message(Program& step, int axis) {
+  if (!any_tokens_do(step, axis)) return;
+  for (Instruction& i : step.instructions) {
+    if (moves_tokens(step, i, axis) && step.local(i.inputs[0])[0] > 1) i.attributes.set("dim", flat);
+  }
+}
+
+}  // namespace consist::tensor_parallel
