@@ -35,28 +35,41 @@ void Inserter::apply() {
 }
 
 TensorId pack(Program& program, std::span<const TensorId> tensors, std::string name) {
-  std::unordered_map<TensorId, std::int64_t> offsets;  // by old storage
-  std::int64_t bytes = 0;
-  Role role = Role::workspace;
+  const Pack one{{tensors.begin(), tensors.end()}, std::move(name)};
+  return pack(program, std::span(&one, 1)).front();
+}
+
+std::vector<TensorId> pack(Program& program, std::span<const Pack> packs) {
+  struct Place {
+    TensorId storage;
+    std::int64_t offset;
+  };
+  std::unordered_map<TensorId, Place> places;  // by old storage
+  std::vector<TensorId> storages;
   const std::int64_t padding = program.padding();
-  for (TensorId tensor : tensors) {
-    const Tensor& t = program[tensor];
-    const Tensor& old = program[t.storage];
-    if (t.offset != 0 || old.state || program.bytes(t.storage) != program.bytes(tensor)) {
-      throw ProgramError("'" + t.name + "' cannot be packed: it is a view or a state");
+  for (const Pack& wanted : packs) {
+    const auto storage = static_cast<TensorId>(program.tensors.size());
+    std::int64_t bytes = 0;
+    Role role = Role::workspace;
+    for (TensorId tensor : wanted.tensors) {
+      const Tensor& t = program[tensor];
+      const Tensor& old = program[t.storage];
+      if (t.offset != 0 || old.state || program.bytes(t.storage) != program.bytes(tensor)) {
+        throw ProgramError("'" + t.name + "' cannot be packed: it is a view or a state");
+      }
+      if (!places.emplace(t.storage, Place{storage, bytes}).second) throw ProgramError("'" + t.name + "' is packed twice");
+      bytes += aligned(program.bytes(tensor) + padding);
+      role = t.role;
     }
-    if (!offsets.emplace(t.storage, bytes).second) throw ProgramError("'" + t.name + "' is packed twice");
-    bytes += aligned(program.bytes(tensor) + padding);
-    role = t.role;
+    storages.push_back(Builder(program).storage(wanted.name, bytes, role));
   }
-  const TensorId storage = Builder(program).storage(std::move(name), bytes, role);
   for (Tensor& tensor : program.tensors) {
-    auto moved = offsets.find(tensor.storage);
-    if (moved == offsets.end()) continue;
-    tensor.storage = storage;
-    tensor.offset += moved->second;
+    const auto moved = places.find(tensor.storage);
+    if (moved == places.end()) continue;
+    tensor.storage = moved->second.storage;
+    tensor.offset += moved->second.offset;
   }
-  return storage;
+  return storages;
 }
 
 void add_into(const Program& program, Instruction& instruction, std::size_t output, TensorId sum) {

@@ -37,6 +37,14 @@ class CONSIST_API Inserter {
 /// storage, one behind the other at 256-byte boundaries; collectives over all of them become one message. Returns the storage.
 CONSIST_API TensorId pack(Program& program, std::span<const TensorId> tensors, std::string name);
 
+/// Tensors that are to share one storage, called `name`.
+struct Pack {
+  std::vector<TensorId> tensors;
+  std::string name;
+};
+/// The same for several, in one pass over the program; returns their storages.
+CONSIST_API std::vector<TensorId> pack(Program& program, std::span<const Pack> packs);
+
 /// Makes output `output` of `instruction`, which overwrote its memory, add to `sum` instead; giving both one storage is the
 /// caller's part. Throws ProgramError if the op cannot add.
 CONSIST_API void add_into(const Program& program, Instruction& instruction, std::size_t output, TensorId sum);

@@ -2,7 +2,6 @@
 
 #include <dlfcn.h>
 
-#include <dnnl.hpp>
 #include <filesystem>
 #include <vector>
 
@@ -28,11 +27,10 @@ std::vector<std::string> runnable_levels() {
 #endif
 }
 
-/// lib/consist/cpu, beside the folder of this plugin.
+/// lib/consist/cpu, beside the folder of the plugin that this is linked into.
 std::filesystem::path library_folder() {
   Dl_info info{};
-  if (dladdr(reinterpret_cast<const void*>(&has_native_bf16), &info) == 0)
-    throw SystemError("the cpu device cannot find its own file");
+  if (dladdr(reinterpret_cast<const void*>(&load_kernels), &info) == 0) throw SystemError("a device cannot find its own file");
   return std::filesystem::canonical(info.dli_fname).parent_path().parent_path() / "cpu";
 }
 
@@ -44,7 +42,7 @@ KernelLibrary load_kernels(const std::string& wanted) {
     if (!wanted.empty() && level != wanted) continue;
     const std::filesystem::path path = library_folder() / ("kernels-" + level + ".so");
     void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) throw UnavailableError("the cpu device cannot load its kernels: " + std::string(dlerror()));
+    if (library == nullptr) throw UnavailableError("the kernels of the cpu device cannot be loaded: " + std::string(dlerror()));
     auto* make = reinterpret_cast<MakeKernel>(dlsym(library, "consist_cpu_make_kernel"));
     if (make == nullptr) throw UnavailableError(path.string() + " is no kernel library of this version");
     return {make, level};
@@ -54,15 +52,6 @@ KernelLibrary load_kernels(const std::string& wanted) {
   throw UnavailableError(message + (levels.empty()
                                         ? " none of the instruction sets that the cpu device has kernels for (x86-64-v2 and up)"
                                         : ", not " + wanted + " as --cpu.level asks"));
-}
-
-bool has_native_bf16() {
-#if defined(__x86_64__)
-  const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
-  return isa == dnnl::cpu_isa::avx512_core_bf16 || isa == dnnl::cpu_isa::avx512_core_amx;
-#else
-  return false;
-#endif
 }
 
 }  // namespace consist::cpu

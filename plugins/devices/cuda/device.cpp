@@ -2,6 +2,7 @@
 #include "consist/device.h"
 
 #include <cuda_runtime.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -47,6 +48,11 @@ std::string cache_folder(const std::string& option) {
   return {};
 }
 
+int usable_cores() {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
+}
+
 std::string unavailable() {
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
@@ -78,6 +84,7 @@ class CudaDevice final : public Device {
                              std::to_string(count) + " GPU(s) (one rank needs one)");
     }
     settings_.device = local_rank;
+    settings_.host_threads = std::max(1, usable_cores() / std::max(1, local_ranks));
     check(cudaSetDevice(local_rank), "cudaSetDevice");
     cudaDeviceProp properties{};
     check(cudaGetDeviceProperties(&properties, local_rank), "cudaGetDeviceProperties");

@@ -99,7 +99,8 @@ class Streamer {
       if (i.op->name() == "adamw") {
         if (updates_.empty()) position_ = static_cast<InstructionId>(kept.size()) - 1;
         for (TensorId output : i.outputs) {
-          if (output != no_tensor) step_[output].state = false;  // nobody makes it any more; it is not there from the start either
+          if (output != no_tensor)
+            step_[output].state = false;  // nobody makes it any more; it is not there from the start either
         }
         updates_.push_back(std::move(i));
       } else {

@@ -11,25 +11,24 @@ namespace {
 struct Bucket {
   std::vector<PartialGradient> gradients;  ///< of different parameters
   InstructionId ready = -1;
+  std::int64_t elements = 0;    ///< of the whole gradients, on this rank
   std::vector<TensorId> parts;  ///< once it is reduced
 };
 
 std::vector<Bucket> cut(const Program& step, std::span<const PartialGradient> gradients, std::int64_t most) {
   std::vector<Bucket> buckets;
-  std::int64_t elements = 0;
   std::set<std::size_t> inside;
   for (const PartialGradient& gradient : gradients) {
     const std::int64_t more = step.local(gradient.whole).elements();
     // Summands of different micro-batches stay apart: what is added later must not hold up what is there already.
-    if (buckets.empty() || elements + more > most || inside.contains(gradient.parameter) ||
+    if (buckets.empty() || buckets.back().elements + more > most || inside.contains(gradient.parameter) ||
         gradient.first != buckets.back().gradients.front().first) {
       buckets.emplace_back();
-      elements = 0;
       inside.clear();
     }
     buckets.back().gradients.push_back(gradient);
     buckets.back().ready = gradient.ready;
-    elements += more;
+    buckets.back().elements += more;
     inside.insert(gradient.parameter);
   }
   return buckets;
@@ -99,20 +98,31 @@ std::vector<PartialGradient> add_up_whole(Program& step, std::span<const Partial
 void insert_reductions(Program& step, Inserter& inserter, std::span<const PartialGradient> gradients, int axis,
                        const Settings& settings) {
   std::vector<Bucket> buckets = cut(step, gradients, settings.reduce_bucket);
+  std::vector<Pack> packs;
   for (std::size_t b = 0; b < buckets.size(); ++b) {
-    std::vector<TensorId> wholes;
+    packs.push_back({{}, std::string(settings.strategy) + ".bucket" + std::to_string(b)});
     for (const PartialGradient& gradient : buckets[b].gradients) {
-      wholes.push_back(gradient.whole);
+      packs.back().tensors.push_back(gradient.whole);
       step[gradient.whole].role = step[step[gradient.whole].storage].role = Role::gradient;
     }
-    if (settings.contiguous_gradients) pack(step, wholes, std::string(settings.strategy) + ".bucket" + std::to_string(b));
+  }
+  if (settings.contiguous_gradients) pack(step, packs);
+
+  std::size_t finished = 0;  // buckets that nobody waits for any more
+  std::int64_t behind = 0;   // elements of buckets that were issued after the first unfinished one
+  for (std::size_t b = 0; b < buckets.size(); ++b) {
     inserter.after(buckets[b].ready, [&](Builder& builder) {
       builder.tag.inserted_by = settings.strategy;
-      buckets[b].parts = builder.reshard(wholes, axis, Placement::flat());
+      buckets[b].parts = builder.reshard(packs[b].tensors, axis, Placement::flat());
       for (TensorId part : buckets[b].parts) step[part].role = Role::gradient;
-      if (!settings.overlap) finish(step, builder, buckets[b]);
-      if (settings.overlap && b > 0) finish(step, builder, buckets[b - 1]);
-      if (settings.overlap && b + 1 == buckets.size()) finish(step, builder, buckets[b]);
+      if (b > finished) behind += buckets[b].elements;
+      const auto finish_next = [&] {
+        finish(step, builder, buckets[finished++]);
+        if (finished < buckets.size() && finished <= b) behind -= buckets[finished].elements;
+      };
+      // A large one (an embedding) takes the network as long as several small ones.
+      while (finished < b && behind >= buckets[finished].elements) finish_next();
+      while (finished <= b && (!settings.overlap || b + 1 == buckets.size())) finish_next();
     });
   }
 }

@@ -16,6 +16,7 @@ struct KernelSettings {
   bool tf32 = false;  ///< fp32 products may use TF32
   /// bf16 attention_grad gives the same bits every time, with cuDNN's slower algorithm and a workspace of the size of all scores.
   bool deterministic_attention = false;
+  int host_threads = 1;  ///< for what runs on the processor
   MatmulLibrary* matmuls = nullptr;  ///< cuBLASLt and its chosen algorithms
 };
 
@@ -24,6 +25,9 @@ using kernels::is_float;
 using kernels::Made;
 
 CONSIST_KERNEL_OPS(CONSIST_DECLARE_MAKER)
+
+/// adamw of tensors in the host's memory, by the processor.
+Made make_host_adamw(const KernelRequest& r, const KernelSettings& s);
 
 /// The kernel for a request, or null.
 Made make_kernel(const KernelRequest& r, const KernelSettings& s);
