@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <thread>
 #include <vector>
 
 #include "consist/builder.h"
@@ -141,7 +142,7 @@ SavedState::SavedState(const RunConfig& config, const Parts& parts, const Layout
 std::int64_t SavedState::fill(TrainingState& state) {
   if (config_.resume && resume_from_checkpoint(state)) return resumed_step_;
   if (parts_.model_folder.empty() || config_.from_scratch) {
-    state.initialize(config_.seed);
+    state.initialize(config_.seed, std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / job_.local_size()));
   } else {
     load_model_folder(state);
   }

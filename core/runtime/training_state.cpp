@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <future>
 
 #include "consist/error.h"
 #include "core/program/bfloat16.h"
@@ -16,17 +17,26 @@ namespace {
 constexpr std::int64_t chunk = std::int64_t{1} << 20;  // elements moved at once: bounds the host memory of loads and saves
 
 /// f32 values in a tensor's own dtype, for upload.
-std::vector<char> encode(std::span<const float> values, DType dtype) {
-  std::vector<char> bytes(values.size() * size_of(dtype));
+void encode(std::span<const float> values, DType dtype, char* bytes) {
   if (dtype == DType::f32) {
-    std::memcpy(bytes.data(), values.data(), bytes.size());
+    std::memcpy(bytes, values.data(), values.size_bytes());
   } else if (dtype == DType::bf16) {
-    auto* out = reinterpret_cast<std::uint16_t*>(bytes.data());
+    auto* out = reinterpret_cast<std::uint16_t*>(bytes);
     for (std::size_t i = 0; i < values.size(); ++i) out[i] = to_bfloat16(values[i]);
   } else {
     throw ProgramError("weights cannot be stored as " + std::string(name_of(dtype)));
   }
-  return bytes;
+}
+
+/// Calls `work(first, count)` for equal parts of [0, total) on `threads` threads at once; throws what one of them threw.
+void in_parallel(std::int64_t total, int threads, const std::function<void(std::int64_t, std::int64_t)>& work) {
+  constexpr std::int64_t least = std::int64_t{1} << 16;  // below, a thread costs more than it saves
+  const std::int64_t part = std::max(least, (total + threads - 1) / threads);
+  std::vector<std::future<void>> others;
+  for (std::int64_t first = part; first < total; first += part)
+    others.push_back(std::async(std::launch::async, work, first, std::min(part, total - first)));
+  work(0, std::min(part, total));
+  for (std::future<void>& other : others) other.get();
 }
 
 void decode(const void* bytes, DType dtype, std::span<float> out) {
@@ -114,40 +124,50 @@ void TrainingState::zero(TensorId tensor) {
   }
 }
 
-void TrainingState::set_parameter(const Parameter& parameter,
-                                  const std::function<void(std::int64_t, std::span<float>)>& produce) {
+void TrainingState::set_parameter(const Parameter& parameter, const std::function<void(std::int64_t, std::span<float>)>& produce,
+                                  int threads) {
   const Program& program = step_->program();
-  std::vector<float> values;
+  const std::int64_t block = chunk * threads;
+  std::vector<char> bytes;
   for (TensorId tensor : {parameter.tensor, parameter.master}) {
     if (tensor == no_tensor) continue;
     const Tensor& t = program[tensor];
     const Buffer buffer = step_->buffer(tensor);
     for (const LocalRange& range : local_ranges(t.shape, t.placements, program.mesh, rank_)) {
-      for (std::int64_t done = 0; done < range.count; done += chunk) {
-        values.resize(static_cast<std::size_t>(std::min(chunk, range.count - done)));
-        produce(range.logical + done, values);
-        const std::vector<char> bytes = encode(values, t.dtype);
-        device_.upload(buffer.as<char>() + (range.local + done) * static_cast<std::int64_t>(size_of(t.dtype)), bytes.data(),
-                       static_cast<std::int64_t>(bytes.size()));
+      const auto size = static_cast<std::int64_t>(size_of(t.dtype));
+      for (std::int64_t done = 0; done < range.count; done += block) {
+        const std::int64_t count = std::min(block, range.count - done);
+        bytes.resize(static_cast<std::size_t>(count * size));
+        in_parallel(count, threads, [&](std::int64_t first, std::int64_t part) {
+          std::vector<float> values(static_cast<std::size_t>(part));
+          produce(range.logical + done + first, values);
+          encode(values, t.dtype, bytes.data() + first * size);
+        });
+        device_.upload(buffer.as<char>() + (range.local + done) * size, bytes.data(), count * size);
       }
     }
   }
+  if (as_allocated_) return;  // moments are zero
   for (TensorId moment : {parameter.moment1, parameter.moment2}) {
     if (moment != no_tensor) zero(moment);
   }
 }
 
-void TrainingState::initialize(std::uint64_t seed) {
+void TrainingState::initialize(std::uint64_t seed, int threads) {
   for (const Parameter& p : step_->program().parameters) {
     set_parameter(
-        p, [&](std::int64_t first, std::span<float> out) { initial_values(out, seed, p.name, first, p.init_mean, p.init_std); });
+        p, [&](std::int64_t first, std::span<float> out) { initial_values(out, seed, p.name, first, p.init_mean, p.init_std); },
+        threads);
   }
+  as_allocated_ = false;
 }
 
 void TrainingState::load_weights(const ReadElements& read) {
   for (const Parameter& p : step_->program().parameters) {
-    set_parameter(p, [&](std::int64_t first, std::span<float> out) { read(p.name, first, out); });
+    set_parameter(
+        p, [&](std::int64_t first, std::span<float> out) { read(p.name, first, out); }, 1);
   }
+  as_allocated_ = false;
 }
 
 TensorId TrainingState::find_named(PreparedProgram& program, const std::string& name) {
@@ -224,7 +244,8 @@ void TrainingState::refresh_parameters() {
     for (std::int64_t done = 0; done < elements; done += chunk) {
       values.resize(static_cast<std::size_t>(std::min(chunk, elements - done)));
       read_weights(p.name, done, values);
-      const std::vector<char> bytes = encode(values, to.dtype);
+      std::vector<char> bytes(values.size() * size_of(to.dtype));
+      encode(values, to.dtype, bytes.data());
       device_.upload(step_->buffer(p.tensor).as<char>() + done * static_cast<std::int64_t>(size_of(to.dtype)), bytes.data(),
                      static_cast<std::int64_t>(bytes.size()));
     }

@@ -35,8 +35,8 @@ class CONSIST_API TrainingState {
   /// Allocates the arenas, fills in constants and hands the programs to the device.
   void allocate(bool profile);
 
-  /// Initial weights from the seed; optimizer states as at step 0.
-  void initialize(std::uint64_t seed);
+  /// Initial weights from the seed, made on `threads` threads; optimizer states as at step 0.
+  void initialize(std::uint64_t seed, int threads = 1);
   /// Weights from `read`, by parameter name; optimizer states as at step 0.
   void load_weights(const ReadElements& read);
 
@@ -69,7 +69,9 @@ class CONSIST_API TrainingState {
  private:
   void check_limit(std::int64_t limit) const;
   void fill_constants();
-  void set_parameter(const Parameter& parameter, const std::function<void(std::int64_t logical, std::span<float>)>& produce);
+  /// `produce` is called from `threads` threads at once.
+  void set_parameter(const Parameter& parameter, const std::function<void(std::int64_t logical, std::span<float>)>& produce,
+                     int threads);
   void zero(TensorId tensor);
   void list_values();
   TensorId find_named(PreparedProgram& program, const std::string& name);  // no_tensor if there is none
@@ -82,6 +84,7 @@ class CONSIST_API TrainingState {
   std::int64_t device_bytes_ = 0, host_bytes_ = 0;
   void* device_arena_ = nullptr;
   void* host_arena_ = nullptr;
+  bool as_allocated_ = true;  ///< states are zero still, as device memory is handed out
   std::map<std::pair<const PreparedProgram*, std::string>, TensorId> named_;
 };
 
