@@ -57,11 +57,12 @@ TEST(Efa, RefusesAnUnknownDevice) {
   EXPECT_THAT(text_of(errors[0]) + text_of(errors[1]), AllOf(HasSubstr("--efa.device is 'nosuch7'"), HasSubstr("lo")));
 }
 
-// The stranger knows the address and the layout of the tags, and sends to it all the time.
+// The stranger knows the address and the layout of the tags, and sends messages with the numbers of those that the members are
+// about to send, long before they do: all that it does not know is the secret.
 TEST(Efa, WhatStrangersSendIsNotTaken) {
-  constexpr std::int64_t wanted = 1000;
+  constexpr std::uint64_t first_lie = 3000, last_lie = 3400;
   std::atomic<bool> done = false;
-  std::atomic<std::int64_t> sent = 0;
+  std::atomic<std::uint64_t> lies = first_lie;
   expect_all_fine(run_ranks(make_addresses(2), [&](JoinedJob& job) {
     RingCommunicator group = connect(job);
     std::thread stranger;
@@ -72,9 +73,8 @@ TEST(Efa, WhatStrangersSendIsNotTaken) {
         const std::string lie(4096, 'x');
         fi_context2 context;
         std::array<Completion, 16> completions;
-        for (std::uint64_t number = 0; !done; ++number) {
-          const std::uint64_t guess = (number % 3 == 0 ? 0 : number * 0x9E3779B97F4A7C15U) << FabricLinks::number_bits >> 2U;
-          if (sent < 2 * wanted && endpoint.send(to, guess | (number & 0xFFFFU), lie.data(), number % lie.size(), &context)) ++sent;
+        while (!done) {
+          if (lies < last_lie && endpoint.send(to, lies, lie.data(), 1 + lies % lie.size(), &context)) ++lies;
           endpoint.poll(completions);
           std::this_thread::yield();
         }
@@ -82,18 +82,24 @@ TEST(Efa, WhatStrangersSendIsNotTaken) {
     }
     const auto memory = consist::testing::make_memory("cpu", 0);
     // The victim lets strangers in only while it is in a collective.
-    float enough = 0;
-    for (const auto give_up = std::chrono::steady_clock::now() + 30s; enough == 0;) {
-      consist::testing::check_communicator(group, *memory, {1, 1000, 20'000}, DType::f32);
-      enough = job.rank() == 0 && (sent >= wanted || std::chrono::steady_clock::now() > give_up) ? 1 : 0;
-      group.all_reduce(&enough, 1, DType::f32, nullptr);
+    float all_told = 0;
+    std::uint64_t messages = 1;  // the proof; then at most two each round
+    for (const auto give_up = std::chrono::steady_clock::now() + 60s; all_told == 0;) {
+      all_told = job.rank() == 0 && (lies == last_lie || std::chrono::steady_clock::now() > give_up) ? 1 : 0;
+      group.all_reduce(&all_told, 1, DType::f32, nullptr);
+      messages += 2;
+      std::this_thread::sleep_for(1ms);
     }
+    EXPECT_LT(messages, first_lie) << "the lies came too late to be taken";
+    // Over the numbers of the lies: no message is longer than a chunk.
+    constexpr std::int64_t chunk = 4096, beyond = chunk * static_cast<std::int64_t>(last_lie);
+    while (group.bytes_sent() <= beyond) consist::testing::check_all_reduce(group, *memory, 1'000'000, DType::f32);
     job.barrier("checked", 20s);
     done = true;
     if (stranger.joinable()) stranger.join();
     job.leave(20s);
   }));
-  EXPECT_GE(sent, wanted);
+  EXPECT_EQ(lies, last_lie);
 }
 
 TEST(Efa, GarbageOnItsPortIsNoMessage) {
