@@ -6,6 +6,7 @@
 #include "consist/error.h"
 #include "core/passes/accumulate.h"
 #include "core/passes/differentiate.h"
+#include "core/passes/fuse_amax.h"
 #include "core/passes/rebuild.h"
 #include "core/passes/reuse.h"
 #include "core/program/verifier.h"
@@ -138,6 +139,7 @@ Program compile_step(const CompileRequest& request, const Layout& layout, int ra
     layout.active[axis].strategy->schedule(program, static_cast<int>(axis));
   }
   reuse(program);
+  fuse_amax(program);
   append_optimizer(program, request.precision->dtypes(), request.optimizer);
   finish(program, layout);
   verify(program);
@@ -148,6 +150,7 @@ Program compile_evaluation(const CompileRequest& request, const Layout& layout, 
   check(request);
   Program program = forward_program(request, layout, rank, 1.0 / tokens_per(request, layout, 1));
   divide(program, layout);
+  fuse_amax(program);
   append_metrics(program);
   finish(program, layout);
   verify(program);

@@ -96,6 +96,40 @@ TEST_P(Fp8Kernel, AmaxIsTheLargestMagnitude) {
   EXPECT_EQ((*run("amax", {HostTensor(DType::bf16, {2, 8, 16})})[0])[0], 0);
 }
 
+/// Outputs are those of the op alone, to the bit, and behind them comes the largest magnitude of each that `of` names.
+TEST_P(Fp8Kernel, OpsStateTheLargestMagnitudeOfWhatTheyMake) {
+  for (const Shape& shape : {Shape{1, 1, 1}, {2, 3, 5}, {3, 16, 48}, {2, 65, 136}, {1, 33, 1544}}) {
+    const HostTensor a = random(DType::bf16, shape, 3), b = awkward(shape), c = random(DType::bf16, shape),
+                     w = random(DType::bf16, {shape.last()});
+    struct Case {
+      const char* op;
+      HostTensors in;
+      std::int64_t of;
+    };
+    for (const Case& k :
+         {Case{"rms_norm", {a, std::nullopt, w}, 1}, Case{"rms_norm", {a, b, w}, 1}, Case{"rms_norm", {a, b, w}, 3},
+          Case{"swiglu", {a, b}, 1}, Case{"swiglu_grad", {c, a, b}, 3}, Case{"swiglu_grad", {c, a, b}, 2}}) {
+      SCOPED_TRACE(std::string(k.op) + " of " + shape.text());
+      Attributes attributes{{"epsilon", 1e-5}};
+      const HostTensors alone = run(k.op, k.in, attributes);
+      attributes.set("amax_of", k.of);
+      const HostTensors made = run(std::string(k.op) + "_amax", k.in, attributes);
+      for (std::size_t i = 0; i < alone.size(); ++i) {
+        ASSERT_EQ(made[i].has_value(), alone[i].has_value());
+        if (alone[i]) EXPECT_TRUE(made[i]->bytes == alone[i]->bytes) << "output " << i;
+      }
+      std::size_t next = alone.size();
+      for (std::size_t i = 0; i < alone.size(); ++i) {
+        if ((k.of >> i & 1) == 0) continue;
+        double expected = 0;
+        for (std::int64_t e = 0; e < shape.elements(); ++e) expected = std::max(expected, std::abs((*alone[i])[e]));
+        EXPECT_EQ((*made.at(next++))[0], expected) << "amax of output " << i;
+      }
+      EXPECT_EQ(next, made.size());
+    }
+  }
+}
+
 TEST_P(Fp8Kernel, QuantizedValuesAndScalesAreEqualToTheBit) {
   for (const DType type : {DType::e4m3, DType::e5m2}) {
     for (const Shape& shape : shapes) {

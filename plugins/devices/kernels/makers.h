@@ -26,13 +26,16 @@
   apply(fp8_linear_input_grad) \
   apply(fp8_linear_weight_grad) \
   apply(rms_norm) \
+  apply(rms_norm_amax) \
   apply(rms_norm_grad) \
   apply(rope) \
   apply(rope_grad) \
   apply(attention) \
   apply(attention_grad) \
   apply(swiglu) \
+  apply(swiglu_amax) \
   apply(swiglu_grad) \
+  apply(swiglu_grad_amax) \
   apply(lm_head_loss) \
   apply(lm_head_loss_grad) \
   apply(vocabulary_logits) \

@@ -14,8 +14,21 @@ struct PairAmax {
   std::uint32_t largest = 0;
 
   __device__ __forceinline__ void add(std::uint32_t pair) { largest = __vmaxu2(largest, pair & 0x7fff7fffU); }
+  /// The elements of a pack of bf16.
+  template <int N>
+  __device__ __forceinline__ void add(const Pack<bf16, N>& pack) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) add(static_cast<std::uint32_t>(__bfloat16_as_ushort(pack.element[i])) << 16);
+  }
+  template <int N>
+  __device__ __forceinline__ void add(const Words<bf16, N>& words) {
+#pragma unroll
+    for (int i = 0; i < N / 2; ++i) add(words.word[i]);
+  }
   /// As the bits of an f32.
-  __device__ __forceinline__ std::uint32_t bits() const { return max(largest & 0xffff0000U, largest << 16); }
+  __device__ __forceinline__ std::uint32_t bits() const {
+    return max(largest & 0xffff0000U, largest << 16);
+  }
 };
 
 /// Before a kernel whose blocks call raise_amax().

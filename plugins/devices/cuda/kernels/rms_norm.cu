@@ -1,9 +1,11 @@
 // rms_norm and rms_norm_grad. Rows are tokens of c channels; each is read once and stays in registers between its sum and its
 // use. Rows that are too long for that, or not aligned, take the kernels *_any, which read twice.
+#include "plugins/devices/cuda/kernels/amax.cuh"
 #include "plugins/devices/cuda/kernels/column_sums.h"
 #include "plugins/devices/cuda/kernels/launch.h"
 #include "plugins/devices/cuda/kernels/numbers.cuh"
 #include "plugins/devices/kernels/rms_norm.h"
+#include "plugins/devices/kernels/with_amax.h"
 
 namespace consist::cuda {
 namespace {
@@ -27,10 +29,11 @@ struct Layout {
   }
 };
 
-template <typename T, int N, int held = held_forward>
+/// With `amax`, that becomes the largest magnitude of y; it must be 0 before.
+template <typename T, int N, bool with_amax = false, int held = held_forward>
 __global__ void __launch_bounds__(widest)
     rms_norm_rows(const T* __restrict__ x, const T* __restrict__ residual, const T* __restrict__ w, T* y, T* sum,
-                  float* __restrict__ rstd, std::int64_t rows, int c, float epsilon) {
+                  float* __restrict__ rstd, std::int64_t rows, int c, float epsilon, float* amax = nullptr) {
   __shared__ float scratch[most_warps];
   const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
   const bool present = row < rows;  // all threads of the block meet in sum_of_row
@@ -66,19 +69,21 @@ __global__ void __launch_bounds__(widest)
     for (int j = 0; j < N; ++j) squares += values[k][j] * values[k][j];
   }
   const float scale = 1.0F / sqrtf(sum_of_row(squares, scratch) / static_cast<float>(c) + epsilon);
-  if (!present) return;
-  if (threadIdx.x == 0) rstd[row] = scale;
+  if (present && threadIdx.x == 0) rstd[row] = scale;
+  [[maybe_unused]] PairAmax found;
 #pragma unroll
   for (int k = 0; k < held; ++k) {
     const int i = (threadIdx.x + k * blockDim.x) * N;
-    if (i >= c) continue;
+    if (!present || i >= c) continue;
     const Words<T, N> weight = load_words<N>(w + i);
 #pragma unroll
     for (int j = 0; j < N; j += 2) {
       values[k].set_pair(j, values[k][j] * scale * weight[j], values[k][j + 1] * scale * weight[j + 1]);
     }
     store_words<N>(y + base + i, values[k]);
+    if constexpr (with_amax) found.add(values[k]);
   }
+  if constexpr (with_amax) raise_amax(found.bits(), amax);
 }
 
 /// One row per block, element by element.
@@ -245,6 +250,30 @@ class RmsNorm final : public Kernel {
   float epsilon_;
 };
 
+/// Both in one pass where a row fits into registers.
+class RmsNormAmax final : public Kernel {
+ public:
+  RmsNormAmax(const KernelRequest& r, Made apart)
+      : epsilon_(static_cast<float>(r.attributes.real("epsilon"))), apart_(std::move(apart)) {}
+  std::int64_t workspace_bytes() const override { return apart_->workspace_bytes(); }
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue queue) override {
+    const auto [x, residual, w, y, sum, rstd, rows, c] = kernels::RmsNormTensors<bf16>(in, out);
+    constexpr int N = per_access<bf16>;
+    const Layout layout(c, N, held_forward);
+    if (rows == 0 || !layout.fits || !in_packs(c, N, {x, residual, w, y, sum})) return apart_->launch(in, out, workspace, queue);
+    float* amax = out[3].as<float>();
+    clear_amax(amax, stream_of(queue));
+    const dim3 threads = layout.threads;
+    rms_norm_rows<bf16, N, true><<<blocks_of(divided_up(rows, threads.y)), threads, 0, stream_of(queue)>>>(
+        x, residual, w, y, sum, rstd, rows, static_cast<int>(c), epsilon_, amax);
+    check_launch("rms_norm_amax");
+  }
+
+ private:
+  float epsilon_;
+  Made apart_;
+};
+
 template <typename T, typename G>
 class RmsNormGrad final : public Kernel {
  public:
@@ -278,6 +307,12 @@ class RmsNormGrad final : public Kernel {
 
 }  // namespace
 
+Made make_rms_norm_amax(const KernelRequest& r, const KernelSettings& s) {
+  Made apart = kernels::WithAmax::make(r, s, make_rms_norm, make_amax);
+  const bool of_y = kernels::amax_outputs(r) == std::vector<std::size_t>{0};
+  if (!apart || !of_y) return apart;
+  return std::make_unique<RmsNormAmax>(r, std::move(apart));
+}
 Made make_rms_norm(const KernelRequest& r, const KernelSettings&) {
   return by_dtype<RmsNorm>(r.inputs[0].dtype, r);
 }

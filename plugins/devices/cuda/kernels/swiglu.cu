@@ -1,6 +1,8 @@
 // swiglu and swiglu_grad: h = silu(gate)·up, silu(x) = x·sigmoid(x). Elementwise, one pass.
+#include "plugins/devices/cuda/kernels/amax.cuh"
 #include "plugins/devices/cuda/kernels/launch.h"
 #include "plugins/devices/cuda/kernels/numbers.cuh"
+#include "plugins/devices/kernels/with_amax.h"
 
 namespace consist::cuda {
 namespace {
@@ -19,9 +21,11 @@ __device__ __forceinline__ float sigmoid<bf16>(float x) {
   return __fdividef(1.0F, 1.0F + __expf(-x));
 }
 
-template <typename T, int N>
-__global__ void __launch_bounds__(threads)
-    swiglu_packs(const T* __restrict__ gate, const T* __restrict__ up, T* __restrict__ h, std::int64_t packs) {
+/// With `amax`, that becomes the largest magnitude of h; it must be 0 before.
+template <typename T, int N, bool with_amax = false>
+__global__ void __launch_bounds__(threads) swiglu_packs(const T* __restrict__ gate, const T* __restrict__ up, T* __restrict__ h,
+                                                        std::int64_t packs, float* amax = nullptr) {
+  [[maybe_unused]] PairAmax found;
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * (threads * unroll) + threadIdx.x;
   Pack<T, N> g[unroll], u[unroll];
 #pragma unroll
@@ -42,13 +46,18 @@ __global__ void __launch_bounds__(threads)
       g[k].element[i] = rounded<T>(x * sigmoid<T>(x) * number(u[k].element[i]));
     }
     store_pack<N>(h + pack * N, g[k]);
+    if constexpr (with_amax) found.add(g[k]);
   }
+  if constexpr (with_amax) raise_amax(found.bits(), amax);
 }
 
 /// dup = dh·silu(gate); dgate = dh·up·s·(1 + gate·(1 − s)), s = sigmoid(gate). dgate and dup may take the place of gate and up.
-template <typename T, int N>
+/// With amaxes, these become the largest magnitudes of dgate and dup; they must be 0 before.
+template <typename T, int N, bool with_amax = false>
 __global__ void __launch_bounds__(threads)
-    swiglu_grad_packs(const T* dh, const T* gate, const T* up, T* dgate, T* dup, std::int64_t packs) {
+    swiglu_grad_packs(const T* dh, const T* gate, const T* up, T* dgate, T* dup, std::int64_t packs, float* gate_amax = nullptr,
+                      float* up_amax = nullptr) {
+  [[maybe_unused]] PairAmax of_gate, of_up;
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * (threads * unroll) + threadIdx.x;
   Pack<T, N> d[unroll], g[unroll], u[unroll];
 #pragma unroll
@@ -72,6 +81,15 @@ __global__ void __launch_bounds__(threads)
     }
     store_pack<N>(dgate + pack * N, g[k]);
     store_pack<N>(dup + pack * N, u[k]);
+    if constexpr (with_amax) {
+      of_gate.add(g[k]);
+      of_up.add(u[k]);
+    }
+  }
+  if constexpr (with_amax) {
+    raise_amax(of_gate.bits(), gate_amax);
+    __syncthreads();
+    raise_amax(of_up.bits(), up_amax);
   }
 }
 
@@ -114,8 +132,60 @@ class SwigluGrad final : public Kernel {
   }
 };
 
+/// Both in one pass where the tensors can be moved in packs.
+class SwigluAmax final : public Kernel {
+ public:
+  explicit SwigluAmax(Made apart) : apart_(std::move(apart)) {}
+  std::int64_t workspace_bytes() const override { return apart_->workspace_bytes(); }
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue queue) override {
+    const bf16 *gate = in[0].as<bf16>(), *up = in[1].as<bf16>();
+    bf16* h = out[0].as<bf16>();
+    const std::int64_t count = in[0].shape.elements();
+    constexpr int N = per_access<bf16>;
+    if (count == 0 || !in_packs(count, N, {gate, up, h})) return apart_->launch(in, out, workspace, queue);
+    clear_amax(out[1].as<float>(), stream_of(queue));
+    swiglu_packs<bf16, N, true>
+        <<<blocks_for(count / N), threads, 0, stream_of(queue)>>>(gate, up, h, count / N, out[1].as<float>());
+    check_launch("swiglu_amax");
+  }
+
+ private:
+  Made apart_;
+};
+
+class SwigluGradAmax final : public Kernel {
+ public:
+  explicit SwigluGradAmax(Made apart) : apart_(std::move(apart)) {}
+  std::int64_t workspace_bytes() const override { return apart_->workspace_bytes(); }
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue queue) override {
+    const bf16 *dh = in[0].as<bf16>(), *gate = in[1].as<bf16>(), *up = in[2].as<bf16>();
+    bf16 *dgate = out[0].as<bf16>(), *dup = out[1].as<bf16>();
+    const std::int64_t count = in[0].shape.elements();
+    constexpr int N = per_access<bf16>;
+    if (count == 0 || !in_packs(count, N, {dh, gate, up, dgate, dup})) return apart_->launch(in, out, workspace, queue);
+    clear_amax(out[2].as<float>(), stream_of(queue));
+    clear_amax(out[3].as<float>(), stream_of(queue));
+    swiglu_grad_packs<bf16, N, true><<<blocks_for(count / N), threads, 0, stream_of(queue)>>>(
+        dh, gate, up, dgate, dup, count / N, out[2].as<float>(), out[3].as<float>());
+    check_launch("swiglu_grad_amax");
+  }
+
+ private:
+  Made apart_;
+};
+
 }  // namespace
 
+Made make_swiglu_amax(const KernelRequest& r, const KernelSettings& s) {
+  Made apart = kernels::WithAmax::make(r, s, make_swiglu, make_amax);
+  return apart ? std::make_unique<SwigluAmax>(std::move(apart)) : nullptr;
+}
+Made make_swiglu_grad_amax(const KernelRequest& r, const KernelSettings& s) {
+  Made apart = kernels::WithAmax::make(r, s, make_swiglu_grad, make_amax);
+  const bool both = kernels::amax_outputs(r).size() == 2;
+  if (!apart || !both) return apart;
+  return std::make_unique<SwigluGradAmax>(std::move(apart));
+}
 Made make_swiglu(const KernelRequest& r, const KernelSettings&) {
   return by_dtype<Swiglu>(r.inputs[0].dtype);
 }

@@ -1,0 +1,12 @@
+// The largest magnitude of a tensor comes from the instruction that makes the tensor.
+#pragma once
+
+#include "consist/program.h"
+
+namespace consist {
+
+/// Each amax of a tensor whose maker is an op that can state it (there is an op "<op>_amax", core/ops/with_amax.cpp) becomes an
+/// output of that instruction. After the schedule, so that nobody has to know these ops. Linear.
+CONSIST_API void fuse_amax(Program& program);
+
+}  // namespace consist
