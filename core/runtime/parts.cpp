@@ -163,7 +163,14 @@ void settle_batch(RunConfig& config, const Layout& layout) {
 
 void check_make_up(RunConfig& config, PluginHost& host) {
   const Parts parts = make_parts(config, host);
-  settle_batch(config, lay_out(parts.uses, config.ranks));
+  const Layout layout = lay_out(parts.uses, config.ranks);
+  settle_batch(config, layout);
+  for (const StrategyUse& use : parts.uses) {
+    const bool has_axis =
+        std::any_of(layout.active.begin(), layout.active.end(), [&](const StrategyUse& a) { return a.name == use.name; });
+    if (has_axis || options_of(config, use.name).empty()) continue;
+    config.notes.push_back("strategy " + use.name + " has one rank and changes nothing: its options have no effect");
+  }
 }
 
 void add_device(Parts& parts, const RunConfig& config, PluginHost& host) {

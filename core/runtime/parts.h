@@ -43,7 +43,7 @@ CONSIST_API ModelSizes model_sizes(const RunConfig& config, PluginHost& host);
 CONSIST_API void settle_batch(RunConfig& config, const Layout& layout);
 
 /// All that can be known to be wrong before a device is opened, a file of data read or a rank started: names, options, sizes,
-/// mesh, batch (which it settles). Throws what make_parts, lay_out and settle_batch throw.
+/// mesh, batch (which it settles). Notes strategies whose options have no effect. Throws what make_parts, lay_out and settle_batch throw.
 CONSIST_API void check_make_up(RunConfig& config, PluginHost& host);
 
 /// Chooses and makes the device (not opened).
