@@ -1,0 +1,41 @@
+// Strategies combined over one mesh give the losses of one rank: all pairs, and three triples on eight ranks.
+#include <gtest/gtest.h>
+
+#include "tests/parity/changed_model.h"
+
+namespace consist {
+namespace {
+
+using test::ChangedModel;
+
+class CompositionParity : public testing::TestWithParam<ChangedModel> {};
+
+TEST_P(CompositionParity, LossesAreThoseOfOneRank) {
+  std::vector<std::vector<std::string>> layouts;
+  const std::vector<std::string> whole{"--recompute", "none"}, again{"--recompute", "full"};
+  const auto add = [&](const std::string& strategy, const char* ranks, bool recompute) {
+    layouts.push_back({"--strategy=" + strategy, "--ranks=" + std::string(ranks), "--accumulation=2"});
+    const std::vector<std::string>& activations = recompute ? again : whole;
+    layouts.back().insert(layouts.back().end(), activations.begin(), activations.end());
+  };
+  bool recompute = false;  // in turns
+  for (const char* data : {"ddp", "zero2", "zero3-offload"}) {
+    add(std::string("tp-sp=2+") + data, "4", recompute);
+    add(std::string("pipeline=2+") + data, "4", !recompute);
+    add(std::string("tp-sp=2+pipeline=2+") + data, "8", recompute);
+    recompute = !recompute;
+  }
+  add("tp-sp=2+pipeline=2", "4", true);
+  test::expect_losses_of_one_rank(GetParam(), layouts);
+}
+
+const nlohmann::json tied{{"tie_word_embeddings", true}}, untied{{"tie_word_embeddings", false}};
+INSTANTIATE_TEST_SUITE_P(MakeUps, CompositionParity,
+                         testing::Values(ChangedModel{"llama_fp32", "llama-tied", untied, "fp32"},
+                                         ChangedModel{"llama_bf16", "llama-tied", untied, "bf16"},
+                                         ChangedModel{"qwen3_tied_fp32", "qwen3-untied", tied, "fp32"},
+                                         ChangedModel{"qwen3_tied_bf16", "qwen3-untied", tied, "bf16"}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace consist
