@@ -88,6 +88,7 @@ class Walker {
         !parts_.empty() && key_of(i.tag) == PartKey{parts_.back().phase, parts_.back().micro_batch, parts_.back().stage};
     if (!same) parts_.push_back({i.tag.phase, i.tag.micro_batch, i.tag.stage, begin, now_});
     parts_.back().end = now_;
+    parts_.back().busy += now_ - begin;
     return now_;
   }
 
@@ -113,7 +114,7 @@ std::string cell_of(const TimelinePart& part, std::size_t ranks) {
 double Timeline::idle_share() const {
   double busy = 0;
   for (const auto& parts : ranks) {
-    for (const TimelinePart& part : parts) busy += part.end - part.begin;
+    for (const TimelinePart& part : parts) busy += part.busy;
   }
   return end > 0 ? 1 - busy / (end * static_cast<double>(ranks.size())) : 0;
 }

@@ -16,6 +16,7 @@ struct TimelinePart {
   std::int16_t micro_batch = 0;
   std::int16_t stage = 0;
   double begin = 0, end = 0;
+  double busy = 0;  ///< of that, the time in which an instruction ran
 };
 
 struct Timeline {

@@ -37,6 +37,7 @@ struct MakeUp {
   std::string cut = "layers";
   std::string over_data = "ddp";  ///< the strategy of the axis `data`
   int tensor = 1;                 ///< ranks of tp-sp
+  std::string recompute = "none";
   std::string text() const {
     return schedule + " over " + std::to_string(stages) + " ranks x " + over_data + "=" + std::to_string(data) +
            " x tp-sp=" + std::to_string(tensor) + ", " + std::to_string(micro_batches) + " micro-batches, " +
@@ -61,7 +62,8 @@ std::vector<Program> compile(PluginHost& host, const MakeUp& make_up, bool evalu
                                .ranks = ranks,
                                .micro_batch = 2,
                                .sequence = 4,
-                               .accumulation = make_up.micro_batches};
+                               .accumulation = make_up.micro_batches,
+                               .recompute = parse_recompute(make_up.recompute, "")};
   const Layout layout = lay_out(request.strategies, ranks);
   std::vector<Program> programs;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -125,6 +127,18 @@ TEST_F(PipelinePrograms, StagesMayBeginWithinLayers) {
       const MakeUp make_up{.schedule = schedule, .stages = 3, .shape = {.layers = 7, .tied = tied}, .cut = "operators"};
       SCOPED_TRACE(make_up.text());
       EXPECT_NO_THROW(verify_collectives(pointers(compile(host_, make_up))));
+    }
+  }
+}
+
+TEST_F(PipelinePrograms, RecomputeWhatTheyNeed) {
+  for (const char* schedule : {"1f1b", "interleaved", "zero-bubble"}) {
+    for (const char* cut : {"layers", "operators"}) {
+      for (const char* recompute : {"full", "swiglu,rms_norm"}) {
+        const MakeUp make_up{.schedule = schedule, .stages = 3, .shape = {.layers = 7}, .cut = cut, .recompute = recompute};
+        SCOPED_TRACE(make_up.text() + " cut at " + cut + ", recompute " + recompute);
+        EXPECT_NO_THROW(verify_collectives(pointers(compile(host_, make_up))));
+      }
     }
   }
 }

@@ -49,6 +49,7 @@ class Divider {
   }
 
   void run() {
+    keep_what_forward_sends();
     find_free();
     find_sums();
     find_users();
@@ -75,6 +76,31 @@ class Divider {
   /// Whether the tensor is a part of the gradient of a parameter, which every rank sums by itself.
   bool is_sum(TensorId id) const { return is_sum_[index(program_[id].storage)]; }
   bool staged(TensorId id) const { return made(id) && kind_[static_cast<std::size_t>(maker_[index(id)])] == Kind::staged; }
+
+  /// A layer may lie in two stages. What the recomputation of its first part makes again is not fetched from there: the second
+  /// part still has what forward sent.
+  void keep_what_forward_sends() {
+    using Key = std::tuple<std::int16_t, std::string_view, std::string_view>;  // layer, op, name of the first output
+    const auto key_of = [&](const Instruction& i) {
+      const auto output = std::find_if(i.outputs.begin(), i.outputs.end(), [](TensorId id) { return id != no_tensor; });
+      return Key{i.tag.layer, i.op->name(), output == i.outputs.end() ? std::string_view() : program_[*output].name};
+    };
+    std::map<Key, std::vector<std::size_t>> in_forward;
+    for (std::size_t i = 0; i < old_.size(); ++i) {
+      if (forward(i)) in_forward[key_of(old_[i])].push_back(i);
+    }
+    for (Instruction& reader : old_) {
+      for (TensorId& input : reader.inputs) {
+        if (input == no_tensor || !made(input)) continue;
+        const Instruction& again = old_[static_cast<std::size_t>(maker_[index(input)])];
+        if (again.tag.inserted_by != std::string_view("recompute") || again.tag.stage == reader.tag.stage) continue;
+        const auto first = in_forward.find(key_of(again));
+        if (first == in_forward.end() || first->second.size() != 1) continue;
+        const auto k = std::find(again.outputs.begin(), again.outputs.end(), input) - again.outputs.begin();
+        input = old_[first->second.front()].outputs[static_cast<std::size_t>(k)];
+      }
+    }
+  }
 
   void find_free() {
     for (std::size_t i = 0; i < old_.size(); ++i) {
