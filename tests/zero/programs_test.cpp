@@ -5,6 +5,7 @@
 #include "core/program/printer.h"
 #include "core/program/verifier.h"
 #include "tests/golden_text.h"
+#include "tests/program/plan_checks.h"
 #include "tests/zero/zero_step.h"
 
 namespace consist {
@@ -112,6 +113,29 @@ TEST(Programs, AreLegalAndRanksDoNotBlockEachOtherUnderEveryOption) {
     ASSERT_NO_THROW(verify(program));
     const std::vector<const Program*> ranks(static_cast<std::size_t>(c.ranks), &program);
     ASSERT_NO_THROW(verify_collectives(ranks));
+  }
+}
+
+/// Collectives, copies in both directions, memory kept and memory made for later: all on addresses that the plan reuses.
+TEST(Programs, ReusedMemoryIsWaitedFor) {
+  const std::map<std::string, std::string> offloaded{
+      {"param_persistence_threshold", "0"}, {"max_reuse_distance", "0"}, {"prefetch_bucket_size", "600"},
+      {"reduce_bucket_size", "600"},        {"sub_group_size", "600"},   {"offload_param.device", "cpu"},
+      {"offload_optimizer.device", "cpu"}};
+  std::map<std::string, std::string> updated_on_host = offloaded;
+  updated_on_host["offload_optimizer.update"] = "cpu";
+  const ZeroCase all[] = {{.options = {{"reduce_bucket_size", "600"}, {"allgather_bucket_size", "600"}}, .accumulation = 2},
+                          {.options = {{"stage", "1"}}, .accumulation = 3},
+                          {.strategy = "zero3-offload", .options = gather_always, .ranks = 3, .accumulation = 2},
+                          {.strategy = "zero3-offload", .options = offloaded, .accumulation = 2, .dtypes = test::mixed_bf16},
+                          {.strategy = "zero3-offload", .options = offloaded, .ranks = 3},
+                          {.strategy = "zero3-offload", .options = updated_on_host, .dtypes = test::mixed_bf16}};
+  for (const ZeroCase& c : all) {
+    SCOPED_TRACE(c.strategy + " on " + std::to_string(c.ranks) + " ranks");
+    MemoryPlan plan;
+    const Program program = planned(zero_step(c), &plan);
+    test::expect_no_two_live_tensors_overlap(program, plan);
+    EXPECT_GT(test::expect_conflicts_are_ordered(program, plan), 10);
   }
 }
 
