@@ -22,6 +22,7 @@ using StrategyOptions = std::map<std::string, std::string>;
 struct MakeUp {
   int ranks = 2;  ///< of the tensor axis
   int data = 1;
+  std::string data_strategy = "ddp";
   int accumulation = 1;
   std::string precision = "fp32";
   StrategyOptions options;
@@ -34,11 +35,11 @@ class TensorParallelProgram : public testing::Test {
   CompileRequest request(const MakeUp& m) {
     model_.emplace(m.shape);
     strategy_ = host_.make<ParallelStrategy>("strategy", "tp-sp", m.options);
-    ddp_ = host_.make<ParallelStrategy>("strategy", "ddp", {});
+    data_ = host_.make<ParallelStrategy>("strategy", m.data_strategy, {});
     precision_ = host_.make<Precision>("precision", m.precision, {});
     CompileRequest request{.architecture = &*model_,
                            .precision = precision_.get(),
-                           .strategies = {{"tp-sp", strategy_.get(), m.ranks}, {"ddp", ddp_.get(), m.data}},
+                           .strategies = {{"tp-sp", strategy_.get(), m.ranks}, {m.data_strategy, data_.get(), m.data}},
                            .ranks = m.ranks * m.data,
                            .micro_batch = m.micro_batch,
                            .sequence = m.sequence,
@@ -56,7 +57,7 @@ class TensorParallelProgram : public testing::Test {
 
   PluginHost host_{{CONSIST_BINARY_DIR "/lib/consist/plugins"}};
   std::optional<test::TinyModel> model_;
-  std::shared_ptr<ParallelStrategy> strategy_, ddp_;
+  std::shared_ptr<ParallelStrategy> strategy_, data_;
   std::shared_ptr<Precision> precision_;
 };
 
@@ -176,13 +177,14 @@ TEST_F(TensorParallelProgram, GatheringAgainKeepsARanksPartOnly) {
 }
 
 TEST_F(TensorParallelProgram, ChunksOfLogitsAreThoseOfOneRanksTokens) {
-  const auto chunks = [&](int data) {
-    const Program p = step({.data = data, .options = {{"logits-bytes", "600"}}, .micro_batch = 4});
+  const auto chunks = [&](int data, const char* strategy) {
+    const Program p = step({.data = data, .data_strategy = strategy, .options = {{"logits-bytes", "600"}}, .micro_batch = 4});
     return std::count_if(p.instructions.begin(), p.instructions.end(),
                          [](const Instruction& i) { return i.op->name() == "vocabulary_logits"; });
   };
-  EXPECT_EQ(chunks(1), 4);  // 4 x 8 tokens of 16 words in f32
-  EXPECT_EQ(chunks(4), 4);
+  EXPECT_EQ(chunks(1, "ddp"), 4);  // 4 x 8 tokens of 16 words in f32
+  EXPECT_EQ(chunks(4, "ddp"), 4);
+  EXPECT_EQ(chunks(4, "zero2"), 4);
 }
 
 TEST_F(TensorParallelProgram, MemoryFallsByTheNumberOfRanks) {

@@ -160,8 +160,8 @@ class Partitioner {
   std::int64_t chunks_of(TensorId targets, TensorId table) const {
     const Program& p = program_;
     const std::int64_t sequence = p[targets].shape[sequence_dim];
-    const std::int64_t bytes =
-        p.local(targets).elements() * p.local(table)[vocabulary_dim] * static_cast<std::int64_t>(size_of(p[table].dtype));
+    const std::int64_t words = p[table].shape[vocabulary_dim] / ranks_;  // whatever other axes do to the table: it is gathered
+    const std::int64_t bytes = p.local(targets).elements() * words * static_cast<std::int64_t>(size_of(p[table].dtype));
     const std::int64_t wanted = (bytes + settings_.logits_bytes - 1) / settings_.logits_bytes;
     std::int64_t chunks = 1;
     while (chunks < wanted && chunks < sequence) {
