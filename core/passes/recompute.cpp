@@ -11,8 +11,6 @@
 namespace consist {
 namespace {
 
-constexpr const char* who = "recompute";
-
 std::size_t index(TensorId id) {
   return static_cast<std::size_t>(id);
 }
@@ -122,7 +120,7 @@ class Recomputer {
     }
     for (TensorId& input : again.inputs) input = value_for(input, again.tag.layer);
     again.tag.phase = Phase::backward;
-    again.tag.inserted_by = who;
+    again.tag.inserted_by = recompute_name;
     for (TensorId& output : again.outputs) {
       if (output == no_tensor) continue;
       const auto id = static_cast<TensorId>(program_.tensors.size());

@@ -9,6 +9,9 @@
 
 namespace consist {
 
+/// Who inserted the repeated instructions, in their tags.
+inline constexpr const char* recompute_name = "recompute";
+
 /// What backward makes again rather than keeps.
 struct RecomputeRequest {
   bool full = false;             ///< all of a layer but its input

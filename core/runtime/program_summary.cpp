@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "consist/op.h"
+#include "core/passes/recompute.h"
 #include "core/program/printer.h"
 #include "core/runtime/text.h"
 
@@ -46,6 +47,7 @@ ProgramSummary summarize(const PreparedProgram& prepared) {
     op.flops += cost.flops;
     op.bytes += cost.bytes;
     s.flops += cost.flops;
+    if (i.tag.inserted_by == std::string_view(recompute_name)) s.repeated_flops += cost.flops;
     const DType operand = cost.flops > 0 ? program[i.inputs[0]].dtype : DType::u8;
     if (operand == DType::e4m3 || operand == DType::e5m2) s.fp8_flops += cost.flops;
     if (!i.op->is_collective()) continue;
@@ -82,6 +84,9 @@ std::string summary_text(const ProgramSummary& s) {
   std::string text = "parameters " + si_text(static_cast<double>(s.parameters)) + "   instructions " +
                      std::to_string(s.instructions) + "   " + si_text(s.flops) + "FLOP per rank and step";
   if (s.fp8_flops > 0) text += ", " + fp8_text(s);
+  if (s.repeated_flops > 0)
+    text += ", " + si_text(s.repeated_flops) + "FLOP (" + fixed_text(100 * s.repeated_flops / s.flops, 1) +
+            "%) of them repeated by --recompute";
   text += "\n\n";
   text += row("%-22s %10s %12s %12s\n", "OP", "COUNT", "FLOP", "BYTES");
   for (const OpSummary& op : s.ops) {
@@ -109,6 +114,7 @@ std::string summary_json(const ProgramSummary& s) {
                               {"tensors", s.tensors},
                               {"flops_per_step_and_rank", s.flops},
                               {"fp8_flops_per_step_and_rank", s.fp8_flops},
+                              {"repeated_flops_per_step_and_rank", s.repeated_flops},
                               {"planned_bytes", s.planned_bytes},
                               {"planned_host_bytes", s.planned_host_bytes},
                               {"peak_at", s.peak_at}};

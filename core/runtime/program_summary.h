@@ -34,6 +34,7 @@ struct ProgramSummary {
   std::int64_t parameters = 0;  ///< elements, logical
   double flops = 0;             ///< of matrix products, per rank and step
   double fp8_flops = 0;         ///< of these, by products of 8-bit floats
+  double repeated_flops = 0;    ///< of these, by --recompute
   std::vector<OpSummary> ops;   ///< by flops, then bytes
   std::vector<CollectiveSummary> collectives;
   std::int64_t planned_bytes = 0;  ///< device memory per rank

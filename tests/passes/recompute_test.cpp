@@ -29,7 +29,7 @@ Program step(const std::string& what, const std::string& range = "", int accumul
 }
 
 bool is_repeated(const Instruction& i) {
-  return std::string_view(i.tag.inserted_by) == "recompute";
+  return std::string_view(i.tag.inserted_by) == recompute_name;
 }
 
 /// Activations that forward leaves to backward (or to a repeated instruction): by layer, the names.

@@ -6,9 +6,8 @@
 
 #include "consist/edit.h"
 #include "core/passes/compile.h"
-#include "core/passes/memory_plan.h"
-#include "core/passes/waits.h"
 #include "tests/program/plain_precision.h"
+#include "tests/program/planned.h"
 #include "tests/program/tiny_model.h"
 
 namespace consist::test {
@@ -56,12 +55,5 @@ struct Case {
   }
   Program step() { return compile_step(request, layout); }
 };
-
-inline Program planned(Program program, MemoryPlan* out = nullptr) {
-  const MemoryPlan plan = plan_memory(program, {});
-  insert_waits(program, plan, {});
-  if (out != nullptr) *out = plan;
-  return program;
-}
 
 }  // namespace consist::test

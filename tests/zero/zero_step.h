@@ -7,10 +7,9 @@
 
 #include "consist/op.h"
 #include "core/passes/compile.h"
-#include "core/passes/memory_plan.h"
-#include "core/passes/waits.h"
 #include "core/plugin/host.h"
 #include "tests/program/plain_precision.h"
+#include "tests/program/planned.h"
 #include "tests/program/tiny_model.h"
 
 namespace consist::test {
@@ -43,13 +42,6 @@ inline Program zero_step(const ZeroCase& c) {
   request.sequence = 4;
   request.accumulation = c.accumulation;
   return compile_step(request, lay_out(request.strategies, c.ranks));
-}
-
-inline Program planned(Program program, MemoryPlan* out = nullptr) {
-  const MemoryPlan plan = plan_memory(program, {});
-  insert_waits(program, plan, {});
-  if (out != nullptr) *out = plan;
-  return program;
 }
 
 }  // namespace consist::test
