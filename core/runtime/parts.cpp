@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "consist/error.h"
+#include "core/weights/tokenizer_files.h"
 
 namespace consist {
 namespace {
@@ -106,6 +107,13 @@ void refuse_stray_options(const RunConfig& config, PluginHost& host) {
   }
 }
 
+/// Whether the dataset reads text through the tokenizer that its option of that name says (docs/plugins.md).
+bool takes_tokenizer(const std::string& dataset, PluginHost& host) {
+  const auto table = host.option_table("dataset", dataset);
+  return std::any_of(table.begin(), table.end(),
+                     [](const OptionSpec& spec) { return std::string_view(spec.name) == "tokenizer"; });
+}
+
 }  // namespace
 
 CompileRequest Parts::compile_request(const RunConfig& config) const {
@@ -193,7 +201,10 @@ void add_device(Parts& parts, const RunConfig& config, PluginHost& host) {
 }
 
 void add_dataset(Parts& parts, const RunConfig& config, PluginHost& host) {
-  parts.dataset = host.make<Dataset>("dataset", config.dataset, options_of(config, config.dataset));
+  std::map<std::string, std::string> options = options_of(config, config.dataset);
+  const std::string tokenizer = parts.model_folder.empty() ? "" : tokenizer_of(parts.model_folder);
+  if (!tokenizer.empty() && takes_tokenizer(config.dataset, host)) options.try_emplace("tokenizer", tokenizer);
+  parts.dataset = host.make<Dataset>("dataset", config.dataset, options);
   parts.dataset->open(
       {.sequence_length = config.sequence, .vocabulary = parts.architecture->sizes().vocabulary, .seed = config.seed});
   if (config.evaluate_every > 0 && parts.dataset->eval_sequences() == 0) {

@@ -13,6 +13,7 @@
 #include "core/checkpoint/tensor_parts.h"
 #include "core/files/atomic_file.h"
 #include "core/weights/model_weights.h"
+#include "core/weights/tokenizer_files.h"
 
 namespace consist {
 namespace {
@@ -246,6 +247,7 @@ void SavedState::export_model(TrainingState& state) const {
     AtomicFile file(config_.export_folder + "/config.json");
     file.write(text.data(), text.size());
     file.commit();
+    if (!parts_.model_folder.empty()) copy_tokenizer(parts_.model_folder, config_.export_folder);
   }
   if (divided) {
     export_parts(mine);

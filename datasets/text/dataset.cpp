@@ -61,7 +61,8 @@ class Text final : public Dataset {
     char sizes[96];
     std::snprintf(sizes, sizeof sizes, ", %.2f MB, %lld tokens", static_cast<double>(counts_.bytes) / 1e6,
                   static_cast<long long>(counts_.tokens));
-    return "text: " + count_of(counts_.files, "file") + ", " + count_of(counts_.documents, "document") + sizes;
+    return "text: " + count_of(counts_.files, "file") + ", " + count_of(counts_.documents, "document") + sizes + " by " +
+           (tokenizer_.empty() ? "the tokenizer that ships" : tokenizer_);
   }
 
  private:
@@ -86,7 +87,8 @@ CONSIST_PLUGIN(dataset, consist::Dataset, Text, "text", "1.0.0",
                "text files through a Hugging Face tokenizer.json; a small corpus ships with it");
 CONSIST_PLUGIN_OPTIONS(
     {"files", consist::OptionKind::text, "", "files or folders of UTF-8 text, commas between; empty: the corpus that ships"},
-    {"tokenizer", consist::OptionKind::text, "", "a tokenizer.json; empty: the one that ships (4096 tokens)"},
+    {"tokenizer", consist::OptionKind::text, "",
+     "a tokenizer.json; empty: the one in the model's folder, else the one that ships (4096 tokens)"},
     {"documents", consist::OptionKind::choice, "file", "what makes a document", "file|line"},
     {"separator", consist::OptionKind::text, "auto", "added token behind each document, auto (end of text) or none"},
     {"eval-fraction", consist::OptionKind::real, "0.05", "share of the sequences, at the end, kept for evaluation"},

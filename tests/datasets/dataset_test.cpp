@@ -16,6 +16,7 @@
 namespace consist {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using Given = std::map<std::string, std::string>;
 using packing::shipped_path;
@@ -51,7 +52,7 @@ std::vector<std::int32_t> read(const Dataset& dataset, std::int64_t index, std::
 
 TEST(TextDataset, TheShippedCorpusIsReadByDefault) {
   const auto dataset = open("text", {}, 128);
-  EXPECT_THAT(dataset->describe(), HasSubstr("16 files, 16 documents"));
+  EXPECT_THAT(dataset->describe(), AllOf(HasSubstr("16 files, 16 documents"), HasSubstr("by the tokenizer that ships")));
   EXPECT_GT(dataset->train_sequences(), 700);
   EXPECT_GT(dataset->eval_sequences(), 30);
   const Tokenizer tokenizer = Tokenizer::from_file(shipped_path("text/tokenizer.json"));

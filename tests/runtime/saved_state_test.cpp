@@ -235,5 +235,47 @@ TEST_F(SavedStateTest, AnExportThatIsThereAlreadyIsReplacedOnlyWhenAsked) {
   EXPECT_NE(exported("model"), first);
 }
 
+TEST_F(SavedStateTest, TextIsReadByTheTokenizerInTheModelsFolderUnlessAnotherIsNamed) {
+  const std::string model = folder_ / "model", own = model + "/tokenizer.json";
+  const auto train_on_text = [&](const std::string& which, std::vector<std::string> options) {
+    std::vector<std::string> words{CONSIST_BINARY_DIR "/bin/consist",
+                                   "train",
+                                   "--device=cpu",
+                                   "--sequence=32",
+                                   "--batch=1",
+                                   "--steps=1",
+                                   "--model=" + which,
+                                   "--text.documents=line"};
+    words.insert(words.end(), options.begin(), options.end());
+    const ChildResult result = run_child(words);
+    EXPECT_EQ(result.status, 0) << result.output;
+    return result.output;
+  };
+  EXPECT_THAT(train_on_text("llama-tiny", {"--export=" + model}), HasSubstr("by the tokenizer that ships"));
+  EXPECT_THAT(train_on_text(model, {}), HasSubstr("by the tokenizer that ships"));
+  fs::copy_file(CONSIST_SOURCE_DIR "/tests/golden/tokenizer/qwen.json", own);
+  EXPECT_THAT(train_on_text(model, {}), HasSubstr("by " + own));
+  EXPECT_THAT(train_on_text(model, {"--export=" + (folder_ / "again")}), HasSubstr("by " + own));
+  EXPECT_EQ(read_whole(folder_ / "again/tokenizer.json"), read_whole(own));
+  const std::string other = CONSIST_SOURCE_DIR "/tests/golden/tokenizer/gpt2.json";
+  EXPECT_THAT(train_on_text(model, {"--text.tokenizer=" + other}), HasSubstr("by " + other));
+}
+
+TEST_F(SavedStateTest, AModelsTokenizerGoesWithItsExport) {
+  const std::string model = folder_ / "model", text = "{\"model_max_length\": 77}";
+  expect_trained({"--steps", "1", "--batch", "1", "--export", model});
+  EXPECT_FALSE(fs::exists(model + "/tokenizer_config.json"));
+  write_whole(model + "/tokenizer_config.json", text);
+  write_whole(model + "/vocab.json", "{}");
+  write_whole(model + "/README.md", "not of the tokenizer");
+  ASSERT_EQ(train({"--steps", "1", "--batch", "1", "--export", folder_ / "again"}, model).status, 0);
+  EXPECT_EQ(read_whole(folder_ / "again/tokenizer_config.json"), text);
+  EXPECT_EQ(read_whole(folder_ / "again/vocab.json"), "{}");
+  EXPECT_FALSE(fs::exists(folder_ / "again/README.md"));
+  // Onto itself: the files stay.
+  ASSERT_EQ(train({"--steps", "1", "--batch", "1", "--export", model, "--overwrite"}, model).status, 0);
+  EXPECT_EQ(read_whole(model + "/tokenizer_config.json"), text);
+}
+
 }  // namespace
 }  // namespace consist

@@ -1,0 +1,65 @@
+#include "core/weights/tokenizer_files.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+#include "core/files/atomic_file.h"
+#include "core/files/input_file.h"
+
+namespace consist {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What transformers' save_pretrained writes for a tokenizer, of any kind and version.
+constexpr const char* names[] = {
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "vocab.txt",
+    "tokenizer.model",
+    "spiece.model",
+    "chat_template.jinja",
+    "chat_template.json",
+};
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_regular_file(path, ignored);
+}
+
+void copy_whole(const fs::path& from, const fs::path& to) {
+  const InputFile input(from.string());
+  AtomicFile output(to.string());
+  output.reserve(input.size());
+  std::vector<char> buffer(std::size_t{1} << 20);
+  for (std::int64_t at = 0; at < input.size();) {
+    const auto bytes = std::min<std::int64_t>(input.size() - at, static_cast<std::int64_t>(buffer.size()));
+    input.read(at, buffer.data(), static_cast<std::size_t>(bytes));
+    output.write(buffer.data(), static_cast<std::size_t>(bytes));
+    at += bytes;
+  }
+  output.commit();
+}
+
+}  // namespace
+
+std::string tokenizer_of(const std::string& folder) {
+  const fs::path path = fs::path(folder) / "tokenizer.json";
+  return is_there(path) ? path.string() : std::string();
+}
+
+void copy_tokenizer(const std::string& from, const std::string& to) {
+  std::error_code ignored;
+  if (fs::equivalent(from, to, ignored)) return;
+  for (const char* name : names) {
+    if (is_there(fs::path(from) / name)) copy_whole(fs::path(from) / name, fs::path(to) / name);
+  }
+}
+
+}  // namespace consist
