@@ -77,7 +77,9 @@ INSTANTIATE_TEST_SUITE_P(Models, RecomputeParity,
                                          Case{"llama_bf16_ddp", untied_llama, "bf16", 2},
                                          Case{"qwen3_bf16_zero2", tied_qwen, "bf16", 2, "zero2"},
                                          Case{"llama_fp32_zero3", untied_llama, "fp32", 2, "zero3-offload"},
-                                         Case{"llama_bf16_tp_sp", untied_llama, "bf16", 2, "tp-sp=2"}),
+                                         Case{"llama_bf16_tp_sp", untied_llama, "bf16", 2, "tp-sp=2"},
+                                         Case{"qwen3_fp32_pipeline", tied_qwen, "fp32", 2, "pipeline=2"},
+                                         Case{"llama_fp8", untied_llama, "fp8"}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

@@ -26,6 +26,7 @@ const Layout layouts[] = {
     {"ddp_4", {"--ranks=4"}},
     {"zero2_2", {"--ranks=2", "--strategy=zero2"}},
     {"tp_sp_2", {"--ranks=2", "--strategy=tp-sp=2"}},
+    {"pipeline_2", {"--ranks=2", "--strategy=pipeline=2", "--accumulation=2"}},
     {"zero3_4", {"--ranks=4", "--strategy=zero3-offload", "--zero3-offload.max_reuse_distance=0"}},
     {"offloaded_4",
      {"--ranks=4", "--strategy=zero3-offload", "--zero3-offload.param_persistence_threshold=100",
