@@ -75,6 +75,9 @@ class CudaDevice final : public Device {
   }
 
   void open(int local_rank, int local_ranks) override {
+    // Queues that wait for other ranks must not share a hardware queue with those that these ranks wait for; 8 is the default. It
+    // counts if it is set before the first use of the GPU.
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     if (const std::string reason = unavailable(); !reason.empty()) throw UnavailableError("device 'cuda': " + reason);
     if (search_ < 0 || search_ > 100) throw UsageError("--cuda.algorithm-search must lie between 0 and 100");
     int count = 0;

@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "consist/error.h"
+#include "consist/log.h"
 #include "plugins/devices/cuda/check.h"
 #include "plugins/devices/cuda/kernels/mark.h"
 
@@ -29,14 +30,29 @@ class NamedRange {
   NamedRange& operator=(const NamedRange&) = delete;
 };
 
+/// Whether a step may be replayed as a graph. A graph's branches share a few hardware queues, where a receive that waits for
+/// another rank holds up the collective of another axis behind it that this rank needs: the ranks then wait for each other (seen
+/// with tensor and pipeline parallelism together on H200s).
+bool may_be_graph(const std::vector<Launch>& launches) {
+  int messages = -1;  // the axis of messages between neighbours
+  for (const Launch& launch : launches) {
+    if (launch.queue.is_communication() && launch.queue.lane() != Lane::collective) messages = launch.queue.axis();
+  }
+  return messages < 0 || std::none_of(launches.begin(), launches.end(), [&](const Launch& launch) {
+           return launch.queue.is_communication() && launch.queue.axis() != messages;
+         });
+}
+
 }  // namespace
 
 CudaExecutable::CudaExecutable(std::vector<Launch> launches, bool graphs, bool profile)
     : launches_(std::move(launches)),
       lanes_(Queue::count),
       events_(launches_.size(), nullptr),
-      graphs_(graphs && !profile),
+      graphs_(graphs && !profile && may_be_graph(launches_)),
       profile_(profile) {
+  if (graphs && !profile && !graphs_)
+    log::info("the step is not recorded as a CUDA graph: messages between neighbours and collectives of other axes are in it");
   int least = 0, greatest = 0;
   check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
   lanes_[static_cast<std::size_t>(Queue::compute().index())].used = true;
