@@ -47,6 +47,16 @@ Table without(Table table, const std::string& name) {
   return table;
 }
 
+/// Rank 5, the second of the second host of four ranks each.
+void expect_sixth_of_two_times_four(const JobAddress& address, const std::string& master_host, int master_port) {
+  EXPECT_EQ(address.rank, 5);
+  EXPECT_EQ(address.size, 8);
+  EXPECT_EQ(address.local_rank, 1);
+  EXPECT_EQ(address.local_size, 4);
+  EXPECT_EQ(address.master_host, master_host);
+  EXPECT_EQ(address.master_port, master_port);
+}
+
 TEST(Environment, NothingMeansOneRank) {
   const JobAddress address = read({{"HOME", "/root"}});
   EXPECT_EQ(address.rank, 0);
@@ -56,12 +66,7 @@ TEST(Environment, NothingMeansOneRank) {
 
 TEST(Environment, Torchrun) {
   const JobAddress address = read(torchrun);
-  EXPECT_EQ(address.rank, 5);
-  EXPECT_EQ(address.size, 8);
-  EXPECT_EQ(address.local_rank, 1);
-  EXPECT_EQ(address.local_size, 4);
-  EXPECT_EQ(address.master_host, "a");
-  EXPECT_EQ(address.master_port, 12345);
+  expect_sixth_of_two_times_four(address, "a", 12345);
   EXPECT_EQ(address.token, token);
   EXPECT_EQ(address.listen_fd, -1);
 }
@@ -154,12 +159,7 @@ const Table slurm{{"SLURM_PROCID", "5"},
 
 TEST(Environment, Slurm) {
   const JobAddress address = read(slurm);
-  EXPECT_EQ(address.rank, 5);
-  EXPECT_EQ(address.size, 8);
-  EXPECT_EQ(address.local_rank, 1);
-  EXPECT_EQ(address.local_size, 4);
-  EXPECT_EQ(address.master_host, "gpu07");
-  EXPECT_EQ(address.master_port, 16384 + 1000);
+  expect_sixth_of_two_times_four(address, "gpu07", 16384 + 1000);
   EXPECT_NE(read(with(slurm, "SLURM_STEP_ID", "1")).master_port, address.master_port);
   EXPECT_EQ(read(with(slurm, "MASTER_PORT", "4000")).master_port, 4000);
 }

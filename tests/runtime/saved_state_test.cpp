@@ -25,7 +25,11 @@ const std::string references = CONSIST_SOURCE_DIR "/tests/golden/hf/";
 class SavedStateTest : public testing::Test {
  protected:
   /// `consist train` of a tiny model on a few sequences, with more options.
-  ChildResult train(std::vector<std::string> options, const std::string& model = references + "qwen3-tied") const {
+  ChildResult train(const std::vector<std::string>& options, const std::string& model = references + "qwen3-tied") const {
+    return run_child(command(options, model));
+  }
+  static std::vector<std::string> command(const std::vector<std::string>& options,
+                                          const std::string& model = references + "qwen3-tied") {
     std::vector<std::string> words{CONSIST_BINARY_DIR "/bin/consist",
                                    "train",
                                    "--device",
@@ -39,7 +43,7 @@ class SavedStateTest : public testing::Test {
                                    "--model",
                                    model};
     words.insert(words.end(), options.begin(), options.end());
-    return run_child(words);
+    return words;
   }
   void expect_trained(const std::vector<std::string>& options) const {
     const ChildResult result = train(options);
@@ -114,26 +118,10 @@ TEST_F(SavedStateTest, ResumingWithoutACheckpointBeginsAtTheStartAndSaysSo) {
 
 TEST_F(SavedStateTest, AFileSizeLimitLeavesTheCheckpointBefore) {
   expect_trained({"--steps", "2", "--batch", "1", "--checkpoint", folder_ / "saved"});
-  const ChildResult result = run_child({"bash",
-                                        "-c",
-                                        "ulimit -f 100; exec \"$0\" \"$@\"",
-                                        CONSIST_BINARY_DIR "/bin/consist",
-                                        "train",
-                                        "--device",
-                                        "cpu",
-                                        "--dataset",
-                                        "synthetic",
-                                        "--sequence",
-                                        "32",
-                                        "--batch",
-                                        "1",
-                                        "--model",
-                                        references + "qwen3-tied",
-                                        "--steps",
-                                        "4",
-                                        "--checkpoint",
-                                        folder_ / "saved",
-                                        "--resume"});
+  std::vector<std::string> limited{"bash", "-c", "ulimit -f 100; exec \"$0\" \"$@\""};
+  for (const std::string& word : command({"--batch", "1", "--steps", "4", "--checkpoint", folder_ / "saved", "--resume"}))
+    limited.push_back(word);
+  const ChildResult result = run_child(limited);
   EXPECT_EQ(result.status, 1) << result.output;
   EXPECT_THAT(result.output, HasSubstr("File too large"));
   EXPECT_TRUE(fs::exists(folder_ / "saved/step-00000002/state.json"));
