@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "core/archive/reader.h"
@@ -29,6 +30,23 @@ test::ChildResult compare(const std::string& output, std::vector<std::string> mo
                                  output};
   words.insert(words.end(), more.begin(), more.end());
   return test::run_child(words);
+}
+
+TEST(Compare, ListsWhatIsRecomputed) {
+  const TemporaryFolder folder;
+  const test::ChildResult result =
+      compare(folder.path().string(), {"--model", "llama-tiny", "--batch", "1", "--recompute", "none,swiglu+rms_norm,full"});
+  EXPECT_EQ(result.status, 0) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("RECOMPUTE"));
+  const std::vector<double> kept = ArchiveReader(folder / "llama-tiny_recompute-none.h5").column("loss");
+  ASSERT_EQ(kept.size(), 6u);
+  for (const char* label : {"swiglu+rms_norm", "full"}) {
+    const ArchiveReader archive(folder / (std::string("llama-tiny_recompute-") + label + ".h5"));
+    EXPECT_EQ(archive.column("loss"), kept) << label;
+    std::string listed = label;
+    std::replace(listed.begin(), listed.end(), '+', ',');
+    EXPECT_THAT(archive.text("/config"), HasSubstr("\"recompute\": \"" + listed + "\""));
+  }
 }
 
 TEST(Compare, RunsTheCrossProductAndGoesOn) {
