@@ -33,6 +33,7 @@ constexpr const char* help =
     "are illegal or unavailable are in the table with their reason, and a run that fails does not stop the\n"
     "rest. Run again with the same options, it goes on where it stopped.\n\n"
     "  --output FOLDER   archives, logs and comparison.h5 (default runs/compare)\n"
+    "  --overwrite       begin anew: what the folder holds of these runs is made again\n"
     "  lists may be given to: --model --strategy --transport --precision --ranks --device --batch\n"
     "  --global-batch --sequence --accumulation --recompute; a transport per strategy is written a=T1+b=T2, several\n"
     "  ops to recompute A+B. All other options are those of consist train and hold for every run.\n\n"
@@ -46,6 +47,7 @@ extern "C" void on_interrupt(int) {
 struct Request {
   std::vector<std::string> train;  ///< the arguments of train, lists unexpanded
   std::string output = "runs/compare";
+  bool overwrite = false;  ///< runs that are done are done again
 };
 
 Request read_request(const Arguments& arguments) {
@@ -58,6 +60,8 @@ Request read_request(const Arguments& arguments) {
       request.output = arguments[i].substr(9);
     } else if (arguments[i] == "--archive" || arguments[i].starts_with("--archive=")) {
       throw UsageError("compare names the archives itself, in the folder of --output; leave --archive out");
+    } else if (arguments[i] == "--overwrite") {
+      request.overwrite = true;
     } else {
       request.train.push_back(arguments[i]);
     }
@@ -129,7 +133,7 @@ int compare(const Arguments& arguments) {
     const std::string config = config_of(rows[i], problem);
     if (!problem.empty()) {
       outcomes[i] = {.status = "refused", .reason = problem};
-    } else if (is_done(archive, config)) {
+    } else if (!request.overwrite && is_done(archive, config)) {
       std::fprintf(stderr, "  done before\n");
       outcomes[i] = read_outcome(archive);
     } else {

@@ -76,6 +76,12 @@ TEST(Compare, RunsTheCrossProductAndGoesOn) {
        at = second.output.find("done before", at + 1))
     ++skipped;
   EXPECT_EQ(skipped, 3u) << second.output;
+
+  std::vector<std::string> anew = options;
+  anew.push_back("--overwrite");
+  const test::ChildResult third = compare(folder.path().string(), anew);
+  EXPECT_EQ(third.status, 0) << third.output;
+  EXPECT_THAT(third.output, Not(HasSubstr("done before")));
 }
 
 TEST(Compare, WhatIsIllegalIsInTheTableAndTheRestRuns) {
