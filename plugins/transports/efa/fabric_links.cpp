@@ -37,12 +37,28 @@ FabricLinks::FabricLinks(Job& job, std::string group, int index, std::vector<int
 }
 
 FabricLinks::~FabricLinks() {
-  if (broken_ || job_.failed() || std::uncaught_exceptions() > 0) return;
+  if (!endpoint_ || broken_ || job_.failed() || std::uncaught_exceptions() > 0) return;
   try {
     say_goodbye();
   } catch (const std::exception& error) {
     log::debug("group '" + group_ + "' did not end in order: " + error.what());
   }
+}
+
+template <typename Work>
+void FabricLinks::closing_on_failure(Work work) {
+  try {
+    work();
+  } catch (...) {
+    endpoint_.reset();
+    throw;
+  }
+}
+
+void FabricLinks::require_open() const {
+  if (endpoint_) return;
+  job_.check();
+  throw SystemError("group '" + group_ + "' has failed before");
 }
 
 FabricLinks::Peer& FabricLinks::peer(int member) {
@@ -58,9 +74,10 @@ PointToPoint::Ticket FabricLinks::post(Peer& peer, Pending& pending, bool sendin
     throw ProgramError("more than " + std::to_string(max_posted) + " unfinished messages to one member of group '" + group_ +
                        "'");
   }
+  require_open();
   pending.at(pending.posted) = {{}, &peer, data, bytes, sending, false};
   ++pending.posted;
-  submit(peer, pending);
+  closing_on_failure([&] { submit(peer, pending); });
   return pending.posted;
 }
 
@@ -75,10 +92,10 @@ PointToPoint::Ticket FabricLinks::post_receive(int from, void* data, std::size_t
 }
 
 void FabricLinks::wait_sent(int to, Ticket ticket) {
-  wait(to, peer(to).out, ticket);
+  closing_on_failure([&] { wait(to, peer(to).out, ticket); });
 }
 void FabricLinks::wait_received(int from, Ticket ticket) {
-  wait(from, peer(from).in, ticket);
+  closing_on_failure([&] { wait(from, peer(from).in, ticket); });
 }
 
 bool FabricLinks::submit(Peer& peer, Pending& pending) {
@@ -129,6 +146,7 @@ bool FabricLinks::pump() {
 
 void FabricLinks::wait(int member, const Pending& pending, Ticket ticket) {
   if (pending.finished >= ticket) return;
+  require_open();
   const Peer& other = peer(member);
   auto alive = Clock::now();
   std::uint64_t moved = other.moved;

@@ -69,6 +69,11 @@ class FabricLinks final : public PointToPoint {
   };
 
   Peer& peer(int member);
+  void require_open() const;
+  /// Does `work`; if it throws, the endpoint is closed first: whoever the exception reaches frees the memory into which messages
+  /// that are still expected would be received.
+  template <typename Work>
+  void closing_on_failure(Work work);
   Ticket post(Peer& peer, Pending& pending, bool sending, std::byte* data, std::size_t bytes);
   void wait(int member, const Pending& pending, Ticket ticket);
   bool pump();
