@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Trains the tokenizer that ships with Consist: byte-level BPE, 4096 tokens, cut up as Llama-3 does, with <|endoftext|>.
+"""Trains the tokenizer that ships with Consist: byte-level BPE, 4096 tokens unless told, cut up as Llama-3 does, with <|endoftext|>.
 
-Usage: train_tokenizer.py CORPUS_FOLDER tokenizer.json       (needs tokenizers==0.22.1; the same bytes every time)
+Usage: train_tokenizer.py CORPUS_FOLDER tokenizer.json [TOKENS]      (needs tokenizers==0.22.1; the same bytes every time)
 """
 
 import pathlib
@@ -15,6 +15,7 @@ LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[
 
 def main():
     corpus, output = pathlib.Path(sys.argv[1]), sys.argv[2]
+    size = int(sys.argv[3]) if len(sys.argv) == 4 else 4096
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
@@ -23,7 +24,7 @@ def main():
     ])
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
-    trainer = trainers.BpeTrainer(vocab_size=4096, special_tokens=["<|endoftext|>"], show_progress=False,
+    trainer = trainers.BpeTrainer(vocab_size=size, special_tokens=["<|endoftext|>"], show_progress=False,
                                   initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()))
     files = sorted(corpus.glob("*.txt"))
     tokenizer.train_from_iterator((file.read_text(encoding="utf-8") for file in files), trainer)
@@ -31,6 +32,6 @@ def main():
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
+    if len(sys.argv) not in (3, 4):
         sys.exit(__doc__)
     main()
