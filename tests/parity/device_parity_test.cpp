@@ -30,7 +30,7 @@ class DeviceParity : public testing::TestWithParam<const char*> {
     const std::string archive = folder_ / (device + ".h5");
     const test::ChildResult run = test::run_child(
         {CONSIST_BINARY_DIR "/bin/consist", "train", "--device=" + device, "--model=" + model,
-         "--precision=" + std::string(GetParam()), "--dataset=synthetic", "--from-scratch", "--overwrite", "--sequence=64",
+         "--precision=" + std::string(GetParam()), "--dataset=text", "--from-scratch", "--overwrite", "--sequence=64",
          "--batch=4", "--learning-rate=1e-3", "--steps=" + std::to_string(steps), "--archive=" + archive});
     if (run.status != 0) throw std::runtime_error(run.output);
     return ArchiveReader(archive).column("loss");
