@@ -16,6 +16,9 @@ namespace consist {
 namespace {
 
 constexpr int steps = 50;
+// At 1e-3 qwen3-tiny's gradient norm grows from 1 to 3 after 40 steps, and the processor's own losses of 4 sequences at once and of 2
+// x 2 part by 1e-4; at this rate they stay within 1.2e-7.
+constexpr const char* learning_rate = "--learning-rate=5e-4";
 
 class DeviceParity : public testing::TestWithParam<const char*> {
  protected:
@@ -31,7 +34,7 @@ class DeviceParity : public testing::TestWithParam<const char*> {
     const test::ChildResult run = test::run_child(
         {CONSIST_BINARY_DIR "/bin/consist", "train", "--device=" + device, "--model=" + model,
          "--precision=" + std::string(GetParam()), "--dataset=text", "--from-scratch", "--overwrite", "--sequence=64",
-         "--batch=4", "--learning-rate=1e-3", "--steps=" + std::to_string(steps), "--archive=" + archive});
+         "--batch=4", learning_rate, "--steps=" + std::to_string(steps), "--archive=" + archive});
     if (run.status != 0) throw std::runtime_error(run.output);
     return ArchiveReader(archive).column("loss");
   }
