@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <utility>
 
 #include "consist/error.h"
 #include "core/passes/compile.h"
@@ -230,6 +231,27 @@ TEST_F(TensorParallelProgram, BackwardComputesGradientsOfWeightsBesideCollective
   EXPECT_EQ(hidden, all - 2 * 2);
   m.options["delay-weight-gradients"] = "false";
   EXPECT_LT(hidden_collectives(step(m), Phase::backward, "linear_weight_grad").first, hidden / 2);
+}
+
+// Attention's own weights would hide its collectives for a fifth of the time that the other half's hide theirs.
+TEST_F(TensorParallelProgram, CollectivesOfBackwardShareTheGradientsOfWeightsEvenly) {
+  const Program p = step({.shape = {.layers = 6, .heads = 4, .kv_heads = 2, .ffn = 64}});
+  std::vector<double> beside;  // FLOPs of weights' gradients in front of what waits for each collective
+  double flops = 0, all = 0;
+  bool travelling = false;
+  for (const Instruction& i : p.instructions) {
+    if (i.tag.phase != Phase::backward || i.tag.layer < 1 || i.tag.layer > 4) continue;
+    if (i.op->is_collective()) {
+      travelling = true;
+    } else if (i.op->name() == "linear_weight_grad") {
+      flops += i.op->cost(p, i).flops;
+    } else if (std::exchange(travelling, false)) {
+      beside.push_back(flops);
+      all += std::exchange(flops, 0);
+    }
+  }
+  ASSERT_EQ(beside.size(), 4 * 4 - 1);  // what layer 1 sends on is awaited in layer 0
+  for (double one : beside) EXPECT_GT(one, 0.6 * all / 15);
 }
 
 TEST_F(TensorParallelProgram, ForwardComputesPartsBesideCollectivesOfOthers) {

@@ -18,14 +18,14 @@ class Delay {
     std::vector<Instruction> old = std::move(step_.instructions);
     step_.instructions.clear();
     step_.instructions.reserve(old.size());
-    const std::vector<int> sharers = count_sharers(old);
+    const std::vector<Ahead> ahead = look_ahead(old);
     for (std::size_t i = 0; i < old.size(); ++i) {
       Instruction& instruction = old[i];
       if (is_collective(instruction)) {
         for (TensorId output : instruction.outputs) travelling_[index(output)] = true;
       } else if (waits_for_collective(instruction)) {
         // In forward they would keep activations of the micro-batch before alive.
-        emit(instruction.tag.phase == Phase::backward ? share_of(sharers[i]) : pending_.size());
+        emit(instruction.tag.phase == Phase::forward ? pending_.size() : share_of(ahead[i]));
       }
       if (is_weight_gradient(instruction) || (!pending_.empty() && can_follow(instruction) && needs_pending(instruction))) {
         delay(std::move(instruction));
@@ -38,6 +38,8 @@ class Delay {
   }
 
  private:
+  static constexpr double most_shares_pending = 4;  // as many collectives as a layer has
+
   static std::size_t index(TensorId id) { return static_cast<std::size_t>(id); }
   static bool is_weight_gradient(const Instruction& i) {
     return i.op->name().ends_with("weight_grad") || i.op->name().ends_with("bias_grad");  // a precision may have its own
@@ -60,8 +62,14 @@ class Delay {
     return waits;
   }
 
-  /// By instruction: how many instructions from it on wait for a collective before there is a new product that could be delayed.
-  std::vector<int> count_sharers(const std::vector<Instruction>& instructions) {
+  /// What is still to come at an instruction, up to the next forward part: collectives that are waited for (its own among them),
+  /// and FLOPs of weights' gradients.
+  struct Ahead {
+    int waits = 0;
+    double flops = 0;
+  };
+
+  std::vector<Ahead> look_ahead(const std::vector<Instruction>& instructions) {
     std::vector<bool> waits(instructions.size(), false);
     for (std::size_t i = 0; i < instructions.size(); ++i) {
       if (is_collective(instructions[i])) {
@@ -70,16 +78,17 @@ class Delay {
         waits[i] = waits_for_collective(instructions[i]);
       }
     }
-    std::vector<int> sharers(instructions.size(), 0);
-    int count = 0;
+    std::vector<Ahead> result(instructions.size());
+    Ahead ahead;
     for (std::size_t i = instructions.size(); i-- > 0;) {
-      if (is_weight_gradient(instructions[i])) count = 0;
-      // A weight's gradient may wait itself: what was pending before it hides that collective. The first one of forward takes
-      // all.
-      if (waits[i]) count = instructions[i].tag.phase == Phase::backward ? count + 1 : 1;
-      sharers[i] = count;
+      const Instruction& instruction = instructions[i];
+      if (waits[i] && instruction.tag.phase == Phase::forward) ahead = {};
+      // A weight's gradient may wait itself: what was pending before it hides that collective.
+      if (waits[i] && instruction.tag.phase != Phase::forward) ++ahead.waits;
+      if (is_weight_gradient(instruction)) ahead.flops += instruction.op->cost(step_, instruction).flops;
+      result[i] = ahead;
     }
-    return sharers;
+    return result;
   }
 
   void delay(Instruction instruction) {
@@ -96,13 +105,16 @@ class Delay {
     }
   }
 
-  /// How many of the pending instructions make up the part of one of `sharers` collectives.
-  std::size_t share_of(int sharers) const {
-    if (sharers <= 1) return pending_.size();
-    double all = 0, taken = 0;
-    for (double flops : flops_) all += flops;
+  /// How many of the pending instructions run beside the collective that is waited for now: an even share of all that is pending
+  /// or to come. Collectives around attention have little work of their own behind them and get some of the layer's other half.
+  /// What waits for that keeps its inputs in memory, so that no more than a few shares ever wait.
+  std::size_t share_of(const Ahead& ahead) const {
+    if (ahead.waits == 0) return pending_.size();
+    double pending = 0, taken = 0;
+    for (double flops : flops_) pending += flops;
+    const double even = (pending + ahead.flops) / ahead.waits, share = std::max(even, pending - most_shares_pending * even);
     std::size_t count = 0;
-    while (count < pending_.size() && taken + flops_[count] / 2 < all / sharers) taken += flops_[count++];
+    while (count < pending_.size() && taken + flops_[count] / 2 < share) taken += flops_[count++];
     return count;
   }
 
