@@ -216,10 +216,24 @@ class Reader {
       read_real(key, value, "weight-decay", config_.optimizer.weight_decay);
     } else if (key == "bf16.enabled" || key == "bfloat16.enabled") {
       read_bf16(key, value);
+    } else if (key == "communication_data_type") {
+      read_wire(key, value);
     } else if (key.starts_with("scheduler.")) {
       scheduler_[key.substr(key.rfind('.') + 1)] = value;
     } else if (key.ends_with(".device")) {
       read_offload(key, value);
+    }
+  }
+
+  void read_wire(const std::string& key, const Json& value) {
+    if (value.is_null() || is_auto(value)) {
+      note(key, value, "gradients travel in the dtype in which the precision makes them");
+    } else if (stage_ > 0 && (value == "bf16" || value == "bfp16" || value == "fp32")) {
+      set_option(key, value, "communication_data_type", value == "fp32" ? "fp32" : "bf16");
+    } else if (value == "fp32") {
+      note(key, value, "as it is here");
+    } else {
+      refuse(key, "is " + value.dump() + "; it may be null, \"auto\", \"fp32\" or, from stage 1 on, \"bf16\"");
     }
   }
 

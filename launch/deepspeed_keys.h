@@ -85,7 +85,7 @@ inline constexpr DeepspeedRule deepspeed_rules[] = {
     {"torch_autocast", DeepspeedKey::off},
     {"data_types", DeepspeedKey::group},
     {"data_types.grad_accum_dtype", DeepspeedKey::only, "null|\"fp32\"|\"auto\""},
-    {"communication_data_type", DeepspeedKey::only, "null|\"fp32\"|\"auto\""},
+    {"communication_data_type", DeepspeedKey::own},
     {"seq_parallel_communication_data_type", DeepspeedKey::no_effect, "it concerns sequence parallelism"},
     {"fp32_allreduce", DeepspeedKey::no_effect, "gradients are summed in the precision's gradient dtype"},
     {"prescale_gradients", DeepspeedKey::no_effect, "the loss is scaled before backward, gradients are sums"},

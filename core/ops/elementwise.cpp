@@ -4,7 +4,7 @@
 namespace consist::ops {
 namespace {
 
-/// One sum per pair of inputs.
+/// One sum per pair of inputs, whose second may be narrower.
 class Add final : public NamedOp {
  public:
   Add() : NamedOp("add") {}
@@ -13,8 +13,8 @@ class Add final : public NamedOp {
     require(!in.empty() && in.size() % 2 == 0, "inputs must come in pairs");
     Types sums;
     for (std::size_t i = 0; i < in.size(); i += 2) {
-      present(in, i + 1);
-      check(in, i + 1, present(in, i));
+      const bool narrower = present(in, i).dtype == DType::f32 && present(in, i + 1).dtype == DType::bf16;
+      check(in, i + 1, {narrower ? DType::bf16 : in[i]->dtype, in[i]->shape});
       sums.push_back(in[i]);
     }
     return sums;
@@ -34,7 +34,9 @@ class Add final : public NamedOp {
   void differentiate(Differentiator& d, const Instruction& f) const override {
     for (std::size_t i = 0; i < f.inputs.size(); ++i) {
       const TensorId dy = d.gradient(f.outputs[i / 2]);
-      if (dy != no_tensor && d.wants(f.inputs[i])) d.contribute(f.inputs[i], dy);
+      if (dy == no_tensor || !d.wants(f.inputs[i])) continue;
+      if (d.program()[f.inputs[i]].dtype != d.program()[dy].dtype) fail("sums of two dtypes have no gradient");
+      d.contribute(f.inputs[i], dy);
     }
   }
   int updates_in_place(int output) const noexcept override { return 2 * output; }

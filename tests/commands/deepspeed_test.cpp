@@ -94,6 +94,16 @@ TEST_F(Deepspeed, StagesAreStrategies) {
   expect_refused({{"zero_optimization", {{"stage", 4}}}}, "must be 0, 1, 2 or 3");
 }
 
+TEST_F(Deepspeed, GradientsTravelAsTheFileSays) {
+  for (const char* name : {"bf16", "bfp16", "fp32"}) {
+    const RunConfig c = config_of({{"communication_data_type", name}, {"zero_optimization", {{"stage", 3}}}});
+    EXPECT_EQ(c.plugin_options.at("zero3-offload").at("communication_data_type"), name[0] == 'b' ? "bf16" : "fp32");
+  }
+  EXPECT_NO_THROW(config_of({{"communication_data_type", "fp32"}, {"zero_optimization", {{"stage", 0}}}}));
+  expect_refused({{"communication_data_type", "bf16"}, {"zero_optimization", {{"stage", 0}}}}, "from stage 1 on");
+  expect_refused({{"communication_data_type", "fp16"}, {"zero_optimization", {{"stage", 2}}}}, "it may be null");
+}
+
 TEST_F(Deepspeed, BatchOptimizerAndPrecisionAreHonoured) {
   const RunConfig c =
       config_of({{"train_batch_size", 64},

@@ -164,6 +164,13 @@ TEST_P(KernelShapes, AddAndCast) {
     for (const std::int64_t i : some(a.shape.elements(), 3000)) ASSERT_EQ(made[i], reference::rounded(a[i], to));
   }
   for (const std::int64_t i : some(a.shape.elements(), 3000)) ASSERT_EQ(sum[i], reference::rounded(a[i] + b[i], dtype()));
+
+  const HostTensor wide = *run("cast", {a}, {{"dtype", std::string("f32")}})[0];
+  const HostTensor narrow = *run("cast", {b}, {{"dtype", std::string("bf16")}})[0];
+  const HostTensor mixed = *run("add", {wide, narrow})[0];
+  ASSERT_EQ(mixed.dtype, DType::f32);
+  for (const std::int64_t i : some(a.shape.elements(), 3000))
+    ASSERT_EQ(mixed[i], reference::rounded(wide[i] + narrow[i], DType::f32));
 }
 
 TEST_P(KernelShapes, Optimizer) {

@@ -32,6 +32,19 @@ TEST(Golden, Zero3) {
                 to_text(planned(zero_step({.strategy = "zero3-offload", .options = gather_always, .dtypes = test::mixed_bf16}))));
 }
 
+TEST(Golden, Zero3InBf16) {
+  ZeroCase c{.strategy = "zero3-offload",
+             .options = gather_always,
+             .accumulation = 2,
+             .shape = {.layers = 1, .tied = false},
+             .dtypes = test::mixed_bf16};
+  c.options["communication_data_type"] = "bf16";
+  expect_golden("zero3_bf16_gradients_travel", to_text(planned(zero_step(c))));
+  c.options["reduce_each_micro_batch"] = "false";
+  c.options["max_reuse_distance"] = "1e9";
+  expect_golden("zero3_reduced_once", to_text(planned(zero_step(c))));
+}
+
 TEST(Golden, Zero3Offload) {
   ZeroCase c{.strategy = "zero3-offload", .options = gather_always, .shape = {.layers = 1}, .dtypes = test::mixed_bf16};
   c.options.insert({{"offload_param.device", "cpu"}, {"offload_optimizer.device", "cpu"}, {"sub_group_size", "600"}});
@@ -78,6 +91,19 @@ std::vector<ZeroCase> cases() {
               }
             }
           }
+        }
+      }
+    }
+  }
+  for (const char* each : {"true", "false"}) {
+    for (const char* wire : {"fp32", "bf16"}) {
+      for (const bool tied : {true, false}) {
+        for (const bool mixed : {false, true}) {
+          ZeroCase c{
+              .strategy = "zero3-offload", .options = gather_always, .ranks = 3, .accumulation = 3, .shape = {.tied = tied}};
+          if (mixed) c.dtypes = test::mixed_bf16;
+          c.options.insert({{"reduce_each_micro_batch", each}, {"communication_data_type", wire}});
+          all.push_back(std::move(c));
         }
       }
     }

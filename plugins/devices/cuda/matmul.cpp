@@ -44,7 +44,8 @@ std::string key_of(const MatmulShape& s, bool tf32) {
   std::ostringstream text;
   text << s.m << 'x' << s.n << 'x' << s.k << (s.transpose_a ? 't' : 'n') << (s.transpose_b ? 't' : 'n') << '.' << name_of(s.a)
        << '.' << name_of(s.b) << '.' << name_of(s.d) << (s.add ? "+d" : "") << (s.bias ? "+bias" : "")
-       << (s.fast_accumulation ? "+fast" : "") << (s.a == DType::f32 && tf32 ? ".tf32" : "");
+       << (s.fast_accumulation ? "+fast" : "") << (s.multiprocessors > 0 ? "+sm" + std::to_string(s.multiprocessors) : "")
+       << (s.a == DType::f32 && tf32 ? ".tf32" : "");
   return text.str();
 }
 
@@ -108,6 +109,7 @@ struct Matmul::Description {
       set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, cuda_type(s.d));
     }
     if (s.fast_accumulation) set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, std::int8_t{1});
+    if (s.multiprocessors > 0) set(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, std::int32_t{s.multiprocessors});
     auto layout = [](cublasLtMatrixLayout_t* made, DType type, std::int64_t rows, std::int64_t columns) {
       check(cublasLtMatrixLayoutCreate(made, cuda_type(type), static_cast<std::uint64_t>(rows),
                                        static_cast<std::uint64_t>(columns), rows),
@@ -145,7 +147,8 @@ struct Matmul::Description {
   }
 };
 
-MatmulLibrary::MatmulLibrary(bool tf32, int search, std::string cache_folder) : tf32_(tf32), search_(search) {
+MatmulLibrary::MatmulLibrary(bool tf32, int search, std::string cache_folder, int multiprocessors)
+    : tf32_(tf32), search_(search), multiprocessors_(multiprocessors) {
   check(cublasLtCreate(&handle_), "cublasLtCreate");
   if (!cache_folder.empty())
     cache_path_ = cache_folder + "/matmul-" + device_word() + "-cublaslt" + std::to_string(cublasLtGetVersion()) + ".txt";
@@ -298,8 +301,9 @@ void MatmulLibrary::save() noexcept {
   }
 }
 
-Matmul::Matmul(MatmulLibrary& library, const MatmulShape& shape)
-    : description_(new Description(shape, library.compute_type(shape.a))), handle_(library.handle()) {
+Matmul::Matmul(MatmulLibrary& library, MatmulShape shape) : handle_(library.handle()) {
+  shape.multiprocessors = library.multiprocessors();
+  description_ = new Description(shape, library.compute_type(shape.a));
   try {
     algorithm_ = library.algorithm(shape, workspace_limit);
     cublasLtMatmulHeuristicResult_t result{};

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -103,6 +104,16 @@ Made for_dtypes(DType type, DType gradient, Arguments&&... arguments) {
   if (type == DType::bf16 && gradient == DType::bf16)
     return std::make_unique<K<Bf16, Bf16>>(std::forward<Arguments>(arguments)...);
   return nullptr;
+}
+
+/// The dtypes of an add's sums and of what is added to them, which are those of all its pairs; none if a device has no kernel.
+inline std::optional<std::pair<DType, DType>> added_dtypes(const KernelRequest& r) {
+  const DType sum = r.inputs[0].dtype, added = r.inputs[1].dtype;
+  for (std::size_t i = 0; i < r.inputs.size(); i += 2) {
+    if (r.inputs[i].dtype != sum || r.inputs[i + 1].dtype != added) return std::nullopt;
+  }
+  if (!is_float(sum) || !is_float(added) || (sum == DType::bf16 && added != DType::bf16)) return std::nullopt;
+  return std::pair{sum, added};
 }
 
 /// Whether the dtypes of an adamw request fit each other: gradients no wider than parameters allow, f32 masters, moments alike.

@@ -17,7 +17,8 @@ std::int64_t elements(const Options& options, const char* strategy, std::string_
 /// Whether `what` ("offload_param") is to lie in the host's memory. Throws UsageError.
 bool offloads(const Options& options, const char* strategy, const std::string& what);
 
-/// overlap_comm, contiguous_gradients, reduce_bucket_size, and those of offload_optimizer with sub_group_size. Throws UsageError.
+/// overlap_comm, contiguous_gradients, reduce_bucket_size, communication_data_type, and those of offload_optimizer with
+/// sub_group_size. Throws UsageError.
 void read_shared(const Options& options, Settings& settings);
 
 }  // namespace consist::zero
@@ -28,6 +29,8 @@ void read_shared(const Options& options, Settings& settings);
   {"overlap_comm", consist::OptionKind::flag, "true", "communication runs beside computation"},                                           \
   {"contiguous_gradients", consist::OptionKind::flag, "true", "gradients of a reduce_scatter lie side by side"},                          \
   {"reduce_bucket_size", consist::OptionKind::real, "5e7", "gradients per reduce_scatter, in elements"},                                  \
+  {"communication_data_type", consist::OptionKind::choice, "auto",                                                                        \
+   "of gradients on their way between ranks; auto: as the precision makes them", "auto|fp32|bf16"},                                       \
   {"sub_group_size", consist::OptionKind::real, "1e8", "of a rank's elements that are updated at a time with offload"},                   \
   {"offload_optimizer.device", consist::OptionKind::choice, "none", "where masters and moments lie: none is the device", "none|cpu"},     \
   {"offload_optimizer.pin_memory", consist::OptionKind::flag, "true", "the host's memory is pinned, always"},                             \

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "consist/error.h"
+#include "plugins/strategies/zero/wire.h"
 
 namespace consist::zero {
 namespace {
@@ -34,8 +35,16 @@ std::vector<Bucket> cut(const Program& step, std::span<const PartialGradient> gr
   return buckets;
 }
 
+/// The first summand as what others can be added to.
+TensorId sum_of(Program& step, Builder& builder, TensorId part, DType dtype) {
+  if (step[part].dtype == dtype || step[part].dtype == DType::f32) return part;
+  const TensorId sum = builder.emit_one("cast", {part}, {{"dtype", std::string(name_of(dtype))}}, step[part].name);
+  step[sum].role = Role::gradient;
+  return sum;
+}
+
 /// Lets go of a bucket that has been reduced: its results join the sums, its memory is free.
-void finish(Program& step, Builder& builder, const Bucket& bucket) {
+void finish(Program& step, Builder& builder, const Bucket& bucket, const std::vector<int>& summands) {
   std::vector<TensorId> wholes, pairs;
   std::vector<std::string> names;
   std::vector<Parameter*> added;
@@ -44,7 +53,9 @@ void finish(Program& step, Builder& builder, const Bucket& bucket) {
     Parameter& parameter = step.parameters[gradient.parameter];
     wholes.push_back(gradient.whole);
     if (gradient.first) {
-      parameter.gradient = bucket.parts[k];
+      // The update reads what is as wide as the parameter.
+      const bool only = summands[gradient.parameter] == 1 && step[parameter.tensor].dtype != DType::f32;
+      parameter.gradient = only ? bucket.parts[k] : sum_of(step, builder, bucket.parts[k], gradient.dtype);
     } else {
       pairs.insert(pairs.end(), {parameter.gradient, bucket.parts[k]});
       names.push_back(step[bucket.parts[k]].name);
@@ -95,8 +106,11 @@ std::vector<PartialGradient> add_up_whole(Program& step, std::span<const Partial
   return left;
 }
 
-void insert_reductions(Program& step, Inserter& inserter, std::span<const PartialGradient> gradients, int axis,
+void insert_reductions(Program& step, Inserter& inserter, std::span<PartialGradient> gradients, int axis,
                        const Settings& settings) {
+  if (settings.wire) cast_to(step, inserter, gradients, *settings.wire, settings.strategy);
+  std::vector<int> summands(step.parameters.size(), 0);
+  for (const PartialGradient& gradient : gradients) ++summands[gradient.parameter];
   std::vector<Bucket> buckets = cut(step, gradients, settings.reduce_bucket);
   std::vector<Pack> packs;
   for (std::size_t b = 0; b < buckets.size(); ++b) {
@@ -117,7 +131,7 @@ void insert_reductions(Program& step, Inserter& inserter, std::span<const Partia
       for (TensorId part : buckets[b].parts) step[part].role = Role::gradient;
       if (b > finished) behind += buckets[b].elements;
       const auto finish_next = [&] {
-        finish(step, builder, buckets[finished++]);
+        finish(step, builder, buckets[finished++], summands);
         if (finished < buckets.size() && finished <= b) behind -= buckets[finished].elements;
       };
       // A large one (an embedding) takes the network as long as several small ones.

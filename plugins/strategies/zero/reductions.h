@@ -9,13 +9,13 @@
 
 namespace consist::zero {
 
-/// Stage 1: adds each micro-batch's gradients to those of the one before, whole, in place. Returns what is left to be reduced.
+/// Adds each micro-batch's gradients to those of the one before, whole, in place. Returns what is left to be reduced.
 std::vector<PartialGradient> add_up_whole(Program& step, std::span<const PartialGradient> gradients);
 
-/// Inserts a reduce_scatter behind the instruction that completes the last gradient of each bucket, adds the results up over
-/// micro-batches, and sets Parameter::gradient. A bucket's memory is given up and its results are added when the next bucket is
-/// reduced, so that nobody waits for the network meanwhile.
-void insert_reductions(Program& step, Inserter& inserter, std::span<const PartialGradient> gradients, int axis,
+/// Inserts a cast of gradients that travel in another dtype, a reduce_scatter behind the instruction that completes the last
+/// gradient of each bucket, adds the results up over micro-batches, and sets Parameter::gradient. A bucket's memory is given up
+/// and its results are added when the next bucket is reduced, so that nobody waits for the network meanwhile.
+void insert_reductions(Program& step, Inserter& inserter, std::span<PartialGradient> gradients, int axis,
                        const Settings& settings);
 
 }  // namespace consist::zero

@@ -5,6 +5,7 @@
 #include "plugins/strategies/zero/partition.h"
 #include "plugins/strategies/zero/reductions.h"
 #include "plugins/strategies/zero/strip.h"
+#include "plugins/strategies/zero/wire.h"
 
 namespace consist::zero {
 
@@ -15,7 +16,8 @@ void ZeroStrategy::partition(Program& forward, int axis) const {
 
 void ZeroStrategy::schedule(Program& step, int axis) const {
   Stripped stripped = strip(step, axis);
-  if (settings_.stage == 1) stripped.gradients = add_up_whole(step, stripped.gradients);
+  if (!settings_.reduce_each) stripped.gradients = add_up_whole(step, stripped.gradients);
+  if (settings_.wire) make_as(step, stripped.gradients, *settings_.wire);
   Inserter inserter(step);
   // Gathers first: where both stand at one place, compute is waiting for the parameters and nobody yet for the gradients.
   insert_gathers(step, inserter, stripped.uses, axis, settings_);

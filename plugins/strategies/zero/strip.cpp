@@ -71,7 +71,7 @@ class Stripper {
       if (by == nullptr || !is_flat(*by, "reduce_scatter")) return;
       superfluous.push_back(producer_[index(part)]);
       const TensorId whole = by->inputs[0];
-      found.push_back({parameter, whole, producer_[index(whole)], !added});
+      found.push_back({parameter, whole, producer_[index(whole)], !added, step_[whole].dtype});
       if (!added) break;
     }
     for (InstructionId i : superfluous) removed_[static_cast<std::size_t>(i)] = true;

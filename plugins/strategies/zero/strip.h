@@ -22,6 +22,7 @@ struct PartialGradient {
   TensorId whole;       ///< partial on the axis
   InstructionId ready;  ///< the instruction that completes it
   bool first;           ///< of the step: later ones are added to it
+  DType dtype;          ///< in which micro-batches are summed
 };
 
 /// Instructions are those of the program without the gathers and reductions.

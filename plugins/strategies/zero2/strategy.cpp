@@ -11,7 +11,7 @@ using namespace consist;
 constexpr const char* name = "zero2";
 
 zero::Settings settings_of(const Options& options) {
-  zero::Settings settings{.strategy = name, .stage = options.text("stage") == "1" ? 1 : 2};
+  zero::Settings settings{.strategy = name, .reduce_each = options.text("stage") == "2"};
   settings.gather_bucket = zero::elements(options, name, "allgather_bucket_size", 1);
   zero::read_shared(options, settings);
   return settings;

@@ -10,7 +10,7 @@ using namespace consist;
 constexpr const char* name = "zero3-offload";
 
 zero::Settings settings_of(const Options& options) {
-  zero::Settings settings{.strategy = name, .stage = 3};
+  zero::Settings settings{.strategy = name, .reduce_each = options.flag("reduce_each_micro_batch")};
   settings.gather_bucket = zero::elements(options, name, "prefetch_bucket_size", 1);
   settings.persistence = zero::elements(options, name, "param_persistence_threshold", 0);
   settings.max_live = zero::elements(options, name, "max_live_parameters", 0);
@@ -37,6 +37,8 @@ CONSIST_PLUGIN_OPTIONS({"prefetch_bucket_size", consist::OptionKind::real, "5e7"
                         "elements of parameters that are whole at one time"},
                        {"max_reuse_distance", consist::OptionKind::real, "1e9",
                         "a parameter is not given up if it is used again within so many elements"},
+                       {"reduce_each_micro_batch", consist::OptionKind::flag, "true",
+                        "false: gradients are added up whole and reduced once per step, which takes their memory"},
                        {"offload_param.device", consist::OptionKind::choice, "none",
                         "where divided parameters lie: none is the device", "none|cpu"},
                        {"offload_param.pin_memory", consist::OptionKind::flag, "true", "the host's memory is pinned, always"},

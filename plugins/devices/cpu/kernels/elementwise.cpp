@@ -8,12 +8,13 @@
 namespace consist::cpu {
 namespace {
 
-template <typename T>
+template <typename T, typename Added>
 class Add final : public Kernel {
  public:
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue) override {
     for (std::size_t pair = 0; pair < out.size(); ++pair) {
-      const T *a = in[2 * pair].as<T>(), *b = in[2 * pair + 1].as<T>();
+      const T* a = in[2 * pair].as<T>();
+      const Added* b = in[2 * pair + 1].as<Added>();
       T* c = out[pair].as<T>();  // = a
       const std::int64_t count = in[2 * pair].shape.elements();
       parallel_for_simd(count, [=](std::int64_t i) { store(c[i], load(a[i]) + load(b[i])); });
@@ -44,9 +45,11 @@ class Copy final : public Kernel {
 }  // namespace
 
 Made make_add(const KernelRequest& r, const KernelSettings&) {
-  const DType type = r.inputs[0].dtype;
-  if (std::any_of(r.inputs.begin(), r.inputs.end(), [&](const Buffer& t) { return t.dtype != type; })) return nullptr;
-  return by_dtype<Add>(type);
+  const auto types = kernels::added_dtypes(r);
+  if (!types) return nullptr;
+  if (types->first == DType::bf16) return std::make_unique<Add<bf16, bf16>>();
+  if (types->second == DType::bf16) return std::make_unique<Add<float, bf16>>();
+  return std::make_unique<Add<float, float>>();
 }
 Made make_cast(const KernelRequest& r, const KernelSettings&) {
   return is_float(r.inputs[0].dtype) && is_float(r.outputs[0].dtype) ? std::make_unique<Cast>() : nullptr;

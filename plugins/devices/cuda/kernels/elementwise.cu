@@ -13,10 +13,11 @@ constexpr int threads = 256;
 constexpr int unroll = 2;
 
 /// c = a + b in a's place.
-template <typename T, int N>
-__global__ void __launch_bounds__(threads) add_packs(T* a, const T* __restrict__ b, std::int64_t packs) {
+template <typename T, typename Added, int N>
+__global__ void __launch_bounds__(threads) add_packs(T* a, const Added* __restrict__ b, std::int64_t packs) {
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * (threads * unroll) + threadIdx.x;
-  Pack<T, N> left[unroll], right[unroll];
+  Pack<T, N> left[unroll];
+  Pack<Added, N> right[unroll];
 #pragma unroll
   for (int u = 0; u < unroll; ++u) {
     const std::int64_t pack = first + u * threads;
@@ -59,20 +60,20 @@ unsigned blocks_for(std::int64_t packs) {
   return blocks_of(divided_up(packs, threads * unroll));
 }
 
-template <typename T>
+template <typename T, typename Added>
 class Add final : public Kernel {
  public:
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue queue) override {
     for (std::size_t pair = 0; pair < out.size(); ++pair) {
       T* a = out[pair].as<T>();  // = in[2 * pair]
-      const T* b = in[2 * pair + 1].as<T>();
+      const Added* b = in[2 * pair + 1].as<Added>();
       const std::int64_t count = out[pair].shape.elements();
       constexpr int N = per_access<T>;
       if (count == 0) continue;
       if (in_packs(count, N, {a, b}))
-        add_packs<T, N><<<blocks_for(count / N), threads, 0, stream_of(queue)>>>(a, b, count / N);
+        add_packs<T, Added, N><<<blocks_for(count / N), threads, 0, stream_of(queue)>>>(a, b, count / N);
       else
-        add_packs<T, 1><<<blocks_for(count), threads, 0, stream_of(queue)>>>(a, b, count);
+        add_packs<T, Added, 1><<<blocks_for(count), threads, 0, stream_of(queue)>>>(a, b, count);
       check_launch("add");
     }
   }
@@ -110,9 +111,11 @@ class Cast final : public Kernel {
 }  // namespace
 
 Made make_add(const KernelRequest& r, const KernelSettings&) {
-  const DType type = r.inputs[0].dtype;
-  if (std::any_of(r.inputs.begin(), r.inputs.end(), [&](const Buffer& t) { return t.dtype != type; })) return nullptr;
-  return by_dtype<Add>(type);
+  const auto types = kernels::added_dtypes(r);
+  if (!types) return nullptr;
+  if (types->first == DType::bf16) return std::make_unique<Add<bf16, bf16>>();
+  if (types->second == DType::bf16) return std::make_unique<Add<float, bf16>>();
+  return std::make_unique<Add<float, float>>();
 }
 
 Made make_cast(const KernelRequest& r, const KernelSettings&) {
