@@ -1,4 +1,4 @@
-// The mesh: the ranks of a job arranged along named axes ("data", "tensor", "pipeline", ...), and how a tensor lies on it.
+// The mesh: the ranks of a job arranged along axes that strategies name ("data", "tensor", ...), and how a tensor lies on it.
 // Placements follow GSPMD (Xu et al., 2021) and PyTorch's DTensor.
 #pragma once
 
