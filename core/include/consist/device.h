@@ -52,9 +52,8 @@ struct DeviceInfo {
 
 /// Counts that must stay constant during steady steps (tested).
 struct DeviceCounters {
-  std::int64_t allocations = 0;       ///< of memory, by the device plugin and its libraries where it can see them
-  std::int64_t peak_bytes = 0;        ///< most bytes of MemorySpace::device held at once through allocate()
-  std::int64_t synchronizations = 0;  ///< waits of the host for the device inside run()
+  std::int64_t allocations = 0;  ///< of memory, by the device plugin and its libraries where it can see them
+  std::int64_t peak_bytes = 0;   ///< most bytes of MemorySpace::device held at once through allocate()
 };
 
 /// One figure of the device's state at this moment, for the archive: "gpu_use" in "1", "power" in "W", "sm_clock" in "Hz", ...
