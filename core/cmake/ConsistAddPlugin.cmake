@@ -1,11 +1,13 @@
 # consist_add_plugin(<name> KIND <device|dataset|model|precision|strategy|transport> SOURCES <file>... [LIBRARIES <target>...]
-#                    [OUTPUT_DIRECTORY <folder>])
+#                    [CUDA] [OUTPUT_DIRECTORY <folder>])
 #
 # Builds a plugin: a module that the `consist` executable finds at run time. In this tree it goes beside the executable; elsewhere
 # (find_package(Consist)) into <build>/lib/consist/plugins, to be named with --plugin or CONSIST_PLUGIN_PATH, or installed. With
 # OUTPUT_DIRECTORY it goes there and is not installed.
+# CUDA: the plugin uses the toolkit that find_package(CUDAToolkit) found. Its major version goes into the plugin's record, since a
+# plugin of another one is refused. Plugins that link one of the toolkit's targets (CUDA::...) need not say it.
 function(consist_add_plugin name)
-  cmake_parse_arguments(PLUGIN "" "KIND;OUTPUT_DIRECTORY" "SOURCES;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(PLUGIN "CUDA" "KIND;OUTPUT_DIRECTORY" "SOURCES;LIBRARIES" ${ARGN})
   set(kinds device dataset model precision strategy transport)
   if(NOT PLUGIN_KIND IN_LIST kinds)
     message(FATAL_ERROR "consist_add_plugin(${name}): KIND is '${PLUGIN_KIND}'; it must be one of ${kinds}")
@@ -21,6 +23,12 @@ function(consist_add_plugin name)
   add_library(${target} MODULE ${PLUGIN_SOURCES})
   target_link_libraries(${target} PRIVATE Consist::core ${PLUGIN_LIBRARIES})
   target_compile_features(${target} PRIVATE cxx_std_20)
+  if(PLUGIN_CUDA OR PLUGIN_LIBRARIES MATCHES "CUDA::")
+    if(NOT CUDAToolkit_VERSION_MAJOR)
+      message(FATAL_ERROR "consist_add_plugin(${name}): it uses CUDA, and there is no toolkit; call find_package(CUDAToolkit) before")
+    endif()
+    target_compile_definitions(${target} PRIVATE CONSIST_PLUGIN_CUDA_MAJOR=${CUDAToolkit_VERSION_MAJOR})
+  endif()
   set_target_properties(${target} PROPERTIES
     PREFIX "" OUTPUT_NAME "${PLUGIN_KIND}-${name}"
     LIBRARY_OUTPUT_DIRECTORY ${folder}

@@ -155,7 +155,11 @@ PluginInfo read_manifest(const std::filesystem::path& path) {
   throw DataError(file.path() + " has no section .consist_plugin, so it is no plugin (CONSIST_PLUGIN makes it)");
 }
 
-std::string incompatibility(const PluginInfo& info) {
+int cuda_major_of_build() noexcept {
+  return CONSIST_CUDA_MAJOR;
+}
+
+std::string incompatibility(const PluginInfo& info, int cuda_major) {
   constexpr std::string_view kinds[] = {"device", "dataset", "model", "precision", "strategy", "transport"};
   if (info.api_version != plugin_api_version) {
     return "it speaks plugin API " + std::to_string(info.api_version) + ", this build " + std::to_string(plugin_api_version) +
@@ -164,6 +168,10 @@ std::string incompatibility(const PluginInfo& info) {
   if (std::string_view(info.fingerprint) != CONSIST_FINGERPRINT) {
     return "it was built against " + std::string(info.fingerprint) + ", this build is " CONSIST_FINGERPRINT +
            "; rebuild it with the same compiler against the installed headers of this Consist";
+  }
+  if (info.cuda_major != 0 && cuda_major != 0 && info.cuda_major != static_cast<std::uint32_t>(cuda_major)) {
+    return "it was built with CUDA " + std::to_string(info.cuda_major) + ", this build's plugins with CUDA " +
+           std::to_string(cuda_major) + "; rebuild it with a CUDA toolkit " + std::to_string(cuda_major) + ".x";
   }
   if (std::find(std::begin(kinds), std::end(kinds), info.kind) == std::end(kinds)) {
     return "its kind is '" + std::string(info.kind) + "'; there are device, dataset, model, precision, strategy and transport";

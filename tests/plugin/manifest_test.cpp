@@ -176,5 +176,22 @@ TEST_F(Manifest, ForeignPluginsAreIncompatible) {
               AllOf(HasSubstr("plugin API 77"), HasSubstr("this build " + std::to_string(plugin_api_version))));
 }
 
+TEST_F(Manifest, AnotherCudaIsRefused) {
+  PluginInfo info = read_manifest(test::plugin_file("cuda"));
+  EXPECT_EQ(info.cuda_major, 99u);
+  EXPECT_THAT(incompatibility(info, 12),
+              AllOf(HasSubstr("it was built with CUDA 99"), HasSubstr("this build's plugins with CUDA 12"),
+                    HasSubstr("rebuild it with a CUDA toolkit 12.x")));
+  EXPECT_EQ(incompatibility(info, 99), "");
+  EXPECT_EQ(incompatibility(info, 0), "") << "a build without CUDA has nothing that it could disagree with";
+  info = read_manifest(test::plugin_file("sample"));
+  EXPECT_EQ(info.cuda_major, 0u);
+  EXPECT_EQ(incompatibility(info, 12), "") << "a plugin without CUDA suits every build";
+  const std::string device = CONSIST_BINARY_DIR "/lib/consist/plugins/device-cuda.so";
+  if (std::filesystem::exists(device)) {
+    EXPECT_EQ(read_manifest(device).cuda_major, static_cast<std::uint32_t>(cuda_major_of_build()));
+  }
+}
+
 }  // namespace
 }  // namespace consist

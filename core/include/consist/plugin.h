@@ -24,6 +24,11 @@
   "headers-" CONSIST_HEADERS_HASH "/gxx-abi-" CONSIST_STRINGIZE(__GXX_ABI_VERSION) "/cxx11-" CONSIST_STRINGIZE( \
       _GLIBCXX_USE_CXX11_ABI)
 
+/// Major version of the CUDA toolkit that a plugin was built with, 0 for plugins without CUDA. consist_add_plugin sets it.
+#ifndef CONSIST_PLUGIN_CUDA_MAJOR
+#define CONSIST_PLUGIN_CUDA_MAJOR 0
+#endif
+
 namespace consist {
 
 inline constexpr std::uint32_t plugin_api_version = 1;
@@ -38,6 +43,7 @@ struct PluginInfo {
   char name[32] = {};
   char version[16] = {};
   char summary[160] = {};
+  std::uint32_t cuda_major = 0;  ///< of the toolkit it was built with, 0: none. Those of one process hand each other streams.
 };
 
 namespace detail {
@@ -48,8 +54,9 @@ constexpr void copy_text(char (&to)[N], const char (&from)[M]) {
 }
 template <std::size_t F, std::size_t K, std::size_t A, std::size_t V, std::size_t S>
 constexpr PluginInfo make_plugin_info(const char (&fingerprint)[F], const char (&kind)[K], const char (&name)[A],
-                                      const char (&version)[V], const char (&summary)[S]) {
+                                      const char (&version)[V], const char (&summary)[S], std::uint32_t cuda_major) {
   PluginInfo info;
+  info.cuda_major = cuda_major;
   copy_text(info.fingerprint, fingerprint);
   copy_text(info.kind, kind);
   copy_text(info.name, name);
@@ -66,7 +73,7 @@ constexpr PluginInfo make_plugin_info(const char (&fingerprint)[F], const char (
   extern "C" {                                                                                                            \
   [[gnu::visibility("default")]] extern const consist::PluginInfo consist_plugin_info;                                    \
   [[gnu::section(".consist_plugin"), gnu::used]] const consist::PluginInfo consist_plugin_info =                          \
-      consist::detail::make_plugin_info(CONSIST_FINGERPRINT, #kind, name, version, summary);                              \
+      consist::detail::make_plugin_info(CONSIST_FINGERPRINT, #kind, name, version, summary, CONSIST_PLUGIN_CUDA_MAJOR);   \
   CONSIST_API void* consist_plugin_create(const consist::Options& options) {                                              \
     return static_cast<Interface*>(new Type(options));                                                                    \
   }                                                                                                                       \
