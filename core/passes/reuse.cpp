@@ -11,13 +11,7 @@ namespace {
 std::string key_of(const Instruction& i) {
   std::string key(i.op->name());
   for (TensorId input : i.inputs) key += " " + std::to_string(input);
-  for (const auto& [name, value] : i.attributes.all()) {
-    key += " " + name + "=";
-    if (const auto* integer = std::get_if<std::int64_t>(&value)) key += std::to_string(*integer);
-    if (const auto* real = std::get_if<double>(&value)) key.append(reinterpret_cast<const char*>(real), sizeof *real);
-    if (const auto* string = std::get_if<std::string>(&value)) key += *string;
-  }
-  return key;
+  return key + ";" + i.attributes.key();
 }
 
 }  // namespace

@@ -120,6 +120,23 @@ const std::string& Attributes::string(std::string_view name) const {
   return typed<std::string>(find(name), name, "a string");
 }
 
+std::string Attributes::key() const {
+  std::string key;
+  const auto number = [&key](const auto& value) { key.append(reinterpret_cast<const char*>(&value), sizeof value); };
+  const auto text = [&](const std::string& value) {
+    number(value.size());
+    key += value;
+  };
+  for (const auto& [name, value] : values_) {
+    text(name);
+    key += static_cast<char>('0' + value.index());
+    if (const auto* integer = std::get_if<std::int64_t>(&value)) number(*integer);
+    if (const auto* real = std::get_if<double>(&value)) number(*real);
+    if (const auto* string = std::get_if<std::string>(&value)) text(*string);
+  }
+  return key;
+}
+
 std::int64_t Attributes::integer_or(std::string_view name, std::int64_t fallback) const {
   return has(name) ? integer(name) : fallback;
 }

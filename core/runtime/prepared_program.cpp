@@ -24,13 +24,7 @@ std::string signature(const Instruction& i, std::span<const Buffer> inputs, std:
   for (const Buffer& buffer : inputs) add(buffer);
   text += " >";
   for (const Buffer& buffer : outputs) add(buffer);
-  for (const auto& [name, value] : i.attributes.all()) {
-    text += ' ' + name + '=';
-    if (const auto* integer = std::get_if<std::int64_t>(&value)) text += std::to_string(*integer);
-    if (const auto* real = std::get_if<double>(&value)) text.append(reinterpret_cast<const char*>(real), sizeof *real);
-    if (const auto* string = std::get_if<std::string>(&value)) text += *string;
-  }
-  return text + " q" + std::to_string(i.queue.index());
+  return text + " q" + std::to_string(i.queue.index()) + ";" + i.attributes.key();
 }
 
 std::string text_of(std::span<const Origin> origins) {

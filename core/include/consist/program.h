@@ -88,6 +88,8 @@ class CONSIST_API Attributes {
   double real_or(std::string_view name, double fallback) const;
 
   const std::vector<std::pair<std::string, AttributeValue>>& all() const noexcept { return values_; }
+  /// For keys of maps: bytes that are equal exactly if names, values (to the last bit) and their order are. Not for people.
+  std::string key() const;
 
  private:
   const AttributeValue* find(std::string_view name) const noexcept;
