@@ -1,5 +1,6 @@
 // Collectives over one mesh axis (attribute "axis"), the local part of a replicated tensor, and messages between neighbours on an
 // axis. Each collective has its adjoint: the gradient of an all_gather is a reduce_scatter and so on.
+#include "core/ops/collective_kernels.h"
 #include "core/ops/core_ops.h"
 
 namespace consist::ops {
@@ -43,6 +44,11 @@ class AllReduce final : public CollectiveBase {
  public:
   AllReduce() : CollectiveBase("all_reduce") {}
   bool is_collective() const noexcept override { return true; }
+  std::int64_t bytes_sent(std::int64_t bytes, int ranks) const noexcept override { return 2 * bytes * (ranks - 1) / ranks; }
+  std::unique_ptr<Kernel> make_collective_kernel(const KernelRequest& /*request*/, Communicator* communicator,
+                                                 int /*ranks*/) const override {
+    return make_all_reduce_kernel(communicator);
+  }
   int updates_in_place(int output) const noexcept override { return output; }
   void differentiate(Differentiator& d, const Instruction& f) const override {
     // Each summand moves the sum by as much as itself: the gradient passes through, whole on every rank.
@@ -54,6 +60,11 @@ class ReduceScatter final : public CollectiveBase {
  public:
   ReduceScatter() : CollectiveBase("reduce_scatter") {}
   bool is_collective() const noexcept override { return true; }
+  std::int64_t bytes_sent(std::int64_t bytes, int ranks) const noexcept override { return bytes * (ranks - 1) / ranks; }
+  std::unique_ptr<Kernel> make_collective_kernel(const KernelRequest& request, Communicator* communicator,
+                                                 int ranks) const override {
+    return make_reduce_scatter_kernel(request, communicator, ranks);
+  }
   void differentiate(Differentiator& d, const Instruction& f) const override { pass_back(d, f, Placement::replicate()); }
 };
 
@@ -61,12 +72,20 @@ class AllGather final : public CollectiveBase {
  public:
   AllGather() : CollectiveBase("all_gather") {}
   bool is_collective() const noexcept override { return true; }
+  bool passes_parameters_on() const noexcept override { return true; }
+  std::int64_t bytes_sent(std::int64_t bytes, int ranks) const noexcept override { return bytes * (ranks - 1); }
+  std::unique_ptr<Kernel> make_collective_kernel(const KernelRequest& request, Communicator* communicator,
+                                                 int ranks) const override {
+    return make_all_gather_kernel(request, communicator, ranks);
+  }
   void differentiate(Differentiator& d, const Instruction& f) const override { pass_back(d, f, parts_of(f)); }
 };
 
 class Slice final : public CollectiveBase {
  public:
   Slice() : CollectiveBase("slice") {}
+  bool changes_placement() const noexcept override { return true; }
+  bool passes_parameters_on() const noexcept override { return true; }
   void differentiate(Differentiator& d, const Instruction& f) const override { pass_back(d, f, Placement::replicate()); }
 };
 
@@ -85,6 +104,10 @@ class Send final : public NamedOp {
     axis.outputs = {Placement()};
   }
   bool is_collective() const noexcept override { return true; }
+  std::unique_ptr<Kernel> make_collective_kernel(const KernelRequest& /*request*/, Communicator* communicator,
+                                                 int /*ranks*/) const override {
+    return make_send_kernel(communicator);
+  }
 };
 
 /// Attributes "dtype" and "extent0", "extent1", ...: the tensor that comes, in its logical shape. Whoever emits it states its
@@ -106,6 +129,11 @@ class Receive final : public NamedOp {
     axis.outputs = {Placement()};
   }
   bool is_collective() const noexcept override { return true; }
+  std::int64_t bytes_sent(std::int64_t /*bytes*/, int /*ranks*/) const noexcept override { return 0; }
+  std::unique_ptr<Kernel> make_collective_kernel(const KernelRequest& /*request*/, Communicator* communicator,
+                                                 int /*ranks*/) const override {
+    return make_receive_kernel(communicator);
+  }
 };
 
 }  // namespace

@@ -55,6 +55,10 @@ class NamedOp : public Op {
   std::string name_;
 };
 
+constexpr int channels = 2;  ///< dimension of an activation [batch, sequence, channels]
+constexpr int out_dim = 0;   ///< dimensions of a weight [out, in]
+constexpr int in_dim = 1;
+
 /// The dtype in attribute "dtype".
 inline DType dtype_attribute(const Attributes& attributes) {
   const std::optional<DType> type = dtype_of(attributes.string("dtype"));

@@ -6,10 +6,6 @@
 namespace consist::ops {
 namespace {
 
-constexpr int channels = 2;  // of an activation
-constexpr int out_dim = 0;   // of a weight
-constexpr int in_dim = 1;
-
 constexpr const char* moved =
     "its operands are split differently; a quantized tensor does not move between ranks, since each has a scale of its own";
 
@@ -153,6 +149,7 @@ class Fp8LinearInputGrad final : public Fp8Product {
 class Fp8LinearWeightGrad final : public Fp8Product {
  public:
   Fp8LinearWeightGrad() : Fp8Product("fp8_linear_weight_grad") {}
+  bool makes_weight_gradients() const noexcept override { return true; }
 
   Types infer(const Types& in, const Attributes& attributes) const override {
     check_operands(in);
@@ -214,7 +211,7 @@ class Fp8Linear final : public Fp8Product {
     if (has(in, 4)) axis.inputs[4] = bias;
   }
   void differentiate(Differentiator& d, const Instruction& forward) const override {
-    const Source x = source_of(d.program(), forward.inputs[0]), w = source_of(d.program(), forward.inputs[2]);
+    const Source x = source_of(d, forward.inputs[0]), w = source_of(d, forward.inputs[2]);
     const TensorId bias = input_of(forward, 4), y = forward.outputs[0];
     Builder& b = d.build();
     const bool fast = forward.attributes.integer("fast_gradients") != 0;
@@ -254,11 +251,13 @@ class Fp8Linear final : public Fp8Product {
     TensorId tensor;
     Quantized made;
   };
-  Source source_of(const Program& program, TensorId value) const {
-    for (const Instruction& i : program.instructions) {
-      if (i.outputs[0] == value && i.op->name() == "quantize") return {i.inputs[0], {i.outputs[0], i.outputs[1], i.outputs[2]}};
+  Source source_of(const Differentiator& d, TensorId value) const {
+    const InstructionId producer = d.producer(value);
+    if (producer >= 0) {
+      const Instruction& i = d.program().instructions[static_cast<std::size_t>(producer)];
+      if (i.op->name() == "quantize") return {i.inputs[0], {i.outputs[0], i.outputs[1], i.outputs[2]}};
     }
-    fail("'" + program[value].name + "' was not made by quantize, so that it has no gradient");
+    fail("'" + d.program()[value].name + "' was not made by quantize, so that it has no gradient");
   }
 };
 

@@ -6,10 +6,6 @@
 namespace consist::ops {
 namespace {
 
-constexpr int channels = 2;  // of an activation
-constexpr int out_dim = 0;   // of a weight
-constexpr int in_dim = 1;
-
 double product_flops(const Program& program, TensorId activation, TensorId weight) {
   return 2.0 * static_cast<double>(program.local(activation).rows()) * static_cast<double>(program.local(weight).elements());
 }
@@ -54,6 +50,7 @@ class LinearInputGrad final : public NamedOp {
 class LinearWeightGrad final : public NamedOp {
  public:
   LinearWeightGrad() : NamedOp("linear_weight_grad") {}
+  bool makes_weight_gradients() const noexcept override { return true; }
 
   Types infer(const Types& in, const Attributes& attributes) const override {
     const TensorType& x = present(in, 0);
@@ -91,6 +88,7 @@ class LinearWeightGrad final : public NamedOp {
 class LinearBiasGrad final : public NamedOp {
  public:
   LinearBiasGrad() : NamedOp("linear_bias_grad") {}
+  bool makes_weight_gradients() const noexcept override { return true; }
 
   Types infer(const Types& in, const Attributes& attributes) const override {
     const TensorType& dy = present(in, 0);

@@ -55,6 +55,7 @@ class RepeatHeadsGrad final : public RepeatHeadsBase {
 class RepeatHeads final : public RepeatHeadsBase {
  public:
   RepeatHeads() : RepeatHeadsBase("repeat_heads") {}
+  bool passes_parameters_on() const noexcept override { return true; }
 
   Types infer(const Types& in, const Attributes& attributes) const override {
     const TensorType& x = present(in, 0);

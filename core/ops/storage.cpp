@@ -7,6 +7,7 @@ namespace {
 class Copy final : public NamedOp {
  public:
   Copy() : NamedOp("copy") {}
+  bool passes_parameters_on() const noexcept override { return true; }
 
   Types infer(const Types& in, const Attributes& /*attributes*/) const override {
     check(in, 1, present(in, 0));
@@ -22,11 +23,12 @@ class Copy final : public NamedOp {
   int updates_in_place(int /*output*/) const noexcept override { return 1; }
 };
 
-/// Touches nothing: its inputs' memory is free for others from here on, and not already behind the last instruction that reads
+/// Its inputs' memory is free for others from here on, and not already behind the last instruction that reads
 /// it.
 class Release final : public NamedOp {
  public:
   Release() : NamedOp("release") {}
+  bool touches_memory() const noexcept override { return false; }
 
   Types infer(const Types& in, const Attributes& /*attributes*/) const override {
     require(!in.empty(), "there are no inputs");
@@ -36,10 +38,11 @@ class Release final : public NamedOp {
   Cost cost(const Program& /*program*/, const Instruction& /*instruction*/) const override { return {}; }
 };
 
-/// Memory for what will be written later; touches nothing either.
+/// Memory for what will be written later.
 class EmptyLike final : public NamedOp {
  public:
   EmptyLike() : NamedOp("empty_like") {}
+  bool touches_memory() const noexcept override { return false; }
 
   Types infer(const Types& in, const Attributes& /*attributes*/) const override { return {present(in, 0)}; }
   void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& /*attributes*/) const override {
@@ -53,6 +56,7 @@ class EmptyLike final : public NamedOp {
 class Views final : public NamedOp {
  public:
   Views() : NamedOp("views") {}
+  bool touches_memory() const noexcept override { return false; }
 
   Types infer(const Types& in, const Attributes& attributes) const override {
     TensorType part = present(in, 0);
@@ -73,6 +77,7 @@ class Views final : public NamedOp {
 class Join final : public NamedOp {
  public:
   Join() : NamedOp("join") {}
+  bool touches_memory() const noexcept override { return false; }
 
   Types infer(const Types& in, const Attributes& attributes) const override {
     TensorType whole = present(in, 0);

@@ -16,20 +16,22 @@ class Reverse final : public Differentiator {
         gradient_dtype_(gradient_dtype),
         gradients_(program.tensors.size(), no_tensor),
         wants_(program.tensors.size(), false),
+        producer_(program.tensors.size(), -1),
         is_parameter_(program.tensors.size(), false) {
     for (const Parameter& p : program.parameters) {
       wants_[index(p.tensor)] = true;
       is_parameter_[index(p.tensor)] = true;
     }
-    for (const Instruction& i : program.instructions) {
+    for (std::size_t n = 0; n < program.instructions.size(); ++n) {
+      const Instruction& i = program.instructions[n];
       bool depends = false;
       for (TensorId input : i.inputs) depends |= input != no_tensor && wants_[index(input)];
-      // A parameter that is gathered, or of which a rank takes its part, is still that parameter: its gradient is accumulated.
-      const bool moved = i.op->name() == "all_gather" || i.op->name() == "slice" || i.op->name() == "repeat_heads";
-      for (std::size_t k = 0; moved && k < i.outputs.size(); ++k)
+      for (std::size_t k = 0; i.op->passes_parameters_on() && k < i.outputs.size(); ++k)
         is_parameter_[index(i.outputs[k])] = is_parameter_[index(i.inputs[k])];
       for (TensorId output : i.outputs) {
-        if (output != no_tensor) wants_[index(output)] = depends;
+        if (output == no_tensor) continue;
+        wants_[index(output)] = depends;
+        producer_[index(output)] = static_cast<InstructionId>(n);
       }
     }
   }
@@ -57,6 +59,7 @@ class Reverse final : public Differentiator {
 
   Builder& build() override { return builder_; }
   const Program& program() const override { return program_; }
+  InstructionId producer(TensorId tensor) const override { return producer_.at(index(tensor)); }
   TensorId gradient(TensorId tensor) override { return gradients_[index(tensor)]; }
   bool wants(TensorId tensor) const override { return wants_[index(tensor)]; }
   TensorId accumulator(TensorId tensor) override {
@@ -123,6 +126,7 @@ class Reverse final : public Differentiator {
   std::vector<TensorId> gradients_;  // by forward tensor: the sum of the contributions so far
   std::vector<bool> wants_;
   std::vector<bool> is_parameter_;
+  std::vector<InstructionId> producer_;        // by forward tensor, -1: none
   std::unordered_map<TensorId, int> holders_;  // forward tensors whose gradient this is and may still be asked for
   std::vector<std::pair<TensorId, TensorId>> superseded_;
 };

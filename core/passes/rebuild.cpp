@@ -41,7 +41,7 @@ Program rebuild(const Program& old) {
 
   Builder builder(program);
   for (const Instruction& i : old.instructions) {
-    if (i.op->is_collective() || i.op->name() == "slice") {
+    if (i.op->changes_placement()) {
       for (std::size_t k = 0; k < i.outputs.size(); ++k) {
         builder.tag = i.tag;
         map[static_cast<std::size_t>(i.outputs[k])] =

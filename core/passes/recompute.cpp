@@ -47,8 +47,6 @@ class Recomputer {
     return request_.full || std::find(request_.ops.begin(), request_.ops.end(), i.op->name()) != request_.ops.end();
   }
 
-  static bool moves(const Instruction& i) { return i.op->is_collective() || i.op->name() == "slice"; }
-
   bool is_of_layer(TensorId id, std::int16_t layer) const {
     return id != no_tensor && producer_[index(id)] >= 0 &&
            forward_[static_cast<std::size_t>(producer_[index(id)])].tag.layer == layer;
@@ -86,7 +84,8 @@ class Recomputer {
   /// Not what writes states or metrics, not what updates in place a value that is gone by then, and not what moves another
   /// layer's output to where this layer needs it: repeated, it would keep that output as well.
   bool can_repeat(const Instruction& i) const {
-    if (moves(i) && std::none_of(i.inputs.begin(), i.inputs.end(), [&](TensorId id) { return is_of_layer(id, i.tag.layer); }))
+    if (i.op->changes_placement() &&
+        std::none_of(i.inputs.begin(), i.inputs.end(), [&](TensorId id) { return is_of_layer(id, i.tag.layer); }))
       return false;
     for (std::size_t k = 0; k < i.outputs.size(); ++k) {
       const TensorId output = i.outputs[k];

@@ -75,11 +75,6 @@ class Accesses {
 
 }  // namespace
 
-bool touches_nothing(const Instruction& instruction) {
-  const std::string_view op = instruction.op->name();
-  return op == "release" || op == "empty_like" || op == "views" || op == "join";
-}
-
 void insert_waits(Program& program, const MemoryPlan& plan, std::span<const std::int64_t> workspace_bytes) {
   std::array<Accesses, memory_spaces> spaces;
   Clock known_of_queue[Queue::count];  // what the newest instruction of each queue may rely on
@@ -89,7 +84,7 @@ void insert_waits(Program& program, const MemoryPlan& plan, std::span<const std:
   for (std::size_t index = 0; index < program.instructions.size(); ++index) {
     Instruction& i = program.instructions[index];
     i.waits.clear();
-    if (touches_nothing(i)) continue;
+    if (!i.op->touches_memory()) continue;
     const int queue = i.queue.index();
     Clock after = never();
     auto access = [&](TensorId id, bool write) {

@@ -8,9 +8,6 @@
 
 namespace consist {
 
-/// Whether an instruction only says how long memory is kept: it waits for nobody, and nobody for it.
-CONSIST_API bool touches_nothing(const Instruction& instruction);
-
 /// Fills Instruction::waits. Conflicts are found by address (after the memory plan), so that data dependencies, updates in place
 /// and the reuse of memory are one case: an instruction waits for the latest earlier ones of other queues that wrote what it
 /// touches or read what it writes. Waits that others imply are left out. Near linear.

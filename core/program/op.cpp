@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "consist/error.h"
+#include "consist/kernel.h"
 #include "core/ops/core_ops.h"
 
 namespace consist {
@@ -24,6 +25,15 @@ Cost Op::cost(const Program& program, const Instruction& instruction) const {
     if (id != no_tensor) cost.bytes += static_cast<double>(program.bytes(id));
   }
   return cost;
+}
+
+std::int64_t Op::bytes_sent(std::int64_t bytes, int /*ranks*/) const noexcept {
+  return bytes;
+}
+
+std::unique_ptr<Kernel> Op::make_collective_kernel(const KernelRequest& request, Communicator* /*communicator*/,
+                                                   int /*ranks*/) const {
+  throw ProgramError("there is no kernel for the collective '" + std::string(request.op) + "'");
 }
 
 struct OpRegistry::Impl {

@@ -118,7 +118,7 @@ class Verifier {
                         expected[k]->shape.text());
       }
     }
-    if (!i.op->is_collective() && i.op->name() != "slice") check_placements(index, i, inputs);
+    if (!i.op->changes_placement()) check_placements(index, i, inputs);
   }
 
   void check_placements(InstructionId index, const Instruction& i, const Types& inputs) {

@@ -4,7 +4,6 @@
 #include "consist/op.h"
 #include "core/passes/waits.h"
 #include "core/program/printer.h"
-#include "core/runtime/collective_kernels.h"
 
 namespace consist {
 namespace {
@@ -77,9 +76,9 @@ Kernel* PreparedProgram::kernel_for(const Instruction& i, std::span<Communicator
   std::unique_ptr<Kernel> kernel;
   if (i.op->is_collective()) {
     const auto at = static_cast<std::size_t>(i.queue.index() - Queue::first_communication);
-    kernel = make_collective_kernel(request, at < communicators.size() ? communicators[at] : nullptr,
-                                    program_.mesh.size_of(i.queue.axis()));
-  } else if (touches_nothing(i)) {
+    kernel = i.op->make_collective_kernel(request, at < communicators.size() ? communicators[at] : nullptr,
+                                          program_.mesh.size_of(i.queue.axis()));
+  } else if (!i.op->touches_memory()) {
     kernel = std::make_unique<NoKernel>();
   } else {
     kernel = device_.make_kernel(request);

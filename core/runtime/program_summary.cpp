@@ -13,14 +13,6 @@
 namespace consist {
 namespace {
 
-std::int64_t ring_bytes(const std::string& op, std::int64_t bytes, std::int64_t n) {
-  if (op == "all_reduce") return 2 * bytes * (n - 1) / n;
-  if (op == "reduce_scatter") return bytes * (n - 1) / n;
-  if (op == "all_gather") return bytes * (n - 1);
-  if (op == "receive") return 0;
-  return bytes;
-}
-
 std::string row(const char* format, const std::string& a, const std::string& b, const std::string& c, const std::string& d) {
   char text[512];
   std::snprintf(text, sizeof text, format, a.c_str(), b.c_str(), c.c_str(), d.c_str());
@@ -59,7 +51,7 @@ ProgramSummary summarize(const PreparedProgram& prepared) {
     c.op = name;
     ++c.count;
     c.bytes += bytes;
-    c.bytes_sent += ring_bytes(name, bytes, program.mesh.size_of(axis));
+    c.bytes_sent += i.op->bytes_sent(bytes, program.mesh.size_of(axis));
   }
   for (auto& [name, op] : ops) s.ops.push_back(op);
   std::stable_sort(s.ops.begin(), s.ops.end(), [](const OpSummary& a, const OpSummary& b) {

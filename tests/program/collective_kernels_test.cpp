@@ -1,12 +1,13 @@
 // Which messages a collective instruction becomes.
-#include "core/runtime/collective_kernels.h"
-
 #include <gtest/gtest.h>
 
 #include <numeric>
 #include <vector>
 
 #include "consist/error.h"
+#include "consist/kernel.h"
+#include "consist/op.h"
+#include "consist/transport.h"
 
 namespace consist {
 namespace {
@@ -49,7 +50,7 @@ struct Values {
 
 void run(Twin& twin, std::string_view op, std::int64_t dim, std::vector<Buffer> in, std::vector<Buffer> out) {
   const Attributes attributes{{"axis", std::int64_t{0}}, {"dim", dim}};
-  make_collective_kernel({op, in, out, attributes}, &twin, 2)->launch(in, out, nullptr, nullptr);
+  registry().get(op).make_collective_kernel({op, in, out, attributes}, &twin, 2)->launch(in, out, nullptr, nullptr);
   EXPECT_EQ(twin.open, 0);
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "consist/op.h"
 #include "core/passes/memory_plan.h"
 #include "core/passes/waits.h"
 #include "core/program/printer.h"
@@ -55,7 +56,7 @@ inline int expect_conflicts_are_ordered(const Program& p, const MemoryPlan& plan
   std::vector<std::vector<bool>> before(n, std::vector<bool>(n, false));  // before[i][j]: j is over when i starts
   std::vector<int> newest(Queue::count, -1);
   for (std::size_t i = 0; i < n; ++i) {
-    if (touches_nothing(p.instructions[i])) continue;
+    if (!p.instructions[i].op->touches_memory()) continue;
     std::vector<int> sources(p.instructions[i].waits.begin(), p.instructions[i].waits.end());
     int& mine = newest[static_cast<std::size_t>(p.instructions[i].queue.index())];
     if (mine >= 0) sources.push_back(mine);
@@ -74,7 +75,7 @@ inline int expect_conflicts_are_ordered(const Program& p, const MemoryPlan& plan
   for (std::size_t i = 0; i < n; ++i) {
     for (std::size_t j = 0; j < i; ++j) {
       const Instruction &a = p.instructions[i], &b = p.instructions[j];
-      if (a.queue == b.queue || touches_nothing(a) || touches_nothing(b)) continue;
+      if (a.queue == b.queue || !a.op->touches_memory() || !b.op->touches_memory()) continue;
       bool conflict = false;
       for (TensorId out : a.outputs) {
         for (TensorId t : b.inputs) conflict |= overlaps(out, t);

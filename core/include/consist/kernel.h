@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "consist/export.h"
-#include "consist/op.h"
+#include "consist/program.h"
 
 namespace consist {
 

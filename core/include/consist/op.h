@@ -16,6 +16,9 @@
 namespace consist {
 
 class Builder;
+class Communicator;
+class Kernel;
+struct KernelRequest;
 
 struct TensorType {
   DType dtype = DType::f32;
@@ -63,8 +66,33 @@ class CONSIST_API Op {
   /// accumulator: absent means overwrite, present means add.
   virtual int updates_in_place(int /*output*/) const noexcept { return -1; }
 
+  /// Whether running it reads or writes tensors. Ops that only say where bytes lie, for how long or under which names do not:
+  /// they have no kernel, wait for nobody, and nobody waits for them.
+  virtual bool touches_memory() const noexcept { return true; }
+
+  /// Whether output k is input k in another place (gathered, repeated, the part of a rank), for every k: of a parameter it is
+  /// still that parameter, whose gradient has the precision's dtype.
+  virtual bool passes_parameters_on() const noexcept { return false; }
+
+  /// Whether its outputs are gradients of weights, for which nothing in backward waits: strategies may run it later.
+  virtual bool makes_weight_gradients() const noexcept { return false; }
+
   /// Collectives move bytes between the ranks of attribute "axis" and run on its queue.
   virtual bool is_collective() const noexcept { return false; }
+
+  /// Whether it changes where values lie and not the values, so that its outputs' placements are what its emitter states
+  /// (Builder::reshard) and not what shard() does. Has attribute "axis".
+  virtual bool changes_placement() const noexcept { return is_collective(); }
+
+  /// Bytes that each of `ranks` ranks sends when a collective runs as a ring; `bytes` are those of the rank's inputs, or of its
+  /// outputs where there are no inputs.
+  virtual std::int64_t bytes_sent(std::int64_t bytes, int ranks) const noexcept;  ///< default: bytes
+
+  /// The kernel of a collective, on every device; other ops' kernels come from the device. `communicator` is that of the
+  /// instruction's queue, with `ranks` members; it outlives the kernel, and is null where the program is only planned. The
+  /// default throws ProgramError. Throws ProgramError for a layout that would take very many messages.
+  virtual std::unique_ptr<Kernel> make_collective_kernel(const KernelRequest& request, Communicator* communicator,
+                                                         int ranks) const;
 };
 
 /// All ops of the process. Thread-safe. Ops are never removed.
@@ -94,6 +122,8 @@ class CONSIST_API Differentiator {
   /// Emits into the backward part, tagged like the forward instruction.
   virtual Builder& build() = 0;
   virtual const Program& program() const = 0;
+  /// The instruction that made a forward tensor, an index into program().instructions; -1 for inputs and states.
+  virtual InstructionId producer(TensorId tensor) const = 0;
   /// The gradient of a forward tensor; no_tensor if no gradient flows into it.
   virtual TensorId gradient(TensorId tensor) = 0;
   /// Whether a gradient of `tensor` is of use: it is, or depends on, a parameter.

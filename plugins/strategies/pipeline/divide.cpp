@@ -118,7 +118,7 @@ class Divider {
     }
     for (std::size_t i = old_.size(); i-- > 0;) {
       const std::string_view op = old_[i].op->name();
-      if (!old_[i].op->is_collective() && op != "slice" && op != "cast" && op != "add") continue;
+      if (!old_[i].op->changes_placement() && op != "cast" && op != "add") continue;
       const auto& outputs = old_[i].outputs;
       if (!std::all_of(outputs.begin(), outputs.end(), [&](TensorId id) { return id != no_tensor && is_sum(id); })) continue;
       kind_[i] = Kind::sum;

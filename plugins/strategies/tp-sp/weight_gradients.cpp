@@ -27,7 +27,8 @@ class Delay {
         // In forward they would keep activations of the micro-batch before alive.
         emit(instruction.tag.phase == Phase::forward ? pending_.size() : share_of(ahead[i]));
       }
-      if (is_weight_gradient(instruction) || (!pending_.empty() && can_follow(instruction) && needs_pending(instruction))) {
+      if (instruction.op->makes_weight_gradients() ||
+          (!pending_.empty() && can_follow(instruction) && needs_pending(instruction))) {
         delay(std::move(instruction));
         continue;
       }
@@ -41,9 +42,6 @@ class Delay {
   static constexpr double most_shares_pending = 4;  // as many collectives as a layer has
 
   static std::size_t index(TensorId id) { return static_cast<std::size_t>(id); }
-  static bool is_weight_gradient(const Instruction& i) {
-    return i.op->name().ends_with("weight_grad") || i.op->name().ends_with("bias_grad");  // a precision may have its own
-  }
   /// Whatever else works on the gradients of weights and may come as late as they do.
   bool can_follow(const Instruction& i) const {
     if (i.op->is_collective()) return i.queue.axis() != axis_;
@@ -85,7 +83,7 @@ class Delay {
       if (waits[i] && instruction.tag.phase == Phase::forward) ahead = {};
       // A weight's gradient may wait itself: what was pending before it hides that collective.
       if (waits[i] && instruction.tag.phase != Phase::forward) ++ahead.waits;
-      if (is_weight_gradient(instruction)) ahead.flops += instruction.op->cost(step_, instruction).flops;
+      if (instruction.op->makes_weight_gradients()) ahead.flops += instruction.op->cost(step_, instruction).flops;
       result[i] = ahead;
     }
     return result;

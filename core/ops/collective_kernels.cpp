@@ -1,11 +1,11 @@
-#include "core/runtime/collective_kernels.h"
+#include "core/ops/collective_kernels.h"
 
 #include <vector>
 
 #include "consist/edit.h"
 #include "consist/error.h"
 
-namespace consist {
+namespace consist::ops {
 namespace {
 
 std::int64_t bytes_of(const Buffer& buffer) {
@@ -93,8 +93,8 @@ void add_messages(std::vector<Message>& messages, std::size_t tensor, const Buff
 /// all_gather or reduce_scatter of one or several tensors along one dimension.
 class PartsKernel final : public Kernel {
  public:
-  PartsKernel(const KernelRequest& request, Communicator* communicator, int ranks)
-      : communicator_(communicator), gathers_(request.op == "all_gather") {
+  PartsKernel(const KernelRequest& request, bool gathers, Communicator* communicator, int ranks)
+      : communicator_(communicator), gathers_(gathers) {
     const std::int64_t dim = request.attributes.integer("dim");
     const std::span<const Buffer> wholes = gathers_ ? request.outputs : request.inputs;
     for (std::size_t t = 0; t < wholes.size(); ++t) add_messages(messages_, t, wholes[t], dim, ranks);
@@ -161,14 +161,24 @@ class ReceiveKernel final : public Kernel {
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_collective_kernel(const KernelRequest& request, Communicator* communicator, int ranks) {
-  if (request.op == "all_reduce") return std::make_unique<AllReduceKernel>(communicator);
-  if (request.op == "send") return std::make_unique<SendKernel>(communicator);
-  if (request.op == "receive") return std::make_unique<ReceiveKernel>(communicator);
-  if (request.op == "reduce_scatter" || request.op == "all_gather") {
-    return std::make_unique<PartsKernel>(request, communicator, ranks);
-  }
-  throw ProgramError("there is no kernel for the collective '" + std::string(request.op) + "'");
+std::unique_ptr<Kernel> make_all_reduce_kernel(Communicator* communicator) {
+  return std::make_unique<AllReduceKernel>(communicator);
 }
 
-}  // namespace consist
+std::unique_ptr<Kernel> make_reduce_scatter_kernel(const KernelRequest& request, Communicator* communicator, int ranks) {
+  return std::make_unique<PartsKernel>(request, false, communicator, ranks);
+}
+
+std::unique_ptr<Kernel> make_all_gather_kernel(const KernelRequest& request, Communicator* communicator, int ranks) {
+  return std::make_unique<PartsKernel>(request, true, communicator, ranks);
+}
+
+std::unique_ptr<Kernel> make_send_kernel(Communicator* communicator) {
+  return std::make_unique<SendKernel>(communicator);
+}
+
+std::unique_ptr<Kernel> make_receive_kernel(Communicator* communicator) {
+  return std::make_unique<ReceiveKernel>(communicator);
+}
+
+}  // namespace consist::ops
