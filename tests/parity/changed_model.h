@@ -25,6 +25,7 @@ struct ChangedModel {
   const char* golden;  ///< a folder of tests/golden/hf
   nlohmann::json changes;
   const char* precision;
+  const char* device = "cpu";
 };
 
 inline void PrintTo(const ChangedModel& model, std::ostream* out) {
@@ -37,10 +38,10 @@ struct Curves {
   double evaluation = 0;  ///< loss after the last step
 };
 
-/// Ten steps over the CPU device in processes of their own.
+/// Ten steps in processes of their own.
 class ChangedModelRuns {
  public:
-  explicit ChangedModelRuns(const ChangedModel& model) : precision_(model.precision) {
+  explicit ChangedModelRuns(const ChangedModel& model) : precision_(model.precision), device_(model.device) {
     std::ifstream golden(std::string(CONSIST_SOURCE_DIR) + "/tests/golden/hf/" + model.golden + "/config.json");
     nlohmann::json config = nlohmann::json::parse(golden);
     config.update(model.changes);
@@ -54,7 +55,7 @@ class ChangedModelRuns {
     const std::string archive = folder_ / "run.h5";
     std::vector<std::string> command{CONSIST_BINARY_DIR "/bin/consist",
                                      "train",
-                                     "--device=cpu",
+                                     "--device=" + device_,
                                      "--dataset=synthetic",
                                      "--from-scratch",
                                      "--overwrite",
@@ -80,7 +81,7 @@ class ChangedModelRuns {
 
  private:
   TemporaryFolder folder_;
-  std::string precision_;
+  std::string precision_, device_;
 };
 
 /// Trains every one of `layouts` and compares it with one rank, step by step, within the stated tolerance of layouts.
@@ -93,7 +94,7 @@ inline void expect_losses_of_one_rank(const ChangedModel& model, const std::vect
   const double tolerance = layout_loss_tolerance(model.precision);
   double worst = 0;
   for (const std::vector<std::string>& layout : layouts) {
-    SCOPED_TRACE(testing::PrintToString(layout));
+    SCOPED_TRACE(::testing::PrintToString(layout));
     const Curves found = runs.train(layout);
     ASSERT_EQ(found.loss.size(), expected.loss.size());
     for (std::size_t step = 0; step < found.loss.size(); ++step) {

@@ -34,7 +34,9 @@ INSTANTIATE_TEST_SUITE_P(MakeUps, CompositionParity,
                          testing::Values(ChangedModel{"llama_fp32", "llama-tied", untied, "fp32"},
                                          ChangedModel{"llama_bf16", "llama-tied", untied, "bf16"},
                                          ChangedModel{"qwen3_tied_fp32", "qwen3-untied", tied, "fp32"},
-                                         ChangedModel{"qwen3_tied_bf16", "qwen3-untied", tied, "bf16"}),
+                                         ChangedModel{"qwen3_tied_bf16", "qwen3-untied", tied, "bf16"},
+                                         ChangedModel{"llama_fp8", "llama-tied", untied, "fp8"},
+                                         ChangedModel{"qwen3_tied_fp8", "qwen3-untied", tied, "fp8"}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
