@@ -44,7 +44,7 @@ TEST_P(GpuLayoutParity, LossesAreThoseOfOneGpu) {
 nlohmann::json sizes(bool tied) {
   return {{"tie_word_embeddings", tied}, {"hidden_size", 256}, {"intermediate_size", 512},
           {"num_attention_heads", 4},    {"head_dim", 64},     {"num_key_value_heads", 2},
-          {"num_hidden_layers", 8},      {"vocab_size", 1000}};
+          {"num_hidden_layers", 8},      {"vocab_size", 102}};
 }
 INSTANTIATE_TEST_SUITE_P(Cuda, GpuLayoutParity,
                          ::testing::Values(ChangedModel{"llama_bf16", "llama-untied", sizes(false), "bf16", "cuda"},
