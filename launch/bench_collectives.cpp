@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "consist/error.h"
+#include "launch/collective_model.h"
 
 namespace consist::launch {
 namespace {
@@ -349,6 +350,18 @@ void print_row(const Collective& collective, DType dtype, const BenchRow& row) {
   std::fflush(stdout);
 }
 
+/// The links that would make these times in a ring.
+void print_fit(const Collective& collective, int members, const std::vector<TimedCall>& calls) {
+  const std::vector<std::string>& modelled = modelled_collectives();
+  const bool has_model = std::find(modelled.begin(), modelled.end(), collective.name()) != modelled.end();
+  if (!has_model || members < 2 || calls.size() < 2) return;
+  const LinkModel links = fit_links(collective.name(), members, calls);
+  std::printf("# fits links of %.3g GB/s and %.3g us a step; for other sizes and members:\n", links.bandwidth / 1e9,
+              links.latency * 1e6);
+  std::printf("#   consist bench expect --collective %s --bandwidth %.3g --efficiency 1 --latency %.3g --members N --bytes B\n",
+              collective.name(), links.bandwidth, links.latency);
+}
+
 }  // namespace
 
 const std::vector<std::string>& collective_names() {
@@ -367,12 +380,15 @@ std::int64_t bench_collectives(Job& job, Device& device, Communicator& communica
     const auto found = std::find_if(collectives().begin(), collectives().end(), [&](const auto& c) { return name == c->name(); });
     if (found == collectives().end()) throw UsageError("there is no collective '" + name + "'");
     const Collective& collective = **found;
+    std::vector<TimedCall> calls;
     if (job.rank() == 0) print_head(collective, communicator.size());
     for (std::int64_t bytes = settings.min_bytes; bytes <= settings.max_bytes; bytes *= settings.factor) {
       const BenchRow row = bench.measure(collective, bytes);
       if (job.rank() == 0) print_row(collective, settings.dtype, row);
       wrong += row.wrong;
+      calls.push_back({static_cast<double>(row.bytes), row.seconds});
     }
+    if (job.rank() == 0) print_fit(collective, communicator.size(), calls);
   }
   if (job.rank() == 0) std::printf("#\n# wrong elements: %lld%s\n", static_cast<long long>(wrong), wrong == 0 ? ", OK" : "");
   return wrong;

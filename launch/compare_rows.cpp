@@ -12,8 +12,8 @@
 
 namespace consist::launch {
 
-const std::vector<std::string> listed_options{"model", "strategy",     "transport", "precision",    "ranks",    "device",
-                                              "batch", "global-batch", "sequence",  "accumulation", "recompute"};
+const std::vector<std::string> listed_options{"model", "strategy",     "transport", "precision",    "ranks",     "device",
+                                              "batch", "global-batch", "sequence",  "accumulation", "recompute", "deepspeed-set"};
 
 namespace {
 
@@ -34,6 +34,31 @@ std::string for_train(const std::string& option, std::string value) {
   return value;
 }
 
+/// A listed option: its values as train takes them, and how table and file names call it.
+struct Listed {
+  std::string name;
+  std::vector<std::pair<std::string, std::string>> values;  // shown, for train
+};
+
+Listed read_list(const std::string& option, const std::string& text) {
+  Listed listed{option, {}};
+  if (option != "deepspeed-set") {
+    for (const std::string& value : split(option, text)) listed.values.emplace_back(value, for_train(option, value));
+    return listed;
+  }
+  const std::size_t equals = std::min(text.find('='), text.size());
+  const std::string key = text.substr(0, equals), values = text.substr(std::min(equals + 1, text.size()));
+  listed.name = key.substr(key.rfind('.') + 1);
+  if (values.starts_with('[')) return {listed.name, {{values, text}}};  // a JSON array has commas of its own
+  for (const std::string& value : split(option, values)) listed.values.emplace_back(value, key + "=" + value);
+  return listed;
+}
+
+/// Whether a value says by itself what it is of.
+bool speaks_for_itself(const std::string& option) {
+  return option == "model" || option == "strategy" || option == "transport" || option == "precision" || option == "device";
+}
+
 /// A value as part of a file name.
 std::string plain(std::string value) {
   if (value.find('/') != std::string::npos)
@@ -42,6 +67,20 @@ std::string plain(std::string value) {
     if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '-' && c != '+' && c != '=') c = '_';
   }
   return value;
+}
+
+/// Runs that shared a folder would find each other's checkpoints there.
+void give_own_folders(CompareRow& row) {
+  for (std::size_t i = 0; i < row.arguments.size(); ++i) {
+    for (const std::string option : {"--checkpoint", "--export"}) {
+      std::string& argument = row.arguments[i];
+      if (argument == option && i + 1 < row.arguments.size()) {
+        row.arguments[i + 1] = (std::filesystem::path(row.arguments[i + 1]) / row.label).string();
+      } else if (argument.starts_with(option + "=")) {
+        argument = option + "=" + (std::filesystem::path(argument.substr(option.size() + 1)) / row.label).string();
+      }
+    }
+  }
 }
 
 }  // namespace
@@ -58,23 +97,21 @@ std::vector<CompareRow> expand_rows(const std::vector<std::string>& arguments) {
       continue;
     }
     if (equals == std::string::npos && i + 1 == arguments.size()) throw UsageError("--" + option + " needs a value");
-    const std::vector<std::string> values =
-        split(option, equals == std::string::npos ? arguments[++i] : argument.substr(equals + 1));
+    const Listed listed = read_list(option, equals == std::string::npos ? arguments[++i] : argument.substr(equals + 1));
     std::vector<CompareRow> expanded;
     for (const CompareRow& row : rows) {
-      for (const std::string& value : values) {
+      for (const auto& [shown, value] : listed.values) {
         expanded.push_back(row);
-        expanded.back().arguments.insert(expanded.back().arguments.end(), {"--" + option, for_train(option, value)});
-        if (values.size() > 1 || option == "model") expanded.back().varied.emplace_back(option, value);
+        expanded.back().arguments.insert(expanded.back().arguments.end(), {"--" + option, value});
+        if (listed.values.size() > 1 || option == "model") expanded.back().varied.emplace_back(listed.name, shown);
       }
     }
     rows = std::move(expanded);
   }
   for (CompareRow& row : rows) {
     for (const auto& [option, value] : row.varied) {
-      const bool numeric =
-          option == "ranks" || option == "batch" || option == "global-batch" || option == "sequence" || option == "accumulation";
-      row.label += (row.label.empty() ? "" : "_") + (numeric ? option : option == "recompute" ? "recompute-" : "") + plain(value);
+      const std::string name = speaks_for_itself(option) ? "" : option == "recompute" ? "recompute-" : option;
+      row.label += (row.label.empty() ? "" : "_") + name + plain(value);
     }
     if (row.label.empty()) row.label = "run";
   }
@@ -83,7 +120,25 @@ std::vector<CompareRow> expand_rows(const std::vector<std::string>& arguments) {
       if (rows[i].label == rows[j].label) throw UsageError("the make-up '" + rows[i].label + "' is listed twice");
     }
   }
+  if (rows.size() > 1) {
+    for (CompareRow& row : rows) give_own_folders(row);
+  }
   return rows;
+}
+
+void remove_options_of(const std::string& owner, CompareRow& row) {
+  std::vector<std::string> kept;
+  const std::string prefix = "--" + owner + ".";
+  for (std::size_t i = 0; i < row.arguments.size(); ++i) {
+    if (!row.arguments[i].starts_with(prefix)) {
+      kept.push_back(row.arguments[i]);
+      continue;
+    }
+    const bool has_value = row.arguments[i].find('=') == std::string::npos && i + 1 < row.arguments.size() &&
+                           !row.arguments[i + 1].starts_with("--");
+    if (has_value) ++i;
+  }
+  row.arguments = std::move(kept);
 }
 
 CompareOutcome read_outcome(const std::string& path) {
@@ -105,6 +160,11 @@ CompareOutcome read_outcome(const std::string& path) {
     outcome.share_of_bound = result.contains("share_of_bound") && result["share_of_bound"].is_number()
                                  ? result["share_of_bound"].get<double>()
                                  : std::numeric_limits<double>::quiet_NaN();
+  }
+  const nlohmann::json program = nlohmann::json::parse(archive.text("/program"), nullptr, false);
+  if (program.is_object()) {
+    outcome.planned_host_bytes = program.value("planned_host_bytes", 0.0);
+    for (const auto& c : program.value("collectives", nlohmann::json::array())) outcome.collectives += c.value("count", 0.0);
   }
   return outcome;
 }

@@ -338,13 +338,39 @@ class Reader {
 
 }  // namespace
 
+namespace {
+
+/// Puts the value of "a.b=VALUE" where the file has, or would have, a.b.
+void replace_value(const std::string& path, const std::string& replacement, Json& root, RunConfig& config) {
+  const std::size_t equals = replacement.find('=');
+  const std::string key = replacement.substr(0, equals);
+  if (equals == std::string::npos || key.empty() || equals + 1 == replacement.size())
+    throw UsageError("--deepspeed-set '" + replacement + "' must be KEY=VALUE, such as zero_optimization.sub_group_size=1e9");
+  std::string pointer = "/" + key;
+  std::replace(pointer.begin(), pointer.end(), '.', '/');
+  const std::string text = replacement.substr(equals + 1);
+  Json value = Json::parse(text, nullptr, false);
+  if (value.is_discarded()) value = text;
+  try {
+    Json& target = root[Json::json_pointer(pointer)];
+    config.notes.push_back("deepspeed " + key + " " + value.dump() + " (--deepspeed-set) in place of " +
+                           (target.is_null() ? "nothing" : target.dump()) + " in " + path);
+    target = std::move(value);
+  } catch (const Json::exception&) {
+    throw UsageError("--deepspeed-set " + replacement + ": " + path + " has no object that could hold " + key);
+  }
+}
+
+}  // namespace
+
 std::set<std::string> apply_deepspeed_config(const std::string& path, const DeepspeedContext& context, RunConfig& config) {
   std::ifstream file(path);
   if (!file) throw SystemError("--deepspeed-config " + path + " cannot be read");
   std::stringstream text;
   text << file.rdbuf();
-  const Json root = Json::parse(text.str(), nullptr, false);
+  Json root = Json::parse(text.str(), nullptr, false);
   if (root.is_discarded() || !root.is_object()) throw DataError("--deepspeed-config " + path + " is no JSON object");
+  for (const std::string& replacement : context.replacements) replace_value(path, replacement, root, config);
   return Reader(path, context, config).run(root);
 }
 

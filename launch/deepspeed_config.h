@@ -5,6 +5,7 @@
 #include <functional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "core/config/run_config.h"
 
@@ -16,6 +17,9 @@ struct DeepspeedContext {
   std::function<bool(const std::string& option)> given;
   /// The model's hidden size, from which Hugging Face's integration resolves "auto" sizes; asked for only where it is needed.
   std::function<std::int64_t()> hidden;
+  /// "zero_optimization.sub_group_size=1e9": values that stand in place of the file's (--deepspeed-set). As in JSON; what is no
+  /// JSON is a string.
+  std::vector<std::string> replacements;
 };
 
 /// Sets in `config` what the file states: strategy (stage 0 ddp, 1 and 2 zero2, 3 zero3-offload) with its options, precision,

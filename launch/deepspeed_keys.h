@@ -27,6 +27,8 @@ struct DeepspeedRule {
 
 inline constexpr std::string_view keeps_log = "the archive (--archive) and the progress line hold it";
 inline constexpr std::string_view no_nvme = "nothing is offloaded to NVMe";
+inline constexpr std::string_view whole_exports =
+    "each rank writes its own part of a checkpoint, nothing is gathered; --export writes whole weights, in f32";
 inline constexpr std::string_view no_fp16 = "fp16 is off";
 
 inline constexpr DeepspeedRule deepspeed_rules[] = {
@@ -122,12 +124,9 @@ inline constexpr DeepspeedRule deepspeed_rules[] = {
     {"zero_optimization.stage3_model_persistence_threshold", DeepspeedKey::no_effect,
      "param_persistence_threshold alone decides"},
     {"zero_optimization.model_persistence_threshold", DeepspeedKey::no_effect, "param_persistence_threshold alone decides"},
-    {"zero_optimization.stage3_gather_16bit_weights_on_model_save", DeepspeedKey::no_effect,
-     "--export always writes whole weights, in f32"},
-    {"zero_optimization.gather_16bit_weights_on_model_save", DeepspeedKey::no_effect,
-     "--export always writes whole weights, in f32"},
-    {"zero_optimization.stage3_gather_fp16_weights_on_model_save", DeepspeedKey::no_effect,
-     "--export always writes whole weights, in f32"},
+    {"zero_optimization.stage3_gather_16bit_weights_on_model_save", DeepspeedKey::no_effect, whole_exports},
+    {"zero_optimization.gather_16bit_weights_on_model_save", DeepspeedKey::no_effect, whole_exports},
+    {"zero_optimization.stage3_gather_fp16_weights_on_model_save", DeepspeedKey::no_effect, whole_exports},
     {"zero_optimization.stage3_use_all_reduce_for_fetch_params", DeepspeedKey::only, "false", 3},
     {"zero_optimization.use_all_reduce_for_fetch_params", DeepspeedKey::only, "false", 3},
     {"zero_optimization.stage3_module_granularity_threshold", DeepspeedKey::no_effect,

@@ -36,6 +36,8 @@ po::options_description run_options() {
       "ranks", po::value<int>()->default_value(d.ranks)->value_name("N"), "start N ranks on this machine")(
       "deepspeed-config", po::value<std::string>()->default_value("")->value_name("FILE"),
       "strategy, precision, batch, optimizer as a DeepSpeed JSON states them")(
+      "deepspeed-set", po::value<std::vector<std::string>>()->composing()->value_name("KEY=VALUE"),
+      "a value of that JSON in place of the file's, such as zero_optimization.sub_group_size=1e9")(
       "plugin", po::value<std::vector<std::string>>()->composing()->value_name("PATH"),
       "also look for plugins in this file or folder");
   po::options_description training("Training");
@@ -64,6 +66,7 @@ po::options_description run_options() {
       "overwrite", po::bool_switch(), "replace an archive or export that is there")(
       "checkpoint", po::value<std::string>()->default_value("")->value_name("FOLDER"), "where checkpoints go")(
       "checkpoint-every", po::value<std::int64_t>()->default_value(0), "steps between checkpoints; 0: at the end")(
+      "checkpoint-each-epoch", po::bool_switch(), "also after each pass through the dataset")(
       "checkpoint-keep", po::value<int>()->default_value(d.checkpoint_keep), "newest checkpoints that are kept")(
       "resume", po::bool_switch(), "go on from the newest checkpoint")(
       "export", po::value<std::string>()->default_value("")->value_name("FOLDER"),
@@ -72,6 +75,8 @@ po::options_description run_options() {
       "evaluate-sequences", po::value<std::int64_t>()->default_value(d.evaluate_sequences), "at most so many")(
       "memory-limit", po::value<std::string>()->default_value("0")->value_name("BYTES"),
       "per rank, e.g. 2Gi; 0: what the device has")(
+      "host-memory-limit", po::value<std::string>()->default_value("0")->value_name("BYTES"),
+      "that the ranks of a host may pin together for offloading; 0: what the host has available")(
       "timeout", po::value<int>()->default_value(d.timeout_seconds)->value_name("S"),
       "seconds that a rank may keep the others waiting")("profile", po::bool_switch(), "time every instruction");
   po::options_description all;
@@ -214,13 +219,27 @@ std::map<std::string, std::map<std::string, std::string>> read_plugin_options(co
 
 namespace {
 
+std::int64_t read_bytes(const po::variables_map& v, const char* option) {
+  try {
+    return parse_bytes(v[option].as<std::string>());
+  } catch (const UsageError& error) {
+    throw UsageError(std::string("--") + option + ": " + error.what());
+  }
+}
+
 /// The options that the file of --deepspeed-config has stated; none without one.
 std::set<std::string> read_deepspeed_config(const po::variables_map& v, PluginHost& host, RunConfig& config) {
   const std::string path = v["deepspeed-config"].as<std::string>();
+  if (path.empty() && v.count("deepspeed-set") != 0) {
+    throw UsageError("--deepspeed-set " + v["deepspeed-set"].as<std::vector<std::string>>().front() +
+                     " is given, but no --deepspeed-config FILE whose value it could replace");
+  }
   if (path.empty()) return {};
   const DeepspeedContext context{
       .given = [&](const std::string& option) { return v.count(option) != 0 && !v[option].defaulted(); },
-      .hidden = [&] { return model_sizes(config, host).hidden; }};
+      .hidden = [&] { return model_sizes(config, host).hidden; },
+      .replacements =
+          v.count("deepspeed-set") == 0 ? std::vector<std::string>{} : v["deepspeed-set"].as<std::vector<std::string>>()};
   return apply_deepspeed_config(path, context, config);
 }
 
@@ -272,16 +291,14 @@ RunConfig make_config(const ParsedRun& parsed, PluginHost& host) {
   c.overwrite = v["overwrite"].as<bool>();
   c.checkpoint = v["checkpoint"].as<std::string>();
   c.checkpoint_every = v["checkpoint-every"].as<std::int64_t>();
+  c.checkpoint_each_epoch = v["checkpoint-each-epoch"].as<bool>();
   c.checkpoint_keep = v["checkpoint-keep"].as<int>();
   c.resume = v["resume"].as<bool>();
   c.export_folder = v["export"].as<std::string>();
   c.evaluate_every = v["evaluate-every"].as<std::int64_t>();
   c.evaluate_sequences = v["evaluate-sequences"].as<std::int64_t>();
-  try {
-    c.memory_limit = parse_bytes(v["memory-limit"].as<std::string>());
-  } catch (const UsageError& error) {
-    throw UsageError(std::string("--memory-limit: ") + error.what());
-  }
+  c.memory_limit = read_bytes(v, "memory-limit");
+  c.host_memory_limit = read_bytes(v, "host-memory-limit");
   c.timeout_seconds = v["timeout"].as<int>();
   c.profile = v["profile"].as<bool>();
   leave_batch_open(v, read_deepspeed_config(v, host, c), c);

@@ -133,8 +133,12 @@ void RunConfig::check() const {
   within("--epsilon", optimizer.epsilon, 0, 1);
   within("--weight-decay", optimizer.weight_decay, 0, 1e3);
   within("--clip", optimizer.max_norm, 0, 1e9);
-  if (checkpoint.empty() && (checkpoint_every > 0 || resume)) {
-    throw UsageError(std::string(resume ? "--resume" : "--checkpoint-every") + " needs a folder: give --checkpoint FOLDER");
+  at_least("--host-memory-limit", host_memory_limit, 0);
+  if (checkpoint.empty() && (checkpoint_every > 0 || checkpoint_each_epoch || resume)) {
+    throw UsageError(std::string(resume                 ? "--resume"
+                                 : checkpoint_every > 0 ? "--checkpoint-every"
+                                                        : "--checkpoint-each-epoch") +
+                     " needs a folder: give --checkpoint FOLDER");
   }
   for (const auto& [strategy, transport] : transport_of) {
     bool known = false;
@@ -176,10 +180,12 @@ std::string RunConfig::to_json() const {
       {"evaluate_sequences", evaluate_sequences},
       {"checkpoint", checkpoint},
       {"checkpoint_every", checkpoint_every},
+      {"checkpoint_each_epoch", checkpoint_each_epoch},
       {"checkpoint_keep", checkpoint_keep},
       {"resume", resume},
       {"export", export_folder},
       {"memory_limit", memory_limit},
+      {"host_memory_limit", host_memory_limit},
       {"timeout", timeout_seconds},
       {"profile", profile},
       {"plugin_options", plugin_options},

@@ -49,13 +49,15 @@ struct RunConfig {
   std::int64_t evaluate_sequences = 64;
   std::string checkpoint;  ///< folder; empty: no checkpoints
   std::int64_t checkpoint_every = 0;
+  bool checkpoint_each_epoch = false;  ///< also after each step that ends a pass through the dataset
   int checkpoint_keep = 2;
   bool resume = false;
-  std::string archive;            ///< file; empty: none
-  bool overwrite = false;         ///< an archive that is there already may be replaced
-  std::string export_folder;      ///< where trained weights go in Hugging Face's format; empty: nowhere
-  std::int64_t memory_limit = 0;  ///< bytes per rank; 0: what the device has
-  int timeout_seconds = 60;       ///< how long a collective may wait for a rank
+  std::string archive;                 ///< file; empty: none
+  bool overwrite = false;              ///< an archive that is there already may be replaced
+  std::string export_folder;           ///< where trained weights go in Hugging Face's format; empty: nowhere
+  std::int64_t memory_limit = 0;       ///< bytes per rank; 0: what the device has
+  std::int64_t host_memory_limit = 0;  ///< bytes that the ranks of a host may pin together; 0: what the host has available
+  int timeout_seconds = 60;            ///< how long a collective may wait for a rank
   bool profile = false;
   std::vector<std::string> notes;  ///< for people: where values come from that no option has given
 

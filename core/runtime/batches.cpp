@@ -56,6 +56,11 @@ std::int64_t Batches::evaluation_rounds(std::int64_t sequences) const {
   return used / (micro_batch_ * ranks_);
 }
 
+bool Batches::ends_epoch(std::int64_t step) const {
+  const std::int64_t per_step = micro_batch_ * accumulation_ * ranks_, epoch = dataset_.train_sequences();
+  return (step + 1) * per_step / epoch > step * per_step / epoch;
+}
+
 std::int64_t Batches::tokens_per_step() const noexcept {
   return micro_batch_ * accumulation_ * ranks_ * sequence_;
 }

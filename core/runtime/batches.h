@@ -27,6 +27,8 @@ class Batches {
   /// How many rounds of micro_batch sequences per batch rank the evaluation part gives, using at most `sequences` (0: all).
   std::int64_t evaluation_rounds(std::int64_t sequences) const;
   std::int64_t tokens_per_step() const noexcept;
+  /// Whether step `step` (counted from 0) reads the last sequence of a pass through the dataset.
+  bool ends_epoch(std::int64_t step) const;
 
  private:
   /// Splits sequence_length + 1 tokens per sequence into ids and the targets one position later.

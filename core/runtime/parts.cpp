@@ -92,18 +92,9 @@ void find_model(Parts& parts, const RunConfig& config, PluginHost& host) {
 
 /// Options for parts that are not in the make-up would be ignored silently; they are mistakes.
 void refuse_stray_options(const RunConfig& config, PluginHost& host) {
-  std::vector<std::string> used{config.precision, config.device, config.dataset, config.transport};
-  for (const StrategyChoice& s : config.strategies) used.push_back(s.name);
-  for (const auto& [strategy, transport] : config.transport_of) used.push_back(transport);
-  for (const std::string& name : host.names("model")) used.push_back(name);
-  if (config.device == "auto") {
-    for (const std::string& name : host.names("device")) used.push_back(name);
-  }
-  for (const auto& [owner, options] : config.plugin_options) {
-    if (std::find(used.begin(), used.end(), owner) == used.end()) {
-      throw UsageError("--" + owner + "." + options.begin()->first + " is given, but '" + owner +
-                       "' is not part of this make-up");
-    }
+  for (const std::string& owner : stray_owners(config, host)) {
+    throw UsageError("--" + owner + "." + config.plugin_options.at(owner).begin()->first + " is given, but '" + owner +
+                     "' is not part of this make-up");
   }
 }
 
@@ -115,6 +106,21 @@ bool takes_tokenizer(const std::string& dataset, PluginHost& host) {
 }
 
 }  // namespace
+
+std::vector<std::string> stray_owners(const RunConfig& config, PluginHost& host) {
+  std::vector<std::string> used{config.precision, config.device, config.dataset, config.transport};
+  for (const StrategyChoice& s : config.strategies) used.push_back(s.name);
+  for (const auto& [strategy, transport] : config.transport_of) used.push_back(transport);
+  for (const std::string& name : host.names("model")) used.push_back(name);
+  if (config.device == "auto") {
+    for (const std::string& name : host.names("device")) used.push_back(name);
+  }
+  std::vector<std::string> stray;
+  for (const auto& [owner, options] : config.plugin_options) {
+    if (std::find(used.begin(), used.end(), owner) == used.end()) stray.push_back(owner);
+  }
+  return stray;
+}
 
 CompileRequest Parts::compile_request(const RunConfig& config) const {
   return {.architecture = architecture.get(),

@@ -14,7 +14,9 @@
 #include "consist/plugin.h"
 #include "core/archive/archive.h"
 #include "core/job/progress.h"
+#include "core/runtime/advice.h"
 #include "core/runtime/communicators.h"
+#include "core/runtime/host_memory.h"
 #include "core/runtime/idle_share.h"
 #include "core/runtime/metrics.h"
 #include "core/runtime/parts.h"
@@ -102,10 +104,12 @@ std::string banner(const RunConfig& config, const Parts& parts, const Layout& la
     text += "\nmatrix products of a step " + si_text(summary.flops) + "FLOP per rank, " + fp8_text(summary);
   text += "\n" + parts.device->info().name;
   for (const std::string& note : config.notes) text += "\n" + note;
+  const std::int64_t sequences = config.batch * config.accumulation * layout.batch_ranks();
   text += "\nbatch " + std::to_string(config.batch) + " x accumulation " + std::to_string(config.accumulation) + " x " +
-          std::to_string(layout.batch_ranks()) + " of sequence " + std::to_string(config.sequence) + ": " +
-          std::to_string(config.batch * config.accumulation * layout.batch_ranks() * config.sequence) +
+          std::to_string(layout.batch_ranks()) + " = " + std::to_string(sequences) + " sequences of " +
+          std::to_string(config.sequence) + ": " + std::to_string(sequences * config.sequence) +
           " tokens a step; planned memory " + bytes_text(state.planned_bytes()) + " per rank";
+  if (state.planned_host_bytes() > 0) text += ", " + bytes_text(state.planned_host_bytes()) + " pinned on the host";
   return text;
 }
 
@@ -228,9 +232,9 @@ std::string measure_idle(Job& job, const CompileRequest& request, const Layout& 
 
 TrainerSettings trainer_settings(const RunConfig& config, std::int64_t first_step) {
   // A folder without an interval: one checkpoint at the end.
-  const std::int64_t checkpoint_every = config.checkpoint.empty()     ? 0
-                                        : config.checkpoint_every > 0 ? config.checkpoint_every
-                                                                      : config.steps;
+  const std::int64_t checkpoint_every = config.checkpoint.empty() || config.checkpoint_each_epoch ? config.checkpoint_every
+                                        : config.checkpoint_every > 0                             ? config.checkpoint_every
+                                                                                                  : config.steps;
   return {.first_step = first_step,
           .steps = config.steps,
           .micro_batch = config.batch,
@@ -241,7 +245,8 @@ TrainerSettings trainer_settings(const RunConfig& config, std::int64_t first_ste
           .beta2 = config.optimizer.beta2,
           .evaluate_every = config.evaluate_every,
           .evaluate_sequences = config.evaluate_sequences,
-          .checkpoint_every = checkpoint_every};
+          .checkpoint_every = checkpoint_every,
+          .checkpoint_each_epoch = config.checkpoint_each_epoch};
 }
 
 void check_evaluation(const RunConfig& config, const Dataset& dataset, const Layout& layout) {
@@ -276,6 +281,7 @@ TrainerResult run_recorded(const RunConfig& config, PluginHost& host, JoinedJob&
 
   TrainingState state(std::move(step), std::move(evaluation), *parts.device, communicators.by_queue(), job.rank(),
                       config.memory_limit);
+  check_host_memory(job, state.planned_host_bytes(), config.host_memory_limit);
   state.allocate(config.profile);
   const std::int64_t first_step = saved.fill(state);
   const SensorLog sensors(*parts.device);
@@ -285,6 +291,10 @@ TrainerResult run_recorded(const RunConfig& config, PluginHost& host, JoinedJob&
                     summary_json(summary), sensors.newest());
   if (job.rank() == 0) {
     std::fprintf(stderr, "%s\n", banner(config, parts, layout, state, communicators, summary).c_str());
+    for (const std::string& advice : advise(config, parts.precision->dtypes(), layout, parts.device->info(), summary)) {
+      std::fprintf(stderr, "note: %s\n", advice.c_str());
+      recorder.event("advice", advice);
+    }
     if (first_step > 0) std::fprintf(stderr, "resumed after step %lld\n", static_cast<long long>(first_step));
   }
 

@@ -67,7 +67,9 @@ TrainerResult train(TrainingState& state, const Dataset& dataset, const Layout& 
     if (state.evaluation() != nullptr && (due(step, settings.evaluate_every) || step == settings.steps)) {
       events.evaluated(step, evaluate(state, batches, settings));
     }
-    if (due(step, settings.checkpoint_every) || (settings.checkpoint_every > 0 && (stop || step == settings.steps)))
+    const bool saves = settings.checkpoint_every > 0 || settings.checkpoint_each_epoch;
+    if (due(step, settings.checkpoint_every) || (settings.checkpoint_each_epoch && batches.ends_epoch(step - 1)) ||
+        (saves && (stop || step == settings.steps)))
       events.checkpoint(step);
     if (stop) return TrainerResult::stopped;
   }

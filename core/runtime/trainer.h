@@ -23,6 +23,7 @@ struct TrainerSettings {
   std::int64_t evaluate_every = 0;      ///< steps; 0: never
   std::int64_t evaluate_sequences = 0;  ///< at most so many, over all ranks
   std::int64_t checkpoint_every = 0;    ///< steps; 0: never
+  bool checkpoint_each_epoch = false;   ///< after each step that ends a pass through the dataset
 };
 
 struct StepReport {

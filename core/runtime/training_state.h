@@ -43,6 +43,7 @@ class CONSIST_API TrainingState {
   PreparedProgram& step() { return *step_; }
   PreparedProgram* evaluation() { return evaluation_.get(); }
   std::int64_t planned_bytes() const noexcept { return device_bytes_; }
+  std::int64_t planned_host_bytes() const noexcept { return host_bytes_; }
 
   /// Whether the program has an input of that name: a pipeline stage lacks those that others read.
   bool has_input(PreparedProgram& program, const std::string& name);

@@ -21,14 +21,15 @@ constexpr const char* help =
     "Times the collectives of a transport between ranks on this machine, or between those that a launcher has\n"
     "started, and compares every size's result with the right one. Prints the columns of nccl-tests: bytes of\n"
     "the whole data, elements, time of a call, algbw = bytes / time, busbw = what each link carried, and the\n"
-    "number of wrong elements. The first lines say which path the bytes took. Memory: twice --max-bytes.\n\n"
+    "number of wrong elements; then the bandwidth and latency of links that fit the times. The first lines say\n"
+    "which path the bytes took. Memory: twice --max-bytes.\n\n"
     "  --transport T [socket]      --ranks N [2]         --device D [auto: the fastest]\n"
     "  --collectives LIST          of all_reduce,all_gather,reduce_scatter,broadcast,send_receive [all]\n"
     "  --min-bytes B [1Mi]         --max-bytes B [64Mi]  --factor N [2]      sizes\n"
     "  --dtype f32|bf16 [f32]      --seconds S [0.5]     measured per line, about\n"
     "  --timeout SECONDS [60]      how long a rank may keep the others waiting\n"
     "  --plugin PATH               also look for plugins in this file or folder; may be repeated\n\n"
-    "Returns 1 if a result is wrong.\n"
+    "Returns 1 if a result is wrong. What links of a known speed should reach: consist bench expect --help\n"
     "example: consist bench collectives --transport nvlink --device cuda --ranks 4 --max-bytes 1Gi --dtype bf16\n";
 
 struct Request {
@@ -185,11 +186,12 @@ int bench_collectives(const Arguments& arguments) {
 
 int bench(const Arguments& arguments) {
   if (!arguments.empty() && arguments[0] == "collectives") return bench_collectives({arguments.begin() + 1, arguments.end()});
+  if (!arguments.empty() && arguments[0] == "expect") return bench_expect({arguments.begin() + 1, arguments.end()});
   if (arguments.empty() || arguments[0] == "--help") {
     std::fputs(help, stdout);
     return arguments.empty() ? 2 : 0;
   }
-  throw UsageError("consist bench can time collectives, not '" + arguments[0] + "'; see consist bench --help");
+  throw UsageError("consist bench has collectives and expect, not '" + arguments[0] + "'; see consist bench --help");
 }
 
 }  // namespace consist::commands

@@ -13,6 +13,7 @@ int train(const Arguments& arguments);
 int compare(const Arguments& arguments);
 int explain(const Arguments& arguments);
 int launch(const Arguments& arguments);
+int bench_expect(const Arguments& arguments);  ///< `consist bench expect`
 int bench(const Arguments& arguments);
 int tokenize(const Arguments& arguments);
 int plugins(const Arguments& arguments);

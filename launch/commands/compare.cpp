@@ -8,12 +8,14 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <map>
 
 #include "consist/error.h"
 #include "core/runtime/parts.h"
 #include "core/runtime/text.h"
 #include "launch/child_process.h"
 #include "launch/commands/commands.h"
+#include "launch/compare_effects.h"
 #include "launch/compare_rows.h"
 #include "launch/compare_table.h"
 #include "launch/exit_status.h"
@@ -29,14 +31,17 @@ constexpr const char* help =
     "usage: consist compare --model A,B --strategy S,T --precision P,Q ... [--output FOLDER] [OPTIONS of train]\n\n"
     "Trains every combination of the listed values, one after the other, each in processes of its own, and\n"
     "prints a table: tokens/s with its spread, step time, share of the measured bound, planned and measured\n"
-    "memory, bytes sent, final loss and its parity; the fastest of each model is marked. Combinations that\n"
+    "memory, bytes sent, final loss and its parity; the fastest of each model is marked; then what each choice is\n"
+    "worth by itself. Combinations that\n"
     "are illegal or unavailable are in the table with their reason, and a run that fails does not stop the\n"
     "rest. Run again with the same options, it goes on where it stopped.\n\n"
     "  --output FOLDER   archives, logs and comparison.h5 (default runs/compare)\n"
     "  --overwrite       begin anew: what the folder holds of these runs is made again\n"
     "  lists may be given to: --model --strategy --transport --precision --ranks --device --batch\n"
-    "  --global-batch --sequence --accumulation --recompute; a transport per strategy is written a=T1+b=T2, several\n"
-    "  ops to recompute A+B. All other options are those of consist train and hold for every run.\n\n"
+    "  --global-batch --sequence --accumulation --recompute --deepspeed-set; a transport per strategy is written\n"
+    "  a=T1+b=T2, several ops to recompute A+B, several values of a DeepSpeed key KEY=V1,V2. All other options are\n"
+    "  those of consist train and hold for every run; those of a part, for the runs that have it. --checkpoint and\n"
+    "  --export name a folder in which each run has its own.\n\n"
     "example: consist compare --model llama-tiny,qwen3-tiny --ranks 1,2 --precision fp32,bf16 --global-batch 8 --steps 40\n";
 
 std::atomic<bool> interrupted{false};
@@ -83,6 +88,28 @@ std::string config_of(const CompareRow& row, std::string& problem) {
   }
 }
 
+/// Leaves out of every row the options of parts that only other rows have: `--efa.provider tcp` beside `--transport socket,efa`.
+/// Options that no row can use stay, so that they are refused.
+void leave_out_stray_options(std::vector<CompareRow>& rows) {
+  std::vector<std::vector<std::string>> stray(rows.size());
+  std::map<std::string, std::size_t> strays;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    try {
+      const ParsedRun parsed = parse_run(rows[i].arguments, {});
+      PluginHost host(plugin_paths(parsed.values));
+      stray[i] = stray_owners(make_config(parsed, host), host);
+    } catch (const Error&) {
+      continue;  // refused with its reason when its turn comes
+    }
+    for (const std::string& owner : stray[i]) ++strays[owner];
+  }
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    for (const std::string& owner : stray[i]) {
+      if (strays[owner] < rows.size()) remove_options_of(owner, rows[i]);
+    }
+  }
+}
+
 CompareOutcome run_row(const CompareRow& row, const std::string& archive, const std::string& log_path) {
   std::ofstream log(log_path);
   const bool terminal = isatty(STDERR_FILENO) == 1;
@@ -114,7 +141,8 @@ int compare(const Arguments& arguments) {
     }
   }
   const Request request = read_request(arguments);
-  const std::vector<CompareRow> rows = expand_rows(request.train);
+  std::vector<CompareRow> rows = expand_rows(request.train);
+  leave_out_stray_options(rows);
   std::error_code error;
   fs::create_directories(request.output, error);
   if (error) throw SystemError("cannot make the folder " + request.output + ": " + error.message());
@@ -149,7 +177,8 @@ int compare(const Arguments& arguments) {
     write_comparison_archive(summary, rows, outcomes, archives);
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  std::printf("\n%s%s, %s\n", comparison_text(rows, outcomes).c_str(), duration_text(seconds).c_str(), summary.c_str());
+  std::printf("\n%s%s%s, %s\n", comparison_text(rows, outcomes).c_str(), effects_text(rows, outcomes).c_str(),
+              duration_text(seconds).c_str(), summary.c_str());
   if (interrupted) return 130;
   if (failed) return exit_failed;
   const bool any =

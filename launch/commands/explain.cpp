@@ -3,13 +3,16 @@
 #include <cstdio>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "consist/error.h"
 #include "core/passes/timeline.h"
 #include "core/program/printer.h"
+#include "core/runtime/metrics.h"
 #include "core/runtime/parts.h"
 #include "core/runtime/program_summary.h"
+#include "core/runtime/step_estimate.h"
 #include "core/runtime/text.h"
 #include "launch/commands/commands.h"
 #include "launch/run_options.h"
@@ -77,6 +80,7 @@ int explain(const Arguments& arguments) {
   own.add_options()("help", "this text")(
       "summary", po::bool_switch(),
       "FLOPs, bytes per collective and axis, memory by role and at the peak; of all pipeline stages")(
+      "machine", po::value<std::string>()->default_value(""), "with --summary: an estimate of the step's time on that machine")(
       "rank", po::value<int>(),
       "whose program; the default is 0, for --summary of a pipeline the rank that needs the most memory");
   const ParsedRun parsed = parse_run(arguments, own);
@@ -84,10 +88,16 @@ int explain(const Arguments& arguments) {
     std::fputs(head, stdout);
     std::printf(
         "  --summary   FLOPs, bytes per collective and axis, memory by role and at the peak; of all pipeline stages\n"
+        "  --machine M with --summary, an estimate of the step's time on a machine that need not be there: h100, h200, a100,\n"
+        "              with rates of your own behind commas, e.g. h100,products=0.45,network=12.5e9,ranks-per-node=8\n"
         "  --rank R    whose program; the default is 0, for --summary of a pipeline the rank that needs the most memory\n");
     std::fputs(tail, stdout);
     return 0;
   }
+  const bool summary = parsed.values["summary"].as<bool>();
+  const std::string machine = parsed.values["machine"].as<std::string>();
+  if (!machine.empty() && !summary) throw UsageError("--machine " + machine + " is given, but its estimate is part of --summary");
+  const std::optional<MachineModel> model = machine.empty() ? std::nullopt : std::optional(parse_machine(machine));
   PluginHost host(plugin_paths(parsed.values));
   RunConfig config = make_config(parsed, host);
   for (const std::string& note : config.notes) std::fprintf(stderr, "%s\n", note.c_str());
@@ -119,11 +129,17 @@ int explain(const Arguments& arguments) {
     stages.push_back(std::move(stage));
     programs.push_back(&stages.back().program->program());
   }
-  const bool summary = parsed.values["summary"].as<bool>();
   if (!summary && !one_rank) chosen = 0;
   if (stages.size() > 1) std::fputs(pipeline_text(programs).c_str(), stdout);
   if (summary && stages.size() > 1) std::printf("%s\nRank %d:\n", stages_text(stages).c_str(), stages[chosen].rank);
   std::fputs(summary ? summary_text(stages[chosen].summary).c_str() : to_text(stages[chosen].program->program()).c_str(), stdout);
+  if (model) {
+    const ModelSizes sizes = parts.architecture->sizes();
+    const auto tokens = static_cast<double>(config.batch * config.accumulation * layout.batch_ranks() * config.sequence);
+    std::printf("\n%s", estimate_text(estimate_step(programs, *model), *model, config.ranks, tokens,
+                                      model_flops_per_token(sizes, config.sequence))
+                            .c_str());
+  }
   return 0;
 }
 

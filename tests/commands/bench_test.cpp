@@ -56,6 +56,7 @@ TEST(BenchCollectives, TimesEveryCollectiveAndChecksItsResult) {
   EXPECT_NEAR(rows[2].busbw, rows[2].algbw * 4 / 3, 0.011);
   EXPECT_EQ(rows[3].count, 250);
   EXPECT_NEAR(rows[5].busbw, rows[5].algbw * 2 / 3, 0.011);
+  EXPECT_THAT(result.output, HasSubstr("consist bench expect --collective reduce_scatter --bandwidth "));
 }
 
 #ifdef CONSIST_WITH_LIBFABRIC

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "core/archive/reader.h"
 #include "tests/child_process.h"
@@ -119,6 +120,54 @@ TEST(Compare, BatchesThatDoNotDivideAreRefused) {
       compare(folder.path().string(), {"--model", "llama-tiny", "--ranks", "1,2", "--global-batch", "3"});
   EXPECT_EQ(result.status, 0) << result.output;
   EXPECT_THAT(result.output, ContainsRegex("llama-tiny +2 .*refused: --global-batch 3 .*leaves a rest"));
+}
+
+/// docs/cases.md, case 3: values of a DeepSpeed file are swept, the table says what each is worth, and no run finds another's
+/// checkpoints. The options of zero3-offload do not disturb the row without it.
+TEST(Compare, SweepsADeepspeedFile) {
+  const TemporaryFolder folder;
+  const test::ChildResult result =
+      compare(folder.path().string(),
+              {"--model", "llama-tiny", "--ranks", "2", "--batch", "1", "--deepspeed-config",
+               CONSIST_SOURCE_DIR "/docs/cases/zero3-offload-batch4.json", "--deepspeed-set",
+               "zero_optimization.sub_group_size=1e5,1e9", "--checkpoint", folder / "checkpoints", "--checkpoint-each-epoch"});
+  EXPECT_EQ(result.status, 0) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("SUB_GROUP_SIZE"));
+  EXPECT_THAT(result.output, ContainsRegex("sub_group_size 1e9 over 1e5: [0-9.]+x the speed"));
+  for (const char* size : {"1e5", "1e9"}) {
+    const std::string label = std::string("llama-tiny_sub_group_size") + size;
+    EXPECT_THAT(ArchiveReader(folder / (label + ".h5")).text("/config"),
+                HasSubstr(std::string("\"sub_group_size\": \"") + (size == std::string("1e5") ? "100000\"" : "1000000000\"")));
+    EXPECT_TRUE(std::filesystem::exists(folder.path() / "checkpoints" / label / "step-00000006")) << result.output;
+  }
+}
+
+TEST(Compare, OptionsOfAPartHoldForTheRunsThatHaveIt) {
+  const TemporaryFolder folder;
+  const test::ChildResult result = compare(folder.path().string(), {"--model", "llama-tiny", "--ranks", "2", "--batch", "1",
+                                                                    "--strategy", "ddp,zero2", "--zero2.stage", "1"});
+  EXPECT_EQ(result.status, 0) << result.output;
+  EXPECT_THAT(ArchiveReader(folder / "llama-tiny_ddp.h5").text("/config"), Not(HasSubstr("stage")));
+  EXPECT_THAT(ArchiveReader(folder / "llama-tiny_zero2.h5").text("/config"), HasSubstr("\"stage\": \"1\""));
+  const test::ChildResult stray = compare((folder.path() / "other").string(),
+                                          {"--model", "llama-tiny", "--strategy", "ddp,zero2", "--pipeline.schedule", "gpipe"});
+  EXPECT_THAT(stray.output, HasSubstr("'pipeline' is not part of this make-up"));
+}
+
+/// Ten sequences and four a step: passes end within the steps 3, 5 and 8.
+TEST(TrainCommand, CheckpointsAfterEachEpoch) {
+  const TemporaryFolder folder;
+  write_whole(folder / "data.u16", std::string(2 * (10 * 16 + 1), '\1'));
+  const test::ChildResult result = test::run_child(
+      {CONSIST_BINARY_DIR "/bin/consist", "train", "--device=cpu", "--model=llama-tiny", "--dataset=tokens",
+       "--tokens.files=" + (folder / "data.u16"), "--tokens.format=u16", "--tokens.eval-fraction=0", "--sequence=16", "--batch=4",
+       "--steps=7", "--checkpoint-keep=9", "--checkpoint=" + (folder / "checkpoints"), "--checkpoint-each-epoch"});
+  ASSERT_EQ(result.status, 0) << result.output;
+  std::set<std::string> steps;
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "checkpoints")) {
+    if (entry.is_directory()) steps.insert(entry.path().filename().string());
+  }
+  EXPECT_EQ(steps, (std::set<std::string>{"step-00000003", "step-00000005", "step-00000007"})) << result.output;
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ using testing::AllOf;
 using testing::Contains;
 using testing::HasSubstr;
 
-const std::string users_file = CONSIST_SOURCE_DIR "/tests/golden/deepspeed/zero3_offload.json";
+const std::string users_file = CONSIST_SOURCE_DIR "/docs/cases/zero3-offload.json";
 
 class Deepspeed : public testing::Test {
  protected:
@@ -77,6 +77,43 @@ TEST_F(Deepspeed, NothingOfTheFileIsPassedOverInSilence) {
     }
   };
   visit(file, "");
+}
+
+/// docs/cases.md, case 3.
+TEST_F(Deepspeed, AutomaticBucketsFollowTheHiddenSize) {
+  const RunConfig c = config_of(std::string(CONSIST_SOURCE_DIR "/docs/cases/zero3-offload-batch4.json"),
+                                {"--precision=bf16", "--batch=4", "--accumulation=4", "--ranks=4"});
+  const auto& options = c.plugin_options.at("zero3-offload");  // the hidden size is 160
+  EXPECT_EQ(options.at("reduce_bucket_size"), "25600");
+  EXPECT_EQ(options.at("prefetch_bucket_size"), "23040");
+  EXPECT_EQ(options.at("sub_group_size"), "1000000000");
+  EXPECT_EQ(options.at("max_live_parameters"), "1000000000");
+  EXPECT_THAT(c.notes, Contains(AllOf(HasSubstr("model_save false"), HasSubstr("nothing is gathered"))));
+}
+
+TEST_F(Deepspeed, ValuesOfTheFileCanBeReplaced) {
+  const auto options = [&](std::vector<std::string> words) {
+    return config_of(users_file, std::move(words)).plugin_options.at("zero3-offload");
+  };
+  EXPECT_EQ(options({"--deepspeed-set=zero_optimization.sub_group_size=1e9"}).at("sub_group_size"), "1000000000");
+  EXPECT_EQ(options({"--deepspeed-set", "zero_optimization.reduce_bucket_size=auto", "--deepspeed-set",
+                     "zero_optimization.overlap_comm=false"}),
+            [&] {
+              auto expected = options({});
+              expected["reduce_bucket_size"] = "25600";
+              expected["overlap_comm"] = "false";
+              return expected;
+            }());
+  const RunConfig c = config_of({{"gradient_clipping", 0.5}},
+                                {"--deepspeed-set=gradient_clipping=0.25", "--deepspeed-set=optimizer.params.lr=1e-4"});
+  EXPECT_EQ(c.optimizer.max_norm, 0.25);
+  EXPECT_EQ(c.learning_rate.peak, 1e-4) << "a key that the file lacks";
+  EXPECT_THAT(c.notes, Contains(AllOf(HasSubstr("0.25 (--deepspeed-set) in place of 0.5"))));
+  expect_refused(json::object(), "zero_optimization.no_such_key is not known",
+                 {"--deepspeed-set=zero_optimization.no_such_key=1"});
+  expect_refused({{"zero_optimization", 3}}, "no object that could hold", {"--deepspeed-set=zero_optimization.stage=1"});
+  expect_refused(json::object(), "must be KEY=VALUE", {"--deepspeed-set=stage"});
+  EXPECT_THROW(make_config(parse_run({"--model=llama-tiny", "--deepspeed-set=gradient_clipping=1"}, {}), host_), UsageError);
 }
 
 TEST_F(Deepspeed, StagesAreStrategies) {

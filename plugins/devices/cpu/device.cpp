@@ -17,6 +17,7 @@
 
 #include "consist/error.h"
 #include "consist/plugin.h"
+#include "core/runtime/host_memory.h"
 #include "plugins/devices/cpu/executable.h"
 #include "plugins/devices/cpu/kernel_library.h"
 #include "plugins/devices/measured_matmul.h"
@@ -36,19 +37,6 @@ std::string processor_name() {
     if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
   }
   return "processor";
-}
-
-/// The smaller of what the system has free and what the control group leaves, in bytes.
-std::int64_t free_memory() {
-  std::int64_t available = std::numeric_limits<std::int64_t>::max();
-  std::ifstream meminfo("/proc/meminfo");
-  for (std::string line; std::getline(meminfo, line);) {
-    if (line.starts_with("MemAvailable:")) available = std::strtoll(line.c_str() + 13, nullptr, 10) * 1024;
-  }
-  std::ifstream limit_file("/sys/fs/cgroup/memory.max"), used_file("/sys/fs/cgroup/memory.current");
-  std::int64_t limit = 0, used = 0;
-  if (limit_file >> limit && used_file >> used) available = std::min(available, std::max<std::int64_t>(limit - used, 0));
-  return available;
 }
 
 class CpuDevice final : public Device {
@@ -73,7 +61,7 @@ class CpuDevice final : public Device {
     info_.name = processor_name() + ", " + std::to_string(settings_.threads) +
                  (settings_.threads == 1 ? " thread, " : " threads, ") + library_.level +
                  (settings_.native_bf16 ? ", bf16 native" : ", bf16 emulated");
-    info_.memory_bytes = free_memory() / std::max(1, local_ranks);
+    info_.memory_bytes = available_host_memory() / std::max(1, local_ranks);
   }
 
   DeviceInfo info() const override { return info_; }

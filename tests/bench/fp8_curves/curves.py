@@ -3,8 +3,9 @@
 
 Usage: curves.py FOLDER [--plot FILE.svg] [--check]        (needs h5py)
 
-Prints, per model and seed, the mean loss of the last 100 steps in bf16 and fp8 and their relative difference, and per model the largest relative
-difference of a step's loss between emulation and GPU. --check exits with 1 where fp8 is further than 0.5% from bf16, or where runs are missing.
+Prints the mean loss of the last 100 steps in bf16 and fp8 and their relative difference for every seed, its mean and spread over the seeds; what
+another order of sums alone changes; and the largest relative difference of a step's loss between emulation and GPU. --check exits with 1 where the
+mean over a model's seeds is further than 0.5% from bf16, or where runs are missing.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import sys
 import h5py
 
 MODELS = ["llama-100m", "qwen3-100m"]
+SETTINGS = {"llama-100m": "", "qwen3-100m": "", "qwen3-100m-slow": "half of the learning rate, twice the warm-up"}
 LAST = 100
 LIMIT = 0.005
 COLOURS = {"bf16": "#1f6fb4", "fp8": "#d1495b"}
@@ -30,35 +32,59 @@ def losses(folder, name):
         return [float(x) for x in archive["steps/loss"][:]]
 
 
-def seeds(folder, model):
-    return sorted(int(p.stem.rsplit("seed", 1)[1]) for p in folder.glob(f"{model}-bf16-seed*.h5"))
+def seeds(folder, name):
+    return sorted(int(p.stem.rsplit("seed", 1)[1]) for p in folder.glob(f"{name}-bf16-seed*.h5"))
 
 
 def mean(values):
     return sum(values) / len(values)
 
 
+def deviation(values):
+    """Sample standard deviation."""
+    return (sum((x - mean(values)) ** 2 for x in values) / (len(values) - 1)) ** 0.5
+
+
+def relative(folder, first, second):
+    """Mean loss of the last steps of two runs and their relative difference, or None where one is missing or cut short."""
+    runs = [losses(folder, name) for name in (first, second)]
+    if any(run is None for run in runs) or len(runs[0]) != len(runs[1]) or len(runs[0]) < LAST:
+        return None
+    reference, value = (mean(run[-LAST:]) for run in runs)
+    return reference, value, value / reference - 1
+
+
 def compare_precisions(folder):
-    """Prints the table; whether every pair is there and within the limit."""
+    """Prints the table; whether every pair is there and each model's mean within the limit."""
     good = True
     print(f"| model | seed | bf16, last {LAST} of its steps | fp8 | difference |\n|---|---|---|---|---|")
-    for model in MODELS:
-        found = seeds(folder, model)
+    for name, setting in SETTINGS.items():
+        found = seeds(folder, name)
         good = good and len(found) > 0
         differences = []
         for seed in found:
-            bf16, fp8 = (losses(folder, f"{model}-{precision}-seed{seed}") for precision in ("bf16", "fp8"))
-            if bf16 is None or fp8 is None or len(bf16) != len(fp8) or len(bf16) < LAST:
-                print(f"| {model} | {seed} | missing or cut short | | |")
+            pair = relative(folder, f"{name}-bf16-seed{seed}", f"{name}-fp8-seed{seed}")
+            if pair is None:
+                print(f"| {name} | {seed} | missing or cut short | | |")
                 good = False
                 continue
-            reference, value = mean(bf16[-LAST:]), mean(fp8[-LAST:])
-            differences.append(value / reference - 1)
-            good = good and abs(differences[-1]) <= LIMIT
-            print(f"| {model} | {seed} | {reference:.4f} | {value:.4f} | {100 * differences[-1]:+.2f}% |")
+            differences.append(pair[2])
+            print(f"| {name} | {seed} | {pair[0]:.4f} | {pair[1]:.4f} | {100 * pair[2]:+.2f}% |")
         if len(differences) > 1:
-            print(f"| {model} | mean | | | {100 * mean(differences):+.2f}% |")
+            note = f" ({setting})" if setting else ""
+            print(f"| {name}{note} | {len(differences)} seeds | | | {100 * mean(differences):+.2f} ± {100 * deviation(differences):.2f}% |")
+            good = good and abs(mean(differences)) <= LIMIT
     return good
+
+
+def compare_orders(folder):
+    """Prints what sums in another order change, per precision; nothing is expected of it."""
+    for model in MODELS:
+        for seed in seeds(folder, f"{model}-again"):
+            for precision in ("bf16", "fp8"):
+                pair = relative(folder, f"{model}-{precision}-seed{seed}", f"{model}-again-{precision}-seed{seed}")
+                if pair:
+                    print(f"{model}, seed {seed}, {precision}, sums in another order: {pair[0]:.4f} and {pair[1]:.4f}, {100 * pair[2]:+.2f}%")
 
 
 def compare_devices(folder):
@@ -157,6 +183,7 @@ def main():
     arguments = parser.parse_args()
     near = compare_precisions(arguments.folder)
     print()
+    compare_orders(arguments.folder)
     same = compare_devices(arguments.folder)
     if arguments.plot:
         plot(arguments.folder, arguments.plot)

@@ -1,0 +1,106 @@
+#include "core/runtime/machine_model.h"
+
+#include <cmath>
+#include <cstdlib>
+#include <sstream>
+#include <vector>
+
+#include "consist/error.h"
+#include "core/runtime/text.h"
+
+namespace consist {
+namespace {
+
+/// Peaks, memory and links by NVIDIA's and AWS's data sheets (p4d, p5, p5e). Products, attention, memory (0.87 of the sheet's)
+/// and node (0.72) are what an H200 and four of them reached here (docs/results.md); host is what eight ranks of a host can
+/// expect to share of its memory; a network rank has an eighth of its node's EFA, of which large messages reach 0.85.
+const std::vector<MachineModel>& known_machines() {
+  static const std::vector<MachineModel> machines{{.name = "h200",
+                                                   .peak = 989.4e12,
+                                                   .peak_fp8 = 1978.9e12,
+                                                   .peak_fp32 = 66.9e12,
+                                                   .memory = 0.87 * 4.8e12,
+                                                   .node = 0.72 * 450e9,
+                                                   .network = 0.85 * 50e9,
+                                                   .host = 16e9},
+                                                  {.name = "h100",
+                                                   .peak = 989.4e12,
+                                                   .peak_fp8 = 1978.9e12,
+                                                   .peak_fp32 = 66.9e12,
+                                                   .memory = 0.87 * 3.35e12,
+                                                   .node = 0.72 * 450e9,
+                                                   .network = 0.85 * 50e9,
+                                                   .host = 16e9},
+                                                  {.name = "a100",
+                                                   .peak = 312e12,
+                                                   .peak_fp8 = 0,
+                                                   .peak_fp32 = 19.5e12,
+                                                   .memory = 0.87 * 1.555e12,
+                                                   .node = 0.72 * 300e9,
+                                                   .network = 0.85 * 6.25e9,
+                                                   .host = 8e9}};
+  return machines;
+}
+
+double positive(const std::string& part, const std::string& value) {
+  char* end = nullptr;
+  const double number = std::strtod(value.c_str(), &end);
+  if (value.empty() || *end != '\0' || !(number > 0) || !std::isfinite(number))
+    throw UsageError("--machine: '" + part + "' must be a number above 0, such as network=12.5e9");
+  return number;
+}
+
+void replace(MachineModel& machine, const std::string& part) {
+  const std::size_t equals = part.find('=');
+  const std::string key = part.substr(0, equals);
+  const struct {
+    const char* key;
+    double* value;
+  } rates[] = {{"peak", &machine.peak},         {"peak-fp8", &machine.peak_fp8},   {"peak-fp32", &machine.peak_fp32},
+               {"products", &machine.products}, {"attention", &machine.attention}, {"memory", &machine.memory},
+               {"node", &machine.node},         {"network", &machine.network},     {"host", &machine.host}};
+  std::string known = "ranks-per-node";
+  for (const auto& rate : rates) known += std::string(" ") + rate.key;
+  const double number = positive(part, equals == std::string::npos ? "" : part.substr(equals + 1));
+  for (const auto& rate : rates) {
+    if (key == rate.key) {
+      *rate.value = number;
+      return;
+    }
+  }
+  if (key != "ranks-per-node" || number != std::floor(number) || number > 1e6)
+    throw UsageError("--machine: '" + part + "' is not known; values can be given to: " + known);
+  machine.ranks_per_node = static_cast<int>(number);
+}
+
+}  // namespace
+
+double MachineModel::product_rate(DType operand) const {
+  if (operand == DType::f32) return products * peak_fp32;
+  const bool fp8 = operand == DType::e4m3 || operand == DType::e5m2;
+  return products * (fp8 && peak_fp8 > 0 ? peak_fp8 : peak);
+}
+
+std::string MachineModel::text() const {
+  return name + ", " + std::to_string(ranks_per_node) + " ranks a node; products at " + fixed_text(100 * products, 0) +
+         "% and attention at " + fixed_text(100 * attention, 0) + "% of " + si_text(peak) + "FLOP/s (fp8 " + si_text(peak_fp8) +
+         ", fp32 " + si_text(peak_fp32) + "); a rank moves " + si_text(memory) + "B/s in its memory, " + si_text(node) +
+         "B/s to ranks of its node, " + si_text(network) + "B/s to others, " + si_text(host) + "B/s from and to the host";
+}
+
+MachineModel parse_machine(const std::string& text) {
+  std::istringstream parts(text);
+  std::string part;
+  std::getline(parts, part, ',');
+  std::string names;
+  for (const MachineModel& known : known_machines()) {
+    names += " " + known.name;
+    if (known.name != part) continue;
+    MachineModel machine = known;
+    while (std::getline(parts, part, ',')) replace(machine, part);
+    return machine;
+  }
+  throw UsageError("--machine '" + text + "' begins with no machine that is known here:" + names);
+}
+
+}  // namespace consist

@@ -1,0 +1,102 @@
+#include "core/runtime/step_estimate.h"
+
+#include <algorithm>
+#include <map>
+
+#include "consist/op.h"
+#include "core/passes/timeline.h"
+#include "core/runtime/text.h"
+
+namespace consist {
+namespace {
+
+/// Of one rank.
+struct Sums {
+  double compute = 0, optimizer = 0, host = 0;
+  std::map<int, double> axes;  // bytes sent
+};
+
+double compute_seconds(const Program& program, const Instruction& i, const MachineModel& machine) {
+  const Cost cost = i.op->cost(program, i);
+  const bool attention = i.op->name().starts_with("attention");
+  const DType operand = program[i.inputs[0]].dtype;
+  const double rate = attention && operand != DType::f32 ? machine.attention * machine.peak : machine.product_rate(operand);
+  return std::max(cost.flops / rate, cost.bytes / machine.memory);
+}
+
+std::int64_t message_bytes(const Program& program, const Instruction& i) {
+  std::int64_t bytes = 0;
+  for (TensorId id : i.inputs.empty() ? i.outputs : i.inputs) bytes += program.bytes(id);
+  return bytes;
+}
+
+Sums add_up(const Program& program, const MachineModel& machine) {
+  Sums sums;
+  for (const Instruction& i : program.instructions) {
+    if (i.op->is_collective()) {
+      const int axis = static_cast<int>(i.attributes.integer("axis"));
+      sums.axes[axis] += static_cast<double>(i.op->bytes_sent(message_bytes(program, i), program.mesh.size_of(axis)));
+    } else if (i.queue == Queue::host_to_device() || i.queue == Queue::device_to_host()) {
+      sums.host += static_cast<double>(message_bytes(program, i)) / machine.host;
+    } else if (i.op->touches_memory() && !i.inputs.empty() && i.inputs[0] != no_tensor) {
+      (i.tag.phase == Phase::optimizer ? sums.optimizer : sums.compute) += compute_seconds(program, i, machine);
+    }
+  }
+  return sums;
+}
+
+bool is_inside_node(const Program& program, int axis, int ranks_per_node) {
+  const std::vector<int> group = program.mesh.group(program.rank, axis);
+  return std::all_of(group.begin(), group.end(), [&](int rank) { return rank / ranks_per_node == group[0] / ranks_per_node; });
+}
+
+std::string milliseconds(double seconds) {
+  return fixed_text(seconds * 1e3, 1) + " ms";
+}
+
+}  // namespace
+
+StepEstimate estimate_step(std::span<const Program* const> stages, const MachineModel& machine) {
+  StepEstimate e;
+  std::map<int, double> axes;
+  for (const Program* stage : stages) {
+    const Sums sums = add_up(*stage, machine);
+    e.compute += sums.compute / static_cast<double>(stages.size());
+    e.optimizer = std::max(e.optimizer, sums.optimizer);
+    e.host = std::max(e.host, sums.host);
+    for (const auto& [axis, bytes] : sums.axes) axes[axis] = std::max(axes[axis], bytes);
+  }
+  if (stages.size() > 1) e.idle_share = simulate(stages, TimelineCost::by_ops).idle_share();
+  const double busy = e.compute / (1 - e.idle_share) + e.optimizer;
+  e.hidden = std::max(busy, e.host);
+  e.exposed = busy + e.host;
+  for (const auto& [axis, bytes] : axes) {
+    const bool inside = is_inside_node(*stages[0], axis, machine.ranks_per_node);
+    const double seconds = bytes / (inside ? machine.node : machine.network);
+    e.axes.push_back({stages[0]->mesh.axis(axis).name, inside, bytes, seconds});
+    e.hidden = std::max(e.hidden, seconds);
+    e.exposed += seconds;
+  }
+  return e;
+}
+
+std::string estimate_text(const StepEstimate& e, const MachineModel& machine, int ranks, double tokens, double model_flops) {
+  const auto speed = [&](double seconds) {
+    const double rate = tokens / seconds;
+    return milliseconds(seconds) + ", " + si_text(rate) + " tokens/s, model " + si_text(rate * model_flops / ranks) +
+           "FLOP/s per rank (" + fixed_text(100 * rate * model_flops / ranks / machine.peak, 0) + "% of the bf16 peak)";
+  };
+  std::string text = "Estimate of a step, from costs over rates, not measured: " + machine.text() + "\n";
+  text += "  forward and backward " + milliseconds(e.compute);
+  if (e.idle_share > 0) text += ", and idle for " + fixed_text(100 * e.idle_share, 1) + "% of their time in the pipeline";
+  text += "; optimizer " + milliseconds(e.optimizer) + "\n";
+  if (e.host > 0) text += "  host: " + milliseconds(e.host) + " of copies\n";
+  for (const AxisEstimate& axis : e.axes) {
+    text += "  " + axis.axis + ": " + bytes_text(static_cast<std::int64_t>(axis.bytes)) + " sent by a rank " +
+            (axis.inside_node ? "within its node" : "to other nodes") + ", " + milliseconds(axis.seconds) + "\n";
+  }
+  text += "  a step, all of that hidden behind compute: " + speed(e.hidden) + "\n";
+  return text + "  a step, nothing hidden:                     " + speed(e.exposed) + "\n";
+}
+
+}  // namespace consist

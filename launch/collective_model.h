@@ -1,0 +1,42 @@
+// What a ring makes of links of a known speed: the time to expect of a collective, and rates of links from times.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace consist::launch {
+
+/// The links of a ring's members. A member is what owns a link: a node whose GPUs have added up among themselves first, or a GPU.
+struct LinkModel {
+  double bandwidth = 0;      ///< bytes per second that a member can send, while it receives as many
+  double efficiency = 0.85;  ///< share of it that large messages reach
+  double latency = 20e-6;    ///< seconds that each step of the ring takes besides
+};
+
+struct Expectation {
+  std::int64_t steps = 0;  ///< of the ring: 2(n-1) for all_reduce, n-1 for all_gather and reduce_scatter
+  double bus_factor = 0;   ///< bytes that a member must send per byte of data: 2(n-1)/n, or (n-1)/n. busbw = algbw x this
+  double bound = 0;        ///< algbw at full bandwidth and without latency: no algorithm passes it that adds up on members
+  double seconds = 0;      ///< steps x latency + bus_factor x bytes / (efficiency x bandwidth)
+  double algbw = 0, busbw = 0;
+};
+
+/// The collectives that have an expectation: all_reduce, all_gather, reduce_scatter.
+const std::vector<std::string>& modelled_collectives();
+
+/// Throws UsageError for a collective without a model and for fewer than two members.
+Expectation expect(const std::string& collective, std::int64_t members, double bytes, const LinkModel& links);
+
+/// What a measured algbw says about the links: "as expected", or what is wrong with it.
+std::string judge(const Expectation& expectation, double measured_algbw);
+
+struct TimedCall {
+  double bytes = 0, seconds = 0;
+};
+/// Latency and bandwidth (efficiency 1) that come nearest to the times, by least squares of relative errors; neither is below 0.
+/// Needs two sizes.
+LinkModel fit_links(const std::string& collective, std::int64_t members, std::span<const TimedCall> calls);
+
+}  // namespace consist::launch

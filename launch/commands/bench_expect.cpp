@@ -1,0 +1,120 @@
+// consist bench expect: what a collective should reach on links that are described, and what measured figures say.
+#include <boost/program_options.hpp>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <sstream>
+
+#include "consist/error.h"
+#include "core/runtime/text.h"
+#include "launch/collective_model.h"
+#include "launch/commands/commands.h"
+
+namespace consist::commands {
+namespace {
+
+namespace po = boost::program_options;
+using launch::Expectation;
+using launch::LinkModel;
+
+constexpr const char* help =
+    "usage: consist bench expect --members N,M --bytes B --bandwidth B/S [OPTIONS]   (defaults in brackets)\n\n"
+    "Says what a collective should reach on links of a known speed, as an estimate by one formula, and what\n"
+    "measured figures mean. Nothing is run.\n\n"
+    "  algbw = bytes / time. busbw = algbw x 2(n-1)/n for all_reduce, x (n-1)/n for all_gather and reduce_scatter:\n"
+    "  what each member sends, so that busbw is what to compare with a link's speed, and algbw is not.\n"
+    "  A ring of n takes 2(n-1) steps (all_reduce) or n-1: time = steps x latency + busbw factor x bytes / (efficiency\n"
+    "  x bandwidth). No algorithm that adds up on its members passes algbw = bandwidth / busbw factor.\n\n"
+    "  --collective C [all_reduce]   all_reduce, all_gather or reduce_scatter\n"
+    "  --members LIST                what owns a link: nodes, if their GPUs add up among themselves first, or GPUs\n"
+    "  --bytes B                     of the whole data, e.g. 16e9\n"
+    "  --bandwidth B                 bytes per second that a member can send: EFA of a p5 node 400e9, NVLink of an\n"
+    "                                H100 or H200 450e9, Ethernet of 100 Gbit/s 12.5e9\n"
+    "  --efficiency X [0.85]         share of the bandwidth that large messages reach; an assumption\n"
+    "  --latency S [20e-6]           seconds of a step; an assumption. consist bench collectives measures both\n"
+    "  --measured LIST               algbw per entry of --members, in bytes per second, to be judged\n\n"
+    "example: consist bench expect --members 2,8,125 --bytes 16e9 --bandwidth 400e9 --measured 340e9,270e9,156e9\n";
+
+double number(const std::string& option, const std::string& text) {
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  if (text.empty() || *end != '\0' || !std::isfinite(value) || value < 0)
+    throw UsageError("--" + option + " is '" + text + "'; it must be a number, not negative, such as 400e9");
+  return value;
+}
+
+std::vector<double> numbers(const std::string& option, const std::string& list) {
+  std::vector<double> all;
+  std::istringstream words(list);
+  for (std::string word; std::getline(words, word, ',');) all.push_back(number(option, word));
+  return all;
+}
+
+double above_zero(const po::variables_map& values, const std::string& option) {
+  if (values.count(option) == 0) throw UsageError("--" + option + " is missing (see consist bench expect --help)");
+  const double value = number(option, values[option].as<std::string>());
+  if (value == 0) throw UsageError("--" + option + " must be above 0");
+  return value;
+}
+
+std::string giga(double rate) {
+  return fixed_text(rate / 1e9, 1);
+}
+
+}  // namespace
+
+int bench_expect(const Arguments& arguments) {
+  po::options_description options;
+  options.add_options()("help", "")("collective", po::value<std::string>()->default_value("all_reduce"))(
+      "members", po::value<std::string>())("bytes", po::value<std::string>())("bandwidth", po::value<std::string>())(
+      "efficiency", po::value<std::string>()->default_value("0.85"))("latency", po::value<std::string>()->default_value("20e-6"))(
+      "measured", po::value<std::string>()->default_value(""));
+  po::variables_map values;
+  try {
+    po::store(po::command_line_parser(arguments)
+                  .options(options)
+                  .style(po::command_line_style::unix_style & ~po::command_line_style::allow_guessing &
+                         ~po::command_line_style::allow_short)
+                  .run(),
+              values);
+  } catch (const po::error& error) {
+    throw UsageError(std::string(error.what()) + " (see consist bench expect --help)");
+  }
+  if (values.count("help") != 0) {
+    std::fputs(help, stdout);
+    return 0;
+  }
+  const std::string collective = values["collective"].as<std::string>();
+  if (values.count("members") == 0) throw UsageError("--members is missing (see consist bench expect --help)");
+  const std::vector<double> members = numbers("members", values["members"].as<std::string>());
+  const std::vector<double> measured = numbers("measured", values["measured"].as<std::string>());
+  if (!measured.empty() && measured.size() != members.size()) {
+    throw UsageError("--measured has " + std::to_string(measured.size()) + " figures for " + std::to_string(members.size()) +
+                     " entries of --members");
+  }
+  const double bytes = above_zero(values, "bytes");
+  const LinkModel links{.bandwidth = above_zero(values, "bandwidth"),
+                        .efficiency = above_zero(values, "efficiency"),
+                        .latency = number("latency", values["latency"].as<std::string>())};
+  if (links.efficiency > 1) throw UsageError("--efficiency is a share of the bandwidth: at most 1");
+  std::printf(
+      "# %s of %sB over links of %sB/s each way. An estimate: time = steps x %s us + (busbw / algbw) x bytes / (%s%% of the "
+      "link)\n",
+      collective.c_str(), si_text(bytes).c_str(), si_text(links.bandwidth).c_str(), fixed_text(links.latency * 1e6, 1).c_str(),
+      fixed_text(100 * links.efficiency, 0).c_str());
+  std::printf("#%8s %6s %12s %11s %8s %8s %14s  %s\n", "members", "steps", "busbw/algbw", "time", "algbw", "busbw",
+              "bound of algbw", measured.empty() ? "" : "measured algbw");
+  std::printf("#%8s %6s %12s %11s %8s %8s %14s\n", "", "", "", "(ms)", "(GB/s)", "(GB/s)", "(GB/s)");
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    const Expectation e = launch::expect(collective, std::llround(members[i]), bytes, links);
+    std::printf("%9lld %6lld %12.3f %11.3f %8s %8s %14s", std::llround(members[i]), static_cast<long long>(e.steps), e.bus_factor,
+                e.seconds * 1e3, giga(e.algbw).c_str(), giga(e.busbw).c_str(), giga(e.bound).c_str());
+    if (!measured.empty())
+      std::printf("  %s GB/s, busbw %s: %s", giga(measured[i]).c_str(), giga(measured[i] * e.bus_factor).c_str(),
+                  launch::judge(e, measured[i]).c_str());
+    std::printf("\n");
+  }
+  return 0;
+}
+
+}  // namespace consist::commands

@@ -1,0 +1,111 @@
+// Estimates of a step's time: costs over the rates of a machine that is described.
+#include "core/runtime/step_estimate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "consist/error.h"
+#include "consist/op.h"
+#include "tests/passes/tiny_case.h"
+
+namespace consist {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr double endless = 1e30;
+
+/// Only products cost time, a second for each FLOP.
+MachineModel machine() {
+  return {.name = "test",
+          .peak = 1,
+          .peak_fp8 = 1,
+          .peak_fp32 = 1,
+          .products = 1,
+          .attention = 1,
+          .memory = endless,
+          .ranks_per_node = 2,
+          .node = endless,
+          .network = endless,
+          .host = endless};
+}
+
+StepEstimate estimate(const Program& program, const MachineModel& machine) {
+  const Program* stage = &program;
+  return estimate_step({&stage, 1}, machine);
+}
+
+TEST(StepEstimate, ProductsTakeTheirFlops) {
+  const Program program = test::Case(2).step();
+  double flops = 0;
+  for (const Instruction& i : program.instructions) flops += i.op->cost(program, i).flops;
+  const StepEstimate at_once = estimate(program, machine());
+  EXPECT_NEAR(at_once.compute, flops, 1e-6 * flops);
+  EXPECT_NEAR(at_once.hidden, flops, 1e-6 * flops);
+  MachineModel half = machine();
+  half.products = half.attention = 0.5;
+  EXPECT_NEAR(estimate(program, half).compute, 2 * flops, 1e-6 * flops);
+}
+
+TEST(StepEstimate, MemoryAndOptimizerCountWhereTheyBound) {
+  const Program program = test::Case(1).step();
+  MachineModel slow_memory = machine();
+  slow_memory.peak = slow_memory.peak_fp32 = endless;
+  slow_memory.memory = 1;
+  double bytes = 0, optimizer = 0;
+  for (const Instruction& i : program.instructions) {
+    if (i.inputs.empty() || !i.op->touches_memory()) continue;
+    (i.tag.phase == Phase::optimizer ? optimizer : bytes) += i.op->cost(program, i).bytes;
+  }
+  const StepEstimate e = estimate(program, slow_memory);
+  EXPECT_GT(optimizer, 0);
+  EXPECT_NEAR(e.compute, bytes, 1e-6 * bytes);
+  EXPECT_NEAR(e.optimizer, optimizer, 1e-6 * optimizer);
+}
+
+TEST(StepEstimate, MessagesUseTheLinksOfTheirAxis) {
+  MachineModel links = machine();
+  links.peak = links.peak_fp32 = endless;
+  links.node = 4;
+  links.network = 1;
+  const StepEstimate two = estimate(test::Case(2).step(), links), four = estimate(test::Case(4).step(), links);
+  ASSERT_EQ(two.axes.size(), 1u);
+  EXPECT_TRUE(two.axes[0].inside_node);
+  EXPECT_FALSE(four.axes[0].inside_node) << "four ranks are two nodes";
+  EXPECT_DOUBLE_EQ(two.axes[0].seconds, two.axes[0].bytes / 4);
+  EXPECT_DOUBLE_EQ(four.axes[0].seconds, four.axes[0].bytes);
+  // A ring of n sends 2(n-1)/n of what is reduced: 1 of two, 1.5 of four.
+  EXPECT_NEAR(four.axes[0].bytes / two.axes[0].bytes, 1.5, 0.01);
+  EXPECT_DOUBLE_EQ(two.hidden, two.axes[0].seconds) << "the longest of what runs side by side";
+  EXPECT_GE(two.exposed, two.axes[0].seconds + two.compute);
+}
+
+TEST(StepEstimate, TextStatesWhatItRestsOn) {
+  const std::string text = estimate_text(estimate(test::Case(4).step(), parse_machine("h100,network=12.5e9,ranks-per-node=2")),
+                                         parse_machine("h100,network=12.5e9,ranks-per-node=2"), 4, 32, 1e6);
+  for (const char* part : {"not measured", "h100, 2 ranks a node", "70% and attention at 45% of 989 TFLOP/s",
+                           "12.5 GB/s to others", "to other nodes", "nothing hidden"}) {
+    EXPECT_THAT(text, HasSubstr(part));
+  }
+}
+
+TEST(MachineModel, IsAKnownOneWithValuesReplaced) {
+  EXPECT_EQ(parse_machine("h100").ranks_per_node, 8);
+  EXPECT_DOUBLE_EQ(parse_machine("h100,products=0.45").product_rate(DType::bf16), 0.45 * 989.4e12);
+  EXPECT_DOUBLE_EQ(parse_machine("a100").product_rate(DType::e4m3), parse_machine("a100").product_rate(DType::bf16));
+  for (const auto& [text, says] : {std::pair{"b100", "h200 h100 a100"},
+                                   {"h100,warp=9", "values can be given to"},
+                                   {"h100,network=fast", "above 0"},
+                                   {"h100,network", "above 0"},
+                                   {"h100,ranks-per-node=1.5", "not known"}}) {
+    try {
+      parse_machine(text);
+      FAIL() << text;
+    } catch (const UsageError& error) {
+      EXPECT_THAT(error.what(), HasSubstr(says));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace consist
