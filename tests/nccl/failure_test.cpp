@@ -122,6 +122,14 @@ TEST_F(NcclFailure, APathOfPointToPointIsVerifiedToo) {
   expect_all(run(2, 20s, [](Rank& /*rank*/) {}), "asked for nvlink, got NET/Socket/0 between ranks 0 and 1");
 }
 
+TEST_F(NcclFailure, CopyEnginesNeedMemoryThatRanksCanOpenToEachOther) {
+  ConnectOptions options = nvlink();
+  options.copy_engines = true;
+  expect_all(run(
+                 2, 20s, [](Rank& /*rank*/) { ADD_FAILURE() << "it connected"; }, options),
+             "cuIpcGetMemHandle");
+}
+
 TEST_F(NcclFailure, ASilentLogProvesNothing) {
   fake::switches().silent = true;
   expect_all(run(2, 20s, [](Rank& /*rank*/) {}), "NCCL named no connection of rank 0");

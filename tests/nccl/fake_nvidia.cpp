@@ -164,6 +164,18 @@ CUresult cuMemsetD8Async(CUdeviceptr memory, unsigned char value, size_t bytes, 
 CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream) {
   return std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), bytes), CUDA_SUCCESS;
 }
+CUresult cuIpcGetMemHandle(CUipcMemHandle*, CUdeviceptr) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+CUresult cuIpcOpenMemHandle(CUdeviceptr*, CUipcMemHandle, unsigned) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+CUresult cuIpcCloseMemHandle(CUdeviceptr) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+CUresult cuCtxEnablePeerAccess(CUcontext, unsigned) {
+  return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+}
 CUresult cuMemHostAlloc(void** memory, size_t bytes, unsigned) {
   return *memory = malloc(bytes), CUDA_SUCCESS;
 }

@@ -42,13 +42,21 @@ class NcclGpu : public ::testing::Test {
     if (testing::ranks_with_memory("cuda", 2, reason) < 2) GTEST_SKIP() << "two ranks need two GPUs";
   }
 
+  static ConnectOptions by_kernels() { return {.path = Path::nvlink, .transport = "nvlink", .library = {}, .interface = {}}; }
+  static ConnectOptions by_copy_engines() {
+    ConnectOptions options = by_kernels();
+    options.copy_engines = true;
+    options.staging = 300'000;
+    return options;
+  }
+
   /// Two ranks over nvlink.
-  static std::vector<std::exception_ptr> run(std::chrono::milliseconds timeout, const std::function<void(Rank&)>& body) {
+  static std::vector<std::exception_ptr> run(std::chrono::milliseconds timeout, const std::function<void(Rank&)>& body,
+                                             const ConnectOptions& options = by_kernels()) {
     return testing::run_ranks(testing::make_addresses(2, timeout), [&](JoinedJob& job) {
       const auto memory = testing::make_memory("cuda", job.rank());
       const GroupRequest group{"data.0", {0, 1}, job.rank(), "cuda"};
-      const auto communicator =
-          connect(job, group, {.path = Path::nvlink, .transport = "nvlink", .library = {}, .interface = {}});
+      const auto communicator = connect(job, group, options);
       Rank rank{job, *communicator, *memory};
       body(rank);
     });
@@ -56,10 +64,13 @@ class NcclGpu : public ::testing::Test {
 
   /// all_reduce of `count` floats at `data`, as a graph.
   static Graph capture(Rank& rank, void* data, std::int64_t count) {
+    return capture(rank, [&] { rank.group.all_reduce(data, count, DType::f32, rank.stream()); });
+  }
+  static Graph capture(Rank& rank, const std::function<void()>& enqueue) {
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t executable = nullptr;
     check(cudaStreamBeginCapture(rank.stream(), cudaStreamCaptureModeThreadLocal));
-    rank.group.all_reduce(data, count, DType::f32, rank.stream());
+    enqueue();
     check(cudaStreamEndCapture(rank.stream(), &graph));
     check(cudaGraphInstantiate(&executable, graph, 0));
     check(cudaGraphDestroy(graph));
@@ -93,6 +104,84 @@ TEST_F(NcclGpu, CapturedCollectivesGiveTheSameSumsAtEveryReplay) {
        })) {
     EXPECT_EQ(testing::text_of(error), "");
   }
+}
+
+/// A rank's part of a tensor, and the whole.
+struct Parted {
+  Parted(Memory& memory, std::int64_t count)
+      : count(count),
+        part(memory, static_cast<std::size_t>(count) * sizeof(float)),
+        whole(memory, 2 * static_cast<std::size_t>(count) * sizeof(float)) {}
+  std::int64_t count;
+  Block part, whole;
+};
+
+// Tensors of several rounds, of less than one, and of odd sizes. What is gathered is scattered again, so that each part comes
+// back twice as large.
+TEST_F(NcclGpu, CopyEnginesMoveGroupsOfTensorsInRoundsAtEveryReplay) {
+  const auto body = [](Rank& rank) {
+    EXPECT_THAT(rank.group.verified_path(), HasSubstr("copy engines"));
+    const auto own = static_cast<std::size_t>(rank.group.rank());
+    std::vector<std::unique_ptr<Parted>> tensors;
+    for (const std::int64_t count : {100'003, 7, 400'001, 65'536})
+      tensors.push_back(std::make_unique<Parted>(rank.memory, count));
+    const Graph graph = capture(rank, [&] {
+      rank.group.group_begin(rank.stream());
+      for (const auto& t : tensors) rank.group.all_gather(t->part.data(), t->whole.data(), t->count, DType::f32, rank.stream());
+      rank.group.group_end(rank.stream());
+      rank.group.group_begin(rank.stream());
+      for (const auto& t : tensors)
+        rank.group.reduce_scatter(t->whole.data(), t->part.data(), t->count, DType::f32, rank.stream());
+      rank.group.group_end(rank.stream());
+    });
+    for (int replay = 0; replay < 4; ++replay) {
+      const auto value = [&](std::size_t member, std::size_t i) {
+        return static_cast<float>((i * 7 + member * 1000 + static_cast<std::size_t>(replay)) % 4096);
+      };
+      for (const auto& t : tensors) {
+        std::vector<float> part(static_cast<std::size_t>(t->count));
+        for (std::size_t i = 0; i < part.size(); ++i) part[i] = value(own, i);
+        rank.memory.upload(t->part.data(), part.data(), part.size() * sizeof(float));
+      }
+      check(cudaGraphLaunch(graph.get(), rank.stream()));
+      rank.memory.finish(rank.group);
+      for (const auto& t : tensors) {
+        const auto count = static_cast<std::size_t>(t->count);
+        std::vector<float> part(count), whole(2 * count), expected_part, expected_whole;
+        rank.memory.download(part.data(), t->part.data(), count * sizeof(float));
+        rank.memory.download(whole.data(), t->whole.data(), 2 * count * sizeof(float));
+        for (std::size_t i = 0; i < count; ++i) expected_part.push_back(2 * value(own, i));
+        for (std::size_t i = 0; i < 2 * count; ++i) expected_whole.push_back(value(i / count, i % count));
+        EXPECT_TRUE(part == expected_part) << count << " elements, replay " << replay;
+        EXPECT_TRUE(whole == expected_whole) << count << " elements, replay " << replay;
+      }
+    }
+    rank.job.leave(30s);
+  };
+  for (const auto& error : run(30s, body, by_copy_engines())) EXPECT_EQ(testing::text_of(error), "");
+}
+
+TEST_F(NcclGpu, NobodyWaitsForCopiesOfAMemberThatIsStuck) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto body = [](Rank& rank) {
+    rank.job.set_progress([number = rank.job.rank()] {
+      return number == 1 ? "step 7, instruction 3: linear" : "step 7, instruction 4: all_gather";
+    });
+    const Parted tensor(rank.memory, 400'001);
+    const Graph graph = capture(
+        rank, [&] { rank.group.all_gather(tensor.part.data(), tensor.whole.data(), tensor.count, DType::f32, rank.stream()); });
+    check(cudaGraphLaunch(graph.get(), rank.stream()));
+    rank.memory.finish(rank.group);
+    if (rank.job.rank() == 1) {
+      while (!rank.job.failed()) std::this_thread::sleep_for(10ms);
+      rank.job.check();
+    }
+    check(cudaGraphLaunch(graph.get(), rank.stream()));
+    rank.memory.finish(rank.group);
+  };
+  for (const auto& error : run(5s, body, by_copy_engines()))
+    EXPECT_THAT(testing::text_of(error), HasSubstr("step 7, instruction 3: linear"));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 20s);
 }
 
 TEST_F(NcclGpu, AStuckMemberOfAReplayedGraphIsNamed) {

@@ -12,6 +12,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds watch_interval{50};
+constexpr std::chrono::milliseconds release_interval{5};
 
 ncclDataType_t summed_type(DType dtype) {
   if (dtype == DType::f32) return ncclFloat32;
@@ -59,6 +60,7 @@ NcclCommunicator::~NcclCommunicator() {
   // Destroying waits for the device, which may wait for a member that never comes. A rank that ends by an error has not told the
   // others yet.
   if (job_.failed() || std::uncaught_exceptions() > 0 || stall_->look().busy) handle_->abort();
+  copies_.reset();
   stall_.reset();
   handle_.reset();
   driver_.set_current_context(before);
@@ -71,6 +73,21 @@ void NcclCommunicator::enqueue(const char* what, NativeQueue queue, Call call) {
   if (!in_group_) stall_->before(stream);
   judge(what, call(handle_->get(), stream));
   if (!in_group_) stall_->after(stream);
+}
+
+template <typename Call>
+void NcclCommunicator::enqueue_copies(NativeQueue queue, Call call) {
+  if (failed_.load()) rethrow();
+  const auto stream = static_cast<cudaStream_t>(queue);
+  stall_->before(stream);
+  call(stream);
+  stall_->after(stream);
+}
+
+void NcclCommunicator::use_copy_engines(std::size_t staging) {
+  auto copies = std::make_unique<PeerCopies>(driver_, job_, group_, staging);
+  const std::lock_guard lock(mutex_);  // the watchdog may come to release them
+  copies_ = std::move(copies);
 }
 
 void NcclCommunicator::judge(const char* what, ncclResult_t result) {
@@ -87,12 +104,27 @@ void NcclCommunicator::group_begin(NativeQueue queue) {
   stall_->before(static_cast<cudaStream_t>(queue));
   judge("ncclGroupStart", library_.group_start());
   in_group_ = true;
+  gathered_.clear();
+  scattered_.clear();
 }
 
 void NcclCommunicator::group_end(NativeQueue queue) {
+  const auto stream = static_cast<cudaStream_t>(queue);
+  std::size_t gathered = 0, scattered = 0;
+  for (const Parts& parts : gathered_) gathered += parts.bytes();
+  for (const Parts& parts : scattered_) scattered += parts.bytes();
+  const bool copy_gathered = worth_copying(gathered), copy_scattered = worth_copying(scattered);
+  for (const Parts& parts : gathered_) {
+    if (!copy_gathered) nccl_gather(parts, queue);
+  }
+  for (const Parts& parts : scattered_) {
+    if (!copy_scattered) nccl_scatter(parts, queue);
+  }
   in_group_ = false;
   judge("ncclGroupEnd", library_.group_end());
-  stall_->after(static_cast<cudaStream_t>(queue));
+  if (copy_gathered) copies_->gather(gathered_, stream);
+  if (copy_scattered) copies_->scatter(scattered_, stream);
+  stall_->after(stream);
 }
 
 void NcclCommunicator::all_reduce(void* data, std::int64_t count, DType dtype, NativeQueue queue) {
@@ -103,16 +135,30 @@ void NcclCommunicator::all_reduce(void* data, std::int64_t count, DType dtype, N
 }
 
 void NcclCommunicator::reduce_scatter(const void* input, void* output, std::int64_t count, DType dtype, NativeQueue queue) {
-  const ncclDataType_t type = summed_type(dtype);
+  const Parts parts{input, output, count, dtype};
+  if (copies_ && in_group_) return scattered_.push_back(parts);
+  if (!worth_copying(parts.bytes())) return nccl_scatter(parts, queue);
+  enqueue_copies(queue, [&](CUstream stream) { copies_->scatter({&parts, 1}, stream); });
+}
+
+void NcclCommunicator::nccl_scatter(const Parts& parts, NativeQueue queue) {
+  const ncclDataType_t type = summed_type(parts.dtype);
   enqueue("ncclReduceScatter", queue, [&](ncclComm_t comm, cudaStream_t stream) {
-    return library_.reduce_scatter(input, output, static_cast<std::size_t>(count), type, ncclSum, comm, stream);
+    return library_.reduce_scatter(parts.input, parts.output, static_cast<std::size_t>(parts.count), type, ncclSum, comm, stream);
   });
 }
 
-// What only moves is moved as bytes.
 void NcclCommunicator::all_gather(const void* input, void* output, std::int64_t count, DType dtype, NativeQueue queue) {
+  const Parts parts{input, output, count, dtype};
+  if (copies_ && in_group_) return gathered_.push_back(parts);
+  if (!worth_copying(parts.bytes())) return nccl_gather(parts, queue);
+  enqueue_copies(queue, [&](CUstream stream) { copies_->gather({&parts, 1}, stream); });
+}
+
+// What only moves is moved as bytes.
+void NcclCommunicator::nccl_gather(const Parts& parts, NativeQueue queue) {
   enqueue("ncclAllGather", queue, [&](ncclComm_t comm, cudaStream_t stream) {
-    return library_.all_gather(input, output, bytes_of(count, dtype), ncclUint8, comm, stream);
+    return library_.all_gather(parts.input, parts.output, parts.bytes(), ncclUint8, comm, stream);
   });
 }
 
@@ -123,12 +169,16 @@ void NcclCommunicator::broadcast(void* data, std::int64_t count, DType dtype, in
 }
 
 void NcclCommunicator::send(const void* data, std::int64_t count, DType dtype, int to, NativeQueue queue) {
+  if (!in_group_ && worth_copying(bytes_of(count, dtype)))
+    return enqueue_copies(queue, [&](CUstream stream) { copies_->send(data, bytes_of(count, dtype), to, stream); });
   enqueue("ncclSend", queue, [&](ncclComm_t comm, cudaStream_t stream) {
     return library_.send(data, bytes_of(count, dtype), ncclUint8, to, comm, stream);
   });
 }
 
 void NcclCommunicator::receive(void* data, std::int64_t count, DType dtype, int from, NativeQueue queue) {
+  if (!in_group_ && worth_copying(bytes_of(count, dtype)))
+    return enqueue_copies(queue, [&](CUstream stream) { copies_->receive(data, bytes_of(count, dtype), from, stream); });
   enqueue("ncclRecv", queue, [&](ncclComm_t comm, cudaStream_t stream) {
     return library_.receive(data, bytes_of(count, dtype), ncclUint8, from, comm, stream);
   });
@@ -172,6 +222,7 @@ void NcclCommunicator::watch() {
       look_for_trouble();
     } catch (...) {
       fail(std::current_exception());
+      release_waits();
       return;
     }
     lock.lock();
@@ -229,6 +280,12 @@ void NcclCommunicator::fail(std::exception_ptr failure) {
   }
   failed_.store(true);
   handle_->abort();
+}
+
+/// Streams may wait for members that will not come any more, and go on to wait for the next one.
+void NcclCommunicator::release_waits() {
+  std::unique_lock lock(mutex_);
+  while (copies_ && !changed_.wait_for(lock, release_interval, [&] { return stopping_; })) copies_->release();
 }
 
 }  // namespace consist::nccl

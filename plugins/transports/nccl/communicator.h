@@ -9,11 +9,13 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "consist/transport.h"
 #include "plugins/transports/nccl/driver.h"
 #include "plugins/transports/nccl/handle.h"
 #include "plugins/transports/nccl/path_verification.h"
+#include "plugins/transports/nccl/peer_copies.h"
 #include "plugins/transports/nccl/stall_detector.h"
 
 namespace consist::nccl {
@@ -45,11 +47,17 @@ class NcclCommunicator final : public Communicator {
 
   /// To the next member and from the previous one at the same time, as one call of NCCL; for the warm-up.
   void exchange(const void* out, void* in, std::int64_t bytes, NativeQueue queue);
+  /// From now on all_gather, reduce_scatter, send and receive of some size go by copy engines. Called by all members, before
+  /// set_verified(). Throws SystemError where GPUs or processes cannot reach each other's memory.
+  void use_copy_engines(std::size_t staging);
   /// Ends the set-up: `path` is what was verified. From now on the log is watched from `log_begin` on for connections of device
   /// `device` that break the promise.
   void set_verified(std::string path, const Promise& promise, int device, std::size_t log_begin);
 
  private:
+  /// Below, waiting for all members costs more than NCCL's kernel does.
+  static constexpr std::size_t least_copied = std::size_t{256} << 10;
+
   struct WatchedLog {
     Promise promise;
     int device;
@@ -57,6 +65,12 @@ class NcclCommunicator final : public Communicator {
   };
   template <typename Call>
   void enqueue(const char* what, NativeQueue queue, Call call);
+  /// The same by copy engines; outside of a group only.
+  template <typename Call>
+  void enqueue_copies(NativeQueue queue, Call call);
+  bool worth_copying(std::size_t bytes) const { return copies_ && bytes >= least_copied; }
+  void nccl_gather(const Parts& parts, NativeQueue queue);
+  void nccl_scatter(const Parts& parts, NativeQueue queue);
   /// Throws what a call's result means unless it is ncclSuccess.
   void judge(const char* what, ncclResult_t result);
   void watch();
@@ -64,6 +78,7 @@ class NcclCommunicator final : public Communicator {
   void look_at_log();
   void look_for_stall();
   void fail(std::exception_ptr failure);
+  void release_waits();
   [[noreturn]] void rethrow();
 
   Job& job_;
@@ -73,8 +88,11 @@ class NcclCommunicator final : public Communicator {
   CUcontext context_ = nullptr;
   std::optional<Handle> handle_;
   std::optional<StallDetector> stall_;
+  std::unique_ptr<PeerCopies> copies_;
   std::string path_;
-  bool in_group_ = false;  ///< of the thread that enqueues
+  // Of the thread that enqueues.
+  bool in_group_ = false;
+  std::vector<Parts> gathered_, scattered_;  // in the group, if there are copy engines for them
 
   std::atomic<bool> failed_{false};
   std::mutex mutex_;  // of what follows

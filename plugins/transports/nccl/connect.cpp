@@ -192,6 +192,10 @@ std::unique_ptr<Communicator> connect(Job& job, const GroupRequest& group, const
   if (!verdict.problem.empty()) throw UnavailableError("transport " + options.transport + ": " + verdict.problem);
   std::string path = std::move(verdict.path);
   path += " (NCCL " + library.version_text() + ")";
+  if (options.copy_engines && members.size() <= PeerCopies::most_members) {
+    communicator->use_copy_engines(static_cast<std::size_t>(options.staging));
+    path += " and copy engines";
+  }
   const auto milliseconds = [](Clock::duration time) {
     return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(time).count());
   };

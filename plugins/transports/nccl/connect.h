@@ -15,6 +15,10 @@ struct ConnectOptions {
   Path path = Path::nvlink;
   std::string transport;  ///< plugin's name, for messages
   std::string library;    ///< file or folder of libnccl.so.2; empty: see load_library
+  /// Of Path::nvlink: all_gather, reduce_scatter and messages of some size go by copy engines, through `staging` bytes of device
+  /// memory per member and group.
+  bool copy_engines = false;
+  std::int64_t staging = std::int64_t{32} << 20;
   std::string interface;  ///< of Path::socket: name of a network interface; empty: NCCL's choice
   /// Of Path::efa.
   bool gpudirect = true;

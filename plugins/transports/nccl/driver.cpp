@@ -37,6 +37,10 @@ Driver open() {
   find(handle, CONSIST_SYMBOL(cuMemFree), d.release);
   find(handle, CONSIST_SYMBOL(cuMemsetD8Async), d.fill);
   find(handle, CONSIST_SYMBOL(cuMemcpyDtoDAsync), d.copy);
+  find(handle, CONSIST_SYMBOL(cuIpcGetMemHandle), d.export_memory);
+  find(handle, CONSIST_SYMBOL(cuIpcOpenMemHandle), d.import_memory);
+  find(handle, CONSIST_SYMBOL(cuIpcCloseMemHandle), d.close_memory);
+  find(handle, CONSIST_SYMBOL(cuCtxEnablePeerAccess), d.enable_peer_access);
   find(handle, CONSIST_SYMBOL(cuMemHostAlloc), d.allocate_host);
   find(handle, CONSIST_SYMBOL(cuMemHostGetDevicePointer), d.device_pointer);
   find(handle, CONSIST_SYMBOL(cuMemFreeHost), d.release_host);

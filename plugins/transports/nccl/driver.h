@@ -21,6 +21,10 @@ struct Driver {
   decltype(&::cuMemFree) release;
   decltype(&::cuMemsetD8Async) fill;
   decltype(&::cuMemcpyDtoDAsync) copy;
+  decltype(&::cuIpcGetMemHandle) export_memory;
+  decltype(&::cuIpcOpenMemHandle) import_memory;
+  decltype(&::cuIpcCloseMemHandle) close_memory;
+  decltype(&::cuCtxEnablePeerAccess) enable_peer_access;
   decltype(&::cuMemHostAlloc) allocate_host;
   decltype(&::cuMemHostGetDevicePointer) device_pointer;
   decltype(&::cuMemFreeHost) release_host;

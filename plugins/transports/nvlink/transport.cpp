@@ -14,7 +14,10 @@ namespace {
 
 class NvlinkTransport final : public Transport {
  public:
-  explicit NvlinkTransport(const Options& options) : library_(options.text("library")) {}
+  explicit NvlinkTransport(const Options& options)
+      : library_(options.text("library")), copy_engines_(options.flag("copy-engines")), staging_(options.integer("staging")) {
+    if (staging_ < 1) throw UsageError("--nvlink.staging is " + std::to_string(staging_) + "; it must be at least 1");
+  }
 
   std::string unavailable(std::string_view device_kind) const override {
     if (device_kind == "cuda") return nccl::unavailable(library_);
@@ -24,11 +27,19 @@ class NvlinkTransport final : public Transport {
   std::unique_ptr<Communicator> connect(Job& job, const GroupRequest& group) override {
     if (const std::string reason = unavailable(group.device_kind); !reason.empty())
       throw UnavailableError("transport nvlink: " + reason);
-    return nccl::connect(job, group, {.path = nccl::Path::nvlink, .transport = "nvlink", .library = library_, .interface = {}});
+    return nccl::connect(job, group,
+                         {.path = nccl::Path::nvlink,
+                          .transport = "nvlink",
+                          .library = library_,
+                          .copy_engines = copy_engines_,
+                          .staging = staging_,
+                          .interface = {}});
   }
 
  private:
   const std::string library_;
+  const bool copy_engines_;
+  const std::int64_t staging_;
 };
 
 std::string why_not() {
@@ -41,5 +52,10 @@ std::string why_not() {
 CONSIST_PLUGIN(transport, consist::Transport, consist::NvlinkTransport, "nvlink", "0.1.0",
                "NVLink between the GPUs of a host, through NCCL; a path other than NVLink is an error");
 CONSIST_PLUGIN_OPTIONS({"library", consist::OptionKind::text, "",
-                        "file or folder of libnccl.so.2; empty: NCCL_ROOT, the loader's path, the active Python environment"});
+                        "file or folder of libnccl.so.2; empty: NCCL_ROOT, the loader's path, the active Python environment"},
+                       {"copy-engines", consist::OptionKind::flag, "false",
+                        "all_gather, reduce_scatter and messages of 256 KiB and more go by copy engines, which leave the "
+                        "multiprocessors to the device; false: by NCCL's kernels"},
+                       {"staging", consist::OptionKind::bytes, "32Mi",
+                        "device memory for each member of a group, through which copy engines move larger tensors in rounds"});
 CONSIST_PLUGIN_AVAILABILITY(consist::why_not);

@@ -1,0 +1,71 @@
+// Collectives and messages between the GPUs of a host that leave all multiprocessors to others: copy engines move the bytes, and
+// words in the members' memory that streams wait for and write say when.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "consist/transport.h"
+#include "plugins/transports/nccl/driver.h"
+#include "plugins/transports/nccl/peer_window.h"
+
+namespace consist::nccl {
+
+/// One tensor of an all_gather or reduce_scatter: equal parts, one per member.
+struct Parts {
+  const void* input = nullptr;  ///< the own part to gather; all parts to scatter
+  void* output = nullptr;       ///< all parts that are gathered; the own part of the sum
+  std::int64_t count = 0;       ///< elements of a part
+  DType dtype = DType::f32;
+  std::size_t bytes() const { return static_cast<std::size_t>(count) * size_of(dtype); }  ///< of a part
+};
+
+/// Every call enqueues on `stream` and returns; calls may be recorded in graphs, whose replays repeat them. Members make the same
+/// calls in the same order. A call that waits for a member which never comes waits for ever, until release().
+///
+/// Bytes pass through memory of fixed size, so that no member needs to know where another's tensors lie: what is gathered is put
+/// out by its owner and read by all, what is scattered or sent is put into the receiver's place for the sender. Larger tensors go
+/// in rounds.
+class PeerCopies {
+ public:
+  static constexpr int most_members = 16;
+
+  /// Called by all members at once, with the CUDA context of their device current. `staging` bytes for each peer and direction
+  /// are taken from the device. Throws SystemError where GPUs or processes cannot reach each other's memory.
+  PeerCopies(const Driver& driver, Job& job, const GroupRequest& group, std::size_t staging);
+  /// When no member uses it any more: after JoinedJob::leave(), or a failure.
+  ~PeerCopies();
+
+  void gather(std::span<const Parts> tensors, CUstream stream);
+  /// Parts are summed in f32 in the order of members and rounded once.
+  void scatter(std::span<const Parts> tensors, CUstream stream);
+  void send(const void* data, std::size_t bytes, int to, CUstream stream);
+  void receive(void* data, std::size_t bytes, int from, CUstream stream);
+
+  /// Lets everything that waits here go on, whatever is missing: after a failure, again and again, until nothing waits. By any
+  /// thread with the context current.
+  void release() noexcept;
+
+ private:
+  /// What a peer says: it has put something there for me; it has read what I put out.
+  enum class Word { full, free };
+  struct Segment;
+  class Round;
+  class Signals;
+
+  CUdeviceptr word(int owner, Word word, int about) const;
+  CUdeviceptr outbox(int owner) const;
+  CUdeviceptr inbox(int owner, int from) const;
+  void sum(const Segment& s, CUstream stream) const;
+  void copy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream) const;
+  int peer(int i) const { return (own_ + i) % members_; }  ///< i = 1 to members_ - 1: each member begins with another one
+
+  const Driver& driver_;
+  const int own_, members_;
+  const bool link_;
+  const std::size_t staging_;
+  PeerWindow window_;
+  CUstream stream_ = nullptr;  ///< for what is not asked for with a stream
+};
+
+}  // namespace consist::nccl
