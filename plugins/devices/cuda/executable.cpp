@@ -30,17 +30,14 @@ class NamedRange {
   NamedRange& operator=(const NamedRange&) = delete;
 };
 
-/// Whether a step may be replayed as a graph. A graph's branches share a few hardware queues, where a receive that waits for
-/// another rank holds up the collective of another axis behind it that this rank needs: the ranks then wait for each other (seen
-/// with tensor and pipeline parallelism together on H200s).
+/// Whether a step may be replayed as a graph. A graph's branches share a few hardware queues, in which a receive that waits for
+/// another rank holds up whatever lies behind it: a collective of another axis (seen with tensor and pipeline parallelism
+/// together on H200s), or, where receives are asked for ahead of time, the very message that the other rank waits for. Streams
+/// have hardware queues of their own (see CudaDevice::open).
 bool may_be_graph(const std::vector<Launch>& launches) {
-  int messages = -1;  // the axis of messages between neighbours
-  for (const Launch& launch : launches) {
-    if (launch.queue.is_communication() && launch.queue.lane() != Lane::collective) messages = launch.queue.axis();
-  }
-  return messages < 0 || std::none_of(launches.begin(), launches.end(), [&](const Launch& launch) {
-           return launch.queue.is_communication() && launch.queue.axis() != messages;
-         });
+  return std::none_of(launches.begin(), launches.end(), [](const Launch& launch) {
+    return launch.queue.is_communication() && launch.queue.lane() != Lane::collective;
+  });
 }
 
 }  // namespace
@@ -52,7 +49,7 @@ CudaExecutable::CudaExecutable(std::vector<Launch> launches, bool graphs, bool p
       graphs_(graphs && !profile && may_be_graph(launches_)),
       profile_(profile) {
   if (graphs && !profile && !graphs_)
-    log::info("the step is not recorded as a CUDA graph: messages between neighbours and collectives of other axes are in it");
+    log::info("the step is not recorded as a CUDA graph: there are messages between neighbours in it");
   int least = 0, greatest = 0;
   check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
   lanes_[static_cast<std::size_t>(Queue::compute().index())].used = true;

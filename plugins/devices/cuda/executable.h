@@ -10,8 +10,8 @@
 namespace consist::cuda {
 
 /// The first run() enqueues launch by launch (libraries set themselves up then), the second one records a graph, which all later
-/// ones start. With `graphs` off or `profile` on, and where messages between neighbours meet collectives of another axis, every
-/// run enqueues launch by launch. Waits between queues are events.
+/// ones start. With `graphs` off or `profile` on, and where there are messages between neighbours, every run enqueues launch
+/// by launch. Waits between queues are events.
 class CudaExecutable final : public Executable {
  public:
   CudaExecutable(std::vector<Launch> launches, bool graphs, bool profile);
