@@ -52,7 +52,11 @@ class Repeater {
       program_.instructions.back().tag.micro_batch = 0;
     }
     // Where micro-batch 1 picks up the sums: the final value in each gradient's storage.
-    for (const Parameter& p : program_.parameters) sums_.push_back({program_[p.gradient].storage, p.gradient, p.gradient});
+    for (const Parameter& p : program_.parameters) {
+      const Tensor& gradient = program_[p.gradient];
+      const bool apart = program_[gradient.storage].placements != gradient.placements;
+      sums_.push_back({gradient.storage, p.gradient, p.gradient, apart});
+    }
     sum_of_.assign(tensors_, -1);
     for (std::size_t s = 0; s < sums_.size(); ++s) sum_of_[index(sums_[s].storage)] = static_cast<int>(s);
   }
@@ -105,19 +109,19 @@ class Repeater {
   }
 
   /// The copy of output `old`, which is output k of the copied instruction. The first write of a gradient becomes an addition to
-  /// the sum, by the instruction itself if it can (a collective cannot).
+  /// the sum, by the instruction itself if it can: a collective cannot, and a rank's summand that is reduced over ranks within
+  /// the micro-batch is added behind that.
   TensorId copy_output(Instruction& instruction, std::size_t k, TensorId old) {
     const auto id = static_cast<TensorId>(program_.tensors.size());
     Tensor copy = program_[old];
     const bool is_first = copy.storage == old;
-    if (gradient_storage_[index(copy.storage)] && is_first && instruction.op->is_collective()) {
-      copy.storage = id;
-      to_add_.push_back({sums_[static_cast<std::size_t>(sum_of_[index(old)])].value, old});
-    } else if (gradient_storage_[index(copy.storage)]) {
-      if (is_first) add_into(program_, instruction, k, sums_[static_cast<std::size_t>(sum_of_[index(old)])].value);
+    const Sum* const sum = gradient_storage_[index(copy.storage)] ? &sum_of(copy.storage) : nullptr;
+    if (sum != nullptr && !sum->apart && !(is_first && instruction.op->is_collective())) {
+      if (is_first) add_into(program_, instruction, k, sum->value);
       // stays in the gradient's storage
     } else {
-      copy.storage = copy.storage == old ? id : program_[map_[index(copy.storage)]].storage;
+      copy.storage = is_first ? id : program_[map_[index(copy.storage)]].storage;
+      if (sum != nullptr && (sum->apart ? old == sum->in_segment : is_first)) to_add_.push_back({sum->value, old});
     }
     program_.tensors.push_back(std::move(copy));
     map_[index(old)] = id;
@@ -128,7 +132,9 @@ class Repeater {
     TensorId storage;
     TensorId in_segment;  ///< the final value as the one-micro-batch program named it
     TensorId value;       ///< the final value of the newest micro-batch
+    bool apart;           ///< what is written first is placed otherwise than the final value, to which it cannot be added
   };
+  const Sum& sum_of(TensorId storage) const { return sums_[static_cast<std::size_t>(sum_of_[index(storage)])]; }
 
   Program& program_;
   std::vector<Instruction> segment_;

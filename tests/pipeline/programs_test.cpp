@@ -121,6 +121,18 @@ TEST_F(PipelinePrograms, ComposeWithEveryStrategy) {
   }
 }
 
+// Each rank of tp-sp then has a summand of the head's gradient, which is reduced in every micro-batch and only then added up.
+TEST_F(PipelinePrograms, ATiedVocabularyThatRanksCannotShareIsAddedUp) {
+  const MakeUp make_up{.micro_batches = 3, .shape = {.layers = 4, .heads = 4, .kv_heads = 2, .vocabulary = 33}, .tensor = 2};
+  const auto programs = compile(host_, make_up);
+  EXPECT_NO_THROW(verify_collectives(pointers(programs)));
+  const Program& last = programs.back();
+  const auto adds = std::count_if(last.instructions.begin(), last.instructions.end(), [&](const Instruction& i) {
+    return i.op->name() == "add" && last[i.inputs[0]].role == Role::gradient && last[i.inputs[0]].shape[0] == 33;
+  });
+  EXPECT_EQ(adds, 2 + 1) << "micro-batches, and the first stage's part";
+}
+
 TEST_F(PipelinePrograms, StagesMayBeginWithinLayers) {
   for (const char* schedule : {"gpipe", "1f1b", "interleaved", "zero-bubble"}) {
     for (const bool tied : {false, true}) {
