@@ -9,11 +9,10 @@
 
 #include "consist/error.h"
 #include "consist/op.h"
+#include "core/passes/work.h"
 
 namespace consist {
 namespace {
-
-constexpr double flops_per_byte = 150;  // between those of current GPUs in bf16
 
 using PartKey = std::tuple<Phase, std::int16_t, std::int16_t>;
 PartKey key_of(const Tag& tag) {
@@ -73,10 +72,7 @@ class Walker {
   }
 
   double seconds(const Instruction& i) const {
-    if (cost_ == TimelineCost::by_ops) {
-      const Cost cost = i.op->cost(program_, i);
-      return std::max(cost.flops, cost.bytes * flops_per_byte);
-    }
+    if (cost_ == TimelineCost::by_ops) return work_of(program_, i);
     const double whole = i.tag.phase == Phase::backward && !split_ ? 2 : 1;
     return whole / static_cast<double>(instructions_.at(key_of(i.tag)));
   }

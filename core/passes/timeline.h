@@ -28,7 +28,7 @@ struct Timeline {
 
 enum class TimelineCost : std::uint8_t {
   equal,   ///< every forward part takes 1, every backward part 2: 1 for the gradients of inputs, 1 for those of weights
-  by_ops,  ///< what Op::cost says, in floating-point operations; moving a byte counts as many
+  by_ops,  ///< work_of() each instruction
 };
 
 /// Runs the compute instructions of forward and backward of all stages side by side: `stages` holds the program of each rank

@@ -7,6 +7,8 @@
 #include <numeric>
 
 #include "consist/error.h"
+#include "consist/op.h"
+#include "core/passes/work.h"
 #include "tests/program/tiny_model.h"
 
 namespace consist::pipeline {
@@ -85,6 +87,15 @@ TEST(AssignStages, WithinLayersStagesAreMoreEven) {
     return *std::max_element(flops.begin(), flops.end());
   };
   EXPECT_LT(largest(Cut::operators), largest(Cut::layers) * 0.8);
+}
+
+TEST(AssignStages, AttentionWeighsTwiceItsFlops) {
+  Program program;
+  Builder builder(program);
+  const TensorId q = builder.input("q", DType::bf16, {1, 4096, 256}), kv = builder.input("kv", DType::bf16, {1, 4096, 256});
+  builder.emit("attention", {q, kv, kv}, {{"head_dim", std::int64_t{64}}}, {"y", "lse"});
+  const Instruction& attention = program.instructions.back();
+  EXPECT_DOUBLE_EQ(work_of(program, attention), 2 * attention.op->cost(program, attention).flops);
 }
 
 TEST(AssignStages, EveryStageHasParameters) {

@@ -6,22 +6,14 @@
 
 #include "consist/error.h"
 #include "consist/op.h"
+#include "core/passes/work.h"
 
 namespace consist::pipeline {
 namespace {
 
-/// Matrix work that takes a device as long as moving one byte does; that of current GPUs in bf16 lies between 100 and 300. Layers
-/// are mostly matrix work, so that the value decides little.
-constexpr double flops_per_byte = 150;
-
-/// The same of an element that crosses a cut, forward and back, where it travels while others compute: little, so that messages
-/// grow for more even stages and for nothing less.
+/// Work of a matrix product that is worth an element less across a cut, forward and back, where it travels while others compute:
+/// little, so that messages grow for more even stages and for nothing less.
 constexpr double flops_per_crossing_element = 600;
-
-double cost_of(const Program& program, const Instruction& i) {
-  const Cost cost = i.op->cost(program, i);
-  return std::max(cost.flops, cost.bytes * flops_per_byte);
-}
 
 /// By instruction: the elements that a cut before it would send on.
 std::vector<double> crossing_elements(const Program& forward) {
@@ -123,7 +115,7 @@ void assign_stages(Program& forward, int stages, Cut cut) {
   const std::vector<std::size_t> piece_of = pieces_of(forward, cut);
   std::vector<Piece> pieces(piece_of.back() + 1);
   for (std::size_t i = 0; i < piece_of.size(); ++i) {
-    pieces[piece_of[i]].cost += cost_of(forward, forward.instructions[i]);
+    pieces[piece_of[i]].cost += work_of(forward, forward.instructions[i]);
     pieces[piece_of[i]].cut = crossing[i + 1] * flops_per_crossing_element;
   }
   const std::vector<int> stage_of = balanced(pieces, stages);

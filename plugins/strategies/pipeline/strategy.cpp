@@ -62,5 +62,5 @@ CONSIST_PLUGIN(
 CONSIST_PLUGIN_OPTIONS({"schedule", consist::OptionKind::choice, "1f1b", "the order of forward and backward parts",
                         "gpipe|1f1b|interleaved|zero-bubble"},
                        {"chunks", consist::OptionKind::integer, "2", "parts of the model per rank, of schedule interleaved"},
-                       {"cut", consist::OptionKind::choice, "layers",
+                       {"cut", consist::OptionKind::choice, "operators",
                         "where stages may begin: with a layer, or within one for more even stages", "layers|operators"});
