@@ -1,7 +1,7 @@
-// Linears on 8-bit floats: amax and quantize, the product and its two gradients. A tensor is quantized with one scale for the
-// part of it that a rank holds, a power of two. Tensor cores take both operands of a product with the summed dimension last, so
-// what a gradient sums over another dimension is kept transposed: quantize makes both in one pass.
+// Products of 8-bit floats: a linear and its two gradients. Tensor cores take both operands of a product with the summed
+// dimension last, so that what a gradient sums over another dimension is kept transposed (core/ops/fp8_quantize.h).
 #include "core/ops/core_ops.h"
+#include "core/ops/fp8_quantize.h"
 
 namespace consist::ops {
 namespace {
@@ -9,87 +9,12 @@ namespace {
 constexpr const char* moved =
     "its operands are split differently; a quantized tensor does not move between ranks, since each has a scale of its own";
 
-bool is_float8(DType type) {
-  return type == DType::e4m3 || type == DType::e5m2;
-}
-
-const TensorType scalar{DType::f32, {}};
-
-/// The last dimension first: [batch, sequence, channels] → [channels, batch, sequence].
-Shape transposed(const Shape& shape) {
-  Shape turned{shape.last()};
-  for (int i = 0; i + 1 < shape.rank(); ++i) turned.push_back(shape[i]);
-  return turned;
-}
-
-Placement transposed(Placement placement, int rank) {
-  if (!placement.is_shard()) return placement;
-  return Placement::shard(placement.dim() == rank - 1 ? 0 : placement.dim() + 1);
-}
-
-/// A summand or a stretch of elements cannot be quantized with its transpose.
-void whole_or_shard(Placement& placement) {
-  if (placement.is_partial() || placement.is_flat()) placement = Placement::replicate();
-}
-
-class Amax final : public NamedOp {
- public:
-  Amax() : NamedOp("amax") {}
-
-  Types infer(const Types& in, const Attributes& /*attributes*/) const override {
-    present(in, 0);
-    return {scalar};
-  }
-  void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& /*attributes*/) const override {
-    whole_or_shard(axis.inputs[0]);
-    axis.outputs = {Placement::replicate()};  // each rank's own
-  }
-};
-
-class Quantize final : public NamedOp {
- public:
-  Quantize() : NamedOp("quantize") {}
-
-  Types infer(const Types& in, const Attributes& attributes) const override {
-    const TensorType& x = present(in, 0);
-    present(in, 1);
-    check(in, 1, scalar);
-    const DType type = dtype_attribute(attributes);
-    attributes.string("tensor");
-    require(is_float8(type), "attribute 'dtype' must be e4m3 or e5m2");
-    require(x.shape.rank() >= 1, "x must not be a scalar");
-    return {TensorType{type, x.shape}, TensorType{type, transposed(x.shape)}, scalar};
-  }
-  void shard(AxisSharding& axis, const Types& in, const Attributes& /*attributes*/) const override {
-    Placement& x = axis.inputs[0];
-    whole_or_shard(x);
-    axis.inputs[1] = Placement::replicate();
-    axis.outputs = {x, transposed(x, in[0]->shape.rank()), Placement::replicate()};
-  }
-  void differentiate(Differentiator& d, const Instruction& f) const override {
-    // Rounding passes the gradient through.
-    const TensorId dy = d.gradient(f.outputs[0]);
-    if (dy != no_tensor) d.contribute(f.inputs[0], dy);
-  }
-};
-
-/// A quantized tensor by its parts.
-struct Quantized {
-  TensorId value, transposed, descale;
-};
-
-Quantized quantize(Builder& b, TensorId x, const AttributeValue& dtype) {
-  const std::string name = b[x].name;
-  const TensorId amax = b.emit_one("amax", {x}, {}, name + ".amax");
-  const std::vector<TensorId> made =
-      b.emit("quantize", {x, amax}, {{"dtype", dtype}, {"tensor", name}}, {name + ".fp8", name + ".fp8t", name + ".descale"});
-  return {made[0], made[1], made[2]};
-}
-
 /// Base of the three products a bᵀ; operands 0 and 2 with their descales 1 and 3.
 class Fp8Product : public NamedOp {
  public:
-  using NamedOp::NamedOp;
+  /// `rows_are_channels`: the operands are transposed activations.
+  explicit Fp8Product(std::string name, bool rows_are_channels = false)
+      : NamedOp(std::move(name)), rows_are_channels_(rows_are_channels) {}
 
   Cost cost(const Program& program, const Instruction& i) const override {
     Cost cost = Op::cost(program, i);
@@ -102,15 +27,24 @@ class Fp8Product : public NamedOp {
   /// Rows of operand 0: what is not summed over.
   virtual std::int64_t rows(const Shape& shape) const = 0;
 
-  void check_operands(const Types& in) const {
+  /// Ranks of operands 0 and 2, and what their descales have to be.
+  void check_operands(const Types& in, int rank_a, int rank_b, const char* shapes, const Attributes& attributes) const {
     for (const std::size_t i : {std::size_t{0}, std::size_t{2}})
       require(is_float8(present(in, i).dtype), "operands must be e4m3 or e5m2");
     require(present(in, 0).dtype == DType::e4m3 || present(in, 2).dtype == DType::e4m3, "one operand must be e4m3");
-    for (const std::size_t i : {std::size_t{1}, std::size_t{3}}) {
-      present(in, i);
-      check(in, i, scalar);
+    require(in[0]->shape.rank() == rank_a && in[2]->shape.rank() == rank_b, shapes);
+    const OperandScalings scalings = operand_scalings(name(), attributes);
+    for (const auto& [i, scaling] : {std::pair{std::size_t{0}, scalings.a}, {std::size_t{2}, scalings.b}}) {
+      const Shape& operand = in[i]->shape;
+      present(in, i + 1);
+      check(in, i + 1, {DType::f32, rows_are_channels_ ? transposed_scales(scaling, back(operand)) : scales(scaling, operand)});
     }
   }
+
+ private:
+  /// The shape of the tensor whose transposed copy has shape `turned`.
+  static Shape back(const Shape& turned) { return {turned[1], turned[2], turned[0]}; }
+  bool rows_are_channels_;
 };
 
 class Fp8LinearInputGrad final : public Fp8Product {
@@ -118,9 +52,8 @@ class Fp8LinearInputGrad final : public Fp8Product {
   Fp8LinearInputGrad() : Fp8Product("fp8_linear_input_grad") {}
 
   Types infer(const Types& in, const Attributes& attributes) const override {
-    check_operands(in);
+    check_operands(in, 3, 2, "dy must be [batch, sequence, out] and wt [in, out]", attributes);
     const Shape &dy = in[0]->shape, &wt = in[2]->shape;
-    require(dy.rank() == 3 && wt.rank() == 2, "dy must be [batch, sequence, out] and wt [in, out]");
     require(dy[2] == wt[1], "the channels of dy are not the columns of wt");
     const TensorType out{dtype_attribute(attributes), {dy[0], dy[1], wt[0]}};
     check(in, 4, out);
@@ -148,13 +81,12 @@ class Fp8LinearInputGrad final : public Fp8Product {
 
 class Fp8LinearWeightGrad final : public Fp8Product {
  public:
-  Fp8LinearWeightGrad() : Fp8Product("fp8_linear_weight_grad") {}
+  Fp8LinearWeightGrad() : Fp8Product("fp8_linear_weight_grad", true) {}
   bool makes_weight_gradients() const noexcept override { return true; }
 
   Types infer(const Types& in, const Attributes& attributes) const override {
-    check_operands(in);
+    check_operands(in, 3, 3, "dyt and xt must be [channels, batch, sequence]", attributes);
     const Shape &dyt = in[0]->shape, &xt = in[2]->shape;
-    require(dyt.rank() == 3 && xt.rank() == 3, "dyt and xt must be [channels, batch, sequence]");
     require(dyt[1] == xt[1] && dyt[2] == xt[2], "dyt and xt are of different tokens");
     const TensorType out{dtype_attribute(attributes), {dyt[0], xt[0]}};
     check(in, 4, out);
@@ -185,9 +117,8 @@ class Fp8Linear final : public Fp8Product {
   Fp8Linear() : Fp8Product("fp8_linear") {}
 
   Types infer(const Types& in, const Attributes& attributes) const override {
-    check_operands(in);
+    check_operands(in, 3, 2, "x must be [batch, sequence, in] and w [out, in]", attributes);
     const Shape &x = in[0]->shape, &w = in[2]->shape;
-    require(x.rank() == 3 && w.rank() == 2, "x must be [batch, sequence, in] and w [out, in]");
     require(x[2] == w[1], "the channels of x are not the columns of w");
     const DType type = dtype_attribute(attributes);
     check(in, 4, {type, {w[0]}});
@@ -220,16 +151,18 @@ class Fp8Linear final : public Fp8Product {
       const Placement placement = d.program()[y].placements[axis];
       dy = b.reshard(dy, axis, placement.is_partial() ? Placement::replicate() : placement);
     }
-    const Quantized g = quantize(b, dy, forward.attributes.string("gradients"));
+    const Quantized g = quantize(b, dy, gradient_settings(forward, d.program()[w.tensor].name));
     const auto attributes = [&](DType type) {
-      return Attributes{{"dtype", dtype_value(type)}, {"fast_accumulation", std::int64_t{fast ? 1 : 0}}};
+      Attributes made{{"dtype", dtype_value(type)}, {"fast_accumulation", std::int64_t{fast ? 1 : 0}}};
+      if (forward.attributes.has("scaling")) made.set("scaling", forward.attributes.string("scaling"));
+      return made;
     };
     if (d.wants(w.made.value)) {
       const std::string name = d.program()[w.tensor].name + ".grad";
-      d.contribute(w.made.value,
-                   b.emit_one("fp8_linear_weight_grad",
-                              {g.transposed, g.descale, x.made.transposed, x.made.descale, d.accumulator(w.made.value)},
-                              attributes(d.gradient_dtype(w.tensor)), name));
+      d.contribute(w.made.value, b.emit_one("fp8_linear_weight_grad",
+                                            {g.transposed, g.transposed_descale, x.made.transposed, x.made.transposed_descale,
+                                             d.accumulator(w.made.value)},
+                                            attributes(d.gradient_dtype(w.tensor)), name));
     }
     if (bias != no_tensor && d.wants(bias)) {
       d.contribute(bias, b.emit_one("linear_bias_grad", {dy, d.accumulator(bias)},
@@ -237,14 +170,26 @@ class Fp8Linear final : public Fp8Product {
     }
     if (d.wants(x.made.value)) {
       const std::string name = d.program()[x.tensor].name + ".grad";
-      d.contribute(x.made.value, b.emit_one("fp8_linear_input_grad",
-                                            {g.value, g.descale, w.made.transposed, w.made.descale, d.accumulator(x.made.value)},
-                                            attributes(d.program()[y].dtype), name));
+      d.contribute(x.made.value,
+                   b.emit_one("fp8_linear_input_grad",
+                              {g.value, g.descale, w.made.transposed, w.made.transposed_descale, d.accumulator(x.made.value)},
+                              attributes(d.program()[y].dtype), name));
     }
   }
 
  private:
   std::int64_t rows(const Shape& x) const override { return x.rows(); }
+
+  /// How the gradient of the linear's output is quantized.
+  static QuantizeSettings gradient_settings(const Instruction& forward, const std::string& weight) {
+    QuantizeSettings settings{.dtype = *dtype_of(forward.attributes.string("gradients"))};
+    settings.scaling = operand_scalings("fp8_linear_input_grad", forward.attributes).a;
+    if (forward.attributes.has("history")) {
+      settings.scaling = Scaling::delayed;
+      settings.history = {weight + ".grad_output", forward.attributes.integer("history")};
+    }
+    return settings;
+  }
 
   /// A quantized operand, and the tensor that it was made from.
   struct Source {
@@ -255,7 +200,7 @@ class Fp8Linear final : public Fp8Product {
     const InstructionId producer = d.producer(value);
     if (producer >= 0) {
       const Instruction& i = d.program().instructions[static_cast<std::size_t>(producer)];
-      if (i.op->name() == "quantize") return {i.inputs[0], {i.outputs[0], i.outputs[1], i.outputs[2]}};
+      if (i.op->name() == "quantize") return {i.inputs[0], quantized(i)};
     }
     fail("'" + d.program()[value].name + "' was not made by quantize, so that it has no gradient");
   }
@@ -264,8 +209,7 @@ class Fp8Linear final : public Fp8Product {
 }  // namespace
 
 void register_fp8(OpRegistry& registry) {
-  registry.add(std::make_unique<Amax>());
-  registry.add(std::make_unique<Quantize>());
+  register_fp8_quantize(registry);
   registry.add(std::make_unique<Fp8Linear>());
   registry.add(std::make_unique<Fp8LinearInputGrad>());
   registry.add(std::make_unique<Fp8LinearWeightGrad>());

@@ -3,80 +3,21 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
-#include <limits>
-#include <map>
 
 #include "consist/error.h"
-#include "core/program/float8.h"
-#include "tests/kernels/devices.h"
-#include "tests/kernels/run_kernel.h"
+#include "tests/kernels/fp8_kernel.h"
 
 namespace consist {
 namespace {
 
-using reference::random_value;
 using test::expect_close;
+using test::Fp8Kernel;
 using test::HostTensor;
 using test::HostTensors;
+using test::infinity;
+using test::not_a_number;
+using test::product;
 using test::Value;
-
-struct Setup {
-  std::string name, device;
-  std::map<std::string, std::string> options;
-};
-void PrintTo(const Setup& setup, std::ostream* out) {
-  *out << setup.name;
-}
-
-const float infinity = std::numeric_limits<float>::infinity();
-const float not_a_number = std::numeric_limits<float>::quiet_NaN();
-
-class Fp8Kernel : public testing::TestWithParam<Setup> {
- protected:
-  void SetUp() override {
-    try {
-      device_ = test::device(GetParam().device, GetParam().options);
-      HostTensor one(DType::e4m3, {1, 16, 16}), scale(DType::f32, {}), w(DType::e4m3, {16, 16});
-      run("fp8_linear", {one, scale, w, scale}, product_attributes(DType::bf16));
-    } catch (const UnavailableError& error) {
-      GTEST_SKIP() << error.what();
-    }
-  }
-
-  HostTensors run(const std::string& op, const HostTensors& in, const Attributes& attributes = {}) {
-    return test::run_kernel(*device_, op, in, attributes);
-  }
-  static Attributes product_attributes(DType type, int fast = 0) {
-    return {{"dtype", std::string(name_of(type))}, {"fast_accumulation", std::int64_t{fast}}};
-  }
-  static Attributes quantize_attributes(DType type) {
-    return {{"dtype", std::string(name_of(type))}, {"tensor", std::string("layer.7.down")}};
-  }
-  static std::uint8_t code(float value, DType type) {
-    return type == DType::e4m3 ? to_float8<e4m3_format>(value) : to_float8<e5m2_format>(value);
-  }
-  static HostTensor scalar(float value) {
-    HostTensor tensor(DType::f32, {});
-    tensor.set(0, value);
-    return tensor;
-  }
-
-  HostTensor random(DType type, const Shape& shape, double scale = 1) {
-    return test::to_host(random_value(engine_, type, shape, scale));
-  }
-
-  /// Random numbers of which some are outliers, zeros of both signs and bf16 subnormals.
-  HostTensor awkward(const Shape& shape) {
-    HostTensor x = random(DType::bf16, shape, 0.02);
-    const double special[] = {0.0, -0.0, 3.5, -117.0, 1e-40, -9.2e-41, 1e-5};
-    for (std::int64_t i = 0; i < x.shape.elements(); i += 1 + static_cast<std::int64_t>(engine_() % 37))
-      x.set(i, special[engine_() % 7]);
-    return x;
-  }
-
-  std::shared_ptr<Device> device_;
-  std::mt19937 engine_{29};
-};
 
 const Shape shapes[] = {{1, 1, 1},     {2, 3, 5}, {1, 33, 17}, {3, 16, 48}, {2, 64, 128},
                         {1, 130, 272}, {48, 96},  {131, 7},    {256, 320}};
@@ -166,20 +107,6 @@ TEST_P(Fp8Kernel, QuantizeReportsWhatIsNotFiniteByName) {
   }
 }
 
-/// a [m, k] b [n, k]ᵀ in fp64, of the numbers that the codes mean.
-Value product(const HostTensor& a, const HostTensor& b, std::int64_t m, std::int64_t n, std::int64_t k, double scale,
-              const Shape& shape) {
-  Value y = reference::zeros(DType::f32, shape);
-  for (std::int64_t i = 0; i < m; ++i) {
-    for (std::int64_t j = 0; j < n; ++j) {
-      double sum = 0;
-      for (std::int64_t p = 0; p < k; ++p) sum += a[i * k + p] * b[j * k + p];
-      y.at(i * n + j) = scale * sum;
-    }
-  }
-  return y;
-}
-
 struct Sizes {
   std::int64_t batch, sequence, in, out;
 };
@@ -229,16 +156,10 @@ TEST_P(Fp8Kernel, ProductsAreThoseOfTheQuantizedValues) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Cpu, Fp8Kernel,
-    testing::Values(Setup{"v2", "cpu", {{"level", "x86-64-v2"}, {"threads", "1"}}},
-                    Setup{"v3_emulated", "cpu", {{"level", "x86-64-v3"}, {"threads", "3"}, {"bf16", "emulated"}}},
-                    Setup{"v4_emulated", "cpu", {{"level", "x86-64-v4"}, {"threads", "1"}, {"bf16", "emulated"}}},
-                    Setup{"v4_native", "cpu", {{"level", "x86-64-v4"}, {"threads", "1"}, {"bf16", "native"}}}),
-    [](const testing::TestParamInfo<Setup>& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Cpu, Fp8Kernel, test::fp8_setups_of_cpu(), test::name_of_setup);
 #ifdef CONSIST_HAS_CUDA_DEVICE
-INSTANTIATE_TEST_SUITE_P(Cuda, Fp8Kernel, testing::Values(Setup{"cuda", "cuda", test::kCudaOptions}),
-                         [](const testing::TestParamInfo<Setup>& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Cuda, Fp8Kernel, testing::Values(test::Fp8Setup{"cuda", "cuda", test::kCudaOptions}),
+                         test::name_of_setup);
 #endif
 
 }  // namespace

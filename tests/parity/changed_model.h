@@ -26,6 +26,8 @@ struct ChangedModel {
   nlohmann::json changes;
   const char* precision;
   const char* device = "cpu";
+  std::vector<std::string> options = {};  ///< of all its runs
+  const char* tolerance = precision;      ///< its row in the table of layouts' tolerances
 };
 
 inline void PrintTo(const ChangedModel& model, std::ostream* out) {
@@ -41,7 +43,8 @@ struct Curves {
 /// Ten steps in processes of their own.
 class ChangedModelRuns {
  public:
-  explicit ChangedModelRuns(const ChangedModel& model) : precision_(model.precision), device_(model.device) {
+  explicit ChangedModelRuns(const ChangedModel& model)
+      : precision_(model.precision), device_(model.device), options_(model.options) {
     std::ifstream golden(std::string(CONSIST_SOURCE_DIR) + "/tests/golden/hf/" + model.golden + "/config.json");
     nlohmann::json config = nlohmann::json::parse(golden);
     config.update(model.changes);
@@ -68,6 +71,7 @@ class ChangedModelRuns {
                                      "--evaluate-every=" + std::to_string(steps),
                                      "--evaluate-sequences=8",
                                      "--archive=" + archive};
+    command.insert(command.end(), options_.begin(), options_.end());
     command.insert(command.end(), make_up.begin(), make_up.end());
     const ChildResult result = run_child(command);
     if (result.status != 0) throw std::runtime_error(result.output);
@@ -82,6 +86,7 @@ class ChangedModelRuns {
  private:
   TemporaryFolder folder_;
   std::string precision_, device_;
+  std::vector<std::string> options_;
 };
 
 /// Trains every one of `layouts` and compares it with one rank, step by step, within the stated tolerance of layouts.
@@ -91,7 +96,7 @@ inline void expect_losses_of_one_rank(const ChangedModel& model, const std::vect
   ASSERT_EQ(expected.loss.size(), static_cast<std::size_t>(ChangedModelRuns::steps));
   ASSERT_GT(expected.evaluation, 0);
   ASSERT_LT(expected.loss.back(), expected.loss.front()) << "nothing was learnt, so that equal losses would say little";
-  const double tolerance = layout_loss_tolerance(model.precision);
+  const double tolerance = layout_loss_tolerance(model.tolerance);
   double worst = 0;
   for (const std::vector<std::string>& layout : layouts) {
     SCOPED_TRACE(::testing::PrintToString(layout));

@@ -12,7 +12,12 @@ struct LayoutTolerance {
   const char* precision;
   double loss;  ///< of every one of the first 20 steps
 };
-inline constexpr LayoutTolerance layout_tolerances[] = {{"fp32", 1e-5}, {"bf16", 2e-3}, {"fp8", 1e-3}};
+inline constexpr LayoutTolerance layout_tolerances[] = {
+    {"fp32", 1e-5},
+    {"bf16", 2e-3},
+    {"fp8", 1e-3},
+    // five times as many channels as the models above, and gradient norms above 3
+    {"fp8 of 160 channels", 3e-3}};
 
 inline double layout_loss_tolerance(const std::string& precision) {
   for (const LayoutTolerance& row : layout_tolerances) {

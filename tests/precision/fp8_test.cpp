@@ -13,8 +13,10 @@
 #include "core/archive/reader.h"
 #include "core/passes/compile.h"
 #include "core/plugin/host.h"
+#include "core/program/printer.h"
 #include "core/runtime/parts.h"
 #include "tests/child_process.h"
+#include "tests/golden_text.h"
 #include "tests/temporary_folder.h"
 
 namespace consist {
@@ -27,7 +29,7 @@ constexpr int layers = 2, linears_per_layer = 7;
 
 class Fp8 : public testing::Test {
  protected:
-  CompileRequest request(const std::map<std::string, std::string>& options, int accumulation = 1, int ranks = 1) {
+  RunConfig config(const std::map<std::string, std::string>& options, int accumulation = 1, int ranks = 1) const {
     RunConfig config;
     config.model = two_layers;
     config.precision = "fp8";
@@ -37,8 +39,13 @@ class Fp8 : public testing::Test {
     config.ranks = ranks;
     config.accumulation = accumulation;
     config.strategies = parse_strategies("ddp");
-    parts_ = make_parts(config, host_);
-    return parts_.compile_request(config);
+    return config;
+  }
+  const Parts& parts_of(const std::map<std::string, std::string>& options) { return parts_ = make_parts(config(options), host_); }
+  CompileRequest request(const std::map<std::string, std::string>& options, int accumulation = 1, int ranks = 1) {
+    const RunConfig asked = config(options, accumulation, ranks);
+    parts_ = make_parts(asked, host_);
+    return parts_.compile_request(asked);
   }
   Program step(const std::map<std::string, std::string>& options = {}, int accumulation = 1, int ranks = 1) {
     const CompileRequest made = request(options, accumulation, ranks);
@@ -99,6 +106,46 @@ TEST_F(Fp8, FormatsAreThoseOfTheOption) {
   }
 }
 
+TEST_F(Fp8, GradientsOfRowsAndBlocksAreE4m3UnlessAskedOtherwise) {
+  const std::pair<const char*, const char*> formats[] = {{"tensor", "e5m2"}, {"row", "e4m3"}, {"block", "e4m3"}};
+  for (const auto& [scaling, format] : formats) {
+    EXPECT_THAT(parts_of({{"scaling", scaling}}).precision->describe(), HasSubstr(std::string(format) + " gradients"));
+  }
+  EXPECT_THAT(parts_of({{"scaling", "row"}, {"gradient-format", "e5m2"}}).precision->describe(), HasSubstr("e5m2 gradients"));
+}
+
+/// What shares a scale, by what is quantized; and whoever reads a copy reads its scales.
+TEST_F(Fp8, EachCopyHasTheScalesOfItsOwnDirection) {
+  for (const std::string scaling : {"row", "block"}) {
+    SCOPED_TRACE(scaling);
+    const Program program = step({{"scaling", scaling}}, 2);
+    auto count = ops(program);
+    EXPECT_EQ(count["amax"] + count["rms_norm_amax"] + count["swiglu_amax"] + count["swiglu_grad_amax"], 0);
+    EXPECT_EQ(count["quantize"], layers * linears_per_layer + 2 * (layers * 4 + layers * linears_per_layer));
+    std::map<TensorId, TensorId> scales_of;
+    for (const Instruction& i : program.instructions) {
+      if (i.op->name() == "quantize") {
+        const bool weight = program[i.inputs[0]].role == Role::parameter;
+        EXPECT_EQ(i.attributes.string("scaling"), scaling == "row" ? "row" : weight ? "block_2d" : "block_1d");
+        ASSERT_EQ(i.outputs.size(), 4u);
+        scales_of[i.outputs[0]] = i.outputs[2];
+        scales_of[i.outputs[1]] = i.outputs[3];
+      }
+      if (!i.op->name().starts_with("fp8_linear")) continue;
+      EXPECT_EQ(i.attributes.string("scaling"), scaling);
+      EXPECT_EQ(scales_of.at(i.inputs[0]), i.inputs[1]);
+      EXPECT_EQ(scales_of.at(i.inputs[2]), i.inputs[3]);
+      EXPECT_EQ(i.attributes.integer("fast_accumulation"), scaling == "row" && i.op->name() == "fp8_linear" ? 1 : 0);
+    }
+  }
+}
+
+TEST_F(Fp8, GoldenPrograms) {
+  for (const std::string scaling : {"row", "block"})
+    test::expect_golden("fp8_" + scaling,
+                        to_text(step({{"scaling", scaling}, {"bf16-first", "1"}, {"except", "*.self_attn.*"}})));
+}
+
 TEST_F(Fp8, WeightsAreQuantizedOncePerStep) {
   constexpr int micro_batches = 3, linears = layers * linears_per_layer;
   const Program program = step({}, micro_batches);
@@ -139,6 +186,8 @@ TEST_F(Fp8, ChoicesThatLeaveNothingAreErrors) {
   EXPECT_THAT(message({{"linears", "*.up,*.down_proj.*"}}), testing::AllOf(HasSubstr("'*.up'"), HasSubstr("down_proj.weight")));
   EXPECT_THAT(message({{"except", "*.gate"}}), HasSubstr("--fp8.except"));
   EXPECT_THAT(message({{"bf16-first", "-1"}}), HasSubstr("at least 0"));
+  EXPECT_THAT(message({{"scaling", "block"}, {"fast-accumulation", "all"}}), HasSubstr("no shorter sums"));
+  EXPECT_THAT(message({{"amax_history_len", "0"}}), HasSubstr("--fp8.amax_history_len"));
 }
 
 TEST_F(Fp8, EvaluationUsesTheSameProducts) {

@@ -39,12 +39,39 @@ cudaDataType_t cuda_type(DType type) {
   }
 }
 
+std::int32_t scale_mode(Scaling scaling) {
+#if CUDART_VERSION >= 12090
+  switch (scaling) {
+    case Scaling::row:
+      return CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
+    case Scaling::block_1d:
+      return CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F;
+    case Scaling::block_2d:
+      return CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F;
+    default:
+      return CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
+  }
+#else
+  throw UnavailableError("device 'cuda' was built with a CUDA before 12.9, whose cuBLASLt has no scales per " +
+                         std::string(name_of(scaling)) + "; use --fp8.scaling tensor or delayed");
+#endif
+}
+
+/// How many scales `rows` of k elements have.
+std::int64_t scale_count(Scaling scaling, std::int64_t rows, std::int64_t k) {
+  if (scaling == Scaling::row) return rows;
+  if (scaling == Scaling::block_1d) return scale_blocks(k) * rows;
+  return scaling == Scaling::block_2d ? scale_blocks(rows) * square_stride(k) : 1;
+}
+
 /// What decides which algorithm is best, as a word of the cache file.
 std::string key_of(const MatmulShape& s, bool tf32) {
   std::ostringstream text;
   text << s.m << 'x' << s.n << 'x' << s.k << (s.transpose_a ? 't' : 'n') << (s.transpose_b ? 't' : 'n') << '.' << name_of(s.a)
        << '.' << name_of(s.b) << '.' << name_of(s.d) << (s.add ? "+d" : "") << (s.bias ? "+bias" : "")
        << (s.fast_accumulation ? "+fast" : "") << (s.multiprocessors > 0 ? "+sm" + std::to_string(s.multiprocessors) : "")
+       << (s.a_scaling != Scaling::tensor ? "+" : "")
+       << (s.a_scaling != Scaling::tensor ? std::string(name_of(s.a_scaling)) + "." + std::string(name_of(s.b_scaling)) : "")
        << (s.a == DType::f32 && tf32 ? ".tf32" : "");
   return text.str();
 }
@@ -110,6 +137,10 @@ struct Matmul::Description {
     }
     if (s.fast_accumulation) set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, std::int8_t{1});
     if (s.multiprocessors > 0) set(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, std::int32_t{s.multiprocessors});
+    if (s.a_scaling != Scaling::tensor) {
+      set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, scale_mode(s.b_scaling));
+      set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, scale_mode(s.a_scaling));
+    }
     auto layout = [](cublasLtMatrixLayout_t* made, DType type, std::int64_t rows, std::int64_t columns) {
       check(cublasLtMatrixLayoutCreate(made, cuda_type(type), static_cast<std::uint64_t>(rows),
                                        static_cast<std::uint64_t>(columns), rows),
@@ -212,15 +243,18 @@ cublasLtMatmulAlgo_t MatmulLibrary::search_for(const MatmulShape& shape, std::in
   ++searches_;
   const auto bytes = [](std::int64_t elements, DType type) { return elements * static_cast<std::int64_t>(size_of(type)); };
   const Scratch a(bytes(shape.m * shape.k, shape.a)), b(bytes(shape.k * shape.n, shape.b)), d(bytes(shape.m * shape.n, shape.d)),
-      bias(bytes(shape.n, shape.d)), scale(size_of(DType::f32)), space(workspace);
+      bias(bytes(shape.n, shape.d)), space(workspace);
   // Power, and with it the clock, depends on the data: zeros would be timed too fast.
   fill_random(a.get(), shape.m * shape.k, shape.a, 1, nullptr);
   fill_random(b.get(), shape.k * shape.n, shape.b, 2, nullptr);
   check(cudaMemset(d.get(), 0, static_cast<std::size_t>(bytes(shape.m * shape.n, shape.d))), "cudaMemset");
   check(cudaMemset(bias.get(), 0, static_cast<std::size_t>(bytes(shape.n, shape.d))), "cudaMemset");
 
-  const float one = 1;
-  check(cudaMemcpy(scale.get(), &one, sizeof one, cudaMemcpyHostToDevice), "cudaMemcpy");
+  const std::vector<float> ones(static_cast<std::size_t>(std::max(scale_count(shape.a_scaling, shape.m, shape.k),
+                                                                  scale_count(shape.b_scaling, shape.n, shape.k))),
+                                1.0F);
+  const Scratch scale(static_cast<std::int64_t>(ones.size() * sizeof(float)));
+  check(cudaMemcpy(scale.get(), ones.data(), ones.size() * sizeof(float), cudaMemcpyHostToDevice), "cudaMemcpy");
   const MatmulOperands operands{
       .a = a.get(), .b = b.get(), .d = d.get(), .bias = bias.get(), .a_scale = scale.get(), .b_scale = scale.get()};
 

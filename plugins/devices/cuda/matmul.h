@@ -9,6 +9,7 @@
 #include <string>
 
 #include "consist/dtype.h"
+#include "core/program/float8_scaling.h"
 
 namespace consist::cuda {
 
@@ -20,8 +21,10 @@ struct MatmulShape {
   DType a = DType::bf16, b = DType::bf16, d = DType::bf16;
   bool add = false;   ///< D is added to
   bool bias = false;  ///< of dtype d
-  /// op(A) and op(B) are multiplied by a scale each; of 8-bit floats, which need transpose_b without transpose_a on Hopper.
+  /// op(A) and op(B) are multiplied by scales; of 8-bit floats, which need transpose_b without transpose_a on Hopper.
   bool scaled = false;
+  /// How many scales op(A) and op(B)ᵀ have, rows of k: one, one per row, or per block, where cuBLASLt takes no two squares.
+  Scaling a_scaling = Scaling::tensor, b_scaling = Scaling::tensor;
   bool fast_accumulation = false;  ///< of 8-bit floats: tensor cores may keep sums in fewer bits than fp32
   int multiprocessors = 0;         ///< that the algorithm is chosen for; 0: all. The library sets it
 };
@@ -31,7 +34,8 @@ struct MatmulOperands {
   const void *a = nullptr, *b = nullptr;
   void* d = nullptr;
   const void* bias = nullptr;
-  const void *a_scale = nullptr, *b_scale = nullptr;  ///< one f32 each
+  /// f32: one, [rows], [blocks of k, rows] or [blocks of rows, square_stride(k)].
+  const void *a_scale = nullptr, *b_scale = nullptr;
 };
 
 /// cuBLASLt's handle, and which algorithm is fastest for a shape here: searched once, then read from a file in the user's cache

@@ -1,6 +1,6 @@
 // fp8: bf16 training whose linears multiply 8-bit floats, forward and backward. Each tensor that enters such a product is
-// quantized with a scale from its own largest magnitude; everything else (norms, attention, embedding, LM head, what is between
-// linears) stays bf16.
+// quantized with scales from largest magnitudes: its own, or those of the steps before; everything else (norms, attention,
+// embedding, LM head, what is between linears) stays bf16.
 #include "consist/precision.h"
 
 #include <fnmatch.h>
@@ -13,6 +13,7 @@
 #include "consist/edit.h"
 #include "consist/error.h"
 #include "consist/plugin.h"
+#include "core/ops/fp8_quantize.h"
 #include "plugins/precisions/bf16/dtypes.h"
 
 namespace {
@@ -53,27 +54,37 @@ class Patterns {
   std::vector<Pattern> patterns_;
 };
 
-/// A quantized tensor, as the outputs of its quantize instruction.
-struct Quantized {
-  TensorId value = no_tensor, descale = no_tensor;
-};
-
 class Fp8 final : public Precision {
  public:
   explicit Fp8(const Options& options)
       : dtypes_(bf16::dtypes(options)),
-        gradients_(options.text("gradient-format")),
+        scaling_(options.text("scaling")),
+        gradients_(gradient_format(options)),
+        history_(options.integer("amax_history_len")),
         fast_(options.text("fast-accumulation")),
         linears_(options.text("linears")),
         except_(options.text("except")),
         first_(options.integer("bf16-first")),
         last_(options.integer("bf16-last")) {
     if (first_ < 0 || last_ < 0) throw UsageError("--fp8.bf16-first and --fp8.bf16-last are numbers of layers, at least 0");
+    constexpr std::int64_t longest = 65536;
+    if (history_ < 1 || history_ > longest)
+      throw UsageError("--fp8.amax_history_len is a number of steps from 1 to " + std::to_string(longest));
+    if (scaling_ == "block" && fast_ == "all") {
+      throw UsageError(
+          "--fp8.fast-accumulation all: with --fp8.scaling block every 128 products are scaled and added up in fp32; there are "
+          "no "
+          "shorter sums to choose");
+    }
   }
   DTypes dtypes() const override { return dtypes_; }
   std::string describe() const override {
-    return "bf16 with fp8 linears (e4m3 forward, " + gradients_ + " gradients, a power-of-two scale per tensor), " +
-           bf16::describe(dtypes_);
+    std::string scales = "a power-of-two scale per ";
+    if (scaling_ == "block") scales += "128 elements, of weights per 128x128";
+    if (scaling_ == "row") scales += "row";
+    if (scaling_ == "tensor" || scaling_ == "delayed") scales += "tensor";
+    if (scaling_ == "delayed") scales += " from the amax of the last " + std::to_string(history_) + " steps";
+    return "bf16 with fp8 linears (e4m3 forward, " + gradients_ + " gradients, " + scales + "), " + bf16::describe(dtypes_);
   }
   std::string peak() const override { return "fp8"; }
 
@@ -87,8 +98,9 @@ class Fp8 final : public Precision {
       inserter.after(id - 1, [&](Builder& b) {
         b.tag = linear.tag;
         b.tag.inserted_by = "fp8";
-        quantize(b, linear.inputs[0], false, made);
-        quantize(b, linear.inputs[1], true, made);
+        const std::string& weight = forward[linear.inputs[1]].name;
+        quantize_once(b, linear.inputs[0], weight + ".input", false, made);
+        quantize_once(b, linear.inputs[1], weight, true, made);
       });
     }
     // In place, so that whoever reads the result need not be told.
@@ -100,9 +112,11 @@ class Fp8 final : public Precision {
       linear.op = &registry().get("fp8_linear");
       linear.inputs = std::move(inputs);
       linear.attributes = {{"dtype", std::string(name_of(forward[linear.outputs[0]].dtype))},
-                           {"fast_accumulation", std::int64_t{fast_ == "none" ? 0 : 1}},
+                           {"fast_accumulation", std::int64_t{fast_ == "none" || scaling_ == "block" ? 0 : 1}},
                            {"gradients", gradients_},
                            {"fast_gradients", std::int64_t{fast_ == "all" ? 1 : 0}}};
+      if (scaling_ != "tensor") linear.attributes.set("scaling", scaling_);
+      if (scaling_ == "delayed") linear.attributes.set("history", history_);
     }
     inserter.apply();
   }
@@ -134,38 +148,46 @@ class Fp8 final : public Precision {
     return chosen;
   }
 
-  /// Weights are the same for every micro-batch.
-  static void quantize(Builder& b, TensorId tensor, bool once_per_step, std::map<TensorId, Quantized>& made) {
+  /// e5m2 has the range that gradients of one scale need; where few elements share a scale, e4m3 has the precision.
+  static std::string gradient_format(const Options& options) {
+    const std::string &format = options.text("gradient-format"), &scaling = options.text("scaling");
+    if (format != "auto") return format;
+    return scaling == "row" || scaling == "block" ? "e4m3" : "e5m2";
+  }
+
+  /// `of`: whose largest magnitudes a history would hold. Weights are the same for every micro-batch.
+  void quantize_once(Builder& b, TensorId tensor, const std::string& of, bool weight, std::map<TensorId, Quantized>& made) const {
     if (made.contains(tensor)) return;
-    const std::string name = b[tensor].name;
-    Attributes amax_attributes, attributes{{"dtype", std::string(name_of(DType::e4m3))}, {"tensor", name}};
-    if (once_per_step) {
-      amax_attributes.set("once_per_step", std::int64_t{1});
-      attributes.set("once_per_step", std::int64_t{1});
-    }
-    const TensorId amax = b.emit_one("amax", {tensor}, std::move(amax_attributes), name + ".amax");
-    const std::vector<TensorId> outputs =
-        b.emit("quantize", {tensor, amax}, std::move(attributes), {name + ".fp8", name + ".fp8t", name + ".descale"});
-    made[tensor] = {outputs[0], outputs[2]};
+    QuantizeSettings settings{.history = {of, history_}, .once_per_step = weight};
+    if (scaling_ == "delayed") settings.scaling = Scaling::delayed;
+    if (scaling_ == "row") settings.scaling = Scaling::row;
+    if (scaling_ == "block") settings.scaling = weight ? Scaling::block_2d : Scaling::block_1d;
+    made[tensor] = quantize(b, tensor, settings);
   }
 
   DTypes dtypes_;
-  std::string gradients_, fast_, linears_, except_;
+  std::string scaling_, gradients_;
+  std::int64_t history_;
+  std::string fast_, linears_, except_;
   std::int64_t first_, last_;
 };
 
 }  // namespace
 
 CONSIST_PLUGIN(precision, consist::Precision, Fp8, "fp8", "1.0.0",
-               "bf16 with fp8 linears, forward and backward: e4m3, gradients e5m2 or e4m3, one scale per tensor");
-CONSIST_PLUGIN_OPTIONS({"gradient-format", consist::OptionKind::choice, "e5m2",
-                        "8-bit format of the gradients that enter products", "e5m2|e4m3"},
-                       {"linears", consist::OptionKind::text, "*",
-                        "linears in fp8: patterns of their weights' names (with * ? [], separated by commas)"},
-                       {"except", consist::OptionKind::text, "", "patterns of the linears that stay bf16 nevertheless"},
-                       {"bf16-first", consist::OptionKind::integer, "0", "so many of the first layers stay bf16"},
-                       {"bf16-last", consist::OptionKind::integer, "0", "so many of the last layers stay bf16"},
-                       {"fast-accumulation", consist::OptionKind::choice, "forward",
-                        "products that a GPU may sum with the tensor cores' shorter sums: none, forward, or all",
-                        "none|forward|all"},
-                       consist::bf16::gradients_option, consist::bf16::states_option);
+               "bf16 with fp8 linears, forward and backward: e4m3, gradients e5m2 or e4m3; scales per tensor, row or block");
+CONSIST_PLUGIN_OPTIONS(
+    {"scaling", consist::OptionKind::choice, "tensor",
+     "what shares a scale: a tensor, a row, or a block of 128",
+     "tensor|row|block"},
+    {"amax_history_len", consist::OptionKind::integer, "1024", "steps whose largest magnitudes decide a delayed scale"},
+    {"gradient-format", consist::OptionKind::choice, "auto",
+     "8-bit format of the gradients that enter products; auto: e4m3 of rows and blocks, else e5m2", "auto|e5m2|e4m3"},
+    {"linears", consist::OptionKind::text, "*",
+     "linears in fp8: patterns of their weights' names (with * ? [], separated by commas)"},
+    {"except", consist::OptionKind::text, "", "patterns of the linears that stay bf16 nevertheless"},
+    {"bf16-first", consist::OptionKind::integer, "0", "so many of the first layers stay bf16"},
+    {"bf16-last", consist::OptionKind::integer, "0", "so many of the last layers stay bf16"},
+    {"fast-accumulation", consist::OptionKind::choice, "forward",
+     "products that a GPU may sum with the tensor cores' shorter sums: none, forward, or all", "none|forward|all"},
+    consist::bf16::gradients_option, consist::bf16::states_option);

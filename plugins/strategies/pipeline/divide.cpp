@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <map>
 #include <string>
 #include <tuple>
@@ -64,6 +65,12 @@ class Divider {
     staged,  // runs where its stage lies
     free,    // follows from parameters alone: runs wherever its outputs are used
     sum,     // carries the sum of a parameter's gradient on: runs wherever there is a part of that sum
+  };
+
+  static constexpr std::size_t nobody = std::numeric_limits<std::size_t>::max();
+  struct User {
+    std::size_t at = nobody;  ///< its place in the program
+    Tag tag;
   };
 
   int owner(std::size_t i) const {
@@ -129,19 +136,29 @@ class Divider {
   void find_users() {
     for (std::size_t i = old_.size(); i-- > 0;) {
       RankSet ranks = 0;
-      Tag tag = old_[i].tag;
+      User user{i, old_[i].tag};
       if (kind_[i] == Kind::staged) ranks = set_of(owner(i));
-      for (TensorId output : old_[i].outputs) {
-        if (kind_[i] != Kind::free || output == no_tensor || users_[index(output)] == 0) continue;
-        ranks |= users_[index(output)];
-        tag = first_user_[index(output)];
+      if (kind_[i] == Kind::free) {
+        for (TensorId output : old_[i].outputs) {
+          if (output != no_tensor) ranks |= users_[index(output)];
+        }
+        user = first_user(old_[i]);
       }
       for (TensorId input : old_[i].inputs) {
         if (input == no_tensor) continue;
         users_[index(input)] |= ranks;
-        if ((ranks & set_of(me_)) != 0) first_user_[index(input)] = tag;
+        if ((ranks & set_of(me_)) != 0) first_user_[index(input)] = user;
       }
     }
+  }
+
+  /// Who reads one of its outputs first on this rank.
+  User first_user(const Instruction& instruction) const {
+    User first;
+    for (TensorId output : instruction.outputs) {
+      if (output != no_tensor && first_user_[index(output)].at < first.at) first = first_user_[index(output)];
+    }
+    return first;
   }
 
   /// Direction of what instruction `i` makes: activations go to the next stage, gradients to the one before.
@@ -176,11 +193,10 @@ class Divider {
     Instruction& instruction = old_[i];
     if (kind_[i] == Kind::sum) return take_sum(instruction);
     bool mine = kind_[i] == Kind::staged && owner(i) == me_;
-    for (TensorId output : instruction.outputs) {
-      if (kind_[i] != Kind::free || output == no_tensor || (users_[index(output)] & set_of(me_)) == 0) continue;
+    if (const User user = first_user(instruction); kind_[i] == Kind::free && user.at != nobody) {
       // It runs with what reads it first on this rank.
-      instruction.tag.stage = first_user_[index(output)].stage;
-      instruction.tag.phase = first_user_[index(output)].phase;
+      instruction.tag.stage = user.tag.stage;
+      instruction.tag.phase = user.tag.phase;
       mine = true;
     }
     if (!mine) return pass_by(instruction);
@@ -289,7 +305,7 @@ class Divider {
   std::vector<RankSet> users_;            // by tensor: ranks whose staged instructions read it, through free ones too
   std::vector<RankSet> wanted_by_;        // by tensor: ranks that it is sent to
   std::vector<bool> is_sum_;              // by storage
-  std::vector<Tag> first_user_;           // by tensor: of the first instruction on this rank that reads it, through free ones too
+  std::vector<User> first_user_;          // by tensor: of the first instruction on this rank that reads it, through free ones too
   std::vector<std::int16_t> stage_here_;  // by tensor: the stage whose part makes it on this rank
   std::vector<Kind> kind_;                // by instruction
   std::map<std::tuple<std::int16_t, Phase>, std::vector<TensorId>>

@@ -14,6 +14,7 @@ namespace {
 MatmulShape shape_of(const KernelRequest& r) {
   const Shape& a = r.inputs[0].shape;
   const bool linear = r.op == "fp8_linear", extra = !at(r.inputs, 4).absent();
+  const OperandScalings scalings = operand_scalings(r.op, r.attributes);
   const std::int64_t m = r.op == "fp8_linear_weight_grad" ? a[0] : a.rows();
   return {.m = m,
           .n = r.inputs[2].shape[0],
@@ -25,7 +26,26 @@ MatmulShape shape_of(const KernelRequest& r) {
           .add = extra && !linear,
           .bias = extra && linear,
           .scaled = true,
+          .a_scaling = scalings.a,
+          .b_scaling = scalings.b,
           .fast_accumulation = r.attributes.integer("fast_accumulation") != 0};
+}
+
+/// Throws UnavailableError where cuBLASLt does not multiply with scales per row or block.
+void check_scaling(const MatmulShape& shape, const KernelSettings& s) {
+  if (shape.a_scaling == Scaling::tensor) return;
+  constexpr int hopper = 90;
+  if (s.compute_capability != hopper) {
+    throw UnavailableError("this GPU has compute capability " + std::to_string(s.compute_capability / 10) + "." +
+                           std::to_string(s.compute_capability % 10) +
+                           ", and cuBLASLt multiplies 8-bit floats with scales per row or block on 9.0 (Hopper) alone; use "
+                           "--fp8.scaling tensor or delayed");
+  }
+  constexpr std::int64_t multiple = 4;
+  if (shape.a_scaling == Scaling::block_1d && shape.m % multiple != 0) {
+    throw UnavailableError("--fp8.scaling block: cuBLASLt takes rows in multiples of 4, and a product has " +
+                           std::to_string(shape.m) + ": choose --batch and --sequence accordingly");
+  }
 }
 
 void check_sizes(const KernelRequest& r, const MatmulShape& s) {
@@ -63,6 +83,7 @@ Made make_fp8_linear(const KernelRequest& r, const KernelSettings& s) {
   if (!is_float(r.outputs[0].dtype)) return nullptr;
   const MatmulShape shape = shape_of(r);
   check_sizes(r, shape);
+  check_scaling(shape, s);
   return std::make_unique<Fp8Product>(shape, s);
 }
 Made make_fp8_linear_input_grad(const KernelRequest& r, const KernelSettings& s) {

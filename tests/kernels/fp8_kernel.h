@@ -1,0 +1,107 @@
+// What tests of 8-bit kernels share: each device, random tensors with what quantizing must survive, products in fp64.
+#pragma once
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "consist/error.h"
+#include "core/program/float8.h"
+#include "tests/kernels/devices.h"
+#include "tests/kernels/run_kernel.h"
+
+namespace consist::test {
+
+struct Fp8Setup {
+  std::string name, device;
+  std::map<std::string, std::string> options;
+};
+inline void PrintTo(const Fp8Setup& setup, std::ostream* out) {
+  *out << setup.name;
+}
+
+inline const float infinity = std::numeric_limits<float>::infinity();
+inline const float not_a_number = std::numeric_limits<float>::quiet_NaN();
+
+class Fp8Kernel : public testing::TestWithParam<Fp8Setup> {
+ protected:
+  void SetUp() override {
+    try {
+      device_ = device(GetParam().device, GetParam().options);
+      HostTensor one(DType::e4m3, {1, 16, 16}), scale(DType::f32, {}), w(DType::e4m3, {16, 16});
+      run("fp8_linear", {one, scale, w, scale}, product_attributes(DType::bf16));
+    } catch (const UnavailableError& error) {
+      GTEST_SKIP() << error.what();
+    }
+  }
+
+  HostTensors run(const std::string& op, const HostTensors& in, const Attributes& attributes = {}) {
+    return run_kernel(*device_, op, in, attributes);
+  }
+  static Attributes product_attributes(DType type, int fast = 0) {
+    return {{"dtype", std::string(name_of(type))}, {"fast_accumulation", std::int64_t{fast}}};
+  }
+  static Attributes quantize_attributes(DType type) {
+    return {{"dtype", std::string(name_of(type))}, {"tensor", std::string("layer.7.down")}};
+  }
+  static std::uint8_t code(float value, DType type) {
+    return type == DType::e4m3 ? to_float8<e4m3_format>(value) : to_float8<e5m2_format>(value);
+  }
+  static HostTensor scalar(float value) {
+    HostTensor tensor(DType::f32, {});
+    tensor.set(0, value);
+    return tensor;
+  }
+
+  HostTensor random(DType type, const Shape& shape, double scale = 1) {
+    return to_host(reference::random_value(engine_, type, shape, scale));
+  }
+
+  /// Random numbers of which some are outliers, zeros of both signs and bf16 subnormals.
+  HostTensor awkward(const Shape& shape) {
+    HostTensor x = random(DType::bf16, shape, 0.02);
+    const double special[] = {0.0, -0.0, 3.5, -117.0, 1e-40, -9.2e-41, 1e-5};
+    for (std::int64_t i = 0; i < x.shape.elements(); i += 1 + static_cast<std::int64_t>(engine_() % 37))
+      x.set(i, special[engine_() % 7]);
+    return x;
+  }
+
+  std::shared_ptr<Device> device_;
+  std::mt19937 engine_{29};
+};
+
+/// a [m, k] b [n, k]ᵀ in fp64, of the numbers that the codes mean times what `a_scale` and `b_scale` say of row and column.
+template <typename A, typename B>
+Value product(const HostTensor& a, const HostTensor& b, std::int64_t m, std::int64_t n, std::int64_t k, A a_scale, B b_scale,
+              const Shape& shape) {
+  Value y = reference::zeros(DType::f32, shape);
+  for (std::int64_t i = 0; i < m; ++i) {
+    for (std::int64_t j = 0; j < n; ++j) {
+      double sum = 0;
+      for (std::int64_t p = 0; p < k; ++p) sum += a[i * k + p] * a_scale(i, p) * b[j * k + p] * b_scale(j, p);
+      y.at(i * n + j) = sum;
+    }
+  }
+  return y;
+}
+
+/// The same with one scale.
+inline Value product(const HostTensor& a, const HostTensor& b, std::int64_t m, std::int64_t n, std::int64_t k, double scale,
+                     const Shape& shape) {
+  return product(
+      a, b, m, n, k, [=](std::int64_t, std::int64_t) { return scale; }, [](std::int64_t, std::int64_t) { return 1.0; }, shape);
+}
+
+inline auto fp8_setups_of_cpu() {
+  return testing::Values(Fp8Setup{"v2", "cpu", {{"level", "x86-64-v2"}, {"threads", "1"}}},
+                         Fp8Setup{"v3_emulated", "cpu", {{"level", "x86-64-v3"}, {"threads", "3"}, {"bf16", "emulated"}}},
+                         Fp8Setup{"v4_emulated", "cpu", {{"level", "x86-64-v4"}, {"threads", "1"}, {"bf16", "emulated"}}},
+                         Fp8Setup{"v4_native", "cpu", {{"level", "x86-64-v4"}, {"threads", "1"}, {"bf16", "native"}}});
+}
+inline std::string name_of_setup(const testing::TestParamInfo<Fp8Setup>& info) {
+  return info.param.name;
+}
+
+}  // namespace consist::test
