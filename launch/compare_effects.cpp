@@ -120,6 +120,14 @@ std::string fastest_text(const std::vector<CompareRow>& rows, const std::vector<
   return text + (equals.empty() ? "\n" : " Its spread reaches these, too:" + equals + "\n");
 }
 
+std::string advice_text(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes) {
+  std::string text;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    for (const std::string& advice : outcomes[i].advice) text += "  " + rows[i].label + ": " + advice + "\n";
+  }
+  return text.empty() ? text : "What the runs say about their own choices:\n" + text;
+}
+
 }  // namespace
 
 std::string effects_text(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes) {
@@ -137,7 +145,7 @@ std::string effects_text(const std::vector<CompareRow>& rows, const std::vector<
     }
   }
   if (!effects.empty()) effects = "What each choice is worth, by rows that differ in it alone (geometric means):\n" + effects;
-  return effects + fastest;
+  return effects + fastest + advice_text(rows, outcomes);
 }
 
 }  // namespace consist::launch

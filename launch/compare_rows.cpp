@@ -161,6 +161,9 @@ CompareOutcome read_outcome(const std::string& path) {
                                  ? result["share_of_bound"].get<double>()
                                  : std::numeric_limits<double>::quiet_NaN();
   }
+  for (const ArchiveEvent& event : archive.events()) {
+    if (event.kind == "advice") outcome.advice.push_back(event.text);
+  }
   const nlohmann::json program = nlohmann::json::parse(archive.text("/program"), nullptr, false);
   if (program.is_object()) {
     outcome.planned_host_bytes = program.value("planned_host_bytes", 0.0);

@@ -30,6 +30,7 @@ struct CompareOutcome {
   double bytes_sent_per_step = 0;  ///< by rank 0
   double collectives = 0;          ///< per rank and step
   double final_loss = 0;
+  std::vector<std::string> advice;  ///< what the run said about its own choices
 };
 
 /// Options that compare accepts as comma-separated lists. What has commas of its own is written with + here:

@@ -49,6 +49,13 @@ TEST(CompareEffects, WhatTheSpreadHidesIsNotCalledFaster) {
   EXPECT_THAT(text, Not(HasSubstr("  precision fp32, batch 4\n")));
 }
 
+TEST(CompareEffects, AdviceOfARunStandsUnderItsName) {
+  std::vector<CompareOutcome> outcomes(4, CompareOutcome{.status = "refused"});
+  outcomes[0] = finished(100);
+  outcomes[0].advice = {"fp32 is slow here"};
+  EXPECT_THAT(effects_text(rows(), outcomes), HasSubstr("own choices:\n  m_fp32_batch1: fp32 is slow here\n"));
+}
+
 TEST(CompareRows, KeysOfADeepspeedFileAreSwept) {
   const std::vector<CompareRow> all = expand_rows({"--model=m", "--deepspeed-set", "zero_optimization.sub_group_size=1e8,1e9",
                                                    "--deepspeed-set=optimizer.params.betas=[0.9,0.95]", "--checkpoint", "c"});
