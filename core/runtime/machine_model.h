@@ -21,7 +21,7 @@ struct MachineModel {
   int ranks_per_node = 8;
   double node = 0;     ///< bytes that a rank sends to ranks of its node
   double network = 0;  ///< bytes that a rank sends to other nodes
-  double host = 0;     ///< bytes that a rank moves between the host's memory and its own, all ranks of the node at once
+  double host = 0;  ///< bytes that a rank moves from the host's memory to its own, and as many back at once, all ranks doing so
 
   /// FLOP/s of matrix products of operands of this dtype.
   double product_rate(DType operand) const;

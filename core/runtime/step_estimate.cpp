@@ -12,7 +12,7 @@ namespace {
 
 /// Of one rank.
 struct Sums {
-  double compute = 0, optimizer = 0, host = 0;
+  double compute = 0, optimizer = 0, from_host = 0, to_host = 0;
   std::map<int, double> axes;  // bytes sent
 };
 
@@ -37,7 +37,8 @@ Sums add_up(const Program& program, const MachineModel& machine) {
       const int axis = static_cast<int>(i.attributes.integer("axis"));
       sums.axes[axis] += static_cast<double>(i.op->bytes_sent(message_bytes(program, i), program.mesh.size_of(axis)));
     } else if (i.queue == Queue::host_to_device() || i.queue == Queue::device_to_host()) {
-      sums.host += static_cast<double>(message_bytes(program, i)) / machine.host;
+      const double seconds = static_cast<double>(message_bytes(program, i)) / machine.host;
+      (i.queue == Queue::host_to_device() ? sums.from_host : sums.to_host) += seconds;
     } else if (i.op->touches_memory() && !i.inputs.empty() && i.inputs[0] != no_tensor) {
       (i.tag.phase == Phase::optimizer ? sums.optimizer : sums.compute) += compute_seconds(program, i, machine);
     }
@@ -63,13 +64,14 @@ StepEstimate estimate_step(std::span<const Program* const> stages, const Machine
     const Sums sums = add_up(*stage, machine);
     e.compute += sums.compute / static_cast<double>(stages.size());
     e.optimizer = std::max(e.optimizer, sums.optimizer);
-    e.host = std::max(e.host, sums.host);
+    e.from_host = std::max(e.from_host, sums.from_host);
+    e.to_host = std::max(e.to_host, sums.to_host);
     for (const auto& [axis, bytes] : sums.axes) axes[axis] = std::max(axes[axis], bytes);
   }
   if (stages.size() > 1) e.idle_share = simulate(stages, TimelineCost::by_ops).idle_share();
   const double busy = e.compute / (1 - e.idle_share) + e.optimizer;
-  e.hidden = std::max(busy, e.host);
-  e.exposed = busy + e.host;
+  e.hidden = std::max({busy, e.from_host, e.to_host});
+  e.exposed = busy + e.from_host + e.to_host;
   for (const auto& [axis, bytes] : axes) {
     const bool inside = is_inside_node(*stages[0], axis, machine.ranks_per_node);
     const double seconds = bytes / (inside ? machine.node : machine.network);
@@ -90,13 +92,14 @@ std::string estimate_text(const StepEstimate& e, const MachineModel& machine, in
   text += "  forward and backward " + milliseconds(e.compute);
   if (e.idle_share > 0) text += ", and idle for " + fixed_text(100 * e.idle_share, 1) + "% of their time in the pipeline";
   text += "; optimizer " + milliseconds(e.optimizer) + "\n";
-  if (e.host > 0) text += "  host: " + milliseconds(e.host) + " of copies\n";
+  if (e.from_host + e.to_host > 0)
+    text += "  host: " + milliseconds(e.from_host) + " of copies from it, " + milliseconds(e.to_host) + " to it\n";
   for (const AxisEstimate& axis : e.axes) {
     text += "  " + axis.axis + ": " + bytes_text(static_cast<std::int64_t>(axis.bytes)) + " sent by a rank " +
             (axis.inside_node ? "within its node" : "to other nodes") + ", " + milliseconds(axis.seconds) + "\n";
   }
-  text += "  a step, all of that hidden behind compute: " + speed(e.hidden) + "\n";
-  return text + "  a step, nothing hidden:                     " + speed(e.exposed) + "\n";
+  text += "  a step, each of these beside the others: " + speed(e.hidden) + "\n";
+  return text + "  a step, one after the other:             " + speed(e.exposed) + "\n";
 }
 
 }  // namespace consist

@@ -23,7 +23,7 @@ struct StepEstimate {
   double compute = 0;     ///< seconds of forward and backward, mean of the stages
   double idle_share = 0;  ///< of a pipeline's forward and backward, by the costs of its ops; 0 without one
   double optimizer = 0;   ///< seconds, of the stage that takes the longest
-  double host = 0;        ///< seconds of copies from and to the host
+  double from_host = 0, to_host = 0;  ///< seconds of copies; the two directions run side by side
   std::vector<AxisEstimate> axes;
   double hidden = 0;   ///< seconds of a step if communication and copies run beside compute as far as one queue each allows
   double exposed = 0;  ///< seconds if nothing runs beside anything
