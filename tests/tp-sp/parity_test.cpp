@@ -19,6 +19,7 @@ TEST_P(TensorParallelParity, LossesAreThoseOfOneRank) {
       {"--strategy=tp-sp=2", "--ranks=2", "--accumulation=2", "--tp-sp.logits-bytes=1500",
        "--tp-sp.delay-weight-gradients=false"},
       {"--strategy=tp-sp=2", "--ranks=2", "--tp-sp.overlap-parts=4", "--tp-sp.gather-again"},
+      {"--strategy=tp-sp=4", "--ranks=4", "--tp-sp.overlap-parts=2", "--accumulation=2"},
       {"--strategy=tp-sp=4", "--ranks=4", "--accumulation=4", "--recompute", "full"},
       {"--strategy=tp-sp=2+ddp", "--ranks=4", "--accumulation=2", "--ddp.bucket-size=10Ki"},
   };

@@ -77,6 +77,11 @@ TEST_F(TensorParallelProgram, GoldenOverlap) {
       "tp_sp_overlap",
       text(step({.options = {{"overlap-parts", "2"}}, .shape = {.layers = 1, .heads = 4, .kv_heads = 2}, .micro_batch = 1})));
 }
+// Two sequences that take turns.
+TEST_F(TensorParallelProgram, GoldenHalves) {
+  test::expect_golden("tp_sp_halves",
+                      text(step({.options = {{"overlap-parts", "2"}}, .shape = {.layers = 1, .heads = 4, .kv_heads = 2}})));
+}
 TEST_F(TensorParallelProgram, GoldenEvaluation) {
   const CompileRequest r = request({.shape = {.layers = 1}});
   test::expect_golden("tp_sp_evaluation", text(compile_evaluation(r, lay_out(r.strategies, r.ranks))));
@@ -261,9 +266,12 @@ TEST_F(TensorParallelProgram, ForwardComputesPartsBesideCollectivesOfOthers) {
     const auto whole = activation_bytes(step(m));
     m.options["overlap-parts"] = "2";
     const Program cut = step(m);
-    // Around each of six norms: the first part's sums beside the second part's product, the second part's gather beside the first
-    // part's products. The embedding before the first norm and the head behind the last are not cut.
-    EXPECT_EQ(hidden_collectives(cut, Phase::forward, "linear").first, 4 * 3);
+    // Sequences take turns from the first norm to the last: only the embedding's sums, the first half's first gather, and the
+    // second half's last sums and gather have nothing beside them. Stretches are cut around each of six norms: the first part's
+    // sums are beside the second part's product, the second part's gather beside the first part's products.
+    const auto [hidden, all] = hidden_collectives(cut, Phase::forward, "linear");
+    EXPECT_EQ(hidden, micro_batch == 2 ? all - 4 : 4 * 3);
+    if (micro_batch == 2) EXPECT_EQ(all, 1 + 2 * (2 * 6 + 1));
     std::map<std::string, double> bytes;
     for (const Instruction& i : cut.instructions) {
       if (!i.op->is_collective() || cut[i.inputs[0]].shape.rank() != 3 || cut[i.inputs[0]].shape[2] != 16) continue;

@@ -1,7 +1,6 @@
 #include "plugins/strategies/tp-sp/overlap.h"
 
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -9,6 +8,8 @@
 
 #include "consist/error.h"
 #include "consist/op.h"
+#include "core/passes/work.h"
+#include "plugins/strategies/tp-sp/parts.h"
 #include "plugins/strategies/tp-sp/token_messages.h"
 
 namespace consist::tensor_parallel {
@@ -41,16 +42,22 @@ class Overlap {
 
   void run() {
     if (!blocks_.empty()) choose_dimension();
+    cut_.emplace(program_, dim_, parts_);
     auto block = blocks_.begin();
     for (std::size_t i = 0; i < old_.size(); ++i) {
-      if (block != blocks_.end() && i == block->first()) {
+      if (block != blocks_.end() && i == block->scatter && chain_length(block) > 1) {
+        const auto end = block + chain_length(block);
+        emit_chain(block, end);
+        i = (end - 1)->gather;
+        block = end;
+      } else if (block != blocks_.end() && i == block->first() && chain_length(block) <= 1) {
         emit_block(*block);
         i = block->last();
         ++block;
       } else if (any_tokens_do_ && !blocks_.empty() && moves_tokens(old_[i])) {
-        emit_in_parts(old_[i]);
+        cut_->emit_in_parts(old_[i]);
       } else {
-        emit_whole(old_[i]);
+        cut_->emit_whole(old_[i]);
       }
     }
   }
@@ -129,92 +136,6 @@ class Overlap {
     dim_ = sequence_dim;
   }
 
-  /// The newest value of `tensor` in one piece.
-  TensorId whole(TensorId tensor, const Tag& tag) {
-    if (tensor == no_tensor) return tensor;
-    if (auto parts = parts_of_.find(tensor); parts != parts_of_.end()) {
-      const TensorId joined = add_tensor(program_[tensor], 0);
-      append("join", parts->second, {joined}, tag);
-      parts_of_.erase(parts);
-      joined_[tensor] = joined;
-    }
-    const auto joined = joined_.find(tensor);
-    return joined == joined_.end() ? tensor : joined->second;
-  }
-
-  /// The newest value of `tensor` in parts.
-  const std::vector<TensorId>& parts(TensorId tensor, const Tag& tag) {
-    if (auto known = parts_of_.find(tensor); known != parts_of_.end()) return known->second;
-    const TensorId from = whole(tensor, tag);
-    append("views", {from}, make_parts(tensor), tag);
-    return parts_of_[tensor];
-  }
-
-  /// Tensors for the parts of `tensor`, in its place, which hold its value from now on.
-  const std::vector<TensorId>& make_parts(TensorId tensor) {
-    Tensor part = program_[tensor];
-    part.shape[dim_] /= parts_;
-    std::vector<TensorId> made;
-    std::int64_t offset = 0;
-    for (int k = 0; k < parts_; ++k) {
-      made.push_back(add_tensor(part, offset));
-      offset += program_.bytes(made.back());
-    }
-    joined_.erase(tensor);
-    return parts_of_[tensor] = std::move(made);
-  }
-
-  TensorId add_tensor(Tensor tensor, std::int64_t offset) {
-    tensor.offset += offset;
-    program_.tensors.push_back(std::move(tensor));
-    return static_cast<TensorId>(program_.tensors.size()) - 1;
-  }
-
-  void append(std::string_view op, std::vector<TensorId> inputs, std::vector<TensorId> outputs, Tag tag) {
-    tag.inserted_by = "tp-sp";
-    Instruction made{.op = &registry().get(op), .inputs = std::move(inputs), .outputs = std::move(outputs), .tag = tag};
-    made.attributes.set("dim", std::int64_t{dim_});
-    if (op == "views") made.attributes.set("parts", std::int64_t{parts_});
-    program_.instructions.push_back(std::move(made));
-  }
-
-  void emit_whole(const Instruction& old) {
-    Instruction i = old;
-    for (TensorId& input : i.inputs) input = whole(input, old.tag);
-    program_.instructions.push_back(std::move(i));
-  }
-
-  /// The collective over all parts at once.
-  void emit_in_parts(const Instruction& old) {
-    Instruction i = old;
-    i.inputs.clear();
-    i.outputs.clear();
-    for (TensorId input : old.inputs) {
-      const std::vector<TensorId>& of = parts(input, old.tag);
-      i.inputs.insert(i.inputs.end(), of.begin(), of.end());
-    }
-    for (TensorId output : old.outputs) {
-      const std::vector<TensorId>& of = make_parts(output);
-      i.outputs.insert(i.outputs.end(), of.begin(), of.end());
-    }
-    program_.instructions.push_back(std::move(i));
-  }
-
-  /// Part k of an instruction whose first `cut` inputs and whose outputs are cut.
-  void emit_part(std::size_t at, std::size_t cut, int k) {
-    Instruction i = old_[at];
-    for (std::size_t input = 0; input < i.inputs.size(); ++input) {
-      if (i.inputs[input] == no_tensor) continue;
-      i.inputs[input] = input < cut ? parts(i.inputs[input], i.tag)[static_cast<std::size_t>(k)] : whole(i.inputs[input], i.tag);
-    }
-    for (TensorId& output : i.outputs) {
-      if (output == no_tensor) continue;
-      if (!parts_of_.contains(output)) make_parts(output);
-      output = parts_of_[output][static_cast<std::size_t>(k)];
-    }
-    program_.instructions.push_back(std::move(i));
-  }
-
   /// In slots: while a part's collective runs, the compute queue works on what is next of the parts around it.
   void emit_block(const Block& block) {
     std::vector<std::size_t> after;
@@ -229,7 +150,7 @@ class Overlap {
       if (depends)
         after.push_back(i);
       else
-        emit_whole(instruction);
+        cut_->emit_whole(instruction);
     }
     constexpr int apart = 2;  // slots between a part's product and its norm, and its norm and the products that read it
     for (int slot = 0; slot < parts_ + 2 * apart; ++slot) {
@@ -245,7 +166,92 @@ class Overlap {
         for (std::size_t reader : block.readers) emit_part(reader, 1, k);
       }
     }
-    for (std::size_t i : after) emit_whole(old_[i]);
+    for (std::size_t i : after) cut_->emit_whole(old_[i]);
+  }
+
+  using BlockAt = std::vector<Block>::const_iterator;
+
+  /// Instructions strictly between two positions that follow from what the block gathers, and the others.
+  struct Segment {
+    std::vector<std::size_t> following, others;
+  };
+  Segment segment_behind(const Block& block, std::size_t end) const {
+    Segment segment;
+    std::set<TensorId> made(old_[block.gather].outputs.begin(), old_[block.gather].outputs.end());
+    for (std::size_t i = block.gather + 1; i < end; ++i) {
+      const bool follows =
+          std::any_of(old_[i].inputs.begin(), old_[i].inputs.end(), [&](TensorId id) { return made.contains(id); });
+      if (follows) made.insert(old_[i].outputs.begin(), old_[i].outputs.end());
+      (follows ? segment.following : segment.others).push_back(i);
+    }
+    return segment;
+  }
+
+  /// Whether forward from `block` to the next one's norm may be done part by part: sequences do not depend on each other there.
+  bool linked(const Block& block, const Block& next) const {
+    if (dim_ != batch_dim || parts_ != 2 || next.scatter < block.gather) return false;
+    const Segment segment = segment_behind(block, next.scatter);
+    const bool cuttable = std::all_of(segment.following.begin(), segment.following.end(), [&](std::size_t i) {
+      return is(i, "linear") || is(i, "rope") || is(i, "attention") || is(i, "swiglu");
+    });
+    return cuttable && segment.following.size() > 1 && next.product == segment.following.back() &&
+           next.norm == next.scatter + 1 && next.gather == next.norm + 1 && old_[next.norm].inputs[1] == residual_of(block);
+  }
+  /// What a norm passes on beside its output.
+  TensorId residual_of(const Block& block) const {
+    const Instruction& norm = old_[block.norm];
+    return norm.outputs.size() > 1 && norm.outputs[1] != no_tensor ? norm.outputs[1] : norm.inputs[0];
+  }
+  std::ptrdiff_t chain_length(BlockAt block) const {
+    std::ptrdiff_t length = 1;
+    if (block->norm != block->scatter + 1 || block->gather != block->norm + 1) return length;
+    while (block + length != blocks_.end() && linked(*(block + length - 1), *(block + length))) ++length;
+    return length;
+  }
+
+  /// The instructions of a segment whose first ones, up to the one before this, take about half of its time.
+  std::size_t half_of(const std::vector<std::size_t>& instructions) const {
+    double all = 0, first = 0;
+    for (std::size_t i : instructions) all += work_of(program_, old_[i]);
+    std::size_t half = 0;
+    while (half + 1 < instructions.size() && first + work_of(program_, old_[instructions[half]]) / 2 < all / 2)
+      first += work_of(program_, old_[instructions[half++]]);
+    return std::max<std::size_t>(half, 1);
+  }
+
+  void emit_norm(const Block& block, int k) {
+    emit_part(block.norm, 2, k);
+    emit_part(block.gather, 1, k);
+  }
+
+  /// Two halves of the batch that take turns: a half's sums are scattered beside the first instructions of the other half's next
+  /// products and attention, and what its norm makes is gathered beside the last ones.
+  void emit_chain(BlockAt begin, BlockAt end) {
+    cut_->emit_in_parts(old_[begin->scatter]);
+    std::set<TensorId> made;
+    emit_norm(*begin, 0);
+    for (BlockAt block = begin; block + 1 != end; ++block) {
+      const Block& next = *(block + 1);
+      const Segment segment = segment_behind(*block, next.scatter);
+      for (std::size_t i : segment.others) cut_->emit_whole(old_[i]);
+      made.insert(old_[block->gather].outputs.begin(), old_[block->gather].outputs.end());
+      for (std::size_t i : segment.following) made.insert(old_[i].outputs.begin(), old_[i].outputs.end());
+      const std::size_t half = half_of(segment.following);
+      for (int k = 0; k < parts_; ++k) {
+        for (std::size_t n = 0; n < segment.following.size(); ++n) {
+          if (n == half) emit_norm(k == 0 ? *block : next, 1 - k);
+          const Instruction& instruction = old_[segment.following[n]];
+          cut_->emit_part(instruction, k, [&](std::size_t input) { return made.contains(instruction.inputs[input]); });
+        }
+        emit_part(next.scatter, 1, k);
+      }
+    }
+    emit_norm(*(end - 1), 1);
+  }
+
+  /// Part k of an instruction whose first `cut` inputs are cut.
+  void emit_part(std::size_t at, std::size_t cut, int k) {
+    cut_->emit_part(old_[at], k, [&](std::size_t input) { return input < cut; });
   }
 
   Program& program_;
@@ -254,8 +260,7 @@ class Overlap {
   int dim_ = batch_dim;
   std::vector<Instruction> old_;
   std::vector<Block> blocks_;
-  std::map<TensorId, std::vector<TensorId>> parts_of_;  // tensors of the old program whose newest value is in parts
-  std::map<TensorId, TensorId> joined_;                 // those that were joined again, under which name
+  std::optional<Parts> cut_;
 };
 
 /// Two parts where each has tokens enough for products that fill a device, else none.

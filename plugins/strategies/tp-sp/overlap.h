@@ -10,11 +10,11 @@ struct OverlapSettings {
   int parts = 1;  ///< 1: nothing is cut; 0: as many as pay (see the README)
 };
 
-/// Cuts forward from a product whose sums are reduce_scattered, through the norm, to the products that read what is all_gathered
-/// again. Parts are sequences of the rank's micro-batch, or, where that is a single one, stretches of it. A rank's tokens between
-/// the collectives are then a piece of every part, and all collectives of the program are cut alike (see any_tokens_do). Parts
-/// lie in the whole tensors' places, so that attention and backward see those. Throws UsageError where so many parts cannot be
-/// made.
+/// Cuts forward along tokens. Two parts of the batch go through all layers in turns: what one sends travels while the other
+/// computes. More parts, and stretches of a single sequence, which attention needs whole, are cut from a product whose sums are
+/// reduce_scattered, through the norm, to the products that read what is all_gathered again. A rank's tokens between the
+/// collectives are then a piece of every part, and all collectives of the program are cut alike (see any_tokens_do). Parts
+/// lie in the whole tensors' places, so that backward sees those. Throws UsageError where so many parts cannot be made.
 void overlap_forward(Program& step, const OverlapSettings& settings);
 
 }  // namespace consist::tensor_parallel
