@@ -66,10 +66,7 @@ std::string unavailable() {
 class CudaDevice final : public Device {
  public:
   explicit CudaDevice(const Options& options)
-      : graphs_(options.flag("graphs")),
-        search_(options.integer("algorithm-search")),
-        spare_(options.integer("spare-multiprocessors")),
-        cache_(options.text("cache")) {
+      : graphs_(options.flag("graphs")), search_(options.integer("algorithm-search")), cache_(options.text("cache")) {
     settings_.tf32 = options.flag("tf32");
     settings_.deterministic_attention = options.flag("deterministic");
   }
@@ -96,13 +93,8 @@ class CudaDevice final : public Device {
     check(cudaGetDeviceProperties(&properties, local_rank), "cudaGetDeviceProperties");
     settings_.compute_capability = properties.major * 10 + properties.minor;
     settings_.multiprocessors = properties.multiProcessorCount;
-    if (spare_ < 0 || spare_ >= settings_.multiprocessors) {
-      throw UsageError("--cuda.spare-multiprocessors is " + std::to_string(spare_) + "; this GPU has " +
-                       std::to_string(settings_.multiprocessors) + ", of which matrix products need one at least");
-    }
     check(cudaStreamCreateWithFlags(&copies_, cudaStreamNonBlocking), "the first use of the GPU");
-    matmuls_ = std::make_unique<cuda::MatmulLibrary>(settings_.tf32, static_cast<int>(search_), cache_folder(cache_),
-                                                     spare_ == 0 ? 0 : settings_.multiprocessors - static_cast<int>(spare_));
+    matmuls_ = std::make_unique<cuda::MatmulLibrary>(settings_.tf32, static_cast<int>(search_), cache_folder(cache_));
     settings_.matmuls = matmuls_.get();
     char bus_id[32] = {};
     check(cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, local_rank), "cudaDeviceGetPCIBusId");
@@ -225,7 +217,7 @@ class CudaDevice final : public Device {
   }
 
   bool graphs_;
-  std::int64_t search_, spare_;
+  std::int64_t search_;
   std::string cache_;
   cuda::KernelSettings settings_;
   std::unique_ptr<cuda::MatmulLibrary> matmuls_;
@@ -247,8 +239,6 @@ CONSIST_PLUGIN_OPTIONS({"graphs", consist::OptionKind::flag, "true", "record the
                        {"tf32", consist::OptionKind::flag, "false", "fp32 matrix products may use TF32 (10 bits of mantissa)"},
                        {"algorithm-search", consist::OptionKind::integer, "8",
                         "proposals of cuBLASLt that are timed for each product; 0: take the first"},
-                       {"spare-multiprocessors", consist::OptionKind::integer, "0",
-                        "multiprocessors that matrix products leave to communication beside them"},
                        {"cache", consist::OptionKind::text, "auto",
                         "folder for the algorithms found; auto: the user's cache folder, none: do not keep them"});
 CONSIST_PLUGIN_AVAILABILITY(unavailable);

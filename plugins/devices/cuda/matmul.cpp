@@ -69,8 +69,7 @@ std::string key_of(const MatmulShape& s, bool tf32) {
   std::ostringstream text;
   text << s.m << 'x' << s.n << 'x' << s.k << (s.transpose_a ? 't' : 'n') << (s.transpose_b ? 't' : 'n') << '.' << name_of(s.a)
        << '.' << name_of(s.b) << '.' << name_of(s.d) << (s.add ? "+d" : "") << (s.bias ? "+bias" : "")
-       << (s.fast_accumulation ? "+fast" : "") << (s.multiprocessors > 0 ? "+sm" + std::to_string(s.multiprocessors) : "")
-       << (s.a_scaling != Scaling::tensor ? "+" : "")
+       << (s.fast_accumulation ? "+fast" : "") << (s.a_scaling != Scaling::tensor ? "+" : "")
        << (s.a_scaling != Scaling::tensor ? std::string(name_of(s.a_scaling)) + "." + std::string(name_of(s.b_scaling)) : "")
        << (s.a == DType::f32 && tf32 ? ".tf32" : "");
   return text.str();
@@ -136,7 +135,6 @@ struct Matmul::Description {
       set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, cuda_type(s.d));
     }
     if (s.fast_accumulation) set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, std::int8_t{1});
-    if (s.multiprocessors > 0) set(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, std::int32_t{s.multiprocessors});
     if (s.a_scaling != Scaling::tensor) {
       set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, scale_mode(s.b_scaling));
       set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, scale_mode(s.a_scaling));
@@ -178,8 +176,7 @@ struct Matmul::Description {
   }
 };
 
-MatmulLibrary::MatmulLibrary(bool tf32, int search, std::string cache_folder, int multiprocessors)
-    : tf32_(tf32), search_(search), multiprocessors_(multiprocessors) {
+MatmulLibrary::MatmulLibrary(bool tf32, int search, std::string cache_folder) : tf32_(tf32), search_(search) {
   check(cublasLtCreate(&handle_), "cublasLtCreate");
   if (!cache_folder.empty())
     cache_path_ = cache_folder + "/matmul-" + device_word() + "-cublaslt" + std::to_string(cublasLtGetVersion()) + ".txt";
@@ -335,9 +332,8 @@ void MatmulLibrary::save() noexcept {
   }
 }
 
-Matmul::Matmul(MatmulLibrary& library, MatmulShape shape) : handle_(library.handle()) {
-  shape.multiprocessors = library.multiprocessors();
-  description_ = new Description(shape, library.compute_type(shape.a));
+Matmul::Matmul(MatmulLibrary& library, const MatmulShape& shape)
+    : description_(new Description(shape, library.compute_type(shape.a))), handle_(library.handle()) {
   try {
     algorithm_ = library.algorithm(shape, workspace_limit);
     cublasLtMatmulHeuristicResult_t result{};

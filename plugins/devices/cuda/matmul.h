@@ -26,7 +26,6 @@ struct MatmulShape {
   /// How many scales op(A) and op(B)ᵀ have, rows of k: one, one per row, or per block, where cuBLASLt takes no two squares.
   Scaling a_scaling = Scaling::tensor, b_scaling = Scaling::tensor;
   bool fast_accumulation = false;  ///< of 8-bit floats: tensor cores may keep sums in fewer bits than fp32
-  int multiprocessors = 0;         ///< that the algorithm is chosen for; 0: all. The library sets it
 };
 
 /// Addresses on the device of what MatmulShape says; null where it says nothing.
@@ -43,9 +42,8 @@ struct MatmulOperands {
 class MatmulLibrary {
  public:
   /// `tf32`: fp32 products may use TF32. `search`: 0 takes cuBLASLt's first proposal; else so many proposals are timed.
-  /// `cache_folder`: empty for none. `multiprocessors` that products are to fill, 0 for all: a product that counts on more than
-  /// communication leaves free takes the time of two. Throws SystemError.
-  MatmulLibrary(bool tf32, int search, std::string cache_folder, int multiprocessors);
+  /// `cache_folder`: empty for none. Throws SystemError.
+  MatmulLibrary(bool tf32, int search, std::string cache_folder);
   ~MatmulLibrary();
   MatmulLibrary(const MatmulLibrary&) = delete;
   MatmulLibrary& operator=(const MatmulLibrary&) = delete;
@@ -56,7 +54,6 @@ class MatmulLibrary {
 
   cublasLtHandle_t handle() const noexcept { return handle_; }
   cublasComputeType_t compute_type(DType type) const noexcept;
-  int multiprocessors() const noexcept { return multiprocessors_; }
   /// Searches made since the start (not found in the file), for the log.
   int searches() const noexcept { return searches_; }
   /// Writes what was found to the file, atomically; a file that cannot be written is a warning.
@@ -69,7 +66,6 @@ class MatmulLibrary {
   cublasLtHandle_t handle_ = nullptr;
   bool tf32_;
   int search_;
-  int multiprocessors_;
   std::string cache_path_;
   std::map<std::string, cublasLtMatmulAlgo_t> known_;
   int searches_ = 0;
@@ -79,7 +75,7 @@ class MatmulLibrary {
 /// One product, ready to be enqueued.
 class Matmul {
  public:
-  Matmul(MatmulLibrary& library, MatmulShape shape);
+  Matmul(MatmulLibrary& library, const MatmulShape& shape);
   ~Matmul();
   Matmul(const Matmul&) = delete;
   Matmul& operator=(const Matmul&) = delete;
