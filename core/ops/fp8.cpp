@@ -184,6 +184,7 @@ class Fp8Linear final : public Fp8Product {
   static QuantizeSettings gradient_settings(const Instruction& forward, const std::string& weight) {
     QuantizeSettings settings{.dtype = *dtype_of(forward.attributes.string("gradients"))};
     settings.scaling = operand_scalings("fp8_linear_input_grad", forward.attributes).a;
+    settings.before_gathers = forward.attributes.integer_or("before_gathers", 0) != 0;
     if (forward.attributes.has("history")) {
       settings.scaling = Scaling::delayed;
       settings.history = {weight + ".grad_output", forward.attributes.integer("history")};

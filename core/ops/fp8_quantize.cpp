@@ -13,6 +13,7 @@ Quantized quantize(Builder& b, TensorId tensor, const QuantizeSettings& settings
     attributes.set("once_per_step", std::int64_t{1});
     amax_attributes.set("once_per_step", std::int64_t{1});
   }
+  if (settings.before_gathers) attributes.set("before_gathers", std::int64_t{1});
   std::vector<TensorId> inputs{tensor};
   if (settings.scaling == Scaling::tensor)
     inputs.push_back(b.emit_one("amax", {tensor}, std::move(amax_attributes), name + ".amax"));
@@ -34,9 +35,7 @@ Quantized quantized(const Instruction& quantize) {
 }
 
 namespace ops {
-namespace {
 
-/// The last dimension first: [batch, sequence, channels] → [channels, batch, sequence].
 Shape transposed(const Shape& shape) {
   Shape turned{shape.last()};
   for (int i = 0; i + 1 < shape.rank(); ++i) turned.push_back(shape[i]);
@@ -47,6 +46,8 @@ Placement transposed(Placement placement, int rank) {
   if (!placement.is_shard()) return placement;
   return Placement::shard(placement.dim() == rank - 1 ? 0 : placement.dim() + 1);
 }
+
+namespace {
 
 /// A summand or a stretch of elements cannot be quantized with its transpose.
 void whole_or_shard(Placement& placement) {
@@ -79,7 +80,7 @@ class Amax final : public NamedOp {
     return {TensorType{DType::f32, {}}};
   }
   void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& /*attributes*/) const override {
-    whole_or_shard(axis.inputs[0]);
+    if (axis.inputs[0].is_partial()) axis.inputs[0] = Placement::replicate();
     axis.outputs = {Placement::replicate()};  // each rank's own
   }
 };

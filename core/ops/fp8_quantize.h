@@ -27,7 +27,8 @@ struct QuantizeSettings {
   DType dtype = DType::e4m3;
   Scaling scaling = Scaling::tensor;
   AmaxHistory history;         ///< of delayed scaling
-  bool once_per_step = false;  ///< of weights: micro-batches share it
+  bool once_per_step = false;   ///< of weights: micro-batches share it
+  bool before_gathers = false;  ///< what was gathered for it may be quantized in parts before (core/passes/gather_quantized.h)
 };
 
 /// Emits what quantizes `tensor`.
@@ -42,6 +43,11 @@ namespace ops {
 /// count from where a rank's part begins, and a rank uses as many of them as its part has.
 Shape scales(Scaling scaling, const Shape& x);
 Shape transposed_scales(Scaling scaling, const Shape& x);
+
+/// The last dimension first: [batch, sequence, channels] → [channels, batch, sequence]; and where a tensor of `rank` dimensions
+/// then lies.
+Shape transposed(const Shape& shape);
+Placement transposed(Placement placement, int rank);
 
 constexpr bool is_float8(DType type) noexcept {
   return type == DType::e4m3 || type == DType::e5m2;

@@ -7,6 +7,7 @@
 #include "core/passes/accumulate.h"
 #include "core/passes/differentiate.h"
 #include "core/passes/fuse_amax.h"
+#include "core/passes/gather_quantized.h"
 #include "core/passes/rebuild.h"
 #include "core/passes/reuse.h"
 #include "core/program/verifier.h"
@@ -128,6 +129,7 @@ Program compile_step(const CompileRequest& request, const Layout& layout, int ra
   differentiate(program, request.precision->dtypes().gradient);
   recompute(program, request.recompute);
   divide(program, layout);
+  gather_quantized(program);
   const auto instructions = static_cast<std::int64_t>(program.instructions.size());
   if (instructions > most_instructions / request.accumulation) {
     throw UsageError("--accumulation " + std::to_string(request.accumulation) + " would make a program of about " +
@@ -135,6 +137,7 @@ Program compile_step(const CompileRequest& request, const Layout& layout, int ra
                      std::to_string(most_instructions) + " are allowed: choose a larger --batch and fewer micro-batches");
   }
   accumulate(program, request.accumulation);
+  reuse(program);  // what strategies gather is then the same for all micro-batches
   for (std::size_t axis = 0; axis < layout.active.size(); ++axis) {
     layout.active[axis].strategy->schedule(program, static_cast<int>(axis));
   }
@@ -150,6 +153,7 @@ Program compile_evaluation(const CompileRequest& request, const Layout& layout, 
   check(request);
   Program program = forward_program(request, layout, rank, 1.0 / tokens_per(request, layout, 1));
   divide(program, layout);
+  gather_quantized(program);
   fuse_amax(program);
   append_metrics(program);
   finish(program, layout);

@@ -23,6 +23,9 @@
   apply(linear_bias_grad) \
   apply(amax) \
   apply(quantize) \
+  apply(rank_values) \
+  apply(quantize_part) \
+  apply(transpose) \
   apply(fp8_linear) \
   apply(fp8_linear_input_grad) \
   apply(fp8_linear_weight_grad) \

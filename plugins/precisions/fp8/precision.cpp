@@ -61,6 +61,7 @@ class Fp8 final : public Precision {
         scaling_(options.text("scaling")),
         gradients_(gradient_format(options)),
         history_(options.integer("amax_history_len")),
+        gathers_(options.flag("gathers")),
         fast_(options.text("fast-accumulation")),
         linears_(options.text("linears")),
         except_(options.text("except")),
@@ -70,6 +71,10 @@ class Fp8 final : public Precision {
     constexpr std::int64_t longest = 65536;
     if (history_ < 1 || history_ > longest)
       throw UsageError("--fp8.amax_history_len is a number of steps from 1 to " + std::to_string(longest));
+    if (gathers_ && scaling_ != "tensor") {
+      throw UsageError("--fp8.gathers is for one scale per tensor, made from all ranks' parts of it; --fp8.scaling " + scaling_ +
+                       " has others: leave one of the two out");
+    }
     if (scaling_ == "block" && fast_ == "all") {
       throw UsageError(
           "--fp8.fast-accumulation all: with --fp8.scaling block every 128 products are scaled and added up in fp32; there are "
@@ -98,7 +103,7 @@ class Fp8 final : public Precision {
       inserter.after(id - 1, [&](Builder& b) {
         b.tag = linear.tag;
         b.tag.inserted_by = "fp8";
-        const std::string& weight = forward[linear.inputs[1]].name;
+        const std::string weight = forward[linear.inputs[1]].name;  // a copy: emitting moves the tensors
         quantize_once(b, linear.inputs[0], weight + ".input", false, made);
         quantize_once(b, linear.inputs[1], weight, true, made);
       });
@@ -117,6 +122,7 @@ class Fp8 final : public Precision {
                            {"fast_gradients", std::int64_t{fast_ == "all" ? 1 : 0}}};
       if (scaling_ != "tensor") linear.attributes.set("scaling", scaling_);
       if (scaling_ == "delayed") linear.attributes.set("history", history_);
+      if (gathers_) linear.attributes.set("before_gathers", std::int64_t{1});
     }
     inserter.apply();
   }
@@ -158,7 +164,7 @@ class Fp8 final : public Precision {
   /// `of`: whose largest magnitudes a history would hold. Weights are the same for every micro-batch.
   void quantize_once(Builder& b, TensorId tensor, const std::string& of, bool weight, std::map<TensorId, Quantized>& made) const {
     if (made.contains(tensor)) return;
-    QuantizeSettings settings{.history = {of, history_}, .once_per_step = weight};
+    QuantizeSettings settings{.history = {of, history_}, .once_per_step = weight, .before_gathers = gathers_};
     if (scaling_ == "delayed") settings.scaling = Scaling::delayed;
     if (scaling_ == "row") settings.scaling = Scaling::row;
     if (scaling_ == "block") settings.scaling = weight ? Scaling::block_2d : Scaling::block_1d;
@@ -168,6 +174,7 @@ class Fp8 final : public Precision {
   DTypes dtypes_;
   std::string scaling_, gradients_;
   std::int64_t history_;
+  bool gathers_;
   std::string fast_, linears_, except_;
   std::int64_t first_, last_;
 };
@@ -177,10 +184,11 @@ class Fp8 final : public Precision {
 CONSIST_PLUGIN(precision, consist::Precision, Fp8, "fp8", "1.0.0",
                "bf16 with fp8 linears, forward and backward: e4m3, gradients e5m2 or e4m3; scales per tensor, row or block");
 CONSIST_PLUGIN_OPTIONS(
-    {"scaling", consist::OptionKind::choice, "tensor",
-     "what shares a scale: a tensor, a row, or a block of 128",
+    {"scaling", consist::OptionKind::choice, "tensor", "what shares a scale: a tensor, a row, or a block of 128",
      "tensor|row|block"},
     {"amax_history_len", consist::OptionKind::integer, "1024", "steps whose largest magnitudes decide a delayed scale"},
+    {"gathers", consist::OptionKind::flag, "false",
+     "what ranks gather for fp8 linears (ZeRO's weights, tp-sp's activations) travels as 8-bit values, with the same results"},
     {"gradient-format", consist::OptionKind::choice, "auto",
      "8-bit format of the gradients that enter products; auto: e4m3 of rows and blocks, else e5m2", "auto|e5m2|e4m3"},
     {"linears", consist::OptionKind::text, "*",

@@ -60,7 +60,7 @@ class PeriodPlanner {
       live_ += elements;
     }
     open_[source] = periods_.size();
-    periods_.push_back({source, elements, {}, uses_[u].instruction, uses_[u].instruction, is_kept(source)});
+    periods_.push_back({source, elements, {}, uses_[u].ready, uses_[u].instruction, uses_[u].instruction, is_kept(source)});
     return periods_.back();
   }
 
@@ -144,6 +144,9 @@ std::vector<GatherBucket> plan_gathers(std::span<const Period> periods, const Se
     for (std::size_t p : passing[b].periods) ends.push({periods[p].last, periods[p].elements});
   }
   buckets.insert(buckets.end(), passing.begin(), passing.end());
+  for (GatherBucket& bucket : buckets) {
+    for (std::size_t p : bucket.periods) bucket.before = std::max(bucket.before, periods[p].ready + 1);
+  }
   return buckets;
 }
 

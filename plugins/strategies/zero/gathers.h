@@ -15,6 +15,7 @@ struct Period {
   TensorId source = no_tensor;
   std::int64_t elements = 0;      ///< of the whole, on this rank
   std::vector<std::size_t> uses;  ///< indices of the uses that it serves
+  InstructionId ready = -1;       ///< the instruction behind which it can be gathered at the earliest
   InstructionId first = 0, last = 0;
   bool kept = false;  ///< to the end of the step's last use: small, or all of them
 };

@@ -46,10 +46,15 @@ class Stripper {
     return i.op->name() == op && i.attributes.integer("axis") == axis_ && i.attributes.integer("dim") < 0;
   }
 
+  bool is_of_states(TensorId id) const {
+    const Instruction* by = producer(id);
+    return step_[id].state || (by != nullptr && by->attributes.integer_or("once_per_step", 0) != 0);
+  }
+
   void find_gather(std::size_t position) {
     const Instruction& i = step_.instructions[position];
     if (!is_flat(i, "all_gather")) return;
-    if (!std::all_of(i.inputs.begin(), i.inputs.end(), [&](TensorId id) { return step_[id].state; })) return;
+    if (!std::all_of(i.inputs.begin(), i.inputs.end(), [&](TensorId id) { return is_of_states(id); })) return;
     for (std::size_t k = 0; k < i.outputs.size(); ++k) source_[index(i.outputs[k])] = i.inputs[k];
     removed_[position] = true;
   }
@@ -89,8 +94,10 @@ class Stripper {
       Instruction& instruction = step_.instructions[i];
       for (std::size_t k = 0; k < instruction.inputs.size(); ++k) {
         const TensorId input = instruction.inputs[k];
-        if (input != no_tensor && source_[index(input)] != no_tensor)
-          stripped_.uses.push_back({renumbered[i], k, source_[index(input)]});
+        if (input == no_tensor || source_[index(input)] == no_tensor) continue;
+        const TensorId source = source_[index(input)];
+        const InstructionId by = producer_[index(source)];
+        stripped_.uses.push_back({renumbered[i], k, source, by < 0 ? by : renumbered[static_cast<std::size_t>(by)]});
       }
       kept.push_back(std::move(instruction));
     }

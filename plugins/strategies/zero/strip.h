@@ -13,7 +13,8 @@ namespace consist::zero {
 struct Use {
   InstructionId instruction;
   std::size_t input;
-  TensorId source;  ///< the flat state
+  TensorId source;      ///< the flat state, or what is made of states alone once per step
+  InstructionId ready;  ///< the instruction that makes the source, -1: it is there from the start
 };
 
 /// The gradient of a parameter from one micro-batch: a summand of each rank, before the ranks' are added and divided.
@@ -31,7 +32,7 @@ struct Stripped {
   std::vector<PartialGradient> gradients;  ///< in the order in which they become ready
 };
 
-/// Removes from `step` the all_gathers of flat states along `axis`, the reduce_scatters of gradients along it, and the additions
+/// Removes from `step` the all_gathers along `axis` of flat states and of what is made of them once per step, the reduce_scatters of gradients along it, and the additions
 /// of their results over micro-batches. Parameter::gradient of the parameters concerned is left for the caller to set; inputs
 /// that were gathered must be. Gradients that are reduced otherwise are left alone.
 Stripped strip(Program& step, int axis);

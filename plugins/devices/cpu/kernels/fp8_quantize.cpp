@@ -133,6 +133,28 @@ class QuantizeDelayed final : public Quantize<T, F> {
   Largest largest_;
 };
 
+/// A rank's part of a tensor, with the scale of the whole. Inputs x, amaxes [ranks, tensors]; outputs q, 1 / scale.
+template <typename T, typename F>
+class QuantizePart final : public QuantizeBase<T, F> {
+ public:
+  explicit QuantizePart(const KernelRequest& r) : QuantizeBase<T, F>(r), column_(r.attributes.integer("column")) {}
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue) override {
+    const float* amaxes = in[1].as<float>();
+    std::uint32_t amax = 0;
+    for (std::int64_t row = 0; row < in[1].shape[0]; ++row)
+      amax = std::max(amax, magnitude(amaxes[row * in[1].shape[1] + column_]));
+    this->require_finite(std::bit_cast<float>(amax));
+    const float scale = float8_scale(std::bit_cast<float>(amax), this->type_);
+    *out[1].as<float>() = 1.0F / scale;
+    const T* x = in[0].as<T>();
+    F* q = out[0].as<F>();
+    parallel_for_simd(in[0].shape.elements(), [=](std::int64_t i) { store(q[i], load(x[i]) * scale); });
+  }
+
+ private:
+  std::int64_t column_;
+};
+
 /// Scales of stretches of rows and, for the transposed copy, of columns: of 128 elements, or whole ones. Outputs q [rows,
 /// columns], its transpose, descales [blocks of a row, rows] and [blocks of a column, columns].
 template <typename T, typename F>
@@ -263,8 +285,20 @@ Made quantize_to(const KernelRequest& r, const KernelSettings& s) {
   return nullptr;
 }
 
+template <typename T>
+Made quantize_part_to(const KernelRequest& r) {
+  if (r.outputs[0].dtype == DType::e4m3) return std::make_unique<QuantizePart<T, e4m3>>(r);
+  if (r.outputs[0].dtype == DType::e5m2) return std::make_unique<QuantizePart<T, e5m2>>(r);
+  return nullptr;
+}
+
 }  // namespace
 
+Made make_quantize_part(const KernelRequest& r, const KernelSettings&) {
+  if (r.inputs[0].dtype == DType::f32) return quantize_part_to<float>(r);
+  if (r.inputs[0].dtype == DType::bf16) return quantize_part_to<bf16>(r);
+  return nullptr;
+}
 Made make_amax(const KernelRequest& r, const KernelSettings& s) {
   return by_dtype<Amax>(r.inputs[0].dtype, s);
 }

@@ -14,11 +14,15 @@ class QuantizeTile {
   static constexpr int threads = 256;
   static constexpr int passes = 2, rows_at_once = 4;
 
-  __device__ __forceinline__ QuantizeTile(const bf16* __restrict__ x, std::int64_t rows, std::int64_t columns)
+  /// The block's place; its values are what the caller makes them.
+  __device__ __forceinline__ QuantizeTile(std::int64_t rows, std::int64_t columns)
       : rows_(rows),
         columns_(columns),
         row0_(blockIdx.x / tiles_across() * extent),
-        column0_(blockIdx.x % tiles_across() * extent) {
+        column0_(blockIdx.x % tiles_across() * extent) {}
+
+  __device__ __forceinline__ QuantizeTile(const bf16* __restrict__ x, std::int64_t rows, std::int64_t columns)
+      : QuantizeTile(rows, columns) {
 #pragma unroll
     for (int pass = 0; pass < passes; ++pass) {
 #pragma unroll
@@ -55,6 +59,19 @@ class QuantizeTile {
   }
   __device__ __forceinline__ std::int64_t column0() const {
     return column0_;
+  }
+
+  /// The codes that are there already, as turn() takes them: 4 rows of pass `pass`, columns 0 to 3 and 4 to 7 of the thread.
+  __device__ __forceinline__ void load_codes(const std::uint8_t* __restrict__ q, int pass, std::uint32_t (&left)[4],
+                                             std::uint32_t (&right)[4]) const {
+#pragma unroll
+    for (int i = 0; i < rows_at_once; ++i) {
+      const std::int64_t at = row(pass, i);
+      const uint2 codes =
+          at < rows_ && column() < columns_ ? *reinterpret_cast<const uint2*>(q + at * columns_ + column()) : uint2{0, 0};
+      left[i] = codes.x;
+      right[i] = codes.y;
+    }
   }
 
   __device__ __forceinline__ void store_row(std::uint8_t* q, int pass, int i, std::uint32_t left, std::uint32_t right) const {

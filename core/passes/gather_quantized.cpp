@@ -1,0 +1,172 @@
+#include "core/passes/gather_quantized.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "consist/edit.h"
+#include "consist/error.h"
+#include "consist/op.h"
+
+namespace consist {
+namespace {
+
+/// A tensor that is gathered to be quantized, by its instructions.
+struct Gathered {
+  std::size_t gather = 0, amax = 0, quantize = 0;
+  TensorId part = no_tensor;  ///< what is gathered
+  int axis = 0;
+};
+
+class Rewriter {
+ public:
+  explicit Rewriter(Program& program)
+      : program_(program), producer_(program.tensors.size(), none), readers_(program.tensors.size()) {
+    for (std::size_t n = 0; n < program.instructions.size(); ++n) {
+      for (TensorId input : program.instructions[n].inputs) {
+        if (input != no_tensor) readers_[index(input)].push_back(n);
+      }
+      for (TensorId output : program.instructions[n].outputs) {
+        if (output != no_tensor) producer_[index(output)] = n;
+      }
+    }
+  }
+
+  void run() {
+    std::vector<Gathered> activations;
+    std::map<int, std::vector<Gathered>> weights;  // by axis
+    for (std::size_t n = 0; n < program_.instructions.size(); ++n) {
+      Gathered found;
+      if (!find(n, found)) continue;
+      if (program_[found.part].state)
+        weights[found.axis].push_back(found);
+      else
+        activations.push_back(found);
+    }
+    Inserter inserter(program_);
+    for (const auto& [axis, of_axis] : weights) {
+      const std::vector<TensorId> parts = quantize_at_start(inserter, axis, of_axis);
+      for (std::size_t k = 0; k < parts.size(); ++k) gather_instead(inserter, of_axis[k], [&](Builder&) { return parts[k]; });
+    }
+    for (const Gathered& g : activations) {
+      gather_instead(inserter, g, [&](Builder& b) {
+        return quantize_part(b, g, gather_amaxes(b, {at(g.amax).outputs[0]}, g.axis, {}), 0, {});
+      });
+      at(g.amax).inputs[0] = g.part;
+    }
+    // Inserting counts by the program as it was: what is replaced goes last.
+    inserter.apply();
+    std::erase_if(program_.instructions, [](const Instruction& i) { return i.op == nullptr; });
+  }
+
+ private:
+  static constexpr std::size_t none = static_cast<std::size_t>(-1);
+
+  static std::size_t index(TensorId id) { return static_cast<std::size_t>(id); }
+  static InstructionId position(std::size_t n) { return static_cast<InstructionId>(n); }
+  Instruction& at(std::size_t n) { return program_.instructions[n]; }
+
+  bool find(std::size_t n, Gathered& found) {
+    const Instruction& quantize = at(n);
+    if (quantize.op->name() != "quantize" || quantize.attributes.integer_or("before_gathers", 0) == 0) return false;
+    const TensorId x = quantize.inputs[0], amax = quantize.inputs.at(1);
+    found = {producer_[index(x)], producer_[index(amax)], n};
+    if (found.gather == none || found.amax == none) return false;
+    const Instruction& gather = at(found.gather);
+    if (gather.op->name() != "all_gather" || gather.inputs.size() != 1 || at(found.amax).op->name() != "amax") return false;
+    const std::vector<std::size_t> these{std::min(found.amax, n), std::max(found.amax, n)};
+    if (readers_[index(x)] != these || readers_[index(amax)] != std::vector{n}) return false;
+    found.part = gather.inputs[0];
+    found.axis = static_cast<int>(gather.attributes.integer("axis"));
+    return true;
+  }
+
+  static Attributes once_per_step() { return {{"once_per_step", std::int64_t{1}}}; }
+
+  /// What all ranks of `axis` found, a row for each rank.
+  static TensorId gather_amaxes(Builder& b, const std::vector<TensorId>& amaxes, int axis, const Attributes& more) {
+    Attributes attributes = more;
+    attributes.set("axis", std::int64_t{axis});
+    attributes.set("ranks", std::int64_t{b.program().mesh.size_of(axis)});
+    const TensorId own = b.emit_one("rank_values", amaxes, std::move(attributes), "amaxes");
+    const TensorId all = b.reshard(own, axis, Placement::replicate());
+    for (const auto& [name, value] : more.all()) b.program().instructions.back().attributes.set(name, value);
+    return all;
+  }
+
+  /// The part in 8-bit values, scaled by what column `column` of the amaxes holds; its descale is that of the old instruction.
+  TensorId quantize_part(Builder& b, const Gathered& g, TensorId amaxes, std::int64_t column, const Attributes& more) {
+    Attributes attributes = more;
+    for (const char* name : {"dtype", "tensor"}) attributes.set(name, at(g.quantize).attributes.string(name));
+    attributes.set("column", column);
+    const TensorId descale = at(g.quantize).outputs[2];
+    const TensorId part = b.emit("quantize_part", {g.part, amaxes}, std::move(attributes), {program_[g.part].name + ".fp8"})[0];
+    program_.instructions.back().outputs[1] = descale;
+    return part;
+  }
+
+  /// Replaces gather and quantize by a gather of the 8-bit part that `make` returns.
+  template <typename Make>
+  void gather_instead(Inserter& inserter, const Gathered& g, const Make& make) {
+    const TensorId whole = at(g.quantize).outputs[0], turned = at(g.quantize).outputs[1];
+    inserter.after(position(g.quantize), [&](Builder& b) {
+      b.reshard(make(b), g.axis, Placement::replicate());
+      program_.instructions.back().outputs[0] = whole;
+    });
+    if (turned != no_tensor && !readers_[index(turned)].empty()) {
+      const std::size_t first_reader = readers_[index(turned)].front();
+      inserter.after(position(first_reader) - 1, [&](Builder& b) {
+        b.tag = at(first_reader).tag;
+        b.tag.inserted_by = at(g.quantize).tag.inserted_by;
+        b.emit("transpose", {whole}, program_[g.part].state ? once_per_step() : Attributes{});
+        program_.instructions.back().outputs[0] = turned;
+      });
+    }
+    at(g.gather).op = at(g.quantize).op = nullptr;
+  }
+
+  /// Parts of states, which are there when the step begins. Returns their 8-bit parts.
+  std::vector<TensorId> quantize_at_start(Inserter& inserter, int axis, const std::vector<Gathered>& weights) {
+    for (const Gathered& w : weights) {
+      if (program_[w.part].space != MemorySpace::host) continue;
+      throw UsageError("weights that lie in the host's memory ('" + program_[w.part].name +
+                       "') are not quantized before they are gathered; leave out either that option of the precision "
+                       "(--fp8.gathers) or the offloading of parameters");
+    }
+    const Attributes once = once_per_step();
+    const auto tag_of = [&](std::size_t n) {
+      Tag tag = at(n).tag;
+      tag.stage = at(weights[0].amax).tag.stage;  // schedules of pipelines must not take them apart
+      return tag;
+    };
+    std::vector<TensorId> parts, amaxes;
+    inserter.after(-1, [&](Builder& b) {
+      for (const Gathered& w : weights) {
+        b.tag = tag_of(w.amax);
+        amaxes.push_back(b.emit_one("amax", {w.part}, once, program_[at(w.amax).outputs[0]].name));
+      }
+      b.tag = tag_of(weights[0].amax);
+      b.tag.layer = -1;
+      const TensorId all = gather_amaxes(b, amaxes, axis, once);
+      for (std::size_t k = 0; k < weights.size(); ++k) {
+        b.tag = tag_of(weights[k].quantize);
+        parts.push_back(quantize_part(b, weights[k], all, static_cast<std::int64_t>(k), once));
+      }
+    });
+    for (const Gathered& w : weights) at(w.amax).op = nullptr;
+    return parts;
+  }
+
+  Program& program_;
+  std::vector<std::size_t> producer_;              // by tensor: the instruction that makes it
+  std::vector<std::vector<std::size_t>> readers_;  // by tensor
+};
+
+}  // namespace
+
+void gather_quantized(Program& program) {
+  Rewriter(program).run();
+}
+
+}  // namespace consist
