@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what launch/packages.txt lists, if it is missing: as root by apt, as an ordinary user it says what to ask for.
-# Sourced or run by quickstart.sh and tests/run.sh; safe to run again.
+# Installs what launch/packages.txt lists, if it is missing: as root by apt; to an ordinary user it says what to run as root.
+# Run by quickstart.sh and tests/run.sh; safe to run again.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
@@ -26,7 +26,17 @@ done < <(grep -v -e '^#' -e '^$' "$here/packages.txt")
 
 [ ${#missing[@]} -eq 0 ] && exit 0
 if [ "$(id -u)" != 0 ]; then
-  echo "setup: packages are missing. As root:  apt-get install --no-install-recommends ${missing[*]}" >&2
+  {
+    echo "setup: ${#missing[@]} packages are missing: ${missing[*]%%=*}"
+    echo "setup: only root can install them. Run this, then what you ran again:"
+    if command -v sudo >/dev/null; then
+      echo "    sudo bash $here/setup.sh"
+    elif command -v su >/dev/null; then
+      echo "    su -c 'bash $here/setup.sh'"
+    else
+      echo "    bash $here/setup.sh        (as root)"
+    fi
+  } >&2
   exit 2
 fi
 echo "setup: installing ${#missing[@]} packages: ${missing[*]%%=*}"
