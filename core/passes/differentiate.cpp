@@ -16,8 +16,8 @@ class Reverse final : public Differentiator {
         gradient_dtype_(gradient_dtype),
         gradients_(program.tensors.size(), no_tensor),
         wants_(program.tensors.size(), false),
-        producer_(program.tensors.size(), -1),
-        is_parameter_(program.tensors.size(), false) {
+        is_parameter_(program.tensors.size(), false),
+        producer_(program.tensors.size(), -1) {
     for (const Parameter& p : program.parameters) {
       wants_[index(p.tensor)] = true;
       is_parameter_[index(p.tensor)] = true;
