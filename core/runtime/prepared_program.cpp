@@ -53,22 +53,24 @@ PreparedProgram::PreparedProgram(Program program, Device& device, std::span<Comm
 
 PreparedProgram::~PreparedProgram() = default;
 
-Buffer PreparedProgram::describe(TensorId tensor) const {
+Buffer PreparedProgram::buffer_of(TensorId tensor, const Shape& local) const {
   if (tensor == no_tensor) return {nullptr, DType::u8, Shape{0}};
-  return {nullptr, program_[tensor].dtype, program_.part(tensor).shape};
-}
-
-std::vector<Origin> PreparedProgram::origins(std::span<const TensorId> tensors) const {
-  std::vector<Origin> origins;
-  for (TensorId id : tensors) origins.push_back(id == no_tensor ? Origin{} : program_.part(id).origin);
-  return origins;
+  return {nullptr, program_[tensor].dtype, local};
 }
 
 Kernel* PreparedProgram::kernel_for(const Instruction& i, std::span<Communicator* const> communicators) {
   std::vector<Buffer> inputs, outputs;
-  for (TensorId id : i.inputs) inputs.push_back(describe(id));
-  for (TensorId id : i.outputs) outputs.push_back(describe(id));
-  const std::vector<Origin> input_origins = origins(i.inputs), output_origins = origins(i.outputs);
+  std::vector<Origin> input_origins, output_origins;
+  const auto describe_all = [this](std::span<const TensorId> tensors, std::vector<Buffer>& buffers,
+                                   std::vector<Origin>& origins) {
+    for (TensorId id : tensors) {
+      const LocalPart part = id == no_tensor ? LocalPart{} : program_.part(id);
+      buffers.push_back(buffer_of(id, part.shape));
+      origins.push_back(part.origin);
+    }
+  };
+  describe_all(i.inputs, inputs, input_origins);
+  describe_all(i.outputs, outputs, output_origins);
   const std::string key = signature(i, inputs, outputs) + text_of(input_origins) + text_of(output_origins);
   if (auto known = kernel_cache_.find(key); known != kernel_cache_.end()) return known->second;
 
@@ -103,8 +105,8 @@ const MemoryPlan& PreparedProgram::plan(const std::map<std::string, std::int64_t
 }
 
 Buffer PreparedProgram::buffer(TensorId tensor) const {
-  Buffer buffer = describe(tensor);
-  if (tensor == no_tensor) return buffer;
+  if (tensor == no_tensor) return buffer_of(tensor, {});
+  Buffer buffer = buffer_of(tensor, program_.part(tensor).shape);
   const std::int64_t address = plan_.address[static_cast<std::size_t>(tensor)];
   if (address < 0) throw ProgramError("'" + program_[tensor].name + "' has no place in memory");
   buffer.data = arenas_[static_cast<std::size_t>(program_[tensor].space)] + address;

@@ -41,8 +41,7 @@ class CONSIST_API PreparedProgram {
   std::int64_t launches() const noexcept { return static_cast<std::int64_t>(labels_.size()); }
 
  private:
-  Buffer describe(TensorId tensor) const;
-  std::vector<Origin> origins(std::span<const TensorId> tensors) const;
+  Buffer buffer_of(TensorId tensor, const Shape& local) const;  ///< without its address
   Kernel* kernel_for(const Instruction& instruction, std::span<Communicator* const> communicators);
 
   Program program_;
