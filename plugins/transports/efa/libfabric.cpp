@@ -8,12 +8,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <mutex>
-#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "consist/error.h"
+#include "plugins/transports/loaded_library.h"
 
 namespace consist::efa {
 namespace {
@@ -24,8 +23,8 @@ constexpr const char* file_name = "libfabric.so.1";
 constexpr std::uint32_t interface_version = FI_VERSION(1, 14);
 
 std::vector<std::string> candidates(const std::string& wanted) {
+  if (!wanted.empty()) return {library_file(wanted, file_name)};
   std::error_code error;
-  if (!wanted.empty()) return {fs::is_directory(wanted, error) ? (fs::path(wanted) / file_name).string() : wanted};
   std::vector<std::string> places;
   // Before the distribution's, which may be older than the device and know no GPUs.
   for (const char* folder : {"/opt/amazon/efa/lib", "/opt/amazon/efa/lib64"}) {
@@ -45,16 +44,10 @@ void find(void* handle, const char* name, const char* version, Function& functio
 
 Libfabric open(const std::string& wanted) {
   std::string tried;
-  void* handle = nullptr;
-  for (const std::string& place : candidates(wanted)) {
-    handle = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    if (handle != nullptr) break;
-    const char* const reason = dlerror();
-    tried += (tried.empty() ? "" : "; ") + std::string(reason == nullptr ? place : reason);
-  }
+  void* const handle = open_first(candidates(wanted), tried, RTLD_NODELETE);
   if (handle == nullptr) {
-    throw UnavailableError("libfabric cannot be loaded (" + tried +
-                           "); install it (Debian: libfabric1), or name its file or folder with --efa.libfabric");
+    throw UnavailableError(
+        "libfabric cannot be loaded; install it (Debian: libfabric1), or name its file or folder with --efa.libfabric:" + tried);
   }
   Libfabric l;
   find(handle, "fi_getinfo", "FABRIC_1.3", l.getinfo);
@@ -63,8 +56,7 @@ Libfabric open(const std::string& wanted) {
   find(handle, "fi_fabric", "FABRIC_1.1", l.fabric);
   find(handle, "fi_strerror", "FABRIC_1.0", l.strerror);
   find(handle, "fi_version", "FABRIC_1.0", l.version);
-  Dl_info where{};
-  if (dladdr(reinterpret_cast<void*>(l.getinfo), &where) != 0 && where.dli_fname != nullptr) l.path = where.dli_fname;
+  l.path = file_of(l.getinfo);
   return l;
 }
 
@@ -99,18 +91,8 @@ std::string Libfabric::error_text(long error) const {
 }
 
 const Libfabric& load_libfabric(const std::string& wanted) {
-  static std::mutex mutex;
-  static std::optional<Libfabric> loaded;
-  static std::string loaded_for;
-  const std::lock_guard lock(mutex);
-  if (!loaded) {
-    loaded = open(wanted);
-    loaded_for = wanted;
-  } else if (!wanted.empty() && wanted != loaded_for) {
-    throw UsageError("libfabric is asked for from " + wanted + ", but this process has loaded " + loaded->path +
-                     " already; name the same library everywhere");
-  }
-  return *loaded;
+  static LoadedLibrary<Libfabric> library("libfabric", open);
+  return library.get(wanted);
 }
 
 Info find_endpoints(const Libfabric& library, const std::string& provider, bool device_memory, std::string& reason) {

@@ -5,11 +5,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <mutex>
-#include <optional>
 #include <vector>
 
 #include "consist/error.h"
+#include "plugins/transports/loaded_library.h"
 
 namespace consist::nccl {
 namespace {
@@ -35,8 +34,8 @@ void add_python_places(const std::string& prefix, std::vector<std::string>& plac
 }
 
 std::vector<std::string> candidates(const std::string& wanted) {
+  if (!wanted.empty()) return {library_file(wanted, file_name)};
   std::error_code error;
-  if (!wanted.empty()) return {fs::is_directory(wanted, error) ? (fs::path(wanted) / file_name).string() : wanted};
   std::vector<std::string> places;
   for (const char* variable : {"NCCL_ROOT", "NCCL_HOME"}) {
     if (const std::string root = from_environment(variable); !root.empty()) {
@@ -64,13 +63,7 @@ void find(void* handle, const char* name, Function& function) {
 
 Library open(const std::string& wanted) {
   std::string tried;
-  void* handle = nullptr;
-  for (const std::string& place : candidates(wanted)) {
-    handle = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (handle != nullptr) break;
-    const char* const reason = dlerror();
-    tried += "\n  " + std::string(reason == nullptr ? place : reason);
-  }
+  void* const handle = open_first(candidates(wanted), tried);
   if (handle == nullptr) {
     throw UnavailableError(
         "NCCL cannot be loaded; install it, or name its file or folder with --<transport>.library or NCCL_ROOT:" + tried);
@@ -96,8 +89,7 @@ Library open(const std::string& wanted) {
   find(handle, "ncclRecv", l.receive);
   find(handle, "ncclGroupStart", l.group_start);
   find(handle, "ncclGroupEnd", l.group_end);
-  Dl_info where{};
-  if (dladdr(reinterpret_cast<void*>(l.get_version), &where) != 0 && where.dli_fname != nullptr) l.path = where.dli_fname;
+  l.path = file_of(l.get_version);
   return l;
 }
 
@@ -108,18 +100,8 @@ std::string Library::version_text() const {
 }
 
 const Library& load_library(const std::string& wanted) {
-  static std::mutex mutex;
-  static std::optional<Library> loaded;
-  static std::string loaded_for;
-  const std::lock_guard lock(mutex);
-  if (!loaded) {
-    loaded = open(wanted);
-    loaded_for = wanted;
-  } else if (!wanted.empty() && wanted != loaded_for) {
-    throw UsageError("NCCL is asked for from " + wanted + ", but this process has loaded " + loaded->path +
-                     " already; name the same library everywhere");
-  }
-  return *loaded;
+  static LoadedLibrary<Library> library("NCCL", open);
+  return library.get(wanted);
 }
 
 }  // namespace consist::nccl
