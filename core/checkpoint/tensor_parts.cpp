@@ -38,12 +38,13 @@ std::optional<Placement> parse_placement(std::string_view text) {
   return Placement::shard(static_cast<int>(*dim));
 }
 
-struct Lie {
-  Shape shape;
+/// The tensor that a part belongs to, and how it is divided.
+struct Division {
+  Shape whole;
   Placements placements;
 };
 
-Lie parse_part(const std::string& text, const Mesh& mesh, const std::string& name, const std::string& path) {
+Division parse_part(const std::string& text, const Mesh& mesh, const std::string& name, const std::string& path) {
   const auto refuse = [&]() -> DataError {
     return DataError(path + ": '" + name + "' is said to be the part '" + text +
                      "' of a tensor, which makes no sense in the layout '" + mesh_text(mesh) + "'");
@@ -53,16 +54,16 @@ Lie parse_part(const std::string& text, const Mesh& mesh, const std::string& nam
   words >> word;
   const std::optional<Shape> shape = parse_shape(word);
   if (!shape) throw refuse();
-  Lie lie{*shape, {}};
+  Division division{*shape, {}};
   while (words >> word) {
     const std::size_t colon = word.find(':');
     const int axis = mesh.find(word.substr(0, colon));
     const std::optional<Placement> placement =
         colon == std::string::npos ? std::nullopt : parse_placement(std::string_view(word).substr(colon + 1));
     if (axis < 0 || !placement) throw refuse();
-    lie.placements[axis] = *placement;
+    division.placements[axis] = *placement;
   }
-  return lie;
+  return division;
 }
 
 }  // namespace
@@ -115,13 +116,13 @@ void TensorParts::add(int rank, SafetensorsFile file) {
   }
   for (const auto& [name, stored] : file.tensors()) {
     const auto text = file.metadata().find(name);
-    const Lie lie =
-        text == file.metadata().end() ? Lie{file.shape(name), {}} : parse_part(text->second, mesh_, name, file.path());
-    Part part{files_.size(), local_ranges(lie.shape, lie.placements, mesh_, rank)};
+    const Division division =
+        text == file.metadata().end() ? Division{file.shape(name), {}} : parse_part(text->second, mesh_, name, file.path());
+    Part part{files_.size(), local_ranges(division.whole, division.placements, mesh_, rank)};
     std::int64_t elements = 0;
     for (const LocalRange& range : part.ranges) elements += range.count;
-    const auto [known, is_new] = tensors_.try_emplace(name, Whole{lie.shape, {}});
-    if (elements != stored.elements || known->second.shape != lie.shape) {
+    const auto [known, is_new] = tensors_.try_emplace(name, Whole{division.whole, {}});
+    if (elements != stored.elements || known->second.shape != division.whole) {
       throw DataError(file.path() + ": its part of '" + name + "' does not fit the others");
     }
     std::sort(part.ranges.begin(), part.ranges.end(),
