@@ -9,14 +9,12 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <ostream>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "core/archive/reader.h"
-#include "tests/child_process.h"
 #include "tests/parity/tolerances.h"
 #include "tests/temporary_folder.h"
+#include "tests/train_from_scratch.h"
 
 namespace consist::test {
 
@@ -55,32 +53,18 @@ class ChangedModelRuns {
 
   /// `make_up`: strategies, ranks and what else differs. Throws std::runtime_error with the output of a run that failed.
   Curves train(const std::vector<std::string>& make_up) const {
-    const std::string archive = folder_ / "run.h5";
-    std::vector<std::string> command{CONSIST_BINARY_DIR "/bin/consist",
-                                     "train",
+    std::vector<std::string> options{"--model=" + (folder_ / ""),
                                      "--device=" + device_,
-                                     "--dataset=synthetic",
-                                     "--from-scratch",
-                                     "--overwrite",
-                                     "--model=" + (folder_ / ""),
                                      "--precision=" + precision_,
                                      "--sequence=16",
                                      "--steps=" + std::to_string(steps),
                                      "--global-batch=4",
-                                     "--learning-rate=1e-3",
                                      "--evaluate-every=" + std::to_string(steps),
-                                     "--evaluate-sequences=8",
-                                     "--archive=" + archive};
-    command.insert(command.end(), options_.begin(), options_.end());
-    command.insert(command.end(), make_up.begin(), make_up.end());
-    const ChildResult result = run_child(command);
-    if (result.status != 0) throw std::runtime_error(result.output);
-    const ArchiveReader reader(archive);
-    Curves curves{reader.column("loss"), reader.column("grad_norm")};
-    for (const ArchiveEvent& event : reader.events()) {
-      if (event.kind == "evaluation") curves.evaluation = nlohmann::json::parse(event.text).at("loss").get<double>();
-    }
-    return curves;
+                                     "--evaluate-sequences=8"};
+    options.insert(options.end(), options_.begin(), options_.end());
+    options.insert(options.end(), make_up.begin(), make_up.end());
+    const ArchiveReader reader = train_from_scratch(folder_ / "run.h5", options);
+    return {reader.column("loss"), reader.column("grad_norm"), evaluation_loss(reader)};
   }
 
  private:

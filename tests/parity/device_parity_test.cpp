@@ -6,18 +6,17 @@
 #include <string>
 #include <vector>
 
-#include "core/archive/reader.h"
 #include "core/plugin/host.h"
-#include "tests/child_process.h"
 #include "tests/parity/tolerances.h"
 #include "tests/temporary_folder.h"
+#include "tests/train_from_scratch.h"
 
 namespace consist {
 namespace {
 
 constexpr int steps = 50;
-// At 1e-3 qwen3-tiny's gradient norm grows from 1 to 3 after 40 steps, and the processor's own losses of 4 sequences at once and of 2
-// x 2 part by 1e-4; at this rate they stay within 1.2e-7.
+// At 1e-3 qwen3-tiny's gradient norm grows from 1 to 3 after 40 steps, and the processor's own losses of 4 sequences at once and
+// of 2 x 2 part by 1e-4; at this rate they stay within 1.2e-7.
 constexpr const char* learning_rate = "--learning-rate=5e-4";
 
 class DeviceParity : public testing::TestWithParam<const char*> {
@@ -30,13 +29,11 @@ class DeviceParity : public testing::TestWithParam<const char*> {
   }
 
   std::vector<double> losses(const std::string& device, const std::string& model) const {
-    const std::string archive = folder_ / (device + ".h5");
-    const test::ChildResult run = test::run_child(
-        {CONSIST_BINARY_DIR "/bin/consist", "train", "--device=" + device, "--model=" + model,
-         "--precision=" + std::string(GetParam()), "--dataset=text", "--from-scratch", "--overwrite", "--sequence=64",
-         "--batch=4", learning_rate, "--steps=" + std::to_string(steps), "--archive=" + archive});
-    if (run.status != 0) throw std::runtime_error(run.output);
-    return ArchiveReader(archive).column("loss");
+    return test::train_from_scratch(
+               folder_ / (device + ".h5"),
+               {"--device=" + device, "--model=" + model, "--precision=" + std::string(GetParam()), "--dataset=text",
+                "--sequence=64", "--batch=4", learning_rate, "--steps=" + std::to_string(steps)})
+        .column("loss");
   }
 
   TemporaryFolder folder_;

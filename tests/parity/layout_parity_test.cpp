@@ -10,14 +10,13 @@
 #include <string>
 #include <vector>
 
-#include "core/archive/reader.h"
 #include "core/passes/compile.h"
 #include "core/plugin/host.h"
 #include "core/runtime/parts.h"
 #include "core/runtime/training_state.h"
-#include "tests/child_process.h"
 #include "tests/parity/tolerances.h"
 #include "tests/temporary_folder.h"
+#include "tests/train_from_scratch.h"
 
 namespace consist {
 namespace {
@@ -101,26 +100,16 @@ class LayoutParity : public testing::TestWithParam<Case> {
   /// Trains in processes of their own.
   Curves train(const LayoutChoice& run) const {
     const Case& c = GetParam();
-    const std::string archive = folder_ / "run.h5";
-    std::vector<std::string> words{CONSIST_BINARY_DIR "/bin/consist",
-                                   "train",
-                                   "--device=cpu",
-                                   "--dataset=" + c.dataset,
-                                   "--from-scratch",
-                                   "--overwrite",
-                                   "--model=" + c.model,
-                                   "--precision=" + std::string(c.precision),
-                                   "--sequence=" + std::to_string(c.sequence),
-                                   "--steps=" + std::to_string(steps),
-                                   "--learning-rate=1e-3",
-                                   "--global-batch=" + std::to_string(global_batch),
-                                   "--ranks=" + std::to_string(run.ranks),
-                                   "--accumulation=" + std::to_string(run.accumulation),
-                                   "--archive=" + archive};
-    words.insert(words.end(), run.strategy.begin(), run.strategy.end());
-    const test::ChildResult result = test::run_child(words);
-    if (result.status != 0) throw std::runtime_error(run.text() + ":\n" + result.output);
-    const ArchiveReader reader(archive);
+    std::vector<std::string> options{"--dataset=" + c.dataset,
+                                     "--model=" + c.model,
+                                     "--precision=" + std::string(c.precision),
+                                     "--sequence=" + std::to_string(c.sequence),
+                                     "--steps=" + std::to_string(steps),
+                                     "--global-batch=" + std::to_string(global_batch),
+                                     "--ranks=" + std::to_string(run.ranks),
+                                     "--accumulation=" + std::to_string(run.accumulation)};
+    options.insert(options.end(), run.strategy.begin(), run.strategy.end());
+    const ArchiveReader reader = test::train_from_scratch(folder_ / "run.h5", options);
     return {reader.column("loss"), reader.column("tokens")};
   }
 

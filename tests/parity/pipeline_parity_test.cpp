@@ -3,18 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "core/archive/reader.h"
 #include "core/weights/model_weights.h"
-#include "tests/child_process.h"
 #include "tests/parity/tolerances.h"
 #include "tests/temporary_folder.h"
+#include "tests/train_from_scratch.h"
 
 namespace consist {
 namespace {
@@ -41,28 +39,17 @@ class PipelineParity : public testing::TestWithParam<Case> {
 
   /// The losses of a run over 16 sequences a step, in processes of their own.
   std::vector<double> train(const std::string& strategy, int ranks, int micro_batches, std::vector<std::string> more = {}) {
-    const std::string archive = folder_ / "run.h5";
-    std::vector<std::string> words{CONSIST_BINARY_DIR "/bin/consist",
-                                   "train",
-                                   "--device=cpu",
-                                   "--dataset=synthetic",
-                                   "--from-scratch",
-                                   "--overwrite",
-                                   "--model=" + model_,
-                                   "--precision=" + std::string(GetParam().precision),
-                                   "--sequence=16",
-                                   "--learning-rate=1e-3",
-                                   "--global-batch=16",
-                                   "--strategy=" + strategy,
-                                   "--ranks=" + std::to_string(ranks),
-                                   "--accumulation=" + std::to_string(micro_batches),
-                                   "--archive=" + archive};
-    words.insert(words.end(), more.begin(), more.end());
+    std::vector<std::string> options{"--model=" + model_,
+                                     "--precision=" + std::string(GetParam().precision),
+                                     "--sequence=16",
+                                     "--global-batch=16",
+                                     "--strategy=" + strategy,
+                                     "--ranks=" + std::to_string(ranks),
+                                     "--accumulation=" + std::to_string(micro_batches)};
+    options.insert(options.end(), more.begin(), more.end());
     if (std::none_of(more.begin(), more.end(), [](const std::string& word) { return word.starts_with("--steps"); }))
-      words.push_back("--steps=" + std::to_string(steps));
-    const test::ChildResult result = test::run_child(words);
-    if (result.status != 0) throw std::runtime_error(strategy + ":\n" + result.output);
-    return ArchiveReader(archive).column("loss");
+      options.push_back("--steps=" + std::to_string(steps));
+    return test::train_from_scratch(folder_ / "run.h5", options).column("loss");
   }
 
   void expect_equal(const std::vector<double>& found, const std::vector<double>& expected) {
@@ -141,13 +128,10 @@ TEST_P(PipelineParity, ExportsTheSameModel) {
 
 TEST_P(PipelineParity, EvaluationGivesTheLossOfOneRank) {
   const auto evaluated = [&](const std::string& strategy, int ranks) {
-    const test::ChildResult result = test::run_child(
-        {CONSIST_BINARY_DIR "/bin/consist", "train", "--device=cpu", "--dataset=synthetic", "--from-scratch", "--model=" + model_,
-         "--precision=" + std::string(GetParam().precision), "--sequence=16", "--batch=2", "--accumulation=2", "--steps=2",
-         "--evaluate-every=1", "--strategy=" + strategy, "--ranks=" + std::to_string(ranks)});
-    const std::size_t at = result.output.rfind("evaluation after step 2: loss ");
-    if (result.status != 0 || at == std::string::npos) throw std::runtime_error(result.output);
-    return std::strtod(result.output.c_str() + at + 30, nullptr);
+    return test::evaluation_loss(test::train_from_scratch(
+        folder_ / "run.h5",
+        {"--model=" + model_, "--precision=" + std::string(GetParam().precision), "--sequence=16", "--batch=2",
+         "--accumulation=2", "--steps=2", "--evaluate-every=1", "--strategy=" + strategy, "--ranks=" + std::to_string(ranks)}));
   };
   EXPECT_NEAR(evaluated("pipeline=4", 4) / evaluated("ddp", 1), 1, 1e-4);
 }

@@ -5,9 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "core/archive/reader.h"
-#include "tests/child_process.h"
 #include "tests/temporary_folder.h"
+#include "tests/train_from_scratch.h"
 
 namespace consist {
 namespace {
@@ -32,27 +31,16 @@ struct Curves {
 class RecomputeParity : public testing::TestWithParam<Case> {
  protected:
   Curves train(const std::vector<std::string>& options) const {
-    const std::string archive = folder_ / "run.h5";
-    std::vector<std::string> words{CONSIST_BINARY_DIR "/bin/consist",
-                                   "train",
-                                   "--device=cpu",
-                                   "--dataset=synthetic",
-                                   "--from-scratch",
-                                   "--overwrite",
-                                   "--model=" + GetParam().model,
+    std::vector<std::string> words{"--model=" + GetParam().model,
                                    "--precision=" + std::string(GetParam().precision),
                                    "--ranks=" + std::to_string(GetParam().ranks),
                                    "--strategy=" + std::string(GetParam().strategy),
                                    "--sequence=32",
                                    "--batch=2",
                                    "--accumulation=2",
-                                   "--steps=12",
-                                   "--learning-rate=1e-3",
-                                   "--archive=" + archive};
+                                   "--steps=12"};
     words.insert(words.end(), options.begin(), options.end());
-    const test::ChildResult result = test::run_child(words);
-    if (result.status != 0) throw std::runtime_error(result.output);
-    const ArchiveReader reader(archive);
+    const ArchiveReader reader = test::train_from_scratch(folder_ / "run.h5", words);
     return {reader.column("loss"), reader.column("grad_norm")};
   }
 

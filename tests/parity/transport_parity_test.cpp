@@ -9,10 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "core/archive/reader.h"
-#include "tests/child_process.h"
 #include "tests/parity/tolerances.h"
 #include "tests/temporary_folder.h"
+#include "tests/train_from_scratch.h"
 
 namespace consist {
 namespace {
@@ -40,28 +39,17 @@ class TransportParity : public testing::TestWithParam<Case> {
   /// Trains in processes of its own; the losses. `topology` gets what the archive says of its axes.
   std::vector<double> train(int ranks, int accumulation, const Words& transport, std::string* topology = nullptr) const {
     const Case& c = GetParam();
-    const std::string archive = folder_ / "run.h5";
-    Words words{CONSIST_BINARY_DIR "/bin/consist",
-                "train",
-                "--device=cpu",
-                "--cpu.threads=1",
-                "--dataset=synthetic",
-                "--from-scratch",
-                "--overwrite",
-                "--sequence=32",
-                "--learning-rate=1e-3",
-                "--strategy=" + std::string(c.strategy),
-                "--model=" CONSIST_SOURCE_DIR "/tests/golden/hf/" + std::string(c.model),
-                "--precision=" + std::string(c.precision),
-                "--steps=" + std::to_string(steps),
-                "--global-batch=" + std::to_string(global_batch),
-                "--ranks=" + std::to_string(ranks),
-                "--accumulation=" + std::to_string(accumulation),
-                "--archive=" + archive};
-    words.insert(words.end(), transport.begin(), transport.end());
-    const test::ChildResult result = test::run_child(words);
-    if (result.status != 0) throw std::runtime_error(result.output);
-    const ArchiveReader reader(archive);
+    Words options{"--cpu.threads=1",
+                  "--sequence=32",
+                  "--strategy=" + std::string(c.strategy),
+                  "--model=" CONSIST_SOURCE_DIR "/tests/golden/hf/" + std::string(c.model),
+                  "--precision=" + std::string(c.precision),
+                  "--steps=" + std::to_string(steps),
+                  "--global-batch=" + std::to_string(global_batch),
+                  "--ranks=" + std::to_string(ranks),
+                  "--accumulation=" + std::to_string(accumulation)};
+    options.insert(options.end(), transport.begin(), transport.end());
+    const ArchiveReader reader = test::train_from_scratch(folder_ / "run.h5", options);
     if (topology != nullptr) *topology = reader.text("/topology");
     return reader.column("loss");
   }

@@ -5,11 +5,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/archive/reader.h"
 #include "core/weights/model_weights.h"
-#include "tests/child_process.h"
 #include "tests/parity/tolerances.h"
 #include "tests/temporary_folder.h"
+#include "tests/train_from_scratch.h"
 
 namespace consist {
 namespace {
@@ -37,24 +36,12 @@ class LayoutResume : public testing::TestWithParam<const char*> {
  protected:
   /// Trains to `steps` and returns the losses of the steps that this run did.
   std::vector<double> train(const Layout& layout, int steps, const std::vector<std::string>& more) const {
-    std::vector<std::string> words{CONSIST_BINARY_DIR "/bin/consist",
-                                   "train",
-                                   "--device=cpu",
-                                   "--dataset=synthetic",
-                                   "--model=" CONSIST_SOURCE_DIR "/tests/golden/hf/llama-tied",
-                                   "--from-scratch",
-                                   "--sequence=32",
-                                   "--learning-rate=1e-3",
-                                   "--global-batch=8",
-                                   "--overwrite",
-                                   "--precision=" + std::string(GetParam()),
-                                   "--steps=" + std::to_string(steps),
-                                   "--archive=" + (folder_ / "run.h5")};
-    words.insert(words.end(), layout.options.begin(), layout.options.end());
-    words.insert(words.end(), more.begin(), more.end());
-    const test::ChildResult result = test::run_child(words);
-    if (result.status != 0) throw std::runtime_error(std::string(layout.name) + ":\n" + result.output);
-    return ArchiveReader(folder_ / "run.h5").column("loss");
+    std::vector<std::string> options{"--model=" CONSIST_SOURCE_DIR "/tests/golden/hf/llama-tied", "--sequence=32",
+                                     "--global-batch=8", "--precision=" + std::string(GetParam()),
+                                     "--steps=" + std::to_string(steps)};
+    options.insert(options.end(), layout.options.begin(), layout.options.end());
+    options.insert(options.end(), more.begin(), more.end());
+    return test::train_from_scratch(folder_ / "run.h5", options).column("loss");
   }
   std::string path(const std::string& name) const { return folder_ / name; }
 

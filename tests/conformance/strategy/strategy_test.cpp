@@ -11,16 +11,15 @@
 #include <sstream>
 
 #include "consist/error.h"
-#include "core/archive/reader.h"
 #include "core/passes/compile.h"
 #include "core/plugin/host.h"
 #include "core/program/printer.h"
 #include "core/program/verifier.h"
 #include "core/runtime/parts.h"
-#include "tests/child_process.h"
 #include "tests/conformance/candidates.h"
 #include "tests/parity/tolerances.h"
 #include "tests/temporary_folder.h"
+#include "tests/train_from_scratch.h"
 
 namespace consist {
 namespace {
@@ -111,12 +110,8 @@ TEST_P(StrategyConformance, WhatItInsertsIsTagged) {
 std::vector<double> train(std::vector<std::string> make_up, const std::string& model, const std::string& precision,
                           const std::string& archive) {
   make_up.insert(make_up.begin(),
-                 {CONSIST_BINARY_DIR "/bin/consist", "train", "--device=cpu", "--dataset=synthetic", "--from-scratch",
-                  "--overwrite", "--model=" + model, "--precision=" + precision, "--sequence=16", "--steps=10",
-                  "--global-batch=16", "--learning-rate=1e-3", "--archive=" + archive});
-  const test::ChildResult result = test::run_child(make_up);
-  if (result.status != 0) throw std::runtime_error(result.output);
-  return ArchiveReader(archive).column("loss");
+                 {"--model=" + model, "--precision=" + precision, "--sequence=16", "--steps=10", "--global-batch=16"});
+  return test::train_from_scratch(archive, make_up).column("loss");
 }
 
 TEST_P(StrategyConformance, LossesAreThoseOfOneRank) {

@@ -1,0 +1,42 @@
+// Trains as users do, in processes of their own, and reads what the run wrote.
+#pragma once
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "core/archive/reader.h"
+#include "tests/child_process.h"
+
+namespace consist::test {
+
+/// `consist train` with fresh weights and `options`; over synthetic tokens, on the CPU, at a learning rate of 1e-3, unless they
+/// name another dataset, device or rate. Gives the run's archive, which it writes to `archive`, over what is there. Throws
+/// std::runtime_error with the options and the output of a run that failed.
+inline ArchiveReader train_from_scratch(const std::string& archive, const std::vector<std::string>& options) {
+  std::vector<std::string> command{CONSIST_BINARY_DIR "/bin/consist", "train", "--from-scratch", "--overwrite",
+                                   "--archive=" + archive};
+  for (const std::string fallback : {"--dataset=synthetic", "--device=cpu", "--learning-rate=1e-3"}) {
+    const std::string name = fallback.substr(0, fallback.find('=') + 1);
+    const bool given = std::any_of(options.begin(), options.end(), [&](const std::string& o) { return o.starts_with(name); });
+    if (!given) command.push_back(fallback);
+  }
+  command.insert(command.end(), options.begin(), options.end());
+  const ChildResult result = run_child(command);
+  if (result.status == 0) return ArchiveReader(archive);
+  std::string words;
+  for (const std::string& option : options) words += option + " ";
+  throw std::runtime_error(words + "\n" + result.output);
+}
+
+/// Loss of the last evaluation that a run did.
+inline double evaluation_loss(const ArchiveReader& archive) {
+  const std::vector<ArchiveEvent> events = archive.events();
+  const auto last = std::find_if(events.rbegin(), events.rend(), [](const ArchiveEvent& e) { return e.kind == "evaluation"; });
+  if (last == events.rend()) throw std::runtime_error("the archive has no evaluation");
+  return nlohmann::json::parse(last->text).at("loss").get<double>();
+}
+
+}  // namespace consist::test
