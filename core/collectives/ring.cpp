@@ -164,15 +164,16 @@ void RingCommunicator::all_reduce(void* data, std::int64_t count_, DType dtype, 
                number(divide_up(count, members), 2 * (members - 1), chunk_elements(dtype), window)});
 }
 
+bool RingCommunicator::copied_alone(const void* input, void* output, std::size_t bytes) const {
+  if (size_ == 1 && bytes > 0 && input != output) std::memmove(output, input, bytes);
+  return size_ == 1 || bytes == 0;
+}
+
 void RingCommunicator::reduce_scatter(const void* input, void* output, std::int64_t count_, DType dtype, NativeQueue /*queue*/) {
   check_summable(dtype);
   const std::size_t count = checked(count_);
   const std::size_t width = size_of(dtype);
-  if (count == 0) return;
-  if (size_ == 1) {
-    if (input != output) std::memmove(output, input, count * width);
-    return;
-  }
+  if (copied_alone(input, output, count * width)) return;
   const auto members = static_cast<std::size_t>(size_);
   struct Schedule {
     RingCommunicator& ring;
@@ -212,11 +213,7 @@ void RingCommunicator::reduce_scatter(const void* input, void* output, std::int6
 void RingCommunicator::all_gather(const void* input, void* output, std::int64_t count_, DType dtype, NativeQueue /*queue*/) {
   const std::size_t count = checked(count_);
   const std::size_t width = size_of(dtype);
-  if (count == 0) return;
-  if (size_ == 1) {
-    if (input != output) std::memmove(output, input, count * width);
-    return;
-  }
+  if (copied_alone(input, output, count * width)) return;
   const auto members = static_cast<std::size_t>(size_);
   struct Schedule {
     RingCommunicator& ring;

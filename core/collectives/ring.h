@@ -36,6 +36,8 @@ class RingCommunicator final : public Communicator {
  private:
   template <typename Schedule>
   void run(const Schedule& schedule);
+  /// Whether there is nothing to exchange: no bytes, or one member only, whose part is copied.
+  bool copied_alone(const void* input, void* output, std::size_t bytes) const;
   template <typename Post, typename Wait>
   void stream(std::size_t bytes, const Post& post, const Wait& wait);
   std::byte* slot(std::size_t position) noexcept { return scratch_.data() + position % slots * chunk_bytes_; }

@@ -100,25 +100,26 @@ bool TcpLinks::pump() {
 }
 
 bool TcpLinks::pump_out(int member, Connection& peer) {
-  auto& operation = peer.out.front();
+  const auto& operation = peer.out.front();
   const network::Moved moved = network::try_send(peer.socket, {operation.data, operation.bytes});
-  if (moved.closed) broken(member, network::describe_error(moved.error));
-  operation.data += moved.bytes;
-  operation.bytes -= moved.bytes;
-  peer.moved += moved.bytes;
   bytes_sent_ += static_cast<std::int64_t>(moved.bytes);
-  peer.out.drop_finished();
-  return moved.bytes > 0;
+  return advance(member, peer, peer.out, moved);
 }
 
 bool TcpLinks::pump_in(int member, Connection& peer) {
-  auto& operation = peer.in.front();
+  const auto& operation = peer.in.front();
   const network::Moved moved = network::try_receive(peer.socket, {operation.data, operation.bytes});
+  return advance(member, peer, peer.in, moved);
+}
+
+template <typename Byte>
+bool TcpLinks::advance(int member, Connection& peer, Pending<Byte>& pending, const network::Moved& moved) {
   if (moved.closed) broken(member, network::describe_error(moved.error));
+  auto& operation = pending.front();
   operation.data += moved.bytes;
   operation.bytes -= moved.bytes;
   peer.moved += moved.bytes;
-  peer.in.drop_finished();
+  pending.drop_finished();
   return moved.bytes > 0;
 }
 

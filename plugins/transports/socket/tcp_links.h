@@ -61,6 +61,9 @@ class TcpLinks final : public PointToPoint {
   bool pump();
   bool pump_out(int member, Connection& connection);
   bool pump_in(int member, Connection& connection);
+  /// Counts what has moved of the first of `pending`; whether anything has.
+  template <typename Byte>
+  bool advance(int member, Connection& peer, Pending<Byte>& pending, const network::Moved& moved);
   void block();
   [[noreturn]] void broken(int member, const std::string& how);
   std::string describe_path() const;

@@ -78,14 +78,19 @@ inline float rough(int member, std::size_t i) {
   return (static_cast<float>(x >> 8U) / 8388608.0F - 1.0F) * std::exp2(static_cast<float>(x % 9U));
 }
 
+/// The sum of what all members fill in for `data`.
+inline void all_reduce(Communicator& group, Memory& memory, Elements& data, DType dtype, float (*value)(int, std::size_t)) {
+  for (std::size_t i = 0; i < data.size(); ++i) data.set(i, value(group.rank(), i));
+  data.push();
+  group.all_reduce(data.data(), static_cast<std::int64_t>(data.size()), dtype, memory.queue());
+  memory.finish(group);
+  data.pull();
+}
+
 inline void check_all_reduce(Communicator& group, Memory& memory, std::int64_t count_, DType dtype) {
   const auto count = static_cast<std::size_t>(count_);
   Elements data(memory, dtype, count);
-  for (std::size_t i = 0; i < count; ++i) data.set(i, whole(group.rank(), i));
-  data.push();
-  group.all_reduce(data.data(), count_, dtype, memory.queue());
-  memory.finish(group);
-  data.pull();
+  all_reduce(group, memory, data, dtype, whole);
   for (std::size_t i = 0; i < count; ++i) {
     float expected = 0;
     for (int member = 0; member < group.size(); ++member) expected += whole(member, i);
@@ -98,11 +103,7 @@ inline void check_all_reduce(Communicator& group, Memory& memory, std::int64_t c
 inline void check_all_reduce_is_bitwise_equal(Communicator& group, Memory& memory, std::int64_t count_, DType dtype) {
   const auto count = static_cast<std::size_t>(count_);
   Elements data(memory, dtype, count);
-  for (std::size_t i = 0; i < count; ++i) data.set(i, rough(group.rank(), i));
-  data.push();
-  group.all_reduce(data.data(), count_, dtype, memory.queue());
-  memory.finish(group);
-  data.pull();
+  all_reduce(group, memory, data, dtype, rough);
   const double unit = dtype == DType::f32 ? 0x1p-24 : 0x1p-8;
   for (std::size_t i = 0; i < count; ++i) {
     double sum = 0;
