@@ -282,6 +282,19 @@ TEST_F(TensorParallelProgram, ForwardComputesPartsBesideCollectivesOfOthers) {
   }
 }
 
+TEST_F(TensorParallelProgram, HalvesTakeTurnsByThemselvesWhereProductsStayLarge) {
+  const auto parts_of = [&](std::int64_t micro_batch, std::int64_t sequence) {
+    const Program p = step({.options = {{"overlap-parts", "0"}}, .micro_batch = micro_batch, .sequence = sequence});
+    return std::count_if(p.instructions.begin(), p.instructions.end(),
+                         [](const Instruction& i) { return i.op->name() == "attention"; }) /
+           2;  // layers
+  };
+  EXPECT_EQ(parts_of(2, 4096), 2);
+  EXPECT_EQ(parts_of(2, 2048), 1) << "half of it is less than 4,096 tokens";
+  EXPECT_EQ(parts_of(3, 4096), 1);
+  EXPECT_EQ(parts_of(1, 8192), 1) << "attention needs a sequence whole";
+}
+
 TEST_F(TensorParallelProgram, CutsOnlyWhatDivides) {
   EXPECT_THROW(step({.options = {{"overlap-parts", "2"}}, .micro_batch = 3}), UsageError);
   EXPECT_THROW(step({.options = {{"overlap-parts", "3"}}, .micro_batch = 1}), UsageError);

@@ -33,8 +33,12 @@ struct Block {
 
 class Overlap {
  public:
-  Overlap(Program& program, int axis, int parts)
-      : program_(program), axis_(axis), parts_(parts), any_tokens_do_(any_tokens_do(program, axis)) {
+  Overlap(Program& program, int axis, int parts, bool in_turns_only)
+      : program_(program),
+        axis_(axis),
+        parts_(parts),
+        in_turns_only_(in_turns_only),
+        any_tokens_do_(any_tokens_do(program, axis)) {
     old_ = std::move(program_.instructions);
     program_.instructions.clear();
     find_blocks();
@@ -42,6 +46,12 @@ class Overlap {
 
   void run() {
     if (!blocks_.empty()) choose_dimension();
+    if (in_turns_only_) {
+      for (auto block = blocks_.begin(); block != blocks_.end();) {
+        const std::ptrdiff_t length = chain_length(block);
+        block = length == 1 ? blocks_.erase(block) : block + length;
+      }
+    }
     cut_.emplace(program_, dim_, parts_);
     auto block = blocks_.begin();
     for (std::size_t i = 0; i < old_.size(); ++i) {
@@ -50,7 +60,7 @@ class Overlap {
         emit_chain(block, end);
         i = (end - 1)->gather;
         block = end;
-      } else if (block != blocks_.end() && i == block->first() && chain_length(block) <= 1) {
+      } else if (block != blocks_.end() && i == block->first() && chain_length(block) == 1) {
         emit_block(*block);
         i = block->last();
         ++block;
@@ -256,6 +266,7 @@ class Overlap {
 
   Program& program_;
   int axis_, parts_;
+  bool in_turns_only_;  // and nothing around single norms
   bool any_tokens_do_;  // collectives outside of blocks are cut like those inside
   int dim_ = batch_dim;
   std::vector<Instruction> old_;
@@ -263,23 +274,24 @@ class Overlap {
   std::optional<Parts> cut_;
 };
 
-/// Two parts where each has tokens enough for products that fill a device, else none.
-int parts_that_pay(const Program& program, int axis) {
-  constexpr std::int64_t least_tokens = 4096;  // of a part
+/// Two halves of the batch where each has tokens enough for products that fill a device.
+bool halves_pay(const Program& program, int axis) {
+  constexpr std::int64_t least_tokens = 4096;  // of a half
   for (const Instruction& i : program.instructions) {
     if (i.op->name() != "rms_norm" || i.tag.phase != Phase::forward) continue;
     const Shape stream = program.local(i.inputs[0]);
-    const bool divides = stream[batch_dim] % 2 == 0 || (stream[batch_dim] == 1 && stream[sequence_dim] % 2 == 0);
-    return divides && stream[batch_dim] * stream[sequence_dim] * program.mesh.size_of(axis) >= 2 * least_tokens ? 2 : 1;
+    return stream[batch_dim] % 2 == 0 &&
+           stream[batch_dim] * stream[sequence_dim] * program.mesh.size_of(axis) >= 2 * least_tokens;
   }
-  return 1;
+  return false;
 }
 
 }  // namespace
 
 void overlap_forward(Program& step, const OverlapSettings& settings) {
-  const int parts = settings.parts == 0 ? parts_that_pay(step, settings.axis) : settings.parts;
-  if (parts > 1) Overlap(step, settings.axis, parts).run();
+  const bool automatic = settings.parts == 0;
+  const int parts = automatic ? halves_pay(step, settings.axis) ? 2 : 1 : settings.parts;
+  if (parts > 1) Overlap(step, settings.axis, parts, automatic).run();
 }
 
 }  // namespace consist::tensor_parallel

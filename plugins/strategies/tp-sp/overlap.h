@@ -7,7 +7,7 @@ namespace consist::tensor_parallel {
 
 struct OverlapSettings {
   int axis = 0;   ///< of the mesh
-  int parts = 1;  ///< 1: nothing is cut; 0: as many as pay (see the README)
+  int parts = 1;  ///< 1: nothing is cut; 0: halves of the batch take turns where that pays (see the README)
 };
 
 /// Cuts forward along tokens. Two parts of the batch go through all layers in turns: what one sends travels while the other

@@ -90,5 +90,6 @@ CONSIST_PLUGIN_OPTIONS({"sequence-parallel", consist::OptionKind::flag, "true",
                        {"gather-again", consist::OptionKind::flag, "false",
                         "backward gathers the outputs of norms again instead of keeping them whole: less memory, more bytes"},
                        {"overlap-parts", consist::OptionKind::integer, "1",
-                        "forward is cut along tokens into so many parts, whose collectives and products overlap; 0: automatic"},
+                        "forward is cut along tokens into so many parts, whose collectives and products overlap; 0: halves of "
+                        "the batch where they pay"},
                        {"logits-bytes", consist::OptionKind::bytes, "512Mi", "most bytes of logits that a rank makes at once"});
