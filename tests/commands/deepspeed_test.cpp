@@ -221,5 +221,16 @@ TEST(DeepspeedRun, AUsersFileTrains) {
   EXPECT_THAT(result.output, HasSubstr("deepspeed zero_optimization.stage3_param_persistence_threshold \"auto\""));
 }
 
+TEST(DeepspeedRun, WhatAHostCannotPinIsRefusedOnce) {
+  const test::ChildResult result =
+      test::run_child({CONSIST_BINARY_DIR "/bin/consist", "train", "--device=cpu", "--dataset=synthetic", "--from-scratch",
+                       "--ranks=2", "--model=llama-tiny", "--batch=1", "--sequence=16", "--steps=1", "--host-memory-limit=1Mi",
+                       "--deepspeed-config=" + users_file});
+  EXPECT_EQ(result.status, 2) << result.output;
+  const std::string says = "(2 ranks), 1.0 MiB may be pinned by --host-memory-limit";
+  EXPECT_THAT(result.output, HasSubstr(says));
+  EXPECT_EQ(result.output.find(says), result.output.rfind(says)) << result.output;
+}
+
 }  // namespace
 }  // namespace consist
