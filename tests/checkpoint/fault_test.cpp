@@ -13,6 +13,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <fstream>
 #include <functional>
 #include <random>
 #include <thread>
@@ -217,7 +218,14 @@ TEST(CheckpointDiskFull, ALimitOnTheSizeOfFiles) {
 TEST(CheckpointDiskFull, AFileSystemOfTwoMegabytes) {
   const TemporaryFolder folder;
   const std::string report = in_child([&]() -> std::string {
-    if (::unshare(::geteuid() == 0 ? CLONE_NEWNS : CLONE_NEWUSER | CLONE_NEWNS) != 0) return "not permitted";
+    const uid_t user = ::geteuid();
+    const gid_t group = ::getegid();
+    if (::unshare(user == 0 ? CLONE_NEWNS : CLONE_NEWUSER | CLONE_NEWNS) != 0) return "not permitted";
+    if (user != 0) {  // who has no number in the new namespace cannot make files there
+      std::ofstream("/proc/self/uid_map") << "0 " + std::to_string(user) + " 1";
+      std::ofstream("/proc/self/setgroups") << "deny";
+      std::ofstream("/proc/self/gid_map") << "0 " + std::to_string(group) + " 1";
+    }
     ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr);
     if (::mount("tmpfs", folder.path().c_str(), "tmpfs", 0, "size=2m") != 0) return "not permitted";
     return save_too_much(folder.path(), [] {});
