@@ -9,6 +9,7 @@
 #include "core/passes/fuse_amax.h"
 #include "core/passes/gather_quantized.h"
 #include "core/passes/rebuild.h"
+#include "core/passes/record_amaxes.h"
 #include "core/passes/reuse.h"
 #include "core/program/verifier.h"
 
@@ -143,6 +144,7 @@ Program compile_step(const CompileRequest& request, const Layout& layout, int ra
   }
   reuse(program);
   fuse_amax(program);
+  record_amaxes(program);
   append_optimizer(program, request.precision->dtypes(), request.optimizer);
   finish(program, layout);
   verify(program);
