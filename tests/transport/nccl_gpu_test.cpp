@@ -45,7 +45,7 @@ class NcclGpu : public ::testing::Test {
   static ConnectOptions by_kernels() { return {.path = Path::nvlink, .transport = "nvlink", .library = {}, .interface = {}}; }
   static ConnectOptions by_copy_engines() {
     ConnectOptions options = by_kernels();
-    options.copy_engines = true;
+    options.copy_engines = CopyEngines::all;
     options.staging = 300'000;
     return options;
   }
