@@ -48,8 +48,10 @@ po::options_description run_options() {
       "recompute", po::value<std::string>()->default_value(what_text(d.recompute))->value_name("WHAT"),
       "what backward makes again instead of keeping it: none, full (all of a layer but its input), or ops such as "
       "swiglu,rms_norm")("recompute-layers", po::value<std::string>()->default_value("")->value_name("A-B"),
-                         "only in these layers, from 0")("steps", po::value<std::int64_t>()->default_value(d.steps),
-                                                         "optimizer steps")(
+                         "only in these layers, from 0")("pack",
+                                                         po::value<bool>()->default_value(d.pack, d.pack ? "on" : "off")->value_name("on|off"),
+                                                         "one product for linears that read the same (q, k and v; gate and up)")(
+      "steps", po::value<std::int64_t>()->default_value(d.steps), "optimizer steps")(
       "seed", po::value<std::uint64_t>()->default_value(d.seed), "of initial weights and data order")(
       "from-scratch", po::bool_switch(), "initialise even if the model folder has weights")(
       "learning-rate", po::value<double>()->default_value(d.learning_rate.peak, "3e-4"), "peak")(
@@ -272,6 +274,7 @@ RunConfig make_config(const ParsedRun& parsed, PluginHost& host) {
   c.accumulation = v["accumulation"].as<int>();
   c.global_batch = v["global-batch"].as<std::int64_t>();
   c.recompute = parse_recompute(v["recompute"].as<std::string>(), v["recompute-layers"].as<std::string>());
+  c.pack = v["pack"].as<bool>();
   at_least_one("--batch", c.batch);
   at_least_one("--accumulation", c.accumulation);
   c.steps = v["steps"].as<std::int64_t>();

@@ -164,6 +164,7 @@ std::string RunConfig::to_json() const {
       {"global_batch", global_batch},
       {"recompute", what_text(recompute)},
       {"recompute_layers", layers_text(recompute)},
+      {"pack", pack},
       {"steps", steps},
       {"seed", seed},
       {"from_scratch", from_scratch},

@@ -57,6 +57,8 @@ class AttentionGrad final : public AttentionBase {
     axis.inputs[5] = of_lse(placement);
     axis.outputs = {placement, placement, placement};
   }
+  bool takes_columns(int input) const noexcept override { return input >= 1 && input <= 3; }
+  bool makes_columns(int /*output*/) const noexcept override { return true; }
   Cost cost(const Program& program, const Instruction& i) const override {
     Cost cost = Op::cost(program, i);
     cost.flops = causal_flops(program, i.inputs[1], 5);  // scores again, dv, dp, dq, dk
@@ -77,6 +79,7 @@ class Attention final : public AttentionBase {
     for (Placement& input : axis.inputs) input = placement;
     axis.outputs = {placement, of_lse(placement)};
   }
+  bool takes_columns(int /*input*/) const noexcept override { return true; }
   void differentiate(Differentiator& d, const Instruction& f) const override {
     const TensorId dy = d.gradient(f.outputs[0]);
     std::vector<std::string> names;

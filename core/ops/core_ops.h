@@ -13,10 +13,10 @@ namespace consist::ops {
 void register_core_ops(OpRegistry& registry);
 void register_embedding(OpRegistry& registry);
 void register_linear(OpRegistry& registry);
+void register_packed_linear(OpRegistry& registry);
 void register_fp8(OpRegistry& registry);
 void register_fp8_parts(OpRegistry& registry);
 void register_fp8_quantize(OpRegistry& registry);
-void register_amax_history(OpRegistry& registry);
 void register_with_amax(OpRegistry& registry);
 void register_rms_norm(OpRegistry& registry);
 void register_rope(OpRegistry& registry);

@@ -45,6 +45,7 @@ class LinearInputGrad final : public NamedOp {
     return cost;
   }
   int updates_in_place(int /*output*/) const noexcept override { return 2; }
+  bool takes_columns(int input) const noexcept override { return input == 0; }
 };
 
 class LinearWeightGrad final : public NamedOp {
@@ -83,6 +84,7 @@ class LinearWeightGrad final : public NamedOp {
     return cost;
   }
   int updates_in_place(int /*output*/) const noexcept override { return 2; }
+  bool takes_columns(int input) const noexcept override { return input == 1; }
 };
 
 class LinearBiasGrad final : public NamedOp {
@@ -104,6 +106,7 @@ class LinearBiasGrad final : public NamedOp {
     if (has(in, 1)) axis.inputs[1] = axis.outputs[0];
   }
   int updates_in_place(int /*output*/) const noexcept override { return 1; }
+  bool takes_columns(int input) const noexcept override { return input == 0; }
 };
 
 class Linear final : public NamedOp {
@@ -157,6 +160,7 @@ class Linear final : public NamedOp {
       d.contribute(x, b.emit_one("linear_input_grad", {dy, w, d.accumulator(x)}, {}, x_name));
     }
   }
+  bool makes_columns(int /*output*/) const noexcept override { return true; }
   Cost cost(const Program& program, const Instruction& i) const override {
     Cost cost = Op::cost(program, i);
     cost.flops = product_flops(program, i.inputs[0], i.inputs[1]);

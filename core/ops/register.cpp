@@ -5,9 +5,9 @@ namespace consist::ops {
 void register_core_ops(OpRegistry& registry) {
   register_embedding(registry);
   register_linear(registry);
+  register_packed_linear(registry);
   register_fp8(registry);
   register_fp8_parts(registry);
-  register_amax_history(registry);
   register_rms_norm(registry);
   register_rope(registry);
   register_attention(registry);

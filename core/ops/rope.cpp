@@ -40,6 +40,8 @@ class RopeGrad final : public NamedOp {
     axis.outputs = {placement, dw};
   }
   int updates_in_place(int output) const noexcept override { return output == 1 ? 5 : -1; }
+  bool takes_columns(int input) const noexcept override { return input == 0 || input == 2; }
+  bool makes_columns(int output) const noexcept override { return output == 0; }
 };
 
 class Rope final : public NamedOp {
@@ -65,6 +67,8 @@ class Rope final : public NamedOp {
     if (has(in, 2)) axis.inputs[2] = Placement::replicate();
     axis.outputs = {placement, placement};
   }
+  bool takes_columns(int input) const noexcept override { return input == 0; }
+  bool makes_columns(int output) const noexcept override { return output == 0; }
   void differentiate(Differentiator& d, const Instruction& forward) const override {
     const TensorId x = forward.inputs[0], table = forward.inputs[1], w = input_of(forward, 2);
     const TensorId dy = d.gradient(forward.outputs[0]);

@@ -30,6 +30,7 @@ struct CompileRequest {
   std::int64_t sequence = 0;     ///< tokens per sequence
   int accumulation = 1;          ///< micro-batches per step
   RecomputeRequest recompute;
+  bool pack_linears = false;  ///< see core/passes/pack_linears.h
   OptimizerSettings optimizer;
 };
 

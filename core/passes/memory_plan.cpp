@@ -196,7 +196,7 @@ std::map<std::string, std::int64_t> state_addresses(const Program& program, cons
   std::map<std::string, std::int64_t> addresses;
   for (std::size_t t = 0; t < program.tensors.size(); ++t) {
     const Tensor& tensor = program.tensors[t];
-    if (tensor.storage == static_cast<TensorId>(t) && tensor.state) addresses[tensor.name] = plan.address[t];
+    if (tensor.state) addresses[tensor.name] = plan.address[t];  // whichever storage it lies in here
   }
   addresses[""] = plan.persistent[0];  // where the persistent part ends: another program's inputs go behind it
   return addresses;

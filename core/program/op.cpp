@@ -36,6 +36,8 @@ std::unique_ptr<Kernel> Op::make_collective_kernel(const KernelRequest& request,
   throw ProgramError("there is no kernel for the collective '" + std::string(request.op) + "'");
 }
 
+void Op::check_places(const Program& /*program*/, const Instruction& /*instruction*/) const {}
+
 struct OpRegistry::Impl {
   mutable std::mutex mutex;
   std::map<std::string, std::unique_ptr<Op>, std::less<>> ops;

@@ -31,7 +31,8 @@ std::string type_text(const Program& program, TensorId id) {
 std::string storage_text(const Program& program, TensorId id) {
   const Tensor& t = program[id];
   if (t.storage == id) return "";
-  return "@" + std::to_string(t.storage) + (t.offset == 0 ? "" : "+" + std::to_string(t.offset));
+  return "@" + std::to_string(t.storage) + (t.offset == 0 ? "" : "+" + std::to_string(t.offset)) +
+         (t.pitch == 0 ? "" : "/" + std::to_string(t.pitch));
 }
 
 std::string list(const std::vector<TensorId>& ids) {

@@ -148,14 +148,18 @@ std::int64_t Program::bytes(TensorId id) const {
   return local(id).elements() * static_cast<std::int64_t>(size_of((*this)[id].dtype));
 }
 
-std::int64_t Program::padding() const noexcept {
-  int ranks = 0;
+std::int64_t Program::padding() const {
+  std::int64_t most = 0;
   for (const Tensor& tensor : tensors) {
     const int axis = tensor.placements.flat_axis();
-    if (axis >= 0 && axis < mesh.axes()) ranks = std::max(ranks, mesh.size_of(axis));
+    if (axis < 0 || axis >= mesh.axes()) continue;
+    Placements whole = tensor.placements;
+    whole[axis] = Placement::replicate();
+    const std::int64_t parts = local_shape(tensor.shape, tensor.placements, mesh).elements() * mesh.size_of(axis);
+    most = std::max(most, parts - local_shape(tensor.shape, whole, mesh).elements());
   }
-  constexpr std::int64_t largest_element = 4;
-  return ranks * largest_element;
+  constexpr std::int64_t largest_element = 4;  // a tensor may travel in another dtype than it has here
+  return most * largest_element;
 }
 
 TensorId Program::find(std::string_view name) const noexcept {

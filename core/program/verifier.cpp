@@ -7,6 +7,7 @@
 
 #include "consist/error.h"
 #include "consist/op.h"
+#include "core/program/places.h"
 #include "core/program/printer.h"
 
 namespace consist {
@@ -51,7 +52,8 @@ class Verifier {
   void define(TensorId id) {
     defined_[static_cast<std::size_t>(id)] = true;
     const Tensor& t = program_[id];
-    storages_[t.storage].write(t.offset, t.offset + std::max<std::int64_t>(program_.bytes(id), 1), id);
+    const std::int64_t begin = begin_by_columns(program_, id);
+    storages_[t.storage].write(begin, begin + std::max<std::int64_t>(program_.bytes(id), 1), id);
   }
 
   void check_tensors() {
@@ -72,7 +74,14 @@ class Verifier {
       if (tensor.offset < 0 || tensor.offset + program_.bytes(id) > program_.bytes(tensor.storage)) {
         throw ProgramError(who + "it does not lie inside its storage '" + program_[tensor.storage].name + "'");
       }
-      if (!output[t] && (tensor.state || tensor.role == Role::input)) define(id);
+    }
+    // Of values that are there from the start, those inside a storage are newer than the storage itself.
+    for (const bool whole : {true, false}) {
+      for (std::size_t t = 0; t < program_.tensors.size(); ++t) {
+        const Tensor& tensor = program_.tensors[t];
+        const bool there = !output[t] && (tensor.state || tensor.role == Role::input);
+        if (there && (tensor.storage == static_cast<TensorId>(t)) == whole) define(static_cast<TensorId>(t));
+      }
     }
   }
 
@@ -87,7 +96,10 @@ class Verifier {
         fail(index, "input " + std::to_string(k) + " does not exist");
       const Tensor& t = program_[id];
       if (!defined_[static_cast<std::size_t>(id)]) fail(index, "'" + t.name + "' is used before it is defined");
-      if (!storages_[t.storage].holds(t.offset, id)) fail(index, "'" + t.name + "' is read after it was overwritten in place");
+      if (t.pitch != 0 && i.op->touches_memory() && !i.op->takes_columns(static_cast<int>(k)))
+        fail(index, "'" + t.name + "' is columns of a wider tensor, which the op does not take");
+      if (!storages_[t.storage].holds(begin_by_columns(program_, id), id))
+        fail(index, "'" + t.name + "' is read after it was overwritten in place");
       inputs[k] = TensorType{t.dtype, t.shape};
     }
     check_types(index, i, inputs);
@@ -96,8 +108,22 @@ class Verifier {
       if (defined_[static_cast<std::size_t>(id)]) fail(index, "'" + program_[id].name + "' is defined twice");
       define(id);
     }
+    check_places(index, i);
     for (InstructionId wait : i.waits) {
       if (wait < 0 || wait >= index) fail(index, "it waits for instruction " + std::to_string(wait) + ", which is not before it");
+    }
+  }
+
+  void check_places(InstructionId index, const Instruction& i) const {
+    for (std::size_t k = 0; k < i.outputs.size(); ++k) {
+      const bool columns = i.outputs[k] != no_tensor && program_[i.outputs[k]].pitch != 0 && i.op->touches_memory();
+      if (columns && !i.op->makes_columns(static_cast<int>(k)))
+        fail(index, "'" + program_[i.outputs[k]].name + "' is columns of a wider tensor, which the op does not make");
+    }
+    try {
+      i.op->check_places(program_, i);
+    } catch (const ProgramError& error) {
+      fail(index, error.what());
     }
   }
 

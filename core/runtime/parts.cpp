@@ -131,6 +131,7 @@ CompileRequest Parts::compile_request(const RunConfig& config) const {
           .sequence = config.sequence,
           .accumulation = config.accumulation,
           .recompute = config.recompute,
+          .pack_linears = config.pack,
           .optimizer = config.optimizer};
 }
 

@@ -19,7 +19,10 @@ class NoKernel final : public Kernel {
 /// one only.
 std::string signature(const Instruction& i, std::span<const Buffer> inputs, std::span<const Buffer> outputs) {
   std::string text(i.op->name());
-  auto add = [&](const Buffer& buffer) { (text += ' ').append(name_of(buffer.dtype)) += buffer.shape.text(); };
+  auto add = [&](const Buffer& buffer) {
+    (text += ' ').append(name_of(buffer.dtype)) += buffer.shape.text();
+    if (buffer.pitch != 0) text += "/" + std::to_string(buffer.pitch);
+  };
   for (const Buffer& buffer : inputs) add(buffer);
   text += " >";
   for (const Buffer& buffer : outputs) add(buffer);
@@ -55,7 +58,7 @@ PreparedProgram::~PreparedProgram() = default;
 
 Buffer PreparedProgram::buffer_of(TensorId tensor, const Shape& local) const {
   if (tensor == no_tensor) return {nullptr, DType::u8, Shape{0}};
-  return {nullptr, program_[tensor].dtype, local};
+  return {nullptr, program_[tensor].dtype, local, program_[tensor].pitch};
 }
 
 Kernel* PreparedProgram::kernel_for(const Instruction& i, std::span<Communicator* const> communicators) {

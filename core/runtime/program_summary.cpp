@@ -40,7 +40,8 @@ ProgramSummary summarize(const PreparedProgram& prepared) {
     op.bytes += cost.bytes;
     s.flops += cost.flops;
     if (i.tag.inserted_by == std::string_view(recompute_name)) s.repeated_flops += cost.flops;
-    const DType operand = cost.flops > 0 ? program[i.inputs[0]].dtype : DType::u8;
+    const auto first = std::find_if(i.inputs.begin(), i.inputs.end(), [](TensorId id) { return id != no_tensor; });
+    const DType operand = cost.flops > 0 && first != i.inputs.end() ? program[*first].dtype : DType::u8;
     if (operand == DType::e4m3 || operand == DType::e5m2) s.fp8_flops += cost.flops;
     if (!i.op->is_collective()) continue;
     const int axis = static_cast<int>(i.attributes.integer("axis"));

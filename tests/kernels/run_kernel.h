@@ -24,6 +24,8 @@ using reference::Values;
 /// pattern that reads as NaN in f32 and bf16, and moved at once.
 class GuardedMemory {
  public:
+  static constexpr std::uint8_t kPoison = 0xff;
+
   explicit GuardedMemory(Device& device) : device_(device) {}
   ~GuardedMemory() {
     if (memory_ != nullptr) device_.release(MemorySpace::device, memory_);
@@ -65,7 +67,6 @@ class GuardedMemory {
     return std::all_of(image_.begin() + first, image_.begin() + last, [](std::uint8_t byte) { return byte == kPoison; });
   }
   static constexpr std::int64_t kAlignment = 256;
-  static constexpr std::uint8_t kPoison = 0xff;
   Device& device_;
   std::vector<Part> parts_;
   std::int64_t size_ = kAlignment;
@@ -81,11 +82,53 @@ struct LocalParts {
 
 enum class Repeated { same_bits, within_rounding };
 
+/// How the tensors lie in memory.
+struct Places {
+  bool columns = false;   ///< those that may be columns of a wider tensor are
+  bool in_place = false;  ///< output 0 takes the place of input 0, of the same type
+};
+
+/// Rows of a tensor in memory. Columns begin at 16 bytes in every row, with something before and behind them.
+struct Rows {
+  std::int64_t count = 0, bytes = 0, first = 0, apart = 0;
+  Rows() = default;
+  Rows(const TensorType& type, bool columns)
+      : count(columns ? type.shape.rows() : 1),
+        bytes(type.shape.elements() * static_cast<std::int64_t>(size_of(type.dtype)) / std::max<std::int64_t>(count, 1)),
+        first(columns ? 16 : 0),
+        apart(columns ? (bytes + 15) / 16 * 16 + 32 : bytes) {}
+  std::int64_t reserved() const { return count * apart; }
+  std::int64_t pitch(DType type) const { return first == 0 ? 0 : apart / static_cast<std::int64_t>(size_of(type)); }
+  void put(const std::vector<std::uint8_t>& from, std::uint8_t* memory) const {
+    for (std::int64_t row = 0; row < count; ++row) std::copy_n(from.data() + row * bytes, bytes, memory + first + row * apart);
+  }
+  void take(const std::uint8_t* memory, std::vector<std::uint8_t>& to) const {
+    for (std::int64_t row = 0; row < count; ++row) std::copy_n(memory + first + row * apart, bytes, to.data() + row * bytes);
+  }
+  bool holds(const std::vector<std::uint8_t>& expected, const std::uint8_t* memory) const {
+    for (std::int64_t row = 0; row < count; ++row) {
+      if (!std::equal(memory + first + row * apart, memory + first + row * apart + bytes, expected.data() + row * bytes))
+        return false;
+    }
+    return true;
+  }
+  bool intact_beside(const std::uint8_t* memory, std::uint8_t poison) const {
+    const auto clean = [&](const std::uint8_t* from, const std::uint8_t* to) {
+      return std::all_of(from, to, [poison](std::uint8_t byte) { return byte == poison; });
+    };
+    for (std::int64_t row = 0; row < count; ++row) {
+      const std::uint8_t* begin = memory + row * apart;
+      if (!clean(begin, begin + first) || !clean(begin + first + bytes, begin + apart)) return false;
+    }
+    return true;
+  }
+};
+
 /// Runs the op's kernel twice, as steps of the device (the second one is a replay where the device records steps), and returns
 /// its outputs: types as the op infers them, updates in place as the op says. Memory around the tensors and the scratch, and all
 /// inputs that are not updated, must stay as they are; both runs must give the same bits unless `repeated` says otherwise.
-inline HostTensors run_kernel(Device& device, const std::string& op_name, const HostTensors& inputs, const Attributes& attributes,
-                              Repeated repeated = Repeated::same_bits, const LocalParts& parts = {}) {
+inline HostTensors run_kernel_at(const Places& places, Device& device, const std::string& op_name, const HostTensors& inputs,
+                                 const Attributes& attributes, Repeated repeated, const LocalParts& parts) {
   const Op& op = registry().get(op_name);
   Types types;
   for (const auto& tensor : inputs) {
@@ -94,12 +137,23 @@ inline HostTensors run_kernel(Device& device, const std::string& op_name, const 
   const Types out_types = parts.output_types.empty() ? op.infer(types, attributes) : parts.output_types;
 
   const Buffer absent{nullptr, DType::u8, Shape{0}};
-  const auto buffers_of = [&](const Types& all) {
+  const auto rows_of = [&](const Types& all, bool made) {
+    std::vector<Rows> rows;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const int index = static_cast<int>(i);
+      const bool columns = places.columns && (made ? op.makes_columns(index) : op.takes_columns(index));
+      rows.push_back(all[i] ? Rows(*all[i], columns && all[i]->shape.rank() == 3) : Rows());
+    }
+    return rows;
+  };
+  const std::vector<Rows> in_rows = rows_of(types, false), out_rows = rows_of(out_types, true);
+  const auto buffers_of = [&](const Types& all, const std::vector<Rows>& rows) {
     std::vector<Buffer> buffers;
-    for (const auto& type : all) buffers.push_back(type ? Buffer{nullptr, type->dtype, type->shape} : absent);
+    for (std::size_t i = 0; i < all.size(); ++i)
+      buffers.push_back(all[i] ? Buffer{nullptr, all[i]->dtype, all[i]->shape, rows[i].pitch(all[i]->dtype)} : absent);
     return buffers;
   };
-  std::vector<Buffer> in = buffers_of(types), out = buffers_of(out_types);
+  std::vector<Buffer> in = buffers_of(types, in_rows), out = buffers_of(out_types, out_rows);
   const std::unique_ptr<Kernel> kernel = device.make_kernel({op_name, in, out, attributes, parts.inputs, parts.outputs});
   if (!kernel) {
     ADD_FAILURE() << "the device has no kernel for " << op_name;
@@ -107,23 +161,26 @@ inline HostTensors run_kernel(Device& device, const std::string& op_name, const 
   }
 
   GuardedMemory memory(device);
-  const auto reserve = [&](const std::optional<TensorType>& type) {
-    return type ? memory.reserve(type->shape.elements() * static_cast<std::int64_t>(size_of(type->dtype))) : std::size_t{0};
+  const auto reserve = [&](const std::optional<TensorType>& type, const Rows& rows) {
+    return type ? memory.reserve(rows.reserved()) : std::size_t{0};
   };
   std::vector<std::size_t> in_parts, out_parts;
   std::vector<bool> updated(in.size(), false);
-  for (const auto& type : types) in_parts.push_back(reserve(type));
+  for (std::size_t i = 0; i < types.size(); ++i) in_parts.push_back(reserve(types[i], in_rows[i]));
   for (std::size_t i = 0; i < out_types.size(); ++i) {
-    const int place = op.updates_in_place(static_cast<int>(i));
+    const int place = places.in_place && i == 0 ? 0 : op.updates_in_place(static_cast<int>(i));
     const bool in_place =
         place >= 0 && static_cast<std::size_t>(place) < in.size() && !in[static_cast<std::size_t>(place)].absent();
-    out_parts.push_back(in_place ? in_parts[static_cast<std::size_t>(place)] : reserve(out_types[i]));
+    out_parts.push_back(in_place ? in_parts[static_cast<std::size_t>(place)] : reserve(out_types[i], out_rows[i]));
     if (in_place) updated[static_cast<std::size_t>(place)] = true;
   }
   const std::size_t workspace = memory.reserve(kernel->workspace_bytes());
   memory.allocate();
-  for (std::size_t i = 0; i < in.size(); ++i) in[i].data = types[i] ? memory.on_device(in_parts[i]) : nullptr;
-  for (std::size_t i = 0; i < out.size(); ++i) out[i].data = out_types[i] ? memory.on_device(out_parts[i]) : nullptr;
+  const auto begin_of = [&](std::size_t part, const Rows& rows) {
+    return static_cast<std::uint8_t*>(memory.on_device(part)) + rows.first;
+  };
+  for (std::size_t i = 0; i < in.size(); ++i) in[i].data = types[i] ? begin_of(in_parts[i], in_rows[i]) : nullptr;
+  for (std::size_t i = 0; i < out.size(); ++i) out[i].data = out_types[i] ? begin_of(out_parts[i], out_rows[i]) : nullptr;
 
   Launch launch;
   launch.kernel = kernel.get();
@@ -137,7 +194,7 @@ inline HostTensors run_kernel(Device& device, const std::string& op_name, const 
   for (int repetition = 0; repetition < 2; ++repetition) {
     memory.poison();
     for (std::size_t i = 0; i < inputs.size(); ++i) {
-      if (inputs[i]) std::copy(inputs[i]->bytes.begin(), inputs[i]->bytes.end(), memory.image(in_parts[i]));
+      if (inputs[i]) in_rows[i].put(inputs[i]->bytes, memory.image(in_parts[i]));
     }
     memory.upload();
     step->run();
@@ -146,8 +203,10 @@ inline HostTensors run_kernel(Device& device, const std::string& op_name, const 
 
     EXPECT_TRUE(memory.intact()) << op_name << " writes beyond a tensor or its workspace";
     for (std::size_t i = 0; i < inputs.size(); ++i) {
-      if (!inputs[i] || updated[i]) continue;
-      EXPECT_TRUE(std::equal(inputs[i]->bytes.begin(), inputs[i]->bytes.end(), memory.image(in_parts[i])))
+      if (!inputs[i]) continue;
+      EXPECT_TRUE(in_rows[i].intact_beside(memory.image(in_parts[i]), GuardedMemory::kPoison))
+          << op_name << " writes beside the columns of input " << i;
+      EXPECT_TRUE(updated[i] || in_rows[i].holds(inputs[i]->bytes, memory.image(in_parts[i])))
           << op_name << " changes input " << i;
     }
     HostTensors made;
@@ -155,7 +214,9 @@ inline HostTensors run_kernel(Device& device, const std::string& op_name, const 
       made.emplace_back(std::nullopt);
       if (!out_types[i]) continue;
       made.back().emplace(out_types[i]->dtype, out_types[i]->shape);
-      std::copy_n(memory.image(out_parts[i]), made.back()->bytes.size(), made.back()->bytes.data());
+      out_rows[i].take(memory.image(out_parts[i]), made.back()->bytes);
+      EXPECT_TRUE(out_rows[i].intact_beside(memory.image(out_parts[i]), GuardedMemory::kPoison))
+          << op_name << " writes beside the columns of output " << i;
     }
     results.push_back(std::move(made));
   }
@@ -164,6 +225,37 @@ inline HostTensors run_kernel(Device& device, const std::string& op_name, const 
     EXPECT_TRUE(results[0][i]->bytes == results[1][i]->bytes) << op_name << " gives different bits when run again, output " << i;
   }
   return results[1];
+}
+
+/// Elements of both agree to about two roundings, all or every so many of a large tensor.
+inline void expect_alike(const HostTensor& found, const HostTensor& expected, const std::string& what) {
+  const std::int64_t count = expected.shape.elements(), step = std::max<std::int64_t>(1, count >> 22) | 1;
+  double squares = 0;
+  std::int64_t seen = 0;
+  for (std::int64_t i = 0; i < count; i += step, ++seen) squares += expected[i] * expected[i];
+  const double rms = std::sqrt(squares / static_cast<double>(std::max<std::int64_t>(seen, 1)));
+  const double tolerance = expected.dtype == DType::bf16 ? 1e-2 : 1e-5;
+  for (std::int64_t i = 0; i < count; i += step) {
+    ASSERT_LE(std::abs(found[i] - expected[i]), tolerance * (rms + std::abs(expected[i])) + std::numeric_limits<float>::min())
+        << what << "[" << i << "] is " << found[i] << ", but " << expected[i] << " where tensors are dense";
+  }
+}
+
+/// run_kernel_at() with dense tensors, and again with columns of wider tensors where the op takes or makes them, which must give
+/// the same.
+inline HostTensors run_kernel(Device& device, const std::string& op_name, const HostTensors& inputs, const Attributes& attributes,
+                              Repeated repeated = Repeated::same_bits, const LocalParts& parts = {}) {
+  HostTensors dense = run_kernel_at({}, device, op_name, inputs, attributes, repeated, parts);
+  const Op& op = registry().get(op_name);
+  bool columns = false;
+  for (std::size_t i = 0; i < inputs.size(); ++i) columns = columns || op.takes_columns(static_cast<int>(i));
+  for (std::size_t i = 0; i < dense.size(); ++i) columns = columns || op.makes_columns(static_cast<int>(i));
+  if (!columns) return dense;
+  const HostTensors again = run_kernel_at({.columns = true}, device, op_name, inputs, attributes, repeated, parts);
+  for (std::size_t i = 0; i < dense.size() && i < again.size(); ++i) {
+    if (dense[i]) expect_alike(*again[i], *dense[i], op_name + ", output " + std::to_string(i));
+  }
+  return dense;
 }
 
 inline Values run_kernel(Device& device, const std::string& op, const Values& inputs, const Attributes& attributes,

@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+#include <string>
+
 #include "core/program/printer.h"
 #include "core/program/verifier.h"
 #include "tests/golden_text.h"
@@ -54,6 +57,26 @@ TEST(Golden, Zero3OffloadUpdatedOnTheHost) {
   ZeroCase c{.strategy = "zero3-offload", .options = gather_always, .shape = {.layers = 1}, .dtypes = test::mixed_bf16};
   c.options.insert({{"offload_optimizer.device", "cpu"}, {"offload_optimizer.update", "cpu"}});
   expect_golden("zero3_offload_updated_on_the_host", to_text(planned(zero_step(c))));
+}
+
+TEST(Zero, LinearsOfGatheredWeightsArePacked) {
+  for (const char* strategy : {"zero2", "zero3-offload"}) {
+    ZeroCase c{.strategy = strategy, .accumulation = 2, .shape = {.layers = 1}, .pack_linears = true};
+    std::map<std::string, int> ops;
+    MemoryPlan plan;
+    const Program p = planned(zero_step(c), &plan);
+    test::expect_no_two_live_tensors_overlap(p, plan);
+    for (const Instruction& i : p.instructions) ++ops[std::string(i.op->name())];
+    for (const char* op : {"packed_linear", "packed_linear_input_grad", "packed_linear_weight_grad"})
+      EXPECT_EQ(ops[op], 2 * c.accumulation) << op << " in " << strategy;
+    // Gathered in small buckets: whatever is packed then, the program is legal, which compile_step() checks.
+    c.options = {{"reduce_bucket_size", "600"}};
+    zero_step(c);
+    c.ranks = 3;  // parts have padding, which leaves gaps
+    ops.clear();
+    for (const Instruction& i : zero_step(c).instructions) ++ops[std::string(i.op->name())];
+    EXPECT_EQ(ops["packed_linear"], 0);
+  }
 }
 
 /// All that the options can make of a step.

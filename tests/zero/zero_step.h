@@ -20,6 +20,7 @@ struct ZeroCase {
   int ranks = 2, accumulation = 1;
   TinyShape shape;
   DTypes dtypes;
+  bool pack_linears = false;
 };
 
 /// Nothing is kept whole beyond its use: every parameter is gathered for forward and again for backward.
@@ -41,6 +42,7 @@ inline Program zero_step(const ZeroCase& c) {
   request.micro_batch = 2;
   request.sequence = 4;
   request.accumulation = c.accumulation;
+  request.pack_linears = c.pack_linears;
   return compile_step(request, lay_out(request.strategies, c.ranks));
 }
 

@@ -77,6 +77,13 @@ class CONSIST_API Op {
   /// Whether its outputs are gradients of weights, for which nothing in backward waits: strategies may run it later.
   virtual bool makes_weight_gradients() const noexcept { return false; }
 
+  /// Whether input or output `index` may be columns of a wider tensor (Tensor::pitch).
+  virtual bool takes_columns(int /*input*/) const noexcept { return false; }
+  virtual bool makes_columns(int /*output*/) const noexcept { return false; }
+
+  /// What else the op needs of where its tensors lie: throws ProgramError that says what does not.
+  virtual void check_places(const Program& program, const Instruction& instruction) const;  ///< default: nothing is needed
+
   /// Collectives move bytes between the ranks of attribute "axis" and run on its queue.
   virtual bool is_collective() const noexcept { return false; }
 

@@ -54,6 +54,9 @@ struct Tensor {
   bool state = false;            ///< keeps its value from step to step (parameters, optimizer states)
   TensorId storage = no_tensor;  ///< the tensor whose bytes these are; its own id if it owns them; never a chain
   std::int64_t offset = 0;       ///< bytes from the start of the storage, on every rank
+  /// Elements from the start of a row (of the last dimension) to the start of the next, on every rank, where the tensor is some
+  /// columns of a wider one; 0: rows lie one behind the other.
+  std::int64_t pitch = 0;
 };
 
 /// Which parameter-like tensor this is. Kept apart from Tensor since few tensors are parameters.
@@ -193,7 +196,7 @@ struct Program {
   /// Bytes that one rank holds of the tensor.
   std::int64_t bytes(TensorId id) const;
   /// Bytes that must lie unused behind every storage: collectives over parts of equal size move the padding of flat tensors too.
-  std::int64_t padding() const noexcept;
+  std::int64_t padding() const;
   /// The first tensor of that name, or no_tensor. Linear in the number of tensors.
   TensorId find(std::string_view name) const noexcept;
 };

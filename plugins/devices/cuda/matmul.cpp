@@ -24,6 +24,9 @@ namespace {
 /// cuBLASLt's advice for Hopper is 32 MiB; more gains nothing.
 constexpr std::int64_t workspace_limit = std::int64_t{32} << 20;
 
+/// What the addresses of columns of a wider matrix divide by (column_alignment in core/passes/pack_linears.h).
+constexpr std::uint32_t column_bytes = 16;
+
 cudaDataType_t cuda_type(DType type) {
   switch (type) {
     case DType::f32:
@@ -64,12 +67,17 @@ std::int64_t scale_count(Scaling scaling, std::int64_t rows, std::int64_t k) {
   return scaling == Scaling::block_2d ? scale_blocks(rows) * square_stride(k) : 1;
 }
 
+std::string pitch_text(const char* of, std::int64_t pitch) {
+  return pitch == 0 ? "" : of + std::to_string(pitch);
+}
+
 /// What decides which algorithm is best, as a word of the cache file.
 std::string key_of(const MatmulShape& s, bool tf32) {
   std::ostringstream text;
   text << s.m << 'x' << s.n << 'x' << s.k << (s.transpose_a ? 't' : 'n') << (s.transpose_b ? 't' : 'n') << '.' << name_of(s.a)
        << '.' << name_of(s.b) << '.' << name_of(s.d) << (s.add ? "+d" : "") << (s.bias ? "+bias" : "")
-       << (s.fast_accumulation ? "+fast" : "") << (s.a_scaling != Scaling::tensor ? "+" : "")
+       << pitch_text("+a", s.a_pitch) << pitch_text("+d", s.d_pitch) << (s.fast_accumulation ? "+fast" : "")
+       << (s.a_scaling != Scaling::tensor ? "+" : "")
        << (s.a_scaling != Scaling::tensor ? std::string(name_of(s.a_scaling)) + "." + std::string(name_of(s.b_scaling)) : "")
        << (s.a == DType::f32 && tf32 ? ".tf32" : "");
   return text.str();
@@ -139,15 +147,15 @@ struct Matmul::Description {
       set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, scale_mode(s.b_scaling));
       set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, scale_mode(s.a_scaling));
     }
-    auto layout = [](cublasLtMatrixLayout_t* made, DType type, std::int64_t rows, std::int64_t columns) {
+    auto layout = [](cublasLtMatrixLayout_t* made, DType type, std::int64_t rows, std::int64_t columns, std::int64_t pitch = 0) {
       check(cublasLtMatrixLayoutCreate(made, cuda_type(type), static_cast<std::uint64_t>(rows),
-                                       static_cast<std::uint64_t>(columns), rows),
+                                       static_cast<std::uint64_t>(columns), pitch == 0 ? rows : pitch),
             "cublasLtMatrixLayoutCreate");
     };
     // Column-major: the fast dimension, which is the row-major one's last, comes first.
     s.transpose_b ? layout(&first, s.b, s.k, s.n) : layout(&first, s.b, s.n, s.k);
-    s.transpose_a ? layout(&second, s.a, s.m, s.k) : layout(&second, s.a, s.k, s.m);
-    layout(&result, s.d, s.n, s.m);
+    s.transpose_a ? layout(&second, s.a, s.m, s.k, s.a_pitch) : layout(&second, s.a, s.k, s.m, s.a_pitch);
+    layout(&result, s.d, s.n, s.m, s.d_pitch);
   }
   ~Description() {
     cublasLtMatrixLayoutDestroy(result);
@@ -225,6 +233,18 @@ cublasLtMatmulAlgo_t MatmulLibrary::search_for(const MatmulShape& shape, std::in
                                              sizeof reductions),
         "cublasLtMatmulPreferenceSetAttribute");
 
+  // Columns of a wider matrix need not begin where matrices do; A here is cuBLASLt's B.
+  const auto begins_at = [&](cublasLtMatmulPreferenceAttributes_t attribute) {
+    const std::uint32_t bytes = column_bytes;
+    check(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &bytes, sizeof bytes),
+          "cublasLtMatmulPreferenceSetAttribute");
+  };
+  if (shape.a_pitch != 0) begins_at(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES);
+  if (shape.d_pitch != 0) {
+    begins_at(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES);
+    begins_at(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES);
+  }
+
   std::vector<cublasLtMatmulHeuristicResult_t> proposals(static_cast<std::size_t>(std::max(search_, 1)));
   int found = 0;
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
@@ -239,12 +259,15 @@ cublasLtMatmulAlgo_t MatmulLibrary::search_for(const MatmulShape& shape, std::in
 
   ++searches_;
   const auto bytes = [](std::int64_t elements, DType type) { return elements * static_cast<std::int64_t>(size_of(type)); };
-  const Scratch a(bytes(shape.m * shape.k, shape.a)), b(bytes(shape.k * shape.n, shape.b)), d(bytes(shape.m * shape.n, shape.d)),
+  const std::int64_t a_rows = shape.transpose_a ? shape.k : shape.m, a_columns = shape.transpose_a ? shape.m : shape.k;
+  const std::int64_t a_elements = a_rows * std::max(a_columns, shape.a_pitch),
+                     d_elements = shape.m * std::max(shape.n, shape.d_pitch);
+  const Scratch a(bytes(a_elements, shape.a)), b(bytes(shape.k * shape.n, shape.b)), d(bytes(d_elements, shape.d)),
       bias(bytes(shape.n, shape.d)), space(workspace);
   // Power, and with it the clock, depends on the data: zeros would be timed too fast.
-  fill_random(a.get(), shape.m * shape.k, shape.a, 1, nullptr);
+  fill_random(a.get(), a_elements, shape.a, 1, nullptr);
   fill_random(b.get(), shape.k * shape.n, shape.b, 2, nullptr);
-  check(cudaMemset(d.get(), 0, static_cast<std::size_t>(bytes(shape.m * shape.n, shape.d))), "cudaMemset");
+  check(cudaMemset(d.get(), 0, static_cast<std::size_t>(bytes(d_elements, shape.d))), "cudaMemset");
   check(cudaMemset(bias.get(), 0, static_cast<std::size_t>(bytes(shape.n, shape.d))), "cudaMemset");
 
   const std::vector<float> ones(static_cast<std::size_t>(std::max(scale_count(shape.a_scaling, shape.m, shape.k),

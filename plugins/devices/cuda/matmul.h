@@ -13,12 +13,14 @@
 
 namespace consist::cuda {
 
-/// D [m, n] = op(A) op(B) (+ D) (+ bias [n]), all row-major and dense; op(A) is [m, k], op(B) is [k, n]. Summed in fp32.
+/// D [m, n] = op(A) op(B) (+ D) (+ bias [n]), all row-major; op(A) is [m, k], op(B) is [k, n]. Summed in fp32.
 struct MatmulShape {
   std::int64_t m = 0, n = 0, k = 0;
   bool transpose_a = false;  ///< A is stored as [k, m]
   bool transpose_b = false;  ///< B is stored as [n, k]
   DType a = DType::bf16, b = DType::bf16, d = DType::bf16;
+  /// Elements from row to row of A as it is stored, and of D; 0: rows lie one behind the other.
+  std::int64_t a_pitch = 0, d_pitch = 0;
   bool add = false;   ///< D is added to
   bool bias = false;  ///< of dtype d
   /// op(A) and op(B) are multiplied by scales; of 8-bit floats, which need transpose_b without transpose_a on Hopper.

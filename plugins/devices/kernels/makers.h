@@ -21,12 +21,14 @@
   apply(linear_input_grad) \
   apply(linear_weight_grad) \
   apply(linear_bias_grad) \
+  apply(packed_linear) \
+  apply(packed_linear_input_grad) \
+  apply(packed_linear_weight_grad) \
   apply(amax) \
   apply(quantize) \
   apply(rank_values) \
   apply(quantize_part) \
   apply(transpose) \
-  apply(record_amaxes) \
   apply(fp8_linear) \
   apply(fp8_linear_input_grad) \
   apply(fp8_linear_weight_grad) \

@@ -22,18 +22,26 @@ struct AttentionShape {
         width(pad_columns(head_dim)) {}
   std::int64_t group() const { return heads / kv_heads; }
   std::int64_t blocks() const { return (sequence + block - 1) / block; }
-  /// Element (b, position, head, 0) of a [batch, sequence, n·dim] tensor.
-  std::int64_t at(std::int64_t b, std::int64_t position, std::int64_t head, std::int64_t n) const {
-    return ((b * sequence + position) * n + head) * dim;
+  /// Element (b, position, head, 0) of a [batch, sequence, …] tensor whose rows are `row` elements apart.
+  std::int64_t at(std::int64_t b, std::int64_t position, std::int64_t head, std::int64_t row) const {
+    return (b * sequence + position) * row + head * dim;
   }
+};
+
+/// A [batch, sequence, heads·dim] tensor, possibly columns of a wider one.
+template <typename T>
+struct Heads {
+  T* data;
+  std::int64_t row;
+  explicit Heads(const Buffer& buffer) : data(buffer.as<T>()), row(buffer.row_stride()) {}
 };
 
 /// Rows [first, first + rows) of one head, times `factor`, into tile [rows, width]; padding is zero.
 template <typename T>
-void gather(const T* tensor, const AttentionShape& s, std::int64_t b, std::int64_t head, std::int64_t n, std::int64_t first,
-            std::int64_t rows, float factor, float* tile) {
+void gather(Heads<T> tensor, const AttentionShape& s, std::int64_t b, std::int64_t head, std::int64_t first, std::int64_t rows,
+            float factor, float* tile) {
   for (std::int64_t r = 0; r < rows; ++r) {
-    const T* from = tensor + s.at(b, first + r, head, n);
+    const T* from = tensor.data + s.at(b, first + r, head, tensor.row);
     float* to = tile + r * s.width;
     for (std::int64_t i = 0; i < s.dim; ++i) to[i] = load(from[i]) * factor;
     for (std::int64_t i = s.dim; i < s.width; ++i) to[i] = 0.0F;
@@ -42,11 +50,11 @@ void gather(const T* tensor, const AttentionShape& s, std::int64_t b, std::int64
 
 /// The same transposed: tile [dim, block]; columns beyond `rows` are zero.
 template <typename T>
-void gather_transposed(const T* tensor, const AttentionShape& s, std::int64_t b, std::int64_t head, std::int64_t n,
-                       std::int64_t first, std::int64_t rows, float* tile) {
+void gather_transposed(Heads<T> tensor, const AttentionShape& s, std::int64_t b, std::int64_t head, std::int64_t first,
+                       std::int64_t rows, float* tile) {
   if (rows < block) std::fill(tile, tile + s.dim * block, 0.0F);
   for (std::int64_t r = 0; r < rows; ++r) {
-    const T* from = tensor + s.at(b, first + r, head, n);
+    const T* from = tensor.data + s.at(b, first + r, head, tensor.row);
     for (std::int64_t i = 0; i < s.dim; ++i) tile[i * block + r] = load(from[i]);
   }
 }
@@ -60,8 +68,8 @@ class Attention final : public Kernel {
   std::int64_t workspace_bytes() const override { return threads_ * floats() * 4; }
 
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue) override {
-    const T *q = in[0].as<T>(), *k = in[1].as<T>(), *v = in[2].as<T>();
-    T* o = out[0].as<T>();
+    const Heads<T> q(in[0]), k(in[1]), v(in[2]);
+    T* o = out[0].as<T>();            // [batch, sequence, heads, dim]
     float* lse = out[1].as<float>();  // [batch, heads, sequence]
     const std::int64_t units = s_.batch * s_.heads * s_.blocks();
     parallel_for(threads_, [=, this](int part) {
@@ -78,7 +86,7 @@ class Attention final : public Kernel {
  private:
   std::int64_t floats() const { return 3 * block * s_.width + s_.dim * block + block * block; }
 
-  void queries(const T* q, const T* k, const T* v, T* o, float* lse, std::int64_t b, std::int64_t head, std::int64_t first,
+  void queries(Heads<T> q, Heads<T> k, Heads<T> v, T* o, float* lse, std::int64_t b, std::int64_t head, std::int64_t first,
                float* scratch) {
     const std::int64_t rows = std::min(block, s_.sequence - first), kv_head = head / s_.group();
     float *qt = scratch, *vt = qt + block * s_.width, *ot = vt + block * s_.width, *kt = ot + block * s_.width,
@@ -87,11 +95,11 @@ class Attention final : public Kernel {
     std::fill(largest, largest + rows, -INFINITY);
     std::fill(sum, sum + rows, 0.0F);
     std::fill(ot, ot + rows * s_.width, 0.0F);
-    gather(q, s_, b, head, s_.heads, first, rows, 1.0F / std::sqrt(static_cast<float>(s_.dim)), qt);
+    gather(q, s_, b, head, first, rows, 1.0F / std::sqrt(static_cast<float>(s_.dim)), qt);
     for (std::int64_t keys = 0; keys <= first; keys += block) {
       const std::int64_t columns = std::min(block, s_.sequence - keys);
-      gather_transposed(k, s_, b, kv_head, s_.kv_heads, keys, columns, kt);
-      gather(v, s_, b, kv_head, s_.kv_heads, keys, columns, 1.0F, vt);
+      gather_transposed(k, s_, b, kv_head, keys, columns, kt);
+      gather(v, s_, b, kv_head, keys, columns, 1.0F, vt);
       tile_product(rows, block, s_.dim, {qt, s_.width, 1}, kt, block, p, block, false);
       for (std::int64_t r = 0; r < rows; ++r) {
         const std::int64_t visible = std::min(columns, first + r - keys + 1);
@@ -116,7 +124,7 @@ class Attention final : public Kernel {
       tile_product(rows, s_.width, columns, {p, block, 1}, vt, s_.width, ot, s_.width, true);
     }
     for (std::int64_t r = 0; r < rows; ++r) {
-      T* to = o + s_.at(b, first + r, head, s_.heads);
+      T* to = o + s_.at(b, first + r, head, s_.heads * s_.dim);
       const float inverse = 1.0F / sum[r];
       for (std::int64_t i = 0; i < s_.dim; ++i) store(to[i], ot[r * s_.width + i] * inverse);
       lse[(b * s_.heads + head) * s_.sequence + first + r] = largest[r] + std::log(sum[r]);
@@ -137,8 +145,8 @@ class AttentionGrad final : public Kernel {
   std::int64_t workspace_bytes() const override { return threads_ * floats() * 4; }
 
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue) override {
-    const Tensors t{in[0].as<T>(),     in[1].as<T>(),  in[2].as<T>(),  in[3].as<T>(), in[4].as<T>(),
-                    in[5].as<float>(), out[0].as<T>(), out[1].as<T>(), out[2].as<T>()};
+    const Tensors t{Heads<T>(in[0]),   Heads<T>(in[1]),  Heads<T>(in[2]),  Heads<T>(in[3]), in[4].as<T>(),
+                    in[5].as<float>(), Heads<T>(out[0]), Heads<T>(out[1]), Heads<T>(out[2])};
     const std::int64_t units = s_.batch * s_.kv_heads;
     parallel_for(threads_, [=, this](int part) {
       float* scratch = static_cast<float*>(workspace) + part * floats();
@@ -149,9 +157,10 @@ class AttentionGrad final : public Kernel {
 
  private:
   struct Tensors {
-    const T *dout, *q, *k, *v, *o;  // [batch, sequence, heads·dim], k and v [batch, sequence, kv_heads·dim]
-    const float* lse;               // [batch, heads, sequence]
-    T *dq, *dk, *dv;
+    Heads<T> dout, q, k, v;
+    const T* o;        // [batch, sequence, heads, dim], as dout
+    const float* lse;  // [batch, heads, sequence]
+    Heads<T> dq, dk, dv;
   };
 
   /// Per thread: dq of a head [sequence, width], Σ do·o [sequence]; of the whole group of query heads dk, dv [sequence, width];
@@ -167,17 +176,17 @@ class AttentionGrad final : public Kernel {
     for (std::int64_t h = kv_head * s_.group(); h < (kv_head + 1) * s_.group(); ++h) {
       std::fill(dq, dq + whole, 0.0F);
       for (std::int64_t position = 0; position < s_.sequence; ++position) {
-        const std::int64_t base = s_.at(b, position, h, s_.heads);
+        const std::int64_t base = s_.at(b, position, h, s_.heads * s_.dim);
         float dot = 0;
 #pragma omp simd reduction(+ : dot)
-        for (std::int64_t i = 0; i < s_.dim; ++i) dot += load(t.dout[base + i]) * load(t.o[base + i]);
+        for (std::int64_t i = 0; i < s_.dim; ++i) dot += load(t.dout.data[base + i]) * load(t.o[base + i]);
         delta[position] = dot;
       }
       for (std::int64_t keys = 0; keys < s_.sequence; keys += block) key_block(t, b, h, kv_head, keys, dq, dk, dv, delta, tiles);
-      scatter(dq, t.dq, b, h, s_.heads);
+      scatter(dq, t.dq, b, h);
     }
-    scatter(dk, t.dk, b, kv_head, s_.kv_heads);
-    scatter(dv, t.dv, b, kv_head, s_.kv_heads);
+    scatter(dk, t.dk, b, kv_head);
+    scatter(dv, t.dv, b, kv_head);
   }
 
   void key_block(const Tensors& t, std::int64_t b, std::int64_t h, std::int64_t kv_head, std::int64_t keys, float* dq, float* dk,
@@ -186,13 +195,13 @@ class AttentionGrad final : public Kernel {
     const std::int64_t columns = std::min(block, s_.sequence - keys);
     float *qt = tiles, *dot = qt + block * s_.width, *kr = dot + block * s_.width, *kt = kr + block * s_.width,
           *vt = kt + s_.dim * block, *p = vt + s_.dim * block, *dp = p + block * block;
-    gather(t.k, s_, b, kv_head, s_.kv_heads, keys, columns, 1.0F, kr);
-    gather_transposed(t.k, s_, b, kv_head, s_.kv_heads, keys, columns, kt);
-    gather_transposed(t.v, s_, b, kv_head, s_.kv_heads, keys, columns, vt);
+    gather(t.k, s_, b, kv_head, keys, columns, 1.0F, kr);
+    gather_transposed(t.k, s_, b, kv_head, keys, columns, kt);
+    gather_transposed(t.v, s_, b, kv_head, keys, columns, vt);
     for (std::int64_t first = keys; first < s_.sequence; first += block) {
       const std::int64_t rows = std::min(block, s_.sequence - first);
-      gather(t.q, s_, b, h, s_.heads, first, rows, scale, qt);
-      gather(t.dout, s_, b, h, s_.heads, first, rows, 1.0F, dot);
+      gather(t.q, s_, b, h, first, rows, scale, qt);
+      gather(t.dout, s_, b, h, first, rows, 1.0F, dot);
       tile_product(rows, block, s_.dim, {qt, s_.width, 1}, kt, block, p, block, false);
       tile_product(rows, block, s_.dim, {dot, s_.width, 1}, vt, block, dp, block, false);
       const float* lse = t.lse + (b * s_.heads + h) * s_.sequence + first;
@@ -215,9 +224,9 @@ class AttentionGrad final : public Kernel {
     }
   }
 
-  void scatter(const float* from, T* tensor, std::int64_t b, std::int64_t head, std::int64_t n) const {
+  void scatter(const float* from, Heads<T> tensor, std::int64_t b, std::int64_t head) const {
     for (std::int64_t position = 0; position < s_.sequence; ++position) {
-      T* to = tensor + s_.at(b, position, head, n);
+      T* to = tensor.data + s_.at(b, position, head, tensor.row);
       for (std::int64_t i = 0; i < s_.dim; ++i) store(to[i], from[position * s_.width + i]);
     }
   }

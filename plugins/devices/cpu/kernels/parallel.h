@@ -33,4 +33,14 @@ void parallel_for_simd(std::int64_t count, Body body) {
   for (std::int64_t i = 0; i < count; ++i) body(i);
 }
 
+/// body(row, column) for the elements of a [rows, columns] matrix; each thread takes whole rows.
+template <typename Body>
+void parallel_for_elements(std::int64_t rows, std::int64_t columns, Body body) {
+  parallel_for(rows, [=](std::int64_t row) {
+    Body own = body;
+#pragma omp simd
+    for (std::int64_t column = 0; column < columns; ++column) own(row, column);
+  });
+}
+
 }  // namespace consist::cpu

@@ -15,8 +15,9 @@ dnnl::memory::data_type dnnl_type(DType type) {
   return type == DType::bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
 }
 
-dnnl::memory::desc layout(std::int64_t rows, std::int64_t columns, DType type, bool transposed) {
-  const dnnl::memory::dims strides = transposed ? dnnl::memory::dims{1, rows} : dnnl::memory::dims{columns, 1};
+/// `row` elements lie between the starts of two rows as they are stored.
+dnnl::memory::desc layout(std::int64_t rows, std::int64_t columns, DType type, bool transposed, std::int64_t row) {
+  const dnnl::memory::dims strides = transposed ? dnnl::memory::dims{1, row} : dnnl::memory::dims{row, 1};
   return {{rows, columns}, dnnl_type(type), strides};
 }
 
@@ -40,20 +41,27 @@ void convert(const void* from, DType from_type, void* to, DType to_type, std::in
 }
 
 Product::Product(std::int64_t m, std::int64_t n, std::int64_t k, Operand a, Operand b, DType c, bool accumulate,
-                 const KernelSettings& settings)
+                 const KernelSettings& settings, std::int64_t c_pitch)
     : m_(m),
       n_(n),
       k_(k),
       a_(a),
       b_(b),
       c_(c),
+      c_row_(c_pitch != 0 ? c_pitch : n),
       accumulate_(accumulate),
       widen_(!settings.native_bf16 && (a.dtype == DType::bf16 || b.dtype == DType::bf16)),
       stream_(engine()) {
-  const auto operand = [&](DType type) { return widen_ ? DType::f32 : type; };
+  if (a_.pitch == 0) a_.pitch = a.transposed ? m : k;
+  if (b_.pitch == 0) b_.pitch = b.transposed ? k : n;
+  // What is widened lies dense in the scratch.
+  const auto operand = [&](std::int64_t rows, std::int64_t columns, const Operand& o) {
+    const bool moved = widen_ && o.dtype == DType::bf16;
+    return layout(rows, columns, widen_ ? DType::f32 : o.dtype, o.transposed, !moved ? o.pitch : o.transposed ? rows : columns);
+  };
   const DType out = widen_ ? DType::f32 : c;
-  const auto source = layout(m, k, operand(a.dtype), a.transposed), weights = layout(k, n, operand(b.dtype), b.transposed);
-  const auto destination = layout(m, n, out, false);
+  const auto source = operand(m, k, a_), weights = operand(k, n, b_);
+  const auto destination = layout(m, n, out, false, out == c ? c_row_ : n);
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   if (accumulate && out == c) {
@@ -88,14 +96,19 @@ void Product::run(const void* a, const void* b, void* c, void* workspace) {
     return taken;
   };
   void* library = take(library_bytes_);
-  auto widened = [&](const void* from, DType type, std::int64_t count) -> const void* {
-    if (!widen_ || type == DType::f32) return from;
-    void* to = take(count * 4);
-    convert(from, type, to, DType::f32, count);
+  auto widened = [&](const void* from, const Operand& o, std::int64_t rows, std::int64_t columns) -> const void* {
+    if (!widen_ || o.dtype == DType::f32) return from;
+    if (o.transposed) std::swap(rows, columns);
+    auto* to = reinterpret_cast<float*>(take(rows * columns * 4));
+    const auto* narrow = static_cast<const bf16*>(from);
+    const std::int64_t row_stride = o.pitch;
+    parallel_for_elements(rows, columns, [=](std::int64_t row, std::int64_t column) {
+      to[row * columns + column] = load(narrow[row * row_stride + column]);
+    });
     return to;
   };
-  a = widened(a, a_.dtype, m_ * k_);
-  b = widened(b, b_.dtype, k_ * n_);
+  a = widened(a, a_, m_, k_);
+  b = widened(b, b_, k_, n_);
   const bool narrow_result = widen_ && c_ == DType::bf16;
   float* wide = narrow_result ? reinterpret_cast<float*>(take(m_ * n_ * 4)) : nullptr;
 
@@ -111,12 +124,13 @@ void Product::run(const void* a, const void* b, void* c, void* workspace) {
   if (status != dnnl_success) throw SystemError("oneDNN could not multiply matrices (status " + std::to_string(status) + ")");
   if (!narrow_result) return;
   auto* out = static_cast<bf16*>(c);
-  const std::int64_t count = m_ * n_;
-  if (accumulate_) {
-    parallel_for_simd(count, [=](std::int64_t i) { store(out[i], load(out[i]) + wide[i]); });
-  } else {
-    convert(wide, DType::f32, out, DType::bf16, count);
-  }
+  const std::int64_t columns = n_, row_stride = c_row_;
+  const bool accumulate = accumulate_;
+  parallel_for_elements(m_, columns, [=](std::int64_t row, std::int64_t column) {
+    bf16& to = out[row * row_stride + column];
+    const float made = wide[row * columns + column];
+    store(to, accumulate ? load(to) + made : made);
+  });
 }
 
 }  // namespace consist::cpu

@@ -8,6 +8,7 @@
 namespace consist::cpu {
 
 /// C = A B or C += A B; A is [m, k], B is [k, n], C is [m, n], row-major; a transposed operand is stored the other way round.
+/// Each may be columns of a wider matrix.
 /// bf16 operands without native instructions are widened to f32 in the scratch first, which is exact: their products are sums of
 /// fp32 either way.
 class Product {
@@ -15,9 +16,10 @@ class Product {
   struct Operand {
     DType dtype;
     bool transposed = false;
+    std::int64_t pitch = 0;  ///< elements from row to row as it is stored; 0: rows lie one behind the other
   };
   Product(std::int64_t m, std::int64_t n, std::int64_t k, Operand a, Operand b, DType c, bool accumulate,
-          const KernelSettings& settings);
+          const KernelSettings& settings, std::int64_t c_pitch = 0);
 
   /// Scratch of run(), 64-byte aligned.
   std::int64_t workspace_bytes() const;
@@ -27,6 +29,7 @@ class Product {
   std::int64_t m_, n_, k_;
   Operand a_, b_;
   DType c_;
+  std::int64_t c_row_;
   bool accumulate_, widen_;
   std::int64_t library_bytes_ = 0;
   dnnl::stream stream_;

@@ -1,9 +1,11 @@
-// rope and rope_grad: half-split rotation of heads, after an RMSNorm of each head where a norm weight is given.
+// rope and rope_grad: half-split rotation of heads, after an RMSNorm of each head where a norm weight is given. x, y and their
+// gradients may be columns of wider tensors, and what is made may take the place of what is rotated.
+#include "plugins/devices/kernels/rope.h"
+
 #include <algorithm>
 
 #include "plugins/devices/cpu/kernels/kernels.h"
 #include "plugins/devices/cpu/kernels/parallel.h"
-#include "plugins/devices/kernels/rope.h"
 
 namespace consist::cpu {
 namespace {
@@ -20,30 +22,31 @@ class Rope final : public Kernel {
   explicit Rope(const KernelRequest& r)
       : shape_(r.inputs[0], r.attributes.integer("head_dim")), epsilon_(static_cast<float>(r.attributes.real_or("epsilon", 0))) {}
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue) override {
-    const T* x = in[0].as<T>();              // [tokens, heads, dim]
-    const float* table = in[1].as<float>();  // [sequence, dim]: cosines, then sines
+    const T* x = in[0].as<T>();                                 // [tokens, heads, dim]
+    const float* table = in[1].as<float>();                     // [sequence, dim]: cosines, then sines
     const T* w = at(in, 2).absent() ? nullptr : in[2].as<T>();  // [dim]
-    T* y = out[0].as<T>();                   // [tokens, heads, dim]
-    float* rstd = at(out, 1).as<float>();    // [tokens, heads] or null
+    T* y = out[0].as<T>();                                      // [tokens, heads, dim]
+    float* rstd = at(out, 1).as<float>();                       // [tokens, heads] or null
     const std::int64_t tokens = shape_.tokens, sequence = shape_.sequence, heads = shape_.heads, dim = shape_.dim;
-    const std::int64_t half = dim / 2;
+    const std::int64_t half = dim / 2, x_row = in[0].row_stride(), y_row = out[0].row_stride();
     parallel_for(tokens, [=, this](std::int64_t token) {
       const float *cosine = table + token % sequence * dim, *sine = cosine + half;
       for (std::int64_t head = 0; head < heads; ++head) {
-        const std::int64_t base = (token * heads + head) * dim;
+        const T* from = x + token * x_row + head * dim;
+        T* to = y + token * y_row + head * dim;
         float scale = 1.0F;
         if (w != nullptr) {
           float squares = 0;
 #pragma omp simd reduction(+ : squares)
-          for (std::int64_t i = 0; i < dim; ++i) squares += load(x[base + i]) * load(x[base + i]);
+          for (std::int64_t i = 0; i < dim; ++i) squares += load(from[i]) * load(from[i]);
           scale = 1.0F / std::sqrt(squares / static_cast<float>(dim) + epsilon_);
           if (rstd != nullptr) rstd[token * heads + head] = scale;
         }
         for (std::int64_t i = 0; i < half; ++i) {
-          const float a = load(x[base + i]) * scale * (w == nullptr ? 1.0F : load(w[i]));
-          const float b = load(x[base + half + i]) * scale * (w == nullptr ? 1.0F : load(w[half + i]));
-          store(y[base + i], a * cosine[i] - b * sine[i]);
-          store(y[base + half + i], b * cosine[i] + a * sine[i]);
+          const float a = load(from[i]) * scale * (w == nullptr ? 1.0F : load(w[i]));
+          const float b = load(from[half + i]) * scale * (w == nullptr ? 1.0F : load(w[half + i]));
+          store(to[i], a * cosine[i] - b * sine[i]);
+          store(to[half + i], b * cosine[i] + a * sine[i]);
         }
       }
     });
@@ -65,16 +68,17 @@ class RopeGrad final : public Kernel {
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue) override {
     const auto [dy, table, dx, x, rstd, w, dw, add_dw] = kernels::RopeGradTensors<T, G>(in, out);
     const std::int64_t tokens = shape_.tokens, sequence = shape_.sequence, heads = shape_.heads, dim = shape_.dim;
-    const std::int64_t half = dim / 2;
+    const std::int64_t half = dim / 2, dy_row = in[0].row_stride(), x_row = at(in, 2).row_stride(), dx_row = out[0].row_stride();
     if (!normed_) {
       parallel_for(tokens, [=](std::int64_t token) {
         const float *cosine = table + token % sequence * dim, *sine = cosine + half;
         for (std::int64_t head = 0; head < heads; ++head) {
-          const std::int64_t base = (token * heads + head) * dim;
+          const T* from = dy + token * dy_row + head * dim;
+          T* to = dx + token * dx_row + head * dim;
           for (std::int64_t i = 0; i < half; ++i) {
-            const float a = load(dy[base + i]), b = load(dy[base + half + i]);
-            store(dx[base + i], a * cosine[i] + b * sine[i]);
-            store(dx[base + half + i], b * cosine[i] - a * sine[i]);
+            const float a = load(from[i]), b = load(from[half + i]);
+            store(to[i], a * cosine[i] + b * sine[i]);
+            store(to[half + i], b * cosine[i] - a * sine[i]);
           }
         }
       });
@@ -88,22 +92,23 @@ class RopeGrad final : public Kernel {
       for (std::int64_t token = mine.first; token < mine.last; ++token) {
         const float *cosine = table + token % sequence * dim, *sine = cosine + half;
         for (std::int64_t head = 0; head < heads; ++head) {
-          const std::int64_t base = (token * heads + head) * dim;
+          const T *from = dy + token * dy_row + head * dim, *before = x + token * x_row + head * dim;
+          T* to = dx + token * dx_row + head * dim;
           const float scale = rstd[token * heads + head];
           for (std::int64_t i = 0; i < half; ++i) {
-            const float a = load(dy[base + i]), b = load(dy[base + half + i]);
+            const float a = load(from[i]), b = load(from[half + i]);
             g[i] = a * cosine[i] + b * sine[i];
             g[half + i] = b * cosine[i] - a * sine[i];
           }
           float dot = 0;
 #pragma omp simd reduction(+ : dot)
           for (std::int64_t i = 0; i < dim; ++i) {
-            const float xi = load(x[base + i]);
+            const float xi = load(before[i]);
             sum[i] += g[i] * xi * scale;
             dot += g[i] * load(w[i]) * xi;
           }
           const float pull = dot / static_cast<float>(dim) * scale * scale;
-          for (std::int64_t i = 0; i < dim; ++i) store(dx[base + i], scale * (g[i] * load(w[i]) - load(x[base + i]) * pull));
+          for (std::int64_t i = 0; i < dim; ++i) store(to[i], scale * (g[i] * load(w[i]) - load(before[i]) * pull));
         }
       }
     });
@@ -122,7 +127,9 @@ class RopeGrad final : public Kernel {
 
 }  // namespace
 
-Made make_rope(const KernelRequest& r, const KernelSettings&) { return by_dtype<Rope>(r.inputs[0].dtype, r); }
+Made make_rope(const KernelRequest& r, const KernelSettings&) {
+  return by_dtype<Rope>(r.inputs[0].dtype, r);
+}
 Made make_rope_grad(const KernelRequest& r, const KernelSettings& s) {
   const DType type = r.inputs[0].dtype;
   return by_dtypes<RopeGrad>(type, at(r.outputs, 1).absent() ? DType::f32 : r.outputs[1].dtype, r, s);

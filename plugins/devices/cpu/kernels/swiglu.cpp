@@ -1,4 +1,4 @@
-// swiglu and swiglu_grad: h = silu(gate) up.
+// swiglu and swiglu_grad: h = silu(gate) up. All but h and dh may be columns of wider tensors.
 #include "plugins/devices/cpu/kernels/kernels.h"
 #include "plugins/devices/cpu/kernels/parallel.h"
 
@@ -11,10 +11,10 @@ class Swiglu final : public Kernel {
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue) override {
     const T *gate = in[0].as<T>(), *up = in[1].as<T>();
     T* h = out[0].as<T>();
-    const std::int64_t count = in[0].shape.elements();
-    parallel_for_simd(count, [=](std::int64_t i) {
-      const float g = load(gate[i]);
-      store(h[i], g * sigmoid(g) * load(up[i]));
+    const std::int64_t columns = in[0].shape.last(), gate_row = in[0].row_stride(), up_row = in[1].row_stride();
+    parallel_for_elements(in[0].shape.rows(), columns, [=](std::int64_t row, std::int64_t i) {
+      const float g = load(gate[row * gate_row + i]);
+      store(h[row * columns + i], g * sigmoid(g) * load(up[row * up_row + i]));
     });
   }
 };
@@ -25,18 +25,24 @@ class SwigluGrad final : public Kernel {
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue) override {
     const T *dh = in[0].as<T>(), *gate = in[1].as<T>(), *up = in[2].as<T>();
     T *dgate = out[0].as<T>(), *dup = out[1].as<T>();
-    const std::int64_t count = in[0].shape.elements();
-    parallel_for_simd(count, [=](std::int64_t i) {
-      const float g = load(gate[i]), d = load(dh[i]), s = sigmoid(g);
-      store(dgate[i], d * load(up[i]) * s * (1.0F + g * (1.0F - s)));
-      store(dup[i], d * g * s);
+    const std::int64_t columns = in[0].shape.last(), gate_row = in[1].row_stride(), up_row = in[2].row_stride(),
+                       dgate_row = out[0].row_stride(), dup_row = out[1].row_stride();
+    parallel_for_elements(in[0].shape.rows(), columns, [=](std::int64_t row, std::int64_t i) {
+      const float g = load(gate[row * gate_row + i]), d = load(dh[row * columns + i]), s = sigmoid(g);
+      const float u = load(up[row * up_row + i]);
+      store(dgate[row * dgate_row + i], d * u * s * (1.0F + g * (1.0F - s)));
+      store(dup[row * dup_row + i], d * g * s);
     });
   }
 };
 
 }  // namespace
 
-Made make_swiglu(const KernelRequest& r, const KernelSettings&) { return by_dtype<Swiglu>(r.inputs[0].dtype); }
-Made make_swiglu_grad(const KernelRequest& r, const KernelSettings&) { return by_dtype<SwigluGrad>(r.inputs[0].dtype); }
+Made make_swiglu(const KernelRequest& r, const KernelSettings&) {
+  return by_dtype<Swiglu>(r.inputs[0].dtype);
+}
+Made make_swiglu_grad(const KernelRequest& r, const KernelSettings&) {
+  return by_dtype<SwigluGrad>(r.inputs[0].dtype);
+}
 
 }  // namespace consist::cpu

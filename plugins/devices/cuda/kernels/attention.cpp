@@ -61,8 +61,9 @@ class CudnnDevice {
 
   std::shared_ptr<const Plan> plan(const AttentionShape& s, Direction direction, bool deterministic) {
     const std::lock_guard lock(mutex_);
-    const Key key{s.batch,    s.sequence, s.heads,
-                  s.kv_heads, s.dim,      direction == Direction::forward ? 0 : 1 + static_cast<std::int64_t>(deterministic)};
+    const Key key{
+        s.batch,  s.sequence, s.heads,  s.kv_heads,  s.dim,       direction == Direction::forward ? 0 : 1 + deterministic,
+        s.read.q, s.read.k,   s.read.v, s.written.q, s.written.k, s.written.v};
     std::shared_ptr<const Plan> found = plans_[key].lock();
     if (!found) {
       found = std::make_shared<const Plan>(build(s, direction, deterministic));
@@ -76,7 +77,7 @@ class CudnnDevice {
   }
 
  private:
-  using Key = std::array<std::int64_t, 6>;
+  using Key = std::array<std::int64_t, 12>;
 
   Plan build(const AttentionShape& s, Direction direction, bool deterministic) const {
     Plan plan;
@@ -102,23 +103,25 @@ class CudnnDevice {
   using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
   using Extents = std::vector<std::int64_t>;
 
-  /// A [batch, sequence, n, dim] tensor of ours as cuDNN's [batch, n, sequence, dim] with strides: nothing is copied.
+  /// A [batch, sequence, n, dim] tensor of ours, whose tokens lie `row` elements apart, as cuDNN's [batch, n, sequence, dim] with
+  /// strides: nothing is copied.
   static Extents extents(const AttentionShape& s, std::int64_t n) { return {s.batch, n, s.sequence, s.dim}; }
-  static Extents strides(const AttentionShape& s, std::int64_t n) { return {s.sequence * n * s.dim, s.dim, n * s.dim, 1}; }
-  static Tensor heads(fe::graph::Graph& graph, const AttentionShape& s, Uid uid, const char* name, std::int64_t n) {
+  static Extents strides(const AttentionShape& s, std::int64_t row) { return {s.sequence * row, s.dim, row, 1}; }
+  static Tensor heads(fe::graph::Graph& graph, const AttentionShape& s, Uid uid, const char* name, std::int64_t n,
+                      std::int64_t row) {
     return graph.tensor(
-        fe::graph::Tensor_attributes().set_name(name).set_uid(uid).set_dim(extents(s, n)).set_stride(strides(s, n)));
+        fe::graph::Tensor_attributes().set_name(name).set_uid(uid).set_dim(extents(s, n)).set_stride(strides(s, row)));
   }
-  static void describe(const Tensor& output, const AttentionShape& s, Uid uid, std::int64_t n) {
-    output->set_output(true).set_uid(uid).set_dim(extents(s, n)).set_stride(strides(s, n));
+  static void describe(const Tensor& output, const AttentionShape& s, Uid uid, std::int64_t n, std::int64_t row) {
+    output->set_output(true).set_uid(uid).set_dim(extents(s, n)).set_stride(strides(s, row));
   }
   static Extents stats_extents(const AttentionShape& s) { return {s.batch, s.heads, s.sequence, 1}; }
   static Extents stats_strides(const AttentionShape& s) { return {s.heads * s.sequence, s.sequence, 1, 1}; }
   static float scale(const AttentionShape& s) { return static_cast<float>(1 / std::sqrt(static_cast<double>(s.dim))); }
 
   static void forward(fe::graph::Graph& graph, const AttentionShape& s) {
-    const Tensor q = heads(graph, s, uid_q, "q", s.heads), k = heads(graph, s, uid_k, "k", s.kv_heads),
-                 v = heads(graph, s, uid_v, "v", s.kv_heads);
+    const Tensor q = heads(graph, s, uid_q, "q", s.heads, s.read.q), k = heads(graph, s, uid_k, "k", s.kv_heads, s.read.k),
+                 v = heads(graph, s, uid_v, "v", s.kv_heads, s.read.v);
     auto [o, stats] = graph.sdpa(q, k, v,
                                  fe::graph::SDPA_attributes()
                                      .set_name("attention")
@@ -126,7 +129,7 @@ class CudnnDevice {
                                      .set_attn_scale(scale(s))
                                      .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
                                      .set_diagonal_band_right_bound(0));
-    describe(o, s, uid_o, s.heads);
+    describe(o, s, uid_o, s.heads, s.heads * s.dim);
     stats->set_output(true)
         .set_uid(uid_stats)
         .set_data_type(fe::DataType_t::FLOAT)
@@ -135,9 +138,9 @@ class CudnnDevice {
   }
 
   static void backward(fe::graph::Graph& graph, const AttentionShape& s, bool deterministic) {
-    const Tensor q = heads(graph, s, uid_q, "q", s.heads), k = heads(graph, s, uid_k, "k", s.kv_heads),
-                 v = heads(graph, s, uid_v, "v", s.kv_heads), o = heads(graph, s, uid_o, "o", s.heads),
-                 dout = heads(graph, s, uid_do, "do", s.heads);
+    const Tensor q = heads(graph, s, uid_q, "q", s.heads, s.read.q), k = heads(graph, s, uid_k, "k", s.kv_heads, s.read.k),
+                 v = heads(graph, s, uid_v, "v", s.kv_heads, s.read.v), o = heads(graph, s, uid_o, "o", s.heads, s.heads * s.dim),
+                 dout = heads(graph, s, uid_do, "do", s.heads, s.heads * s.dim);
     const Tensor stats = graph.tensor(fe::graph::Tensor_attributes()
                                           .set_name("stats")
                                           .set_uid(uid_stats)
@@ -151,9 +154,9 @@ class CudnnDevice {
                                                 .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
                                                 .set_diagonal_band_right_bound(0)
                                                 .set_deterministic_algorithm(deterministic));
-    describe(dq, s, uid_dq, s.heads);
-    describe(dk, s, uid_dk, s.kv_heads);
-    describe(dv, s, uid_dv, s.kv_heads);
+    describe(dq, s, uid_dq, s.heads, s.written.q);
+    describe(dk, s, uid_dk, s.kv_heads, s.written.k);
+    describe(dv, s, uid_dv, s.kv_heads, s.written.v);
   }
 
   cudnnHandle_t handle_ = nullptr;
@@ -188,8 +191,10 @@ class CudnnAttention final : public Kernel {
   std::unordered_map<std::int64_t, void*> pointers_;
 };
 
-AttentionShape shape_of(const Buffer& q, const Buffer& k, std::int64_t dim) {
-  return {q.shape[0], q.shape[1], q.shape[2] / dim, k.shape[2] / dim, dim};
+/// `qkv` are q, k and v.
+AttentionShape shape_of(std::span<const Buffer> qkv, std::int64_t dim) {
+  const Buffer &q = qkv[0], &k = qkv[1];
+  return {q.shape[0], q.shape[1], q.shape[2] / dim, k.shape[2] / dim, dim, {q.row_stride(), k.row_stride(), qkv[2].row_stride()}};
 }
 
 /// Our own kernel, or why there is none.
@@ -205,7 +210,7 @@ Made tiled(DType type, const AttentionShape& shape, Direction direction, const K
 }  // namespace
 
 Made make_attention(const KernelRequest& r, const KernelSettings& s) {
-  const AttentionShape shape = shape_of(r.inputs[0], r.inputs[1], r.attributes.integer("head_dim"));
+  const AttentionShape shape = shape_of(r.inputs.first(3), r.attributes.integer("head_dim"));
   if (r.inputs[0].dtype == DType::bf16) {
     auto device = CudnnDevice::get(s.device);
     auto plan = device->plan(shape, Direction::forward, false);
@@ -220,7 +225,8 @@ Made make_attention(const KernelRequest& r, const KernelSettings& s) {
 }
 
 Made make_attention_grad(const KernelRequest& r, const KernelSettings& s) {
-  const AttentionShape shape = shape_of(r.inputs[1], r.inputs[2], r.attributes.integer("head_dim"));
+  AttentionShape shape = shape_of(r.inputs.subspan(1, 3), r.attributes.integer("head_dim"));
+  shape.written = {r.outputs[0].row_stride(), r.outputs[1].row_stride(), r.outputs[2].row_stride()};
   if (r.inputs[1].dtype == DType::bf16) {
     auto device = CudnnDevice::get(s.device);
     auto plan = device->plan(shape, Direction::backward, s.deterministic_attention);

@@ -10,11 +10,17 @@
 
 namespace consist::cuda {
 
+/// Elements from token to token of q, k and v, which may be columns of wider tensors.
+struct TokenStrides {
+  std::int64_t q, k, v;
+};
+
 /// Extents of an attention request: q, o [batch, sequence, heads, dim]; k, v [batch, sequence, kv_heads, dim]; lse f32 [batch,
 /// heads, sequence].
 struct AttentionShape {
   std::int64_t batch, sequence, heads, kv_heads, dim;
-  bool operator==(const AttentionShape&) const = default;
+  TokenStrides read;       ///< of q, k, v
+  TokenStrides written{};  ///< of dq, dk, dv
   std::int64_t group() const { return heads / kv_heads; }
 };
 

@@ -21,19 +21,19 @@ __global__ void __launch_bounds__(threads, 2) attend(const T* __restrict__ q, co
         *weights = keys + tile<R> * (D + 4);  // keys, then values
   const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) * tile<R>, head = blockIdx.y, b = blockIdx.z,
             kv_head = head / e.group;
-  load_tile<T, D, R>(q, e, b, head, e.heads, first, queries);
+  load_tile<T, D, R>(q, e, b, head, e.read.q, first, queries);
   float4 result[R][quads<D>] = {};
   float largest[R], sum[R] = {};
 #pragma unroll
   for (int i = 0; i < R; ++i) largest[i] = -INFINITY;
   for (int start = 0; start <= first; start += tile<R>) {
     __syncthreads();  // the values of the tile<R> before were read
-    load_tile<T, D, R>(k, e, b, kv_head, e.kv_heads, start, keys);
+    load_tile<T, D, R>(k, e, b, kv_head, e.read.k, start, keys);
     __syncthreads();
     float scores[R][R];
     product_of_rows<D, R>(queries, keys, scores);
     __syncthreads();
-    load_tile<T, D, R>(v, e, b, kv_head, e.kv_heads, start, keys);
+    load_tile<T, D, R>(v, e, b, kv_head, e.read.v, start, keys);
 #pragma unroll
     for (int i = 0; i < R; ++i) {
       float most = largest[i];
@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(threads, 2) attend(const T* __restrict__ q, co
     }
   }
   store_rows<T, D, R>(
-      result, [&inverse](int i) { return inverse[i]; }, o, e, b, head, e.heads, first);
+      result, [&inverse](int i) { return inverse[i]; }, o, e, b, head, e.o, first);
 }
 
 template <typename T, int D, int R>

@@ -23,17 +23,22 @@ constexpr int score_pitch = tile<R> + 4;  // of a tile of scores
 
 struct Extents {
   int sequence, heads, kv_heads, dim, group;
-  float scale;  ///< of scores, times log2(e): exponentials are powers of two
+  TokenStrides read, written;
+  std::int64_t o;  ///< elements from token to token of o and do
+  float scale;     ///< of scores, times log2(e): exponentials are powers of two
   explicit Extents(const AttentionShape& s)
       : sequence(static_cast<int>(s.sequence)),
         heads(static_cast<int>(s.heads)),
         kv_heads(static_cast<int>(s.kv_heads)),
         dim(static_cast<int>(s.dim)),
         group(static_cast<int>(s.group())),
+        read(s.read),
+        written(s.written),
+        o(s.heads * s.dim),
         scale(static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(s.dim)))) {}
-  /// Element (b, position, head, 0) of a [batch, sequence, n, dim] tensor.
-  __device__ std::int64_t at(int b, int position, int head, int n) const {
-    return ((static_cast<std::int64_t>(b) * sequence + position) * n + head) * dim;
+  /// Element (b, position, head, 0) of a tensor whose tokens lie `row` elements apart.
+  __device__ std::int64_t at(int b, int position, int head, std::int64_t row) const {
+    return (static_cast<std::int64_t>(b) * sequence + position) * row + head * dim;
   }
 };
 
@@ -48,14 +53,16 @@ __device__ __forceinline__ int column_of(int j) {
 /// Rows [first, first + 16·R) of one head into a tile<R> [16·R, D] of pitch D + 4; what lies beyond the sequence or the head is
 /// 0.
 template <typename T, int D, int R>
-__device__ void load_tile(const T* __restrict__ tensor, const Extents& e, int b, int head, int n, int first, float* to) {
+__device__ void load_tile(const T* __restrict__ tensor, const Extents& e, int b, int head, std::int64_t token_row, int first,
+                          float* to) {
   constexpr int pitch = D + 4;
-  if (e.dim == D && e.dim % per_access<T> == 0 && reinterpret_cast<std::uintptr_t>(tensor) % 16 == 0) {
+  if (e.dim == D && e.dim % per_access<T> == 0 && token_row % per_access<T> == 0 &&
+      reinterpret_cast<std::uintptr_t>(tensor) % 16 == 0) {
     constexpr int N = per_access<T>;
     for (int i = threadIdx.x; i < tile<R> * D / N; i += threads) {
       const int row = i / (D / N), column = i % (D / N) * N;
       Pack<T, N> pack{};
-      if (first + row < e.sequence) pack = load_pack<N>(tensor + e.at(b, first + row, head, n) + column);
+      if (first + row < e.sequence) pack = load_pack<N>(tensor + e.at(b, first + row, head, token_row) + column);
 #pragma unroll
       for (int k = 0; k < N; k += 4) {
         *reinterpret_cast<float4*>(to + row * pitch + column + k) = make_float4(
@@ -66,7 +73,7 @@ __device__ void load_tile(const T* __restrict__ tensor, const Extents& e, int b,
     for (int i = threadIdx.x; i < tile<R> * D; i += threads) {
       const int row = i / D, column = i % D;
       to[row * pitch + column] =
-          first + row < e.sequence && column < e.dim ? number(tensor[e.at(b, first + row, head, n) + column]) : 0.0F;
+          first + row < e.sequence && column < e.dim ? number(tensor[e.at(b, first + row, head, token_row) + column]) : 0.0F;
     }
   }
 }
@@ -163,11 +170,11 @@ __device__ __forceinline__ void store_scores(const float (&scores)[R][R], float*
 /// Rows `first` + row i of one head: factor(i) · result[i], rounded.
 template <typename T, int D, int R, typename Factor>
 __device__ void store_rows(const float4 (&result)[R][quads<D>], Factor factor, T* tensor, const Extents& e, int b, int head,
-                           int n, int first) {
+                           std::int64_t token_row, int first) {
 #pragma unroll
   for (int i = 0; i < R; ++i) {
     if (first + row_of<R>(i) >= e.sequence) continue;
-    T* to = tensor + e.at(b, first + row_of<R>(i), head, n);
+    T* to = tensor + e.at(b, first + row_of<R>(i), head, token_row);
 #pragma unroll
     for (int j = 0; j < quads<D>; ++j) {
 #pragma unroll

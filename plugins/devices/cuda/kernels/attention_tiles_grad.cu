@@ -60,15 +60,15 @@ __global__ void __launch_bounds__(threads, 1) attend_grad_keys(Gradients<T> t, E
   float *keys = reinterpret_cast<float*>(memory), *values = keys + size, *queries = values + size, *douts = queries + size,
         *p_tile = douts + size, *dp_tile = p_tile + tile<R> * score_pitch<R>;
   const int start = static_cast<int>(blockIdx.x) * tile<R>, kv_head = blockIdx.y, b = blockIdx.z;
-  load_tile<T, D, R>(t.k, e, b, kv_head, e.kv_heads, start, keys);
-  load_tile<T, D, R>(t.v, e, b, kv_head, e.kv_heads, start, values);
+  load_tile<T, D, R>(t.k, e, b, kv_head, e.read.k, start, keys);
+  load_tile<T, D, R>(t.v, e, b, kv_head, e.read.v, start, values);
   float4 dk[R][quads<D>] = {}, dv[R][quads<D>] = {};
   for (int head = kv_head * e.group; head < (kv_head + 1) * e.group; ++head) {
     const std::int64_t rows = (static_cast<std::int64_t>(b) * e.heads + head) * e.sequence;
     for (int first = start; first < e.sequence; first += tile<R>) {
       __syncthreads();
-      load_tile<T, D, R>(t.q, e, b, head, e.heads, first, queries);
-      load_tile<T, D, R>(t.dout, e, b, head, e.heads, first, douts);
+      load_tile<T, D, R>(t.q, e, b, head, e.read.q, first, queries);
+      load_tile<T, D, R>(t.dout, e, b, head, e.o, first, douts);
       __syncthreads();
       float p[R][R], dp[R][R];
       product_of_rows<D, R>(queries, keys, p);
@@ -83,9 +83,9 @@ __global__ void __launch_bounds__(threads, 1) attend_grad_keys(Gradients<T> t, E
   }
   const float scale = e.scale * 0.6931471805599453F;
   store_rows<T, D, R>(
-      dk, [scale](int) { return scale; }, t.dk, e, b, kv_head, e.kv_heads, start);
+      dk, [scale](int) { return scale; }, t.dk, e, b, kv_head, e.written.k, start);
   store_rows<T, D, R>(
-      dv, [](int) { return 1.0F; }, t.dv, e, b, kv_head, e.kv_heads, start);
+      dv, [](int) { return 1.0F; }, t.dv, e, b, kv_head, e.written.v, start);
 }
 
 /// Block (query tile<R>, head, batch): dq of its queries over all earlier keys.
@@ -98,13 +98,13 @@ __global__ void __launch_bounds__(threads, 1) attend_grad_queries(Gradients<T> t
   const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) * tile<R>, head = blockIdx.y, b = blockIdx.z,
             kv_head = head / e.group;
   const std::int64_t rows = (static_cast<std::int64_t>(b) * e.heads + head) * e.sequence;
-  load_tile<T, D, R>(t.q, e, b, head, e.heads, first, queries);
-  load_tile<T, D, R>(t.dout, e, b, head, e.heads, first, douts);
+  load_tile<T, D, R>(t.q, e, b, head, e.read.q, first, queries);
+  load_tile<T, D, R>(t.dout, e, b, head, e.o, first, douts);
   float4 dq[R][quads<D>] = {};
   for (int start = 0; start <= first; start += tile<R>) {
     __syncthreads();
-    load_tile<T, D, R>(t.k, e, b, kv_head, e.kv_heads, start, keys);
-    load_tile<T, D, R>(t.v, e, b, kv_head, e.kv_heads, start, values);
+    load_tile<T, D, R>(t.k, e, b, kv_head, e.read.k, start, keys);
+    load_tile<T, D, R>(t.v, e, b, kv_head, e.read.v, start, values);
     __syncthreads();
     float p[R][R], dp[R][R];
     product_of_rows<D, R>(queries, keys, p);
@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(threads, 1) attend_grad_queries(Gradients<T> t
   }
   const float scale = e.scale * 0.6931471805599453F;
   store_rows<T, D, R>(
-      dq, [scale](int) { return scale; }, t.dq, e, b, head, e.heads, first);
+      dq, [scale](int) { return scale; }, t.dq, e, b, head, e.written.q, first);
 }
 
 template <typename T, int D, int R>

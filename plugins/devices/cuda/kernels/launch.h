@@ -34,6 +34,11 @@ inline bool in_packs(std::int64_t elements, int pack, std::initializer_list<cons
                                              [](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; });
 }
 
+/// Whether rows that lie so many elements apart all start at packs if the first does.
+inline bool in_step(int pack, std::initializer_list<std::int64_t> strides) noexcept {
+  return std::all_of(strides.begin(), strides.end(), [pack](std::int64_t stride) { return stride % pack == 0; });
+}
+
 inline std::int64_t divided_up(std::int64_t count, std::int64_t by) noexcept {
   return (count + by - 1) / by;
 }

@@ -1,6 +1,8 @@
-// linear and its gradients: each is one matrix product of cuBLASLt (the bias gradient is a kernel of its own).
+// linear and its gradients: each is one matrix product of cuBLASLt (the bias gradient is a kernel of its own). y and dy may be
+// columns of wider tensors.
 #include "plugins/devices/cuda/kernels/kernels.h"
 #include "plugins/devices/cuda/matmul.h"
+#include "plugins/devices/kernels/packed_linear.h"
 
 namespace consist::cuda {
 namespace {
@@ -24,6 +26,7 @@ class Linear final : public Kernel {
                               .a = r.inputs[0].dtype,
                               .b = r.inputs[1].dtype,
                               .d = r.outputs[0].dtype,
+                              .d_pitch = r.outputs[0].pitch,
                               .bias = !at(r.inputs, 2).absent()}) {}
   std::int64_t workspace_bytes() const override { return product_.workspace_bytes(); }
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue queue) override {
@@ -44,6 +47,7 @@ class LinearInputGrad final : public Kernel {
                               .a = r.inputs[0].dtype,
                               .b = r.inputs[1].dtype,
                               .d = r.outputs[0].dtype,
+                              .a_pitch = r.inputs[0].pitch,
                               .add = !at(r.inputs, 2).absent()}) {}
   std::int64_t workspace_bytes() const override { return product_.workspace_bytes(); }
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue queue) override {
@@ -65,6 +69,7 @@ class LinearWeightGrad final : public Kernel {
                               .a = r.inputs[1].dtype,
                               .b = r.inputs[0].dtype,
                               .d = r.outputs[0].dtype,
+                              .a_pitch = r.inputs[1].pitch,
                               .add = !at(r.inputs, 2).absent()}) {}
   std::int64_t workspace_bytes() const override { return product_.workspace_bytes(); }
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue queue) override {
@@ -90,6 +95,16 @@ Made make_linear_input_grad(const KernelRequest& r, const KernelSettings& s) {
 Made make_linear_weight_grad(const KernelRequest& r, const KernelSettings& s) {
   if (!same(r.inputs[0].dtype, r.inputs[0], r.inputs[1]) || !multipliable(r.outputs[0].dtype)) return nullptr;
   return std::make_unique<LinearWeightGrad>(r, s);
+}
+
+Made make_packed_linear(const KernelRequest& r, const KernelSettings& s) {
+  return kernels::make_packed<kernels::PackedForward>("linear", r, s, make_linear);
+}
+Made make_packed_linear_input_grad(const KernelRequest& r, const KernelSettings& s) {
+  return kernels::make_packed<kernels::PackedInputGrad>("linear_input_grad", r, s, make_linear_input_grad);
+}
+Made make_packed_linear_weight_grad(const KernelRequest& r, const KernelSettings& s) {
+  return kernels::make_packed<kernels::PackedWeightGrad>("linear_weight_grad", r, s, make_linear_weight_grad);
 }
 
 }  // namespace consist::cuda

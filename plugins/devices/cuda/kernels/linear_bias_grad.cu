@@ -11,8 +11,9 @@ constexpr int depth = 8;   // threads of a pack, each of which adds every depth-
 constexpr int batch = 4;   // rows that a thread loads before it adds the first
 
 template <typename T, int N>
-__global__ void __launch_bounds__(lanes* depth) sum_rows(const T* __restrict__ dy, std::int64_t rows, std::int64_t columns,
-                                                         std::int64_t rows_of_block, float* __restrict__ partial) {
+__global__ void __launch_bounds__(lanes* depth)
+    sum_rows(const T* __restrict__ dy, std::int64_t stride, std::int64_t rows, std::int64_t columns, std::int64_t rows_of_block,
+             float* __restrict__ partial) {
   __shared__ float sums[depth][lanes * N];
   const std::int64_t column = (static_cast<std::int64_t>(blockIdx.x) * lanes + threadIdx.x) * N;
   const std::int64_t first = blockIdx.y * rows_of_block, last = min(rows, first + rows_of_block);
@@ -22,7 +23,7 @@ __global__ void __launch_bounds__(lanes* depth) sum_rows(const T* __restrict__ d
       Pack<T, N> loaded[batch];
 #pragma unroll
       for (int b = 0; b < batch; ++b) {
-        if (row + b * depth < last) loaded[b] = load_pack<N>(dy + (row + b * depth) * columns + column);
+        if (row + b * depth < last) loaded[b] = load_pack<N>(dy + (row + b * depth) * stride + column);
       }
 #pragma unroll
       for (int b = 0; b < batch; ++b) {
@@ -59,15 +60,16 @@ class LinearBiasGrad final : public Kernel {
   std::int64_t workspace_bytes() const override { return parts_ * columns_ * 4; }
 
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue queue) override {
-    const T* dy = in[0].as<T>();                     // [rows, columns]
+    const T* dy = in[0].as<T>();  // [rows, columns], possibly columns of a wider tensor
+    const std::int64_t stride = in[0].row_stride();
     auto* partial = static_cast<float*>(workspace);  // [parts, columns]
     if (columns_ == 0) return;
     constexpr int N = per_access<T>;
     const auto grid = [&](int pack) { return dim3(blocks_of(divided_up(columns_, lanes * pack)), blocks_of(parts_)); };
-    if (in_packs(columns_, N, {dy})) {
-      sum_rows<T, N><<<grid(N), dim3(lanes, depth), 0, stream_of(queue)>>>(dy, rows_, columns_, rows_of_block_, partial);
+    if (in_packs(columns_, N, {dy}) && in_step(N, {stride})) {
+      sum_rows<T, N><<<grid(N), dim3(lanes, depth), 0, stream_of(queue)>>>(dy, stride, rows_, columns_, rows_of_block_, partial);
     } else {
-      sum_rows<T, 1><<<grid(1), dim3(lanes, depth), 0, stream_of(queue)>>>(dy, rows_, columns_, rows_of_block_, partial);
+      sum_rows<T, 1><<<grid(1), dim3(lanes, depth), 0, stream_of(queue)>>>(dy, stride, rows_, columns_, rows_of_block_, partial);
     }
     check_launch("linear_bias_grad");
     add_partial_sums(partial, parts_, columns_, out[0].as<G>(), !at(in, 1).absent(), stream_of(queue));

@@ -3,7 +3,8 @@
 // A head is worked on by `lanes` neighbouring lanes, each of which holds one pack of its first half and the pack that lies dim/2
 // further on: what the rotation needs. A group of lanes takes up to `group` heads of one token, so that cosines, sines and norm
 // weights are read once for all of them. Heads that do not split so (dim not 2·N·power of two, or not aligned) take the kernels
-// *_any, a warp for each head.
+// *_any, a warp for each head. x, y and their gradients may be columns of wider tensors, and what is made may take the place of
+// what is rotated: whoever writes an element is the only one to read it, and has.
 #include <type_traits>
 
 #include "plugins/devices/cuda/kernels/column_sums.h"
@@ -23,17 +24,20 @@ constexpr int pack_backward = 4;  // elements; the gradient has sums beside them
 struct RopeShape {
   int sequence, heads, dim;
   std::int64_t tokens;
-  RopeShape(const Buffer& x, std::int64_t head_dim)
-      : sequence(static_cast<int>(x.shape[1])),
-        heads(static_cast<int>(x.shape[2] / head_dim)),
+  std::int64_t from_row, to_row, x_row = 0;  ///< elements from token to token of what is rotated, what is made, and rope_grad's x
+  RopeShape(const Buffer& from, const Buffer& to, std::int64_t head_dim)
+      : sequence(static_cast<int>(from.shape[1])),
+        heads(static_cast<int>(from.shape[2] / head_dim)),
         dim(static_cast<int>(head_dim)),
-        tokens(x.shape.rows()) {}
+        tokens(from.shape.rows()),
+        from_row(from.row_stride()),
+        to_row(to.row_stride()) {}
   /// Groups of heads of a token.
   __host__ __device__ unsigned groups() const { return static_cast<unsigned>((heads + group - 1) / group); }
   /// Lanes of a head for packs of N, or 0 if heads do not split so or are more than 32 bits count.
   int lanes(int N) const {
     const int count = dim % (2 * N) == 0 ? dim / (2 * N) : 0;
-    const bool known = count == 4 || count == 8 || count == 16 || count == 32;
+    const bool known = (count == 4 || count == 8 || count == 16 || count == 32) && in_step(N, {from_row, to_row, x_row});
     return known && tokens * heads < (std::int64_t{1} << 26) ? count : 0;
   }
 };
@@ -62,22 +66,22 @@ struct Angles {
 
 /// `direction` 1 rotates, -1 rotates back (the gradient of the rotation).
 template <typename T, int N, int lanes, bool Normed>
-__global__ void __launch_bounds__(threads)
-    rope_heads(const T* __restrict__ x, const float* __restrict__ table, const T* __restrict__ w, T* __restrict__ y,
-               float* __restrict__ rstd, RopeShape s, float direction, float epsilon) {
+__global__ void __launch_bounds__(threads) rope_heads(const T* x, const float* __restrict__ table, const T* __restrict__ w, T* y,
+                                                      float* __restrict__ rstd, RopeShape s, float direction, float epsilon) {
   constexpr int dim = 2 * N * lanes, half = dim / 2;
   const int lane = threadIdx.x % lanes;
   const unsigned groups = s.groups(), unit = blockIdx.x * (threads / lanes) + threadIdx.x / lanes;
   const unsigned token = unit / groups;
   const bool present = token < s.tokens;  // all lanes take part in the sums
   const int first = static_cast<int>(unit - token * groups) * group;
-  const std::int64_t base = (static_cast<std::int64_t>(token) * s.heads + first) * dim + lane * N;
+  x += token * s.from_row + first * dim + lane * N;
+  y += token * s.to_row + first * dim + lane * N;
   Words<T, N> a[group] = {}, b[group] = {};
 #pragma unroll
   for (int h = 0; h < group; ++h) {
     if (!present || first + h >= s.heads) continue;
-    a[h] = load_words<N>(x + base + h * dim);
-    b[h] = load_words<N>(x + base + h * dim + half);
+    a[h] = load_words<N>(x + h * dim);
+    b[h] = load_words<N>(x + h * dim + half);
   }
   const Angles<N> angles(table, present ? token % static_cast<unsigned>(s.sequence) : 0, dim, lane * N);
   Words<T, N> wa, wb;
@@ -110,8 +114,8 @@ __global__ void __launch_bounds__(threads)
       b[h].set_pair(i, q[i], q[i + 1]);
     }
     if (!mine) continue;
-    store_words<N>(y + base + h * dim, a[h]);
-    store_words<N>(y + base + h * dim + half, b[h]);
+    store_words<N>(y + h * dim, a[h]);
+    store_words<N>(y + h * dim + half, b[h]);
   }
 }
 
@@ -121,9 +125,10 @@ __global__ void __launch_bounds__(threads)
   const int lane = threadIdx.x % 32, half = s.dim / 2;
   const std::int64_t head = (static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x) / 32;
   if (head >= s.tokens * s.heads) return;  // the whole warp
-  const float* angles = table + head / s.heads % s.sequence * s.dim;
-  const T* from = x + head * s.dim;
-  T* to = y + head * s.dim;
+  const std::int64_t token = head / s.heads, column = head % s.heads * s.dim;
+  const float* angles = table + token % s.sequence * s.dim;
+  const T* from = x + token * s.from_row + column;
+  T* to = y + token * s.to_row + column;
   float scale = 1.0F;
   if (w != nullptr) {
     float squares = 0.0F;
@@ -144,9 +149,8 @@ __global__ void __launch_bounds__(threads)
 /// dx = rstd·(g·w − x·rstd²·mean(g·w·x)), dw = Σ g·x·rstd.
 template <typename T, int N, int lanes>
 __global__ void __launch_bounds__(threads, blocks_backward<T>)
-    rope_grad_heads(const T* __restrict__ dy, const float* __restrict__ table, const T* __restrict__ x,
-                    const float* __restrict__ rstd, const T* __restrict__ w, T* __restrict__ dx, float* __restrict__ partial,
-                    RopeShape s) {
+    rope_grad_heads(const T* dy, const float* __restrict__ table, const T* __restrict__ x, const float* __restrict__ rstd,
+                    const T* __restrict__ w, T* dx, float* __restrict__ partial, RopeShape s) {
   constexpr int dim = 2 * N * lanes, half = dim / 2;
   __shared__ float sums[threads / 32][dim];  // of each warp
   const int lane = threadIdx.x % lanes;
@@ -161,18 +165,20 @@ __global__ void __launch_bounds__(threads, blocks_backward<T>)
     const unsigned unit = first_unit + step, token = unit / groups;
     const bool present = unit < units;
     const int first = static_cast<int>(unit - token * groups) * group;
-    const std::int64_t head = static_cast<std::int64_t>(token) * s.heads + first, base = head * dim + lane * N;
+    const std::int64_t head = static_cast<std::int64_t>(token) * s.heads + first;
+    const int column = first * dim + lane * N;
+    const T *dy_here = dy + token * s.from_row + column, *x_here = x + token * s.x_row + column;
+    T* dx_here = dx + token * s.to_row + column;
     const Angles<N> angles(table, present ? token % static_cast<unsigned>(s.sequence) : 0, dim, lane * N);
     Words<T, N> ga[group] = {}, gb[group] = {}, xa[group] = {}, xb[group] = {};
     float scale[group] = {};
 #pragma unroll
     for (int h = 0; h < group; ++h) {
       if (!present || first + h >= s.heads) continue;
-      const std::int64_t at = base + h * dim;
-      ga[h] = load_words<N>(dy + at);
-      gb[h] = load_words<N>(dy + at + half);
-      xa[h] = load_words<N>(x + at);
-      xb[h] = load_words<N>(x + at + half);
+      ga[h] = load_words<N>(dy_here + h * dim);
+      gb[h] = load_words<N>(dy_here + h * dim + half);
+      xa[h] = load_words<N>(x_here + h * dim);
+      xb[h] = load_words<N>(x_here + h * dim + half);
       scale[h] = rstd[head + h];
     }
 #pragma unroll
@@ -200,8 +206,8 @@ __global__ void __launch_bounds__(threads, blocks_backward<T>)
         gb[h].set_pair(i, q[i], q[i + 1]);
       }
       if (!present || first + h >= s.heads) continue;
-      store_words<N>(dx + base + h * dim, ga[h]);
-      store_words<N>(dx + base + h * dim + half, gb[h]);
+      store_words<N>(dx_here + h * dim, ga[h]);
+      store_words<N>(dx_here + h * dim + half, gb[h]);
     }
   }
   // Over the groups of lanes of a warp, then over the warps.
@@ -233,8 +239,10 @@ __global__ void __launch_bounds__(32) rope_grad_any(const T* dy, const float* ta
   float* dw = partial + static_cast<std::int64_t>(blockIdx.x) * s.dim;
   for (int i = lane; i < half; i += 32) dw[i] = dw[half + i] = 0.0F;
   for (std::int64_t head = blockIdx.x; head < s.tokens * s.heads; head += gridDim.x) {
-    const float* angles = table + head / s.heads % s.sequence * s.dim;
-    const T *g = dy + head * s.dim, *from = x + head * s.dim;
+    const std::int64_t token = head / s.heads, column = head % s.heads * s.dim;
+    const float* angles = table + token % s.sequence * s.dim;
+    const T *g = dy + token * s.from_row + column, *from = x + token * s.x_row + column;
+    T* to = dx + token * s.to_row + column;
     const float scale = rstd[head];
     float dot = 0.0F;
     for (int i = lane; i < half; i += 32) {
@@ -249,8 +257,8 @@ __global__ void __launch_bounds__(32) rope_grad_any(const T* dy, const float* ta
     for (int i = lane; i < half; i += 32) {
       const float p = number(g[i]) * angles[i] + number(g[half + i]) * angles[half + i];
       const float q = number(g[half + i]) * angles[i] - number(g[i]) * angles[half + i];
-      dx[head * s.dim + i] = rounded<T>(scale * (p * number(w[i]) - number(from[i]) * pull));
-      dx[head * s.dim + half + i] = rounded<T>(scale * (q * number(w[half + i]) - number(from[half + i]) * pull));
+      to[i] = rounded<T>(scale * (p * number(w[i]) - number(from[i]) * pull));
+      to[half + i] = rounded<T>(scale * (q * number(w[half + i]) - number(from[half + i]) * pull));
     }
   }
 }
@@ -281,7 +289,8 @@ template <typename T>
 class Rope final : public Kernel {
  public:
   explicit Rope(const KernelRequest& r)
-      : shape_(r.inputs[0], r.attributes.integer("head_dim")), epsilon_(static_cast<float>(r.attributes.real_or("epsilon", 0))) {}
+      : shape_(r.inputs[0], r.outputs[0], r.attributes.integer("head_dim")),
+        epsilon_(static_cast<float>(r.attributes.real_or("epsilon", 0))) {}
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue queue) override {
     const T* x = in[0].as<T>();              // [tokens, heads, dim]
     const float* table = in[1].as<float>();  // [sequence, dim]: cosines, then sines
@@ -299,9 +308,11 @@ template <typename T, typename G>
 class RopeGrad final : public Kernel {
  public:
   RopeGrad(const KernelRequest& r, const KernelSettings& s)
-      : shape_(r.inputs[0], r.attributes.integer("head_dim")),
+      : shape_(r.inputs[0], r.outputs[0], r.attributes.integer("head_dim")),
         normed_(!at(r.inputs, 4).absent()),
-        parts_(blocks_backward<T> * s.multiprocessors) {}
+        parts_(blocks_backward<T> * s.multiprocessors) {
+    if (normed_) shape_.x_row = r.inputs[2].row_stride();
+  }
   std::int64_t workspace_bytes() const override { return normed_ ? static_cast<std::int64_t>(parts_) * shape_.dim * 4 : 0; }
 
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue queue) override {

@@ -1,4 +1,5 @@
-// swiglu and swiglu_grad: h = silu(gate)·up, silu(x) = x·sigmoid(x). Elementwise, one pass.
+// swiglu and swiglu_grad: h = silu(gate)·up, silu(x) = x·sigmoid(x). Elementwise, one pass. All but h and dh may be columns of
+// wider tensors; then a block works on one row.
 #include "plugins/devices/cuda/kernels/amax.cuh"
 #include "plugins/devices/cuda/kernels/launch.h"
 #include "plugins/devices/cuda/kernels/numbers.cuh"
@@ -9,6 +10,30 @@ namespace {
 
 constexpr int threads = 256;
 constexpr int unroll = 2;
+
+/// How blocks divide the elements: tensors that are all dense are one row.
+struct Rows {
+  std::int64_t count, columns;
+  std::int64_t h, gate, up, dgate, dup;  ///< elements from row to row; h stands for dh, too
+
+  Rows(const Buffer& whole, const Buffer& gate_like, const Buffer& up_like, const Buffer& dgate_like, const Buffer& dup_like)
+      : count(whole.shape.rows()),
+        columns(whole.shape.last()),
+        h(columns),
+        gate(gate_like.row_stride()),
+        up(up_like.row_stride()),
+        dgate(dgate_like.row_stride()),
+        dup(dup_like.row_stride()) {
+    if (gate != columns || up != columns || dgate != columns || dup != columns) return;
+    columns *= count;
+    count = count == 0 ? 0 : 1;
+  }
+  bool empty() const { return count == 0 || columns == 0; }
+  bool packs(int pack) const { return in_step(pack, {columns, h, gate, up, dgate, dup}); }
+  /// Blocks of a row in packs of `pack`.
+  unsigned blocks(int pack) const { return blocks_of(divided_up(columns / pack, threads * unroll)); }
+  unsigned grid(int pack) const { return blocks_of(count * blocks(pack)); }
+};
 
 /// Precise to f32: the quick exponential's relative error grows with |x|.
 template <typename T>
@@ -24,9 +49,14 @@ __device__ __forceinline__ float sigmoid<bf16>(float x) {
 /// With `amax`, that becomes the largest magnitude of h; it must be 0 before.
 template <typename T, int N, bool with_amax = false>
 __global__ void __launch_bounds__(threads) swiglu_packs(const T* __restrict__ gate, const T* __restrict__ up, T* __restrict__ h,
-                                                        std::int64_t packs, float* amax = nullptr) {
+                                                        Rows rows, unsigned blocks_of_row, float* amax = nullptr) {
   [[maybe_unused]] PairAmax found;
-  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * (threads * unroll) + threadIdx.x;
+  const unsigned row = blockIdx.x / blocks_of_row;
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x - row * blocks_of_row) * (threads * unroll) + threadIdx.x,
+                     packs = rows.columns / N;
+  gate += row * rows.gate;
+  up += row * rows.up;
+  h += row * rows.h;
   Pack<T, N> g[unroll], u[unroll];
 #pragma unroll
   for (int k = 0; k < unroll; ++k) {
@@ -55,10 +85,17 @@ __global__ void __launch_bounds__(threads) swiglu_packs(const T* __restrict__ ga
 /// With amaxes, these become the largest magnitudes of dgate and dup; they must be 0 before.
 template <typename T, int N, bool with_amax = false>
 __global__ void __launch_bounds__(threads)
-    swiglu_grad_packs(const T* dh, const T* gate, const T* up, T* dgate, T* dup, std::int64_t packs, float* gate_amax = nullptr,
-                      float* up_amax = nullptr) {
+    swiglu_grad_packs(const T* dh, const T* gate, const T* up, T* dgate, T* dup, Rows rows, unsigned blocks_of_row,
+                      float* gate_amax = nullptr, float* up_amax = nullptr) {
   [[maybe_unused]] PairAmax of_gate, of_up;
-  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * (threads * unroll) + threadIdx.x;
+  const unsigned row = blockIdx.x / blocks_of_row;
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x - row * blocks_of_row) * (threads * unroll) + threadIdx.x,
+                     packs = rows.columns / N;
+  dh += row * rows.h;
+  gate += row * rows.gate;
+  up += row * rows.up;
+  dgate += row * rows.dgate;
+  dup += row * rows.dup;
   Pack<T, N> d[unroll], g[unroll], u[unroll];
 #pragma unroll
   for (int k = 0; k < unroll; ++k) {
@@ -93,23 +130,19 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-unsigned blocks_for(std::int64_t packs) {
-  return blocks_of(divided_up(packs, threads * unroll));
-}
-
 template <typename T>
 class Swiglu final : public Kernel {
  public:
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue queue) override {
     const T *gate = in[0].as<T>(), *up = in[1].as<T>();
     T* h = out[0].as<T>();
-    const std::int64_t count = in[0].shape.elements();
+    const Rows rows(out[0], in[0], in[1], in[0], in[1]);
     constexpr int N = per_access<T>;
-    if (count == 0) return;
-    if (in_packs(count, N, {gate, up, h}))
-      swiglu_packs<T, N><<<blocks_for(count / N), threads, 0, stream_of(queue)>>>(gate, up, h, count / N);
+    if (rows.empty()) return;
+    if (rows.packs(N) && in_packs(rows.columns, N, {gate, up, h}))
+      swiglu_packs<T, N><<<rows.grid(N), threads, 0, stream_of(queue)>>>(gate, up, h, rows, rows.blocks(N));
     else
-      swiglu_packs<T, 1><<<blocks_for(count), threads, 0, stream_of(queue)>>>(gate, up, h, count);
+      swiglu_packs<T, 1><<<rows.grid(1), threads, 0, stream_of(queue)>>>(gate, up, h, rows, rows.blocks(1));
     check_launch("swiglu");
   }
 };
@@ -120,13 +153,13 @@ class SwigluGrad final : public Kernel {
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue queue) override {
     const T *dh = in[0].as<T>(), *gate = in[1].as<T>(), *up = in[2].as<T>();
     T *dgate = out[0].as<T>(), *dup = out[1].as<T>();
-    const std::int64_t count = in[0].shape.elements();
+    const Rows rows(in[0], in[1], in[2], out[0], out[1]);
     constexpr int N = per_access<T>;
-    if (count == 0) return;
-    if (in_packs(count, N, {dh, gate, up, dgate, dup})) {
-      swiglu_grad_packs<T, N><<<blocks_for(count / N), threads, 0, stream_of(queue)>>>(dh, gate, up, dgate, dup, count / N);
+    if (rows.empty()) return;
+    if (rows.packs(N) && in_packs(rows.columns, N, {dh, gate, up, dgate, dup})) {
+      swiglu_grad_packs<T, N><<<rows.grid(N), threads, 0, stream_of(queue)>>>(dh, gate, up, dgate, dup, rows, rows.blocks(N));
     } else {
-      swiglu_grad_packs<T, 1><<<blocks_for(count), threads, 0, stream_of(queue)>>>(dh, gate, up, dgate, dup, count);
+      swiglu_grad_packs<T, 1><<<rows.grid(1), threads, 0, stream_of(queue)>>>(dh, gate, up, dgate, dup, rows, rows.blocks(1));
     }
     check_launch("swiglu_grad");
   }
@@ -140,12 +173,12 @@ class SwigluAmax final : public Kernel {
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue queue) override {
     const bf16 *gate = in[0].as<bf16>(), *up = in[1].as<bf16>();
     bf16* h = out[0].as<bf16>();
-    const std::int64_t count = in[0].shape.elements();
+    const Rows rows(out[0], in[0], in[1], in[0], in[1]);
     constexpr int N = per_access<bf16>;
-    if (count == 0 || !in_packs(count, N, {gate, up, h})) return apart_->launch(in, out, workspace, queue);
+    if (rows.empty() || !in_packs(rows.columns, N, {gate, up, h})) return apart_->launch(in, out, workspace, queue);
     clear_amax(out[1].as<float>(), stream_of(queue));
     swiglu_packs<bf16, N, true>
-        <<<blocks_for(count / N), threads, 0, stream_of(queue)>>>(gate, up, h, count / N, out[1].as<float>());
+        <<<rows.grid(N), threads, 0, stream_of(queue)>>>(gate, up, h, rows, rows.blocks(N), out[1].as<float>());
     check_launch("swiglu_amax");
   }
 
@@ -160,13 +193,13 @@ class SwigluGradAmax final : public Kernel {
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue queue) override {
     const bf16 *dh = in[0].as<bf16>(), *gate = in[1].as<bf16>(), *up = in[2].as<bf16>();
     bf16 *dgate = out[0].as<bf16>(), *dup = out[1].as<bf16>();
-    const std::int64_t count = in[0].shape.elements();
+    const Rows rows(in[0], in[1], in[2], out[0], out[1]);
     constexpr int N = per_access<bf16>;
-    if (count == 0 || !in_packs(count, N, {dh, gate, up, dgate, dup})) return apart_->launch(in, out, workspace, queue);
+    if (rows.empty() || !in_packs(rows.columns, N, {dh, gate, up, dgate, dup})) return apart_->launch(in, out, workspace, queue);
     clear_amax(out[2].as<float>(), stream_of(queue));
     clear_amax(out[3].as<float>(), stream_of(queue));
-    swiglu_grad_packs<bf16, N, true><<<blocks_for(count / N), threads, 0, stream_of(queue)>>>(
-        dh, gate, up, dgate, dup, count / N, out[2].as<float>(), out[3].as<float>());
+    swiglu_grad_packs<bf16, N, true><<<rows.grid(N), threads, 0, stream_of(queue)>>>(
+        dh, gate, up, dgate, dup, rows, rows.blocks(N), out[2].as<float>(), out[3].as<float>());
     check_launch("swiglu_grad_amax");
   }
 

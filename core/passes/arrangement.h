@@ -1,0 +1,59 @@
+// Moves tensors of a finished program next to each other in memory.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "consist/program.h"
+
+namespace consist {
+
+/// One place where an instruction reads or writes a tensor.
+struct Access {
+  InstructionId instruction = -1;
+  int index = 0;  ///< of the instruction's inputs or outputs
+  bool writes = false;
+};
+
+/// Knows who touches what, and who shares storage. The program's instructions may be replaced while it is used, not renumbered;
+/// accesses are those of the program that it was made from.
+class Arrangement {
+ public:
+  explicit Arrangement(Program& program);
+
+  /// Tensors of a storage, in order of their ids.
+  const std::vector<TensorId>& in_storage(TensorId storage) const { return in_storage_[static_cast<std::size_t>(storage)]; }
+  std::span<const Access> accesses(TensorId tensor) const { return accesses_[static_cast<std::size_t>(tensor)]; }
+
+  /// Whether the tensors lie one behind the other already, or can be brought to: each owns a storage as large as itself.
+  bool can_lie_behind_each_other(const std::vector<TensorId>& tensors) const;
+  /// Brings them there.
+  void put_behind_each_other(const std::vector<TensorId>& tensors);
+
+  /// Whether the tensors are columns side by side already, or can be brought to: each is in a storage of its own of which all
+  /// tensors are rows, and all that touch them take columns.
+  bool can_lie_side_by_side(const std::vector<TensorId>& tensors) const;
+  /// Brings their storages there.
+  void put_side_by_side(const std::vector<TensorId>& tensors);
+
+  /// Whether every instruction that reads or writes the tensor takes columns there.
+  bool takes_columns(TensorId tensor) const;
+
+  /// Gives `tensor`, which must be the only one in its storage, the place of `place`.
+  void put_in_place_of(TensorId tensor, TensorId place);
+
+  /// Lets `owner`, a tensor at the start of its storage, own it.
+  void make_owner(TensorId owner);
+
+ private:
+  void move(TensorId tensor, TensorId storage, std::int64_t offset, std::int64_t pitch);
+  TensorId add_storage(const std::vector<TensorId>& tensors, std::int64_t bytes);
+
+  Program& program_;
+  std::int64_t padding_;
+  std::vector<std::vector<TensorId>> in_storage_;  // by storage
+  std::vector<std::vector<Access>> accesses_;      // by tensor
+};
+
+}  // namespace consist

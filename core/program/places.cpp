@@ -1,0 +1,43 @@
+#include "core/program/places.h"
+
+#include "consist/error.h"
+
+namespace consist {
+namespace {
+
+std::int64_t element_bytes(const Tensor& tensor) {
+  return static_cast<std::int64_t>(size_of(tensor.dtype));
+}
+
+}  // namespace
+
+std::int64_t extent_of(const Program& program, TensorId tensor) {
+  const Tensor& t = program[tensor];
+  if (t.pitch == 0) return program.bytes(tensor);
+  const Shape local = program.local(tensor);
+  return local.elements() == 0 ? 0 : ((local.rows() - 1) * t.pitch + local.last()) * element_bytes(t);
+}
+
+bool lie_behind_each_other(const Program& program, TensorId first, TensorId next) {
+  const Tensor &a = program[first], &b = program[next];
+  return a.storage == b.storage && a.pitch == 0 && b.pitch == 0 && b.offset == a.offset + program.bytes(first);
+}
+
+bool lie_side_by_side(const Program& program, TensorId first, TensorId next) {
+  const Tensor &a = program[first], &b = program[next];
+  return a.storage == b.storage && a.dtype == b.dtype && a.pitch != 0 && a.pitch == b.pitch &&
+         program.local(first).rows() == program.local(next).rows() &&
+         b.offset == a.offset + program.local(first).last() * element_bytes(a);
+}
+
+std::int64_t begin_by_columns(const Program& program, TensorId tensor) {
+  const Tensor& t = program[tensor];
+  if (t.pitch == 0) return t.offset;
+  const std::int64_t row = t.pitch * element_bytes(t), own = program.local(tensor).last() * element_bytes(t);
+  const std::int64_t storage = program.bytes(t.storage), column = t.offset % row;
+  if (storage % row != 0 || column + own > row || t.offset + extent_of(program, tensor) > storage)
+    throw ProgramError("the columns '" + t.name + "' do not lie inside rows of their storage '" + program[t.storage].name + "'");
+  return storage / row * column + t.offset / row * own;
+}
+
+}  // namespace consist

@@ -1,0 +1,25 @@
+// Where tensors lie relative to each other in memory.
+#pragma once
+
+#include <cstdint>
+
+#include "consist/program.h"
+
+namespace consist {
+
+/// Bytes from the first element that a rank holds of the tensor to behind the last: those between the rows of a tensor that is
+/// columns of a wider one included.
+CONSIST_API std::int64_t extent_of(const Program& program, TensorId tensor);
+
+/// Whether both are dense and `next` begins where `first` ends, in the same storage.
+CONSIST_API bool lie_behind_each_other(const Program& program, TensorId first, TensorId next);
+
+/// Whether both are columns of one wider tensor, and the rows of `next` begin where those of `first` end.
+CONSIST_API bool lie_side_by_side(const Program& program, TensorId first, TensorId next);
+
+/// Where a tensor's bytes would begin in its storage if every column range of it lay by itself, one behind the other: tensors
+/// overlap exactly where they do there, as long as all tensors of the storage are rows of the same column ranges, or all of it.
+/// Throws ProgramError for columns that do not lie in whole rows of their storage.
+CONSIST_API std::int64_t begin_by_columns(const Program& program, TensorId tensor);
+
+}  // namespace consist
