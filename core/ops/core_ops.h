@@ -17,6 +17,7 @@ void register_packed_linear(OpRegistry& registry);
 void register_fp8(OpRegistry& registry);
 void register_fp8_parts(OpRegistry& registry);
 void register_fp8_quantize(OpRegistry& registry);
+void register_amax_history(OpRegistry& registry);
 void register_with_amax(OpRegistry& registry);
 void register_rms_norm(OpRegistry& registry);
 void register_rope(OpRegistry& registry);

@@ -6,7 +6,8 @@
 namespace consist::ops {
 namespace {
 
-/// A scalar that each rank of attribute "axis" has its own value of, as a row per rank of one tensor.
+/// A scalar that each rank of attribute "axis", or of all axes in "axes" (bit a: axis a), has its own value of, as a row per rank of
+/// one tensor.
 class RankValues final : public NamedOp {
  public:
   RankValues() : NamedOp("rank_values") {}
@@ -17,12 +18,17 @@ class RankValues final : public NamedOp {
       present(in, i);
       check(in, i, {DType::f32, {}});
     }
-    attributes.integer("axis");
+    axes(attributes);
     return {TensorType{DType::f32, {attributes.integer("ranks"), static_cast<std::int64_t>(in.size())}}};
   }
   void shard(AxisSharding& axis, const Types& in, const Attributes& attributes) const override {
     axis.inputs.assign(in.size(), Placement::replicate());
-    axis.outputs = {axis.axis == attributes.integer("axis") ? Placement::shard(0) : Placement::replicate()};
+    axis.outputs = {(axes(attributes) >> axis.axis & 1) != 0 ? Placement::shard(0) : Placement::replicate()};
+  }
+
+ private:
+  static std::int64_t axes(const Attributes& attributes) {
+    return attributes.has("axes") ? attributes.integer("axes") : std::int64_t{1} << attributes.integer("axis");
   }
 };
 

@@ -20,7 +20,7 @@ Quantized quantize(Builder& b, TensorId tensor, const QuantizeSettings& settings
   if (settings.scaling == Scaling::delayed) {
     const std::string state = settings.history.of + ".amax_history";
     const TensorId known = b.program().find(state);
-    inputs.push_back(known != no_tensor ? known : b.state(state, DType::f32, {settings.history.length}, {}));
+    inputs.push_back(known != no_tensor ? known : b.state(state, DType::f32, {1 + settings.history.length}, {}));
   }
   b.emit(
       "quantize", std::move(inputs), std::move(attributes),
@@ -104,7 +104,7 @@ class Quantize final : public NamedOp {
       return made;
     }
     if (scaling == Scaling::delayed) {
-      require(present(in, 1).dtype == DType::f32 && in[1]->shape.rank() == 1, "the history must be f32[length]");
+      require(present(in, 1).dtype == DType::f32 && in[1]->shape.rank() == 1, "the history must be f32[1 + length]");
       made.emplace_back(scalar);
       return made;
     }

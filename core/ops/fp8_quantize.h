@@ -16,8 +16,8 @@ struct Quantized {
   TensorId descale = no_tensor, transposed_descale = no_tensor;  ///< the same tensor where both copies have one scale
 };
 
-/// Of delayed scaling: the largest magnitudes of the last `length` steps, newest first, 0 where there was none; the state
-/// "<of>.amax_history".
+/// Of delayed scaling: the state "<of>.amax_history", f32[1 + length]: the largest of the others, then the largest magnitudes of the
+/// last `length` steps, newest first, 0 where there was none (core/passes/record_amaxes.h).
 struct AmaxHistory {
   std::string of;
   std::int64_t length = 0;

@@ -8,6 +8,7 @@ void register_core_ops(OpRegistry& registry) {
   register_packed_linear(registry);
   register_fp8(registry);
   register_fp8_parts(registry);
+  register_amax_history(registry);
   register_rms_norm(registry);
   register_rope(registry);
   register_attention(registry);

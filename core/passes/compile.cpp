@@ -10,6 +10,7 @@
 #include "core/passes/gather_quantized.h"
 #include "core/passes/pack_linears.h"
 #include "core/passes/rebuild.h"
+#include "core/passes/record_amaxes.h"
 #include "core/passes/reuse.h"
 #include "core/program/verifier.h"
 
@@ -144,6 +145,7 @@ Program compile_step(const CompileRequest& request, const Layout& layout, int ra
   }
   reuse(program);
   fuse_amax(program);
+  record_amaxes(program);
   if (request.pack_linears) pack_linears(program);
   append_optimizer(program, request.precision->dtypes(), request.optimizer);
   finish(program, layout);

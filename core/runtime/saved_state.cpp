@@ -97,6 +97,11 @@ void check_shape(const Shape& found, const Shape& expected, const std::string& f
     throw DataError(file + ": '" + name + "' has the shape " + found.text() + ", the model needs " + expected.text());
 }
 
+/// Of a checkpoint's tensors, those that another precision than this run's may have kept (TrainingState::Value::history).
+bool is_history(const std::string& name) {
+  return name.ends_with("_history");
+}
+
 /// Tensors that files of these architectures have and that decide nothing.
 bool may_be_left_over(const std::string& name) {
   // Old files hold rope's frequencies; tied models may hold their head a second time, which transformers does not read either.
@@ -170,13 +175,23 @@ bool SavedState::resume_from_checkpoint(TrainingState& state) {
 
   const TensorParts saved_tensors = checkpoint->open_all();
   constexpr std::size_t per_parameter = 3;  // itself and two moments, see TrainingState::Value
-  if (saved_tensors.size() != per_parameter * parameters_.size()) {
-    throw DataError(checkpoint->path() + " holds " + std::to_string(saved_tensors.size()) + " tensors, this run's state has " +
-                    std::to_string(per_parameter * parameters_.size()) + "; resume with the model that was trained");
+  const std::vector<std::string> names = saved_tensors.names();
+  const auto histories = static_cast<std::size_t>(std::count_if(names.begin(), names.end(), is_history));
+  if (names.size() - histories != per_parameter * parameters_.size()) {
+    throw DataError(checkpoint->path() + " holds " + std::to_string(names.size() - histories) +
+                    " tensors, this run's state has " + std::to_string(per_parameter * parameters_.size()) +
+                    "; resume with the model that was trained");
   }
   const Program& program = state.step().program();
   std::vector<char> buffer;
+  int empty_histories = 0;
   for (const TrainingState::Value& value : state.values()) {
+    if (value.history && !saved_tensors.has(value.name)) {
+      if (empty_histories++ == 0)
+        log::warn("--resume: " + checkpoint->path() + " has no '" + value.name +
+                  "'; what this run keeps of steps before begins anew");
+      continue;
+    }
     check_shape(saved_tensors.shape(value.name), value.shape, saved_tensors.path(value.name), value.name);
     for (const LocalRange& range : local_ranges(value.shape, program[value.tensor].placements, program.mesh, job_.rank())) {
       for (std::int64_t done = 0; done < range.count; done += elements_at_once) {

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 #include <future>
+#include <set>
 
 #include "consist/error.h"
 #include "core/program/bfloat16.h"
@@ -159,6 +160,7 @@ void TrainingState::initialize(std::uint64_t seed, int threads) {
         p, [&](std::int64_t first, std::span<float> out) { initial_values(out, seed, p.name, first, p.init_mean, p.init_std); },
         threads);
   }
+  zero_histories();
   as_allocated_ = false;
 }
 
@@ -167,7 +169,15 @@ void TrainingState::load_weights(const ReadElements& read) {
     set_parameter(
         p, [&](std::int64_t first, std::span<float> out) { read(p.name, first, out); }, 1);
   }
+  zero_histories();
   as_allocated_ = false;
+}
+
+void TrainingState::zero_histories() {
+  if (as_allocated_) return;
+  for (const Value& value : values_) {
+    if (value.history) zero(value.tensor);
+  }
 }
 
 TensorId TrainingState::find_named(PreparedProgram& program, const std::string& name) {
@@ -219,6 +229,27 @@ void TrainingState::list_values() {
     add(p.name, p.master == no_tensor ? p.tensor : p.master);
     add(p.name + ".moment1", p.moment1);
     add(p.name + ".moment2", p.moment2);
+  }
+  list_histories();
+}
+
+void TrainingState::list_histories() {
+  const Program& program = step_->program();
+  std::set<TensorId> listed, of_parameters;
+  for (const Parameter& p : program.parameters) {
+    for (TensorId tensor : {p.tensor, p.master, p.moment1, p.moment2}) {
+      if (tensor != no_tensor) of_parameters.insert(program[tensor].storage);
+    }
+  }
+  for (const Instruction& i : program.instructions) {
+    for (TensorId output : i.outputs) {
+      if (output == no_tensor) continue;
+      const TensorId id = program[output].storage;
+      const Tensor& state = program[id];
+      if (!state.state || state.role != Role::optimizer_state || of_parameters.contains(id) || !listed.insert(id).second)
+        continue;
+      values_.push_back({.name = state.name, .tensor = id, .dtype = state.dtype, .shape = state.shape, .history = true});
+    }
   }
 }
 

@@ -50,13 +50,15 @@ class CONSIST_API TrainingState {
   void write_input(PreparedProgram& program, const std::string& name, const void* data, std::int64_t bytes);
   float read_metric(PreparedProgram& program, const std::string& name);
 
-  /// A value that a checkpoint must hold: f32 parameters or masters, moments, and bf16 parameters without master.
+  /// A value that a checkpoint must hold: f32 parameters or masters, moments, bf16 parameters without master, and histories: states
+  /// of no parameter, which some precisions update. A run whose checkpoint has no such history begins with an empty one (zeros).
   struct Value {
     std::string name;  ///< "<parameter>", "<parameter>.moment1" or "<parameter>.moment2": the same under every precision
     TensorId tensor = no_tensor;
     DType dtype = DType::f32;
     Shape shape;             ///< logical
     bool saved_here = true;  ///< false: a rank before this one trains the same parameter (Parameter::twin) and saves it
+    bool history = false;
   };
   const std::vector<Value>& values() const noexcept { return values_; }
   /// Copies this rank's elements [first, first+count) (local) of a value out of or into the device, in the value's dtype.
@@ -74,7 +76,9 @@ class CONSIST_API TrainingState {
   void set_parameter(const Parameter& parameter, const std::function<void(std::int64_t logical, std::span<float>)>& produce,
                      int threads);
   void zero(TensorId tensor);
+  void zero_histories();
   void list_values();
+  void list_histories();
   TensorId find_named(PreparedProgram& program, const std::string& name);  // no_tensor if there is none
   TensorId named(PreparedProgram& program, const std::string& name);
 

@@ -78,14 +78,14 @@ part kernels 240 bash -c 'shards "$@"' - $(($(nproc) < 8 ? $(nproc) : 8)) "$buil
 part parity 120 "$build/bin/test_parity" --gtest_filter='*cuda*:Cuda/DeviceParity*'
 # Between GPUs: one process per transport, since NCCL's settings are those of the process.
 if [ "$gpus" -ge 2 ]; then
-  for transport in nvlink nvlink:copy-engines=true:staging=300Ki socket; do
+  for transport in nvlink nvlink:copy-engines=all:staging=300Ki socket; do
     CONSIST_CONFORMANCE_MEMORY=cuda CONSIST_CONFORMANCE_TRANSPORTS=$transport part "transport-${transport%:staging*}" 120 "$build/bin/test_conformance_transport"
   done
   part layouts 400 "$build/bin/test_parity" --gtest_filter='Cuda/GpuLayoutParity*'
   part nccl 90 "$build/bin/test_transport" --gtest_filter='NcclGpu.*'
   part collectives-nvlink 90 "$build/bin/consist" bench collectives --transport nvlink --device cuda --ranks "$gpus" --dtype bf16 --factor 4 --max-bytes 1Gi \
     --seconds 0.3 --collectives all_reduce,all_gather,reduce_scatter
-  part collectives-copy-engines 90 "$build/bin/consist" bench collectives --transport nvlink --nvlink.copy-engines=true --device cuda --ranks "$gpus" --dtype bf16 \
+  part collectives-copy-engines 90 "$build/bin/consist" bench collectives --transport nvlink --nvlink.copy-engines=all --device cuda --ranks "$gpus" --dtype bf16 \
     --factor 4 --max-bytes 1Gi --seconds 0.3 --collectives all_gather,reduce_scatter,send_receive
   part collectives-socket 90 "$build/bin/consist" bench collectives --transport socket --device cuda --ranks "$gpus" --dtype bf16 --factor 16 --max-bytes 256Mi \
     --seconds 0.3 --collectives all_reduce,all_gather,reduce_scatter

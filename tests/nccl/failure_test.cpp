@@ -124,7 +124,7 @@ TEST_F(NcclFailure, APathOfPointToPointIsVerifiedToo) {
 
 TEST_F(NcclFailure, CopyEnginesNeedMemoryThatRanksCanOpenToEachOther) {
   ConnectOptions options = nvlink();
-  options.copy_engines = true;
+  options.copy_engines = CopyEngines::all;
   expect_all(run(
                  2, 20s, [](Rank& /*rank*/) { ADD_FAILURE() << "it connected"; }, options),
              "cuIpcGetMemHandle");

@@ -35,7 +35,9 @@ ChangedModel model(const char* name, const char* golden, const char* scaling) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Scalings, Fp8ScalingParity,
-                         testing::Values(model("llama_row", "llama-untied", "row"), model("llama_block", "llama-untied", "block"),
+                         testing::Values(model("llama_delayed", "llama-untied", "delayed"),
+                                         model("qwen3_delayed", "qwen3-tied", "delayed"),
+                                         model("llama_row", "llama-untied", "row"), model("llama_block", "llama-untied", "block"),
                                          model("qwen3_row", "qwen3-tied", "row"), model("qwen3_block", "qwen3-tied", "block")),
                          [](const auto& info) { return std::string(info.param.name); });
 

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -11,13 +12,16 @@
 
 #include "consist/error.h"
 #include "core/archive/reader.h"
+#include "core/checkpoint/checkpoint_reader.h"
 #include "core/passes/compile.h"
 #include "core/plugin/host.h"
 #include "core/program/printer.h"
 #include "core/runtime/parts.h"
+#include "core/weights/safetensors.h"
 #include "tests/child_process.h"
 #include "tests/golden_text.h"
 #include "tests/temporary_folder.h"
+#include "tests/train_from_scratch.h"
 
 namespace consist {
 namespace {
@@ -140,8 +144,45 @@ TEST_F(Fp8, EachCopyHasTheScalesOfItsOwnDirection) {
   }
 }
 
+/// One history for each quantized tensor, which all micro-batches and ranks have a part in.
+TEST_F(Fp8, DelayedScalesComeFromHistories) {
+  constexpr int micro_batches = 3, ranks = 2, linears = layers * linears_per_layer;
+  const Program program = step({{"scaling", "delayed"}, {"amax_history_len", "16"}}, micro_batches, ranks);
+  auto count = ops(program);
+  EXPECT_EQ(count["amax"] + count["rms_norm_amax"] + count["swiglu_amax"] + count["swiglu_grad_amax"], 0);
+  EXPECT_EQ(count["rank_values"], 1);
+  std::set<std::string> histories, recorded;
+  std::set<TensorId> found;
+  for (const Instruction& i : program.instructions) {
+    if (i.op->name() == "quantize") {
+      const Tensor& history = program[i.inputs[1]];
+      EXPECT_TRUE(history.state);
+      EXPECT_EQ(history.shape, (Shape{1 + 16}));
+      histories.insert(history.name);
+      found.insert(i.outputs[3]);
+    }
+    if (i.op->name() == "rank_values") {
+      EXPECT_EQ(std::set<TensorId>(i.inputs.begin(), i.inputs.end()), found);
+      EXPECT_EQ(program[i.outputs[0]].shape[0], ranks);
+    }
+    if (i.op->name() != "record_amaxes") continue;
+    EXPECT_TRUE(program[i.inputs[0]].placements.all_replicate());
+    for (std::size_t k = 1; k < i.inputs.size(); ++k) {
+      const std::string& name = program[i.inputs[k]].name;
+      EXPECT_TRUE(recorded.insert(name).second) << name << " is recorded twice";
+      const bool weight = name.ends_with(".weight.amax_history");
+      EXPECT_EQ(i.attributes.integer("columns"), weight ? 1 : micro_batches) << name;
+    }
+  }
+  EXPECT_EQ(histories.size(), static_cast<std::size_t>(linears + layers * 4 + linears));
+  EXPECT_TRUE(histories.contains("model.layers.1.mlp.down_proj.weight.amax_history"));
+  EXPECT_TRUE(histories.contains("model.layers.0.self_attn.q_proj.weight.input.amax_history"));
+  EXPECT_TRUE(histories.contains("model.layers.0.self_attn.k_proj.weight.grad_output.amax_history"));
+  EXPECT_EQ(recorded, histories);
+}
+
 TEST_F(Fp8, GoldenPrograms) {
-  for (const std::string scaling : {"row", "block"})
+  for (const std::string scaling : {"row", "block", "delayed"})
     test::expect_golden("fp8_" + scaling,
                         to_text(step({{"scaling", scaling}, {"bf16-first", "1"}, {"except", "*.self_attn.*"}})));
 }
@@ -209,6 +250,45 @@ test::ChildResult train(const std::string& model, const std::vector<std::string>
                                  "--steps=2"};
   words.insert(words.end(), more.begin(), more.end());
   return test::run_child(words);
+}
+
+/// Histories are part of what a checkpoint holds: a run that goes on ends as one that never stopped, to the bit.
+TEST_F(Fp8, DelayedScalesGoOnFromACheckpoint) {
+  TemporaryFolder folder;
+  const auto train = [&](const std::string& saved, int steps, const std::string& scaling, const std::vector<std::string>& more) {
+    std::vector<std::string> options{
+        "--model=" + two_layers, "--precision=fp8",  "--fp8.scaling=" + scaling,         "--fp8.amax_history_len=5",
+        "--sequence=16",         "--global-batch=4", "--steps=" + std::to_string(steps), "--checkpoint=" + (folder / saved)};
+    options.insert(options.end(), more.begin(), more.end());
+    return test::train_from_scratch(folder / "run.h5", options).column("loss");
+  };
+  /// The tensors at the end of a run, of whose five last steps three are those after the pause.
+  const auto states = [&](const std::string& saved) {
+    return SafetensorsFile(checkpoint_path(folder / saved, 8) + "/" + checkpoint_file_name(0));
+  };
+  const std::vector<double> whole = train("whole", 8, "delayed", {"--ranks=2"});
+  train("paused", 5, "delayed", {"--ranks=2"});
+  EXPECT_EQ(train("paused", 8, "delayed", {"--ranks=2", "--resume"}), std::vector<double>(whole.begin() + 5, whole.end()));
+  const SafetensorsFile expected = states("whole"), found = states("paused");
+  int histories = 0;
+  for (const auto& [name, tensor] : expected.tensors()) {
+    std::vector<float> values(static_cast<std::size_t>(expected.shape(name).elements())), after = values;
+    expected.read_f32(name, 0, values);
+    found.read_f32(name, 0, after);
+    EXPECT_TRUE(after == values) << name;
+    if (!name.ends_with(".amax_history")) continue;
+    ++histories;
+    ASSERT_EQ(values.size(), 6U);
+    EXPECT_GT(*std::min_element(values.begin(), values.end()), 0) << name << " has a step without magnitude";
+    EXPECT_EQ(values[0], *std::max_element(values.begin() + 1, values.end())) << name;
+  }
+  EXPECT_EQ(histories, 2 * layers * linears_per_layer + 4 * layers);
+  // Under another layout, and into and out of other scalings.
+  train("moved", 5, "delayed", {"--ranks=2", "--strategy=tp-sp=2"});
+  EXPECT_NEAR(train("moved", 8, "delayed", {"--resume"}).back() / whole.back(), 1, 1e-3);
+  train("begun", 5, "tensor", {});
+  EXPECT_NEAR(train("begun", 8, "delayed", {"--resume"}).back() / whole.back(), 1, 1e-3);
+  EXPECT_EQ(train("begun", 9, "tensor", {"--resume"}).size(), 1U);
 }
 
 TEST_F(Fp8, BannerAndArchiveStateTheShareOfProducts) {

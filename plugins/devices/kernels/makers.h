@@ -29,6 +29,7 @@
   apply(rank_values) \
   apply(quantize_part) \
   apply(transpose) \
+  apply(record_amaxes) \
   apply(fp8_linear) \
   apply(fp8_linear_input_grad) \
   apply(fp8_linear_weight_grad) \

@@ -184,8 +184,9 @@ class Fp8 final : public Precision {
 CONSIST_PLUGIN(precision, consist::Precision, Fp8, "fp8", "1.0.0",
                "bf16 with fp8 linears, forward and backward: e4m3, gradients e5m2 or e4m3; scales per tensor, row or block");
 CONSIST_PLUGIN_OPTIONS(
-    {"scaling", consist::OptionKind::choice, "tensor", "what shares a scale: a tensor, a row, or a block of 128",
-     "tensor|row|block"},
+    {"scaling", consist::OptionKind::choice, "tensor",
+     "what shares a scale: a tensor (from itself, or delayed: from the steps before), a row, or a block of 128",
+     "tensor|delayed|row|block"},
     {"amax_history_len", consist::OptionKind::integer, "1024", "steps whose largest magnitudes decide a delayed scale"},
     {"gathers", consist::OptionKind::flag, "false",
      "what ranks gather for fp8 linears (ZeRO's weights, tp-sp's activations) travels as 8-bit values, with the same results"},

@@ -192,7 +192,12 @@ std::unique_ptr<Communicator> connect(Job& job, const GroupRequest& group, const
   if (!verdict.problem.empty()) throw UnavailableError("transport " + options.transport + ": " + verdict.problem);
   std::string path = std::move(verdict.path);
   path += " (NCCL " + library.version_text() + ")";
-  if (options.copy_engines && members.size() <= PeerCopies::most_members) {
+  if (options.copy_engines == CopyEngines::all || (options.copy_engines == CopyEngines::messages && group.link)) {
+    if (members.size() > PeerCopies::most_members) {
+      throw UsageError("transport " + options.transport + ": copy engines serve groups of at most " +
+                       std::to_string(PeerCopies::most_members) + " members, and '" + group.name + "' has " +
+                       std::to_string(members.size()) + "; leave out --" + options.transport + ".copy-engines=all");
+    }
     communicator->use_copy_engines(static_cast<std::size_t>(options.staging));
     path += " and copy engines";
   }

@@ -2,6 +2,7 @@
 // compiled or loaded.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -11,13 +12,16 @@
 
 namespace consist::nccl {
 
+/// What leaves NCCL's kernels, if it has some size: nothing; messages over links (GroupRequest::link); also all_gather and
+/// reduce_scatter.
+enum class CopyEngines : std::uint8_t { none, messages, all };
+
 struct ConnectOptions {
   Path path = Path::nvlink;
   std::string transport;  ///< plugin's name, for messages
   std::string library;    ///< file or folder of libnccl.so.2; empty: see load_library
-  /// Of Path::nvlink: all_gather, reduce_scatter and messages of some size go by copy engines, through `staging` bytes of device
-  /// memory per member and group.
-  bool copy_engines = false;
+  /// Of Path::nvlink: what goes by copy engines, through `staging` bytes of device memory per member and group.
+  CopyEngines copy_engines = CopyEngines::none;
   std::int64_t staging = std::int64_t{32} << 20;
   std::string interface;  ///< of Path::socket: name of a network interface; empty: NCCL's choice
   /// Of Path::efa.

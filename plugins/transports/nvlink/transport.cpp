@@ -12,10 +12,16 @@
 namespace consist {
 namespace {
 
+nccl::CopyEngines copy_engines_of(const std::string& name) {
+  return name == "all" ? nccl::CopyEngines::all : name == "none" ? nccl::CopyEngines::none : nccl::CopyEngines::messages;
+}
+
 class NvlinkTransport final : public Transport {
  public:
   explicit NvlinkTransport(const Options& options)
-      : library_(options.text("library")), copy_engines_(options.flag("copy-engines")), staging_(options.integer("staging")) {
+      : library_(options.text("library")),
+        copy_engines_(copy_engines_of(options.text("copy-engines"))),
+        staging_(options.integer("staging")) {
     if (staging_ < 1) throw UsageError("--nvlink.staging is " + std::to_string(staging_) + "; it must be at least 1");
   }
 
@@ -38,7 +44,7 @@ class NvlinkTransport final : public Transport {
 
  private:
   const std::string library_;
-  const bool copy_engines_;
+  const nccl::CopyEngines copy_engines_;
   const std::int64_t staging_;
 };
 
@@ -53,9 +59,10 @@ CONSIST_PLUGIN(transport, consist::Transport, consist::NvlinkTransport, "nvlink"
                "NVLink between the GPUs of a host, through NCCL; a path other than NVLink is an error");
 CONSIST_PLUGIN_OPTIONS({"library", consist::OptionKind::text, "",
                         "file or folder of libnccl.so.2; empty: NCCL_ROOT, the loader's path, the active Python environment"},
-                       {"copy-engines", consist::OptionKind::flag, "false",
-                        "all_gather, reduce_scatter and messages of 256 KiB and more go by copy engines, which leave the "
-                        "multiprocessors to the device; false: by NCCL's kernels"},
+                       {"copy-engines", consist::OptionKind::choice, "messages",
+                        "what of 256 KiB and more copy engines move, which leave the multiprocessors to the device, instead of "
+                        "NCCL's kernels: messages of a pipeline; all: also all_gather and reduce_scatter",
+                        "none|messages|all"},
                        {"staging", consist::OptionKind::bytes, "32Mi",
                         "device memory for each member of a group, through which copy engines move larger tensors in rounds"});
 CONSIST_PLUGIN_AVAILABILITY(consist::why_not);

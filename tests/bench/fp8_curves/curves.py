@@ -143,10 +143,10 @@ def windows(values, width):
 
 def plot(folder, path):
     """Above, the losses, means of 10 steps; below, fp8 over bf16 of the same seed, means of 100 steps, with the limit."""
-    width, height = 920, 600
+    width, height = 1080, 600
     page = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">',
             f'<rect width="{width}" height="{height}" fill="white"/>']
-    for column, model in enumerate(MODELS):
+    for column, model in enumerate(SETTINGS):
         pairs = []
         for seed in seeds(folder, model):
             pair = [losses(folder, f"{model}-{precision}-seed{seed}") for precision in ("bf16", "fp8")]
@@ -158,19 +158,19 @@ def plot(folder, path):
         smooth = [[windows(run, 10) for run in pair] for pair in pairs]
         low = min(y for pair in smooth for run in pair for _, y in run)
         high = max(y for pair in smooth for run in pair for _, y in run)
-        left = 60 + 450 * column
+        left = 60 + 350 * column
         ticks = [steps * i // 4 for i in range(5)]
-        above = Panel(left, 40, 380, 290, (0, steps), (int(low), int(high) + 1))
-        page += above.frame(f"{model}: loss, {len(pairs)} seeds, means of 10 steps", ticks, range(int(low), int(high) + 2), "d")
-        below = Panel(left, 400, 380, 150, (0, steps), (-0.01, 0.01))
-        page += below.frame("fp8 over bf16, means of 100 steps; grey: within 0.5%", ticks, [-0.01, -0.005, 0, 0.005, 0.01], "+.1%")
-        page.append(f'<rect x="{left}" y="{below.y(LIMIT):.1f}" width="380" height="{below.y(-LIMIT) - below.y(LIMIT):.1f}" fill="#000" fill-opacity="0.06"/>')
+        above = Panel(left, 40, 285, 290, (0, steps), (int(low), int(high) + 1))
+        page += above.frame(f"{model}: loss, {len(pairs)} seeds, by 10 steps", ticks, range(int(low), int(high) + 2), "d")
+        below = Panel(left, 400, 285, 150, (0, steps), (-0.015, 0.015))
+        page += below.frame("fp8 over bf16 by 100 steps; grey: within 0.5%", ticks, [-0.015, -0.01, -0.005, 0, 0.005, 0.01, 0.015], "+.1%")
+        page.append(f'<rect x="{left}" y="{below.y(LIMIT):.1f}" width="285" height="{below.y(-LIMIT) - below.y(LIMIT):.1f}" fill="#000" fill-opacity="0.06"/>')
         for (bf16, fp8), (smooth_bf16, smooth_fp8) in zip(pairs, smooth):
             page.append(above.line(smooth_bf16, COLOURS["bf16"], 0.8))
             page.append(above.line(smooth_fp8, COLOURS["fp8"], 0.8))
             ratios = [(x, f / b - 1) for (x, b), (_, f) in zip(windows(bf16, LAST), windows(fp8, LAST))]
             page.append(below.line(ratios, "#444", 1))
-        page += [f'<text x="{left + 300}" y="{60 + 16 * i}" fill="{colour}">{name}</text>' for i, (name, colour) in enumerate(COLOURS.items())]
+        page += [f'<text x="{left + 230}" y="{60 + 16 * i}" fill="{colour}">{name}</text>' for i, (name, colour) in enumerate(COLOURS.items())]
     page.append("</svg>")
     path.write_text("\n".join(page) + "\n", encoding="utf-8")
 

@@ -1,0 +1,48 @@
+#include "core/passes/record_amaxes.h"
+
+#include <map>
+#include <vector>
+
+#include "consist/builder.h"
+#include "core/program/float8_scaling.h"
+
+namespace consist {
+
+void record_amaxes(Program& program) {
+  std::map<TensorId, std::vector<TensorId>> found;  // by history: what this step's instructions found
+  for (const Instruction& i : program.instructions) {
+    if (i.op->name() == "quantize" && scaling_of(i.attributes) == Scaling::delayed) found[i.inputs[1]].push_back(i.outputs[3]);
+  }
+  if (found.empty()) return;
+  std::map<std::size_t, std::vector<TensorId>> by_count;  // weights have one, activations one for each micro-batch
+  for (const auto& [history, amaxes] : found) by_count[amaxes.size()].push_back(history);
+  std::vector<TensorId> all;
+  for (const auto& [count, histories] : by_count) {
+    for (TensorId history : histories) all.insert(all.end(), found[history].begin(), found[history].end());
+  }
+
+  Builder builder(program);
+  builder.tag = {Phase::optimizer, -1, -1, "record_amaxes"};
+  std::int64_t axes = 0, ranks = 1;
+  for (int axis = 0; axis < program.mesh.axes(); ++axis) {
+    if (axis == program.stage_axis) continue;  // ranks of other stages have other tensors
+    axes |= std::int64_t{1} << axis;
+    ranks *= program.mesh.size_of(axis);
+  }
+  TensorId amaxes = builder.emit_one("rank_values", all, {{"axes", axes}, {"ranks", ranks}}, "amaxes");
+  for (int axis = program.mesh.axes() - 1; axis >= 0; --axis) amaxes = builder.reshard(amaxes, axis, Placement::replicate());
+  std::int64_t first = 0;
+  for (const auto& [count, histories] : by_count) {
+    std::vector<TensorId> inputs{amaxes};
+    std::vector<std::string> names;
+    for (TensorId history : histories) {
+      inputs.push_back(history);
+      names.push_back(program[history].name);
+    }
+    const auto columns = static_cast<std::int64_t>(count);
+    builder.emit("record_amaxes", std::move(inputs), {{"first", first}, {"columns", columns}}, std::move(names));
+    first += columns * static_cast<std::int64_t>(histories.size());
+  }
+}
+
+}  // namespace consist
