@@ -198,7 +198,12 @@ std::unique_ptr<Communicator> connect(Job& job, const GroupRequest& group, const
                        std::to_string(PeerCopies::most_members) + " members, and '" + group.name + "' has " +
                        std::to_string(members.size()) + "; leave out --" + options.transport + ".copy-engines=all");
     }
-    communicator->use_copy_engines(static_cast<std::size_t>(options.staging));
+    try {
+      communicator->use_copy_engines(static_cast<std::size_t>(options.staging));
+    } catch (const SystemError& error) {
+      throw UnavailableError("transport " + options.transport + ": copy engines cannot serve group '" + group.name + "': " +
+                             error.what() + "; --" + options.transport + ".copy-engines=none leaves all to NCCL's kernels");
+    }
     path += " and copy engines";
   }
   const auto milliseconds = [](Clock::duration time) {
