@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,16 @@ constexpr int steps = 50;
 // of 2 x 2 part by 1e-4; at this rate they stay within 1.2e-7.
 constexpr const char* learning_rate = "--learning-rate=5e-4";
 
-class DeviceParity : public testing::TestWithParam<const char*> {
+struct Choice {
+  const char *name, *precision;
+  std::vector<std::string> options = {};
+};
+
+void PrintTo(const Choice& choice, std::ostream* out) {
+  *out << choice.name;
+}
+
+class DeviceParity : public testing::TestWithParam<Choice> {
  protected:
   void SetUp() override {
     PluginHost host({CONSIST_BINARY_DIR "/lib/consist/plugins"});
@@ -29,11 +39,16 @@ class DeviceParity : public testing::TestWithParam<const char*> {
   }
 
   std::vector<double> losses(const std::string& device, const std::string& model) const {
-    return test::train_from_scratch(
-               folder_ / (device + ".h5"),
-               {"--device=" + device, "--model=" + model, "--precision=" + std::string(GetParam()), "--dataset=text",
-                "--sequence=64", "--batch=4", learning_rate, "--steps=" + std::to_string(steps)})
-        .column("loss");
+    std::vector<std::string> options{"--device=" + device,
+                                     "--model=" + model,
+                                     "--precision=" + std::string(GetParam().precision),
+                                     "--dataset=text",
+                                     "--sequence=64",
+                                     "--batch=4",
+                                     learning_rate,
+                                     "--steps=" + std::to_string(steps)};
+    options.insert(options.end(), GetParam().options.begin(), GetParam().options.end());
+    return test::train_from_scratch(folder_ / (device + ".h5"), options).column("loss");
   }
 
   TemporaryFolder folder_;
@@ -47,13 +62,17 @@ TEST_P(DeviceParity, LossesOfTheGpuFollowThoseOfTheCpu) {
     ASSERT_LT(expected.back(), expected.front() - 0.1) << "nothing was learnt, so that equal losses would say little";
     double worst = 0;
     for (std::size_t s = 0; s < expected.size(); ++s) worst = std::max(worst, std::abs(found[s] / expected[s] - 1));
-    std::printf("%s in %s: largest relative deviation of a loss %.2g\n", model.c_str(), GetParam(), worst);
-    EXPECT_LE(worst, test::device_loss_tolerance(GetParam())) << model;
+    std::printf("%s in %s: largest relative deviation of a loss %.2g\n", model.c_str(), GetParam().name, worst);
+    EXPECT_LE(worst, test::device_loss_tolerance(GetParam().precision)) << model;
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cuda, DeviceParity, testing::Values("fp32", "bf16", "fp8"),
-                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Cuda, DeviceParity,
+                         testing::Values(Choice{"fp32", "fp32"}, Choice{"bf16", "bf16"}, Choice{"fp8", "fp8"},
+                                         Choice{"fp8_delayed", "fp8", {"--fp8.scaling=delayed"}},
+                                         Choice{"fp8_row", "fp8", {"--fp8.scaling=row"}},
+                                         Choice{"fp8_block", "fp8", {"--fp8.scaling=block"}}),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
 }  // namespace consist
