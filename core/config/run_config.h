@@ -38,7 +38,7 @@ struct RunConfig {
   std::int64_t global_batch =
       0;  ///< sequences per step of all ranks; 0: follows from the two (settle_batch in core/runtime/parts.h)
   RecomputeRequest recompute;
-  bool pack = false;  ///< linears that read the same are one product
+  bool pack = true;  ///< linears that read the same are one product
   std::int64_t steps = 100;
   std::uint64_t seed = 0;
   bool from_scratch = false;  ///< initialise even if the model folder has weights

@@ -38,7 +38,7 @@ constexpr const char* help =
     "  --global-batch N          sequences per step of all ranks: sets the batch, or with --batch the accumulation\n"
     "  --recompute WHAT [none]   activations made again in backward: none, full, or ops such as swiglu,rms_norm\n"
     "  --recompute-layers A-B    only in these layers, counted from 0\n"
-    "  --pack on|off [off]       one product for linears that read the same: q, k and v; gate and up\n"
+    "  --pack on|off [on]        one product for linears that read the same: q, k and v; gate and up\n"
     "  --learning-rate X [3e-4]  --warmup STEPS [0]                  --schedule constant|linear|cosine [constant]\n"
     "  --final-rate X [0.1]      where linear and cosine end, as a fraction of the learning rate\n"
     "  --weight-decay X [0.1]    --beta1 X [0.9]  --beta2 X [0.95]   --epsilon X [1e-8]\n"
