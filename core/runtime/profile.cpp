@@ -78,12 +78,12 @@ std::string Profile::text(const Program& program) const {
   for (const auto& [key, share] : shares) rows.emplace_back(key.first, share);
   std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
   char line[200];
-  std::snprintf(line, sizeof line, "%-14s %-20s %6s %10s %6s %12s %12s\n", "QUEUE", "OP", "COUNT", "ms/step", "SHARE", "FLOP/s",
+  std::snprintf(line, sizeof line, "%-23s %-25s %6s %10s %6s %12s %12s\n", "QUEUE", "OP", "COUNT", "ms/step", "SHARE", "FLOP/s",
                 "B/s");
   std::string text = line;
   for (const auto& [queue, share] : rows) {
     const double whole = of_queue[queue];
-    std::snprintf(line, sizeof line, "%-14s %-20s %6lld %10.3f %5.1f%% %12s %12s\n", share.queue.c_str(), share.op.c_str(),
+    std::snprintf(line, sizeof line, "%-23s %-25s %6lld %10.3f %5.1f%% %12s %12s\n", share.queue.c_str(), share.op.c_str(),
                   static_cast<long long>(share.count), share.seconds * 1e3, whole > 0 ? 100 * share.seconds / whole : 0.0,
                   share.flops > 0 && share.seconds > 0 ? si_text(share.flops / share.seconds).c_str() : "-",
                   share.seconds > 0 ? si_text(share.bytes / share.seconds).c_str() : "-");

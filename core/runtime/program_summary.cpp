@@ -81,15 +81,15 @@ std::string summary_text(const ProgramSummary& s) {
     text += ", " + si_text(s.repeated_flops) + "FLOP (" + fixed_text(100 * s.repeated_flops / s.flops, 1) +
             "%) of them repeated by --recompute";
   text += "\n\n";
-  text += row("%-22s %10s %12s %12s\n", "OP", "COUNT", "FLOP", "BYTES");
+  text += row("%-26s %10s %12s %12s\n", "OP", "COUNT", "FLOP", "BYTES");
   for (const OpSummary& op : s.ops) {
-    text += row("%-22s %10s %12s %12s\n", op.op, std::to_string(op.count), si_text(op.flops),
+    text += row("%-26s %10s %12s %12s\n", op.op, std::to_string(op.count), si_text(op.flops),
                 bytes_text(static_cast<std::int64_t>(op.bytes)));
   }
   text += "\nCollectives per rank and step";
-  text += s.collectives.empty() ? ": none\n" : "\n" + row("%-22s %10s %12s %12s (ring)\n", "AXIS OP", "COUNT", "BYTES", "SENT");
+  text += s.collectives.empty() ? ": none\n" : "\n" + row("%-26s %10s %12s %12s (ring)\n", "AXIS OP", "COUNT", "BYTES", "SENT");
   for (const CollectiveSummary& c : s.collectives) {
-    text += row("%-22s %10s %12s %12s\n", c.axis + " " + c.op, std::to_string(c.count), bytes_text(c.bytes),
+    text += row("%-26s %10s %12s %12s\n", c.axis + " " + c.op, std::to_string(c.count), bytes_text(c.bytes),
                 bytes_text(c.bytes_sent));
   }
   text += "\nPlanned memory per rank: " + bytes_text(s.planned_bytes) + " on the device";
