@@ -146,6 +146,11 @@ struct Matmul::Description {
     if (s.a_scaling != Scaling::tensor) {
       set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, scale_mode(s.b_scaling));
       set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, scale_mode(s.a_scaling));
+      // With such scales cuBLASLt's heuristic refuses a descriptor without pointers (NVIDIA/CUDALibrarySamples, issue 274). It reads
+      // nothing there; enqueue() sets the real ones.
+      const void* const aligned = reinterpret_cast<const void*>(std::uintptr_t{256});
+      set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, aligned);
+      set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, aligned);
     }
     auto layout = [](cublasLtMatrixLayout_t* made, DType type, std::int64_t rows, std::int64_t columns, std::int64_t pitch = 0) {
       check(cublasLtMatrixLayoutCreate(made, cuda_type(type), static_cast<std::uint64_t>(rows),
