@@ -1,5 +1,7 @@
 #include "plugins/devices/cpu/kernels/product.h"
 
+#include <cstring>
+
 #include "consist/error.h"
 #include "plugins/devices/cpu/kernels/parallel.h"
 
@@ -54,10 +56,11 @@ Product::Product(std::int64_t m, std::int64_t n, std::int64_t k, Operand a, Oper
       stream_(engine()) {
   if (a_.pitch == 0) a_.pitch = a.transposed ? m : k;
   if (b_.pitch == 0) b_.pitch = b.transposed ? k : n;
-  // What is widened lies dense in the scratch.
-  const auto operand = [&](std::int64_t rows, std::int64_t columns, const Operand& o) {
-    const bool moved = widen_ && o.dtype == DType::bf16;
-    return layout(rows, columns, widen_ ? DType::f32 : o.dtype, o.transposed, !moved ? o.pitch : o.transposed ? rows : columns);
+  const auto operand = [&](std::int64_t rows, std::int64_t columns, Operand& o) {
+    const std::int64_t dense = o.transposed ? rows : columns;
+    // For a transposed operand with gaps oneDNN has no other implementation than one that allocates its own copy in every run.
+    o.moved = (widen_ && o.dtype == DType::bf16) || (o.transposed && o.pitch != dense);
+    return layout(rows, columns, widen_ ? DType::f32 : o.dtype, o.transposed, o.moved ? dense : o.pitch);
   };
   const DType out = widen_ ? DType::f32 : c;
   const auto source = operand(m, k, a_), weights = operand(k, n, b_);
@@ -78,13 +81,15 @@ Product::Product(std::int64_t m, std::int64_t n, std::int64_t k, Operand a, Oper
   scratch_ = dnnl::memory(description.scratchpad_desc(), engine(), nullptr);
 }
 
+std::int64_t Product::moved_size(const Operand& o) const {
+  return widen_ ? 4 : static_cast<std::int64_t>(size_of(o.dtype));
+}
+
 std::int64_t Product::workspace_bytes() const {
   std::int64_t bytes = padded(library_bytes_);
-  if (widen_) {
-    if (a_.dtype == DType::bf16) bytes += padded(m_ * k_ * 4);
-    if (b_.dtype == DType::bf16) bytes += padded(k_ * n_ * 4);
-    if (c_ == DType::bf16) bytes += padded(m_ * n_ * 4);
-  }
+  if (a_.moved) bytes += padded(m_ * k_ * moved_size(a_));
+  if (b_.moved) bytes += padded(k_ * n_ * moved_size(b_));
+  if (widen_ && c_ == DType::bf16) bytes += padded(m_ * n_ * 4);
   return bytes;
 }
 
@@ -96,19 +101,28 @@ void Product::run(const void* a, const void* b, void* c, void* workspace) {
     return taken;
   };
   void* library = take(library_bytes_);
-  auto widened = [&](const void* from, const Operand& o, std::int64_t rows, std::int64_t columns) -> const void* {
-    if (!widen_ || o.dtype == DType::f32) return from;
+  auto dense = [&](const void* from, const Operand& o, std::int64_t rows, std::int64_t columns) -> const void* {
+    if (!o.moved) return from;
     if (o.transposed) std::swap(rows, columns);
-    auto* to = reinterpret_cast<float*>(take(rows * columns * 4));
-    const auto* narrow = static_cast<const bf16*>(from);
+    char* const to = take(rows * columns * moved_size(o));
     const std::int64_t row_stride = o.pitch;
-    parallel_for_elements(rows, columns, [=](std::int64_t row, std::int64_t column) {
-      to[row * columns + column] = load(narrow[row * row_stride + column]);
-    });
+    if (widen_ && o.dtype == DType::bf16) {
+      auto* wide = reinterpret_cast<float*>(to);
+      const auto* narrow = static_cast<const bf16*>(from);
+      parallel_for_elements(rows, columns, [=](std::int64_t row, std::int64_t column) {
+        wide[row * columns + column] = load(narrow[row * row_stride + column]);
+      });
+    } else {
+      const auto size = static_cast<std::int64_t>(size_of(o.dtype));
+      const char* const bytes = static_cast<const char*>(from);
+      parallel_for(rows, [=](std::int64_t row) {
+        std::memcpy(to + row * columns * size, bytes + row * row_stride * size, static_cast<std::size_t>(columns * size));
+      });
+    }
     return to;
   };
-  a = widened(a, a_, m_, k_);
-  b = widened(b, b_, k_, n_);
+  a = dense(a, a_, m_, k_);
+  b = dense(b, b_, k_, n_);
   const bool narrow_result = widen_ && c_ == DType::bf16;
   float* wide = narrow_result ? reinterpret_cast<float*>(take(m_ * n_ * 4)) : nullptr;
 

@@ -10,13 +10,14 @@ namespace consist::cpu {
 /// C = A B or C += A B; A is [m, k], B is [k, n], C is [m, n], row-major; a transposed operand is stored the other way round.
 /// Each may be columns of a wider matrix.
 /// bf16 operands without native instructions are widened to f32 in the scratch first, which is exact: their products are sums of
-/// fp32 either way.
+/// fp32 either way. A transposed operand with gaps between its rows is copied there without them.
 class Product {
  public:
   struct Operand {
     DType dtype;
     bool transposed = false;
     std::int64_t pitch = 0;  ///< elements from row to row as it is stored; 0: rows lie one behind the other
+    bool moved = false;      ///< to the scratch first, without gaps; set by the product
   };
   Product(std::int64_t m, std::int64_t n, std::int64_t k, Operand a, Operand b, DType c, bool accumulate,
           const KernelSettings& settings, std::int64_t c_pitch = 0);
@@ -26,6 +27,8 @@ class Product {
   void run(const void* a, const void* b, void* c, void* workspace);
 
  private:
+  std::int64_t moved_size(const Operand& operand) const;  // bytes of an element in the scratch
+
   std::int64_t m_, n_, k_;
   Operand a_, b_;
   DType c_;
