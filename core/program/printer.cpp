@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "consist/op.h"
+#include "core/program/operands.h"
 
 namespace consist {
 namespace {
@@ -62,11 +63,7 @@ std::string to_text(const Program& program, InstructionId index, const PrintOpti
   if (i.tag.layer >= 0) text += " layer " + std::to_string(i.tag.layer);
   if (i.tag.micro_batch >= 0) text += " micro " + std::to_string(i.tag.micro_batch);
   if (i.tag.inserted_by != nullptr && *i.tag.inserted_by != '\0') text += std::string(" by ") + i.tag.inserted_by;
-  if (options.bytes && i.op->is_collective()) {
-    std::int64_t bytes = 0;
-    for (TensorId id : i.inputs.empty() ? i.outputs : i.inputs) bytes += program.bytes(id);
-    text += " bytes " + std::to_string(bytes);
-  }
+  if (options.bytes && i.op->is_collective()) text += " bytes " + std::to_string(message_bytes(program, i));
   if (options.waits && !i.waits.empty()) {
     text += " waits";
     for (InstructionId wait : i.waits) text += " " + std::to_string(wait);

@@ -7,6 +7,7 @@
 
 #include "consist/error.h"
 #include "consist/op.h"
+#include "core/program/operands.h"
 #include "core/program/places.h"
 #include "core/program/printer.h"
 
@@ -221,12 +222,6 @@ struct Walker {
     return queues[queue].empty() || !ready(queues[queue].front()) ? -1 : queues[queue].front();
   }
 };
-
-std::int64_t message_bytes(const Program& program, const Instruction& i) {
-  std::int64_t bytes = 0;
-  for (TensorId id : i.inputs.empty() ? i.outputs : i.inputs) bytes += program.bytes(id);
-  return bytes;
-}
 
 /// Whether `theirs` is what `mine` needs at the other ends of its queue.
 bool match(const Program& program, const Instruction& mine, const Program& other, const Instruction& theirs) {

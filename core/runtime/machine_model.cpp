@@ -15,30 +15,28 @@ namespace {
 /// node (0.72) and host are what one and four H200s reached here (docs/results.md); a network rank has an eighth of its node's
 /// EFA, of which large messages are taken to reach 0.85.
 const std::vector<MachineModel>& known_machines() {
-  static const std::vector<MachineModel> machines{{.name = "h200",
-                                                   .peak = 989.4e12,
-                                                   .peak_fp8 = 1978.9e12,
-                                                   .peak_fp32 = 66.9e12,
-                                                   .memory = 0.87 * 4.8e12,
-                                                   .node = 0.72 * 450e9,
-                                                   .network = 0.85 * 50e9,
-                                                   .host = 17e9},
-                                                  {.name = "h100",
-                                                   .peak = 989.4e12,
-                                                   .peak_fp8 = 1978.9e12,
-                                                   .peak_fp32 = 66.9e12,
-                                                   .memory = 0.87 * 3.35e12,
-                                                   .node = 0.72 * 450e9,
-                                                   .network = 0.85 * 50e9,
-                                                   .host = 17e9},
-                                                  {.name = "a100",
-                                                   .peak = 312e12,
-                                                   .peak_fp8 = 0,
-                                                   .peak_fp32 = 19.5e12,
-                                                   .memory = 0.87 * 1.555e12,
-                                                   .node = 0.72 * 300e9,
-                                                   .network = 0.85 * 6.25e9,
-                                                   .host = 8e9}};
+  static const std::vector<MachineModel> machines = [] {
+    const MachineModel h200{.name = "h200",
+                            .peak = 989.4e12,
+                            .peak_fp8 = 1978.9e12,
+                            .peak_fp32 = 66.9e12,
+                            .memory = 0.87 * 4.8e12,
+                            .node = 0.72 * 450e9,
+                            .network = 0.85 * 50e9,
+                            .host = 17e9};
+    MachineModel h100 = h200;  // but for its memory
+    h100.name = "h100";
+    h100.memory = 0.87 * 3.35e12;
+    const MachineModel a100{.name = "a100",
+                            .peak = 312e12,
+                            .peak_fp8 = 0,
+                            .peak_fp32 = 19.5e12,
+                            .memory = 0.87 * 1.555e12,
+                            .node = 0.72 * 300e9,
+                            .network = 0.85 * 6.25e9,
+                            .host = 8e9};
+    return std::vector<MachineModel>{h200, h100, a100};
+  }();
   return machines;
 }
 

@@ -7,6 +7,7 @@
 
 #include "consist/op.h"
 #include "core/passes/recompute.h"
+#include "core/program/operands.h"
 #include "core/program/printer.h"
 #include "core/runtime/text.h"
 
@@ -40,13 +41,12 @@ ProgramSummary summarize(const PreparedProgram& prepared) {
     op.bytes += cost.bytes;
     s.flops += cost.flops;
     if (i.tag.inserted_by == std::string_view(recompute_name)) s.repeated_flops += cost.flops;
-    const auto first = std::find_if(i.inputs.begin(), i.inputs.end(), [](TensorId id) { return id != no_tensor; });
-    const DType operand = cost.flops > 0 && first != i.inputs.end() ? program[*first].dtype : DType::u8;
+    const TensorId first = first_operand(i);
+    const DType operand = cost.flops > 0 && first != no_tensor ? program[first].dtype : DType::u8;
     if (operand == DType::e4m3 || operand == DType::e5m2) s.fp8_flops += cost.flops;
     if (!i.op->is_collective()) continue;
     const int axis = static_cast<int>(i.attributes.integer("axis"));
-    std::int64_t bytes = 0;
-    for (TensorId id : i.inputs.empty() ? i.outputs : i.inputs) bytes += program.bytes(id);
+    const std::int64_t bytes = message_bytes(program, i);
     CollectiveSummary& c = collectives[{program.mesh.axis(axis).name, name}];
     c.axis = program.mesh.axis(axis).name;
     c.op = name;

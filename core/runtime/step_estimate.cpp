@@ -5,6 +5,7 @@
 
 #include "consist/op.h"
 #include "core/passes/timeline.h"
+#include "core/program/operands.h"
 #include "core/runtime/text.h"
 
 namespace consist {
@@ -19,15 +20,9 @@ struct Sums {
 double compute_seconds(const Program& program, const Instruction& i, const MachineModel& machine) {
   const Cost cost = i.op->cost(program, i);
   const bool attention = i.op->name().starts_with("attention");
-  const DType operand = program[i.inputs[0]].dtype;
+  const DType operand = program[first_operand(i)].dtype;
   const double rate = attention && operand != DType::f32 ? machine.attention * machine.peak : machine.product_rate(operand);
   return std::max(cost.flops / rate, cost.bytes / machine.memory);
-}
-
-std::int64_t message_bytes(const Program& program, const Instruction& i) {
-  std::int64_t bytes = 0;
-  for (TensorId id : i.inputs.empty() ? i.outputs : i.inputs) bytes += program.bytes(id);
-  return bytes;
 }
 
 Sums add_up(const Program& program, const MachineModel& machine) {
@@ -39,7 +34,7 @@ Sums add_up(const Program& program, const MachineModel& machine) {
     } else if (i.queue == Queue::host_to_device() || i.queue == Queue::device_to_host()) {
       const double seconds = static_cast<double>(message_bytes(program, i)) / machine.host;
       (i.queue == Queue::host_to_device() ? sums.from_host : sums.to_host) += seconds;
-    } else if (i.op->touches_memory() && !i.inputs.empty() && i.inputs[0] != no_tensor) {
+    } else if (i.op->touches_memory() && first_operand(i) != no_tensor) {
       (i.tag.phase == Phase::optimizer ? sums.optimizer : sums.compute) += compute_seconds(program, i, machine);
     }
   }

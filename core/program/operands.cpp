@@ -1,0 +1,19 @@
+#include "core/program/operands.h"
+
+#include <algorithm>
+
+namespace consist {
+
+TensorId first_operand(const Instruction& instruction) {
+  const auto first =
+      std::find_if(instruction.inputs.begin(), instruction.inputs.end(), [](TensorId id) { return id != no_tensor; });
+  return first == instruction.inputs.end() ? no_tensor : *first;
+}
+
+std::int64_t message_bytes(const Program& program, const Instruction& collective) {
+  std::int64_t bytes = 0;
+  for (TensorId id : collective.inputs.empty() ? collective.outputs : collective.inputs) bytes += program.bytes(id);
+  return bytes;
+}
+
+}  // namespace consist
