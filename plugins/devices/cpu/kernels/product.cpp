@@ -47,8 +47,8 @@ Product::Product(std::int64_t m, std::int64_t n, std::int64_t k, Operand a, Oper
     : m_(m),
       n_(n),
       k_(k),
-      a_(a),
-      b_(b),
+      a_{a},
+      b_{b},
       c_(c),
       c_row_(c_pitch != 0 ? c_pitch : n),
       accumulate_(accumulate),
@@ -56,7 +56,7 @@ Product::Product(std::int64_t m, std::int64_t n, std::int64_t k, Operand a, Oper
       stream_(engine()) {
   if (a_.pitch == 0) a_.pitch = a.transposed ? m : k;
   if (b_.pitch == 0) b_.pitch = b.transposed ? k : n;
-  const auto operand = [&](std::int64_t rows, std::int64_t columns, Operand& o) {
+  const auto operand = [&](std::int64_t rows, std::int64_t columns, Stored& o) {
     const std::int64_t dense = o.transposed ? rows : columns;
     // For a transposed operand with gaps oneDNN has no other implementation than one that allocates its own copy in every run.
     o.moved = (widen_ && o.dtype == DType::bf16) || (o.transposed && o.pitch != dense);
@@ -101,7 +101,7 @@ void Product::run(const void* a, const void* b, void* c, void* workspace) {
     return taken;
   };
   void* library = take(library_bytes_);
-  auto dense = [&](const void* from, const Operand& o, std::int64_t rows, std::int64_t columns) -> const void* {
+  auto dense = [&](const void* from, const Stored& o, std::int64_t rows, std::int64_t columns) -> const void* {
     if (!o.moved) return from;
     if (o.transposed) std::swap(rows, columns);
     char* const to = take(rows * columns * moved_size(o));

@@ -17,7 +17,6 @@ class Product {
     DType dtype;
     bool transposed = false;
     std::int64_t pitch = 0;  ///< elements from row to row as it is stored; 0: rows lie one behind the other
-    bool moved = false;      ///< to the scratch first, without gaps; set by the product
   };
   Product(std::int64_t m, std::int64_t n, std::int64_t k, Operand a, Operand b, DType c, bool accumulate,
           const KernelSettings& settings, std::int64_t c_pitch = 0);
@@ -27,10 +26,13 @@ class Product {
   void run(const void* a, const void* b, void* c, void* workspace);
 
  private:
+  struct Stored : Operand {
+    bool moved = false;  // to the scratch first, without gaps
+  };
   std::int64_t moved_size(const Operand& operand) const;  // bytes of an element in the scratch
 
   std::int64_t m_, n_, k_;
-  Operand a_, b_;
+  Stored a_, b_;
   DType c_;
   std::int64_t c_row_;
   bool accumulate_, widen_;

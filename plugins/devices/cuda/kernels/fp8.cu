@@ -96,20 +96,7 @@ __global__ void __launch_bounds__(threads)
   const QuantizeTile tile(x, rows, columns);
   const float amax = delayed.amax(amax_in), scale = scale_of<format>(amax);
   if (blockIdx.x == 0 && threadIdx.x == 0) write_descale(amax, scale, descale, report);
-#pragma unroll
-  for (int pass = 0; pass < QuantizeTile::passes; ++pass) {
-    std::uint32_t left[4], right[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const uint4 values = tile.values[pass][i];
-      left[i] = four_codes<format>(values.x, values.y, scale);
-      right[i] = four_codes<format>(values.z, values.w, scale);
-      tile.store_row(q, pass, i, left[i], right[i]);
-    }
-    QuantizeTile::turn(turned, pass, left, right);
-  }
-  __syncthreads();
-  tile.store_turned(turned, qt);
+  tile.store_scaled<format>(scale, q, qt, turned);
   if constexpr (is_delayed) {
     PairAmax found;
 #pragma unroll

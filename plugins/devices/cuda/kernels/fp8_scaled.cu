@@ -121,20 +121,7 @@ __global__ void __launch_bounds__(threads)
   const std::int64_t next = across + 1 + threadIdx.x, next_t = down + 1 + threadIdx.x;
   if (across + 1 == tile.tiles_across() && next < out.stride) out.descale[down * out.stride + next] = 0;
   if (down + 1 == gridDim.x / tile.tiles_across() && next_t < out.stride_t) out.descale_t[across * out.stride_t + next_t] = 0;
-#pragma unroll
-  for (int pass = 0; pass < QuantizeTile::passes; ++pass) {
-    std::uint32_t left[4], right[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const uint4 values = tile.values[pass][i];
-      left[i] = four_codes<format>(values.x, values.y, scale);
-      right[i] = four_codes<format>(values.z, values.w, scale);
-      tile.store_row(out.q, pass, i, left[i], right[i]);
-    }
-    QuantizeTile::turn(turned, pass, left, right);
-  }
-  __syncthreads();
-  tile.store_turned(turned, out.qt);
+  tile.store_scaled<format>(scale, out.q, out.qt, turned);
 }
 
 /// One scale for each row of the tile, and for each column of the transposed copy. `of_rows` and `of_columns` are the largest

@@ -99,6 +99,24 @@ class QuantizeTile {
       if (to_column < columns_ && to_row < rows_) *reinterpret_cast<uint4*>(qt + to_column * rows_ + to_row) = codes;
     }
   }
+  /// All of the block's values in both orders, by one scale. `words` is the block's shared memory; called by all of its threads.
+  template <__nv_fp8_interpretation_t format>
+  __device__ __forceinline__ void store_scaled(float scale, std::uint8_t* q, std::uint8_t* qt, std::uint32_t* words) const {
+#pragma unroll
+    for (int pass = 0; pass < passes; ++pass) {
+      std::uint32_t left[rows_at_once], right[rows_at_once];
+#pragma unroll
+      for (int i = 0; i < rows_at_once; ++i) {
+        const uint4 eight = values[pass][i];
+        left[i] = four_codes<format>(eight.x, eight.y, scale);
+        right[i] = four_codes<format>(eight.z, eight.w, scale);
+        store_row(q, pass, i, left[i], right[i]);
+      }
+      turn(words, pass, left, right);
+    }
+    __syncthreads();
+    store_turned(words, qt);
+  }
   /// Word of 4 rows of a column: column, then group of rows. Groups are exchanged by column so that no two threads of a warp meet
   /// in a bank.
   static constexpr int shared_words = extent * extent / 4;
