@@ -69,15 +69,21 @@ std::string plain(std::string value) {
   return value;
 }
 
-/// Runs that shared a folder would find each other's checkpoints there.
-void give_own_folders(CompareRow& row) {
+/// Runs that shared a folder would find each other's checkpoints there, and replace each other's files.
+void give_own_places(CompareRow& row) {
+  using std::filesystem::path;
+  const auto folder = [&](const path& given) { return given / row.label; };
+  const auto file = [&](const path& given) {
+    return given.parent_path() / (given.stem().string() + "-" + row.label + given.extension().string());
+  };
   for (std::size_t i = 0; i < row.arguments.size(); ++i) {
-    for (const std::string option : {"--checkpoint", "--export"}) {
+    for (const std::string option : {"--checkpoint", "--export", "--trace"}) {
+      const auto own = [&](const std::string& given) { return (option == "--trace" ? file(given) : folder(given)).string(); };
       std::string& argument = row.arguments[i];
       if (argument == option && i + 1 < row.arguments.size()) {
-        row.arguments[i + 1] = (std::filesystem::path(row.arguments[i + 1]) / row.label).string();
+        row.arguments[i + 1] = own(row.arguments[i + 1]);
       } else if (argument.starts_with(option + "=")) {
-        argument = option + "=" + (std::filesystem::path(argument.substr(option.size() + 1)) / row.label).string();
+        argument = option + "=" + own(argument.substr(option.size() + 1));
       }
     }
   }
@@ -121,7 +127,7 @@ std::vector<CompareRow> expand_rows(const std::vector<std::string>& arguments) {
     }
   }
   if (rows.size() > 1) {
-    for (CompareRow& row : rows) give_own_folders(row);
+    for (CompareRow& row : rows) give_own_places(row);
   }
   return rows;
 }

@@ -48,9 +48,9 @@ po::options_description run_options() {
       "recompute", po::value<std::string>()->default_value(what_text(d.recompute))->value_name("WHAT"),
       "what backward makes again instead of keeping it: none, full (all of a layer but its input), or ops such as "
       "swiglu,rms_norm")("recompute-layers", po::value<std::string>()->default_value("")->value_name("A-B"),
-                         "only in these layers, from 0")("pack",
-                                                         po::value<bool>()->default_value(d.pack, d.pack ? "on" : "off")->value_name("on|off"),
-                                                         "one product for linears that read the same (q, k and v; gate and up)")(
+                         "only in these layers, from 0")(
+      "pack", po::value<bool>()->default_value(d.pack, d.pack ? "on" : "off")->value_name("on|off"),
+      "one product for linears that read the same (q, k and v; gate and up)")(
       "steps", po::value<std::int64_t>()->default_value(d.steps), "optimizer steps")(
       "seed", po::value<std::uint64_t>()->default_value(d.seed), "of initial weights and data order")(
       "from-scratch", po::bool_switch(), "initialise even if the model folder has weights")(
@@ -80,7 +80,9 @@ po::options_description run_options() {
       "host-memory-limit", po::value<std::string>()->default_value("0")->value_name("BYTES"),
       "that the ranks of a host may pin together for offloading; 0: what the host has available")(
       "timeout", po::value<int>()->default_value(d.timeout_seconds)->value_name("S"),
-      "seconds that a rank may keep the others waiting")("profile", po::bool_switch(), "time every instruction");
+      "seconds that a rank may keep the others waiting")("profile", po::bool_switch(), "time every instruction")(
+      "trace", po::value<std::string>()->default_value("")->value_name("FILE"),
+      "timeline of the last step, of all ranks, for Perfetto (JSON)");
   po::options_description all;
   all.add(what).add(training).add(results);
   return all;
@@ -304,6 +306,7 @@ RunConfig make_config(const ParsedRun& parsed, PluginHost& host) {
   c.host_memory_limit = read_bytes(v, "host-memory-limit");
   c.timeout_seconds = v["timeout"].as<int>();
   c.profile = v["profile"].as<bool>();
+  c.trace = v["trace"].as<std::string>();
   leave_batch_open(v, read_deepspeed_config(v, host, c), c);
   c.check();
   return c;

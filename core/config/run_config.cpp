@@ -189,6 +189,7 @@ std::string RunConfig::to_json() const {
       {"host_memory_limit", host_memory_limit},
       {"timeout", timeout_seconds},
       {"profile", profile},
+      {"trace", trace},
       {"plugin_options", plugin_options},
   };
   return json.dump(2);

@@ -60,6 +60,7 @@ struct RunConfig {
   std::int64_t host_memory_limit = 0;  ///< bytes that the ranks of a host may pin together; 0: what the host has available
   int timeout_seconds = 60;            ///< how long a collective may wait for a rank
   bool profile = false;
+  std::string trace;  ///< file for a timeline of the last step; empty: none
   std::vector<std::string> notes;  ///< for people: where values come from that no option has given
 
   /// Throws UsageError naming the option and what is legal. Values that parts decide on (presets, sizes) are checked by them.

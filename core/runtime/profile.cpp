@@ -25,10 +25,10 @@ std::string first_output(const Program& program, const Instruction& instruction)
 
 }  // namespace
 
-void Profile::add(std::span<const double> seconds) {
-  if (seconds.empty() || ++seen_ == 1) return;
-  sums_.resize(seconds.size(), 0.0);
-  for (std::size_t i = 0; i < seconds.size(); ++i) sums_[i] += seconds[i];
+void Profile::add(std::span<const LaunchTime> times) {
+  if (times.empty() || ++seen_ == 1) return;
+  sums_.resize(times.size(), 0.0);
+  for (std::size_t i = 0; i < times.size(); ++i) sums_[i] += times[i].seconds();
   ++steps_;
 }
 

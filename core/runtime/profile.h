@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "consist/device.h"
 #include "consist/export.h"
 #include "consist/program.h"
 
@@ -14,9 +15,8 @@ namespace consist {
 /// Collects the times of a program's instructions over steps. The first step is left out: libraries set themselves up then.
 class CONSIST_API Profile {
  public:
-  /// `seconds` of every instruction in one step, by index, as Executable::launch_seconds() gives them; an empty one counts
-  /// nothing.
-  void add(std::span<const double> seconds);
+  /// Times of every instruction in one step, by index, as Executable::launch_times() gives them; an empty one counts nothing.
+  void add(std::span<const LaunchTime> times);
   std::int64_t steps() const noexcept { return steps_; }
   /// Mean time per step that the compute queue worked on the optimizer, or on all else.
   double compute_seconds(const Program& program, bool optimizer) const;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -13,6 +14,7 @@
 #include "consist/error.h"
 #include "consist/plugin.h"
 #include "core/archive/archive.h"
+#include "core/files/atomic_file.h"
 #include "core/job/progress.h"
 #include "core/runtime/advice.h"
 #include "core/runtime/communicators.h"
@@ -26,6 +28,7 @@
 #include "core/runtime/recorder.h"
 #include "core/runtime/saved_state.h"
 #include "core/runtime/sensor_log.h"
+#include "core/runtime/step_trace.h"
 #include "core/runtime/text.h"
 
 namespace consist {
@@ -141,7 +144,9 @@ class RunEvents final : public TrainerEvents {
     seconds_.push_back(report.seconds);
     tokens_ = report.tokens;
     if (job_.rank() == 0) recorder_.step(report, sensors_.newest());
-    profile_.add(state_.step().executable().launch_seconds());
+    times_ = state_.step().executable().launch_times();
+    profile_.add(times_);
+    began_ = report.began;
     line_.step(report);
     if (!std::isfinite(report.loss) || !std::isfinite(report.grad_norm)) {
       throw Error("the loss of step " + std::to_string(report.step) + " is " + std::to_string(report.loss) + " and grad_norm " +
@@ -166,6 +171,8 @@ class RunEvents final : public TrainerEvents {
   const std::vector<double>& seconds() const { return seconds_; }
   std::int64_t tokens() const { return tokens_; }
   const Profile& profile() const { return profile_; }
+  /// The last step's, for write_trace().
+  std::string last_step() const { return trace_events(state_.step().program(), times_, job_.rank(), job_.host(), began_); }
 
   RunResult result{.evaluation_loss = std::numeric_limits<double>::quiet_NaN()};
 
@@ -177,6 +184,8 @@ class RunEvents final : public TrainerEvents {
   Recorder& recorder_;
   const SensorLog& sensors_;
   Profile profile_;
+  std::vector<LaunchTime> times_;  // of the last step
+  std::chrono::system_clock::time_point began_;
   ProgressLine line_;
   std::atomic<std::int64_t> running_;
   std::vector<double> seconds_;
@@ -259,6 +268,13 @@ void check_evaluation(const RunConfig& config, const Dataset& dataset, const Lay
                    std::to_string(used) + "; choose a smaller --batch or more sequences");
 }
 
+/// Before the work is done that could not be shown.
+void check_trace(const RunConfig& config, const Job& job) {
+  if (config.trace.empty() || job.rank() != 0 || std::filesystem::is_directory(folder_of(config.trace))) return;
+  throw UsageError("--trace " + config.trace + ": there is no folder " + folder_of(config.trace) +
+                   " to write it to; make it first");
+}
+
 /// `recorder` is made once nothing but training itself can fail: a run that is refused leaves no archive, and an older one as it
 /// was.
 TrainerResult run_recorded(const RunConfig& config, PluginHost& host, JoinedJob& job, const std::atomic<bool>& stop,
@@ -266,6 +282,7 @@ TrainerResult run_recorded(const RunConfig& config, PluginHost& host, JoinedJob&
   Parts parts = make_parts(config, host);
   const Layout layout = lay_out(parts.uses, config.ranks);
   const CompileRequest request = parts.compile_request(config);
+  check_trace(config, job);
   SavedState saved(config, parts, layout, job);
   Program step = compile_step(request, layout, job.rank());
   std::optional<Program> evaluation;
@@ -282,7 +299,7 @@ TrainerResult run_recorded(const RunConfig& config, PluginHost& host, JoinedJob&
   TrainingState state(std::move(step), std::move(evaluation), *parts.device, communicators.by_queue(), job.rank(),
                       config.memory_limit);
   check_host_memory(job, state.planned_host_bytes(), config.host_memory_limit);
-  state.allocate(config.profile);
+  state.allocate(config.profile || !config.trace.empty());
   const std::int64_t first_step = saved.fill(state);
   const SensorLog sensors(*parts.device);
   Recorder& recorder = recorder_of_run.emplace(config);
@@ -314,6 +331,7 @@ TrainerResult run_recorded(const RunConfig& config, PluginHost& host, JoinedJob&
     idle = measure_idle(job, request, layout, state.step().program(), events, profile);
     recorder.profile(profile.dump());
   }
+  if (!config.trace.empty()) write_trace(job, config.trace, events.last_step());
   job.leave(job.timeout());
   recorder.finish(result == TrainerResult::finished ? "finished" : "stopped",
                   result == TrainerResult::finished ? "" : "a signal asked for it", &events.result);

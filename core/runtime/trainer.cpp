@@ -53,6 +53,7 @@ TrainerResult train(TrainingState& state, const Dataset& dataset, const Layout& 
     batches.write_step(state, step - 1);
     write_hyper(state, settings, step);
     state.write_input(state.step(), "votes", &vote, sizeof vote);
+    const auto began = std::chrono::system_clock::now();
     step_program.run();
     step_program.wait();
     const std::chrono::duration<double> taken = Clock::now() - start;
@@ -62,7 +63,8 @@ TrainerResult train(TrainingState& state, const Dataset& dataset, const Layout& 
                           .grad_norm = state.read_metric(state.step(), "grad_norm"),
                           .learning_rate = settings.learning_rate.at(step - 1),
                           .seconds = taken.count(),
-                          .tokens = batches.tokens_per_step()});
+                          .tokens = batches.tokens_per_step(),
+                          .began = began});
     const bool stop = state.read_metric(state.step(), "stop") > 0;
     if (state.evaluation() != nullptr && (due(step, settings.evaluate_every) || step == settings.steps)) {
       events.evaluated(step, evaluate(state, batches, settings));

@@ -1,6 +1,7 @@
 // The training loop.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 
 #include "consist/dataset.h"
@@ -33,6 +34,7 @@ struct StepReport {
   double learning_rate = 0;
   double seconds = 0;
   std::int64_t tokens = 0;  ///< of all ranks
+  std::chrono::system_clock::time_point began;  ///< when this rank's device was given the step
 };
 
 /// What happens besides training; called from the trainer's thread between steps, on every rank.

@@ -41,7 +41,7 @@ constexpr const char* help =
     "  --global-batch --sequence --accumulation --recompute --deepspeed-set; a transport per strategy is written\n"
     "  a=T1+b=T2, several ops to recompute A+B, several values of a DeepSpeed key KEY=V1,V2. All other options are\n"
     "  those of consist train and hold for every run; those of a part, for the runs that have it. --checkpoint and\n"
-    "  --export name a folder in which each run has its own.\n\n"
+    "  --export name a folder in which each run has its own, --trace a file to whose name each adds its own.\n\n"
     "example: consist compare --model llama-tiny,qwen3-tiny --ranks 1,2 --precision fp32,bf16 --global-batch 8 --steps 40\n";
 
 std::atomic<bool> interrupted{false};

@@ -53,7 +53,8 @@ constexpr const char* help =
     "  --memory-limit BYTES      per rank, such as 2Gi [0: what the device has]\n"
     "  --host-memory-limit BYTES pinned by all ranks of a host [0: what it has available]\n"
     "  --timeout SECONDS [60]    how long a rank may keep the others waiting\n"
-    "  --profile                 time every instruction\n\n"
+    "  --profile                 time every instruction\n"
+    "  --trace FILE              timeline of the last step of all ranks, for Perfetto\n\n"
     "Options of parts, such as --ddp.bucket-size: consist plugins NAME.\n"
     "example: consist train --model qwen3-tiny --ranks 2 --precision bf16 --steps 100 --archive run.h5\n";
 

@@ -69,6 +69,12 @@ TEST(CompareRows, KeysOfADeepspeedFileAreSwept) {
   EXPECT_THROW(expand_rows({"--model=m", "--deepspeed-set=a.b=1,,2"}), UsageError);
 }
 
+TEST(CompareRows, EachHasItsOwnPlaceForFiles) {
+  const std::vector<CompareRow> all = expand_rows({"--model=m", "--batch=1,2", "--export=e", "--trace", "t/step.json"});
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_THAT(all[1].arguments, testing::IsSupersetOf({"--export=e/m_batch2", "t/step-m_batch2.json"}));
+}
+
 TEST(CompareRows, OptionsOfAPartAreTakenOut) {
   CompareRow row{{}, {"--model", "m", "--efa.provider", "tcp", "--efa.flag", "--efa.x=1", "--ranks", "2"}, "m"};
   remove_options_of("efa", row);

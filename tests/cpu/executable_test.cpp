@@ -169,14 +169,16 @@ TEST(CpuExecutable, TimesOfLaunches) {
   Steps steps;
   steps.add(Queue::compute(), {}, [] { pause(30); });
   steps.add(Queue::compute(), {}, [] {});
-  EXPECT_TRUE(steps.prepare(false)->launch_seconds().empty());
+  EXPECT_TRUE(steps.prepare(false)->launch_times().empty());
   const auto executable = steps.prepare(true);
   executable->run();
   executable->wait();
-  const std::vector<double> seconds = executable->launch_seconds();
-  ASSERT_EQ(seconds.size(), 2U);
-  EXPECT_GE(seconds[0], 0.03);
-  EXPECT_LT(seconds[1], 0.03);
+  const std::vector<LaunchTime> times = executable->launch_times();
+  ASSERT_EQ(times.size(), 2U);
+  EXPECT_GE(times[0].begin, 0);
+  EXPECT_GE(times[0].seconds(), 0.03);
+  EXPECT_GE(times[1].begin, times[0].end);
+  EXPECT_LT(times[1].seconds(), 0.03);
 }
 
 TEST(CpuExecutable, AStepAllocatesNothing) {

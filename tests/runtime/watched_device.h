@@ -89,7 +89,7 @@ class WatchedDevice final : public Device {
       owner_.inside_ = false;
     }
     std::int32_t position() const noexcept override { return executable_->position(); }
-    std::vector<double> launch_seconds() const override { return executable_->launch_seconds(); }
+    std::vector<LaunchTime> launch_times() const override { return executable_->launch_times(); }
 
    private:
     std::unique_ptr<Executable> executable_;

@@ -26,6 +26,13 @@ struct Launch {
   std::string label;  ///< op and first output, for profiles and error messages
 };
 
+/// When a launch ran, in seconds since the run() that it belongs to.
+struct LaunchTime {
+  double begin = 0;
+  double end = 0;
+  double seconds() const noexcept { return end - begin; }
+};
+
 /// A step, prepared on a device. run() starts it; wait() returns when it has finished. Steps do not overlap on the device.
 class CONSIST_API Executable {
  public:
@@ -36,13 +43,13 @@ class CONSIST_API Executable {
   virtual void wait() = 0;
   /// Index of the newest launch that started, for reports about stuck ranks; callable from any thread, also while running.
   virtual std::int32_t position() const noexcept = 0;
-  /// With profiling on: seconds of each launch in the last finished run, by index; otherwise empty.
-  virtual std::vector<double> launch_seconds() const { return {}; }
+  /// With profiling on: when each launch ran in the last finished run, by index; otherwise empty.
+  virtual std::vector<LaunchTime> launch_times() const { return {}; }
 };
 
 struct DeviceInfo {
-  std::string kind;          ///< "cpu", "cuda"
-  std::string name;          ///< "AMD EPYC 9654, 2 threads", "NVIDIA H200"
+  std::string kind;               ///< "cpu", "cuda"
+  std::string name;               ///< "AMD EPYC 9654, 2 threads", "NVIDIA H200"
   std::int64_t memory_bytes = 0;  ///< usable by this rank in MemorySpace::device
   double peak_flops_fp32 = 0;     ///< dense peak per second and precision; 0 where unknown
   double peak_flops_tf32 = 0;
@@ -82,7 +89,8 @@ class CONSIST_API Device {
   virtual std::unique_ptr<Kernel> make_kernel(const KernelRequest& request) = 0;
   virtual std::unique_ptr<Executable> prepare(std::vector<Launch> launches, bool profile) = 0;
   virtual DeviceCounters counters() const = 0;
-  /// What sensors say now, always the same figures in the same order; empty where there are none. Callable from any thread after open().
+  /// What sensors say now, always the same figures in the same order; empty where there are none. Callable from any thread after
+  /// open().
   virtual std::vector<DeviceReading> readings();
 
   /// Rates that this device reached just now on the given local matrix products, in FLOP/s (the measured bound of compare).

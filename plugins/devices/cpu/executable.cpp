@@ -10,7 +10,7 @@ CpuExecutable::CpuExecutable(std::vector<Launch> launches, int threads, bool pro
     : launches_(std::move(launches)),
       awaited_(launches_.size(), false),
       profile_(profile),
-      seconds_(profile ? launches_.size() : 0),
+      times_(profile ? launches_.size() : 0),
       finished_(std::make_unique<std::atomic<std::uint32_t>[]>(launches_.size())) {
   std::vector<Lane*> lane_of(Queue::count, nullptr);
   for (std::size_t i = 0; i < launches_.size(); ++i) {
@@ -39,6 +39,7 @@ void CpuExecutable::run() {
   failed_ = false;
   failure_ = nullptr;
   lanes_done_ = 0;
+  began_ = std::chrono::steady_clock::now();
   generation_.fetch_add(1, std::memory_order_release);
   generation_.notify_all();
 }
@@ -91,9 +92,11 @@ void CpuExecutable::launch(std::int32_t index) {
     l.kernel->launch(l.inputs, l.outputs, l.workspace, nullptr);
     return;
   }
-  const auto start = std::chrono::steady_clock::now();
+  const auto now = [this] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count(); };
+  LaunchTime& time = times_[static_cast<std::size_t>(index)];
+  time.begin = now();
   l.kernel->launch(l.inputs, l.outputs, l.workspace, nullptr);
-  seconds_[static_cast<std::size_t>(index)] = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  time.end = now();
 }
 
 }  // namespace consist::cpu

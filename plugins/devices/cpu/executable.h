@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -23,7 +24,7 @@ class CpuExecutable final : public Executable {
   void run() override;
   void wait() override;
   std::int32_t position() const noexcept override { return position_.load(std::memory_order_relaxed); }
-  std::vector<double> launch_seconds() const override { return seconds_; }
+  std::vector<LaunchTime> launch_times() const override { return times_; }
 
  private:
   struct Lane {
@@ -38,7 +39,8 @@ class CpuExecutable final : public Executable {
   std::vector<Launch> launches_;
   std::vector<bool> awaited_;  // some launch of another queue waits for it
   bool profile_;
-  std::vector<double> seconds_;
+  std::vector<LaunchTime> times_;
+  std::chrono::steady_clock::time_point began_;
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::unique_ptr<std::atomic<std::uint32_t>[]> finished_;  // by launch: the generation in which it finished
   std::atomic<std::uint32_t> generation_{0};                // the step that lanes should run

@@ -72,7 +72,7 @@ CudaExecutable::CudaExecutable(std::vector<Launch> launches, bool graphs, bool p
     lanes_[i].joined = make_event(false);
     if (compute) main_ = lanes_[i].stream;
   }
-  begun_ = make_event(false);
+  begun_ = make_event(profile_);
   check(cudaHostAlloc(reinterpret_cast<void**>(&position_), sizeof *position_, cudaHostAllocMapped), "cudaHostAlloc");
   *position_ = -1;
   if (profile_) {
@@ -167,14 +167,19 @@ std::int32_t CudaExecutable::position() const noexcept {
   return *static_cast<volatile std::int32_t*>(position_);
 }
 
-std::vector<double> CudaExecutable::launch_seconds() const {
-  std::vector<double> seconds;
-  for (const Timing& t : timings_) {
+std::vector<LaunchTime> CudaExecutable::launch_times() const {
+  const auto seconds = [](cudaEvent_t from, cudaEvent_t to) {
     float milliseconds = 0;
-    check(cudaEventElapsedTime(&milliseconds, t.begin, t.end), "cudaEventElapsedTime");
-    seconds.push_back(milliseconds * 1e-3);
+    check(cudaEventElapsedTime(&milliseconds, from, to), "cudaEventElapsedTime");
+    return milliseconds * 1e-3;
+  };
+  std::vector<LaunchTime> times;
+  for (const Timing& t : timings_) {
+    const double begin = seconds(begun_, t.begin);
+    // Not the difference of two times since the run began: floats of milliseconds would leave few digits of a short launch.
+    times.push_back({begin, begin + seconds(t.begin, t.end)});
   }
-  return seconds;
+  return times;
 }
 
 }  // namespace consist::cuda

@@ -21,7 +21,7 @@ class CudaExecutable final : public Executable {
   void wait() override;
   /// The newest launch on a communication queue that began, as the GPU itself wrote it.
   std::int32_t position() const noexcept override;
-  std::vector<double> launch_seconds() const override;
+  std::vector<LaunchTime> launch_times() const override;
 
  private:
   struct Lane {

@@ -1,0 +1,82 @@
+#include "core/runtime/step_trace.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "consist/op.h"
+#include "core/files/atomic_file.h"
+#include "core/program/printer.h"
+
+namespace consist {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// A value of the job's store is smaller than this, whatever the number of instructions.
+constexpr std::size_t part_bytes = std::size_t{1} << 20U;
+
+std::string key_of(int rank, const std::string& what) {
+  return "trace." + std::to_string(rank) + "." + what;
+}
+
+/// Names a process or a thread of the timeline.
+Json name_event(const char* kind, int rank, int queue, const std::string& name) {
+  return {{"name", kind}, {"ph", "M"}, {"pid", rank}, {"tid", queue}, {"args", {{"name", name}}}};
+}
+
+std::string collect(Job& job, int rank) {
+  const std::size_t parts = std::stoul(job.get(key_of(rank, "parts"), job.timeout()));
+  std::string events;
+  for (std::size_t i = 0; i < parts; ++i) events += job.get(key_of(rank, std::to_string(i)), job.timeout());
+  return events;
+}
+
+}  // namespace
+
+std::string trace_events(const Program& program, std::span<const LaunchTime> times, int rank, std::string_view host,
+                         std::chrono::system_clock::time_point began) {
+  const double origin = std::chrono::duration<double, std::micro>(began.time_since_epoch()).count();
+  std::string text = name_event("process_name", rank, 0, "rank " + std::to_string(rank) + " on " + std::string(host)).dump();
+  std::set<int> queues;
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    const Instruction& instruction = program.instructions.at(i);
+    if (!instruction.op->touches_memory()) continue;
+    const int queue = instruction.queue.index();
+    if (queues.insert(queue).second)
+      text += ",\n" + name_event("thread_name", rank, queue, text_of(instruction.queue, program.mesh)).dump();
+    const bool named = !instruction.outputs.empty() && instruction.outputs[0] != no_tensor;
+    const Json event{{"name", instruction.op->name()},
+                     {"cat", name_of(instruction.tag.phase)},
+                     {"ph", "X"},
+                     {"pid", rank},
+                     {"tid", queue},
+                     {"ts", origin + 1e6 * times[i].begin},
+                     {"dur", 1e6 * times[i].seconds()},
+                     {"args",
+                      {{"instruction", i},
+                       {"output", named ? program[instruction.outputs[0]].name : ""},
+                       {"layer", instruction.tag.layer},
+                       {"micro_batch", instruction.tag.micro_batch}}}};
+    text += ",\n" + event.dump();
+  }
+  return text;
+}
+
+void write_trace(Job& job, const std::string& path, const std::string& events) {
+  if (job.rank() != 0) {
+    std::size_t parts = 0;
+    for (std::size_t at = 0; at < events.size(); at += part_bytes)
+      job.put(key_of(job.rank(), std::to_string(parts++)), std::string_view(events).substr(at, part_bytes));
+    job.put(key_of(job.rank(), "parts"), std::to_string(parts));
+    return;
+  }
+  std::string text = "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n" + events;
+  for (int rank = 1; rank < job.size(); ++rank) text += ",\n" + collect(job, rank);
+  text += "\n]}\n";
+  AtomicFile file(path);
+  file.write(text.data(), text.size());
+  file.commit();
+}
+
+}  // namespace consist
