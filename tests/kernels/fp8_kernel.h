@@ -1,4 +1,4 @@
-// What tests of 8-bit kernels share: each device, random tensors with what quantizing must survive, products in fp64.
+// What tests of 8-bit kernels share: each device, random tensors with what quantizing must survive.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -10,6 +10,7 @@
 #include "consist/error.h"
 #include "core/program/float8.h"
 #include "tests/kernels/devices.h"
+#include "tests/kernels/fp8_product.h"
 #include "tests/kernels/run_kernel.h"
 
 namespace consist::test {
@@ -46,6 +47,7 @@ class Fp8Kernel : public testing::TestWithParam<Fp8Setup> {
   static Attributes quantize_attributes(DType type) {
     return {{"dtype", std::string(name_of(type))}, {"tensor", std::string("layer.7.down")}};
   }
+  static Accumulator accumulator(bool fast = false) { return accumulator_of(GetParam().device, fast); }
   static std::uint8_t code(float value, DType type) {
     return type == DType::e4m3 ? to_float8<e4m3_format>(value) : to_float8<e5m2_format>(value);
   }
@@ -71,28 +73,6 @@ class Fp8Kernel : public testing::TestWithParam<Fp8Setup> {
   std::shared_ptr<Device> device_;
   std::mt19937 engine_{29};
 };
-
-/// a [m, k] b [n, k]ᵀ in fp64, of the numbers that the codes mean times what `a_scale` and `b_scale` say of row and column.
-template <typename A, typename B>
-Value product(const HostTensor& a, const HostTensor& b, std::int64_t m, std::int64_t n, std::int64_t k, A a_scale, B b_scale,
-              const Shape& shape) {
-  Value y = reference::zeros(DType::f32, shape);
-  for (std::int64_t i = 0; i < m; ++i) {
-    for (std::int64_t j = 0; j < n; ++j) {
-      double sum = 0;
-      for (std::int64_t p = 0; p < k; ++p) sum += a[i * k + p] * a_scale(i, p) * b[j * k + p] * b_scale(j, p);
-      y.at(i * n + j) = sum;
-    }
-  }
-  return y;
-}
-
-/// The same with one scale.
-inline Value product(const HostTensor& a, const HostTensor& b, std::int64_t m, std::int64_t n, std::int64_t k, double scale,
-                     const Shape& shape) {
-  return product(
-      a, b, m, n, k, [=](std::int64_t, std::int64_t) { return scale; }, [](std::int64_t, std::int64_t) { return 1.0; }, shape);
-}
 
 inline auto fp8_setups_of_cpu() {
   return testing::Values(Fp8Setup{"v2", "cpu", {{"level", "x86-64-v2"}, {"threads", "1"}}},

@@ -10,13 +10,13 @@
 namespace consist {
 namespace {
 
-using test::expect_close;
+using test::expect_product;
 using test::HostTensor;
 using test::HostTensors;
 using test::infinity;
 using test::not_a_number;
+using test::Product;
 using test::product;
-using test::Value;
 
 /// One copy of a quantized tensor, [rows, columns], by its definition.
 struct Expected {
@@ -176,7 +176,6 @@ auto factor_of(Scaling scaling, const HostTensor& descales, std::int64_t rows, s
 }
 
 TEST_P(Fp8Scaling, ProductsAreThoseOfTheQuantizedValues) {
-  const auto tolerance = [](DType result) { return result == DType::bf16 ? 6e-3 : 5e-4; };
   for (const std::string scaling : {"row", "block"}) {
     const bool blocks = scaling == "block";
     const Scaling a_scaling = blocks ? Scaling::block_1d : Scaling::row;
@@ -200,13 +199,14 @@ TEST_P(Fp8Scaling, ProductsAreThoseOfTheQuantizedValues) {
                    scaling);
       const HostTensor a_scales = scales_of(a.shape, false, turned), b_scales = scales_of(b.shape, !turned, turned);
       const Scaling b_scaling = blocks && !turned ? Scaling::block_2d : a_scaling;
-      Value y = product(a, b, m, n, k, factor_of(a_scaling, a_scales, m, k), factor_of(b_scaling, b_scales, n, k), shape);
+      Product y = product(a, b, m, n, k, factor_of(a_scaling, a_scales, m, k), factor_of(b_scaling, b_scales, n, k), shape,
+                          accumulator());
       HostTensors in{a, a_scales, b, b_scales};
-      expect_close(test::to_value(*run(op, in, attributes_of_product(result))[0]), y, tolerance(result), "alone");
+      expect_product(run(op, in, attributes_of_product(result))[0], y, "alone");
       const HostTensor extra = random(result, linear ? Shape{n} : shape, 9);
-      for (std::int64_t i = 0; i < m * n; ++i) y.at(i) += extra[linear ? i % n : i];
+      for (std::int64_t i = 0; i < m * n; ++i) y.value.at(i) += extra[linear ? i % n : i];
       in.emplace_back(extra);
-      expect_close(test::to_value(*run(op, in, attributes_of_product(result))[0]), y, tolerance(result), "added to");
+      expect_product(run(op, in, attributes_of_product(result))[0], y, "added to");
     };
     for (const Sizes& s : sizes) {
       const std::int64_t tokens = s.batch * s.sequence;

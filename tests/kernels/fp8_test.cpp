@@ -10,14 +10,14 @@
 namespace consist {
 namespace {
 
-using test::expect_close;
+using test::expect_product;
 using test::Fp8Kernel;
 using test::HostTensor;
 using test::HostTensors;
 using test::infinity;
 using test::not_a_number;
+using test::Product;
 using test::product;
-using test::Value;
 
 const Shape shapes[] = {{1, 1, 1},     {2, 3, 5}, {1, 33, 17}, {3, 16, 48}, {2, 64, 128},
                         {1, 130, 272}, {48, 96},  {131, 7},    {256, 320}};
@@ -115,8 +115,6 @@ constexpr Sizes sizes[] = {{1, 16, 16, 16}, {2, 32, 48, 80}, {1, 64, 256, 32}, {
 
 TEST_P(Fp8Kernel, ProductsAreThoseOfTheQuantizedValues) {
   constexpr float x_descale = 0.25F, w_descale = 0.0078125F, dy_descale = 1.0F / 1024;
-  // Sums of fp32 in another order, and on GPUs in fewer bits before they are added up; then the rounding of the result.
-  const auto tolerance = [](DType result) { return result == DType::bf16 ? 6e-3 : 5e-4; };
   for (const Sizes& s : sizes) {
     const std::int64_t tokens = s.batch * s.sequence;
     const HostTensor x = random(DType::e4m3, {s.batch, s.sequence, s.in}, 30), w = random(DType::e4m3, {s.out, s.in}, 30),
@@ -124,32 +122,30 @@ TEST_P(Fp8Kernel, ProductsAreThoseOfTheQuantizedValues) {
                      bias = random(DType::bf16, {s.out}, 9);
     for (const int fast : {0, 1}) {
       const Attributes attributes = product_attributes(DType::bf16, fast);
-      Value y = product(x, w, tokens, s.out, s.in, double{x_descale} * w_descale, {s.batch, s.sequence, s.out});
-      expect_close(test::to_value(*run("fp8_linear", {x, scalar(x_descale), w, scalar(w_descale)}, attributes)[0]), y,
-                   tolerance(DType::bf16) * (1 + fast), "y");
-      for (std::int64_t i = 0; i < tokens * s.out; ++i) y.at(i) += bias[i % s.out];
-      expect_close(test::to_value(*run("fp8_linear", {x, scalar(x_descale), w, scalar(w_descale), bias}, attributes)[0]), y,
-                   tolerance(DType::bf16) * (1 + fast), "y with bias");
+      Product y =
+          product(x, w, tokens, s.out, s.in, double{x_descale} * w_descale, {s.batch, s.sequence, s.out}, accumulator(fast != 0));
+      expect_product(run("fp8_linear", {x, scalar(x_descale), w, scalar(w_descale)}, attributes)[0], y, "y");
+      for (std::int64_t i = 0; i < tokens * s.out; ++i) y.value.at(i) += bias[i % s.out];
+      expect_product(run("fp8_linear", {x, scalar(x_descale), w, scalar(w_descale), bias}, attributes)[0], y, "y with bias");
     }
     for (const DType format : {DType::e4m3, DType::e5m2}) {
       const HostTensor dy = random(format, {s.batch, s.sequence, s.out}, 30),
                        dyt = random(format, {s.out, s.batch, s.sequence}, 30);
       for (const bool add : {false, true}) {
-        Value dx = product(dy, wt, tokens, s.in, s.out, double{dy_descale} * w_descale, {s.batch, s.sequence, s.in});
+        Product dx =
+            product(dy, wt, tokens, s.in, s.out, double{dy_descale} * w_descale, {s.batch, s.sequence, s.in}, accumulator());
         HostTensors in{dy, scalar(dy_descale), wt, scalar(w_descale)};
-        const HostTensor acc = random(DType::bf16, dx.shape);
-        for (std::int64_t i = 0; add && i < dx.shape.elements(); ++i) dx.at(i) += acc[i];
+        const HostTensor acc = random(DType::bf16, dx.value.shape);
+        for (std::int64_t i = 0; add && i < acc.shape.elements(); ++i) dx.value.at(i) += acc[i];
         if (add) in.emplace_back(acc);
-        expect_close(test::to_value(*run("fp8_linear_input_grad", in, product_attributes(DType::bf16))[0]), dx,
-                     tolerance(DType::bf16), "dx");
+        expect_product(run("fp8_linear_input_grad", in, product_attributes(DType::bf16))[0], dx, "dx");
         for (const DType gradient : {DType::f32, DType::bf16}) {
-          Value dw = product(dyt, xt, s.out, s.in, tokens, double{dy_descale} * x_descale, {s.out, s.in});
+          Product dw = product(dyt, xt, s.out, s.in, tokens, double{dy_descale} * x_descale, {s.out, s.in}, accumulator());
           HostTensors operands{dyt, scalar(dy_descale), xt, scalar(x_descale)};
-          const HostTensor sum = random(gradient, dw.shape);
-          for (std::int64_t i = 0; add && i < dw.shape.elements(); ++i) dw.at(i) += sum[i];
+          const HostTensor sum = random(gradient, dw.value.shape);
+          for (std::int64_t i = 0; add && i < sum.shape.elements(); ++i) dw.value.at(i) += sum[i];
           if (add) operands.emplace_back(sum);
-          expect_close(test::to_value(*run("fp8_linear_weight_grad", operands, product_attributes(gradient))[0]), dw,
-                       tolerance(gradient), "dw");
+          expect_product(run("fp8_linear_weight_grad", operands, product_attributes(gradient))[0], dw, "dw");
         }
       }
     }
