@@ -94,6 +94,18 @@ Driver host_driver() {
     return CUDA_SUCCESS;
   };
   d.copy = run_copy;
+  d.is_capturing = [](CUstream, CUstreamCaptureStatus* status) {
+    *status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return CUDA_SUCCESS;
+  };
+#if CUDA_VERSION >= 13000
+  d.copy_batch = [](CUdeviceptr* to, CUdeviceptr* from, std::size_t* bytes, std::size_t count, CUmemcpyAttributes* attributes,
+                    std::size_t*, std::size_t, CUstream stream) {
+    if (attributes->flags != CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE) return CUDA_ERROR_INVALID_VALUE;
+    for (std::size_t i = 0; i < count; ++i) run_copy(to[i], from[i], bytes[i], stream);
+    return CUDA_SUCCESS;
+  };
+#endif
   d.batch_writes = run_words;
   return d;
 }

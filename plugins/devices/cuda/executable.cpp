@@ -10,7 +10,7 @@
 #include "consist/error.h"
 #include "consist/log.h"
 #include "plugins/devices/cuda/check.h"
-#include "plugins/devices/cuda/kernels/mark.h"
+#include "plugins/devices/cuda/mark.h"
 
 namespace consist::cuda {
 namespace {

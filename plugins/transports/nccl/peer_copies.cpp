@@ -146,27 +146,43 @@ void PeerCopies::copy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstr
   if (to != from && bytes > 0) driver_.check(driver_.copy(to, from, bytes, stream), "copying between GPUs");
 }
 
+/// A copy between two places of one device is a kernel, for which there is no multiprocessor while a product fills the device,
+/// unless the driver is asked for a copy engine. It cannot be asked while a graph is recorded.
+void PeerCopies::copy_here(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream) const {
+#if CUDA_VERSION >= 13000
+  CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
+  driver_.check(driver_.is_capturing(stream, &capturing), "asking whether a graph is being recorded");
+  if (driver_.copy_batch != nullptr && capturing == CU_STREAM_CAPTURE_STATUS_NONE && to != from && bytes > 0) {
+    CUmemcpyAttributes attributes{};
+    attributes.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+    attributes.flags = CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE;
+    std::size_t first = 0;
+    driver_.check(driver_.copy_batch(&to, &from, &bytes, 1, &attributes, &first, 1, stream), "copying by a copy engine");
+    return;
+  }
+#endif
+  copy(to, from, bytes, stream);
+}
+
 void PeerCopies::gather(std::span<const Parts> tensors, CUstream stream) {
   Signals signals(*this, stream);
+  const auto place = [](const Segment& s, int member) {
+    return address(s.tensor.output) + static_cast<std::size_t>(member) * s.tensor.bytes() + s.offset;
+  };
   for (Round round(tensors, staging_); !round.empty(); round = round.next()) {
     for (int i = 1; i < members_; ++i) signals.await(Word::free, peer(i));
     signals.enqueue();
-    round.each([&](const Segment& s) { copy(outbox(own_) + s.at, address(s.tensor.input) + s.offset, s.bytes, stream); });
+    round.each([&](const Segment& s) { copy_here(outbox(own_) + s.at, address(s.tensor.input) + s.offset, s.bytes, stream); });
     for (int i = 1; i < members_; ++i) signals.tell(Word::full, peer(i));
+    signals.enqueue();
+    round.each([&](const Segment& s) { copy_here(place(s, own_), address(s.tensor.input) + s.offset, s.bytes, stream); });
     for (int i = 1; i < members_; ++i) {
       signals.await(Word::full, peer(i));
       signals.enqueue();
-      round.each([&](const Segment& s) {
-        const std::size_t theirs = static_cast<std::size_t>(peer(i)) * s.tensor.bytes();
-        copy(address(s.tensor.output) + theirs + s.offset, outbox(peer(i)) + s.at, s.bytes, stream);
-      });
+      round.each([&](const Segment& s) { copy(place(s, peer(i)), outbox(peer(i)) + s.at, s.bytes, stream); });
       signals.tell(Word::free, peer(i));
     }
     signals.enqueue();
-  }
-  for (const Parts& tensor : tensors) {
-    const std::size_t mine = static_cast<std::size_t>(own_) * tensor.bytes();
-    copy(address(tensor.output) + mine, address(tensor.input), tensor.bytes(), stream);
   }
 }
 
@@ -213,7 +229,7 @@ void PeerCopies::receive(void* data, std::size_t bytes, int from, CUstream strea
   Signals signals(*this, stream);
   for (std::size_t offset = 0; offset < bytes; offset += staging_) {
     signals.await(Word::full, from).enqueue();
-    copy(address(data) + offset, inbox(own_, from), std::min(staging_, bytes - offset), stream);
+    copy_here(address(data) + offset, inbox(own_, from), std::min(staging_, bytes - offset), stream);
     signals.tell(Word::free, from).enqueue();
   }
 }

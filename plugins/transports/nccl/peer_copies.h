@@ -58,6 +58,8 @@ class PeerCopies {
   CUdeviceptr inbox(int owner, int from) const;
   void sum(const Segment& s, CUstream stream) const;
   void copy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream) const;
+  /// Within the own device.
+  void copy_here(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream) const;
   int peer(int i) const { return (own_ + i) % members_; }  ///< i = 1 to members_ - 1: each member begins with another one
 
   const Driver& driver_;
