@@ -238,6 +238,29 @@ TEST_F(TensorParallelProgram, BackwardComputesGradientsOfWeightsBesideCollective
   EXPECT_LT(hidden_collectives(step(m), Phase::backward, "linear_weight_grad").first, hidden / 2);
 }
 
+// What they write must not be planned where a collective still reads.
+TEST_F(TensorParallelProgram, GradientsOfWeightsDoNotWaitForCollectivesBesideThem) {
+  for (const char* parts : {"1", "2"}) {
+    Program p = step({.options = {{"overlap-parts", parts}}, .shape = {.layers = 6, .heads = 4, .kv_heads = 2, .ffn = 64}});
+    insert_waits(p, plan_memory(p, {}), {});
+    int products = 0;
+    for (std::size_t i = 0; i < p.instructions.size(); ++i) {
+      const Instruction& product = p.instructions[i];
+      if (!product.op->makes_weight_gradients()) continue;
+      ++products;
+      for (InstructionId wait : product.waits) {
+        const std::vector<TensorId>& made = p.instructions[static_cast<std::size_t>(wait)].outputs;
+        const bool reads = std::any_of(product.inputs.begin(), product.inputs.end(), [&](TensorId id) {
+          return id != no_tensor &&
+                 std::any_of(made.begin(), made.end(), [&](TensorId m) { return p[m].storage == p[id].storage; });
+        });
+        EXPECT_TRUE(reads) << "instruction " << i << " waits for " << wait << " with " << parts << " parts";
+      }
+    }
+    EXPECT_EQ(products, 6 * 7);
+  }
+}
+
 // Attention's own weights would hide its collectives for a fifth of the time that the other half's hide theirs.
 TEST_F(TensorParallelProgram, CollectivesOfBackwardShareTheGradientsOfWeightsEvenly) {
   const Program p = step({.shape = {.layers = 6, .heads = 4, .kv_heads = 2, .ffn = 64}});

@@ -1,0 +1,96 @@
+#include "plugins/strategies/tp-sp/held_inputs.h"
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "consist/edit.h"
+#include "consist/op.h"
+#include "core/program/places.h"
+
+namespace consist::tensor_parallel {
+namespace {
+
+class Hold {
+ public:
+  Hold(Program& step, int axis) : step_(step), axis_(axis), last_(step.tensors.size(), -1) {
+    for (std::size_t i = 0; i < step.instructions.size(); ++i) {
+      for (TensorId id : step.instructions[i].inputs) touch(id, i);
+      for (TensorId id : step.instructions[i].outputs) touch(id, i);
+    }
+  }
+
+  void run() {
+    for (std::size_t i = 0; i < step_.instructions.size(); ++i) {
+      const Instruction& instruction = step_.instructions[i];
+      if (!instruction.op->touches_memory()) continue;  // a view is no reader
+      for (TensorId id : instruction.inputs) {
+        if (id != no_tensor) arrives(id, i);
+      }
+      if (instruction.op->is_collective() && instruction.queue.axis() == axis_) departs(instruction, i);
+      before_ = i;
+    }
+    Inserter inserter(step_);
+    for (const Release& release : releases_) {
+      inserter.after(static_cast<InstructionId>(release.reader) - 1, [&](Builder& builder) {
+        builder.tag = step_.instructions[release.reader].tag;
+        builder.emit("release", release.inputs);
+      });
+    }
+    inserter.apply();
+  }
+
+ private:
+  struct Travelling {
+    std::size_t collective;
+    std::vector<TensorId> outputs, inputs;
+  };
+  struct Release {
+    std::size_t reader;
+    std::vector<TensorId> inputs;
+  };
+
+  TensorId storage_of(TensorId id) const { return step_[id].storage; }
+  void touch(TensorId id, std::size_t at) {
+    if (id != no_tensor) last_[static_cast<std::size_t>(storage_of(id))] = static_cast<InstructionId>(at);
+  }
+
+  void departs(const Instruction& collective, std::size_t at) {
+    Travelling made{at, collective.outputs, {}};
+    for (TensorId id : collective.inputs) {
+      if (last_[static_cast<std::size_t>(storage_of(id))] == static_cast<InstructionId>(at)) made.inputs.push_back(id);
+    }
+    if (!made.inputs.empty()) travelling_[storage_of(made.outputs[0])].push_back(std::move(made));
+  }
+
+  /// Whether instructions that name `a` and `b` touch the same bytes: parts of a tensor lie in one storage.
+  bool overlap(TensorId a, TensorId b) const {
+    const std::int64_t begin_a = step_[a].offset, begin_b = step_[b].offset;
+    return storage_of(a) == storage_of(b) && begin_a < begin_b + extent_of(step_, b) && begin_b < begin_a + extent_of(step_, a);
+  }
+
+  void arrives(TensorId read, std::size_t reader) {
+    const auto found = travelling_.find(storage_of(read));
+    if (found == travelling_.end()) return;
+    std::erase_if(found->second, [&](Travelling& collective) {
+      if (!overlap(read, collective.outputs[0])) return false;
+      if (before_ > collective.collective) releases_.push_back({reader, std::move(collective.inputs)});
+      return true;
+    });
+  }
+
+  Program& step_;
+  int axis_;
+  std::size_t before_ = 0;                                  // the instruction before, views left out
+  std::vector<InstructionId> last_;                         // by storage: the last instruction that touches it
+  std::map<TensorId, std::vector<Travelling>> travelling_;  // by the storage of what the collective makes first
+  std::vector<Release> releases_;
+};
+
+}  // namespace
+
+void hold_inputs(Program& step, int axis) {
+  Hold(step, axis).run();
+}
+
+}  // namespace consist::tensor_parallel
