@@ -4,26 +4,12 @@
 
 namespace consist {
 
-namespace {
-
-/// Of ranges that are in the order of their local indices: what lies in [first, first + count), which becomes local index 0.
-std::vector<LocalRange> window(const std::vector<LocalRange>& ranges, std::int64_t first, std::int64_t count) {
-  std::vector<LocalRange> inside;
-  for (const LocalRange& range : ranges) {
-    const std::int64_t begin = std::max(range.local, first), end = std::min(range.local + range.count, first + count);
-    if (begin < end) inside.push_back({range.logical + begin - range.local, begin - first, end - begin});
-  }
-  return inside;
-}
-
-}  // namespace
-
 std::vector<LocalRange> local_ranges(const Shape& shape, const Placements& placements, const Mesh& mesh, int rank) {
   const LocalPart part = local_part(shape, placements, mesh, rank);
   if (const int flat = placements.flat_axis(); flat >= 0 && flat < mesh.axes()) {
     Placements others = placements;
     others[flat] = Placement::replicate();
-    return window(local_ranges(shape, others, mesh, rank), part.origin[0], part.shape[0]);
+    return ranges_within(local_ranges(shape, others, mesh, rank), part.origin[0], part.shape[0]);
   }
   const Shape& local = part.shape;
   const Origin& start = part.origin;
@@ -44,6 +30,17 @@ std::vector<LocalRange> local_ranges(const Shape& shape, const Placements& place
     }
   }
   return ranges;
+}
+
+std::vector<LocalRange> ranges_within(std::span<const LocalRange> ranges, std::int64_t first, std::int64_t count) {
+  std::vector<LocalRange> inside;
+  auto range = std::partition_point(ranges.begin(), ranges.end(),
+                                    [&](const LocalRange& before) { return before.local + before.count <= first; });
+  for (; range != ranges.end() && range->local < first + count; ++range) {
+    const std::int64_t begin = std::max(range->local, first), end = std::min(range->local + range->count, first + count);
+    inside.push_back({range->logical + begin - range->local, begin - first, end - begin});
+  }
+  return inside;
 }
 
 }  // namespace consist

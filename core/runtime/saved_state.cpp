@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <thread>
 #include <vector>
 
 #include "consist/builder.h"
@@ -12,6 +11,7 @@
 #include "core/checkpoint/save_checkpoint.h"
 #include "core/checkpoint/tensor_parts.h"
 #include "core/files/atomic_file.h"
+#include "core/runtime/usable_cores.h"
 #include "core/weights/model_weights.h"
 #include "core/weights/tokenizer_files.h"
 
@@ -20,7 +20,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::int64_t elements_at_once = 1 << 20;
+/// With more threads, initial weights are made faster than any bus takes them.
+constexpr int most_threads = 32;
 
 bool is_whole(const Program& program, TensorId tensor) {
   return program.local(tensor) == program[tensor].shape;
@@ -145,10 +146,14 @@ SavedState::SavedState(const RunConfig& config, const Parts& parts, const Layout
   }
 }
 
+int SavedState::threads() const {
+  return std::clamp(usable_cores() / job_.local_size(), 1, most_threads);
+}
+
 std::int64_t SavedState::fill(TrainingState& state) {
   if (config_.resume && resume_from_checkpoint(state)) return resumed_step_;
   if (parts_.model_folder.empty() || config_.from_scratch) {
-    state.initialize(config_.seed, std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / job_.local_size()));
+    state.initialize(config_.seed, threads());
   } else {
     load_model_folder(state);
   }
@@ -182,8 +187,7 @@ bool SavedState::resume_from_checkpoint(TrainingState& state) {
                     " tensors, this run's state has " + std::to_string(per_parameter * parameters_.size()) +
                     "; resume with the model that was trained");
   }
-  const Program& program = state.step().program();
-  std::vector<char> buffer;
+  std::vector<TrainingState::Value> there;
   int empty_histories = 0;
   for (const TrainingState::Value& value : state.values()) {
     if (value.history && !saved_tensors.has(value.name)) {
@@ -193,16 +197,14 @@ bool SavedState::resume_from_checkpoint(TrainingState& state) {
       continue;
     }
     check_shape(saved_tensors.shape(value.name), value.shape, saved_tensors.path(value.name), value.name);
-    for (const LocalRange& range : local_ranges(value.shape, program[value.tensor].placements, program.mesh, job_.rank())) {
-      for (std::int64_t done = 0; done < range.count; done += elements_at_once) {
-        const std::int64_t count = std::min(elements_at_once, range.count - done);
-        buffer.resize(static_cast<std::size_t>(count) * size_of(value.dtype));
-        saved_tensors.read(value.name, value.dtype, range.logical + done, count, buffer.data());
-        state.write_value(value, range.local + done, count, buffer.data());
-      }
-    }
+    there.push_back(value);
   }
-  state.refresh_parameters();
+  state.load_values(
+      there,
+      [&](const TrainingState::Value& value, std::int64_t first, std::int64_t count, void* out) {
+        saved_tensors.read(value.name, value.dtype, first, count, out);
+      },
+      threads());
   resumed_step_ = saved.step;
   return true;
 }
@@ -223,7 +225,7 @@ void SavedState::load_model_folder(TrainingState& state) const {
                     " have no place in the model that config.json describes");
   }
   state.load_weights(
-      [&](const std::string& name, std::int64_t first, std::span<float> out) { weights.read_f32(name, first, out); });
+      [&](const std::string& name, std::int64_t first, std::span<float> out) { weights.read_f32(name, first, out); }, threads());
 }
 
 std::int64_t SavedState::save(TrainingState& state, std::int64_t step) {

@@ -38,6 +38,8 @@ class SavedState {
   void export_model(TrainingState& state) const;
 
  private:
+  /// For making and reading values: this rank's share of the host's.
+  int threads() const;
   bool resume_from_checkpoint(TrainingState& state);
   void load_model_folder(TrainingState& state) const;
   struct OwnedTensors;

@@ -1,21 +1,21 @@
 #include "core/runtime/training_state.h"
 
 #include <algorithm>
-#include <bit>
+#include <array>
 #include <cstring>
-#include <future>
 #include <set>
 
 #include "consist/error.h"
 #include "core/program/bfloat16.h"
 #include "core/runtime/initial_values.h"
 #include "core/runtime/local_ranges.h"
+#include "core/runtime/staged_upload.h"
 #include "core/runtime/text.h"
 
 namespace consist {
 namespace {
 
-constexpr std::int64_t chunk = std::int64_t{1} << 20;  // elements moved at once: bounds the host memory of loads and saves
+constexpr std::int64_t zeros_at_once = std::int64_t{1} << 20;  // bytes
 
 /// f32 values in a tensor's own dtype, for upload.
 void encode(std::span<const float> values, DType dtype, char* bytes) {
@@ -29,17 +29,6 @@ void encode(std::span<const float> values, DType dtype, char* bytes) {
   }
 }
 
-/// Calls `work(first, count)` for equal parts of [0, total) on `threads` threads at once; throws what one of them threw.
-void in_parallel(std::int64_t total, int threads, const std::function<void(std::int64_t, std::int64_t)>& work) {
-  constexpr std::int64_t least = std::int64_t{1} << 16;  // below, a thread costs more than it saves
-  const std::int64_t part = std::max(least, (total + threads - 1) / threads);
-  std::vector<std::future<void>> others;
-  for (std::int64_t first = part; first < total; first += part)
-    others.push_back(std::async(std::launch::async, work, first, std::min(part, total - first)));
-  work(0, std::min(part, total));
-  for (std::future<void>& other : others) other.get();
-}
-
 void decode(const void* bytes, DType dtype, std::span<float> out) {
   if (dtype == DType::f32) {
     std::memcpy(out.data(), bytes, out.size_bytes());
@@ -49,6 +38,12 @@ void decode(const void* bytes, DType dtype, std::span<float> out) {
   } else {
     throw ProgramError("weights cannot be read from " + std::string(name_of(dtype)));
   }
+}
+
+/// Whether the parameter is nothing but its f32 master, rounded, element by element.
+bool holds_masters_values(const Program& program, const Parameter& p) {
+  return p.master != no_tensor && program[p.master].dtype == DType::f32 &&
+         program[p.tensor].placements == program[p.master].placements;
 }
 
 }  // namespace
@@ -118,34 +113,54 @@ void TrainingState::fill_constants() {
 void TrainingState::zero(TensorId tensor) {
   const Buffer buffer = step_->buffer(tensor);
   const std::int64_t bytes = step_->program().bytes(tensor);
-  const std::vector<char> zeros(static_cast<std::size_t>(std::min<std::int64_t>(bytes, chunk)), 0);
+  const std::vector<char> zeros(static_cast<std::size_t>(std::min<std::int64_t>(bytes, zeros_at_once)), 0);
   for (std::int64_t at = 0; at < bytes; at += static_cast<std::int64_t>(zeros.size())) {
     device_.upload(buffer.as<char>() + at, zeros.data(),
                    std::min<std::int64_t>(bytes - at, static_cast<std::int64_t>(zeros.size())));
   }
 }
 
-void TrainingState::set_parameter(const Parameter& parameter, const std::function<void(std::int64_t, std::span<float>)>& produce,
-                                  int threads) {
+void TrainingState::write_tensor(StagedUpload& upload, TensorId tensor, TensorId rounded, MakeElements make) {
   const Program& program = step_->program();
-  const std::int64_t block = chunk * threads;
-  std::vector<char> bytes;
-  for (TensorId tensor : {parameter.tensor, parameter.master}) {
-    if (tensor == no_tensor) continue;
-    const Tensor& t = program[tensor];
-    const Buffer buffer = step_->buffer(tensor);
-    for (const LocalRange& range : local_ranges(t.shape, t.placements, program.mesh, rank_)) {
-      const auto size = static_cast<std::int64_t>(size_of(t.dtype));
-      for (std::int64_t done = 0; done < range.count; done += block) {
-        const std::int64_t count = std::min(block, range.count - done);
-        bytes.resize(static_cast<std::size_t>(count * size));
-        in_parallel(count, threads, [&](std::int64_t first, std::int64_t part) {
-          std::vector<float> values(static_cast<std::size_t>(part));
-          produce(range.logical + done + first, values);
-          encode(values, t.dtype, bytes.data() + first * size);
-        });
-        device_.upload(buffer.as<char>() + (range.local + done) * size, bytes.data(), count * size);
-      }
+  const Tensor& t = program[tensor];
+  std::vector<StagedUpload::Target> targets;
+  for (TensorId target : {tensor, rounded}) {
+    if (target != no_tensor)
+      targets.push_back({step_->buffer(target).data, static_cast<std::int64_t>(size_of(program[target].dtype))});
+  }
+  const std::vector<LocalRange> ranges = local_ranges(t.shape, t.placements, program.mesh, rank_);
+  const std::int64_t elements = ranges.empty() ? 0 : ranges.back().local + ranges.back().count;
+  const DType rounded_to = rounded == no_tensor ? DType::f32 : program[rounded].dtype;
+  upload.write(targets, elements,
+               [ranges, make = std::move(make), size = targets[0].element_bytes, rounded_to](
+                   std::int64_t first, std::int64_t count, std::span<char* const> out) {
+                 for (const LocalRange& range : ranges_within(ranges, first, count))
+                   make(range.logical, range.count, out[0] + range.local * size);
+                 if (out.size() > 1)
+                   encode({reinterpret_cast<const float*>(out[0]), static_cast<std::size_t>(count)}, rounded_to, out[1]);
+               });
+}
+
+void TrainingState::set_parameter(StagedUpload& upload, const Parameter& parameter, const MakeFloats& make) {
+  const Program& program = step_->program();
+  const auto elements_in = [&make](DType dtype) -> MakeElements {
+    if (dtype == DType::f32) {
+      return [make](std::int64_t logical, std::int64_t count, char* out) {
+        make(logical, {reinterpret_cast<float*>(out), static_cast<std::size_t>(count)});
+      };
+    }
+    return [make, dtype](std::int64_t logical, std::int64_t count, char* out) {
+      std::array<float, StagedUpload::most_elements> values;
+      const std::span<float> made = std::span(values).first(static_cast<std::size_t>(count));
+      make(logical, made);
+      encode(made, dtype, out);
+    };
+  };
+  if (holds_masters_values(program, parameter)) {
+    write_tensor(upload, parameter.master, parameter.tensor, elements_in(DType::f32));
+  } else {
+    for (TensorId tensor : {parameter.tensor, parameter.master}) {
+      if (tensor != no_tensor) write_tensor(upload, tensor, no_tensor, elements_in(program[tensor].dtype));
     }
   }
   if (as_allocated_) return;  // moments are zero
@@ -155,21 +170,43 @@ void TrainingState::set_parameter(const Parameter& parameter, const std::functio
 }
 
 void TrainingState::initialize(std::uint64_t seed, int threads) {
+  StagedUpload upload(device_, threads);
   for (const Parameter& p : step_->program().parameters) {
-    set_parameter(
-        p, [&](std::int64_t first, std::span<float> out) { initial_values(out, seed, p.name, first, p.init_mean, p.init_std); },
-        threads);
+    set_parameter(upload, p, [seed, &p](std::int64_t first, std::span<float> out) {
+      initial_values(out, seed, p.name, first, p.init_mean, p.init_std);
+    });
   }
+  upload.finish();
   zero_histories();
   as_allocated_ = false;
 }
 
-void TrainingState::load_weights(const ReadElements& read) {
+void TrainingState::load_weights(const ReadElements& read, int threads) {
+  StagedUpload upload(device_, threads);
   for (const Parameter& p : step_->program().parameters) {
-    set_parameter(
-        p, [&](std::int64_t first, std::span<float> out) { read(p.name, first, out); }, 1);
+    set_parameter(upload, p, [&read, &p](std::int64_t first, std::span<float> out) { read(p.name, first, out); });
   }
+  upload.finish();
   zero_histories();
+  as_allocated_ = false;
+}
+
+void TrainingState::load_values(std::span<const Value> values, const ReadValue& read, int threads) {
+  const Program& program = step_->program();
+  std::map<TensorId, const Parameter*> of_master;
+  for (const Parameter& p : program.parameters) {
+    if (p.master != no_tensor) of_master.emplace(p.master, &p);
+  }
+  StagedUpload upload(device_, threads);
+  for (const Value& value : values) {
+    const auto parameter = of_master.find(value.tensor);
+    const bool is_master = parameter != of_master.end();
+    if (is_master && !holds_masters_values(program, *parameter->second))
+      throw ProgramError("'" + value.name + "' and its master are laid out differently");
+    write_tensor(upload, value.tensor, is_master ? parameter->second->tensor : no_tensor,
+                 [&read, &value](std::int64_t logical, std::int64_t count, char* out) { read(value, logical, count, out); });
+  }
+  upload.finish();
   as_allocated_ = false;
 }
 
@@ -256,31 +293,6 @@ void TrainingState::list_histories() {
 void TrainingState::read_value(const Value& value, std::int64_t first, std::int64_t count, void* out) {
   const auto size = static_cast<std::int64_t>(size_of(value.dtype));
   device_.download(out, step_->buffer(value.tensor).as<char>() + first * size, count * size);
-}
-
-void TrainingState::write_value(const Value& value, std::int64_t first, std::int64_t count, const void* in) {
-  const auto size = static_cast<std::int64_t>(size_of(value.dtype));
-  device_.upload(step_->buffer(value.tensor).as<char>() + first * size, in, count * size);
-}
-
-void TrainingState::refresh_parameters() {
-  const Program& program = step_->program();
-  std::vector<float> values;
-  for (const Parameter& p : program.parameters) {
-    if (p.master == no_tensor) continue;
-    const Tensor& to = program[p.tensor];
-    if (to.placements != program[p.master].placements)
-      throw ProgramError("'" + p.name + "' and its master are laid out differently");
-    const std::int64_t elements = program.local(p.tensor).elements();
-    for (std::int64_t done = 0; done < elements; done += chunk) {
-      values.resize(static_cast<std::size_t>(std::min(chunk, elements - done)));
-      read_weights(p.name, done, values);
-      std::vector<char> bytes(values.size() * size_of(to.dtype));
-      encode(values, to.dtype, bytes.data());
-      device_.upload(step_->buffer(p.tensor).as<char>() + done * static_cast<std::int64_t>(size_of(to.dtype)), bytes.data(),
-                     static_cast<std::int64_t>(bytes.size()));
-    }
-  }
 }
 
 void TrainingState::read_weights(const std::string& parameter, std::int64_t first, std::span<float> out) {

@@ -15,10 +15,11 @@
 #include "consist/program.h"
 #include "consist/transport.h"
 #include "core/runtime/prepared_program.h"
+#include "core/runtime/staged_upload.h"
 
 namespace consist {
 
-/// Reads elements [first, first + out.size()) of the logical tensor `name` as f32.
+/// Reads elements [first, first + out.size()) of the logical tensor `name` as f32. Called from several threads at once.
 using ReadElements = std::function<void(const std::string& name, std::int64_t first, std::span<float> out)>;
 
 /// Owned by the trainer, used from its thread. Device and communicators must outlive it.
@@ -37,8 +38,8 @@ class CONSIST_API TrainingState {
 
   /// Initial weights from the seed, made on `threads` threads; optimizer states as at step 0.
   void initialize(std::uint64_t seed, int threads = 1);
-  /// Weights from `read`, by parameter name; optimizer states as at step 0.
-  void load_weights(const ReadElements& read);
+  /// Weights from `read`, by parameter name, on `threads` threads; optimizer states as at step 0.
+  void load_weights(const ReadElements& read, int threads = 1);
 
   PreparedProgram& step() { return *step_; }
   PreparedProgram* evaluation() { return evaluation_.get(); }
@@ -50,8 +51,9 @@ class CONSIST_API TrainingState {
   void write_input(PreparedProgram& program, const std::string& name, const void* data, std::int64_t bytes);
   float read_metric(PreparedProgram& program, const std::string& name);
 
-  /// A value that a checkpoint must hold: f32 parameters or masters, moments, bf16 parameters without master, and histories: states
-  /// of no parameter, which some precisions update. A run whose checkpoint has no such history begins with an empty one (zeros).
+  /// A value that a checkpoint must hold: f32 parameters or masters, moments, bf16 parameters without master, and histories:
+  /// states of no parameter, which some precisions update. A run whose checkpoint has no such history begins with an empty one
+  /// (zeros).
   struct Value {
     std::string name;  ///< "<parameter>", "<parameter>.moment1" or "<parameter>.moment2": the same under every precision
     TensorId tensor = no_tensor;
@@ -61,20 +63,25 @@ class CONSIST_API TrainingState {
     bool history = false;
   };
   const std::vector<Value>& values() const noexcept { return values_; }
-  /// Copies this rank's elements [first, first+count) (local) of a value out of or into the device, in the value's dtype.
+  /// Copies this rank's elements [first, first+count) (local) of a value out of the device, in the value's dtype.
   void read_value(const Value& value, std::int64_t first, std::int64_t count, void* out);
-  void write_value(const Value& value, std::int64_t first, std::int64_t count, const void* in);
-  /// After write_value of masters: the parameters that forward reads, rounded from them.
-  void refresh_parameters();
+  /// Reads elements [first, first+count) of the logical value, in its dtype. Called from several threads at once.
+  using ReadValue = std::function<void(const Value& value, std::int64_t first, std::int64_t count, void* out)>;
+  /// These values from `read`, on `threads` threads, with the parameters that forward reads rounded from masters among them.
+  void load_values(std::span<const Value> values, const ReadValue& read, int threads = 1);
   /// Elements of the parameter as training holds it most exactly (master or parameter), converted to f32; local elements.
   void read_weights(const std::string& parameter, std::int64_t first, std::span<float> out);
 
  private:
   void check_limit(std::int64_t limit) const;
   void fill_constants();
-  /// `produce` is called from `threads` threads at once.
-  void set_parameter(const Parameter& parameter, const std::function<void(std::int64_t logical, std::span<float>)>& produce,
-                     int threads);
+  using MakeFloats = std::function<void(std::int64_t logical, std::span<float> out)>;
+  using MakeElements = std::function<void(std::int64_t logical, std::int64_t count, char* out)>;
+  /// Parameter, master and moments as at step 0; `make` is called from the upload's threads.
+  void set_parameter(StagedUpload& upload, const Parameter& parameter, const MakeFloats& make);
+  /// Writes a tensor from `make`, which gives elements in the tensor's dtype. `rounded`, if there is one, is divided alike, and
+  /// gets the same values from a tensor of f32.
+  void write_tensor(StagedUpload& upload, TensorId tensor, TensorId rounded, MakeElements make);
   void zero(TensorId tensor);
   void zero_histories();
   void list_values();

@@ -18,6 +18,7 @@
 #include "consist/error.h"
 #include "consist/plugin.h"
 #include "core/runtime/host_memory.h"
+#include "core/runtime/usable_cores.h"
 #include "plugins/devices/cpu/executable.h"
 #include "plugins/devices/cpu/kernel_library.h"
 #include "plugins/devices/measured_matmul.h"
@@ -25,11 +26,6 @@
 namespace {
 
 using namespace consist;
-
-int usable_cores() {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
-}
 
 std::string processor_name() {
   std::ifstream file("/proc/cpuinfo");

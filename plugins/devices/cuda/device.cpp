@@ -2,7 +2,6 @@
 #include "consist/device.h"
 
 #include <cuda_runtime.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -13,6 +12,7 @@
 #include "consist/error.h"
 #include "consist/log.h"
 #include "consist/plugin.h"
+#include "core/runtime/usable_cores.h"
 #include "plugins/devices/cuda/check.h"
 #include "plugins/devices/cuda/executable.h"
 #include "plugins/devices/cuda/kernels/kernels.h"
@@ -46,11 +46,6 @@ std::string cache_folder(const std::string& option) {
     return std::string(folder) + "/consist";
   if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0') return std::string(home) + "/.cache/consist";
   return {};
-}
-
-int usable_cores() {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
 }
 
 std::string unavailable() {
