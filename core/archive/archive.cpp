@@ -26,7 +26,7 @@ constexpr std::size_t kStatusBytes = 16;
 constexpr std::size_t kKindBytes = 32;
 constexpr std::size_t kTextBytes = 1024;
 constexpr unsigned kIndexWidth = 128;
-constexpr std::array kTexts = {"/config", "/environment", "/topology", "/program", "/comm", "/result", "/profile"};
+constexpr std::array kTexts = {"/config", "/environment", "/topology", "/program", "/start", "/comm", "/result", "/profile"};
 
 std::string exists_text(const std::string& path) {
   return "the archive " + path + " exists already; name another file, or replace it with --overwrite";

@@ -33,8 +33,8 @@ class Archive {
   Archive(const Archive&) = delete;
   Archive& operator=(const Archive&) = delete;
 
-  /// Stores a JSON text under "/config", "/environment", "/topology", "/program", "/comm", "/result" or "/profile"; again
-  /// replaces it.
+  /// Stores a JSON text under "/config", "/environment", "/topology", "/program", "/start", "/comm", "/result" or
+  /// "/profile"; again replaces it.
   void text(const std::string& path, const std::string& json);
   /// States the columns of /steps, once, before the first append(). The first is "step", stored as int64; the others are float64.
   void define_steps(const std::vector<Column>& columns);

@@ -38,7 +38,7 @@ std::vector<LocalRange> ranges_within(std::span<const LocalRange> ranges, std::i
                                     [&](const LocalRange& before) { return before.local + before.count <= first; });
   for (; range != ranges.end() && range->local < first + count; ++range) {
     const std::int64_t begin = std::max(range->local, first), end = std::min(range->local + range->count, first + count);
-    inside.push_back({range->logical + begin - range->local, begin - first, end - begin});
+    if (begin < end) inside.push_back({range->logical + begin - range->local, begin - first, end - begin});
   }
   return inside;
 }

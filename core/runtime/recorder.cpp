@@ -51,6 +51,10 @@ void Recorder::step(const StepReport& r, std::span<const DeviceReading> sensors)
   archive_->append(row);
 }
 
+void Recorder::start(const std::string& json) {
+  if (archive_) archive_->text("/start", json);
+}
+
 void Recorder::profile(const std::string& json) {
   if (archive_) archive_->text("/profile", json);
 }

@@ -35,6 +35,8 @@ class Recorder {
                 std::span<const DeviceReading> sensors);
   /// `sensors`: the newest readings, in the order of describe().
   void step(const StepReport& report, std::span<const DeviceReading> sensors);
+  /// Before the first step is recorded: what the run's start took.
+  void start(const std::string& json);
   void profile(const std::string& json);
   void event(const std::string& kind, const std::string& text);
   void finish(const std::string& status, const std::string& reason, const RunResult* result);

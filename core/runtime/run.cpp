@@ -1,15 +1,11 @@
 #include "core/runtime/run.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
-#include <sstream>
 
 #include "consist/error.h"
 #include "consist/plugin.h"
@@ -28,6 +24,7 @@
 #include "core/runtime/recorder.h"
 #include "core/runtime/saved_state.h"
 #include "core/runtime/sensor_log.h"
+#include "core/runtime/start_times.h"
 #include "core/runtime/step_trace.h"
 #include "core/runtime/text.h"
 
@@ -35,19 +32,6 @@ namespace consist {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-/// Seconds since this process was started, by the kernel's count.
-double seconds_since_start() {
-  std::ifstream stat("/proc/self/stat"), uptime("/proc/uptime");
-  std::string text;
-  std::getline(stat, text);
-  double up = 0;
-  if (!(uptime >> up)) return 0;
-  std::istringstream fields(text.substr(text.rfind(')') + 2));
-  std::string field;
-  for (int i = 0; i < 20; ++i) fields >> field;  // starttime is field 22, the first one here field 3
-  return up - std::strtod(field.c_str(), nullptr) / static_cast<double>(sysconf(_SC_CLK_TCK));
-}
 
 /// The transport of each mesh axis.
 std::vector<std::shared_ptr<Transport>> make_transports(const RunConfig& config, PluginHost& host, const Layout& layout,
@@ -120,13 +104,14 @@ std::string banner(const RunConfig& config, const Parts& parts, const Layout& la
 class RunEvents final : public TrainerEvents {
  public:
   RunEvents(const RunConfig& config, JoinedJob& job, TrainingState& state, SavedState& saved, std::int64_t first_step,
-            const std::atomic<bool>& stop, Recorder& recorder, const SensorLog& sensors)
+            const std::atomic<bool>& stop, Recorder& recorder, const SensorLog& sensors, const StartTimes& start)
       : job_(job),
         state_(state),
         saved_(saved),
         stop_(stop),
         recorder_(recorder),
         sensors_(sensors),
+        start_(start),
         line_(config.steps, job.rank() != 0),
         running_(first_step + 1) {
     job.set_progress([this, &state] {
@@ -137,7 +122,7 @@ class RunEvents final : public TrainerEvents {
   ~RunEvents() override { job_.set_progress({}); }
 
   void step_finished(const StepReport& report) override {
-    if (result.steps == 0) result.start_seconds = seconds_since_start() - report.seconds;
+    if (result.steps == 0) started(seconds_since_start() - report.seconds);
     running_ = report.step + 1;
     ++result.steps;
     result.final_loss = report.loss;
@@ -177,12 +162,19 @@ class RunEvents final : public TrainerEvents {
   RunResult result{.evaluation_loss = std::numeric_limits<double>::quiet_NaN()};
 
  private:
+  void started(double seconds) {
+    result.start_seconds = seconds;
+    if (job_.rank() == 0) recorder_.start(start_.json(seconds));
+    if (const std::string text = start_.text(seconds); !text.empty()) line_.note(text);
+  }
+
   JoinedJob& job_;
   TrainingState& state_;
   SavedState& saved_;
   const std::atomic<bool>& stop_;
   Recorder& recorder_;
   const SensorLog& sensors_;
+  const StartTimes& start_;
   Profile profile_;
   std::vector<LaunchTime> times_;  // of the last step
   std::chrono::system_clock::time_point began_;
@@ -279,6 +271,7 @@ void check_trace(const RunConfig& config, const Job& job) {
 /// was.
 TrainerResult run_recorded(const RunConfig& config, PluginHost& host, JoinedJob& job, const std::atomic<bool>& stop,
                            std::optional<Recorder>& recorder_of_run) {
+  StartTimes start;
   Parts parts = make_parts(config, host);
   const Layout layout = lay_out(parts.uses, config.ranks);
   const CompileRequest request = parts.compile_request(config);
@@ -287,20 +280,27 @@ TrainerResult run_recorded(const RunConfig& config, PluginHost& host, JoinedJob&
   Program step = compile_step(request, layout, job.rank());
   std::optional<Program> evaluation;
   if (config.evaluate_every > 0) evaluation = compile_evaluation(request, layout, job.rank());
+  start.finished("program");
   add_device(parts, config, host);
   parts.device->open(job.local_rank(), job.local_size());
+  start.finished("device");
   add_dataset(parts, config, host);
   check_evaluation(config, *parts.dataset, layout);
+  start.finished("dataset");
   std::vector<const Program*> programs{&step};
   if (evaluation) programs.push_back(&*evaluation);
   const std::string device_kind = parts.device->info().kind;
   const Communicators communicators(layout.mesh, job, device_kind, make_transports(config, host, layout, device_kind), programs);
+  start.finished("connecting");
 
   TrainingState state(std::move(step), std::move(evaluation), *parts.device, communicators.by_queue(), job.rank(),
                       config.memory_limit);
+  start.finished("kernels");
   check_host_memory(job, state.planned_host_bytes(), config.host_memory_limit);
   state.allocate(config.profile || !config.trace.empty());
+  start.finished("memory");
   const std::int64_t first_step = saved.fill(state);
+  start.finished("weights");
   const SensorLog sensors(*parts.device);
   Recorder& recorder = recorder_of_run.emplace(config);
   const ProgramSummary summary = summarize(state.step());
@@ -315,8 +315,10 @@ TrainerResult run_recorded(const RunConfig& config, PluginHost& host, JoinedJob&
     if (first_step > 0) std::fprintf(stderr, "resumed after step %lld\n", static_cast<long long>(first_step));
   }
 
+  start.finished("archive");
   const double bound = measure_bound(parts, config);
-  RunEvents events(config, job, state, saved, first_step, stop, recorder, sensors);
+  start.finished("bound");
+  RunEvents events(config, job, state, saved, first_step, stop, recorder, sensors, start);
   const TrainerResult result = train(state, *parts.dataset, layout, job.rank(), trainer_settings(config, first_step), events);
   events.close();
   if (result == TrainerResult::finished) saved.export_model(state);

@@ -59,6 +59,26 @@ TEST(Placement, RangesOfAllRanksAreTheTensorOnce) {
   }
 }
 
+TEST(Placement, RangesWithinAWindowAreItsElements) {
+  const Mesh mesh({{"tensor", 2}});
+  Placements placements;
+  placements[0] = Placement::shard(1);
+  const std::vector<LocalRange> ranges = local_ranges({7, 6}, placements, mesh, 1);  // 7 rows of 3
+  ASSERT_EQ(ranges.size(), 7U);
+  for (std::int64_t first = 0; first <= 21; ++first) {
+    for (std::int64_t count = 0; first + count <= 21; ++count) {
+      std::int64_t local = 0;
+      for (const LocalRange& range : ranges_within(ranges, first, count)) {
+        EXPECT_EQ(range.local, local);
+        ASSERT_GT(range.count, 0);
+        for (std::int64_t i = 0; i < range.count; ++i, ++local)
+          EXPECT_EQ(range.logical + i, (first + local) / 3 * 6 + 3 + (first + local) % 3);
+      }
+      EXPECT_EQ(local, count) << "from " << first;
+    }
+  }
+}
+
 TEST(Placement, OriginIsWhereThePartBegins) {
   const Mesh mesh({{"data", 2}, {"tensor", 4}});
   const LocalPart part = local_part({16, 6}, placed(Placement::shard(1), Placement::shard(0)), mesh, 6);  // data 1, tensor 2
