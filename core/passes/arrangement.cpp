@@ -96,12 +96,19 @@ bool Arrangement::can_lie_side_by_side(const std::vector<TensorId>& tensors) con
     return t.dtype == first.dtype && row > 0 && row % column_alignment == 0 && t.offset / row == offset &&
            program_[t.storage].role == Role::activation && program_[t.storage].space == first.space &&
            program_.bytes(t.storage) % row == 0 && rows_of_storage(id) == rows_of_storage(tensors[0]) &&
-           std::all_of(all.begin(), all.end(), [&](TensorId member) {
-             const Tensor& m = program_[member];
-             return m.pitch == 0 && !m.state && m.dtype == t.dtype && row_bytes(program_, member) == row && m.offset % row == 0 &&
-                    takes_columns(member);
-           });
+           std::all_of(all.begin(), all.end(), [&](TensorId member) { return is_rows_of(member, id) && takes_columns(member); });
   });
+}
+
+bool Arrangement::is_rows_of(TensorId member, TensorId like) const {
+  const Tensor &m = program_[member], &t = program_[like];
+  const std::int64_t row = row_bytes(program_, like);
+  return m.pitch == 0 && !m.state && m.dtype == t.dtype && row > 0 && row_bytes(program_, member) == row && m.offset % row == 0;
+}
+
+std::int64_t Arrangement::offset_in_columns(TensorId tensor, std::int64_t pitch) const {
+  const Tensor& t = program_[tensor];
+  return t.offset / row_bytes(program_, tensor) * pitch * static_cast<std::int64_t>(size_of(t.dtype));
 }
 
 void Arrangement::put_side_by_side(const std::vector<TensorId>& tensors) {
@@ -113,15 +120,17 @@ void Arrangement::put_side_by_side(const std::vector<TensorId>& tensors) {
   }
   const TensorId storage = add_storage(tensors, bytes);
   for (TensorId id : tensors) {
-    const std::int64_t row = row_bytes(program_, id), rows_apart = pitch * static_cast<std::int64_t>(size_of(program_[id].dtype));
     const std::vector<TensorId> all = in_storage_[index(program_[id].storage)];
-    for (TensorId member : all) move(member, storage, column + program_[member].offset / row * rows_apart, pitch);
-    column += row;
+    for (TensorId member : all) move(member, storage, column + offset_in_columns(member, pitch), pitch);
+    column += row_bytes(program_, id);
   }
 }
 
-void Arrangement::put_in_place_of(TensorId tensor, TensorId place) {
-  move(tensor, program_[place].storage, program_[place].offset, program_[place].pitch);
+void Arrangement::put_in_place_of(TensorId storage, TensorId place) {
+  const TensorId target = program_[place].storage;
+  const std::int64_t offset = program_[place].offset, pitch = program_[place].pitch;
+  const std::vector<TensorId> all = in_storage_[index(storage)];
+  for (TensorId member : all) move(member, target, offset + offset_in_columns(member, pitch), pitch);
 }
 
 void Arrangement::make_owner(TensorId owner) {

@@ -40,8 +40,13 @@ class Arrangement {
   /// Whether every instruction that reads or writes the tensor takes columns there.
   bool takes_columns(TensorId tensor) const;
 
-  /// Gives `tensor`, which must be the only one in its storage, the place of `place`.
-  void put_in_place_of(TensorId tensor, TensorId place);
+  /// Whether `member`, in the same storage, is whole rows as `like` has them; no columns yet, and no state.
+  bool is_rows_of(TensorId member, TensorId like) const;
+  /// How far behind the first row a tensor of such rows begins once rows are `pitch` elements apart, in bytes.
+  std::int64_t offset_in_columns(TensorId tensor, std::int64_t pitch) const;
+
+  /// Gives all tensors of `storage`, which must be rows of it, the columns that begin at `place`.
+  void put_in_place_of(TensorId storage, TensorId place);
 
   /// Lets `owner`, a tensor at the start of its storage, own it.
   void make_owner(TensorId owner);

@@ -8,6 +8,7 @@
 
 #include "consist/op.h"
 #include "core/passes/arrangement.h"
+#include "core/program/places.h"
 
 namespace consist {
 namespace {
@@ -223,35 +224,72 @@ class Packer {
     }
     return found;
   }
-  /// Whether nothing touches the columns before (after) an instruction.
+  /// Whether nothing touches those elements of the columns before (after) an instruction.
   bool untouched(TensorId columns, InstructionId i, bool before) const {
     const std::vector<TensorId> all = in_columns(columns);
+    const auto rows_overlap = [&](TensorId other) {
+      const Tensor &a = program_[columns], &b = program_[other];
+      return a.offset < b.offset + extent_of(program_, other) && b.offset < a.offset + extent_of(program_, columns);
+    };
     return std::all_of(all.begin(), all.end(), [&](TensorId member) {
       const auto accesses = arrangement_.accesses(member);
-      return std::all_of(accesses.begin(), accesses.end(),
-                         [&](const Access& access) { return before ? access.instruction >= i : access.instruction <= i; });
+      return !rows_overlap(member) || std::all_of(accesses.begin(), accesses.end(), [&](const Access& access) {
+        return before ? access.instruction >= i : access.instruction <= i;
+      });
     });
   }
 
   void rotate_in_place() {
+    std::map<TensorId, Group> ropes;  // by the storage of what they make, whose parts some make
     for (std::size_t position = 0; position < program_.instructions.size(); ++position) {
       const auto i = static_cast<InstructionId>(position);
       if (dropped_[position]) continue;
       if (is(i, "rope") && program_[at(i).inputs[0]].pitch != 0) {
-        const TensorId x = at(i).inputs[0], y = at(i).outputs[0];
-        if (untouched(x, i, false) && can_be_columns(y)) arrangement_.put_in_place_of(y, x);
+        ropes[program_[at(i).outputs[0]].storage].push_back(i);
       } else if (is(i, "rope_grad") && program_[at(i).outputs[0]].pitch != 0) {
         const TensorId dy = at(i).inputs[0], dx = at(i).outputs[0];
-        if (untouched(dx, i, true) && can_be_columns(dy) && only_reader(dy) == i) arrangement_.put_in_place_of(dy, dx);
+        if (untouched(dx, i, true) && program_[dy].storage == dy && arrangement_.in_storage(dy).size() == 1 &&
+            can_be_columns(dy) && only_reader(dy) == i)
+          arrangement_.put_in_place_of(dy, dx);
       }
+    }
+    for (const auto& [storage, group] : ropes) {
+      const auto first =
+          std::find_if(group.begin(), group.end(), [&](InstructionId i) { return program_[at(i).outputs[0]].offset == 0; });
+      if (first != group.end() && can_rotate(storage, group, at(*first).inputs[0]))
+        arrangement_.put_in_place_of(storage, at(*first).inputs[0]);
     }
   }
 
-  /// Whether a tensor is the only one in its storage and all that touch it take columns.
-  bool can_be_columns(TensorId tensor) const {
-    const Tensor& t = program_[tensor];
-    return t.storage == tensor && t.role == Role::activation && arrangement_.in_storage(tensor).size() == 1 &&
-           arrangement_.takes_columns(tensor);
+  /// Whether all that lies in `storage` is made by `group`, row by row from the columns that begin at `place`, which nobody reads
+  /// afterwards.
+  bool can_rotate(TensorId storage, const Group& group, TensorId place) const {
+    const Tensor& columns = program_[place];
+    const std::vector<TensorId>& members = arrangement_.in_storage(storage);
+    const auto in_group = [&](const Access& access) {
+      return !access.writes || !at(access.instruction).op->touches_memory() ||
+             std::find(group.begin(), group.end(), access.instruction) != group.end();
+    };
+    return can_be_columns(storage) &&
+           std::all_of(members.begin(), members.end(),
+                       [&](TensorId member) {
+                         const auto accesses = arrangement_.accesses(member);
+                         return std::all_of(accesses.begin(), accesses.end(), in_group);
+                       }) &&
+           std::all_of(group.begin(), group.end(), [&](InstructionId i) {
+             const TensorId x = at(i).inputs[0], y = at(i).outputs[0];
+             return program_[x].storage == columns.storage && program_[x].pitch == columns.pitch &&
+                    program_[x].offset == columns.offset + arrangement_.offset_in_columns(y, columns.pitch) &&
+                    untouched(x, i, false);
+           });
+  }
+
+  /// Whether all tensors of a storage are rows of it, and all that touch them take columns.
+  bool can_be_columns(TensorId storage) const {
+    const std::vector<TensorId>& members = arrangement_.in_storage(storage);
+    return program_[storage].role == Role::activation && std::all_of(members.begin(), members.end(), [&](TensorId member) {
+             return arrangement_.is_rows_of(member, storage) && arrangement_.takes_columns(member);
+           });
   }
 
   Program& program_;

@@ -41,6 +41,9 @@ ProgramSummary summarize(const PreparedProgram& prepared) {
     op.bytes += cost.bytes;
     s.flops += cost.flops;
     if (i.tag.inserted_by == std::string_view(recompute_name)) s.repeated_flops += cost.flops;
+    if (name == "views" && i.tag.phase == Phase::forward)
+      s.parts = "forward in " + std::to_string(i.attributes.integer("parts")) + " parts of each micro-batch (" +
+                std::string(i.tag.inserted_by) + ")";
     const TensorId first = first_operand(i);
     const DType operand = cost.flops > 0 && first != no_tensor ? program[first].dtype : DType::u8;
     if (operand == DType::e4m3 || operand == DType::e5m2) s.fp8_flops += cost.flops;
@@ -80,6 +83,7 @@ std::string summary_text(const ProgramSummary& s) {
   if (s.repeated_flops > 0)
     text += ", " + si_text(s.repeated_flops) + "FLOP (" + fixed_text(100 * s.repeated_flops / s.flops, 1) +
             "%) of them repeated by --recompute";
+  if (!s.parts.empty()) text += "\n" + s.parts;
   text += "\n\n";
   text += row("%-26s %10s %12s %12s\n", "OP", "COUNT", "FLOP", "BYTES");
   for (const OpSummary& op : s.ops) {
@@ -108,6 +112,7 @@ std::string summary_json(const ProgramSummary& s) {
                               {"flops_per_step_and_rank", s.flops},
                               {"fp8_flops_per_step_and_rank", s.fp8_flops},
                               {"repeated_flops_per_step_and_rank", s.repeated_flops},
+                              {"parts", s.parts},
                               {"planned_bytes", s.planned_bytes},
                               {"planned_host_bytes", s.planned_host_bytes},
                               {"peak_at", s.peak_at}};

@@ -35,6 +35,7 @@ struct ProgramSummary {
   double flops = 0;             ///< of matrix products, per rank and step
   double fp8_flops = 0;         ///< of these, by products of 8-bit floats
   double repeated_flops = 0;    ///< of these, by --recompute
+  std::string parts;            ///< who cut forward along its tokens into how many parts; empty: nobody
   std::vector<OpSummary> ops;   ///< by flops, then bytes
   std::vector<CollectiveSummary> collectives;
   std::int64_t planned_bytes = 0;  ///< device memory per rank

@@ -89,6 +89,7 @@ std::string banner(const RunConfig& config, const Parts& parts, const Layout& la
           std::string(name_of(d.moment));
   if (summary.fp8_flops > 0)
     text += "\nmatrix products of a step " + si_text(summary.flops) + "FLOP per rank, " + fp8_text(summary);
+  if (!summary.parts.empty()) text += "\n" + summary.parts;
   text += "\n" + parts.device->info().name;
   for (const std::string& note : config.notes) text += "\n" + note;
   const std::int64_t sequences = config.batch * config.accumulation * layout.batch_ranks();

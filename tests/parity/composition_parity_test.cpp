@@ -13,8 +13,8 @@ class CompositionParity : public testing::TestWithParam<ChangedModel> {};
 TEST_P(CompositionParity, LossesAreThoseOfOneRank) {
   std::vector<std::vector<std::string>> layouts;
   const std::vector<std::string> whole{"--recompute", "none"}, again{"--recompute", "full"};
-  const auto add = [&](const std::string& strategy, const char* ranks, bool recompute) {
-    layouts.push_back({"--strategy=" + strategy, "--ranks=" + std::string(ranks), "--accumulation=2"});
+  const auto add = [&](const std::string& strategy, const char* ranks, bool recompute, const char* accumulation = "2") {
+    layouts.push_back({"--strategy=" + strategy, "--ranks=" + std::string(ranks), "--accumulation=" + std::string(accumulation)});
     const std::vector<std::string>& activations = recompute ? again : whole;
     layouts.back().insert(layouts.back().end(), activations.begin(), activations.end());
   };
@@ -26,6 +26,16 @@ TEST_P(CompositionParity, LossesAreThoseOfOneRank) {
     recompute = !recompute;
   }
   add("tp-sp=2+pipeline=2", "4", true);
+  // Micro-batches of two sequences that take turns; 8-bit products take them together.
+  const auto add_halves = [&](const char* strategy, const char* ranks, bool recompute, const char* accumulation) {
+    if (GetParam().precision == std::string("fp8")) return;
+    add(strategy, ranks, recompute, accumulation);
+    layouts.back().emplace_back("--tp-sp.overlap-parts=2");
+  };
+  add_halves("tp-sp=2+zero2", "4", true, "1");
+  add_halves("tp-sp=2+zero3-offload", "4", false, "1");
+  add_halves("tp-sp=2+pipeline=2", "4", false, "2");
+  add_halves("tp-sp=2+pipeline=2+ddp", "8", true, "1");
   test::expect_losses_of_one_rank(GetParam(), layouts);
 }
 

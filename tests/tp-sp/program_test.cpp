@@ -29,6 +29,7 @@ struct MakeUp {
   StrategyOptions options;
   test::TinyShape shape;
   std::int64_t micro_batch = 2, sequence = 8;
+  bool pack_linears = false;
 };
 
 class TensorParallelProgram : public testing::Test {
@@ -44,7 +45,8 @@ class TensorParallelProgram : public testing::Test {
                            .ranks = m.ranks * m.data,
                            .micro_batch = m.micro_batch,
                            .sequence = m.sequence,
-                           .accumulation = m.accumulation};
+                           .accumulation = m.accumulation,
+                           .pack_linears = m.pack_linears};
     return request;
   }
   Program step(const MakeUp& m) {
@@ -305,9 +307,19 @@ TEST_F(TensorParallelProgram, ForwardComputesPartsBesideCollectivesOfOthers) {
   }
 }
 
+// Rotated queries and keys of halves lie where those of the whole batch would: in place of what the packed product makes.
+TEST_F(TensorParallelProgram, HalvesKeepNoMoreThanTheWhole) {
+  for (const bool pack : {false, true}) {
+    MakeUp m{.shape = {.layers = 3, .heads = 4, .kv_heads = 2}, .pack_linears = pack};
+    const std::int64_t whole = bytes_kept(step(m));
+    m.options["overlap-parts"] = "2";
+    EXPECT_EQ(bytes_kept(step(m)), whole) << (pack ? "packed" : "not packed");
+  }
+}
+
 TEST_F(TensorParallelProgram, HalvesTakeTurnsByThemselvesWhereProductsStayLarge) {
-  const auto parts_of = [&](std::int64_t micro_batch, std::int64_t sequence) {
-    const Program p = step({.options = {{"overlap-parts", "0"}}, .micro_batch = micro_batch, .sequence = sequence});
+  const auto parts_of = [&](std::int64_t micro_batch, std::int64_t sequence, const char* precision = "bf16") {
+    const Program p = step({.precision = precision, .micro_batch = micro_batch, .sequence = sequence});
     return std::count_if(p.instructions.begin(), p.instructions.end(),
                          [](const Instruction& i) { return i.op->name() == "attention"; }) /
            2;  // layers
@@ -316,6 +328,7 @@ TEST_F(TensorParallelProgram, HalvesTakeTurnsByThemselvesWhereProductsStayLarge)
   EXPECT_EQ(parts_of(2, 2048), 1) << "half of it is less than 4,096 tokens";
   EXPECT_EQ(parts_of(3, 4096), 1);
   EXPECT_EQ(parts_of(1, 8192), 1) << "attention needs a sequence whole";
+  EXPECT_EQ(parts_of(2, 4096, "fp8"), 1) << "both sequences have one scale";
 }
 
 TEST_F(TensorParallelProgram, CutsOnlyWhatDivides) {
@@ -323,6 +336,7 @@ TEST_F(TensorParallelProgram, CutsOnlyWhatDivides) {
   EXPECT_THROW(step({.options = {{"overlap-parts", "3"}}, .micro_batch = 1}), UsageError);
   EXPECT_THROW(step({.options = {{"overlap-parts", "2"}}, .shape = {.vocabulary = 33}, .micro_batch = 1}), UsageError);
   EXPECT_THROW(step({.options = {{"overlap-parts", "2"}, {"sequence-parallel", "false"}}}), UsageError);
+  EXPECT_THROW(step({.precision = "fp8", .options = {{"overlap-parts", "2"}}}), UsageError);
 }
 
 TEST_F(TensorParallelProgram, RanksDoNotBlockEachOther) {

@@ -45,6 +45,7 @@ class Overlap {
   }
 
   void run() {
+    if (!in_turns_only_) refuse_quantized();
     if (!blocks_.empty()) choose_dimension();
     if (in_turns_only_) {
       for (auto block = blocks_.begin(); block != blocks_.end();) {
@@ -123,23 +124,33 @@ class Overlap {
   }
   double flops(std::size_t i) const { return old_[i].op->cost(program_, old_[i]).flops; }
 
+  std::string asked() const { return "--tp-sp.overlap-parts is " + std::to_string(parts_) + ", but "; }
+
+  void refuse_quantized() const {
+    for (std::size_t i = 0; i < old_.size(); ++i) {
+      if (!is(i, "fp8_linear")) continue;
+      throw UsageError(asked() +
+                       "products of 8-bit floats read tokens that were scaled and transposed together, so that parts would wait "
+                       "for each other; leave --tp-sp.overlap-parts out, or choose another precision");
+    }
+  }
+
   /// Parts of the batch where it can be cut; of the only sequence otherwise.
   void choose_dimension() {
     const Shape stream = program_.local(old_[blocks_.front().norm].inputs[0]);
-    const std::string asked = "--tp-sp.overlap-parts is " + std::to_string(parts_) + ", but ";
     if (stream[batch_dim] % parts_ == 0) {
       dim_ = batch_dim;
       return;
     }
     if (stream[batch_dim] != 1) {
-      throw UsageError(asked + "--batch is " + std::to_string(stream[batch_dim]) + "; choose a --batch that it divides, or 1");
+      throw UsageError(asked() + "--batch is " + std::to_string(stream[batch_dim]) + "; choose a --batch that it divides, or 1");
     }
     if (stream[sequence_dim] % parts_ != 0) {
-      throw UsageError(asked + "a rank's part of the sequence is " + std::to_string(stream[sequence_dim]) +
+      throw UsageError(asked() + "a rank's part of the sequence is " + std::to_string(stream[sequence_dim]) +
                        " tokens, which do not divide by it");
     }
     if (!any_tokens_do_) {
-      throw UsageError(asked +
+      throw UsageError(asked() +
                        "ranks take stretches of the sequence as they are (the vocabulary does not divide by the ranks, or "
                        "there is a pipeline); leave --tp-sp.overlap-parts at 1, or choose a --batch that it divides");
     }

@@ -91,7 +91,7 @@ CONSIST_PLUGIN_OPTIONS({"sequence-parallel", consist::OptionKind::flag, "true",
                         "backward computes gradients of weights while gradients of activations travel"},
                        {"gather-again", consist::OptionKind::flag, "false",
                         "backward gathers the outputs of norms again instead of keeping them whole: less memory, more bytes"},
-                       {"overlap-parts", consist::OptionKind::integer, "1",
+                       {"overlap-parts", consist::OptionKind::integer, "0",
                         "forward is cut along tokens into so many parts, whose collectives and products overlap; 0: halves of "
-                        "the batch where they pay"},
+                        "the batch where each has 4,096 tokens or more; 1: nothing is cut"},
                        {"logits-bytes", consist::OptionKind::bytes, "512Mi", "most bytes of logits that a rank makes at once"});
