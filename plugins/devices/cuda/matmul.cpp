@@ -146,8 +146,8 @@ struct Matmul::Description {
     if (s.a_scaling != Scaling::tensor) {
       set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, scale_mode(s.b_scaling));
       set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, scale_mode(s.a_scaling));
-      // With such scales cuBLASLt's heuristic refuses a descriptor without pointers (NVIDIA/CUDALibrarySamples, issue 274). It reads
-      // nothing there; enqueue() sets the real ones.
+      // With such scales cuBLASLt's heuristic refuses a descriptor without pointers (NVIDIA/CUDALibrarySamples, issue 274). It
+      // reads nothing there; enqueue() sets the real ones.
       const void* const aligned = reinterpret_cast<const void*>(std::uintptr_t{256});
       set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, aligned);
       set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, aligned);
@@ -295,16 +295,20 @@ cublasLtMatmulAlgo_t MatmulLibrary::search_for(const MatmulShape& shape, std::in
     check(cudaEventElapsedTime(&milliseconds, events.begin, events.end), "cudaEventElapsedTime");
     return milliseconds / static_cast<float>(repetitions);
   };
-  // Each proposal twice, in turn, and the better time of both: the clock of the first one is not yet that of the last.
+  // Each proposal twice, in turn, and the better time of both: the clock of the first one is not yet that of the last. No clock
+  // makes up for a quarter, so the second look is at those that came near.
   std::vector<float> best_of(proposals.size(), -1);
+  float near = 0;
   for (int round = 0; round < 3; ++round) {
     for (std::size_t i = 0; i < proposals.size(); ++i) {
       if (round > 0 && best_of[i] < 0) continue;
+      if (round == 2 && best_of[i] > near) continue;
       const float once = time_of(proposals[i].algo, round == 0 ? 1 : 3);
       if (round == 0) {
         best_of[i] = once < 0 ? -1 : 1e30F;
       } else if (once > 0) {
         best_of[i] = std::min(best_of[i], once);
+        near = near == 0 ? 1.25F * once : std::min(near, 1.25F * once);
       }
     }
   }

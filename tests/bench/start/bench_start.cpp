@@ -1,7 +1,8 @@
 // How long one rank takes for its initial weights: bench_start [MODEL [STRATEGY [RANKS [PRECISION [THREADS]]]]]. By default
 // llama-3.2-1b, ddp, 1 rank, bf16, as many threads as this process may use. Rank 1 of several is measured, which has parts of
 // everything that is divided. Memory of the device is not really there: what is uploaded is copied into a few megabytes, over and
-// over, as a GPU takes it without memory of the host's, so that models of any size can be measured. Nothing is trained.
+// over, as a GPU takes it without memory of the host's, so that models of any size can be measured. Of a model folder, reading
+// its weights is measured, too. Nothing is trained.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -22,6 +23,7 @@
 #include "core/runtime/parts.h"
 #include "core/runtime/training_state.h"
 #include "core/runtime/usable_cores.h"
+#include "core/weights/model_weights.h"
 
 namespace {
 
@@ -129,6 +131,13 @@ int run(int argc, char** argv) {
   const std::int64_t before = device.uploads;
   timed("initial weights", elements, [&] { state.initialize(1, threads); });
   std::printf("  in %lld uploads\n", static_cast<long long>(device.uploads - before));
+  if (!parts.model_folder.empty() && ModelWeights::present(parts.model_folder)) {
+    const ModelWeights weights(parts.model_folder);
+    const auto read = [&](const std::string& name, std::int64_t first, std::span<float> out) {
+      weights.read_f32(name, first, out);
+    };
+    timed("weights of the model's folder", elements, [&] { state.load_weights(read, threads); });
+  }
   return 0;
 }
 
