@@ -296,8 +296,8 @@ TrainerResult run_recorded(const RunConfig& config, PluginHost& host, JoinedJob&
 
   TrainingState state(std::move(step), std::move(evaluation), *parts.device, communicators.by_queue(), job.rank(),
                       config.memory_limit);
-  start.finished("kernels");
   check_host_memory(job, state.planned_host_bytes(), config.host_memory_limit);
+  start.finished("kernels");
   state.allocate(config.profile || !config.trace.empty());
   start.finished("memory");
   const std::int64_t first_step = saved.fill(state);
