@@ -82,7 +82,7 @@ Effect effect_of(const std::vector<CompareRow>& rows, const std::vector<CompareO
       effect.speed.add(with.tokens_per_second, without.tokens_per_second);
       effect.memory.add(with.measured_bytes, without.measured_bytes);
       effect.host_memory.add(with.planned_host_bytes, without.planned_host_bytes);
-      effect.sent.add(with.bytes_sent_per_step, without.bytes_sent_per_step);
+      if (with.sent_is_counted == without.sent_is_counted) effect.sent.add(with.bytes_sent_per_step, without.bytes_sent_per_step);
       effect.collectives.add(with.collectives, without.collectives);
     }
   }

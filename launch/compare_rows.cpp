@@ -9,6 +9,7 @@
 #include "consist/error.h"
 #include "core/archive/reader.h"
 #include "core/runtime/metrics.h"
+#include "core/runtime/traffic.h"
 
 namespace consist::launch {
 
@@ -162,10 +163,13 @@ CompareOutcome read_outcome(const std::string& path) {
   if (result.is_object()) {
     outcome.planned_bytes = result.value("planned_bytes", 0.0);
     outcome.measured_bytes = result.value("measured_peak_bytes", 0.0);
-    outcome.bytes_sent_per_step = result.value("bytes_sent", 0.0) / result.value("steps", 1.0);
     outcome.share_of_bound = result.contains("share_of_bound") && result["share_of_bound"].is_number()
                                  ? result["share_of_bound"].get<double>()
                                  : std::numeric_limits<double>::quiet_NaN();
+  }
+  if (const auto sent = sent_per_step(archive.text("/comm"))) {
+    outcome.bytes_sent_per_step = sent->bytes;
+    outcome.sent_is_counted = sent->counted;
   }
   for (const ArchiveEvent& event : archive.events()) {
     if (event.kind == "advice") outcome.advice.push_back(event.text);

@@ -1,6 +1,7 @@
 // The rows of a comparison: the cross product of listed values, and what each run's archive says.
 #pragma once
 
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,9 +27,10 @@ struct CompareOutcome {
   double step_seconds = 0;
   double share_of_bound = 0;  ///< model FLOP/s per rank over the measured rate of the model's largest linear; NaN: unknown
   double planned_bytes = 0, measured_bytes = 0;
-  double planned_host_bytes = 0;   ///< pinned by a rank, for what is offloaded
-  double bytes_sent_per_step = 0;  ///< by rank 0
-  double collectives = 0;          ///< per rank and step
+  double planned_host_bytes = 0;                                          ///< pinned by a rank, for what is offloaded
+  double bytes_sent_per_step = std::numeric_limits<double>::quiet_NaN();  ///< by rank 0; NaN: unknown
+  bool sent_is_counted = true;  ///< false: the transport does not count; what the program's collectives send
+  double collectives = 0;       ///< per rank and step
   double final_loss = 0;
   std::vector<std::string> advice;  ///< what the run said about its own choices
 };

@@ -75,7 +75,9 @@ std::vector<std::string> figures(const CompareOutcome& o, double parity) {
           std::isnan(o.share_of_bound) ? "-" : fixed_text(100 * o.share_of_bound, 0) + "%",
           bytes_text(static_cast<std::int64_t>(o.planned_bytes)),
           bytes_text(static_cast<std::int64_t>(o.measured_bytes)),
-          bytes_text(static_cast<std::int64_t>(o.bytes_sent_per_step)),
+          std::isnan(o.bytes_sent_per_step)
+              ? "-"
+              : (o.sent_is_counted ? "" : "~") + bytes_text(static_cast<std::int64_t>(o.bytes_sent_per_step)),
           fixed_text(o.final_loss, 4),
           scientific(parity)};
 }
@@ -115,6 +117,8 @@ std::string comparison_text(const std::vector<CompareRow>& rows, const std::vect
   text +=
       "* fastest of its model. BOUND: share of the measured rate of the model's largest matrix product. PARITY: final loss "
       "against the first row of the model.\n";
+  if (std::any_of(outcomes.begin(), outcomes.end(), [](const CompareOutcome& o) { return finished(o) && !o.sent_is_counted; }))
+    text += "~: the transport does not count what it sends; this is what the step's collectives need, if rings carry them.\n";
   return text;
 }
 
@@ -132,6 +136,7 @@ void write_comparison_archive(const std::string& path, const std::vector<Compare
                                    {"planned_bytes", "B"},
                                    {"measured_peak_bytes", "B"},
                                    {"bytes_sent_per_step", "B"},
+                                   {"bytes_sent_are_counted", "1"},
                                    {"final_loss", "nat/token"},
                                    {"parity", "1"},
                                    {"best", "1"}}) {
@@ -149,7 +154,8 @@ void write_comparison_archive(const std::string& path, const std::vector<Compare
     run.values.insert(run.values.end(),
                       {o.status, o.reason, number(o.tokens_per_second), number(o.low), number(o.high), number(o.step_seconds),
                        number(o.share_of_bound), number(o.planned_bytes), number(o.measured_bytes), number(o.bytes_sent_per_step),
-                       number(o.final_loss), parity[i], marked != best.end() && marked->second == i ? 1.0 : 0.0});
+                       number(o.sent_is_counted ? 1 : 0), number(o.final_loss), parity[i],
+                       marked != best.end() && marked->second == i ? 1.0 : 0.0});
     runs.push_back(std::move(run));
   }
   write_comparison(path, columns, runs);

@@ -26,11 +26,11 @@ Communicators::Communicators(const Mesh& mesh, Job& job, const std::string& devi
     : transports_(std::move(transports)), by_queue_(Queue::count, nullptr) {
   const std::vector<bool> used = used_queues(programs);
   for (int axis = 0; axis < mesh.axes(); ++axis) {
-    Transport& transport = *transports_.at(static_cast<std::size_t>(axis));
+    owned_.emplace_back();
     const std::vector<int> group = mesh.group(job.rank(), axis);
     const int at = mesh.coordinate(job.rank(), axis), n = mesh.size_of(axis);
     const std::string name = mesh.axis(axis).name + "." + std::to_string(group.front());
-    connect(transport, job, {.name = name, .ranks = group, .index = at, .device_kind = device_kind}, Queue::communication(axis));
+    connect(axis, job, {.name = name, .ranks = group, .index = at, .device_kind = device_kind}, Queue::communication(axis));
 
     // Links one after the other in the same order on all ranks, since both ends of one wait for each other.
     for (const bool next : {true, false}) {
@@ -41,7 +41,7 @@ Communicators::Communicators(const Mesh& mesh, Job& job, const std::string& devi
         const bool sends = at == from && used[static_cast<std::size_t>(sending.index())];
         const bool receives = at == to && used[static_cast<std::size_t>(receiving.index())];
         if (!sends && !receives) continue;
-        connect(transport, job,
+        connect(axis, job,
                 {.name = name + (next ? ".next." : ".previous.") + std::to_string(from),
                  .ranks = {group[static_cast<std::size_t>(from)], group[static_cast<std::size_t>(to)]},
                  .index = sends ? 0 : 1,
@@ -53,14 +53,15 @@ Communicators::Communicators(const Mesh& mesh, Job& job, const std::string& devi
   }
 }
 
-void Communicators::connect(Transport& transport, Job& job, const GroupRequest& group, Queue queue) {
-  owned_.push_back(transport.connect(job, group));
-  by_queue_[slot_of(queue)] = owned_.back().get();
+void Communicators::connect(int axis, Job& job, const GroupRequest& group, Queue queue) {
+  auto& of_axis = owned_.at(static_cast<std::size_t>(axis));
+  of_axis.push_back(transports_.at(static_cast<std::size_t>(axis))->connect(job, group));
+  by_queue_[slot_of(queue)] = of_axis.back().get();
 }
 
-std::int64_t Communicators::bytes_sent() const {
+std::int64_t Communicators::bytes_sent(int axis) const {
   std::int64_t bytes = 0;
-  for (const auto& communicator : owned_) bytes += communicator->bytes_sent();
+  for (const auto& communicator : owned_.at(static_cast<std::size_t>(axis))) bytes += communicator->bytes_sent();
   return bytes;
 }
 

@@ -24,13 +24,14 @@ class CONSIST_API Communicators {
   /// For PreparedProgram: by communication queue, null where a queue is not used.
   std::span<Communicator* const> by_queue() const noexcept { return by_queue_; }
   std::string verified_path(int axis) const { return by_queue_.at(static_cast<std::size_t>(axis))->verified_path(); }
-  std::int64_t bytes_sent() const;
+  /// Over `axis` since connecting, by this rank: what the transport counts (see Communicator::bytes_sent).
+  std::int64_t bytes_sent(int axis) const;
 
  private:
-  void connect(Transport& transport, Job& job, const GroupRequest& group, Queue queue);
+  void connect(int axis, Job& job, const GroupRequest& group, Queue queue);
 
   std::vector<std::shared_ptr<Transport>> transports_;
-  std::vector<std::unique_ptr<Communicator>> owned_;
+  std::vector<std::vector<std::unique_ptr<Communicator>>> owned_;  // by axis
   std::vector<Communicator*> by_queue_;
 };
 

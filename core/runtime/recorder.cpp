@@ -59,6 +59,10 @@ void Recorder::profile(const std::string& json) {
   if (archive_) archive_->text("/profile", json);
 }
 
+void Recorder::traffic(const std::string& json) {
+  if (archive_) archive_->text("/comm", json);
+}
+
 void Recorder::event(const std::string& kind, const std::string& text) {
   if (archive_) archive_->event(now(), kind, text);
 }
@@ -68,7 +72,6 @@ void Recorder::finish(const std::string& status, const std::string& reason, cons
   if (result != nullptr) {
     nlohmann::ordered_json json{{"planned_bytes", result->planned_bytes},
                                 {"measured_peak_bytes", result->measured_peak_bytes},
-                                {"bytes_sent", result->bytes_sent},
                                 {"start_seconds", result->start_seconds},
                                 {"steps", result->steps},
                                 {"final_loss", result->final_loss},

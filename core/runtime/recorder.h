@@ -17,7 +17,6 @@ namespace consist {
 struct RunResult {
   std::int64_t planned_bytes = 0;
   std::int64_t measured_peak_bytes = 0;
-  std::int64_t bytes_sent = 0;
   double start_seconds = 0;  ///< from the start of the process to the first step
   std::int64_t steps = 0;
   double model_flops = 0;  ///< model FLOP/s per rank, median of the steady state
@@ -38,6 +37,8 @@ class Recorder {
   /// Before the first step is recorded: what the run's start took.
   void start(const std::string& json);
   void profile(const std::string& json);
+  /// What moved between ranks, once the run is over (traffic_json).
+  void traffic(const std::string& json);
   void event(const std::string& kind, const std::string& text);
   void finish(const std::string& status, const std::string& reason, const RunResult* result);
 

@@ -27,6 +27,7 @@
 #include "core/runtime/start_times.h"
 #include "core/runtime/step_trace.h"
 #include "core/runtime/text.h"
+#include "core/runtime/traffic.h"
 
 namespace consist {
 namespace {
@@ -325,7 +326,7 @@ TrainerResult run_recorded(const RunConfig& config, PluginHost& host, JoinedJob&
   if (result == TrainerResult::finished) saved.export_model(state);
   events.result.planned_bytes = state.planned_bytes();
   events.result.measured_peak_bytes = parts.device->counters().peak_bytes;
-  events.result.bytes_sent = communicators.bytes_sent();
+  recorder.traffic(traffic_json(traffic(layout.mesh, summary, communicators), events.result.steps));
   events.result.bound_flops = bound;
   events.result.model_flops = model_flops_rate(config, parts, events);
   std::string idle;
