@@ -12,18 +12,23 @@
 
 namespace consist::test {
 
+/// Appends those of `fallbacks` ("--name=value") whose option is not among `options` yet.
+inline void add_fallbacks(std::vector<std::string>& options, const std::vector<std::string>& fallbacks) {
+  for (const std::string& fallback : fallbacks) {
+    const std::string name = fallback.substr(0, fallback.find('=') + 1);
+    const bool given = std::any_of(options.begin(), options.end(), [&](const std::string& o) { return o.starts_with(name); });
+    if (!given) options.push_back(fallback);
+  }
+}
+
 /// `consist train` with fresh weights and `options`; over synthetic tokens, on the CPU, at a learning rate of 1e-3, unless they
 /// name another dataset, device or rate. Gives the run's archive, which it writes to `archive`, over what is there. Throws
 /// std::runtime_error with the options and the output of a run that failed.
 inline ArchiveReader train_from_scratch(const std::string& archive, const std::vector<std::string>& options) {
   std::vector<std::string> command{CONSIST_BINARY_DIR "/bin/consist", "train", "--from-scratch", "--overwrite",
                                    "--archive=" + archive};
-  for (const std::string fallback : {"--dataset=synthetic", "--device=cpu", "--learning-rate=1e-3"}) {
-    const std::string name = fallback.substr(0, fallback.find('=') + 1);
-    const bool given = std::any_of(options.begin(), options.end(), [&](const std::string& o) { return o.starts_with(name); });
-    if (!given) command.push_back(fallback);
-  }
   command.insert(command.end(), options.begin(), options.end());
+  add_fallbacks(command, {"--dataset=synthetic", "--device=cpu", "--learning-rate=1e-3"});
   const ChildResult result = run_child(command);
   if (result.status == 0) return ArchiveReader(archive);
   std::string words;

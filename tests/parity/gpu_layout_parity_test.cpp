@@ -1,6 +1,10 @@
 // Layouts over GPUs give the losses of one GPU. What runs depends on how many there are: with four all of it, with two the
-// strategies alone.
+// strategies alone. Each pair of layout and model is a case, so that processes share them (GTEST_TOTAL_SHARDS, tests/gpu/run.sh).
 #include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <tuple>
 
 #include "tests/conformance/transport/memory.h"
 #include "tests/parity/changed_model.h"
@@ -9,49 +13,98 @@ namespace consist {
 namespace {
 
 using test::ChangedModel;
+using test::LayoutComparison;
 
-class GpuLayoutParity : public ::testing::TestWithParam<ChangedModel> {};
+struct GpuLayout {
+  std::string name, strategy;  ///< a strategy that ends in "=" is over all ranks
+  int micro_batches;
+  bool recompute;
+  std::vector<std::string> options = {};
+  int ranks = 2;  ///< needed
+};
+void PrintTo(const GpuLayout& layout, std::ostream* out) {
+  *out << layout.name;
+}
+
+/// All that are tried, with and without recomputation in turns.
+std::vector<GpuLayout> gpu_layouts() {
+  std::vector<GpuLayout> all;
+  const auto add = [&](GpuLayout layout) {
+    layout.recompute = all.size() % 2 != 0;
+    all.push_back(layout);
+  };
+  const std::pair<const char*, const char*> data_parallel[] = {{"ddp", "ddp"}, {"zero2", "zero2"}, {"zero3", "zero3-offload"}};
+  for (const auto& [name, strategy] : data_parallel) add({name, strategy, 1, false});
+  add({"zero3_on_host",
+       "zero3-offload",
+       1,
+       false,
+       {"--zero3-offload.offload_param.device=cpu", "--zero3-offload.offload_optimizer.device=cpu"}});
+  add({"tp_sp", "tp-sp=", 1, false});
+  for (const std::string schedule : {"gpipe", "1f1b", "interleaved", "zero-bubble"}) {
+    const std::string name = schedule == "zero-bubble" ? "zero_bubble" : schedule;
+    add({"pipeline_" + name, "pipeline=", 4, false, {"--pipeline.schedule=" + schedule}});
+  }
+  for (const auto& [name, strategy] : data_parallel) {
+    add({std::string("tp_sp_") + name, std::string("tp-sp=2+") + strategy, 2, false, {}, 4});
+    add({std::string("pipeline_") + name, std::string("pipeline=2+") + strategy, 2, false, {}, 4});
+  }
+  add({"tp_sp_pipeline", "tp-sp=2+pipeline=2", 2, false, {}, 4});
+  return all;
+}
+
+class GpuLayoutParity : public ::testing::TestWithParam<std::tuple<GpuLayout, ChangedModel>> {
+ protected:
+  /// One GPU's curves are computed once per process and model.
+  static LayoutComparison& comparison(const ChangedModel& model) {
+    static std::map<std::string, std::unique_ptr<LayoutComparison>> made;
+    std::unique_ptr<LayoutComparison>& found = made[model.name];
+    if (!found) found = std::make_unique<LayoutComparison>(model);
+    return *found;
+  }
+};
 
 TEST_P(GpuLayoutParity, LossesAreThoseOfOneGpu) {
+  const auto& [layout, model] = GetParam();
   std::string reason;
-  const int gpus = testing::ranks_with_memory("cuda", 4, reason);
-  if (gpus < 2) GTEST_SKIP() << "layouts need two GPUs: " << reason;
-  const int ranks = gpus < 4 ? 2 : 4;
-  std::vector<std::vector<std::string>> layouts;
-  const auto add = [&](const std::string& strategy, const char* micro_batches, std::vector<std::string> more = {}) {
-    layouts.push_back({"--strategy=" + strategy, "--ranks=" + std::to_string(ranks), "--transport=nvlink",
-                       "--accumulation=" + std::string(micro_batches),
-                       "--recompute=" + std::string(layouts.size() % 2 == 0 ? "none" : "full")});
-    layouts.back().insert(layouts.back().end(), more.begin(), more.end());
-  };
-  const std::string all = "=" + std::to_string(ranks);
-  for (const char* data : {"ddp", "zero2", "zero3-offload"}) add(data, "1");
-  add("zero3-offload", "1", {"--zero3-offload.offload_param.device=cpu", "--zero3-offload.offload_optimizer.device=cpu"});
-  add("tp-sp" + all, "1");
-  for (const char* schedule : {"gpipe", "1f1b", "interleaved", "zero-bubble"})
-    add("pipeline" + all, "4", {"--pipeline.schedule=" + std::string(schedule)});
-  if (ranks == 4) {
-    for (const char* data : {"ddp", "zero2", "zero3-offload"}) {
-      add(std::string("tp-sp=2+") + data, "2");
-      add(std::string("pipeline=2+") + data, "2");
-    }
-    add("tp-sp=2+pipeline=2", "2");
-  }
-  test::expect_losses_of_one_rank(GetParam(), layouts);
+  const int gpus = testing::ranks_with_memory("cuda", 4, reason), ranks = gpus < 4 ? 2 : 4;
+  if (gpus < layout.ranks) GTEST_SKIP() << "this layout needs " << layout.ranks << " GPUs: " << reason;
+  std::vector<std::string> options{
+      "--strategy=" + layout.strategy + (layout.strategy.ends_with('=') ? std::to_string(ranks) : ""),
+      "--ranks=" + std::to_string(ranks), "--transport=nvlink", "--accumulation=" + std::to_string(layout.micro_batches),
+      std::string("--recompute=") + (layout.recompute ? "full" : "none")};
+  options.insert(options.end(), layout.options.begin(), layout.options.end());
+  comparison(model).expect_losses_of_one_rank(options);
+  comparison(model).print_deviations();
 }
 
-// Sizes that the GPU's products and attention take; fewer heads of k and v than ranks.
-nlohmann::json sizes(bool tied) {
-  return {{"tie_word_embeddings", tied}, {"hidden_size", 256}, {"intermediate_size", 512},
-          {"num_attention_heads", 4},    {"head_dim", 64},     {"num_key_value_heads", 2},
-          {"num_hidden_layers", 8},      {"vocab_size", 102}};
+/// Sizes that the GPU's products and attention take; fewer heads of k and v than ranks.
+ChangedModel gpu_model(const char* name, const char* golden, bool tied, const char* precision, const char* tolerance) {
+  return {name,
+          golden,
+          {{"tie_word_embeddings", tied},
+           {"hidden_size", 256},
+           {"intermediate_size", 512},
+           {"num_attention_heads", 4},
+           {"head_dim", 64},
+           {"num_key_value_heads", 2},
+           {"num_hidden_layers", 8},
+           {"vocab_size", 102},
+           {"max_position_embeddings", 256}},
+          precision,
+          "cuda",
+          {"--sequence=256", "--global-batch=16", "--evaluate-sequences=16", "--learning-rate=2e-4"},
+          tolerance};
 }
-INSTANTIATE_TEST_SUITE_P(Cuda, GpuLayoutParity,
-                         ::testing::Values(ChangedModel{"llama_bf16", "llama-untied", sizes(false), "bf16", "cuda"},
-                                           ChangedModel{"qwen3_tied_bf16", "qwen3-tied", sizes(true), "bf16", "cuda"},
-                                           ChangedModel{"llama_fp8", "llama-untied", sizes(false), "fp8", "cuda"},
-                                           ChangedModel{"qwen3_tied_fp8", "qwen3-tied", sizes(true), "fp8", "cuda"}),
-                         [](const auto& info) { return std::string(info.param.name); });
+// Models change fastest: as many processes as there are models, or a multiple, have one model each.
+INSTANTIATE_TEST_SUITE_P(
+    Cuda, GpuLayoutParity,
+    ::testing::Combine(::testing::ValuesIn(gpu_layouts()),
+                       ::testing::Values(gpu_model("llama_bf16", "llama-untied", false, "bf16", "bf16 of 4,096 tokens"),
+                                         gpu_model("qwen3_tied_bf16", "qwen3-tied", true, "bf16", "bf16 of 4,096 tokens"),
+                                         gpu_model("llama_fp8", "llama-untied", false, "fp8", "fp8 of 4,096 tokens"),
+                                         gpu_model("qwen3_tied_fp8", "qwen3-tied", true, "fp8", "fp8 of 4,096 tokens"))),
+    [](const auto& info) { return std::get<1>(info.param).name + ("_" + std::get<0>(info.param).name); });
 
 }  // namespace
 }  // namespace consist
