@@ -135,7 +135,8 @@ void CudaExecutable::record_graph() {
     throw;
   }
   check(cudaStreamEndCapture(main_, &graph), "recording the step as a CUDA graph");
-  const cudaError_t status = cudaGraphInstantiate(&graph_, graph, 0);
+  // As on streams: communication goes first where both could run.
+  const cudaError_t status = cudaGraphInstantiate(&graph_, graph, cudaGraphInstantiateFlagUseNodePriority);
   cudaGraphDestroy(graph);
   check(status, "making the recorded step executable (cudaGraphInstantiate)");
 }
