@@ -61,7 +61,9 @@ std::string unavailable() {
 class CudaDevice final : public Device {
  public:
   explicit CudaDevice(const Options& options)
-      : graphs_(options.flag("graphs")), search_(options.integer("algorithm-search")), cache_(options.text("cache")) {
+      : graphs_(cuda::graph_choice_of(options.text("graphs"))),
+        search_(options.integer("algorithm-search")),
+        cache_(options.text("cache")) {
     settings_.tf32 = options.flag("tf32");
     settings_.deterministic_attention = options.flag("deterministic");
   }
@@ -211,7 +213,7 @@ class CudaDevice final : public Device {
     }
   }
 
-  bool graphs_;
+  cuda::GraphChoice graphs_;
   std::int64_t search_;
   std::string cache_;
   cuda::KernelSettings settings_;
@@ -228,7 +230,9 @@ class CudaDevice final : public Device {
 
 CONSIST_PLUGIN(device, consist::Device, CudaDevice, "cuda", "1.0.0",
                "NVIDIA GPUs: cuBLASLt, cuDNN attention, own kernels for the rest");
-CONSIST_PLUGIN_OPTIONS({"graphs", consist::OptionKind::flag, "true", "record the step as one CUDA graph"},
+CONSIST_PLUGIN_OPTIONS({"graphs", consist::OptionKind::choice, "auto",
+                        "record the step as one CUDA graph; auto: unless queues beside one another are faster without",
+                        "auto|true|false"},
                        {"deterministic", consist::OptionKind::flag, "false",
                         "attention's gradient sums in a fixed order too: repeats to the bit, is slower and takes more memory"},
                        {"tf32", consist::OptionKind::flag, "false", "fp32 matrix products may use TF32 (10 bits of mantissa)"},

@@ -30,25 +30,15 @@ class NamedRange {
   NamedRange& operator=(const NamedRange&) = delete;
 };
 
-/// Whether a step may be replayed as a graph. A graph's branches share a few hardware queues, in which a receive that waits for
-/// another rank holds up whatever lies behind it: a collective of another axis (seen with tensor and pipeline parallelism
-/// together on H200s), or, where receives are asked for ahead of time, the very message that the other rank waits for. Streams
-/// have hardware queues of their own (see CudaDevice::open).
-bool may_be_graph(const std::vector<Launch>& launches) {
-  return std::none_of(launches.begin(), launches.end(), [](const Launch& launch) {
-    return launch.queue.is_communication() && launch.queue.lane() != Lane::collective;
-  });
-}
-
 }  // namespace
 
-CudaExecutable::CudaExecutable(std::vector<Launch> launches, bool graphs, bool profile)
+CudaExecutable::CudaExecutable(std::vector<Launch> launches, GraphChoice graphs, bool profile)
     : launches_(std::move(launches)),
       lanes_(Queue::count),
       events_(launches_.size(), nullptr),
-      graphs_(graphs && !profile && may_be_graph(launches_)),
+      graphs_(!profile && becomes_graph(graphs, launches_)),
       profile_(profile) {
-  if (graphs && !profile && !graphs_)
+  if (graphs == GraphChoice::always && !profile && !graphs_)
     log::info("the step is not recorded as a CUDA graph: there are messages between neighbours in it");
   int least = 0, greatest = 0;
   check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");

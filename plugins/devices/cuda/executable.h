@@ -1,4 +1,4 @@
-// Runs launches on streams: one per queue. After a first step the whole step is one CUDA graph.
+// Runs launches on streams: one per queue; after a first step, where that is faster, as one CUDA graph.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -6,15 +6,15 @@
 #include <vector>
 
 #include "consist/device.h"
+#include "plugins/devices/cuda/graph_choice.h"
 
 namespace consist::cuda {
 
-/// The first run() enqueues launch by launch (libraries set themselves up then), the second one records a graph, which all later
-/// ones start. With `graphs` off or `profile` on, and where there are messages between neighbours, every run enqueues launch
-/// by launch. Waits between queues are events.
+/// The first run() enqueues launch by launch (libraries set themselves up then). Where the step becomes a graph (graph_choice.h)
+/// and is not profiled, the second one records it, and all later ones start it. Waits between queues are events.
 class CudaExecutable final : public Executable {
  public:
-  CudaExecutable(std::vector<Launch> launches, bool graphs, bool profile);
+  CudaExecutable(std::vector<Launch> launches, GraphChoice graphs, bool profile);
   ~CudaExecutable() override;
 
   void run() override;

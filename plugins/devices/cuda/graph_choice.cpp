@@ -1,0 +1,48 @@
+#include "plugins/devices/cuda/graph_choice.h"
+
+#include <algorithm>
+#include <string>
+
+namespace consist::cuda {
+namespace {
+
+/// What a launch costs the host, and the most that a GPU reads and writes meanwhile.
+constexpr double host_seconds_per_launch = 5e-6;
+constexpr double bytes_per_second = 4.8e12;
+
+double bytes_of(const std::vector<Buffer>& buffers) {
+  double bytes = 0;
+  for (const Buffer& buffer : buffers)
+    bytes += static_cast<double>(buffer.shape.elements()) * static_cast<double>(size_of(buffer.dtype));
+  return bytes;
+}
+
+}  // namespace
+
+GraphChoice graph_choice_of(const std::string& text) {
+  if (text == "auto") return GraphChoice::automatic;
+  return text == "true" ? GraphChoice::always : GraphChoice::never;
+}
+
+bool may_be_graph(const std::vector<Launch>& launches) {
+  return std::none_of(launches.begin(), launches.end(), [](const Launch& launch) {
+    return launch.queue.is_communication() && launch.queue.lane() != Lane::collective;
+  });
+}
+
+bool graph_pays(const std::vector<Launch>& launches) {
+  double bytes = 0;
+  bool communicates = false;
+  for (const Launch& launch : launches) {
+    bytes += bytes_of(launch.inputs) + bytes_of(launch.outputs);
+    communicates = communicates || launch.queue.is_communication();
+  }
+  return !communicates || bytes / bytes_per_second < static_cast<double>(launches.size()) * host_seconds_per_launch;
+}
+
+bool becomes_graph(GraphChoice choice, const std::vector<Launch>& launches) {
+  if (choice == GraphChoice::never || !may_be_graph(launches)) return false;
+  return choice == GraphChoice::always || graph_pays(launches);
+}
+
+}  // namespace consist::cuda
