@@ -33,6 +33,13 @@ class EmbeddingGrad final : public NamedOp {
     if (axis.inputs.size() > 2) axis.inputs[2] = axis.outputs[0];
   }
   int updates_in_place(int /*output*/) const noexcept override { return 2; }
+  /// Of a sum that is there only the rows of its ids are touched.
+  Cost cost(const Program& program, const Instruction& i) const override {
+    const auto bytes = [&](TensorId id) { return static_cast<double>(program.bytes(id)); };
+    const double rows = static_cast<double>(program.local(i.inputs[1]).elements()) * size_of(program[i.outputs[0]].dtype);
+    const bool adds = i.inputs.size() > 2 && i.inputs[2] != no_tensor;
+    return {.flops = 0, .bytes = bytes(i.inputs[0]) + bytes(i.inputs[1]) + (adds ? 2 * rows : bytes(i.outputs[0]) + rows)};
+  }
 };
 
 class Embedding final : public NamedOp {
@@ -65,6 +72,10 @@ class Embedding final : public NamedOp {
       if (t.placements[axis].is_shard(0)) attributes.set(vocabulary_axis, std::int64_t{axis});
     }
     d.contribute(table, d.build().emit_one("embedding_grad", {ids, dy, d.accumulator(table)}, attributes, t.name + ".grad"));
+  }
+  /// Of the table only the rows of the ids are read.
+  Cost cost(const Program& program, const Instruction& i) const override {
+    return {.flops = 0, .bytes = static_cast<double>(program.bytes(i.inputs[0]) + 2 * program.bytes(i.outputs[0]))};
   }
 };
 

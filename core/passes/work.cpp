@@ -3,23 +3,35 @@
 #include <algorithm>
 
 #include "consist/op.h"
+#include "core/program/operands.h"
 
 namespace consist {
 namespace {
 
-/// Matrix work that takes a device as long as moving one byte does; that of current GPUs in bf16 lies between 100 and 300.
-constexpr double flops_per_byte = 150;
-
-/// Attention makes its products between exponentials, in tiles half of which a causal mask cuts off: Llama-3-8B's run at 405
-/// TFLOP/s forward and 353 backward on an H200 where linears run at 690, each in sequences of 4,096.
-constexpr double attention_slowness = 2;
+double flops_rate(const Program& program, const Instruction& instruction, const DeviceRates& rates) {
+  const DType operand = program[first_operand(instruction)].dtype;
+  const std::string_view op = instruction.op->name();
+  if (op.starts_with("attention") && operand != DType::f32)
+    return (op == "attention_grad" ? rates.attention_grad : rates.attention) * rates.peak;
+  return rates.product_rate(operand);
+}
 
 }  // namespace
 
-double work_of(const Program& program, const Instruction& instruction) {
+double DeviceRates::product_rate(DType operand) const {
+  if (operand == DType::f32) return products * peak_fp32;
+  const bool fp8 = operand == DType::e4m3 || operand == DType::e5m2;
+  return products * (fp8 && peak_fp8 > 0 ? peak_fp8 : peak);
+}
+
+double seconds_of(const Program& program, const Instruction& instruction, const DeviceRates& rates) {
   const Cost cost = instruction.op->cost(program, instruction);
-  const double slowness = instruction.op->name().starts_with("attention") ? attention_slowness : 1;
-  return std::max(cost.flops * slowness, cost.bytes * flops_per_byte);
+  const double moving = cost.bytes / rates.memory;
+  return cost.flops > 0 ? std::max(moving, cost.flops / flops_rate(program, instruction, rates)) : moving;
+}
+
+double work_of(const Program& program, const Instruction& instruction) {
+  return seconds_of(program, instruction, h200_rates);
 }
 
 }  // namespace consist

@@ -11,27 +11,17 @@
 namespace consist {
 namespace {
 
-/// Peaks, memory and links by NVIDIA's and AWS's data sheets (p4d, p5, p5e). Products, attention, memory (0.87 of the sheet's),
-/// node (0.72) and host are what one and four H200s reached here (docs/results.md); a network rank has an eighth of its node's
+/// Peaks, memory and links by NVIDIA's and AWS's data sheets (p4d, p5, p5e). Node (0.72) and host are what four H200s reached
+/// here (docs/results.md), memory of the others is as far from its sheet's as theirs; a network rank has an eighth of its node's
 /// EFA, of which large messages are taken to reach 0.85.
 const std::vector<MachineModel>& known_machines() {
   static const std::vector<MachineModel> machines = [] {
-    const MachineModel h200{.name = "h200",
-                            .peak = 989.4e12,
-                            .peak_fp8 = 1978.9e12,
-                            .peak_fp32 = 66.9e12,
-                            .memory = 0.87 * 4.8e12,
-                            .node = 0.72 * 450e9,
-                            .network = 0.85 * 50e9,
-                            .host = 17e9};
+    const MachineModel h200{.name = "h200", .device = h200_rates, .node = 0.72 * 450e9, .network = 0.85 * 50e9, .host = 17e9};
     MachineModel h100 = h200;  // but for its memory
     h100.name = "h100";
-    h100.memory = 0.87 * 3.35e12;
+    h100.device.memory = 0.87 * 3.35e12;
     const MachineModel a100{.name = "a100",
-                            .peak = 312e12,
-                            .peak_fp8 = 0,
-                            .peak_fp32 = 19.5e12,
-                            .memory = 0.87 * 1.555e12,
+                            .device = {.peak = 312e12, .peak_fp8 = 0, .peak_fp32 = 19.5e12, .memory = 0.87 * 1.555e12},
                             .node = 0.72 * 300e9,
                             .network = 0.85 * 6.25e9,
                             .host = 8e9};
@@ -54,9 +44,16 @@ void replace(MachineModel& machine, const std::string& part) {
   const struct {
     const char* key;
     double* value;
-  } rates[] = {{"peak", &machine.peak},         {"peak-fp8", &machine.peak_fp8},   {"peak-fp32", &machine.peak_fp32},
-               {"products", &machine.products}, {"attention", &machine.attention}, {"memory", &machine.memory},
-               {"node", &machine.node},         {"network", &machine.network},     {"host", &machine.host}};
+  } rates[] = {{"peak", &machine.device.peak},
+               {"peak-fp8", &machine.device.peak_fp8},
+               {"peak-fp32", &machine.device.peak_fp32},
+               {"products", &machine.device.products},
+               {"attention", &machine.device.attention},
+               {"attention-grad", &machine.device.attention_grad},
+               {"memory", &machine.device.memory},
+               {"node", &machine.node},
+               {"network", &machine.network},
+               {"host", &machine.host}};
   std::string known = "ranks-per-node";
   for (const auto& rate : rates) known += std::string(" ") + rate.key;
   const double number = positive(part, equals == std::string::npos ? "" : part.substr(equals + 1));
@@ -73,17 +70,13 @@ void replace(MachineModel& machine, const std::string& part) {
 
 }  // namespace
 
-double MachineModel::product_rate(DType operand) const {
-  if (operand == DType::f32) return products * peak_fp32;
-  const bool fp8 = operand == DType::e4m3 || operand == DType::e5m2;
-  return products * (fp8 && peak_fp8 > 0 ? peak_fp8 : peak);
-}
-
 std::string MachineModel::text() const {
-  return name + ", " + std::to_string(ranks_per_node) + " ranks a node; products at " + fixed_text(100 * products, 0) +
-         "% and attention at " + fixed_text(100 * attention, 0) + "% of " + si_text(peak) + "FLOP/s (fp8 " + si_text(peak_fp8) +
-         ", fp32 " + si_text(peak_fp32) + "); a rank moves " + si_text(memory) + "B/s in its memory, " + si_text(node) +
-         "B/s to ranks of its node, " + si_text(network) + "B/s to others, " + si_text(host) + "B/s from and to the host";
+  const auto share = [](double of_peak) { return fixed_text(100 * of_peak, 0) + "%"; };
+  return name + ", " + std::to_string(ranks_per_node) + " ranks a node; products at " + share(device.products) +
+         ", attention at " + share(device.attention) + " and its gradient at " + share(device.attention_grad) + " of " +
+         si_text(device.peak) + "FLOP/s (fp8 " + si_text(device.peak_fp8) + ", fp32 " + si_text(device.peak_fp32) +
+         "); a rank moves " + si_text(device.memory) + "B/s in its memory, " + si_text(node) + "B/s to ranks of its node, " +
+         si_text(network) + "B/s to others, " + si_text(host) + "B/s from and to the host";
 }
 
 MachineModel parse_machine(const std::string& text) {

@@ -5,6 +5,7 @@
 
 #include "consist/op.h"
 #include "core/passes/timeline.h"
+#include "core/passes/work.h"
 #include "core/program/operands.h"
 #include "core/runtime/text.h"
 
@@ -17,14 +18,6 @@ struct Sums {
   std::map<int, double> axes;  // bytes sent
 };
 
-double compute_seconds(const Program& program, const Instruction& i, const MachineModel& machine) {
-  const Cost cost = i.op->cost(program, i);
-  const bool attention = i.op->name().starts_with("attention");
-  const DType operand = program[first_operand(i)].dtype;
-  const double rate = attention && operand != DType::f32 ? machine.attention * machine.peak : machine.product_rate(operand);
-  return std::max(cost.flops / rate, cost.bytes / machine.memory);
-}
-
 Sums add_up(const Program& program, const MachineModel& machine) {
   Sums sums;
   for (const Instruction& i : program.instructions) {
@@ -35,7 +28,7 @@ Sums add_up(const Program& program, const MachineModel& machine) {
       const double seconds = static_cast<double>(message_bytes(program, i)) / machine.host;
       (i.queue == Queue::host_to_device() ? sums.from_host : sums.to_host) += seconds;
     } else if (i.op->touches_memory() && first_operand(i) != no_tensor) {
-      (i.tag.phase == Phase::optimizer ? sums.optimizer : sums.compute) += compute_seconds(program, i, machine);
+      (i.tag.phase == Phase::optimizer ? sums.optimizer : sums.compute) += seconds_of(program, i, machine.device);
     }
   }
   return sums;
@@ -81,7 +74,7 @@ std::string estimate_text(const StepEstimate& e, const MachineModel& machine, in
   const auto speed = [&](double seconds) {
     const double rate = tokens / seconds;
     return milliseconds(seconds) + ", " + si_text(rate) + " tokens/s, model " + si_text(rate * model_flops / ranks) +
-           "FLOP/s per rank (" + fixed_text(100 * rate * model_flops / ranks / machine.peak, 0) + "% of the bf16 peak)";
+           "FLOP/s per rank (" + fixed_text(100 * rate * model_flops / ranks / machine.device.peak, 0) + "% of the bf16 peak)";
   };
   std::string text = "Estimate of a step, from costs over rates, not measured: " + machine.text() + "\n";
   text += "  forward and backward " + milliseconds(e.compute);

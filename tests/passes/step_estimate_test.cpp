@@ -17,17 +17,13 @@ constexpr double endless = 1e30;
 
 /// Only products cost time, a second for each FLOP.
 MachineModel machine() {
-  return {.name = "test",
-          .peak = 1,
-          .peak_fp8 = 1,
-          .peak_fp32 = 1,
-          .products = 1,
-          .attention = 1,
-          .memory = endless,
-          .ranks_per_node = 2,
-          .node = endless,
-          .network = endless,
-          .host = endless};
+  return {
+      .name = "test",
+      .device = {.peak = 1, .peak_fp8 = 1, .peak_fp32 = 1, .products = 1, .attention = 1, .attention_grad = 1, .memory = endless},
+      .ranks_per_node = 2,
+      .node = endless,
+      .network = endless,
+      .host = endless};
 }
 
 StepEstimate estimate(const Program& program, const MachineModel& machine) {
@@ -47,7 +43,7 @@ TEST(StepEstimate, ProductsTakeTheirFlops) {
     EXPECT_NEAR(at_once.compute, flops, 1e-6 * flops);
     EXPECT_NEAR(at_once.hidden, flops, 1e-6 * flops);
     MachineModel half = machine();
-    half.products = half.attention = 0.5;
+    half.device.products = half.device.attention = half.device.attention_grad = 0.5;
     EXPECT_NEAR(estimate(program, half).compute, 2 * flops, 1e-6 * flops);
   }
 }
@@ -55,8 +51,8 @@ TEST(StepEstimate, ProductsTakeTheirFlops) {
 TEST(StepEstimate, MemoryAndOptimizerCountWhereTheyBound) {
   const Program program = test::Case(1).step();
   MachineModel slow_memory = machine();
-  slow_memory.peak = slow_memory.peak_fp32 = endless;
-  slow_memory.memory = 1;
+  slow_memory.device.peak = slow_memory.device.peak_fp32 = endless;
+  slow_memory.device.memory = 1;
   double bytes = 0, optimizer = 0;
   for (const Instruction& i : program.instructions) {
     if (i.inputs.empty() || !i.op->touches_memory()) continue;
@@ -70,7 +66,7 @@ TEST(StepEstimate, MemoryAndOptimizerCountWhereTheyBound) {
 
 TEST(StepEstimate, MessagesUseTheLinksOfTheirAxis) {
   MachineModel links = machine();
-  links.peak = links.peak_fp32 = endless;
+  links.device.peak = links.device.peak_fp32 = endless;
   links.node = 4;
   links.network = 1;
   const StepEstimate two = estimate(test::Case(2).step(), links), four = estimate(test::Case(4).step(), links);
@@ -88,7 +84,7 @@ TEST(StepEstimate, MessagesUseTheLinksOfTheirAxis) {
 TEST(StepEstimate, TextStatesWhatItRestsOn) {
   const std::string text = estimate_text(estimate(test::Case(4).step(), parse_machine("h100,network=12.5e9,ranks-per-node=2")),
                                          parse_machine("h100,network=12.5e9,ranks-per-node=2"), 4, 32, 1e6);
-  for (const char* part : {"not measured", "h100, 2 ranks a node", "70% and attention at 45% of 989 TFLOP/s",
+  for (const char* part : {"not measured", "h100, 2 ranks a node", "70%, attention at 43% and its gradient at 35% of 989 TFLOP/s",
                            "12.5 GB/s to others", "to other nodes", "one after the other"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
@@ -96,8 +92,9 @@ TEST(StepEstimate, TextStatesWhatItRestsOn) {
 
 TEST(MachineModel, IsAKnownOneWithValuesReplaced) {
   EXPECT_EQ(parse_machine("h100").ranks_per_node, 8);
-  EXPECT_DOUBLE_EQ(parse_machine("h100,products=0.45").product_rate(DType::bf16), 0.45 * 989.4e12);
-  EXPECT_DOUBLE_EQ(parse_machine("a100").product_rate(DType::e4m3), parse_machine("a100").product_rate(DType::bf16));
+  EXPECT_DOUBLE_EQ(parse_machine("h100,products=0.45").device.product_rate(DType::bf16), 0.45 * 989.4e12);
+  EXPECT_DOUBLE_EQ(parse_machine("a100").device.product_rate(DType::e4m3),
+                   parse_machine("a100").device.product_rate(DType::bf16));
   for (const auto& [text, says] : {std::pair{"b100", "h200 h100 a100"},
                                    {"h100,warp=9", "values can be given to"},
                                    {"h100,network=fast", "above 0"},

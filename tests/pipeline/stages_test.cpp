@@ -7,7 +7,8 @@
 #include <numeric>
 
 #include "consist/error.h"
-#include "consist/op.h"
+#include "core/passes/differentiate.h"
+#include "core/passes/rebuild.h"
 #include "core/passes/work.h"
 #include "tests/program/tiny_model.h"
 
@@ -89,13 +90,32 @@ TEST(AssignStages, WithinLayersStagesAreMoreEven) {
   EXPECT_LT(largest(Cut::operators), largest(Cut::layers) * 0.8);
 }
 
-TEST(AssignStages, AttentionWeighsTwiceItsFlops) {
-  Program program;
-  Builder builder(program);
-  const TensorId q = builder.input("q", DType::bf16, {1, 4096, 256}), kv = builder.input("kv", DType::bf16, {1, 4096, 256});
-  builder.emit("attention", {q, kv, kv}, {{"head_dim", std::int64_t{64}}}, {"y", "lse"});
-  const Instruction& attention = program.instructions.back();
-  EXPECT_DOUBLE_EQ(work_of(program, attention), 2 * attention.op->cost(program, attention).flops);
+TEST(AssignStages, CountsWhatBackwardCosts) {
+  Program program = forward_of(test::TinyModel({.layers = 6, .hidden = 64, .heads = 4, .head_dim = 16, .ffn = 256}));
+  assign_stages(program, 2, Cut::operators);
+  Program step = rebuild(program);
+  differentiate(step, DType::f32);
+  std::vector<double> seconds(2, 0);
+  double longest = 0;  // of what lies between two places to cut
+  for (const Instruction& i : step.instructions) {
+    seconds[static_cast<std::size_t>(i.tag.stage)] += work_of(step, i);
+    longest = std::max(longest, work_of(step, i));
+  }
+  EXPECT_NEAR(seconds[0], seconds[1], 6 * longest);
+}
+
+TEST(AssignStages, CostsAreOfTheDtypesThatTheProgramWillHave) {
+  const auto of_dtype = [](DType dtype) {
+    Program program = forward_of(test::TinyModel({.layers = 12, .hidden = 64, .heads = 4, .head_dim = 16, .ffn = 256}));
+    for (const Parameter& p : program.parameters) program[p.tensor].dtype = dtype;
+    return pieces_of(program, Cut::layers);
+  };
+  const std::vector<Piece> narrow = of_dtype(DType::bf16), wide = of_dtype(DType::f32);
+  ASSERT_EQ(narrow.size(), wide.size());
+  for (std::size_t i = 0; i + 1 < narrow.size(); ++i) {
+    EXPECT_LT(narrow[i].cost, wide[i].cost);
+    EXPECT_DOUBLE_EQ(narrow[i].cut, wide[i].cut / 2) << "what is sent has that dtype too";
+  }
 }
 
 TEST(AssignStages, EveryStageHasParameters) {

@@ -6,53 +6,32 @@
 
 #include "consist/error.h"
 #include "consist/op.h"
+#include "core/passes/differentiate.h"
+#include "core/passes/rebuild.h"
 #include "core/passes/work.h"
 
 namespace consist::pipeline {
 namespace {
 
-/// Work of a matrix product that is worth an element less across a cut, forward and back, where it travels while others compute:
-/// little, so that messages grow for more even stages and for nothing less.
-constexpr double flops_per_crossing_element = 600;
+/// What a message adds to the time of the stages at its two ends, per byte: it travels beside compute, and only the first and the
+/// last ones of a step are waited for; an eighth of the time that it takes at the 300 GB/s which GPUs of a node send each other.
+/// Little, so that messages grow for more even stages and for nothing less.
+constexpr double seconds_per_crossing_byte = 1.0 / 8 / 300e9;
 
-/// By instruction: the elements that a cut before it would send on.
-std::vector<double> crossing_elements(const Program& forward) {
-  const std::size_t n = forward.instructions.size();
-  std::vector<std::size_t> made(forward.tensors.size(), n), last(forward.tensors.size(), 0);
-  for (std::size_t i = 0; i < n; ++i) {
-    for (TensorId output : forward.instructions[i].outputs) {
-      if (output != no_tensor) made[static_cast<std::size_t>(output)] = i;
-    }
-    for (TensorId input : forward.instructions[i].inputs) {
-      if (input != no_tensor) last[static_cast<std::size_t>(input)] = i;
-    }
-  }
-  std::vector<double> change(n + 1, 0);
-  for (std::size_t t = 0; t < made.size(); ++t) {
-    if (made[t] >= last[t]) continue;  // an input, a state, or never read
-    const auto elements = static_cast<double>(forward.tensors[t].shape.elements());
-    change[made[t] + 1] += elements;
-    change[last[t] + 1] -= elements;
-  }
-  for (std::size_t i = 1; i <= n; ++i) change[i] += change[i - 1];
-  return change;
-}
-
-/// By instruction: the piece that it belongs to. A new piece begins where the model may be cut, which leaves each piece a
-/// parameter to train and the first and last one a part of a layer.
-std::vector<std::size_t> pieces_of(const Program& forward, Cut cut) {
+/// Numbers pieces in Tag::stage and returns how many there are. A new piece begins where the model may be cut, which leaves each
+/// piece a parameter to train and the first and last one a part of a layer.
+std::size_t number_pieces(Program& forward, Cut cut) {
   std::vector<bool> is_parameter(forward.tensors.size(), false);
   for (const Parameter& p : forward.parameters) is_parameter[static_cast<std::size_t>(p.tensor)] = true;
   std::size_t rest = 0;  // instructions up to the last one of a layer
   for (std::size_t i = 0; i < forward.instructions.size(); ++i) {
     if (forward.instructions[i].tag.layer >= 0) rest = i + 1;
   }
-  std::vector<std::size_t> piece;
-  std::size_t newest = 0;
+  std::int16_t newest = 0;
   bool trains = false;
   std::int16_t layer = -1;
   for (std::size_t i = 0; i < forward.instructions.size(); ++i) {
-    const Instruction& instruction = forward.instructions[i];
+    Instruction& instruction = forward.instructions[i];
     const bool new_layer = instruction.tag.layer != layer;
     const bool trains_here = std::any_of(instruction.inputs.begin(), instruction.inputs.end(), [&](TensorId input) {
       return input != no_tensor && is_parameter[static_cast<std::size_t>(input)];
@@ -65,12 +44,35 @@ std::vector<std::size_t> pieces_of(const Program& forward, Cut cut) {
     }
     trains = trains || trains_here;
     if (instruction.tag.layer >= 0) layer = instruction.tag.layer;
-    piece.push_back(newest);
+    instruction.tag.stage = newest;
   }
-  return piece;
+  return static_cast<std::size_t>(newest) + 1;
 }
 
 }  // namespace
+
+std::vector<Piece> pieces_of(Program& forward, Cut cut) {
+  const std::size_t count = number_pieces(forward, cut);
+  Program program = rebuild(forward);  // with the dtypes that it is to have
+  std::vector<Piece> pieces(count);
+  const auto at = [](std::int16_t stage) { return static_cast<std::size_t>(stage); };
+  std::vector<std::size_t> made(program.tensors.size(), count), last(program.tensors.size(), 0);
+  for (const Instruction& i : program.instructions) {
+    for (TensorId input : i.inputs) {
+      if (input != no_tensor) last[static_cast<std::size_t>(input)] = at(i.tag.stage);
+    }
+    for (TensorId output : i.outputs) {
+      if (output != no_tensor) made[static_cast<std::size_t>(output)] = at(i.tag.stage);
+    }
+  }
+  for (std::size_t t = 0; t < made.size(); ++t) {  // what is no input is sent on, and its gradient back
+    for (std::size_t piece = made[t]; piece < last[t]; ++piece)
+      pieces[piece].cut += 2 * static_cast<double>(program.bytes(static_cast<TensorId>(t))) * seconds_per_crossing_byte;
+  }
+  differentiate(program, program[program.parameters.front().tensor].dtype);
+  for (const Instruction& i : program.instructions) pieces[at(i.tag.stage)].cost += work_of(program, i);
+  return pieces;
+}
 
 std::vector<int> balanced(const std::vector<Piece>& pieces, int parts) {
   struct Best {
@@ -111,16 +113,9 @@ void assign_stages(Program& forward, int stages, Cut cut) {
     throw UsageError("strategy 'pipeline' would cut the model into " + std::to_string(stages) + " stages, but it has " +
                      std::to_string(layers) + " layers, and every stage needs one; choose fewer ranks or chunks");
   }
-  const std::vector<double> crossing = crossing_elements(forward);
-  const std::vector<std::size_t> piece_of = pieces_of(forward, cut);
-  std::vector<Piece> pieces(piece_of.back() + 1);
-  for (std::size_t i = 0; i < piece_of.size(); ++i) {
-    pieces[piece_of[i]].cost += work_of(forward, forward.instructions[i]);
-    pieces[piece_of[i]].cut = crossing[i + 1] * flops_per_crossing_element;
-  }
-  const std::vector<int> stage_of = balanced(pieces, stages);
-  for (std::size_t i = 0; i < piece_of.size(); ++i)
-    forward.instructions[i].tag.stage = static_cast<std::int16_t>(stage_of[piece_of[i]]);
+  const std::vector<int> stage_of = balanced(pieces_of(forward, cut), stages);
+  for (Instruction& i : forward.instructions)
+    i.tag.stage = static_cast<std::int16_t>(stage_of[static_cast<std::size_t>(i.tag.stage)]);
 }
 
 }  // namespace consist::pipeline
