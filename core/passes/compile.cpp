@@ -81,9 +81,11 @@ Program forward_program(const CompileRequest& request, const Layout& layout, int
   program.loss = request.architecture->build(builder, ids, targets, loss_scale);
 
   for (const Parameter& parameter : program.parameters) program[parameter.tensor].dtype = request.precision->dtypes().parameter;
+  program.micro_batches = request.accumulation;  // of the step that is partitioned; an evaluation's parts are the same
   for (std::size_t axis = 0; axis < layout.active.size(); ++axis) {
     layout.active[axis].strategy->partition(program, static_cast<int>(axis));
   }
+  program.micro_batches = 1;
   program = rebuild(program);
   request.precision->rewrite(program);
   return program;

@@ -28,6 +28,7 @@ class Walker {
  public:
   Walker(const Program& program, TimelineCost cost) : program_(program), cost_(cost), ready_(program.tensors.size(), 0) {
     for (const Instruction& i : program.instructions) {
+      if (i.op->name() == "send") until_sent_[key_of(i.tag)] = instructions_[key_of(i.tag)];
       if (!counts(i)) continue;
       ++instructions_[key_of(i.tag)];
       split_ |= i.tag.phase == Phase::weight_gradient;
@@ -71,10 +72,14 @@ class Walker {
       ready_[static_cast<std::size_t>(tensors.front())] = messages.front();
   }
 
-  double seconds(const Instruction& i) const {
+  double seconds(const Instruction& i) {
     if (cost_ == TimelineCost::by_ops) return work_of(program_, i);
+    const PartKey part = key_of(i.tag);
+    const auto sent = until_sent_.find(part);
+    const int counted = sent == until_sent_.end() || sent->second == 0 ? instructions_.at(part) : sent->second;
+    if (done_[part]++ >= counted) return 0;
     const double whole = i.tag.phase == Phase::backward && !split_ ? 2 : 1;
-    return whole / static_cast<double>(instructions_.at(key_of(i.tag)));
+    return whole / static_cast<double>(counted);
   }
 
   double run(const Instruction& i, double start) {
@@ -93,6 +98,8 @@ class Walker {
   std::vector<double> ready_;                      // by tensor
   std::map<Lane, std::deque<TensorId>> expected_;  // received, but not yet there
   std::map<PartKey, int> instructions_;            // of each part
+  std::map<PartKey, int> until_sent_;              // ... before its last send
+  std::map<PartKey, int> done_;
   bool split_ = false;
   double now_ = 0;
   std::size_t at_ = 0;

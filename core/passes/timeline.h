@@ -27,7 +27,8 @@ struct Timeline {
 };
 
 enum class TimelineCost : std::uint8_t {
-  equal,   ///< every forward part takes 1, every backward part 2: 1 for the gradients of inputs, 1 for those of weights
+  equal,   ///< every forward part takes 1, every backward part 2: 1 for the gradients of inputs, 1 for those of weights; what a
+           ///< part sends leaves at its end
   by_ops,  ///< work_of() each instruction
 };
 

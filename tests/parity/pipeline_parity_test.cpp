@@ -65,7 +65,7 @@ class PipelineParity : public testing::TestWithParam<Case> {
 TEST_P(PipelineParity, EveryScheduleGivesTheLossesOfOneRank) {
   const std::vector<double> expected = train("ddp", 1, 4);
   ASSERT_LT(expected.back(), expected.front() - 0.05) << "nothing was learnt, so that equal losses would say little";
-  for (const char* schedule : {"gpipe", "1f1b", "interleaved", "zero-bubble"}) {
+  for (const char* schedule : {"gpipe", "1f1b", "interleaved", "zero-bubble", "zero-bubble-h2"}) {
     for (const int stages : {2, 4}) {
       SCOPED_TRACE(std::string(schedule) + " over " + std::to_string(stages));
       expect_equal(train("pipeline=" + std::to_string(stages), stages, 4, {"--pipeline.schedule=" + std::string(schedule)}),
@@ -77,7 +77,7 @@ TEST_P(PipelineParity, EveryScheduleGivesTheLossesOfOneRank) {
 TEST_P(PipelineParity, AnyNumberOfMicroBatches) {
   for (const int micro_batches : {1, 2, 8}) {
     const std::vector<double> expected = train("ddp", 1, micro_batches);
-    for (const char* schedule : {"1f1b", "interleaved", "zero-bubble"}) {
+    for (const char* schedule : {"1f1b", "interleaved", "zero-bubble", "zero-bubble-h2"}) {
       SCOPED_TRACE(std::string(schedule) + " with " + std::to_string(micro_batches) + " micro-batches");
       expect_equal(train("pipeline=4", 4, micro_batches, {"--pipeline.schedule=" + std::string(schedule)}), expected);
     }
@@ -86,7 +86,7 @@ TEST_P(PipelineParity, AnyNumberOfMicroBatches) {
 
 TEST_P(PipelineParity, ComposesWithDataParallel) {
   const std::vector<double> expected = train("ddp", 1, 4);
-  for (const char* schedule : {"1f1b", "interleaved", "zero-bubble"}) {
+  for (const char* schedule : {"1f1b", "interleaved", "zero-bubble", "zero-bubble-h2"}) {
     SCOPED_TRACE(schedule);
     expect_equal(train("pipeline=2+ddp", 4, 4, {"--pipeline.schedule=" + std::string(schedule)}), expected);
     expect_equal(train("zero2+pipeline=2", 4, 4, {"--pipeline.schedule=" + std::string(schedule)}), expected);

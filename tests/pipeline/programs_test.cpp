@@ -38,6 +38,7 @@ struct MakeUp {
   std::string over_data = "ddp";  ///< the strategy of the axis `data`
   int tensor = 1;                 ///< ranks of tp-sp
   std::string recompute = "none";
+  bool send_first = true;
   std::string text() const {
     return schedule + " over " + std::to_string(stages) + " ranks x " + over_data + "=" + std::to_string(data) +
            " x tp-sp=" + std::to_string(tensor) + ", " + std::to_string(micro_batches) + " micro-batches, " +
@@ -49,8 +50,11 @@ struct MakeUp {
 std::vector<Program> compile(PluginHost& host, const MakeUp& make_up, bool evaluation = false) {
   const test::TinyModel model(make_up.shape);
   const PlainPrecision precision;
-  const auto pipeline = host.make<ParallelStrategy>(
-      "strategy", "pipeline", {{"schedule", make_up.schedule}, {"chunks", std::to_string(make_up.chunks)}, {"cut", make_up.cut}});
+  const auto pipeline = host.make<ParallelStrategy>("strategy", "pipeline",
+                                                    {{"schedule", make_up.schedule},
+                                                     {"chunks", std::to_string(make_up.chunks)},
+                                                     {"cut", make_up.cut},
+                                                     {"send-first", make_up.send_first ? "true" : "false"}});
   const auto data = host.make<ParallelStrategy>("strategy", make_up.over_data, {});
   const auto tensor = host.make<ParallelStrategy>("strategy", "tp-sp", {});
   const int ranks = make_up.stages * make_up.data * make_up.tensor;
@@ -86,7 +90,7 @@ class PipelinePrograms : public ::testing::Test {
 };
 
 TEST_F(PipelinePrograms, NoDeadlockOverAllSchedulesStagesAndMicroBatches) {
-  for (const char* schedule : {"gpipe", "1f1b", "interleaved", "zero-bubble"}) {
+  for (const char* schedule : {"gpipe", "1f1b", "interleaved", "zero-bubble", "zero-bubble-h2"}) {
     for (const int stages : {2, 3, 4}) {
       for (const int micro_batches : {1, 2, 3, 4, 5, 8}) {
         for (const bool tied : {false, true}) {
@@ -102,7 +106,7 @@ TEST_F(PipelinePrograms, NoDeadlockOverAllSchedulesStagesAndMicroBatches) {
 }
 
 TEST_F(PipelinePrograms, ComposeWithEveryStrategy) {
-  for (const char* schedule : {"1f1b", "interleaved", "zero-bubble"}) {
+  for (const char* schedule : {"1f1b", "interleaved", "zero-bubble", "zero-bubble-h2"}) {
     for (const char* over_data : {"ddp", "zero2", "zero3-offload"}) {
       for (const int tensor : {1, 2}) {
         const MakeUp make_up{.schedule = schedule,
@@ -134,7 +138,7 @@ TEST_F(PipelinePrograms, ATiedVocabularyThatRanksCannotShareIsAddedUp) {
 }
 
 TEST_F(PipelinePrograms, StagesMayBeginWithinLayers) {
-  for (const char* schedule : {"gpipe", "1f1b", "interleaved", "zero-bubble"}) {
+  for (const char* schedule : {"gpipe", "1f1b", "interleaved", "zero-bubble", "zero-bubble-h2"}) {
     for (const bool tied : {false, true}) {
       const MakeUp make_up{.schedule = schedule, .stages = 3, .shape = {.layers = 7, .tied = tied}, .cut = "operators"};
       SCOPED_TRACE(make_up.text());
@@ -144,7 +148,7 @@ TEST_F(PipelinePrograms, StagesMayBeginWithinLayers) {
 }
 
 TEST_F(PipelinePrograms, RecomputeWhatTheyNeed) {
-  for (const char* schedule : {"1f1b", "interleaved", "zero-bubble"}) {
+  for (const char* schedule : {"1f1b", "interleaved", "zero-bubble", "zero-bubble-h2"}) {
     for (const char* cut : {"layers", "operators"}) {
       for (const char* recompute : {"full", "swiglu,rms_norm"}) {
         const MakeUp make_up{.schedule = schedule, .stages = 3, .shape = {.layers = 7}, .cut = cut, .recompute = recompute};
@@ -181,7 +185,7 @@ TEST_F(PipelinePrograms, TheRanksTogetherDoWhatOneRankDoes) {
   for (const bool tied : {false, true}) {
     const test::TinyShape shape{.layers = 8, .tied = tied};
     const auto one = work_of(compile(host_, {.stages = 1, .shape = shape}));
-    for (const char* schedule : {"gpipe", "1f1b", "interleaved", "zero-bubble"}) {
+    for (const char* schedule : {"gpipe", "1f1b", "interleaved", "zero-bubble", "zero-bubble-h2"}) {
       const auto programs = compile(host_, {.schedule = schedule, .stages = 4, .shape = shape});
       EXPECT_EQ(work_of(programs), one) << schedule;
       std::map<std::string, int> parameters;
@@ -220,7 +224,7 @@ TEST_F(PipelinePrograms, WhatCrossesABoundaryIsTheStreamAndItsGradient) {
 }
 
 TEST_F(PipelinePrograms, GoldenTimelines) {
-  for (const char* schedule : {"gpipe", "1f1b", "interleaved", "zero-bubble"}) {
+  for (const char* schedule : {"gpipe", "1f1b", "interleaved", "zero-bubble", "zero-bubble-h2"}) {
     for (const int micro_batches : {3, 8}) {
       const auto programs =
           compile(host_, {.schedule = schedule, .stages = 4, .micro_batches = micro_batches, .shape = {.layers = 8}});
@@ -242,7 +246,8 @@ TEST_F(PipelinePrograms, IdleShareOfEqualStagesIsThatOfTheFormula) {
   const std::map<std::string, Schedule> schedules{{"gpipe", Schedule::gpipe},
                                                   {"1f1b", Schedule::one_f_one_b},
                                                   {"interleaved", Schedule::interleaved},
-                                                  {"zero-bubble", Schedule::zero_bubble}};
+                                                  {"zero-bubble", Schedule::zero_bubble},
+                                                  {"zero-bubble-h2", Schedule::zero_bubble_h2}};
   for (const auto& [name, schedule] : schedules) {
     for (const int stages : {2, 4}) {
       const auto programs = compile(host_, {.schedule = name, .stages = stages, .micro_batches = 8, .shape = {.layers = 8}});
@@ -252,6 +257,40 @@ TEST_F(PipelinePrograms, IdleShareOfEqualStagesIsThatOfTheFormula) {
           << name << " over " << stages;
     }
   }
+}
+
+/// Weight gradients of matrices in backward parts of a stage in the middle that stand behind the last message of their part.
+int behind_messages(const Program& program) {
+  std::map<std::int16_t, int> since;  // by micro-batch
+  for (const Instruction& i : program.instructions) {
+    if (i.tag.phase != Phase::backward) continue;
+    if (i.op->name() == "send") since[i.tag.micro_batch] = 0;
+    if (i.op->name() == "linear_weight_grad") ++since[i.tag.micro_batch];
+  }
+  int count = 0;
+  for (const auto& [micro_batch, weights] : since) count += weights;
+  return count;
+}
+
+TEST_F(PipelinePrograms, BackwardPartsSendBeforeWeightGradients) {
+  const auto stage = [&](const MakeUp& make_up) { return compile(host_, make_up)[static_cast<std::size_t>(make_up.data)]; };
+  MakeUp make_up{.stages = 3, .micro_batches = 4, .shape = {.layers = 6}};
+  const Program first = stage(make_up);
+  EXPECT_EQ(behind_messages(first), 4 * 2 * 5) << "q, k, v, gate, up of two layers; what o and down read is updated in place";
+  make_up.send_first = false;
+  const Program last = stage(make_up);
+  EXPECT_EQ(behind_messages(last), 0);
+  EXPECT_EQ(first.instructions.size(), last.instructions.size()) << "no copies";
+
+  make_up.recompute = "full";
+  const std::int64_t without = plan_memory(stage(make_up), {}).bytes[0];
+  make_up.send_first = true;
+  EXPECT_EQ(plan_memory(stage(make_up), {}).bytes[0], without) << "what is recomputed is not kept";
+}
+
+TEST_F(PipelinePrograms, CollectivesKeepWeightGradientsBesideThem) {
+  const MakeUp make_up{.stages = 2, .data = 2, .micro_batches = 3, .shape = {.layers = 4}, .over_data = "zero3-offload"};
+  EXPECT_EQ(behind_messages(compile(host_, make_up)[2]), 0);
 }
 
 TEST_F(PipelinePrograms, SchedulesKeepAsManyActivationsAsTheyMust) {

@@ -19,7 +19,7 @@ using ::testing::ElementsAre;
 
 std::vector<int> balanced_costs(const std::vector<double>& costs, int parts) {
   std::vector<Piece> pieces;
-  for (double cost : costs) pieces.push_back({cost, 0});
+  for (double cost : costs) pieces.push_back({.cost = cost});
   return balanced(pieces, parts);
 }
 
@@ -51,8 +51,15 @@ TEST(Balanced, IsTheBestOfAllCuts) {
 
 TEST(Balanced, LargeMessagesAreWorthMoreEvenStagesOnly) {
   // Cutting behind the second piece is the most even; a dear cut there is left for the next best.
-  EXPECT_THAT(balanced({{2, 0.1}, {1, 0.1}, {3, 0}}, 2), ElementsAre(0, 0, 1));
-  EXPECT_THAT(balanced({{2, 0.1}, {1, 2}, {3, 0}}, 2), ElementsAre(0, 1, 1));
+  EXPECT_THAT(balanced({{2, 0.1, 0}, {1, 0.1, 0}, {3, 0, 0}}, 2), ElementsAre(0, 0, 1));
+  EXPECT_THAT(balanced({{2, 0.1, 0}, {1, 2, 0}, {3, 0, 0}}, 2), ElementsAre(0, 1, 1));
+}
+
+TEST(Balanced, StagesThatBeginLaterGetLess) {
+  std::vector<Piece> pieces(8, {.cost = 1});
+  EXPECT_THAT(balanced(pieces, 2), ElementsAre(0, 0, 0, 0, 1, 1, 1, 1));
+  for (Piece& piece : pieces) piece.lead = 0.5;  // five before three: 5 and 3 + 5 x 0.5
+  EXPECT_THAT(balanced(pieces, 2), ElementsAre(0, 0, 0, 0, 0, 1, 1, 1));
 }
 
 Program forward_of(const test::TinyModel& model) {
@@ -65,7 +72,7 @@ Program forward_of(const test::TinyModel& model) {
 
 TEST(AssignStages, EmbeddingIsFirstAndLossLast) {
   Program program = forward_of(test::TinyModel({.layers = 5}));
-  assign_stages(program, 3, Cut::layers);
+  assign_stages(program, 3, Cut::layers, false);
   EXPECT_EQ(program.instructions.front().op->name(), "embedding");
   EXPECT_EQ(program.instructions.front().tag.stage, 0);
   EXPECT_EQ(program.instructions.back().op->name(), "lm_head_loss");
@@ -81,7 +88,7 @@ TEST(AssignStages, WithinLayersStagesAreMoreEven) {
   // One layer more than stages: whole layers leave one stage twice the work of the others.
   const auto largest = [](Cut cut) {
     Program program = forward_of(test::TinyModel({.layers = 5, .hidden = 64, .heads = 4, .head_dim = 16, .ffn = 256}));
-    assign_stages(program, 4, cut);
+    assign_stages(program, 4, cut, false);
     std::vector<double> flops(4, 0);
     for (const Instruction& i : program.instructions)
       flops[static_cast<std::size_t>(i.tag.stage)] += i.op->cost(program, i).flops;
@@ -92,7 +99,7 @@ TEST(AssignStages, WithinLayersStagesAreMoreEven) {
 
 TEST(AssignStages, CountsWhatBackwardCosts) {
   Program program = forward_of(test::TinyModel({.layers = 6, .hidden = 64, .heads = 4, .head_dim = 16, .ffn = 256}));
-  assign_stages(program, 2, Cut::operators);
+  assign_stages(program, 2, Cut::operators, false);
   Program step = rebuild(program);
   differentiate(step, DType::f32);
   std::vector<double> seconds(2, 0);
@@ -108,7 +115,7 @@ TEST(AssignStages, CostsAreOfTheDtypesThatTheProgramWillHave) {
   const auto of_dtype = [](DType dtype) {
     Program program = forward_of(test::TinyModel({.layers = 12, .hidden = 64, .heads = 4, .head_dim = 16, .ffn = 256}));
     for (const Parameter& p : program.parameters) program[p.tensor].dtype = dtype;
-    return pieces_of(program, Cut::layers);
+    return pieces_of(program, Cut::layers, false);
   };
   const std::vector<Piece> narrow = of_dtype(DType::bf16), wide = of_dtype(DType::f32);
   ASSERT_EQ(narrow.size(), wide.size());
@@ -121,7 +128,7 @@ TEST(AssignStages, CostsAreOfTheDtypesThatTheProgramWillHave) {
 TEST(AssignStages, EveryStageHasParameters) {
   for (const Cut cut : {Cut::layers, Cut::operators}) {
     Program program = forward_of(test::TinyModel({.layers = 8}));
-    assign_stages(program, 8, cut);
+    assign_stages(program, 8, cut, false);
     std::vector<int> used(8, 0);
     for (const Instruction& i : program.instructions) {
       for (const Parameter& p : program.parameters)
@@ -134,7 +141,7 @@ TEST(AssignStages, EveryStageHasParameters) {
 TEST(AssignStages, RefusesFewerLayersThanStages) {
   Program program = forward_of(test::TinyModel({.layers = 2}));
   try {
-    assign_stages(program, 3, Cut::layers);
+    assign_stages(program, 3, Cut::layers, false);
     FAIL();
   } catch (const UsageError& error) {
     EXPECT_THAT(error.what(), ::testing::HasSubstr("3 stages, but it has 2 layers"));

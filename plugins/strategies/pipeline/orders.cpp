@@ -23,13 +23,13 @@ std::vector<Action> one_f_one_b(const std::vector<Action>& forwards, const std::
   return order;
 }
 
-std::vector<Action> one_f_one_b(int ranks, int micro_batches, int rank) {
+std::vector<Action> one_f_one_b(int warm_up, int micro_batches, int rank) {
   std::vector<Action> forwards, backwards;
   for (int m = 0; m < micro_batches; ++m) {
     forwards.push_back({Part::forward, m, rank});
     backwards.push_back({Part::backward, m, rank});
   }
-  return one_f_one_b(forwards, backwards, static_cast<std::size_t>(std::min(ranks - rank - 1, micro_batches)));
+  return one_f_one_b(forwards, backwards, static_cast<std::size_t>(std::min(warm_up, micro_batches)));
 }
 
 std::vector<Action> interleaved(int ranks, int chunks, int micro_batches, int rank) {
@@ -51,14 +51,17 @@ std::vector<Action> interleaved(int ranks, int chunks, int micro_batches, int ra
   return order;
 }
 
-std::vector<Action> zero_bubble(int ranks, int micro_batches, int rank) {
-  // Stage r puts its weight gradients off by r micro-batches: gradients reach the earlier stages the sooner, and no stage keeps
-  // more micro-batches than the first one does anyway.
+/// Every rank keeps up to `kept` micro-batches, a multiple of the ranks: earlier stages run so many forward parts ahead, later
+/// ones put so many weight gradients off, so that gradients reach the earlier stages the sooner.
+std::vector<Action> zero_bubble(int kept, int ranks, int micro_batches, int rank) {
+  // Each stage is ahead of the next one by the same number of forward parts. The last one has nobody to wait for.
+  const int ahead = rank + 1 == ranks ? 0 : kept / ranks * (ranks - rank) - 1;
   std::vector<Action> order;
   int weights = 0;
-  for (const Action& action : one_f_one_b(ranks, micro_batches, rank)) {
+  for (const Action& action : one_f_one_b(ahead, micro_batches, rank)) {
     order.push_back(action);
-    if (action.part == Part::backward && action.micro_batch >= rank) order.push_back({Part::weight_gradient, weights++, rank});
+    if (action.part == Part::backward && action.micro_batch >= kept - 1 - ahead)
+      order.push_back({Part::weight_gradient, weights++, rank});
   }
   while (weights < micro_batches) order.push_back({Part::weight_gradient, weights++, rank});
   return order;
@@ -71,11 +74,13 @@ std::vector<Action> order_of(Schedule schedule, int ranks, int chunks, int micro
     case Schedule::gpipe:
       return gpipe(micro_batches, rank);
     case Schedule::one_f_one_b:
-      return one_f_one_b(ranks, micro_batches, rank);
+      return one_f_one_b(ranks - rank - 1, micro_batches, rank);
     case Schedule::interleaved:
       return interleaved(ranks, chunks, micro_batches, rank);
     case Schedule::zero_bubble:
-      return zero_bubble(ranks, micro_batches, rank);
+      return zero_bubble(ranks, ranks, micro_batches, rank);
+    case Schedule::zero_bubble_h2:
+      return zero_bubble(2 * ranks, ranks, micro_batches, rank);
   }
   return {};
 }
@@ -87,7 +92,7 @@ class UnitTimes {
  public:
   UnitTimes(Schedule schedule, int ranks, int chunks, int micro_batches)
       : stages_(ranks * chunks), micro_batches_(micro_batches), end_(static_cast<std::size_t>(3 * stages_ * micro_batches), -1) {
-    const int backward = schedule == Schedule::zero_bubble ? 1 : 2;
+    const int backward = splits(schedule) ? 1 : 2;
     for (int rank = 0; rank < ranks; ++rank) orders_.push_back(order_of(schedule, ranks, chunks, micro_batches, rank));
     begin_.resize(orders_.size());
     std::vector<int> now(orders_.size(), 0);
@@ -140,8 +145,8 @@ std::vector<std::size_t> asked_before(Schedule schedule, int ranks, int chunks, 
   const std::vector<int>& begin = times.begin(rank);
   std::vector<std::size_t> result;
   for (std::size_t i = 0; i < begin.size(); ++i) {
-    // The last part that begins no later than the message is sent.
-    const auto later = std::upper_bound(begin.begin(), begin.end(), times.received_at(times.order(rank)[i]));
+    // The last part that begins before the message is sent.
+    const auto later = std::lower_bound(begin.begin(), begin.end(), times.received_at(times.order(rank)[i]));
     const auto running = static_cast<std::size_t>(std::max<std::ptrdiff_t>(later - begin.begin() - 1, 0));
     result.push_back(std::min(running, i == 0 ? 0 : i - 1));
   }
@@ -153,6 +158,7 @@ double idle_share(Schedule schedule, int ranks, int chunks, int micro_batches, d
   double idle = (ranks - 1) * (1 + backward);
   if (schedule == Schedule::interleaved) idle /= chunks;
   if (schedule == Schedule::zero_bubble) idle = (ranks - 1) * (1 + backward - 2 * weight_gradient);
+  if (schedule == Schedule::zero_bubble_h2) idle = ranks - 1;
   return idle / (work + idle);
 }
 

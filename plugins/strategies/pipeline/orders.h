@@ -11,12 +11,20 @@ enum class Schedule : std::uint8_t {
   one_f_one_b,  ///< one forward, one backward: as few micro-batches in flight as the stages need (Narayanan et al., 2019)
   interleaved,  ///< the same with several chunks of the model per rank (Narayanan et al., 2021)
   zero_bubble,  ///< weight gradients fill the gaps: ZB-H1 (Qi et al., 2024)
+  /// The same with twice as many micro-batches in flight: ZB-H2, and one more than its 2·ranks - 1, since gradients of inputs
+  /// take longer than forward parts.
+  zero_bubble_h2,
 };
+
+/// Whether weight gradients are parts of their own.
+constexpr bool splits(Schedule schedule) {
+  return schedule == Schedule::zero_bubble || schedule == Schedule::zero_bubble_h2;
+}
 
 enum class Part : std::uint8_t {
   forward,
   backward,         ///< of the inputs alone where weight gradients are parts of their own
-  weight_gradient,  ///< in zero_bubble only
+  weight_gradient,  ///< where the schedule splits() them off
 };
 
 struct Action {
@@ -32,14 +40,15 @@ struct Action {
 std::vector<Action> order_of(Schedule schedule, int ranks, int chunks, int micro_batches, int rank);
 
 /// By index into order_of(): before which part of that order the rank asks for the messages that the part needs. At the latest
-/// one part ahead, so that they travel while that one computes; and by when they are sent, if all stages are equal. Then nobody's
+/// one part ahead, so that they travel while that one computes; and before they are sent, if all stages are equal. Then nobody's
 /// memory is taken up by messages that nobody has asked for: all that ranks wait for lies earlier in that time, so that they
 /// cannot block each other, however long parts really take.
 std::vector<std::size_t> asked_before(Schedule schedule, int ranks, int chunks, int micro_batches, int rank);
 
 /// The share of time in which a rank is idle if all stages are equal and a backward part takes as long as `backward` forward
 /// ones, its weight gradients `weight_gradient` (a part of `backward`): the published formulas, for at least as many
-/// micro-batches as ranks; for interleaved the number must be a multiple of the ranks.
+/// micro-batches as ranks; for interleaved the number must be a multiple of the ranks. That of zero_bubble_h2, which the paper
+/// runs without an end of the step that all ranks share, is for 2, 1 and at least 2·ranks micro-batches.
 double idle_share(Schedule schedule, int ranks, int chunks, int micro_batches, double backward = 2, double weight_gradient = 1);
 
 }  // namespace consist::pipeline

@@ -16,6 +16,7 @@ namespace {
 
 struct Body {
   std::vector<Instruction> receives, instructions;
+  std::vector<bool> can_wait;  ///< by instruction: it may run behind what the part sends
 };
 
 using Key = std::tuple<Part, int, int>;  // part, micro-batch, stage
@@ -45,6 +46,21 @@ std::vector<bool> weight_gradients(const Program& step) {
   return result;
 }
 
+/// Lets a part send what others wait for before it computes what only the optimizer waits for.
+void send_first(Body& part) {
+  std::size_t sent = part.instructions.size();
+  while (sent > 0 && part.instructions[sent - 1].op->name() != "send") --sent;
+  // Collectives of other axes want such work beside them.
+  const bool has_collectives = std::any_of(part.instructions.begin(), part.instructions.end(),
+                                           [](const Instruction& i) { return i.op->is_collective() && i.op->name() != "send"; });
+  if (sent == 0 || has_collectives) return;
+  std::vector<Instruction> first, later;
+  for (std::size_t i = 0; i < part.instructions.size(); ++i)
+    (i < sent && !part.can_wait[i] ? first : later).push_back(std::move(part.instructions[i]));
+  first.insert(first.end(), std::make_move_iterator(later.begin()), std::make_move_iterator(later.end()));
+  part.instructions = std::move(first);
+}
+
 /// Weight gradients that run later must still find what they read: what backward goes on to update in place is copied for them.
 class Keeper {
  public:
@@ -56,10 +72,14 @@ class Keeper {
     }
   }
 
+  bool overwritten(TensorId input, std::size_t index) const {
+    return input != no_tensor && step_[input].role != Role::gradient && last_write_[storage(input)] > index;
+  }
+
   /// Lets `instruction`, which stood at `index`, read copies; what makes them is appended to `before`.
   void keep(Instruction& instruction, std::size_t index, std::vector<Instruction>& before) {
     for (TensorId& input : instruction.inputs) {
-      if (input == no_tensor || step_[input].role == Role::gradient || last_write_[storage(input)] <= index) continue;
+      if (!overwritten(input, index)) continue;
       auto [copy, is_new] = copies_.try_emplace(input, no_tensor);
       if (is_new) {
         copy->second = static_cast<TensorId>(step_.tensors.size());
@@ -86,13 +106,42 @@ class Keeper {
   std::map<TensorId, TensorId> copies_;
 };
 
+/// By instruction: whether it can run at the end of its part without copies of what it reads, and without keeping what is
+/// computed again so as not to be kept.
+std::vector<bool> can_wait(const Program& step, const std::vector<bool>& apart, const Keeper& keeper) {
+  std::vector<bool> result(step.instructions.size(), false);
+  std::vector<bool> wanted(step.tensors.size(), false);  // by what stays where it is
+  std::vector<bool> recomputed(step.tensors.size(), false);
+  for (const Instruction& instruction : step.instructions) {
+    for (TensorId output : instruction.outputs) {
+      if (output != no_tensor && instruction.tag.inserted_by == std::string_view("recompute"))
+        recomputed[static_cast<std::size_t>(output)] = true;
+    }
+  }
+  for (std::size_t i = step.instructions.size(); i-- > 0;) {
+    const Instruction& instruction = step.instructions[i];
+    const auto is_wanted = [&](TensorId id) { return id != no_tensor && wanted[static_cast<std::size_t>(id)]; };
+    const auto is_short_lived = [&](TensorId id) {
+      return id != no_tensor && (keeper.overwritten(id, i) || recomputed[static_cast<std::size_t>(id)]);
+    };
+    result[i] = apart[i] && std::none_of(instruction.outputs.begin(), instruction.outputs.end(), is_wanted) &&
+                std::none_of(instruction.inputs.begin(), instruction.inputs.end(), is_short_lived);
+    if (result[i] || !apart[i]) continue;  // nobody else reads what is apart
+    for (TensorId input : instruction.inputs) {
+      if (input != no_tensor) wanted[static_cast<std::size_t>(input)] = true;
+    }
+  }
+  return result;
+}
+
 }  // namespace
 
-void reorder(Program& step, const std::vector<Action>& order, const std::vector<std::size_t>& asked_before) {
+void reorder(Program& step, const std::vector<Action>& order, const std::vector<std::size_t>& asked_before, bool sends_first) {
   const bool split =
       std::any_of(order.begin(), order.end(), [](const Action& action) { return action.part == Part::weight_gradient; });
-  const std::vector<bool> apart = split ? weight_gradients(step) : std::vector<bool>(step.instructions.size(), false);
+  const std::vector<bool> apart = weight_gradients(step);
   Keeper keeper(step, apart);
+  const std::vector<bool> last = sends_first && !split ? can_wait(step, apart, keeper) : std::vector<bool>(apart.size(), false);
   std::map<Key, Body> bodies;
   Body* newest = nullptr;
   const std::size_t count = step.instructions.size();
@@ -100,17 +149,22 @@ void reorder(Program& step, const std::vector<Action>& order, const std::vector<
     Instruction& instruction = step.instructions[i];
     const Tag& tag = instruction.tag;
     if (tag.stage >= 0 && tag.micro_batch >= 0) {
-      if (apart[i]) {
+      if (split && apart[i]) {
         keeper.keep(instruction, i, bodies[{Part::backward, tag.micro_batch, tag.stage}].instructions);
         instruction.tag.phase = Phase::weight_gradient;
       }
-      const Part part = tag.phase == Phase::forward ? Part::forward : apart[i] ? Part::weight_gradient : Part::backward;
+      const Part part = tag.phase == Phase::forward ? Part::forward : split && apart[i] ? Part::weight_gradient : Part::backward;
       newest = &bodies[{part, tag.micro_batch, tag.stage}];
     }
     // What belongs to no stage, such as the sum of the losses, stays behind what it followed.
     if (newest == nullptr) throw ProgramError("'" + std::string(instruction.op->name()) + "' comes before any pipeline stage");
-    auto& list = instruction.op->name() == "receive" ? newest->receives : newest->instructions;
-    list.push_back(std::move(instruction));
+    if (instruction.op->name() == "receive") {
+      newest->receives.push_back(std::move(instruction));
+      continue;
+    }
+    newest->can_wait.resize(newest->instructions.size(), false);  // copies
+    newest->can_wait.push_back(last[i]);
+    newest->instructions.push_back(std::move(instruction));
   }
   step.instructions.clear();
   auto append = [&](std::vector<Instruction>& list) {
@@ -123,6 +177,7 @@ void reorder(Program& step, const std::vector<Action>& order, const std::vector<
     auto found = bodies.find({order[a].part, order[a].micro_batch, order[a].stage});
     if (found == bodies.end()) continue;  // a part without instructions
     ordered[a] = std::move(found->second);
+    send_first(ordered[a]);
     bodies.erase(found);
   }
   if (!bodies.empty()) {

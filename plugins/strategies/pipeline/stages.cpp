@@ -51,7 +51,7 @@ std::size_t number_pieces(Program& forward, Cut cut) {
 
 }  // namespace
 
-std::vector<Piece> pieces_of(Program& forward, Cut cut) {
+std::vector<Piece> pieces_of(Program& forward, Cut cut, bool leads) {
   const std::size_t count = number_pieces(forward, cut);
   Program program = rebuild(forward);  // with the dtypes that it is to have
   std::vector<Piece> pieces(count);
@@ -69,6 +69,8 @@ std::vector<Piece> pieces_of(Program& forward, Cut cut) {
     for (std::size_t piece = made[t]; piece < last[t]; ++piece)
       pieces[piece].cut += 2 * static_cast<double>(program.bytes(static_cast<TensorId>(t))) * seconds_per_crossing_byte;
   }
+  for (const Instruction& i : program.instructions)
+    pieces[at(i.tag.stage)].lead += leads ? work_of(program, i) / forward.micro_batches : 0;
   differentiate(program, program[program.parameters.front().tensor].dtype);
   for (const Instruction& i : program.instructions) pieces[at(i.tag.stage)].cost += work_of(program, i);
   return pieces;
@@ -83,15 +85,19 @@ std::vector<int> balanced(const std::vector<Piece>& pieces, int parts) {
     }
   };
   const std::size_t n = pieces.size();
-  std::vector<double> before(n + 1, 0);
-  for (std::size_t i = 0; i < n; ++i) before[i + 1] = before[i] + pieces[i].cost;
+  std::vector<double> before(n + 1, 0), lead(n + 1, 0);
+  for (std::size_t i = 0; i < n; ++i) {
+    before[i + 1] = before[i] + pieces[i].cost;
+    lead[i + 1] = lead[i] + pieces[i].lead;
+  }
   std::vector<std::vector<Best>> best(static_cast<std::size_t>(parts) + 1, std::vector<Best>(n + 1));
   best[0][0].largest = 0;
   for (std::size_t p = 1; p < best.size(); ++p) {
     for (std::size_t end = p; end <= n; ++end) {
       for (std::size_t cut = p - 1; cut < end; ++cut) {
         const Best& rest = best[p - 1][cut];
-        const double cost = before[end] - before[cut] + (cut > 0 ? pieces[cut - 1].cut : 0) + (end < n ? pieces[end - 1].cut : 0);
+        const double cost =
+            lead[cut] + before[end] - before[cut] + (cut > 0 ? pieces[cut - 1].cut : 0) + (end < n ? pieces[end - 1].cut : 0);
         best[p][end] = std::min(best[p][end], Best{std::max(rest.largest, cost), rest.squares + cost * cost, cut});
       }
     }
@@ -106,14 +112,14 @@ std::vector<int> balanced(const std::vector<Piece>& pieces, int parts) {
   return group;
 }
 
-void assign_stages(Program& forward, int stages, Cut cut) {
+void assign_stages(Program& forward, int stages, Cut cut, bool leads) {
   int layers = 0;
   for (const Instruction& i : forward.instructions) layers = std::max(layers, i.tag.layer + 1);
   if (layers < stages) {
     throw UsageError("strategy 'pipeline' would cut the model into " + std::to_string(stages) + " stages, but it has " +
                      std::to_string(layers) + " layers, and every stage needs one; choose fewer ranks or chunks");
   }
-  const std::vector<int> stage_of = balanced(pieces_of(forward, cut), stages);
+  const std::vector<int> stage_of = balanced(pieces_of(forward, cut, leads), stages);
   for (Instruction& i : forward.instructions)
     i.tag.stage = static_cast<std::int16_t>(stage_of[static_cast<std::size_t>(i.tag.stage)]);
 }

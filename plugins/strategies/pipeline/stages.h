@@ -18,19 +18,23 @@ enum class Cut : std::uint8_t {
 struct Piece {
   double cost = 0;
   double cut = 0;
+  double lead = 0;  ///< what it adds to the stages behind its own
 };
 
 /// Numbers the pieces of a forward program in Tag::stage of its instructions and returns what they cost: seconds of forward and
 /// backward by work_of(), in the dtypes that follow from those of parameters.
-std::vector<Piece> pieces_of(Program& forward, Cut cut);
+/// A lead is the forward part over Program::micro_batches, if leads count.
+std::vector<Piece> pieces_of(Program& forward, Cut cut, bool leads);
 
-/// Cuts `pieces` (at least `parts` of them) into `parts` contiguous, non-empty groups whose largest cost, the cuts at both ends
-/// included, is as small as can be; of several such cuts one whose costs are the most even. Returns the group of each.
+/// Cuts `pieces` (at least `parts` of them) into `parts` contiguous, non-empty groups whose largest cost, with the cuts at both
+/// ends and the leads of all pieces before, is as small as can be; of several such cuts one whose costs are the most even.
+/// Returns the group of each.
 std::vector<int> balanced(const std::vector<Piece>& pieces, int parts);
 
 /// Sets Tag::stage of every instruction of a forward program by balanced cost. What comes before the first layer lies with the
-/// first stage, what follows the last one with the last stage. Neither the precision's quantized products nor recomputation are
-/// counted: they come later. Throws UsageError if there are fewer layers than stages.
-void assign_stages(Program& forward, int stages, Cut cut);
+/// first stage, what follows the last one with the last stage. With `leads` the time by which a stage begins later than the first
+/// one counts as its own: for schedules in which stages wait for nothing else. Neither the precision's quantized products nor
+/// recomputation are counted: they come later. Throws UsageError if there are fewer layers than stages.
+void assign_stages(Program& forward, int stages, Cut cut, bool leads);
 
 }  // namespace consist::pipeline

@@ -19,6 +19,7 @@ Schedule schedule_of(const std::string& name) {
   if (name == "gpipe") return Schedule::gpipe;
   if (name == "interleaved") return Schedule::interleaved;
   if (name == "zero-bubble") return Schedule::zero_bubble;
+  if (name == "zero-bubble-h2") return Schedule::zero_bubble_h2;
   return Schedule::one_f_one_b;
 }
 
@@ -27,6 +28,7 @@ class Pipeline final : public ParallelStrategy {
   explicit Pipeline(const Options& options)
       : schedule_(schedule_of(options.text("schedule"))),
         chunks_(schedule_ == Schedule::interleaved ? static_cast<int>(options.integer("chunks")) : 1),
+        sends_first_(options.flag("send-first")),
         cut_(options.text("cut") == "operators" ? pipeline::Cut::operators : pipeline::Cut::layers) {
     if (chunks_ < 1 || chunks_ > 64) {
       throw UsageError("--pipeline.chunks is " + std::to_string(chunks_) + "; it must be between 1 and 64");
@@ -36,7 +38,7 @@ class Pipeline final : public ParallelStrategy {
   AxisRequest axis() const override { return {.name = "pipeline", .distance = 2}; }
 
   void partition(Program& forward, int axis) const override {
-    pipeline::assign_stages(forward, forward.mesh.size_of(axis) * chunks_, cut_);
+    pipeline::assign_stages(forward, forward.mesh.size_of(axis) * chunks_, cut_, schedule_ == Schedule::zero_bubble_h2);
   }
 
   void divide(Program& segment, int axis) const override { pipeline::divide(segment, axis); }
@@ -44,23 +46,26 @@ class Pipeline final : public ParallelStrategy {
   void schedule(Program& step, int axis) const override {
     const int ranks = step.mesh.size_of(axis), mine = step.mesh.coordinate(step.rank, axis);
     pipeline::reorder(step, pipeline::order_of(schedule_, ranks, chunks_, step.micro_batches, mine),
-                      pipeline::asked_before(schedule_, ranks, chunks_, step.micro_batches, mine));
+                      pipeline::asked_before(schedule_, ranks, chunks_, step.micro_batches, mine), sends_first_);
     pipeline::sum_over_twins(step, axis);
   }
 
  private:
   Schedule schedule_;
   int chunks_;
+  bool sends_first_;
   pipeline::Cut cut_;
 };
 
 }  // namespace
 
-CONSIST_PLUGIN(
-    strategy, consist::ParallelStrategy, Pipeline, "pipeline", "1.0.0",
-    "pipeline parallel: layers over ranks, micro-batches one behind the other (gpipe, 1f1b, interleaved, zero-bubble)");
+CONSIST_PLUGIN(strategy, consist::ParallelStrategy, Pipeline, "pipeline", "1.0.0",
+               "pipeline parallel: layers over ranks, micro-batches one behind the other (gpipe, 1f1b, interleaved, zero-bubble, "
+               "zero-bubble-h2)");
 CONSIST_PLUGIN_OPTIONS({"schedule", consist::OptionKind::choice, "1f1b", "the order of forward and backward parts",
-                        "gpipe|1f1b|interleaved|zero-bubble"},
+                        "gpipe|1f1b|interleaved|zero-bubble|zero-bubble-h2"},
                        {"chunks", consist::OptionKind::integer, "2", "parts of the model per rank, of schedule interleaved"},
+                       {"send-first", consist::OptionKind::flag, "true",
+                        "backward parts send before they compute weight gradients, where that costs no copies"},
                        {"cut", consist::OptionKind::choice, "operators",
                         "where stages may begin: with a layer, or within one for more even stages", "layers|operators"});
