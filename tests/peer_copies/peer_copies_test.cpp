@@ -14,14 +14,18 @@
 #include <vector>
 
 #include "consist/error.h"
-#include "plugins/transports/nccl/sum_parts.h"
+#include "plugins/transports/nccl/part_kernels.h"
 #include "tests/job/in_process.h"
 
 namespace consist::nccl {
 
-// In place of the kernel.
-void load_sums() {}
-void sum_parts(const SummedParts& parts, void* out, std::int64_t elements, DType dtype, CUstream /*stream*/) {
+// In place of the kernels.
+void load_part_kernels() {}
+void place_parts(const HeldParts& parts, void* out, std::size_t distance, std::size_t bytes, CUstream /*stream*/) {
+  for (int p = 0; p < parts.count; ++p)
+    std::memmove(static_cast<char*>(out) + static_cast<std::size_t>(p) * distance, parts.part[p], bytes);
+}
+void sum_parts(const HeldParts& parts, void* out, std::int64_t elements, DType dtype, CUstream /*stream*/) {
   if (dtype != DType::f32) throw ProgramError("these tests sum f32");
   for (std::int64_t i = 0; i < elements; ++i) {
     float sum = 0;
@@ -94,18 +98,6 @@ Driver host_driver() {
     return CUDA_SUCCESS;
   };
   d.copy = run_copy;
-  d.is_capturing = [](CUstream, CUstreamCaptureStatus* status) {
-    *status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return CUDA_SUCCESS;
-  };
-#if CUDA_VERSION >= 13000
-  d.copy_batch = [](CUdeviceptr* to, CUdeviceptr* from, std::size_t* bytes, std::size_t count, CUmemcpyAttributes* attributes,
-                    std::size_t*, std::size_t, CUstream stream) {
-    if (attributes->flags != CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE) return CUDA_ERROR_INVALID_VALUE;
-    for (std::size_t i = 0; i < count; ++i) run_copy(to[i], from[i], bytes[i], stream);
-    return CUDA_SUCCESS;
-  };
-#endif
   d.batch_writes = run_words;
   return d;
 }

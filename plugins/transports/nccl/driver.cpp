@@ -37,9 +37,6 @@ Driver open() {
   find(handle, CONSIST_SYMBOL(cuMemFree), d.release);
   find(handle, CONSIST_SYMBOL(cuMemsetD8Async), d.fill);
   find(handle, CONSIST_SYMBOL(cuMemcpyDtoDAsync), d.copy);
-#if CUDA_VERSION >= 13000
-  d.copy_batch = reinterpret_cast<decltype(d.copy_batch)>(dlsym(handle, CONSIST_SYMBOL(cuMemcpyBatchAsync)));
-#endif
   find(handle, CONSIST_SYMBOL(cuIpcGetMemHandle), d.export_memory);
   find(handle, CONSIST_SYMBOL(cuIpcOpenMemHandle), d.import_memory);
   find(handle, CONSIST_SYMBOL(cuIpcCloseMemHandle), d.close_memory);

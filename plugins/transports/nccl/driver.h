@@ -21,9 +21,6 @@ struct Driver {
   decltype(&::cuMemFree) release;
   decltype(&::cuMemsetD8Async) fill;
   decltype(&::cuMemcpyDtoDAsync) copy;
-#if CUDA_VERSION >= 13000
-  decltype(&::cuMemcpyBatchAsync) copy_batch;  ///< null with a driver before CUDA 13
-#endif
   decltype(&::cuIpcGetMemHandle) export_memory;
   decltype(&::cuIpcOpenMemHandle) import_memory;
   decltype(&::cuIpcCloseMemHandle) close_memory;

@@ -4,7 +4,7 @@
 #include <array>
 
 #include "consist/error.h"
-#include "plugins/transports/nccl/sum_parts.h"
+#include "plugins/transports/nccl/part_kernels.h"
 
 namespace consist::nccl {
 namespace {
@@ -18,7 +18,7 @@ CUdeviceptr address(const void* memory) {
 }
 
 std::size_t window_bytes(const GroupRequest& group, std::size_t staging) {
-  return words_bytes + staging * (group.link ? 1 : group.ranks.size());  // the outbox, and a place for each peer
+  return words_bytes + staging * (group.link ? 1 : group.ranks.size() - 1);  // a place for each peer
 }
 
 }  // namespace
@@ -117,7 +117,7 @@ PeerCopies::PeerCopies(const Driver& driver, Job& job, const GroupRequest& group
       staging_(std::max(staging / alignment, std::size_t{1}) * alignment),
       window_(driver, job, group, window_bytes(group, staging_)) {
   static_assert(2 * most_members * word_distance <= words_bytes);
-  load_sums();  // a kernel that is loaded at its first launch may have to wait for what then waits for other ranks
+  load_part_kernels();  // a kernel that is loaded at its first launch may have to wait for what then waits for other ranks
   driver_.check(driver_.create_stream(&stream_, CU_STREAM_NON_BLOCKING), "making a stream");
   Signals signals(*this, stream_);
   for (int i = 1; i < members_; ++i) signals.tell(Word::free, peer(i));
@@ -132,13 +132,9 @@ CUdeviceptr PeerCopies::word(int owner, Word word, int about) const {
   return window_.of(owner) + static_cast<CUdeviceptr>(static_cast<int>(word) * most_members + about) * word_distance;
 }
 
-CUdeviceptr PeerCopies::outbox(int owner) const {
-  return window_.of(owner) + words_bytes;
-}
-
 CUdeviceptr PeerCopies::inbox(int owner, int from) const {
   if (link_) return window_.of(owner) + words_bytes;
-  const int place = 1 + (from < owner ? from : from - 1);
+  const int place = from < owner ? from : from - 1;
   return window_.of(owner) + words_bytes + static_cast<std::size_t>(place) * staging_;
 }
 
@@ -146,74 +142,49 @@ void PeerCopies::copy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstr
   if (to != from && bytes > 0) driver_.check(driver_.copy(to, from, bytes, stream), "copying between GPUs");
 }
 
-/// A copy between two places of one device is a kernel, for which there is no multiprocessor while a product fills the device,
-/// unless the driver is asked for a copy engine. It cannot be asked while a graph is recorded.
-void PeerCopies::copy_here(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream) const {
-#if CUDA_VERSION >= 13000
-  CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
-  driver_.check(driver_.is_capturing(stream, &capturing), "asking whether a graph is being recorded");
-  if (driver_.copy_batch != nullptr && capturing == CU_STREAM_CAPTURE_STATUS_NONE && to != from && bytes > 0) {
-    CUmemcpyAttributes attributes{};
-    attributes.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
-    attributes.flags = CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE;
-    std::size_t first = 0;
-    driver_.check(driver_.copy_batch(&to, &from, &bytes, 1, &attributes, &first, 1, stream), "copying by a copy engine");
-    return;
-  }
-#endif
-  copy(to, from, bytes, stream);
-}
-
-void PeerCopies::gather(std::span<const Parts> tensors, CUstream stream) {
-  Signals signals(*this, stream);
-  const auto place = [](const Segment& s, int member) {
-    return address(s.tensor.output) + static_cast<std::size_t>(member) * s.tensor.bytes() + s.offset;
-  };
-  for (Round round(tensors, staging_); !round.empty(); round = round.next()) {
-    for (int i = 1; i < members_; ++i) signals.await(Word::free, peer(i));
-    signals.enqueue();
-    round.each([&](const Segment& s) { copy_here(outbox(own_) + s.at, address(s.tensor.input) + s.offset, s.bytes, stream); });
-    for (int i = 1; i < members_; ++i) signals.tell(Word::full, peer(i));
-    signals.enqueue();
-    round.each([&](const Segment& s) { copy_here(place(s, own_), address(s.tensor.input) + s.offset, s.bytes, stream); });
-    for (int i = 1; i < members_; ++i) {
-      signals.await(Word::full, peer(i));
-      signals.enqueue();
-      round.each([&](const Segment& s) { copy(place(s, peer(i)), outbox(peer(i)) + s.at, s.bytes, stream); });
-      signals.tell(Word::free, peer(i));
-    }
-    signals.enqueue();
-  }
-}
-
-void PeerCopies::scatter(std::span<const Parts> tensors, CUstream stream) {
+/// Brings stretches of tensors to their peers and what peers bring here together: `source` says where the bytes for a peer lie,
+/// `finish` works on what all have brought.
+template <typename Source, typename Finish>
+void PeerCopies::exchange(std::span<const Parts> tensors, CUstream stream, Source source, Finish finish) {
   Signals signals(*this, stream);
   for (Round round(tensors, staging_); !round.empty(); round = round.next()) {
     for (int i = 1; i < members_; ++i) {
       signals.await(Word::free, peer(i));
       signals.enqueue();
-      round.each([&](const Segment& s) {
-        const std::size_t theirs = static_cast<std::size_t>(peer(i)) * s.tensor.bytes();
-        copy(inbox(peer(i), own_) + s.at, address(s.tensor.input) + theirs + s.offset, s.bytes, stream);
-      });
+      round.each([&](const Segment& s) { copy(inbox(peer(i), own_) + s.at, source(s, peer(i)), s.bytes, stream); });
       signals.tell(Word::full, peer(i));
     }
     for (int i = 1; i < members_; ++i) signals.await(Word::full, peer(i));
     signals.enqueue();
-    round.each([&](const Segment& s) { sum(s, stream); });
+    round.each(finish);
     for (int i = 1; i < members_; ++i) signals.tell(Word::free, peer(i));
     signals.enqueue();
   }
 }
 
-void PeerCopies::sum(const Segment& s, CUstream stream) const {
-  SummedParts parts{.count = members_, .part = {}};
-  for (int member = 0; member < members_; ++member) {
-    const CUdeviceptr mine = address(s.tensor.input) + static_cast<std::size_t>(own_) * s.tensor.bytes() + s.offset;
+/// Of a stretch, what every member has brought; the own part is at `mine`.
+HeldParts PeerCopies::brought(const Segment& s, CUdeviceptr mine) const {
+  HeldParts parts{.count = members_, .part = {}};
+  for (int member = 0; member < members_; ++member)
     parts.part[member] = reinterpret_cast<const void*>(member == own_ ? mine : inbox(own_, member) + s.at);
-  }
-  sum_parts(parts, static_cast<char*>(s.tensor.output) + s.offset, static_cast<std::int64_t>(s.bytes / size_of(s.tensor.dtype)),
-            s.tensor.dtype, stream);
+  return parts;
+}
+
+void PeerCopies::gather(std::span<const Parts> tensors, CUstream stream) {
+  const auto mine = [](const Segment& s, int /*peer*/) { return address(s.tensor.input) + s.offset; };
+  exchange(tensors, stream, mine, [&](const Segment& s) {
+    place_parts(brought(s, mine(s, own_)), static_cast<char*>(s.tensor.output) + s.offset, s.tensor.bytes(), s.bytes, stream);
+  });
+}
+
+void PeerCopies::scatter(std::span<const Parts> tensors, CUstream stream) {
+  const auto part_of = [](const Segment& s, int member) {
+    return address(s.tensor.input) + static_cast<std::size_t>(member) * s.tensor.bytes() + s.offset;
+  };
+  exchange(tensors, stream, part_of, [&](const Segment& s) {
+    sum_parts(brought(s, part_of(s, own_)), static_cast<char*>(s.tensor.output) + s.offset,
+              static_cast<std::int64_t>(s.bytes / size_of(s.tensor.dtype)), s.tensor.dtype, stream);
+  });
 }
 
 void PeerCopies::send(const void* data, std::size_t bytes, int to, CUstream stream) {
@@ -229,7 +200,7 @@ void PeerCopies::receive(void* data, std::size_t bytes, int from, CUstream strea
   Signals signals(*this, stream);
   for (std::size_t offset = 0; offset < bytes; offset += staging_) {
     signals.await(Word::full, from).enqueue();
-    copy_here(address(data) + offset, inbox(own_, from), std::min(staging_, bytes - offset), stream);
+    copy(address(data) + offset, inbox(own_, from), std::min(staging_, bytes - offset), stream);
     signals.tell(Word::free, from).enqueue();
   }
 }

@@ -7,6 +7,7 @@
 
 #include "consist/transport.h"
 #include "plugins/transports/nccl/driver.h"
+#include "plugins/transports/nccl/part_kernels.h"
 #include "plugins/transports/nccl/peer_window.h"
 
 namespace consist::nccl {
@@ -23,9 +24,9 @@ struct Parts {
 /// Every call enqueues on `stream` and returns; calls may be recorded in graphs, whose replays repeat them. Members make the same
 /// calls in the same order. A call that waits for a member which never comes waits for ever, until release().
 ///
-/// Bytes pass through memory of fixed size, so that no member needs to know where another's tensors lie: what is gathered is put
-/// out by its owner and read by all, what is scattered or sent is put into the receiver's place for the sender. Larger tensors go
-/// in rounds.
+/// Bytes pass through memory of fixed size, so that no member needs to know where another's tensors lie: each puts what it has
+/// for another into the other's place for it. Only what happens then with all of it takes multiprocessors, so that nobody waits
+/// for those of a slower member. Larger tensors go in rounds.
 class PeerCopies {
  public:
   static constexpr int most_members = 16;
@@ -47,19 +48,18 @@ class PeerCopies {
   void release() noexcept;
 
  private:
-  /// What a peer says: it has put something there for me; it has read what I put out.
+  /// What a peer says: it has put something here for me; it has read what I put there for it.
   enum class Word { full, free };
   struct Segment;
   class Round;
   class Signals;
 
   CUdeviceptr word(int owner, Word word, int about) const;
-  CUdeviceptr outbox(int owner) const;
   CUdeviceptr inbox(int owner, int from) const;
-  void sum(const Segment& s, CUstream stream) const;
+  template <typename Source, typename Finish>
+  void exchange(std::span<const Parts> tensors, CUstream stream, Source source, Finish finish);
+  HeldParts brought(const Segment& s, CUdeviceptr mine) const;
   void copy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream) const;
-  /// Within the own device.
-  void copy_here(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream) const;
   int peer(int i) const { return (own_ + i) % members_; }  ///< i = 1 to members_ - 1: each member begins with another one
 
   const Driver& driver_;
