@@ -13,16 +13,17 @@ struct DeviceRates {
   double peak_fp8 = 0;  ///< 0: it has none, fp8 counts as bf16
   double peak_fp32 = 0;
   double products = 0.7;    ///< share of the peak that matrix products reach
-  double attention = 0.43;  ///< ... attention does, whose tiles a causal mask cuts and whose products lie between exponentials
-  double attention_grad = 0.35;  ///< ... and its gradient
-  double memory = 0;             ///< bytes
+  double attention = 0.45;  ///< ... attention does, whose tiles a causal mask cuts and whose products lie between exponentials
+  double attention_grad = 0.4;  ///< ... and its gradient
+  double memory = 0;            ///< bytes
 
   /// FLOP/s of matrix products of operands of this dtype.
   CONSIST_API double product_rate(DType operand) const;
 };
 
-/// NVIDIA's H200: peaks by its data sheet, shares and memory (0.87 of the sheet's) as the kernels of Llama-3-8B reach them in
-/// sequences of 4,096 (docs/results.md).
+/// NVIDIA's H200: peaks by its data sheet, shares and memory (0.87 of the sheet's) as the kernels of Llama-3-8B and Qwen3-0.6B
+/// reach them in sequences of 4,096, the larger of which run at the lower clocks of the power limit (docs/results.md,
+/// docs/cases.md).
 inline constexpr DeviceRates h200_rates{.peak = 989.4e12, .peak_fp8 = 1978.9e12, .peak_fp32 = 66.9e12, .memory = 0.87 * 4.8e12};
 
 /// Seconds of a compute instruction: its FLOPs over the rate of what it is, or its bytes over the memory's, whichever is longer.

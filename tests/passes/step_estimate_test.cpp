@@ -84,7 +84,7 @@ TEST(StepEstimate, MessagesUseTheLinksOfTheirAxis) {
 TEST(StepEstimate, TextStatesWhatItRestsOn) {
   const std::string text = estimate_text(estimate(test::Case(4).step(), parse_machine("h100,network=12.5e9,ranks-per-node=2")),
                                          parse_machine("h100,network=12.5e9,ranks-per-node=2"), 4, 32, 1e6);
-  for (const char* part : {"not measured", "h100, 2 ranks a node", "70%, attention at 43% and its gradient at 35% of 989 TFLOP/s",
+  for (const char* part : {"not measured", "h100, 2 ranks a node", "70%, attention at 45% and its gradient at 40% of 989 TFLOP/s",
                            "12.5 GB/s to others", "to other nodes", "one after the other"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
