@@ -47,18 +47,26 @@ std::vector<bool> weight_gradients(const Program& step) {
 }
 
 /// Lets a part send what others wait for before it computes what only the optimizer waits for.
-void send_first(Body& part) {
+void let_send_first(Body& part) {
   std::size_t sent = part.instructions.size();
   while (sent > 0 && part.instructions[sent - 1].op->name() != "send") --sent;
-  // Collectives of other axes want such work beside them.
-  const bool has_collectives = std::any_of(part.instructions.begin(), part.instructions.end(),
-                                           [](const Instruction& i) { return i.op->is_collective() && i.op->name() != "send"; });
-  if (sent == 0 || has_collectives) return;
   std::vector<Instruction> first, later;
   for (std::size_t i = 0; i < part.instructions.size(); ++i)
     (i < sent && !part.can_wait[i] ? first : later).push_back(std::move(part.instructions[i]));
   first.insert(first.end(), std::make_move_iterator(later.begin()), std::make_move_iterator(later.end()));
   part.instructions = std::move(first);
+}
+
+/// By micro-batch and stage: whether the backward part sends and has no collectives of other axes, which want work beside them.
+std::map<std::pair<int, int>, bool> sending_parts(const Program& step) {
+  std::map<std::pair<int, int>, bool> sends;
+  for (const Instruction& i : step.instructions) {
+    if (i.tag.phase != Phase::backward || !i.op->is_collective() || i.op->name() == "receive") continue;
+    const bool send = i.op->name() == "send";
+    bool& all = sends.try_emplace({i.tag.micro_batch, i.tag.stage}, true).first->second;
+    all = all && send;
+  }
+  return sends;
 }
 
 /// Weight gradients that run later must still find what they read: what backward goes on to update in place is copied for them.
@@ -106,10 +114,12 @@ class Keeper {
   std::map<TensorId, TensorId> copies_;
 };
 
-/// By instruction: whether it can run at the end of its part without copies of what it reads, and without keeping what is
-/// computed again so as not to be kept.
-std::vector<bool> can_wait(const Program& step, const std::vector<bool>& apart, const Keeper& keeper) {
+/// By instruction: whether it can run at the end of its part, with or without copies of what it reads, and without keeping what
+/// is computed again so as not to be kept.
+std::vector<bool> can_wait(const Program& step, const std::vector<bool>& apart, const Keeper& keeper, SendFirst send_first) {
   std::vector<bool> result(step.instructions.size(), false);
+  if (send_first == SendFirst::never) return result;
+  const std::map<std::pair<int, int>, bool> sends = sending_parts(step);
   std::vector<bool> wanted(step.tensors.size(), false);  // by what stays where it is
   std::vector<bool> recomputed(step.tensors.size(), false);
   for (const Instruction& instruction : step.instructions) {
@@ -122,9 +132,12 @@ std::vector<bool> can_wait(const Program& step, const std::vector<bool>& apart, 
     const Instruction& instruction = step.instructions[i];
     const auto is_wanted = [&](TensorId id) { return id != no_tensor && wanted[static_cast<std::size_t>(id)]; };
     const auto is_short_lived = [&](TensorId id) {
-      return id != no_tensor && (keeper.overwritten(id, i) || recomputed[static_cast<std::size_t>(id)]);
+      return id != no_tensor &&
+             ((send_first == SendFirst::without_copies && keeper.overwritten(id, i)) || recomputed[static_cast<std::size_t>(id)]);
     };
-    result[i] = apart[i] && std::none_of(instruction.outputs.begin(), instruction.outputs.end(), is_wanted) &&
+    const auto part = sends.find({instruction.tag.micro_batch, instruction.tag.stage});
+    result[i] = apart[i] && part != sends.end() && part->second &&
+                std::none_of(instruction.outputs.begin(), instruction.outputs.end(), is_wanted) &&
                 std::none_of(instruction.inputs.begin(), instruction.inputs.end(), is_short_lived);
     if (result[i] || !apart[i]) continue;  // nobody else reads what is apart
     for (TensorId input : instruction.inputs) {
@@ -136,12 +149,13 @@ std::vector<bool> can_wait(const Program& step, const std::vector<bool>& apart, 
 
 }  // namespace
 
-void reorder(Program& step, const std::vector<Action>& order, const std::vector<std::size_t>& asked_before, bool sends_first) {
+void reorder(Program& step, const std::vector<Action>& order, const std::vector<std::size_t>& asked_before,
+             SendFirst send_first) {
   const bool split =
       std::any_of(order.begin(), order.end(), [](const Action& action) { return action.part == Part::weight_gradient; });
   const std::vector<bool> apart = weight_gradients(step);
   Keeper keeper(step, apart);
-  const std::vector<bool> last = sends_first && !split ? can_wait(step, apart, keeper) : std::vector<bool>(apart.size(), false);
+  const std::vector<bool> last = can_wait(step, apart, keeper, split ? SendFirst::never : send_first);
   std::map<Key, Body> bodies;
   Body* newest = nullptr;
   const std::size_t count = step.instructions.size();
@@ -149,10 +163,9 @@ void reorder(Program& step, const std::vector<Action>& order, const std::vector<
     Instruction& instruction = step.instructions[i];
     const Tag& tag = instruction.tag;
     if (tag.stage >= 0 && tag.micro_batch >= 0) {
-      if (split && apart[i]) {
+      if (last[i] || (split && apart[i]))
         keeper.keep(instruction, i, bodies[{Part::backward, tag.micro_batch, tag.stage}].instructions);
-        instruction.tag.phase = Phase::weight_gradient;
-      }
+      if (split && apart[i]) instruction.tag.phase = Phase::weight_gradient;
       const Part part = tag.phase == Phase::forward ? Part::forward : split && apart[i] ? Part::weight_gradient : Part::backward;
       newest = &bodies[{part, tag.micro_batch, tag.stage}];
     }
@@ -177,7 +190,7 @@ void reorder(Program& step, const std::vector<Action>& order, const std::vector<
     auto found = bodies.find({order[a].part, order[a].micro_batch, order[a].stage});
     if (found == bodies.end()) continue;  // a part without instructions
     ordered[a] = std::move(found->second);
-    send_first(ordered[a]);
+    let_send_first(ordered[a]);
     bodies.erase(found);
   }
   if (!bodies.empty()) {
