@@ -38,7 +38,7 @@ struct MakeUp {
   std::string over_data = "ddp";  ///< the strategy of the axis `data`
   int tensor = 1;                 ///< ranks of tp-sp
   std::string recompute = "none";
-  std::string send_first = "without-copies";
+  bool send_first = true;
   std::string text() const {
     return schedule + " over " + std::to_string(stages) + " ranks x " + over_data + "=" + std::to_string(data) +
            " x tp-sp=" + std::to_string(tensor) + ", " + std::to_string(micro_batches) + " micro-batches, " +
@@ -54,7 +54,7 @@ std::vector<Program> compile(PluginHost& host, const MakeUp& make_up, bool evalu
                                                     {{"schedule", make_up.schedule},
                                                      {"chunks", std::to_string(make_up.chunks)},
                                                      {"cut", make_up.cut},
-                                                     {"send-first", make_up.send_first}});
+                                                     {"send-first", make_up.send_first ? "true" : "false"}});
   const auto data = host.make<ParallelStrategy>("strategy", make_up.over_data, {});
   const auto tensor = host.make<ParallelStrategy>("strategy", "tp-sp", {});
   const int ranks = make_up.stages * make_up.data * make_up.tensor;
@@ -273,26 +273,22 @@ int behind_messages(const Program& program) {
 }
 
 TEST_F(PipelinePrograms, BackwardPartsSendBeforeWeightGradients) {
-  const auto stage = [&](const MakeUp& make_up) { return compile(host_, make_up)[static_cast<std::size_t>(make_up.data)]; };
-  MakeUp make_up{.stages = 3, .micro_batches = 4, .shape = {.layers = 6}};
-  const Program first = stage(make_up);
-  EXPECT_EQ(behind_messages(first), 4 * 2 * 5) << "q, k, v, gate, up of two layers; what o and down read is updated in place";
-  make_up.send_first = "never";
-  const Program last = stage(make_up);
+  const auto stage = [&](bool send_first) {
+    return compile(host_, {.stages = 3, .micro_batches = 5, .shape = {.layers = 6}, .send_first = send_first})[1];
+  };
+  const Program first = stage(true), last = stage(false);
   EXPECT_EQ(behind_messages(last), 0);
-  EXPECT_EQ(first.instructions.size(), last.instructions.size()) << "no copies";
-  make_up.send_first = "always";
-  const Program all = stage(make_up);
-  EXPECT_EQ(behind_messages(all), 4 * 2 * 7);
-  EXPECT_EQ(all.instructions.size(), first.instructions.size() + 4 * 2 * 2) << "a copy for each o and down";
+  EXPECT_EQ(behind_messages(first), 5 * 2 * 5 + 3 * 2 * 2)
+      << "q, k, v, gate, up of two layers; o and down, which read what is updated in place, of the last three micro-batches";
+  EXPECT_EQ(first.instructions.size(), last.instructions.size() + 3 * 2 * 2) << "copies";
 }
 
 TEST_F(PipelinePrograms, WhatIsRecomputedIsNotKeptToSendFirst) {
-  const auto bytes = [&](const char* send_first) {
+  const auto bytes = [&](bool send_first) {
     const MakeUp make_up{.stages = 3, .micro_batches = 4, .shape = {.layers = 6}, .recompute = "full", .send_first = send_first};
     return plan_memory(compile(host_, make_up)[1], {}).bytes[0];
   };
-  EXPECT_EQ(bytes("without-copies"), bytes("never"));
+  EXPECT_LT(bytes(true), bytes(false) * 11 / 10) << "but for copies of what o and down read";
 }
 
 TEST_F(PipelinePrograms, CollectivesKeepWeightGradientsBesideThem) {

@@ -116,9 +116,10 @@ class Keeper {
 
 /// By instruction: whether it can run at the end of its part, with or without copies of what it reads, and without keeping what
 /// is computed again so as not to be kept.
-std::vector<bool> can_wait(const Program& step, const std::vector<bool>& apart, const Keeper& keeper, SendFirst send_first) {
+std::vector<bool> can_wait(const Program& step, const std::vector<bool>& apart, const Keeper& keeper,
+                           const SendFirst& send_first) {
   std::vector<bool> result(step.instructions.size(), false);
-  if (send_first == SendFirst::never) return result;
+  if (!send_first.on) return result;
   const std::map<std::pair<int, int>, bool> sends = sending_parts(step);
   std::vector<bool> wanted(step.tensors.size(), false);  // by what stays where it is
   std::vector<bool> recomputed(step.tensors.size(), false);
@@ -130,10 +131,10 @@ std::vector<bool> can_wait(const Program& step, const std::vector<bool>& apart, 
   }
   for (std::size_t i = step.instructions.size(); i-- > 0;) {
     const Instruction& instruction = step.instructions[i];
+    const bool copies = instruction.tag.micro_batch >= step.micro_batches - send_first.with_copies;
     const auto is_wanted = [&](TensorId id) { return id != no_tensor && wanted[static_cast<std::size_t>(id)]; };
     const auto is_short_lived = [&](TensorId id) {
-      return id != no_tensor &&
-             ((send_first == SendFirst::without_copies && keeper.overwritten(id, i)) || recomputed[static_cast<std::size_t>(id)]);
+      return id != no_tensor && ((!copies && keeper.overwritten(id, i)) || recomputed[static_cast<std::size_t>(id)]);
     };
     const auto part = sends.find({instruction.tag.micro_batch, instruction.tag.stage});
     result[i] = apart[i] && part != sends.end() && part->second &&
@@ -150,12 +151,12 @@ std::vector<bool> can_wait(const Program& step, const std::vector<bool>& apart, 
 }  // namespace
 
 void reorder(Program& step, const std::vector<Action>& order, const std::vector<std::size_t>& asked_before,
-             SendFirst send_first) {
+             const SendFirst& send_first) {
   const bool split =
       std::any_of(order.begin(), order.end(), [](const Action& action) { return action.part == Part::weight_gradient; });
   const std::vector<bool> apart = weight_gradients(step);
   Keeper keeper(step, apart);
-  const std::vector<bool> last = can_wait(step, apart, keeper, split ? SendFirst::never : send_first);
+  const std::vector<bool> last = can_wait(step, apart, keeper, split ? SendFirst{.on = false} : send_first);
   std::map<Key, Body> bodies;
   Body* newest = nullptr;
   const std::size_t count = step.instructions.size();

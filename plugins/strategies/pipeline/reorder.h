@@ -1,7 +1,6 @@
 // The order of a pipeline's schedule, brought about in the program of a step.
 #pragma once
 
-#include <cstdint>
 #include <vector>
 
 #include "consist/program.h"
@@ -10,10 +9,9 @@
 namespace consist::pipeline {
 
 /// Which weight gradients of a backward part run behind what it sends.
-enum class SendFirst : std::uint8_t {
-  never,           ///< none: they stay where they are
-  without_copies,  ///< those that read nothing which backward goes on to update in place
-  always,          ///< all, with copies
+struct SendFirst {
+  bool on = true;       ///< those that read nothing which backward goes on to update in place
+  int with_copies = 0;  ///< of so many last micro-batches the others, too, which read copies
 };
 
 /// Moves the instructions of a divided step into the given order of this rank's parts; what part i receives is asked for before
@@ -21,7 +19,8 @@ enum class SendFirst : std::uint8_t {
 /// weight gradient goes behind what its part sends if that would keep what is recomputed or leave a collective of another axis
 /// without work beside it; parts of a schedule that splits weight gradients off send first anyway. Throws ProgramError if the
 /// order leaves out a part that the program has.
-void reorder(Program& step, const std::vector<Action>& order, const std::vector<std::size_t>& asked_before, SendFirst send_first);
+void reorder(Program& step, const std::vector<Action>& order, const std::vector<std::size_t>& asked_before,
+             const SendFirst& send_first);
 
 /// Sums the gradients of parameters that two ranks train (Parameter::twin), after the last micro-batch.
 void sum_over_twins(Program& step, int axis);

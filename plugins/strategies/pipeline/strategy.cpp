@@ -14,7 +14,6 @@ namespace {
 
 using namespace consist;
 using pipeline::Schedule;
-using pipeline::SendFirst;
 
 Schedule schedule_of(const std::string& name) {
   if (name == "gpipe") return Schedule::gpipe;
@@ -24,17 +23,12 @@ Schedule schedule_of(const std::string& name) {
   return Schedule::one_f_one_b;
 }
 
-SendFirst send_first_of(const std::string& name) {
-  if (name == "never") return SendFirst::never;
-  return name == "always" ? SendFirst::always : SendFirst::without_copies;
-}
-
 class Pipeline final : public ParallelStrategy {
  public:
   explicit Pipeline(const Options& options)
       : schedule_(schedule_of(options.text("schedule"))),
         chunks_(schedule_ == Schedule::interleaved ? static_cast<int>(options.integer("chunks")) : 1),
-        send_first_(send_first_of(options.text("send-first"))),
+        sends_first_(options.flag("send-first")),
         cut_(options.text("cut") == "operators" ? pipeline::Cut::operators : pipeline::Cut::layers) {
     if (chunks_ < 1 || chunks_ > 64) {
       throw UsageError("--pipeline.chunks is " + std::to_string(chunks_) + "; it must be between 1 and 64");
@@ -51,15 +45,17 @@ class Pipeline final : public ParallelStrategy {
 
   void schedule(Program& step, int axis) const override {
     const int ranks = step.mesh.size_of(axis), mine = step.mesh.coordinate(step.rank, axis);
+    // Only the last micro-batches' way back through the stages is not filled by others' forward parts.
     pipeline::reorder(step, pipeline::order_of(schedule_, ranks, chunks_, step.micro_batches, mine),
-                      pipeline::asked_before(schedule_, ranks, chunks_, step.micro_batches, mine), send_first_);
+                      pipeline::asked_before(schedule_, ranks, chunks_, step.micro_batches, mine),
+                      {.on = sends_first_, .with_copies = ranks});
     pipeline::sum_over_twins(step, axis);
   }
 
  private:
   Schedule schedule_;
   int chunks_;
-  SendFirst send_first_;
+  bool sends_first_;
   pipeline::Cut cut_;
 };
 
@@ -68,11 +64,12 @@ class Pipeline final : public ParallelStrategy {
 CONSIST_PLUGIN(strategy, consist::ParallelStrategy, Pipeline, "pipeline", "1.0.0",
                "pipeline parallel: layers over ranks, micro-batches one behind the other (gpipe, 1f1b, interleaved, zero-bubble, "
                "zero-bubble-h2)");
-CONSIST_PLUGIN_OPTIONS({"schedule", consist::OptionKind::choice, "1f1b", "the order of forward and backward parts",
-                        "gpipe|1f1b|interleaved|zero-bubble|zero-bubble-h2"},
-                       {"chunks", consist::OptionKind::integer, "2", "parts of the model per rank, of schedule interleaved"},
-                       {"send-first", consist::OptionKind::choice, "without-copies",
-                        "backward parts send before they compute weight gradients: all, or those that need no copies for it",
-                        "never|without-copies|always"},
-                       {"cut", consist::OptionKind::choice, "operators",
-                        "where stages may begin: with a layer, or within one for more even stages", "layers|operators"});
+CONSIST_PLUGIN_OPTIONS(
+    {"schedule", consist::OptionKind::choice, "1f1b", "the order of forward and backward parts",
+     "gpipe|1f1b|interleaved|zero-bubble|zero-bubble-h2"},
+    {"chunks", consist::OptionKind::integer, "2", "parts of the model per rank, of schedule interleaved"},
+    {"send-first", consist::OptionKind::flag, "true",
+     "backward parts send before they compute weight gradients; copies of what those read are made for the last "
+     "micro-batches only"},
+    {"cut", consist::OptionKind::choice, "operators", "where stages may begin: with a layer, or within one for more even stages",
+     "layers|operators"});
