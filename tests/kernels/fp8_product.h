@@ -55,6 +55,8 @@ inline double tensor_core_loss(std::span<const double> terms, bool promoted) {
 struct Product {
   Value value;
   std::vector<double> loss;  ///< of each element: the most that a sum of its terms may lie beside it, before it is rounded
+  Accumulator accumulator = Accumulator::fp32;
+  std::optional<HostTensor> added_to = std::nullopt;  ///< of the result's dtype; where the op adds to what is there
 };
 
 /// a [m, k] b [n, k]ᵀ in fp64, of the numbers that the codes mean times what `a_scale` and `b_scale` say of row and column.
@@ -68,7 +70,7 @@ Product product(const HostTensor& a, const HostTensor& b, std::int64_t m, std::i
     return values;
   };
   const std::vector<double> left = scaled(a, m, a_scale), right = scaled(b, n, b_scale);
-  Product y{reference::zeros(DType::f32, shape), std::vector<double>(static_cast<std::size_t>(m * n))};
+  Product y{reference::zeros(DType::f32, shape), std::vector<double>(static_cast<std::size_t>(m * n)), accumulator};
   std::vector<double> terms(static_cast<std::size_t>(k));
   for (std::int64_t i = 0; i < m; ++i) {
     for (std::int64_t j = 0; j < n; ++j) {
@@ -97,20 +99,41 @@ inline Product product(const HostTensor& a, const HostTensor& b, std::int64_t m,
       a, b, m, n, k, of_a, [](std::int64_t, std::int64_t) { return 1.0; }, shape, accumulator);
 }
 
-/// Every element within its limit: what its sum may lose, and the one rounding to `result`.
+/// Whether `found` is what sums not further than `loss` from `sum` give that are rounded to `type`, added to `addend`, and
+/// rounded again: rounding keeps the order, so it lies between what the ends give.
+inline bool is_rounded_twice(double found, double sum, double loss, double addend, DType type) {
+  const auto result = [=](double x) { return reference::rounded(reference::rounded(x, type) + addend, type); };
+  return result(sum - loss) <= found && found <= result(sum + loss);
+}
+
+/// Every element within its limit: what its sum may lose, and the one rounding to the result's dtype. Where tensor cores' sums
+/// are added to a bf16 tensor, they may be rounded to bf16 before that, too: on an H200 cuBLASLt does so for some sizes (results
+/// of 16x16 to 80x48), and there the values recorded are those of tensor_core_loss's sums rounded twice, to the bit; for others
+/// (from 32x256) it rounds once, as it does with a bias.
 inline void expect_product(const std::optional<HostTensor>& found, const Product& expected, const std::string& what) {
   ASSERT_TRUE(found.has_value()) << what;
   ASSERT_EQ(found->shape, expected.value.shape) << what;
   const double rounding = found->dtype == DType::bf16 ? 0x1p-8 : 0x1p-24;
+  const bool may_round_twice =
+      expected.added_to.has_value() && found->dtype == DType::bf16 && expected.accumulator != Accumulator::fp32;
   double worst = 0;
+  std::int64_t rounded_twice = 0;
   for (std::int64_t i = 0; i < expected.value.shape.elements(); ++i) {
-    const double y = expected.value.data[static_cast<std::size_t>(i)], loss = expected.loss[static_cast<std::size_t>(i)];
+    const double sum = expected.value.at(i), addend = expected.added_to ? (*expected.added_to)[i] : 0, y = sum + addend;
+    const double loss = expected.loss[static_cast<std::size_t>(i)];
     const double error = std::abs((*found)[i] - y), limit = loss + rounding * (std::abs(y) + loss);
-    ASSERT_LE(error, limit) << what << "[" << i << "] is " << (*found)[i] << ", expected " << y << ", of which a sum may lose "
+    if (error > limit && may_round_twice && is_rounded_twice((*found)[i], sum, loss, addend, found->dtype)) {
+      ++rounded_twice;
+      continue;
+    }
+    ASSERT_LE(error, limit) << what << "[" << i << "] of " << expected.value.shape.text() << " is " << (*found)[i]
+                            << ", expected " << sum << " added to " << addend << " = " << y << ", of which a sum may lose "
                             << loss;
     if (limit > 0) worst = std::max(worst, error / limit);
   }
-  if (std::getenv("CONSIST_TEST_ERRORS") != nullptr) std::printf("%-40s worst %.2f of the limit\n", what.c_str(), worst);
+  if (std::getenv("CONSIST_TEST_ERRORS") != nullptr)
+    std::printf("%-40s worst %.2f of the limit, %lld rounded twice\n", what.c_str(), worst,
+                static_cast<long long>(rounded_twice));
 }
 
 }  // namespace consist::test

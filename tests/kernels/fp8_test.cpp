@@ -107,6 +107,25 @@ TEST_P(Fp8Kernel, QuantizeReportsWhatIsNotFiniteByName) {
   }
 }
 
+/// What an H200 gave where cuBLASLt rounds a sum to bf16 before it adds a bf16 accumulator (this test's products, the first
+/// element of each that lies beyond one rounding).
+TEST(Fp8Product, SumsRoundedTwiceAreThoseOfAnH200) {
+  struct Recorded {
+    double found, sum, addend, loss;
+  };
+  for (const Recorded& r : {Recorded{-0.09375, -1.1423835754394531, 1.046875, 0.0011621078351709002},
+                            {-0.0234375, 0.876220703125, -0.8984375, 0.0011013524781446904},
+                            {-4.125, -2.5869140625, -1.515625, 0.003313946755952202},
+                            {0.01513671875, 0.10076570510864258, -0.08544921875, 0.00010740770591155524},
+                            {-1.15625, -2.1146650314331055, 0.94921875, 0.004321774364711928}}) {
+    const double y = r.sum + r.addend, step = std::ldexp(1.0, std::ilogb(r.sum) - 7);
+    EXPECT_GT(std::abs(r.found - y), r.loss + 0x1p-8 * (std::abs(y) + r.loss));
+    EXPECT_TRUE(test::is_rounded_twice(r.found, r.sum, r.loss, r.addend, DType::bf16)) << r.found;
+    for (const double wrong : {r.found - 4 * step, r.found + 4 * step})
+      EXPECT_FALSE(test::is_rounded_twice(wrong, r.sum, r.loss, r.addend, DType::bf16)) << wrong;
+  }
+}
+
 struct Sizes {
   std::int64_t batch, sequence, in, out;
 };
@@ -136,15 +155,13 @@ TEST_P(Fp8Kernel, ProductsAreThoseOfTheQuantizedValues) {
             product(dy, wt, tokens, s.in, s.out, double{dy_descale} * w_descale, {s.batch, s.sequence, s.in}, accumulator());
         HostTensors in{dy, scalar(dy_descale), wt, scalar(w_descale)};
         const HostTensor acc = random(DType::bf16, dx.value.shape);
-        for (std::int64_t i = 0; add && i < acc.shape.elements(); ++i) dx.value.at(i) += acc[i];
-        if (add) in.emplace_back(acc);
+        if (add) in.emplace_back(dx.added_to = acc);
         expect_product(run("fp8_linear_input_grad", in, product_attributes(DType::bf16))[0], dx, "dx");
         for (const DType gradient : {DType::f32, DType::bf16}) {
           Product dw = product(dyt, xt, s.out, s.in, tokens, double{dy_descale} * x_descale, {s.out, s.in}, accumulator());
           HostTensors operands{dyt, scalar(dy_descale), xt, scalar(x_descale)};
           const HostTensor sum = random(gradient, dw.value.shape);
-          for (std::int64_t i = 0; add && i < sum.shape.elements(); ++i) dw.value.at(i) += sum[i];
-          if (add) operands.emplace_back(sum);
+          if (add) operands.emplace_back(dw.added_to = sum);
           expect_product(run("fp8_linear_weight_grad", operands, product_attributes(gradient))[0], dw, "dw");
         }
       }
