@@ -49,8 +49,7 @@ part() {
   summary+=("$(printf '%-22s %-6s %4d s  %s' "$name" "$([ $status = 0 ] && echo ok || echo "FAILED ($status)")" $((SECONDS - start)) "$(grep -E 'tests? ran|PASSED|tokens/s \(median|wrong elements' "$out/$name.log" | tail -1 | cut -c1-150)")")
 }
 
-# shards COUNT COMMAND...: a test program as COUNT processes side by side. Kernels' references are computed by the processor, layouts wait for processes
-# to start: that takes most of the time.
+# shards COUNT COMMAND...: a test program as COUNT processes side by side. Its references are computed by the processor and take most of the time.
 shards() {
   local count=$1 status=0 folder
   shift
@@ -79,13 +78,13 @@ part kernels 240 bash -c 'shards "$@"' - $(($(nproc) < 8 ? $(nproc) : 8)) "$buil
 part parity 120 "$build/bin/test_parity" --gtest_filter='*cuda*:Cuda/DeviceParity*'
 # Between GPUs: one process per transport, since NCCL's settings are those of the process.
 if [ "$gpus" -ge 2 ]; then
-  for transport in nvlink nvlink:copy-engines=all:staging=300Ki socket; do
+  for transport in nvlink:copy-engines=none nvlink:copy-engines=all:staging=300Ki socket; do
     CONSIST_CONFORMANCE_MEMORY=cuda CONSIST_CONFORMANCE_TRANSPORTS=$transport part "transport-${transport%:staging*}" 120 "$build/bin/test_conformance_transport"
   done
-  # 16 layouts x 4 models; a multiple of 4 processes, so that each trains one model's reference.
-  part layouts 400 bash -c 'shards "$@"' - $(($(nproc) < 32 ? 4 : 8)) "$build/bin/test_parity" --gtest_filter='Cuda/GpuLayoutParity*'
+  # 16 layouts x 4 models, one after the other: jobs that share GPUs wait for each other's collectives for minutes.
+  part layouts 600 "$build/bin/test_parity" --gtest_filter='Cuda/GpuLayoutParity*'
   part nccl 90 "$build/bin/test_transport" --gtest_filter='NcclGpu.*'
-  part collectives-nvlink 90 "$build/bin/consist" bench collectives --transport nvlink --device cuda --ranks "$gpus" --dtype bf16 --factor 4 --max-bytes 1Gi \
+  part collectives-nvlink 90 "$build/bin/consist" bench collectives --transport nvlink --nvlink.copy-engines=none --device cuda --ranks "$gpus" --dtype bf16 --factor 4 --max-bytes 1Gi \
     --seconds 0.3 --collectives all_reduce,all_gather,reduce_scatter
   part collectives-copy-engines 90 "$build/bin/consist" bench collectives --transport nvlink --nvlink.copy-engines=all --device cuda --ranks "$gpus" --dtype bf16 \
     --factor 4 --max-bytes 1Gi --seconds 0.3 --collectives all_gather,reduce_scatter,send_receive

@@ -131,6 +131,21 @@ TEST_F(NcclFailure, CopyEnginesNeedMemoryThatRanksCanOpenToEachOther) {
   expect_all(errors, "--nvlink.copy-engines=none");
 }
 
+TEST_F(NcclFailure, WithoutSuchMemoryNcclDoesAllAndThePathSaysSo) {
+  ConnectOptions options = nvlink();
+  options.copy_engines = CopyEngines::automatic;
+  for (const auto& error : run(
+           2, 20s,
+           [](Rank& rank) {
+             EXPECT_THAT(rank.group.verified_path(), ::testing::HasSubstr("without copy engines (rank 0: CUDA: "));
+             EXPECT_THAT(rank.group.verified_path(), ::testing::HasSubstr("cuIpcGetMemHandle"));
+             rank.job.leave(20s);
+           },
+           options)) {
+    EXPECT_EQ(text_of(error), "");
+  }
+}
+
 TEST_F(NcclFailure, ASilentLogProvesNothing) {
   fake::switches().silent = true;
   expect_all(run(2, 20s, [](Rank& /*rank*/) {}), "NCCL named no connection of rank 0");

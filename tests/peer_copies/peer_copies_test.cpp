@@ -162,6 +162,20 @@ void gather_and_scatter(Member& m, int round) {
   }
 }
 
+TEST(PeerCopies, AMemberThatCannotOpenOthersMemoryIsAnErrorOnAll) {
+  static std::atomic<int> asked;
+  asked = 0;
+  Driver driver = host_driver();
+  driver.enable_peer_access = [](CUcontext, unsigned) {
+    return ++asked == 4 ? CUDA_ERROR_PEER_ACCESS_UNSUPPORTED : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+  };
+  const auto errors = testing::run_ranks(testing::make_addresses(3, 30s), [&](JoinedJob& job) {
+    EXPECT_THROW(PeerCopies(driver, job, {"data.0", {0, 1, 2}, job.rank(), "cuda", false}, staging), SystemError);
+    job.leave(30s);
+  });
+  for (const auto& error : errors) EXPECT_EQ(testing::text_of(error), "");
+}
+
 TEST(PeerCopies, GatherAndScatterInRounds) {
   for (const int members : {2, 3, 4, 7}) {
     run(members, false, [](Member& m) {

@@ -136,6 +136,26 @@ void pass_on(const LogCapture& log, std::size_t begin) {
   }
 }
 
+/// What the path says of copy engines. Throws where they are asked for and cannot serve.
+std::string take_copy_engines(NcclCommunicator& communicator, const GroupRequest& group, const ConnectOptions& options) {
+  if (options.copy_engines == CopyEngines::none || (options.copy_engines == CopyEngines::messages && !group.link)) return "";
+  std::string problem;
+  if (group.ranks.size() > PeerCopies::most_members) {
+    problem = "groups of at most " + std::to_string(PeerCopies::most_members) + " members are served, and it has " +
+              std::to_string(group.ranks.size());
+  } else {
+    try {
+      communicator.use_copy_engines(static_cast<std::size_t>(options.staging));
+      return " and copy engines";
+    } catch (const SystemError& error) {
+      problem = error.what();
+    }
+  }
+  if (options.copy_engines == CopyEngines::automatic) return ", without copy engines (" + problem + ")";
+  throw UnavailableError("transport " + options.transport + ": copy engines cannot serve group '" + group.name + "': " + problem +
+                         "; --" + options.transport + ".copy-engines=none leaves all to NCCL's kernels");
+}
+
 }  // namespace
 
 std::string unavailable(const std::string& library) {
@@ -192,20 +212,7 @@ std::unique_ptr<Communicator> connect(Job& job, const GroupRequest& group, const
   if (!verdict.problem.empty()) throw UnavailableError("transport " + options.transport + ": " + verdict.problem);
   std::string path = std::move(verdict.path);
   path += " (NCCL " + library.version_text() + ")";
-  if (options.copy_engines == CopyEngines::all || (options.copy_engines == CopyEngines::messages && group.link)) {
-    if (members.size() > PeerCopies::most_members) {
-      throw UsageError("transport " + options.transport + ": copy engines serve groups of at most " +
-                       std::to_string(PeerCopies::most_members) + " members, and '" + group.name + "' has " +
-                       std::to_string(members.size()) + "; leave out --" + options.transport + ".copy-engines=all");
-    }
-    try {
-      communicator->use_copy_engines(static_cast<std::size_t>(options.staging));
-    } catch (const SystemError& error) {
-      throw UnavailableError("transport " + options.transport + ": copy engines cannot serve group '" + group.name + "': " +
-                             error.what() + "; --" + options.transport + ".copy-engines=none leaves all to NCCL's kernels");
-    }
-    path += " and copy engines";
-  }
+  path += take_copy_engines(*communicator, group, options);
   const auto milliseconds = [](Clock::duration time) {
     return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(time).count());
   };

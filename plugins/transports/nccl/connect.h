@@ -13,8 +13,9 @@
 namespace consist::nccl {
 
 /// What leaves NCCL's kernels, if it has some size: nothing; messages over links (GroupRequest::link); also all_gather and
-/// reduce_scatter.
-enum class CopyEngines : std::uint8_t { none, messages, all };
+/// reduce_scatter; or as much as the machine allows: all where ranks reach each other's memory, else nothing, which the path
+/// says.
+enum class CopyEngines : std::uint8_t { none, messages, all, automatic };
 
 struct ConnectOptions {
   Path path = Path::nvlink;

@@ -3,9 +3,11 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <functional>
 #include <random>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "consist/error.h"
 #include "core/collectives/exchange.h"
@@ -37,36 +39,60 @@ CUipcMemHandle handle_of(const std::string& text) {
   return handle;
 }
 
+/// What all members say of `own`. Where it throws a SystemError on one of them, all throw that.
+std::vector<std::string> exchange_or_fail(Job& job, const GroupRequest& group, const std::string& topic,
+                                          const std::function<std::string()>& own) {
+  constexpr char failed = '!';
+  std::string text;
+  try {
+    text = own();
+  } catch (const SystemError& error) {
+    text = failed + std::string(error.what());
+  }
+  const std::vector<std::string> said = exchange_texts(job, group, topic, text);
+  for (std::size_t member = 0; member < said.size(); ++member) {
+    if (!said[member].empty() && said[member][0] == failed)
+      throw SystemError("rank " + std::to_string(group.ranks[member]) + ": " + said[member].substr(1));
+  }
+  return said;
+}
+
 }  // namespace
 
 PeerWindow::PeerWindow(const Driver& driver, Job& job, const GroupRequest& group, std::size_t bytes)
     : driver_(driver), own_(group.index), address_(group.ranks.size(), 0), opened_(group.ranks.size(), false) {
+  try {
+    const std::vector<std::string> said = exchange_or_fail(job, group, "nccl.window", [&] { return offer(bytes); });
+    // From here on others write: nobody may leave before all have come this far.
+    exchange_or_fail(job, group, "nccl.window.open", [&] {
+      for (int member = 0; member < static_cast<int>(said.size()); ++member) {
+        if (member != own_) open(member, said[static_cast<std::size_t>(member)]);
+      }
+      return std::string("1");
+    });
+  } catch (...) {
+    close();
+    throw;
+  }
+}
+
+std::string PeerWindow::offer(std::size_t bytes) {
   CUcontext context = nullptr;
   driver_.check(driver_.current_context(&context), "asking for the current context");
   CUdeviceptr memory = 0;
   driver_.check(driver_.allocate(&memory, bytes), "allocating memory that other ranks write to");
   address_[static_cast<std::size_t>(own_)] = memory;
-  try {
-    CUipcMemHandle handle{};
-    driver_.check(driver_.export_memory(&handle, memory), "letting other ranks at a piece of device memory (cuIpcGetMemHandle)");
-    CUstream stream = nullptr;
-    driver_.check(driver_.create_stream(&stream, CU_STREAM_NON_BLOCKING), "making a stream");
-    CUresult cleared = driver_.fill(memory, 0, bytes, stream);
-    while (cleared == CUDA_SUCCESS && (cleared = driver_.query_stream(stream)) == CUDA_ERROR_NOT_READY) cleared = CUDA_SUCCESS;
-    driver_.destroy_stream(stream);
-    driver_.check(cleared, "clearing memory that other ranks write to");
-    std::ostringstream own;
-    own << this_process() << ' ' << reinterpret_cast<std::uintptr_t>(context) << ' ' << memory << ' ' << hexadecimal(handle);
-    const std::vector<std::string> said = exchange_texts(job, group, "nccl.window", own.str());
-    for (int member = 0; member < static_cast<int>(said.size()); ++member) {
-      if (member != own_) open(member, said[static_cast<std::size_t>(member)]);
-    }
-    // From here on others write: nobody may leave before all have come this far.
-    exchange_texts(job, group, "nccl.window.open", "1");
-  } catch (...) {
-    driver_.release(memory);
-    throw;
-  }
+  CUipcMemHandle handle{};
+  driver_.check(driver_.export_memory(&handle, memory), "letting other ranks at a piece of device memory (cuIpcGetMemHandle)");
+  CUstream stream = nullptr;
+  driver_.check(driver_.create_stream(&stream, CU_STREAM_NON_BLOCKING), "making a stream");
+  CUresult cleared = driver_.fill(memory, 0, bytes, stream);
+  while (cleared == CUDA_SUCCESS && (cleared = driver_.query_stream(stream)) == CUDA_ERROR_NOT_READY) cleared = CUDA_SUCCESS;
+  driver_.destroy_stream(stream);
+  driver_.check(cleared, "clearing memory that other ranks write to");
+  std::ostringstream own;
+  own << this_process() << ' ' << reinterpret_cast<std::uintptr_t>(context) << ' ' << memory << ' ' << hexadecimal(handle);
+  return own.str();
 }
 
 void PeerWindow::open(int member, const std::string& said) {
@@ -89,11 +115,15 @@ void PeerWindow::open(int member, const std::string& said) {
   opened_[index] = true;
 }
 
-PeerWindow::~PeerWindow() {
+void PeerWindow::close() noexcept {
   for (std::size_t member = 0; member < address_.size(); ++member) {
     if (opened_[member]) driver_.close_memory(address_[member]);
   }
-  driver_.release(address_[static_cast<std::size_t>(own_)]);
+  if (address_[static_cast<std::size_t>(own_)] != 0) driver_.release(address_[static_cast<std::size_t>(own_)]);
+}
+
+PeerWindow::~PeerWindow() {
+  close();
 }
 
 }  // namespace consist::nccl

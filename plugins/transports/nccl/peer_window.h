@@ -12,7 +12,8 @@ namespace consist::nccl {
 class PeerWindow {
  public:
   /// Called by all members at once, each with the CUDA context of its device current. Every member gives as many bytes, which are
-  /// zero. Throws SystemError where the driver lets no other process in, PeerError for a member that does not come.
+  /// zero. Throws SystemError, alike on all members, where a driver lets no other process in; PeerError for a member that does
+  /// not come.
   PeerWindow(const Driver& driver, Job& job, const GroupRequest& group, std::size_t bytes);
   /// No member may use the window any more.
   ~PeerWindow();
@@ -23,7 +24,9 @@ class PeerWindow {
   CUdeviceptr of(int member) const { return address_[static_cast<std::size_t>(member)]; }
 
  private:
+  std::string offer(std::size_t bytes);  // makes the own memory; what others need to reach it
   void open(int member, const std::string& said);
+  void close() noexcept;
 
   const Driver& driver_;
   const int own_;

@@ -13,6 +13,7 @@ namespace consist {
 namespace {
 
 nccl::CopyEngines copy_engines_of(const std::string& name) {
+  if (name == "auto") return nccl::CopyEngines::automatic;
   return name == "all" ? nccl::CopyEngines::all : name == "none" ? nccl::CopyEngines::none : nccl::CopyEngines::messages;
 }
 
@@ -59,10 +60,11 @@ CONSIST_PLUGIN(transport, consist::Transport, consist::NvlinkTransport, "nvlink"
                "NVLink between the GPUs of a host, through NCCL; a path other than NVLink is an error");
 CONSIST_PLUGIN_OPTIONS({"library", consist::OptionKind::text, "",
                         "file or folder of libnccl.so.2; empty: NCCL_ROOT, the loader's path, the active Python environment"},
-                       {"copy-engines", consist::OptionKind::choice, "messages",
+                       {"copy-engines", consist::OptionKind::choice, "auto",
                         "what of 256 KiB and more copy engines move, which leave the multiprocessors to the device, instead of "
-                        "NCCL's kernels: messages of a pipeline; all: also all_gather and reduce_scatter",
-                        "none|messages|all"},
+                        "NCCL's kernels: messages of a pipeline; all: also all_gather and reduce_scatter; auto: all, or none "
+                        "where ranks cannot reach each other's memory",
+                        "auto|none|messages|all"},
                        {"staging", consist::OptionKind::bytes, "32Mi",
                         "device memory for each member of a group, through which copy engines move larger tensors in rounds"});
 CONSIST_PLUGIN_AVAILABILITY(consist::why_not);
