@@ -1,9 +1,7 @@
 #include "core/runtime/run.h"
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -11,20 +9,18 @@
 #include "consist/plugin.h"
 #include "core/archive/archive.h"
 #include "core/files/atomic_file.h"
-#include "core/job/progress.h"
 #include "core/runtime/advice.h"
 #include "core/runtime/communicators.h"
 #include "core/runtime/host_memory.h"
 #include "core/runtime/idle_share.h"
 #include "core/runtime/metrics.h"
 #include "core/runtime/parts.h"
-#include "core/runtime/profile.h"
 #include "core/runtime/program_summary.h"
-#include "core/runtime/progress_line.h"
 #include "core/runtime/recorder.h"
+#include "core/runtime/run_description.h"
+#include "core/runtime/run_events.h"
 #include "core/runtime/saved_state.h"
 #include "core/runtime/sensor_log.h"
-#include "core/runtime/start_times.h"
 #include "core/runtime/step_trace.h"
 #include "core/runtime/text.h"
 #include "core/runtime/traffic.h"
@@ -49,142 +45,6 @@ std::vector<std::shared_ptr<Transport>> make_transports(const RunConfig& config,
   }
   return made;
 }
-
-std::string environment_json(const JoinedJob& job, const Device& device, PluginHost& host) {
-  Json json{{"consist", CONSIST_FINGERPRINT},
-            {"host", std::string(job.host())},
-            {"device", device.info().name},
-            {"device_kind", device.info().kind}};
-  for (const PluginFile& file : host.files()) {
-    if (file.problem.empty()) json["plugins"][file.kind + "/" + file.name] = file.version;
-  }
-  return json.dump(2);
-}
-
-std::string topology_json(const RunConfig& config, const Layout& layout, const Communicators& communicators) {
-  Json json{{"ranks", config.ranks}, {"axes", Json::array()}};
-  for (int axis = 0; axis < layout.mesh.axes(); ++axis) {
-    const auto index = static_cast<std::size_t>(axis);
-    json["axes"].push_back({{"name", layout.mesh.axis(axis).name},
-                            {"size", layout.mesh.size_of(axis)},
-                            {"strategy", layout.active[index].name},
-                            {"transport", transport_for(config, layout.active[index].name)},
-                            {"verified_path", communicators.verified_path(axis)}});
-  }
-  return json.dump(2);
-}
-
-std::string banner(const RunConfig& config, const Parts& parts, const Layout& layout, const TrainingState& state,
-                   const Communicators& communicators, const ProgramSummary& summary) {
-  const DTypes d = parts.precision->dtypes();
-  const ModelSizes sizes = parts.architecture->sizes();
-  std::string text =
-      config.model + ": " + si_text(static_cast<double>(sizes.parameters)) + " parameters, " + parts.dataset->describe();
-  text += "\n" + text_of(config.strategies) + " on " + std::to_string(config.ranks) + (config.ranks == 1 ? " rank" : " ranks");
-  for (int axis = 0; axis < layout.mesh.axes(); ++axis) {
-    text += ", " + layout.mesh.axis(axis).name + "=" + std::to_string(layout.mesh.size_of(axis)) + " over " +
-            communicators.verified_path(axis);
-  }
-  text += "\n" + config.precision + ": parameters and activations " + std::string(name_of(d.parameter)) + ", gradients " +
-          std::string(name_of(d.gradient)) + ", masters " + (d.master ? std::string(name_of(*d.master)) : "none") + ", moments " +
-          std::string(name_of(d.moment));
-  if (summary.fp8_flops > 0)
-    text += "\nmatrix products of a step " + si_text(summary.flops) + "FLOP per rank, " + fp8_text(summary);
-  if (!summary.parts.empty()) text += "\n" + summary.parts;
-  text += "\n" + parts.device->info().name;
-  for (const std::string& note : config.notes) text += "\n" + note;
-  const std::int64_t sequences = config.batch * config.accumulation * layout.batch_ranks();
-  text += "\nbatch " + std::to_string(config.batch) + " x accumulation " + std::to_string(config.accumulation) + " x " +
-          std::to_string(layout.batch_ranks()) + " = " + std::to_string(sequences) + " sequences of " +
-          std::to_string(config.sequence) + ": " + std::to_string(sequences * config.sequence) +
-          " tokens a step; planned memory " + bytes_text(state.planned_bytes()) + " per rank";
-  if (state.planned_host_bytes() > 0) text += ", " + bytes_text(state.planned_host_bytes()) + " pinned on the host";
-  return text;
-}
-
-/// What a run does between steps: archive, progress, checkpoints.
-class RunEvents final : public TrainerEvents {
- public:
-  RunEvents(const RunConfig& config, JoinedJob& job, TrainingState& state, SavedState& saved, std::int64_t first_step,
-            const std::atomic<bool>& stop, Recorder& recorder, const SensorLog& sensors, const StartTimes& start)
-      : job_(job),
-        state_(state),
-        saved_(saved),
-        stop_(stop),
-        recorder_(recorder),
-        sensors_(sensors),
-        start_(start),
-        line_(config.steps, job.rank() != 0),
-        running_(first_step + 1) {
-    job.set_progress([this, &state] {
-      const std::int32_t at = state.step().executable().position();
-      return text_of(Progress{running_.load(), at}, at < 0 ? "" : state.step().label(at));
-    });
-  }
-  ~RunEvents() override { job_.set_progress({}); }
-
-  void step_finished(const StepReport& report) override {
-    if (result.steps == 0) started(seconds_since_start() - report.seconds);
-    running_ = report.step + 1;
-    ++result.steps;
-    result.final_loss = report.loss;
-    seconds_.push_back(report.seconds);
-    tokens_ = report.tokens;
-    if (job_.rank() == 0) recorder_.step(report, sensors_.newest());
-    times_ = state_.step().executable().launch_times();
-    profile_.add(times_);
-    began_ = report.began;
-    line_.step(report);
-    if (!std::isfinite(report.loss) || !std::isfinite(report.grad_norm)) {
-      throw Error("the loss of step " + std::to_string(report.step) + " is " + std::to_string(report.loss) + " and grad_norm " +
-                  std::to_string(report.grad_norm) +
-                  ": training has diverged. A lower --learning-rate, a --warmup or --clip usually help");
-    }
-  }
-  void evaluated(std::int64_t step, double loss) override {
-    result.evaluation_loss = loss;
-    if (job_.rank() == 0)
-      recorder_.event("evaluation", R"({"step": )" + std::to_string(step) + R"(, "loss": )" + std::to_string(loss) + "}");
-    line_.note("evaluation after step " + std::to_string(step) + ": loss " + fixed_text(loss, 4));
-  }
-  void checkpoint(std::int64_t step) override {
-    const std::int64_t bytes = saved_.save(state_, step);
-    if (job_.rank() == 0)
-      recorder_.event("checkpoint", R"({"step": )" + std::to_string(step) + R"(, "bytes": )" + std::to_string(bytes) + "}");
-  }
-  bool stop_requested() override { return stop_.load(); }
-
-  void close() { line_.finish(); }
-  const std::vector<double>& seconds() const { return seconds_; }
-  std::int64_t tokens() const { return tokens_; }
-  const Profile& profile() const { return profile_; }
-  /// The last step's, for write_trace().
-  std::string last_step() const { return trace_events(state_.step().program(), times_, job_.rank(), job_.host(), began_); }
-
-  RunResult result{.evaluation_loss = std::numeric_limits<double>::quiet_NaN()};
-
- private:
-  void started(double seconds) {
-    result.start_seconds = seconds;
-    if (job_.rank() == 0) recorder_.start(start_.json(seconds));
-    if (const std::string text = start_.text(seconds); !text.empty()) line_.note(text);
-  }
-
-  JoinedJob& job_;
-  TrainingState& state_;
-  SavedState& saved_;
-  const std::atomic<bool>& stop_;
-  Recorder& recorder_;
-  const SensorLog& sensors_;
-  const StartTimes& start_;
-  Profile profile_;
-  std::vector<LaunchTime> times_;  // of the last step
-  std::chrono::system_clock::time_point began_;
-  ProgressLine line_;
-  std::atomic<std::int64_t> running_;
-  std::vector<double> seconds_;
-  std::int64_t tokens_ = 0;
-};
 
 /// Rate of the model's largest linear on this rank, all ranks measuring at once as they train at once.
 double measure_bound(const Parts& parts, const RunConfig& config) {

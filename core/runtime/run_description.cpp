@@ -1,0 +1,66 @@
+#include "core/runtime/run_description.h"
+
+#include <nlohmann/json.hpp>
+
+#include "core/runtime/text.h"
+
+namespace consist {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+}  // namespace
+
+std::string environment_json(const Job& job, const Device& device, PluginHost& host) {
+  Json json{{"consist", CONSIST_FINGERPRINT},
+            {"host", std::string(job.host())},
+            {"device", device.info().name},
+            {"device_kind", device.info().kind}};
+  for (const PluginFile& file : host.files()) {
+    if (file.problem.empty()) json["plugins"][file.kind + "/" + file.name] = file.version;
+  }
+  return json.dump(2);
+}
+
+std::string topology_json(const RunConfig& config, const Layout& layout, const Communicators& communicators) {
+  Json json{{"ranks", config.ranks}, {"axes", Json::array()}};
+  for (int axis = 0; axis < layout.mesh.axes(); ++axis) {
+    const auto index = static_cast<std::size_t>(axis);
+    json["axes"].push_back({{"name", layout.mesh.axis(axis).name},
+                            {"size", layout.mesh.size_of(axis)},
+                            {"strategy", layout.active[index].name},
+                            {"transport", transport_for(config, layout.active[index].name)},
+                            {"verified_path", communicators.verified_path(axis)}});
+  }
+  return json.dump(2);
+}
+
+std::string banner(const RunConfig& config, const Parts& parts, const Layout& layout, const TrainingState& state,
+                   const Communicators& communicators, const ProgramSummary& summary) {
+  const DTypes d = parts.precision->dtypes();
+  const ModelSizes sizes = parts.architecture->sizes();
+  std::string text =
+      config.model + ": " + si_text(static_cast<double>(sizes.parameters)) + " parameters, " + parts.dataset->describe();
+  text += "\n" + text_of(config.strategies) + " on " + std::to_string(config.ranks) + (config.ranks == 1 ? " rank" : " ranks");
+  for (int axis = 0; axis < layout.mesh.axes(); ++axis) {
+    text += ", " + layout.mesh.axis(axis).name + "=" + std::to_string(layout.mesh.size_of(axis)) + " over " +
+            communicators.verified_path(axis);
+  }
+  text += "\n" + config.precision + ": parameters and activations " + std::string(name_of(d.parameter)) + ", gradients " +
+          std::string(name_of(d.gradient)) + ", masters " + (d.master ? std::string(name_of(*d.master)) : "none") + ", moments " +
+          std::string(name_of(d.moment));
+  if (summary.fp8_flops > 0)
+    text += "\nmatrix products of a step " + si_text(summary.flops) + "FLOP per rank, " + fp8_text(summary);
+  if (!summary.parts.empty()) text += "\n" + summary.parts;
+  text += "\n" + parts.device->info().name;
+  for (const std::string& note : config.notes) text += "\n" + note;
+  const std::int64_t sequences = config.batch * config.accumulation * layout.batch_ranks();
+  text += "\nbatch " + std::to_string(config.batch) + " x accumulation " + std::to_string(config.accumulation) + " x " +
+          std::to_string(layout.batch_ranks()) + " = " + std::to_string(sequences) + " sequences of " +
+          std::to_string(config.sequence) + ": " + std::to_string(sequences * config.sequence) +
+          " tokens a step; planned memory " + bytes_text(state.planned_bytes()) + " per rank";
+  if (state.planned_host_bytes() > 0) text += ", " + bytes_text(state.planned_host_bytes()) + " pinned on the host";
+  return text;
+}
+
+}  // namespace consist

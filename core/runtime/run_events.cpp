@@ -1,0 +1,75 @@
+#include "core/runtime/run_events.h"
+
+#include <cmath>
+
+#include "consist/error.h"
+#include "core/job/progress.h"
+#include "core/runtime/step_trace.h"
+#include "core/runtime/text.h"
+
+namespace consist {
+
+RunEvents::RunEvents(const RunConfig& config, Job& job, TrainingState& state, SavedState& saved, std::int64_t first_step,
+                     const std::atomic<bool>& stop, Recorder& recorder, const SensorLog& sensors, const StartTimes& start)
+    : job_(job),
+      state_(state),
+      saved_(saved),
+      stop_(stop),
+      recorder_(recorder),
+      sensors_(sensors),
+      start_(start),
+      line_(config.steps, job.rank() != 0),
+      running_(first_step + 1) {
+  job.set_progress([this, &state] {
+    const std::int32_t at = state.step().executable().position();
+    return text_of(Progress{running_.load(), at}, at < 0 ? "" : state.step().label(at));
+  });
+}
+
+RunEvents::~RunEvents() {
+  job_.set_progress({});
+}
+
+void RunEvents::step_finished(const StepReport& report) {
+  if (result.steps == 0) started(seconds_since_start() - report.seconds);
+  running_ = report.step + 1;
+  ++result.steps;
+  result.final_loss = report.loss;
+  seconds_.push_back(report.seconds);
+  tokens_ = report.tokens;
+  if (job_.rank() == 0) recorder_.step(report, sensors_.newest());
+  times_ = state_.step().executable().launch_times();
+  profile_.add(times_);
+  began_ = report.began;
+  line_.step(report);
+  if (!std::isfinite(report.loss) || !std::isfinite(report.grad_norm)) {
+    throw Error("the loss of step " + std::to_string(report.step) + " is " + std::to_string(report.loss) + " and grad_norm " +
+                std::to_string(report.grad_norm) +
+                ": training has diverged. A lower --learning-rate, a --warmup or --clip usually help");
+  }
+}
+
+void RunEvents::evaluated(std::int64_t step, double loss) {
+  result.evaluation_loss = loss;
+  if (job_.rank() == 0)
+    recorder_.event("evaluation", R"({"step": )" + std::to_string(step) + R"(, "loss": )" + std::to_string(loss) + "}");
+  line_.note("evaluation after step " + std::to_string(step) + ": loss " + fixed_text(loss, 4));
+}
+
+void RunEvents::checkpoint(std::int64_t step) {
+  const std::int64_t bytes = saved_.save(state_, step);
+  if (job_.rank() == 0)
+    recorder_.event("checkpoint", R"({"step": )" + std::to_string(step) + R"(, "bytes": )" + std::to_string(bytes) + "}");
+}
+
+std::string RunEvents::last_step() const {
+  return trace_events(state_.step().program(), times_, job_.rank(), job_.host(), began_);
+}
+
+void RunEvents::started(double seconds) {
+  result.start_seconds = seconds;
+  if (job_.rank() == 0) recorder_.start(start_.json(seconds));
+  if (const std::string text = start_.text(seconds); !text.empty()) line_.note(text);
+}
+
+}  // namespace consist

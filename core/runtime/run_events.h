@@ -1,0 +1,68 @@
+// What a run does between steps: archive, progress, checkpoints.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "consist/device.h"
+#include "consist/job.h"
+#include "core/config/run_config.h"
+#include "core/runtime/profile.h"
+#include "core/runtime/progress_line.h"
+#include "core/runtime/recorder.h"
+#include "core/runtime/saved_state.h"
+#include "core/runtime/sensor_log.h"
+#include "core/runtime/start_times.h"
+#include "core/runtime/trainer.h"
+#include "core/runtime/training_state.h"
+
+namespace consist {
+
+/// As long as it lives, the job can ask where this rank is. All that it is made from must outlive it.
+class RunEvents final : public TrainerEvents {
+ public:
+  RunEvents(const RunConfig& config, Job& job, TrainingState& state, SavedState& saved, std::int64_t first_step,
+            const std::atomic<bool>& stop, Recorder& recorder, const SensorLog& sensors, const StartTimes& start);
+  ~RunEvents() override;
+
+  /// Throws Error where the loss or the gradient norm is not finite.
+  void step_finished(const StepReport& report) override;
+  void evaluated(std::int64_t step, double loss) override;
+  void checkpoint(std::int64_t step) override;
+  bool stop_requested() override { return stop_.load(); }
+
+  /// After the last step: ends the line of progress.
+  void close() { line_.finish(); }
+  const std::vector<double>& seconds() const { return seconds_; }  ///< of every step
+  std::int64_t tokens() const { return tokens_; }                  ///< of a step, of all ranks
+  const Profile& profile() const { return profile_; }
+  /// The last step's, for write_trace().
+  std::string last_step() const;
+
+  /// What steps and evaluations say of it; the rest is the run's to fill in.
+  RunResult result{.evaluation_loss = std::numeric_limits<double>::quiet_NaN()};
+
+ private:
+  void started(double seconds);
+
+  Job& job_;
+  TrainingState& state_;
+  SavedState& saved_;
+  const std::atomic<bool>& stop_;
+  Recorder& recorder_;
+  const SensorLog& sensors_;
+  const StartTimes& start_;
+  Profile profile_;
+  std::vector<LaunchTime> times_;                // of the last step
+  std::chrono::system_clock::time_point began_;  // the last step
+  ProgressLine line_;
+  std::atomic<std::int64_t> running_;
+  std::vector<double> seconds_;
+  std::int64_t tokens_ = 0;
+};
+
+}  // namespace consist
