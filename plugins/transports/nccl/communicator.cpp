@@ -84,10 +84,11 @@ void NcclCommunicator::enqueue_copies(NativeQueue queue, Call call) {
   stall_->after(stream);
 }
 
-void NcclCommunicator::use_copy_engines(std::size_t staging) {
+void NcclCommunicator::use_copy_engines(std::size_t staging, std::size_t least_part) {
   auto copies = std::make_unique<PeerCopies>(driver_, job_, group_, staging);
   const std::lock_guard lock(mutex_);  // the watchdog may come to release them
   copies_ = std::move(copies);
+  least_part_ = least_part;
 }
 
 void NcclCommunicator::judge(const char* what, ncclResult_t result) {
@@ -113,7 +114,7 @@ void NcclCommunicator::group_end(NativeQueue queue) {
   std::size_t gathered = 0, scattered = 0;
   for (const Parts& parts : gathered_) gathered += parts.bytes();
   for (const Parts& parts : scattered_) scattered += parts.bytes();
-  const bool copy_gathered = worth_copying(gathered), copy_scattered = worth_copying(scattered);
+  const bool copy_gathered = copies_part(gathered), copy_scattered = copies_part(scattered);
   for (const Parts& parts : gathered_) {
     if (!copy_gathered) nccl_gather(parts, queue);
   }
@@ -137,7 +138,7 @@ void NcclCommunicator::all_reduce(void* data, std::int64_t count, DType dtype, N
 void NcclCommunicator::reduce_scatter(const void* input, void* output, std::int64_t count, DType dtype, NativeQueue queue) {
   const Parts parts{input, output, count, dtype};
   if (copies_ && in_group_) return scattered_.push_back(parts);
-  if (!worth_copying(parts.bytes())) return nccl_scatter(parts, queue);
+  if (!copies_part(parts.bytes())) return nccl_scatter(parts, queue);
   enqueue_copies(queue, [&](CUstream stream) { copies_->scatter({&parts, 1}, stream); });
 }
 
@@ -151,7 +152,7 @@ void NcclCommunicator::nccl_scatter(const Parts& parts, NativeQueue queue) {
 void NcclCommunicator::all_gather(const void* input, void* output, std::int64_t count, DType dtype, NativeQueue queue) {
   const Parts parts{input, output, count, dtype};
   if (copies_ && in_group_) return gathered_.push_back(parts);
-  if (!worth_copying(parts.bytes())) return nccl_gather(parts, queue);
+  if (!copies_part(parts.bytes())) return nccl_gather(parts, queue);
   enqueue_copies(queue, [&](CUstream stream) { copies_->gather({&parts, 1}, stream); });
 }
 
@@ -169,7 +170,7 @@ void NcclCommunicator::broadcast(void* data, std::int64_t count, DType dtype, in
 }
 
 void NcclCommunicator::send(const void* data, std::int64_t count, DType dtype, int to, NativeQueue queue) {
-  if (!in_group_ && worth_copying(bytes_of(count, dtype)))
+  if (!in_group_ && copies_message(bytes_of(count, dtype)))
     return enqueue_copies(queue, [&](CUstream stream) { copies_->send(data, bytes_of(count, dtype), to, stream); });
   enqueue("ncclSend", queue, [&](ncclComm_t comm, cudaStream_t stream) {
     return library_.send(data, bytes_of(count, dtype), ncclUint8, to, comm, stream);
@@ -177,7 +178,7 @@ void NcclCommunicator::send(const void* data, std::int64_t count, DType dtype, i
 }
 
 void NcclCommunicator::receive(void* data, std::int64_t count, DType dtype, int from, NativeQueue queue) {
-  if (!in_group_ && worth_copying(bytes_of(count, dtype)))
+  if (!in_group_ && copies_message(bytes_of(count, dtype)))
     return enqueue_copies(queue, [&](CUstream stream) { copies_->receive(data, bytes_of(count, dtype), from, stream); });
   enqueue("ncclRecv", queue, [&](ncclComm_t comm, cudaStream_t stream) {
     return library_.receive(data, bytes_of(count, dtype), ncclUint8, from, comm, stream);

@@ -49,14 +49,14 @@ class NcclCommunicator final : public Communicator {
   void exchange(const void* out, void* in, std::int64_t bytes, NativeQueue queue);
   /// From now on all_gather, reduce_scatter, send and receive of some size go by copy engines. Called by all members, before
   /// set_verified(). Throws SystemError where GPUs or processes cannot reach each other's memory.
-  void use_copy_engines(std::size_t staging);
+  void use_copy_engines(std::size_t staging, std::size_t least_part);
   /// Ends the set-up: `path` is what was verified. From now on the log is watched from `log_begin` on for connections of device
   /// `device` that break the promise.
   void set_verified(std::string path, const Promise& promise, int device, std::size_t log_begin);
 
  private:
-  /// Below, waiting for all members costs more than NCCL's kernel does.
-  static constexpr std::size_t least_copied = std::size_t{256} << 10;
+  /// Messages below go by NCCL: waiting for the other member costs more than its kernel does.
+  static constexpr std::size_t least_message = std::size_t{256} << 10;
 
   struct WatchedLog {
     Promise promise;
@@ -68,7 +68,9 @@ class NcclCommunicator final : public Communicator {
   /// The same by copy engines; outside of a group only.
   template <typename Call>
   void enqueue_copies(NativeQueue queue, Call call);
-  bool worth_copying(std::size_t bytes) const { return copies_ && bytes >= least_copied; }
+  /// A message; what a member gives to an all_gather or gets from a reduce_scatter.
+  bool copies_message(std::size_t bytes) const { return copies_ && bytes >= least_message; }
+  bool copies_part(std::size_t bytes) const { return copies_ && bytes >= least_part_; }
   void nccl_gather(const Parts& parts, NativeQueue queue);
   void nccl_scatter(const Parts& parts, NativeQueue queue);
   /// Throws what a call's result means unless it is ncclSuccess.
@@ -89,6 +91,7 @@ class NcclCommunicator final : public Communicator {
   std::optional<Handle> handle_;
   std::optional<StallDetector> stall_;
   std::unique_ptr<PeerCopies> copies_;
+  std::size_t least_part_ = 0;  // bytes of a part that copies_ moves
   std::string path_;
   // Of the thread that enqueues.
   bool in_group_ = false;

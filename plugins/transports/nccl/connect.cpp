@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <limits>
 #include <set>
 #include <thread>
 
@@ -136,6 +137,13 @@ void pass_on(const LogCapture& log, std::size_t begin) {
   }
 }
 
+/// From how many bytes on a member's part of an all_gather or reduce_scatter goes by copy engines. Alone they take longer than
+/// NCCL's kernels (50 instead of 15 us for 1 MiB on four H200s), beside products less; small parts come with small products.
+std::size_t least_part(CopyEngines choice) {
+  if (choice == CopyEngines::messages) return std::numeric_limits<std::size_t>::max();
+  return choice == CopyEngines::all ? std::size_t{256} << 10 : std::size_t{4} << 20;
+}
+
 /// What the path says of copy engines. Throws where they are asked for and cannot serve.
 std::string take_copy_engines(NcclCommunicator& communicator, const GroupRequest& group, const ConnectOptions& options) {
   if (options.copy_engines == CopyEngines::none || (options.copy_engines == CopyEngines::messages && !group.link)) return "";
@@ -145,7 +153,7 @@ std::string take_copy_engines(NcclCommunicator& communicator, const GroupRequest
               std::to_string(group.ranks.size());
   } else {
     try {
-      communicator.use_copy_engines(static_cast<std::size_t>(options.staging));
+      communicator.use_copy_engines(static_cast<std::size_t>(options.staging), least_part(options.copy_engines));
       return " and copy engines";
     } catch (const SystemError& error) {
       problem = error.what();

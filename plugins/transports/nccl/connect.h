@@ -13,8 +13,8 @@
 namespace consist::nccl {
 
 /// What leaves NCCL's kernels, if it has some size: nothing; messages over links (GroupRequest::link); also all_gather and
-/// reduce_scatter; or as much as the machine allows: all where ranks reach each other's memory, else nothing, which the path
-/// says.
+/// reduce_scatter; or messages and what is large of collectives where ranks reach each other's memory, and nothing where they do
+/// not, which the path then says.
 enum class CopyEngines : std::uint8_t { none, messages, all, automatic };
 
 struct ConnectOptions {

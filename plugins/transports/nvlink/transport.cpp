@@ -62,8 +62,8 @@ CONSIST_PLUGIN_OPTIONS({"library", consist::OptionKind::text, "",
                         "file or folder of libnccl.so.2; empty: NCCL_ROOT, the loader's path, the active Python environment"},
                        {"copy-engines", consist::OptionKind::choice, "auto",
                         "what of 256 KiB and more copy engines move, which leave the multiprocessors to the device, instead of "
-                        "NCCL's kernels: messages of a pipeline; all: also all_gather and reduce_scatter; auto: all, or none "
-                        "where ranks cannot reach each other's memory",
+                        "NCCL's kernels: messages of a pipeline; all: also all_gather and reduce_scatter; auto: these from 4 MiB "
+                        "for each rank on, or nothing where ranks cannot reach each other's memory",
                         "auto|none|messages|all"},
                        {"staging", consist::OptionKind::bytes, "32Mi",
                         "device memory for each member of a group, through which copy engines move larger tensors in rounds"});
