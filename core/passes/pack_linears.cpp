@@ -227,15 +227,11 @@ class Packer {
   /// Whether nothing touches those elements of the columns before (after) an instruction.
   bool untouched(TensorId columns, InstructionId i, bool before) const {
     const std::vector<TensorId> all = in_columns(columns);
-    const auto rows_overlap = [&](TensorId other) {
-      const Tensor &a = program_[columns], &b = program_[other];
-      return a.offset < b.offset + extent_of(program_, other) && b.offset < a.offset + extent_of(program_, columns);
-    };
     return std::all_of(all.begin(), all.end(), [&](TensorId member) {
       const auto accesses = arrangement_.accesses(member);
-      return !rows_overlap(member) || std::all_of(accesses.begin(), accesses.end(), [&](const Access& access) {
-        return before ? access.instruction >= i : access.instruction <= i;
-      });
+      return !extents_overlap(program_, columns, member) ||
+             std::all_of(accesses.begin(), accesses.end(),
+                         [&](const Access& access) { return before ? access.instruction >= i : access.instruction <= i; });
     });
   }
 

@@ -10,6 +10,11 @@ TensorId first_operand(const Instruction& instruction) {
   return first == instruction.inputs.end() ? no_tensor : *first;
 }
 
+std::string first_output_name(const Program& program, const Instruction& instruction) {
+  const bool any = !instruction.outputs.empty() && instruction.outputs[0] != no_tensor;
+  return any ? program[instruction.outputs[0]].name : "";
+}
+
 std::int64_t message_bytes(const Program& program, const Instruction& collective) {
   std::int64_t bytes = 0;
   for (TensorId id : collective.inputs.empty() ? collective.outputs : collective.inputs) bytes += program.bytes(id);

@@ -18,6 +18,12 @@ std::int64_t extent_of(const Program& program, TensorId tensor) {
   return local.elements() == 0 ? 0 : ((local.rows() - 1) * t.pitch + local.last()) * element_bytes(t);
 }
 
+bool extents_overlap(const Program& program, TensorId a, TensorId b) {
+  const std::int64_t begin_a = program[a].offset, begin_b = program[b].offset;
+  return program[a].storage == program[b].storage && begin_a < begin_b + extent_of(program, b) &&
+         begin_b < begin_a + extent_of(program, a);
+}
+
 bool lie_behind_each_other(const Program& program, TensorId first, TensorId next) {
   const Tensor &a = program[first], &b = program[next];
   return a.storage == b.storage && a.pitch == 0 && b.pitch == 0 && b.offset == a.offset + program.bytes(first);

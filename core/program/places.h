@@ -11,6 +11,9 @@ namespace consist {
 /// columns of a wider one included.
 CONSIST_API std::int64_t extent_of(const Program& program, TensorId tensor);
 
+/// Whether both lie in one storage and those stretches of it have bytes in common.
+CONSIST_API bool extents_overlap(const Program& program, TensorId a, TensorId b);
+
 /// Whether both are dense and `next` begins where `first` ends, in the same storage.
 CONSIST_API bool lie_behind_each_other(const Program& program, TensorId first, TensorId next);
 

@@ -3,6 +3,7 @@
 #include "consist/error.h"
 #include "consist/op.h"
 #include "core/passes/waits.h"
+#include "core/program/operands.h"
 #include "core/program/printer.h"
 
 namespace consist {
@@ -49,8 +50,7 @@ PreparedProgram::PreparedProgram(Program program, Device& device, std::span<Comm
     Kernel* kernel = kernel_for(i, communicators);
     kernel_of_.push_back(kernel);
     workspace_bytes_.push_back(kernel->workspace_bytes());
-    labels_.push_back(std::string(i.op->name()) + " " +
-                      (i.outputs.empty() || i.outputs[0] == no_tensor ? "" : program_[i.outputs[0]].name));
+    labels_.push_back(std::string(i.op->name()) + " " + first_output_name(program_, i));
   }
 }
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "consist/op.h"
+#include "core/program/operands.h"
 #include "core/runtime/text.h"
 
 namespace consist {
@@ -16,12 +17,6 @@ struct Share {
   std::int64_t count = 0;
   double seconds = 0, flops = 0, bytes = 0;
 };
-
-/// Name of what the instruction makes first, "" if it makes nothing (release).
-std::string first_output(const Program& program, const Instruction& instruction) {
-  const bool any = !instruction.outputs.empty() && instruction.outputs[0] != no_tensor;
-  return any ? program[instruction.outputs[0]].name : "";
-}
 
 }  // namespace
 
@@ -47,7 +42,7 @@ std::string Profile::json(const Program& program) const {
   for (std::size_t i = 0; i < sums_.size(); ++i) {
     const Instruction& instruction = program.instructions.at(i);
     json["instructions"].push_back({{"op", instruction.op->name()},
-                                    {"output", first_output(program, instruction)},
+                                    {"output", first_output_name(program, instruction)},
                                     {"queue", text_of(instruction.queue, program.mesh)},
                                     {"phase", name_of(instruction.tag.phase)},
                                     {"layer", instruction.tag.layer},

@@ -1,11 +1,11 @@
 #include "core/runtime/step_trace.h"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "consist/op.h"
 #include "core/files/atomic_file.h"
+#include "core/program/operands.h"
 #include "core/program/printer.h"
 
 namespace consist {
@@ -45,7 +45,6 @@ std::string trace_events(const Program& program, std::span<const LaunchTime> tim
     const int queue = instruction.queue.index();
     if (queues.insert(queue).second)
       text += ",\n" + name_event("thread_name", rank, queue, text_of(instruction.queue, program.mesh)).dump();
-    const bool named = !instruction.outputs.empty() && instruction.outputs[0] != no_tensor;
     const Json event{{"name", instruction.op->name()},
                      {"cat", name_of(instruction.tag.phase)},
                      {"ph", "X"},
@@ -55,7 +54,7 @@ std::string trace_events(const Program& program, std::span<const LaunchTime> tim
                      {"dur", 1e6 * times[i].seconds()},
                      {"args",
                       {{"instruction", i},
-                       {"output", named ? program[instruction.outputs[0]].name : ""},
+                       {"output", first_output_name(program, instruction)},
                        {"layer", instruction.tag.layer},
                        {"micro_batch", instruction.tag.micro_batch}}}};
     text += ",\n" + event.dump();

@@ -15,10 +15,9 @@ struct SendFirst {
 };
 
 /// Moves the instructions of a divided step into the given order of this rank's parts; what part i receives is asked for before
-/// part asked_before[i]. No
-/// weight gradient goes behind what its part sends if that would keep what is recomputed or leave a collective of another axis
-/// without work beside it; parts of a schedule that splits weight gradients off send first anyway. Throws ProgramError if the
-/// order leaves out a part that the program has.
+/// part asked_before[i]. No weight gradient goes behind what its part sends if that would keep what is recomputed or leave a
+/// collective of another axis without work beside it; parts of a schedule that splits weight gradients off send first anyway.
+/// Throws ProgramError if the order leaves out a part that the program has.
 void reorder(Program& step, const std::vector<Action>& order, const std::vector<std::size_t>& asked_before,
              const SendFirst& send_first);
 

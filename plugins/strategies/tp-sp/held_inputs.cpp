@@ -63,17 +63,11 @@ class Hold {
     if (!made.inputs.empty()) travelling_[storage_of(made.outputs[0])].push_back(std::move(made));
   }
 
-  /// Whether instructions that name `a` and `b` touch the same bytes: parts of a tensor lie in one storage.
-  bool overlap(TensorId a, TensorId b) const {
-    const std::int64_t begin_a = step_[a].offset, begin_b = step_[b].offset;
-    return storage_of(a) == storage_of(b) && begin_a < begin_b + extent_of(step_, b) && begin_b < begin_a + extent_of(step_, a);
-  }
-
   void arrives(TensorId read, std::size_t reader) {
     const auto found = travelling_.find(storage_of(read));
     if (found == travelling_.end()) return;
     std::erase_if(found->second, [&](Travelling& collective) {
-      if (!overlap(read, collective.outputs[0])) return false;
+      if (!extents_overlap(step_, read, collective.outputs[0])) return false;  // another part of the same tensor
       if (before_ > collective.collective) releases_.push_back({reader, std::move(collective.inputs)});
       return true;
     });
