@@ -1,4 +1,5 @@
-// Strategies combined over one mesh give the losses of one rank: all pairs, and three triples on eight ranks.
+// Strategies combined over one mesh give the losses of one rank: all pairs, and three triples on eight ranks, with activations
+// kept and recomputed; and each strategy alone with them recomputed.
 #include <gtest/gtest.h>
 
 #include "tests/parity/changed_model.h"
@@ -12,30 +13,34 @@ class CompositionParity : public testing::TestWithParam<ChangedModel> {};
 
 TEST_P(CompositionParity, LossesAreThoseOfOneRank) {
   std::vector<std::vector<std::string>> layouts;
-  const std::vector<std::string> whole{"--recompute", "none"}, again{"--recompute", "full"};
-  const auto add = [&](const std::string& strategy, const char* ranks, bool recompute, const char* accumulation = "2") {
-    layouts.push_back({"--strategy=" + strategy, "--ranks=" + std::string(ranks), "--accumulation=" + std::string(accumulation)});
-    const std::vector<std::string>& activations = recompute ? again : whole;
-    layouts.back().insert(layouts.back().end(), activations.begin(), activations.end());
+  const auto add = [&](const std::string& strategy, int ranks, const char* recompute, std::vector<std::string> options = {}) {
+    layouts.push_back({"--strategy=" + strategy, "--ranks=" + std::to_string(ranks), "--recompute", recompute});
+    if (options.empty()) options = {"--accumulation=2"};
+    layouts.back().insert(layouts.back().end(), options.begin(), options.end());
   };
-  bool recompute = false;  // in turns
-  for (const char* data : {"ddp", "zero2", "zero3-offload"}) {
-    add(std::string("tp-sp=2+") + data, "4", recompute);
-    add(std::string("pipeline=2+") + data, "4", !recompute);
-    add(std::string("tp-sp=2+pipeline=2+") + data, "8", recompute);
-    recompute = !recompute;
+  const std::vector<const char*> data_parallel{"ddp", "zero2", "zero3-offload"};
+  for (const char* recompute : {"none", "full"}) {
+    for (const char* data : data_parallel) {
+      add(std::string("tp-sp=2+") + data, 4, recompute);
+      add(std::string("pipeline=2+") + data, 4, recompute);
+      add(std::string("tp-sp=2+pipeline=2+") + data, 8, recompute);
+    }
+    add("tp-sp=2+pipeline=2", 4, recompute);
   }
-  add("tp-sp=2+pipeline=2", "4", true);
+  // Alone, strategies keep their activations in the other tests of layouts.
+  add("ddp", 1, "full");
+  for (const int ranks : {2, 4}) {
+    for (const char* data : data_parallel) add(data, ranks, "full", {"--accumulation=" + std::to_string(4 / ranks)});
+    add("tp-sp=" + std::to_string(ranks), ranks, "full");
+  }
   // Micro-batches of two sequences that take turns; 8-bit products take them together.
-  const auto add_halves = [&](const char* strategy, const char* ranks, bool recompute, const char* accumulation) {
-    if (GetParam().precision == std::string("fp8")) return;
-    add(strategy, ranks, recompute, accumulation);
-    layouts.back().emplace_back("--tp-sp.overlap-parts=2");
-  };
-  add_halves("tp-sp=2+zero2", "4", true, "1");
-  add_halves("tp-sp=2+zero3-offload", "4", false, "1");
-  add_halves("tp-sp=2+pipeline=2", "4", false, "2");
-  add_halves("tp-sp=2+pipeline=2+ddp", "8", true, "1");
+  if (GetParam().precision != std::string("fp8")) {
+    const std::string halves = "--tp-sp.overlap-parts=2";
+    add("tp-sp=2+zero2", 4, "full", {"--accumulation=1", halves});
+    add("tp-sp=2+zero3-offload", 4, "none", {"--accumulation=1", halves});
+    add("tp-sp=2+pipeline=2", 4, "none", {"--accumulation=2", halves});
+    add("tp-sp=2+pipeline=2+ddp", 8, "full", {"--accumulation=1", halves});
+  }
   test::expect_losses_of_one_rank(GetParam(), layouts);
 }
 

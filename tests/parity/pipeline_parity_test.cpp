@@ -68,8 +68,11 @@ TEST_P(PipelineParity, EveryScheduleGivesTheLossesOfOneRank) {
   for (const char* schedule : {"gpipe", "1f1b", "interleaved", "zero-bubble", "zero-bubble-h2"}) {
     for (const int stages : {2, 4}) {
       SCOPED_TRACE(std::string(schedule) + " over " + std::to_string(stages));
-      expect_equal(train("pipeline=" + std::to_string(stages), stages, 4, {"--pipeline.schedule=" + std::string(schedule)}),
-                   expected);
+      for (const char* recompute : {"none", "full"}) {
+        expect_equal(train("pipeline=" + std::to_string(stages), stages, 4,
+                           {"--pipeline.schedule=" + std::string(schedule), "--recompute=" + std::string(recompute)}),
+                     expected);
+      }
     }
   }
   expect_equal(train("pipeline=4", 4, 4, {"--pipeline.send-first=false"}), expected);
