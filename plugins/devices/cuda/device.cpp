@@ -18,6 +18,7 @@
 #include "plugins/devices/cuda/kernels/kernels.h"
 #include "plugins/devices/cuda/kernels/random_fill.h"
 #include "plugins/devices/cuda/matmul.h"
+#include "plugins/devices/cuda/pinned_memory.h"
 #include "plugins/devices/cuda/sensors.h"
 #include "plugins/devices/measured_matmul.h"
 
@@ -117,8 +118,7 @@ class CudaDevice final : public Device {
       held_ += bytes;
       counters_.peak_bytes = std::max(counters_.peak_bytes, held_);
     } else {
-      check(cudaHostAlloc(&memory, size, cudaHostAllocDefault), "pinned host memory");
-      std::fill_n(static_cast<char*>(memory), size, '\0');
+      memory = cuda::allocate_pinned(size, settings_.host_threads);
     }
     sizes_[memory] = bytes;
     ++counters_.allocations;
@@ -132,7 +132,7 @@ class CudaDevice final : public Device {
       cudaFree(memory);
       held_ -= size->second;
     } else {
-      cudaFreeHost(memory);
+      cuda::release_pinned(memory, static_cast<std::size_t>(std::max<std::int64_t>(size->second, 1)));
     }
     sizes_.erase(size);
   }
