@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 
 #include "consist/dtype.h"
@@ -74,6 +75,8 @@ class MatmulLibrary {
   bool changed_ = false;
 };
 
+class MatmulDescription;
+
 /// One product, ready to be enqueued.
 class Matmul {
  public:
@@ -90,9 +93,7 @@ class Matmul {
   void enqueue(const void* a, const void* b, void* d, const void* bias, void* workspace, cudaStream_t stream) const;
 
  private:
-  friend class MatmulLibrary;
-  struct Description;  // cuBLASLt's descriptors
-  Description* description_ = nullptr;
+  std::unique_ptr<MatmulDescription> description_;
   cublasLtHandle_t handle_ = nullptr;
   cublasLtMatmulAlgo_t algorithm_{};
   std::int64_t workspace_bytes_ = 0;
