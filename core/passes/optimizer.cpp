@@ -1,11 +1,16 @@
 #include "core/passes/optimizer.h"
 
+#include <algorithm>
 #include <map>
+#include <span>
 #include <tuple>
 
 #include "consist/builder.h"
 #include "consist/edit.h"
 #include "consist/error.h"
+#include "consist/op.h"
+#include "core/passes/work.h"
+#include "core/program/operands.h"
 
 namespace consist {
 namespace {
@@ -45,21 +50,74 @@ void sum_over_stages(Program& program, TensorId tensor) {
   if (program.stage_axis >= 0) program[tensor].placements[program.stage_axis] = Placement::partial();
 }
 
+/// By parameter, whether its gradient is still on its way between ranks when compute has nothing left in front of the optimizer:
+/// by estimate, where collectives beside products reach half of the links' rate.
+std::vector<bool> find_late_gradients(const Program& program) {
+  constexpr double rate = 0.5 * h200_link_rate;
+  double computed = 0;             // seconds from the start of the step
+  std::map<int, double> finished;  // by axis: until when its queue is busy
+  std::vector<double> made;        // by instruction
+  for (const Instruction& i : program.instructions) {
+    if (i.op->is_collective()) {
+      const auto axis = static_cast<int>(i.attributes.integer("axis"));
+      const auto bytes = static_cast<double>(i.op->bytes_sent(message_bytes(program, i), program.mesh.size_of(axis)));
+      finished[axis] = std::max(finished[axis], computed) + bytes / rate;
+      made.push_back(finished[axis]);
+    } else {
+      computed += compute_seconds(program, i);
+      made.push_back(computed);
+    }
+  }
+  const std::vector<InstructionId> writers = last_writers(program);
+  std::vector<bool> late;
+  for (const Parameter& p : program.parameters) {
+    const InstructionId writer = writers[static_cast<std::size_t>(p.gradient)];
+    late.push_back(writer >= 0 && made[static_cast<std::size_t>(writer)] > computed);
+  }
+  return late;
+}
+
+/// A gradient, and whether find_late_gradients() says so.
+struct Summand {
+  TensorId gradient = no_tensor;
+  bool late = false;
+};
+
+/// Squares that are there are added up while others are still on their way, unless that is a matter of a few launches.
+TensorId sum_of_squares(Builder& builder, std::span<const Summand> summands) {
+  constexpr double worth_it = 50e-6;  // seconds
+  double seconds = 0;
+  std::vector<TensorId> all, early, late;
+  for (const Summand& summand : summands) {
+    all.push_back(summand.gradient);
+    (summand.late ? late : early).push_back(summand.gradient);
+    if (!summand.late) seconds += static_cast<double>(builder.program().bytes(summand.gradient)) / h200_rates.memory;
+  }
+  const auto sum = [&](const std::vector<TensorId>& gradients) {
+    return builder.emit_one("sum_of_squares", gradients, {}, "sum_of_squares");
+  };
+  if (late.empty() || seconds < worth_it) return sum(all);
+  const TensorId of_early = sum(early);
+  return builder.emit_one("add", {of_early, sum(late)}, {}, "sum_of_squares");
+}
+
 /// The sum of squares of all gradients: sharded and replicated ones apart, since only the former are summed over ranks.
 TensorId total_sum_of_squares(Program& program, Builder& builder) {
-  std::map<std::vector<bool>, std::vector<TensorId>> groups;
-  for (const Parameter& p : program.parameters) {
+  const std::vector<bool> late = find_late_gradients(program);
+  std::map<std::vector<bool>, std::vector<Summand>> groups;
+  for (std::size_t i = 0; i < program.parameters.size(); ++i) {
+    const Parameter& p = program.parameters[i];
     if (p.twin >= 0 && p.twin < program.rank) continue;  // the other rank counts it
     std::vector<bool> sharded;
     for (int axis = 0; axis < program.mesh.axes(); ++axis) {
       const Placement placement = program[p.gradient].placements[axis];
       sharded.push_back(placement.is_shard() || placement.is_flat());
     }
-    groups[sharded].push_back(p.gradient);
+    groups[sharded].push_back({p.gradient, late[i]});
   }
   TensorId total = no_tensor;
-  for (auto& [sharded, gradients] : groups) {
-    const TensorId sum = replicated(builder, builder.emit_one("sum_of_squares", gradients, {}, "sum_of_squares"));
+  for (const auto& [sharded, summands] : groups) {
+    const TensorId sum = replicated(builder, sum_of_squares(builder, summands));
     total = total == no_tensor ? sum : builder.emit_one("add", {total, sum}, {}, "sum_of_squares");
   }
   if (total == no_tensor) throw ProgramError("rank " + std::to_string(program.rank) + " has no gradient of its own");

@@ -34,4 +34,9 @@ double work_of(const Program& program, const Instruction& instruction) {
   return seconds_of(program, instruction, h200_rates);
 }
 
+double compute_seconds(const Program& program, const Instruction& instruction) {
+  const bool works = instruction.queue == Queue::compute() && instruction.op->touches_memory();
+  return works && first_operand(instruction) != no_tensor ? work_of(program, instruction) : 0;
+}
+
 }  // namespace consist

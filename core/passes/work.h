@@ -26,11 +26,18 @@ struct DeviceRates {
 /// docs/cases.md).
 inline constexpr DeviceRates h200_rates{.peak = 989.4e12, .peak_fp8 = 1978.9e12, .peak_fp32 = 66.9e12, .memory = 0.87 * 4.8e12};
 
+/// Bytes per second that a rank sends to others of its node over an H200's NVLinks: of the data sheet's, the share that large
+/// collectives reach (docs/results.md).
+inline constexpr double h200_link_rate = 0.72 * 450e9;
+
 /// Seconds of a compute instruction: its FLOPs over the rate of what it is, or its bytes over the memory's, whichever is longer.
 CONSIST_API double seconds_of(const Program& program, const Instruction& instruction, const DeviceRates& rates);
 
 /// The same on an H200, where only instructions beside each other matter and no machine is given: GPUs differ less in the ratio
 /// of their rates than ops do.
 CONSIST_API double work_of(const Program& program, const Instruction& instruction);
+
+/// For how long an instruction keeps the compute queue busy by work_of(): 0 if it runs on another one or touches no memory.
+CONSIST_API double compute_seconds(const Program& program, const Instruction& instruction);
 
 }  // namespace consist

@@ -16,7 +16,7 @@ namespace {
 /// EFA, of which large messages are taken to reach 0.85.
 const std::vector<MachineModel>& known_machines() {
   static const std::vector<MachineModel> machines = [] {
-    const MachineModel h200{.name = "h200", .device = h200_rates, .node = 0.72 * 450e9, .network = 0.85 * 50e9, .host = 17e9};
+    const MachineModel h200{.name = "h200", .device = h200_rates, .node = h200_link_rate, .network = 0.85 * 50e9, .host = 17e9};
     MachineModel h100 = h200;  // but for its memory
     h100.name = "h100";
     h100.device.memory = 0.87 * 3.35e12;

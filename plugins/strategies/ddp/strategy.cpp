@@ -7,6 +7,7 @@
 
 #include "consist/edit.h"
 #include "consist/plugin.h"
+#include "core/passes/last_reduction.h"
 
 namespace {
 
@@ -31,6 +32,11 @@ class Ddp final : public ParallelStrategy {
   }
 
   void schedule(Program& step, int axis) const override {
+    std::vector<TensorId> partial;
+    for (const Parameter& parameter : step.parameters) {
+      if (step[parameter.gradient].placements[axis].is_partial()) partial.push_back(parameter.gradient);
+    }
+    compute_beside_last_reduction(step, partial, {.axis = axis, .sends = 2, .wire = {}});
     const std::vector<Bucket> buckets = fill_buckets(step, axis);
     Inserter inserter(step);
     for (std::size_t b = 0; b < buckets.size(); ++b) {

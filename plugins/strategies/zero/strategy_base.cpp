@@ -1,5 +1,8 @@
 #include "plugins/strategies/zero/strategy_base.h"
 
+#include <algorithm>
+
+#include "core/passes/last_reduction.h"
 #include "plugins/strategies/zero/gathers.h"
 #include "plugins/strategies/zero/offload.h"
 #include "plugins/strategies/zero/partition.h"
@@ -8,6 +11,24 @@
 #include "plugins/strategies/zero/wire.h"
 
 namespace consist::zero {
+namespace {
+
+/// As core/passes does; what `stripped` says of instructions goes with them.
+void compute_beside_last_reduction(Program& step, Stripped& stripped, const Reduction& reduction) {
+  std::vector<TensorId> gradients;
+  for (const PartialGradient& gradient : stripped.gradients) gradients.push_back(gradient.whole);
+  const std::vector<InstructionId> place = consist::compute_beside_last_reduction(step, gradients, reduction);
+  const auto placed = [&](InstructionId i) { return i < 0 ? i : place[static_cast<std::size_t>(i)]; };
+  for (Use& use : stripped.uses) {
+    use.instruction = placed(use.instruction);
+    use.ready = placed(use.ready);
+  }
+  for (PartialGradient& gradient : stripped.gradients) gradient.ready = placed(gradient.ready);
+  std::ranges::stable_sort(stripped.uses, {}, &Use::instruction);
+  std::ranges::stable_sort(stripped.gradients, {}, &PartialGradient::ready);
+}
+
+}  // namespace
 
 void ZeroStrategy::partition(Program& forward, int axis) const {
   zero::partition(forward, axis);
@@ -18,6 +39,7 @@ void ZeroStrategy::schedule(Program& step, int axis) const {
   Stripped stripped = strip(step, axis);
   if (!settings_.reduce_each) stripped.gradients = add_up_whole(step, stripped.gradients);
   if (settings_.wire) make_as(step, stripped.gradients, *settings_.wire);
+  compute_beside_last_reduction(step, stripped, {.axis = axis, .sends = 1, .wire = settings_.wire});
   Inserter inserter(step);
   // Gathers first: where both stand at one place, compute is waiting for the parameters and nobody yet for the gradients.
   insert_gathers(step, inserter, stripped.uses, axis, settings_);
