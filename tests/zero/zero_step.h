@@ -21,6 +21,7 @@ struct ZeroCase {
   TinyShape shape;
   DTypes dtypes;
   bool pack_linears = false;
+  std::int64_t micro_batch = 2, sequence = 4;
 };
 
 /// Nothing is kept whole beyond its use: every parameter is gathered for forward and again for backward.
@@ -39,8 +40,8 @@ inline Program zero_step(const ZeroCase& c) {
   request.precision = &precision;
   request.strategies = {{c.strategy, strategy.get(), 0}};
   request.ranks = c.ranks;
-  request.micro_batch = 2;
-  request.sequence = 4;
+  request.micro_batch = c.micro_batch;
+  request.sequence = c.sequence;
   request.accumulation = c.accumulation;
   request.pack_linears = c.pack_linears;
   return compile_step(request, lay_out(request.strategies, c.ranks));

@@ -1,7 +1,6 @@
 #include "plugins/strategies/zero/gathers.h"
 
 #include <algorithm>
-#include <map>
 #include <queue>
 #include <set>
 #include <unordered_map>
@@ -109,39 +108,83 @@ std::vector<GatherBucket> cut(std::span<const Period> periods, bool kept, std::i
   return buckets;
 }
 
+InstructionId first_use(const GatherBucket& bucket, std::span<const Period> periods) {
+  return periods[bucket.periods.front()].first;
+}
+
+std::int64_t elements_of(const GatherBucket& bucket, std::span<const Period> periods) {
+  std::int64_t elements = 0;
+  for (std::size_t p : bucket.periods) elements += periods[p].elements;
+  return elements;
+}
+
+/// When a bucket would best begin.
+struct Wish {
+  InstructionId begin = 0;
+  std::int64_t ahead = 0;  ///< elements of others that may then be whole, or on their way, before they are used
+};
+
+/// From the last bucket to the first: when one begins, those before it must be done.
+std::vector<Wish> find_wishes(std::span<const GatherBucket> buckets, std::span<const Period> periods,
+                              std::span<const std::int64_t> sent_bytes, const LeadTime& lead_time, const Settings& settings) {
+  std::vector<Wish> wishes(buckets.size());
+  for (std::size_t b = buckets.size(); b-- > 0;) {
+    const InstructionId needed = first_use(buckets[b], periods);
+    wishes[b].begin = !settings.overlap ? needed : b == 0 ? 0 : first_use(buckets[b - 1], periods);
+    wishes[b].ahead = elements_of(buckets[b], periods);
+    const bool makes_way = b + 1 < buckets.size() && wishes[b + 1].begin < needed;
+    if (!settings.overlap || (wishes[b].ahead <= settings.gather_bucket && !makes_way)) continue;
+    std::int64_t bytes = 0;
+    for (std::size_t p : buckets[b].periods) bytes += sent_bytes[p];
+    const InstructionId done_before = makes_way ? wishes[b + 1].begin : needed;
+    wishes[b].begin = std::min(wishes[b].begin, lead_time.latest_begin(bytes, done_before));
+    if (makes_way) wishes[b].ahead = std::max(wishes[b].ahead, wishes[b + 1].ahead);
+  }
+  return wishes;
+}
+
 }  // namespace
 
 std::vector<Period> plan_periods(const Program& step, std::span<const Use> uses, int axis, const Settings& settings) {
   return PeriodPlanner(step, uses, axis, settings).run();
 }
 
-std::vector<GatherBucket> plan_gathers(std::span<const Period> periods, const Settings& settings) {
+std::vector<GatherBucket> plan_gathers(std::span<const Period> periods, std::span<const std::int64_t> sent_bytes,
+                                       const LeadTime& lead_time, const Settings& settings) {
   std::vector<GatherBucket> buckets = cut(periods, true, settings.gather_bucket);
-  const auto first_use = [&](const GatherBucket& bucket) { return periods[bucket.periods.front()].first; };
-  for (GatherBucket& bucket : buckets) bucket.before = settings.overlap ? 0 : first_use(bucket);
+  for (GatherBucket& bucket : buckets) bucket.before = settings.overlap ? 0 : first_use(bucket, periods);
 
   std::vector<GatherBucket> passing = cut(periods, false, settings.gather_bucket);
+  const std::vector<Wish> wishes = find_wishes(passing, periods, sent_bytes, lead_time, settings);
   using End = std::pair<InstructionId, std::int64_t>;  // last use of what is whole, and its elements
   std::priority_queue<End, std::vector<End>, std::greater<>> ends;
   std::int64_t live = 0;
+  std::queue<End> ahead;  // first uses of what is not in use yet
+  std::int64_t waiting = 0;
+  InstructionId at = 0;
   for (std::size_t b = 0; b < passing.size(); ++b) {
-    const InstructionId needed = first_use(passing[b]);
-    InstructionId at = b == 0 ? 0 : first_use(passing[b - 1]);
-    if (!settings.overlap) at = needed;
-    std::int64_t elements = 0;
-    for (std::size_t p : passing[b].periods) elements += periods[p].elements;
+    GatherBucket& bucket = passing[b];
+    const std::int64_t elements = elements_of(bucket, periods);
+    at = std::max(at, wishes[b].begin);
+    while (!ahead.empty() && (ahead.front().first <= at || waiting > wishes[b].ahead)) {
+      at = std::max(at, ahead.front().first);
+      waiting -= ahead.front().second;
+      ahead.pop();
+    }
     const auto give_up_next = [&] {
       live -= ends.top().second;
       ends.pop();
     };
     while (!ends.empty() && ends.top().first < at) give_up_next();
-    while (!ends.empty() && live + elements > settings.max_live && ends.top().first < needed) {
-      at = ends.top().first + 1;
+    while (!ends.empty() && live + elements > settings.max_live && ends.top().first < first_use(bucket, periods)) {
+      at = std::max(at, ends.top().first + 1);
       give_up_next();
     }
-    passing[b].before = at;
+    bucket.before = at;
+    ahead.emplace(first_use(bucket, periods), elements);
+    waiting += elements;
     live += elements;
-    for (std::size_t p : passing[b].periods) ends.push({periods[p].last, periods[p].elements});
+    for (std::size_t p : bucket.periods) ends.push({periods[p].last, periods[p].elements});
   }
   buckets.insert(buckets.end(), passing.begin(), passing.end());
   for (GatherBucket& bucket : buckets) {
@@ -152,7 +195,11 @@ std::vector<GatherBucket> plan_gathers(std::span<const Period> periods, const Se
 
 void insert_gathers(Program& step, Inserter& inserter, std::span<const Use> uses, int axis, const Settings& settings) {
   const std::vector<Period> periods = plan_periods(step, uses, axis, settings);
-  for (const GatherBucket& bucket : plan_gathers(periods, settings)) {
+  const std::int64_t ranks = step.mesh.size_of(axis);
+  std::vector<std::int64_t> sent_bytes;
+  for (const Period& period : periods)
+    sent_bytes.push_back(period.elements * static_cast<std::int64_t>(size_of(step[period.source].dtype)) / ranks * (ranks - 1));
+  for (const GatherBucket& bucket : plan_gathers(periods, sent_bytes, LeadTime(step), settings)) {
     std::vector<TensorId> sources;
     for (std::size_t p : bucket.periods) sources.push_back(periods[p].source);
     const Tag of_use = step.instructions[static_cast<std::size_t>(periods[bucket.periods.front()].first)].tag;

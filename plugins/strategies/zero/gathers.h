@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "consist/edit.h"
+#include "plugins/strategies/zero/lead_time.h"
 #include "plugins/strategies/zero/settings.h"
 #include "plugins/strategies/zero/strip.h"
 
@@ -32,8 +33,11 @@ struct GatherBucket {
 };
 
 /// Buckets in the order in which they are to be issued: those of kept parameters first, at the start of the step; the others each
-/// when the bucket before it begins to be used, later where `max_live` elements would be exceeded.
-std::vector<GatherBucket> plan_gathers(std::span<const Period> periods, const Settings& settings);
+/// when the bucket before it begins to be used. A parameter that is larger than a bucket begins earlier if it would not be there
+/// in time, and so do those that must then be done before it; of them as many elements may be whole as it has. All begin later
+/// where `max_live` elements would be exceeded. `sent_bytes`: by period, what a rank sends of it.
+std::vector<GatherBucket> plan_gathers(std::span<const Period> periods, std::span<const std::int64_t> sent_bytes,
+                                       const LeadTime& lead_time, const Settings& settings);
 
 /// Inserts the gathers and makes the uses read what they gather.
 void insert_gathers(Program& step, Inserter& inserter, std::span<const Use> uses, int axis, const Settings& settings);

@@ -1,0 +1,35 @@
+#include "plugins/strategies/zero/lead_time.h"
+
+#include <algorithm>
+
+#include "core/passes/work.h"
+
+namespace consist::zero {
+namespace {
+
+/// Of what a rank sends. Transports that cut messages make pieces of about this size (--nvlink.staging for each of three peers).
+constexpr std::int64_t piece_bytes = std::int64_t{96} << 20;
+
+}  // namespace
+
+LeadTime::LeadTime(const Program& step) {
+  double now = 0;
+  for (const Instruction& instruction : step.instructions) {
+    begins_.push_back(now);
+    now += compute_seconds(step, instruction);
+  }
+}
+
+InstructionId LeadTime::latest_begin(std::int64_t bytes, InstructionId needed) const {
+  InstructionId at = needed;
+  while (bytes > 0 && at > 0) {
+    const std::int64_t piece = std::min(bytes, piece_bytes);
+    const double begin = begins_[static_cast<std::size_t>(at)] - static_cast<double>(piece) / h200_link_rate;
+    const auto behind = std::upper_bound(begins_.begin(), begins_.begin() + at, begin);
+    at = std::max(InstructionId{0}, static_cast<InstructionId>(behind - begins_.begin()) - 1);
+    bytes -= piece;
+  }
+  return at;
+}
+
+}  // namespace consist::zero

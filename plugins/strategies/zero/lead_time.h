@@ -1,0 +1,26 @@
+// How long before its use a gather must begin.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "consist/program.h"
+
+namespace consist::zero {
+
+/// Knows by estimate when each instruction of a step begins. What arrives is put in its place by a kernel, and NCCL's begin with
+/// one: beside a matrix product that fills the device, it runs when the product ends. So a gather goes on from one end of an
+/// instruction to another, a piece of the tensor at a time: a GB may take a layer, whatever the links can carry.
+class LeadTime {
+ public:
+  explicit LeadTime(const Program& step);
+
+  /// The last instruction beside which the gather of `bytes`, sent by each rank to the others, can begin and still be done when
+  /// instruction `needed` begins; 0 if there is none.
+  InstructionId latest_begin(std::int64_t bytes, InstructionId needed) const;
+
+ private:
+  std::vector<double> begins_;  // seconds, by instruction
+};
+
+}  // namespace consist::zero
