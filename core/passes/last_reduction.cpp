@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <numeric>
+#include <string_view>
 #include <unordered_set>
 
 #include "consist/edit.h"
 #include "consist/op.h"
+#include "core/passes/recompute.h"
 #include "core/passes/work.h"
 
 namespace consist {
@@ -18,6 +20,12 @@ class Delay {
     for (TensorId gradient : gradients) {
       gradients_.insert(storage(gradient));
       if (last_ == no_tensor || writer(gradient) > writer(last_)) last_ = gradient;
+    }
+    for (const Instruction& i : step.instructions) {
+      if (i.tag.inserted_by != std::string_view(recompute_name)) continue;
+      for (TensorId output : i.outputs) {
+        if (output != no_tensor) recomputed_.insert(storage(output));
+      }
     }
   }
 
@@ -56,12 +64,14 @@ class Delay {
     return reduction_.sends * (ranks - 1) * bytes / ranks / h200_link_rate;
   }
 
-  /// Whether nothing between it and the end reads or writes what it makes, or writes what it reads.
+  /// Whether nothing between it and the end reads or writes what it makes, or writes what it reads. What is recomputed is not
+  /// there to be kept.
   bool can_move(const Instruction& i) const {
     const auto none = [&](const std::vector<TensorId>& tensors, auto&& touched) {
       return std::none_of(tensors.begin(), tensors.end(), [&](TensorId id) { return id != no_tensor && touched(id); });
     };
-    return i.op->makes_weight_gradients() && none(i.inputs, [&](TensorId id) { return written_.contains(storage(id)); }) &&
+    return i.op->makes_weight_gradients() &&
+           none(i.inputs, [&](TensorId id) { return written_.contains(storage(id)) || recomputed_.contains(storage(id)); }) &&
            none(i.outputs, [&](TensorId id) {
              return read_.contains(storage(id)) || written_.contains(storage(id)) || !gradients_.contains(storage(id)) ||
                     step_.bytes(id) >= step_.bytes(last_);
@@ -88,8 +98,8 @@ class Delay {
   const Program& step_;
   Reduction reduction_;
   std::vector<InstructionId> writers_;
-  std::unordered_set<TensorId> gradients_;       // storages
-  std::unordered_set<TensorId> read_, written_;  // storages, by what stays in front of the end
+  std::unordered_set<TensorId> gradients_, recomputed_;  // storages
+  std::unordered_set<TensorId> read_, written_;          // storages, by what stays in front of the end
   TensorId last_ = no_tensor;
 };
 

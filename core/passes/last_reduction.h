@@ -20,8 +20,8 @@ struct Reduction {
 /// Moves gradients of weights, for which nothing else waits, behind the instruction that completes the last of `gradients`
 /// (tensors of the step): as few, from the end of backward on, as keep compute busy while a rank sends that gradient and theirs,
 /// by estimate. Only those move that are smaller and take at least twice as long to make as to send, and none past a collective,
-/// beside which it may be meant to run. Values and the order of sums stay as they are. Returns the new place of each instruction,
-/// by its old one.
+/// beside which it may be meant to run, or where recomputed activations would be kept. Values and the order of sums stay as they
+/// are. Returns the new place of each instruction, by its old one.
 CONSIST_API std::vector<InstructionId> compute_beside_last_reduction(Program& step, std::span<const TensorId> gradients,
                                                                      const Reduction& reduction);
 

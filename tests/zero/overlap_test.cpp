@@ -85,6 +85,13 @@ TEST_P(DataParallel, WeightGradientsAreComputedWhileTheTablesIsReduced) {
   }
 }
 
+TEST_P(DataParallel, NothingThatIsRecomputedIsKeptForThat) {
+  ZeroCase c = large(GetParam());
+  c.recompute = "full";
+  const Program step = zero_step(c);
+  EXPECT_LT(find_last(step, "linear_weight_grad"), find_last(step, "embedding_grad"));
+}
+
 TEST_P(DataParallel, SquaresAreAddedUpWhileTheTablesGradientIsReduced) {
   ZeroCase c = large(GetParam());
   c.shape.layers = 24;  // for fewer gradients one launch is less than the wait

@@ -7,6 +7,7 @@
 
 #include "consist/op.h"
 #include "core/passes/compile.h"
+#include "core/passes/recompute.h"
 #include "core/plugin/host.h"
 #include "tests/program/plain_precision.h"
 #include "tests/program/planned.h"
@@ -22,6 +23,7 @@ struct ZeroCase {
   DTypes dtypes;
   bool pack_linears = false;
   std::int64_t micro_batch = 2, sequence = 4;
+  std::string recompute = "none";
 };
 
 /// Nothing is kept whole beyond its use: every parameter is gathered for forward and again for backward.
@@ -44,6 +46,7 @@ inline Program zero_step(const ZeroCase& c) {
   request.sequence = c.sequence;
   request.accumulation = c.accumulation;
   request.pack_linears = c.pack_linears;
+  request.recompute = parse_recompute(c.recompute, "");
   return compile_step(request, lay_out(request.strategies, c.ranks));
 }
 
