@@ -62,6 +62,21 @@ TEST(Balanced, StagesThatBeginLaterGetLess) {
   EXPECT_THAT(balanced(pieces, 2), ElementsAre(0, 0, 0, 0, 0, 1, 1, 1));
 }
 
+TEST(Balanced, SlowRanksGetLess) {
+  const std::vector<Piece> pieces(8, {.cost = 1});
+  EXPECT_THAT(balanced(pieces, 2, {1, 1}), ElementsAre(0, 0, 0, 0, 1, 1, 1, 1));
+  EXPECT_THAT(balanced(pieces, 2, {0.6, 1}), ElementsAre(0, 0, 0, 1, 1, 1, 1, 1));
+  // Four stages of two ranks: the slow one has the first and the third.
+  EXPECT_THAT(balanced(std::vector<Piece>(6, {.cost = 1}), 4, {0.5, 1}), ElementsAre(0, 1, 1, 2, 3, 3));
+}
+
+TEST(SpeedsOf, AreNumbersWithColonsBetweenThem) {
+  EXPECT_THAT(speeds_of(""), ElementsAre());
+  EXPECT_THAT(speeds_of("0.97:1:1.02"), ElementsAre(0.97, 1, 1.02));
+  for (const char* text : {"fast", "1::2", "1:0", "-1:1", "1,2", "nan:1", "inf"})
+    EXPECT_THROW(speeds_of(text), UsageError) << text;
+}
+
 Program forward_of(const test::TinyModel& model) {
   Program program;
   Builder builder(program);

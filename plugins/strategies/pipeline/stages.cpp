@@ -1,7 +1,10 @@
 #include "plugins/strategies/pipeline/stages.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <limits>
+#include <sstream>
 #include <string>
 
 #include "consist/error.h"
@@ -76,7 +79,7 @@ std::vector<Piece> pieces_of(Program& forward, Cut cut, bool leads) {
   return pieces;
 }
 
-std::vector<int> balanced(const std::vector<Piece>& pieces, int parts) {
+std::vector<int> balanced(const std::vector<Piece>& pieces, int parts, const std::vector<double>& speeds) {
   struct Best {
     double largest = std::numeric_limits<double>::infinity(), squares = 0;
     std::size_t cut = 0;  // where the last group begins
@@ -93,11 +96,12 @@ std::vector<int> balanced(const std::vector<Piece>& pieces, int parts) {
   std::vector<std::vector<Best>> best(static_cast<std::size_t>(parts) + 1, std::vector<Best>(n + 1));
   best[0][0].largest = 0;
   for (std::size_t p = 1; p < best.size(); ++p) {
+    const double speed = speeds.empty() ? 1 : speeds[(p - 1) % speeds.size()];
     for (std::size_t end = p; end <= n; ++end) {
       for (std::size_t cut = p - 1; cut < end; ++cut) {
         const Best& rest = best[p - 1][cut];
-        const double cost =
-            lead[cut] + before[end] - before[cut] + (cut > 0 ? pieces[cut - 1].cut : 0) + (end < n ? pieces[end - 1].cut : 0);
+        const double cuts = (cut > 0 ? pieces[cut - 1].cut : 0) + (end < n ? pieces[end - 1].cut : 0);
+        const double cost = lead[cut] + (before[end] - before[cut] + cuts) / speed;
         best[p][end] = std::min(best[p][end], Best{std::max(rest.largest, cost), rest.squares + cost * cost, cut});
       }
     }
@@ -112,16 +116,31 @@ std::vector<int> balanced(const std::vector<Piece>& pieces, int parts) {
   return group;
 }
 
-void assign_stages(Program& forward, int stages, Cut cut, bool leads) {
+void assign_stages(Program& forward, int stages, Cut cut, bool leads, const std::vector<double>& speeds) {
   int layers = 0;
   for (const Instruction& i : forward.instructions) layers = std::max(layers, i.tag.layer + 1);
   if (layers < stages) {
     throw UsageError("strategy 'pipeline' would cut the model into " + std::to_string(stages) + " stages, but it has " +
                      std::to_string(layers) + " layers, and every stage needs one; choose fewer ranks or chunks");
   }
-  const std::vector<int> stage_of = balanced(pieces_of(forward, cut, leads), stages);
+  const std::vector<int> stage_of = balanced(pieces_of(forward, cut, leads), stages, speeds);
   for (Instruction& i : forward.instructions)
     i.tag.stage = static_cast<std::int16_t>(stage_of[static_cast<std::size_t>(i.tag.stage)]);
+}
+
+std::vector<double> speeds_of(const std::string& text) {
+  std::vector<double> speeds;
+  std::istringstream words(text);
+  for (std::string word; std::getline(words, word, ':');) {
+    double speed = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), speed);
+    if (error != std::errc() || end != word.data() + word.size() || !(speed > 0) || !std::isfinite(speed)) {
+      throw UsageError("--pipeline.rank-speeds is '" + text + "', and '" + word +
+                       "' is no number above 0; name one for each rank of the pipeline, as in 0.97:1:1:1.02");
+    }
+    speeds.push_back(speed);
+  }
+  return speeds;
 }
 
 }  // namespace consist::pipeline

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "consist/program.h"
@@ -27,14 +28,18 @@ struct Piece {
 std::vector<Piece> pieces_of(Program& forward, Cut cut, bool leads);
 
 /// Cuts `pieces` (at least `parts` of them) into `parts` contiguous, non-empty groups whose largest cost, with the cuts at both
-/// ends and the leads of all pieces before, is as small as can be; of several such cuts one whose costs are the most even.
-/// Returns the group of each.
-std::vector<int> balanced(const std::vector<Piece>& pieces, int parts);
+/// ends and the leads of all pieces before, is as small as can be; of several such cuts one whose costs are the most even. Costs
+/// of group i count 1 / speeds[i % speeds.size()] times; all > 0, none: all are equally fast. Returns the group of each.
+std::vector<int> balanced(const std::vector<Piece>& pieces, int parts, const std::vector<double>& speeds = {});
 
 /// Sets Tag::stage of every instruction of a forward program by balanced cost. What comes before the first layer lies with the
 /// first stage, what follows the last one with the last stage. With `leads` the time by which a stage begins later than the first
 /// one counts as its own: for schedules in which stages wait for nothing else. Neither the precision's quantized products nor
-/// recomputation are counted: they come later. Throws UsageError if there are fewer layers than stages.
-void assign_stages(Program& forward, int stages, Cut cut, bool leads);
+/// recomputation are counted: they come later. `speeds` are those of the ranks, between which stages go round. Throws UsageError
+/// if there are fewer layers than stages.
+void assign_stages(Program& forward, int stages, Cut cut, bool leads, const std::vector<double>& speeds = {});
+
+/// Numbers above 0 with colons between them, or none. Throws UsageError if the text is something else.
+std::vector<double> speeds_of(const std::string& text);
 
 }  // namespace consist::pipeline

@@ -2,6 +2,7 @@
 #include "consist/strategy.h"
 
 #include <string>
+#include <vector>
 
 #include "consist/error.h"
 #include "consist/plugin.h"
@@ -29,7 +30,8 @@ class Pipeline final : public ParallelStrategy {
       : schedule_(schedule_of(options.text("schedule"))),
         chunks_(schedule_ == Schedule::interleaved ? static_cast<int>(options.integer("chunks")) : 1),
         sends_first_(options.flag("send-first")),
-        cut_(options.text("cut") == "operators" ? pipeline::Cut::operators : pipeline::Cut::layers) {
+        cut_(options.text("cut") == "operators" ? pipeline::Cut::operators : pipeline::Cut::layers),
+        speeds_(pipeline::speeds_of(options.text("rank-speeds"))) {
     if (chunks_ < 1 || chunks_ > 64) {
       throw UsageError("--pipeline.chunks is " + std::to_string(chunks_) + "; it must be between 1 and 64");
     }
@@ -38,7 +40,12 @@ class Pipeline final : public ParallelStrategy {
   AxisRequest axis() const override { return {.name = "pipeline", .distance = 2}; }
 
   void partition(Program& forward, int axis) const override {
-    pipeline::assign_stages(forward, forward.mesh.size_of(axis) * chunks_, cut_, schedule_ == Schedule::zero_bubble_h2);
+    const int ranks = forward.mesh.size_of(axis);
+    if (!speeds_.empty() && speeds_.size() != static_cast<std::size_t>(ranks)) {
+      throw UsageError("--pipeline.rank-speeds names " + std::to_string(speeds_.size()) + " speeds, but the pipeline has " +
+                       std::to_string(ranks) + " ranks; name one for each, the first stage's first");
+    }
+    pipeline::assign_stages(forward, ranks * chunks_, cut_, schedule_ == Schedule::zero_bubble_h2, speeds_);
   }
 
   void divide(Program& segment, int axis) const override { pipeline::divide(segment, axis); }
@@ -57,6 +64,7 @@ class Pipeline final : public ParallelStrategy {
   int chunks_;
   bool sends_first_;
   pipeline::Cut cut_;
+  std::vector<double> speeds_;
 };
 
 }  // namespace
@@ -72,4 +80,7 @@ CONSIST_PLUGIN_OPTIONS(
      "backward parts send before they compute weight gradients; copies of what those read are made for the last "
      "micro-batches only"},
     {"cut", consist::OptionKind::choice, "operators", "where stages may begin: with a layer, or within one for more even stages",
-     "layers|operators"});
+     "layers|operators"},
+    {"rank-speeds", consist::OptionKind::text, "",
+     "how fast the ranks are beside one another, as in 0.97:1:1:1.02, where their GPUs differ: slower ones get less of the "
+     "model"});
