@@ -21,6 +21,18 @@ class BadOptions : public test::BadInputTest {
   const std::string train = "train --model %G/qwen3-tied --from-scratch --device cpu --archive a.h5";
 };
 
+TEST_F(BadOptions, Pipelines) {
+  const std::string pipeline = train + " --sequence 16 --strategy pipeline=2 --ranks 2 --accumulation 2";
+  expect_refused({
+      {pipeline + " --pipeline.rank-speeds 1:fast",
+       2,
+       {"--pipeline.rank-speeds", "'fast' is no number above 0", "0.97:1:1:1.02"}},
+      {pipeline + " --pipeline.rank-speeds 1:1:1", 2, {"names 3 speeds", "has 2 ranks"}},
+      {pipeline + " --pipeline.schedule interleaved --pipeline.chunks 0", 2, {"--pipeline.chunks is 0", "between 1 and 64"}},
+      {pipeline + " --pipeline.schedule fast", 2, {"schedule", "zero-bubble-h2"}},
+  });
+}
+
 TEST_F(BadOptions, UnknownCommandsAndOptions) {
   expect_refused({
       {"frobnicate", 2, {"there is no command 'frobnicate'", "--help"}},
