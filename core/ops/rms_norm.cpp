@@ -33,6 +33,7 @@ class RmsNormGrad final : public NamedOp {
     if (has(in, 5)) axis.inputs[5] = axis.outputs[1];
   }
   int updates_in_place(int output) const noexcept override { return output == 0 ? 4 : 5; }
+  bool updates_apart(int output) const noexcept override { return output == 0; }
 };
 
 class RmsNorm final : public NamedOp {

@@ -120,12 +120,22 @@ class Verifier {
       const bool columns = i.outputs[k] != no_tensor && program_[i.outputs[k]].pitch != 0 && i.op->touches_memory();
       if (columns && !i.op->makes_columns(static_cast<int>(k)))
         fail(index, "'" + program_[i.outputs[k]].name + "' is columns of a wider tensor, which the op does not make");
+      check_updated(index, i, static_cast<int>(k));
     }
     try {
       i.op->check_places(program_, i);
     } catch (const ProgramError& error) {
       fail(index, error.what());
     }
+  }
+
+  void check_updated(InstructionId index, const Instruction& i, int output) const {
+    const int slot = i.op->touches_memory() ? i.op->updates_in_place(output) : -1;
+    if (slot < 0 || static_cast<std::size_t>(slot) >= i.inputs.size() || i.op->updates_apart(output)) return;
+    const TensorId from = i.inputs[static_cast<std::size_t>(slot)], to = i.outputs[static_cast<std::size_t>(output)];
+    if (from == no_tensor || to == no_tensor) return;
+    if (program_[from].storage != program_[to].storage || program_[from].offset != program_[to].offset)
+      fail(index, "'" + program_[to].name + "' does not lie in the place of '" + program_[from].name + "', which the op updates");
   }
 
   void check_types(InstructionId index, const Instruction& i, const Types& inputs) {

@@ -86,6 +86,7 @@ enum class Repeated { same_bits, within_rounding };
 struct Places {
   bool columns = false;   ///< those that may be columns of a wider tensor are
   bool in_place = false;  ///< output 0 takes the place of input 0, of the same type
+  bool apart = false;     ///< outputs that may lie apart from the input that they update do
 };
 
 /// Rows of a tensor in memory. Columns begin at 16 bytes in every row, with something before and behind them.
@@ -168,9 +169,9 @@ inline HostTensors run_kernel_at(const Places& places, Device& device, const std
   std::vector<bool> updated(in.size(), false);
   for (std::size_t i = 0; i < types.size(); ++i) in_parts.push_back(reserve(types[i], in_rows[i]));
   for (std::size_t i = 0; i < out_types.size(); ++i) {
-    const int place = places.in_place && i == 0 ? 0 : op.updates_in_place(static_cast<int>(i));
-    const bool in_place =
-        place >= 0 && static_cast<std::size_t>(place) < in.size() && !in[static_cast<std::size_t>(place)].absent();
+    const int output = static_cast<int>(i), place = places.in_place && i == 0 ? 0 : op.updates_in_place(output);
+    const bool in_place = place >= 0 && !(places.apart && op.updates_apart(output)) &&
+                          static_cast<std::size_t>(place) < in.size() && !in[static_cast<std::size_t>(place)].absent();
     out_parts.push_back(in_place ? in_parts[static_cast<std::size_t>(place)] : reserve(out_types[i], out_rows[i]));
     if (in_place) updated[static_cast<std::size_t>(place)] = true;
   }
@@ -241,19 +242,27 @@ inline void expect_alike(const HostTensor& found, const HostTensor& expected, co
   }
 }
 
-/// run_kernel_at() with dense tensors, and again with columns of wider tensors where the op takes or makes them, which must give
-/// the same.
+/// run_kernel_at() with dense tensors that are updated in place. Again with columns of wider tensors where the op takes or makes
+/// them, and with outputs apart from what they update where they may be, which must give the same.
 inline HostTensors run_kernel(Device& device, const std::string& op_name, const HostTensors& inputs, const Attributes& attributes,
                               Repeated repeated = Repeated::same_bits, const LocalParts& parts = {}) {
   HostTensors dense = run_kernel_at({}, device, op_name, inputs, attributes, repeated, parts);
   const Op& op = registry().get(op_name);
-  bool columns = false;
+  bool columns = false, apart = false;
   for (std::size_t i = 0; i < inputs.size(); ++i) columns = columns || op.takes_columns(static_cast<int>(i));
-  for (std::size_t i = 0; i < dense.size(); ++i) columns = columns || op.makes_columns(static_cast<int>(i));
-  if (!columns) return dense;
-  const HostTensors again = run_kernel_at({.columns = true}, device, op_name, inputs, attributes, repeated, parts);
-  for (std::size_t i = 0; i < dense.size() && i < again.size(); ++i) {
-    if (dense[i]) expect_alike(*again[i], *dense[i], op_name + ", output " + std::to_string(i));
+  for (std::size_t i = 0; i < dense.size(); ++i) {
+    columns = columns || op.makes_columns(static_cast<int>(i));
+    apart = apart || op.updates_apart(static_cast<int>(i));
+  }
+  std::vector<Places> others;
+  if (columns) others.push_back({.columns = true});
+  if (apart) others.push_back({.apart = true});
+  for (const Places& places : others) {
+    const HostTensors again = run_kernel_at(places, device, op_name, inputs, attributes, repeated, parts);
+    for (std::size_t i = 0; i < dense.size() && i < again.size(); ++i) {
+      if (dense[i])
+        expect_alike(*again[i], *dense[i], op_name + ", output " + std::to_string(i) + (places.apart ? ", apart" : ", columns"));
+    }
   }
   return dense;
 }

@@ -66,6 +66,9 @@ class CONSIST_API Op {
   /// accumulator: absent means overwrite, present means add.
   virtual int updates_in_place(int /*output*/) const noexcept { return -1; }
 
+  /// Whether that output may also lie in memory of its own, so that the input keeps its value for others who read it later.
+  virtual bool updates_apart(int /*output*/) const noexcept { return false; }
+
   /// Whether running it reads or writes tensors. Ops that only say where bytes lie, for how long or under which names do not:
   /// they have no kernel, wait for nobody, and nobody waits for them.
   virtual bool touches_memory() const noexcept { return true; }

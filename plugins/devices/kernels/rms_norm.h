@@ -33,20 +33,21 @@ struct RmsNormGradTensors {
         x(in[1].as<T>()),
         rstd(in[2].as<float>()),
         w(in[3].as<T>()),
-        add_dx(!at(in, 4).absent()),
+        added(at(in, 4).as<T>()),
         add_dw(!at(in, 5).absent()),
         dx(out[0].as<T>()),
         dw(out[1].as<G>()),
         rows(in[1].shape.rows()),
         c(in[1].shape.last()) {}
 
-  const T* dy;          // [rows, c]
-  const T* x;           // [rows, c]
-  const float* rstd;    // [rows]
-  const T* w;           // [c]
-  bool add_dx, add_dw;  // to what dx and dw hold before
-  T* dx;                // [rows, c]
-  G* dw;                // [c]
+  const T* dy;        // [rows, c]
+  const T* x;         // [rows, c]
+  const float* rstd;  // [rows]
+  const T* w;         // [c]
+  const T* added;     // [rows, c], to dx: dx itself, apart from it or null
+  bool add_dw;        // to what dw holds before
+  T* dx;              // [rows, c]
+  G* dw;              // [c]
   std::int64_t rows, c;
 };
 

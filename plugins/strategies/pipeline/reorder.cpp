@@ -69,53 +69,91 @@ std::map<std::pair<int, int>, bool> sending_parts(const Program& step) {
   return sends;
 }
 
-/// Weight gradients that run later must still find what they read: what backward goes on to update in place is copied for them.
+/// Weight gradients that run later must still find what they read: what backward goes on to update in place it makes apart, where
+/// the op can, or else it is copied for them.
 class Keeper {
  public:
-  Keeper(Program& step, const std::vector<bool>& apart) : step_(step), last_write_(step.tensors.size(), 0) {
+  Keeper(Program& step, const std::vector<bool>& apart) : step_(step), writes_(step.tensors.size()) {
     for (std::size_t i = 0; i < step.instructions.size(); ++i) {
       for (TensorId output : step.instructions[i].outputs) {
-        if (output != no_tensor && !apart[i]) last_write_[storage(output)] = i;
+        if (output != no_tensor) writes_[storage(output)].push_back({i, output, !apart[i]});
       }
     }
   }
 
   bool overwritten(TensorId input, std::size_t index) const {
-    return input != no_tensor && step_[input].role != Role::gradient && last_write_[storage(input)] > index;
+    if (input == no_tensor || step_[input].role == Role::gradient) return false;
+    const std::vector<Write>& writes = writes_[storage(input)];
+    return std::any_of(writes.begin(), writes.end(), [&](const Write& write) { return write.stays && write.at > index; });
   }
 
-  /// Lets `instruction`, which stood at `index`, read copies; what makes them is appended to `before`.
+  /// Lets `instruction`, which stood at `index`, find what it reads; what makes copies is appended to `before`. What stands
+  /// behind `index` must still be in the step.
   void keep(Instruction& instruction, std::size_t index, std::vector<Instruction>& before) {
     for (TensorId& input : instruction.inputs) {
-      if (!overwritten(input, index)) continue;
-      auto [copy, is_new] = copies_.try_emplace(input, no_tensor);
-      if (is_new) {
-        copy->second = static_cast<TensorId>(step_.tensors.size());
-        Tensor tensor = step_[input];
-        tensor.storage = copy->second;
-        tensor.offset = 0;
-        before.push_back({.op = &registry().get("cast"),
-                          .inputs = {input},
-                          .outputs = {copy->second},
-                          .attributes = {{"dtype", std::string(name_of(tensor.dtype))}},
-                          .tag = instruction.tag});
-        before.back().tag.inserted_by = "pipeline";
-        step_.tensors.push_back(std::move(tensor));
-      }
-      input = copy->second;
+      if (overwritten(input, index) && !part_from(input, index)) input = copy_of(input, instruction.tag, before);
     }
   }
 
  private:
+  struct Write {
+    std::size_t at;
+    TensorId made;
+    bool stays;  ///< where it stands: its instruction is no weight gradient
+  };
+
   std::size_t storage(TensorId id) const { return static_cast<std::size_t>(step_[id].storage); }
 
+  /// Gives what overwrites `value` first behind `index`, and all that lies in its place afterwards, a storage of its own. Returns
+  /// whether it could.
+  bool part_from(TensorId value, std::size_t index) {
+    std::vector<Write>& writes = writes_[storage(value)];
+    const auto next = std::find_if(writes.begin(), writes.end(), [&](const Write& write) { return write.at > index; });
+    const std::int64_t bytes = step_.bytes(step_[value].storage);
+    const auto can_move = [&](const Write& write) {
+      const Tensor& t = step_[write.made];
+      return write.stays && t.offset == 0 && t.pitch == 0 && !t.state && step_.bytes(write.made) == bytes;
+    };
+    if (!updates_apart(step_.instructions[next->at], value, next->made) || !std::all_of(next, writes.end(), can_move))
+      return false;
+    const std::vector<Write> later(next, writes.end());
+    writes.erase(next, writes.end());
+    for (const Write& write : later) step_[write.made].storage = later.front().made;
+    writes_[static_cast<std::size_t>(later.front().made)] = later;
+    return true;
+  }
+
+  static bool updates_apart(const Instruction& instruction, TensorId from, TensorId to) {
+    const auto output =
+        static_cast<int>(std::find(instruction.outputs.begin(), instruction.outputs.end(), to) - instruction.outputs.begin());
+    const int slot = instruction.op->updates_in_place(output);
+    return slot >= 0 && instruction.op->updates_apart(output) && instruction.inputs[static_cast<std::size_t>(slot)] == from;
+  }
+
+  TensorId copy_of(TensorId input, const Tag& tag, std::vector<Instruction>& before) {
+    auto [copy, is_new] = copies_.try_emplace(input, no_tensor);
+    if (!is_new) return copy->second;
+    copy->second = static_cast<TensorId>(step_.tensors.size());
+    Tensor tensor = step_[input];
+    tensor.storage = copy->second;
+    tensor.offset = 0;
+    before.push_back({.op = &registry().get("cast"),
+                      .inputs = {input},
+                      .outputs = {copy->second},
+                      .attributes = {{"dtype", std::string(name_of(tensor.dtype))}},
+                      .tag = tag});
+    before.back().tag.inserted_by = "pipeline";
+    step_.tensors.push_back(std::move(tensor));
+    return copy->second;
+  }
+
   Program& step_;
-  std::vector<std::size_t> last_write_;  // by storage: the last instruction that stays in place and writes it
+  std::vector<std::vector<Write>> writes_;  // by storage, in their order
   std::map<TensorId, TensorId> copies_;
 };
 
-/// By instruction: whether it can run at the end of its part, with or without copies of what it reads, and without keeping what
-/// is computed again so as not to be kept.
+/// By instruction: whether it can run at the end of its part, with or without keeping what is updated in place, but without
+/// keeping what is computed again so as not to be kept.
 std::vector<bool> can_wait(const Program& step, const std::vector<bool>& apart, const Keeper& keeper,
                            const SendFirst& send_first) {
   std::vector<bool> result(step.instructions.size(), false);
@@ -131,10 +169,10 @@ std::vector<bool> can_wait(const Program& step, const std::vector<bool>& apart, 
   }
   for (std::size_t i = step.instructions.size(); i-- > 0;) {
     const Instruction& instruction = step.instructions[i];
-    const bool copies = instruction.tag.micro_batch >= step.micro_batches - send_first.with_copies;
+    const bool keeps = instruction.tag.micro_batch >= step.micro_batches - send_first.of_last;
     const auto is_wanted = [&](TensorId id) { return id != no_tensor && wanted[static_cast<std::size_t>(id)]; };
     const auto is_short_lived = [&](TensorId id) {
-      return id != no_tensor && ((!copies && keeper.overwritten(id, i)) || recomputed[static_cast<std::size_t>(id)]);
+      return id != no_tensor && ((!keeps && keeper.overwritten(id, i)) || recomputed[static_cast<std::size_t>(id)]);
     };
     const auto part = sends.find({instruction.tag.micro_batch, instruction.tag.stage});
     result[i] = apart[i] && part != sends.end() && part->second &&

@@ -10,8 +10,8 @@ namespace consist::pipeline {
 
 /// Which weight gradients of a backward part run behind what it sends.
 struct SendFirst {
-  bool on = true;       ///< those that read nothing which backward goes on to update in place
-  int with_copies = 0;  ///< of so many last micro-batches the others, too, which read copies
+  bool on = true;   ///< those that read nothing which backward goes on to update in place
+  int of_last = 0;  ///< of so many last micro-batches the others, too: what they read is kept
 };
 
 /// Moves the instructions of a divided step into the given order of this rank's parts; what part i receives is asked for before

@@ -55,7 +55,7 @@ class Pipeline final : public ParallelStrategy {
     // Only the last micro-batches' way back through the stages is not filled by others' forward parts.
     pipeline::reorder(step, pipeline::order_of(schedule_, ranks, chunks_, step.micro_batches, mine),
                       pipeline::asked_before(schedule_, ranks, chunks_, step.micro_batches, mine),
-                      {.on = sends_first_, .with_copies = ranks});
+                      {.on = sends_first_, .of_last = ranks});
     pipeline::sum_over_twins(step, axis);
   }
 
@@ -77,8 +77,8 @@ CONSIST_PLUGIN_OPTIONS(
      "gpipe|1f1b|interleaved|zero-bubble|zero-bubble-h2"},
     {"chunks", consist::OptionKind::integer, "2", "parts of the model per rank, of schedule interleaved"},
     {"send-first", consist::OptionKind::flag, "true",
-     "backward parts send before they compute weight gradients; copies of what those read are made for the last "
-     "micro-batches only"},
+     "backward parts send before they compute weight gradients; of the last micro-batches also before those that read "
+     "what would be updated in place"},
     {"cut", consist::OptionKind::choice, "operators", "where stages may begin: with a layer, or within one for more even stages",
      "layers|operators"},
     {"rank-speeds", consist::OptionKind::text, "",

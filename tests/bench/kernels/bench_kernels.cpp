@@ -53,6 +53,7 @@ struct Case {
   double flops = 0;             ///< 0: bound by memory
   std::int64_t bytes = 0;       ///< 0: all of all tensors
   std::int64_t vocabulary = 0;  ///< of ids and targets
+  bool apart = false;           ///< outputs that may lie apart from what they update do
 };
 
 class Bench {
@@ -110,7 +111,8 @@ class Bench {
       for (const auto& type : c.inputs) launch.inputs.push_back(buffer_for(type, true));
       for (std::size_t i = 0; i < outputs.size(); ++i) {
         const int place = op.updates_in_place(static_cast<int>(i));
-        const bool in_place = place >= 0 && static_cast<std::size_t>(place) < launch.inputs.size() &&
+        const bool in_place = place >= 0 && !(c.apart && op.updates_apart(static_cast<int>(i))) &&
+                              static_cast<std::size_t>(place) < launch.inputs.size() &&
                               !launch.inputs[static_cast<std::size_t>(place)].absent();
         launch.outputs.push_back(in_place ? launch.inputs[static_cast<std::size_t>(place)] : buffer_for(outputs[i], false));
       }
@@ -238,12 +240,16 @@ std::vector<Case> cases_of(const Model& m, const Settings& s, DType t) {
        "rms_norm_grad",
        {rows(c), rows(c), per_row(), TensorType{t, {c}}, std::nullopt, gradient({c})},
        {{"dtype", g}}});
-  add({"rms_norm_grad, adds to dx",
-       "rms_norm_grad",
-       {rows(c), rows(c), per_row(), TensorType{t, {c}}, rows(c), gradient({c})},
-       {{"dtype", g}},
-       0,
-       tokens * c * size * 4});
+  for (const bool apart : {false, true}) {
+    add({apart ? "rms_norm_grad, adds apart" : "rms_norm_grad, adds to dx",
+         "rms_norm_grad",
+         {rows(c), rows(c), per_row(), TensorType{t, {c}}, rows(c), gradient({c})},
+         {{"dtype", g}},
+         0,
+         tokens * c * size * 4,
+         0,
+         apart});
+  }
   for (const std::int64_t width : {q, k}) {
     const std::string of = width == q ? ", q" : ", k";
     const std::optional<TensorType> w = m.qk_norm ? std::optional(TensorType{t, {m.dim}}) : std::nullopt;

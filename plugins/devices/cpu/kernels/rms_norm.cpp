@@ -41,7 +41,7 @@ class RmsNormGrad final : public Kernel {
   std::int64_t workspace_bytes() const override { return threads_ * c_ * 4; }
 
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue) override {
-    const auto [dy, x, rstd, w, add_dx, add_dw, dx, dw, rows, c] = kernels::RmsNormGradTensors<T, G>(in, out);
+    const auto [dy, x, rstd, w, added, add_dw, dx, dw, rows, c] = kernels::RmsNormGradTensors<T, G>(in, out);
     auto* sums = static_cast<float*>(workspace);  // [threads, c]
     parallel_for(threads_, [=, this](int part) {
       float* sum = sums + part * c;
@@ -49,6 +49,7 @@ class RmsNormGrad final : public Kernel {
       const Part mine = part_of(rows, part, threads_);
       for (std::int64_t row = mine.first; row < mine.last; ++row) {
         const T *dyr = dy + row * c, *xr = x + row * c;
+        const T* ar = added == nullptr ? nullptr : added + row * c;
         T* dxr = dx + row * c;
         const float scale = rstd[row];
         float dot = 0;
@@ -59,7 +60,7 @@ class RmsNormGrad final : public Kernel {
           const float g = load(dyr[i]);
           sum[i] += g * load(xr[i]) * scale;
           const float d = scale * (g * load(w[i]) - load(xr[i]) * pull);
-          store(dxr[i], add_dx ? load(dxr[i]) + d : d);
+          store(dxr[i], ar != nullptr ? load(ar[i]) + d : d);
         }
       }
     });

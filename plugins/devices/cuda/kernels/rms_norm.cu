@@ -105,12 +105,12 @@ __global__ void __launch_bounds__(widest)
     y[base + i] = rounded<T>(number(normalised[base + i]) * scale * number(w[i]));
 }
 
-/// dx of the block's rows (every gridDim.x-th group of blockDim.y rows), and the block's part of dw. `add` reads what dx holds
-/// before.
+/// dx of the block's rows (every gridDim.x-th group of blockDim.y rows), and the block's part of dw. `added` may be null or dx
+/// itself, whose elements each thread reads before it writes them.
 template <typename T, int N, int held = held_backward>
 __global__ void __launch_bounds__(widest)
     rms_norm_grad_rows(const T* __restrict__ dy, const T* __restrict__ x, const float* __restrict__ rstd, const T* __restrict__ w,
-                       T* dx, bool add, float* __restrict__ partial, std::int64_t rows, int c) {
+                       const T* added, T* dx, float* __restrict__ partial, std::int64_t rows, int c) {
   extern __shared__ float shared[];  // [c], used where the block has several rows
   __shared__ float scratch[2][most_warps];
   Words<T, N> weight[held];
@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(widest)
     if (i < c) weight[k] = load_words<N>(w + i);
   }
   struct Row {
-    Words<T, N> dy[held], x[held], dx[held];
+    Words<T, N> dy[held], x[held], added[held];
     float rstd;
   };
   const auto load = [&](std::int64_t row, Row& to) {
@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(widest)
       if (i >= c) continue;
       to.dy[k] = load_words<N>(dy + row * c + i);
       to.x[k] = load_words<N>(x + row * c + i);
-      if (add) to.dx[k] = load_words<N>(dx + row * c + i);
+      if (added != nullptr) to.added[k] = load_words<N>(added + row * c + i);
     }
   };
   // The next row is on its way while this one is worked on: there are too few threads (of so many registers) to hide the memory
@@ -165,7 +165,7 @@ __global__ void __launch_bounds__(widest)
       if (!present || i >= c) continue;
       const auto made_at = [&](int j) {
         const float d = now.rstd * (now.dy[k][j] * weight[k][j] - now.x[k][j] * pull);
-        return add ? now.dx[k][j] + d : d;
+        return added != nullptr ? now.added[k][j] + d : d;
       };
       Words<T, N> made;
 #pragma unroll
@@ -204,8 +204,9 @@ __global__ void __launch_bounds__(widest)
 
 /// The same element by element: partial [gridDim.x, c] is summed in place.
 template <typename T>
-__global__ void __launch_bounds__(widest) rms_norm_grad_any(const T* dy, const T* x, const float* rstd, const T* w, T* dx,
-                                                            bool add, float* partial, std::int64_t rows, std::int64_t c) {
+__global__ void __launch_bounds__(widest)
+    rms_norm_grad_any(const T* dy, const T* x, const float* rstd, const T* w, const T* added, T* dx, float* partial,
+                      std::int64_t rows, std::int64_t c) {
   __shared__ float scratch[2][most_warps];
   float* dw = partial + blockIdx.x * c;
   for (std::int64_t i = threadIdx.x; i < c; i += blockDim.x) dw[i] = 0.0F;
@@ -222,7 +223,7 @@ __global__ void __launch_bounds__(widest) rms_norm_grad_any(const T* dy, const T
     const float pull = sum_of_row(dot, scratch[parity]) / static_cast<float>(c) * scale * scale;
     for (std::int64_t i = threadIdx.x; i < c; i += blockDim.x) {
       const float d = scale * (number(dy[base + i]) * number(w[i]) - number(x[base + i]) * pull);
-      dx[base + i] = rounded<T>(add ? number(dx[base + i]) + d : d);
+      dx[base + i] = rounded<T>(added != nullptr ? number(added[base + i]) + d : d);
     }
   }
 }
@@ -285,17 +286,17 @@ class RmsNormGrad final : public Kernel {
   std::int64_t workspace_bytes() const override { return parts_ * c_ * 4; }
 
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue queue) override {
-    const auto [dy, x, rstd, w, add_dx, add_dw, dx, dw, rows, c] = kernels::RmsNormGradTensors<T, G>(in, out);
+    const auto [dy, x, rstd, w, added, add_dw, dx, dw, rows, c] = kernels::RmsNormGradTensors<T, G>(in, out);
     auto* partial = static_cast<float*>(workspace);  // [parts, c]
     constexpr int N = per_access<T>;
     const Layout layout(c, N, held_backward);
-    if (layout.fits && in_packs(c, N, {dy, x, w, dx})) {
+    if (layout.fits && in_packs(c, N, {dy, x, w, added, dx})) {
       const dim3 threads = layout.threads;
       const std::size_t shared = threads.y > 1 ? static_cast<std::size_t>(c) * 4 : 0;
-      rms_norm_grad_rows<T, N><<<blocks_of(parts_), threads, shared, stream_of(queue)>>>(dy, x, rstd, w, dx, add_dx, partial,
-                                                                                         rows, static_cast<int>(c));
+      rms_norm_grad_rows<T, N><<<blocks_of(parts_), threads, shared, stream_of(queue)>>>(dy, x, rstd, w, added, dx, partial, rows,
+                                                                                         static_cast<int>(c));
     } else {
-      rms_norm_grad_any<T><<<blocks_of(parts_), widest, 0, stream_of(queue)>>>(dy, x, rstd, w, dx, add_dx, partial, rows, c);
+      rms_norm_grad_any<T><<<blocks_of(parts_), widest, 0, stream_of(queue)>>>(dy, x, rstd, w, added, dx, partial, rows, c);
     }
     check_launch("rms_norm_grad");
     add_partial_sums(partial, parts_, c, dw, add_dw, stream_of(queue));
