@@ -6,7 +6,7 @@ namespace consist::cuda {
 namespace {
 
 constexpr int width = 32;  // columns of a block: one warp's access of 128 bytes
-constexpr int depth = 32;  // threads of a column, each of which adds every depth-th part
+constexpr int depth = 32;  // threads of a column, each of which adds every depth-th part, of 256 parts all at once
 
 template <typename G>
 __global__ void __launch_bounds__(width* depth)
@@ -15,7 +15,7 @@ __global__ void __launch_bounds__(width* depth)
   const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * width + threadIdx.x;
   float sum = 0.0F;
   if (column < columns) {
-#pragma unroll 4
+#pragma unroll 8
     for (int part = threadIdx.y; part < parts; part += depth) sum += partial[part * columns + column];
   }
   sums[threadIdx.y][threadIdx.x] = sum;

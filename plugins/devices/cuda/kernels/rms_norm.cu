@@ -1,5 +1,7 @@
 // rms_norm and rms_norm_grad. Rows are tokens of c channels; each is read once and stays in registers between its sum and its
 // use. Rows that are too long for that, or not aligned, take the kernels *_any, which read twice.
+#include <cuda_pipeline.h>
+
 #include "plugins/devices/cuda/kernels/amax.cuh"
 #include "plugins/devices/cuda/kernels/column_sums.h"
 #include "plugins/devices/cuda/kernels/launch.h"
@@ -16,6 +18,10 @@ constexpr int most_warps = widest / 32;
 
 /// Packs of a row that one thread holds: as many as fit into its registers, backward beside its part of dw.
 constexpr int held_forward = 4, held_backward = 2;
+
+/// Rows that are on their way or being worked on in each place of a block, backward: there are too few threads (of so many
+/// registers) to hide the memory otherwise. Of two blocks of `block` threads the many fit into 227 KiB of shared memory.
+constexpr int many_rows = 4, few_rows = 2;
 
 /// How a block of threads is laid over rows of c elements.
 struct Layout {
@@ -105,100 +111,125 @@ __global__ void __launch_bounds__(widest)
     y[base + i] = rounded<T>(number(normalised[base + i]) * scale * number(w[i]));
 }
 
+/// What a thread has on its way of dy, x and what is added to dx: packs in shared memory that no other thread touches.
+template <typename T, int N, int held>
+struct Fetched {
+  Words<T, N>* dy;  // the first of `held` each, which lie as far apart as there are threads
+  Words<T, N>* x;
+  Words<T, N>* added;
+
+  static __host__ __device__ constexpr unsigned bytes(unsigned threads) { return sizeof(Words<T, N>) * 3 * held * threads; }
+  static __device__ __forceinline__ Fetched at(unsigned char* rows, int slot) {
+    const unsigned threads = blockDim.x * blockDim.y, apart = held * threads;
+    auto* mine = reinterpret_cast<Words<T, N>*>(rows + slot * bytes(threads)) + threadIdx.y * blockDim.x + threadIdx.x;
+    return {mine, mine + apart, mine + 2 * apart};
+  }
+};
+
+template <typename T, int N>
+__device__ __forceinline__ void fetch(Words<T, N>* to, const T* from) {
+  __pipeline_memcpy_async(to, from, sizeof(Words<T, N>));
+}
+
 /// dx of the block's rows (every gridDim.x-th group of blockDim.y rows), and the block's part of dw. `added` may be null or dx
-/// itself, whose elements each thread reads before it writes them.
-template <typename T, int N, int held = held_backward>
+/// itself, whose elements each thread reads before it writes them. Dynamic shared memory: `underway` times Fetched::bytes().
+template <typename T, int N, int underway, int held = held_backward>
 __global__ void __launch_bounds__(widest)
     rms_norm_grad_rows(const T* __restrict__ dy, const T* __restrict__ x, const float* __restrict__ rstd, const T* __restrict__ w,
                        const T* added, T* dx, float* __restrict__ partial, std::int64_t rows, int c) {
-  extern __shared__ float shared[];  // [c], used where the block has several rows
+  extern __shared__ __align__(16) unsigned char fetched[];
   __shared__ float scratch[2][most_warps];
+  const unsigned threads = blockDim.x * blockDim.y;
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.y,
+                     first_row = static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
+  const auto fetch_row = [&](std::int64_t row, int slot) {
+    if (row < rows) {
+      const auto to = Fetched<T, N, held>::at(fetched, slot);
+#pragma unroll
+      for (int k = 0; k < held; ++k) {
+        const int i = (threadIdx.x + k * blockDim.x) * N;
+        if (i >= c) continue;
+        fetch<T, N>(to.dy + k * threads, dy + row * c + i);
+        fetch<T, N>(to.x + k * threads, x + row * c + i);
+        if (added != nullptr) fetch<T, N>(to.added + k * threads, added + row * c + i);
+      }
+    }
+    __pipeline_commit();  // also of nothing: they are counted
+  };
+#pragma unroll
+  for (int ahead = 0; ahead < underway - 1; ++ahead) fetch_row(first_row + ahead * step, ahead);
+
   Words<T, N> weight[held];
-  float dw[held][N] = {};
+  Pack<float, N> dw[held] = {};
 #pragma unroll
   for (int k = 0; k < held; ++k) {
     const int i = (threadIdx.x + k * blockDim.x) * N;
     if (i < c) weight[k] = load_words<N>(w + i);
   }
-  struct Row {
-    Words<T, N> dy[held], x[held], added[held];
-    float rstd;
-  };
-  const auto load = [&](std::int64_t row, Row& to) {
-    if (row >= rows) return;
-    to.rstd = rstd[row];
-#pragma unroll
-    for (int k = 0; k < held; ++k) {
-      const int i = (threadIdx.x + k * blockDim.x) * N;
-      if (i >= c) continue;
-      to.dy[k] = load_words<N>(dy + row * c + i);
-      to.x[k] = load_words<N>(x + row * c + i);
-      if (added != nullptr) to.added[k] = load_words<N>(added + row * c + i);
-    }
-  };
-  // The next row is on its way while this one is worked on: there are too few threads (of so many registers) to hide the memory
-  // otherwise.
-  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.y;
-  Row now, next;
-  load(static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y, now);
-  int parity = 0;
-  for (std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * blockDim.y; first < rows; first += step, parity ^= 1) {
-    const std::int64_t row = first + threadIdx.y;
+  float next_rstd = first_row < rows ? rstd[first_row] : 0.0F;
+  int parity = 0, slot = 0;
+  for (std::int64_t row = first_row; row - threadIdx.y < rows; row += step, parity ^= 1, slot = (slot + 1) % underway) {
     const bool present = row < rows;  // all threads of the block meet in the sum
-    load(row + step, next);
+    const float scale = next_rstd;
+    if (row + step < rows) next_rstd = rstd[row + step];
+    __pipeline_wait_prior(underway - 2);
+    fetch_row(row + (underway - 1) * step, (slot + underway - 1) % underway);
+    const auto now = Fetched<T, N, held>::at(fetched, slot);
+    Words<T, N> now_dy[held], now_x[held];
     float dot = 0.0F;
 #pragma unroll
     for (int k = 0; k < held; ++k) {
       const int i = (threadIdx.x + k * blockDim.x) * N;
       if (!present || i >= c) continue;
+      now_dy[k] = now.dy[k * threads];
+      now_x[k] = now.x[k * threads];
 #pragma unroll
       for (int j = 0; j < N; ++j) {
-        const float gx = now.dy[k][j] * now.x[k][j];
+        const float gx = now_dy[k][j] * now_x[k][j];
         dot += gx * weight[k][j];
-        dw[k][j] += gx * now.rstd;
+        dw[k].element[j] += gx * scale;
       }
     }
-    const float pull = sum_of_row(dot, scratch[parity]) / static_cast<float>(c) * now.rstd * now.rstd;
+    const float pull = sum_of_row(dot, scratch[parity]) / static_cast<float>(c) * scale * scale;
 #pragma unroll
     for (int k = 0; k < held; ++k) {
       const int i = (threadIdx.x + k * blockDim.x) * N;
       if (!present || i >= c) continue;
-      const auto made_at = [&](int j) {
-        const float d = now.rstd * (now.dy[k][j] * weight[k][j] - now.x[k][j] * pull);
-        return added != nullptr ? now.added[k][j] + d : d;
-      };
       Words<T, N> made;
+      if (added != nullptr) made = now.added[k * threads];
+      const auto made_at = [&](int j) {
+        const float d = scale * (now_dy[k][j] * weight[k][j] - now_x[k][j] * pull);
+        return added != nullptr ? made[j] + d : d;
+      };
 #pragma unroll
       for (int j = 0; j < N; j += 2) made.set_pair(j, made_at(j), made_at(j + 1));
       store_words<N>(dx + row * c + i, made);
     }
-    now = next;
   }
   // The rows of the block, in order.
+  auto* const shared = reinterpret_cast<float*>(fetched);  // [c]
   for (unsigned y = 1; y < blockDim.y; ++y) {
     __syncthreads();
 #pragma unroll
     for (int k = 0; k < held; ++k) {
       const int i = (threadIdx.x + k * blockDim.x) * N;
       if (threadIdx.y != y || i >= c) continue;
-#pragma unroll
-      for (int j = 0; j < N; ++j) shared[i + j] = dw[k][j];
+      store_pack<N>(shared + i, dw[k]);
     }
     __syncthreads();
 #pragma unroll
     for (int k = 0; k < held; ++k) {
       const int i = (threadIdx.x + k * blockDim.x) * N;
       if (threadIdx.y != 0 || i >= c) continue;
+      const Pack<float, N> other = load_pack<N>(shared + i);
 #pragma unroll
-      for (int j = 0; j < N; ++j) dw[k][j] += shared[i + j];
+      for (int j = 0; j < N; ++j) dw[k].element[j] += other.element[j];
     }
   }
 #pragma unroll
   for (int k = 0; k < held; ++k) {
     const int i = (threadIdx.x + k * blockDim.x) * N;
-    if (threadIdx.y != 0 || i >= c) continue;
-#pragma unroll
-    for (int j = 0; j < N; ++j) partial[blockIdx.x * static_cast<std::int64_t>(c) + i + j] = dw[k][j];
+    if (threadIdx.y == 0 && i < c) store_pack<N>(partial + blockIdx.x * static_cast<std::int64_t>(c) + i, dw[k]);
   }
 }
 
@@ -279,9 +310,15 @@ template <typename T, typename G>
 class RmsNormGrad final : public Kernel {
  public:
   RmsNormGrad(const KernelRequest& r, const KernelSettings& s) : rows_(r.inputs[1].shape.rows()), c_(r.inputs[1].shape.last()) {
-    // About as many blocks as run at once: each leaves one row of partial sums.
-    parts_ =
-        std::clamp<std::int64_t>(divided_up(rows_, Layout(c_, per_access<T>, held_backward).threads.y), 1, 2 * s.multiprocessors);
+    // At most as many blocks as run at once, and no more than take equally many turns: each leaves a row of partial sums.
+    const dim3 threads = Layout(c_, per_access<T>, held_backward).threads;
+    const std::int64_t turns = std::max<std::int64_t>(1, divided_up(rows_, threads.y)), most = 2 * s.multiprocessors;
+    parts_ = divided_up(turns, divided_up(turns, most));
+    int available = 0;
+    cuda::check(cudaDeviceGetAttribute(&available, cudaDevAttrMaxSharedMemoryPerBlockOptin, s.device),
+                "ask for the size of shared memory");
+    available -= 2 * most_warps * static_cast<int>(sizeof(float));  // the kernel's own
+    if (!take<many_rows>(threads, available)) take<few_rows>(threads, available);
   }
   std::int64_t workspace_bytes() const override { return parts_ * c_ * 4; }
 
@@ -290,11 +327,9 @@ class RmsNormGrad final : public Kernel {
     auto* partial = static_cast<float*>(workspace);  // [parts, c]
     constexpr int N = per_access<T>;
     const Layout layout(c, N, held_backward);
-    if (layout.fits && in_packs(c, N, {dy, x, w, added, dx})) {
-      const dim3 threads = layout.threads;
-      const std::size_t shared = threads.y > 1 ? static_cast<std::size_t>(c) * 4 : 0;
-      rms_norm_grad_rows<T, N><<<blocks_of(parts_), threads, shared, stream_of(queue)>>>(dy, x, rstd, w, added, dx, partial, rows,
-                                                                                         static_cast<int>(c));
+    if (rows_kernel_ != nullptr && layout.fits && in_packs(c, N, {dy, x, w, added, dx})) {
+      rows_kernel_<<<blocks_of(parts_), layout.threads, shared_, stream_of(queue)>>>(dy, x, rstd, w, added, dx, partial, rows,
+                                                                                     static_cast<int>(c));
     } else {
       rms_norm_grad_any<T><<<blocks_of(parts_), widest, 0, stream_of(queue)>>>(dy, x, rstd, w, added, dx, partial, rows, c);
     }
@@ -303,7 +338,22 @@ class RmsNormGrad final : public Kernel {
   }
 
  private:
+  /// Uses the kernel with so many rows underway if a block of it finds the shared memory that it needs.
+  template <int underway>
+  bool take(dim3 threads, int available) {
+    using Bytes = Fetched<T, per_access<T>, held_backward>;
+    const int most = std::min(underway * static_cast<int>(Bytes::bytes(widest)), available);
+    shared_ = underway * Bytes::bytes(threads.x * threads.y);
+    if (static_cast<int>(shared_) > most) return false;
+    rows_kernel_ = rms_norm_grad_rows<T, per_access<T>, underway>;
+    cuda::check(cudaFuncSetAttribute(rows_kernel_, cudaFuncAttributeMaxDynamicSharedMemorySize, most),
+                "ask for shared memory for rms_norm_grad");
+    return true;
+  }
+
   std::int64_t rows_, c_, parts_;
+  unsigned shared_ = 0;  // bytes of a block
+  void (*rows_kernel_)(const T*, const T*, const float*, const T*, const T*, T*, float*, std::int64_t, int) = nullptr;
 };
 
 }  // namespace
