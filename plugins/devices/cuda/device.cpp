@@ -63,7 +63,7 @@ class CudaDevice final : public Device {
  public:
   explicit CudaDevice(const Options& options)
       : graphs_(cuda::graph_choice_of(options.text("graphs"))),
-        search_{options.integer("algorithm-search"), options.real("algorithm-search-seconds")},
+        search_(options.integer("algorithm-search")),
         cache_(options.text("cache")) {
     settings_.tf32 = options.flag("tf32");
     settings_.deterministic_attention = options.flag("deterministic");
@@ -77,9 +77,7 @@ class CudaDevice final : public Device {
     // counts if it is set before the first use of the GPU.
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     if (const std::string reason = unavailable(); !reason.empty()) throw UnavailableError("device 'cuda': " + reason);
-    if (search_.proposals < 0 || search_.proposals > 100) throw UsageError("--cuda.algorithm-search must lie between 0 and 100");
-    if (!(search_.seconds >= 0 && search_.seconds <= 10))
-      throw UsageError("--cuda.algorithm-search-seconds must lie between 0 and 10");
+    if (search_ < 0 || search_ > 100) throw UsageError("--cuda.algorithm-search must lie between 0 and 100");
     int count = 0;
     check(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
     if (local_ranks > count) {
@@ -94,7 +92,7 @@ class CudaDevice final : public Device {
     settings_.compute_capability = properties.major * 10 + properties.minor;
     settings_.multiprocessors = properties.multiProcessorCount;
     check(cudaStreamCreateWithFlags(&copies_, cudaStreamNonBlocking), "the first use of the GPU");
-    matmuls_ = std::make_unique<cuda::MatmulLibrary>(settings_.tf32, search_, cache_folder(cache_));
+    matmuls_ = std::make_unique<cuda::MatmulLibrary>(settings_.tf32, static_cast<int>(search_), cache_folder(cache_));
     settings_.matmuls = matmuls_.get();
     char bus_id[32] = {};
     check(cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, local_rank), "cudaDeviceGetPCIBusId");
@@ -216,7 +214,7 @@ class CudaDevice final : public Device {
   }
 
   cuda::GraphChoice graphs_;
-  cuda::MatmulSearch search_;
+  std::int64_t search_;
   std::string cache_;
   cuda::KernelSettings settings_;
   std::unique_ptr<cuda::MatmulLibrary> matmuls_;
@@ -232,16 +230,14 @@ class CudaDevice final : public Device {
 
 CONSIST_PLUGIN(device, consist::Device, CudaDevice, "cuda", "1.0.0",
                "NVIDIA GPUs: cuBLASLt, cuDNN attention, own kernels for the rest");
-CONSIST_PLUGIN_OPTIONS(
-    {"graphs", consist::OptionKind::choice, "auto",
-     "record the step as one CUDA graph; auto: unless queues beside one another are faster without", "auto|true|false"},
-    {"deterministic", consist::OptionKind::flag, "false",
-     "attention's gradient sums in a fixed order too: repeats to the bit, is slower and takes more memory"},
-    {"tf32", consist::OptionKind::flag, "false", "fp32 matrix products may use TF32 (10 bits of mantissa)"},
-    {"algorithm-search", consist::OptionKind::integer, "8",
-     "proposals of cuBLASLt that are timed for each product; 0: take the first"},
-    {"algorithm-search-seconds", consist::OptionKind::real, "0",
-     "above 0: time those that come near for so long each, at the clocks that the power limit allows; for long runs"},
-    {"cache", consist::OptionKind::text, "auto",
-     "folder for the algorithms found; auto: the user's cache folder, none: do not keep them"});
+CONSIST_PLUGIN_OPTIONS({"graphs", consist::OptionKind::choice, "auto",
+                        "record the step as one CUDA graph; auto: unless queues beside one another are faster without",
+                        "auto|true|false"},
+                       {"deterministic", consist::OptionKind::flag, "false",
+                        "attention's gradient sums in a fixed order too: repeats to the bit, is slower and takes more memory"},
+                       {"tf32", consist::OptionKind::flag, "false", "fp32 matrix products may use TF32 (10 bits of mantissa)"},
+                       {"algorithm-search", consist::OptionKind::integer, "8",
+                        "proposals of cuBLASLt that are timed for each product; 0: take the first"},
+                       {"cache", consist::OptionKind::text, "auto",
+                        "folder for the algorithms found; auto: the user's cache folder, none: do not keep them"});
 CONSIST_PLUGIN_AVAILABILITY(unavailable);

@@ -50,15 +50,11 @@ std::string device_word() {
 
 }  // namespace
 
-MatmulLibrary::MatmulLibrary(bool tf32, const MatmulSearch& search, const std::string& cache_folder)
-    : tf32_(tf32), search_(search) {
+MatmulLibrary::MatmulLibrary(bool tf32, int search, std::string cache_folder) : tf32_(tf32), search_(search) {
   check(cublasLtCreate(&handle_), "cublasLtCreate");
-  if (cache_folder.empty()) return;
-  const std::string path = cache_folder + "/matmul-" + device_word() + "-cublaslt" + std::to_string(cublasLtGetVersion());
-  const std::string under_load = path + "-under-load.txt";
-  cache_path_ = search.seconds > 0 ? under_load : path + ".txt";
-  load(cache_path_);
-  if (search.seconds <= 0) load(under_load);  // what was searched for longer counts
+  if (!cache_folder.empty())
+    cache_path_ = cache_folder + "/matmul-" + device_word() + "-cublaslt" + std::to_string(cublasLtGetVersion()) + ".txt";
+  load();
 }
 
 MatmulLibrary::~MatmulLibrary() {
@@ -89,7 +85,7 @@ cublasLtMatmulAlgo_t MatmulLibrary::algorithm(const MatmulShape& shape, std::int
 
 cublasLtMatmulAlgo_t MatmulLibrary::search_for(const MatmulShape& shape, std::int64_t workspace) {
   const MatmulDescription description(shape, compute_type(shape.a));
-  std::vector<cublasLtMatmulHeuristicResult_t> proposals(static_cast<std::size_t>(std::max<std::int64_t>(search_.proposals, 1)));
+  std::vector<cublasLtMatmulHeuristicResult_t> proposals(static_cast<std::size_t>(std::max(search_, 1)));
   int found = 0;
   const cublasStatus_t status =
       description.propose(handle_, workspace, static_cast<int>(proposals.size()), proposals.data(), found);
@@ -98,19 +94,20 @@ cublasLtMatmulAlgo_t MatmulLibrary::search_for(const MatmulShape& shape, std::in
                            cublasLtGetStatusString(status));
   }
   proposals.resize(static_cast<std::size_t>(found));
-  if (search_.proposals == 0 || found == 1) return proposals[0].algo;
+  if (search_ == 0 || found == 1) return proposals[0].algo;
 
   ++searches_;
-  const auto best = fastest_of(proposals, description, handle_, workspace, search_.seconds);
-  if (!best) {
+  const int best = fastest_of(proposals, description, handle_, workspace);
+  if (best < 0) {
     throw UnavailableError("cuBLASLt proposes algorithms for the matrix product " + key_of(shape, tf32_) +
                            ", but none of them runs");
   }
-  return *best;
+  return proposals[static_cast<std::size_t>(best)].algo;
 }
 
-void MatmulLibrary::load(const std::string& path) {
-  std::ifstream file(path);
+void MatmulLibrary::load() {
+  if (cache_path_.empty()) return;
+  std::ifstream file(cache_path_);
   std::string key, digits;
   while (file >> key >> digits) {
     cublasLtMatmulAlgo_t algorithm{};

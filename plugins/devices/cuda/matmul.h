@@ -40,18 +40,13 @@ struct MatmulOperands {
   const void *a_scale = nullptr, *b_scale = nullptr;
 };
 
-/// How the fastest algorithm for a product is found.
-struct MatmulSearch {
-  std::int64_t proposals = 8;  ///< of cuBLASLt that are timed; 0: its first one is taken
-  double seconds = 0;          ///< above 0: those that come near, and variants of them, are timed for so long each, under load
-};
-
 /// cuBLASLt's handle, and which algorithm is fastest for a shape here: searched once, then read from a file in the user's cache
 /// folder that holds for this GPU model and library version. Used from one thread.
 class MatmulLibrary {
  public:
-  /// `tf32`: fp32 products may use TF32. `cache_folder`: empty for none. Throws SystemError.
-  MatmulLibrary(bool tf32, const MatmulSearch& search, const std::string& cache_folder);
+  /// `tf32`: fp32 products may use TF32. `search`: 0 takes cuBLASLt's first proposal; else so many proposals are timed.
+  /// `cache_folder`: empty for none. Throws SystemError.
+  MatmulLibrary(bool tf32, int search, std::string cache_folder);
   ~MatmulLibrary();
   MatmulLibrary(const MatmulLibrary&) = delete;
   MatmulLibrary& operator=(const MatmulLibrary&) = delete;
@@ -69,11 +64,11 @@ class MatmulLibrary {
 
  private:
   cublasLtMatmulAlgo_t search_for(const MatmulShape& shape, std::int64_t workspace);
-  void load(const std::string& path);
+  void load();
 
   cublasLtHandle_t handle_ = nullptr;
   bool tf32_;
-  MatmulSearch search_;
+  int search_;
   std::string cache_path_;
   std::map<std::string, cublasLtMatmulAlgo_t> known_;
   int searches_ = 0;

@@ -3,7 +3,6 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "plugins/devices/cuda/check.h"
 #include "plugins/devices/cuda/kernels/random_fill.h"
@@ -48,155 +47,69 @@ struct EventPair {
   EventPair& operator=(const EventPair&) = delete;
 };
 
-/// A product with matrices of its own, to be run again and again.
-class Trial {
- public:
-  Trial(const MatmulDescription& description, cublasLtHandle_t handle, std::int64_t workspace)
-      : description_(description),
-        handle_(handle),
-        workspace_(workspace),
-        a_(bytes(a_elements(), shape().a)),
-        b_(bytes(b_elements(), shape().b)),
-        d_(bytes(d_elements(), shape().d)),
-        bias_(bytes(shape().n, shape().d)),
-        scale_(most_scales() * static_cast<std::int64_t>(sizeof(float))),
-        space_(workspace) {
-    // Power, and with it the clock, depends on the data: zeros would be timed too fast.
-    fill_random(a_.get(), a_elements(), shape().a, 1, nullptr);
-    fill_random(b_.get(), b_elements(), shape().b, 2, nullptr);
-    check(cudaMemset(d_.get(), 0, static_cast<std::size_t>(bytes(d_elements(), shape().d))), "cudaMemset");
-    check(cudaMemset(bias_.get(), 0, static_cast<std::size_t>(bytes(shape().n, shape().d))), "cudaMemset");
-    const std::vector<float> ones(static_cast<std::size_t>(most_scales()), 1.0F);
-    check(cudaMemcpy(scale_.get(), ones.data(), ones.size() * sizeof(float), cudaMemcpyHostToDevice), "cudaMemcpy");
-  }
+}  // namespace
 
-  const MatmulShape& shape() const { return description_.shape(); }
-  double flops() const {
-    return 2.0 * static_cast<double>(shape().m) * static_cast<double>(shape().n) * static_cast<double>(shape().k);
-  }
+int fastest_of(const std::vector<cublasLtMatmulHeuristicResult_t>& proposals, const MatmulDescription& description,
+               cublasLtHandle_t handle, std::int64_t workspace) {
+  const MatmulShape& shape = description.shape();
+  const auto bytes = [](std::int64_t elements, DType type) { return elements * static_cast<std::int64_t>(size_of(type)); };
+  const std::int64_t a_rows = shape.transpose_a ? shape.k : shape.m, a_columns = shape.transpose_a ? shape.m : shape.k;
+  const std::int64_t a_elements = a_rows * std::max(a_columns, shape.a_pitch),
+                     d_elements = shape.m * std::max(shape.n, shape.d_pitch);
+  const Scratch a(bytes(a_elements, shape.a)), b(bytes(shape.k * shape.n, shape.b)), d(bytes(d_elements, shape.d)),
+      bias(bytes(shape.n, shape.d)), space(workspace);
+  // Power, and with it the clock, depends on the data: zeros would be timed too fast.
+  fill_random(a.get(), a_elements, shape.a, 1, nullptr);
+  fill_random(b.get(), shape.k * shape.n, shape.b, 2, nullptr);
+  check(cudaMemset(d.get(), 0, static_cast<std::size_t>(bytes(d_elements, shape.d))), "cudaMemset");
+  check(cudaMemset(bias.get(), 0, static_cast<std::size_t>(bytes(shape.n, shape.d))), "cudaMemset");
 
-  /// Milliseconds of one run, on average over `repetitions`; below 0: it does not run.
-  float time_of(const cublasLtMatmulAlgo_t& algorithm, int repetitions) const {
-    const MatmulOperands operands{
-        .a = a_.get(), .b = b_.get(), .d = d_.get(), .bias = bias_.get(), .a_scale = scale_.get(), .b_scale = scale_.get()};
-    check(cudaEventRecord(events_.begin, nullptr), "cudaEventRecord");
+  const std::vector<float> ones(static_cast<std::size_t>(std::max(scale_count(shape.a_scaling, shape.m, shape.k),
+                                                                  scale_count(shape.b_scaling, shape.n, shape.k))),
+                                1.0F);
+  const Scratch scale(static_cast<std::int64_t>(ones.size() * sizeof(float)));
+  check(cudaMemcpy(scale.get(), ones.data(), ones.size() * sizeof(float), cudaMemcpyHostToDevice), "cudaMemcpy");
+  const MatmulOperands operands{
+      .a = a.get(), .b = b.get(), .d = d.get(), .bias = bias.get(), .a_scale = scale.get(), .b_scale = scale.get()};
+
+  const EventPair events;
+  auto time_of = [&](const cublasLtMatmulAlgo_t& algorithm, int repetitions) -> float {
+    check(cudaEventRecord(events.begin, nullptr), "cudaEventRecord");
     for (int i = 0; i < repetitions; ++i) {
-      if (description_.enqueue(handle_, operands, algorithm, space_.get(), workspace_, nullptr) != CUBLAS_STATUS_SUCCESS)
-        return -1;
+      if (description.enqueue(handle, operands, algorithm, space.get(), workspace, nullptr) != CUBLAS_STATUS_SUCCESS) return -1;
     }
-    check(cudaEventRecord(events_.end, nullptr), "cudaEventRecord");
-    check(cudaEventSynchronize(events_.end), "a matrix product under test");
+    check(cudaEventRecord(events.end, nullptr), "cudaEventRecord");
+    check(cudaEventSynchronize(events.end), "a matrix product under test");
     float milliseconds = 0;
-    check(cudaEventElapsedTime(&milliseconds, events_.begin, events_.end), "cudaEventElapsedTime");
+    check(cudaEventElapsedTime(&milliseconds, events.begin, events.end), "cudaEventElapsedTime");
     return milliseconds / static_cast<float>(repetitions);
-  }
-
- private:
-  static std::int64_t bytes(std::int64_t elements, DType type) { return elements * static_cast<std::int64_t>(size_of(type)); }
-  std::int64_t a_elements() const {
-    const std::int64_t rows = shape().transpose_a ? shape().k : shape().m, columns = shape().transpose_a ? shape().m : shape().k;
-    return rows * std::max(columns, shape().a_pitch);
-  }
-  std::int64_t b_elements() const { return shape().k * shape().n; }
-  std::int64_t d_elements() const { return shape().m * std::max(shape().n, shape().d_pitch); }
-  std::int64_t most_scales() const {
-    return std::max(scale_count(shape().a_scaling, shape().m, shape().k), scale_count(shape().b_scaling, shape().n, shape().k));
-  }
-
-  const MatmulDescription& description_;
-  cublasLtHandle_t handle_;
-  std::int64_t workspace_;
-  Scratch a_, b_, d_, bias_, scale_, space_;
-  EventPair events_;
-};
-
-struct Candidate {
-  cublasLtMatmulAlgo_t algorithm{};
-  float milliseconds = 0;  ///< the best of its short looks; 0: it does not run
-};
-
-/// Looks at each twice, in turn, and keeps the better time of both: the clock of the first one is not yet that of the last. No
-/// clock makes up for a quarter, so the second look is at those that came near. Leaves those that run, fastest first.
-void time_in_turn(std::vector<Candidate>& candidates, const Trial& trial) {
+  };
+  // Each proposal twice, in turn, and the better time of both: the clock of the first one is not yet that of the last. No clock
+  // makes up for a quarter, so the second look is at those that came near.
   // What takes a millisecond on any GPU of today is long beside the events' resolution: one run of it says as much as several. A
   // head over 128 k tokens takes 25 ms, and its searches took most of a run's start.
-  const int repetitions = trial.flops() > 1e12 ? 1 : 3;
-  std::erase_if(candidates, [&](const Candidate& c) { return trial.time_of(c.algorithm, 1) < 0; });
+  const bool is_long = 2.0 * static_cast<double>(shape.m) * static_cast<double>(shape.n) * static_cast<double>(shape.k) > 1e12;
+  const int repetitions = is_long ? 1 : 3;
+  std::vector<float> best_of(proposals.size(), -1);
   float near = 0;
-  for (int round = 0; round < 2; ++round) {
-    for (Candidate& c : candidates) {
-      if (round > 0 && c.milliseconds > near) continue;
-      const float once = trial.time_of(c.algorithm, repetitions);
-      c.milliseconds = c.milliseconds == 0 ? once : std::min(c.milliseconds, once);
-      near = near == 0 ? 1.25F * once : std::min(near, 1.25F * once);
-    }
-  }
-  std::stable_sort(candidates.begin(), candidates.end(),
-                   [](const Candidate& a, const Candidate& b) { return a.milliseconds < b.milliseconds; });
-}
-
-/// The same algorithms with blocks dealt to multiprocessors in other orders, which differ in what they find in the L2 cache.
-std::vector<Candidate> in_other_orders(std::span<const Candidate> of, const MatmulDescription& description,
-                                       cublasLtHandle_t handle, std::int64_t workspace) {
-  std::vector<Candidate> made;
-  for (const Candidate& candidate : of) {
-    std::uint32_t own = 0;
-    std::size_t written = 0;
-    if (cublasLtMatmulAlgoConfigGetAttribute(&candidate.algorithm, CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING, &own, sizeof own,
-                                             &written) != CUBLAS_STATUS_SUCCESS)
-      continue;
-    for (std::uint32_t order = 0; order < 4; ++order) {
-      Candidate other{candidate.algorithm};
-      cublasLtMatmulHeuristicResult_t result{};
-      if (order != own &&
-          cublasLtMatmulAlgoConfigSetAttribute(&other.algorithm, CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING, &order, sizeof order) ==
-              CUBLAS_STATUS_SUCCESS &&
-          description.check_algorithm(handle, other.algorithm, result) == CUBLAS_STATUS_SUCCESS &&
-          static_cast<std::int64_t>(result.workspaceSize) <= workspace) {
-        made.push_back(other);
+  for (int round = 0; round < 3; ++round) {
+    for (std::size_t i = 0; i < proposals.size(); ++i) {
+      if (round > 0 && best_of[i] < 0) continue;
+      if (round == 2 && best_of[i] > near) continue;
+      const float once = time_of(proposals[i].algo, round == 0 ? 1 : repetitions);
+      if (round == 0) {
+        best_of[i] = once < 0 ? -1 : 1e30F;
+      } else if (once > 0) {
+        best_of[i] = std::min(best_of[i], once);
+        near = near == 0 ? 1.25F * once : std::min(near, 1.25F * once);
       }
     }
   }
-  return made;
-}
-
-/// Each for `seconds` at a time, twice, without a pause. A GPU at its power limit runs what takes less energy at a higher clock,
-/// which short looks do not see: they differed by up to 4% from times under load (docs/results.md).
-const Candidate& fastest_under_load(std::span<const Candidate> candidates, const Trial& trial, double seconds) {
-  const auto repetitions = [&](const Candidate& c, double of) {
-    return static_cast<int>(std::ceil(of * 1e3 / std::max(static_cast<double>(c.milliseconds), 1e-3)));
-  };
-  trial.time_of(candidates[0].algorithm, repetitions(candidates[0], 2 * seconds));
-  std::vector<double> spent(candidates.size(), 0);
-  for (int round = 0; round < 2; ++round) {
-    for (std::size_t i = 0; i < candidates.size(); ++i) {
-      trial.time_of(candidates[i].algorithm, repetitions(candidates[i], seconds / 3));  // the clock settles
-      spent[i] += trial.time_of(candidates[i].algorithm, repetitions(candidates[i], seconds));
-    }
+  std::size_t best = 0;
+  for (std::size_t i = 1; i < proposals.size(); ++i) {
+    if (best_of[i] > 0 && (best_of[best] <= 0 || best_of[i] < best_of[best])) best = i;
   }
-  return candidates[static_cast<std::size_t>(std::min_element(spent.begin(), spent.end()) - spent.begin())];
-}
-
-}  // namespace
-
-std::optional<cublasLtMatmulAlgo_t> fastest_of(std::span<const cublasLtMatmulHeuristicResult_t> proposals,
-                                               const MatmulDescription& description, cublasLtHandle_t handle,
-                                               std::int64_t workspace, double seconds) {
-  constexpr std::size_t varied = 3, finalists = 6;
-  const Trial trial(description, handle, workspace);
-  std::vector<Candidate> candidates;
-  for (const cublasLtMatmulHeuristicResult_t& p : proposals) candidates.push_back({p.algo});
-  time_in_turn(candidates, trial);
-  if (candidates.empty()) return std::nullopt;
-  if (seconds <= 0) return candidates.front().algorithm;
-
-  std::vector<Candidate> others =
-      in_other_orders(std::span(candidates).first(std::min(varied, candidates.size())), description, handle, workspace);
-  time_in_turn(others, trial);
-  candidates.insert(candidates.end(), others.begin(), others.end());
-  std::stable_sort(candidates.begin(), candidates.end(),
-                   [](const Candidate& a, const Candidate& b) { return a.milliseconds < b.milliseconds; });
-  return fastest_under_load(std::span(candidates).first(std::min(finalists, candidates.size())), trial, seconds).algorithm;
+  return best_of[best] > 0 ? static_cast<int>(best) : -1;
 }
 
 }  // namespace consist::cuda

@@ -4,18 +4,15 @@
 #include <cublasLt.h>
 
 #include <cstdint>
-#include <optional>
-#include <span>
+#include <vector>
 
 #include "plugins/devices/cuda/matmul_description.h"
 
 namespace consist::cuda {
 
-/// The fastest of `proposals`, nothing if none of them runs. With `seconds` > 0 also their variants, and those that come near run
-/// for so long each, at the clocks that the GPU's power allows them. Takes memory of the GPU for the product's matrices and for
-/// `workspace` bytes until it returns. Throws SystemError.
-std::optional<cublasLtMatmulAlgo_t> fastest_of(std::span<const cublasLtMatmulHeuristicResult_t> proposals,
-                                               const MatmulDescription& description, cublasLtHandle_t handle,
-                                               std::int64_t workspace, double seconds);
+/// The number of the fastest of `proposals`, of which there is at least one; -1 if none of them runs. Takes memory of the GPU
+/// for the product's matrices and for `workspace` bytes until it returns. Throws SystemError.
+int fastest_of(const std::vector<cublasLtMatmulHeuristicResult_t>& proposals, const MatmulDescription& description,
+               cublasLtHandle_t handle, std::int64_t workspace);
 
 }  // namespace consist::cuda
