@@ -61,14 +61,32 @@ std::string about_zero(const RunConfig& config, const DTypes& dtypes, const Layo
          " shows what its communication costs";
 }
 
+std::string about_gathers(const DTypes& dtypes, const Layout& layout, const DeviceInfo& device, const ProgramSummary& summary) {
+  const bool only_zero3 = layout.active.size() == 1 && layout.active[0].name == "zero3-offload";
+  if (!only_zero3 || summary.planned_host_bytes > 0) return {};
+  const std::int64_t whole = summary.parameters * static_cast<std::int64_t>(size_of(dtypes.parameter));
+  double gathered = 0;  // by all ranks together
+  for (const CollectiveSummary& c : summary.collectives) {
+    if (c.op == "all_gather") gathered += static_cast<double>(c.bytes) * layout.mesh.ranks();
+  }
+  const double times = gathered / static_cast<double>(whole);
+  const std::int64_t kept = summary.planned_bytes + whole;  // at most: some are there already at the peak
+  if (times < 1.5 || static_cast<double>(kept) > full * static_cast<double>(device.memory_bytes)) return {};
+  return "zero3-offload gathers each parameter " + fixed_text(times, 1) +
+         " times a step to save memory that is not short: kept from its first to its last use, at most " +
+         share_text(kept, device.memory_bytes) +
+         " would be taken. --zero3-offload.max_live_parameters 1e12 --zero3-offload.max_reuse_distance 1e12 keep it";
+}
+
 }  // namespace
 
 std::vector<std::string> advise(const RunConfig& config, const DTypes& dtypes, const Layout& layout, const DeviceInfo& device,
                                 const ProgramSummary& summary) {
   std::vector<std::string> all;
   if (device.peak_flops_bf16 <= 0) return all;  // a processor, or a GPU that is not known here
-  for (const std::string& text : {about_precision(config, dtypes, device), about_memory(config, device, summary),
-                                  about_zero(config, dtypes, layout, device, summary)}) {
+  for (const std::string& text :
+       {about_precision(config, dtypes, device), about_memory(config, device, summary),
+        about_zero(config, dtypes, layout, device, summary), about_gathers(dtypes, layout, device, summary)}) {
     if (!text.empty()) all.push_back(text);
   }
   return all;
