@@ -18,6 +18,10 @@ class CONSIST_API Profile {
   /// Times of every instruction in one step, by index, as Executable::launch_times() gives them; an empty one counts nothing.
   void add(std::span<const LaunchTime> times);
   std::int64_t steps() const noexcept { return steps_; }
+  /// Mean time per step of the instruction of this index; 0 before the first step that counts.
+  double seconds(std::size_t instruction) const {
+    return instruction < sums_.size() && steps_ > 0 ? sums_[instruction] / static_cast<double>(steps_) : 0;
+  }
   /// Mean time per step that the compute queue worked on the optimizer, or on all else.
   double compute_seconds(const Program& program, bool optimizer) const;
 

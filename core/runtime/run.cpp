@@ -16,6 +16,7 @@
 #include "core/runtime/metrics.h"
 #include "core/runtime/parts.h"
 #include "core/runtime/program_summary.h"
+#include "core/runtime/rank_speeds.h"
 #include "core/runtime/recorder.h"
 #include "core/runtime/run_description.h"
 #include "core/runtime/run_events.h"
@@ -75,13 +76,15 @@ void print_result(const RunEvents& events) {
       bytes_text(events.result.measured_peak_bytes).c_str());
 }
 
-/// Of pipelines, on rank 0: what the ranks waited, for people; added to `profile`, too. Called by every rank.
+/// Of pipelines, on rank 0: what the ranks waited, and how fast they are, for people; added to `profile`, too. Called by every
+/// rank.
 std::string measure_idle(Job& job, const CompileRequest& request, const Layout& layout, const Program& program,
                          const RunEvents& events, Json& profile) {
   const std::vector<double>& seconds = events.seconds();
   if (program.stage_axis < 0 || events.profile().steps() == 0) return {};
   const double mean = std::accumulate(seconds.begin() + 1, seconds.end(), 0.0) / static_cast<double>(seconds.size() - 1);
   const std::vector<double> shares = collect_idle_shares(job, idle_share(program, events.profile(), mean));
+  const std::vector<OpTimes> times = collect_op_times(job, op_times(program, events.profile()));
   if (job.rank() != 0) return {};
   std::vector<Program> programs;
   for (int rank : layout.mesh.group(0, program.stage_axis)) programs.push_back(compile_step(request, layout, rank));
@@ -90,7 +93,10 @@ std::string measure_idle(Job& job, const CompileRequest& request, const Layout& 
   const IdleReport report = report_idle(shares, stages);
   profile["idle_share"] = {
       {"ranks", report.ranks}, {"mean", report.mean}, {"equal_stages", report.equal_stages}, {"by_ops", report.by_ops}};
-  return idle_text(report);
+  const std::vector<double> speeds = rank_speeds(times);
+  profile["rank_speeds"] = speeds;
+  return idle_text(report) + "speeds beside one another by the ops that all have, for --pipeline.rank-speeds: " +
+         stage_speeds_text(speeds, layout.mesh, program.stage_axis) + "\n";
 }
 
 TrainerSettings trainer_settings(const RunConfig& config, std::int64_t first_step) {
