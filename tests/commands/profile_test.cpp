@@ -49,5 +49,49 @@ TEST_P(Profile, TimesEveryInstructionOfBothQueues) {
 INSTANTIATE_TEST_SUITE_P(Strategies, Profile, testing::Values(Expected{"ddp", "all_reduce"}, Expected{"zero2", "reduce_scatter"}),
                          [](const auto& info) { return std::string(info.param.strategy); });
 
+TEST(PipelineProfile, SaysWhatRanksWaitAndHowFastTheyAreAsTheOptionTakesIt) {
+  const TemporaryFolder folder;
+  const std::vector<std::string> words{CONSIST_BINARY_DIR "/bin/consist",
+                                       "train",
+                                       "--model",
+                                       "llama-tiny",
+                                       "--dataset",
+                                       "synthetic",
+                                       "--sequence",
+                                       "32",
+                                       "--batch",
+                                       "1",
+                                       "--accumulation",
+                                       "4",
+                                       "--steps",
+                                       "4",
+                                       "--ranks",
+                                       "2",
+                                       "--strategy",
+                                       "pipeline=2"};
+  const auto run = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = words;
+    all.insert(all.end(), more.begin(), more.end());
+    return test::run_child(all);
+  };
+  const test::ChildResult profiled = run({"--profile", "--archive", folder / "run.h5"});
+  ASSERT_EQ(profiled.status, 0) << profiled.output;
+  EXPECT_THAT(profiled.output, testing::ContainsRegex("idle [0-9.]+% of forward and backward, measured"));
+
+  const nlohmann::json profile = nlohmann::json::parse(ArchiveReader(folder / "run.h5").text("/profile"));
+  for (const nlohmann::json& by_rank : {profile["idle_share"]["ranks"], profile["rank_speeds"]}) {
+    ASSERT_EQ(by_rank.size(), 2U);
+    for (const auto& value : by_rank) EXPECT_GT(value.get<double>(), 0);
+  }
+
+  const std::string asked = "--pipeline.rank-speeds: ";
+  const std::size_t at = profiled.output.find(asked);
+  ASSERT_NE(at, std::string::npos) << profiled.output;
+  const std::size_t begin = at + asked.size();
+  const std::string speeds = profiled.output.substr(begin, profiled.output.find('\n', begin) - begin);
+  const test::ChildResult again = run({"--pipeline.rank-speeds", speeds, "--archive", folder / "again.h5"});
+  EXPECT_EQ(again.status, 0) << again.output;
+}
+
 }  // namespace
 }  // namespace consist
