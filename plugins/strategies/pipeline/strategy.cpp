@@ -7,6 +7,7 @@
 #include "consist/error.h"
 #include "consist/plugin.h"
 #include "plugins/strategies/pipeline/divide.h"
+#include "plugins/strategies/pipeline/held_messages.h"
 #include "plugins/strategies/pipeline/orders.h"
 #include "plugins/strategies/pipeline/reorder.h"
 #include "plugins/strategies/pipeline/stages.h"
@@ -56,6 +57,7 @@ class Pipeline final : public ParallelStrategy {
     pipeline::reorder(step, pipeline::order_of(schedule_, ranks, chunks_, step.micro_batches, mine),
                       pipeline::asked_before(schedule_, ranks, chunks_, step.micro_batches, mine),
                       {.on = sends_first_, .of_last = ranks});
+    pipeline::hold_messages(step);
     pipeline::sum_over_twins(step, axis);
   }
 

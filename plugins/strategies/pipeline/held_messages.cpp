@@ -1,0 +1,68 @@
+#include "plugins/strategies/pipeline/held_messages.h"
+
+#include <utility>
+#include <vector>
+
+#include "consist/edit.h"
+#include "consist/op.h"
+#include "core/passes/work.h"
+
+namespace consist::pipeline {
+namespace {
+
+struct Travelling {
+  std::vector<TensorId> tensors;
+  double seconds = 0;  ///< for which it is still held
+};
+
+/// By storage: the last instruction that touches it.
+std::vector<InstructionId> last_uses(const Program& step) {
+  std::vector<InstructionId> last(step.tensors.size(), -1);
+  for (std::size_t i = 0; i < step.instructions.size(); ++i) {
+    for (const auto* tensors : {&step.instructions[i].inputs, &step.instructions[i].outputs}) {
+      for (TensorId id : *tensors) {
+        if (id != no_tensor) last[static_cast<std::size_t>(step[id].storage)] = static_cast<InstructionId>(i);
+      }
+    }
+  }
+  return last;
+}
+
+}  // namespace
+
+void hold_messages(Program& step) {
+  const std::vector<InstructionId> last = last_uses(step);
+  std::vector<Travelling> travelling;
+  std::vector<std::pair<InstructionId, std::vector<TensorId>>> releases;  // behind which instruction
+  for (std::size_t at = 0; at < step.instructions.size(); ++at) {
+    const Instruction& instruction = step.instructions[at];
+    const auto here = static_cast<InstructionId>(at);
+    if (instruction.op->name() == "send") {
+      Travelling sent;
+      for (TensorId id : instruction.inputs) {
+        if (id == no_tensor || last[static_cast<std::size_t>(step[id].storage)] != here) continue;
+        sent.tensors.push_back(id);
+        sent.seconds += 2 * static_cast<double>(step.bytes(id)) / h200_link_rate;
+      }
+      if (!sent.tensors.empty()) travelling.push_back(std::move(sent));
+    } else if (const double seconds = compute_seconds(step, instruction); seconds > 0) {
+      std::erase_if(travelling, [&](Travelling& sent) {
+        sent.seconds -= seconds;
+        if (sent.seconds > 0) return false;
+        releases.emplace_back(here, std::move(sent.tensors));
+        return true;
+      });
+    }
+  }
+  Inserter inserter(step);
+  for (const auto& [behind, tensors] : releases) {
+    inserter.after(behind, [&, at = static_cast<std::size_t>(behind)](Builder& builder) {
+      builder.tag = step.instructions[at].tag;
+      builder.tag.inserted_by = "pipeline";
+      builder.emit("release", tensors);
+    });
+  }
+  inserter.apply();
+}
+
+}  // namespace consist::pipeline
