@@ -94,6 +94,18 @@ TEST_F(NcclFailure, NothingGoesWrong) {
   EXPECT_EQ(fake::aborts(), aborts);
 }
 
+TEST_F(NcclFailure, AProcessThatTheDriverKeepsEndsAfterTheTimeout) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  fake::switches().abort_never_returns = true;
+  const auto stuck = [] {
+    run(2, 1s, [](Rank& rank) {
+      if (rank.job.rank() == 0) rank.all_reduce();
+      std::this_thread::sleep_for(30s);  // in the driver
+    });
+  };
+  EXPECT_EXIT(stuck(), ::testing::ExitedWithCode(EXIT_FAILURE), "");  // why is in the log
+}
+
 TEST_F(NcclFailure, AGroupOfOneCopiesAndNeedsNoConnection) {
   for (const auto& error : run(1, 20s, [](Rank& rank) {
          EXPECT_EQ(rank.group.verified_path(), "none (one member)");

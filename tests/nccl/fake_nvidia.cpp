@@ -10,11 +10,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -264,6 +266,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   return delete comm, ncclSuccess;
 }
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  while (consist::fake::switches().abort_never_returns) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   const std::lock_guard lock(all);
   ++abort_count;
   *comm->aborted = true;  // the other members' work goes on

@@ -10,6 +10,7 @@ struct Switches {
   std::string path = "P2P/CUMEM";       ///< what the log says about the connections of collectives
   bool silent = false;                  ///< the log names no connection
   std::string send_path = "P2P/CUMEM";  ///< of send and receive
+  bool abort_never_returns = false;     ///< as where the driver is kept by a launch that waits
   bool member_1_never_joins = false;    ///< ncclCommInitRankConfig of member 1 is never finished by the others
 };
 Switches& switches();

@@ -1,5 +1,7 @@
 #include "plugins/transports/nccl/communicator.h"
 
+#include <cstdlib>
+#include <stop_token>
 #include <utility>
 
 #include "consist/error.h"
@@ -211,6 +213,29 @@ void NcclCommunicator::rethrow() {
   std::rethrow_exception(failure_);
 }
 
+namespace {
+
+/// Whether `over` was requested in time.
+bool ends_within(std::chrono::milliseconds timeout, const std::stop_token& over) {
+  std::mutex mutex;
+  std::unique_lock lock(mutex);
+  return std::condition_variable_any().wait_for(lock, over, timeout, [&] { return over.stop_requested(); });
+}
+
+/// A launch for which a stream has no room left waits inside the driver and keeps all other calls out. Where that stream waits
+/// for a member that died, nothing in this process can let it go on: neither NCCL nor we get to it.
+[[noreturn]] void end_process(const std::exception_ptr& failure, const std::string& group) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& error) {
+    log::error(std::string(error.what()) + "; the GPU's driver does not let this rank leave group '" + group +
+               "', so the process ends here, without more words to its archive");
+  }
+  std::_Exit(EXIT_FAILURE);
+}
+
+}  // namespace
+
 void NcclCommunicator::watch() {
   driver_.set_current_context(context_);
   // Asking for events must not disturb a capture that another thread has begun.
@@ -222,6 +247,9 @@ void NcclCommunicator::watch() {
     try {
       look_for_trouble();
     } catch (...) {
+      const std::jthread last_resort([this, failure = std::current_exception()](const std::stop_token& over) {
+        if (!ends_within(job_.timeout(), over)) end_process(failure, group_.name);
+      });
       fail(std::current_exception());
       release_waits();
       return;
