@@ -9,7 +9,7 @@ stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 
 mkdir -p "$stage$build/bin" "$stage$build/lib" "$stage$source/tests" "$stage$source/datasets/text"
-for program in consist test_kernels test_parity test_conformance_transport test_transport test_commands bench_kernels; do
+for program in consist test_cuda test_kernels test_parity test_conformance_transport test_transport test_commands bench_kernels; do
   [ -x "$build/bin/$program" ] && cp "$build/bin/$program" "$stage$build/bin/"
 done
 cp -r "$build/lib/." "$stage$build/lib/"

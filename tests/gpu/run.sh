@@ -74,6 +74,7 @@ train() {
   part "$name" "$limit" "$build/bin/consist" train --device cuda --ranks "$ranks" --dataset synthetic --archive "$out/$name.h5" --overwrite "$@"
 }
 
+part device 60 "$build/bin/test_cuda"
 part kernels 240 bash -c 'shards "$@"' - $(($(nproc) < 8 ? $(nproc) : 8)) "$build/bin/test_kernels" --gtest_filter='*cuda*:*Cuda*'
 part parity 120 "$build/bin/test_parity" --gtest_filter='*cuda*:Cuda/DeviceParity*'
 # Between GPUs: one process per transport, since NCCL's settings are those of the process.

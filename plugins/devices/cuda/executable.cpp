@@ -15,6 +15,9 @@
 namespace consist::cuda {
 namespace {
 
+/// A collective by copy engines takes some 15 entries of its queue and more in rounds, other launches one to four.
+constexpr int entries_of_collectives = 4;
+
 cudaEvent_t make_event(bool timed) {
   cudaEvent_t event = nullptr;
   check(cudaEventCreateWithFlags(&event, timed ? cudaEventDefault : cudaEventDisableTiming), "cudaEventCreateWithFlags");
@@ -32,7 +35,7 @@ class NamedRange {
 
 }  // namespace
 
-CudaExecutable::CudaExecutable(std::vector<Launch> launches, GraphChoice graphs, bool profile)
+CudaExecutable::CudaExecutable(std::vector<Launch> launches, GraphChoice graphs, bool profile, int ahead)
     : launches_(std::move(launches)),
       lanes_(Queue::count),
       events_(launches_.size(), nullptr),
@@ -62,6 +65,11 @@ CudaExecutable::CudaExecutable(std::vector<Launch> launches, GraphChoice graphs,
     lanes_[i].joined = make_event(false);
     if (compute) main_ = lanes_[i].stream;
   }
+  const auto lanes_used = std::count_if(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return lane.used; });
+  for (Lane& lane : lanes_) {
+    if (!lane.used || lanes_used == 1 || ahead == 0) continue;
+    lane.pace = std::make_unique<Pace>(lane.stream, lane.stream == main_ ? ahead : std::max(1, ahead / entries_of_collectives));
+  }
   begun_ = make_event(profile_);
   check(cudaHostAlloc(reinterpret_cast<void**>(&position_), sizeof *position_, cudaHostAllocMapped), "cudaHostAlloc");
   *position_ = -1;
@@ -72,7 +80,10 @@ CudaExecutable::CudaExecutable(std::vector<Launch> launches, GraphChoice graphs,
 }
 
 CudaExecutable::~CudaExecutable() {
-  cudaDeviceSynchronize();
+  for (const Lane& lane : lanes_) {
+    // Not cudaDeviceSynchronize(): after a failure others have to let these streams go on, and would be kept out of the driver.
+    while (lane.used && cudaStreamQuery(lane.stream) == cudaErrorNotReady) usleep(20);
+  }
   if (graph_ != nullptr) cudaGraphExecDestroy(graph_);
   for (const Timing& t : timings_) {
     cudaEventDestroy(t.begin);
@@ -90,7 +101,7 @@ CudaExecutable::~CudaExecutable() {
   cudaFreeHost(position_);
 }
 
-void CudaExecutable::enqueue() {
+void CudaExecutable::enqueue(bool paced) {
   check(cudaEventRecord(begun_, main_), "cudaEventRecord");
   for (const Lane& lane : lanes_) {
     if (lane.used && lane.stream != main_) check(cudaStreamWaitEvent(lane.stream, begun_, 0), "cudaStreamWaitEvent");
@@ -98,7 +109,9 @@ void CudaExecutable::enqueue() {
   for (std::size_t i = 0; i < launches_.size(); ++i) {
     const Launch& launch = launches_[i];
     const NamedRange range(launch);
-    cudaStream_t stream = lane_of(launch).stream;
+    const Lane& lane = lane_of(launch);
+    cudaStream_t stream = lane.stream;
+    if (paced && lane.pace) lane.pace->keep();
     for (std::int32_t wait : launch.waits)
       check(cudaStreamWaitEvent(stream, events_[static_cast<std::size_t>(wait)], 0), "cudaStreamWaitEvent");
     if (launch.queue != Queue::compute()) enqueue_mark(position_, static_cast<std::int32_t>(i), stream);
@@ -118,7 +131,7 @@ void CudaExecutable::record_graph() {
   check(cudaStreamBeginCapture(main_, cudaStreamCaptureModeThreadLocal), "recording the step as a CUDA graph");
   cudaGraph_t graph = nullptr;
   try {
-    enqueue();
+    enqueue(false);
   } catch (...) {
     cudaStreamEndCapture(main_, &graph);
     if (graph != nullptr) cudaGraphDestroy(graph);
@@ -134,7 +147,7 @@ void CudaExecutable::record_graph() {
 void CudaExecutable::run() {
   ++runs_;
   if (!graphs_ || runs_ == 1) {
-    enqueue();
+    enqueue(true);
     return;
   }
   if (graph_ == nullptr) record_graph();

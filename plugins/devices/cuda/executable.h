@@ -3,10 +3,12 @@
 
 #include <cuda_runtime.h>
 
+#include <memory>
 #include <vector>
 
 #include "consist/device.h"
 #include "plugins/devices/cuda/graph_choice.h"
+#include "plugins/devices/cuda/pace.h"
 
 namespace consist::cuda {
 
@@ -14,7 +16,9 @@ namespace consist::cuda {
 /// and is not profiled, the second one records it, and all later ones start it. Waits between queues are events.
 class CudaExecutable final : public Executable {
  public:
-  CudaExecutable(std::vector<Launch> launches, GraphChoice graphs, bool profile);
+  /// `ahead` > 0: so many launches, and as many again, may wait on the compute queue where there are others, a quarter of it on
+  /// each of those (Pace). Not in graphs.
+  CudaExecutable(std::vector<Launch> launches, GraphChoice graphs, bool profile, int ahead = 0);
   ~CudaExecutable() override;
 
   void run() override;
@@ -27,12 +31,14 @@ class CudaExecutable final : public Executable {
   struct Lane {
     cudaStream_t stream = nullptr;
     cudaEvent_t joined = nullptr;  ///< behind its last launch
+    std::unique_ptr<Pace> pace;    ///< where other ranks may be waited for
     bool used = false;
   };
   struct Timing {
     cudaEvent_t begin = nullptr, end = nullptr;
   };
-  void enqueue();
+  /// `paced`: not for a recording.
+  void enqueue(bool paced);
   void record_graph();
   Lane& lane_of(const Launch& launch) { return lanes_[static_cast<std::size_t>(launch.queue.index())]; }
 
