@@ -24,6 +24,18 @@ bool extents_overlap(const Program& program, TensorId a, TensorId b) {
          begin_b < begin_a + extent_of(program, a);
 }
 
+std::vector<InstructionId> last_uses(const Program& program) {
+  std::vector<InstructionId> last(program.tensors.size(), -1);
+  for (std::size_t i = 0; i < program.instructions.size(); ++i) {
+    for (const auto* tensors : {&program.instructions[i].inputs, &program.instructions[i].outputs}) {
+      for (TensorId id : *tensors) {
+        if (id != no_tensor) last[static_cast<std::size_t>(program[id].storage)] = static_cast<InstructionId>(i);
+      }
+    }
+  }
+  return last;
+}
+
 bool lie_behind_each_other(const Program& program, TensorId first, TensorId next) {
   const Tensor &a = program[first], &b = program[next];
   return a.storage == b.storage && a.pitch == 0 && b.pitch == 0 && b.offset == a.offset + program.bytes(first);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "consist/program.h"
 
@@ -13,6 +14,9 @@ CONSIST_API std::int64_t extent_of(const Program& program, TensorId tensor);
 
 /// Whether both lie in one storage and those stretches of it have bytes in common.
 CONSIST_API bool extents_overlap(const Program& program, TensorId a, TensorId b);
+
+/// By storage, the last instruction that names a tensor in it; -1 if none does.
+CONSIST_API std::vector<InstructionId> last_uses(const Program& program);
 
 /// Whether both are dense and `next` begins where `first` ends, in the same storage.
 CONSIST_API bool lie_behind_each_other(const Program& program, TensorId first, TensorId next);

@@ -62,8 +62,9 @@ std::string about_zero(const RunConfig& config, const DTypes& dtypes, const Layo
 }
 
 std::string about_gathers(const DTypes& dtypes, const Layout& layout, const DeviceInfo& device, const ProgramSummary& summary) {
-  const bool only_zero3 = layout.active.size() == 1 && layout.active[0].name == "zero3-offload";
-  if (!only_zero3 || summary.planned_host_bytes > 0) return {};
+  // Along the only axis, over which sequences are divided, nothing but parameters is gathered.
+  if (layout.active.size() != 1 || layout.batch_axes.empty() || summary.planned_host_bytes > 0) return {};
+  const std::string& name = layout.active[0].name;
   const std::int64_t whole = summary.parameters * static_cast<std::int64_t>(size_of(dtypes.parameter));
   double gathered = 0;  // by all ranks together
   for (const CollectiveSummary& c : summary.collectives) {
@@ -72,10 +73,10 @@ std::string about_gathers(const DTypes& dtypes, const Layout& layout, const Devi
   const double times = gathered / static_cast<double>(whole);
   const std::int64_t kept = summary.planned_bytes + whole;  // at most: some are there already at the peak
   if (times < 1.5 || static_cast<double>(kept) > full * static_cast<double>(device.memory_bytes)) return {};
-  return "zero3-offload gathers each parameter " + fixed_text(times, 1) +
+  return name + " gathers each parameter " + fixed_text(times, 1) +
          " times a step to save memory that is not short: kept from its first to its last use, at most " +
-         share_text(kept, device.memory_bytes) +
-         " would be taken. --zero3-offload.max_live_parameters 1e12 --zero3-offload.max_reuse_distance 1e12 keep it";
+         share_text(kept, device.memory_bytes) + " would be taken. --" + name + ".max_live_parameters 1e12 --" + name +
+         ".max_reuse_distance 1e12 keep it";
 }
 
 }  // namespace

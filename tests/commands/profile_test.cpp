@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/archive/reader.h"
-#include "tests/child_process.h"
+#include "tests/commands/tiny_training.h"
 #include "tests/temporary_folder.h"
 
 namespace consist {
@@ -20,9 +20,8 @@ class Profile : public testing::TestWithParam<Expected> {};
 
 TEST_P(Profile, TimesEveryInstructionOfBothQueues) {
   const TemporaryFolder folder;
-  const test::ChildResult run = test::run_child({CONSIST_BINARY_DIR "/bin/consist", "train", "--model", "llama-tiny", "--dataset",
-                                                 "synthetic", "--sequence", "32", "--batch", "1", "--steps", "4", "--ranks", "2",
-                                                 "--strategy", GetParam().strategy, "--profile", "--archive", folder / "run.h5"});
+  const test::ChildResult run =
+      test::train_tiny({"--steps", "4", "--strategy", GetParam().strategy, "--profile", "--archive", folder / "run.h5"});
   ASSERT_EQ(run.status, 0) << run.output;
   // Seven linears in each of four layers: q, k and v are one product, and so are gate and up.
   EXPECT_THAT(run.output, testing::ContainsRegex("compute +packed_linear_weight_grad +8 "));
@@ -51,28 +50,9 @@ INSTANTIATE_TEST_SUITE_P(Strategies, Profile, testing::Values(Expected{"ddp", "a
 
 TEST(PipelineProfile, SaysWhatRanksWaitAndHowFastTheyAreAsTheOptionTakesIt) {
   const TemporaryFolder folder;
-  const std::vector<std::string> words{CONSIST_BINARY_DIR "/bin/consist",
-                                       "train",
-                                       "--model",
-                                       "llama-tiny",
-                                       "--dataset",
-                                       "synthetic",
-                                       "--sequence",
-                                       "32",
-                                       "--batch",
-                                       "1",
-                                       "--accumulation",
-                                       "4",
-                                       "--steps",
-                                       "4",
-                                       "--ranks",
-                                       "2",
-                                       "--strategy",
-                                       "pipeline=2"};
-  const auto run = [&](const std::vector<std::string>& more) {
-    std::vector<std::string> all = words;
-    all.insert(all.end(), more.begin(), more.end());
-    return test::run_child(all);
+  const auto run = [](std::vector<std::string> more) {
+    more.insert(more.end(), {"--steps", "4", "--accumulation", "4", "--strategy", "pipeline=2"});
+    return test::train_tiny(more);
   };
   const test::ChildResult profiled = run({"--profile", "--archive", folder / "run.h5"});
   ASSERT_EQ(profiled.status, 0) << profiled.output;

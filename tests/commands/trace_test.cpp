@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/archive/reader.h"
-#include "tests/child_process.h"
+#include "tests/commands/tiny_training.h"
 #include "tests/temporary_folder.h"
 
 namespace consist {
@@ -16,23 +16,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-test::ChildResult train(const std::vector<std::string>& more) {
-  std::vector<std::string> command{CONSIST_BINARY_DIR "/bin/consist",
-                                   "train",
-                                   "--model",
-                                   "llama-tiny",
-                                   "--dataset",
-                                   "synthetic",
-                                   "--sequence",
-                                   "32",
-                                   "--batch",
-                                   "1",
-                                   "--steps",
-                                   "3",
-                                   "--ranks",
-                                   "2"};
-  command.insert(command.end(), more.begin(), more.end());
-  return test::run_child(command);
+test::ChildResult train(std::vector<std::string> more) {
+  more.insert(more.end(), {"--steps", "3"});
+  return test::train_tiny(more);
 }
 
 TEST(Trace, HasTheQueuesOfEveryRankOnOneClock) {

@@ -61,6 +61,7 @@ TEST_F(Advice, ZeroWhereDdpFits) {
 
 TEST_F(Advice, GathersWhereWholeParametersFit) {
   layout.mesh = Mesh({{"data", 4}});
+  layout.batch_axes = {0};
   layout.active = {{.name = "zero3-offload", .strategy = nullptr, .size = 0}};
   config.strategies = {{"zero3-offload", 0}};
   summary.parameters = 8'000'000'000;                                                // 14.9 GiB in bf16

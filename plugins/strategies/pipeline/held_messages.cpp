@@ -6,6 +6,7 @@
 #include "consist/edit.h"
 #include "consist/op.h"
 #include "core/passes/work.h"
+#include "core/program/places.h"
 
 namespace consist::pipeline {
 namespace {
@@ -14,19 +15,6 @@ struct Travelling {
   std::vector<TensorId> tensors;
   double seconds = 0;  ///< for which it is still held
 };
-
-/// By storage: the last instruction that touches it.
-std::vector<InstructionId> last_uses(const Program& step) {
-  std::vector<InstructionId> last(step.tensors.size(), -1);
-  for (std::size_t i = 0; i < step.instructions.size(); ++i) {
-    for (const auto* tensors : {&step.instructions[i].inputs, &step.instructions[i].outputs}) {
-      for (TensorId id : *tensors) {
-        if (id != no_tensor) last[static_cast<std::size_t>(step[id].storage)] = static_cast<InstructionId>(i);
-      }
-    }
-  }
-  return last;
-}
 
 }  // namespace
 

@@ -7,7 +7,7 @@ namespace consist::pipeline {
 
 /// Keeps the memory of what sends read for twice the time that a message takes by estimate, while other work is computed. Free
 /// behind the send, as the program has it, it would be planned for what the next part computes first, which would then wait for
-/// the message to leave: 0.4 ms of each of Llama-3-8B's forward parts whose cut lies within a layer.
+/// the message to leave, in forward parts whose cut lies within a layer a large one.
 void hold_messages(Program& step);
 
 }  // namespace consist::pipeline

@@ -13,12 +13,7 @@ namespace {
 
 class Hold {
  public:
-  Hold(Program& step, int axis) : step_(step), axis_(axis), last_(step.tensors.size(), -1) {
-    for (std::size_t i = 0; i < step.instructions.size(); ++i) {
-      for (TensorId id : step.instructions[i].inputs) touch(id, i);
-      for (TensorId id : step.instructions[i].outputs) touch(id, i);
-    }
-  }
+  Hold(Program& step, int axis) : step_(step), axis_(axis), last_(last_uses(step)) {}
 
   void run() {
     for (std::size_t i = 0; i < step_.instructions.size(); ++i) {
@@ -51,9 +46,6 @@ class Hold {
   };
 
   TensorId storage_of(TensorId id) const { return step_[id].storage; }
-  void touch(TensorId id, std::size_t at) {
-    if (id != no_tensor) last_[static_cast<std::size_t>(storage_of(id))] = static_cast<InstructionId>(at);
-  }
 
   void departs(const Instruction& collective, std::size_t at) {
     Travelling made{at, collective.outputs, {}};
