@@ -1,10 +1,12 @@
 // The executable `consist`: picks the subcommand and turns errors into messages and exit statuses.
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <string>
 
 #include "consist/error.h"
 #include "consist/plugin.h"
+#include "core/config/did_you_mean.h"
 #include "launch/commands/commands.h"
 #include "launch/exit_status.h"
 
@@ -25,7 +27,7 @@ void print_help() {
 }
 
 int run(const std::vector<std::string>& arguments) {
-  if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "help") {
+  if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h" || arguments[0] == "help") {
     print_help();
     return arguments.empty() ? 2 : 0;
   }
@@ -34,9 +36,19 @@ int run(const std::vector<std::string>& arguments) {
     return 0;
   }
   for (const auto& command : consist::commands::table) {
-    if (arguments[0] == command.name) return command.run({arguments.begin() + 1, arguments.end()});
+    if (arguments[0] != command.name) continue;
+    std::vector<std::string> rest(arguments.begin() + 1, arguments.end());
+    // Behind `launch` stands another program's command line.
+    const std::size_t own = arguments[0] == "launch" ? std::min<std::size_t>(1, rest.size()) : rest.size();
+    std::replace(rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(own), std::string("-h"), std::string("--help"));
+    return command.run(rest);
   }
-  throw consist::UsageError("there is no command '" + arguments[0] + "'; see consist --help");
+  std::vector<consist::KnownName> known;
+  for (const auto& command : consist::commands::table) {
+    if (command.summary != nullptr) known.push_back({command.name});
+  }
+  throw consist::UsageError("there is no command '" + arguments[0] + "'; see consist --help." +
+                            consist::did_you_mean(arguments[0], known));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "consist/error.h"
 #include "consist/options.h"
+#include "core/config/did_you_mean.h"
 #include "core/runtime/parts.h"
 #include "launch/deepspeed_config.h"
 
@@ -158,7 +159,11 @@ std::vector<OptionSpec> options_of_plugins(const std::string& owner, PluginHost&
                                  const PluginHost& host) {
   option.erase(0, option.find_first_not_of('-'));
   const std::size_t dot = option.find('.');
-  if (dot == std::string::npos) throw UsageError("there is no option '--" + option + "' (see --help)");
+  if (dot == std::string::npos) {
+    std::vector<KnownName> known;
+    for (const auto& described : run_options().options()) known.push_back({described->long_name()});
+    throw UsageError("there is no option '--" + option + "' (see --help)." + did_you_mean(option, known));
+  }
   const std::string owner = option.substr(0, dot);
   const bool there = std::any_of(host.files().begin(), host.files().end(),
                                  [&](const PluginFile& f) { return f.name == owner && f.problem.empty(); });
@@ -167,13 +172,22 @@ std::vector<OptionSpec> options_of_plugins(const std::string& owner, PluginHost&
       if (file.name == owner)
         throw UsageError("--" + option + " is given, but " + file.path.string() + " cannot be used: " + file.problem);
     }
-    throw UsageError("--" + option + " is given, but there is no plugin '" + owner + "'. " + host.looked_in());
+    std::vector<KnownName> known;
+    for (const PluginFile& file : host.files()) {
+      if (file.problem.empty()) known.push_back({file.name, file.summary});
+    }
+    throw UsageError("--" + option + " is given, but there is no plugin '" + owner + "'." + did_you_mean(owner, known) + " " +
+                     host.looked_in());
   }
   std::string message = "plugin '" + owner + "' has no option '" + option.substr(dot + 1) + "'. It has";
   const auto table = tables.find(owner);
   if (table == tables.end() || table->second.empty()) throw UsageError(message + " none");
-  for (const OptionSpec& spec : table->second) message += std::string(" ") + spec.name;
-  throw UsageError(message);
+  std::vector<KnownName> known;
+  for (const OptionSpec& spec : table->second) {
+    message += std::string(" ") + spec.name;
+    known.push_back({spec.name});
+  }
+  throw UsageError(message + "." + did_you_mean(option.substr(dot + 1), known));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,11 +26,14 @@ class TerminalProcess {
   using Clock = std::chrono::steady_clock;
 
   /// Runs words[0] with the other words as arguments; its stdin, stdout and stderr are the terminal. `variables` are added to the
-  /// environment. `inherited` is a descriptor that the program keeps under the same number, or -1.
+  /// environment. `inherited` is a descriptor that the program keeps under the same number, or -1; `columns` is the terminal's
+  /// width, or 0: it does not say.
   explicit TerminalProcess(const std::vector<std::string>& words, const std::map<std::string, std::string>& variables = {},
-                           int inherited = -1) {
+                           int inherited = -1, unsigned short columns = 0) {
     terminal_ = ::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
     if (terminal_ < 0 || ::grantpt(terminal_) != 0 || ::unlockpt(terminal_) != 0) throw std::runtime_error("no pseudo-terminal");
+    const winsize size{.ws_row = 24, .ws_col = columns};
+    if (columns > 0 && ::ioctl(terminal_, TIOCSWINSZ, &size) != 0) throw std::runtime_error("no size of the pseudo-terminal");
     const std::string name = ::ptsname(terminal_);
     std::vector<char*> arguments;
     for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));

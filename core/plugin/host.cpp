@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "consist/error.h"
+#include "core/config/did_you_mean.h"
 #include "core/plugin/manifest.h"
 #include "core/plugin/probe.h"
 
@@ -150,8 +151,12 @@ const PluginFile& PluginHost::find(std::string_view kind, std::string_view name)
   std::string message = "there is no " + std::string(kind) + " '" + std::string(name) + "'. There ";
   const std::vector<std::string> known = names(kind);
   message += known.empty() ? "is none at all" : "are:";
+  std::vector<KnownName> described;
+  for (const PluginFile& file : files_) {
+    if (file.kind == kind && file.problem.empty()) described.push_back({file.name, file.summary});
+  }
   for (const std::string& other : known) message += " " + other;
-  throw UsageError(message + ". " + looked_in());
+  throw UsageError(message + "." + did_you_mean(name, described) + " " + looked_in());
 }
 
 PluginHost::Loaded& PluginHost::load(const PluginFile& file) {

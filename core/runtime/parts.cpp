@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "consist/error.h"
+#include "core/config/did_you_mean.h"
 #include "core/weights/tokenizer_files.h"
 
 namespace consist {
@@ -63,10 +64,12 @@ void model_from_folder(Parts& parts, const RunConfig& config, PluginHost& host) 
 
 void model_from_preset(Parts& parts, const RunConfig& config, PluginHost& host) {
   std::string known;
+  std::vector<KnownName> presets;
   for (const std::string& name : host.names("model")) {
     auto model = host.make<Model>("model", name, options_of(config, name));
     for (const ModelPreset& preset : model->presets()) {
       known += " " + preset.name;
+      presets.push_back({preset.name});
       if (preset.name != config.model) continue;
       parts.architecture = model->from_preset(preset.name);
       parts.model = model;
@@ -77,8 +80,8 @@ void model_from_preset(Parts& parts, const RunConfig& config, PluginHost& host) 
   for (const PluginFile& file : host.files()) {
     if (!file.problem.empty()) refused += "\n  not used: " + file.path.string() + ": " + file.problem;
   }
-  throw UsageError("--model '" + config.model +
-                   "' is neither a folder nor a preset. Presets:" + (known.empty() ? " none" : known) + refused);
+  throw UsageError("--model '" + config.model + "' is neither a folder nor a preset. Presets:" +
+                   (known.empty() ? " none" : known) + "." + did_you_mean(config.model, presets) + refused);
 }
 
 void find_model(Parts& parts, const RunConfig& config, PluginHost& host) {

@@ -1,12 +1,59 @@
 #include "core/runtime/progress_line.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdio>
 
 #include "core/runtime/text.h"
 
 namespace consist {
+
+int terminal_columns() {
+  if (isatty(STDERR_FILENO) != 1) return 0;
+  winsize size{};
+  const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return known ? size.ws_col : 80;
+}
+
+std::string fit_line(const std::string& text, int columns) {
+  if (columns <= 0) return text;
+  // A character in the last column makes some terminals wrap.
+  const int room = columns - 1;
+  int shown = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool begins_character = (static_cast<unsigned char>(text[i]) & 0xC0U) != 0x80U;
+    if (begins_character && ++shown > room) return text.substr(0, i);
+  }
+  return text;
+}
+
+std::string progress_text(const StepReport& report, std::int64_t steps, double tokens_per_second, int columns) {
+  const auto printed = [](const char* format, double value) {
+    std::array<char, 40> text{};
+    std::snprintf(text.data(), text.size(), format, value);
+    return std::string(text.data());
+  };
+  const double left = static_cast<double>(steps - report.step) * static_cast<double>(report.tokens) / tokens_per_second;
+  struct Field {
+    std::string text;
+    int importance;  // the least important one goes first
+  };
+  std::array<Field, 6> fields{{{"step " + std::to_string(report.step) + "/" + std::to_string(steps), 5},
+                               {printed("  loss %.4f", report.loss), 4},
+                               {printed("  grad_norm %.3f", report.grad_norm), 1},
+                               {printed("  lr %.2e", report.learning_rate), 0},
+                               {"  " + si_text(tokens_per_second) + " tokens/s", 2},
+                               {"  " + duration_text(left) + " left", 3}}};
+  for (int left_out = -1;; ++left_out) {
+    std::string line;
+    for (const Field& field : fields) {
+      if (field.importance > left_out) line += field.text;
+    }
+    if (fit_line(line, columns).size() == line.size() || left_out == 4) return fit_line(line, columns);
+  }
+}
 
 ProgressLine::ProgressLine(std::int64_t steps, bool quiet)
     : steps_(steps), quiet_(quiet), terminal_(isatty(STDERR_FILENO) == 1) {}
@@ -20,16 +67,12 @@ void ProgressLine::step(const StepReport& report) {
   const bool ends = report.step == 1 || report.step == steps_;
   if (!ends && now - last_ < pause) return;
   last_ = now;
-  const double left = static_cast<double>(steps_ - report.step) * static_cast<double>(report.tokens) / tokens_per_second_;
-  char line[200];
-  std::snprintf(line, sizeof line, "step %lld/%lld  loss %.4f  grad_norm %.3f  lr %.2e  %s tokens/s  %s left",
-                static_cast<long long>(report.step), static_cast<long long>(steps_), report.loss, report.grad_norm,
-                report.learning_rate, si_text(tokens_per_second_).c_str(), duration_text(left).c_str());
+  const std::string line = progress_text(report, steps_, tokens_per_second_, terminal_columns());
   if (terminal_) {
-    std::fprintf(stderr, "\r\033[K%s", line);
+    std::fprintf(stderr, "\r\033[K%s", line.c_str());
     open_ = true;
   } else {
-    std::fprintf(stderr, "%s\n", line);
+    std::fprintf(stderr, "%s\n", line.c_str());
   }
   std::fflush(stderr);
 }

@@ -4,6 +4,8 @@
 #include <cstdio>
 
 #include "consist/error.h"
+#include "consist/model.h"
+#include "core/config/did_you_mean.h"
 #include "core/plugin/host.h"
 #include "launch/commands/commands.h"
 
@@ -13,7 +15,7 @@ namespace {
 constexpr const char* help =
     "usage: consist plugins [NAME] [--plugin PATH]...\n\n"
     "Lists the parts that are installed: kind, name, version, whether they can work on this machine\n"
-    "(and if not, why), and the file. With NAME, that part's options.\n\n"
+    "(and if not, why), and the file. With NAME, that part's options, and a model's presets.\n\n"
     "example: consist plugins ddp\n";
 
 void print_table(const PluginHost& host) {
@@ -33,6 +35,17 @@ void print_table(const PluginHost& host) {
   }
 }
 
+void print_presets(const Model& model) {
+  const std::vector<ModelPreset> presets = model.presets();
+  if (presets.empty()) return;
+  std::size_t width = 0;
+  for (const ModelPreset& preset : presets) width = std::max(width, preset.name.size());
+  std::printf("  presets, for --model:\n");
+  for (const ModelPreset& preset : presets) {
+    std::printf("    %-*s  %s\n", static_cast<int>(width), preset.name.c_str(), preset.summary.c_str());
+  }
+}
+
 void print_options(PluginHost& host, const std::string& name) {
   bool found = false;
   for (const PluginFile& file : host.files()) {
@@ -43,6 +56,7 @@ void print_options(PluginHost& host, const std::string& name) {
     std::printf("  file %s\n  available: %s\n", file.path.c_str(),
                 found_out.reason.empty() ? "yes" : ("no: " + found_out.reason).c_str());
     if (!found_out.loads) continue;
+    if (file.kind == "model") print_presets(*host.make<Model>("model", file.name, {}));
     const std::vector<OptionSpec> options = host.option_table(file.kind, file.name);
     if (options.empty()) std::printf("  no options\n");
     for (const OptionSpec& option : options) {
@@ -57,8 +71,12 @@ void print_options(PluginHost& host, const std::string& name) {
   }
   if (!found) {
     std::string message = "there is no plugin '" + name + "'. There are:";
-    for (const PluginFile& file : host.files()) message += (file.name.empty() ? "" : " ") + file.name;
-    throw UsageError(message + ". " + host.looked_in());
+    std::vector<KnownName> known;
+    for (const PluginFile& file : host.files()) {
+      message += (file.name.empty() ? "" : " ") + file.name;
+      known.push_back({file.name, file.summary});
+    }
+    throw UsageError(message + "." + did_you_mean(name, known) + " " + host.looked_in());
   }
 }
 

@@ -19,9 +19,20 @@ std::string help_of(const std::string& command) {
   return result.output;
 }
 
-class Help : public testing::TestWithParam<std::string> {};
+TEST(Help, IsShownForMinusH) {
+  for (const std::string command : {"", "train", "explain", "plugins"}) {
+    std::vector<std::string> words{CONSIST_BINARY_DIR "/bin/consist"};
+    if (!command.empty()) words.push_back(command);
+    words.push_back("-h");
+    const test::ChildResult result = test::run_child(words);
+    EXPECT_EQ(result.status, 0) << result.output;
+    EXPECT_EQ(result.output, help_of(command));
+  }
+}
 
-TEST_P(Help, FitsAScreenAndShowsAnExample) {
+class HelpOf : public testing::TestWithParam<std::string> {};
+
+TEST_P(HelpOf, FitsAScreenAndShowsAnExample) {
   const std::string text = help_of(GetParam());
   EXPECT_NE(text.find("usage: consist"), std::string::npos);
   EXPECT_NE(text.find("example"), std::string::npos);
@@ -30,7 +41,7 @@ TEST_P(Help, FitsAScreenAndShowsAnExample) {
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 120u) << line;
 }
 
-INSTANTIATE_TEST_SUITE_P(Commands, Help,
+INSTANTIATE_TEST_SUITE_P(Commands, HelpOf,
                          testing::Values("", "train", "compare", "explain", "plugins", "launch", "tokenize", "bench"),
                          [](const auto& info) { return info.param.empty() ? std::string("consist") : info.param; });
 

@@ -41,6 +41,14 @@ TEST(PluginsCommand, ListsKindNameVersionAndFile) {
               ContainsRegex("strategy +ddp +[0-9.]+ +yes +" CONSIST_BINARY_DIR "/lib/consist/plugins/strategy-ddp.so"));
 }
 
+TEST(PluginsCommand, AModelsPresetsAreListed) {
+  const ChildResult result = consist({"plugins", "llama"});
+  EXPECT_EQ(result.status, 0);
+  EXPECT_THAT(result.output, AllOf(HasSubstr("presets, for --model:\n"), ContainsRegex("\n    llama-tiny  +[^ ]"),
+                                   ContainsRegex("\n    llama-3.1-8b  +[^ ]")));
+  EXPECT_THAT(consist({"plugins", "lama"}).output, HasSubstr("Did you mean 'llama'?"));
+}
+
 TEST(PluginsCommand, GivesTheReasonOfWhatCannotWork) {
   const Environment reason("CONSIST_TEST_UNAVAILABLE", "the test says so");
   EXPECT_THAT(list("sample").output, ContainsRegex("strategy +sample +1\\.2\\.3 +no .*\n +the test says so\n"));

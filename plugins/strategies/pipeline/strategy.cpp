@@ -71,9 +71,10 @@ class Pipeline final : public ParallelStrategy {
 
 }  // namespace
 
-CONSIST_PLUGIN(strategy, consist::ParallelStrategy, Pipeline, "pipeline", "1.0.0",
-               "pipeline parallel: layers over ranks, micro-batches one behind the other (gpipe, 1f1b, interleaved, zero-bubble, "
-               "zero-bubble-h2)");
+CONSIST_PLUGIN(
+    strategy, consist::ParallelStrategy, Pipeline, "pipeline", "1.0.0",
+    "pipeline parallel (PP): layers over ranks, micro-batches one behind the other (gpipe, 1f1b, interleaved, zero-bubble, "
+    "zero-bubble-h2)");
 CONSIST_PLUGIN_OPTIONS(
     {"schedule", consist::OptionKind::choice, "1f1b", "the order of forward and backward parts",
      "gpipe|1f1b|interleaved|zero-bubble|zero-bubble-h2"},

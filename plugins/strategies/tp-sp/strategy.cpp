@@ -83,8 +83,9 @@ class TensorParallel final : public ParallelStrategy {
 
 }  // namespace
 
-CONSIST_PLUGIN(strategy, consist::ParallelStrategy, TensorParallel, "tp-sp", "1.0.0",
-               "tensor parallel: matrices, heads and vocabulary split over ranks, norms and residuals along the sequence");
+CONSIST_PLUGIN(
+    strategy, consist::ParallelStrategy, TensorParallel, "tp-sp", "1.0.0",
+    "tensor parallel (TP, SP): matrices, heads and vocabulary split over ranks, norms and residuals along the sequence");
 CONSIST_PLUGIN_OPTIONS({"sequence-parallel", consist::OptionKind::flag, "true",
                         "norms and residuals split along the sequence; false: plain tensor parallelism, they are on every rank"},
                        {"delay-weight-gradients", consist::OptionKind::flag, "true",

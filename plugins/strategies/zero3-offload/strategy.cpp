@@ -27,8 +27,9 @@ class Zero3Offload final : public zero::ZeroStrategy {
 
 }  // namespace
 
-CONSIST_PLUGIN(strategy, consist::ParallelStrategy, Zero3Offload, "zero3-offload", "1.0.0",
-               "ZeRO stage 3: parameters, gradients and optimizer states divided over the ranks, on the device or the host");
+CONSIST_PLUGIN(
+    strategy, consist::ParallelStrategy, Zero3Offload, "zero3-offload", "1.0.0",
+    "ZeRO stage 3 (FSDP): parameters, gradients and optimizer states divided over the ranks, on the device or the host");
 CONSIST_PLUGIN_OPTIONS({"prefetch_bucket_size", consist::OptionKind::real, "5e7",
                         "parameters per all_gather, which runs one bucket ahead of use (of larger ones: by time); in elements"},
                        {"param_persistence_threshold", consist::OptionKind::real, "1e5",
