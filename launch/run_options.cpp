@@ -161,7 +161,8 @@ std::vector<OptionSpec> options_of_plugins(const std::string& owner, PluginHost&
   const std::size_t dot = option.find('.');
   if (dot == std::string::npos) {
     std::vector<KnownName> known;
-    for (const auto& described : run_options().options()) known.push_back({described->long_name()});
+    const po::options_description options = run_options();
+    for (const auto& described : options.options()) known.push_back({described->long_name()});
     throw UsageError("there is no option '--" + option + "' (see --help)." + did_you_mean(option, known));
   }
   const std::string owner = option.substr(0, dot);
