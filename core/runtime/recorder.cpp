@@ -70,17 +70,18 @@ void Recorder::event(const std::string& kind, const std::string& text) {
 void Recorder::finish(const std::string& status, const std::string& reason, const RunResult* result) {
   if (!archive_) return;
   if (result != nullptr) {
-    nlohmann::ordered_json json{{"planned_bytes", result->planned_bytes},
-                                {"measured_peak_bytes", result->measured_peak_bytes},
-                                {"start_seconds", result->start_seconds},
-                                {"steps", result->steps},
-                                {"final_loss", result->final_loss},
-                                {"model_flops_per_second", result->model_flops},
-                                {"bound_flops_per_second", result->bound_flops}};
+    nlohmann::ordered_json json{{"planned_bytes", result->planned_bytes}, {"measured_peak_bytes", result->measured_peak_bytes},
+                                {"start_seconds", result->start_seconds}, {"steps", result->steps},
+                                {"final_loss", result->final_loss},       {"model_flops_per_second", result->model_flops},
+                                {"bound_flops_per_second", nullptr},      {"bound_problem", result->bound_problem}};
+    if (result->bound_flops > 0) json["bound_flops_per_second"] = result->bound_flops;
     json["share_of_bound"] =
         result->bound_flops > 0 ? nlohmann::ordered_json(result->model_flops / result->bound_flops) : nullptr;
     json["evaluation_loss"] =
         result->evaluation_loss == result->evaluation_loss ? nlohmann::ordered_json(result->evaluation_loss) : nullptr;
+    json["processors"] = nullptr;
+    if (const auto& use = result->processors)
+      json["processors"] = {{"own", use->own}, {"others", use->others}, {"stolen", use->stolen}, {"idle", use->idle}};
     archive_->text("/result", json.dump(2));
   }
   archive_->finish(status, reason);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "consist/device.h"
 #include "core/archive/archive.h"
 #include "core/config/run_config.h"
+#include "core/runtime/processor_use.h"
 #include "core/runtime/trainer.h"
 
 namespace consist {
@@ -19,8 +21,10 @@ struct RunResult {
   std::int64_t measured_peak_bytes = 0;
   double start_seconds = 0;  ///< from the start of the process to the first step
   std::int64_t steps = 0;
-  double model_flops = 0;  ///< model FLOP/s per rank, median of the steady state
-  double bound_flops = 0;  ///< measured FLOP/s of the model's largest linear on this device
+  double model_flops = 0;                  ///< model FLOP/s per rank, median of the steady state
+  double bound_flops = 0;                  ///< measured FLOP/s of the model's largest linear on this device; 0: none
+  std::string bound_problem;               ///< why there is none
+  std::optional<ProcessorUse> processors;  ///< of rank 0's host during the steps; nothing where the system does not tell
   double final_loss = 0;
   double evaluation_loss = 0;  ///< NaN if there was no evaluation
 };

@@ -10,11 +10,13 @@
 #include "core/archive/archive.h"
 #include "core/files/atomic_file.h"
 #include "core/runtime/advice.h"
+#include "core/runtime/bound.h"
 #include "core/runtime/communicators.h"
 #include "core/runtime/host_memory.h"
 #include "core/runtime/idle_share.h"
 #include "core/runtime/metrics.h"
 #include "core/runtime/parts.h"
+#include "core/runtime/processor_use.h"
 #include "core/runtime/program_summary.h"
 #include "core/runtime/rank_speeds.h"
 #include "core/runtime/recorder.h"
@@ -48,10 +50,13 @@ std::vector<std::shared_ptr<Transport>> make_transports(const RunConfig& config,
 }
 
 /// Rate of the model's largest linear on this rank, all ranks measuring at once as they train at once.
-double measure_bound(const Parts& parts, const RunConfig& config) {
+Bound bound_of(const Parts& parts, const RunConfig& config) {
   const ModelSizes sizes = parts.architecture->sizes();
   const DType operand = parts.precision->peak() == "fp8" ? DType::e4m3 : parts.precision->dtypes().parameter;
-  return parts.device->measure_matmul(operand, config.batch * config.sequence, sizes.ffn, sizes.hidden);
+  const bool on_processor = parts.device->info().kind == "cpu";  // another device works on while the host's threads wait
+  return measure_bound(
+      [&] { return parts.device->measure_matmul(operand, config.batch * config.sequence, sizes.ffn, sizes.hidden); },
+      [&] { return on_processor ? seconds_waited_for_processor() : -1; });
 }
 
 /// Model FLOP/s per rank in the steady state; 0 if there was none.
@@ -66,14 +71,18 @@ void print_result(const RunEvents& events) {
   const Steady steady = steady_state(events.seconds());
   if (steady.steps == 0) return;
   const double rate = static_cast<double>(events.tokens()) / steady.median_seconds;
+  const std::string share =
+      events.result.bound_flops > 0
+          ? ", " + fixed_text(100 * events.result.model_flops / events.result.bound_flops, 0) + "% of the bound"
+          : "";
   std::printf(
-      "loss %.5f  %s tokens/s (median of %lld steps after %lld of warm-up; %s to %s)  step %.1f ms  %sFLOP/s per rank, %.0f%% of "
-      "the bound  memory %s\n",
+      "loss %.5f  %s tokens/s (median of %lld steps after %lld of warm-up; %s to %s)  step %.1f ms  %sFLOP/s per rank%s  memory "
+      "%s\n",
       events.result.final_loss, si_text(rate).c_str(), static_cast<long long>(steady.steps),
       static_cast<long long>(steady.first_step - 1), si_text(static_cast<double>(events.tokens()) / steady.high_seconds).c_str(),
       si_text(static_cast<double>(events.tokens()) / steady.low_seconds).c_str(), steady.median_seconds * 1e3,
-      si_text(events.result.model_flops).c_str(), 100 * events.result.model_flops / events.result.bound_flops,
-      bytes_text(events.result.measured_peak_bytes).c_str());
+      si_text(events.result.model_flops).c_str(), share.c_str(), bytes_text(events.result.measured_peak_bytes).c_str());
+  if (!events.result.bound_problem.empty()) std::printf("no bound: %s\n", events.result.bound_problem.c_str());
 }
 
 /// Of pipelines, on rank 0: what the ranks waited, and how fast they are, for people; added to `profile`, too. Called by every
@@ -184,17 +193,21 @@ TrainerResult run_recorded(const RunConfig& config, PluginHost& host, JoinedJob&
   }
 
   start.finished("archive");
-  const double bound = measure_bound(parts, config);
+  const Bound measured = bound_of(parts, config);
   start.finished("bound");
   RunEvents events(config, job, state, saved, first_step, stop, recorder, sensors, start);
+  const ProcessorWatch watch;
   const TrainerResult result = train(state, *parts.dataset, layout, job.rank(), trainer_settings(config, first_step), events);
+  events.result.processors = watch.finish(job);
   events.close();
   if (result == TrainerResult::finished) saved.export_model(state);
   events.result.planned_bytes = state.planned_bytes();
   events.result.measured_peak_bytes = parts.device->counters().peak_bytes;
   recorder.traffic(traffic_json(traffic(layout.mesh, summary, communicators), events.result.steps));
-  events.result.bound_flops = bound;
   events.result.model_flops = model_flops_rate(config, parts, events);
+  const Bound bound = checked_bound(measured, events.result.model_flops);
+  events.result.bound_flops = bound.flops;
+  events.result.bound_problem = bound.problem;
   std::string idle;
   if (config.profile) {
     Json profile = Json::parse(events.profile().json(state.step().program()));
