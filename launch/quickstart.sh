@@ -7,5 +7,14 @@ build=${CONSIST_BUILD:-build}
 frontend=$(bash launch/cuda_headers.sh "$build")
 if [ ! -f "$build/CMakeCache.txt" ]; then cmake -G Ninja -S . -B "$build" -DCONSIST_BUILD_TESTS=OFF ${frontend:+-DCUDNN_FRONTEND_ROOT="$frontend"}; fi
 cmake --build "$build"
-exec "$build/bin/consist" compare --model llama-tiny,qwen3-tiny --strategy ddp --ranks 1,2 --precision fp32,bf16 \
+"$build/bin/consist" compare --model llama-tiny,qwen3-tiny --strategy ddp --ranks 1,2 --precision fp32,bf16 \
   --dataset text --sequence 256 --global-batch 8 --steps 40 --learning-rate 5e-4 --warmup 10 --output runs/quickstart
+
+cat <<END
+
+Next, in this folder:
+  export PATH="$(cd "$build/bin" && pwd):\$PATH"
+  consist train --model qwen3-tiny --dataset text --precision bf16 --steps 100 --archive run.h5 --checkpoint ckpt
+  consist explain --model llama-3-8b --strategy tp-sp=4 --ranks 4 --precision bf16 --machine h200 --summary
+  consist compare --model llama-tiny --strategy ddp,zero2,tp-sp=2,pipeline=2 --ranks 2 --global-batch 8 --accumulation 2 --steps 20
+END

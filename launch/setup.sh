@@ -1,8 +1,14 @@
 #!/usr/bin/env bash
-# Installs what launch/packages.txt lists, if it is missing: as root by apt; to an ordinary user it says what to run as root.
-# Run by quickstart.sh and tests/run.sh; safe to run again.
+# Installs what launch/packages.txt lists, and the lists that are named as arguments, where it is missing: as root by apt; to an
+# ordinary user it says what to run as root. Run by quickstart.sh and tests/run.sh; safe to run again.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+
+# Absolute, so that the command that is shown works from anywhere.
+for list; do
+  set -- "$@" "$(cd "$(dirname "$list")" && pwd)/$(basename "$list")"
+  shift
+done
 
 if ! command -v dpkg-query >/dev/null; then
   echo "setup: this is no Debian system. Install the counterparts of the packages in launch/packages.txt by hand, then build with cmake (README.md)." >&2
@@ -22,7 +28,7 @@ while read -r package; do
     continue
   fi
   missing+=("$package")
-done < <(grep -v -e '^#' -e '^$' "$here/packages.txt")
+done < <(cat "$here/packages.txt" "$@" | grep -v -e '^#' -e '^$')
 
 [ ${#missing[@]} -eq 0 ] && exit 0
 if [ "$(id -u)" != 0 ]; then
@@ -30,11 +36,11 @@ if [ "$(id -u)" != 0 ]; then
     echo "setup: ${#missing[@]} packages are missing: ${missing[*]%%=*}"
     echo "setup: only root can install them. Run this, then what you ran again:"
     if command -v sudo >/dev/null; then
-      echo "    sudo bash $here/setup.sh"
+      echo "    sudo bash $here/setup.sh $*"
     elif command -v su >/dev/null; then
-      echo "    su -c 'bash $here/setup.sh'"
+      echo "    su -c 'bash $here/setup.sh $*'"
     else
-      echo "    bash $here/setup.sh        (as root)"
+      echo "    bash $here/setup.sh $*        (as root)"
     fi
   } >&2
   exit 2

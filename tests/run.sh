@@ -3,7 +3,7 @@
 # Ends with a line "N passed, N failed"; the exit status is 0 only if tests ran and all passed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-bash launch/setup.sh
+bash launch/setup.sh tests/packages.txt
 
 build=${CONSIST_BUILD:-build}
 # Some tests read results as users do, with Python. Their packages are pinned and stay in the build folder.
