@@ -1,6 +1,7 @@
 #include "launch/child_process.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -14,10 +15,33 @@
 namespace consist::launch {
 namespace {
 
+/// How soon a signal is passed on that came just before the wait for output began, which it then does not end.
+constexpr int look_again_ms = 200;
+
+/// Passes on what this process was asked to do, once per signal.
+class PassedOn {
+ public:
+  PassedOn(pid_t child, const std::atomic<int>* signal) : child_(child), signal_(signal) {}
+  void pass_on() {
+    const int asked = signal_ == nullptr ? 0 : signal_->load();
+    if (asked == 0 || asked == passed_) return;
+    passed_ = asked;
+    kill(child_, asked);
+  }
+
+ private:
+  const pid_t child_;
+  const std::atomic<int>* signal_;
+  int passed_ = 0;
+};
+
 /// Splits what arrives into lines; a carriage return ends one, too.
-void read_lines(int fd, const std::function<void(const std::string&)>& on_line) {
+void read_lines(int fd, PassedOn& signals, const std::function<void(const std::string&)>& on_line) {
   std::string line;
   for (char buffer[4096];;) {
+    signals.pass_on();
+    pollfd entry{fd, POLLIN, 0};
+    if (poll(&entry, 1, look_again_ms) <= 0) continue;
     const ssize_t got = read(fd, buffer, sizeof buffer);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) break;
@@ -35,7 +59,8 @@ void read_lines(int fd, const std::function<void(const std::string&)>& on_line) 
 
 }  // namespace
 
-int run_child(const std::vector<std::string>& arguments, const std::function<void(const std::string&)>& on_line) {
+int run_child(const std::vector<std::string>& arguments, const std::function<void(const std::string&)>& on_line,
+              const std::atomic<int>* signal) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) throw SystemError(std::string("cannot make a pipe: ") + std::strerror(errno));
   std::vector<char*> argv{const_cast<char*>("consist")};
@@ -59,7 +84,8 @@ int run_child(const std::vector<std::string>& arguments, const std::function<voi
     _exit(127);
   }
   close(ends[1]);
-  read_lines(ends[0], on_line);
+  PassedOn signals(child, signal);
+  read_lines(ends[0], signals, on_line);
   close(ends[0]);
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {

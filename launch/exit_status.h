@@ -1,4 +1,4 @@
-// What the exit status of `consist` means. 128 + n: ended by signal n; 130: stopped by Ctrl-C, in good order.
+// What the exit status of `consist` means. 128 + n: ended by signal n.
 #pragma once
 
 namespace consist {
@@ -7,5 +7,6 @@ inline constexpr int exit_failed = 1;  ///< something went wrong on the way: fil
 inline constexpr int exit_usage = 2;   ///< refused before anything started: the command line asks for what cannot be
 inline constexpr int exit_peer_failed =
     3;  ///< of a rank that is well but lost another one; a launcher returns the other one's status instead
+inline constexpr int exit_stopped = 130;  ///< a signal (SIGINT, SIGTERM or SIGHUP) asked for the end, and it came in good order
 
 }  // namespace consist

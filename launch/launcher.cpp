@@ -1,5 +1,6 @@
 #include "launch/launcher.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/signalfd.h>
@@ -17,6 +18,7 @@
 #include "core/network/socket.h"
 #include "launch/exit_status.h"
 #include "launch/rank_process.h"
+#include "launch/stop_signals.h"
 
 namespace consist::launch {
 namespace {
@@ -27,6 +29,10 @@ using std::chrono::milliseconds;
 constexpr int max_ranks = 1024;
 constexpr std::size_t token_bytes = 32;
 constexpr milliseconds time_after_sigterm{5000};
+// Ranks that make the same mistake each say so themselves, about at once.
+constexpr milliseconds time_to_fail_alike{300};
+// A terminal, a shell and a parent may each pass on the same wish.
+constexpr milliseconds same_wish{500};
 
 /// Blocks the launcher's signals for this thread and makes them readable; undone at the end.
 class Signals {
@@ -34,7 +40,9 @@ class Signals {
   Signals() {
     sigset_t set;
     sigemptyset(&set);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&set, signal);
+    for (const int signal : {SIGINT, SIGTERM, SIGCHLD}) sigaddset(&set, signal);
+    // A signal that is blocked is queued even if it is ignored, as nohup has it: then it is none of this program's business.
+    if (!hangup_is_ignored()) sigaddset(&set, SIGHUP);
     if (sigprocmask(SIG_BLOCK, &set, &before_) != 0) fail();
     source_ = network::Socket(signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC));
     if (!source_) fail();
@@ -60,7 +68,14 @@ class Launcher {
  public:
   Launcher(int ranks, const std::vector<std::string>& arguments, const LaunchOptions& options)
       : options_(options), listener_(network::listen_on("127.0.0.1", 0)) {
-    const LocalJob job{ranks, network::random_hex(token_bytes), network::local_endpoint(listener_).port, listener_.fd()};
+    signal(SIGPIPE,
+           SIG_IGN);  // output that nobody reads any more (`| head`) ends neither this process nor, by inheriting it, the ranks
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) throw SystemError(std::string("cannot make a pipe: ") + std::strerror(errno));
+    joined_ = network::Socket(ends[0]);
+    const network::Socket joined(ends[1]);
+    const LocalJob job{ranks, network::random_hex(token_bytes), network::local_endpoint(listener_).port, listener_.fd(),
+                       joined.fd()};
     try {
       for (int rank = 0; rank < ranks; ++rank) processes_.push_back(start_rank(job, rank, arguments, options.all_output));
     } catch (...) {
@@ -107,12 +122,22 @@ class Launcher {
     }
   }
 
+  /// Who has said that the job has formed.
+  void note_joined() {
+    std::int32_t rank = 0;
+    while (read(joined_.fd(), &rank, sizeof rank) == sizeof rank) {
+      if (rank >= 0 && static_cast<std::size_t>(rank) < processes_.size())
+        processes_[static_cast<std::size_t>(rank)].joined = true;
+    }
+  }
+
   void reap() {
     for (std::size_t rank = 0; rank < processes_.size(); ++rank) {
       RankProcess& process = processes_[rank];
       int status = 0;
       if (!process.running || waitpid(process.pid, &status, WNOHANG) != process.pid) continue;
       process.running = false;
+      note_joined();  // what it said before its end
       const int result = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
       if (WIFSIGNALED(status) && !killing_) {
         std::fprintf(stderr, "consist launch: rank %zu (process %d) was ended by signal %d (%s)\n", rank, process.pid,
@@ -120,13 +145,22 @@ class Launcher {
       }
       if (result == 0) continue;
       // After a signal, ranks end with a status of their own choice, and others may still be saving.
-      if (status_ == 0 && signals_seen_ == 0) deadline_ = Clock::now() + options_.grace_after_failure;
+      if (status_ == 0 && signals_seen_ == 0) {
+        // Before the job has formed nobody else notices, and there is nothing to bring to a good end.
+        formed_ = process.joined;
+        deadline_ = Clock::now() + (formed_ ? options_.grace_after_failure : time_to_fail_alike);
+        failed_rank_ = rank;
+      }
       if (status_ == 0 || status_ == exit_peer_failed) status_ = result;
     }
   }
 
-  /// The first signal goes to the ranks as it came, for their orderly end; whoever repeats it is in a hurry.
+  /// The first signal goes to the ranks as it came, for their orderly end; whoever repeats it is in a hurry, except for a
+  /// terminal that is gone.
   void pass_on(int signal) {
+    const auto now = Clock::now();
+    if (signals_seen_ > 0 && (signal == SIGHUP || now - first_signal_ < same_wish)) return;
+    if (signals_seen_ == 0) first_signal_ = now;
     ++signals_seen_;
     if (signals_seen_ == 1) {
       send_to_all(signal);
@@ -139,7 +173,11 @@ class Launcher {
 
   void escalate() {
     if (!deadline_ || Clock::now() < *deadline_ || !any_running()) return;
-    for (std::size_t rank = 0; rank < processes_.size(); ++rank) {
+    if (!formed_ && !killing_) {
+      std::fprintf(stderr, "consist launch: rank %zu ended before all ranks had joined the job; ending the others\n",
+                   failed_rank_);
+    }
+    for (std::size_t rank = 0; rank < processes_.size() && formed_; ++rank) {
       if (processes_[rank].running) {
         std::fprintf(stderr, "consist launch: rank %zu does not end by itself; sending it %s\n", rank,
                      next_ == SIGTERM ? "SIGTERM" : "SIGKILL");
@@ -161,11 +199,15 @@ class Launcher {
   const LaunchOptions options_;
   Signals signals_;
   network::Socket listener_;
+  network::Socket joined_;  // what LocalJob::joined ends in
   std::vector<RankProcess> processes_;
   std::optional<Clock::time_point> deadline_;  // when the ranks that are left get the signal next_
   int next_ = SIGTERM;
   bool killing_ = false;
+  bool formed_ = true;  // false: the first rank that failed had not joined
+  std::size_t failed_rank_ = 0;
   int signals_seen_ = 0;
+  Clock::time_point first_signal_{};
   int status_ = 0;
 };
 

@@ -9,6 +9,7 @@
 #include "core/config/did_you_mean.h"
 #include "launch/commands/commands.h"
 #include "launch/exit_status.h"
+#include "launch/process_setup.h"
 
 namespace {
 
@@ -54,6 +55,8 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  consist::launch::open_standard_descriptors();
+  consist::launch::raise_descriptor_limit();
   try {
     return run({argv + 1, argv + argc});
   } catch (const consist::UsageError& error) {

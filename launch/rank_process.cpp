@@ -53,6 +53,7 @@ std::vector<std::string> make_environment(const LocalJob& job, int rank) {
   variables["MASTER_ADDR"] = "127.0.0.1";
   variables["MASTER_PORT"] = std::to_string(job.port);
   variables["CONSIST_JOB_TOKEN"] = job.token;
+  variables["CONSIST_JOB_JOINED_FD"] = std::to_string(job.joined);
   if (rank == 0) variables["CONSIST_JOB_FD"] = std::to_string(job.listener);
   std::vector<std::string> result;
   for (const auto& [name, value] : variables) result.push_back(name + "=" + value);
@@ -67,14 +68,17 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
 }
 
 /// What the child does; only calls that are safe between fork and exec.
-[[noreturn]] void become_rank(pid_t launcher, int inherited, int output, int errors, char** arguments, char** environment) {
+[[noreturn]] void become_rank(pid_t launcher, const std::array<int, 2>& inherited, int output, int errors, char** arguments,
+                              char** environment) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != launcher) _exit(128 + SIGKILL);  // the launcher died before the line above
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  if (inherited >= 0) fcntl(inherited, F_SETFD, 0);
+  for (const int fd : inherited) {
+    if (fd >= 0) fcntl(fd, F_SETFD, 0);
+  }
   if (output >= 0) dup2(output, STDOUT_FILENO);
   if (errors >= 0) dup2(errors, STDERR_FILENO);
   execve("/proc/self/exe", arguments, environment);
@@ -150,8 +154,8 @@ RankProcess start_rank(const LocalJob& job, int rank, const std::vector<std::str
   process.pid = fork();
   if (process.pid < 0) fail("fork");
   if (process.pid == 0) {
-    become_rank(launcher, rank == 0 ? job.listener : -1, output.write ? output.write.fd() : nowhere.fd(), errors.write.fd(),
-                const_cast<char**>(argument_list.data()), const_cast<char**>(environment_list.data()));
+    become_rank(launcher, {rank == 0 ? job.listener : -1, job.joined}, output.write ? output.write.fd() : nowhere.fd(),
+                errors.write.fd(), const_cast<char**>(argument_list.data()), const_cast<char**>(environment_list.data()));
   }
   setpgid(process.pid, process.pid);  // here too: whoever comes first
   process.running = true;

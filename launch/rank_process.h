@@ -17,6 +17,7 @@ struct LocalJob {
   std::string token;
   std::uint16_t port = 0;
   int listener = -1;  ///< the socket on that port, inherited by rank 0 alone
+  int joined = -1;  ///< the end of a pipe on which each rank says that all have joined (JobAddress::joined_fd), inherited by all
 };
 
 /// A read end of a rank's output, cut into lines that carry the rank.
@@ -40,7 +41,8 @@ class RankOutput {
 struct RankProcess {
   pid_t pid = -1;  ///< also its process group
   bool running = false;
-  RankOutput output;  ///< closed where the rank writes straight through
+  bool joined = false;  ///< the job has formed: it notices by itself when this rank dies
+  RankOutput output;    ///< closed where the rank writes straight through
   RankOutput errors;
 };
 

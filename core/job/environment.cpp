@@ -230,6 +230,7 @@ JobAddress job_address_from_environment(const GetEnvironment& environment) {
   }
   if (const auto port = variables.number("CONSIST_JOB_PORT", 1, 65535)) address.master_port = static_cast<std::uint16_t>(*port);
   if (address.rank == 0) address.listen_fd = static_cast<int>(variables.number("CONSIST_JOB_FD").value_or(-1));
+  address.joined_fd = static_cast<int>(variables.number("CONSIST_JOB_JOINED_FD").value_or(-1));
   address.token = read_token(variables);
   return address;
 }

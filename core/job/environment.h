@@ -24,7 +24,7 @@ GetEnvironment process_environment();
 /// and without any of them one rank alone. MASTER_ADDR and MASTER_PORT win over what a launcher implies; the port is otherwise
 /// 29500, and with Slurm one that follows from the job's id; where torchrun's agent occupies MASTER_PORT, the port after it is
 /// taken; CONSIST_JOB_PORT wins over all of these. The token is CONSIST_JOB_TOKEN or in the file that CONSIST_JOB_TOKEN_FILE
-/// names; CONSIST_JOB_FD is rank 0's inherited listening socket. The timeout keeps its default. Throws UsageError for a part that
+/// names; CONSIST_JOB_FD is rank 0's inherited listening socket, CONSIST_JOB_JOINED_FD see JobAddress::joined_fd. The timeout keeps its default. Throws UsageError for a part that
 /// is missing, malformed or contradicts another, and SystemError for an unreadable token file.
 JobAddress job_address_from_environment(const GetEnvironment& environment);
 

@@ -12,9 +12,9 @@
 #include <utility>
 
 #include "consist/error.h"
+#include "core/job/job_member.h"
 #include "core/network/handshake.h"
 #include "core/network/wire.h"
-#include "core/job/job_member.h"
 
 namespace consist {
 namespace {
@@ -139,6 +139,8 @@ Socket connect_to_master(const JobAddress& address, const std::string& host) {
 
 std::unique_ptr<JoinedJob> join_job(const JobAddress& address) {
   Socket inherited(address.rank == 0 && address.size > 1 ? -1 : address.listen_fd);  // closed where it has no use
+  const Socket joined(address.joined_fd);
+  if (joined) fcntl(joined.fd(), F_SETFD, FD_CLOEXEC);
   validate(address);
   if (address.size == 1) return std::make_unique<SoloJob>(address);
 
@@ -155,6 +157,10 @@ std::unique_ptr<JoinedJob> join_job(const JobAddress& address) {
   }
   auto job = std::make_unique<MemberJob>(address, std::move(host), std::move(connection), std::move(server));
   job->wait_until_joined();
+  if (joined) {
+    const auto rank = static_cast<std::int32_t>(address.rank);
+    if (write(joined.fd(), &rank, sizeof rank) < 0) job->check();  // a launcher that is gone takes its ranks with it
+  }
   return job;
 }
 

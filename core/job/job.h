@@ -20,7 +20,9 @@ struct JobAddress {
   std::string master_host = "127.0.0.1";  ///< name or address of rank 0's host; rank 0 listens on loopback only if it is loopback
   std::uint16_t master_port = 0;
   int listen_fd = -1;  ///< rank 0 only: a listening socket made by the launcher, owned by the job from now on; -1: none
-  std::string token;   ///< at least min_token_characters, unless size is 1
+  int joined_fd = -1;  ///< a pipe of the launcher's, owned by the job from now on: this rank's number is written to it (int32)
+                       ///< once all ranks have joined, from when on the others notice its death; -1: none
+  std::string token;                          ///< at least min_token_characters, unless size is 1
   std::chrono::milliseconds timeout{60'000};  ///< for joining, and Job::timeout()
 };
 

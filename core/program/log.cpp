@@ -1,12 +1,33 @@
 #include "consist/log.h"
 
+#include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
-namespace consist::log {
+#include <memory>
 
-void debug(std::string_view message) { spdlog::debug(message); }
-void info(std::string_view message) { spdlog::info(message); }
-void warn(std::string_view message) { spdlog::warn(message); }
-void error(std::string_view message) { spdlog::error(message); }
+namespace consist::log {
+namespace {
+
+/// On stderr: stdout is for results, which other programs read.
+spdlog::logger& logger() {
+  // Never destroyed: threads that still end may have something to say.
+  static spdlog::logger& made = *new spdlog::logger("consist", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+  return made;
+}
+
+}  // namespace
+
+void debug(std::string_view message) {
+  logger().debug(message);
+}
+void info(std::string_view message) {
+  logger().info(message);
+}
+void warn(std::string_view message) {
+  logger().warn(message);
+}
+void error(std::string_view message) {
+  logger().error(message);
+}
 
 }  // namespace consist::log

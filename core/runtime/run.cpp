@@ -85,6 +85,16 @@ void print_result(const RunEvents& events) {
   if (!events.result.bound_problem.empty()) std::printf("no bound: %s\n", events.result.bound_problem.c_str());
 }
 
+/// What a run that was asked to end has saved, and how to go on.
+void print_stop(const RunConfig& config, std::int64_t step) {
+  const std::string text =
+      config.checkpoint.empty()
+          ? "stopped after step " + std::to_string(step) + "; without --checkpoint, nothing of the model was saved"
+          : "stopped after step " + std::to_string(step) + ", of which there is a checkpoint in " + config.checkpoint +
+                "; to go on from it, give the same command with --resume";
+  std::fprintf(stderr, "%s\n", text.c_str());
+}
+
 /// Of pipelines, on rank 0: what the ranks waited, and how fast they are, for people; added to `profile`, too. Called by every
 /// rank.
 std::string measure_idle(Job& job, const CompileRequest& request, const Layout& layout, const Program& program,
@@ -146,7 +156,7 @@ void check_trace(const RunConfig& config, const Job& job) {
 
 /// `recorder` is made once nothing but training itself can fail: a run that is refused leaves no archive, and an older one as it
 /// was.
-TrainerResult run_recorded(const RunConfig& config, PluginHost& host, JoinedJob& job, const std::atomic<bool>& stop,
+TrainerResult run_recorded(const RunConfig& config, PluginHost& host, JoinedJob& job, StopRequest& stop,
                            std::optional<Recorder>& recorder_of_run) {
   StartTimes start;
   Parts parts = make_parts(config, host);
@@ -178,6 +188,10 @@ TrainerResult run_recorded(const RunConfig& config, PluginHost& host, JoinedJob&
   start.finished("memory");
   const std::int64_t first_step = saved.fill(state);
   start.finished("weights");
+  if (!stop.begin_training()) {
+    job.fail("it was asked to stop before the first step");
+    return TrainerResult::stopped;
+  }
   const SensorLog sensors(*parts.device);
   Recorder& recorder = recorder_of_run.emplace(config);
   const ProgramSummary summary = summarize(state.step());
@@ -219,6 +233,7 @@ TrainerResult run_recorded(const RunConfig& config, PluginHost& host, JoinedJob&
   recorder.finish(result == TrainerResult::finished ? "finished" : "stopped",
                   result == TrainerResult::finished ? "" : "a signal asked for it", &events.result);
   if (job.rank() == 0) print_result(events);
+  if (job.rank() == 0 && result == TrainerResult::stopped) print_stop(config, first_step + events.result.steps);
   std::fputs(idle.c_str(), stdout);
   if (job.rank() == 0 && config.profile) std::fputs(events.profile().text(state.step().program()).c_str(), stdout);
   return result;
@@ -226,7 +241,7 @@ TrainerResult run_recorded(const RunConfig& config, PluginHost& host, JoinedJob&
 
 }  // namespace
 
-TrainerResult run_training(const RunConfig& config, PluginHost& host, JoinedJob& job, const std::atomic<bool>& stop) {
+TrainerResult run_training(const RunConfig& config, PluginHost& host, JoinedJob& job, StopRequest& stop) {
   if (config.ranks != job.size()) {
     throw UsageError("--ranks is " + std::to_string(config.ranks) + ", but the job has " + std::to_string(job.size()) + " ranks");
   }

@@ -1,19 +1,17 @@
 // One training run on one rank, from the configuration to the results.
 #pragma once
 
-#include <atomic>
-#include <functional>
-
 #include "core/config/run_config.h"
 #include "core/job/job.h"
 #include "core/plugin/host.h"
+#include "core/runtime/stop_request.h"
 #include "core/runtime/trainer.h"
 
 namespace consist {
 
 /// Runs what `config` says as rank job.rank() of job.size() (which must equal config.ranks). Progress goes to the terminal on
-/// rank 0. `stop` is set by the signal handlers. Throws consist::Error; the archive and checkpoints are left readable in any
-/// case.
-CONSIST_API TrainerResult run_training(const RunConfig& config, PluginHost& host, JoinedJob& job, const std::atomic<bool>& stop);
+/// rank 0. `stop` is requested by the signal handlers: from its begin_training() on, all ranks then end after the same step, with
+/// a checkpoint if one is asked for. Throws consist::Error; the archive and checkpoints are left readable in any case.
+CONSIST_API TrainerResult run_training(const RunConfig& config, PluginHost& host, JoinedJob& job, StopRequest& stop);
 
 }  // namespace consist

@@ -10,7 +10,7 @@
 namespace consist {
 
 RunEvents::RunEvents(const RunConfig& config, Job& job, TrainingState& state, SavedState& saved, std::int64_t first_step,
-                     const std::atomic<bool>& stop, Recorder& recorder, const SensorLog& sensors, const StartTimes& start)
+                     const StopRequest& stop, Recorder& recorder, const SensorLog& sensors, const StartTimes& start)
     : job_(job),
       state_(state),
       saved_(saved),

@@ -17,6 +17,7 @@
 #include "core/runtime/saved_state.h"
 #include "core/runtime/sensor_log.h"
 #include "core/runtime/start_times.h"
+#include "core/runtime/stop_request.h"
 #include "core/runtime/trainer.h"
 #include "core/runtime/training_state.h"
 
@@ -26,14 +27,14 @@ namespace consist {
 class RunEvents final : public TrainerEvents {
  public:
   RunEvents(const RunConfig& config, Job& job, TrainingState& state, SavedState& saved, std::int64_t first_step,
-            const std::atomic<bool>& stop, Recorder& recorder, const SensorLog& sensors, const StartTimes& start);
+            const StopRequest& stop, Recorder& recorder, const SensorLog& sensors, const StartTimes& start);
   ~RunEvents() override;
 
   /// Throws Error where the loss or the gradient norm is not finite.
   void step_finished(const StepReport& report) override;
   void evaluated(std::int64_t step, double loss) override;
   void checkpoint(std::int64_t step) override;
-  bool stop_requested() override { return stop_.load(); }
+  bool stop_requested() override { return stop_.requested(); }
 
   /// After the last step: ends the line of progress.
   void close() { line_.finish(); }
@@ -52,7 +53,7 @@ class RunEvents final : public TrainerEvents {
   Job& job_;
   TrainingState& state_;
   SavedState& saved_;
-  const std::atomic<bool>& stop_;
+  const StopRequest& stop_;
   Recorder& recorder_;
   const SensorLog& sensors_;
   const StartTimes& start_;

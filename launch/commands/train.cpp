@@ -1,6 +1,4 @@
 // consist train: one training run, of one or several ranks.
-#include <atomic>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
@@ -13,6 +11,7 @@
 #include "launch/exit_status.h"
 #include "launch/launcher.h"
 #include "launch/run_options.h"
+#include "launch/stop_signals.h"
 
 namespace consist::commands {
 namespace {
@@ -58,23 +57,6 @@ constexpr const char* help =
     "Options of parts, such as --ddp.bucket-size: consist plugins NAME.\n"
     "example: consist train --model qwen3-tiny --ranks 2 --precision bf16 --steps 100 --archive run.h5\n";
 
-std::atomic<bool> stop_requested{false};
-
-/// The first signal ends the run after the current step, the second at once.
-extern "C" void on_signal(int signal) {
-  if (stop_requested.exchange(true)) std::_Exit(128 + signal);
-}
-
-void catch_signals() {
-  struct sigaction action {};
-  action.sa_handler = on_signal;
-  sigemptyset(&action.sa_mask);
-  action.sa_flags = SA_RESTART;
-  for (int signal : {SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
-  action.sa_handler = SIG_IGN;  // a file that may grow no further (ulimit -f) is then an error of write(), which names it
-  sigaction(SIGXFSZ, &action, nullptr);
-}
-
 /// Whether the first rank of this host says it, so that a mistake is said once and not by every rank: the job takes a rank's own
 /// error to all others, which quote it. That a rank died or is stuck is said by everyone.
 bool said_by_another(const Error& error, const Job& job) {
@@ -88,6 +70,18 @@ ParsedRun parse(const Arguments& arguments) {
   own.add_options()("help", "this text");
   return parse_run(arguments, own);
 }
+
+/// Lets signals tell the job as long as it is there.
+class Announced {
+ public:
+  Announced(launch::StopSignals& signals, JoinedJob& job) : signals_(signals) { signals_.set_job(&job); }
+  ~Announced() { signals_.set_job(nullptr); }
+  Announced(const Announced&) = delete;
+  Announced& operator=(const Announced&) = delete;
+
+ private:
+  launch::StopSignals& signals_;
+};
 
 /// --ranks is what this process starts, or says again how many were started.
 void check_ranks(const ParsedRun& parsed, const RunConfig& config, int size) {
@@ -127,11 +121,14 @@ int train(const Arguments& arguments) {
   }
   check_ranks(parsed, config, address.size);
   config.ranks = address.size;
-  catch_signals();
+  launch::StopSignals signals(address.local_rank == 0);
   const std::unique_ptr<JoinedJob> job = join_job(address);
+  const Announced announced(signals, *job);
   try {
-    return run_training(config, host, *job, stop_requested) == TrainerResult::finished ? 0 : 130;
+    return run_training(config, host, *job, signals.request()) == TrainerResult::finished ? 0 : exit_stopped;
   } catch (const Error& error) {
+    // Other ranks that the same signal has reached tell of their end, too: that is no failure to report.
+    if (signals.request().requested() && !signals.request().training()) return exit_stopped;
     if (!said_by_another(error, *job)) throw;
     if (dynamic_cast<const PeerError*>(&error) != nullptr) return exit_peer_failed;
     return dynamic_cast<const UsageError*>(&error) != nullptr ? exit_usage : exit_failed;

@@ -53,10 +53,16 @@ class Launched {
       kill(pid_, SIGKILL);
       waitpid(pid_, nullptr, 0);
     }
-    for (const int fd : pipes_) close(fd);
+    if (open_[0]) close(pipes_[0]);
+    close(pipes_[1]);
   }
 
   void signal(int number) const { kill(pid_, number); }
+  /// As `| head` does when it has seen enough.
+  void close_output() {
+    close(pipes_[0]);
+    open_[0] = false;
+  }
 
   /// Reads until `text` has come on the standard output, or the end.
   void wait_for_output(const std::string& text) {
@@ -84,6 +90,7 @@ class Launched {
       if (entries[i].revents == 0) continue;
       char buffer[4096];
       const ssize_t count = read(pipes_[i], buffer, sizeof(buffer));
+      if (count <= 0 && i == 0) close(pipes_[0]);
       if (count <= 0) open_[i] = false;
       if (count > 0) (i == 0 ? output : errors).append(buffer, static_cast<std::size_t>(count));
     }
@@ -176,6 +183,45 @@ TEST(Launcher, CtrlCEndsAllRanksInGoodOrder) {
   job.signal(SIGINT);
   EXPECT_EQ(job.wait(), 0) << job.errors;
   EXPECT_THAT(job.output, HasSubstr("interrupted"));
+  EXPECT_EQ(job.errors, "");
+}
+
+TEST(Launcher, AnIgnoredHangupStaysIgnored) {
+  // As nohup starts it. The grace is shorter than the rest of the job: a hangup that counted would end it.
+  const auto before = ::signal(SIGHUP, SIG_IGN);
+  Launched job({"2", "300", "train", "400", "20000"});
+  ::signal(SIGHUP, before);
+  job.wait_for_output("started");
+  job.signal(SIGHUP);
+  EXPECT_EQ(job.wait(), 0) << job.errors;
+  EXPECT_THAT(job.output, HasSubstr("ended after step 400"));
+  EXPECT_EQ(job.errors, "");
+}
+
+TEST(Launcher, ARankThatDiesBeforeItJoinedEndsTheJobAtOnce) {
+  for (const char* dead : {"0", "1"}) {
+    const auto start = Clock::now();
+    Launched job({"3", "20000", "train", "100000", "60000", "kill-early", dead, "0"});
+    EXPECT_EQ(job.wait(), 128 + SIGKILL);
+    EXPECT_LT(Clock::now() - start, 4s);
+    EXPECT_THAT(job.errors, AllOf(HasSubstr("rank " + std::string(dead) + " (process "),
+                                  HasSubstr("rank " + std::string(dead) + " ended before all ranks had joined the job")));
+  }
+}
+
+TEST(Launcher, AFailureBeforeJoiningEndsTheJobAtOnce) {
+  const auto start = Clock::now();
+  Launched job({"2", "20000", "train", "100000", "60000", "fail-early", "1", "0"});
+  EXPECT_EQ(job.wait(), exit_failed);
+  EXPECT_LT(Clock::now() - start, 4s);
+  EXPECT_THAT(job.errors, AllOf(HasSubstr("[rank 1] ends: no such device"), HasSubstr("rank 1 ended before")));
+}
+
+TEST(Launcher, GoesOnWhenNobodyReadsItsOutput) {
+  Launched job({"2", "20000", "train", "60", "20000"});
+  job.wait_for_output("started");
+  job.close_output();
+  EXPECT_EQ(job.wait(), 0) << job.errors;
   EXPECT_EQ(job.errors, "");
 }
 

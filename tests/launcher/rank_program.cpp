@@ -29,6 +29,12 @@ struct Fault {
   int step = -1;
 };
 
+/// Before the rank has joined.
+void suffer_early(const std::string& kind) {
+  if (kind == "kill-early") raise(SIGKILL);
+  if (kind == "fail-early") throw SystemError("no such device");
+}
+
 void suffer(const std::string& kind, const Job& job) {
   if (kind == "kill") raise(SIGKILL);
   if (kind == "stop") raise(SIGSTOP);
@@ -41,6 +47,7 @@ void suffer(const std::string& kind, const Job& job) {
 void train(int steps, std::chrono::milliseconds timeout, const Fault& fault) {
   JobAddress address = job_address_from_environment(process_environment());
   address.timeout = timeout;
+  if (fault.rank == address.rank) suffer_early(fault.kind);
   const auto job = join_job(address);
   std::atomic<int> step{0};
   std::atomic<int> instruction{0};

@@ -271,6 +271,63 @@ TEST_F(Fault, CtrlCEndsAllRanksAfterTheStepAndTheRunCanBeResumed) {
   }
 }
 
+TEST_F(Fault, AHangupSavesWhatWasDone) {
+  for (const char* count : {"1", "2"}) {
+    SCOPED_TRACE(count);
+    const std::string name = "hangup" + std::string(count);
+    const std::filesystem::path checkpoints = folder_.path() / (name + ".checkpoints");
+    TerminalProcess launcher(
+        train(folder_ / (name + ".h5"), {"--ranks=" + std::string(count), "--checkpoint=" + checkpoints.string()}, endless));
+    launcher.wait_for("step 1/", 60s);
+    // The kernel and the shell each send one when a terminal goes.
+    launcher.signal(SIGHUP);
+    launcher.poll(700ms);
+    launcher.signal(SIGHUP);
+    EXPECT_EQ(launcher.wait(30s), 130) << launcher.output();
+    const ArchiveReader archive(folder_ / (name + ".h5"));
+    EXPECT_EQ(archive.status(), "stopped");
+    EXPECT_EQ(newest_checkpoint(checkpoints), static_cast<int>(archive.column("loss").size()));
+    EXPECT_THAT(launcher.output(), HasSubstr("there is a checkpoint in " + checkpoints.string()));
+    EXPECT_THAT(launcher.output(), HasSubstr("with --resume"));
+  }
+}
+
+TEST_F(Fault, ASignalBeforeTheFirstStepDoesNotWaitForIt) {
+  // Rank 1 is never started: what rank 0 waits for would come to an end by the timeout only.
+  network::Socket listener = network::listen_on("127.0.0.1", 0);
+  const std::map<std::string, std::string> variables{{"RANK", "0"},
+                                                     {"WORLD_SIZE", "2"},
+                                                     {"LOCAL_RANK", "0"},
+                                                     {"LOCAL_WORLD_SIZE", "2"},
+                                                     {"MASTER_ADDR", "127.0.0.1"},
+                                                     {"MASTER_PORT", std::to_string(network::local_endpoint(listener).port)},
+                                                     {"CONSIST_JOB_TOKEN", network::random_hex(32)},
+                                                     {"CONSIST_JOB_FD", std::to_string(listener.fd())}};
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    TerminalProcess rank(train(folder_ / "run.h5", {}, endless), variables, listener.fd());
+    const auto give_up = TerminalProcess::Clock::now() + 30s;
+    const auto ready = [&] {
+      const auto path = "/proc/" + std::to_string(rank.pid()) + "/status";
+      std::ifstream status(path);
+      for (std::string line; std::getline(status, line);) {
+        // Bits of the signals that it catches.
+        if (line.starts_with("SigCgt:")) return (std::stoull(line.substr(7), nullptr, 16) >> (SIGINT - 1) & 1U) != 0;
+      }
+      return false;
+    };
+    while (!ready()) {
+      ASSERT_FALSE(rank.poll(5ms)) << rank.output();
+      ASSERT_LT(TerminalProcess::Clock::now(), give_up);
+    }
+    const auto sent = TerminalProcess::Clock::now();
+    rank.signal(signal);
+    EXPECT_EQ(rank.wait(30s), 130) << rank.output();
+    EXPECT_LT(rank.ended_at() - sent, 3s);
+    EXPECT_THAT(rank.output(), HasSubstr("before the first step; nothing was trained"));
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "run.h5"));
+  }
+}
+
 TEST_F(Fault, CtrlCTwiceEndsAtOnce) {
   TerminalProcess launcher(train(folder_ / "run.h5", {"--ranks=2"}, endless));
   launcher.wait_for("step 1/", 60s);
