@@ -4,23 +4,21 @@
 
 namespace consist {
 
-std::int64_t save_checkpoint(Job& job, CheckpointWriter* writer, CheckpointState state, std::span<const TensorSource> tensors,
-                             const std::map<std::string, std::string>& parts) {
+std::int64_t save_checkpoint(JoinedJob& job, CheckpointWriter* writer, CheckpointState state,
+                             std::span<const TensorSource> tensors, const std::map<std::string, std::string>& parts) {
   const std::string key = "checkpoint." + std::to_string(state.step);
-  const auto key_of = [&](int rank) { return key + "." + std::to_string(rank); };
   if ((job.rank() == 0) != (writer != nullptr)) throw ProgramError("rank 0, and no other, has the writer of checkpoints");
   try {
-    if (writer != nullptr) job.put(key, writer->begin(state.step));
-    const std::string folder = job.get(key, checkpoint_timeout);
+    // Collected, and not put into the job's store: a long run writes many checkpoints.
+    const std::string begun = writer != nullptr ? writer->begin(state.step) : "";
+    const std::string folder = job.collect(key + ".begun", begun, checkpoint_timeout).front();
     std::string mine;
     if (!tensors.empty()) mine = to_text(write_checkpoint_file(folder, checkpoint_file_name(job.rank()), tensors, parts));
     std::int64_t bytes = 0;
-    if (writer == nullptr) {
-      job.put(key_of(job.rank()), mine);
-    } else {
+    const std::vector<std::string> written = job.collect(key + ".written", mine, checkpoint_timeout);
+    if (writer != nullptr) {
       state.files.clear();
-      for (int rank = 0; rank < job.size(); ++rank) {
-        const std::string text = rank == 0 ? mine : job.get(key_of(rank), checkpoint_timeout);
+      for (const std::string& text : written) {
         if (text.empty()) continue;
         state.files.push_back(parse_checkpoint_file(text));
         bytes += state.files.back().bytes;

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "consist/export.h"
-#include "consist/job.h"
 #include "core/checkpoint/checkpoint_reader.h"
 #include "core/checkpoint/checkpoint_writer.h"
+#include "core/job/job.h"
 
 namespace consist {
 
@@ -24,7 +24,7 @@ inline constexpr std::chrono::minutes checkpoint_timeout{30};
 /// every rank when the checkpoint is complete on the disk. A step is saved once per job. Throws what CheckpointWriter and
 /// write_checkpoint_file throw, and PeerError where another rank failed; the unfinished checkpoint is removed then. Returns the
 /// bytes that all ranks wrote on rank 0, and 0 elsewhere.
-CONSIST_API std::int64_t save_checkpoint(Job& job, CheckpointWriter* writer, CheckpointState state,
+CONSIST_API std::int64_t save_checkpoint(JoinedJob& job, CheckpointWriter* writer, CheckpointState state,
                                          std::span<const TensorSource> tensors,
                                          const std::map<std::string, std::string>& parts = {});
 

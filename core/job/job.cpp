@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <condition_variable>
 #include <map>
@@ -50,7 +51,8 @@ class SoloJob final : public JoinedJob {
   }
   std::string get(std::string_view key, milliseconds timeout) override {
     std::unique_lock lock(mutex_);
-    if (!changed_.wait_until(lock, Clock::now() + timeout, [&] { return store_.find(key) != store_.end(); })) {
+    if (!changed_.wait_until(lock, Clock::now() + std::min(timeout, longest_wait),
+                             [&] { return store_.find(key) != store_.end(); })) {
       throw SystemError("no rank has put the key '" + std::string(key) + "' in time");
     }
     return store_.find(key)->second;
@@ -62,6 +64,13 @@ class SoloJob final : public JoinedJob {
     throw PeerError(peer, "rank " + std::to_string(peer) + " is blamed in a job of one rank: " + std::string(what));
   }
   void set_progress(std::function<std::string()> /*progress*/) override {}
+  std::vector<std::string> collect(std::string_view /*name*/, std::string_view text, milliseconds /*timeout*/) override {
+    return {std::string(text)};
+  }
+  void forget(std::string_view key) override {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = store_.find(key); found != store_.end()) store_.erase(found);
+  }
   void leave(milliseconds /*timeout*/) override {}
   void fail(std::string_view /*reason*/) noexcept override {}
 
@@ -82,6 +91,7 @@ void validate(const JobAddress& address) {
     complain("its local rank is " + std::to_string(address.local_rank) + " of " + std::to_string(address.local_size));
   }
   if (address.timeout <= milliseconds(0)) complain("the timeout is not positive");
+  if (address.timeout > longest_wait) complain("the timeout is longer than a year");
   if (address.size == 1) return;
   if (address.token.size() < min_token_characters) {
     complain("the job's token has " + std::to_string(address.token.size()) + " characters; it needs at least " +

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "consist/job.h"
 
@@ -27,10 +28,19 @@ struct JobAddress {
 };
 
 inline constexpr std::size_t min_token_characters = 16;
+inline constexpr std::size_t max_collected_bytes = std::size_t{1} << 20U;  ///< of one rank's text, see JoinedJob::collect
+/// Longer waits are cut to this one, whoever asks for them.
+inline constexpr std::chrono::milliseconds longest_wait = std::chrono::hours(24 * 366);
 
 /// A job as the trainer holds it: a Job that can be left.
 class JoinedJob : public Job {
  public:
+  /// Collective: every rank gives a text of at most max_collected_bytes under `name`. Rank 0 gets all of them, by rank; each
+  /// other rank gets rank 0's alone. Nothing is kept of it. Throws PeerError naming the rank that did not come within the
+  /// timeout.
+  virtual std::vector<std::string> collect(std::string_view name, std::string_view text, std::chrono::milliseconds timeout) = 0;
+  /// Frees a key of the store that no rank asks for any more.
+  virtual void forget(std::string_view key) = 0;
   /// The orderly end, for every rank: returns when all ranks have called it, after which no failure of another rank matters.
   /// Throws PeerError if a rank fails meanwhile or does not come within the timeout.
   virtual void leave(std::chrono::milliseconds timeout) = 0;

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <array>
 #include <tuple>
 #include <utility>
@@ -31,8 +32,8 @@ MemberJob::MemberJob(JobAddress address, std::string host, network::Socket conne
     : address_(std::move(address)),
       host_(std::move(host)),
       server_(std::move(server)),
-      stream_(std::move(connection)),
       heard_(Clock::now()),
+      stream_(std::move(connection)),
       next_heartbeat_(heard_),
       last_turn_(heard_) {
   std::tie(wake_, wake_read_) = network::connected_pair();
@@ -62,7 +63,7 @@ void MemberJob::wait_until_joined() {
 }
 
 void MemberJob::put(std::string_view key, std::string_view value) {
-  if (key.size() > max_key_bytes || value.size() > max_message_bytes / 2) {
+  if (key.size() > max_key_bytes || value.size() > max_value_bytes) {
     throw Error("Job::put: key '" + std::string(key.substr(0, 64)) + "' with " + std::to_string(value.size()) +
                 " bytes of value is too large");
   }
@@ -71,7 +72,7 @@ void MemberJob::put(std::string_view key, std::string_view value) {
 }
 
 std::string MemberJob::get(std::string_view key, milliseconds timeout) {
-  Answer answer = request(MessageKind::get, key, timeout);
+  Answer answer = *request(MessageKind::get, key, timeout).answer;
   if (!answer.found) throw SystemError(answer.text);
   return std::move(answer.text);
 }
@@ -80,17 +81,37 @@ void MemberJob::barrier(std::string_view name, milliseconds timeout) {
   request(MessageKind::barrier, name, timeout);
 }
 
-MemberJob::Answer MemberJob::request(MessageKind kind, std::string_view key, milliseconds timeout) {
+std::vector<std::string> MemberJob::collect(std::string_view name, std::string_view text, milliseconds timeout) {
+  if (name.size() > max_key_bytes || text.size() > max_collected_bytes) {
+    throw Error("JoinedJob::collect: '" + std::string(name.substr(0, 64)) + "' with " + std::to_string(text.size()) +
+                " bytes of text is too large");
+  }
+  Request done = request(MessageKind::collect, name, timeout, &text);
+  if (!done.answer->found) throw SystemError(done.answer->text);
+  if (rank() == 0) return std::move(done.collected);
+  return {std::move(done.answer->text)};
+}
+
+void MemberJob::forget(std::string_view key) {
+  send(message(MessageKind::forget).text(key).take());
+}
+
+MemberJob::Request MemberJob::request(MessageKind kind, std::string_view key, milliseconds timeout,
+                                      const std::string_view* text) {
+  timeout = std::clamp(timeout, milliseconds(0), longest_wait);
   std::unique_lock lock(mutex_);
   const std::uint64_t id = next_request_++;
   requests_[id];
-  outbox_.push_back(message(kind).integer(id).integer(static_cast<std::int64_t>(timeout.count())).text(key).take());
+  network::WireWriter asked = message(kind);
+  asked.integer(id).integer(static_cast<std::int64_t>(timeout.count())).text(key);
+  if (text != nullptr) asked.text(*text);
+  outbox_.push_back(asked.take());
   network::try_send(wake_, std::as_bytes(std::span("w", 1)));
-  const bool done = wait(lock, Clock::now() + timeout + answer_grace, [&] { return requests_[id].has_value(); });
-  Answer answer =
-      done ? std::move(*requests_[id]) : Answer{false, "rank 0 does not answer a question for '" + std::string(key) + "'"};
+  const bool done = wait(lock, Clock::now() + timeout + answer_grace, [&] { return requests_[id].answer.has_value(); });
+  Request request = std::move(requests_[id]);
+  if (!done) request.answer = Answer{false, "rank 0 does not answer a question for '" + std::string(key) + "'"};
   requests_.erase(id);
-  return answer;
+  return request;
 }
 
 template <typename Predicate>
@@ -110,6 +131,14 @@ void MemberJob::blame(int peer, std::string_view what) {
   send(message(MessageKind::blame).integer(static_cast<std::int32_t>(peer)).text(what.substr(0, max_progress_bytes)).take());
   std::unique_lock lock(mutex_);
   wait(lock, Clock::now() + blame_patience, [] { return false; });
+  // Rank 0 tells every heartbeat_interval where it is. If it was silent all the time, then it is what everything waits for.
+  const auto silent = std::chrono::duration_cast<milliseconds>(Clock::now() - heard_.load());
+  if (silent > blame_patience - 2 * heartbeat_interval) {
+    lock.unlock();
+    give_up_server(silent);
+    check();
+    lock.lock();
+  }
   const std::string host =
       peer >= 0 && static_cast<std::size_t>(peer) < hosts_.size() ? hosts_[static_cast<std::size_t>(peer)] : "";
   lock.unlock();
@@ -132,6 +161,7 @@ void MemberJob::set_progress(std::function<std::string()> progress) {
 
 void MemberJob::leave(milliseconds timeout) {
   std::unique_lock lock(mutex_);
+  timeout = std::clamp(timeout, milliseconds(0), longest_wait);
   outbox_.push_back(message(MessageKind::leave).integer(static_cast<std::int64_t>(timeout.count())).take());
   network::try_send(wake_, std::as_bytes(std::span("w", 1)));
   if (!wait(lock, Clock::now() + timeout + answer_grace, [&] { return left_; })) {
@@ -143,7 +173,7 @@ void MemberJob::fail(std::string_view reason) noexcept {
   try {
     std::unique_lock lock(mutex_);
     if (left_ || failure_ || refusal_) return;
-    outbox_.push_back(message(MessageKind::fail).text(reason.substr(0, max_message_bytes / 4)).take());
+    outbox_.push_back(message(MessageKind::fail).text(reason.substr(0, max_reason_bytes)).take());
     network::try_send(wake_, std::as_bytes(std::span("w", 1)));
     // The server tells everybody, this rank included: then the news has been sent.
     changed_.wait_until(lock, Clock::now() + farewell_time, [&] { return failure_.has_value() || left_; });
@@ -186,7 +216,7 @@ void MemberJob::run() {
 
 void MemberJob::turn(bool readable) {
   const Deadline now = Clock::now();
-  if (now - last_turn_ > own_stall) heard_ = now;
+  if (now - last_turn_ > own_stall) heard_ = now;  // this process itself was stopped
   last_turn_ = now;
   if (readable && stream_.is_open()) {
     const bool open = stream_.fill();
@@ -200,7 +230,8 @@ void MemberJob::turn(bool readable) {
   if (now >= next_heartbeat_) {
     next_heartbeat_ = now + heartbeat_interval;
     stream_.push(message(MessageKind::heartbeat).text(progress_text()).take());
-    if (stream_.is_open() && now - heard_ > silence_limit(address_.timeout)) lose_server("it has given no sign of life for long");
+    const auto silent = std::chrono::duration_cast<milliseconds>(now - heard_.load());
+    if (stream_.is_open() && silent > silence_limit(address_.timeout) && !failed()) give_up_server(silent);
   }
   std::vector<std::string> outbox;
   {
@@ -232,15 +263,24 @@ void MemberJob::handle(std::string_view body) {
       const bool found = reader.integer<std::uint8_t>() != 0;
       const std::lock_guard lock(mutex_);
       const auto request = requests_.find(id);
-      if (request != requests_.end()) request->second = Answer{found, std::string(reader.text())};
+      if (request != requests_.end()) request->second.answer = Answer{found, std::string(reader.text())};
       break;
+    }
+    case MessageKind::collected: {
+      const auto id = reader.integer<std::uint64_t>();
+      const std::lock_guard lock(mutex_);
+      const auto request = requests_.find(id);
+      if (request != requests_.end()) request->second.collected.emplace_back(reader.text());
+      return;
     }
     case MessageKind::report_please:
       stream_.push(message(MessageKind::report).text(progress_text()).take());
       return;
-    case MessageKind::pulse:
+    case MessageKind::pulse: {
+      const std::lock_guard lock(mutex_);
       server_progress_ = reader.text();
       return;
+    }
     case MessageKind::failed: {
       const int rank = reader.integer<std::int32_t>();
       set_failure(rank, std::string(reader.text()));
@@ -259,13 +299,29 @@ void MemberJob::handle(std::string_view body) {
 
 void MemberJob::lose_server(const std::string& how) {
   stream_.close();
-  std::string host;
+  std::string host, progress;
   {
     const std::lock_guard lock(mutex_);
     if (left_ || refusal_) return;
     if (!hosts_.empty()) host = hosts_[0];
+    progress = server_progress_;
   }
-  set_failure(0, name_rank(0, host) + " died (" + how + ")" + (server_progress_.empty() ? "" : ", last at " + server_progress_));
+  set_failure(0, name_rank(0, host) + " died (" + how + ")" + (progress.empty() ? "" : ", last at " + progress));
+}
+
+/// Rank 0 may only have been stopped. Once it goes on, this message is the first that it reads, so that it does not take this
+/// rank, which has ended meanwhile, for the one that failed.
+void MemberJob::give_up_server(milliseconds silent) {
+  std::string host, progress;
+  {
+    const std::lock_guard lock(mutex_);
+    if (left_ || refusal_ || failure_) return;
+    if (!hosts_.empty()) host = hosts_[0];
+    progress = server_progress_;
+  }
+  send(message(MessageKind::gave_up).integer(static_cast<std::int64_t>(silent.count())).take());
+  set_failure(0, name_rank(0, host) + " has given no sign of life for " + seconds_text(silent) +
+                     (progress.empty() ? "" : ", last at " + progress));
 }
 
 void MemberJob::set_failure(int rank, std::string what) {

@@ -45,6 +45,8 @@ class MemberJob final : public JoinedJob {
   void check() const override;
   [[noreturn]] void blame(int peer, std::string_view what) override;
   void set_progress(std::function<std::string()> progress) override;
+  std::vector<std::string> collect(std::string_view name, std::string_view text, std::chrono::milliseconds timeout) override;
+  void forget(std::string_view key) override;
   void leave(std::chrono::milliseconds timeout) override;
   void fail(std::string_view reason) noexcept override;
 
@@ -57,18 +59,25 @@ class MemberJob final : public JoinedJob {
     bool found;
     std::string text;
   };
+  struct Request {
+    std::optional<Answer> answer;
+    std::vector<std::string> collected;
+  };
 
   void run();
   void turn(bool readable);
   void handle(std::string_view body);
   void lose_server(const std::string& how);
+  void give_up_server(std::chrono::milliseconds silent);
   void set_failure(int rank, std::string what);
   void send(std::string body);
   std::string progress_text();
   /// Waits on changed_ until `done` (called with the lock) or the job's failure, which it throws, or the deadline: false.
   template <typename Predicate>
   bool wait(std::unique_lock<std::mutex>& lock, network::Deadline deadline, Predicate done);
-  Answer request(MessageKind kind, std::string_view key, std::chrono::milliseconds timeout);
+  /// `text` of MessageKind::collect.
+  Request request(MessageKind kind, std::string_view key, std::chrono::milliseconds timeout,
+                  const std::string_view* text = nullptr);
 
   const JobAddress address_;
   const std::string host_;
@@ -77,11 +86,12 @@ class MemberJob final : public JoinedJob {
   mutable std::mutex mutex_;  // of what follows, up to the blank line
   std::condition_variable changed_;
   std::vector<std::string> outbox_;
-  std::map<std::uint64_t, std::optional<Answer>> requests_;
+  std::map<std::uint64_t, Request> requests_;
   std::uint64_t next_request_ = 0;
   std::optional<Failure> failure_;
   std::optional<std::string> refusal_;
   std::vector<std::string> hosts_;  // empty until all ranks have joined
+  std::string server_progress_;     // rank 0's, as it told last
   bool left_ = false;
   bool stopping_ = false;
 
@@ -90,9 +100,8 @@ class MemberJob final : public JoinedJob {
   std::string last_progress_;
 
   std::atomic<bool> failed_{false};
-  FrameStream stream_;  // the thread's own, like all below
-  std::string server_progress_;
-  network::Clock::time_point heard_;
+  std::atomic<network::Clock::time_point> heard_;  // of rank 0
+  FrameStream stream_;                             // the thread's own, like all below
   network::Clock::time_point next_heartbeat_;
   network::Clock::time_point last_turn_;
   network::Socket wake_;

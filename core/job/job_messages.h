@@ -18,15 +18,19 @@ enum class MessageKind : std::uint8_t {
   put = 1,    ///< key, value
   get,        ///< request, timeout in ms, key
   barrier,    ///< request, timeout in ms, name
+  collect,    ///< request, timeout in ms, name, text
+  forget,     ///< key
   heartbeat,  ///< progress
   report,     ///< progress; answers report_please
   blame,      ///< peer, what
   fail,       ///< reason
   leave,      ///< timeout in ms
+  gave_up,    ///< how: this rank ends because it heard nothing of rank 0
   // The server to a rank.
   welcome = 64,   ///< the hosts of all ranks, in order
   refused,        ///< reason: this connection cannot be that rank
   answer,         ///< request, found, value or what is wrong
+  collected,      ///< request, text of the next rank; before the answer, to rank 0
   report_please,  ///< no fields
   pulse,          ///< progress of rank 0, as often as it tells
   failed,         ///< rank, what
@@ -35,8 +39,11 @@ enum class MessageKind : std::uint8_t {
 
 inline constexpr std::size_t max_message_bytes = std::size_t{4} << 20U;
 inline constexpr std::size_t max_key_bytes = 1024;
+inline constexpr std::size_t max_value_bytes = max_message_bytes / 2;   ///< of the store
+inline constexpr std::size_t max_reason_bytes = max_message_bytes / 4;  ///< why a rank ends
 inline constexpr std::size_t max_progress_bytes = 512;
-/// Bytes of all keys and values that a job's store may hold.
+inline constexpr std::size_t max_host_bytes = 255;
+/// Bytes of all keys and values that a job's store may hold, with what is being collected.
 inline constexpr std::size_t max_store_bytes = std::size_t{256} << 20U;
 
 inline constexpr std::chrono::milliseconds heartbeat_interval{250};

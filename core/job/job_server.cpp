@@ -7,6 +7,7 @@
 
 #include "consist/error.h"
 #include "consist/log.h"
+#include "core/job/job.h"
 #include "core/network/wire.h"
 
 namespace consist {
@@ -20,6 +21,11 @@ using std::chrono::milliseconds;
 // A turn of the loop that comes this late means that this process itself was stopped: nobody else's silence counts then.
 constexpr milliseconds own_stall{2000};
 constexpr milliseconds drain_time{1000};
+
+/// A time that a member asks for.
+milliseconds read_timeout(WireReader& reader) {
+  return milliseconds(std::clamp<std::int64_t>(reader.integer<std::int64_t>(), 0, milliseconds(longest_wait).count()));
+}
 
 }  // namespace
 
@@ -47,18 +53,26 @@ JobServer::~JobServer() {
 void JobServer::run() {
   try {
     std::vector<pollfd> entries;
+    std::vector<int> polled, readable;  // ranks
     while (true) {
       entries.clear();
+      polled.clear();
       entries.push_back({wake_read_.fd(), POLLIN, 0});
       gate_.watch(entries);
-      for (const Member& member : members_) {
-        if (!member.stream.is_open()) continue;
-        entries.push_back(
-            {member.stream.socket().fd(), static_cast<short>(POLLIN | (member.stream.has_output() ? POLLOUT : 0)), 0});
+      const std::size_t first = entries.size();
+      for (int rank = 0; rank < size_; ++rank) {
+        const FrameStream& stream = members_[static_cast<std::size_t>(rank)].stream;
+        if (!stream.is_open()) continue;
+        entries.push_back({stream.socket().fd(), static_cast<short>(POLLIN | (stream.has_output() ? POLLOUT : 0)), 0});
+        polled.push_back(rank);
       }
       poll(entries.data(), entries.size(), 100);
       if (entries[0].revents != 0) break;
-      turn();
+      readable.clear();
+      for (std::size_t i = 0; i < polled.size(); ++i) {
+        if (entries[first + i].revents != 0) readable.push_back(polled[i]);
+      }
+      turn(readable);
     }
     drain();
   } catch (const std::exception& error) {
@@ -68,9 +82,9 @@ void JobServer::run() {
   }
 }
 
-void JobServer::turn() {
+void JobServer::turn(const std::vector<int>& readable) {
   for (network::Admitted& admitted : gate_.serve()) admit(std::move(admitted));
-  for (int rank = 0; rank < size_; ++rank) {
+  for (const int rank : readable) {
     if (members_[static_cast<std::size_t>(rank)].stream.is_open()) serve_member(rank);
   }
   std::erase_if(refused_, [](FrameStream& stream) { return !stream.flush() || !stream.has_output(); });
@@ -97,7 +111,7 @@ void JobServer::admit(network::Admitted admitted) {
     WireReader reader(admitted.claim);
     rank = reader.integer<std::int32_t>();
     size = reader.integer<std::int32_t>();
-    host = reader.text();
+    host = reader.text().substr(0, max_host_bytes);
   } catch (const DataError&) {
     return;  // knows the token but not the protocol: another version, which sees its connection closed
   }
@@ -145,7 +159,7 @@ void JobServer::serve_member(int rank) {
       member.heard = Clock::now();
       handle(rank, body);
     }
-  } catch (const DataError& error) {
+  } catch (const Error& error) {  // whatever a member sends ends that member, and not the server
     open = false;
     problem = std::string("it sent something that is no message of the job: ") + error.what();
   }
@@ -164,39 +178,47 @@ void JobServer::handle(int rank, std::string_view body) {
       break;
     }
     case MessageKind::get:
-    case MessageKind::barrier: {
-      const bool barrier = static_cast<MessageKind>(body[0]) == MessageKind::barrier;
+    case MessageKind::barrier:
+    case MessageKind::collect: {
+      const auto kind = static_cast<MessageKind>(body[0]);
       const auto request = reader.integer<std::uint64_t>();
-      const milliseconds timeout(reader.integer<std::int64_t>());
+      const milliseconds timeout = read_timeout(reader);
       std::string key(reader.text());
-      if (barrier) {
-        std::vector<bool>& entered = barriers_[key];
-        entered.resize(static_cast<std::size_t>(size_));
-        entered[static_cast<std::size_t>(rank)] = true;
-      }
-      waiting_.push_back({rank, request, Clock::now() + timeout, std::move(key), barrier});
+      if (key.size() > max_key_bytes) throw DataError("a key of " + std::to_string(key.size()) + " bytes");
+      if (kind != MessageKind::get) enter(rank, key, kind == MessageKind::collect ? reader.text() : std::string_view());
+      waiting_.push_back({rank, request, Clock::now() + timeout, std::move(key), kind});
       break;
     }
+    case MessageKind::forget:
+      if (const auto found = store_.find(reader.text()); found != store_.end()) {
+        store_bytes_ -= found->first.size() + found->second.size();
+        store_.erase(found);
+      }
+      break;
     case MessageKind::heartbeat:
-      member.progress = reader.text();
+      member.progress = reader.text().substr(0, max_progress_bytes);
       // Should rank 0 die, then this is what the others know of it.
       if (rank == 0) send_all(message(MessageKind::pulse).text(member.progress).take());
       break;
     case MessageKind::report:
-      member.progress = reader.text();
+      member.progress = reader.text().substr(0, max_progress_bytes);
       member.reported = true;
       break;
     case MessageKind::blame: {
       const int peer = reader.integer<std::int32_t>();
-      start_inquiry(rank, peer, reader.text());
+      start_inquiry(rank, peer, reader.text().substr(0, max_progress_bytes));
       break;
     }
     case MessageKind::fail:
-      fail(rank, name(rank) + " failed: " + std::string(reader.text()) + last_at(rank));
+      fail(rank, name(rank) + " failed: " + std::string(reader.text().substr(0, max_reason_bytes)) + last_at(rank));
+      break;
+    case MessageKind::gave_up:
+      fail(0, name(0) + " was stopped, or is cut off from the others: " + name(rank) + " heard nothing of it for " +
+                  seconds_text(read_timeout(reader)) + " and has ended" + last_at(0));
       break;
     case MessageKind::leave: {
       member.leaving = true;
-      const Time deadline = Clock::now() + milliseconds(reader.integer<std::int64_t>());
+      const Time deadline = Clock::now() + read_timeout(reader);
       leave_deadline_ = std::min(leave_deadline_, deadline);
       if (std::all_of(members_.begin(), members_.end(), [](const Member& m) { return m.leaving; })) all_left();
       break;
@@ -208,12 +230,29 @@ void JobServer::handle(int rank, std::string_view body) {
 
 void JobServer::handle_put(std::string_view key, std::string_view value) {
   if (key.size() > max_key_bytes) throw DataError("a key of " + std::to_string(key.size()) + " bytes");
+  if (value.size() > max_value_bytes) throw DataError("a value of " + std::to_string(value.size()) + " bytes");
   const auto found = store_.find(key);
-  store_bytes_ += value.size() + (found == store_.end() ? key.size() : 0);
-  if (found != store_.end()) store_bytes_ -= found->second.size();
-  if (store_bytes_ > max_store_bytes)
-    throw DataError("more than " + std::to_string(max_store_bytes) + " bytes in the job's store");
+  if (found != store_.end()) store_bytes_ -= found->first.size() + found->second.size();
+  take_store_bytes(key.size() + value.size());
   store_.insert_or_assign(std::string(key), std::string(value));
+}
+
+void JobServer::take_store_bytes(std::size_t bytes) {
+  if (store_bytes_ + bytes > max_store_bytes)
+    throw DataError("more than " + std::to_string(max_store_bytes) + " bytes in the job's store");
+  store_bytes_ += bytes;
+}
+
+void JobServer::enter(int rank, const std::string& name, std::string_view text) {
+  if (text.size() > max_collected_bytes) throw DataError("a text of " + std::to_string(text.size()) + " bytes to collect");
+  const auto size = static_cast<std::size_t>(size_), index = static_cast<std::size_t>(rank);
+  Meeting& meeting =
+      meetings_.try_emplace(name, Meeting{std::vector<bool>(size), std::vector<std::string>(size), size_}).first->second;
+  if (meeting.entered[index]) throw DataError("it came to '" + name + "' twice");
+  take_store_bytes(text.size());
+  meeting.entered[index] = true;
+  meeting.texts[index] = text;
+  --meeting.missing;
 }
 
 void JobServer::answer(int rank, std::uint64_t request, bool found, std::string_view text) {
@@ -222,28 +261,41 @@ void JobServer::answer(int rank, std::uint64_t request, bool found, std::string_
 
 void JobServer::serve_waiting(Time now) {
   if (failure_) return;  // the news of it has ended every wait
-  std::erase_if(waiting_, [&](const Waiting& wait) {
-    if (failure_) return false;
-    if (!wait.barrier) {
-      const auto found = store_.find(wait.name);
-      if (found != store_.end()) {
-        answer(wait.rank, wait.request, true, found->second);
-        return true;
-      }
-      if (now < wait.deadline) return false;
-      answer(wait.rank, wait.request, false, "no rank has put the key '" + wait.name + "' in time");
-      return true;
-    }
-    const std::vector<bool>& entered = barriers_[wait.name];
-    if (std::find(entered.begin(), entered.end(), false) == entered.end()) {
-      answer(wait.rank, wait.request, true, "");
-      return true;
-    }
-    if (now < wait.deadline) return false;
-    const int culprit = furthest_behind([&](int rank) { return !entered[static_cast<std::size_t>(rank)]; });
-    fail(culprit, name(culprit) + " has not reached the barrier '" + wait.name + "' in time" + last_at(culprit));
+  std::erase_if(waiting_, [&](const Waiting& wait) { return !failure_ && serve(wait, now); });
+  // Where all have come, all have been answered.
+  std::erase_if(meetings_, [&](const auto& entry) {
+    if (entry.second.missing > 0) return false;
+    for (const std::string& text : entry.second.texts) store_bytes_ -= text.size();
     return true;
   });
+}
+
+/// Whether the wait is over.
+bool JobServer::serve(const Waiting& wait, Time now) {
+  if (wait.kind == MessageKind::get) {
+    const auto found = store_.find(wait.name);
+    if (found == store_.end() && now < wait.deadline) return false;
+    answer(wait.rank, wait.request, found != store_.end(),
+           found != store_.end() ? found->second : "no rank has put the key '" + wait.name + "' in time");
+    return true;
+  }
+  const Meeting& meeting = meetings_.at(wait.name);
+  if (meeting.missing == 0) {
+    answer_meeting(wait, meeting);
+    return true;
+  }
+  if (now < wait.deadline) return false;
+  const int culprit = furthest_behind([&](int rank) { return !meeting.entered[static_cast<std::size_t>(rank)]; });
+  fail(culprit, name(culprit) + " has not reached the barrier '" + wait.name + "' in time" + last_at(culprit));
+  return true;
+}
+
+void JobServer::answer_meeting(const Waiting& wait, const Meeting& meeting) {
+  if (wait.kind == MessageKind::collect && wait.rank == 0) {
+    for (const std::string& text : meeting.texts)
+      send(0, message(MessageKind::collected).integer(wait.request).text(text).take());
+  }
+  answer(wait.rank, wait.request, true, meeting.texts[0]);
 }
 
 void JobServer::all_left() {

@@ -45,12 +45,17 @@ class JobServer {
     bool leaving = false;   // waits in leave()
     bool reported = false;  // has answered the present inquiry
   };
-  struct Waiting {  // a get or a barrier that cannot be answered yet
+  struct Waiting {  // a get, a barrier or a collect that cannot be answered yet
     int rank;
     std::uint64_t request;
     Time deadline;
     std::string name;
-    bool barrier;
+    MessageKind kind;
+  };
+  struct Meeting {  // a barrier, or what is being collected
+    std::vector<bool> entered;
+    std::vector<std::string> texts;
+    int missing;
   };
   struct Inquiry {  // somebody's transport failed; who is to blame?
     int by;
@@ -64,11 +69,16 @@ class JobServer {
   };
 
   void run();
-  void turn();
+  /// Serves who is admitted and these ranks, from which something has come.
+  void turn(const std::vector<int>& readable);
   void admit(network::Admitted admitted);
   void serve_member(int rank);
   void handle(int rank, std::string_view body);
   void handle_put(std::string_view key, std::string_view value);
+  void enter(int rank, const std::string& name, std::string_view text);
+  void take_store_bytes(std::size_t bytes);
+  bool serve(const Waiting& wait, Time now);
+  void answer_meeting(const Waiting& wait, const Meeting& meeting);
   void answer(int rank, std::uint64_t request, bool found, std::string_view text);
   void serve_waiting(Time now);
   void check_time(Time now);
@@ -95,7 +105,7 @@ class JobServer {
   std::vector<FrameStream> refused_;  // to be closed once the reason is sent
   std::map<std::string, std::string, std::less<>> store_;
   std::size_t store_bytes_ = 0;
-  std::map<std::string, std::vector<bool>, std::less<>> barriers_;  // who has entered
+  std::map<std::string, Meeting, std::less<>> meetings_;
   std::vector<Waiting> waiting_;
   std::optional<Inquiry> inquiry_;
   std::optional<Failure> failure_;

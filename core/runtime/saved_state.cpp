@@ -111,7 +111,7 @@ bool may_be_left_over(const std::string& name) {
 
 }  // namespace
 
-SavedState::SavedState(const RunConfig& config, const Parts& parts, const Layout& layout, Job& job)
+SavedState::SavedState(const RunConfig& config, const Parts& parts, const Layout& layout, JoinedJob& job)
     : config_(config),
       parts_(parts),
       job_(job),

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "consist/job.h"
 #include "core/checkpoint/checkpoint_writer.h"
 #include "core/config/run_config.h"
+#include "core/job/job.h"
 #include "core/runtime/parts.h"
 #include "core/runtime/training_state.h"
 
@@ -21,7 +21,7 @@ class SavedState {
   /// Takes the folders of checkpoints and export on rank 0, so that one that cannot be used is an error before anything is
   /// trained. Throws UsageError for a folder whose content would be lost or mixed with another run's, SystemError if one cannot
   /// be made or is in use.
-  SavedState(const RunConfig& config, const Parts& parts, const Layout& layout, Job& job);
+  SavedState(const RunConfig& config, const Parts& parts, const Layout& layout, JoinedJob& job);
 
   /// Called by every rank: gives `state` its values and returns the number of steps that they have been trained for. With
   /// --resume these are the newest sound checkpoint's, if there is one; otherwise the model folder's weights or, for a preset
@@ -47,7 +47,7 @@ class SavedState {
 
   const RunConfig& config_;
   const Parts& parts_;
-  Job& job_;
+  JoinedJob& job_;
   std::string layout_;
   std::int64_t sequences_per_step_;
   std::vector<std::string> parameters_;       // of the whole model: a pipeline stage has some of them

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "consist/error.h"
+#include "core/job/job_messages.h"
 #include "core/job/progress.h"
 #include "tests/job/in_process.h"
 
@@ -272,6 +273,47 @@ TEST(Job, LeavingWaitsForAllAndNamesTheMissing) {
     EXPECT_EQ(blamed(error), 1);
     EXPECT_THAT(text_of(error), HasSubstr("still busy"));
   }
+}
+
+TEST(Job, CollectGivesRankZeroAllTextsAndTheOthersItsOwn) {
+  const auto errors = run_ranks(make_addresses(3), [](JoinedJob& job) {
+    const std::string own = "text of " + std::to_string(job.rank());
+    const std::vector<std::string> texts = job.collect("texts", own, 5s);
+    EXPECT_EQ(texts, job.rank() == 0 ? std::vector<std::string>({"text of 0", "text of 1", "text of 2"})
+                                     : std::vector<std::string>({"text of 0"}));
+    job.leave(5s);
+  });
+  for (const auto& error : errors) EXPECT_EQ(text_of(error), "");
+}
+
+// Checkpoints are announced so, for as long as a run lasts.
+TEST(Job, WhatIsCollectedOrForgottenTakesNoRoomInTheStore) {
+  const std::string text(max_collected_bytes, 'x');
+  const std::size_t rounds = max_store_bytes / text.size() / 2 + 10;
+  const auto errors = run_ranks(make_addresses(2), [&](JoinedJob& job) {
+    for (std::size_t round = 0; round < rounds; ++round) {
+      job.collect("round " + std::to_string(round), text, 20s);
+      const std::string key = std::to_string(job.rank()) + "." + std::to_string(round);
+      job.put(key, text);
+      job.forget(key);
+    }
+    job.leave(20s);
+  });
+  for (const auto& error : errors) EXPECT_EQ(text_of(error), "");
+}
+
+TEST(Job, TheLongestTimeoutIsALongOne) {
+  const auto errors = run_ranks(make_addresses(2), [](JoinedJob& job) {
+    if (job.rank() == 0) {
+      EXPECT_EQ(job.get("late", std::chrono::milliseconds::max()), "here");
+    } else {
+      std::this_thread::sleep_for(100ms);
+      job.put("late", "here");
+    }
+    job.barrier("end", std::chrono::milliseconds::max());
+    job.leave(std::chrono::milliseconds::max());
+  });
+  for (const auto& error : errors) EXPECT_EQ(text_of(error), "");
 }
 
 TEST(Job, ValidatesItsAddress) {

@@ -4,14 +4,15 @@
 #include <poll.h>
 
 #include <atomic>
+#include <limits>
 #include <random>
 #include <thread>
 
 #include "consist/error.h"
+#include "core/job/job_messages.h"
 #include "core/network/gate.h"
 #include "core/network/handshake.h"
 #include "core/network/wire.h"
-#include "core/job/job_messages.h"
 #include "tests/job/in_process.h"
 
 namespace consist {
@@ -281,6 +282,52 @@ TEST(Stranger, ARankDoesNotTrustAnImpostor) {
 }
 
 // Someone who has the token but speaks nonsense is a failed rank, not a crash.
+/// Rank 0 of a job of two waits at a barrier while the other, played by the test, says `messages` and closes its connection. What
+/// rank 0 then throws.
+std::string rank_zeros_error(const std::vector<std::string>& messages) {
+  auto addresses = make_addresses(2);
+  const std::uint16_t port = addresses[0].master_port;
+  addresses.resize(1);
+  std::thread other([&] {
+    FrameStream stream(knock(port));
+    network::prove_to_server(stream.socket(), test_token, std::string(job_purpose), claim_of(1, 2), Clock::now() + 5s);
+    for (const std::string& body : messages) {
+      stream.push(body);
+      while (stream.flush() && stream.has_output()) std::this_thread::sleep_for(1ms);
+    }
+    stream.shut_down();
+    is_closed_within(stream.socket(), 5s);
+  });
+  const auto errors = run_ranks(addresses, [](JoinedJob& job) { job.barrier("never", 10s); });
+  other.join();
+  return text_of(errors[0]);
+}
+
+TEST(Member, AMessageOfAnyLengthDoesNotStopTheServer) {
+  const std::string longest(max_message_bytes - 16, 'x');
+  for (const MessageKind kind : {MessageKind::heartbeat, MessageKind::report, MessageKind::fail, MessageKind::forget}) {
+    const std::string error = rank_zeros_error({message(kind).text(longest).take()});
+    EXPECT_THAT(error.substr(0, 200), HasSubstr("rank 1 on host evil")) << static_cast<int>(kind);
+  }
+  EXPECT_THAT(rank_zeros_error({message(MessageKind::put).text("key").text(longest).take()}), HasSubstr("a value of 41"));
+}
+
+TEST(Member, AnyTimeoutIsUnderstood) {
+  for (const std::int64_t timeout : {std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min()}) {
+    const std::string error =
+        rank_zeros_error({message(MessageKind::get).integer(std::uint64_t{1}).integer(timeout).text("key").take(),
+                          message(MessageKind::leave).integer(timeout).take()});
+    EXPECT_THAT(error, HasSubstr("rank ")) << timeout;
+  }
+}
+
+// A rank 0 that was stopped and goes on finds the others gone; that is no reason to record that they died.
+TEST(Member, WhoGaveUpOnRankZeroIsNotTheOneThatFailed) {
+  const std::string error = rank_zeros_error({message(MessageKind::gave_up).integer(std::int64_t{6200}).take()});
+  EXPECT_THAT(error, HasSubstr("was stopped, or is cut off from the others: rank 1 on host evil heard nothing of it for 6.2 s"));
+  EXPECT_THAT(error, ::testing::StartsWith("rank 0"));
+}
+
 TEST(Stranger, NonsenseFromARankEndsTheJobInGoodOrder) {
   auto addresses = make_addresses(2);
   const std::uint16_t port = addresses[0].master_port;
