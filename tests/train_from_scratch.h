@@ -38,10 +38,9 @@ inline ArchiveReader train_from_scratch(const std::string& archive, const std::v
 
 /// Loss of the last evaluation that a run did.
 inline double evaluation_loss(const ArchiveReader& archive) {
-  const std::vector<ArchiveEvent> events = archive.events();
-  const auto last = std::find_if(events.rbegin(), events.rend(), [](const ArchiveEvent& e) { return e.kind == "evaluation"; });
-  if (last == events.rend()) throw std::runtime_error("the archive has no evaluation");
-  return nlohmann::json::parse(last->text).at("loss").get<double>();
+  const std::vector<ArchivedEvaluation> evaluations = archive.evaluations();
+  if (evaluations.empty()) throw std::runtime_error("the archive has no evaluation");
+  return evaluations.back().loss;
 }
 
 }  // namespace consist::test

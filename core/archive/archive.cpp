@@ -21,6 +21,7 @@ using hdf5::Handle;
 
 constexpr hsize_t kChunk = 1024;  // rows of /steps
 constexpr hsize_t kEventChunk = 64;
+constexpr hsize_t kEvaluationChunk = 64;
 constexpr hsize_t kFenceBytes = 8192;
 constexpr std::size_t kStatusBytes = 16;
 constexpr std::size_t kKindBytes = 32;
@@ -80,6 +81,8 @@ struct Archive::File {
   Handle steps_group;
   Series event_time, event_kind, event_text;
   hsize_t events = 0;
+  std::vector<Series> evaluation_series;  // "step" is the first
+  hsize_t evaluations = 0;
   std::vector<Handle> fences;  // see reserve()
   bool broken = false;
 
@@ -216,7 +219,28 @@ struct Archive::File {
     event_text = series(events_group.id(), "text", text.id(), text.id(), kEventChunk, nullptr);
     event_time = series(events_group.id(), "time", H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, kEventChunk, nullptr);
     describe(event_time, "s", "seconds since 1970-01-01 UTC");
+    create_evaluations();
     flush();
+  }
+
+  void create_evaluations() {
+    const Handle group =
+        own(H5Gcreate2(file.id(), "evaluations", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), H5Gclose, "create /evaluations");
+    const Column columns[] = {{"step", "1", "the step after which the evaluation ran, counted from 1"},
+                              {"loss", "nat/token", "mean cross-entropy over all tokens of the sequences"},
+                              {"sequences", "1", "sequences of all ranks, each read once"},
+                              {"seconds", "s", "wall time of the evaluation"},
+                              {"time", "s", "when it ended: seconds since 1970-01-01 UTC"}};
+    for (const Column& column : columns) {
+      const bool whole = column.name == "step" || column.name == "sequences";
+      // A row whose chunk never reached the file reads as this.
+      const std::int64_t no_step = -1;
+      const double no_value = std::nan("");
+      const void* fill = whole ? static_cast<const void*>(&no_step) : &no_value;
+      evaluation_series.push_back(series(group.id(), column.name, whole ? H5T_STD_I64LE : H5T_IEEE_F64LE,
+                                         whole ? H5T_NATIVE_INT64 : H5T_NATIVE_DOUBLE, kEvaluationChunk, fill));
+      describe(evaluation_series.back(), column.unit, column.long_name);
+    }
   }
 };
 
@@ -300,6 +324,21 @@ void Archive::append(std::span<const double> values) {
   ++file.rows;
 }
 
+void Archive::evaluation(const ArchivedEvaluation& row) {
+  const hdf5::Session session;
+  File& file = *file_;
+  file.require_open();
+  const bool new_chunk = file.evaluations % kEvaluationChunk == 0;
+  if (new_chunk) file.reserve(file.evaluation_series.size() * file.evaluation_series.front().chunk_bytes);
+  const void* values[] = {&row.step, &row.loss, &row.sequences, &row.seconds, &row.time};
+  for (std::size_t i = 1; i < std::size(values); ++i) file.put(file.evaluation_series[i], file.evaluations, values[i]);
+  // As in append(): "step" comes when the others are complete.
+  if (new_chunk) file.flush();
+  file.put(file.evaluation_series.front(), file.evaluations, values[0]);
+  file.flush();
+  ++file.evaluations;
+}
+
 void Archive::event(double time, const std::string& kind, const std::string& text) {
   const hdf5::Session session;
   File& file = *file_;
@@ -325,6 +364,7 @@ void Archive::finish(const std::string& status, const std::string& reason) {
   file.texts.clear();
   file.steps_group.reset();
   file.steps.clear();
+  file.evaluation_series.clear();
   file.fences.clear();
   for (Series* series : {&file.event_time, &file.event_kind, &file.event_text}) *series = Series{};
   if (!file.file.reset()) file.fail("close the file");

@@ -16,6 +16,15 @@ struct Column {
   std::string long_name;  ///< one line for people
 };
 
+/// A row of /evaluations.
+struct ArchivedEvaluation {
+  std::int64_t step = 0;       ///< after this step, counted from 1
+  double loss = 0;             ///< nat/token
+  std::int64_t sequences = 0;  ///< over which the loss is the mean
+  double seconds = 0;          ///< wall time
+  double time = 0;             ///< when it ended: seconds since the epoch
+};
+
 /// Whether an archive could be created at `path`, without touching it: an early answer. Throws UsageError if something is there
 /// already that may not be replaced (or is no file), SystemError if its folder is missing or may not be written.
 void check_archive_path(const std::string& path, bool overwrite);
@@ -40,6 +49,8 @@ class Archive {
   void define_steps(const std::vector<Column>& columns);
   /// Adds a row: one value per column, in their order.
   void append(std::span<const double> values);
+  /// Adds a row to /evaluations.
+  void evaluation(const ArchivedEvaluation& row);
   /// Adds a row to /events. `time`: seconds since the epoch; `kind`: one word, up to 32 bytes; `text`: cut to 1024 bytes.
   void event(double time, const std::string& kind, const std::string& text);
   /// Sets status ("finished", "failed" or "stopped") and reason (cut to 1024 bytes), and closes the file. Nothing may follow.

@@ -166,6 +166,30 @@ std::vector<double> ArchiveReader::column(const std::string& name) const {
   return values;
 }
 
+std::vector<ArchivedEvaluation> ArchiveReader::evaluations() const {
+  const hdf5::Session session;
+  if (!file_->has("evaluations")) return {};
+  hsize_t rows = file_->length("evaluations/step");
+  for (const char* name : {"loss", "sequences", "seconds", "time"})
+    rows = std::min(rows, file_->length(std::string("evaluations/") + name));
+  const auto column = [&](const std::string& name) {
+    std::vector<double> values(rows);
+    file_->read("evaluations/" + name, H5T_NATIVE_DOUBLE, rows, values.data());
+    return values;
+  };
+  const std::vector<double> step = column("step"), loss = column("loss"), sequences = column("sequences"),
+                            seconds = column("seconds"), time = column("time");
+  std::vector<ArchivedEvaluation> evaluations;
+  for (hsize_t i = 0; i < rows && step[i] >= 0; ++i) {
+    evaluations.push_back({.step = static_cast<std::int64_t>(step[i]),
+                           .loss = loss[i],
+                           .sequences = static_cast<std::int64_t>(sequences[i]),
+                           .seconds = seconds[i],
+                           .time = time[i]});
+  }
+  return evaluations;
+}
+
 std::vector<ArchiveEvent> ArchiveReader::events() const {
   const hdf5::Session session;
   if (!file_->has("events")) return {};

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "core/archive/archive.h"
+
 namespace consist {
 
 struct ArchiveEvent {
@@ -34,6 +36,8 @@ class ArchiveReader {
   /// Values of /steps/<name>, one for each row that is complete. Throws DataError if there is no such column.
   std::vector<double> column(const std::string& name) const;
   std::vector<ArchiveEvent> events() const;
+  /// Rows of /evaluations that are complete; none in archives of earlier versions of this program, which had no such table.
+  std::vector<ArchivedEvaluation> evaluations() const;
 
  private:
   struct File;

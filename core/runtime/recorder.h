@@ -10,15 +10,16 @@
 #include "consist/device.h"
 #include "core/archive/archive.h"
 #include "core/config/run_config.h"
+#include "core/runtime/job_memory.h"
 #include "core/runtime/processor_use.h"
 #include "core/runtime/trainer.h"
 
 namespace consist {
 
-/// What is known once the run is over. Bytes are of rank 0.
+/// What is known once the run is over.
 struct RunResult {
-  std::int64_t planned_bytes = 0;
-  std::int64_t measured_peak_bytes = 0;
+  PlannedMemory planned;
+  LargestBytes measured_peak;
   double start_seconds = 0;  ///< from the start of the process to the first step
   std::int64_t steps = 0;
   double model_flops = 0;                  ///< model FLOP/s per rank, median of the steady state
@@ -26,7 +27,10 @@ struct RunResult {
   std::string bound_problem;               ///< why there is none
   std::optional<ProcessorUse> processors;  ///< of rank 0's host during the steps; nothing where the system does not tell
   double final_loss = 0;
-  double evaluation_loss = 0;  ///< NaN if there was no evaluation
+  double evaluation_loss = 0;                                               ///< of the last evaluation; NaN if there was none
+  std::int64_t evaluation_sequences = 0;                                    ///< of the last evaluation, over all ranks
+  double step_seconds = 0, evaluation_seconds = 0, checkpoint_seconds = 0;  ///< sums over the run
+  double data_seconds = 0;  ///< sum of what this rank waited between steps for its tokens
 };
 
 /// Without a path in the configuration it does nothing.
@@ -43,6 +47,7 @@ class Recorder {
   void profile(const std::string& json);
   /// What moved between ranks, once the run is over (traffic_json).
   void traffic(const std::string& json);
+  void evaluation(const EvaluationReport& report);
   void event(const std::string& kind, const std::string& text);
   void finish(const std::string& status, const std::string& reason, const RunResult* result);
 

@@ -14,6 +14,7 @@
 #include "core/runtime/communicators.h"
 #include "core/runtime/host_memory.h"
 #include "core/runtime/idle_share.h"
+#include "core/runtime/job_memory.h"
 #include "core/runtime/metrics.h"
 #include "core/runtime/parts.h"
 #include "core/runtime/processor_use.h"
@@ -67,6 +68,15 @@ double model_flops_rate(const RunConfig& config, const Parts& parts, const RunEv
   return rate * model_flops_per_token(parts.architecture->sizes(), config.sequence) / config.ranks;
 }
 
+/// What the steps waited for their data, where that is worth a word.
+std::string data_wait_text(const RunResult& result) {
+  constexpr double worth_a_word = 0.01;
+  const double total = result.step_seconds + result.data_seconds;
+  if (result.data_seconds <= worth_a_word * total) return {};
+  return "between steps rank 0 waited " + fixed_text(result.data_seconds, 1) + " s for data, " +
+         fixed_text(100 * result.data_seconds / total, 1) + "% of the time; tokens/s are without that wait\n";
+}
+
 void print_result(const RunEvents& events) {
   const Steady steady = steady_state(events.seconds());
   if (steady.steps == 0) return;
@@ -81,8 +91,9 @@ void print_result(const RunEvents& events) {
       events.result.final_loss, si_text(rate).c_str(), static_cast<long long>(steady.steps),
       static_cast<long long>(steady.first_step - 1), si_text(static_cast<double>(events.tokens()) / steady.high_seconds).c_str(),
       si_text(static_cast<double>(events.tokens()) / steady.low_seconds).c_str(), steady.median_seconds * 1e3,
-      si_text(events.result.model_flops).c_str(), share.c_str(), bytes_text(events.result.measured_peak_bytes).c_str());
+      si_text(events.result.model_flops).c_str(), share.c_str(), text_of(events.result.measured_peak).c_str());
   if (!events.result.bound_problem.empty()) std::printf("no bound: %s\n", events.result.bound_problem.c_str());
+  std::fputs(data_wait_text(events.result).c_str(), stdout);
 }
 
 /// What a run that was asked to end has saved, and how to go on.
@@ -134,17 +145,8 @@ TrainerSettings trainer_settings(const RunConfig& config, std::int64_t first_ste
           .evaluate_every = config.evaluate_every,
           .evaluate_sequences = config.evaluate_sequences,
           .checkpoint_every = checkpoint_every,
-          .checkpoint_each_epoch = config.checkpoint_each_epoch};
-}
-
-void check_evaluation(const RunConfig& config, const Dataset& dataset, const Layout& layout) {
-  if (config.evaluate_every == 0) return;
-  const std::int64_t there = dataset.eval_sequences(), needed = config.batch * layout.batch_ranks();
-  const std::int64_t used = config.evaluate_sequences > 0 ? std::min(config.evaluate_sequences, there) : there;
-  if (used >= needed) return;
-  throw UsageError("--evaluate-every is given, but one evaluation batch of all ranks is " + std::to_string(needed) +
-                   " sequences, and " + (used < there ? "--evaluate-sequences allows " : "the dataset's evaluation part has ") +
-                   std::to_string(used) + "; choose a smaller --batch or more sequences");
+          .checkpoint_each_epoch = config.checkpoint_each_epoch,
+          .dataset = config.dataset};
 }
 
 /// Before the work is done that could not be shown.
@@ -172,7 +174,6 @@ TrainerResult run_recorded(const RunConfig& config, PluginHost& host, JoinedJob&
   parts.device->open(job.local_rank(), job.local_size());
   start.finished("device");
   add_dataset(parts, config, host);
-  check_evaluation(config, *parts.dataset, layout);
   start.finished("dataset");
   std::vector<const Program*> programs{&step};
   if (evaluation) programs.push_back(&*evaluation);
@@ -183,6 +184,8 @@ TrainerResult run_recorded(const RunConfig& config, PluginHost& host, JoinedJob&
   TrainingState state(std::move(step), std::move(evaluation), *parts.device, communicators.by_queue(), job.rank(),
                       config.memory_limit);
   check_host_memory(job, state.planned_host_bytes(), config.host_memory_limit);
+  tell_bytes(job, "planned", state.planned_bytes());
+  tell_bytes(job, "planned_host", state.planned_host_bytes());
   start.finished("kernels");
   state.allocate(config.profile || !config.trace.empty());
   start.finished("memory");
@@ -195,11 +198,15 @@ TrainerResult run_recorded(const RunConfig& config, PluginHost& host, JoinedJob&
   const SensorLog sensors(*parts.device);
   Recorder& recorder = recorder_of_run.emplace(config);
   const ProgramSummary summary = summarize(state.step());
+  const PlannedMemory planned{largest_bytes(job, "planned", state.planned_bytes()),
+                              largest_bytes(job, "planned_host", state.planned_host_bytes())};
   recorder.describe(environment_json(job, *parts.device, host), topology_json(config, layout, communicators),
-                    summary_json(summary), sensors.newest());
+                    program_json(summary, planned), sensors.newest());
   if (job.rank() == 0) {
-    std::fprintf(stderr, "%s\n", banner(config, parts, layout, state, communicators, summary).c_str());
-    for (const std::string& advice : advise(config, parts.precision->dtypes(), layout, parts.device->info(), summary)) {
+    std::fprintf(stderr, "%s\n", banner(config, parts, layout, planned, communicators, summary).c_str());
+    ProgramSummary advised = summary;
+    advised.planned_bytes = planned.device.bytes;  // what is advised must fit on every rank
+    for (const std::string& advice : advise(config, parts.precision->dtypes(), layout, parts.device->info(), advised)) {
       std::fprintf(stderr, "note: %s\n", advice.c_str());
       recorder.event("advice", advice);
     }
@@ -215,8 +222,10 @@ TrainerResult run_recorded(const RunConfig& config, PluginHost& host, JoinedJob&
   events.result.processors = watch.finish(job);
   events.close();
   if (result == TrainerResult::finished) saved.export_model(state);
-  events.result.planned_bytes = state.planned_bytes();
-  events.result.measured_peak_bytes = parts.device->counters().peak_bytes;
+  events.result.planned = planned;
+  const std::int64_t peak = parts.device->counters().peak_bytes;
+  tell_bytes(job, "measured_peak", peak);
+  events.result.measured_peak = largest_bytes(job, "measured_peak", peak);
   recorder.traffic(traffic_json(traffic(layout.mesh, summary, communicators), events.result.steps));
   events.result.model_flops = model_flops_rate(config, parts, events);
   const Bound bound = checked_bound(measured, events.result.model_flops);

@@ -35,7 +35,17 @@ std::string topology_json(const RunConfig& config, const Layout& layout, const C
   return json.dump(2);
 }
 
-std::string banner(const RunConfig& config, const Parts& parts, const Layout& layout, const TrainingState& state,
+std::string program_json(const ProgramSummary& summary, const PlannedMemory& planned) {
+  Json json = Json::parse(summary_json(summary));
+  json["rank"] = 0;
+  json["largest"] = {{"planned_bytes", planned.device.bytes},
+                     {"planned_bytes_rank", planned.device.rank},
+                     {"planned_host_bytes", planned.host.bytes},
+                     {"planned_host_bytes_rank", planned.host.rank}};
+  return json.dump(2);
+}
+
+std::string banner(const RunConfig& config, const Parts& parts, const Layout& layout, const PlannedMemory& planned,
                    const Communicators& communicators, const ProgramSummary& summary) {
   const DTypes d = parts.precision->dtypes();
   const ModelSizes sizes = parts.architecture->sizes();
@@ -58,8 +68,8 @@ std::string banner(const RunConfig& config, const Parts& parts, const Layout& la
   text += "\nbatch " + std::to_string(config.batch) + " x accumulation " + std::to_string(config.accumulation) + " x " +
           std::to_string(layout.batch_ranks()) + " = " + std::to_string(sequences) + " sequences of " +
           std::to_string(config.sequence) + ": " + std::to_string(sequences * config.sequence) +
-          " tokens a step; planned memory " + bytes_text(state.planned_bytes()) + " per rank";
-  if (state.planned_host_bytes() > 0) text += ", " + bytes_text(state.planned_host_bytes()) + " pinned on the host";
+          " tokens a step; planned memory " + text_of(planned.device);
+  if (planned.host.bytes > 0) text += ", pinned on the host " + text_of(planned.host);
   return text;
 }
 

@@ -8,9 +8,9 @@
 #include "core/config/run_config.h"
 #include "core/plugin/host.h"
 #include "core/runtime/communicators.h"
+#include "core/runtime/job_memory.h"
 #include "core/runtime/parts.h"
 #include "core/runtime/program_summary.h"
-#include "core/runtime/training_state.h"
 
 namespace consist {
 
@@ -18,9 +18,11 @@ namespace consist {
 std::string environment_json(const Job& job, const Device& device, PluginHost& host);
 /// The archive's /topology: the mesh's axes, each with its strategy, its transport and the path that this was proven to take.
 std::string topology_json(const RunConfig& config, const Layout& layout, const Communicators& communicators);
+/// The archive's /program: rank 0's program, and in "largest" the memory of the ranks that need the most.
+CONSIST_API std::string program_json(const ProgramSummary& summary, const PlannedMemory& planned);
 /// The lines before the first step: model, layout and paths, precision, device, batch, planned memory, notes of the
 /// configuration.
-std::string banner(const RunConfig& config, const Parts& parts, const Layout& layout, const TrainingState& state,
+std::string banner(const RunConfig& config, const Parts& parts, const Layout& layout, const PlannedMemory& planned,
                    const Communicators& communicators, const ProgramSummary& summary);
 
 }  // namespace consist

@@ -37,6 +37,9 @@ void RunEvents::step_finished(const StepReport& report) {
   result.final_loss = report.loss;
   seconds_.push_back(report.seconds);
   tokens_ = report.tokens;
+  sequences_ = report.sequences;
+  result.step_seconds += report.seconds;
+  result.data_seconds += report.data_seconds;
   if (job_.rank() == 0) recorder_.step(report, sensors_.newest());
   times_ = state_.step().executable().launch_times();
   profile_.add(times_);
@@ -49,11 +52,13 @@ void RunEvents::step_finished(const StepReport& report) {
   }
 }
 
-void RunEvents::evaluated(std::int64_t step, double loss) {
-  result.evaluation_loss = loss;
-  if (job_.rank() == 0)
-    recorder_.event("evaluation", R"({"step": )" + std::to_string(step) + R"(, "loss": )" + std::to_string(loss) + "}");
-  line_.note("evaluation after step " + std::to_string(step) + ": loss " + fixed_text(loss, 4));
+void RunEvents::evaluated(const EvaluationReport& report) {
+  result.evaluation_loss = report.loss;
+  result.evaluation_sequences = report.sequences;
+  result.evaluation_seconds += report.seconds;
+  if (job_.rank() == 0) recorder_.evaluation(report);
+  line_.note("evaluation after step " + std::to_string(report.step) + ": loss " + fixed_text(report.loss, 4) + " over " +
+             std::to_string(report.sequences) + (report.sequences == 1 ? " sequence" : " sequences"));
 }
 
 void RunEvents::checkpoint(std::int64_t step) {

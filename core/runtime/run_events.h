@@ -32,7 +32,7 @@ class RunEvents final : public TrainerEvents {
 
   /// Throws Error where the loss or the gradient norm is not finite.
   void step_finished(const StepReport& report) override;
-  void evaluated(std::int64_t step, double loss) override;
+  void evaluated(const EvaluationReport& report) override;
   void checkpoint(std::int64_t step) override;
   bool stop_requested() override { return stop_.requested(); }
 
@@ -40,6 +40,7 @@ class RunEvents final : public TrainerEvents {
   void close() { line_.finish(); }
   const std::vector<double>& seconds() const { return seconds_; }  ///< of every step
   std::int64_t tokens() const { return tokens_; }                  ///< of a step, of all ranks
+  std::int64_t sequences() const { return sequences_; }            ///< of a step, of all ranks
   const Profile& profile() const { return profile_; }
   /// The last step's, for write_trace().
   std::string last_step() const;
@@ -63,7 +64,7 @@ class RunEvents final : public TrainerEvents {
   ProgressLine line_;
   std::atomic<std::int64_t> running_;
   std::vector<double> seconds_;
-  std::int64_t tokens_ = 0;
+  std::int64_t tokens_ = 0, sequences_ = 0;
 };
 
 }  // namespace consist

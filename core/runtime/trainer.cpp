@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/runtime/batches.h"
+#include "core/runtime/step_reader.h"
 
 namespace consist {
 
@@ -27,30 +28,36 @@ void write_hyper(TrainingState& state, const TrainerSettings& settings, std::int
   state.write_input(state.step(), "hyper", hyper, sizeof hyper);
 }
 
-/// Mean loss over the evaluation part, as far as whole batches of all ranks go; NaN if there is not one.
-double evaluate(TrainingState& state, Batches& batches, const TrainerSettings& settings) {
+EvaluationReport evaluate(TrainingState& state, Batches& batches, std::int64_t step) {
+  const Clock::time_point start = Clock::now();
   PreparedProgram& program = *state.evaluation();
-  const std::int64_t rounds = batches.evaluation_rounds(settings.evaluate_sequences);
+  const std::int64_t rounds = batches.evaluation_rounds();
   double sum = 0;
   for (std::int64_t round = 0; round < rounds; ++round) {
-    batches.write_evaluation(state, round);
+    batches.write_evaluation(round);
     program.executable().run();
     program.executable().wait();
     sum += state.read_metric(program, "loss");
   }
-  return sum / static_cast<double>(rounds);
+  return {.step = step,
+          .loss = batches.evaluation_mean(sum),
+          .sequences = batches.evaluation_sequences(),
+          .seconds = std::chrono::duration<double>(Clock::now() - start).count()};
 }
 
 }  // namespace
 
 TrainerResult train(TrainingState& state, const Dataset& dataset, const Layout& layout, int rank, const TrainerSettings& settings,
                     TrainerEvents& events) {
-  Batches batches(dataset, layout, rank, settings);
+  Batches batches(dataset, layout, rank, settings, state);
+  StepReader reader(batches, settings.first_step, settings.steps);
   Executable& step_program = state.step().executable();
   for (std::int64_t step = settings.first_step + 1; step <= settings.steps; ++step) {
     const float vote = events.stop_requested() ? 1.0F : 0.0F;
+    const Clock::time_point asked = Clock::now();
+    const StepTokens& tokens = reader.take(step - 1);
     const Clock::time_point start = Clock::now();
-    batches.write_step(state, step - 1);
+    batches.write_step(tokens);
     write_hyper(state, settings, step);
     state.write_input(state.step(), "votes", &vote, sizeof vote);
     const auto began = std::chrono::system_clock::now();
@@ -63,11 +70,13 @@ TrainerResult train(TrainingState& state, const Dataset& dataset, const Layout& 
                           .grad_norm = state.read_metric(state.step(), "grad_norm"),
                           .learning_rate = settings.learning_rate.at(step - 1),
                           .seconds = taken.count(),
+                          .data_seconds = std::chrono::duration<double>(start - asked).count(),
+                          .sequences = batches.sequences_per_step(),
                           .tokens = batches.tokens_per_step(),
                           .began = began});
     const bool stop = state.read_metric(state.step(), "stop") > 0;
     if (state.evaluation() != nullptr && (due(step, settings.evaluate_every) || step == settings.steps)) {
-      events.evaluated(step, evaluate(state, batches, settings));
+      events.evaluated(evaluate(state, batches, step));
     }
     const bool saves = settings.checkpoint_every > 0 || settings.checkpoint_each_epoch;
     if (due(step, settings.checkpoint_every) || (settings.checkpoint_each_epoch && batches.ends_epoch(step - 1)) ||

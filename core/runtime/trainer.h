@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <string>
 
 #include "consist/dataset.h"
 #include "consist/export.h"
@@ -22,9 +23,10 @@ struct TrainerSettings {
   double beta1 = 0.9;
   double beta2 = 0.95;
   std::int64_t evaluate_every = 0;      ///< steps; 0: never
-  std::int64_t evaluate_sequences = 0;  ///< at most so many, over all ranks
+  std::int64_t evaluate_sequences = 0;  ///< so many over all ranks, as far as the dataset has them; 0: all that it has
   std::int64_t checkpoint_every = 0;    ///< steps; 0: never
   bool checkpoint_each_epoch = false;   ///< after each step that ends a pass through the dataset
+  std::string dataset;                  ///< the plugin's name, for messages
 };
 
 struct StepReport {
@@ -32,9 +34,18 @@ struct StepReport {
   double loss = 0;        ///< mean over the step's tokens of all ranks
   double grad_norm = 0;   ///< before clipping
   double learning_rate = 0;
-  double seconds = 0;
-  std::int64_t tokens = 0;  ///< of all ranks
+  double seconds = 0;       ///< from before the batch is written to the device until the last instruction has finished
+  double data_seconds = 0;  ///< how long this rank waited before that for its tokens, which are read while the step before runs
+  std::int64_t sequences = 0;                   ///< of all ranks
+  std::int64_t tokens = 0;                      ///< of all ranks
   std::chrono::system_clock::time_point began;  ///< when this rank's device was given the step
+};
+
+struct EvaluationReport {
+  std::int64_t step = 0;       ///< after it
+  double loss = 0;             ///< mean over the tokens of all sequences
+  std::int64_t sequences = 0;  ///< over all ranks, each read once: the same ones in every layout
+  double seconds = 0;
 };
 
 /// What happens besides training; called from the trainer's thread between steps, on every rank.
@@ -42,7 +53,7 @@ class CONSIST_API TrainerEvents {
  public:
   virtual ~TrainerEvents();
   virtual void step_finished(const StepReport& report) = 0;
-  virtual void evaluated(std::int64_t step, double loss) = 0;
+  virtual void evaluated(const EvaluationReport& report) = 0;
   /// Saves the state after `step` steps.
   virtual void checkpoint(std::int64_t step) = 0;
   /// Whether this rank wants to end the run (a signal); polled before each step. All ranks end together.

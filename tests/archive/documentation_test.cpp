@@ -62,7 +62,8 @@ TEST_F(ArchiveDocumentation, ARunInPandas) {
     archive.define_steps({{"step", "1", "step"}, {"loss", "nat/token", "mean loss"}, {"seconds", "s", "wall time"}});
     for (int step = 1; step <= 1500; ++step)
       archive.append(std::vector<double>{double(step), 1.0 / step, step == 3 ? std::nan("") : 0.25});
-    archive.event(7, "evaluation", "loss 0.5");
+    archive.event(7, "checkpoint", "1 MB");
+    archive.evaluation({.step = 1000, .loss = 0.5, .sequences = 64, .seconds = 0.25, .time = 7});
     archive.finish("stopped", "asked to, at größe");
   }
   const std::string output = run(folder, example(0) + R"(
@@ -73,7 +74,9 @@ assert run["steps/loss"].attrs["units"] == "nat/token" and run["steps/loss"].att
 assert json.loads(run["config"].asstr()[()]) == {"model": "größe"}
 assert run.attrs["status"].decode() == "stopped" and run.attrs["reason"].decode() == "asked to, at größe"
 assert run.attrs["consist_archive_version"] == 1
-assert run["events/kind"].asstr()[0] == "evaluation" and run["events/time"][0] == 7
+assert run["events/kind"].asstr()[0] == "checkpoint" and run["events/time"][0] == 7
+assert list(evaluations.loss) == [0.5] and list(evaluations.step) == [1000] and list(evaluations.sequences) == [64]
+assert run["evaluations/loss"].attrs["units"] == "nat/token"
 assert run["steps/loss"].chunks == (1024,) and run["steps/loss"].compression is None
 print("read")
 )");

@@ -82,7 +82,8 @@ void write_steps(const std::string& path, int first_counted, long writes, int la
     archive.append(row(step));
     done = step;
     if (step % 500 == 0) {
-      archive.event(step, "evaluation", "loss 1.0");
+      archive.event(step, "checkpoint", "1 MB");
+      archive.evaluation({.step = step, .loss = 1.0 / step, .sequences = 64, .seconds = 0.5, .time = double(step)});
     }
   }
   archive.text("/comm", "{}");
@@ -100,6 +101,15 @@ void expect_readable(const std::string& path, int at_least) {
     for (std::size_t i = 0; i < values.size(); ++i) ASSERT_EQ(values[i], row(int(i) + 1)[c]) << kColumns[c].name << " " << i;
   }
   EXPECT_NO_THROW(reader.events());
+  const std::vector<ArchivedEvaluation> evaluations = reader.evaluations();
+  ASSERT_GE(int(evaluations.size()), std::max(at_least - 1, 0) / 500) << "that of the newest step may be on its way";
+  for (std::size_t i = 0; i < evaluations.size(); ++i) {
+    const int step = 500 * (int(i) + 1);
+    ASSERT_EQ(evaluations[i].step, step);
+    ASSERT_EQ(evaluations[i].loss, 1.0 / step);
+    ASSERT_EQ(evaluations[i].sequences, 64);
+    ASSERT_EQ(evaluations[i].time, step);
+  }
   const std::string status = reader.status();
   EXPECT_TRUE(status == "running" || status == "finished") << status;
 }

@@ -21,7 +21,7 @@ using test::Reference;
 class Losses final : public TrainerEvents {
  public:
   void step_finished(const StepReport& report) override { reports.push_back(report); }
-  void evaluated(std::int64_t /*step*/, double /*loss*/) override {}
+  void evaluated(const EvaluationReport& /*report*/) override {}
   void checkpoint(std::int64_t /*step*/) override {}
   bool stop_requested() override { return false; }
 

@@ -57,7 +57,7 @@ class AllocationMarks final : public TrainerEvents {
     if (report.step <= 2) test::forget_largest_tolerated();
     largest_tolerated = test::tolerated_allocations().largest_bytes;
   }
-  void evaluated(std::int64_t /*step*/, double /*loss*/) override {}
+  void evaluated(const EvaluationReport& /*report*/) override {}
   void checkpoint(std::int64_t /*step*/) override {}
   bool stop_requested() override {  // comes first in each step
     marks.push_back(test::allocations_except(others_));
