@@ -6,7 +6,9 @@
 #include <set>
 
 #include "consist/error.h"
+#include "core/files/json_input.h"
 #include "core/files/sha256.h"
+#include "core/program/printable.h"
 
 namespace consist {
 namespace {
@@ -16,6 +18,7 @@ using nlohmann::json;
 constexpr const char* kFormat = "consist checkpoint";
 constexpr int kVersion = 1;
 constexpr int kDeepest = 8;
+constexpr std::int64_t kMostBytes = 64'000'000;
 
 json to_json(const CheckpointFile& file) {
   return {{"name", file.name}, {"bytes", file.bytes}, {"sha256", file.sha256}};
@@ -71,16 +74,8 @@ CheckpointFile file_from(const json& value, const std::string& path) {
   return file;
 }
 
-json parse_json(std::string_view text, const std::string& path) {
-  const json::parser_callback_t not_too_deep = [&](int depth, json::parse_event_t, json&) {
-    if (depth > kDeepest) throw DataError(path + " is corrupt: it is nested deeper than a checkpoint's state is");
-    return true;
-  };
-  try {
-    return json::parse(text, not_too_deep);
-  } catch (const json::exception& error) {
-    throw DataError(path + " is cut off or corrupt: " + std::string(error.what()).substr(0, 300));
-  }
+json parse_state(std::string_view text, const std::string& path) {
+  return parse_json(text, path + " is cut off or corrupt: it", {.most_bytes = kMostBytes, .most_depth = kDeepest});
 }
 
 }  // namespace
@@ -97,7 +92,7 @@ std::string to_text(const CheckpointState& state) {
 }
 
 CheckpointState parse_checkpoint_state(std::string_view text, const std::string& path) {
-  const json parsed = parse_json(text, path);
+  const json parsed = parse_state(text, path);
   const Fields whole(parsed, path, "it");
   if (whole.text("format") != kFormat) whole.fail(std::string("is not marked as ") + kFormat);
   const std::int64_t version = whole.count("version");
@@ -120,7 +115,8 @@ CheckpointState parse_checkpoint_state(std::string_view text, const std::string&
   std::set<std::string> names;
   for (const json& value : files) {
     state.files.push_back(file_from(value, path));
-    if (!names.insert(state.files.back().name).second) fields.fail("has the file " + state.files.back().name + " twice");
+    if (!names.insert(state.files.back().name).second)
+      fields.fail("has the file " + in_quotes(state.files.back().name) + " twice");
   }
   return state;
 }
@@ -131,7 +127,7 @@ std::string to_text(const CheckpointFile& file) {
 
 CheckpointFile parse_checkpoint_file(std::string_view text) {
   const std::string path = "a rank's message about its checkpoint file";
-  return file_from(parse_json(text, path), path);
+  return file_from(parse_state(text, path), path);
 }
 
 }  // namespace consist

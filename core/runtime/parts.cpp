@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "consist/error.h"
 #include "core/config/did_you_mean.h"
+#include "core/files/input_file.h"
+#include "core/files/json_input.h"
+#include "core/program/printable.h"
 #include "core/weights/tokenizer_files.h"
 
 namespace consist {
@@ -19,17 +19,17 @@ const std::map<std::string, std::string>& options_of(const RunConfig& config, co
   return found == config.plugin_options.end() ? none : found->second;
 }
 
-std::string read_text(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  if (!file) throw DataError(path.string() + " cannot be read; a model folder needs a config.json as Hugging Face writes it");
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
+std::string read_config(const std::filesystem::path& path) {
+  try {
+    return read_text(path.string(), JsonRules().most_bytes);
+  } catch (const SystemError& error) {
+    throw DataError(std::string(error.what()) + "; a model folder needs a config.json as Hugging Face writes it");
+  }
 }
 
 std::vector<std::string> architectures_in(const std::string& config, const std::filesystem::path& path) {
-  const nlohmann::json json = nlohmann::json::parse(config, nullptr, false);
-  if (json.is_discarded() || !json.is_object()) throw DataError(path.string() + " is no JSON object");
+  const nlohmann::json json = parse_json(config, path.string());
+  if (!json.is_object()) throw DataError(path.string() + " is no JSON object");
   std::vector<std::string> names;
   if (auto list = json.find("architectures"); list != json.end() && list->is_array()) {
     for (const auto& name : *list) {
@@ -42,7 +42,7 @@ std::vector<std::string> architectures_in(const std::string& config, const std::
 
 void model_from_folder(Parts& parts, const RunConfig& config, PluginHost& host) {
   const std::filesystem::path path = std::filesystem::path(config.model) / "config.json";
-  const std::string text = read_text(path);
+  const std::string text = read_config(path);
   const std::vector<std::string> architectures = architectures_in(text, path);
   for (const std::string& name : host.names("model")) {
     auto model = host.make<Model>("model", name, options_of(config, name));
@@ -58,8 +58,8 @@ void model_from_folder(Parts& parts, const RunConfig& config, PluginHost& host) 
       return;
     }
   }
-  throw DataError(path.string() + ": no model plugin knows the architecture '" + architectures.front() +
-                  "' (see consist plugins)");
+  throw DataError(path.string() + ": no model plugin knows the architecture " + in_quotes(architectures.front()) +
+                  " (see consist plugins)");
 }
 
 void model_from_preset(Parts& parts, const RunConfig& config, PluginHost& host) {

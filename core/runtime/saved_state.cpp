@@ -11,6 +11,7 @@
 #include "core/checkpoint/save_checkpoint.h"
 #include "core/checkpoint/tensor_parts.h"
 #include "core/files/atomic_file.h"
+#include "core/files/json_input.h"
 #include "core/runtime/usable_cores.h"
 #include "core/weights/model_weights.h"
 #include "core/weights/tokenizer_files.h"
@@ -78,11 +79,11 @@ Json data_of(const Json& config) {
 
 void check_same_data(const CheckpointState& saved, const std::string& path, const RunConfig& config,
                      std::int64_t sequences_per_step) {
-  const Json then = Json::parse(saved.config, nullptr, false);
-  if (then.is_discarded() || !then.is_object()) throw DataError(path + ": its configuration is no JSON object");
+  const Json then = parse_json(saved.config, path + ": its configuration");
+  if (!then.is_object()) throw DataError(path + ": its configuration is no JSON object");
   const Json before = data_of(then), now = data_of(Json::parse(config.to_json()));
   if (before != now) {
-    throw UsageError("--resume: " + path + " was trained on " + before.dump() + ", this run asks for " + now.dump() +
+    throw UsageError("--resume: " + path + " was trained on " + shown(before, 2000) + ", this run asks for " + shown(now, 2000) +
                      "; give the same options, or another --checkpoint folder");
   }
   if (saved.data_position != saved.step * sequences_per_step) {

@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "consist/error.h"
+#include "core/files/json_input.h"
+#include "core/program/printable.h"
 
 namespace consist {
 namespace {
@@ -91,33 +93,31 @@ void ModelWeights::open_file(const std::string& path) {
 }
 
 void ModelWeights::open_index(const std::string& path) {
-  json index;
-  try {
-    index = json::parse(read_text(path, kMaxIndexBytes));
-  } catch (const json::exception& error) {
-    throw DataError(path + " is no valid JSON: " + std::string(error.what()).substr(0, 300));
-  }
+  const json index = read_json(path, {.most_bytes = kMaxIndexBytes});
   const auto map = index.is_object() ? index.find("weight_map") : index.end();
   if (!index.is_object() || map == index.end() || !map->is_object()) throw DataError(path + " has no object weight_map");
   std::map<std::string, const SafetensorsFile*> by_name;
   for (const auto& [tensor, file] : map->items()) {
-    if (!file.is_string()) throw DataError(path + " names no file for tensor " + tensor);
+    if (!file.is_string()) throw DataError(path + " names no file for tensor " + in_quotes(tensor));
     const std::string name = file.get<std::string>();
     // The index comes with a download: it shall not reach outside its folder.
     if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos ||
         name.find('\0') != std::string::npos) {
-      throw DataError(path + " names for tensor " + tensor + " the file \"" + name + "\", which is no plain file name");
+      throw DataError(path + " names for tensor " + in_quotes(tensor) + " the file " + in_quotes(name) +
+                      ", which is no plain file name");
     }
     const SafetensorsFile*& opened = by_name[name];
     if (opened == nullptr) {
       const std::string shard = (fs::path(path).parent_path() / name).string();
       if (!is_there(shard))
-        throw DataError(path + " says that tensor " + tensor + " is in " + name + ", but there is no such file");
+        throw DataError(path + " says that tensor " + in_quotes(tensor) + " is in " + in_quotes(name) +
+                        ", but there is no such file");
       opened_.push_back(std::make_unique<SafetensorsFile>(shard));
       opened = opened_.back().get();
     }
     if (!opened->has(tensor))
-      throw DataError(path + " says that tensor " + tensor + " is in " + name + ", but that file does not have it");
+      throw DataError(path + " says that tensor " + in_quotes(tensor) + " is in " + in_quotes(name) +
+                      ", but that file does not have it");
     files_.emplace(tensor, opened);
   }
 }

@@ -70,14 +70,18 @@ std::int64_t bytes_of(const TensorSource& tensor) {
 
 /// Length and header, padded to the alignment.
 std::string head(std::span<const TensorSource* const> order, const std::map<std::string, std::string>& metadata) {
+  using Object = nlohmann::ordered_json::object_t;
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
   std::int64_t at = 0;
   for (const TensorSource* tensor : order) {
     std::vector<std::int64_t> extents;
     for (int dim = 0; dim < tensor->shape.rank(); ++dim) extents.push_back(tensor->shape[dim]);
-    header[tensor->name] = {
-        {"dtype", stored_name_of(tensor->dtype)}, {"shape", extents}, {"data_offsets", {at, at + bytes_of(*tensor)}}};
+    // By key, each insertion would search all tensors before it; check_names has found the names to differ.
+    header.get_ref<Object&>().Object::Container::emplace_back(
+        tensor->name,
+        nlohmann::ordered_json{
+            {"dtype", stored_name_of(tensor->dtype)}, {"shape", extents}, {"data_offsets", {at, at + bytes_of(*tensor)}}});
     at += bytes_of(*tensor);
   }
   std::string json = header.dump();

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
-#include <set>
 #include <utility>
 
 #include "consist/error.h"
+#include "core/files/json_input.h"
+#include "core/program/printable.h"
 
 namespace consist {
 namespace {
@@ -24,11 +24,7 @@ constexpr std::array<StoredType, 20> kTypes = {{{"F32", 32},    {"BF16", 16},   
                                                 {"U16", 16},    {"U8", 8},      {"BOOL", 8},    {"F8_E4M3", 8}, {"F8_E5M2", 8},
                                                 {"F8_E8M0", 8}, {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"F4", 4},      {"C64", 64}}};
 
-/// Quotes a name from the file for a message: control characters would disturb a terminal, and a name may be megabytes long.
-std::string in_quotes(std::string_view name) {
-  std::string text = json(std::string(name.substr(0, 200))).dump(-1, ' ', true, json::error_handler_t::replace);
-  return name.size() > 200 ? text + "..." : text;
-}
+constexpr const char* kCorrupt = " is corrupt or no safetensors file: ";
 
 class Parser {
  public:
@@ -38,7 +34,7 @@ class Parser {
   TensorTable parse(std::string_view text) {
     // The reference implementation wants the first byte to be '{' and lets spaces pad the end.
     if (text.empty() || text.front() != '{') fail("its header does not start with '{'");
-    const json header = parse_json(text);
+    const json header = parse_header(text);
     for (const auto& [name, value] : header.items()) {
       if (name == "__metadata__") {
         read_metadata(value);
@@ -51,28 +47,12 @@ class Parser {
   }
 
  private:
-  [[noreturn]] void fail(const std::string& what) const {
-    throw DataError(path_ + " is corrupt or no safetensors file: " + what);
-  }
+  [[noreturn]] void fail(const std::string& what) const { throw DataError(path_ + kCorrupt + what); }
 
-  json parse_json(std::string_view text) const {
+  json parse_header(std::string_view text) const {
     // JSON leaves open what a repeated key means, and readers differ: such a file means different weights to different programs.
-    std::vector<std::set<std::string>> keys;
-    const json::parser_callback_t check = [&](int depth, json::parse_event_t event, json& parsed) {
-      if (depth > 3) fail("its header is nested deeper than the format allows");
-      if (event == json::parse_event_t::object_start) keys.emplace_back();
-      if (event == json::parse_event_t::object_end) keys.pop_back();
-      if (event == json::parse_event_t::key && !keys.back().insert(parsed.get<std::string>()).second) {
-        fail("its header has " + in_quotes(parsed.get<std::string>()) + " twice");
-      }
-      return true;
-    };
-    try {
-      return json::parse(text, check);
-    } catch (const json::exception& error) {
-      const std::string what = error.what();
-      fail("its header is no valid JSON: " + what.substr(0, 300));
-    }
+    return parse_json(text, path_ + kCorrupt + "its header",
+                      {.most_bytes = max_header_bytes, .most_depth = 3, .repeated = JsonRules::Repeated::refused});
   }
 
   void read_metadata(const json& value) {
@@ -85,7 +65,7 @@ class Parser {
 
   std::int64_t integer(const json& value, const std::string& tensor, const char* what) const {
     if (!value.is_number_unsigned() || value.get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX)) {
-      fail("tensor " + tensor + " has a " + what + " that is no size: " + value.dump().substr(0, 50));
+      fail("tensor " + tensor + " has a " + what + " that is no size: " + shown(value));
     }
     return value.get<std::int64_t>();
   }

@@ -177,6 +177,11 @@ struct RegexSplit::Code {
 };
 
 RegexSplit::RegexSplit(const std::string& pattern) : code_(std::make_unique<Code>()) {
+  constexpr std::size_t most_bytes = 16'384;  // published ones have a few hundred
+  if (pattern.size() > most_bytes) {
+    throw DataError("the pre-tokenizer's expression has " + std::to_string(pattern.size()) + " bytes, more than the " +
+                    std::to_string(most_bytes) + " that are read");
+  }
   const std::string translated = Translator(pattern).translate();
   int error = 0;
   PCRE2_SIZE offset = 0;
@@ -187,26 +192,55 @@ RegexSplit::RegexSplit(const std::string& pattern) : code_(std::make_unique<Code
   std::uint32_t empty = 0;
   pcre2_pattern_info(code_->code, PCRE2_INFO_MATCHEMPTY, &empty);
   if (empty != 0) throw DataError("the pre-tokenizer's expression can match nothing, which is not supported: " + pattern);
-  pcre2_jit_compile(code_->code, PCRE2_JIT_COMPLETE);  // an error only means that it runs interpreted
+  pcre2_jit_compile(code_->code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);  // an error only means that it runs interpreted
 }
 
 RegexSplit::~RegexSplit() = default;
 RegexSplit::RegexSplit(RegexSplit&&) noexcept = default;
 RegexSplit& RegexSplit::operator=(RegexSplit&&) noexcept = default;
 
+// The library's own limit counts backtracking in a single match, not what is read, and starts anew with each. So the expression
+// sees no more of the text at first than most matches need (PCRE2_PARTIAL_HARD reports that it wanted to read on), is allowed
+// little backtracking, and what it takes beyond is counted over the whole text.
 void RegexSplit::split(std::string_view text, std::vector<std::string_view>& pieces) const {
+  constexpr std::size_t first_window = 64;  // bytes behind the start
+  constexpr std::uint32_t first_limit = 64;
+  constexpr std::size_t window_growth = 2;
+  constexpr std::uint32_t limit_growth = 8;
+  const std::size_t most_work = 50'000'000 + 32 * text.size();  // steps of some 5 to 10 ns
   const std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> match(pcre2_match_data_create(1, nullptr),
                                                                                   pcre2_match_data_free);
-  std::size_t done = 0;
-  while (done < text.size()) {
-    const int found = pcre2_match(code_->code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), done, PCRE2_NO_UTF_CHECK,
-                                  match.get(), nullptr);
-    if (found == PCRE2_ERROR_NOMATCH) break;
+  const std::unique_ptr<pcre2_match_context, decltype(&pcre2_match_context_free)> settings(pcre2_match_context_create(nullptr),
+                                                                                           pcre2_match_context_free);
+  std::size_t done = 0, from = 0, work = 0, window = first_window;
+  std::uint32_t limit = first_limit;
+  while (from < text.size()) {
+    std::size_t end = std::min(text.size(), from + window);
+    while (end < text.size() && (static_cast<unsigned char>(text[end]) & 0xc0U) == 0x80) ++end;
+    pcre2_set_match_limit(settings.get(), limit);
+    const std::uint32_t options = PCRE2_NO_UTF_CHECK | (end < text.size() ? PCRE2_PARTIAL_HARD : 0);
+    const int found =
+        pcre2_match(code_->code, reinterpret_cast<PCRE2_SPTR>(text.data()), end, from, options, match.get(), settings.get());
+    if (found == PCRE2_ERROR_PARTIAL || found == PCRE2_ERROR_MATCHLIMIT) {
+      work += found == PCRE2_ERROR_PARTIAL ? (window *= window_growth) : (limit *= limit_growth);
+      if (work > most_work) {
+        throw DataError("the pre-tokenizer's expression takes too long on the text: it was given up after " +
+                        std::to_string(most_work) + " steps at byte " + std::to_string(from) + " of " +
+                        std::to_string(text.size()));
+      }
+      continue;
+    }
+    if (found == PCRE2_ERROR_NOMATCH) {  // it begins nowhere before `end`
+      from = end;
+      continue;
+    }
     if (found < 0) throw DataError("the pre-tokenizer's expression failed on the text: " + message_of(found));
     const PCRE2_SIZE* range = pcre2_get_ovector_pointer(match.get());
     if (range[0] > done) pieces.push_back(text.substr(done, range[0] - done));
     pieces.push_back(text.substr(range[0], range[1] - range[0]));
-    done = range[1];
+    done = from = range[1];
+    window = first_window;
+    limit = first_limit;
   }
   if (done < text.size()) pieces.push_back(text.substr(done));
 }

@@ -19,7 +19,8 @@ class RegexSplit {
   RegexSplit(RegexSplit&&) noexcept;
   RegexSplit& operator=(RegexSplit&&) noexcept;
 
-  /// Appends the pieces of valid UTF-8. They point into `text`.
+  /// Appends the pieces of valid UTF-8. They point into `text`. Throws DataError if the expression's work on the whole text
+  /// passes a bound: an expression can be written so that it reads all of the text again at each of its bytes.
   void split(std::string_view text, std::vector<std::string_view>& pieces) const;
 
  private:

@@ -18,8 +18,7 @@ struct Tokenizer::Cache {
 };
 
 Tokenizer Tokenizer::from_file(const std::string& path) {
-  constexpr std::int64_t most_bytes = 256 << 20;  // the largest published ones have about 30 MB
-  const std::string json = read_text(path, most_bytes);
+  const std::string json = read_text(path, tokenizer_most_bytes);
   try {
     return Tokenizer(parse_tokenizer_json(json));
   } catch (const DataError& error) {

@@ -32,6 +32,9 @@ struct Parts {
   std::vector<std::int32_t> before, after;  ///< special tokens around every text (TemplateProcessing)
 };
 
+/// The largest tokenizer.json that is read; the largest published ones have about 30 MB.
+inline constexpr std::int64_t tokenizer_most_bytes = 256 << 20;
+
 /// Reads the text of a tokenizer.json. A part that is not supported is a DataError that names the field.
 Parts parse_tokenizer_json(std::string_view json);
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "consist/error.h"
+#include "core/files/json_input.h"
 #include "datasets/tokenizer/tokenizer.h"
 #include "datasets/tokenizer/unicode.h"
 
@@ -40,8 +41,7 @@ bool flag(const Json& json, const char* name, bool fallback, const std::string& 
 std::int32_t token_id(const Json& json, const std::string& field) {
   constexpr std::int64_t most = 2'000'000;  // guards the tables that are indexed by id
   if (!json.is_number_integer() || json.get<std::int64_t>() < 0 || json.get<std::int64_t>() > most) {
-    refuse(field, "has the id " + json.dump(-1, ' ', false, Json::error_handler_t::replace) + ", which is no integer in 0.." +
-                      std::to_string(most));
+    refuse(field, "has the id " + shown(json) + ", which is no integer in 0.." + std::to_string(most));
   }
   return json.get<std::int32_t>();
 }
@@ -220,8 +220,8 @@ void check_decoder(const Json& json) {
 }  // namespace
 
 Parts parse_tokenizer_json(std::string_view text) {
-  const Json json = Json::parse(text, nullptr, false);
-  if (json.is_discarded() || !json.is_object()) throw DataError("it is no JSON object, or cut off");
+  const Json json = parse_json(text, "it", {.most_bytes = tokenizer_most_bytes});
+  if (!json.is_object()) throw DataError("it is no JSON object");
   for (const char* name : {"truncation", "padding"}) {
     if (given(json, name)) refuse(name, "is given; training packs sequences itself");
   }

@@ -4,11 +4,13 @@
 #include <nlohmann/json.hpp>
 
 #include "consist/error.h"
+#include "core/files/json_input.h"
+#include "core/program/printable.h"
 
 namespace consist::decoder {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;
 
 /// Typed access that names the field in its errors. Null counts as absent, as transformers writes it.
 class Fields {
@@ -46,7 +48,7 @@ class Fields {
     if (!has(name)) throw DataError("the field \"" + prefix_ + name + "\" is missing");
   }
   [[noreturn]] void wrong(const char* name, const char* expected) const {
-    throw DataError("the field \"" + prefix_ + name + "\" is " + json_[name].dump() + "; it must be " + expected);
+    throw DataError("the field \"" + prefix_ + name + "\" is " + shown(json_[name]) + "; it must be " + expected);
   }
   const Json& json_;
   std::string prefix_;
@@ -58,14 +60,14 @@ class Fields {
 }
 
 RopeScaling parse_scaling(const Json& json, const char* field) {
-  if (!json.is_object()) not_supported(field, json.dump(), "it must be an object");
+  if (!json.is_object()) not_supported(field, shown(json), "it must be an object");
   const Fields f(json, std::string(field) + ".");
   for (const auto& [key, value] : json.items()) {
     if (value.is_object())
-      not_supported(std::string(field) + "." + key, "an object", "all layers must share one rotary embedding");
+      not_supported(std::string(field) + "." + in_quotes(key), "an object", "all layers must share one rotary embedding");
   }
   if (f.number_or("partial_rotary_factor", 1) != 1)
-    not_supported(std::string(field) + ".partial_rotary_factor", f["partial_rotary_factor"].dump(), "");
+    not_supported(std::string(field) + ".partial_rotary_factor", shown(f["partial_rotary_factor"]), "");
   const std::string kind = f.has("rope_type") ? f.text_or("rope_type", "default") : f.text_or("type", "default");
   RopeScaling scaling;
   if (kind == "default") return scaling;
@@ -79,10 +81,10 @@ RopeScaling parse_scaling(const Json& json, const char* field) {
     scaling.high_freq_factor = f.number("high_freq_factor");
     scaling.original_max_position_embeddings = f.integer("original_max_position_embeddings");
     if (scaling.high_freq_factor <= scaling.low_freq_factor || scaling.original_max_position_embeddings < 1) {
-      throw DataError(std::string("the factors in \"") + field + "\" make no sense: " + json.dump());
+      throw DataError(std::string("the factors in \"") + field + "\" make no sense: " + shown(json));
     }
   } else {
-    not_supported(std::string(field) + ".rope_type", "\"" + kind + "\"", "supported are default, linear and llama3");
+    not_supported(std::string(field) + ".rope_type", in_quotes(kind), "supported are default, linear and llama3");
   }
   if (!(scaling.factor > 0)) throw DataError(std::string("\"factor\" in \"") + field + "\" must be positive");
   return scaling;
@@ -91,28 +93,28 @@ RopeScaling parse_scaling(const Json& json, const char* field) {
 /// Fields that change the computation in ways this decoder does not know.
 void refuse_unknown_computation(const Fields& f, const Variant& variant) {
   const std::string activation = f.text_or("hidden_act", "silu");
-  if (activation != "silu") not_supported("hidden_act", "\"" + activation + "\"", "supported is silu");
+  if (activation != "silu") not_supported("hidden_act", in_quotes(activation), "supported is silu");
   if (f.boolean_or("mlp_bias", false)) not_supported("mlp_bias", "true", "");
   if (f.boolean_or("attention_bias", false) && !variant.qkv_bias) not_supported("attention_bias", "true", "");
-  if (f.number_or("attention_dropout", 0) != 0) not_supported("attention_dropout", f["attention_dropout"].dump(), "set it to 0");
+  if (f.number_or("attention_dropout", 0) != 0) not_supported("attention_dropout", shown(f["attention_dropout"]), "set it to 0");
   if (f.boolean_or("use_sliding_window", false))
     not_supported("use_sliding_window", "true", "attention is over the whole sequence");
   if (!variant.has_window_switch && f.has("sliding_window") && !f.has("use_sliding_window")) {
-    not_supported("sliding_window", f["sliding_window"].dump(), "attention is over the whole sequence");
+    not_supported("sliding_window", shown(f["sliding_window"]), "attention is over the whole sequence");
   }
   if (f.has("quantization_config")) not_supported("quantization_config", "given", "load unquantized weights");
-  if (f.number_or("partial_rotary_factor", 1) != 1) not_supported("partial_rotary_factor", f["partial_rotary_factor"].dump(), "");
+  if (f.number_or("partial_rotary_factor", 1) != 1) not_supported("partial_rotary_factor", shown(f["partial_rotary_factor"]), "");
   for (const char* experts :
        {"num_experts", "num_local_experts", "n_routed_experts", "num_experts_per_tok", "moe_intermediate_size"}) {
     // A count of 0 is how some tools write that there are none.
-    if (f.has(experts) && f[experts] != 0) not_supported(experts, f[experts].dump(), "mixtures of experts are not implemented");
+    if (f.has(experts) && f[experts] != 0) not_supported(experts, shown(f[experts]), "mixtures of experts are not implemented");
   }
   for (const char* capping : {"attn_logit_softcapping", "final_logit_softcapping"}) {
-    if (f.has(capping)) not_supported(capping, f[capping].dump(), "");
+    if (f.has(capping)) not_supported(capping, shown(f[capping]), "");
   }
   if (f.has("layer_types")) {
     for (const Json& type : f["layer_types"]) {
-      if (type != "full_attention") not_supported("layer_types", type.dump(), "every layer must be full_attention");
+      if (type != "full_attention") not_supported("layer_types", shown(type), "every layer must be full_attention");
     }
   }
 }
@@ -128,7 +130,7 @@ const Variant& variant_of(const Fields& f, std::span<const Variant> variants) {
       if (name == v.architecture) return v;
     }
   }
-  not_supported("architectures", f["architectures"].dump(), "it must name one of " + known);
+  not_supported("architectures", shown(f["architectures"]), "it must name one of " + known);
 }
 
 std::int64_t parse_head_dim(const Fields& f, const Config& c, const Variant& variant) {
@@ -150,7 +152,7 @@ void parse_token_ids(const Fields& f, Config& c) {
     return;
   }
   if (!std::all_of(eos.begin(), eos.end(), [](const Json& id) { return id.is_number_integer(); })) {
-    not_supported("eos_token_id", eos.dump(), "it must be an integer or a list of integers");
+    not_supported("eos_token_id", shown(eos), "it must be an integer or a list of integers");
   }
   c.eos_tokens = eos.get<std::vector<std::int64_t>>();
 }
@@ -158,8 +160,8 @@ void parse_token_ids(const Fields& f, Config& c) {
 }  // namespace
 
 Config parse_config_json(std::string_view text, std::span<const Variant> variants) {
-  const Json json = Json::parse(text, nullptr, false);
-  if (json.is_discarded() || !json.is_object()) throw DataError("it is no JSON object");
+  const Json json = parse_json(text, "it");
+  if (!json.is_object()) throw DataError("it is no JSON object");
   const Fields f(json);
   const Variant& variant = variant_of(f, variants);
   refuse_unknown_computation(f, variant);
@@ -191,23 +193,23 @@ Config parse_config_json(std::string_view text, std::span<const Variant> variant
 }
 
 std::string to_config_json(const Config& c) {
-  Json json{{"architectures", {c.architecture}},
-            {"model_type", c.model_type},
-            {"vocab_size", c.vocabulary},
-            {"hidden_size", c.hidden},
-            {"num_hidden_layers", c.layers},
-            {"num_attention_heads", c.heads},
-            {"num_key_value_heads", c.kv_heads},
-            {"head_dim", c.head_dim},
-            {"intermediate_size", c.ffn},
-            {"max_position_embeddings", c.max_positions},
-            {"hidden_act", "silu"},
-            {"rms_norm_eps", c.norm_epsilon},
-            {"initializer_range", c.initializer_range},
-            {"tie_word_embeddings", c.tied},
-            {"attention_bias", false},
-            {"rope_theta", c.rope_theta},
-            {"torch_dtype", "float32"}};
+  nlohmann::ordered_json json{{"architectures", {c.architecture}},
+                              {"model_type", c.model_type},
+                              {"vocab_size", c.vocabulary},
+                              {"hidden_size", c.hidden},
+                              {"num_hidden_layers", c.layers},
+                              {"num_attention_heads", c.heads},
+                              {"num_key_value_heads", c.kv_heads},
+                              {"head_dim", c.head_dim},
+                              {"intermediate_size", c.ffn},
+                              {"max_position_embeddings", c.max_positions},
+                              {"hidden_act", "silu"},
+                              {"rms_norm_eps", c.norm_epsilon},
+                              {"initializer_range", c.initializer_range},
+                              {"tie_word_embeddings", c.tied},
+                              {"attention_bias", false},
+                              {"rope_theta", c.rope_theta},
+                              {"torch_dtype", "float32"}};
   const RopeScaling& s = c.rope_scaling;
   if (s.kind == RopeScaling::Kind::linear) json["rope_scaling"] = {{"rope_type", "linear"}, {"factor", s.factor}};
   if (s.kind == RopeScaling::Kind::llama3) {

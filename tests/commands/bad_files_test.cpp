@@ -1,5 +1,7 @@
 // Files that are missing, cut off, corrupt or not what they claim to be, and places that cannot be written: named, with the
 // reason.
+#include <sys/stat.h>
+
 #include "tests/commands/bad_input.h"
 
 namespace consist {
@@ -42,14 +44,26 @@ TEST_F(BadFiles, Configurations) {
   model("nameless", "{}");
   model("binary", std::string("\0\1\2\xff", 4));
   expect_model_refused("none", {"none/config.json"});
-  expect_model_refused("empty", {"empty/config.json", "no JSON object"});
-  expect_model_refused("cut", {"cut/config.json", "no JSON object"});
+  expect_model_refused("empty", {"empty/config.json is no valid JSON"});
+  expect_model_refused("cut", {"cut/config.json is no valid JSON"});
   expect_model_refused("list", {"list/config.json", "no JSON object"});
   expect_model_refused("nameless", {"nameless/config.json", "\"architectures\""});
-  expect_model_refused("binary", {"binary/config.json", "no JSON object"});
+  expect_model_refused("binary", {"binary/config.json is no valid JSON"});
+
+  // Neither may be waited for, and a message must not need a stack as deep as the file.
+  make_model("pipe");
+  fs::remove(folder_ / "pipe/config.json");
+  ASSERT_EQ(mkfifo((folder_ / "pipe/config.json").c_str(), 0600), 0);
+  expect_model_refused("pipe", {"pipe/config.json", "no regular file"});
+  make_model("device");
+  fs::remove(folder_ / "device/config.json");
+  fs::create_symlink("/dev/zero", folder_ / "device/config.json");
+  expect_model_refused("device", {"device/config.json", "no regular file"});
+  model("nested", R"({"architectures": ["LlamaForCausalLM"], "hidden_act": )" + std::string(100'000, '['));
+  expect_model_refused("nested", {"nested/config.json is nested deeper", "\"hidden_act\""});
 
   const std::vector<std::tuple<std::string, std::string, std::string>> changes{
-      {"LlamaForCausalLM", "GPT2LMHeadModel", "no model plugin knows the architecture 'GPT2LMHeadModel'"},
+      {"LlamaForCausalLM", "GPT2LMHeadModel", "no model plugin knows the architecture \"GPT2LMHeadModel\""},
       {"\"hidden_act\": \"silu\"", "\"hidden_act\": \"gelu\"", "\"hidden_act\" is \"gelu\""},
       {"\"hidden_size\": ", "\"hidden_size\": 9000000000000, \"x\": ", "\"hidden_size\" is 9000000000000"},
       {"\"hidden_size\": ", "\"hidden_size\": \"x\", \"x\": ", "\"hidden_size\" is \"x\""},
@@ -125,9 +139,9 @@ TEST_F(BadFiles, TextAndTokenizers) {
       {files + "latin1.txt --ranks 3", 1, {"latin1.txt is not valid UTF-8 at byte 3"}},
       {other + "gone.json", 1, {"gone.json"}},
       {other + "nothing", 1, {"nothing", "folder"}},
-      {other + "empty.txt", 1, {"empty.txt", "no JSON object, or cut off"}},
-      {other + "cut.json", 1, {"cut.json", "no JSON object, or cut off"}},
-      {other + "cut.json --ranks 3", 1, {"cut.json", "no JSON object, or cut off"}},
+      {other + "empty.txt", 1, {"empty.txt", "it is no valid JSON: parse error at line"}},
+      {other + "cut.json", 1, {"cut.json", "it is no valid JSON: parse error at line"}},
+      {other + "cut.json --ranks 3", 1, {"cut.json", "it is no valid JSON: parse error at line"}},
       {other + "brace.json", 1, {"brace.json", "missing"}},
       {other + "piece.json", 1, {"piece.json"}},
       {other + "unknown.json", 1, {"unknown.json", "Mystery42"}},

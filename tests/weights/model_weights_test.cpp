@@ -119,12 +119,12 @@ TEST(ModelWeights, AnIndexThatDoesNotFit) {
   refused("{", HasSubstr("no valid JSON"));
   refused("[]", HasSubstr("weight_map"));
   refused("{}", HasSubstr("weight_map"));
-  refused(R"({"weight_map":{"x":1}})", HasSubstr("no file for tensor x"));
+  refused(R"({"weight_map":{"x":1}})", HasSubstr("no file for tensor \"x\""));
   refused(R"({"weight_map":{"x":"../x.safetensors"}})", HasSubstr("no plain file name"));
   refused(R"({"weight_map":{"x":"/etc/passwd"}})", HasSubstr("no plain file name"));
   refused(R"({"weight_map":{"x":""}})", HasSubstr("no plain file name"));
   refused(R"({"weight_map":{"x":"a.safetensors"}})",
-          AllOf(HasSubstr("tensor x"), HasSubstr("a.safetensors"), HasSubstr("no such file")));
+          AllOf(HasSubstr("tensor \"x\""), HasSubstr("a.safetensors"), HasSubstr("no such file")));
   std::filesystem::copy_file(kGolden + "/sharded/model-00001-of-00002.safetensors", folder / "a.safetensors");
   refused(R"({"weight_map":{"x":"a.safetensors"}})", HasSubstr("does not have it"));
   write_whole(folder / "a.safetensors", "short");
