@@ -44,7 +44,9 @@ TEST(RegexSplit, WorkOnATextIsBounded) {
   const std::clock_t begin = std::clock();
   const std::string text(200'000, 'a');
   for (const char* pattern : {"[^x]+x|.", "(?:a+)+b|.", "(?:a|aa)+b|.", "a(?=a*b)|a", "(?:a{0,200}){0,200}b|a"}) {
-    EXPECT_THAT([&] { pieces_of(RegexSplit(pattern), text); }, ThrowsMessage<DataError>(HasSubstr("takes too long"))) << pattern;
+    EXPECT_THAT([&] { pieces_of(RegexSplit(pattern), text); },
+                ThrowsMessage<DataError>(HasSubstr("the pre-tokenizer's expression")))
+        << pattern;
   }
   EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 20) << "of the processor's seconds";
   EXPECT_THAT([] { RegexSplit(std::string(20'000, 'a')); }, ThrowsMessage<DataError>(HasSubstr("20000 bytes")));
