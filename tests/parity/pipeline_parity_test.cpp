@@ -76,6 +76,9 @@ TEST_P(PipelineParity, EveryScheduleGivesTheLossesOfOneRank) {
     }
   }
   expect_equal(train("pipeline=4", 4, 4, {"--pipeline.send-first=false"}), expected);
+  expect_equal(train("pipeline=4", 4, 4, {"--pipeline.cut=blocks"}), expected);
+  // Two stages of a single op each, which the residual goes past.
+  expect_equal(train("pipeline=4", 4, 4, {"--pipeline.cut=operators", "--pipeline.rank-speeds=1:0.001:0.001:1"}), expected);
 }
 
 TEST_P(PipelineParity, AnyNumberOfMicroBatches) {

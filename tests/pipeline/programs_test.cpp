@@ -1,5 +1,7 @@
 // The programs of all ranks: legal, free of deadlocks also where nothing is buffered, whole together, and in the order of their
 // schedule.
+#include "tests/pipeline/programs.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,71 +20,13 @@
 #include "core/program/verifier.h"
 #include "plugins/strategies/pipeline/orders.h"
 #include "tests/golden_text.h"
-#include "tests/program/tiny_model.h"
 
 namespace consist {
 namespace {
 
-class PlainPrecision final : public Precision {
- public:
-  DTypes dtypes() const override { return {}; }
-  std::string describe() const override { return "test"; }
-  std::string peak() const override { return "fp32"; }
-};
-
-struct MakeUp {
-  std::string schedule = "1f1b";
-  int stages = 2, data = 1, chunks = 2, micro_batches = 4;
-  test::TinyShape shape = {};
-  std::string cut = "layers";
-  std::string over_data = "ddp";  ///< the strategy of the axis `data`
-  int tensor = 1;                 ///< ranks of tp-sp
-  std::string recompute = "none";
-  bool send_first = true;
-  std::string text() const {
-    return schedule + " over " + std::to_string(stages) + " ranks x " + over_data + "=" + std::to_string(data) +
-           " x tp-sp=" + std::to_string(tensor) + ", " + std::to_string(micro_batches) + " micro-batches, " +
-           std::to_string(shape.layers) + " layers" + (shape.tied ? ", tied" : "");
-  }
-};
-
-/// The planned programs of all ranks, or of one position on the other axes.
-std::vector<Program> compile(PluginHost& host, const MakeUp& make_up, bool evaluation = false) {
-  const test::TinyModel model(make_up.shape);
-  const PlainPrecision precision;
-  const auto pipeline = host.make<ParallelStrategy>("strategy", "pipeline",
-                                                    {{"schedule", make_up.schedule},
-                                                     {"chunks", std::to_string(make_up.chunks)},
-                                                     {"cut", make_up.cut},
-                                                     {"send-first", make_up.send_first ? "true" : "false"}});
-  const auto data = host.make<ParallelStrategy>("strategy", make_up.over_data, {});
-  const auto tensor = host.make<ParallelStrategy>("strategy", "tp-sp", {});
-  const int ranks = make_up.stages * make_up.data * make_up.tensor;
-  const CompileRequest request{.architecture = &model,
-                               .precision = &precision,
-                               .strategies = {{make_up.over_data, data.get(), 0},
-                                              {"tp-sp", tensor.get(), make_up.tensor},
-                                              {"pipeline", pipeline.get(), make_up.stages}},
-                               .ranks = ranks,
-                               .micro_batch = 2,
-                               .sequence = 4,
-                               .accumulation = make_up.micro_batches,
-                               .recompute = parse_recompute(make_up.recompute, "")};
-  const Layout layout = lay_out(request.strategies, ranks);
-  std::vector<Program> programs;
-  for (int rank = 0; rank < ranks; ++rank) {
-    programs.push_back(evaluation ? compile_evaluation(request, layout, rank) : compile_step(request, layout, rank));
-    insert_waits(programs.back(), plan_memory(programs.back(), {}), {});
-    verify(programs.back());
-  }
-  return programs;
-}
-
-std::vector<const Program*> pointers(const std::vector<Program>& programs) {
-  std::vector<const Program*> result;
-  for (const Program& p : programs) result.push_back(&p);
-  return result;
-}
+using test::compile;
+using test::MakeUp;
+using test::pointers;
 
 class PipelinePrograms : public ::testing::Test {
  protected:
@@ -215,7 +159,7 @@ TEST_F(PipelinePrograms, WhatCrossesABoundaryIsTheStreamAndItsGradient) {
   for (const Instruction& i : programs[0].instructions) {
     if (i.op->name() == "send") ++sent;
   }
-  EXPECT_EQ(sent, 3 * 2) << "per micro-batch the last linear's output and the residual";
+  EXPECT_EQ(sent, 3) << "per micro-batch the residual stream, the last linear's output added to it";
   sent = 0;
   for (const Instruction& i : programs[1].instructions) {
     if (i.op->name() == "send") ++sent;

@@ -10,6 +10,8 @@
 #include "consist/builder.h"
 #include "consist/error.h"
 #include "consist/op.h"
+#include "core/passes/differentiate.h"
+#include "core/passes/recompute.h"
 #include "plugins/strategies/pipeline/messages.h"
 
 namespace consist::pipeline {
@@ -19,6 +21,39 @@ using RankSet = std::uint64_t;  // by coordinate on the axis
 
 std::size_t index(TensorId id) {
   return static_cast<std::size_t>(id);
+}
+
+/// A layer may lie in two stages. What the recomputation of its first part makes again is not fetched from there: the second
+/// part still has what forward sent. What was made again for it alone is dropped.
+void keep_what_forward_sends(Program& program) {
+  using Key = std::tuple<std::int16_t, std::string_view, std::string_view>;  // layer, op, name of the first output
+  const auto key_of = [&](const Instruction& i) {
+    const auto output = std::find_if(i.outputs.begin(), i.outputs.end(), [](TensorId id) { return id != no_tensor; });
+    return Key{i.tag.layer, i.op->name(), output == i.outputs.end() ? std::string_view() : program[*output].name};
+  };
+  std::map<Key, std::vector<const Instruction*>> in_forward;
+  std::vector<const Instruction*> again(program.tensors.size(), nullptr);  // by tensor: the repetition that makes it
+  for (const Instruction& i : program.instructions) {
+    if (i.tag.phase == Phase::forward) in_forward[key_of(i)].push_back(&i);
+    if (i.tag.inserted_by != std::string_view(recompute_name)) continue;
+    for (TensorId output : i.outputs) {
+      if (output != no_tensor) again[index(output)] = &i;
+    }
+  }
+  bool dropped = false;
+  for (Instruction& reader : program.instructions) {
+    for (TensorId& input : reader.inputs) {
+      if (input == no_tensor || again[index(input)] == nullptr) continue;
+      const Instruction& repeated = *again[index(input)];
+      if (repeated.tag.stage == reader.tag.stage) continue;
+      const auto first = in_forward.find(key_of(repeated));
+      if (first == in_forward.end() || first->second.size() != 1) continue;
+      const auto k = std::find(repeated.outputs.begin(), repeated.outputs.end(), input) - repeated.outputs.begin();
+      input = first->second.front()->outputs[static_cast<std::size_t>(k)];
+      dropped = true;
+    }
+  }
+  if (dropped) remove_dead(program);
 }
 
 class Divider {
@@ -33,7 +68,7 @@ class Divider {
         maker_(program.tensors.size(), -1),
         value_(program.tensors.size()),
         users_(program.tensors.size(), 0),
-        wanted_by_(program.tensors.size(), 0),
+        hops_(program.tensors.size(), 0),
         is_sum_(program.tensors.size(), false),
         first_user_(program.tensors.size()),
         stage_here_(program.tensors.size(), -1),
@@ -50,12 +85,14 @@ class Divider {
   }
 
   void run() {
-    keep_what_forward_sends();
     find_free();
     find_sums();
     find_users();
     find_messages();
     for (std::size_t i = 0; i < old_.size(); ++i) take(i);
+    if (!incoming_.empty())
+      throw ProgramError("pipeline stage " + std::to_string(std::get<0>(incoming_.begin()->first)) +
+                         " has no part that could receive what is sent to it");
     settle();
     program_.stage_axis = axis_;
   }
@@ -73,6 +110,12 @@ class Divider {
     Tag tag;
   };
 
+  struct Message {
+    TensorId tensor = no_tensor;
+    int hop = 1;           ///< of those that it has behind it when it is here
+    bool goes_on = false;  ///< to the next rank
+  };
+
   int owner(std::size_t i) const {
     const int stage = old_[i].tag.stage;
     if (stage < 0) throw ProgramError("'" + std::string(old_[i].op->name()) + "' is in no pipeline stage");
@@ -83,31 +126,6 @@ class Divider {
   /// Whether the tensor is a part of the gradient of a parameter, which every rank sums by itself.
   bool is_sum(TensorId id) const { return is_sum_[index(program_[id].storage)]; }
   bool staged(TensorId id) const { return made(id) && kind_[static_cast<std::size_t>(maker_[index(id)])] == Kind::staged; }
-
-  /// A layer may lie in two stages. What the recomputation of its first part makes again is not fetched from there: the second
-  /// part still has what forward sent.
-  void keep_what_forward_sends() {
-    using Key = std::tuple<std::int16_t, std::string_view, std::string_view>;  // layer, op, name of the first output
-    const auto key_of = [&](const Instruction& i) {
-      const auto output = std::find_if(i.outputs.begin(), i.outputs.end(), [](TensorId id) { return id != no_tensor; });
-      return Key{i.tag.layer, i.op->name(), output == i.outputs.end() ? std::string_view() : program_[*output].name};
-    };
-    std::map<Key, std::vector<std::size_t>> in_forward;
-    for (std::size_t i = 0; i < old_.size(); ++i) {
-      if (forward(i)) in_forward[key_of(old_[i])].push_back(i);
-    }
-    for (Instruction& reader : old_) {
-      for (TensorId& input : reader.inputs) {
-        if (input == no_tensor || !made(input)) continue;
-        const Instruction& again = old_[static_cast<std::size_t>(maker_[index(input)])];
-        if (again.tag.inserted_by != std::string_view("recompute") || again.tag.stage == reader.tag.stage) continue;
-        const auto first = in_forward.find(key_of(again));
-        if (first == in_forward.end() || first->second.size() != 1) continue;
-        const auto k = std::find(again.outputs.begin(), again.outputs.end(), input) - again.outputs.begin();
-        input = old_[first->second.front()].outputs[static_cast<std::size_t>(k)];
-      }
-    }
-  }
 
   void find_free() {
     for (std::size_t i = 0; i < old_.size(); ++i) {
@@ -164,6 +182,7 @@ class Divider {
   /// Direction of what instruction `i` makes: activations go to the next stage, gradients to the one before.
   bool forward(std::size_t i) const { return old_[i].tag.phase == Phase::forward; }
 
+  /// How many ranks on the tensor goes, from neighbour to neighbour: those between pass on what the farthest reader needs.
   void find_messages() {
     for (std::size_t i = 0; i < old_.size(); ++i) {
       if (kind_[i] != Kind::staged) continue;
@@ -171,22 +190,28 @@ class Divider {
         if (input == no_tensor || !staged(input) || is_sum(input)) continue;
         const auto maker = static_cast<std::size_t>(maker_[index(input)]);
         if (owner(maker) == owner(i)) continue;
-        const int neighbour =
-            forward(maker) ? next_on(program_.mesh, axis_, owner(maker)) : previous_on(program_.mesh, axis_, owner(maker));
-        if (owner(i) != neighbour) {
-          throw UsageError("strategy 'pipeline': '" + program_[input].name + "' is made in stage " +
-                           std::to_string(old_[maker].tag.stage) + " and read in stage " + std::to_string(old_[i].tag.stage) +
-                           ", which is not its neighbour; such models are not supported: use another strategy");
+        const std::int16_t from = old_[maker].tag.stage, to = old_[i].tag.stage;
+        if (forward(maker) ? to < from : to > from) {
+          throw ProgramError("'" + program_[input].name + "' is made in pipeline stage " + std::to_string(from) +
+                             " and read in stage " + std::to_string(to) + ", against the way of what it belongs to");
         }
-        wanted_by_[index(input)] |= set_of(owner(i));
+        const int towards = forward(maker) ? owner(i) - owner(maker) : owner(maker) - owner(i);
+        hops_[index(input)] = std::max(hops_[index(input)], (towards + ranks_) % ranks_);
       }
     }
-    for (const Instruction& i : old_) {
-      for (TensorId output : i.outputs) {
-        if (output != no_tensor && (wanted_by_[index(output)] & set_of(me_)) != 0)
-          incoming_[{i.tag.stage, i.tag.phase}].push_back(output);
+    for (std::size_t i = 0; i < old_.size(); ++i) {
+      for (TensorId output : old_[i].outputs) {
+        if (output == no_tensor || hops_[index(output)] == 0) continue;
+        const int hop = (forward(i) ? me_ - owner(i) : owner(i) - me_) + ranks_;
+        if (const int here = hop % ranks_; here >= 1 && here <= hops_[index(output)]) {
+          const int stage = old_[i].tag.stage + (forward(i) ? here : -here);
+          incoming_[{static_cast<std::int16_t>(stage), old_[i].tag.phase}].push_back({output, here, here < hops_[index(output)]});
+        }
       }
     }
+    // Neighbours send first what they pass on, that of the farthest stages before the others, then what they make.
+    for (auto& [part, messages] : incoming_)
+      std::stable_sort(messages.begin(), messages.end(), [](const Message& a, const Message& b) { return a.hop > b.hop; });
   }
 
   void take(std::size_t i) {
@@ -200,9 +225,12 @@ class Divider {
       mine = true;
     }
     if (!mine) return pass_by(instruction);
+    if (kind_[i] == Kind::staged) receive(instruction.tag);
     for (TensorId& input : instruction.inputs) {
       if (input == no_tensor) continue;
-      if (value_[index(input)] == no_tensor && !is_sum(input)) receive(input, instruction.tag);
+      if (value_[index(input)] == no_tensor && !is_sum(input))
+        throw ProgramError("'" + program_[input].name + "' has not arrived in pipeline stage " +
+                           std::to_string(instruction.tag.stage) + ", which reads it");
       input = value_[index(input)];  // of a sum that begins here: none
     }
     keep(instruction);
@@ -235,14 +263,21 @@ class Divider {
     if (instruction.op->name() == "add") value_[index(instruction.outputs[0])] = here;  // one summand is the sum
   }
 
-  void receive(TensorId tensor, const Tag& tag) {
-    const Instruction& maker = old_[static_cast<std::size_t>(maker_[index(tensor)])];
-    const Lane lane = maker.tag.phase == Phase::forward ? Lane::from_previous : Lane::from_next;
+  /// In front of the first instruction of a part: all that comes for it or through it, in the order in which it is sent.
+  void receive(const Tag& tag) {
+    const auto found = incoming_.find({tag.stage, tag.phase});
+    if (found == incoming_.end()) return;
+    const bool is_forward = tag.phase == Phase::forward;
     builder_.tag = tag;
     builder_.tag.inserted_by = "pipeline";
-    // All that comes from that stage, in the order in which it is sent.
-    for (TensorId wanted : incoming_.at({maker.tag.stage, maker.tag.phase}))
-      value_[index(wanted)] = emit_receive(builder_, wanted, axis_, lane);
+    for (const Message& message : found->second)
+      value_[index(message.tensor)] =
+          emit_receive(builder_, message.tensor, axis_, is_forward ? Lane::from_previous : Lane::from_next);
+    for (const Message& message : found->second) {
+      if (message.goes_on)
+        emit_send(builder_, value_[index(message.tensor)], axis_, is_forward ? Lane::to_next : Lane::to_previous);
+    }
+    incoming_.erase(found);
   }
 
   void keep(Instruction& instruction) {
@@ -269,7 +304,7 @@ class Divider {
     const std::vector<TensorId> outputs = instruction.outputs;
     program_.instructions.push_back(std::move(instruction));
     for (TensorId output : outputs) {
-      if (output == no_tensor || wanted_by_[index(output)] == 0) continue;
+      if (output == no_tensor || hops_[index(output)] == 0) continue;
       builder_.tag = tag;
       builder_.tag.inserted_by = "pipeline";
       emit_send(builder_, output, axis_, tag.phase == Phase::forward ? Lane::to_next : Lane::to_previous);
@@ -303,13 +338,12 @@ class Divider {
   std::vector<int> maker_;                // by tensor: the instruction that makes it, -1 for inputs and states
   std::vector<TensorId> value_;           // by tensor: what stands for it on this rank, no_tensor if nothing (yet) does
   std::vector<RankSet> users_;            // by tensor: ranks whose staged instructions read it, through free ones too
-  std::vector<RankSet> wanted_by_;        // by tensor: ranks that it is sent to
+  std::vector<int> hops_;                 // by tensor: to how many ranks it goes, one behind the other; 0: it stays
   std::vector<bool> is_sum_;              // by storage
   std::vector<User> first_user_;          // by tensor: of the first instruction on this rank that reads it, through free ones too
   std::vector<std::int16_t> stage_here_;  // by tensor: the stage whose part makes it on this rank
   std::vector<Kind> kind_;                // by instruction
-  std::map<std::tuple<std::int16_t, Phase>, std::vector<TensorId>>
-      incoming_;  // by the stage and phase that make them, in their order
+  std::map<std::tuple<std::int16_t, Phase>, std::vector<Message>> incoming_;  // by the part of this rank that receives them
 };
 
 /// Leaves out tensors that nothing refers to any more; the others are numbered anew.
@@ -359,6 +393,7 @@ void drop_unused_tensors(Program& program) {
 
 void divide(Program& segment, int axis) {
   if (segment.mesh.size_of(axis) > 64) throw UsageError("strategy 'pipeline' spans at most 64 ranks");
+  keep_what_forward_sends(segment);
   Divider(segment, axis).run();
   drop_unused_tensors(segment);
 }

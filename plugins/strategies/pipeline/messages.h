@@ -6,12 +6,9 @@
 
 namespace consist::pipeline {
 
-/// The neighbours of `coordinate` on the axis; the first one follows the last.
+/// The neighbour of `coordinate` on the axis; the first one follows the last.
 inline int next_on(const Mesh& mesh, int axis, int coordinate) {
   return (coordinate + 1) % mesh.size_of(axis);
-}
-inline int previous_on(const Mesh& mesh, int axis, int coordinate) {
-  return (coordinate + mesh.size_of(axis) - 1) % mesh.size_of(axis);
 }
 
 /// Emits what sends `tensor` on a lane that sends.

@@ -12,6 +12,7 @@
 #include "core/passes/differentiate.h"
 #include "core/passes/rebuild.h"
 #include "core/passes/work.h"
+#include "plugins/strategies/pipeline/stream.h"
 
 namespace consist::pipeline {
 namespace {
@@ -20,6 +21,9 @@ namespace {
 /// last ones of a step are waited for; an eighth of the time that it takes at the 300 GB/s which GPUs of a node send each other.
 /// Little, so that messages grow for more even stages and for nothing less.
 constexpr double seconds_per_crossing_byte = 1.0 / 8 / 300e9;
+
+/// What stages that begin within a block must save of the longest one's time to be worth messages of several times the stream.
+constexpr double least_gain = 0.01;
 
 /// Numbers pieces in Tag::stage and returns how many there are. A new piece begins where the model may be cut, which leaves each
 /// piece a parameter to train and the first and last one a part of a layer.
@@ -33,15 +37,17 @@ std::size_t number_pieces(Program& forward, Cut cut) {
   std::int16_t newest = 0;
   bool trains = false;
   std::int16_t layer = -1;
-  for (std::size_t i = 0; i < forward.instructions.size(); ++i) {
+  Crossing crossing(forward);
+  for (std::size_t i = 0; i < forward.instructions.size(); ++i, crossing.advance()) {
     Instruction& instruction = forward.instructions[i];
     const bool new_layer = instruction.tag.layer != layer;
     const bool trains_here = std::any_of(instruction.inputs.begin(), instruction.inputs.end(), [&](TensorId input) {
       return input != no_tensor && is_parameter[static_cast<std::size_t>(input)];
     });
-    // The instruction begins a piece only if it trains something itself, so that no piece is without.
-    const bool may_cut = i < rest && layer >= 0 && (cut == Cut::operators ? trains_here : new_layer);
-    if (may_cut && trains) {
+    // Within a layer an instruction begins a piece only if it trains something itself, so that no piece is without.
+    const bool allowed =
+        cut == Cut::operators ? trains_here : new_layer || (cut == Cut::blocks && trains_here && crossing.sent().size() == 1);
+    if (i < rest && layer >= 0 && allowed && trains) {
       ++newest;
       trains = false;
     }
@@ -52,6 +58,32 @@ std::size_t number_pieces(Program& forward, Cut cut) {
   return static_cast<std::size_t>(newest) + 1;
 }
 
+/// Seconds of the longest group, as balanced() counts them.
+double longest(const std::vector<Piece>& pieces, const std::vector<int>& group, const std::vector<double>& speeds) {
+  double most = 0, cost = 0, lead = 0, leads = 0;
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    const bool begins = i == 0 || group[i] != group[i - 1], ends = i + 1 == pieces.size() || group[i + 1] != group[i];
+    if (begins) {
+      cost = i > 0 ? pieces[i - 1].cut : 0;
+      lead = leads;
+    }
+    cost += pieces[i].cost + (ends && i + 1 < pieces.size() ? pieces[i].cut : 0);
+    leads += pieces[i].lead;
+    const double speed = speeds.empty() ? 1 : speeds[static_cast<std::size_t>(group[i]) % speeds.size()];
+    if (ends) most = std::max(most, lead + cost / speed);
+  }
+  return most;
+}
+
+/// Sets the stages of `forward` and returns the seconds of the longest.
+double assign(Program& forward, int stages, Cut cut, bool leads, const std::vector<double>& speeds) {
+  const std::vector<Piece> pieces = pieces_of(forward, cut, leads);
+  const std::vector<int> stage_of = balanced(pieces, stages, speeds);
+  for (Instruction& i : forward.instructions)
+    i.tag.stage = static_cast<std::int16_t>(stage_of[static_cast<std::size_t>(i.tag.stage)]);
+  return longest(pieces, stage_of, speeds);
+}
+
 }  // namespace
 
 std::vector<Piece> pieces_of(Program& forward, Cut cut, bool leads) {
@@ -59,18 +91,12 @@ std::vector<Piece> pieces_of(Program& forward, Cut cut, bool leads) {
   Program program = rebuild(forward);  // with the dtypes that it is to have
   std::vector<Piece> pieces(count);
   const auto at = [](std::int16_t stage) { return static_cast<std::size_t>(stage); };
-  std::vector<std::size_t> made(program.tensors.size(), count), last(program.tensors.size(), 0);
-  for (const Instruction& i : program.instructions) {
-    for (TensorId input : i.inputs) {
-      if (input != no_tensor) last[static_cast<std::size_t>(input)] = at(i.tag.stage);
-    }
-    for (TensorId output : i.outputs) {
-      if (output != no_tensor) made[static_cast<std::size_t>(output)] = at(i.tag.stage);
-    }
-  }
-  for (std::size_t t = 0; t < made.size(); ++t) {  // what is no input is sent on, and its gradient back
-    for (std::size_t piece = made[t]; piece < last[t]; ++piece)
-      pieces[piece].cut += 2 * static_cast<double>(program.bytes(static_cast<TensorId>(t))) * seconds_per_crossing_byte;
+  Crossing crossing(program);
+  for (std::size_t i = 0; i < program.instructions.size(); ++i, crossing.advance()) {
+    const std::size_t piece = at(program.instructions[i].tag.stage);
+    if (i == 0 || piece == at(program.instructions[i - 1].tag.stage)) continue;
+    for (TensorId sent : crossing.sent())  // and its gradient back
+      pieces[piece - 1].cut += 2 * static_cast<double>(program.bytes(sent)) * seconds_per_crossing_byte;
   }
   for (const Instruction& i : program.instructions)
     pieces[at(i.tag.stage)].lead += leads ? work_of(program, i) / forward.micro_batches : 0;
@@ -123,9 +149,14 @@ void assign_stages(Program& forward, int stages, Cut cut, bool leads, const std:
     throw UsageError("strategy 'pipeline' would cut the model into " + std::to_string(stages) + " stages, but it has " +
                      std::to_string(layers) + " layers, and every stage needs one; choose fewer ranks or chunks");
   }
-  const std::vector<int> stage_of = balanced(pieces_of(forward, cut, leads), stages, speeds);
-  for (Instruction& i : forward.instructions)
-    i.tag.stage = static_cast<std::int16_t>(stage_of[static_cast<std::size_t>(i.tag.stage)]);
+  if (cut != Cut::automatic) {
+    assign(forward, stages, cut, leads, speeds);
+    return;
+  }
+  Program within_layers = forward;
+  const double of_blocks = assign(forward, stages, Cut::blocks, leads, speeds);
+  const double of_operators = assign(within_layers, stages, Cut::operators, leads, speeds);
+  if (of_operators < of_blocks * (1 - least_gain)) forward = std::move(within_layers);
 }
 
 std::vector<double> speeds_of(const std::string& text) {

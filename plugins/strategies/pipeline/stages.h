@@ -11,8 +11,10 @@ namespace consist::pipeline {
 
 /// Where a model may be cut.
 enum class Cut : std::uint8_t {
-  layers,     ///< between layers, where the least crosses
-  operators,  ///< within layers too, where the more even stages are worth the larger messages
+  layers,     ///< between layers
+  blocks,     ///< where one tensor crosses, the residual stream: between layers, and between attention and the MLP
+  operators,  ///< in front of any op with parameters, where messages are several times the stream
+  automatic,  ///< blocks, unless operators shorten the longest stage by 1% or more
 };
 
 /// What may stand alone: the work between two places where the model may be cut, and what a cut behind it costs its two sides.
@@ -32,7 +34,8 @@ std::vector<Piece> pieces_of(Program& forward, Cut cut, bool leads);
 /// of group i count 1 / speeds[i % speeds.size()] times; all > 0, none: all are equally fast. Returns the group of each.
 std::vector<int> balanced(const std::vector<Piece>& pieces, int parts, const std::vector<double>& speeds = {});
 
-/// Sets Tag::stage of every instruction of a forward program by balanced cost. What comes before the first layer lies with the
+/// Sets Tag::stage of every instruction of a forward program by balanced cost. Whatever the cut, as many stages as layers can be
+/// made. What comes before the first layer lies with the
 /// first stage, what follows the last one with the last stage. With `leads` the time by which a stage begins later than the first
 /// one counts as its own: for schedules in which stages wait for nothing else. Neither the precision's quantized products nor
 /// recomputation are counted: they come later. `speeds` are those of the ranks, between which stages go round. Throws UsageError

@@ -11,6 +11,7 @@
 #include "plugins/strategies/pipeline/orders.h"
 #include "plugins/strategies/pipeline/reorder.h"
 #include "plugins/strategies/pipeline/stages.h"
+#include "plugins/strategies/pipeline/stream.h"
 
 namespace {
 
@@ -25,13 +26,29 @@ Schedule schedule_of(const std::string& name) {
   return Schedule::one_f_one_b;
 }
 
+pipeline::Cut cut_of(const std::string& name) {
+  if (name == "layers") return pipeline::Cut::layers;
+  if (name == "blocks") return pipeline::Cut::blocks;
+  if (name == "operators") return pipeline::Cut::operators;
+  return pipeline::Cut::automatic;
+}
+
+/// Whether ranks of another axis share matrices (tensor parallelism): the stream that crosses between blocks is then divided
+/// over them, what crosses within a block mostly is not.
+bool shares_matrices(const Mesh& mesh) {
+  for (int axis = 0; axis < mesh.axes(); ++axis) {
+    if (mesh.axis(axis).name == "tensor") return true;
+  }
+  return false;
+}
+
 class Pipeline final : public ParallelStrategy {
  public:
   explicit Pipeline(const Options& options)
       : schedule_(schedule_of(options.text("schedule"))),
         chunks_(schedule_ == Schedule::interleaved ? static_cast<int>(options.integer("chunks")) : 1),
         sends_first_(options.flag("send-first")),
-        cut_(options.text("cut") == "operators" ? pipeline::Cut::operators : pipeline::Cut::layers),
+        cut_(cut_of(options.text("cut"))),
         speeds_(pipeline::speeds_of(options.text("rank-speeds"))) {
     if (chunks_ < 1 || chunks_ > 64) {
       throw UsageError("--pipeline.chunks is " + std::to_string(chunks_) + "; it must be between 1 and 64");
@@ -46,7 +63,10 @@ class Pipeline final : public ParallelStrategy {
       throw UsageError("--pipeline.rank-speeds names " + std::to_string(speeds_.size()) + " speeds, but the pipeline has " +
                        std::to_string(ranks) + " ranks; name one for each, the first stage's first");
     }
-    pipeline::assign_stages(forward, ranks * chunks_, cut_, schedule_ == Schedule::zero_bubble_h2, speeds_);
+    const bool blocks = cut_ == pipeline::Cut::automatic && shares_matrices(forward.mesh);
+    pipeline::assign_stages(forward, ranks * chunks_, blocks ? pipeline::Cut::blocks : cut_,
+                            schedule_ == Schedule::zero_bubble_h2, speeds_);
+    pipeline::sum_before_cuts(forward);
   }
 
   void divide(Program& segment, int axis) const override { pipeline::divide(segment, axis); }
@@ -82,8 +102,12 @@ CONSIST_PLUGIN_OPTIONS(
     {"send-first", consist::OptionKind::flag, "true",
      "backward parts send before they compute weight gradients; of the last micro-batches also before those that read "
      "what would be updated in place"},
-    {"cut", consist::OptionKind::choice, "operators", "where stages may begin: with a layer, or within one for more even stages",
-     "layers|operators"},
+    {"cut", consist::OptionKind::choice, "auto",
+     "where stages may begin: with a layer; with attention or MLP (blocks), where one tensor crosses; in front of any op with "
+     "parameters, for more even stages and larger messages; auto: blocks, or operators if the longest stage is then 1% shorter "
+     "and "
+     "tp-sp does not divide the stream",
+     "auto|layers|blocks|operators"},
     {"rank-speeds", consist::OptionKind::text, "",
      "how fast the ranks are beside one another, as in 0.97:1:1:1.02, where their GPUs differ: slower ones get less of the "
      "model"});
