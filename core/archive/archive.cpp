@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <map>
 
@@ -273,6 +274,17 @@ Archive::~Archive() {
   static std::vector<std::unique_ptr<File>>& failed = *new std::vector<std::unique_ptr<File>>;
   const hdf5::Session session;
   if (file_->broken) failed.push_back(std::move(file_));
+}
+
+void Archive::rename(const std::string& path) {
+  const hdf5::Session session;
+  file_->require_open();
+  file_->flush();
+  if (std::rename(path_.c_str(), path.c_str()) != 0) {
+    throw SystemError("cannot give the archive " + path_ + " the name " + path + ": " + std::strerror(errno));
+  }
+  path_ = path;
+  file_->path = path;
 }
 
 void Archive::text(const std::string& path, const std::string& json) {

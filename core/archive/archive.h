@@ -56,6 +56,9 @@ class Archive {
   /// Sets status ("finished", "failed" or "stopped") and reason (cut to 1024 bytes), and closes the file. Nothing may follow.
   void finish(const std::string& status, const std::string& reason);
 
+  /// Gives the file, at once and whole, the name `path` in the same folder, in place of what has it. Throws SystemError.
+  void rename(const std::string& path);
+
   const std::string& path() const noexcept { return path_; }
 
  private:

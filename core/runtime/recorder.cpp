@@ -1,6 +1,9 @@
 #include "core/runtime/recorder.h"
 
+#include <algorithm>
 #include <chrono>
+#include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "consist/error.h"
@@ -14,10 +17,30 @@ double now() {
 
 }  // namespace
 
-Recorder::Recorder(const RunConfig& config) {
+Recorder::Recorder(const RunConfig& config, std::int64_t first_step) : path_(config.archive), first_step_(first_step) {
   if (config.archive.empty()) return;
-  archive_ = std::make_unique<Archive>(config.archive, config.overwrite);
+  std::error_code ignored;
+  const bool goes_on = config.resume && !config.overwrite && std::filesystem::exists(config.archive, ignored);
+  if (goes_on) past_ = read_past(config.archive, first_step);
+  archive_ = std::make_unique<Archive>(goes_on ? config.archive + ".partial" : config.archive, goes_on || config.overwrite);
   archive_->text("/config", config.to_json());
+}
+
+void Recorder::take_over(std::span<const Column> columns) {
+  constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+  std::vector<std::ptrdiff_t> source;  // of each column of this archive, its place in the past's rows
+  for (const Column& column : columns) {
+    const auto found = std::find(past_->columns.begin(), past_->columns.end(), column.name);
+    source.push_back(found == past_->columns.end() ? -1 : found - past_->columns.begin());
+  }
+  for (const std::vector<double>& row : past_->rows) {
+    std::vector<double> copied;
+    for (const std::ptrdiff_t from : source) copied.push_back(from < 0 ? unknown : row[static_cast<std::size_t>(from)]);
+    archive_->append(copied);
+  }
+  for (const ArchiveEvent& event : past_->events) archive_->event(event.time, event.kind, event.text);
+  archive_->event(now(), "resumed", R"({"step": )" + std::to_string(first_step_) + "}");
+  archive_->rename(path_);
 }
 
 void Recorder::describe(const std::string& environment, const std::string& topology, const std::string& program,
@@ -38,6 +61,7 @@ void Recorder::describe(const std::string& environment, const std::string& topol
   archive_->text("/environment", environment);
   archive_->text("/topology", topology);
   archive_->text("/program", program);
+  if (past_) take_over(columns);
 }
 
 void Recorder::step(const StepReport& r, std::span<const DeviceReading> sensors) {
@@ -79,6 +103,8 @@ void Recorder::event(const std::string& kind, const std::string& text) {
 void Recorder::finish(const std::string& status, const std::string& reason, const RunResult* result) {
   if (!archive_) return;
   if (result != nullptr) {
+    // A run that was ended between its last checkpoint and this has no step left.
+    const bool trained = result->steps > 0 || !past_;
     nlohmann::ordered_json json{{"planned_bytes", result->planned.device.bytes},
                                 {"planned_bytes_rank", result->planned.device.rank},
                                 {"planned_host_bytes", result->planned.host.bytes},
@@ -87,7 +113,7 @@ void Recorder::finish(const std::string& status, const std::string& reason, cons
                                 {"measured_peak_bytes_rank", result->measured_peak.rank},
                                 {"start_seconds", result->start_seconds},
                                 {"steps", result->steps},
-                                {"final_loss", result->final_loss},
+                                {"final_loss", trained ? result->final_loss : past_->last("loss")},
                                 {"model_flops_per_second", result->model_flops},
                                 {"bound_flops_per_second", nullptr},
                                 {"bound_problem", result->bound_problem}};

@@ -9,6 +9,7 @@
 
 #include "consist/device.h"
 #include "core/archive/archive.h"
+#include "core/archive/past.h"
 #include "core/config/run_config.h"
 #include "core/runtime/job_memory.h"
 #include "core/runtime/processor_use.h"
@@ -36,7 +37,9 @@ struct RunResult {
 /// Without a path in the configuration it does nothing.
 class Recorder {
  public:
-  explicit Recorder(const RunConfig& config);
+  /// With --resume and an archive that is there, the run goes on in it after `first_step` steps: what it holds is copied into a
+  /// new file, which takes its place in describe(). Throws what Archive and read_past throw.
+  Recorder(const RunConfig& config, std::int64_t first_step);
   /// Before the first step. `sensors`: what the device can read, each a column of /steps.
   void describe(const std::string& environment, const std::string& topology, const std::string& program,
                 std::span<const DeviceReading> sensors);
@@ -52,7 +55,12 @@ class Recorder {
   void finish(const std::string& status, const std::string& reason, const RunResult* result);
 
  private:
+  void take_over(std::span<const Column> columns);
+
   std::unique_ptr<Archive> archive_;
+  std::string path_;                 // where the archive is to be
+  std::int64_t first_step_ = 0;
+  std::optional<ArchivePast> past_;  // of the archive in whose place this one goes
 };
 
 }  // namespace consist

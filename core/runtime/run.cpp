@@ -8,6 +8,7 @@
 #include "consist/error.h"
 #include "consist/plugin.h"
 #include "core/archive/archive.h"
+#include "core/archive/past.h"
 #include "core/files/atomic_file.h"
 #include "core/runtime/advice.h"
 #include "core/runtime/bound.h"
@@ -156,6 +157,15 @@ void check_trace(const RunConfig& config, const Job& job) {
                    " to write it to; make it first");
 }
 
+/// Whether the archive can be written, and with --resume gone on in.
+void check_archive(const RunConfig& config) {
+  if (config.archive.empty()) return;
+  std::error_code ignored;
+  const bool goes_on = config.resume && !config.overwrite && std::filesystem::is_regular_file(config.archive, ignored);
+  check_archive_path(config.archive, config.overwrite || goes_on);
+  if (goes_on) check_same_run(config.archive, config.to_json());
+}
+
 /// `recorder` is made once nothing but training itself can fail: a run that is refused leaves no archive, and an older one as it
 /// was.
 TrainerResult run_recorded(const RunConfig& config, PluginHost& host, JoinedJob& job, StopRequest& stop,
@@ -166,6 +176,10 @@ TrainerResult run_recorded(const RunConfig& config, PluginHost& host, JoinedJob&
   const CompileRequest request = parts.compile_request(config);
   check_trace(config, job);
   SavedState saved(config, parts, layout, job);
+  if (saved.nothing_left()) {
+    job.leave(job.timeout());
+    return TrainerResult::finished;
+  }
   Program step = compile_step(request, layout, job.rank());
   std::optional<Program> evaluation;
   if (config.evaluate_every > 0) evaluation = compile_evaluation(request, layout, job.rank());
@@ -196,7 +210,7 @@ TrainerResult run_recorded(const RunConfig& config, PluginHost& host, JoinedJob&
     return TrainerResult::stopped;
   }
   const SensorLog sensors(*parts.device);
-  Recorder& recorder = recorder_of_run.emplace(config);
+  Recorder& recorder = recorder_of_run.emplace(config, first_step);
   const ProgramSummary summary = summarize(state.step());
   const PlannedMemory planned{largest_bytes(job, "planned", state.planned_bytes()),
                               largest_bytes(job, "planned_host", state.planned_host_bytes())};
@@ -259,7 +273,7 @@ TrainerResult run_training(const RunConfig& config, PluginHost& host, JoinedJob&
   std::optional<Recorder> recorder;
   try {
     check_make_up(mine, host);
-    if (!mine.archive.empty()) check_archive_path(mine.archive, mine.overwrite);
+    check_archive(mine);
     return run_recorded(mine, host, job, stop, recorder);
   } catch (const std::exception& error) {
     job.fail(error.what());

@@ -1,6 +1,7 @@
 #include "core/runtime/saved_state.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "consist/builder.h"
 #include "consist/error.h"
 #include "consist/log.h"
+#include "core/archive/reader.h"
 #include "core/checkpoint/save_checkpoint.h"
 #include "core/checkpoint/tensor_parts.h"
 #include "core/files/atomic_file.h"
@@ -104,6 +106,13 @@ bool is_history(const std::string& name) {
   return name.ends_with("_history");
 }
 
+/// Whether the run's archive lacks its end, on the rank that writes it: it was ended after its last checkpoint.
+bool archive_is_open(const RunConfig& config) {
+  std::error_code ignored;
+  return !config.archive.empty() && std::filesystem::exists(config.archive, ignored) && !config.overwrite &&
+         ArchiveReader(config.archive).status() != "finished";
+}
+
 /// Tensors that files of these architectures have and that decide nothing.
 bool may_be_left_over(const std::string& name) {
   // Old files hold rope's frequencies; tied models may hold their head a second time, which transformers does not read either.
@@ -123,7 +132,8 @@ SavedState::SavedState(const RunConfig& config, const Parts& parts, const Layout
     throw UsageError("--model " + parts.model_folder +
                      " has a config.json and no weights (model.safetensors or its index); --from-scratch initialises them");
   }
-  if (job.rank() != 0) return;
+  if (config.resume) find_newest_checkpoint();
+  if (nothing_left_ || job.rank() != 0) return;
   if (!config.checkpoint.empty()) {
     const std::vector<CheckpointPlace> places = list_checkpoints(config.checkpoint);
     if (!config.resume && !places.empty()) {
@@ -152,7 +162,10 @@ int SavedState::threads() const {
 }
 
 std::int64_t SavedState::fill(TrainingState& state) {
-  if (config_.resume && resume_from_checkpoint(state)) return resumed_step_;
+  if (checkpoint_) {
+    resume_from_checkpoint(state);
+    return checkpoint_->state().step;
+  }
   if (parts_.model_folder.empty() || config_.from_scratch) {
     state.initialize(config_.seed, threads());
   } else {
@@ -161,19 +174,36 @@ std::int64_t SavedState::fill(TrainingState& state) {
   return 0;
 }
 
-bool SavedState::resume_from_checkpoint(TrainingState& state) {
-  const std::optional<Checkpoint> checkpoint = find_checkpoint(job_, config_.checkpoint);
-  if (!checkpoint) {
+void SavedState::find_newest_checkpoint() {
+  checkpoint_ = find_checkpoint(job_, config_.checkpoint);
+  if (!checkpoint_) {
     if (job_.rank() == 0)
       log::warn("--resume: there is no checkpoint in " + config_.checkpoint + " yet; the run begins at its start");
-    return false;
+    return;
   }
+  const CheckpointState& saved = checkpoint_->state();
+  check_same_data(saved, checkpoint_->path(), config_, sequences_per_step_);
+  if (saved.step > config_.steps) {
+    throw UsageError("--resume: " + checkpoint_->path() + " is of step " + std::to_string(saved.step) + " and --steps is " +
+                     std::to_string(config_.steps) + "; ask for at least as many steps, or give another --checkpoint folder");
+  }
+  if (saved.step < config_.steps) return;
+  constexpr const char* key = "resume.nothing_left";
+  if (job_.rank() == 0) {  // which has the archive
+    nothing_left_ = !archive_is_open(config_) && (config_.export_folder.empty() || ModelWeights::present(config_.export_folder));
+    job_.put(key, nothing_left_ ? "yes" : "no");
+  } else {
+    nothing_left_ = job_.get(key, job_.timeout()) == "yes";
+  }
+  if (nothing_left_ && job_.rank() == 0) {
+    std::printf("%s is of step %lld, the last one: the run has finished, nothing is left to do\n", checkpoint_->path().c_str(),
+                static_cast<long long>(saved.step));
+  }
+}
+
+void SavedState::resume_from_checkpoint(TrainingState& state) {
+  const Checkpoint* checkpoint = &*checkpoint_;
   const CheckpointState& saved = checkpoint->state();
-  check_same_data(saved, checkpoint->path(), config_, sequences_per_step_);
-  if (saved.step >= config_.steps) {
-    throw UsageError("--resume: " + checkpoint->path() + " is of step " + std::to_string(saved.step) + " and --steps is " +
-                     std::to_string(config_.steps) + ": there is nothing left to do");
-  }
   if (job_.rank() == 0 && saved.layout != layout_) {
     log::warn("--resume: the checkpoint is of the layout '" + saved.layout + "', this run's is '" + layout_ +
               "': sums are rounded in another order");
@@ -206,8 +236,6 @@ bool SavedState::resume_from_checkpoint(TrainingState& state) {
         saved_tensors.read(value.name, value.dtype, first, count, out);
       },
       threads());
-  resumed_step_ = saved.step;
-  return true;
 }
 
 void SavedState::load_model_folder(TrainingState& state) const {

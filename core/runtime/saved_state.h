@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "core/checkpoint/checkpoint_reader.h"
 #include "core/checkpoint/checkpoint_writer.h"
 #include "core/config/run_config.h"
 #include "core/job/job.h"
@@ -18,15 +20,18 @@ namespace consist {
 /// parts that it owns, to a folder that all ranks share; a checkpoint of one layout is read in any other.
 class SavedState {
  public:
-  /// Takes the folders of checkpoints and export on rank 0, so that one that cannot be used is an error before anything is
-  /// trained. Throws UsageError for a folder whose content would be lost or mixed with another run's, SystemError if one cannot
+  /// Called by every rank. With --resume, finds the newest sound checkpoint. Takes the folders of checkpoints and export on rank 0, so that one that cannot be used is an error before anything is
+  /// trained. Throws UsageError if the checkpoint is of a run that read other data or went further, or for a folder whose content would be lost or mixed with another run's, SystemError if one cannot
   /// be made or is in use.
   SavedState(const RunConfig& config, const Parts& parts, const Layout& layout, JoinedJob& job);
 
+  /// Whether --resume found that the run had ended before, its export included; rank 0 has said so then, and there is nothing to
+  /// fill, save or export.
+  bool nothing_left() const noexcept { return nothing_left_; }
+
   /// Called by every rank: gives `state` its values and returns the number of steps that they have been trained for. With
   /// --resume these are the newest sound checkpoint's, if there is one; otherwise the model folder's weights or, for a preset
-  /// and with --from-scratch, initial ones (then 0). Throws UsageError if the checkpoint is of a run that read other data or has
-  /// no step left to do, DataError naming the file and the tensor if something is missing, left over, corrupt or of another
+  /// and with --from-scratch, initial ones (then 0). Throws DataError naming the file and the tensor if something is missing, left over, corrupt or of another
   /// shape.
   std::int64_t fill(TrainingState& state);
 
@@ -40,7 +45,8 @@ class SavedState {
  private:
   /// For making and reading values: this rank's share of the host's.
   int threads() const;
-  bool resume_from_checkpoint(TrainingState& state);
+  void find_newest_checkpoint();
+  void resume_from_checkpoint(TrainingState& state);
   void load_model_folder(TrainingState& state) const;
   struct OwnedTensors;
   void export_parts(const OwnedTensors& mine) const;
@@ -52,7 +58,8 @@ class SavedState {
   std::int64_t sequences_per_step_;
   std::vector<std::string> parameters_;       // of the whole model: a pipeline stage has some of them
   std::unique_ptr<CheckpointWriter> writer_;  // rank 0 with --checkpoint
-  std::int64_t resumed_step_ = 0;
+  std::optional<Checkpoint> checkpoint_;      // to resume from
+  bool nothing_left_ = false;
 };
 
 }  // namespace consist

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "core/archive/reader.h"
 #include "core/weights/model_weights.h"
 #include "tests/child_process.h"
 #include "tests/temporary_folder.h"
@@ -136,11 +137,63 @@ TEST_F(SavedStateTest, ACheckpointOfAnotherRunIsRefused) {
     options.insert(options.end(), resume.begin(), resume.end());
     return options;
   };
-  expect_refused(with({"--steps", "2", "--batch", "2"}), 2, "nothing left to do");
+  expect_refused(with({"--steps", "1", "--batch", "2"}), 2, "at least as many steps");
   expect_refused(with({"--steps", "4", "--batch", "1"}), 2, "sequences");
   expect_refused(with({"--steps", "4", "--batch", "2", "--seed", "5"}), 2, "seed");
   expect_refused(with({"--steps", "4", "--batch", "2"}), 1, "tensors", references + "llama-tied");
   expect_refused({"--steps", "4", "--batch", "2", "--checkpoint", folder_ / "saved"}, 2, "--resume");
+}
+
+TEST_F(SavedStateTest, TheSameCommandTwiceGoesOnInTheSameArchive) {
+  const auto run = [&](const char* steps, std::vector<std::string> more = {}) {
+    std::vector<std::string> options{"--steps", steps, "--batch", "1", "--checkpoint", folder_ / "saved", "--checkpoint-every", "2",
+                                     "--resume", "--archive", folder_ / "run.h5"};
+    options.insert(options.end(), more.begin(), more.end());
+    return train(options);
+  };
+  ASSERT_EQ(run("5").status, 0);
+  const std::vector<double> whole = ArchiveReader(folder_ / "run.h5").column("loss");
+  ASSERT_EQ(whole.size(), 5U);
+  // As a kill after step 5 would leave it: the row of a step whose checkpoint is not there.
+  fs::remove_all(folder_ / "saved/step-00000005");
+  const ChildResult gone_on = run("8");
+  ASSERT_EQ(gone_on.status, 0) << gone_on.output;
+  EXPECT_THAT(gone_on.output, HasSubstr("resumed after step 4"));
+  const ArchiveReader archive(folder_ / "run.h5");
+  EXPECT_EQ(archive.status(), "finished");
+  EXPECT_EQ(archive.column("step"), (std::vector<double>{1, 2, 3, 4, 5, 6, 7, 8}));
+  const std::vector<double> loss = archive.column("loss");
+  EXPECT_TRUE(std::equal(whole.begin(), whole.end(), loss.begin())) << "the rows before, and step 5 as it was";
+  std::vector<std::string> kinds;
+  for (const ArchiveEvent& event : archive.events()) kinds.push_back(event.kind + " " + event.text);
+  EXPECT_THAT(kinds, testing::Contains(R"(resumed {"step": 4})"));
+  EXPECT_FALSE(fs::exists(folder_ / "run.h5.partial"));
+
+  const std::string before = read_whole(folder_ / "run.h5");
+  const ChildResult finished = run("8");
+  EXPECT_EQ(finished.status, 0) << finished.output;
+  EXPECT_THAT(finished.output, HasSubstr("nothing is left to do"));
+  EXPECT_EQ(read_whole(folder_ / "run.h5"), before);
+
+  const ChildResult other = run("9", {"--clip", "0.5"});
+  EXPECT_EQ(other.status, 2) << other.output;
+  EXPECT_THAT(other.output, testing::AllOf(HasSubstr("is of another run"), HasSubstr("clip: 1.0 in the archive, 0.5 now")));
+  EXPECT_EQ(read_whole(folder_ / "run.h5"), before);
+}
+
+TEST_F(SavedStateTest, ARunEndedBehindItsLastCheckpointIsCompletedByResuming) {
+  const std::vector<std::string> options{"--steps", "2", "--batch", "1", "--ranks", "2", "--checkpoint", folder_ / "saved",
+                                         "--resume", "--archive", folder_ / "run.h5", "--export", folder_ / "model"};
+  ASSERT_EQ(train(options).status, 0);
+  const std::string exported_then = exported("model");
+  fs::remove_all(folder_ / "model");
+  const ChildResult again = train(options);
+  ASSERT_EQ(again.status, 0) << again.output;
+  EXPECT_EQ(exported("model"), exported_then);
+  EXPECT_EQ(ArchiveReader(folder_ / "run.h5").column("step").size(), 2U);
+  const ChildResult finished = train(options);
+  EXPECT_EQ(finished.status, 0) << finished.output;
+  EXPECT_THAT(finished.output, HasSubstr("nothing is left to do"));
 }
 
 class HfFolder : public SavedStateTest, public testing::WithParamInterface<const char*> {

@@ -1,0 +1,69 @@
+#include "core/archive/past.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "consist/error.h"
+
+namespace consist {
+namespace {
+
+using Json = nlohmann::json;
+
+/// Options that change neither what a row means nor which values it has.
+constexpr std::array may_differ = {"steps",           "checkpoint",        "checkpoint_every", "checkpoint_each_epoch",
+                                   "checkpoint_keep", "resume",            "export",           "memory_limit",
+                                   "timeout",         "host_memory_limit", "profile",          "trace"};
+
+}  // namespace
+
+double ArchivePast::last(const std::string& column) const {
+  const auto found = std::find(columns.begin(), columns.end(), column);
+  if (rows.empty() || found == columns.end()) return std::numeric_limits<double>::quiet_NaN();
+  return rows.back()[static_cast<std::size_t>(found - columns.begin())];
+}
+
+ArchivePast read_past(const std::string& path, std::int64_t last_step) {
+  const ArchiveReader archive(path);
+  ArchivePast past;
+  past.events = archive.events();
+  const std::vector<std::string> there = archive.columns();
+  if (there.empty()) return past;  // it ended before its first step
+  past.columns.emplace_back("step");
+  for (const std::string& name : there) {
+    if (name != "step") past.columns.push_back(name);
+  }
+  std::vector<std::vector<double>> values;
+  for (const std::string& name : past.columns) values.push_back(archive.column(name));
+  for (std::size_t row = 0; row < values.front().size() && values.front()[row] <= static_cast<double>(last_step); ++row) {
+    std::vector<double>& added = past.rows.emplace_back();
+    for (const std::vector<double>& column : values) added.push_back(column.at(row));
+  }
+  return past;
+}
+
+void check_same_run(const std::string& path, const std::string& config) {
+  const ArchiveReader archive(path);
+  const std::string then = archive.text("/config");
+  if (then.empty() && archive.columns().empty()) return;  // it ended before it had begun: there is nothing to mix up
+  const Json before = Json::parse(then, nullptr, false);
+  const Json now = Json::parse(config);
+  if (!before.is_object()) throw DataError("the archive " + path + " has no configuration; name another with --archive");
+  std::string differences;
+  const auto text = [](const Json& object, const std::string& key) {
+    return object.contains(key) ? object[key].dump(-1, ' ', false, Json::error_handler_t::replace) : std::string("nothing");
+  };
+  for (const auto& [key, value] : now.items()) {
+    if (std::find(may_differ.begin(), may_differ.end(), key) != may_differ.end()) continue;
+    if (before.contains(key) && before[key] == value) continue;
+    differences += "\n  " + key + ": " + text(before, key) + " in the archive, " + text(now, key) + " now";
+  }
+  if (differences.empty()) return;
+  throw UsageError("--resume: the archive " + path + " is of another run:" + differences +
+                   "\nGive the same options to go on in it, another --archive, or --overwrite to replace it");
+}
+
+}  // namespace consist

@@ -1,0 +1,32 @@
+// What a run that goes on takes over from its archive.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/archive/reader.h"
+
+namespace consist {
+
+/// The rows and events of an archive.
+struct ArchivePast {
+  std::vector<std::string> columns;         ///< names; "step" first
+  std::vector<std::vector<double>> rows;    ///< a value per column
+  std::vector<ArchiveEvent> events;         ///< all of them
+
+  bool empty() const noexcept { return rows.empty() && events.empty(); }
+  /// The last row's value; NaN without a row or such a column.
+  double last(const std::string& column) const;
+};
+
+/// The rows of the archive at `path` up to step `last_step` (later ones are of work that was lost), and all events. Throws as
+/// ArchiveReader does.
+ArchivePast read_past(const std::string& path, std::int64_t last_step);
+
+/// Whether the archive at `path` is of the run that `config` (RunConfig::to_json) describes, so that --resume may go on in it.
+/// What says how long and how carefully a run goes on may differ: steps, checkpoints, limits, profile and trace. Throws
+/// UsageError naming each option that differs with both values, DataError if the file is no archive.
+void check_same_run(const std::string& path, const std::string& config);
+
+}  // namespace consist
