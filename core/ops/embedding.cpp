@@ -8,6 +8,9 @@ namespace {
 /// The mesh axis that splits the table: ids and dy do not tell.
 constexpr const char* vocabulary_axis = "vocabulary_axis";
 
+/// Of `embedding` and its gradient: the id whose row gets no gradient. Ids count over the whole table, however it is split.
+constexpr const char* padding_id = "padding_id";
+
 class EmbeddingGrad final : public NamedOp {
  public:
   EmbeddingGrad() : NamedOp("embedding_grad") {}
@@ -46,11 +49,13 @@ class Embedding final : public NamedOp {
  public:
   Embedding() : NamedOp("embedding") {}
 
-  Types infer(const Types& in, const Attributes& /*attributes*/) const override {
+  Types infer(const Types& in, const Attributes& attributes) const override {
     const TensorType& ids = present(in, 0);
     const TensorType& table = present(in, 1);
     require(ids.dtype == DType::i32 && ids.shape.rank() == 2, "ids must be i32[batch, sequence]");
     require(table.shape.rank() == 2, "the table must be [vocabulary, channels]");
+    const std::int64_t padding = attributes.integer_or(padding_id, 0);
+    require(padding >= 0 && padding < attributes.integer_or("vocabulary", table.shape[0]), "padding_id must be the id of a row");
     return {TensorType{table.dtype, {ids.shape[0], ids.shape[1], table.shape[1]}}};
   }
   void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& /*attributes*/) const override {
@@ -68,6 +73,7 @@ class Embedding final : public NamedOp {
     const TensorId dy = d.gradient(forward.outputs[0]);
     const Tensor& t = d.program()[table];
     Attributes attributes{{"dtype", dtype_value(d.gradient_dtype(table))}, {"vocabulary", t.shape[0]}};
+    if (const std::int64_t id = forward.attributes.integer_or(padding_id, -1); id >= 0) attributes.set(padding_id, id);
     for (int axis = 0; axis < d.program().mesh.axes(); ++axis) {
       if (t.placements[axis].is_shard(0)) attributes.set(vocabulary_axis, std::int64_t{axis});
     }

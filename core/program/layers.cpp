@@ -4,8 +4,10 @@
 
 namespace consist::layers {
 
-TensorId embedding(Builder& b, TensorId ids, TensorId table, std::string name) {
-  return b.emit_one("embedding", {ids, table}, {}, std::move(name));
+TensorId embedding(Builder& b, TensorId ids, TensorId table, std::string name, std::int64_t padding_id) {
+  Attributes attributes;
+  if (padding_id != -1) attributes.set("padding_id", padding_id);
+  return b.emit_one("embedding", {ids, table}, std::move(attributes), std::move(name));
 }
 
 TensorId linear(Builder& b, TensorId x, TensorId weight, TensorId bias, std::string name) {

@@ -99,6 +99,7 @@ void refuse_unknown_computation(const Fields& f, const Variant& variant) {
   if (f.number_or("attention_dropout", 0) != 0) not_supported("attention_dropout", shown(f["attention_dropout"]), "set it to 0");
   if (f.boolean_or("use_sliding_window", false))
     not_supported("use_sliding_window", "true", "attention is over the whole sequence");
+  if (!f.boolean_or("is_causal", true)) not_supported("is_causal", "false", "attention is causal");
   if (!variant.has_window_switch && f.has("sliding_window") && !f.has("use_sliding_window")) {
     not_supported("sliding_window", shown(f["sliding_window"]), "attention is over the whole sequence");
   }
@@ -117,6 +118,16 @@ void refuse_unknown_computation(const Fields& f, const Variant& variant) {
       if (type != "full_attention") not_supported("layer_types", shown(type), "every layer must be full_attention");
     }
   }
+}
+
+/// transformers chooses the class by model_type, people read architectures: where they differ, the file says two things.
+void check_model_type(const Fields& f, const Variant& v) {
+  if (!f.has("model_type")) return;
+  const std::string type = f.text_or("model_type", "");
+  if (type == v.model_type || (!v.other_model_type.empty() && type == v.other_model_type)) return;
+  throw DataError("the field \"model_type\" is " + f["model_type"].dump(-1, ' ', true, Json::error_handler_t::replace) +
+                  ", which contradicts \"architectures\": " + std::string(v.architecture) + " is of the type \"" +
+                  std::string(v.model_type) + "\"; correct the one that is wrong");
 }
 
 const Variant& variant_of(const Fields& f, std::span<const Variant> variants) {
@@ -164,6 +175,7 @@ Config parse_config_json(std::string_view text, std::span<const Variant> variant
   if (!json.is_object()) throw DataError("it is no JSON object");
   const Fields f(json);
   const Variant& variant = variant_of(f, variants);
+  check_model_type(f, variant);
   refuse_unknown_computation(f, variant);
   Config c;
   c.architecture = variant.architecture;
@@ -180,10 +192,13 @@ Config parse_config_json(std::string_view text, std::span<const Variant> variant
   c.initializer_range = f.number_or("initializer_range", 0.02);
   c.tied = f.boolean_or("tie_word_embeddings", false);
   c.rope_theta = f.number_or("rope_theta", 10000);
-  if (f.has("rope_scaling")) c.rope_scaling = parse_scaling(f["rope_scaling"], "rope_scaling");
-  if (f.has("rope_parameters")) {  // how transformers 5 writes both
-    c.rope_scaling = parse_scaling(f["rope_parameters"], "rope_parameters");
-    c.rope_theta = Fields(f["rope_parameters"], "rope_parameters.").number_or("rope_theta", c.rope_theta);
+  // transformers 4 writes rope_scaling, 5 rope_parameters. Of both the former counts, unless it is empty; a rope_theta inside
+  // comes before the one outside, as in transformers 5.
+  for (const char* field : {"rope_scaling", "rope_parameters"}) {
+    if (!f.has(field) || (f[field].is_object() && f[field].empty())) continue;
+    c.rope_scaling = parse_scaling(f[field], field);
+    c.rope_theta = Fields(f[field], std::string(field) + ".").number_or("rope_theta", c.rope_theta);
+    break;
   }
   c.qkv_bias = variant.qkv_bias;
   c.qk_norm = variant.qk_norm;

@@ -13,7 +13,8 @@ namespace consist::decoder {
 /// out.
 struct Variant {
   std::string_view architecture;  ///< "Qwen3ForCausalLM"
-  std::string_view model_type;    ///< "qwen3"
+  std::string_view model_type;    ///< "qwen3"; transformers chooses the class by it, so a file's must not contradict
+  std::string_view other_model_type = {};  ///< one more that files of this architecture may have
   bool qkv_bias = false;
   bool qk_norm = false;
   std::int64_t head_dim = 0;      ///< without "head_dim"; 0: hidden_size / num_attention_heads

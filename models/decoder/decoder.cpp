@@ -100,9 +100,18 @@ void Config::check() const {
                     std::to_string(kv_heads) + "; the one must be a multiple of the other");
   }
   if (head_dim % 2 != 0) throw DataError("\"head_dim\" is " + std::to_string(head_dim) + "; rotary embedding needs an even one");
+  if (pad_token && (*pad_token < -vocabulary || *pad_token >= vocabulary)) {
+    throw DataError("\"pad_token_id\" is " + std::to_string(*pad_token) + ", but \"vocab_size\" is " + std::to_string(vocabulary) +
+                    ": the embedding has no such row (negative ids count from its end)");
+  }
   positive("rms_norm_eps", norm_epsilon);
   positive("rope_theta", rope_theta);
   positive("initializer_range", initializer_range);
+}
+
+std::int64_t Config::padding_row() const {
+  if (!pad_token) return -1;
+  return *pad_token < 0 ? *pad_token + vocabulary : *pad_token;
 }
 
 Decoder::Decoder(Config config) : config_(std::move(config)) {
@@ -134,7 +143,7 @@ TensorId Decoder::build(Builder& b, TensorId ids, TensorId targets, double loss_
       b.constant("rope.table", {b[ids].shape[1], c.head_dim}, [c](std::span<float> out) { fill_rope_table(c, out); });
   const Weights top(b, c, "model.");
   const TensorId embedding = top.matrix("embed_tokens", c.vocabulary, c.hidden);
-  TensorId x = layers::embedding(b, ids, embedding, "model.embed_tokens");
+  TensorId x = layers::embedding(b, ids, embedding, "model.embed_tokens", c.padding_row());
   TensorId residual = no_tensor;
 
   for (std::int64_t layer = 0; layer < c.layers; ++layer) {

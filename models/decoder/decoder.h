@@ -39,13 +39,15 @@ struct Config {
   bool tied = false;      ///< the LM head is the embedding
   bool qkv_bias = false;  ///< Qwen2
   bool qk_norm = false;   ///< Qwen3
+  std::optional<std::int64_t> pad_token;  ///< as config.json has it: its row of the embedding gets no gradient; -1: the last row
   // Not used in training; an exported folder hands them on, so that generation from it stops where it did.
   std::optional<std::int64_t> bos_token;
   std::vector<std::int64_t> eos_tokens;
-  std::optional<std::int64_t> pad_token;
 
   /// Throws DataError naming the field and what is legal.
   void check() const;
+  /// The row of the embedding that pad_token names; -1: there is none.
+  std::int64_t padding_row() const;
 };
 
 class Decoder final : public Architecture {

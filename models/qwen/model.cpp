@@ -63,7 +63,11 @@ class Qwen final : public Model {
     static constexpr decoder::Variant variants[] = {
         {.architecture = "Qwen2ForCausalLM", .model_type = "qwen2", .qkv_bias = true},
         {.architecture = "Qwen3ForCausalLM", .model_type = "qwen3", .qk_norm = true, .head_dim = 128},
-        {.architecture = "Qwen3MoeForCausalLM", .model_type = "qwen3_moe", .qk_norm = true, .head_dim = 128}};
+        {.architecture = "Qwen3MoeForCausalLM",
+         .model_type = "qwen3_moe",
+         .other_model_type = "qwen3",
+         .qk_norm = true,
+         .head_dim = 128}};
     Config config = decoder::parse_config_json(json, variants);
     if (config.architecture == "Qwen3MoeForCausalLM") {
       // Seen in the wild on dense models; parse_config_json has refused it if there are experts.

@@ -61,6 +61,11 @@ MODELS = {
                           tie_word_embeddings=False),
     "qwen2.5-bias": qwen2(vocab_size=99, hidden_size=56, intermediate_size=60, num_attention_heads=7, num_key_value_heads=1,
                           tie_word_embeddings=True),
+    # A pad token that occurs in the data: its row of the embedding gets no gradient (padding_idx), the LM head's does.
+    "llama-padded": llama(vocab_size=64, hidden_size=32, intermediate_size=48, num_attention_heads=4, num_key_value_heads=2,
+                          tie_word_embeddings=False, pad_token_id=5),
+    "qwen3-padded": qwen3(vocab_size=64, hidden_size=32, intermediate_size=48, num_attention_heads=4, num_key_value_heads=2, head_dim=16,
+                          tie_word_embeddings=True, pad_token_id=-1),
 }
 
 
@@ -77,8 +82,12 @@ def randomise(model, generator):
                 weight.copy_(0.5 + torch.rand(weight.shape, generator=generator))
 
 
-def batches_of(vocabulary, generator):
-    return [torch.randint(0, vocabulary, (ROWS, SEQUENCE + 1), generator=generator) for _ in range(STEPS)]
+def batches_of(config, generator):
+    batches = [torch.randint(0, config.vocab_size, (ROWS, SEQUENCE + 1), generator=generator) for _ in range(STEPS)]
+    if config.pad_token_id is not None:  # every fifth token or so
+        for batch in batches:
+            batch[torch.rand(batch.shape, generator=generator) < 0.2] = config.pad_token_id % config.vocab_size
+    return batches
 
 
 def train(model, batches, max_norm):
@@ -106,9 +115,10 @@ def make(name, folder, seed):
     model = model_class(config).to(torch.float32).eval()  # eval: no dropout; gradients flow all the same
     randomise(model, generator)
     start = {key: value.clone() for key, value in model.state_dict().items()}
-    batches = batches_of(config.vocab_size, generator)
+    batches = batches_of(config, generator)
 
     shutil.rmtree(folder, ignore_errors=True)
+    model.generation_config.pad_token_id = None  # saving refuses a negative one there; the file is deleted below
     model.save_pretrained(folder, safe_serialization=True)
     (folder / "generation_config.json").unlink(missing_ok=True)
     (folder / "model.safetensors").chmod(0o644)  # it is written for its owner only

@@ -29,6 +29,18 @@ TEST_P(DeviceKernel, Embedding) {
     expect_close(run("embedding_grad", {ids, dy, acc}, with_gradient({{"vocabulary", std::int64_t{13}}}))[0], dtable, tolerance(),
                  "dtable");
   }
+  for (const std::int64_t padding : {0, 5, 12}) {
+    // As nn.Embedding's padding_idx: the row is read like any other, and gets nothing.
+    const Attributes forward{{"padding_id", padding}};
+    expect_close(run("embedding", {ids, table}, forward)[0], *reference::embedding({ids, table})[0], 0, "y with padding");
+    for (const bool add : kWithAndWithout) {
+      Value dtable = reference::gradient("embedding", {ids, table}, {}, 1, dy);
+      std::fill_n(dtable.data.begin() + padding * 19, 19, 0.0);
+      const auto acc = accumulator(add, gradient(), dtable);
+      const Attributes backward = with_gradient({{"vocabulary", std::int64_t{13}}, {"padding_id", padding}});
+      expect_close(run("embedding_grad", {ids, dy, acc}, backward)[0], dtable, tolerance(), "dtable with padding");
+    }
+  }
   for (const double bad : {-1.0, 13.0}) {
     Value wrong = ids;
     wrong.data[5] = bad;

@@ -161,6 +161,7 @@ TEST(LlamaConfig, RefusesByNameWhatItWouldComputeWrongly) {
                                                          {"use_sliding_window", true},
                                                          {"sliding_window", 4096},
                                                          {"layer_types", {"full_attention", "sliding_attention"}},
+                                                         {"is_causal", false},
                                                          {"quantization_config", {{"quant_method", "gptq"}}},
                                                          {"partial_rotary_factor", 0.5},
                                                          {"num_experts", 8},
@@ -189,6 +190,43 @@ TEST(LlamaConfig, RefusesTextThatIsNoJsonObject) {
   for (const char* text : {"", "{", "[1]", "\"a\"", "{\"architectures\": [\"LlamaForCausalLM\"]", "\xff\xfe"}) {
     EXPECT_THROW(llama->from_config(text), DataError) << text;
   }
+}
+
+/// The id whose row of the embedding gets no gradient; -1: there is none.
+std::int64_t padding_id(const json& file) {
+  const BuiltModel built(*parse(file));
+  for (const Instruction& i : built.program.instructions) {
+    if (i.op->name() == "embedding") return i.attributes.integer_or("padding_id", -1);
+  }
+  ADD_FAILURE() << "no embedding";
+  return -1;
+}
+
+TEST(LlamaConfig, ThePadTokensRowGetsNoGradient) {
+  json file = llama_json();
+  EXPECT_EQ(padding_id(file), -1);
+  file["pad_token_id"] = nullptr;
+  EXPECT_EQ(padding_id(file), -1);
+  file["pad_token_id"] = 0;
+  EXPECT_EQ(padding_id(file), 0);
+  file["pad_token_id"] = -1;  // as nn.Embedding counts: the last row
+  EXPECT_EQ(padding_id(file), 127);
+  EXPECT_EQ(json::parse(parse(file)->config_json())["pad_token_id"], -1);
+  for (const std::int64_t beyond : {128, -129}) {
+    file["pad_token_id"] = beyond;
+    expect_refused(file, "pad_token_id");
+  }
+}
+
+TEST(LlamaConfig, RefusesAModelTypeThatContradictsTheArchitecture) {
+  json file = llama_json();
+  file["model_type"] = "mistral";
+  expect_refused(file, "\"mistral\"");
+  file["model_type"] = 7;
+  expect_refused(file, "model_type");
+  file.erase("model_type");
+  EXPECT_EQ(parse(file)->config_json(), parse(llama_json())->config_json());
+  expect_refused(qwen_json("Qwen2ForCausalLM", "qwen3"), "model_type", "qwen");
 }
 
 TEST(LlamaConfig, HandsTheTokenIdsOnToAnExport) {
@@ -291,6 +329,35 @@ TEST(RopeTable, NewerFormWithoutScalingCarriesTheta) {
   EXPECT_EQ(json::parse(parse(newer)->config_json())["rope_theta"], 20000.0);
 }
 
+// What the configuration classes of transformers 5.23 make of the same files; 4.57 agrees wherever it reads the field.
+TEST(RopeTable, RopeScalingComesBeforeRopeParameters) {
+  const json scaling{{"rope_type", "linear"}, {"factor", 4.0}}, parameters{{"rope_type", "default"}, {"rope_theta", 20000.0}};
+  const auto written = [](const json& file) { return json::parse(parse(file)->config_json()); };
+  json file = wide_llama_json();
+  file["rope_scaling"] = scaling;
+  const json expected = written(file);
+  EXPECT_EQ(expected["rope_scaling"], scaling);
+
+  file["rope_parameters"] = parameters;
+  EXPECT_EQ(written(file), expected) << "rope_parameters counts beside rope_scaling";
+  file["rope_parameters"] = {{"full_attention", parameters}};
+  EXPECT_EQ(written(file), expected) << "a field that does not count is no reason to refuse";
+  file["rope_parameters"] = parameters;
+  for (const json& nothing : {json(nullptr), json::object()}) {
+    file["rope_scaling"] = nothing;
+    EXPECT_EQ(written(file)["rope_theta"], 20000.0);
+    EXPECT_FALSE(written(file).contains("rope_scaling"));
+  }
+}
+
+TEST(RopeTable, AThetaInsideRopeScalingComesBeforeTheOneOutside) {
+  json file = wide_llama_json();
+  file["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 4.0}, {"rope_theta", 20000.0}};
+  EXPECT_EQ(json::parse(parse(file)->config_json())["rope_theta"], 20000.0);
+  file["rope_scaling"]["rope_theta"] = -1.0;
+  expect_refused(file, "rope_theta");
+}
+
 TEST(RopeTable, RefusesParametersPerLayerType) {
   json file = wide_llama_json();
   file["rope_parameters"] = {{"full_attention", {{"rope_theta", 10000.0}}}, {"sliding_attention", {{"rope_theta", 20000.0}}}};
@@ -321,11 +388,11 @@ TEST(QwenConfig, RefusesByNameWhatItWouldComputeWrongly) {
   json file = qwen_json("Qwen3ForCausalLM", "qwen3");
   file["attention_bias"] = true;
   expect_refused(file, "attention_bias", "qwen");
-  for (const char* architecture : {"Qwen2ForCausalLM", "Qwen3ForCausalLM"}) {
-    file = qwen_json(architecture, "qwen");
+  for (const auto& [architecture, type] : {std::pair{"Qwen2ForCausalLM", "qwen2"}, {"Qwen3ForCausalLM", "qwen3"}}) {
+    file = qwen_json(architecture, type);
     file["use_sliding_window"] = true;
     expect_refused(file, "use_sliding_window", "qwen");
-    file = qwen_json(architecture, "qwen");
+    file = qwen_json(architecture, type);
     file["layer_types"] = {"sliding_attention", "full_attention"};
     expect_refused(file, "layer_types", "qwen");
   }

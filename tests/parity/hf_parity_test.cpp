@@ -139,7 +139,8 @@ std::vector<Case> cases() {
   std::vector<Case> all;
   for (const auto& [device, precision] :
        {std::pair{"cpu", "fp32"}, {"cpu", "bf16"}, {"cpu", "fp8"}, {"cuda", "fp32"}, {"cuda", "bf16"}}) {
-    for (const char* model : {"llama-untied", "llama-tied", "llama-rope-scaled", "qwen3-tied", "qwen3-untied", "qwen2.5-bias"}) {
+    for (const char* model : {"llama-untied", "llama-tied", "llama-rope-scaled", "qwen3-tied", "qwen3-untied", "qwen2.5-bias",
+                              "llama-padded", "qwen3-padded"}) {
       all.push_back({model, device, precision});
     }
   }

@@ -7,8 +7,9 @@
 
 namespace consist::layers {
 
-/// Rows of `table` [vocabulary, channels] for `ids` [batch, sequence] (i32) → [batch, sequence, channels].
-CONSIST_API TensorId embedding(Builder& b, TensorId ids, TensorId table, std::string name);
+/// Rows of `table` [vocabulary, channels] for `ids` [batch, sequence] (i32) → [batch, sequence, channels]. The row of `padding_id`
+/// gets no gradient from here (PyTorch's padding_idx); -1: every row gets its own.
+CONSIST_API TensorId embedding(Builder& b, TensorId ids, TensorId table, std::string name, std::int64_t padding_id = -1);
 
 /// y = x wᵀ (+ bias) → [batch, sequence, out]. `bias` [out] or no_tensor.
 CONSIST_API TensorId linear(Builder& b, TensorId x, TensorId weight, TensorId bias, std::string name);

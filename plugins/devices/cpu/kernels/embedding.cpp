@@ -47,6 +47,7 @@ class EmbeddingGrad final : public Kernel {
   EmbeddingGrad(const KernelRequest& r, const KernelSettings& s)
       : c_(r.outputs[0].shape[1]),
         first_row_(r.output_origins.empty() ? 0 : r.output_origins[0][0]),
+        padding_id_(r.attributes.integer_or("padding_id", -1)),
         threads_(s.threads) {}
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue) override {
     const auto* ids = in[0].as<std::int32_t>();  // [tokens]
@@ -59,7 +60,7 @@ class EmbeddingGrad final : public Kernel {
       if (!accumulate) std::fill(dtable + rows.first * c, dtable + rows.last * c, G{});
       for (std::int64_t token = 0; token < tokens; ++token) {
         const std::int64_t row = ids[token] - first_row;
-        if (row < rows.first || row >= rows.last) continue;
+        if (row < rows.first || row >= rows.last || ids[token] == padding_id_) continue;
         G* to = dtable + row * c;
         for (std::int64_t i = 0; i < c; ++i) store(to[i], load(to[i]) + load(dy[token * c + i]));
       }
@@ -67,7 +68,7 @@ class EmbeddingGrad final : public Kernel {
   }
 
  private:
-  std::int64_t c_, first_row_;
+  std::int64_t c_, first_row_, padding_id_;  // padding_id_: its row gets nothing; -1: there is none
   int threads_;
 };
 

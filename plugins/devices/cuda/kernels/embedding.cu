@@ -92,13 +92,15 @@ constexpr int stretch = 32;  // sorted positions that a block adds
 constexpr int at_once = 4;   // rows that a thread loads before it adds the first
 
 /// Keys are the rows of the part of the table that this rank holds, `held` of them from `first` on. What sorts last and is
-/// skipped: ids of other ranks' rows, and those outside of the vocabulary (the forward kernel reports them).
+/// skipped: ids of other ranks' rows, the padding id (-1: there is none), and those outside of the vocabulary (the forward kernel
+/// reports them).
 __global__ void number_positions(const std::int32_t* __restrict__ ids, std::int32_t first, std::int32_t held,
-                                 std::int32_t* __restrict__ keys, std::int32_t* __restrict__ positions, std::int32_t tokens) {
+                                 std::int32_t padding_id, std::int32_t* __restrict__ keys, std::int32_t* __restrict__ positions,
+                                 std::int32_t tokens) {
   const std::int32_t token = static_cast<std::int32_t>(blockIdx.x * blockDim.x + threadIdx.x);
   if (token >= tokens) return;
   const std::int32_t id = ids[token];
-  keys[token] = id >= first && id - first < held ? id - first : held;
+  keys[token] = id >= first && id - first < held && id != padding_id ? id - first : held;
   positions[token] = token;
 }
 
@@ -191,6 +193,7 @@ class EmbeddingGrad final : public Kernel {
       : tokens_(static_cast<std::int32_t>(r.inputs[0].shape.elements())),
         vocabulary_(static_cast<std::int32_t>(r.outputs[0].shape[0])),
         first_row_(static_cast<std::int32_t>(r.output_origins.empty() ? 0 : r.output_origins[0][0])),
+        padding_id_(static_cast<std::int32_t>(r.attributes.integer_or("padding_id", -1))),
         c_(r.outputs[0].shape[1]) {
     while (vocabulary_ >> bits_ != 0) ++bits_;
     const std::int32_t* none = nullptr;
@@ -216,8 +219,8 @@ class EmbeddingGrad final : public Kernel {
     auto* memory = static_cast<std::byte*>(workspace);
     const auto list = [&](int index) { return reinterpret_cast<std::int32_t*>(memory + index * list_bytes()); };
     auto* border = reinterpret_cast<float*>(memory + 4 * list_bytes());
-    number_positions<<<blocks_of(divided_up(tokens_, 256)), 256, 0, stream>>>(ids, first_row_, vocabulary_, list(0), list(1),
-                                                                              tokens_);
+    number_positions<<<blocks_of(divided_up(tokens_, 256)), 256, 0, stream>>>(ids, first_row_, vocabulary_, padding_id_,
+                                                                              list(0), list(1), tokens_);
     check_launch("number_positions");
     std::size_t sort_bytes = sort_bytes_;
     check_cuda(cub::DeviceRadixSort::SortPairs(memory + 4 * list_bytes() + border_bytes(), sort_bytes, list(0), list(2), list(1),
@@ -245,7 +248,7 @@ class EmbeddingGrad final : public Kernel {
     check_launch("add_borders");
   }
 
-  std::int32_t tokens_, vocabulary_, first_row_;  // vocabulary_: the rows that this rank holds
+  std::int32_t tokens_, vocabulary_, first_row_, padding_id_;  // vocabulary_: the rows that this rank holds
   std::int64_t c_;
   int bits_ = 1;
   std::size_t sort_bytes_ = 0;
