@@ -11,6 +11,7 @@
 
 #include "consist/error.h"
 #include "datasets/tokenizer/unicode.h"
+#include "datasets/tokenizer/unicode_classes.h"
 
 namespace consist::tokenizer {
 
@@ -20,19 +21,6 @@ namespace {
 
 /// Unicode's White_Space property, which is what Oniguruma's \s means; PCRE2's has U+180E on top.
 constexpr const char* white_space = R"(\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
-
-/// The reference (tokenizers 0.22 with Oniguruma 6.9.10) knows Unicode 16, Debian's PCRE2 10.42 Unicode 14: the letters and
-/// numbers that came between, found by comparing both over all code points. Harmless where PCRE2 knows them.
-constexpr const char* newer_letters =
-    R"(\x{1c89}-\x{1c8a}\x{a7cb}-\x{a7cd}\x{a7da}-\x{a7dc}\x{105c0}-\x{105f3}\x{10d4a}-\x{10d65}\x{10d6f}-\x{10d85})"
-    R"(\x{10ec2}-\x{10ec4}\x{1123f}-\x{11240}\x{11380}-\x{11389}\x{1138b}\x{1138e}\x{11390}-\x{113b5}\x{113b7})"
-    R"(\x{113d1}\x{113d3}\x{11bc0}-\x{11be0}\x{11f02}\x{11f04}-\x{11f10}\x{11f12}-\x{11f33}\x{1342f})"
-    R"(\x{13441}-\x{13446}\x{13460}-\x{143fa}\x{16100}-\x{1611d}\x{16d40}-\x{16d6c}\x{18cff}\x{1b132}\x{1b155})"
-    R"(\x{1df25}-\x{1df2a}\x{1e030}-\x{1e06d}\x{1e4d0}-\x{1e4eb}\x{1e5d0}-\x{1e5ed}\x{1e5f0}\x{2b739})"
-    R"(\x{2ebf0}-\x{2ee5d}\x{31350}-\x{323af})";
-constexpr const char* newer_numbers =
-    R"(\x{10d40}-\x{10d49}\x{116d0}-\x{116e3}\x{11bf0}-\x{11bf9}\x{11f50}-\x{11f59}\x{16130}-\x{16139})"
-    R"(\x{16d70}-\x{16d79}\x{1ccf0}-\x{1ccf9}\x{1d2c0}-\x{1d2d3}\x{1e4f0}-\x{1e4f9}\x{1e5f1}-\x{1e5fa})";
 
 /// Rewrites an expression in Oniguruma's Ruby syntax for PCRE2. What the two engines read differently is translated or refused;
 /// only constructs that are known to mean the same pass.
@@ -120,20 +108,16 @@ class Translator {
         const std::size_t end = pattern_.find('}', at_);
         const std::string_view name =
             end == std::string::npos || pattern_[at_ + 2] != '{' ? "" : std::string_view(pattern_).substr(at_ + 3, end - at_ - 3);
-        static constexpr std::string_view categories[] = {"L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn", "Mc", "Me", "N",
-                                                          "Nd", "Nl", "No", "P",  "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po",
-                                                          "S",  "Sm", "Sc", "Sk", "So", "Z",  "Zs", "Zl", "Zp"};
-        if (std::find(std::begin(categories), std::end(categories), name) == std::end(categories))
-          refuse("has a property that is no general category");
-        if (name == "L" || name == "N") {
-          if (c == 'P' && in_class_) refuse("has \\P inside a set");
-          const std::string inside =
-              std::string("\\p{") + std::string(name) + "}" + (name == "L" ? newer_letters : newer_numbers);
-          out_ += in_class_ ? inside : (c == 'P' ? "[^" : "[") + inside + "]";
-          at_ = end + 1;
-          return;
-        }
-        return copy(end + 1 - at_);
+        // The reference knows Unicode 16, Debian's PCRE2 10.42 Unicode 14: what came between is listed beside the property.
+        const UnicodeClass* found = std::find_if(std::begin(unicode_classes), std::end(unicode_classes),
+                                                 [&](const UnicodeClass& known) { return known.name == name; });
+        if (found == std::end(unicode_classes)) refuse("has a property that is no general category");
+        if (c == 'P' && in_class_) refuse("has \\P inside a set");
+        const std::string inside =
+            found->whole.empty() ? "\\p{" + std::string(name) + "}" + std::string(found->newer) : std::string(found->whole);
+        out_ += in_class_ ? inside : (c == 'P' ? "[^" : "[") + inside + "]";
+        at_ = end + 1;
+        return;
       }
       case 'r':
       case 'n':

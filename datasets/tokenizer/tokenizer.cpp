@@ -1,6 +1,7 @@
 #include "datasets/tokenizer/tokenizer.h"
 
 #include <algorithm>
+#include <cctype>
 #include <mutex>
 #include <shared_mutex>
 
@@ -17,6 +18,18 @@ struct Tokenizer::Cache {
   StringMap<std::vector<std::int32_t>> ids;
 };
 
+namespace {
+
+/// What a token of a vocabulary of characters stands for: <0x0A> for its byte, marks for spaces.
+std::string bytes_of_word(std::string_view token) {
+  const auto is_digit = [](char c) { return std::isxdigit(static_cast<unsigned char>(c)) != 0; };
+  if (token.size() == 6 && token.starts_with("<0x") && token.ends_with('>') && is_digit(token[3]) && is_digit(token[4]))
+    return std::string(1, static_cast<char>(std::stoi(std::string(token.substr(3, 2)), nullptr, 16)));
+  return with_replaced(token, word_mark, " ");
+}
+
+}  // namespace
+
 Tokenizer Tokenizer::from_file(const std::string& path) {
   const std::string json = read_text(path, tokenizer_most_bytes);
   try {
@@ -32,13 +45,15 @@ Tokenizer::Tokenizer(Parts parts) : parts_(std::move(parts)), cache_(std::make_u
   for (const AddedToken& added : parts_.added) largest = std::max(largest, added.id);
   tokens_.resize(static_cast<std::size_t>(largest) + 1);
   special_.resize(tokens_.size(), false);
-  for (const auto& [token, id] : parts_.bpe->vocabulary()) tokens_[static_cast<std::size_t>(id)] = token;
+  for (const auto& [token, id] : parts_.bpe->vocabulary()) {
+    tokens_[static_cast<std::size_t>(id)] = parts_.bpe->settings().characters ? bytes_of_word(token) : token;
+  }
   for (auto& table : added_of_byte_) table.resize(256);
   for (std::size_t i = 0; i < parts_.added.size(); ++i) {
     const AddedToken& added = parts_.added[i];
-    tokens_[static_cast<std::size_t>(added.id)] = added.text;
+    tokens_[static_cast<std::size_t>(added.id)] = parts_.bpe->settings().characters ? added.text : added.found_as;
     special_[static_cast<std::size_t>(added.id)] = added.special;
-    added_of_byte_[added.normalized ? 1 : 0][static_cast<unsigned char>(added.text[0])].push_back(i);
+    added_of_byte_[added.normalized ? 1 : 0][static_cast<unsigned char>(added.found_as[0])].push_back(i);
   }
   for (const std::vector<std::int32_t>* side : {&parts_.before, &parts_.after}) {
     for (std::int32_t id : *side) {
@@ -47,10 +62,15 @@ Tokenizer::Tokenizer(Parts parts) : parts_(std::move(parts)), cache_(std::make_u
       }
     }
   }
+  puts_space_first_ = (parts_.metaspace && parts_.metaspace->prepend != Metaspace::Prepend::never) ||
+                      std::any_of(parts_.normalizer.begin(), parts_.normalizer.end(), [](const Normalization& step) {
+                        return step.kind == Normalization::Kind::prepend && step.content == word_mark;
+                      });
   for (auto& table : added_of_byte_) {
     for (auto& candidates : table) {  // of several that match at one place the longest counts
-      std::stable_sort(candidates.begin(), candidates.end(),
-                       [&](std::size_t a, std::size_t b) { return parts_.added[a].text.size() > parts_.added[b].text.size(); });
+      std::stable_sort(candidates.begin(), candidates.end(), [&](std::size_t a, std::size_t b) {
+        return parts_.added[a].found_as.size() > parts_.added[b].found_as.size();
+      });
     }
   }
 }
@@ -72,7 +92,7 @@ void Tokenizer::find_added(std::string_view text, bool normalized, std::vector<s
   for (std::size_t at = 0; at < text.size();) {
     const AddedToken* match = nullptr;
     for (std::size_t i : table[static_cast<unsigned char>(text[at])]) {
-      if (text.substr(at).starts_with(parts_.added[i].text)) {
+      if (text.substr(at).starts_with(parts_.added[i].found_as)) {
         match = &parts_.added[i];
         break;
       }
@@ -83,7 +103,7 @@ void Tokenizer::find_added(std::string_view text, bool normalized, std::vector<s
     }
     if (at > done) rest(text.substr(done, at - done));
     ids.push_back(match->id);
-    at += match->text.size();
+    at += match->found_as.size();
     done = at;
   }
   if (done < text.size()) rest(text.substr(done));
@@ -96,21 +116,48 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text, bool special)
   std::vector<std::int32_t> ids;
   if (special) ids = parts_.before;
   find_added(text, false, ids, [&](std::string_view rest) {
-    if (parts_.nfc) {
-      encode_normalized(to_nfc(rest), ids);
+    const bool first = rest.data() == text.data();
+    if (parts_.normalizer.empty()) {
+      encode_normalized(rest, first, ids);
     } else {
-      encode_normalized(rest, ids);
+      encode_normalized(normalized(rest, parts_.normalizer), first, ids);
     }
   });
   if (special) ids.insert(ids.end(), parts_.after.begin(), parts_.after.end());
   return ids;
 }
 
-void Tokenizer::encode_normalized(std::string_view text, std::vector<std::int32_t>& ids) const {
-  find_added(text, true, ids, [&](std::string_view rest) { encode_plain(rest, ids); });
+void Tokenizer::encode_normalized(std::string_view text, bool first, std::vector<std::int32_t>& ids) const {
+  find_added(text, true, ids, [&](std::string_view rest) { encode_plain(rest, first && rest.data() == text.data(), ids); });
 }
 
-void Tokenizer::encode_plain(std::string_view text, std::vector<std::int32_t>& ids) const {
+void Tokenizer::encode_words(std::string_view text, bool first, std::vector<std::int32_t>& ids) const {
+  std::string marked;
+  std::string_view mark = word_mark;
+  if (parts_.metaspace) {
+    const Metaspace& metaspace = *parts_.metaspace;
+    mark = metaspace.mark;
+    marked = with_replaced(text, " ", mark);
+    const bool prepends =
+        metaspace.prepend == Metaspace::Prepend::always || (metaspace.prepend == Metaspace::Prepend::first && first);
+    if (prepends && !marked.starts_with(mark)) marked.insert(0, mark);
+    text = marked;
+  }
+  const bool cuts_each = parts_.metaspace && parts_.metaspace->split;
+  if (!cuts_each && !(parts_.bpe->words_are_apart() && mark == word_mark)) return encode_piece(text, ids);
+  // Metaspace cuts before each mark. Where it does not, a run of marks stays together, since merges may join them.
+  std::size_t done = 0;
+  for (std::size_t at = text.find(mark, 1); at != std::string_view::npos; at = text.find(mark, at + mark.size())) {
+    if (!cuts_each && text.substr(0, at).ends_with(mark)) continue;
+    encode_piece(text.substr(done, at - done), ids);
+    done = at;
+  }
+  encode_piece(text.substr(done), ids);
+}
+
+void Tokenizer::encode_plain(std::string_view text, bool first, std::vector<std::int32_t>& ids) const {
+  if (text.empty()) return;
+  if (parts_.bpe->settings().characters) return encode_words(text, first, ids);
   std::vector<std::string_view> pieces{text}, finer;
   std::string prefixed;
   for (std::size_t step = 0; step <= parts_.splits.size(); ++step) {
@@ -125,22 +172,24 @@ void Tokenizer::encode_plain(std::string_view text, std::vector<std::int32_t>& i
     for (std::string_view piece : pieces) parts_.splits[step].split(piece, finer);
     pieces.swap(finer);
   }
-  for (std::string_view piece : pieces) {
-    {
-      std::shared_lock lock(cache_->mutex);
-      if (auto known = cache_->ids.find(piece); known != cache_->ids.end()) {
-        ids.insert(ids.end(), known->second.begin(), known->second.end());
-        continue;
-      }
+  for (std::string_view piece : pieces) encode_piece(piece, ids);
+}
+
+void Tokenizer::encode_piece(std::string_view piece, std::vector<std::int32_t>& ids) const {
+  {
+    std::shared_lock lock(cache_->mutex);
+    if (auto known = cache_->ids.find(piece); known != cache_->ids.end()) {
+      ids.insert(ids.end(), known->second.begin(), known->second.end());
+      return;
     }
-    const std::size_t first = ids.size();
-    parts_.bpe->encode(piece, ids);
-    constexpr std::size_t worth_keeping = 64;  // longer pieces rarely come again
-    if (piece.size() > worth_keeping) continue;
-    std::unique_lock lock(cache_->mutex);
-    if (cache_->ids.size() >= Cache::most) cache_->ids.clear();
-    cache_->ids.emplace(piece, std::vector<std::int32_t>(ids.begin() + static_cast<std::ptrdiff_t>(first), ids.end()));
   }
+  const std::size_t first = ids.size();
+  parts_.bpe->encode(piece, ids);
+  constexpr std::size_t worth_keeping = 64;  // longer pieces rarely come again
+  if (piece.size() > worth_keeping) return;
+  std::unique_lock lock(cache_->mutex);
+  if (cache_->ids.size() >= Cache::most) cache_->ids.clear();
+  cache_->ids.emplace(piece, std::vector<std::int32_t>(ids.begin() + static_cast<std::ptrdiff_t>(first), ids.end()));
 }
 
 std::string Tokenizer::decode(std::span<const std::int32_t> ids) const {
@@ -151,6 +200,7 @@ std::string Tokenizer::decode(std::span<const std::int32_t> ids) const {
     }
     if (!special_[static_cast<std::size_t>(id)]) text += tokens_[static_cast<std::size_t>(id)];
   }
+  if (puts_space_first_ && text.starts_with(' ')) text.erase(0, 1);
   return text;
 }
 

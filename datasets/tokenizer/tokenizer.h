@@ -1,4 +1,5 @@
-// A Hugging Face tokenizer.json: byte-level BPE as Llama-3, Qwen and GPT-2 use it, with the results of the library `tokenizers`.
+// A Hugging Face tokenizer.json: byte-level BPE as Llama-3, Qwen and GPT-2 use it, and BPE over characters with byte fallback as
+// Llama 2 does, with the results of the library `tokenizers`.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "datasets/tokenizer/bpe.h"
+#include "datasets/tokenizer/normalizer.h"
 #include "datasets/tokenizer/pre_tokenizer.h"
 
 namespace consist::tokenizer {
@@ -20,13 +22,23 @@ struct AddedToken {
   std::int32_t id = 0;
   bool special = false;     ///< left out by decode()
   bool normalized = false;  ///< looked for after normalization instead of before
+  std::string found_as;     ///< what is looked for: the text, normalized if the above is set
+};
+
+/// The pre-tokenizer of vocabularies of characters: spaces become `mark`.
+struct Metaspace {
+  enum class Prepend { always, first, never };
+  std::string mark;
+  Prepend prepend = Prepend::always;  ///< a mark before a text that does not begin with one; first: only at the very beginning
+  bool split = true;                  ///< cuts before every mark
 };
 
 /// What a tokenizer.json says, as far as it is supported.
 struct Parts {
-  bool nfc = false;
-  std::vector<RegexSplit> splits;  ///< one after the other
-  bool add_prefix_space = false;   ///< ByteLevel's
+  std::vector<Normalization> normalizer;
+  std::vector<RegexSplit> splits;      ///< one after the other
+  bool add_prefix_space = false;       ///< ByteLevel's
+  std::optional<Metaspace> metaspace;  ///< of a model over characters, instead of splits
   std::unique_ptr<Bpe> bpe;
   std::vector<AddedToken> added;
   std::vector<std::int32_t> before, after;  ///< special tokens around every text (TemplateProcessing)
@@ -50,7 +62,8 @@ class Tokenizer {
   /// Ids of a text of valid UTF-8; invalid is a DataError with the offset of the byte. With `special`, the post-processor's
   /// tokens around it.
   std::vector<std::int32_t> encode(std::string_view text, bool special = true) const;
-  /// The bytes of the tokens, special ones left out. Throws DataError for an id that does not exist.
+  /// The bytes of the tokens, special ones left out; with a model over characters, its marks are spaces again, but for the one
+  /// that encode() put first. Throws DataError for an id that does not exist.
   std::string decode(std::span<const std::int32_t> ids) const;
 
   /// One more than the largest id.
@@ -60,14 +73,17 @@ class Tokenizer {
 
  private:
   struct Cache;
-  void encode_normalized(std::string_view text, std::vector<std::int32_t>& ids) const;
-  void encode_plain(std::string_view text, std::vector<std::int32_t>& ids) const;
+  void encode_normalized(std::string_view text, bool first, std::vector<std::int32_t>& ids) const;
+  void encode_plain(std::string_view text, bool first, std::vector<std::int32_t>& ids) const;
+  void encode_words(std::string_view text, bool first, std::vector<std::int32_t>& ids) const;
+  void encode_piece(std::string_view piece, std::vector<std::int32_t>& ids) const;
   template <typename Rest>
   void find_added(std::string_view text, bool normalized, std::vector<std::int32_t>& ids, Rest rest) const;
 
   Parts parts_;
   std::vector<std::string> tokens_;  // bytes by id
   std::vector<bool> special_;
+  bool puts_space_first_ = false;
   std::vector<std::vector<std::size_t>> added_of_byte_[2];  // [normalized][first byte]
   std::unique_ptr<Cache> cache_;
 };

@@ -7,7 +7,6 @@
 #include "consist/error.h"
 #include "core/files/json_input.h"
 #include "datasets/tokenizer/tokenizer.h"
-#include "datasets/tokenizer/unicode.h"
 
 namespace consist::tokenizer {
 namespace {
@@ -46,20 +45,51 @@ std::int32_t token_id(const Json& json, const std::string& field) {
   return json.get<std::int32_t>();
 }
 
+std::string text_of(const Json& json, const char* name, const std::string& field) {
+  if (!json.contains(name) || !json[name].is_string()) refuse(field + "." + name, "is missing or no text");
+  return json[name].get<std::string>();
+}
+
 void read_normalizer(const Json& json, const std::string& field, Parts& parts, bool inner = false) {
   const std::string type = type_of(json, field);
   if (type == "NFC") {
-    parts.nfc = true;
+    parts.normalizer.push_back({.kind = Normalization::Kind::nfc});
+  } else if (type == "Prepend") {
+    parts.normalizer.push_back({.kind = Normalization::Kind::prepend, .content = text_of(json, "prepend", field)});
+  } else if (type == "Replace") {
+    if (!json.contains("pattern") || !json["pattern"].is_object() || !json["pattern"].contains("String"))
+      refuse(field + ".pattern", "is no String, which alone is supported");
+    Normalization step{.kind = Normalization::Kind::replace,
+                       .pattern = text_of(json["pattern"], "String", field + ".pattern"),
+                       .content = text_of(json, "content", field)};
+    if (step.pattern.empty()) refuse(field + ".pattern", "is empty");
+    parts.normalizer.push_back(std::move(step));
   } else if (type == "Sequence" && !inner && json.contains("normalizers") && json["normalizers"].is_array()) {
     for (const Json& step : json["normalizers"]) read_normalizer(step, field + ".normalizers", parts, true);
   } else {
-    refuse(field, "is of type \"" + type + "\"; supported are NFC and null");
+    refuse(field, "is of type \"" + type + "\"; supported are NFC, Prepend, Replace, a Sequence of them, and null");
   }
+}
+
+Metaspace read_metaspace(const Json& json, const std::string& field) {
+  Metaspace metaspace{.mark = text_of(json, "replacement", field)};
+  if (metaspace.mark.empty()) refuse(field + ".replacement", "is empty");
+  const std::string scheme = json.contains("prepend_scheme") ? text_of(json, "prepend_scheme", field) : "always";
+  if (scheme == "first" || scheme == "never") {
+    metaspace.prepend = scheme == "first" ? Metaspace::Prepend::first : Metaspace::Prepend::never;
+  } else if (scheme != "always") {
+    refuse(field + ".prepend_scheme", "is \"" + scheme + "\"; it can be always, first or never");
+  }
+  if (!flag(json, "add_prefix_space", true, field) && metaspace.prepend != Metaspace::Prepend::never)
+    refuse(field + ".add_prefix_space", "is false, which contradicts prepend_scheme \"" + scheme + "\"");
+  metaspace.split = flag(json, "split", true, field);
+  return metaspace;
 }
 
 void read_pre_tokenizer(const Json& json, const std::string& field, Parts& parts, bool& byte_level, bool inner = false) {
   const std::string type = type_of(json, field);
   if (byte_level) refuse(field, "goes on behind ByteLevel, which must be last");
+  if (parts.metaspace) refuse(field, "goes on behind Metaspace, which is supported alone");
   if (type == "Sequence" && !inner && json.contains("pretokenizers") && json["pretokenizers"].is_array()) {
     for (const Json& step : json["pretokenizers"]) read_pre_tokenizer(step, field + ".pretokenizers", parts, byte_level, true);
   } else if (type == "Split") {
@@ -80,8 +110,11 @@ void read_pre_tokenizer(const Json& json, const std::string& field, Parts& parts
     }
     if (parts.add_prefix_space && parts.splits.size() > 1)
       refuse(field + ".add_prefix_space", "is true behind another Split, which is not supported");
+  } else if (type == "Metaspace") {
+    if (!parts.splits.empty()) refuse(field, "has Metaspace behind a Split, which is not supported");
+    parts.metaspace = read_metaspace(json, field);
   } else {
-    refuse(field, "is of type \"" + type + "\"; supported are Split and ByteLevel, alone or in a Sequence");
+    refuse(field, "is of type \"" + type + "\"; supported are Split and ByteLevel, alone or in a Sequence, and Metaspace");
   }
 }
 
@@ -126,7 +159,7 @@ void read_post_processor(const Json& json, const std::string& field, Parts& part
   }
 }
 
-std::pair<std::string, std::string> read_merge(const Json& merge, std::size_t index) {
+std::pair<std::string, std::string> read_merge(const Json& merge, std::size_t index, bool byte_level) {
   const std::string field = "model.merges[" + std::to_string(index) + "]";
   std::string left, right;
   if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
@@ -142,19 +175,24 @@ std::pair<std::string, std::string> read_merge(const Json& merge, std::size_t in
     refuse(field, "is no pair of tokens");
   }
   if (left.empty() || right.empty()) refuse(field, "has an empty token");
+  if (!byte_level) return {std::move(left), std::move(right)};
   return {bytes_of_token(left), bytes_of_token(right)};
 }
 
-std::unique_ptr<Bpe> read_model(const Json& json, const std::vector<AddedToken>& added) {
+std::unique_ptr<Bpe> read_model(const Json& json, const std::vector<AddedToken>& added, bool byte_level) {
   if (const std::string type = json.value("type", "BPE"); type != "BPE")
     refuse("model.type", "is \"" + type + "\"; supported is BPE");
   if (given(json, "dropout") && json["dropout"] != 0) refuse("model.dropout", "is given, which is not supported");
   for (const char* name : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     if (given(json, name) && json[name] != "") refuse(std::string("model.") + name, "is given, which is not supported");
   }
-  if (flag(json, "byte_fallback", false, "model"))
-    refuse("model.byte_fallback", "is true; only byte-level vocabularies are supported");
-  if (given(json, "unk_token")) refuse("model.unk_token", "is given; in a byte-level vocabulary nothing is unknown");
+  BpeSettings settings{.ignore_merges = flag(json, "ignore_merges", false, "model"),
+                       .characters = !byte_level,
+                       .byte_fallback = flag(json, "byte_fallback", false, "model"),
+                       .fuse_unknown = flag(json, "fuse_unk", false, "model")};
+  if (byte_level && settings.byte_fallback) refuse("model.byte_fallback", "is true, but the pre-tokenizer is byte-level");
+  if (byte_level && given(json, "unk_token"))
+    refuse("model.unk_token", "is given; in a byte-level vocabulary nothing is unknown");
   std::unordered_set<std::string_view> added_texts;
   for (const AddedToken& token : added) added_texts.insert(token.text);
   StringMap<std::int32_t> vocabulary;
@@ -163,14 +201,23 @@ std::unique_ptr<Bpe> read_model(const Json& json, const std::vector<AddedToken>&
     const std::int32_t index = token_id(id, "model.vocab");
     if (!ids.insert(index).second) refuse("model.vocab", "has the id " + std::to_string(index) + " twice");
     if (token.empty()) refuse("model.vocab", "has an empty token");
+    if (!byte_level) {
+      vocabulary.emplace(token, index);
+      continue;
+    }
     // Added tokens stand in the vocabulary as they are in the text; one that has no byte-level form takes no part in merging.
     if (added_texts.contains(token) && !is_byte_level(token)) continue;
     vocabulary.emplace(bytes_of_token(token), index);
   }
   if (!json.contains("merges") || !json["merges"].is_array()) refuse("model.merges", "is missing or no list");
   std::vector<std::pair<std::string, std::string>> merges;
-  for (std::size_t i = 0; i < json["merges"].size(); ++i) merges.push_back(read_merge(json["merges"][i], i));
-  return std::make_unique<Bpe>(std::move(vocabulary), merges, flag(json, "ignore_merges", false, "model"));
+  for (std::size_t i = 0; i < json["merges"].size(); ++i) merges.push_back(read_merge(json["merges"][i], i, byte_level));
+  if (given(json, "unk_token")) {
+    const auto unknown = vocabulary.find(text_of(json, "unk_token", "model"));
+    if (unknown == vocabulary.end()) refuse("model.unk_token", "is not in model.vocab");
+    settings.unknown = unknown->second;
+  }
+  return std::make_unique<Bpe>(std::move(vocabulary), merges, settings);
 }
 
 std::vector<AddedToken> read_added(const Json& json) {
@@ -211,10 +258,13 @@ void check_added_ids(const std::vector<AddedToken>& added, const Json& vocab) {
   }
 }
 
-void check_decoder(const Json& json) {
+/// decode() goes by the model; a decoder of another kind would give another text.
+void check_decoder(const Json& json, bool byte_level) {
   if (!given(json, "decoder")) return;
-  if (const std::string type = type_of(json["decoder"], "decoder"); type != "ByteLevel")
-    refuse("decoder", "is of type \"" + type + "\"; supported is ByteLevel");
+  const std::string type = type_of(json["decoder"], "decoder");
+  if (byte_level && type != "ByteLevel") refuse("decoder", "is of type \"" + type + "\"; supported is ByteLevel");
+  if (!byte_level && type != "Sequence" && type != "Metaspace" && type != "ByteFallback")
+    refuse("decoder", "is of type \"" + type + "\"; supported are Metaspace and the Sequence of Llama 2");
 }
 
 }  // namespace
@@ -230,16 +280,20 @@ Parts parse_tokenizer_json(std::string_view text) {
     parts.added = read_added(json);
     if (given(json, "normalizer")) read_normalizer(json["normalizer"], "normalizer", parts);
     bool byte_level = false, has_template = false;
-    if (!given(json, "pre_tokenizer")) refuse("pre_tokenizer", "is missing; a byte-level tokenizer needs ByteLevel");
-    read_pre_tokenizer(json["pre_tokenizer"], "pre_tokenizer", parts, byte_level);
-    if (!byte_level) refuse("pre_tokenizer", "has no ByteLevel");
-    if (given(json, "post_processor")) read_post_processor(json["post_processor"], "post_processor", parts, has_template);
     const Json& model = object(json, "model", "model");
-    parts.bpe = read_model(model, parts.added);
+    if (given(json, "pre_tokenizer")) read_pre_tokenizer(json["pre_tokenizer"], "pre_tokenizer", parts, byte_level);
+    if (!byte_level && !flag(model, "byte_fallback", false, "model") && !given(model, "unk_token")) {
+      refuse("pre_tokenizer",
+             given(json, "pre_tokenizer") ? "has no ByteLevel" : "is missing; a byte-level tokenizer needs ByteLevel");
+    }
+    if (!byte_level && !parts.splits.empty()) refuse("pre_tokenizer", "has a Split without ByteLevel, which is not supported");
+    if (given(json, "post_processor")) read_post_processor(json["post_processor"], "post_processor", parts, has_template);
+    parts.bpe = read_model(model, parts.added, byte_level);
     check_added_ids(parts.added, model["vocab"]);
-    check_decoder(json);
+    check_decoder(json, byte_level);
     for (AddedToken& token : parts.added) {
-      if (token.normalized && parts.nfc) token.text = to_nfc(token.text);
+      token.found_as = token.normalized ? normalized(token.text, parts.normalizer) : token.text;
+      if (token.found_as.empty()) refuse("added_tokens", "has '" + token.text + "', of which normalization leaves nothing");
     }
   } catch (const Json::exception& error) {
     throw DataError(std::string("tokenizer.json is malformed: ") + error.what());

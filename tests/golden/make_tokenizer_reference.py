@@ -6,7 +6,8 @@ Usage: make_tokenizer_reference.py FOLDER          (needs tokenizers==0.22.1; th
 
     lines.jsonl      one JSON string a line, since the texts hold line ends, tabs and NULs themselves
     <name>.json      a tokenizer.json
-    <name>.ref       for every line, little-endian: u16 number of ids, u64 FNV-1a over the ids as u32
+    <name>.ref       for every line (of those in SHORT: the first 2,500), little-endian: u16 number of ids, u64 FNV-1a over the ids as u32
+    unicode.json     for every general category: how many code points of CODE_POINTS the reference has in it, and FNV-1a over them as u32
 """
 
 import json
@@ -20,6 +21,15 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 LINES = 12_000
 CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 LLAMA3 = CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+# DeepSeek-V3's and OpenAI's o200k: categories beyond letters and numbers.
+DEEPSEEK = [r"\p{N}{1,3}", r"[一-龥぀-ゟ゠-ヿ]+",
+            r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"]
+O200K = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+" + CONTRACTIONS + r"?|"
+         r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*" + CONTRACTIONS + r"?|"
+         r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+SHORT, SHORT_LINES = ("deepseek", "o200k", "llama2", "llama2-metaspace", "characters"), 2_500
+CATEGORIES = "L Lu Ll Lt Lm Lo M Mn Mc Me N Nd Nl No P Pc Pd Ps Pe Pi Pf Po S Sm Sc Sk So Z Zs Zl Zp".split()
+CODE_POINTS = [c for c in (*range(0x20000), *range(0x2B700, 0x2B760), *range(0x2EBE0, 0x2EE70), *range(0x31340, 0x323C0)) if not 0xD800 <= c <= 0xDFFF]
 QWEN = CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 
 # Ranges of letters and signs, by script.
@@ -139,6 +149,81 @@ def gpt2_style(lines):
     return content
 
 
+def deepseek_style(lines):
+    steps = [pre_tokenizers.Split(Regex(expression), "isolated") for expression in DEEPSEEK]
+    tokenizer = train(lines, 700, pre_tokenizers.Sequence([*steps, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]))
+    tokenizer.add_special_tokens(["<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>"])
+    return json.loads(tokenizer.to_str())
+
+
+def o200k_style(lines):
+    tokenizer = train(lines, 700, pre_tokenizer(O200K))
+    tokenizer.add_special_tokens(["<|endoftext|>"])
+    return json.loads(tokenizer.to_str())
+
+
+def llama2_style(lines):
+    """As the published files: characters and byte tokens, spaces made marks by the normalizer, no pre-tokenizer."""
+    trained = Tokenizer(models.BPE())
+    trained.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    trained.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="never")
+    alphabet = sorted(set("".join(WORDS) + "▁.,;:()0123456789éаия中"))
+    trainer = trainers.BpeTrainer(vocab_size=500, show_progress=False, limit_alphabet=len(alphabet), initial_alphabet=alphabet)
+    # Runs of marks, which merges may join, and some non-Latin words.
+    trained.train_from_iterator([*lines[:4000], *(" " * n + "x" for n in range(2, 9) for _ in range(40))], trainer)
+    model = json.loads(trained.to_str())["model"]
+    pieces = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *sorted(model["vocab"], key=model["vocab"].get)]
+    marks = [("▁" * n, "▁" * m) for n in (1, 2, 4) for m in (1, 2, 4) if n == m]
+    pieces += [left + right for left, right in marks if left + right not in pieces]
+    special = [{"id": i, "content": pieces[i], "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True} for i in range(3)]
+    content = json.loads(trained.to_str())
+    content["added_tokens"] = special
+    content["pre_tokenizer"] = None
+    content["post_processor"] = {
+        "type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+        "special_tokens": {"<s>": {"id": "<s>", "ids": [1], "tokens": ["<s>"]}}}
+    content["decoder"] = {"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"},
+                                                           {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]}
+    content["model"] = {"type": "BPE", "dropout": None, "unk_token": "<unk>", "continuing_subword_prefix": None, "end_of_word_suffix": None, "fuse_unk": True,
+                        "byte_fallback": True, "vocab": {piece: i for i, piece in enumerate(pieces)},
+                        "merges": [" ".join(merge) for merge in [*model["merges"], *(m for m in marks if list(m) not in model["merges"])]]}
+    return content
+
+
+def llama2_metaspace_style(lines):
+    """As newer conversions write it: Metaspace instead of the normalizer; an added token that is looked for after normalization."""
+    content = llama2_style(lines)
+    content["normalizer"] = None
+    content["pre_tokenizer"] = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": False}
+    content["decoder"] = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": False}
+    return content
+
+
+def characters_style(lines):
+    """What else the format allows: no bytes, unknown characters one by one, words cut, a normalized added token."""
+    content = llama2_style(lines)
+    content["normalizer"] = {"type": "Replace", "pattern": {"String": "e\u0301"}, "content": "é"}
+    content["pre_tokenizer"] = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
+    content["model"].update(byte_fallback=False, fuse_unk=False)
+    content["added_tokens"].append({"id": len(content["model"]["vocab"]), "content": "Ame\u0301lie", "single_word": False, "lstrip": False, "rstrip": False,
+                                    "normalized": True, "special": False})
+    return content
+
+
+def categories():
+    found = {}
+    for name in CATEGORIES:
+        rest = pre_tokenizers.Split(Regex(rf"\p{{{name}}}"), "removed")
+        others = set()
+        for first in range(0, len(CODE_POINTS), 4096):
+            for piece, _ in rest.pre_tokenize_str("".join(map(chr, CODE_POINTS[first:first + 4096]))):
+                others.update(map(ord, piece))
+        members = [c for c in CODE_POINTS if c not in others]
+        found[name] = [len(members), fnv1a(members)]
+    return found
+
+
 def fnv1a(ids):
     value = 0xCBF29CE484222325
     for byte in b"".join(struct.pack("<I", i) for i in ids):
@@ -155,14 +240,17 @@ def main():
     gpt2 = gpt2_style(lines)
     prefixed = json.loads(json.dumps(gpt2))
     prefixed["pre_tokenizer"]["add_prefix_space"] = True
-    for name, content in (("llama3", llama3_style(lines)), ("qwen", qwen_style(lines)), ("gpt2", gpt2), ("gpt2-prefix-space", prefixed)):
+    for name, content in (("llama3", llama3_style(lines)), ("qwen", qwen_style(lines)), ("gpt2", gpt2), ("gpt2-prefix-space", prefixed),
+                          ("deepseek", deepseek_style(lines)), ("o200k", o200k_style(lines)), ("llama2", llama2_style(lines)),
+                          ("llama2-metaspace", llama2_metaspace_style(lines)), ("characters", characters_style(lines))):
         text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
         (folder / f"{name}.json").write_text(text + "\n", encoding="utf-8", newline="\n")
         reference = Tokenizer.from_str(text)
         with open(folder / f"{name}.ref", "wb") as out:
-            for line in lines:
+            for line in lines[:SHORT_LINES] if name in SHORT else lines:
                 ids = reference.encode(line).ids
                 out.write(struct.pack("<HQ", len(ids), fnv1a(ids)))
+    (folder / "unicode.json").write_text(json.dumps(categories()) + "\n")
 
 
 if __name__ == "__main__":

@@ -32,17 +32,55 @@ struct Change {
   const char* message;
 };
 
+std::string changed(const std::string& file, const Change& change) {
+  Json json = Json::parse(file);
+  const Json::json_pointer pointer(change.pointer);
+  if (change.value == nullptr) {
+    json[pointer.parent_pointer()].erase(pointer.back());
+  } else {
+    json[pointer] = Json::parse(change.value);
+  }
+  return json.dump();
+}
+
 class BadTokenizers : public testing::TestWithParam<Change> {};
 
 TEST_P(BadTokenizers, AreRefusedByName) {
-  Json json = Json::parse(qwen);
-  const Json::json_pointer pointer(GetParam().pointer);
-  if (GetParam().value == nullptr) {
-    json[pointer.parent_pointer()].erase(pointer.back());
-  } else {
-    json[pointer] = Json::parse(GetParam().value);
-  }
-  EXPECT_THAT(refusal(json.dump()), HasSubstr(GetParam().message));
+  EXPECT_THAT(refusal(changed(qwen, GetParam())), HasSubstr(GetParam().message));
+}
+
+class BadCharacterTokenizers : public testing::TestWithParam<Change> {};
+
+TEST_P(BadCharacterTokenizers, AreRefusedByName) {
+  const std::string llama2 = read_whole(CONSIST_SOURCE_DIR "/tests/golden/tokenizer/llama2-metaspace.json");
+  EXPECT_THAT(refusal(changed(llama2, GetParam())), HasSubstr(GetParam().message));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Fields, BadCharacterTokenizers,
+    testing::Values(Change{"UnknownMissing", "/model/unk_token", "\"<none>\"", "\"model.unk_token\" is not in model.vocab"},
+                    Change{"BytesGiveWay", "/model/byte_fallback", "\"yes\"", "\"model.byte_fallback\" must be"},
+                    Change{"MergeOfUnknown", "/model/merges/7", "[\"zzzz\", \"qqqq\"]", "model.merges[7] names a token"},
+                    Change{"Scheme", "/pre_tokenizer/prepend_scheme", "\"last\"", "pre_tokenizer.prepend_scheme"},
+                    Change{"Contradiction", "/pre_tokenizer/add_prefix_space", "false", "add_prefix_space\" is false"},
+                    Change{"NoMark", "/pre_tokenizer/replacement", "\"\"", "\"pre_tokenizer.replacement\" is empty"},
+                    Change{"SplitAlone", "/pre_tokenizer",
+                           R"({"type": "Split", "pattern": {"Regex": " "}, "behavior": "Isolated", "invert": false})",
+                           "has a Split without ByteLevel"},
+                    Change{"RegexReplace", "/normalizer", R"({"type": "Replace", "pattern": {"Regex": "a"}, "content": "b"})",
+                           "\"normalizer.pattern\" is no String"},
+                    Change{"EmptyReplace", "/normalizer", R"({"type": "Replace", "pattern": {"String": ""}, "content": "b"})",
+                           "\"normalizer.pattern\" is empty"},
+                    Change{"Precompiled", "/normalizer", R"({"type": "Precompiled"})", "\"normalizer\" is of type"},
+                    Change{"OtherDecoder", "/decoder/type", "\"WordPiece\"", "\"decoder\" is of type"}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+TEST(BadTokenizerFiles, CharactersThatWouldBeLostAreRefused) {
+  Json json = Json::parse(read_whole(CONSIST_SOURCE_DIR "/tests/golden/tokenizer/llama2.json"));
+  json["model"]["unk_token"] = nullptr;
+  EXPECT_EQ(refusal(json.dump()), "accepted");  // all of them have bytes
+  json["model"]["vocab"].erase("<0x7F>");
+  EXPECT_THAT(refusal(json.dump()), HasSubstr("no token <0x7F>"));
 }
 
 INSTANTIATE_TEST_SUITE_P(
