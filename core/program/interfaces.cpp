@@ -32,5 +32,11 @@ void Communicator::group_end(NativeQueue /*queue*/) {}
 void Communicator::check() {}
 Transport::~Transport() = default;
 Dataset::~Dataset() = default;
+std::string Dataset::tokenizer() const {
+  return {};
+}
+std::vector<std::string> Dataset::warnings() const {
+  return {};
+}
 
 }  // namespace consist

@@ -213,7 +213,14 @@ void add_device(Parts& parts, const RunConfig& config, PluginHost& host) {
 void add_dataset(Parts& parts, const RunConfig& config, PluginHost& host) {
   std::map<std::string, std::string> options = options_of(config, config.dataset);
   const std::string tokenizer = parts.model_folder.empty() ? "" : tokenizer_of(parts.model_folder);
-  if (!tokenizer.empty() && takes_tokenizer(config.dataset, host)) options.try_emplace("tokenizer", tokenizer);
+  if (!parts.model_folder.empty() && takes_tokenizer(config.dataset, host) && !options.contains("tokenizer")) {
+    if (tokenizer.empty() && !config.from_scratch) {
+      throw UsageError("--model " + config.model +
+                       " has no tokenizer.json, and its weights were trained with one: name it with --" + config.dataset +
+                       ".tokenizer, or train new weights with --from-scratch");
+    }
+    if (!tokenizer.empty()) options.emplace("tokenizer", tokenizer);
+  }
   parts.dataset = host.make<Dataset>("dataset", config.dataset, options);
   parts.dataset->open(
       {.sequence_length = config.sequence, .vocabulary = parts.architecture->sizes().vocabulary, .seed = config.seed});

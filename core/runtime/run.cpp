@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "consist/error.h"
+#include "consist/log.h"
 #include "consist/plugin.h"
 #include "core/archive/archive.h"
 #include "core/archive/past.h"
@@ -188,6 +189,9 @@ TrainerResult run_recorded(const RunConfig& config, PluginHost& host, JoinedJob&
   parts.device->open(job.local_rank(), job.local_size());
   start.finished("device");
   add_dataset(parts, config, host);
+  if (job.rank() == 0) {
+    for (const std::string& warning : parts.dataset->warnings()) log::warn(warning);
+  }
   start.finished("dataset");
   std::vector<const Program*> programs{&step};
   if (evaluation) programs.push_back(&*evaluation);

@@ -113,10 +113,27 @@ bool archive_is_open(const RunConfig& config) {
          ArchiveReader(config.archive).status() != "finished";
 }
 
+constexpr const char* embedding_name = "model.embed_tokens.weight";
+constexpr const char* head_name = "lm_head.weight";
+
 /// Tensors that files of these architectures have and that decide nothing.
 bool may_be_left_over(const std::string& name) {
-  // Old files hold rope's frequencies; tied models may hold their head a second time, which transformers does not read either.
-  return name == "lm_head.weight" || name.ends_with("rotary_emb.inv_freq");
+  // Old files hold rope's frequencies; tied models may hold their head a second time (see check_tied_head).
+  return name == head_name || name.ends_with("rotary_emb.inv_freq");
+}
+
+/// A tied model whose file has a head all the same: transformers 4 takes the embedding for it, transformers 5 takes it as it is
+/// where its values differ. Which one is meant the file must say.
+void check_tied_head(const ModelWeights& weights, const std::string& folder) {
+  check_shape(weights.shape(head_name), weights.shape(embedding_name), weights.file_of(head_name).path(), head_name);
+  const std::int64_t difference = first_difference(weights, embedding_name, head_name);
+  if (difference < 0) return;
+  throw DataError(
+      weights.file_of(head_name).path() + ": '" + head_name + "' differs from '" + embedding_name + "' (first at element " +
+      std::to_string(difference) + "), but " + folder +
+      "/config.json says \"tie_word_embeddings\": true; transformers 4 would ignore the head, transformers 5 would not "
+      "tie it. Set tie_word_embeddings to false to train both, or remove '" +
+      head_name + "' to train the embedding as both");
 }
 
 }  // namespace
@@ -129,8 +146,8 @@ SavedState::SavedState(const RunConfig& config, const Parts& parts, const Layout
       sequences_per_step_(config.batch * config.accumulation * layout.batch_ranks()),
       parameters_(parameter_names(*parts.architecture)) {
   if (!parts.model_folder.empty() && !config.from_scratch && !ModelWeights::present(parts.model_folder)) {
-    throw UsageError("--model " + parts.model_folder +
-                     " has a config.json and no weights (model.safetensors or its index); --from-scratch initialises them");
+    throw UsageError("--model " + parts.model_folder + " has a config.json and no weights (model.safetensors or its index)" +
+                     ModelWeights::advice(parts.model_folder) + "; --from-scratch initialises weights");
   }
   if (config.resume) find_newest_checkpoint();
   if (nothing_left_ || job.rank() != 0) return;
@@ -246,6 +263,11 @@ void SavedState::load_model_folder(TrainingState& state) const {
     check_shape(weights.shape(parameter.name), program[parameter.tensor].shape, weights.file_of(parameter.name).path(),
                 parameter.name);
   }
+  const auto is_parameter = [&](const char* name) {
+    return std::find(parameters_.begin(), parameters_.end(), name) != parameters_.end();
+  };
+  if (job_.rank() == 0 && weights.has(head_name) && !is_parameter(head_name) && is_parameter(embedding_name))
+    check_tied_head(weights, parts_.model_folder);
   for (const std::string& name : parameters_) std::erase(left_over, name);
   std::erase_if(left_over, may_be_left_over);
   if (!left_over.empty()) {
@@ -293,7 +315,7 @@ void SavedState::export_model(TrainingState& state) const {
     AtomicFile file(config_.export_folder + "/config.json");
     file.write(text.data(), text.size());
     file.commit();
-    if (!parts_.model_folder.empty()) copy_tokenizer(parts_.model_folder, config_.export_folder);
+    export_tokenizer(config_.export_folder, parts_.model_folder, parts_.dataset ? parts_.dataset->tokenizer() : std::string());
   }
   if (divided) {
     export_parts(mine);

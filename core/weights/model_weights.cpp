@@ -1,7 +1,9 @@
 #include "core/weights/model_weights.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -33,19 +35,6 @@ bool is_folder(const fs::path& path) {
   return fs::is_directory(path, ignored);
 }
 
-/// Weights in formats that are not read, to say so by name.
-std::string other_weights(const std::string& folder) {
-  std::error_code ignored;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (ends_with(name, ".bin") || ends_with(name, ".pth") || ends_with(name, ".gguf") || ends_with(name, ".h5")) {
-      return "; it has " + name + ", a format that is not read: convert it to safetensors";
-    }
-    if (ends_with(name, ".safetensors")) return "; it has " + name + ": name that file, or add the index";
-  }
-  return "";
-}
-
 bool is_shard_name(std::string_view name) {
   return name.starts_with("model-") && ends_with(name, ".safetensors");
 }
@@ -55,6 +44,55 @@ bool is_shard_name(std::string_view name) {
 bool ModelWeights::present(const std::string& path) {
   if (is_folder(path)) return is_there(fs::path(path) / kSingle) || is_there(fs::path(path) / kIndex);
   return is_there(path);
+}
+
+std::string ModelWeights::advice(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored))
+    names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  const auto first = [&](auto matches) {
+    const auto found = std::find_if(names.begin(), names.end(), matches);
+    return found == names.end() ? std::string() : *found;
+  };
+  const auto ending = [&](std::string_view end) { return first([&](const std::string& name) { return ends_with(name, end); }); };
+  if (const std::string name = ending(".safetensors"); !name.empty())
+    return "; it has " + in_quotes(name) + ": name that file, or add the index";
+  const std::string pickled =
+      first([](const std::string& name) { return name.starts_with("pytorch_model") && ends_with(name, ".bin"); });
+  if (!pickled.empty()) {
+    return "; it has " + in_quotes(pickled) +
+           ", which is of PyTorch and not read: convert it with transformers, AutoModelForCausalLM.from_pretrained(FOLDER)"
+           ".save_pretrained(NEW_FOLDER), which writes safetensors, and copy the tokenizer's files";
+  }
+  if (const std::string name = ending(".pth"); !name.empty()) {
+    return "; it has " + in_quotes(name) +
+           ", weights in Meta's own form: convert them with transformers' convert_llama_weights_to_hf.py";
+  }
+  for (const char* other : {".gguf", ".h5", ".msgpack", ".bin"}) {
+    if (const std::string name = ending(other); !name.empty())
+      return "; it has " + in_quotes(name) + ", a format that is not read: convert it to safetensors";
+  }
+  return "";
+}
+
+std::int64_t first_difference(const ModelWeights& weights, std::string_view a, std::string_view b) {
+  constexpr std::int64_t most = std::int64_t{1} << 20;
+  const std::int64_t elements = weights.shape(a).elements();
+  std::vector<float> left(static_cast<std::size_t>(std::min(most, elements))), right(left.size());
+  for (std::int64_t done = 0; done < elements; done += most) {
+    const auto count = static_cast<std::size_t>(std::min(most, elements - done));
+    weights.read_f32(a, done, std::span(left).first(count));
+    weights.read_f32(b, done, std::span(right).first(count));
+    // By bits: the values of a file that is damaged may be NaN.
+    if (std::memcmp(left.data(), right.data(), count * sizeof(float)) == 0) continue;
+    for (std::size_t i = 0; i < count; ++i) {
+      if (std::bit_cast<std::uint32_t>(left[i]) != std::bit_cast<std::uint32_t>(right[i]) && !(left[i] == right[i]))
+        return done + static_cast<std::int64_t>(i);
+    }
+  }
+  return -1;
 }
 
 ModelWeights::ModelWeights(const std::string& path) : path_(path) {
@@ -68,7 +106,7 @@ ModelWeights::ModelWeights(const std::string& path) : path_(path) {
   } else if (is_there(index)) {
     open_index(index.string());
   } else {
-    throw UsageError("the folder " + path + " has neither " + kSingle + " nor " + kIndex + other_weights(path));
+    throw UsageError("the folder " + path + " has neither " + kSingle + " nor " + kIndex + advice(path));
   }
 }
 

@@ -24,6 +24,8 @@ class CONSIST_API ModelWeights {
 
   /// Whether a folder (or path) has weights that the constructor would open, be they sound or not.
   static bool present(const std::string& path);
+  /// "; it has pytorch_model.bin, ...: how to convert it" if a folder has weights in a format that is not read, else empty.
+  static std::string advice(const std::string& folder);
 
   std::vector<std::string> names() const;  ///< in alphabetical order
   bool has(std::string_view name) const { return files_.contains(name); }
@@ -47,6 +49,9 @@ class CONSIST_API ModelWeights {
   std::vector<std::unique_ptr<SafetensorsFile>> opened_;
   std::map<std::string, const SafetensorsFile*, std::less<>> files_;  // by tensor
 };
+
+/// The first element in which two tensors of one shape differ, compared as f32; -1: they are equal. Throws as read_f32 does.
+CONSIST_API std::int64_t first_difference(const ModelWeights& weights, std::string_view a, std::string_view b);
 
 /// Writes model.safetensors, or model-00001-of-0000N.safetensors and their index where one file would exceed `max_file_bytes` (a
 /// larger single tensor gets a file of its own), with the metadata {"format": "pt"} that `transformers` asks for. The folder is

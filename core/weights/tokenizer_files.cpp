@@ -54,12 +54,21 @@ std::string tokenizer_of(const std::string& folder) {
   return is_there(path) ? path.string() : std::string();
 }
 
-void copy_tokenizer(const std::string& from, const std::string& to) {
+void export_tokenizer(const std::string& to, const std::string& model_folder, const std::string& used) {
   std::error_code ignored;
-  if (fs::equivalent(from, to, ignored)) return;
-  for (const char* name : names) {
-    if (is_there(fs::path(from) / name)) copy_whole(fs::path(from) / name, fs::path(to) / name);
+  const auto copy = [&](const fs::path& from, const std::string& name) {
+    const fs::path target = fs::path(to) / name;
+    if (is_there(from) && !fs::equivalent(from, target, ignored)) copy_whole(from, target);
+  };
+  // A file of another name stands for itself: what lies beside it is of other tokenizers.
+  const bool alone = !used.empty() && fs::path(used).filename() != "tokenizer.json";
+  const fs::path from = used.empty() ? fs::path(model_folder) : fs::path(used).parent_path();
+  if (alone) {
+    copy(used, "tokenizer.json");
+  } else if (!used.empty() || !model_folder.empty()) {
+    for (const char* name : names) copy(from / name, name);
   }
+  if (!model_folder.empty()) copy(fs::path(model_folder) / "generation_config.json", "generation_config.json");
 }
 
 }  // namespace consist

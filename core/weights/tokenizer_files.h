@@ -10,9 +10,10 @@ namespace consist {
 /// folder/tokenizer.json, or empty if the folder has none.
 CONSIST_API std::string tokenizer_of(const std::string& folder);
 
-/// Copies the files that Hugging Face's tokenizers consist of (tokenizer.json, tokenizer_config.json, vocab.json, ...), those of
-/// them that `from` has, each whole or not at all, over files of these names in `to`. Throws DataError or SystemError naming the
-/// file.
-CONSIST_API void copy_tokenizer(const std::string& from, const std::string& to);
+/// Gives the exported folder `to` the tokenizer that its model was trained with: `used`, a tokenizer.json, with what lies beside
+/// it under the names of a tokenizer's files (tokenizer_config.json, vocab.json, ...); if it is empty, those of `model_folder`.
+/// generation_config.json comes from `model_folder`. Either may be empty. Each file is copied whole or not at all, over one of
+/// the same name. Throws DataError or SystemError naming the file.
+CONSIST_API void export_tokenizer(const std::string& to, const std::string& model_folder, const std::string& used);
 
 }  // namespace consist

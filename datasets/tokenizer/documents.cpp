@@ -3,10 +3,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "consist/error.h"
 #include "consist/log.h"
 #include "core/files/input_file.h"
+#include "core/files/json_input.h"
+#include "core/program/printable.h"
 #include "datasets/tokenizer/unicode.h"
 
 namespace consist::tokenizer {
@@ -114,16 +118,50 @@ TextCounts tokenize_files(const Tokenizer& tokenizer, const TextFiles& text,
   return run.counts();
 }
 
-std::optional<std::int32_t> separator_token(const Tokenizer& tokenizer, const std::string& name, const std::string& option) {
+namespace {
+
+/// The end-of-text token that a file beside tokenizer.json declares, if the tokenizer has it.
+std::optional<std::int32_t> declared_end(const Tokenizer& tokenizer, const std::filesystem::path& file, const char* key) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(file, ignored)) return std::nullopt;
+  const nlohmann::json json = read_json(file.string());
+  if (!json.is_object() || !json.contains(key)) return std::nullopt;
+  nlohmann::json end = json[key];
+  if (end.is_array() && !end.empty()) end = nlohmann::json(end[0]);  // several: the first is the one of plain text
+  if (end.is_object() && end.contains("content")) end = nlohmann::json(end["content"]);
+  if (end.is_string()) return tokenizer.token(end.get<std::string>());
+  const bool is_id =
+      end.is_number_unsigned() && end.get<std::uint64_t>() < static_cast<std::uint64_t>(tokenizer.vocabulary_size());
+  return is_id ? std::optional(end.get<std::int32_t>()) : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::int32_t> separator_token(const Tokenizer& tokenizer, const std::string& tokenizer_json,
+                                            const std::string& name, const std::string& option) {
   if (name == "none") return std::nullopt;
   if (name != "auto") {
     if (const auto id = tokenizer.added_token(name)) return id;
     throw UsageError("--" + option + ": the tokenizer has no added token '" + name + "'; 'none' leaves the separator out");
   }
-  for (const char* known : {"<|endoftext|>", "<|end_of_text|>", "</s>"}) {
+  for (const char* known : {"<|endoftext|>", "<|end_of_text|>"}) {
     if (const auto id = tokenizer.added_token(known)) return id;
   }
-  return std::nullopt;
+  const std::filesystem::path folder = std::filesystem::path(tokenizer_json).parent_path();
+  for (const auto& [file, key] : {std::pair{"tokenizer_config.json", "eos_token"},
+                                  {"special_tokens_map.json", "eos_token"},
+                                  {"generation_config.json", "eos_token_id"},
+                                  {"config.json", "eos_token_id"}}) {
+    if (const auto id = declared_end(tokenizer, folder / file, key)) return id;
+  }
+  return tokenizer.added_token("</s>");
+}
+
+std::string no_separator_warning(const std::string& tokenizer_json, const std::string& option) {
+  return "--" + option + " auto: neither " + in_quotes(tokenizer_json) +
+         " nor the files beside it name an end-of-text token, so nothing stands between documents; name one of its added tokens, "
+         "or "
+         "none";
 }
 
 }  // namespace consist::tokenizer

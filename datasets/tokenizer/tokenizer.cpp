@@ -85,6 +85,12 @@ std::optional<std::int32_t> Tokenizer::added_token(std::string_view text) const 
   return std::nullopt;
 }
 
+std::optional<std::int32_t> Tokenizer::token(std::string_view text) const {
+  if (const auto added = added_token(text)) return added;
+  const auto found = parts_.bpe->vocabulary().find(text);
+  return found == parts_.bpe->vocabulary().end() ? std::nullopt : std::optional(found->second);
+}
+
 template <typename Rest>
 void Tokenizer::find_added(std::string_view text, bool normalized, std::vector<std::int32_t>& ids, Rest rest) const {
   const auto& table = added_of_byte_[normalized ? 1 : 0];

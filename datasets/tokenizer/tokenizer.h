@@ -70,6 +70,10 @@ class Tokenizer {
   std::int32_t vocabulary_size() const noexcept { return static_cast<std::int32_t>(tokens_.size()); }
   /// The id of an added token, for example "<|endoftext|>".
   std::optional<std::int32_t> added_token(std::string_view text) const noexcept;
+  /// The same, or the id of a token of the vocabulary.
+  std::optional<std::int32_t> token(std::string_view text) const;
+  /// The text of an id in 0..vocabulary_size() - 1, added tokens as they are written.
+  const std::string& text_of(std::int32_t id) const { return tokens_.at(static_cast<std::size_t>(id)); }
 
  private:
   struct Cache;

@@ -1,9 +1,11 @@
 // consist tokenize: text files into a file of tokens, for the dataset `tokens`.
 #include <boost/program_options.hpp>
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
 
 #include "consist/error.h"
+#include "consist/log.h"
 #include "core/files/sha256.h"
 #include "datasets/packing/file_list.h"
 #include "datasets/packing/token_file.h"
@@ -20,7 +22,7 @@ po::options_description options() {
   options.add_options()("output,o", po::value<std::string>()->value_name("FILE"),
                         "the file of tokens; it appears when it is whole")(
       "tokenizer", po::value<std::string>()->value_name("FILE"),
-      "a Hugging Face tokenizer.json; left out: the one that ships with Consist")(
+      "a Hugging Face tokenizer.json, or a model's folder with one; left out: the one that ships with Consist")(
       "documents", po::value<std::string>()->default_value("file")->value_name("KIND"), "what makes a document: file or line")(
       "separator", po::value<std::string>()->default_value("auto")->value_name("TOKEN"),
       "added token behind each document, auto (end of text) or none")(
@@ -63,12 +65,15 @@ int tokenize(const Arguments& arguments) {
     throw UsageError(output + " exists; --overwrite replaces it");
   }
 
-  const std::string path =
+  std::string path =
       values.count("tokenizer") != 0 ? values["tokenizer"].as<std::string>() : packing::shipped_path("text/tokenizer.json");
+  if (std::error_code ignored; std::filesystem::is_directory(path, ignored)) path += "/tokenizer.json";
   const auto tokenizer = tokenizer::Tokenizer::from_file(path);
   tokenizer::TextFiles text{
       .documents = documents == "line" ? tokenizer::DocumentKind::line : tokenizer::DocumentKind::file,
-      .separator = tokenizer::separator_token(tokenizer, values["separator"].as<std::string>(), "separator")};
+      .separator = tokenizer::separator_token(tokenizer, path, values["separator"].as<std::string>(), "separator")};
+  if (!text.separator && values["separator"].as<std::string>() == "auto")
+    log::warn(tokenizer::no_separator_warning(path, "separator"));
   text.files = packing::list_files(values["input"].as<std::vector<std::string>>(), "text");
   packing::TokenFileHeader header{.vocabulary = static_cast<std::uint32_t>(tokenizer.vocabulary_size()),
                                   .tokenizer_sha256 = sha256_of(InputFile(path))};

@@ -125,7 +125,7 @@ void check_model_type(const Fields& f, const Variant& v) {
   if (!f.has("model_type")) return;
   const std::string type = f.text_or("model_type", "");
   if (type == v.model_type || (!v.other_model_type.empty() && type == v.other_model_type)) return;
-  throw DataError("the field \"model_type\" is " + f["model_type"].dump(-1, ' ', true, Json::error_handler_t::replace) +
+  throw DataError("the field \"model_type\" is " + shown(f["model_type"]) +
                   ", which contradicts \"architectures\": " + std::string(v.architecture) + " is of the type \"" +
                   std::string(v.model_type) + "\"; correct the one that is wrong");
 }

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 
 #include "consist/error.h"
 #include "core/plugin/host.h"
@@ -96,6 +97,67 @@ TEST(TextDataset, DocumentsAreFilesOrLines) {
   };
   expect("file", {"one two\r\n\nthree\nfour", "five\n"});
   expect("line", {"one two", "three", "four", "five"});
+}
+
+/// A tokenizer whose end of text has a name of its own, in a folder for the files beside it.
+class OwnEndOfText : public testing::Test {
+ protected:
+  OwnEndOfText() {
+    nlohmann::json json = nlohmann::json::parse(read_whole(shipped_path("text/tokenizer.json")));
+    const std::string renamed = "<end of it>";
+    json["added_tokens"][0]["content"] = renamed;
+    json["model"]["vocab"][renamed] = json["model"]["vocab"]["<|endoftext|>"];
+    json["model"]["vocab"].erase("<|endoftext|>");
+    write_whole(folder_ / "tokenizer.json", json.dump());
+    write_whole(folder_ / "text.txt", "one two three four five");
+  }
+  std::shared_ptr<Dataset> opened() const {
+    return open("text", {{"files", folder_ / "text.txt"}, {"tokenizer", folder_.path()}, {"eval-fraction", "0"}}, 4);
+  }
+  void expect_found() const {
+    const auto dataset = opened();
+    EXPECT_THAT(dataset->describe(), HasSubstr("<end of it> behind each document"));
+    EXPECT_THAT(dataset->warnings(), testing::IsEmpty());
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(OwnEndOfText, IsFoundInTheFilesBesideTheTokenizer) {
+  const auto declared = [&](const std::string& file, const std::string& text) {
+    SCOPED_TRACE(file + " " + text);
+    write_whole(folder_ / file, text);
+    expect_found();
+    std::filesystem::remove(folder_ / file);
+  };
+  declared("tokenizer_config.json", R"({"eos_token": "<end of it>"})");
+  declared("tokenizer_config.json", R"({"eos_token": {"content": "<end of it>", "lstrip": false}})");
+  declared("special_tokens_map.json", R"({"eos_token": "<end of it>"})");
+  declared("generation_config.json", R"({"eos_token_id": [0, 7]})");
+  declared("config.json", R"({"eos_token_id": 0})");
+}
+
+TEST_F(OwnEndOfText, ThatNobodyDeclaresIsWarnedOf) {
+  EXPECT_THAT(opened()->warnings(), testing::ElementsAre(AllOf(HasSubstr("--text.separator auto"), HasSubstr("end-of-text"))));
+  EXPECT_THAT(opened()->describe(), HasSubstr("without separators"));
+  for (const char* text : {R"({"eos_token": "<none>"})", R"({"eos_token": null})", R"({"eos_token": 7})"}) {
+    write_whole(folder_ / "tokenizer_config.json", text);
+    write_whole(folder_ / "config.json", R"({"eos_token_id": 4096})");
+    EXPECT_THAT(opened()->warnings(), testing::SizeIs(text[14] == '7' ? 0 : 1)) << text;
+  }
+  write_whole(folder_ / "tokenizer_config.json", "{");
+  EXPECT_THROW(opened(), DataError);
+}
+
+/// Published models round their vocabularies up; what is beyond that is another tokenizer's.
+TEST(TextDataset, AVocabularyThatIsNotTheTokenizersIsWarnedOf) {
+  const TemporaryFolder folder;
+  write_whole(folder / "text.txt", "one two three four five");
+  const Given options{{"files", folder / "text.txt"}, {"eval-fraction", "0"}};
+  EXPECT_THAT(open("text", options, 4, 4096)->warnings(), testing::IsEmpty());
+  EXPECT_THAT(open("text", options, 4, 4177)->warnings(), testing::IsEmpty());  // 2%
+  EXPECT_THAT(open("text", options, 4, 32000)->warnings(),
+              testing::ElementsAre(AllOf(HasSubstr("vocabulary has 32000 tokens"), HasSubstr("has 4096"))));
+  EXPECT_THAT(open("text", options, 4, 4095)->warnings(), testing::ElementsAre(HasSubstr("beyond would be refused")));
 }
 
 TEST(TextDataset, LinesAcrossBlocksOfReading) {

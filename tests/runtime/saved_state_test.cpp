@@ -254,6 +254,8 @@ TEST_F(SavedStateTest, WeightsThatDoNotFitTheConfigurationAreRefusedByName) {
   };
   put("llama-untied", "config.json");
   expect_refused({"--steps", "1", "--batch", "1"}, 2, "--from-scratch", model);
+  write_whole(model + "/pytorch_model.bin", "x");
+  expect_refused({"--steps", "1", "--batch", "1"}, 2, "convert it with transformers", model);
   put("llama-tied", "model.safetensors");
   expect_refused({"--steps", "1", "--batch", "1"}, 1, "'model.embed_tokens.weight' has the shape", model);
   put("llama-untied", "model.safetensors");
@@ -293,13 +295,52 @@ TEST_F(SavedStateTest, TextIsReadByTheTokenizerInTheModelsFolderUnlessAnotherIsN
     return result.output;
   };
   EXPECT_THAT(train_on_text("llama-tiny", {"--export=" + model}), HasSubstr("by the tokenizer that ships"));
-  EXPECT_THAT(train_on_text(model, {}), HasSubstr("by the tokenizer that ships"));
-  fs::copy_file(CONSIST_SOURCE_DIR "/tests/golden/tokenizer/qwen.json", own);
-  EXPECT_THAT(train_on_text(model, {}), HasSubstr("by " + own));
+  const std::string shipped = CONSIST_SOURCE_DIR "/datasets/text/";
+  EXPECT_EQ(read_whole(own), read_whole(shipped + "tokenizer.json")) << "the tokenizer that it was trained with goes with it";
+  EXPECT_EQ(read_whole(model + "/tokenizer_config.json"), read_whole(shipped + "tokenizer_config.json"));
+  fs::copy_file(CONSIST_SOURCE_DIR "/tests/golden/tokenizer/qwen.json", own, fs::copy_options::overwrite_existing);
   EXPECT_THAT(train_on_text(model, {"--export=" + (folder_ / "again")}), HasSubstr("by " + own));
   EXPECT_EQ(read_whole(folder_ / "again/tokenizer.json"), read_whole(own));
   const std::string other = CONSIST_SOURCE_DIR "/tests/golden/tokenizer/gpt2.json";
-  EXPECT_THAT(train_on_text(model, {"--text.tokenizer=" + other}), HasSubstr("by " + other));
+  EXPECT_THAT(train_on_text(model, {"--text.tokenizer=" + other, "--export=" + (folder_ / "foreign")}), HasSubstr("by " + other));
+  EXPECT_EQ(read_whole(folder_ / "foreign/tokenizer.json"), read_whole(other));
+  EXPECT_FALSE(fs::exists(folder_ / "foreign/tokenizer_config.json")) << "which is of the tokenizer that was not used";
+}
+
+TEST_F(SavedStateTest, WeightsWithoutATokenizerAreNotTrainedOnTextByAnother) {
+  const std::vector<std::string> text{"--steps", "1", "--batch", "1", "--dataset", "text"};
+  expect_refused(text, 2, "has no tokenizer.json, and its weights were trained with one: name it with --text.tokenizer");
+}
+
+/// transformers 4 takes the embedding for the head, transformers 5 trains the head by itself.
+TEST_F(SavedStateTest, ATiedModelWithAHeadOfOtherValuesIsRefused) {
+  const std::string model = folder_ / "model";
+  fs::create_directory(model);
+  const auto load = [&](float changed_by, std::int64_t rows_less) {
+    const ModelWeights golden(references + "qwen3-tied");
+    std::vector<TensorSource> tensors;
+    for (const std::string& name : golden.names()) {
+      tensors.push_back({name, DType::f32, golden.shape(name), [&golden, name](void* to, std::int64_t first, std::int64_t count) {
+                           golden.read_f32(name, first, {static_cast<float*>(to), static_cast<std::size_t>(count)});
+                         }});
+    }
+    const Shape table = golden.shape("model.embed_tokens.weight");
+    tensors.push_back({"lm_head.weight", DType::f32, Shape{table[0] - rows_less, table[1]},
+                       [&](void* to, std::int64_t first, std::int64_t count) {
+                         auto* values = static_cast<float*>(to);
+                         golden.read_f32("model.embed_tokens.weight", first, {values, static_cast<std::size_t>(count)});
+                         if (first == 0) values[77] += changed_by;
+                       }});
+    write_model_weights(model, tensors, default_max_file_bytes, true);
+  };
+  fs::copy_file(references + "qwen3-tied/config.json", model + "/config.json");
+  const std::vector<std::string> options{"--steps", "1", "--batch", "1"};
+  load(0, 0);
+  EXPECT_EQ(train(options, model).status, 0) << "the same values twice are no contradiction";
+  load(0.5F, 0);
+  expect_refused(options, 1, "'lm_head.weight' differs from 'model.embed_tokens.weight' (first at element 77)", model);
+  load(0, 1);
+  expect_refused(options, 1, "'lm_head.weight' has the shape [106,48], the model needs [107,48]", model);
 }
 
 TEST_F(SavedStateTest, AModelsTokenizerGoesWithItsExport) {
@@ -308,10 +349,12 @@ TEST_F(SavedStateTest, AModelsTokenizerGoesWithItsExport) {
   EXPECT_FALSE(fs::exists(model + "/tokenizer_config.json"));
   write_whole(model + "/tokenizer_config.json", text);
   write_whole(model + "/vocab.json", "{}");
+  write_whole(model + "/generation_config.json", "{\"top_k\": 3}");
   write_whole(model + "/README.md", "not of the tokenizer");
   ASSERT_EQ(train({"--steps", "1", "--batch", "1", "--export", folder_ / "again"}, model).status, 0);
   EXPECT_EQ(read_whole(folder_ / "again/tokenizer_config.json"), text);
   EXPECT_EQ(read_whole(folder_ / "again/vocab.json"), "{}");
+  EXPECT_EQ(read_whole(folder_ / "again/generation_config.json"), "{\"top_k\": 3}");
   EXPECT_FALSE(fs::exists(folder_ / "again/README.md"));
   // Onto itself: the files stay.
   ASSERT_EQ(train({"--steps", "1", "--batch", "1", "--export", model, "--overwrite"}, model).status, 0);

@@ -109,6 +109,20 @@ TEST(ModelWeights, WhatIsMissingIsNamed) {
   EXPECT_THAT([&] { ModelWeights(folder.path()); }, ThrowsMessage<UsageError>(HasSubstr("pytorch_model.bin")));
 }
 
+TEST(ModelWeights, AdviceSaysHowToConvertWhatIsThere) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(ModelWeights::advice(folder.path()), "");
+  write_whole(folder / "training_args.bin", "x");
+  EXPECT_THAT(ModelWeights::advice(folder.path()), HasSubstr("convert it to safetensors"));
+  write_whole(folder / "consolidated.00.pth", "x");
+  EXPECT_THAT(ModelWeights::advice(folder.path()), HasSubstr("convert_llama_weights_to_hf.py"));
+  write_whole(folder / "pytorch_model-00001-of-00002.bin", "x");
+  EXPECT_THAT(ModelWeights::advice(folder.path()),
+              AllOf(HasSubstr("pytorch_model-00001-of-00002.bin"), HasSubstr("save_pretrained(NEW_FOLDER)")));
+  write_whole(folder / "other.safetensors", "x");
+  EXPECT_THAT(ModelWeights::advice(folder.path()), HasSubstr("name that file, or add the index"));
+}
+
 TEST(ModelWeights, AnIndexThatDoesNotFit) {
   const TemporaryFolder folder;
   const std::string index = folder / "model.safetensors.index.json";

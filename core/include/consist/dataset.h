@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "consist/export.h"
 
@@ -25,13 +26,17 @@ class CONSIST_API Dataset {
   /// Sequences in one pass over the training part (at least 1) and in the evaluation part (0: none).
   virtual std::int64_t train_sequences() const = 0;
   virtual std::int64_t eval_sequences() const = 0;
-  /// Training sequence `index` >= 0 of the endless stream: index / train_sequences() is the epoch, whose order is fixed by seed and epoch.
-  /// `tokens` has sequence_length + 1 elements.
+  /// Training sequence `index` >= 0 of the endless stream: index / train_sequences() is the epoch, whose order is fixed by seed
+  /// and epoch. `tokens` has sequence_length + 1 elements.
   virtual void read_train(std::int64_t index, std::span<std::int32_t> tokens) const = 0;
   /// Evaluation sequence `index` < eval_sequences(), in a fixed order.
   virtual void read_eval(std::int64_t index, std::span<std::int32_t> tokens) const = 0;
   /// One line for people and the archive: files, documents, tokens.
   virtual std::string describe() const = 0;
+  /// The tokenizer.json that the ids come from, which goes with an exported model; empty: not known. After open().
+  virtual std::string tokenizer() const;
+  /// What is likely to be a mistake in these data with this model, one text each; rank 0 prints them. After open().
+  virtual std::vector<std::string> warnings() const;
 };
 
 }  // namespace consist
