@@ -13,10 +13,11 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Options that change neither what a row means nor which values it has.
-constexpr std::array may_differ = {"steps",           "checkpoint",        "checkpoint_every", "checkpoint_each_epoch",
-                                   "checkpoint_keep", "resume",            "export",           "memory_limit",
-                                   "timeout",         "host_memory_limit", "profile",          "trace"};
+/// Options that change neither what a row means nor which values it has, and what a device settles later, which a run takes over.
+constexpr std::array may_differ = {
+    "steps",         "checkpoint",   "checkpoint_every", "checkpoint_each_epoch", "checkpoint_keep", "resume",
+    "export",        "memory_limit", "timeout",          "host_memory_limit",     "profile",         "trace",
+    "chosen_options"};
 
 }  // namespace
 
@@ -30,6 +31,8 @@ ArchivePast read_past(const std::string& path, std::int64_t last_step) {
   const ArchiveReader archive(path);
   ArchivePast past;
   past.events = archive.events();
+  past.evaluations = archive.evaluations();
+  std::erase_if(past.evaluations, [&](const ArchivedEvaluation& evaluation) { return evaluation.step > last_step; });
   const std::vector<std::string> there = archive.columns();
   if (there.empty()) return past;  // it ended before its first step
   past.columns.emplace_back("step");

@@ -9,19 +9,20 @@
 
 namespace consist {
 
-/// The rows and events of an archive.
+/// The rows, evaluations and events of an archive.
 struct ArchivePast {
-  std::vector<std::string> columns;         ///< names; "step" first
-  std::vector<std::vector<double>> rows;    ///< a value per column
-  std::vector<ArchiveEvent> events;         ///< all of them
+  std::vector<std::string> columns;       ///< names; "step" first
+  std::vector<std::vector<double>> rows;  ///< a value per column
+  std::vector<ArchivedEvaluation> evaluations;
+  std::vector<ArchiveEvent> events;  ///< all of them
 
   bool empty() const noexcept { return rows.empty() && events.empty(); }
   /// The last row's value; NaN without a row or such a column.
   double last(const std::string& column) const;
 };
 
-/// The rows of the archive at `path` up to step `last_step` (later ones are of work that was lost), and all events. Throws as
-/// ArchiveReader does.
+/// The rows and evaluations of the archive at `path` up to step `last_step` (later ones are of work that was lost), and all
+/// events. Throws as ArchiveReader does.
 ArchivePast read_past(const std::string& path, std::int64_t last_step);
 
 /// Whether the archive at `path` is of the run that `config` (RunConfig::to_json) describes, so that --resume may go on in it.

@@ -191,6 +191,7 @@ std::string RunConfig::to_json() const {
       {"profile", profile},
       {"trace", trace},
       {"plugin_options", plugin_options},
+      {"chosen_options", chosen_options},
   };
   return json.dump(2);
 }

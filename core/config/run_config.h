@@ -30,6 +30,8 @@ struct RunConfig {
   std::string dataset = "text";
   /// By plugin name, then option name; only what was given on the command line.
   std::map<std::string, std::map<std::string, std::string>> plugin_options;
+  /// Options that the device has settled by measuring (Device::choose_options), by plugin name, then option name.
+  std::map<std::string, std::map<std::string, std::string>> chosen_options;
 
   int ranks = 1;
   std::int64_t batch = 4;  ///< sequences per rank and micro-batch; 0: follows from global_batch
@@ -60,7 +62,7 @@ struct RunConfig {
   std::int64_t host_memory_limit = 0;  ///< bytes that the ranks of a host may pin together; 0: what the host has available
   int timeout_seconds = 60;            ///< how long a collective may wait for a rank
   bool profile = false;
-  std::string trace;  ///< file for a timeline of the last step; empty: none
+  std::string trace;               ///< file for a timeline of the last step; empty: none
   std::vector<std::string> notes;  ///< for people: where values come from that no option has given
 
   /// Throws UsageError naming the option and what is legal. Values that parts decide on (presets, sizes) are checked by them.

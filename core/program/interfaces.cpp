@@ -22,6 +22,10 @@ Kernel::~Kernel() = default;
 void Kernel::check() {}
 Executable::~Executable() = default;
 Device::~Device() = default;
+std::map<std::string, std::string> Device::choose_options(DType /*dtype*/, std::int64_t /*m*/, std::int64_t /*n*/,
+                                                          std::int64_t /*k*/) {
+  return {};
+}
 std::vector<DeviceReading> Device::readings() {
   return {};
 }
@@ -30,6 +34,9 @@ Communicator::~Communicator() = default;
 void Communicator::group_begin(NativeQueue /*queue*/) {}
 void Communicator::group_end(NativeQueue /*queue*/) {}
 void Communicator::check() {}
+std::map<std::string, std::string> Communicator::versions() const {
+  return {};
+}
 Transport::~Transport() = default;
 Dataset::~Dataset() = default;
 std::string Dataset::tokenizer() const {

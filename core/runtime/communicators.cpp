@@ -59,6 +59,14 @@ void Communicators::connect(int axis, Job& job, const GroupRequest& group, Queue
   by_queue_[slot_of(queue)] = of_axis.back().get();
 }
 
+std::map<std::string, std::string> Communicators::versions() const {
+  std::map<std::string, std::string> all;
+  for (const auto& axis : owned_) {
+    for (const auto& communicator : axis) all.merge(communicator->versions());
+  }
+  return all;
+}
+
 std::int64_t Communicators::bytes_sent(int axis) const {
   std::int64_t bytes = 0;
   for (const auto& communicator : owned_.at(static_cast<std::size_t>(axis))) bytes += communicator->bytes_sent();

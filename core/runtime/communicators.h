@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -24,6 +25,8 @@ class CONSIST_API Communicators {
   /// For PreparedProgram: by communication queue, null where a queue is not used.
   std::span<Communicator* const> by_queue() const noexcept { return by_queue_; }
   std::string verified_path(int axis) const { return by_queue_.at(static_cast<std::size_t>(axis))->verified_path(); }
+  /// Of the libraries below all axes.
+  std::map<std::string, std::string> versions() const;
   /// Over `axis` since connecting, by this rank: what the transport counts (see Communicator::bytes_sent).
   std::int64_t bytes_sent(int axis) const;
 

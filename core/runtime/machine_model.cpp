@@ -11,17 +11,31 @@
 namespace consist {
 namespace {
 
-/// Peaks, memory and links by NVIDIA's and AWS's data sheets (p4d, p5, p5e). Node (0.72) and host are what four H200s reached
+constexpr double mebi = 1024.0 * 1024.0;
+/// What the driver calls free on an idle GPU, without what the cuda device leaves to libraries.
+constexpr double usable(double free_mebibytes) {
+  return (free_mebibytes - 1024) * mebi;
+}
+
+/// Peaks, memory's rate and links by NVIDIA's and AWS's data sheets (p4d, p5, p5e). Capacities are what the driver (580.159)
+/// called free on idle GPUs, 2026-11-22; the A100's is its data sheet's. Node (0.72) and host are what four H200s reached
 /// here (docs/results.md), memory of the others is as far from its sheet's as theirs; a network rank has an eighth of its node's
 /// EFA, of which large messages are taken to reach 0.85.
 const std::vector<MachineModel>& known_machines() {
   static const std::vector<MachineModel> machines = [] {
-    const MachineModel h200{.name = "h200", .device = h200_rates, .node = h200_link_rate, .network = 0.85 * 50e9, .host = 17e9};
+    const MachineModel h200{.name = "h200",
+                            .device = h200_rates,
+                            .capacity = usable(143'156),
+                            .node = h200_link_rate,
+                            .network = 0.85 * 50e9,
+                            .host = 17e9};
     MachineModel h100 = h200;  // but for its memory
     h100.name = "h100";
     h100.device.memory = 0.87 * 3.35e12;
+    h100.capacity = usable(81'079);
     const MachineModel a100{.name = "a100",
                             .device = {.peak = 312e12, .peak_fp8 = 0, .peak_fp32 = 19.5e12, .memory = 0.87 * 1.555e12},
+                            .capacity = usable(40e9 / mebi),
                             .node = 0.72 * 300e9,
                             .network = 0.85 * 6.25e9,
                             .host = 8e9};
@@ -51,6 +65,7 @@ void replace(MachineModel& machine, const std::string& part) {
                {"attention", &machine.device.attention},
                {"attention-grad", &machine.device.attention_grad},
                {"memory", &machine.device.memory},
+               {"capacity", &machine.capacity},
                {"node", &machine.node},
                {"network", &machine.network},
                {"host", &machine.host}};
@@ -75,8 +90,9 @@ std::string MachineModel::text() const {
   return name + ", " + std::to_string(ranks_per_node) + " ranks a node; products at " + share(device.products) +
          ", attention at " + share(device.attention) + " and its gradient at " + share(device.attention_grad) + " of " +
          si_text(device.peak) + "FLOP/s (fp8 " + si_text(device.peak_fp8) + ", fp32 " + si_text(device.peak_fp32) +
-         "); a rank moves " + si_text(device.memory) + "B/s in its memory, " + si_text(node) + "B/s to ranks of its node, " +
-         si_text(network) + "B/s to others, " + si_text(host) + "B/s from and to the host";
+         "); a rank has " + bytes_text(static_cast<std::int64_t>(capacity)) + " of memory, moves " + si_text(device.memory) +
+         "B/s in it, " + si_text(node) + "B/s to ranks of its node, " + si_text(network) + "B/s to others, " + si_text(host) +
+         "B/s from and to the host";
 }
 
 MachineModel parse_machine(const std::string& text) {

@@ -12,6 +12,7 @@ namespace consist {
 struct MachineModel {
   std::string name;
   DeviceRates device;
+  double capacity = 0;  ///< bytes of its memory that a rank's plan may take; 0: not known
   int ranks_per_node = 8;
   double node = 0;     ///< bytes that a rank sends to ranks of its node
   double network = 0;  ///< bytes that a rank sends to other nodes

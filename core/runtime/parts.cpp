@@ -207,7 +207,11 @@ void add_device(Parts& parts, const RunConfig& config, PluginHost& host) {
     }
     if (parts.device_name.empty()) throw UnavailableError("--device auto: there is no device that can work here" + reasons);
   }
-  parts.device = host.make<Device>("device", parts.device_name, options_of(config, parts.device_name));
+  std::map<std::string, std::string> options = options_of(config, parts.device_name);
+  if (const auto chosen = config.chosen_options.find(parts.device_name); chosen != config.chosen_options.end()) {
+    for (const auto& [option, value] : chosen->second) options[option] = value;
+  }
+  parts.device = host.make<Device>("device", parts.device_name, options);
 }
 
 void add_dataset(Parts& parts, const RunConfig& config, PluginHost& host) {

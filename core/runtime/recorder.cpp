@@ -4,7 +4,6 @@
 #include <chrono>
 #include <filesystem>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "consist/error.h"
 
@@ -38,6 +37,7 @@ void Recorder::take_over(std::span<const Column> columns) {
     for (const std::ptrdiff_t from : source) copied.push_back(from < 0 ? unknown : row[static_cast<std::size_t>(from)]);
     archive_->append(copied);
   }
+  for (const ArchivedEvaluation& evaluation : past_->evaluations) archive_->evaluation(evaluation);
   for (const ArchiveEvent& event : past_->events) archive_->event(event.time, event.kind, event.text);
   archive_->event(now(), "resumed", R"({"step": )" + std::to_string(first_step_) + "}");
   archive_->rename(path_);
@@ -103,30 +103,10 @@ void Recorder::event(const std::string& kind, const std::string& text) {
 void Recorder::finish(const std::string& status, const std::string& reason, const RunResult* result) {
   if (!archive_) return;
   if (result != nullptr) {
+    RunResult told = *result;
     // A run that was ended between its last checkpoint and this has no step left.
-    const bool trained = result->steps > 0 || !past_;
-    nlohmann::ordered_json json{{"planned_bytes", result->planned.device.bytes},
-                                {"planned_bytes_rank", result->planned.device.rank},
-                                {"planned_host_bytes", result->planned.host.bytes},
-                                {"planned_host_bytes_rank", result->planned.host.rank},
-                                {"measured_peak_bytes", result->measured_peak.bytes},
-                                {"measured_peak_bytes_rank", result->measured_peak.rank},
-                                {"start_seconds", result->start_seconds},
-                                {"steps", result->steps},
-                                {"final_loss", trained ? result->final_loss : past_->last("loss")},
-                                {"model_flops_per_second", result->model_flops},
-                                {"bound_flops_per_second", nullptr},
-                                {"bound_problem", result->bound_problem}};
-    if (result->bound_flops > 0) json["bound_flops_per_second"] = result->bound_flops;
-    json["share_of_bound"] =
-        result->bound_flops > 0 ? nlohmann::ordered_json(result->model_flops / result->bound_flops) : nullptr;
-    json["evaluation_loss"] =
-        result->evaluation_loss == result->evaluation_loss ? nlohmann::ordered_json(result->evaluation_loss) : nullptr;
-    json["evaluation_sequences"] = result->evaluation_sequences;
-    json["processors"] = nullptr;
-    if (const auto& use = result->processors)
-      json["processors"] = {{"own", use->own}, {"others", use->others}, {"stolen", use->stolen}, {"idle", use->idle}};
-    archive_->text("/result", json.dump(2));
+    if (told.steps == 0 && past_) told.final_loss = past_->last("loss");
+    archive_->text("/result", result_json(told));
   }
   archive_->finish(status, reason);
 }

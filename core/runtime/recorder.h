@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,28 +10,10 @@
 #include "core/archive/archive.h"
 #include "core/archive/past.h"
 #include "core/config/run_config.h"
-#include "core/runtime/job_memory.h"
-#include "core/runtime/processor_use.h"
+#include "core/runtime/run_result.h"
 #include "core/runtime/trainer.h"
 
 namespace consist {
-
-/// What is known once the run is over.
-struct RunResult {
-  PlannedMemory planned;
-  LargestBytes measured_peak;
-  double start_seconds = 0;  ///< from the start of the process to the first step
-  std::int64_t steps = 0;
-  double model_flops = 0;                  ///< model FLOP/s per rank, median of the steady state
-  double bound_flops = 0;                  ///< measured FLOP/s of the model's largest linear on this device; 0: none
-  std::string bound_problem;               ///< why there is none
-  std::optional<ProcessorUse> processors;  ///< of rank 0's host during the steps; nothing where the system does not tell
-  double final_loss = 0;
-  double evaluation_loss = 0;                                               ///< of the last evaluation; NaN if there was none
-  std::int64_t evaluation_sequences = 0;                                    ///< of the last evaluation, over all ranks
-  double step_seconds = 0, evaluation_seconds = 0, checkpoint_seconds = 0;  ///< sums over the run
-  double data_seconds = 0;  ///< sum of what this rank waited between steps for its tokens
-};
 
 /// Without a path in the configuration it does nothing.
 class Recorder {

@@ -14,6 +14,7 @@
 #include "core/runtime/advice.h"
 #include "core/runtime/bound.h"
 #include "core/runtime/communicators.h"
+#include "core/runtime/device_options.h"
 #include "core/runtime/host_memory.h"
 #include "core/runtime/idle_share.h"
 #include "core/runtime/job_memory.h"
@@ -62,19 +63,22 @@ Bound bound_of(const Parts& parts, const RunConfig& config) {
       [&] { return on_processor ? seconds_waited_for_processor() : -1; });
 }
 
-/// Model FLOP/s per rank in the steady state; 0 if there was none.
-double model_flops_rate(const RunConfig& config, const Parts& parts, const RunEvents& events) {
+/// The steady state's rates, and what they are held against.
+void add_rates(RunResult& result, const RunConfig& config, const Parts& parts, const RunEvents& events) {
+  result.peak_flops = peak_flops(parts.device->info(), parts.precision->peak());
   const Steady steady = steady_state(events.seconds());
-  if (steady.steps == 0) return 0;
-  const double rate = static_cast<double>(events.tokens()) / steady.median_seconds;
-  return rate * model_flops_per_token(parts.architecture->sizes(), config.sequence) / config.ranks;
+  if (steady.steps == 0) return;
+  result.tokens_per_second = static_cast<double>(events.tokens()) / steady.median_seconds;
+  result.samples_per_second = static_cast<double>(events.sequences()) / steady.median_seconds;
+  result.model_flops =
+      result.tokens_per_second * model_flops_per_token(parts.architecture->sizes(), config.sequence) / config.ranks;
 }
 
 /// What the steps waited for their data, where that is worth a word.
 std::string data_wait_text(const RunResult& result) {
-  constexpr double worth_a_word = 0.01;
+  constexpr double worth_a_word = 0.01, least_seconds = 0.1;
   const double total = result.step_seconds + result.data_seconds;
-  if (result.data_seconds <= worth_a_word * total) return {};
+  if (result.data_seconds <= std::max(worth_a_word * total, least_seconds)) return {};
   return "between steps rank 0 waited " + fixed_text(result.data_seconds, 1) + " s for data, " +
          fixed_text(100 * result.data_seconds / total, 1) + "% of the time; tokens/s are without that wait\n";
 }
@@ -87,13 +91,17 @@ void print_result(const RunEvents& events) {
       events.result.bound_flops > 0
           ? ", " + fixed_text(100 * events.result.model_flops / events.result.bound_flops, 0) + "% of the bound"
           : "";
+  const std::string mfu = events.result.mfu() ? ", MFU " + fixed_text(100 * *events.result.mfu(), 1) + "% of " +
+                                                    si_text(events.result.peak_flops) + "FLOP/s"
+                                              : "";
   std::printf(
-      "loss %.5f  %s tokens/s (median of %lld steps after %lld of warm-up; %s to %s)  step %.1f ms  %sFLOP/s per rank%s  memory "
+      "loss %.5f  %s tokens/s (median of %lld steps after %lld of warm-up; %s to %s)  step %.1f ms  %sFLOP/s per rank%s%s  "
+      "memory "
       "%s\n",
       events.result.final_loss, si_text(rate).c_str(), static_cast<long long>(steady.steps),
       static_cast<long long>(steady.first_step - 1), si_text(static_cast<double>(events.tokens()) / steady.high_seconds).c_str(),
       si_text(static_cast<double>(events.tokens()) / steady.low_seconds).c_str(), steady.median_seconds * 1e3,
-      si_text(events.result.model_flops).c_str(), share.c_str(), text_of(events.result.measured_peak).c_str());
+      si_text(events.result.model_flops).c_str(), mfu.c_str(), share.c_str(), text_of(events.result.measured_peak).c_str());
   if (!events.result.bound_problem.empty()) std::printf("no bound: %s\n", events.result.bound_problem.c_str());
   std::fputs(data_wait_text(events.result).c_str(), stdout);
 }
@@ -169,7 +177,7 @@ void check_archive(const RunConfig& config) {
 
 /// `recorder` is made once nothing but training itself can fail: a run that is refused leaves no archive, and an older one as it
 /// was.
-TrainerResult run_recorded(const RunConfig& config, PluginHost& host, JoinedJob& job, StopRequest& stop,
+TrainerResult run_recorded(RunConfig& config, PluginHost& host, JoinedJob& job, StopRequest& stop,
                            std::optional<Recorder>& recorder_of_run) {
   StartTimes start;
   Parts parts = make_parts(config, host);
@@ -185,8 +193,7 @@ TrainerResult run_recorded(const RunConfig& config, PluginHost& host, JoinedJob&
   std::optional<Program> evaluation;
   if (config.evaluate_every > 0) evaluation = compile_evaluation(request, layout, job.rank());
   start.finished("program");
-  add_device(parts, config, host);
-  parts.device->open(job.local_rank(), job.local_size());
+  for (const std::string& note : open_device(parts, config, host, job)) config.notes.push_back(note);
   start.finished("device");
   add_dataset(parts, config, host);
   if (job.rank() == 0) {
@@ -218,7 +225,7 @@ TrainerResult run_recorded(const RunConfig& config, PluginHost& host, JoinedJob&
   const ProgramSummary summary = summarize(state.step());
   const PlannedMemory planned{largest_bytes(job, "planned", state.planned_bytes()),
                               largest_bytes(job, "planned_host", state.planned_host_bytes())};
-  recorder.describe(environment_json(job, *parts.device, host), topology_json(config, layout, communicators),
+  recorder.describe(environment_json(job, *parts.device, communicators, host), topology_json(config, layout, communicators),
                     program_json(summary, planned), sensors.newest());
   if (job.rank() == 0) {
     std::fprintf(stderr, "%s\n", banner(config, parts, layout, planned, communicators, summary).c_str());
@@ -245,7 +252,7 @@ TrainerResult run_recorded(const RunConfig& config, PluginHost& host, JoinedJob&
   tell_bytes(job, "measured_peak", peak);
   events.result.measured_peak = largest_bytes(job, "measured_peak", peak);
   recorder.traffic(traffic_json(traffic(layout.mesh, summary, communicators), events.result.steps));
-  events.result.model_flops = model_flops_rate(config, parts, events);
+  add_rates(events.result, config, parts, events);
   const Bound bound = checked_bound(measured, events.result.model_flops);
   events.result.bound_flops = bound.flops;
   events.result.bound_problem = bound.problem;
@@ -257,6 +264,7 @@ TrainerResult run_recorded(const RunConfig& config, PluginHost& host, JoinedJob&
   }
   if (!config.trace.empty()) write_trace(job, config.trace, events.last_step());
   job.leave(job.timeout());
+  events.result.total_seconds = seconds_since_start();
   recorder.finish(result == TrainerResult::finished ? "finished" : "stopped",
                   result == TrainerResult::finished ? "" : "a signal asked for it", &events.result);
   if (job.rank() == 0) print_result(events);

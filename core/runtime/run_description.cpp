@@ -1,21 +1,47 @@
 #include "core/runtime/run_description.h"
 
+#include <sys/utsname.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "core/runtime/text.h"
+#include "core/runtime/usable_cores.h"
 
 namespace consist {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
+/// "Linux 6.1.0-18-amd64 x86_64"
+std::string system_text() {
+  utsname name{};
+  if (::uname(&name) != 0) return {};
+  return std::string(name.sysname) + " " + name.release + " " + name.machine;
+}
+
+/// Model name of the first processor; empty where the system does not tell.
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("model name")) return line.substr(std::min(line.size(), line.find(':') + 2));
+  }
+  return {};
+}
+
 }  // namespace
 
-std::string environment_json(const Job& job, const Device& device, PluginHost& host) {
-  Json json{{"consist", CONSIST_FINGERPRINT},
-            {"host", std::string(job.host())},
-            {"device", device.info().name},
-            {"device_kind", device.info().kind}};
+std::string environment_json(const Job& job, const Device& device, const Communicators& communicators, PluginHost& host) {
+  const DeviceInfo info = device.info();
+  std::map<std::string, std::string> versions = info.versions;
+  versions.merge(communicators.versions());
+  Json json{{"consist", CONSIST_FINGERPRINT}, {"host", std::string(job.host())},
+            {"system", system_text()},        {"processor", processor_name()},
+            {"usable_cores", usable_cores()}, {"device", info.name},
+            {"device_kind", info.kind},       {"device_memory_bytes", info.memory_bytes},
+            {"device_notes", info.notes},     {"versions", versions}};
   for (const PluginFile& file : host.files()) {
     if (file.problem.empty()) json["plugins"][file.kind + "/" + file.name] = file.version;
   }

@@ -14,8 +14,8 @@
 
 namespace consist {
 
-/// The archive's /environment: build, host, device, plugins with their versions.
-std::string environment_json(const Job& job, const Device& device, PluginHost& host);
+/// The archive's /environment: build, host, system, device, versions of drivers and libraries, plugins with theirs.
+std::string environment_json(const Job& job, const Device& device, const Communicators& communicators, PluginHost& host);
 /// The archive's /topology: the mesh's axes, each with its strategy, its transport and the path that this was proven to take.
 std::string topology_json(const RunConfig& config, const Layout& layout, const Communicators& communicators);
 /// The archive's /program: rank 0's program, and in "largest" the memory of the ranks that need the most.

@@ -62,7 +62,9 @@ void RunEvents::evaluated(const EvaluationReport& report) {
 }
 
 void RunEvents::checkpoint(std::int64_t step) {
+  const auto began = std::chrono::steady_clock::now();
   const std::int64_t bytes = saved_.save(state_, step);
+  result.checkpoint_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   if (job_.rank() == 0)
     recorder_.event("checkpoint", R"({"step": )" + std::to_string(step) + R"(, "bytes": )" + std::to_string(bytes) + "}");
 }

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -46,7 +45,7 @@ class RunEvents final : public TrainerEvents {
   std::string last_step() const;
 
   /// What steps and evaluations say of it; the rest is the run's to fill in.
-  RunResult result{.evaluation_loss = std::numeric_limits<double>::quiet_NaN()};
+  RunResult result;
 
  private:
   void started(double seconds);

@@ -70,6 +70,19 @@ StepEstimate estimate_step(std::span<const Program* const> stages, const Machine
   return e;
 }
 
+std::string fit_text(std::int64_t planned_bytes, int rank, const MachineModel& machine) {
+  const auto capacity = static_cast<std::int64_t>(machine.capacity);
+  if (capacity <= 0) return {};
+  if (planned_bytes <= capacity) {
+    return "Memory: the plan takes " + bytes_text(planned_bytes) + " of the " + bytes_text(capacity) + " of a rank of " +
+           machine.name + " (" + fixed_text(100.0 * static_cast<double>(planned_bytes) / machine.capacity, 0) + "%).\n";
+  }
+  return "DOES NOT FIT: rank " + std::to_string(rank) + " needs " + bytes_text(planned_bytes) + ", a rank of " + machine.name +
+         " has " + bytes_text(capacity) +
+         ". The estimate is of a machine with more memory. What would make it fit: a smaller --batch with more --accumulation, "
+         "--recompute full, or more ranks to divide parameters and states over (zero3-offload, tp-sp, pipeline)\n";
+}
+
 std::string estimate_text(const StepEstimate& e, const MachineModel& machine, int ranks, double tokens, double model_flops) {
   const auto speed = [&](double seconds) {
     const double rate = tokens / seconds;

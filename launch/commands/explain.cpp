@@ -89,7 +89,8 @@ int explain(const Arguments& arguments) {
     std::printf(
         "  --summary   FLOPs, bytes per collective and axis, memory by role and at the peak; of all pipeline stages\n"
         "  --machine M with --summary, an estimate of the step's time on a machine that need not be there: h100, h200, a100,\n"
-        "              with rates of your own behind commas, e.g. h100,products=0.45,network=12.5e9,ranks-per-node=8\n"
+        "              with values of your own behind commas, e.g. h100,products=0.45,capacity=90e9,ranks-per-node=8; it\n"
+        "              says whether the plan fits that machine's memory\n"
         "  --rank R    whose program; the default is 0, for --summary of a pipeline the rank that needs the most memory\n");
     std::fputs(tail, stdout);
     return 0;
@@ -136,9 +137,13 @@ int explain(const Arguments& arguments) {
   if (model) {
     const ModelSizes sizes = parts.architecture->sizes();
     const auto tokens = static_cast<double>(config.batch * config.accumulation * layout.batch_ranks() * config.sequence);
-    std::printf("\n%s", estimate_text(estimate_step(programs, *model), *model, config.ranks, tokens,
-                                      model_flops_per_token(sizes, config.sequence))
-                            .c_str());
+    const auto largest = std::max_element(stages.begin(), stages.end(), [](const Stage& a, const Stage& b) {
+      return a.summary.planned_bytes < b.summary.planned_bytes;
+    });
+    std::printf("\n%s", fit_text(largest->summary.planned_bytes, largest->rank, *model).c_str());
+    std::printf("%s", estimate_text(estimate_step(programs, *model), *model, config.ranks, tokens,
+                                    model_flops_per_token(sizes, config.sequence))
+                          .c_str());
   }
   return 0;
 }

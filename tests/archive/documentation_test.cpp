@@ -6,9 +6,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "core/archive/archive.h"
 #include "core/archive/comparison.h"
+#include "core/archive/reader.h"
+#include "core/runtime/recorder.h"
 #include "tests/temporary_folder.h"
 
 namespace consist {
@@ -121,6 +124,48 @@ with h5py.File("comparison.h5") as comparison:
 print("read")
 )");
   EXPECT_EQ(output, "read\n");
+}
+
+std::string page() {
+  return read_whole(std::string(CONSIST_SOURCE_DIR) + "/docs/archive.md");
+}
+
+TEST(ArchivePage, NamesEveryColumnAndEveryKeyOfTheResult) {
+  const TemporaryFolder folder;
+  RunConfig config;
+  config.archive = folder / "run.h5";
+  Recorder recorder(config);
+  const DeviceReading sensor{"gpu_use", "1", 0.5};
+  recorder.describe("{}", "{}", "{}", {&sensor, 1});
+  recorder.evaluation({.step = 1, .loss = 2, .sequences = 3, .seconds = 4});
+  const RunResult result;
+  recorder.finish("finished", "", &result);
+  const ArchiveReader archive(folder / "run.h5");
+  EXPECT_GT(archive.columns().size(), 8U);
+  for (const std::string& column : archive.columns())
+    EXPECT_NE(page().find("`" + column + "`"), std::string::npos) << column << " is not in docs/archive.md";
+  const auto keys = nlohmann::json::parse(archive.text("/result"));
+  EXPECT_GT(keys.size(), 20U);
+  for (const auto& [key, value] : keys.items())
+    EXPECT_NE(page().find("`" + key + "`"), std::string::npos) << key << " is not in docs/archive.md";
+}
+
+TEST(ArchivePage, NamesEverySensorAndVersionOfAGpu) {
+  const auto expect_names = [](const std::string& file, const std::string& open, const std::string& prefix, std::size_t least) {
+    const std::string source = read_whole(std::string(CONSIST_SOURCE_DIR) + file);
+    std::size_t count = 0;
+    for (std::size_t at = source.find(open); at != std::string::npos; at = source.find(open, at + 1)) {
+      const std::size_t begin = at + open.size();
+      const std::string name = prefix + source.substr(begin, source.find('"', begin) - begin);
+      EXPECT_NE(page().find("`" + name + "`"), std::string::npos) << name << " of " << file << " is not in docs/archive.md";
+      ++count;
+    }
+    EXPECT_GE(count, least) << file << " is written otherwise than this test expects";
+  };
+  expect_names("/plugins/devices/cuda/sensors.cpp", "add(\"", "device_", 9);
+  expect_names("/plugins/devices/cuda/device.cpp", "found[\"", "", 3);
+  for (const char* name : {"device_nvlink_sent", "device_nvlink_received", "cudnn", "cublaslt", "nccl", "onednn"})
+    EXPECT_NE(page().find("`" + std::string(name) + "`"), std::string::npos) << name;
 }
 
 }  // namespace

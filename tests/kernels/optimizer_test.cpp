@@ -100,5 +100,69 @@ TEST_P(DeviceKernels, StochasticRoundingIsUnbiased) {
   EXPECT_EQ(test::run_kernel(*device_, "adamw", {hyper, one, p, g, std::nullopt, m, v}, attributes)[0]->data, p.data);
 }
 
+/// Weights, and moments if they are there, of `n` elements with the same gradient of -1 after `steps` steps of two parameters
+/// that are updated together: p, m, v of the first, p of the second.
+Values after_steps(Device& device, std::int64_t n, int steps, double rate, double beta1, double beta2, std::int64_t seed) {
+  const Attributes attributes{
+      {"beta1", beta1}, {"beta2", beta2}, {"epsilon", 0.0}, {"weight_decay", 0.0}, {"stochastic_rounding", std::int64_t{1}},
+      {"seed", seed}};
+  const Value one{DType::f32, {}, {1}};
+  Value g = zeros(DType::f32, {n}), p = zeros(DType::bf16, {n}), m = zeros(DType::bf16, {n}), v = zeros(DType::bf16, {n});
+  for (double& x : g.data) x = -1;
+  for (double& x : p.data) x = 1.5;
+  Value p2 = p, m2 = m, v2 = v;
+  for (int step = 1; step <= steps; ++step) {
+    const auto correction = [&](double beta) { return static_cast<float>(1 - std::pow(beta, step)); };
+    const Value hyper{
+        DType::f32, {4}, {static_cast<float>(rate), correction(beta1), correction(beta2), static_cast<float>(step)}};
+    const Values made =
+        test::run_kernel(device, "adamw", {hyper, one, p, g, std::nullopt, m, v, p2, g, std::nullopt, m2, v2}, attributes);
+    p = *made[0], m = *made[2], v = *made[3], p2 = *made[4], m2 = *made[6], v2 = *made[7];
+  }
+  return {p, m, v, p2};
+}
+
+double mean_of(const Value& value) {
+  double sum = 0;
+  for (const double x : value.data) sum += x;
+  return sum / static_cast<double>(value.data.size());
+}
+
+// Each of 32 steps moves a weight by an eighth of the distance between its bf16 neighbours: by one distance with probability 1/8.
+TEST_P(DeviceKernels, StochasticRoundingDrawsAnewInEveryStepAndParameter) {
+  constexpr std::int64_t n = 4000;
+  constexpr int steps = 32;
+  constexpr double distance = 1.0 / 128, rate = distance / 8;
+  const Values made = after_steps(*device_, n, steps, rate, 0, 0, 5);
+  double mean = 0, variance = 0, both = 0;
+  for (std::size_t i = 0; i < made[0]->data.size(); ++i) {
+    const double moved = (made[0]->data[i] - 1.5) / distance, other = (made[3]->data[i] - 1.5) / distance;
+    ASSERT_EQ(moved, std::round(moved));
+    mean += moved / n;
+    variance += (moved - 4) * (moved - 4) / n;
+    both += (moved - 4) * (other - 4) / n;
+  }
+  // A binomial distribution: mean 4, variance 32 · 1/8 · 7/8 = 3.5. Were the draws of all steps the same, the variance would be
+  // 112; of both parameters, their covariance 3.5. The tolerances are four standard deviations and more.
+  EXPECT_NEAR(mean, 4, 0.15);
+  EXPECT_NEAR(variance, 3.5, 0.4);
+  EXPECT_NEAR(both, 0, 0.3);
+  const auto weights = [&](std::int64_t seed) { return after_steps(*device_, n, 2, rate, 0, 0, seed)[0]->data; };
+  EXPECT_NE(weights(5), weights(6)) << "the seed decides nothing";
+  EXPECT_EQ(weights(5), weights(5)) << "a run does not repeat";
+}
+
+// Rounded to the nearest, moments would stop where a step changes them by less than half the distance to their neighbours: m at
+// 0.98, v at 0.96.
+TEST_P(DeviceKernels, StochasticRoundingKeepsMomentsMoving) {
+  constexpr std::int64_t n = 2000;
+  constexpr int steps = 90;
+  const double beta1 = 0.9, beta2 = 0.95;
+  const Values made = after_steps(*device_, n, steps, 0, beta1, beta2, 5);
+  EXPECT_NEAR(mean_of(*made[1]), -(1 - std::pow(beta1, steps)), 1e-3);
+  EXPECT_NEAR(mean_of(*made[2]), 1 - std::pow(beta2, steps), 1e-3);
+  EXPECT_EQ(mean_of(*made[0]), 1.5) << "at a rate of 0 weights stay";
+}
+
 }  // namespace
 }  // namespace consist

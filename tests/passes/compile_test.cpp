@@ -29,6 +29,11 @@ TEST(Golden, AccumulationUntied) {
 TEST(Golden, DataParallelBf16) {
   expect_golden("data_parallel_bf16", to_text(planned(Case(2, 2, true, {.layers = 1}, test::mixed_bf16).step())));
 }
+// Neither masters nor fp32 moments: what --bf16.states bf16 asks for.
+TEST(Golden, Bf16States) {
+  const DTypes states{.parameter = DType::bf16, .moment = DType::bf16, .stochastic_rounding = true};
+  expect_golden("bf16_states", to_text(planned(Case(2, 1, true, {.layers = 1}, states).step())));
+}
 TEST(Golden, Evaluation) {
   Case c(2);
   expect_golden("evaluation", to_text(planned(compile_evaluation(c.request, c.layout))));

@@ -90,6 +90,20 @@ TEST(StepEstimate, TextStatesWhatItRestsOn) {
   }
 }
 
+TEST(StepEstimate, SaysWhetherThePlanFitsTheMachinesMemory) {
+  const std::int64_t gib = std::int64_t{1} << 30;
+  EXPECT_THAT(fit_text(39 * gib, 0, parse_machine("h100")), HasSubstr("takes 39.0 GiB of the 78.2 GiB of a rank of h100 (50%)"));
+  const std::string too_large = fit_text(113 * gib, 3, parse_machine("h100"));
+  EXPECT_THAT(too_large, HasSubstr("DOES NOT FIT: rank 3 needs 113 GiB, a rank of h100 has 78.2 GiB"));
+  EXPECT_THAT(too_large, HasSubstr("What would make it fit"));
+  EXPECT_THAT(fit_text(113 * gib, 0, parse_machine("h200")), HasSubstr("of a rank of h200 (81%)"));
+  EXPECT_THAT(fit_text(175 * gib, 0, parse_machine("h200")), HasSubstr("DOES NOT FIT"));
+  EXPECT_THAT(fit_text(37 * gib, 0, parse_machine("a100")), HasSubstr("DOES NOT FIT"));
+  EXPECT_THAT(fit_text(100 * gib, 0, parse_machine("h100,capacity=120e9")), HasSubstr("of the 112 GiB"));
+  EXPECT_EQ(fit_text(gib, 0, MachineModel{}), "");
+  EXPECT_THAT(parse_machine("a100").text(), HasSubstr("a rank has 36.3 GiB of memory"));
+}
+
 TEST(MachineModel, IsAKnownOneWithValuesReplaced) {
   EXPECT_EQ(parse_machine("h100").ranks_per_node, 8);
   EXPECT_DOUBLE_EQ(parse_machine("h100,products=0.45").device.product_rate(DType::bf16), 0.45 * 989.4e12);

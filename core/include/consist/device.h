@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -51,10 +52,15 @@ struct DeviceInfo {
   std::string kind;               ///< "cpu", "cuda"
   std::string name;               ///< "AMD EPYC 9654, 2 threads", "NVIDIA H200"
   std::int64_t memory_bytes = 0;  ///< usable by this rank in MemorySpace::device
-  double peak_flops_fp32 = 0;     ///< dense peak per second and precision; 0 where unknown
+  double peak_flops_fp32 = 0;     ///< dense peak per second and precision, as the device is set; 0 where unknown
   double peak_flops_tf32 = 0;
   double peak_flops_bf16 = 0;
   double peak_flops_fp8 = 0;
+  /// Of the driver and the libraries that it rests on, by name: "nvidia_driver", "cuda_runtime", "cudnn", "onednn". Recorded in
+  /// the archive's /environment.
+  std::map<std::string, std::string> versions;
+  /// One line for people and the archive each: what the device has chosen by itself, and why. Known after open().
+  std::vector<std::string> notes;
 };
 
 /// Counts that must stay constant during steady steps (tested).
@@ -77,6 +83,11 @@ class CONSIST_API Device {
   /// Takes the device for this rank: `local_rank` of `local_ranks` on this host. Throws UnavailableError.
   virtual void open(int local_rank, int local_ranks) = 0;
   virtual DeviceInfo info() const = 0;
+  /// Settles what this device's options left open ("auto") and what only measuring can decide, for a run whose largest
+  /// matrix product is [m, k] by [k, n] with operands of `dtype`. Returns the options' values, by option; info().notes says why they were chosen. Called at most
+  /// once, on rank 0, after open() and before anything else is asked of the device; the devices of the other ranks, and of runs
+  /// that go on from a checkpoint, are made with these values. The default settles nothing.
+  virtual std::map<std::string, std::string> choose_options(DType dtype, std::int64_t m, std::int64_t n, std::int64_t k);
 
   /// Zeroed memory, 256-byte aligned; freed by release(). Throws SystemError when there is not enough.
   virtual void* allocate(MemorySpace space, std::int64_t bytes) = 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -45,6 +46,8 @@ class CONSIST_API Communicator {
   virtual std::string verified_path() const = 0;
   /// Bytes that this member has sent since it was made (0 where the library below does not tell).
   virtual std::int64_t bytes_sent() const noexcept = 0;
+  /// Versions of the libraries that carry the bytes, by name: "nccl". The default has none.
+  virtual std::map<std::string, std::string> versions() const;
 };
 
 struct GroupRequest {

@@ -19,6 +19,7 @@
 #include "consist/plugin.h"
 #include "core/runtime/host_memory.h"
 #include "core/runtime/usable_cores.h"
+#include "plugins/devices/cpu/bf16_choice.h"
 #include "plugins/devices/cpu/executable.h"
 #include "plugins/devices/cpu/kernel_library.h"
 #include "plugins/devices/measured_matmul.h"
@@ -54,13 +55,21 @@ class CpuDevice final : public Device {
     settings_.native_bf16 = native && bf16_ != "emulated";
     library_ = cpu::load_kernels(level_ == "auto" ? "" : level_);
     info_.kind = "cpu";
-    info_.name = processor_name() + ", " + std::to_string(settings_.threads) +
-                 (settings_.threads == 1 ? " thread, " : " threads, ") + library_.level +
-                 (settings_.native_bf16 ? ", bf16 native" : ", bf16 emulated");
+    name_device();
+    info_.versions["onednn"] = cpu::onednn_version();
     info_.memory_bytes = available_host_memory() / std::max(1, local_ranks);
   }
 
   DeviceInfo info() const override { return info_; }
+
+  std::map<std::string, std::string> choose_options(DType dtype, std::int64_t m, std::int64_t n, std::int64_t k) override {
+    if (bf16_ != "auto" || dtype == DType::f32 || !cpu::has_native_bf16()) return {};
+    const cpu::Bf16Rates rates = cpu::measure_bf16(library_, settings_, m, n, k);
+    settings_.native_bf16 = rates.native_is_chosen();
+    name_device();
+    info_.notes.push_back(rates.text() + " (--cpu.bf16)");
+    return {{"bf16", settings_.native_bf16 ? "native" : "emulated"}};
+  }
 
   void* allocate(MemorySpace space, std::int64_t bytes) override {
     void* memory = mmap(nullptr, static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1)), PROT_READ | PROT_WRITE,
@@ -126,6 +135,12 @@ class CpuDevice final : public Device {
   }
 
  private:
+  void name_device() {
+    info_.name = processor_name() + ", " + std::to_string(settings_.threads) +
+                 (settings_.threads == 1 ? " thread, " : " threads, ") + library_.level +
+                 (settings_.native_bf16 ? ", bf16 native" : ", bf16 emulated");
+  }
+
   std::int64_t wanted_threads_;
   std::string bf16_, level_;
   cpu::KernelSettings settings_;
@@ -143,6 +158,7 @@ CONSIST_PLUGIN(device, consist::Device, CpuDevice, "cpu", "1.0.0",
 CONSIST_PLUGIN_OPTIONS({"threads", consist::OptionKind::integer, "0",
                         "threads per rank; 0: the cores divided by the ranks of this host"},
                        {"bf16", consist::OptionKind::choice, "auto",
-                        "bf16 products: by the processor's instructions, or widened to fp32", "auto|native|emulated"},
+                        "bf16 products: by the processor's instructions, or widened to fp32; auto: what is measured to be faster",
+                        "auto|native|emulated"},
                        {"level", consist::OptionKind::choice, "auto", "instruction set of the kernels",
                         "auto|x86-64-v2|x86-64-v3|x86-64-v4"});

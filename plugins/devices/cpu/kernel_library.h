@@ -28,5 +28,7 @@ KernelLibrary load_kernels(const std::string& level);
 
 /// Whether oneDNN multiplies bf16 natively on this processor.
 bool has_native_bf16();
+/// "3.6.2"
+std::string onednn_version();
 
 }  // namespace consist::cpu

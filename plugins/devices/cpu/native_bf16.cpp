@@ -13,4 +13,9 @@ bool has_native_bf16() {
 #endif
 }
 
+std::string onednn_version() {
+  const dnnl_version_t* const version = dnnl_version();
+  return std::to_string(version->major) + "." + std::to_string(version->minor) + "." + std::to_string(version->patch);
+}
+
 }  // namespace consist::cpu

@@ -1,7 +1,9 @@
 // The CUDA device: one GPU per rank.
 #include "consist/device.h"
 
+#include <cublasLt.h>
 #include <cuda_runtime.h>
+#include <cudnn.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -47,6 +49,17 @@ std::string cache_folder(const std::string& option) {
     return std::string(folder) + "/consist";
   if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0') return std::string(home) + "/.cache/consist";
   return {};
+}
+
+/// "13.0" of CUDA's 13000.
+std::string cuda_version(int number) {
+  return std::to_string(number / 1000) + "." + std::to_string(number % 1000 / 10);
+}
+
+/// "9.13.1" of cuDNN's 91301, "8.9.6" of 8906; cuBLASLt counts like the former.
+std::string library_version(std::size_t number) {
+  const std::size_t major = number >= 10'000 ? 10'000 : 1'000;
+  return std::to_string(number / major) + "." + std::to_string(number % major / 100) + "." + std::to_string(number % 100);
 }
 
 std::string unavailable() {
@@ -199,15 +212,26 @@ class CudaDevice final : public Device {
     return cudaMemGetInfo(&free, &total) == cudaSuccess ? static_cast<std::int64_t>(free) : 0;
   }
 
+  std::map<std::string, std::string> versions() const {
+    std::map<std::string, std::string> found{{"cudnn", library_version(cudnnGetVersion())},
+                                             {"cublaslt", library_version(cublasLtGetVersion())}};
+    int number = 0;
+    if (cudaRuntimeGetVersion(&number) == cudaSuccess) found["cuda_runtime"] = cuda_version(number);
+    if (cudaDriverGetVersion(&number) == cudaSuccess) found["cuda_driver"] = cuda_version(number);
+    if (std::string driver = sensors_->driver_version(); !driver.empty()) found["nvidia_driver"] = std::move(driver);
+    return found;
+  }
+
   void describe(const cudaDeviceProp& properties) {
     info_.kind = "cuda";
     info_.name = properties.name;
+    info_.versions = versions();
     // What libraries take for themselves when they are first used (modules, NCCL's buffers) is not in the plan: 1 GiB is left to
     // them.
     info_.memory_bytes = std::max<std::int64_t>(free_memory() - (std::int64_t{1} << 30), 0);
     for (const Peak& peak : peaks) {
       if (info_.name.find(peak.name) == std::string::npos) continue;
-      info_.peak_flops_fp32 = peak.fp32;
+      info_.peak_flops_fp32 = settings_.tf32 ? peak.tf32 : peak.fp32;
       info_.peak_flops_tf32 = peak.tf32;
       info_.peak_flops_bf16 = peak.bf16;
       info_.peak_flops_fp8 = peak.fp8;

@@ -36,6 +36,7 @@ inline constexpr unsigned nvlink_data_sent = 138, nvlink_data_received = 139;  /
 inline constexpr unsigned all_links = ~0U;                                     ///< scope
 
 using Init = nvmlReturn_t();
+using DriverVersion = nvmlReturn_t(char*, unsigned);
 using ErrorString = const char*(nvmlReturn_t);
 using ByBusId = nvmlReturn_t(const char*, nvmlDevice_t*);
 using Utilization = nvmlReturn_t(nvmlDevice_t, nvmlUtilization_t*);

@@ -13,6 +13,7 @@ struct Sensors::Library {
   void* handle = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
   nvml::Init* init = symbol<nvml::Init>("nvmlInit_v2");
   nvml::Init* shutdown = symbol<nvml::Init>("nvmlShutdown");
+  nvml::DriverVersion* driver_version = symbol<nvml::DriverVersion>("nvmlSystemGetDriverVersion");
   nvml::ErrorString* error_string = symbol<nvml::ErrorString>("nvmlErrorString");
   nvml::ByBusId* by_bus_id = symbol<nvml::ByBusId>("nvmlDeviceGetHandleByPciBusId_v2");
   nvml::Utilization* utilization = symbol<nvml::Utilization>("nvmlDeviceGetUtilizationRates");
@@ -60,6 +61,13 @@ Sensors::Sensors(const std::string& pci_bus_id) : library_(std::make_unique<Libr
 }
 
 Sensors::~Sensors() = default;
+
+std::string Sensors::driver_version() const {
+  char text[96] = {};  // NVML's NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE is 80
+  if (!library_->started || library_->driver_version == nullptr || library_->driver_version(text, sizeof text - 1) != 0)
+    return {};
+  return text;
+}
 
 std::vector<DeviceReading> Sensors::read() const {
   if (device_ == nullptr) return {};

@@ -23,6 +23,8 @@ class Sensors {
   /// pcie_received (B/s). NaN where the GPU does not tell.
   std::vector<DeviceReading> read() const;
   const std::string& why() const noexcept { return why_; }
+  /// The NVIDIA driver's version ("580.65.06"); empty where NVML does not tell.
+  std::string driver_version() const;
 
  private:
   struct Library;

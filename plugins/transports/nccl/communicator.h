@@ -44,6 +44,7 @@ class NcclCommunicator final : public Communicator {
   std::string verified_path() const override { return path_; }
   /// 0: NCCL does not tell, and collectives of a replayed graph pass by unseen.
   std::int64_t bytes_sent() const noexcept override { return 0; }
+  std::map<std::string, std::string> versions() const override { return {{"nccl", library_.version_text()}}; }
 
   /// To the next member and from the previous one at the same time, as one call of NCCL; for the warm-up.
   void exchange(const void* out, void* in, std::int64_t bytes, NativeQueue queue);

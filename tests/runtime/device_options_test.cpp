@@ -1,0 +1,70 @@
+// What a device settles by measuring holds for the whole run, and for those that go on from it.
+#include "core/runtime/device_options.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "core/checkpoint/checkpoint_reader.h"
+#include "tests/temporary_folder.h"
+#include "tests/train_from_scratch.h"
+
+namespace consist {
+namespace {
+
+using Json = nlohmann::json;
+
+class DeviceOptions : public testing::Test {
+ protected:
+  std::string train(int steps, const std::vector<std::string>& more) {
+    std::vector<std::string> options{"--model=" CONSIST_SOURCE_DIR "/tests/golden/hf/llama-tied",
+                                     "--sequence=16",
+                                     "--global-batch=2",
+                                     "--cpu.threads=1",
+                                     "--steps=" + std::to_string(steps),
+                                     "--checkpoint=" + (folder_ / "checkpoint")};
+    options.insert(options.end(), more.begin(), more.end());
+    test::add_fallbacks(options, {"--precision=bf16"});
+    const ArchiveReader archive = test::train_from_scratch(folder_ / "run.h5", options);
+    device_ = Json::parse(archive.text("/environment")).at("device");
+    return archive.text("/config");
+  }
+  /// The way of multiplying bf16 that the newest checkpoint keeps is replaced by the other one, which a measurement here would
+  /// not choose.
+  std::string turn_choice_of_checkpoint(int step) {
+    const Checkpoint saved(checkpoint_path(folder_ / "checkpoint", step));
+    CheckpointState state = saved.state();
+    Json config = Json::parse(state.config);
+    std::string& way = config.at("chosen_options").at("cpu").at("bf16").get_ref<std::string&>();
+    way = way == "native" ? "emulated" : "native";
+    state.config = config.dump();
+    write_whole(saved.path() + "/state.json", to_text(state));
+    return way;
+  }
+
+  TemporaryFolder folder_;
+  std::string device_;
+};
+
+TEST_F(DeviceOptions, OfAResumedRunAreThoseItBeganWith) {
+  if (Json::parse(train(1, {"--ranks=2"})).at("chosen_options").empty()) {
+    EXPECT_NE(device_.find("bf16 emulated"), std::string::npos);
+    GTEST_SKIP() << "this processor has no bf16 instructions: nothing is left to choose";
+  }
+  const std::string way = turn_choice_of_checkpoint(1);
+  EXPECT_EQ(Json::parse(train(2, {"--resume", "--ranks=2"})).at("chosen_options").at("cpu").at("bf16"), way);
+  EXPECT_NE(device_.find("bf16 " + way), std::string::npos) << device_;
+  // What the command line says goes before what the run had settled.
+  const std::string other = way == "native" ? "emulated" : "native";
+  const Json told = Json::parse(train(3, {"--resume", "--cpu.bf16=" + other}));
+  EXPECT_TRUE(told.at("chosen_options").empty()) << told;
+  EXPECT_NE(device_.find("bf16 " + other), std::string::npos) << device_;
+}
+
+TEST_F(DeviceOptions, AreNotMeasuredForARunThatDoesNotNeedThem) {
+  EXPECT_TRUE(Json::parse(train(1, {"--precision=fp32"})).at("chosen_options").empty());
+  EXPECT_TRUE(Json::parse(train(2, {"--cpu.bf16=emulated", "--resume"})).at("chosen_options").empty());
+}
+
+}  // namespace
+}  // namespace consist

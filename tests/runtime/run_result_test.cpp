@@ -1,0 +1,217 @@
+// The figures of a run, each against what it is made from.
+#include "core/runtime/run_result.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "consist/error.h"
+#include "core/plugin/host.h"
+#include "core/runtime/learning_rate.h"
+#include "core/runtime/metrics.h"
+#include "core/runtime/parts.h"
+#include "tests/temporary_folder.h"
+#include "tests/train_from_scratch.h"
+
+namespace consist {
+namespace {
+
+using Json = nlohmann::json;
+
+const std::string golden = CONSIST_SOURCE_DIR "/tests/golden/hf/";
+
+/// docs/metrics.md, from the numbers of a Hugging Face config.json.
+double model_flops_by_hand(const Json& config, std::int64_t sequence) {
+  const double hidden = config.at("hidden_size"), layers = config.at("num_hidden_layers"),
+               heads = config.at("num_attention_heads"), kv_heads = config.at("num_key_value_heads"),
+               ffn = config.at("intermediate_size"), vocabulary = config.at("vocab_size");
+  const double head_dim =
+      config.contains("head_dim") && !config["head_dim"].is_null() ? config["head_dim"].get<double>() : hidden / heads;
+  const double layer = hidden * heads * head_dim * 2 + hidden * kv_heads * head_dim * 2 + 3 * hidden * ffn;
+  return 6 * (layers * layer + hidden * vocabulary) + 6 * layers * heads * head_dim * static_cast<double>(sequence);
+}
+
+Json config_of(const std::string& model) {
+  return Json::parse(std::ifstream(golden + model + "/config.json"));
+}
+
+TEST(ModelFlops, AreSixPerWeightOfAProductAndCausalAttention) {
+  PluginHost host({CONSIST_BINARY_DIR "/lib/consist/plugins"});
+  for (const std::string model : {"llama-untied", "qwen3-tied", "llama-tied"}) {
+    RunConfig config;
+    config.model = golden + model;
+    const ModelSizes sizes = model_sizes(config, host);
+    for (const std::int64_t sequence : {16, 4096})
+      EXPECT_DOUBLE_EQ(model_flops_per_token(sizes, sequence), model_flops_by_hand(config_of(model), sequence)) << model;
+  }
+}
+
+TEST(SteadyState, IsTheMedianBehindTheWarmUp) {
+  // Ten steps: two of warm-up (slow), eight behind.
+  const std::vector<double> seconds{9, 8, 5, 1, 2, 3, 4, 6, 7, 10};
+  const Steady steady = steady_state(seconds);
+  EXPECT_EQ(steady.first_step, 3);
+  EXPECT_EQ(steady.steps, 8);
+  EXPECT_DOUBLE_EQ(steady.median_seconds, 4.5);
+  EXPECT_DOUBLE_EQ(steady.low_seconds, 2);
+  EXPECT_DOUBLE_EQ(steady.high_seconds, 7);
+  EXPECT_EQ(steady_state(std::vector<double>(100, 1.0)).steps, 90) << "ten steps of warm-up at most";
+  EXPECT_EQ(steady_state(std::vector<double>{3}).median_seconds, 3);
+}
+
+TEST(Mfu, IsOfThePeakInTheRunsPrecision) {
+  const DeviceInfo device{
+      .peak_flops_fp32 = 67e12, .peak_flops_tf32 = 495e12, .peak_flops_bf16 = 989e12, .peak_flops_fp8 = 1979e12};
+  EXPECT_EQ(peak_flops(device, "fp32"), 67e12);
+  EXPECT_EQ(peak_flops(device, "tf32"), 495e12);
+  EXPECT_EQ(peak_flops(device, "bf16"), 989e12);
+  EXPECT_EQ(peak_flops(device, "fp8"), 1979e12);
+  EXPECT_EQ(peak_flops(device, "int4"), 0);
+  RunResult result{.model_flops = 400e12, .peak_flops = 989e12};
+  EXPECT_DOUBLE_EQ(result.mfu().value(), 400.0 / 989);
+  EXPECT_DOUBLE_EQ(Json::parse(result_json(result)).at("mfu").get<double>(), 400.0 / 989);
+  result.peak_flops = 0;
+  EXPECT_FALSE(result.mfu().has_value());
+  EXPECT_TRUE(Json::parse(result_json(result)).at("mfu").is_null());
+  EXPECT_TRUE(Json::parse(result_json(result)).at("peak_flops_per_second").is_null());
+}
+
+/// One run, whose archive the tests below read.
+class ArchiveOfARun : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = new TemporaryFolder;
+    archive_ = new ArchiveReader(test::train_from_scratch(
+        *folder_ / "run.h5", {"--model=" + golden + "llama-untied", "--sequence=16", "--batch=2", "--accumulation=2", "--ranks=2",
+                              "--steps=6", "--evaluate-every=3", "--evaluate-sequences=5", "--precision=bf16", "--warmup=2",
+                              "--schedule=linear", "--final-rate=0.5", "--checkpoint=" + (*folder_ / "ck")}));
+  }
+  static void TearDownTestSuite() {
+    delete archive_;
+    delete folder_;
+    archive_ = nullptr;
+    folder_ = nullptr;
+  }
+  static Json text(const std::string& path) { return Json::parse(archive_->text(path)); }
+  static double sum(const std::string& column) {
+    const std::vector<double> values = archive_->column(column);
+    return std::accumulate(values.begin(), values.end(), 0.0);
+  }
+
+  static TemporaryFolder* folder_;
+  static ArchiveReader* archive_;
+};
+TemporaryFolder* ArchiveOfARun::folder_ = nullptr;
+ArchiveReader* ArchiveOfARun::archive_ = nullptr;
+
+TEST_F(ArchiveOfARun, HasRatesThatFollowFromItsSteps) {
+  const Json result = text("/result");
+  const Steady steady = steady_state(archive_->column("seconds"));
+  constexpr double sequences = 2 * 2 * 2, tokens = sequences * 16;
+  for (const double recorded : archive_->column("tokens")) EXPECT_EQ(recorded, tokens);
+  EXPECT_DOUBLE_EQ(result.at("tokens_per_second").get<double>(), tokens / steady.median_seconds);
+  EXPECT_DOUBLE_EQ(result.at("samples_per_second").get<double>(), sequences / steady.median_seconds);
+  const std::vector<double> seconds = archive_->column("seconds"), samples = archive_->column("samples_per_second");
+  for (std::size_t i = 0; i < seconds.size(); ++i) EXPECT_DOUBLE_EQ(samples[i], sequences / seconds[i]);
+  const double model_flops = tokens / steady.median_seconds / 2 * model_flops_by_hand(config_of("llama-untied"), 16);
+  EXPECT_NEAR(result.at("model_flops_per_second").get<double>() / model_flops, 1, 1e-12);
+  EXPECT_TRUE(result.at("mfu").is_null()) << "a processor's peak is not known";
+  if (result.at("bound_flops_per_second").is_null()) {
+    EXPECT_TRUE(result.at("share_of_bound").is_null());
+    EXPECT_NE(result.at("bound_problem"), "");
+  } else {
+    EXPECT_DOUBLE_EQ(result.at("share_of_bound").get<double>(),
+                     result.at("model_flops_per_second").get<double>() / result.at("bound_flops_per_second").get<double>());
+  }
+}
+
+TEST_F(ArchiveOfARun, SaysWhereItsTimeWent) {
+  const Json result = text("/result");
+  EXPECT_NEAR(result.at("step_seconds").get<double>(), sum("seconds"), 1e-9);
+  EXPECT_NEAR(result.at("data_seconds").get<double>(), sum("data_seconds"), 1e-9);
+  double named = 0;
+  for (const char* part : {"start", "step", "data", "evaluation", "checkpoint"}) {
+    const double seconds = result.at(std::string(part) + "_seconds");
+    EXPECT_GT(seconds, 0) << part;
+    named += seconds;
+  }
+  EXPECT_GE(result.at("total_seconds").get<double>() * 1.01 + 0.02, named) << "the clock of processes ticks in 10 ms";
+  EXPECT_LT(result.at("total_seconds").get<double>(), 60);
+}
+
+TEST_F(ArchiveOfARun, HasItsEvaluationsAsColumns) {
+  const std::vector<ArchivedEvaluation> evaluations = archive_->evaluations();
+  ASSERT_EQ(evaluations.size(), 2U);
+  EXPECT_EQ(evaluations[0].step, 3);
+  EXPECT_EQ(evaluations[1].step, 6);
+  double seconds = 0;
+  for (const ArchivedEvaluation& evaluation : evaluations) {
+    EXPECT_EQ(evaluation.sequences, 5);
+    seconds += evaluation.seconds;
+  }
+  const Json result = text("/result");
+  EXPECT_EQ(result.at("evaluation_loss"), evaluations[1].loss);
+  EXPECT_EQ(result.at("evaluation_sequences"), 5);
+  EXPECT_NEAR(result.at("evaluation_seconds").get<double>(), seconds, 1e-9);
+  EXPECT_LT(evaluations[0].time, evaluations[1].time);
+}
+
+TEST_F(ArchiveOfARun, HasTheVersionsOfWhatItRestsOn) {
+  const Json environment = text("/environment");
+  for (const char* what : {"host", "system", "processor", "device"}) EXPECT_NE(environment.at(what), "") << what;
+  EXPECT_GE(environment.at("usable_cores"), 1);
+  const std::string onednn = environment.at("versions").at("onednn");
+  EXPECT_EQ(std::count(onednn.begin(), onednn.end(), '.'), 2) << onednn;
+}
+
+TEST_F(ArchiveOfARun, HasTheLearningRateOfEachStep) {
+  const std::vector<double> expected{1e-3 / 3, 1e-3 * 2 / 3, 1e-3, 1e-3 * 0.875, 1e-3 * 0.75, 1e-3 * 0.625};
+  const std::vector<double> rates = archive_->column("learning_rate");
+  ASSERT_EQ(rates.size(), expected.size());
+  for (std::size_t i = 0; i < rates.size(); ++i) EXPECT_NEAR(rates[i], expected[i], 1e-12) << "step " << i + 1;
+}
+
+// Where the processor has bf16 instructions, the run measures once which way is faster, and says so.
+TEST_F(ArchiveOfARun, SaysHowItMultipliesBf16AndWhy) {
+  const Json chosen = text("/config").at("chosen_options"), notes = text("/environment").at("device_notes");
+  if (chosen.empty()) {
+    EXPECT_NE(text("/environment").at("device").get<std::string>().find("bf16 emulated"), std::string::npos);
+    GTEST_SKIP() << "this processor leaves nothing to choose";
+  }
+  const std::string way = chosen.at("cpu").at("bf16");
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_NE(notes[0].get<std::string>().find("bf16 products " + way), std::string::npos) << notes;
+  EXPECT_NE(notes[0].get<std::string>().find("FLOP/s"), std::string::npos) << notes;
+  EXPECT_NE(text("/environment").at("device").get<std::string>().find("bf16 " + way), std::string::npos);
+}
+
+// All values are worked out by hand from docs and Hugging Face's meaning of the schedules.
+TEST(LearningRate, ValuesOfEverySchedule) {
+  LearningRate rate{.peak = 2e-3, .warmup_steps = 4, .steps = 12, .final_fraction = 0.25};
+  for (const auto decay : {LearningRate::Decay::constant, LearningRate::Decay::linear, LearningRate::Decay::cosine}) {
+    rate.decay = decay;
+    for (int step = 0; step < 4; ++step) EXPECT_DOUBLE_EQ(rate.at(step), 2e-3 * (step + 1) / 5) << step;
+    EXPECT_DOUBLE_EQ(rate.at(4), 2e-3) << "the peak follows the warm-up";
+  }
+  rate.decay = LearningRate::Decay::constant;
+  for (int step : {5, 11, 12, 1000}) EXPECT_EQ(rate.at(step), 2e-3);
+  rate.decay = LearningRate::Decay::linear;
+  EXPECT_DOUBLE_EQ(rate.at(6), 2e-3 * (0.25 + 0.75 * 0.75));
+  EXPECT_DOUBLE_EQ(rate.at(8), 2e-3 * (0.25 + 0.75 * 0.5));
+  EXPECT_DOUBLE_EQ(rate.at(12), 2e-3 * 0.25);
+  EXPECT_DOUBLE_EQ(rate.at(100), 2e-3 * 0.25) << "and stays there";
+  rate.decay = LearningRate::Decay::cosine;
+  EXPECT_NEAR(rate.at(6), 2e-3 * (0.25 + 0.75 * 0.85355339059327), 1e-15);
+  EXPECT_NEAR(rate.at(8), 2e-3 * (0.25 + 0.75 * 0.5), 1e-15);
+  EXPECT_NEAR(rate.at(10), 2e-3 * (0.25 + 0.75 * 0.14644660940673), 1e-15);
+  EXPECT_NEAR(rate.at(12), 2e-3 * 0.25, 1e-15);
+  EXPECT_NEAR(rate.at(100), 2e-3 * 0.25, 1e-15);
+  rate.warmup_steps = 0;
+  EXPECT_NEAR(rate.at(0), 2e-3, 1e-15) << "without a warm-up the first step has the peak";
+  EXPECT_NEAR(rate.at(3), 2e-3 * (0.25 + 0.75 * 0.85355339059327), 1e-15);
+}
+
+}  // namespace
+}  // namespace consist
