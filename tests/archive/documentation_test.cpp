@@ -134,7 +134,7 @@ TEST(ArchivePage, NamesEveryColumnAndEveryKeyOfTheResult) {
   const TemporaryFolder folder;
   RunConfig config;
   config.archive = folder / "run.h5";
-  Recorder recorder(config);
+  Recorder recorder(config, 0);
   const DeviceReading sensor{"gpu_use", "1", 0.5};
   recorder.describe("{}", "{}", "{}", {&sensor, 1});
   recorder.evaluation({.step = 1, .loss = 2, .sequences = 3, .seconds = 4});
