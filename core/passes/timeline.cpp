@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <deque>
 #include <limits>
 #include <map>
+#include <sstream>
 #include <tuple>
 
 #include "consist/error.h"
@@ -20,13 +20,13 @@ PartKey key_of(const Tag& tag) {
 }
 
 bool counts(const Instruction& i) {
-  return i.queue == Queue::compute() && i.tag.stage >= 0 && i.tag.phase != Phase::optimizer;
+  return i.queue == Queue::compute() && i.op->touches_memory() && i.tag.stage >= 0 && i.tag.phase != Phase::optimizer;
 }
 
-/// One rank on its way through its program.
-class Walker {
+/// Equal parts: every forward part takes 1, what it sends leaves at its end.
+class EqualCosts {
  public:
-  Walker(const Program& program, TimelineCost cost) : program_(program), cost_(cost), ready_(program.tensors.size(), 0) {
+  explicit EqualCosts(const Program& program) {
     for (const Instruction& i : program.instructions) {
       if (i.op->name() == "send") until_sent_[key_of(i.tag)] = instructions_[key_of(i.tag)];
       if (!counts(i)) continue;
@@ -35,72 +35,83 @@ class Walker {
     }
   }
 
-  bool finished() const { return at_ == program_.instructions.size(); }
+  /// Of the next instruction of its part.
+  double seconds(const Tag& tag) {
+    const PartKey part = key_of(tag);
+    const auto sent = until_sent_.find(part);
+    const int counted = sent == until_sent_.end() || sent->second == 0 ? instructions_.at(part) : sent->second;
+    if (done_[part]++ >= counted) return 0;
+    const double whole = tag.phase == Phase::backward && !split_ ? 2 : 1;
+    return whole / static_cast<double>(counted);
+  }
+
+ private:
+  std::map<PartKey, int> instructions_;  // of each part
+  std::map<PartKey, int> until_sent_;    // ... before its last send
+  std::map<PartKey, int> done_;
+  bool split_ = false;
+};
+
+/// What must have happened before a tensor is there.
+struct Needs {
+  std::size_t computed = 0;  ///< so many compute instructions of the rank
+  std::int32_t from_previous = 0, from_next = 0;
+  void raise(const Needs& other) {
+    computed = std::max(computed, other.computed);
+    from_previous = std::max(from_previous, other.from_previous);
+    from_next = std::max(from_next, other.from_next);
+  }
+};
+
+/// Compute instructions of a row may be one step: none of them waits for more than the first, none before the last sends.
+bool continues(const StageOutline::Step& last, const StageOutline::Step& next, const Needs& known) {
+  return !last.sends && last.phase == next.phase && last.micro_batch == next.micro_batch && last.stage == next.stage &&
+         next.from_previous <= known.from_previous && next.from_next <= known.from_next;
+}
+
+/// One rank on its way through its outline.
+class Walker {
+ public:
+  Walker(const StageOutline& outline, TimelineCost cost) : outline_(outline), cost_(cost) {}
+
+  bool finished() const { return at_ == outline_.steps.size(); }
   const std::vector<TimelinePart>& parts() const { return parts_; }
 
-  /// Runs until the end or a message that has not been sent. Returns whether anything ran. Messages are by the lane they are
-  /// received on.
-  bool advance(std::map<Lane, std::deque<double>>& incoming, const std::map<Lane, std::deque<double>*>& outgoing) {
+  /// When messages arrive, in their order.
+  using Arrivals = std::vector<double>;
+
+  /// Runs until the end or a message that has not been sent. Returns whether anything ran.
+  bool advance(const Arrivals& from_previous, const Arrivals& from_next, const std::map<Lane, Arrivals*>& outgoing) {
     const std::size_t from = at_;
-    for (auto& [lane, tensors] : expected_) take(tensors, incoming[lane]);
-    for (; at_ < program_.instructions.size(); ++at_) {
-      const Instruction& i = program_.instructions[at_];
-      if (i.tag.phase == Phase::optimizer) continue;
-      if (i.op->name() == "receive") {  // asked for ahead of its use: only its reader waits
-        ready_[static_cast<std::size_t>(i.outputs[0])] = never;
-        expected_[i.queue.lane()].push_back(i.outputs[0]);
-        take(expected_[i.queue.lane()], incoming[i.queue.lane()]);
-        continue;
-      }
-      double start = 0;
-      for (TensorId id : i.inputs) start = std::max(start, id == no_tensor ? 0.0 : ready_[static_cast<std::size_t>(id)]);
-      if (start == never) break;
-      if (i.op->name() == "send") outgoing.at(i.queue.lane())->push_back(start);
-      const double end = counts(i) ? run(i, start) : start;
-      for (TensorId id : i.outputs) {
-        if (id != no_tensor) ready_[static_cast<std::size_t>(id)] = end;
+    for (; at_ < outline_.steps.size(); ++at_) {
+      const StageOutline::Step& step = outline_.steps[at_];
+      const auto previous = static_cast<std::size_t>(step.from_previous), next = static_cast<std::size_t>(step.from_next);
+      if (previous > from_previous.size() || next > from_next.size()) break;
+      double start = now_;
+      if (previous > 0) start = std::max(start, from_previous[previous - 1]);
+      if (next > 0) start = std::max(start, from_next[next - 1]);
+      if (step.sends) {
+        Arrivals& messages = *outgoing.at(step.lane);
+        messages.push_back(messages.empty() ? start : std::max(start, messages.back()));
+      } else {
+        run(step, start);
       }
     }
     return at_ != from;
   }
 
  private:
-  static constexpr double never = std::numeric_limits<double>::infinity();
-
-  void take(std::deque<TensorId>& tensors, std::deque<double>& messages) {
-    for (; !tensors.empty() && !messages.empty(); tensors.pop_front(), messages.pop_front())
-      ready_[static_cast<std::size_t>(tensors.front())] = messages.front();
+  void run(const StageOutline::Step& step, double start) {
+    const double seconds = cost_ == TimelineCost::equal ? step.equal : step.by_ops;
+    if (seconds == 0) return;
+    const bool same = !parts_.empty() && start <= now_ && parts_.back().phase == step.phase &&
+                      parts_.back().micro_batch == step.micro_batch && parts_.back().stage == step.stage;
+    if (!same) parts_.push_back({step.phase, step.micro_batch, step.stage, start, start});
+    now_ = parts_.back().end = start + seconds;
   }
 
-  double seconds(const Instruction& i) {
-    if (cost_ == TimelineCost::by_ops) return work_of(program_, i);
-    const PartKey part = key_of(i.tag);
-    const auto sent = until_sent_.find(part);
-    const int counted = sent == until_sent_.end() || sent->second == 0 ? instructions_.at(part) : sent->second;
-    if (done_[part]++ >= counted) return 0;
-    const double whole = i.tag.phase == Phase::backward && !split_ ? 2 : 1;
-    return whole / static_cast<double>(counted);
-  }
-
-  double run(const Instruction& i, double start) {
-    const double begin = std::max(start, now_);
-    now_ = begin + seconds(i);
-    const bool same =
-        !parts_.empty() && key_of(i.tag) == PartKey{parts_.back().phase, parts_.back().micro_batch, parts_.back().stage};
-    if (!same) parts_.push_back({i.tag.phase, i.tag.micro_batch, i.tag.stage, begin, now_});
-    parts_.back().end = now_;
-    parts_.back().busy += now_ - begin;
-    return now_;
-  }
-
-  const Program& program_;
+  const StageOutline& outline_;
   TimelineCost cost_;
-  std::vector<double> ready_;                      // by tensor
-  std::map<Lane, std::deque<TensorId>> expected_;  // received, but not yet there
-  std::map<PartKey, int> instructions_;            // of each part
-  std::map<PartKey, int> until_sent_;              // ... before its last send
-  std::map<PartKey, int> done_;
-  bool split_ = false;
   double now_ = 0;
   std::size_t at_ = 0;
   std::vector<TimelinePart> parts_;
@@ -117,22 +128,106 @@ std::string cell_of(const TimelinePart& part, std::size_t ranks) {
 double Timeline::idle_share() const {
   double busy = 0;
   for (const auto& parts : ranks) {
-    for (const TimelinePart& part : parts) busy += part.busy;
+    for (const TimelinePart& part : parts) busy += part.end - part.begin;
   }
   return end > 0 ? 1 - busy / (end * static_cast<double>(ranks.size())) : 0;
 }
 
-Timeline simulate(std::span<const Program* const> stages, TimelineCost cost) {
+StageOutline outline_of(const Program& program) {
+  EqualCosts equal(program);
+  std::vector<Needs> needs(program.tensors.size());  // by tensor
+  std::vector<StageOutline::Step> computed;
+  std::vector<std::vector<StageOutline::Step>> sent(1);  // behind so many compute instructions
+  std::map<Lane, std::size_t> newest_sent;               // by lane: behind so many
+  Needs arrived;                                         // messages that were asked for so far
+  for (const Instruction& i : program.instructions) {
+    if (i.tag.phase == Phase::optimizer) continue;
+    Needs own;
+    if (i.op->name() == "receive") {
+      std::int32_t& count = i.queue.lane() == Lane::from_previous ? arrived.from_previous : arrived.from_next;
+      ++count;
+      (i.queue.lane() == Lane::from_previous ? own.from_previous : own.from_next) = count;
+    }
+    for (TensorId id : i.inputs) {
+      if (id != no_tensor) own.raise(needs[static_cast<std::size_t>(id)]);
+    }
+    StageOutline::Step step{.phase = i.tag.phase,
+                            .micro_batch = i.tag.micro_batch,
+                            .stage = i.tag.stage,
+                            .from_previous = own.from_previous,
+                            .from_next = own.from_next};
+    if (i.op->name() == "send") {
+      step.sends = true;
+      step.lane = i.queue.lane();
+      std::size_t& newest = newest_sent[step.lane];  // messages of a lane keep their order
+      newest = std::max(newest, own.computed);
+      sent[newest].push_back(step);
+    } else if (counts(i)) {
+      step.equal = equal.seconds(i.tag);
+      step.by_ops = work_of(program, i);
+      computed.push_back(step);
+      sent.emplace_back();
+      own.computed = computed.size();
+    }
+    for (TensorId id : i.outputs) {
+      if (id != no_tensor) needs[static_cast<std::size_t>(id)] = own;
+    }
+  }
+  StageOutline outline;
+  Needs known;
+  for (std::size_t n = 0; n <= computed.size(); ++n) {
+    if (n > 0) {
+      const StageOutline::Step& step = computed[n - 1];
+      if (!outline.steps.empty() && continues(outline.steps.back(), step, known)) {
+        outline.steps.back().equal += step.equal;
+        outline.steps.back().by_ops += step.by_ops;
+      } else {
+        outline.steps.push_back(step);
+        known.raise({0, step.from_previous, step.from_next});
+      }
+    }
+    outline.steps.insert(outline.steps.end(), sent[n].begin(), sent[n].end());
+  }
+  return outline;
+}
+
+std::string to_words(const StageOutline& outline) {
+  std::ostringstream words;
+  words.precision(std::numeric_limits<double>::max_digits10);
+  for (const StageOutline::Step& s : outline.steps)
+    words << s.sends << ' ' << static_cast<int>(s.lane) << ' ' << static_cast<int>(s.phase) << ' ' << s.micro_batch << ' '
+          << s.stage << ' ' << s.equal << ' ' << s.by_ops << ' ' << s.from_previous << ' ' << s.from_next << '\n';
+  return words.str();
+}
+
+StageOutline outline_from(const std::string& words) {
+  StageOutline outline;
+  std::istringstream text(words);
+  for (std::string line; std::getline(text, line);) {
+    std::istringstream fields(line);
+    StageOutline::Step s;
+    int lane = 0, phase = 0;
+    fields >> s.sends >> lane >> phase >> s.micro_batch >> s.stage >> s.equal >> s.by_ops >> s.from_previous >> s.from_next;
+    if (!fields || lane < 0 || lane >= Queue::lanes || phase < 0 || phase > static_cast<int>(Phase::optimizer))
+      throw ProgramError("'" + line + "' is no step of a stage's outline");
+    s.lane = static_cast<Lane>(lane);
+    s.phase = static_cast<Phase>(phase);
+    outline.steps.push_back(s);
+  }
+  return outline;
+}
+
+Timeline simulate(std::span<const StageOutline> stages, TimelineCost cost) {
   const std::size_t n = stages.size();
   std::vector<Walker> walkers;
-  for (const Program* program : stages) walkers.emplace_back(*program, cost);
-  std::vector<std::map<Lane, std::deque<double>>> incoming(n);
+  for (const StageOutline& outline : stages) walkers.emplace_back(outline, cost);
+  std::vector<Walker::Arrivals> from_previous(n), from_next(n);
   for (bool moved = true; moved;) {
     moved = false;
     for (std::size_t r = 0; r < n; ++r) {
-      const std::map<Lane, std::deque<double>*> outgoing{{Lane::to_next, &incoming[(r + 1) % n][Lane::from_previous]},
-                                                         {Lane::to_previous, &incoming[(r + n - 1) % n][Lane::from_next]}};
-      moved |= walkers[r].advance(incoming[r], outgoing);
+      const std::map<Lane, Walker::Arrivals*> outgoing{{Lane::to_next, &from_previous[(r + 1) % n]},
+                                                       {Lane::to_previous, &from_next[(r + n - 1) % n]}};
+      moved |= walkers[r].advance(from_previous[r], from_next[r], outgoing);
     }
   }
   Timeline timeline;
@@ -144,15 +239,32 @@ Timeline simulate(std::span<const Program* const> stages, TimelineCost cost) {
   return timeline;
 }
 
+Timeline simulate(std::span<const Program* const> stages, TimelineCost cost) {
+  std::vector<StageOutline> outlines;
+  for (const Program* program : stages) outlines.push_back(outline_of(*program));
+  return simulate(outlines, cost);
+}
+
 std::string timeline_text(const Timeline& timeline) {
   const auto units = static_cast<std::size_t>(std::llround(timeline.end));
   std::vector<std::vector<std::string>> rows(timeline.ranks.size(), std::vector<std::string>(units, "."));
   std::size_t width = 1;
   for (std::size_t r = 0; r < rows.size(); ++r) {
+    std::vector<double> busy(units, 0), most(units, 0);  // of each unit: all work, and the largest share of one part
     for (const TimelinePart& part : timeline.ranks[r]) {
       const std::string cell = cell_of(part, rows.size());
       width = std::max(width, cell.size());
-      for (auto u = std::llround(part.begin); u < std::llround(part.end); ++u) rows[r][static_cast<std::size_t>(u)] = cell;
+      for (auto u = static_cast<std::size_t>(part.begin); u < units && static_cast<double>(u) < part.end; ++u) {
+        const auto unit = static_cast<double>(u);
+        const double share = std::min(part.end, unit + 1) - std::max(part.begin, unit);
+        busy[u] += share;
+        if (share <= most[u]) continue;
+        most[u] = share;
+        rows[r][u] = cell;
+      }
+    }
+    for (std::size_t u = 0; u < units; ++u) {
+      if (busy[u] < 0.5) rows[r][u] = ".";
     }
   }
   constexpr std::size_t columns = 120;

@@ -10,19 +10,18 @@
 
 namespace consist {
 
-/// A run of instructions of one micro-batch on one rank.
+/// A stretch of time in which a rank works on one micro-batch without waiting.
 struct TimelinePart {
   Phase phase = Phase::forward;
   std::int16_t micro_batch = 0;
   std::int16_t stage = 0;
   double begin = 0, end = 0;
-  double busy = 0;  ///< of that, the time in which an instruction ran
 };
 
 struct Timeline {
   std::vector<std::vector<TimelinePart>> ranks;  ///< by coordinate on the stage axis, in order of time
   double end = 0;
-  /// The part of the time until `end` in which ranks wait, over all of them; in percent/100.
+  /// The part of the time until `end` in which ranks wait, over all of them; a fraction, 0..1.
   double idle_share() const;
 };
 
@@ -32,12 +31,36 @@ enum class TimelineCost : std::uint8_t {
   by_ops,  ///< work_of() each instruction
 };
 
-/// Runs the compute instructions of forward and backward of all stages side by side: `stages` holds the program of each rank
-/// along Program::stage_axis. Messages take no time. Throws ProgramError if the stages wait for each other for ever.
+/// What a timeline needs of a stage's program: its compute instructions between messages. Small beside the program, so that ranks
+/// can tell each other.
+struct StageOutline {
+  /// Compute instructions of one part in a row, or a message that is sent (`sends`), behind what stands before it.
+  struct Step {
+    bool sends = false;
+    Lane lane = Lane::to_next;  ///< of a message
+    Phase phase = Phase::forward;
+    std::int16_t micro_batch = 0;
+    std::int16_t stage = 0;
+    double equal = 0, by_ops = 0;  ///< how long it takes by the two costs
+    /// How many messages from either neighbour must have arrived.
+    std::int32_t from_previous = 0, from_next = 0;
+  };
+  std::vector<Step> steps;
+};
+CONSIST_API StageOutline outline_of(const Program& program);
+/// For other ranks: the same outline to the last bit. Throws ProgramError for a text that is none.
+CONSIST_API std::string to_words(const StageOutline& outline);
+CONSIST_API StageOutline outline_from(const std::string& words);
+
+/// Runs the compute instructions of forward and backward of all stages side by side: `stages` holds the outline of each rank
+/// along Program::stage_axis. Messages take no time and keep their order. Throws ProgramError if the stages wait for each other
+/// for ever.
+CONSIST_API Timeline simulate(std::span<const StageOutline> stages, TimelineCost cost);
 CONSIST_API Timeline simulate(std::span<const Program* const> stages, TimelineCost cost);
 
 /// Draws a timeline of equal parts: a row per rank, a column per unit of time, "F3" for the forward part of micro-batch 3, "B3"
-/// backward, "W3" weight gradients apart; a letter behind it counts the rank's further stages from b; '.' is idle.
+/// backward, "W3" weight gradients apart; a letter behind it counts the rank's further stages from b; '.' is idle for more than
+/// half of the unit.
 CONSIST_API std::string timeline_text(const Timeline& timeline);
 
 }  // namespace consist

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "core/passes/timeline.h"
 #include "core/runtime/text.h"
 
 namespace consist {
@@ -30,7 +29,30 @@ std::vector<double> collect_idle_shares(Job& job, double own) {
   return shares;
 }
 
-IdleReport report_idle(const std::vector<double>& ranks, std::span<const Program* const> stages) {
+std::vector<StageOutline> collect_outlines(Job& job, const Program& own) {
+  // In pieces: the store takes no value of any length.
+  constexpr std::size_t most_bytes = std::size_t{1} << 20U;
+  const auto key = [](int rank, std::size_t piece) { return "outline." + std::to_string(rank) + "." + std::to_string(piece); };
+  const std::vector<int> of_rank_0 = own.mesh.group(0, own.stage_axis);
+  std::vector<StageOutline> outlines;
+  if (std::find(of_rank_0.begin(), of_rank_0.end(), job.rank()) != of_rank_0.end()) {
+    const std::string words = to_words(outline_of(own));
+    for (std::size_t piece = 0; piece * most_bytes <= words.size(); ++piece)  // the last one is shorter than the others
+      job.put(key(job.rank(), piece), words.substr(piece * most_bytes, most_bytes));
+  }
+  if (job.rank() != 0) return outlines;
+  for (int rank : of_rank_0) {
+    std::string words, piece;
+    for (std::size_t n = 0; n == 0 || piece.size() == most_bytes; ++n) {
+      piece = job.get(key(rank, n), job.timeout());
+      words += piece;
+    }
+    outlines.push_back(outline_from(words));
+  }
+  return outlines;
+}
+
+IdleReport report_idle(const std::vector<double>& ranks, std::span<const StageOutline> stages) {
   return {.ranks = ranks,
           .mean = std::accumulate(ranks.begin(), ranks.end(), 0.0) / static_cast<double>(std::max<std::size_t>(ranks.size(), 1)),
           .equal_stages = simulate(stages, TimelineCost::equal).idle_share(),

@@ -7,6 +7,7 @@
 
 #include "consist/job.h"
 #include "consist/program.h"
+#include "core/passes/timeline.h"
 #include "core/runtime/profile.h"
 
 namespace consist {
@@ -18,6 +19,10 @@ double idle_share(const Program& program, const Profile& profile, double step_se
 /// Called by every rank, once: `own` of all ranks on rank 0, by rank; elsewhere nothing. Throws as Job::get.
 std::vector<double> collect_idle_shares(Job& job, double own);
 
+/// Called by every rank, once: on rank 0 the outlines of the ranks of its stages, in their order; elsewhere nothing. Throws as
+/// Job::get.
+std::vector<StageOutline> collect_outlines(Job& job, const Program& own);
+
 /// What was measured, beside what the schedule gives.
 struct IdleReport {
   std::vector<double> ranks;
@@ -26,8 +31,8 @@ struct IdleReport {
   double by_ops = 0;        ///< if they took what their ops' costs say
 };
 
-/// `stages`: the programs along Program::stage_axis.
-IdleReport report_idle(const std::vector<double>& ranks, std::span<const Program* const> stages);
+/// `stages`: the outlines of the programs along Program::stage_axis.
+IdleReport report_idle(const std::vector<double>& ranks, std::span<const StageOutline> stages);
 /// A line for people.
 std::string idle_text(const IdleReport& report);
 

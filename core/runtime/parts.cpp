@@ -179,8 +179,8 @@ void settle_batch(RunConfig& config, const Layout& layout) {
   }
 }
 
-void check_make_up(RunConfig& config, PluginHost& host) {
-  const Parts parts = make_parts(config, host);
+Parts check_make_up(RunConfig& config, PluginHost& host) {
+  Parts parts = make_parts(config, host);
   const Layout layout = lay_out(parts.uses, config.ranks);
   settle_batch(config, layout);
   for (const StrategyUse& use : parts.uses) {
@@ -189,6 +189,7 @@ void check_make_up(RunConfig& config, PluginHost& host) {
     if (has_axis || options_of(config, use.name).empty()) continue;
     config.notes.push_back("strategy " + use.name + " has one rank and changes nothing: its options have no effect");
   }
+  return parts;
 }
 
 void add_device(Parts& parts, const RunConfig& config, PluginHost& host) {

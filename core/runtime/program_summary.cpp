@@ -27,7 +27,10 @@ ProgramSummary summarize(const PreparedProgram& prepared) {
   ProgramSummary s;
   s.instructions = static_cast<std::int64_t>(program.instructions.size());
   s.tensors = static_cast<std::int64_t>(program.tensors.size());
-  for (const Parameter& p : program.parameters) s.parameters += program[p.tensor].shape.elements();
+  for (const Parameter& p : program.parameters) {
+    s.parameters += program[p.tensor].shape.elements();
+    s.rank_parameters += program.local(p.tensor).elements();
+  }
 
   std::map<std::string, OpSummary> ops;
   std::map<std::pair<std::string, std::string>, CollectiveSummary> collectives;
@@ -77,8 +80,9 @@ std::string fp8_text(const ProgramSummary& s) {
 }
 
 std::string summary_text(const ProgramSummary& s) {
-  std::string text = "parameters " + si_text(static_cast<double>(s.parameters)) + "   instructions " +
-                     std::to_string(s.instructions) + "   " + si_text(s.flops) + "FLOP per rank and step";
+  std::string text = "parameters " + si_text(static_cast<double>(s.parameters));
+  if (s.rank_parameters != s.parameters) text += ", " + si_text(static_cast<double>(s.rank_parameters)) + " of them on this rank";
+  text += "   instructions " + std::to_string(s.instructions) + "   " + si_text(s.flops) + "FLOP per rank and step";
   if (s.fp8_flops > 0) text += ", " + fp8_text(s);
   if (s.repeated_flops > 0)
     text += ", " + si_text(s.repeated_flops) + "FLOP (" + fixed_text(100 * s.repeated_flops / s.flops, 1) +
@@ -107,6 +111,7 @@ std::string summary_text(const ProgramSummary& s) {
 
 std::string summary_json(const ProgramSummary& s) {
   nlohmann::ordered_json json{{"parameters", s.parameters},
+                              {"rank_parameters", s.rank_parameters},
                               {"instructions", s.instructions},
                               {"tensors", s.tensors},
                               {"flops_per_step_and_rank", s.flops},

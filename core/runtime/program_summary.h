@@ -31,12 +31,13 @@ struct OpSummary {
 struct ProgramSummary {
   std::int64_t instructions = 0;
   std::int64_t tensors = 0;
-  std::int64_t parameters = 0;  ///< elements, logical
-  double flops = 0;             ///< of matrix products, per rank and step
-  double fp8_flops = 0;         ///< of these, by products of 8-bit floats
-  double repeated_flops = 0;    ///< of these, by --recompute
-  std::string parts;            ///< who cut forward along its tokens into how many parts; empty: nobody
-  std::vector<OpSummary> ops;   ///< by flops, then bytes
+  std::int64_t parameters = 0;       ///< elements, of all ranks that share the program's tensors
+  std::int64_t rank_parameters = 0;  ///< of those, what this rank holds
+  double flops = 0;                  ///< of matrix products, per rank and step
+  double fp8_flops = 0;              ///< of these, by products of 8-bit floats
+  double repeated_flops = 0;         ///< of these, by --recompute
+  std::string parts;                 ///< who cut forward along its tokens into how many parts; empty: nobody
+  std::vector<OpSummary> ops;        ///< by flops, then bytes
   std::vector<CollectiveSummary> collectives;
   std::int64_t planned_bytes = 0;  ///< device memory per rank
   std::int64_t planned_host_bytes = 0;

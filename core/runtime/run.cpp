@@ -118,25 +118,21 @@ void print_stop(const RunConfig& config, std::int64_t step) {
 
 /// Of pipelines, on rank 0: what the ranks waited, and how fast they are, for people; added to `profile`, too. Called by every
 /// rank.
-std::string measure_idle(Job& job, const CompileRequest& request, const Layout& layout, const Program& program,
-                         const RunEvents& events, Json& profile) {
+std::string measure_idle(Job& job, const Mesh& mesh, const Program& program, const RunEvents& events, Json& profile) {
   const std::vector<double>& seconds = events.seconds();
   if (program.stage_axis < 0 || events.profile().steps() == 0) return {};
   const double mean = std::accumulate(seconds.begin() + 1, seconds.end(), 0.0) / static_cast<double>(seconds.size() - 1);
   const std::vector<double> shares = collect_idle_shares(job, idle_share(program, events.profile(), mean));
   const std::vector<OpTimes> times = collect_op_times(job, op_times(program, events.profile()));
+  const std::vector<StageOutline> stages = collect_outlines(job, program);
   if (job.rank() != 0) return {};
-  std::vector<Program> programs;
-  for (int rank : layout.mesh.group(0, program.stage_axis)) programs.push_back(compile_step(request, layout, rank));
-  std::vector<const Program*> stages;
-  for (const Program& stage : programs) stages.push_back(&stage);
   const IdleReport report = report_idle(shares, stages);
   profile["idle_share"] = {
       {"ranks", report.ranks}, {"mean", report.mean}, {"equal_stages", report.equal_stages}, {"by_ops", report.by_ops}};
   const std::vector<double> speeds = rank_speeds(times);
   profile["rank_speeds"] = speeds;
   return idle_text(report) + "speeds beside one another by the ops that all have, for --pipeline.rank-speeds: " +
-         stage_speeds_text(speeds, layout.mesh, program.stage_axis) + "\n";
+         stage_speeds_text(speeds, mesh, program.stage_axis) + "\n";
 }
 
 TrainerSettings trainer_settings(const RunConfig& config, std::int64_t first_step) {
@@ -177,10 +173,9 @@ void check_archive(const RunConfig& config) {
 
 /// `recorder` is made once nothing but training itself can fail: a run that is refused leaves no archive, and an older one as it
 /// was.
-TrainerResult run_recorded(RunConfig& config, PluginHost& host, JoinedJob& job, StopRequest& stop,
+TrainerResult run_recorded(RunConfig& config, Parts parts, PluginHost& host, JoinedJob& job, StopRequest& stop,
                            std::optional<Recorder>& recorder_of_run) {
   StartTimes start;
-  Parts parts = make_parts(config, host);
   const Layout layout = lay_out(parts.uses, config.ranks);
   const CompileRequest request = parts.compile_request(config);
   check_trace(config, job);
@@ -259,7 +254,7 @@ TrainerResult run_recorded(RunConfig& config, PluginHost& host, JoinedJob& job, 
   std::string idle;
   if (config.profile) {
     Json profile = Json::parse(events.profile().json(state.step().program()));
-    idle = measure_idle(job, request, layout, state.step().program(), events, profile);
+    idle = measure_idle(job, layout.mesh, state.step().program(), events, profile);
     recorder.profile(profile.dump());
   }
   if (!config.trace.empty()) write_trace(job, config.trace, events.last_step());
@@ -284,9 +279,9 @@ TrainerResult run_training(const RunConfig& config, PluginHost& host, JoinedJob&
   if (job.rank() != 0) mine.archive.clear();
   std::optional<Recorder> recorder;
   try {
-    check_make_up(mine, host);
+    Parts parts = check_make_up(mine, host);
     check_archive(mine);
-    return run_recorded(mine, host, job, stop, recorder);
+    return run_recorded(mine, std::move(parts), host, job, stop, recorder);
   } catch (const std::exception& error) {
     job.fail(error.what());
     try {

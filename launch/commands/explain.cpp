@@ -65,7 +65,7 @@ std::string stages_text(const std::vector<Stage>& stages) {
   for (const Stage& stage : stages) {
     char line[160];
     std::snprintf(line, sizeof line, "%4d  %-8s %11s %12s %14lld %11s\n", stage.rank,
-                  layers_text(stage.program->program()).c_str(), si_text(static_cast<double>(stage.summary.parameters)).c_str(),
+                  layers_text(stage.program->program()).c_str(), si_text(static_cast<double>(stage.summary.rank_parameters)).c_str(),
                   si_text(stage.summary.flops).c_str(), static_cast<long long>(stage.summary.instructions),
                   bytes_text(stage.summary.planned_bytes).c_str());
     text += line;

@@ -114,7 +114,7 @@ int train(const Arguments& arguments) {
   JobAddress address = job_address_from_environment(process_environment());
   address.timeout = std::chrono::seconds(config.timeout_seconds);
   if (address.size == 1 && config.ranks > 1) {
-    check_train(arguments, config.ranks);
+    check_make_up(config, host);
     Arguments again{"train"};
     again.insert(again.end(), arguments.begin(), arguments.end());
     return launch::launch_local(config.ranks, again);

@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <sstream>
 #include <string>
+#include <tuple>
 
 #include "consist/error.h"
 #include "core/passes/compile.h"
@@ -201,6 +203,60 @@ TEST_F(PipelinePrograms, IdleShareOfEqualStagesIsThatOfTheFormula) {
           << name << " over " << stages;
     }
   }
+}
+
+/// How often each part is drawn for a rank, in units.
+std::map<std::string, int> units_of(const std::string& drawing, int rank) {
+  std::map<std::string, int> units;
+  std::istringstream lines(drawing);
+  for (std::string line; std::getline(lines, line);) {
+    const std::string begin = "rank " + std::to_string(rank) + " |";
+    std::istringstream cells(line.starts_with(begin) ? line.substr(begin.size()) : "");
+    for (std::string cell; cells >> cell;) {
+      if (cell != ".") ++units[cell];
+    }
+  }
+  return units;
+}
+
+// What stands in front of a part and needs no message, such as the release of memory, is no work of that part.
+TEST_F(PipelinePrograms, WaitingIsNotDrawnAsWork) {
+  for (const char* schedule : {"gpipe", "1f1b", "interleaved", "zero-bubble", "zero-bubble-h2"}) {
+    const MakeUp make_up{
+        .schedule = schedule, .stages = 4, .micro_batches = 4, .shape = {.layers = 8, .heads = 4, .kv_heads = 2}, .tensor = 2};
+    const auto programs = compile(host_, make_up);
+    std::vector<const Program*> stages;
+    for (int rank : programs[0].mesh.group(0, programs[0].stage_axis))
+      stages.push_back(&programs[static_cast<std::size_t>(rank)]);
+    const Timeline timeline = simulate(stages, TimelineCost::equal);
+    const std::string drawing = timeline_text(timeline);
+    const bool split = schedule == std::string("zero-bubble") || schedule == std::string("zero-bubble-h2");
+    for (int rank = 0; rank < 4; ++rank) {
+      std::map<std::tuple<Phase, int, int>, double> work;
+      for (const TimelinePart& part : timeline.ranks[static_cast<std::size_t>(rank)])
+        work[{part.phase, part.micro_batch, part.stage}] += part.end - part.begin;
+      for (const auto& [part, units] : work)
+        EXPECT_NEAR(units, std::get<0>(part) == Phase::backward && !split ? 2 : 1, 1e-9) << schedule;
+      if (split) continue;  // whose weight gradients run beside collectives in the middle of other parts
+      for (const auto& [cell, units] : units_of(drawing, rank))
+        EXPECT_EQ(units, cell[0] == 'B' ? 2 : 1) << cell << " of rank " << rank << "\n" << drawing;
+    }
+  }
+}
+
+TEST_F(PipelinePrograms, RanksTellEachOtherTheirTimelines) {
+  const auto programs = compile(host_, {.schedule = "interleaved", .stages = 3, .micro_batches = 4, .shape = {.layers = 6}});
+  std::vector<StageOutline> outlines;
+  for (const Program& program : programs) outlines.push_back(outline_from(to_words(outline_of(program))));
+  for (const TimelineCost cost : {TimelineCost::equal, TimelineCost::by_ops}) {
+    const Timeline told = simulate(outlines, cost), own = simulate(pointers(programs), cost);
+    EXPECT_EQ(told.end, own.end);
+    EXPECT_EQ(timeline_text(told), timeline_text(own));
+    EXPECT_EQ(told.idle_share(), own.idle_share());
+  }
+  EXPECT_LT(to_words(outline_of(programs[0])).size(), 40 * 80u) << "about three steps for each of 16 parts";
+  EXPECT_THROW(outline_from("0 1 0"), ProgramError);
+  EXPECT_THROW(outline_from("0 9 0 0 0 1 1 0 0"), ProgramError);
 }
 
 /// Weight gradients of matrices in backward parts of a stage in the middle that stand behind the last message of their part.

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <ostream>
 
 #include "consist/plugin.h"
@@ -167,6 +169,22 @@ TEST(OptionsOfParts, ThePathFromTheEnvironmentIsSearched) {
   EXPECT_THAT(consist(words).output, HasSubstr("there is no strategy 'sample'"));
   const Environment path("CONSIST_PLUGIN_PATH", plugin_folder("sample"));
   EXPECT_EQ(consist(words).status, 0);
+}
+
+// The launching process to check them, each rank to train with them.
+TEST(PartsOfARun, EachProcessMakesThemOnce) {
+  const TemporaryFolder folder;
+  const Environment made("CONSIST_TEST_MADE", folder / "made");
+  const ChildResult result = consist({"train",      "--plugin",     plugin_folder("sample"),
+                                      "--strategy", "ddp=2+sample", "--ranks",
+                                      "2",          "--model",      "llama-tiny",
+                                      "--device",   "cpu",          "--cpu.threads",
+                                      "1",          "--dataset",    "synthetic",
+                                      "--sequence", "16",           "--batch",
+                                      "1",          "--steps",      "1"});
+  ASSERT_EQ(result.status, 0) << result.output;
+  std::ifstream file(folder / "made");
+  EXPECT_EQ(std::count(std::istreambuf_iterator<char>(file), {}, '\n'), 1 + 2);
 }
 
 struct Refusal {

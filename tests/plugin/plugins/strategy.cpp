@@ -21,15 +21,19 @@ std::string asked(const char* variable) {
   return value == nullptr ? "" : value;
 }
 
+/// Adds a line to a file.
+void trace(const std::string& path) {
+  if (path.empty()) return;
+  std::FILE* file = std::fopen(path.c_str(), "a");
+  if (file == nullptr) std::abort();
+  std::fputs(PLUGIN_NAME "\n", file);
+  std::fclose(file);
+}
+
 /// Runs when the file is loaded. CONSIST_TEST_TRACE names a file that each load adds a line to.
 struct OnLoad {
   OnLoad() {
-    if (const std::string trace = asked("CONSIST_TEST_TRACE"); !trace.empty()) {
-      std::FILE* file = std::fopen(trace.c_str(), "a");
-      if (file == nullptr) std::abort();
-      std::fputs(PLUGIN_NAME "\n", file);
-      std::fclose(file);
-    }
+    trace(asked("CONSIST_TEST_TRACE"));
     const std::string fault = asked("CONSIST_TEST_FAULT");
     if (fault == "crash") std::abort();
     if (fault == "exit") std::exit(0);
@@ -49,6 +53,7 @@ class Sample final : public consist::ParallelStrategy {
 #ifdef MISSING_SYMBOL
     consist_test_function_that_nobody_defines();
 #endif
+    trace(asked("CONSIST_TEST_MADE"));
   }
   consist::AxisRequest axis() const override {
     return {.name = "data", .takes_rest = true, .splits_batch = true};
