@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "consist/op.h"
@@ -49,9 +51,14 @@ inline void expect_no_two_live_tensors_overlap(const Program& p, const MemoryPla
   }
 }
 
-/// Every two instructions of different queues that touch the same bytes, one of them writing, are ordered by waits. Returns the
-/// number of such pairs.
-inline int expect_conflicts_are_ordered(const Program& p, const MemoryPlan& plan) {
+/// Pairs of instructions of different queues that touch the same bytes, one of them writing.
+struct Conflicts {
+  int all = 0;
+  std::vector<std::string> unordered;  ///< those that no waits order
+};
+
+/// `workspace_bytes` as the plan had them: one entry per instruction, or none at all.
+inline Conflicts find_conflicts(const Program& p, const MemoryPlan& plan, std::span<const std::int64_t> workspace_bytes = {}) {
   const std::size_t n = p.instructions.size();
   std::vector<std::vector<bool>> before(n, std::vector<bool>(n, false));  // before[i][j]: j is over when i starts
   std::vector<int> newest(Queue::count, -1);
@@ -66,31 +73,50 @@ inline int expect_conflicts_are_ordered(const Program& p, const MemoryPlan& plan
     }
     mine = static_cast<int>(i);
   }
-  const auto overlaps = [&](TensorId a, TensorId b) {
-    if (a == no_tensor || b == no_tensor || p[a].space != p[b].space) return false;
-    const std::int64_t x = plan.address[static_cast<std::size_t>(a)], y = plan.address[static_cast<std::size_t>(b)];
-    return x < y + p.bytes(b) && y < x + p.bytes(a);
+  struct Access {
+    MemorySpace space;
+    std::int64_t begin, end;
+    bool writes;
   };
-  int conflicts = 0;
+  std::vector<std::vector<Access>> accesses(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    const Instruction& instruction = p.instructions[i];
+    if (!instruction.op->touches_memory()) continue;
+    const auto add = [&](TensorId id, bool writes) {
+      if (id == no_tensor) return;
+      const std::int64_t begin = plan.address[static_cast<std::size_t>(id)];
+      accesses[i].push_back({p[id].space, begin, begin + p.bytes(id), writes});
+    };
+    for (TensorId id : instruction.inputs) add(id, false);
+    for (TensorId id : instruction.outputs) add(id, true);
+    if (!workspace_bytes.empty() && plan.workspace[i] >= 0)
+      accesses[i].push_back({MemorySpace::device, plan.workspace[i], plan.workspace[i] + workspace_bytes[i], true});
+  }
+  Conflicts conflicts;
   for (std::size_t i = 0; i < n; ++i) {
     for (std::size_t j = 0; j < i; ++j) {
-      const Instruction &a = p.instructions[i], &b = p.instructions[j];
-      if (a.queue == b.queue || !a.op->touches_memory() || !b.op->touches_memory()) continue;
-      bool conflict = false;
-      for (TensorId out : a.outputs) {
-        for (TensorId t : b.inputs) conflict |= overlaps(out, t);
-        for (TensorId t : b.outputs) conflict |= overlaps(out, t);
-      }
-      for (TensorId in : a.inputs) {
-        for (TensorId t : b.outputs) conflict |= overlaps(in, t);
-      }
+      if (p.instructions[i].queue == p.instructions[j].queue) continue;
+      const bool conflict = std::any_of(accesses[i].begin(), accesses[i].end(), [&](const Access& a) {
+        return std::any_of(accesses[j].begin(), accesses[j].end(), [&](const Access& b) {
+          return (a.writes || b.writes) && a.space == b.space && a.begin < b.end && b.begin < a.end;
+        });
+      });
       if (!conflict) continue;
-      ++conflicts;
-      EXPECT_TRUE(before[i][j]) << to_text(p, static_cast<InstructionId>(i)) << "\n must come after\n"
-                                << to_text(p, static_cast<InstructionId>(j));
+      ++conflicts.all;
+      if (!before[i][j])
+        conflicts.unordered.push_back(to_text(p, static_cast<InstructionId>(i)) + "\n must come after\n" +
+                                      to_text(p, static_cast<InstructionId>(j)));
     }
   }
   return conflicts;
+}
+
+/// Every such pair is ordered by waits. Returns their number.
+inline int expect_conflicts_are_ordered(const Program& p, const MemoryPlan& plan,
+                                        std::span<const std::int64_t> workspace_bytes = {}) {
+  const Conflicts conflicts = find_conflicts(p, plan, workspace_bytes);
+  for (const std::string& pair : conflicts.unordered) ADD_FAILURE() << pair;
+  return conflicts.all;
 }
 
 }  // namespace consist::test

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 #include <string>
 
 #include "core/program/printer.h"
@@ -266,6 +267,38 @@ TEST(Programs, ComputeNeverWaitsForAReductionOfTheBucketThatIsStillOnItsWay) {
                                 << to_text(program, wait);
       }
     }
+  }
+}
+
+// Gradients that travel in bf16 are summands of 16 bits; their sum over micro-batches is not.
+TEST(Gradients, OfSeveralMicroBatchesAreAddedInF32) {
+  const ZeroCase all[] = {{.options = {{"reduce_bucket_size", "600"}}},
+                          {.options = {{"stage", "1"}}},
+                          {.strategy = "zero3-offload", .options = gather_always},
+                          {.strategy = "zero3-offload", .options = gather_always, .shape = {.layers = 1, .tied = false}}};
+  for (ZeroCase c : all) {
+    c.accumulation = 3;
+    c.dtypes = test::mixed_bf16;
+    c.options["communication_data_type"] = "bf16";
+    const Program step = zero_step(c);
+    std::map<TensorId, std::set<std::int16_t>> summed;  // by tensor: the micro-batches that are added up in it
+    int sums = 0;
+    for (const Instruction& i : step.instructions) {
+      if (i.tag.phase != Phase::backward || i.tag.micro_batch < 0 || i.op->is_collective()) continue;
+      for (std::size_t k = 0; k < i.outputs.size(); ++k) {
+        if (i.outputs[k] == no_tensor) continue;
+        std::set<std::int16_t>& sum = summed[i.outputs[k]] = {i.tag.micro_batch};
+        const int slot = i.op->updates_in_place(static_cast<int>(k));
+        if (slot < 0 || static_cast<std::size_t>(slot) >= i.inputs.size()) continue;
+        const std::set<std::int16_t> before = summed[i.inputs[static_cast<std::size_t>(slot)]];
+        sum.insert(before.begin(), before.end());
+        if (sum.size() < 2) continue;
+        ++sums;
+        EXPECT_EQ(step[i.outputs[k]].dtype, DType::f32)
+            << c.strategy << ": " << step[i.outputs[k]].name << " by " << i.op->name();
+      }
+    }
+    EXPECT_GT(sums, 10) << c.strategy;
   }
 }
 
