@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "consist/error.h"
+#include "core/files/system_error.h"
 
 namespace consist::launch {
 namespace {
@@ -62,7 +63,7 @@ void read_lines(int fd, PassedOn& signals, const std::function<void(const std::s
 int run_child(const std::vector<std::string>& arguments, const std::function<void(const std::string&)>& on_line,
               const std::atomic<int>* signal) {
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) throw SystemError(std::string("cannot make a pipe: ") + std::strerror(errno));
+  if (pipe2(ends, O_CLOEXEC) != 0) throw SystemError("cannot make a pipe: " + system_error_text(errno));
   std::vector<char*> argv{const_cast<char*>("consist")};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
@@ -71,7 +72,7 @@ int run_child(const std::vector<std::string>& arguments, const std::function<voi
   if (child < 0) {
     close(ends[0]);
     close(ends[1]);
-    throw SystemError(std::string("cannot start a process: ") + std::strerror(errno));
+    throw SystemError("cannot start a process: " + system_error_text(errno));
   }
   if (child == 0) {
     prctl(PR_SET_PDEATHSIG, SIGTERM);

@@ -14,6 +14,7 @@
 #include <optional>
 
 #include "consist/error.h"
+#include "core/files/system_error.h"
 #include "core/network/handshake.h"
 #include "core/network/socket.h"
 #include "launch/exit_status.h"
@@ -59,7 +60,7 @@ class Signals {
   }
 
  private:
-  [[noreturn]] static void fail() { throw SystemError(std::string("cannot watch for signals: ") + std::strerror(errno)); }
+  [[noreturn]] static void fail() { throw SystemError("cannot watch for signals: " + system_error_text(errno)); }
   sigset_t before_{};
   network::Socket source_;
 };
@@ -71,7 +72,7 @@ class Launcher {
     signal(SIGPIPE,
            SIG_IGN);  // output that nobody reads any more (`| head`) ends neither this process nor, by inheriting it, the ranks
     int ends[2];
-    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) throw SystemError(std::string("cannot make a pipe: ") + std::strerror(errno));
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) throw SystemError("cannot make a pipe: " + system_error_text(errno));
     joined_ = network::Socket(ends[0]);
     const network::Socket joined(ends[1]);
     const LocalJob job{ranks, network::random_hex(token_bytes), network::local_endpoint(listener_).port, listener_.fd(),

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "consist/error.h"
+#include "core/files/system_error.h"
 
 extern char** environ;
 
@@ -21,7 +22,7 @@ namespace {
 constexpr std::size_t max_line = std::size_t{64} << 10U;
 
 [[noreturn]] void fail(const std::string& what) {
-  throw SystemError("cannot start a rank: " + what + ": " + std::strerror(errno));
+  throw SystemError("cannot start a rank: " + what + ": " + system_error_text(errno));
 }
 
 struct Pipe {

@@ -1,6 +1,7 @@
 #include "launch/run_options.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <string_view>
 
 #include "consist/error.h"
@@ -273,6 +274,11 @@ void leave_batch_open(const po::variables_map& v, const std::set<std::string>& s
 }
 
 }  // namespace
+
+void say_plugin_warnings(const PluginHost& host, const JobAddress& process) {
+  if (process.rank != 0 || process.joined_fd >= 0) return;
+  for (const std::string& text : host.warnings()) std::fprintf(stderr, "warning: %s\n", text.c_str());
+}
 
 RunConfig make_config(const ParsedRun& parsed, PluginHost& host) {
   const po::variables_map& v = parsed.values;

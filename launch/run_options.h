@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/config/run_config.h"
+#include "core/job/job.h"
 #include "core/plugin/host.h"
 
 namespace consist {
@@ -31,6 +32,10 @@ std::map<std::string, std::map<std::string, std::string>> read_plugin_options(co
 
 /// The paths of --plugin.
 std::vector<std::string> plugin_paths(const boost::program_options::variables_map& values);
+
+/// Says on stderr what PluginHost::warnings() says, in one process of a job: in a launcher, or in rank 0 where the launcher is
+/// none of Consist's.
+void say_plugin_warnings(const PluginHost& host, const JobAddress& process = {});
 
 /// The config, checked, options of parts included. Throws UsageError.
 RunConfig make_config(const ParsedRun& parsed, PluginHost& host);

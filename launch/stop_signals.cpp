@@ -14,6 +14,7 @@
 #include <string>
 
 #include "consist/error.h"
+#include "core/files/system_error.h"
 #include "launch/exit_status.h"
 
 namespace consist::launch {
@@ -65,7 +66,7 @@ bool hangup_is_ignored() noexcept {
 
 StopSignals::StopSignals(bool speaks) : speaks_(speaks) {
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) throw SystemError(std::string("cannot watch for signals: ") + std::strerror(errno));
+  if (pipe2(ends, O_CLOEXEC) != 0) throw SystemError("cannot watch for signals: " + system_error_text(errno));
   wake_fd = ends[1];
   thread_ = std::thread([this, source = network::Socket(ends[0])] {
     unsigned char signal = 0;

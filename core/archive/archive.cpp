@@ -10,10 +10,13 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <map>
+#include <utility>
 
 #include "consist/error.h"
 #include "core/archive/hdf5.h"
+#include "core/files/system_error.h"
 
 namespace consist {
 namespace {
@@ -30,24 +33,93 @@ constexpr std::size_t kTextBytes = 1024;
 constexpr unsigned kIndexWidth = 128;
 constexpr std::array kTexts = {"/config", "/environment", "/topology", "/program", "/start", "/comm", "/result", "/profile"};
 
+/// Of a byte far behind the end of any archive: the files of another kind of lock (flock of whole files, which HDF5's readers
+/// take) and this do not meet.
+constexpr off_t kLockedByte = off_t{1} << 62;
+
+/// " (a link to TARGET)", or nothing.
+std::string link_text(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path target = std::filesystem::read_symlink(path, error);
+  return error ? "" : " (a link to " + target.string() + ")";
+}
+
 std::string exists_text(const std::string& path) {
-  return "the archive " + path + " exists already; name another file, or replace it with --overwrite";
+  return "the archive " + path + link_text(path) + " exists already; name another file, or replace it with --overwrite";
+}
+
+std::string in_use_text(const std::string& path) {
+  return "the archive " + path + link_text(path) + " is being written by another run; name another file, or wait for its end";
 }
 
 [[noreturn]] void fail_to_create(const std::string& path, int error) {
-  throw SystemError("cannot create the archive " + path + ": " + std::strerror(error) +
+  throw SystemError("cannot create the archive " + path + ": " + system_error_text(error) +
                     "; check that its folder exists and is writable");
 }
 
-/// Creates the file with plain system calls first: their reasons are clearer than HDF5's, and only they exclude a race.
-void create_empty(const std::string& path, bool overwrite) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | (overwrite ? O_TRUNC : O_EXCL), 0644);
-  if (fd >= 0) {
-    ::close(fd);
-    return;
+/// Owns a descriptor. The lock on an archive lasts as long, and no longer than the process, however that ends.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd = -1) noexcept : fd_(fd) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
   }
-  if (errno == EEXIST) throw UsageError(exists_text(path));
-  fail_to_create(path, errno);
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  int fd() const noexcept { return fd_; }
+  explicit operator bool() const noexcept { return fd_ >= 0; }
+
+ private:
+  int fd_;
+};
+
+struct flock lock_range() {
+  struct flock range {};
+  range.l_type = F_WRLCK;
+  range.l_whence = SEEK_SET;
+  range.l_start = kLockedByte;
+  range.l_len = 1;
+  return range;
+}
+
+/// Whether a run has the open file locked. False where the file system knows no locks.
+bool is_locked(int fd) {
+  struct flock range = lock_range();
+  return ::fcntl(fd, F_OFD_GETLK, &range) == 0 && range.l_type != F_UNLCK;
+}
+
+/// Throws UsageError if another run has it. A file system that knows no locks goes without.
+void lock(int fd, const std::string& path) {
+  struct flock range = lock_range();
+  if (::fcntl(fd, F_OFD_SETLK, &range) == 0 || (errno != EAGAIN && errno != EACCES)) return;
+  throw UsageError(in_use_text(path));
+}
+
+/// --overwrite replaces archives, and files that have no content to lose: not what lies behind a mistyped name or a strange link.
+void require_replaceable(int fd, const std::string& path) {
+  constexpr std::array<char, 8> signature = {'\x89', 'H', 'D', 'F', '\r', '\n', '\x1a', '\n'};
+  std::array<char, signature.size()> found{};
+  const ssize_t bytes = ::pread(fd, found.data(), found.size(), 0);
+  if (bytes == 0 || (bytes == static_cast<ssize_t>(found.size()) && found == signature)) return;
+  throw UsageError("--overwrite replaces archives, and " + path + link_text(path) +
+                   " is no HDF5 file; name another file, or remove this one yourself");
+}
+
+/// Creates the file with plain system calls first: their reasons are clearer than HDF5's, and only they exclude a race. The file
+/// is empty, and locked as long as the result lives.
+Descriptor create_empty(const std::string& path, bool overwrite) {
+  Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | (overwrite ? 0 : O_EXCL), 0644));
+  if (!file && errno == EEXIST) throw UsageError(exists_text(path));
+  if (!file) fail_to_create(path, errno);
+  lock(file.fd(), path);
+  if (overwrite) {
+    require_replaceable(file.fd(), path);
+    if (::ftruncate(file.fd(), 0) != 0) fail_to_create(path, errno);
+  }
+  return file;
 }
 
 /// `text` in exactly `bytes` bytes, padded with zeros; a longer one is cut at a character's start and ends in "…".
@@ -75,6 +147,7 @@ struct Series {
 
 struct Archive::File {
   std::string path;
+  Descriptor lock;
   Handle file;
   std::map<std::string, Handle> texts;
   std::vector<Series> steps;
@@ -252,17 +325,22 @@ void check_archive_path(const std::string& path, bool overwrite) {
       throw UsageError("--archive " + path + " is " + (S_ISDIR(found.st_mode) ? "a folder" : "no regular file") +
                        "; name a file in a folder");
     }
+    const Descriptor file(::open(path.c_str(), (overwrite ? O_RDWR : O_RDONLY) | O_CLOEXEC));
+    if (file && is_locked(file.fd())) throw UsageError(in_use_text(path));
     if (!overwrite) throw UsageError(exists_text(path));
-    if (::access(path.c_str(), W_OK) != 0) fail_to_create(path, errno);
+    if (!file) fail_to_create(path, errno);
+    require_replaceable(file.fd(), path);
     return;
   }
+  // A link whose target is not there.
+  if (!overwrite && ::lstat(path.c_str(), &found) == 0) throw UsageError(exists_text(path));
   const std::size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
   if (::access(folder.c_str(), W_OK | X_OK) != 0) fail_to_create(path, errno);
 }
 
 Archive::Archive(const std::string& path, bool overwrite) : path_(path), file_(std::make_unique<File>()) {
-  create_empty(path, overwrite);
+  file_->lock = create_empty(path, overwrite);
   const hdf5::Session session;
   file_->path = path;
   file_->create();
@@ -380,6 +458,7 @@ void Archive::finish(const std::string& status, const std::string& reason) {
   file.fences.clear();
   for (Series* series : {&file.event_time, &file.event_kind, &file.event_text}) *series = Series{};
   if (!file.file.reset()) file.fail("close the file");
+  file.lock = Descriptor();
 }
 
 }  // namespace consist

@@ -26,7 +26,8 @@ struct ArchivedEvaluation {
 };
 
 /// Whether an archive could be created at `path`, without touching it: an early answer. Throws UsageError if something is there
-/// already that may not be replaced (or is no file), SystemError if its folder is missing or may not be written.
+/// already that may not be replaced (or is no file, or is being written by a run), SystemError if its folder is missing or may
+/// not be written.
 void check_archive_path(const std::string& path, bool overwrite);
 
 /// Writes the archive of a run. Whatever append() or event() has returned from is in the file and readable, even if the process
@@ -35,8 +36,10 @@ void check_archive_path(const std::string& path, bool overwrite);
 /// readable.
 class Archive {
  public:
-  /// Creates the file with status "running". Throws UsageError if it exists and `overwrite` is false; SystemError if it cannot be
-  /// written.
+  /// Creates the file with status "running", and locks it until finish() or the end of the process, so that no other Archive
+  /// writes it meanwhile; readers are not kept out. `overwrite` replaces an archive or an empty file, also behind a link. Throws
+  /// UsageError if it exists and `overwrite` is false, if it is no archive, or if it is being written; SystemError if it cannot
+  /// be written.
   Archive(const std::string& path, bool overwrite);
   ~Archive();  ///< without finish() the status stays "running": the run did not end in good order
   Archive(const Archive&) = delete;

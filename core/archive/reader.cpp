@@ -9,6 +9,7 @@
 
 #include "consist/error.h"
 #include "core/archive/hdf5.h"
+#include "core/files/system_error.h"
 
 namespace consist {
 
@@ -105,7 +106,7 @@ struct ArchiveReader::File {
 };
 
 ArchiveReader::ArchiveReader(const std::string& path) : path_(path), file_(std::make_unique<File>()) {
-  if (::access(path.c_str(), R_OK) != 0) throw SystemError("cannot read the archive " + path + ": " + std::strerror(errno));
+  if (::access(path.c_str(), R_OK) != 0) throw SystemError("cannot read the archive " + path + ": " + system_error_text(errno));
   const hdf5::Session session;
   file_->path = path;
   const Handle access = hdf5::file_access();

@@ -13,6 +13,7 @@
 #include "consist/error.h"
 #include "consist/log.h"
 #include "core/checkpoint/checkpoint_reader.h"
+#include "core/files/system_error.h"
 
 namespace consist {
 namespace {
@@ -24,7 +25,7 @@ constexpr const char* kReplaced = ".replaced.partial";
 
 void rename(const std::string& from, const std::string& to) {
   if (std::rename(from.c_str(), to.c_str()) != 0)
-    throw SystemError("cannot rename " + from + " to " + to + ": " + std::strerror(errno));
+    throw SystemError("cannot rename " + from + " to " + to + ": " + system_error_text(errno));
 }
 
 }  // namespace
@@ -36,12 +37,12 @@ CheckpointWriter::CheckpointWriter(std::string folder, int keep) : folder_(std::
   if (error) throw SystemError("cannot make the folder of checkpoints " + folder_ + ": " + error.message());
   const std::string path = folder_ + "/lock";
   lock_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (lock_ < 0) throw SystemError("cannot write in the folder of checkpoints " + folder_ + ": " + std::strerror(errno));
+  if (lock_ < 0) throw SystemError("cannot write in the folder of checkpoints " + folder_ + ": " + system_error_text(errno));
   if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
     const int reason = errno;
     ::close(std::exchange(lock_, -1));
     if (reason == EWOULDBLOCK) throw UsageError("another run is writing checkpoints to " + folder_ + "; choose another folder");
-    throw SystemError("cannot lock " + path + ": " + std::strerror(reason));
+    throw SystemError("cannot lock " + path + ": " + system_error_text(reason));
   }
   try {
     remove_partial_folders();

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "consist/error.h"
+#include "core/files/system_error.h"
 
 namespace consist {
 namespace {
@@ -39,13 +40,13 @@ std::string folder_of(const std::string& path) {
 
 void sync_folder(const std::string& folder) {
   const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) throw SystemError("cannot open the folder " + folder + ": " + std::strerror(errno));
+  if (fd < 0) throw SystemError("cannot open the folder " + folder + ": " + system_error_text(errno));
   const int result = ::fsync(fd);
   const int error = errno;
   ::close(fd);
   // Some file systems have nothing to sync in a folder and say so.
   if (result != 0 && error != EINVAL && error != ENOTSUP) {
-    throw SystemError("cannot bring the folder " + folder + " to the disk: " + std::strerror(error));
+    throw SystemError("cannot bring the folder " + folder + " to the disk: " + system_error_text(error));
   }
 }
 
@@ -76,7 +77,7 @@ void AtomicFile::discard() noexcept {
 }
 
 void AtomicFile::fail(int error, std::int64_t needed) const {
-  std::string what = "cannot write " + path_ + ": " + std::strerror(error);
+  std::string what = "cannot write " + path_ + ": " + system_error_text(error);
   if (out_of_space(error)) {
     what += "; it needs " + std::to_string(std::max(reserved_, needed)) + " bytes";
     const std::int64_t free = free_bytes(folder_of(path_));

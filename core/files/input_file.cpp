@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "consist/error.h"
+#include "core/files/system_error.h"
 
 namespace consist {
 namespace {
@@ -21,11 +22,12 @@ constexpr std::size_t kMostPerCall = std::size_t{1} << 30;
 InputFile::InputFile(std::string path) : path_(std::move(path)) {
   // Without O_NONBLOCK, opening a pipe would wait for its other end.
   fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd_ < 0) throw SystemError("cannot read " + path_ + ": " + std::strerror(errno));
+  if (fd_ < 0) throw SystemError("cannot read " + path_ + ": " + system_error_text(errno));
   struct stat info = {};
   const bool known = ::fstat(fd_, &info) == 0;
   if (!known || !S_ISREG(info.st_mode)) {
-    const std::string why = known ? (S_ISDIR(info.st_mode) ? "it is a folder" : "it is no regular file") : std::strerror(errno);
+    const std::string why =
+        known ? (S_ISDIR(info.st_mode) ? "it is a folder" : "it is no regular file") : system_error_text(errno);
     ::close(std::exchange(fd_, -1));
     throw SystemError("cannot read " + path_ + ": " + why);
   }
@@ -44,7 +46,8 @@ void InputFile::read(std::int64_t offset, void* to, std::size_t bytes) const {
   while (bytes > 0) {
     const ssize_t done = ::pread(fd_, into, std::min(bytes, kMostPerCall), offset);
     if (done < 0 && errno == EINTR) continue;
-    if (done < 0) throw SystemError("cannot read " + path_ + " at byte " + std::to_string(offset) + ": " + std::strerror(errno));
+    if (done < 0)
+      throw SystemError("cannot read " + path_ + " at byte " + std::to_string(offset) + ": " + system_error_text(errno));
     if (done == 0) {
       throw DataError(path_ + " is cut off: it ends at byte " + std::to_string(offset) + ", " + std::to_string(bytes) +
                       " more are expected");

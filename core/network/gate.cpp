@@ -53,6 +53,7 @@ void Gate::accept_new() {
     if (!socket) {
       if (error != 0) {
         // Give back what strangers hold, and do not spin on a listener that stays readable.
+        if (!std::exchange(short_of_resources_, true)) log::warn(what_ + " cannot take a connection: " + describe_error(error));
         if (!pending_.empty()) pending_.pop_front();
         accept_after_ = Clock::now() + pause_without_descriptors;
       }

@@ -59,6 +59,7 @@ class Gate {
   std::string what_;
   std::deque<Pending> pending_;      // oldest first
   Deadline accept_after_{};          // descriptors ran out: leave the listener alone until then
+  bool short_of_resources_ = false;  // said once
   std::vector<std::string> warned_;  // addresses that were complained about already
 };
 

@@ -18,6 +18,7 @@
 #include <system_error>
 
 #include "consist/error.h"
+#include "core/files/system_error.h"
 
 namespace consist::network {
 namespace {
@@ -249,7 +250,7 @@ int milliseconds_until(Deadline deadline, std::chrono::milliseconds limit) {
 }
 
 std::string describe_error(int error) {
-  return error == 0 ? "connection closed" : std::generic_category().message(error);
+  return error == 0 ? "connection closed" : system_error_text(error);
 }
 
 }  // namespace consist::network

@@ -1,5 +1,8 @@
 #include "core/plugin/host.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <boost/dll/shared_library.hpp>
 #include <cstdlib>
@@ -69,6 +72,7 @@ void PluginHost::search(const fs::path& place, bool must_exist) {
     return;
   }
   places_.push_back(place.string());
+  note_others_rights(place);
   if (!fs::is_directory(status)) {
     add_file(place, true);
     return;
@@ -81,7 +85,24 @@ void PluginHost::search(const fs::path& place, bool must_exist) {
   }
   if (error) throw SystemError("the plugin folder " + place.string() + " cannot be listed: " + error.message());
   std::sort(found.begin(), found.end());
-  for (const fs::path& file : found) add_file(file, false);
+  for (const fs::path& file : found) {
+    note_others_rights(file);
+    add_file(file, false);
+  }
+}
+
+void PluginHost::note_others_rights(const fs::path& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) return;
+  const char* what = S_ISDIR(info.st_mode) ? "the plugin folder " : "the plugin file ";
+  if ((info.st_mode & S_IWOTH) != 0) {
+    warnings_.push_back(what + path.string() +
+                        " may be written by every user of this machine, who could have you run their code; `chmod o-w " +
+                        path.string() + "` ends that");
+  } else if (info.st_uid != 0 && info.st_uid != ::geteuid()) {
+    warnings_.push_back(what + path.string() + " belongs to another user (number " + std::to_string(info.st_uid) +
+                        "), whose code you run; take plugins from a folder of your own or of root");
+  }
 }
 
 void PluginHost::add_file(const fs::path& path, bool named) {

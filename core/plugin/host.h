@@ -48,6 +48,9 @@ class CONSIST_API PluginHost {
   /// For messages: the places that were searched, in order, and the files there that could not be read as plugins.
   std::string looked_in() const;
 
+  /// A sentence for each place and file that somebody else than this user and root may change, and so could have this user run code.
+  const std::vector<std::string>& warnings() const noexcept { return warnings_; }
+
   /// The option table; loads the plugin. Valid for the life of the process.
   std::vector<OptionSpec> option_table(std::string_view kind, std::string_view name);
 
@@ -74,11 +77,13 @@ class CONSIST_API PluginHost {
   void search(const std::filesystem::path& place, bool must_exist);
   void add_file(const std::filesystem::path& path, bool named);
   void refuse_duplicates() const;
+  void note_others_rights(const std::filesystem::path& path);
   Loaded& load(const PluginFile& file);
   Made make_object(std::string_view kind, std::string_view name, const std::map<std::string, std::string>& given);
 
   std::vector<PluginFile> files_;
   std::vector<std::string> places_;
+  std::vector<std::string> warnings_;
   std::map<std::filesystem::path, std::shared_ptr<Loaded>> loaded_;
 };
 

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "consist/error.h"
+#include "core/files/system_error.h"
 
 extern char** environ;
 
@@ -84,7 +85,7 @@ Availability probe_in_child(const std::filesystem::path& file, std::chrono::mill
   const Deadline deadline = std::chrono::steady_clock::now() + timeout;
   const std::string program = prober();
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) throw SystemError(std::string("cannot make a pipe: ") + std::strerror(errno));
+  if (pipe2(ends, O_CLOEXEC) != 0) throw SystemError("cannot make a pipe: " + system_error_text(errno));
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
@@ -98,7 +99,7 @@ Availability probe_in_child(const std::filesystem::path& file, std::chrono::mill
   close(ends[1]);
   if (error != 0) {
     close(ends[0]);
-    throw SystemError(std::string("cannot start a process to probe ") + path + ": " + std::strerror(error));
+    throw SystemError(std::string("cannot start a process to probe ") + path + ": " + system_error_text(error));
   }
   std::string text;
   const bool answered = read_all(ends[0], deadline, text);

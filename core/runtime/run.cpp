@@ -157,9 +157,15 @@ TrainerSettings trainer_settings(const RunConfig& config, std::int64_t first_ste
 
 /// Before the work is done that could not be shown.
 void check_trace(const RunConfig& config, const Job& job) {
-  if (config.trace.empty() || job.rank() != 0 || std::filesystem::is_directory(folder_of(config.trace))) return;
-  throw UsageError("--trace " + config.trace + ": there is no folder " + folder_of(config.trace) +
-                   " to write it to; make it first");
+  if (config.trace.empty() || job.rank() != 0) return;
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(folder_of(config.trace), ignored)) {
+    throw UsageError("--trace " + config.trace + ": there is no folder " + folder_of(config.trace) +
+                     " to write it to; make it first");
+  }
+  if (std::filesystem::is_directory(config.trace, ignored))
+    throw UsageError("--trace " + config.trace + " is a folder; name a file in it");
+  const AtomicFile trial(config.trace);  // removed again: tells now whether it can be written
 }
 
 /// Whether the archive can be written, and with --resume gone on in.

@@ -69,6 +69,22 @@ TensorId weights_of(const Parameter& parameter) {
 
 constexpr const char* parts_folder = "/parts.partial";
 
+/// Removes a folder and what is in it at the end of a scope; "" is none.
+class RemovedFolder {
+ public:
+  explicit RemovedFolder(std::string path) : path_(std::move(path)) {}
+  ~RemovedFolder() {
+    std::error_code error;
+    if (!path_.empty()) std::filesystem::remove_all(path_, error);
+    if (error) log::warn("cannot remove " + path_ + ": " + error.message());
+  }
+  RemovedFolder(const RemovedFolder&) = delete;
+  RemovedFolder& operator=(const RemovedFolder&) = delete;
+
+ private:
+  const std::string path_;
+};
+
 /// What decides which tokens a step reads, besides the global batch.
 Json data_of(const Json& config) {
   const std::string dataset = config.value("dataset", "");
@@ -168,10 +184,16 @@ SavedState::SavedState(const RunConfig& config, const Parts& parts, const Layout
       throw UsageError("--export " + config.export_folder + " holds weights already; give another folder, or --overwrite");
     }
     std::error_code error;
-    std::filesystem::create_directories(config.export_folder, error);
+    made_export_folder_ = std::filesystem::create_directories(config.export_folder, error);
     if (error) throw SystemError("--export " + config.export_folder + " cannot be made: " + error.message());
     AtomicFile trial(config.export_folder + "/config.json");  // removed again: tells now whether the folder can be written
   }
+}
+
+SavedState::~SavedState() {
+  // A run that failed before its export: the folder is as empty as it was made, and remove() takes no other.
+  std::error_code ignored;
+  if (made_export_folder_) std::filesystem::remove(config_.export_folder, ignored);
 }
 
 int SavedState::threads() const {
@@ -310,23 +332,28 @@ void SavedState::export_model(TrainingState& state) const {
                state.read_weights(parameter.name, first, {static_cast<float*>(to), static_cast<std::size_t>(count)});
              });
   }
+  // Under their names only when the weights are there: an export that fails leaves nothing.
+  std::vector<AtomicFile> beside_weights;
   if (job_.rank() == 0) {
+    beside_weights = copy_tokenizer(config_.export_folder, parts_.model_folder,
+                                    parts_.dataset ? parts_.dataset->tokenizer() : std::string());
     const std::string text = parts_.architecture->config_json();
-    AtomicFile file(config_.export_folder + "/config.json");
+    AtomicFile& file = beside_weights.emplace_back(config_.export_folder + "/config.json");
     file.write(text.data(), text.size());
-    file.commit();
-    export_tokenizer(config_.export_folder, parts_.model_folder, parts_.dataset ? parts_.dataset->tokenizer() : std::string());
+    file.finish();
   }
   if (divided) {
     export_parts(mine);
   } else if (job_.rank() == 0) {
     write_model_weights(config_.export_folder, mine.sources, default_max_file_bytes, config_.overwrite);
   }
+  for (AtomicFile& file : beside_weights) file.publish();
 }
 
 void SavedState::export_parts(const OwnedTensors& mine) const {
   namespace fs = std::filesystem;
   const std::string folder = config_.export_folder + parts_folder;
+  const RemovedFolder removed(job_.rank() == 0 ? folder : "");  // also where the export fails
   const auto key_of = [](int rank) { return "export." + std::to_string(rank); };
   std::error_code error;
   if (job_.rank() == 0) {
@@ -352,8 +379,6 @@ void SavedState::export_parts(const OwnedTensors& mine) const {
                          }});
     }
     write_model_weights(config_.export_folder, sources, default_max_file_bytes, config_.overwrite);
-    fs::remove_all(folder, error);
-    if (error) log::warn("cannot remove " + folder + ": " + error.message());
   }
   job_.barrier("export.written", checkpoint_timeout);
 }

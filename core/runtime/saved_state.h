@@ -24,6 +24,9 @@ class SavedState {
   /// trained. Throws UsageError if the checkpoint is of a run that read other data or went further, or for a folder whose content would be lost or mixed with another run's, SystemError if one cannot
   /// be made or is in use.
   SavedState(const RunConfig& config, const Parts& parts, const Layout& layout, JoinedJob& job);
+  ~SavedState();  ///< removes an export folder that it has made and that nothing came into
+  SavedState(const SavedState&) = delete;
+  SavedState& operator=(const SavedState&) = delete;
 
   /// Whether --resume found that the run had ended before, its export included; rank 0 has said so then, and there is nothing to
   /// fill, save or export.
@@ -38,8 +41,9 @@ class SavedState {
   /// Called by every rank: saves a checkpoint after `step` steps. Returns the bytes written by all ranks on rank 0, elsewhere 0.
   std::int64_t save(TrainingState& state, std::int64_t step);
 
-  /// Called by every rank: writes config.json and the weights in f32 to the export folder, if one is given. Weights that are
-  /// divided go through a folder "parts.partial" in it, from which rank 0 puts them together.
+  /// Called by every rank: writes config.json, the tokenizer and the weights in f32 to the export folder, if one is given: all of
+  /// them, or nothing if it throws. Weights that are divided go through a folder "parts.partial" in it, from which rank 0 puts
+  /// them together.
   void export_model(TrainingState& state) const;
 
  private:
@@ -60,6 +64,7 @@ class SavedState {
   std::unique_ptr<CheckpointWriter> writer_;  // rank 0 with --checkpoint
   std::optional<Checkpoint> checkpoint_;      // to resume from
   bool nothing_left_ = false;
+  bool made_export_folder_ = false;
 };
 
 }  // namespace consist

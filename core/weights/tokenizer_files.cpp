@@ -33,7 +33,7 @@ bool is_there(const fs::path& path) {
   return fs::is_regular_file(path, ignored);
 }
 
-void copy_whole(const fs::path& from, const fs::path& to) {
+AtomicFile copy_whole(const fs::path& from, const fs::path& to) {
   const InputFile input(from.string());
   AtomicFile output(to.string());
   output.reserve(input.size());
@@ -44,7 +44,8 @@ void copy_whole(const fs::path& from, const fs::path& to) {
     output.write(buffer.data(), static_cast<std::size_t>(bytes));
     at += bytes;
   }
-  output.commit();
+  output.finish();
+  return output;
 }
 
 }  // namespace
@@ -54,11 +55,12 @@ std::string tokenizer_of(const std::string& folder) {
   return is_there(path) ? path.string() : std::string();
 }
 
-void export_tokenizer(const std::string& to, const std::string& model_folder, const std::string& used) {
+std::vector<AtomicFile> copy_tokenizer(const std::string& to, const std::string& model_folder, const std::string& used) {
+  std::vector<AtomicFile> copies;
   std::error_code ignored;
   const auto copy = [&](const fs::path& from, const std::string& name) {
     const fs::path target = fs::path(to) / name;
-    if (is_there(from) && !fs::equivalent(from, target, ignored)) copy_whole(from, target);
+    if (is_there(from) && !fs::equivalent(from, target, ignored)) copies.push_back(copy_whole(from, target));
   };
   // A file of another name stands for itself: what lies beside it is of other tokenizers.
   const bool alone = !used.empty() && fs::path(used).filename() != "tokenizer.json";
@@ -69,6 +71,7 @@ void export_tokenizer(const std::string& to, const std::string& model_folder, co
     for (const char* name : names) copy(from / name, name);
   }
   if (!model_folder.empty()) copy(fs::path(model_folder) / "generation_config.json", "generation_config.json");
+  return copies;
 }
 
 }  // namespace consist

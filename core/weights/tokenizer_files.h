@@ -2,18 +2,21 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "consist/export.h"
+#include "core/files/atomic_file.h"
 
 namespace consist {
 
 /// folder/tokenizer.json, or empty if the folder has none.
 CONSIST_API std::string tokenizer_of(const std::string& folder);
 
-/// Gives the exported folder `to` the tokenizer that its model was trained with: `used`, a tokenizer.json, with what lies beside
-/// it under the names of a tokenizer's files (tokenizer_config.json, vocab.json, ...); if it is empty, those of `model_folder`.
-/// generation_config.json comes from `model_folder`. Either may be empty. Each file is copied whole or not at all, over one of
-/// the same name. Throws DataError or SystemError naming the file.
-CONSIST_API void export_tokenizer(const std::string& to, const std::string& model_folder, const std::string& used);
+/// Copies of the tokenizer that a model was trained with, to go into the exported folder `to`: of `used`, a tokenizer.json, and
+/// what lies beside it under the names of a tokenizer's files (tokenizer_config.json, vocab.json, ...); if it is empty, of
+/// `model_folder`'s. generation_config.json comes from `model_folder`. Either may be empty; files that lie in `to` already are
+/// left out. The copies are finished, for the caller to publish. Throws DataError or SystemError naming the file.
+CONSIST_API std::vector<AtomicFile> copy_tokenizer(const std::string& to, const std::string& model_folder,
+                                                   const std::string& used);
 
 }  // namespace consist

@@ -164,6 +164,7 @@ int bench_collectives(const Arguments& arguments) {
 
   JobAddress address = job_address_from_environment(process_environment());
   address.timeout = std::chrono::seconds(request.config.timeout_seconds);
+  say_plugin_warnings(host, address);
   if (address.size == 1 && request.config.ranks > 1) {
     Arguments again{"bench", "collectives"};
     again.insert(again.end(), arguments.begin(), arguments.end());

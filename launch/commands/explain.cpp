@@ -100,6 +100,7 @@ int explain(const Arguments& arguments) {
   if (!machine.empty() && !summary) throw UsageError("--machine " + machine + " is given, but its estimate is part of --summary");
   const std::optional<MachineModel> model = machine.empty() ? std::nullopt : std::optional(parse_machine(machine));
   PluginHost host(plugin_paths(parsed.values));
+  say_plugin_warnings(host);
   RunConfig config = make_config(parsed, host);
   for (const std::string& note : config.notes) std::fprintf(stderr, "%s\n", note.c_str());
   Parts parts = make_parts(config, host);

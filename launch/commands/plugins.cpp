@@ -8,6 +8,7 @@
 #include "core/config/did_you_mean.h"
 #include "core/plugin/host.h"
 #include "launch/commands/commands.h"
+#include "launch/run_options.h"
 
 namespace consist::commands {
 namespace {
@@ -99,6 +100,7 @@ int plugins(const Arguments& arguments) {
     }
   }
   PluginHost host(extra);
+  say_plugin_warnings(host);
   if (names.empty()) print_table(host);
   for (const std::string& name : names) print_options(host, name);
   return 0;

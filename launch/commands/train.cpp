@@ -100,6 +100,7 @@ void check_train(const Arguments& arguments, int ranks) {
   check_ranks(parsed, config, ranks);
   config.ranks = ranks;
   check_make_up(config, host);
+  say_plugin_warnings(host);
 }
 
 int train(const Arguments& arguments) {
@@ -121,6 +122,7 @@ int train(const Arguments& arguments) {
   }
   check_ranks(parsed, config, address.size);
   config.ranks = address.size;
+  say_plugin_warnings(host, address);
   launch::StopSignals signals(address.local_rank == 0);
   const std::unique_ptr<JoinedJob> job = join_job(address);
   const Announced announced(signals, *job);

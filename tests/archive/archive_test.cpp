@@ -109,6 +109,48 @@ TEST(Archive, AnExistingFileIsKept) {
   EXPECT_EQ(ArchiveReader(path).columns().size(), 0U);
 }
 
+TEST(Archive, IsWrittenByOneRunAtATime) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "run.h5";
+  const auto in_use = ThrowsMessage<UsageError>(testing::AllOf(HasSubstr(path), HasSubstr("being written by another run")));
+  {
+    Archive archive(path, false);
+    for (const bool overwrite : {false, true}) EXPECT_THAT([&] { check_archive_path(path, overwrite); }, in_use);
+    EXPECT_THAT([&] { Archive(path, true); }, in_use);
+    EXPECT_EQ(ArchiveReader(path).status(), "running");  // who reads is not kept out
+    archive.finish("finished", "");
+    EXPECT_NO_THROW(check_archive_path(path, true));
+  }
+  // A writer that is killed keeps nobody out.
+  const pid_t child = ::fork();
+  if (child == 0) {
+    Archive archive(path, true);
+    ::raise(SIGKILL);
+  }
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  EXPECT_EQ(ArchiveReader(path).status(), "running");
+  EXPECT_NO_THROW(Archive(path, true).finish("finished", ""));
+}
+
+TEST(Archive, OnlyArchivesAreReplaced) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "run.h5", text = folder / "precious.txt";
+  write_whole(text, "a life's work");
+  std::filesystem::create_symlink(text, path);
+  EXPECT_THAT([&] { check_archive_path(path, false); },
+              ThrowsMessage<UsageError>(testing::AllOf(HasSubstr(path + " (a link to " + text + ")"), HasSubstr("exists"))));
+  EXPECT_THAT([&] { check_archive_path(path, true); }, ThrowsMessage<UsageError>(HasSubstr("is no HDF5 file")));
+  EXPECT_THAT([&] { Archive(path, true); }, ThrowsMessage<UsageError>(HasSubstr("is no HDF5 file")));
+  EXPECT_EQ(read_whole(text), "a life's work");
+
+  std::filesystem::remove(text);  // a link to nothing is no free name either
+  EXPECT_THAT([&] { check_archive_path(path, false); }, ThrowsMessage<UsageError>(HasSubstr("exists already")));
+  write_run(text, 3);
+  { Archive archive(path, true); }
+  EXPECT_TRUE(std::filesystem::is_symlink(path));
+  EXPECT_EQ(ArchiveReader(text).columns().size(), 0U) << "asked for, an archive behind a link is replaced where it lies";
+}
+
 TEST(Archive, APathThatCannotBeWritten) {
   EXPECT_THAT([] { Archive("/nowhere/run.h5", false); },
               ThrowsMessage<SystemError>(testing::AllOf(HasSubstr("/nowhere/run.h5"), HasSubstr("No such file"))));

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -67,6 +68,18 @@ TEST(Trace, IsRefusedWithoutAFolderForIt) {
   EXPECT_NE(run.status, 0);
   EXPECT_THAT(run.output, testing::HasSubstr("there is no folder " + (folder / "none")));
   EXPECT_THAT(run.output, testing::Not(testing::HasSubstr("step 1")));
+}
+
+TEST(Trace, IsRefusedBeforeTheRunWhereItCannotBeWritten) {
+  const TemporaryFolder folder;
+  // No user may make files in /proc.
+  for (const std::string place : {std::string("/proc/step.json"), folder.path().string()}) {
+    const test::ChildResult run = train({"--trace", place, "--archive", folder / "run.h5"});
+    EXPECT_NE(run.status, 0);
+    EXPECT_THAT(run.output, testing::HasSubstr(place));
+    EXPECT_THAT(run.output, testing::Not(testing::HasSubstr("step 1/")));
+    EXPECT_FALSE(std::filesystem::exists(folder / "run.h5"));
+  }
 }
 
 }  // namespace

@@ -1,12 +1,49 @@
 // Files that appear only when whole, files that are read by position, and SHA-256.
+#include <dlfcn.h>
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
 
 #include "consist/error.h"
 #include "core/files/atomic_file.h"
 #include "core/files/input_file.h"
 #include "core/files/sha256.h"
 #include "tests/temporary_folder.h"
+
+namespace {
+
+/// What the process does to files, in order, while it is not null: "sync PATH", "rename FROM TO".
+std::vector<std::string>* seen = nullptr;
+
+template <typename Function>
+Function* real(const char* name) {
+  return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
+}
+
+void note_sync(int fd) {
+  if (seen != nullptr) seen->push_back("sync " + std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(fd)).string());
+}
+
+}  // namespace
+
+// The library calls these: the test program's own come first.
+extern "C" int fsync(int fd) {
+  note_sync(fd);
+  return real<int(int)>("fsync")(fd);
+}
+extern "C" int fdatasync(int fd) {
+  note_sync(fd);
+  return real<int(int)>("fdatasync")(fd);
+}
+extern "C" int rename(const char* from, const char* to) noexcept {
+  if (seen != nullptr) seen->push_back(std::string("rename ") + from + " " + to);
+  return real<int(const char*, const char*)>("rename")(from, to);
+}
 
 namespace consist {
 namespace {
@@ -51,6 +88,20 @@ TEST(AtomicFile, IsSeenOnlyWhenWhole) {
     EXPECT_EQ(file.bytes(), 5);
   }
   EXPECT_EQ(read_whole(path), "after");
+}
+
+TEST(AtomicFile, IsOnTheDiskBeforeItHasItsName) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "a";
+  AtomicFile file(path);
+  const std::string partial = file.partial_path();
+  file.write("x", 1);
+  std::vector<std::string> calls;
+  seen = &calls;
+  file.commit();
+  seen = nullptr;
+  // A power failure after the rename finds the bytes, and after commit() the name.
+  EXPECT_THAT(calls, testing::ElementsAre("sync " + partial, "rename " + partial + " " + path, "sync " + folder.path().string()));
 }
 
 TEST(AtomicFile, IsRemovedIfItIsNotPublished) {
@@ -106,6 +157,35 @@ TEST(InputFile, ReadsRangesAndNamesWhatIsMissing) {
               ThrowsMessage<DataError>(AllOf(HasSubstr(folder / "a"), HasSubstr("cut off"), HasSubstr("byte 10"))));
   EXPECT_EQ(read_text(folder / "a", 10), "0123456789");
   EXPECT_THAT([&] { read_text(folder / "a", 9); }, ThrowsMessage<DataError>(HasSubstr("10 bytes")));
+}
+
+TEST(SystemError, TooManyOpenFilesNamesTheLimitAndWhatRaisesIt) {
+  const TemporaryFolder folder;
+  write_whole(folder / "a", "x");
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit low = before;
+  const int next = ::dup(STDIN_FILENO);  // the lowest number that is free: with it as the limit nothing can be opened
+  ASSERT_GE(next, 0);
+  ::close(next);
+  low.rlim_cur = static_cast<rlim_t>(next);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &low), 0);
+  std::string reading, writing;
+  try {
+    InputFile file(folder / "a");
+  } catch (const SystemError& error) {
+    reading = error.what();
+  }
+  try {
+    AtomicFile file(folder / "b");
+  } catch (const SystemError& error) {
+    writing = error.what();
+  }
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  for (const std::string& text : {reading, writing}) {
+    EXPECT_THAT(text, AllOf(HasSubstr(folder.path().string()), HasSubstr("Too many open files"),
+                            HasSubstr("may have " + std::to_string(next) + " files"), HasSubstr("ulimit -n")));
+  }
 }
 
 TEST(InputFile, WhatIsNoFile) {

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -46,6 +47,30 @@ TEST(PluginHost, ListingRunsNoPluginCode) {
   // The trace is no fiction: loading the plugin writes it.
   EXPECT_NE(host.make<ParallelStrategy>("strategy", "sample", {}), nullptr);
   EXPECT_EQ(read_whole(folder / "trace"), "sample\n");
+}
+
+TEST(PluginHost, WarnsOfPlacesThatOthersCanWrite) {
+  const TemporaryFolder folder;
+  fs::copy_file(plugin_file("sample"), folder / "sample.so");
+  const auto of_folder = [&] {
+    std::vector<std::string> said;
+    const PluginHost host({folder.path().string()});
+    for (const std::string& text : host.warnings()) {
+      if (text.find(folder.path().string()) != std::string::npos) said.push_back(text);
+    }
+    return said;
+  };
+  EXPECT_THAT(of_folder(), testing::IsEmpty());
+  fs::permissions(folder.path(), fs::perms::others_write, fs::perm_options::add);
+  EXPECT_THAT(of_folder(), testing::ElementsAre(AllOf(HasSubstr("plugin folder"), HasSubstr("written by every user"))));
+  fs::permissions(folder.path(), fs::perms::others_write, fs::perm_options::remove);
+  fs::permissions(folder / "sample.so", fs::perms::others_write, fs::perm_options::add);
+  EXPECT_THAT(of_folder(), testing::ElementsAre(AllOf(HasSubstr("plugin file"), HasSubstr("sample.so may be written"))));
+  fs::permissions(folder / "sample.so", fs::perms::others_write, fs::perm_options::remove);
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give files to other users";
+  constexpr uid_t somebody = 12345;
+  ASSERT_EQ(::chown(folder.path().c_str(), somebody, static_cast<gid_t>(-1)), 0);
+  EXPECT_THAT(of_folder(), testing::ElementsAre(AllOf(HasSubstr("plugin folder"), HasSubstr("another user (number 12345)"))));
 }
 
 TEST(PluginHost, PluginsStayLoadedAfterTheirHost) {

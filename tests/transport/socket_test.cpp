@@ -3,6 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "consist/error.h"
 #include "tests/conformance/transport/collective_checks.h"
 #include "tests/transport/host_links.h"
 
@@ -29,6 +37,57 @@ TEST(Socket, SaysWhichPathWasTaken) {
   }));
   expect_all_fine(
       run_ranks(make_addresses(1), [](JoinedJob& job) { EXPECT_EQ(connect(job)->verified_path(), "none (one member)"); }));
+}
+
+/// Inodes of the TCP sockets that listen on this machine, with whether the address is the loopback's.
+std::map<std::string, bool> listening_sockets() {
+  std::map<std::string, bool> found;
+  for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
+    std::ifstream file(table);
+    std::string line;
+    std::getline(file, line);
+    while (std::getline(file, line)) {
+      std::istringstream words(line);
+      std::string number, local, remote, state, word, inode;
+      words >> number >> local >> remote >> state;
+      for (int i = 0; i < 5; ++i) words >> word;
+      words >> inode;
+      constexpr const char* listens = "0A";
+      if (state == listens)
+        found[inode] = local.starts_with("0100007F:") || local.starts_with("00000000000000000000000001000000:");
+    }
+  }
+  return found;
+}
+
+/// Those of this process.
+std::set<std::string> own_sockets() {
+  std::set<std::string> inodes;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    const std::string target = std::filesystem::read_symlink(entry.path(), gone).string();
+    if (target.starts_with("socket:[")) inodes.insert(target.substr(8, target.size() - 9));
+  }
+  return inodes;
+}
+
+TEST(Socket, ListensOnLoopbackAloneWhereAllMembersAreLocal) {
+  std::atomic<int> seen{0};
+  const auto errors = run_ranks(make_addresses(2, 2s), [&](JoinedJob& job) {
+    if (job.rank() == 0) connect(job);  // waits: the other member tells where it is, and does not come
+    job.put("socket/data.0/machine/1", job.get("socket/data.0/machine/0", 1s));
+    job.get("socket/data.0/0", 1s);  // listens by now
+    const std::map<std::string, bool> all = listening_sockets();
+    for (const std::string& inode : own_sockets()) {
+      const auto found = all.find(inode);
+      if (found == all.end()) continue;
+      EXPECT_TRUE(found->second) << "socket " << inode << " is open to other machines";
+      ++seen;
+    }
+    throw DataError("enough seen");
+  });
+  EXPECT_GE(seen, 2);  // the rendezvous and the transport
+  EXPECT_THAT(text_of(errors[0]), HasSubstr("enough seen"));
 }
 
 TEST(Socket, TakesTheInterfaceThatWasAskedFor) {

@@ -80,7 +80,7 @@ class Connector {
   std::vector<Socket> connect_all() {
     own_.machine = network::machine_identity();
     own_.addresses = addresses_to_offer(options_.interface);
-    Socket listener = network::listen_on(options_.interface.empty() ? std::string() : own_.addresses.front(), 0);
+    Socket listener = listen();
     if (!options_.interface.empty()) own_.addresses.resize(1);
     own_.port = network::local_endpoint(listener).port;
     network::Gate gate(std::move(listener), std::string(job_.token()), purpose(group_.index), "transport socket");
@@ -96,6 +96,28 @@ class Connector {
   }
 
  private:
+  /// Where the members are on one machine, nobody else needs to see the port.
+  Socket listen() {
+    if (!options_.interface.empty()) return network::listen_on(own_.addresses.front(), 0);
+    if (!all_on_this_machine()) return network::listen_on("", 0);
+    try {
+      return network::listen_on("127.0.0.1", 0);
+    } catch (const SystemError&) {
+      return network::listen_on("::1", 0);  // a machine of IPv6 alone
+    }
+  }
+
+  bool all_on_this_machine() {
+    const auto key = [&](int member) { return "socket/" + group_.name + "/machine/" + std::to_string(member); };
+    job_.put(key(group_.index), own_.machine);
+    bool all = true;
+    // Everybody's, even after one of another machine: who does not come to connect is to be named here already.
+    for (int member = 0; member < static_cast<int>(sockets_.size()); ++member) {
+      if (member != group_.index) all &= get(member, key(member)) == own_.machine;
+    }
+    return all;
+  }
+
   Socket& socket(int member) { return sockets_[static_cast<std::size_t>(member)]; }
   std::string key(int member) const { return "socket/" + group_.name + "/" + std::to_string(member); }
   /// Bound into every proof, so that a connection that reached the wrong listener is noticed on both ends.
@@ -110,17 +132,18 @@ class Connector {
     std::terminate();  // the compiler does not know that a virtual function never returns
   }
 
-  Contact find(int member) {
+  /// What that member has put into the job's store.
+  std::string get(int member, const std::string& key) {
     try {
       const auto left = std::chrono::ceil<milliseconds>(deadline_ - Clock::now());
-      return decode(job_.get(key(member), std::max(left, milliseconds(1))));
+      return job_.get(key, std::max(left, milliseconds(1)));
     } catch (const SystemError& error) {
       blame(member, name(member) + " did not come to connect: " + error.what());
     }
   }
 
   Socket connect_one(int member) {
-    const Contact contact = find(member);
+    const Contact contact = decode(get(member, key(member)));
     std::vector<std::string> addresses = contact.addresses;
     const bool same_machine = contact.machine == own_.machine;
     if (same_machine && options_.interface.empty()) {
