@@ -16,6 +16,7 @@
 
 #include "consist/error.h"
 #include "core/archive/hdf5.h"
+#include "core/files/atomic_file.h"
 #include "core/files/system_error.h"
 
 namespace consist {
@@ -108,18 +109,51 @@ void require_replaceable(int fd, const std::string& path) {
                    " is no HDF5 file; name another file, or remove this one yourself");
 }
 
-/// Creates the file with plain system calls first: their reasons are clearer than HDF5's, and only they exclude a race. The file
-/// is empty, and locked as long as the result lives.
-Descriptor create_empty(const std::string& path, bool overwrite) {
-  Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | (overwrite ? 0 : O_EXCL), 0644));
-  if (!file && errno == EEXIST) throw UsageError(exists_text(path));
+/// Where a path leads, through any links; the last of them need not lead to a file.
+std::string behind_links(const std::string& path) {
+  constexpr int most_links = 40;  // as many as Linux follows
+  std::filesystem::path at = path;
+  std::error_code error;
+  for (int i = 0; i < most_links && std::filesystem::is_symlink(at, error); ++i) {
+    const std::filesystem::path next = std::filesystem::read_symlink(at, error);
+    at = next.is_absolute() ? next : at.parent_path() / next;
+  }
+  return at.string();
+}
+
+/// The file that is to be replaced, locked; none if there is none.
+Descriptor take_replaced(const std::string& path) {
+  Descriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (!file && errno == ENOENT) return file;
   if (!file) fail_to_create(path, errno);
   lock(file.fd(), path);
-  if (overwrite) {
-    require_replaceable(file.fd(), path);
-    if (::ftruncate(file.fd(), 0) != 0) fail_to_create(path, errno);
+  struct stat opened {
+  }, named{};
+  // Between opening and locking another run may have put its archive in this one's place.
+  if (::fstat(file.fd(), &opened) != 0 || ::stat(path.c_str(), &named) != 0 || opened.st_ino != named.st_ino) {
+    throw UsageError(in_use_text(path));
   }
+  require_replaceable(file.fd(), path);
   return file;
+}
+
+/// Creates an empty file with plain system calls, whose reasons are clearer than HDF5's; locked as long as the result lives.
+Descriptor create_empty(const std::string& partial, const std::string& path) {
+  ::unlink(partial.c_str());  // of a process of the same number that was killed
+  Descriptor file(::open(partial.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  if (!file) fail_to_create(path, errno);
+  lock(file.fd(), path);
+  return file;
+}
+
+/// Gives a file a name that nothing has; 0 or the errno, EEXIST if something has it.
+int rename_to_free(const std::string& from, const std::string& to) {
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return 0;
+  if (errno != EINVAL && errno != ENOSYS) return errno;
+  // A file system that cannot do that at once, such as NFS.
+  if (::link(from.c_str(), to.c_str()) != 0) return errno;
+  ::unlink(from.c_str());
+  return 0;
 }
 
 /// `text` in exactly `bytes` bytes, padded with zeros; a longer one is cut at a character's start and ends in "…".
@@ -147,7 +181,10 @@ struct Series {
 
 struct Archive::File {
   std::string path;
-  Descriptor lock;
+  bool overwrite = false;
+  std::string partial;  // the file's name until publish(), then empty
+  Descriptor lock;      // on this file
+  Descriptor replaced;  // until then, the file that has the name, locked as well
   Handle file;
   std::map<std::string, Handle> texts;
   std::vector<Series> steps;
@@ -262,6 +299,35 @@ struct Archive::File {
     check(H5Dwrite(dataset.id(), hdf5::string_type().id(), H5S_ALL, H5S_ALL, H5P_DEFAULT, &value), "write a text");
   }
 
+  /// Makes the file under its partial name.
+  void begin() {
+    const std::string target = overwrite ? behind_links(path) : path;
+    struct stat found {};
+    if (!overwrite && ::lstat(path.c_str(), &found) == 0) throw UsageError(exists_text(path));
+    if (overwrite) replaced = take_replaced(target);
+    partial = target + ".partial-" + std::to_string(::getpid());
+    lock = create_empty(partial, path);
+    create();
+  }
+
+  /// Gives the file its name: from here on a kill at any moment leaves it readable.
+  void publish() {
+    if (partial.empty()) return;
+    const std::string target = overwrite ? behind_links(path) : path;
+    const int error = !overwrite                                          ? rename_to_free(partial, target)
+                      : std::rename(partial.c_str(), target.c_str()) != 0 ? errno
+                                                                          : 0;
+    if (error != 0) broken = true;
+    if (error == EEXIST) throw UsageError(exists_text(path));
+    if (error != 0) fail_to_create(path, error);
+    partial.clear();
+    replaced = Descriptor();
+  }
+
+  ~File() {
+    if (!partial.empty()) ::unlink(partial.c_str());
+  }
+
   /// Everything but the columns of /steps is created here: a group that changes while steps are written could be torn by a kill,
   /// and with it the way to the steps.
   void create() {
@@ -269,7 +335,7 @@ struct Archive::File {
     // Chunks per index node / 2. A column's index then is one node, never split, for its first 262,144 rows.
     check(H5Pset_istore_k(creation.id(), kIndexWidth), "describe the file");
     const Handle access = hdf5::file_access();
-    file = own(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.id(), access.id()), H5Fclose, "create the file");
+    file = own(H5Fcreate(partial.c_str(), H5F_ACC_TRUNC, creation.id(), access.id()), H5Fclose, "create the file");
     const std::int32_t version = 1;
     attribute(file.id(), "consist_archive_version", own(H5Tcopy(H5T_NATIVE_INT32), H5Tclose, "describe the version"), &version);
     fixed_attribute("status", "running", kStatusBytes);
@@ -330,20 +396,18 @@ void check_archive_path(const std::string& path, bool overwrite) {
     if (!overwrite) throw UsageError(exists_text(path));
     if (!file) fail_to_create(path, errno);
     require_replaceable(file.fd(), path);
-    return;
   }
-  // A link whose target is not there.
+  // A link whose target is not there is no free name either.
   if (!overwrite && ::lstat(path.c_str(), &found) == 0) throw UsageError(exists_text(path));
-  const std::size_t slash = path.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  const std::string folder = folder_of(overwrite ? behind_links(path) : path);
   if (::access(folder.c_str(), W_OK | X_OK) != 0) fail_to_create(path, errno);
 }
 
 Archive::Archive(const std::string& path, bool overwrite) : path_(path), file_(std::make_unique<File>()) {
-  file_->lock = create_empty(path, overwrite);
   const hdf5::Session session;
   file_->path = path;
-  file_->create();
+  file_->overwrite = overwrite;
+  file_->begin();
 }
 
 Archive::~Archive() {
@@ -351,7 +415,14 @@ Archive::~Archive() {
   // reach.
   static std::vector<std::unique_ptr<File>>& failed = *new std::vector<std::unique_ptr<File>>;
   const hdf5::Session session;
-  if (file_->broken) failed.push_back(std::move(file_));
+  try {
+    if (!file_->broken) file_->publish();
+  } catch (const Error&) {
+    // Somebody else has taken the name meanwhile.
+  }
+  if (!file_->broken) return;
+  if (!file_->partial.empty()) ::unlink(std::exchange(file_->partial, {}).c_str());
+  failed.push_back(std::move(file_));
 }
 
 void Archive::rename(const std::string& path) {
@@ -392,6 +463,7 @@ void Archive::define_steps(const std::vector<Column>& columns) {
     file.steps.push_back(std::move(series));
   }
   file.flush();
+  file.publish();
 }
 
 void Archive::append(std::span<const double> values) {
@@ -451,6 +523,7 @@ void Archive::finish(const std::string& status, const std::string& reason) {
   file.replace_attribute("reason", reason, kTextBytes);
   file.replace_attribute("status", status, kStatusBytes);
   file.flush();
+  file.publish();
   file.texts.clear();
   file.steps_group.reset();
   file.steps.clear();

@@ -37,9 +37,10 @@ void check_archive_path(const std::string& path, bool overwrite);
 class Archive {
  public:
   /// Creates the file with status "running", and locks it until finish() or the end of the process, so that no other Archive
-  /// writes it meanwhile; readers are not kept out. `overwrite` replaces an archive or an empty file, also behind a link. Throws
-  /// UsageError if it exists and `overwrite` is false, if it is no archive, or if it is being written; SystemError if it cannot
-  /// be written.
+  /// writes it meanwhile; readers are not kept out. It has the name "<path>.partial-<pid>" until define_steps(), finish() or the
+  /// destructor: what has the name `path` is readable at any moment. `overwrite` replaces an archive or an empty file, also
+  /// behind a link. Throws UsageError if there is one and `overwrite` is false, if it is no archive, or if it is being written;
+  /// SystemError if it cannot be written.
   Archive(const std::string& path, bool overwrite);
   ~Archive();  ///< without finish() the status stays "running": the run did not end in good order
   Archive(const Archive&) = delete;

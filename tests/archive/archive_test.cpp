@@ -115,6 +115,7 @@ TEST(Archive, IsWrittenByOneRunAtATime) {
   const auto in_use = ThrowsMessage<UsageError>(testing::AllOf(HasSubstr(path), HasSubstr("being written by another run")));
   {
     Archive archive(path, false);
+    archive.define_steps(kColumns);
     for (const bool overwrite : {false, true}) EXPECT_THAT([&] { check_archive_path(path, overwrite); }, in_use);
     EXPECT_THAT([&] { Archive(path, true); }, in_use);
     EXPECT_EQ(ArchiveReader(path).status(), "running");  // who reads is not kept out
@@ -125,6 +126,7 @@ TEST(Archive, IsWrittenByOneRunAtATime) {
   const pid_t child = ::fork();
   if (child == 0) {
     Archive archive(path, true);
+    archive.define_steps(kColumns);
     ::raise(SIGKILL);
   }
   ASSERT_EQ(::waitpid(child, nullptr, 0), child);

@@ -74,6 +74,7 @@ class Shared {
 };
 
 void write_steps(const std::string& path, int first_counted, long writes, int last, std::atomic<int>& done) {
+  if (first_counted == 0) writes_left = writes;
   Archive archive(path, true);
   archive.text("/config", R"({"model":"llama"})");
   archive.define_steps(kColumns);
@@ -160,6 +161,35 @@ void kill_after_each_write(int from, int last) {
     ++kills;
   }
   EXPECT_GT(kills, 10) << "the writes were not seen: does HDF5 write through another call?";
+}
+
+// An archive has its name only when it is readable; the one that it replaces has it until then.
+TEST(ArchiveKill, AfterEachWriteOfItsCreation) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "run.h5";
+  Shared before;
+  write_steps(path, -1, -1, 5, before.steps());
+  int kills = 0, old = 0;
+  for (bool killed = true; killed; ++kills) {
+    SCOPED_TRACE(kills);
+    Shared shared;
+    const pid_t child = ::fork();
+    if (child == 0) {
+      write_steps(path, 0, kills, 0, shared.steps());
+      ::_exit(0);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    killed = WIFSIGNALED(status);
+    const ArchiveReader reader(path);
+    const bool is_old = reader.status() == "finished" && reader.column("step").size() == 5;
+    EXPECT_TRUE(is_old || reader.text("/config") == R"({"model":"llama"})");
+    EXPECT_EQ(reader.column("step").size(), is_old ? 5U : 0U);
+    for (const std::string& column : reader.columns()) EXPECT_NO_THROW(reader.unit(column));
+    old += is_old ? 1 : 0;
+  }
+  EXPECT_GT(kills, 20);
+  EXPECT_GT(old, 10);
 }
 
 TEST(ArchiveKill, AfterEachWriteOfTheFirstSteps) {

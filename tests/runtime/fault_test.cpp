@@ -121,6 +121,18 @@ std::vector<TerminalProcess> start_ranks(const std::vector<std::string>& words) 
   return processes;
 }
 
+/// The environment of a rank that waits for another one.
+std::map<std::string, std::string> rank_zero_of_two(const network::Socket& listener) {
+  return {{"RANK", "0"},
+          {"WORLD_SIZE", "2"},
+          {"LOCAL_RANK", "0"},
+          {"LOCAL_WORLD_SIZE", "2"},
+          {"MASTER_ADDR", "127.0.0.1"},
+          {"MASTER_PORT", std::to_string(network::local_endpoint(listener).port)},
+          {"CONSIST_JOB_TOKEN", network::random_hex(32)},
+          {"CONSIST_JOB_FD", std::to_string(listener.fd())}};
+}
+
 TEST_P(FaultOver, AKilledRankEndsTheOthersAndTheRunCanBeResumed) {
   const auto rounds = static_cast<int>(number_from("CONSIST_FAULT_ROUNDS", static_cast<std::uint64_t>(GetParam().rounds)));
   const std::uint64_t seed = number_from("CONSIST_FAULT_SEED", std::random_device()());
@@ -295,14 +307,7 @@ TEST_F(Fault, AHangupSavesWhatWasDone) {
 TEST_F(Fault, ASignalBeforeTheFirstStepDoesNotWaitForIt) {
   // Rank 1 is never started: what rank 0 waits for would come to an end by the timeout only.
   network::Socket listener = network::listen_on("127.0.0.1", 0);
-  const std::map<std::string, std::string> variables{{"RANK", "0"},
-                                                     {"WORLD_SIZE", "2"},
-                                                     {"LOCAL_RANK", "0"},
-                                                     {"LOCAL_WORLD_SIZE", "2"},
-                                                     {"MASTER_ADDR", "127.0.0.1"},
-                                                     {"MASTER_PORT", std::to_string(network::local_endpoint(listener).port)},
-                                                     {"CONSIST_JOB_TOKEN", network::random_hex(32)},
-                                                     {"CONSIST_JOB_FD", std::to_string(listener.fd())}};
+  const std::map<std::string, std::string> variables = rank_zero_of_two(listener);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     TerminalProcess rank(train(folder_ / "run.h5", {}, endless), variables, listener.fd());
     const auto give_up = TerminalProcess::Clock::now() + 30s;
@@ -326,6 +331,16 @@ TEST_F(Fault, ASignalBeforeTheFirstStepDoesNotWaitForIt) {
     EXPECT_THAT(rank.output(), HasSubstr("before the first step; nothing was trained"));
     EXPECT_FALSE(std::filesystem::exists(folder_ / "run.h5"));
   }
+}
+
+TEST_F(Fault, TheTimeoutThatIsGivenIsTheOneThatIsTaken) {
+  network::Socket listener = network::listen_on("127.0.0.1", 0);
+  TerminalProcess rank(train(folder_ / "run.h5", {"--timeout=3"}, endless), rank_zero_of_two(listener), listener.fd());
+  const auto start = TerminalProcess::Clock::now();
+  EXPECT_EQ(rank.wait(30s), 3) << rank.output();
+  EXPECT_THAT(rank.output(), HasSubstr("rank 1 of 2 did not join within 3 s"));
+  EXPECT_GE(rank.ended_at() - start, 3s);
+  EXPECT_LT(rank.ended_at() - start, 4500ms);
 }
 
 TEST_F(Fault, CtrlCTwiceEndsAtOnce) {
