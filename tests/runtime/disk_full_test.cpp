@@ -90,7 +90,7 @@ TEST_P(DiskFull, WhileCheckpointingLeavesTheCheckpointBefore) {
 
 TEST_P(DiskFull, WhileRecordingLeavesAReadableArchive) {
   SmallDisk disk(folder_ / "disk");
-  if (!disk.mount("200k"))
+  if (!disk.mount("280k"))
     GTEST_SKIP() << "a small disk cannot be mounted here: " << std::strerror(errno);  // space for 1,024 steps
   const test::ChildResult full = train({"--steps=100000", "--archive=" + (folder_ / "disk/run.h5")});
   EXPECT_EQ(full.status, 1) << full.output;
