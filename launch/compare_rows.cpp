@@ -8,6 +8,7 @@
 
 #include "consist/error.h"
 #include "core/archive/reader.h"
+#include "core/program/printable.h"
 #include "core/runtime/metrics.h"
 #include "core/runtime/traffic.h"
 
@@ -150,7 +151,7 @@ void remove_options_of(const std::string& owner, CompareRow& row) {
 
 CompareOutcome read_outcome(const std::string& path) {
   const ArchiveReader archive(path);
-  CompareOutcome outcome{.status = archive.status(), .reason = archive.reason()};
+  CompareOutcome outcome{.status = archive.status(), .reason = printable(archive.reason())};
   const std::vector<double> seconds = archive.column("seconds"), tokens = archive.column("tokens"), loss = archive.column("loss");
   const Steady steady = steady_state(seconds);
   if (steady.steps == 0) return outcome;

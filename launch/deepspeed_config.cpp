@@ -1,106 +1,100 @@
 #include "launch/deepspeed_config.h"
 
 #include <algorithm>
-#include <cmath>
-#include <fstream>
-#include <nlohmann/json.hpp>
+#include <cctype>
 #include <sstream>
 
 #include "consist/error.h"
+#include "core/files/input_file.h"
+#include "core/files/json_input.h"
+#include "core/program/printable.h"
 #include "launch/deepspeed_keys.h"
+#include "launch/deepspeed_scheduler.h"
+#include "launch/deepspeed_target.h"
 
 namespace consist {
 namespace {
 
-using Json = nlohmann::json;
+using deepspeed::is_auto;
+using deepspeed::Json;
 
-bool is_auto(const Json& value) {
-  return value.is_string() && value.get<std::string>() == "auto";
-}
+constexpr std::int64_t most_elements = 1'000'000'000'000'000;  // of a plugin's options; more than any machine has
 
-/// A number as options write it: whole where it is.
-std::string number_text(double value) {
-  if (value == std::floor(value) && std::abs(value) < 1e15) return std::to_string(static_cast<std::int64_t>(value));
-  std::ostringstream text;
-  text.precision(17);
-  text << value;
-  return text.str();
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
 }
 
 class Reader {
  public:
-  Reader(std::string path, const DeepspeedContext& context, RunConfig& config)
-      : path_(std::move(path)), context_(context), config_(config) {}
+  explicit Reader(deepspeed::Target& target) : target_(target), config_(target.config) {}
 
-  std::set<std::string> run(const Json& root) {
+  void run(Json root) {
+    drop_nulls(root, "");
+    if (const auto zero = root.find("zero_optimization"); zero != root.end() && zero->is_boolean()) {
+      target_.note("zero_optimization", *zero, *zero == true ? "stage 1 (its old form)" : "stage 0 (its old form)");
+      *zero = Json{{"stage", *zero == true ? 1 : 0}};
+    }
     read_stage(root);
     visit(root, "");
-    read_scheduler();
-    return std::move(stated_);
+    if (optimizer_) finish_optimizer();
+    target_.absent("gradient_clipping; from 0.19.3 on it is 1", "clip", config_.optimizer.max_norm, 0.0);
+    if (!scheduler_.empty()) deepspeed::read_scheduler(scheduler_, target_);
+    finish_zero();
+    read_gradient_dtype();
+    target_.note_defaults();
   }
 
  private:
-  [[noreturn]] void refuse(const std::string& key, const std::string& why) const {
-    throw UsageError("--deepspeed-config " + path_ + ": " + key + " " + why);
-  }
-  void note(const std::string& key, const Json& value, const std::string& what) {
-    config_.notes.push_back("deepspeed " + key + " " + value.dump() + ": " + what);
-  }
-
-  double number(const std::string& key, const Json& value) const {
-    if (!value.is_number()) refuse(key, "is " + value.dump() + "; it must be a number or \"auto\"");
-    return value.get<double>();
-  }
-  std::int64_t whole(const std::string& key, const Json& value) const {
-    const double read = number(key, value);
-    if (read != std::floor(read) || read < 1 || read > 1e15)
-      refuse(key, "is " + value.dump() + "; it must be a whole number of at least 1");
-    return static_cast<std::int64_t>(read);
-  }
-
-  /// `option` takes the value of `key`, unless the command line has given it another.
-  template <typename T>
-  void state(const std::string& key, const Json& value, const std::string& option, T& target, const T& wanted) {
-    if (context_.given(option) && target != wanted) {
-      std::ostringstream given;
-      given << target;
-      refuse(key, "is " + value.dump() + ", but --" + option + " " + given.str() + " is given; leave one of them out");
+  /// null is how files say that a key is not there.
+  void drop_nulls(Json& object, const std::string& prefix) {
+    for (auto entry = object.begin(); entry != object.end();) {
+      const std::string key = prefix + entry.key();
+      if (entry->is_null()) {
+        target_.note(key, *entry, "as if it were absent");
+        entry = object.erase(entry);
+        continue;
+      }
+      if (entry->is_object()) drop_nulls(*entry, key + ".");
+      ++entry;
     }
-    target = wanted;
-    stated_.insert(option);
-    note(key, value, "--" + option);
-  }
-  template <typename T>
-  void resolve(const std::string& key, const Json& value, const std::string& option, const T& current) {
-    std::ostringstream text;
-    text << current;
-    note(key, value, "--" + option + " " + text.str());
   }
 
-  /// The stage comes first: which keys have an effect depends on it.
+  /// The stage and the tensor-parallel size come first: which keys have an effect depends on the strategy.
   void read_stage(const Json& root) {
-    const auto zero = root.find("zero_optimization");
-    const bool given = zero != root.end() && zero->is_object() && zero->contains("stage");
-    if (given) {
-      const double read = number("zero_optimization.stage", zero->at("stage"));
-      if (read != 0 && read != 1 && read != 2 && read != 3)
-        refuse("zero_optimization.stage", "is " + zero->at("stage").dump() + "; it must be 0, 1, 2 or 3");
-      stage_ = static_cast<int>(read);
-    }
+    const Json* stage = find(root, "zero_optimization", "stage");
+    if (stage != nullptr) stage_ = static_cast<int>(target_.whole("zero_optimization.stage", *stage, 0, 3));
     strategy_ = stage_ == 3 ? "zero3-offload" : stage_ > 0 ? "zero2" : "ddp";
-    if (context_.given("strategy")) {
-      const bool there = std::any_of(config_.strategies.begin(), config_.strategies.end(),
-                                     [&](const StrategyChoice& s) { return s.name == strategy_; });
-      if (!there)
-        refuse("zero_optimization.stage", std::to_string(stage_) + " is the strategy " + strategy_ + ", but --strategy " +
-                                              text_of(config_.strategies) + " is given");
+    std::vector<StrategyChoice> strategies{{strategy_, 0}};
+    if (const Json* size = find(root, "tensor_parallel", "autotp_size"); size != nullptr && !is_auto(*size)) {
+      const auto tp = static_cast<int>(target_.whole("tensor_parallel.autotp_size", *size, 0, 65'536));
+      if (tp > 1) strategies.insert(strategies.begin(), {"tp-sp", tp});
+    }
+    if (target_.context.given("strategy")) {
+      for (const StrategyChoice& asked : strategies) {
+        const bool there = std::any_of(config_.strategies.begin(), config_.strategies.end(), [&](const StrategyChoice& s) {
+          return s.name == asked.name && (asked.size == 0 || s.size == asked.size);
+        });
+        if (!there) {
+          target_.refuse(asked.size == 0 ? "zero_optimization.stage" : "tensor_parallel.autotp_size",
+                         std::to_string(asked.size == 0 ? stage_ : asked.size) + " is the strategy " + text_of({asked}) +
+                             ", but --strategy " + text_of(config_.strategies) + " is given");
+        }
+      }
     } else {
-      config_.strategies = {{strategy_, 0}};
-      stated_.insert("strategy");
+      config_.strategies = strategies;
+      target_.stated.insert("strategy");
     }
     if (stage_ == 1 || stage_ == 2) set_option("zero_optimization.stage", Json(stage_), "stage", std::to_string(stage_));
-    config_.notes.push_back("deepspeed zero_optimization.stage " + std::to_string(stage_) + (given ? "" : " (its default)") +
-                            ": --strategy " + strategy_);
+    config_.notes.push_back("deepspeed zero_optimization.stage " + std::to_string(stage_) +
+                            (stage != nullptr ? "" : " (its default)") + ": --strategy " + text_of(config_.strategies));
+  }
+
+  static const Json* find(const Json& root, const char* block, const char* key) {
+    const auto outer = root.find(block);
+    if (outer == root.end() || !outer->is_object()) return nullptr;
+    const auto inner = outer->find(key);
+    return inner == outer->end() ? nullptr : &*inner;
   }
 
   void visit(const Json& object, const std::string& prefix) {
@@ -108,8 +102,13 @@ class Reader {
       const std::string key = prefix + name;
       const auto* rule = std::find_if(std::begin(deepspeed_rules), std::end(deepspeed_rules),
                                       [&](const DeepspeedRule& r) { return r.path == key; });
-      if (rule == std::end(deepspeed_rules)) refuse(key, "is not known here");
-      apply(*rule, key, value);
+      if (rule != std::end(deepspeed_rules)) {
+        apply(*rule, key, value);
+      } else if (name.starts_with('_') || name.starts_with("//") || name == "comment") {
+        target_.note(key, value, "a remark");
+      } else {
+        target_.refuse(in_quotes(key), "is not known here");
+      }
     }
   }
 
@@ -118,7 +117,7 @@ class Reader {
                                            : value != Json(false) && !value.is_null();
     const bool asked_for = rule.key == DeepspeedKey::count || rule.key == DeepspeedKey::flag || rule.key == DeepspeedKey::only;
     if (asked_for && (stage_ < rule.least_stage || stage_ > rule.most_stage)) {
-      note(key, value, "no effect at stage " + std::to_string(stage_));
+      target_.note(key, value, "no effect at stage " + std::to_string(stage_));
       return;
     }
     switch (rule.key) {
@@ -129,27 +128,26 @@ class Reader {
         read_count(key, value, std::string(rule.argument));
         break;
       case DeepspeedKey::flag:
-        if (!is_auto(value) && !value.is_boolean()) refuse(key, "is " + value.dump() + "; it must be true, false or \"auto\"");
         if (is_auto(value)) {
-          note(key, value, "the default of --" + strategy_ + "." + std::string(rule.argument));
+          target_.note(key, value, "the default of --" + strategy_ + "." + std::string(rule.argument));
         } else {
-          set_option(key, value, std::string(rule.argument), value.get<bool>() ? "true" : "false");
+          set_option(key, value, std::string(rule.argument), target_.truth(key, value) ? "true" : "false");
         }
         break;
       case DeepspeedKey::no_effect:
       case DeepspeedKey::ignored_group:
-        note(key, value, "no effect here: " + std::string(rule.argument));
+        target_.note(key, value, "no effect here: " + std::string(rule.argument));
         break;
       case DeepspeedKey::only:
         read_only_value(rule, key, value);
         break;
       case DeepspeedKey::group:
-        if (!value.is_object()) refuse(key, "is " + value.dump() + "; it must be an object");
+        if (!value.is_object()) target_.refuse(key, "is " + shown(value) + "; it must be an object");
         visit(value, key + ".");
         break;
       case DeepspeedKey::off:
-        if (enabled) refuse(key, "is asked for, which is not done here");
-        note(key, value, "off");
+        if (enabled) target_.refuse(key, "is asked for, which is not done here");
+        target_.note(key, value, "off");
         break;
     }
   }
@@ -158,187 +156,244 @@ class Reader {
     std::istringstream list{std::string(rule.argument)};
     for (std::string legal; std::getline(list, legal, '|');) {
       if (Json::parse(legal) != value) continue;
-      note(key, value, "as it is here");
+      target_.note(key, value, "as it is here");
       return;
     }
-    refuse(key, "is " + value.dump() + ", which is not done here; it may be " + std::string(rule.argument));
+    target_.refuse(key, "is " + shown(value) + ", which is not done here; it may be " + std::string(rule.argument));
   }
 
   void set_option(const std::string& key, const Json& value, const std::string& option, const std::string& text) {
-    auto& options = config_.plugin_options[strategy_];
-    const auto [known, is_new] = options.emplace(option, text);
-    const std::string name = "--" + strategy_ + "." + option;
-    if (!is_new && known->second != text && !stated_options_.contains(option))
-      refuse(key, "is " + value.dump() + ", but " + name + " " + known->second + " is given; leave one of them out");
-    known->second = text;
-    stated_options_.insert(option);
-    note(key, value, name + " " + text);
+    target_.state_plugin(key, value, strategy_, option, text);
   }
 
   /// Sizes that are "auto" are what Hugging Face's integration makes of them, from the hidden size.
   void read_count(const std::string& key, const Json& value, const std::string& option) {
-    if (!is_auto(value)) {
-      set_option(key, value, option, number_text(number(key, value)));
-      return;
+    if (option == "offload_optimizer.ratio") {
+      if (is_auto(value)) return target_.note(key, value, "the default of --" + strategy_ + "." + option);
+      return set_option(key, value, option, deepspeed::as_text(target_.number(key, value)));
     }
-    const double hidden = static_cast<double>(context_.hidden());
+    if (!is_auto(value)) {
+      // sys.maxsize and the like mean "no limit".
+      const bool all = value.is_number() && value.get<double>() > static_cast<double>(most_elements);
+      const std::int64_t size = all ? most_elements : target_.whole(key, value, 0, most_elements);
+      return set_option(key, value, option, std::to_string(size));
+    }
+    const std::int64_t hidden = target_.context.hidden();
     if (option == "reduce_bucket_size") {
-      set_option(key, value, option, number_text(hidden * hidden));
+      set_option(key, value, option, std::to_string(hidden * hidden));
     } else if (option == "prefetch_bucket_size") {
-      set_option(key, value, option, number_text(std::floor(0.9 * hidden * hidden)));
+      set_option(key, value, option, std::to_string(hidden * hidden * 9 / 10));
     } else if (option == "param_persistence_threshold") {
-      set_option(key, value, option, number_text(10 * hidden));
+      set_option(key, value, option, std::to_string(10 * hidden));
     } else {
-      note(key, value, "the default of --" + strategy_ + "." + option);
+      target_.note(key, value, "the default of --" + strategy_ + "." + option);
     }
   }
 
   void read_own(const std::string& key, const Json& value) {
+    constexpr std::int64_t most_sequences = 1'000'000'000'000;
     if (key == "train_batch_size") {
-      read_sized(key, value, "global-batch", config_.global_batch);
+      read_sized(key, value, "global-batch", config_.global_batch, most_sequences);
     } else if (key == "train_micro_batch_size_per_gpu") {
-      read_sized(key, value, "batch", config_.batch);
+      read_sized(key, value, "batch", config_.batch, std::int64_t{1'000'000'000});
     } else if (key == "gradient_accumulation_steps") {
-      read_sized(key, value, "accumulation", config_.accumulation);
+      read_sized(key, value, "accumulation", config_.accumulation, 65'536);
     } else if (key == "gradient_clipping") {
       read_real(key, value, "clip", config_.optimizer.max_norm);
-    } else if (key == "optimizer.type") {
-      if (value != "AdamW" && value != "Adam" && value != "FusedAdam" && value != "DeepSpeedCPUAdam")
-        refuse(key, "is " + value.dump() + "; the optimizer here is AdamW (DeepSpeed's Adam in its default mode)");
-      note(key, value, "AdamW");
+    } else if (key.starts_with("optimizer")) {
+      read_optimizer(key, value);
+    } else if (key == "bf16.enabled" || key == "bfloat16.enabled") {
+      read_bf16(key, value);
+    } else if (key == "fp16.enabled") {
+      if (value != false && !is_auto(value))
+        target_.refuse(key,
+                       "is " + shown(value) + ": training in fp16, with a scaled loss, is not done here; bf16 is (bf16.enabled)");
+      target_.note(key, value, "off");
+    } else if (key == "data_types.grad_accum_dtype") {
+      gradient_dtype_ = value;
+    } else if (key == "communication_data_type") {
+      read_wire(key, value);
+    } else if (key.starts_with("scheduler.")) {
+      scheduler_[key.substr(key.rfind('.') + 1)] = value;
+    } else if (key == "tensor_parallel.autotp_size") {
+      target_.note(key, value, "--strategy " + text_of(config_.strategies));
+    } else if (key == "activation_checkpointing.partition_activations") {
+      // It divides them over the ranks of tensor parallelism.
+      if (!is_auto(value) && target_.truth(key, value) && config_.strategies.front().name == "tp-sp")
+        target_.refuse(key, "is true, which is not done here (tp-sp divides activations by tokens)");
+      target_.note(key, value, "no effect here: there is no tensor parallelism to divide them over");
+    } else if (key.ends_with(".device")) {
+      read_offload(key, value, value);
+    } else if (key.starts_with("zero_optimization.cpu_offload")) {  // as it was written once
+      const bool asked = target_.truth(key, value);
+      read_offload(key == "zero_optimization.cpu_offload" ? key : "zero_optimization.offload_param", value,
+                   Json(asked ? "cpu" : "none"));
+    }
+  }
+
+  void read_optimizer(const std::string& key, const Json& value) {
+    OptimizerSettings& optimizer = config_.optimizer;
+    optimizer_ = true;
+    if (key == "optimizer.type") {
+      type_ = value.is_string() ? lower(value.get<std::string>()) : "";
+      if (type_ != "adamw" && type_ != "adam" && type_ != "fusedadam" && type_ != "deepspeedcpuadam") {
+        target_.refuse(
+            key, "is " + shown(value) + "; the optimizer here is AdamW (and Adam, which is AdamW in DeepSpeed's default mode)");
+      }
+      target_.note(key, value, "AdamW");
     } else if (key == "optimizer.params.lr") {
       read_real(key, value, "learning-rate", config_.learning_rate.peak);
     } else if (key == "optimizer.params.betas") {
       read_betas(key, value);
     } else if (key == "optimizer.params.eps") {
-      read_real(key, value, "epsilon", config_.optimizer.epsilon);
+      read_real(key, value, "epsilon", optimizer.epsilon);
     } else if (key == "optimizer.params.weight_decay") {
-      read_real(key, value, "weight-decay", config_.optimizer.weight_decay);
-    } else if (key == "bf16.enabled" || key == "bfloat16.enabled") {
-      read_bf16(key, value);
-    } else if (key == "communication_data_type") {
-      read_wire(key, value);
-    } else if (key.starts_with("scheduler.")) {
-      scheduler_[key.substr(key.rfind('.') + 1)] = value;
-    } else if (key.ends_with(".device")) {
-      read_offload(key, value);
+      read_real(key, value, "weight-decay", optimizer.weight_decay);
+    } else if (key == "optimizer.params.bias_correction") {
+      if (is_auto(value))
+        target_.resolve(key, value, "bias-correction", optimizer.bias_correction);
+      else
+        target_.state(key, value, "bias-correction", optimizer.bias_correction, target_.truth(key, value));
+    } else if (key == "optimizer.params.torch_adam") {
+      torch_adam_ = is_auto(value) || target_.truth(key, value);
+      target_.note(key, value, "no effect here but for the default of weight_decay: AdamW has one implementation per device");
+    } else if (key == "optimizer.params.adam_w_mode") {
+      adam_w_mode_ = is_auto(value) || target_.truth(key, value);
+    } else if (key == "optimizer.params.max_grad_norm") {
+      target_.refuse(key, "is no parameter of DeepSpeed's Adam either; it is the key gradient_clipping");
+    }
+  }
+
+  /// What the block leaves out, and what its keys mean together only.
+  void finish_optimizer() {
+    OptimizerSettings& optimizer = config_.optimizer;
+    const std::string params = "optimizer.params.";
+    target_.absent(params + "lr", "learning-rate", config_.learning_rate.peak, 1e-3);
+    target_.absent(params + "betas", "beta1", optimizer.beta1, 0.9);
+    target_.absent(params + "betas", "beta2", optimizer.beta2, 0.999);
+    target_.absent(params + "eps", "epsilon", optimizer.epsilon, 1e-8);
+    target_.absent(params + "weight_decay", "weight-decay", optimizer.weight_decay, torch_adam_ ? 0.01 : 0.0);
+    if (!adam_w_mode_) {
+      // DeepSpeed listens to it for the type Adam only; without weight decay both are the same.
+      if (type_ != "adamw" && optimizer.weight_decay != 0)
+        target_.refuse(params + "adam_w_mode", "is false: weight decay as a term of the gradient (Adam) is not done here");
+      target_.note(params + "adam_w_mode", Json(false),
+                   type_ == "adamw" ? "no effect: the type is AdamW" : "no effect without weight decay");
     }
   }
 
   void read_wire(const std::string& key, const Json& value) {
-    if (value.is_null() || is_auto(value)) {
-      note(key, value, "gradients travel in the dtype in which the precision makes them");
-    } else if (stage_ > 0 && (value == "bf16" || value == "bfp16" || value == "fp32")) {
-      set_option(key, value, "communication_data_type", value == "fp32" ? "fp32" : "bf16");
-    } else if (value == "fp32") {
-      note(key, value, "as it is here");
+    const std::string name = value.is_string() ? lower(value.get<std::string>()) : "";
+    if (name == "auto") {
+      target_.note(key, value, "gradients travel in the dtype in which the precision makes them");
+    } else if (stage_ > 0 && (name == "bf16" || name == "bfp16" || name == "fp32")) {
+      set_option(key, value, "communication_data_type", name == "fp32" ? "fp32" : "bf16");
+    } else if (name == "fp32") {
+      target_.note(key, value, "as it is here");
     } else {
-      refuse(key, "is " + value.dump() + "; it may be null, \"auto\", \"fp32\" or, from stage 1 on, \"bf16\"");
+      target_.refuse(key, "is " + shown(value) + "; it may be null, \"auto\", \"fp32\" or, from stage 1 on, \"bf16\"");
     }
   }
 
   template <typename T>
-  void read_sized(const std::string& key, const Json& value, const std::string& option, T& target) {
+  void read_sized(const std::string& key, const Json& value, const std::string& option, T& target, T most) {
     if (is_auto(value))
-      note(key, value, target > 0 ? "--" + option + " " + std::to_string(target) : "follows from batch, accumulation and ranks");
+      target_.note(key, value,
+                   target > 0 ? "--" + option + " " + std::to_string(target) : "follows from batch, accumulation and ranks");
     else
-      state(key, value, option, target, static_cast<T>(whole(key, value)));
+      target_.state(key, value, option, target, static_cast<T>(target_.whole(key, value, 1, most)));
   }
   void read_real(const std::string& key, const Json& value, const std::string& option, double& target) {
-    if (is_auto(value))
-      resolve(key, value, option, target);
-    else
-      state(key, value, option, target, number(key, value));
+    if (is_auto(value)) {
+      target_.resolve(key, value, option, target);
+      target_.stated.insert(option);
+    } else {
+      target_.state(key, value, option, target, target_.number(key, value));
+    }
   }
   void read_betas(const std::string& key, const Json& value) {
+    OptimizerSettings& optimizer = config_.optimizer;
     if (is_auto(value)) {
-      resolve(key, value, "beta1", config_.optimizer.beta1);
-      resolve(key, value, "beta2", config_.optimizer.beta2);
+      target_.resolve(key, value, "beta1", optimizer.beta1);
+      target_.resolve(key, value, "beta2", optimizer.beta2);
+      target_.stated.insert({"beta1", "beta2"});
       return;
     }
-    if (!value.is_array() || value.size() != 2) refuse(key, "is " + value.dump() + "; it must be two numbers or \"auto\"");
-    state(key, value, "beta1", config_.optimizer.beta1, number(key, value[0]));
-    state(key, value, "beta2", config_.optimizer.beta2, number(key, value[1]));
+    if (!value.is_array() || value.size() != 2)
+      target_.refuse(key, "is " + shown(value) + "; it must be two numbers or \"auto\"");
+    target_.state(key, value, "beta1", optimizer.beta1, target_.number(key, value[0]));
+    target_.state(key, value, "beta2", optimizer.beta2, target_.number(key, value[1]));
   }
 
   void read_bf16(const std::string& key, const Json& value) {
-    if (is_auto(value)) {
-      resolve(key, value, "precision", config_.precision);
-      return;
-    }
-    if (!value.is_boolean()) refuse(key, "is " + value.dump() + "; it must be true, false or \"auto\"");
+    if (is_auto(value)) return target_.resolve(key, value, "precision", config_.precision);
     // fp8 has bf16 weights, so that asking for it does not contradict the file.
-    const bool has_bf16 = context_.given("precision") && config_.precision != "fp32";
-    if (value.get<bool>() && has_bf16)
-      resolve(key, value, "precision", config_.precision);
+    const bool has_bf16 = target_.context.given("precision") && config_.precision != "fp32";
+    if (target_.truth(key, value) && has_bf16)
+      target_.resolve(key, value, "precision", config_.precision);
     else
-      state(key, value, "precision", config_.precision, std::string(value.get<bool>() ? "bf16" : "fp32"));
+      target_.state(key, value, "precision", config_.precision, std::string(value.get<bool>() ? "bf16" : "fp32"));
   }
 
-  void read_offload(const std::string& key, const Json& value) {
-    const bool of_parameters = key.find("offload_param") != std::string::npos;
-    if (value != "cpu" && value != "none" && !value.is_null())
-      refuse(key, "is " + value.dump() + "; here it may be \"cpu\" or \"none\"");
-    if (value == "cpu" && stage_ < (of_parameters ? 3 : 1))
-      refuse(key, "is \"cpu\", which needs stage " + std::string(of_parameters ? "3" : "1, 2 or 3"));
-    if (stage_ < (of_parameters ? 3 : 1)) {
-      note(key, value, "no effect at stage " + std::to_string(stage_));
+  /// In which dtype gradients are added up; after the precision is known.
+  void read_gradient_dtype() {
+    const std::string key = "data_types.grad_accum_dtype";
+    const std::string& precision = config_.precision;
+    const bool chooses = precision == "bf16" || precision == "fp8";
+    if (gradient_dtype_.is_null()) {
+      const auto options = config_.plugin_options.find(precision);
+      if (chooses && (options == config_.plugin_options.end() || !options->second.contains("gradients"))) {
+        config_.notes.push_back("deepspeed " + key + " is absent: --" + precision +
+                                ".gradients f32, more exact than DeepSpeed's default, which is the model's dtype");
+      }
       return;
     }
-    set_option(key, value, of_parameters ? "offload_param.device" : "offload_optimizer.device", value == "cpu" ? "cpu" : "none");
+    const std::string name = gradient_dtype_.is_string() ? lower(gradient_dtype_.get<std::string>()) : "";
+    if (chooses && (name == "bf16" || name == "bfloat16")) {
+      target_.state_plugin(key, gradient_dtype_, precision, "gradients", "bf16");
+    } else if (chooses && (name == "fp32" || name == "float32" || name == "float")) {
+      target_.state_plugin(key, gradient_dtype_, precision, "gradients", "f32");
+    } else if (name == "auto" || name == "fp32" || name == "float32" || name == "float") {
+      target_.note(key, gradient_dtype_, "as it is here");
+    } else {
+      target_.refuse(key, "is " + shown(gradient_dtype_) + " with --precision " + precision +
+                              "; it may be \"fp32\" or \"auto\" and, where weights are bf16, \"bf16\"");
+    }
   }
 
-  /// The keys of a scheduler mean something together only.
-  void read_scheduler() {
-    if (scheduler_.empty()) return;
-    const Json type = scheduler_.value("type", Json(nullptr));
-    if (type != "WarmupLR" && type != "WarmupDecayLR" && type != "WarmupCosineLR")
-      refuse("scheduler.type", "is " + type.dump() + "; here it may be WarmupLR, WarmupDecayLR or WarmupCosineLR");
-    const bool constant = type == "WarmupLR", cosine = type == "WarmupCosineLR";
-    const LearningRate::Decay decay = constant ? LearningRate::Decay::constant
-                                      : cosine ? LearningRate::Decay::cosine
-                                               : LearningRate::Decay::linear;
-    if (context_.given("schedule") && config_.learning_rate.decay != decay)
-      refuse("scheduler.type", "is " + type.dump() + ", but another --schedule is given");
-    config_.learning_rate.decay = decay;
-    note("scheduler.type", type, std::string("--schedule ") + (constant ? "constant" : cosine ? "cosine" : "linear"));
-    const Json lowest = cosine ? scheduler_.value("cos_min_ratio", Json(1e-4)) : Json(0.0);  // DeepSpeed's default
-    if (!constant)
-      state(cosine ? "scheduler.params.cos_min_ratio" : "scheduler.type", lowest, "final-rate",
-            config_.learning_rate.final_fraction, number("scheduler.params.cos_min_ratio", lowest));
-    const Json shape = scheduler_.value("warmup_type", Json("log"));  // DeepSpeed's default
-    if (shape != "linear" && !is_auto(shape))
-      refuse("scheduler.params.warmup_type",
-             "is " + shape.dump() + (scheduler_.contains("warmup_type") ? "" : " by default") + "; here warm-up is \"linear\"");
-    note("scheduler.params.warmup_type", shape, "linear");
-    const Json rate = scheduler_.value("warmup_max_lr", Json("auto"));
-    read_real("scheduler.params.warmup_max_lr", rate, "learning-rate", config_.learning_rate.peak);
-    const Json warmup = scheduler_.value("warmup_num_steps", Json(1000));  // DeepSpeed's default
-    if (is_auto(warmup))
-      resolve("scheduler.params.warmup_num_steps", warmup, "warmup", config_.learning_rate.warmup_steps);
-    else
-      state("scheduler.params.warmup_num_steps", warmup, "warmup", config_.learning_rate.warmup_steps,
-            static_cast<std::int64_t>(number("scheduler.params.warmup_num_steps", warmup)));
-    const Json total = scheduler_.value("total_num_steps", Json("auto"));
-    if (is_auto(total))
-      resolve("scheduler.params.total_num_steps", total, "steps", config_.steps);
-    else
-      state("scheduler.params.total_num_steps", total, "steps", config_.steps, whole("scheduler.params.total_num_steps", total));
-    config_.learning_rate.steps = config_.steps;
+  /// `device` is what `key`, with the value `value`, asks for.
+  void read_offload(const std::string& key, const Json& value, const Json& device) {
+    const bool of_parameters = key.find("offload_param") != std::string::npos;
+    if (device != "cpu" && device != "none") target_.refuse(key, "is " + shown(value) + "; here it may be \"cpu\" or \"none\"");
+    if (device == "cpu" && stage_ < (of_parameters ? 3 : 1))
+      target_.refuse(key, "is " + shown(value) + ", which needs stage " + std::string(of_parameters ? "3" : "1, 2 or 3"));
+    if (stage_ < (of_parameters ? 3 : 1)) {
+      target_.note(key, value, "no effect at stage " + std::to_string(stage_));
+      return;
+    }
+    set_option(key, value, of_parameters ? "offload_param.device" : "offload_optimizer.device", device.get<std::string>());
   }
 
-  std::string path_;
-  const DeepspeedContext& context_;
+  /// Sizes of ZeRO that the file leaves out (deepspeed/runtime/zero/config.py, DeepSpeed 0.19.6).
+  void finish_zero() {
+    if (stage_ == 0) return;
+    const auto absent = [&](const char* option, const char* fallback) {
+      target_.absent_plugin("zero_optimization." + std::string(option), strategy_, option, fallback);
+    };
+    absent("overlap_comm", stage_ == 3 ? "true" : "false");
+    absent("reduce_bucket_size", "500000000");
+    if (stage_ < 3) absent("allgather_bucket_size", "500000000");
+    absent("sub_group_size", "1000000000");
+  }
+
+  deepspeed::Target& target_;
   RunConfig& config_;
   int stage_ = 0;
-  std::string strategy_;
-  std::set<std::string> stated_, stated_options_;
+  std::string strategy_, type_;
+  bool optimizer_ = false, torch_adam_ = false, adam_w_mode_ = true;
+  Json gradient_dtype_;
   Json scheduler_ = Json::object();
 };
-
-}  // namespace
-
-namespace {
 
 /// Puts the value of "a.b=VALUE" where the file has, or would have, a.b.
 void replace_value(const std::string& path, const std::string& replacement, Json& root, RunConfig& config) {
@@ -348,13 +403,16 @@ void replace_value(const std::string& path, const std::string& replacement, Json
     throw UsageError("--deepspeed-set '" + replacement + "' must be KEY=VALUE, such as zero_optimization.sub_group_size=1e9");
   std::string pointer = "/" + key;
   std::replace(pointer.begin(), pointer.end(), '.', '/');
-  const std::string text = replacement.substr(equals + 1);
-  Json value = Json::parse(text, nullptr, false);
-  if (value.is_discarded()) value = text;
+  Json value;
+  try {
+    value = parse_json(replacement.substr(equals + 1), "--deepspeed-set");
+  } catch (const DataError&) {
+    value = replacement.substr(equals + 1);
+  }
   try {
     Json& target = root[Json::json_pointer(pointer)];
-    config.notes.push_back("deepspeed " + key + " " + value.dump() + " (--deepspeed-set) in place of " +
-                           (target.is_null() ? "nothing" : target.dump()) + " in " + path);
+    config.notes.push_back("deepspeed " + printable(key) + " " + shown(value) + " (--deepspeed-set) in place of " +
+                           (target.is_null() ? "nothing" : shown(target)) + " in " + path);
     target = std::move(value);
   } catch (const Json::exception&) {
     throw UsageError("--deepspeed-set " + replacement + ": " + path + " has no object that could hold " + key);
@@ -364,14 +422,14 @@ void replace_value(const std::string& path, const std::string& replacement, Json
 }  // namespace
 
 std::set<std::string> apply_deepspeed_config(const std::string& path, const DeepspeedContext& context, RunConfig& config) {
-  std::ifstream file(path);
-  if (!file) throw SystemError("--deepspeed-config " + path + " cannot be read");
-  std::stringstream text;
-  text << file.rdbuf();
-  Json root = Json::parse(text.str(), nullptr, false);
-  if (root.is_discarded() || !root.is_object()) throw DataError("--deepspeed-config " + path + " is no JSON object");
+  // DeepSpeed reads Hjson and refuses repeated keys.
+  const JsonRules rules{.repeated = JsonRules::Repeated::refused, .comments = true};
+  Json root = parse_json(read_text(path, rules.most_bytes), "--deepspeed-config " + path, rules);
+  if (!root.is_object()) throw DataError("--deepspeed-config " + path + " is no JSON object");
   for (const std::string& replacement : context.replacements) replace_value(path, replacement, root, config);
-  return Reader(path, context, config).run(root);
+  deepspeed::Target target(path, context, config);
+  Reader(target).run(std::move(root));
+  return target.stated;
 }
 
 }  // namespace consist

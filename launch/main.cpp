@@ -7,6 +7,7 @@
 #include "consist/error.h"
 #include "consist/plugin.h"
 #include "core/config/did_you_mean.h"
+#include "core/program/printable.h"
 #include "launch/commands/commands.h"
 #include "launch/exit_status.h"
 #include "launch/process_setup.h"
@@ -52,6 +53,11 @@ int run(const std::vector<std::string>& arguments) {
                             consist::did_you_mean(arguments[0], known));
 }
 
+/// What is said holds names and values from files and from other processes.
+void report(const std::exception& error) {
+  std::fprintf(stderr, "consist: %s\n", consist::printable(error.what()).c_str());
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -60,13 +66,13 @@ int main(int argc, char** argv) {
   try {
     return run({argv + 1, argv + argc});
   } catch (const consist::UsageError& error) {
-    std::fprintf(stderr, "consist: %s\n", error.what());
+    report(error);
     return consist::exit_usage;
   } catch (const consist::PeerError& error) {
-    std::fprintf(stderr, "consist: %s\n", error.what());
+    report(error);
     return consist::exit_peer_failed;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "consist: %s\n", error.what());
+    report(error);
     return consist::exit_failed;
   }
 }

@@ -13,6 +13,7 @@
 
 #include "consist/error.h"
 #include "core/files/system_error.h"
+#include "core/program/printable.h"
 
 extern char** environ;
 
@@ -120,7 +121,7 @@ void RankOutput::pass_on() {
 
 void RankOutput::write_line(std::string_view line) const {
   // One write, so that lines of several ranks do not mix.
-  std::string text = prefix_ + std::string(line) + "\n";
+  std::string text = prefix_ + printable(line) + "\n";
   for (std::string_view rest = text; !rest.empty();) {
     const ssize_t count = write(target_, rest.data(), rest.size());
     if (count < 0 && errno == EINTR) continue;

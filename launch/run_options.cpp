@@ -58,11 +58,17 @@ po::options_description run_options() {
       "from-scratch", po::bool_switch(), "initialise even if the model folder has weights")(
       "learning-rate", po::value<double>()->default_value(d.learning_rate.peak, "3e-4"), "peak")(
       "schedule", po::value<std::string>()->default_value("constant"), "constant, linear or cosine")(
-      "warmup", po::value<std::int64_t>()->default_value(0), "steps of linear warm-up")(
+      "warmup", po::value<std::int64_t>()->default_value(0), "steps of warm-up")(
+      "warmup-shape", po::value<std::string>()->default_value(name_of(d.learning_rate.warmup)), "linear or log")(
+      "warmup-from", po::value<double>()->value_name("RATE"),
+      "where warm-up begins; without it linear warm-up begins one step above 0, log at 0")(
+      "schedule-counting", po::value<std::string>()->default_value(name_of(d.learning_rate.counting)),
+      "own; deepspeed: a step later, as its schedulers move on after each step")(
       "final-rate", po::value<double>()->default_value(0.1, "0.1"), "end of linear and cosine, as a fraction of the peak")(
       "weight-decay", po::value<double>()->default_value(d.optimizer.weight_decay, "0.1"), "not on norms and biases")(
       "beta1", po::value<double>()->default_value(d.optimizer.beta1, "0.9"), "AdamW")(
       "beta2", po::value<double>()->default_value(d.optimizer.beta2, "0.95"), "AdamW")(
+      "bias-correction", po::value<bool>()->default_value(d.optimizer.bias_correction, "on")->value_name("on|off"), "AdamW")(
       "epsilon", po::value<double>()->default_value(d.optimizer.epsilon, "1e-8"), "AdamW")(
       "clip", po::value<double>()->default_value(d.optimizer.max_norm, "1"), "global gradient norm; 0: do not clip");
   po::options_description results("Results and limits");
@@ -306,12 +312,16 @@ RunConfig make_config(const ParsedRun& parsed, PluginHost& host) {
   c.learning_rate.peak = v["learning-rate"].as<double>();
   c.learning_rate.decay = decay_of(v["schedule"].as<std::string>());
   c.learning_rate.warmup_steps = v["warmup"].as<std::int64_t>();
+  c.learning_rate.warmup = warmup_of(v["warmup-shape"].as<std::string>());
+  if (v.count("warmup-from") != 0) c.learning_rate.warmup_from = v["warmup-from"].as<double>();
+  c.learning_rate.counting = counting_of(v["schedule-counting"].as<std::string>());
   c.learning_rate.final_fraction = v["final-rate"].as<double>();
   c.learning_rate.steps = c.steps;
   c.optimizer.weight_decay = v["weight-decay"].as<double>();
   c.optimizer.beta1 = v["beta1"].as<double>();
   c.optimizer.beta2 = v["beta2"].as<double>();
   c.optimizer.epsilon = v["epsilon"].as<double>();
+  c.optimizer.bias_correction = v["bias-correction"].as<bool>();
   c.optimizer.max_norm = v["clip"].as<double>();
   c.archive = v["archive"].as<std::string>();
   c.overwrite = v["overwrite"].as<bool>();

@@ -44,18 +44,6 @@ void within(const char* option, double value, double least, double most) {
   }
 }
 
-std::string_view name_of(LearningRate::Decay decay) {
-  switch (decay) {
-    case LearningRate::Decay::constant:
-      return "constant";
-    case LearningRate::Decay::linear:
-      return "linear";
-    case LearningRate::Decay::cosine:
-      return "cosine";
-  }
-  return "?";
-}
-
 }  // namespace
 
 std::vector<StrategyChoice> parse_strategies(const std::string& text) {
@@ -127,6 +115,7 @@ void RunConfig::check() const {
   at_least("--memory-limit", memory_limit, 0);
   at_least("--timeout", timeout_seconds, 1);
   within("--learning-rate", learning_rate.peak, 0, 1e6);
+  if (learning_rate.warmup_from) within("--warmup-from", *learning_rate.warmup_from, 0, 1e6);
   within("--final-rate", learning_rate.final_fraction, 0, 1);
   within("--beta1", optimizer.beta1, 0, 0.999999);
   within("--beta2", optimizer.beta2, 0, 0.999999999);
@@ -169,13 +158,17 @@ std::string RunConfig::to_json() const {
       {"seed", seed},
       {"from_scratch", from_scratch},
       {"learning_rate", learning_rate.peak},
-      {"schedule", std::string(name_of(learning_rate.decay))},
+      {"schedule", name_of(learning_rate.decay)},
       {"warmup", learning_rate.warmup_steps},
+      {"warmup_shape", name_of(learning_rate.warmup)},
+      {"warmup_from", learning_rate.warmup_from ? nlohmann::ordered_json(*learning_rate.warmup_from) : nlohmann::ordered_json()},
+      {"schedule_counting", name_of(learning_rate.counting)},
       {"final_rate", learning_rate.final_fraction},
       {"beta1", optimizer.beta1},
       {"beta2", optimizer.beta2},
       {"epsilon", optimizer.epsilon},
       {"weight_decay", optimizer.weight_decay},
+      {"bias_correction", optimizer.bias_correction},
       {"clip", optimizer.max_norm},
       {"evaluate_every", evaluate_every},
       {"evaluate_sequences", evaluate_sequences},

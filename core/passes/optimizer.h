@@ -11,6 +11,7 @@ struct OptimizerSettings {
   double beta2 = 0.95;
   double epsilon = 1e-8;
   double weight_decay = 0.1;
+  bool bias_correction = true;  ///< of both moments; in the numbers of each step (trainer.h), not in the program
   double max_norm = 1.0;  ///< gradients are scaled down to this global norm; 0: not clipped
 };
 

@@ -5,6 +5,8 @@
 
 #include <memory>
 
+#include "core/program/printable.h"
+
 namespace consist::log {
 namespace {
 
@@ -18,16 +20,16 @@ spdlog::logger& logger() {
 }  // namespace
 
 void debug(std::string_view message) {
-  logger().debug(message);
+  logger().debug(printable(message));
 }
 void info(std::string_view message) {
-  logger().info(message);
+  logger().info(printable(message));
 }
 void warn(std::string_view message) {
-  logger().warn(message);
+  logger().warn(printable(message));
 }
 void error(std::string_view message) {
-  logger().error(message);
+  logger().error(printable(message));
 }
 
 }  // namespace consist::log

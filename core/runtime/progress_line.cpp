@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdio>
 
+#include "core/program/printable.h"
 #include "core/runtime/text.h"
 
 namespace consist {
@@ -80,7 +81,7 @@ void ProgressLine::step(const StepReport& report) {
 void ProgressLine::note(const std::string& text) {
   if (quiet_) return;
   finish();
-  std::fprintf(stderr, "%s\n", text.c_str());
+  std::fprintf(stderr, "%s\n", printable(text).c_str());
 }
 
 void ProgressLine::finish() {

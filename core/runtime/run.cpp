@@ -11,6 +11,7 @@
 #include "core/archive/archive.h"
 #include "core/archive/past.h"
 #include "core/files/atomic_file.h"
+#include "core/program/printable.h"
 #include "core/runtime/advice.h"
 #include "core/runtime/bound.h"
 #include "core/runtime/communicators.h"
@@ -148,6 +149,7 @@ TrainerSettings trainer_settings(const RunConfig& config, std::int64_t first_ste
           .learning_rate = config.learning_rate,
           .beta1 = config.optimizer.beta1,
           .beta2 = config.optimizer.beta2,
+          .bias_correction = config.optimizer.bias_correction,
           .evaluate_every = config.evaluate_every,
           .evaluate_sequences = config.evaluate_sequences,
           .checkpoint_every = checkpoint_every,
@@ -229,7 +231,7 @@ TrainerResult run_recorded(RunConfig& config, Parts parts, PluginHost& host, Joi
   recorder.describe(environment_json(job, *parts.device, communicators, host), topology_json(config, layout, communicators),
                     program_json(summary, planned), sensors.newest());
   if (job.rank() == 0) {
-    std::fprintf(stderr, "%s\n", banner(config, parts, layout, planned, communicators, summary).c_str());
+    std::fprintf(stderr, "%s\n", printable(banner(config, parts, layout, planned, communicators, summary)).c_str());
     ProgramSummary advised = summary;
     advised.planned_bytes = planned.device.bytes;  // what is advised must fit on every rank
     for (const std::string& advice : advise(config, parts.precision->dtypes(), layout, parts.device->info(), advised)) {

@@ -22,9 +22,11 @@ bool due(std::int64_t step, std::int64_t every) {
 /// Adam's constants of step `step`, counted from 1 (see op adamw).
 void write_hyper(TrainingState& state, const TrainerSettings& settings, std::int64_t step) {
   const double t = static_cast<double>(step);
-  const float hyper[4] = {static_cast<float>(settings.learning_rate.at(step - 1)),
-                          static_cast<float>(1.0 - std::pow(settings.beta1, t)),
-                          static_cast<float>(1.0 - std::pow(settings.beta2, t)), static_cast<float>(t)};
+  const auto correction = [&](double beta) {
+    return settings.bias_correction ? static_cast<float>(1.0 - std::pow(beta, t)) : 1.0F;
+  };
+  const float hyper[4] = {static_cast<float>(settings.learning_rate.at(step - 1)), correction(settings.beta1),
+                          correction(settings.beta2), static_cast<float>(t)};
   state.write_input(state.step(), "hyper", hyper, sizeof hyper);
 }
 

@@ -22,6 +22,7 @@ struct TrainerSettings {
   LearningRate learning_rate;
   double beta1 = 0.9;
   double beta2 = 0.95;
+  bool bias_correction = true;
   std::int64_t evaluate_every = 0;      ///< steps; 0: never
   std::int64_t evaluate_sequences = 0;  ///< so many over all ranks, as far as the dataset has them; 0: all that it has
   std::int64_t checkpoint_every = 0;    ///< steps; 0: never

@@ -11,6 +11,7 @@
 #include <map>
 
 #include "consist/error.h"
+#include "core/program/printable.h"
 #include "core/runtime/parts.h"
 #include "core/runtime/text.h"
 #include "launch/child_process.h"
@@ -118,7 +119,8 @@ CompareOutcome run_row(const CompareRow& row, const std::string& archive, const 
   std::vector<std::string> arguments{"train"};
   arguments.insert(arguments.end(), row.arguments.begin(), row.arguments.end());
   arguments.insert(arguments.end(), {"--archive", archive, "--overwrite"});
-  const int status = run_child(arguments, [&](const std::string& line) {
+  const int status = run_child(arguments, [&](const std::string& said) {
+    const std::string line = printable(said);
     log << line << std::endl;
     // The reason of a failure is the message and what it lists below; of several ranks the first one's.
     if (line.starts_with("consist: ") && reason.empty()) reason = line.substr(9);

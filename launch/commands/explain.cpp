@@ -8,6 +8,7 @@
 
 #include "consist/error.h"
 #include "core/passes/timeline.h"
+#include "core/program/printable.h"
 #include "core/program/printer.h"
 #include "core/runtime/metrics.h"
 #include "core/runtime/parts.h"
@@ -102,7 +103,7 @@ int explain(const Arguments& arguments) {
   PluginHost host(plugin_paths(parsed.values));
   say_plugin_warnings(host);
   RunConfig config = make_config(parsed, host);
-  for (const std::string& note : config.notes) std::fprintf(stderr, "%s\n", note.c_str());
+  for (const std::string& note : config.notes) std::fprintf(stderr, "%s\n", printable(note).c_str());
   Parts parts = make_parts(config, host);
   const Layout layout = lay_out(parts.uses, config.ranks);
   settle_batch(config, layout);
@@ -134,7 +135,9 @@ int explain(const Arguments& arguments) {
   if (!summary && !one_rank) chosen = 0;
   if (stages.size() > 1) std::fputs(pipeline_text(programs).c_str(), stdout);
   if (summary && stages.size() > 1) std::printf("%s\nRank %d:\n", stages_text(stages).c_str(), stages[chosen].rank);
-  std::fputs(summary ? summary_text(stages[chosen].summary).c_str() : to_text(stages[chosen].program->program()).c_str(), stdout);
+  std::fputs(
+      summary ? summary_text(stages[chosen].summary).c_str() : printable(to_text(stages[chosen].program->program())).c_str(),
+      stdout);
   if (model) {
     const ModelSizes sizes = parts.architecture->sizes();
     const auto tokens = static_cast<double>(config.batch * config.accumulation * layout.batch_ranks() * config.sequence);

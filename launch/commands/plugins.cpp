@@ -7,6 +7,7 @@
 #include "consist/model.h"
 #include "core/config/did_you_mean.h"
 #include "core/plugin/host.h"
+#include "core/program/printable.h"
 #include "launch/commands/commands.h"
 #include "launch/run_options.h"
 
@@ -31,8 +32,8 @@ void print_table(const PluginHost& host) {
     const std::string reason = host.unavailable(file, std::chrono::seconds(10));
     std::printf("%-10s %-*s %-*s %-10s %s\n", file.kind.empty() ? "?" : file.kind.c_str(), width,
                 file.name.empty() ? "?" : file.name.c_str(), version, file.version.c_str(), reason.empty() ? "yes" : "no",
-                file.path.c_str());
-    if (!reason.empty()) std::printf("%-10s %s\n", "", reason.c_str());
+                printable(file.path.string()).c_str());
+    if (!reason.empty()) std::printf("%-10s %s\n", "", printable(reason).c_str());
   }
 }
 
@@ -43,7 +44,7 @@ void print_presets(const Model& model) {
   for (const ModelPreset& preset : presets) width = std::max(width, preset.name.size());
   std::printf("  presets, for --model:\n");
   for (const ModelPreset& preset : presets) {
-    std::printf("    %-*s  %s\n", static_cast<int>(width), preset.name.c_str(), preset.summary.c_str());
+    std::printf("    %-*s  %s\n", static_cast<int>(width), printable(preset.name).c_str(), printable(preset.summary).c_str());
   }
 }
 
@@ -54,8 +55,8 @@ void print_options(PluginHost& host, const std::string& name) {
     found = true;
     std::printf("%s %s %s: %s\n", file.kind.c_str(), file.name.c_str(), file.version.c_str(), file.summary.c_str());
     const Availability found_out = host.probe(file, std::chrono::seconds(10));
-    std::printf("  file %s\n  available: %s\n", file.path.c_str(),
-                found_out.reason.empty() ? "yes" : ("no: " + found_out.reason).c_str());
+    std::printf("  file %s\n  available: %s\n", printable(file.path.string()).c_str(),
+                found_out.reason.empty() ? "yes" : printable("no: " + found_out.reason).c_str());
     if (!found_out.loads) continue;
     if (file.kind == "model") print_presets(*host.make<Model>("model", file.name, {}));
     const std::vector<OptionSpec> options = host.option_table(file.kind, file.name);
@@ -67,7 +68,7 @@ void print_options(PluginHost& host, const std::string& name) {
         kind = kinds[static_cast<std::size_t>(option.kind)];
       }
       std::printf("  --%s.%s  (%s, default %s)\n      %s\n", file.name.c_str(), option.name, kind.c_str(),
-                  *option.fallback == '\0' ? "empty" : option.fallback, option.help);
+                  *option.fallback == '\0' ? "empty" : printable(option.fallback).c_str(), printable(option.help).c_str());
     }
   }
   if (!found) {

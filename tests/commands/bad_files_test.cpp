@@ -62,6 +62,9 @@ TEST_F(BadFiles, Configurations) {
   model("nested", R"({"architectures": ["LlamaForCausalLM"], "hidden_act": )" + std::string(100'000, '['));
   expect_model_refused("nested", {"nested/config.json is nested deeper", "\"hidden_act\""});
 
+  model("hostile", R"({"architectures": ["\u001b[2J\u001b]0;title\u0007"]})");
+  expect_model_refused("hostile", {"the architecture \"\\u001b[2J\\u001b]0;title\\u0007\""});
+
   const std::vector<std::tuple<std::string, std::string, std::string>> changes{
       {"LlamaForCausalLM", "GPT2LMHeadModel", "no model plugin knows the architecture \"GPT2LMHeadModel\""},
       {"\"hidden_act\": \"silu\"", "\"hidden_act\": \"gelu\"", "\"hidden_act\" is \"gelu\""},

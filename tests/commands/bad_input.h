@@ -41,6 +41,7 @@ class BadInputTest : public ::testing::Test {
       for (const std::string& part : input.says) EXPECT_THAT(result.output, ::testing::HasSubstr(part));
       EXPECT_EQ(messages(result.output), 1) << "it must be said, and said once:\n" << result.output;
       EXPECT_THAT(result.output, ::testing::Not(::testing::HasSubstr("step 1/"))) << "it began to train";
+      EXPECT_THAT(result.output, ::testing::Not(::testing::HasSubstr("\033"))) << "a terminal would obey it";
       EXPECT_EQ(files(), before) << "it left something behind, or changed it";
     }
   }

@@ -14,7 +14,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
 namespace {
 
-constexpr int kVariants = 3000;  // of each seed
+#ifndef CONSIST_FUZZ_VARIANTS
+#define CONSIST_FUZZ_VARIANTS 3000
+#endif
+constexpr int kVariants = CONSIST_FUZZ_VARIANTS;  // of each seed
 
 void run(const std::string& bytes) {
   LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());

@@ -28,8 +28,8 @@ for target in "${targets[@]}"; do
     find "$seed" -type f -exec cp -n {} "$corpus/" \;
   done
   echo "$target: $seconds s"
-  # Allocations beyond 2 GiB or inputs that take longer than 10 s count as findings, too.
-  if "$build/bin/fuzz_$target" -max_total_time="$seconds" -rss_limit_mb=2048 -timeout=10 -print_final_stats=1 \
+  # Allocations beyond 2 GiB or inputs that take longer than 10 s (under the sanitizers) count as findings, too.
+  if "$build/bin/fuzz_$target" -max_total_time="$seconds" -rss_limit_mb=2048 -timeout=10 -max_len=1000000 -print_final_stats=1 \
     -artifact_prefix="$build/findings/$target-" "$corpus" >"$build/$target.log" 2>&1; then
     grep -E "number_of_executed_units|peak_rss_mb" "$build/$target.log"
   else

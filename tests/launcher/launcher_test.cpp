@@ -133,6 +133,7 @@ TEST(Launcher, ShowsRankZeroAndTheErrorsOfTheOthers) {
   EXPECT_EQ(job.output, "output of 0\n");
   EXPECT_THAT(job.errors, AllOf(HasSubstr("first error of 0\n"), HasSubstr("[rank 1] first error of 1\n"),
                                 HasSubstr("[rank 2] second error of 2\n"), Not(HasSubstr("[rank 0]"))));
+  EXPECT_THAT(job.errors, HasSubstr("[rank 1] \\u001b[2Jcleared\\u000d\n")) << "what a terminal would obey is shown";
 }
 
 TEST(Launcher, ReturnsTheFirstFailure) {

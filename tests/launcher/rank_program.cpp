@@ -94,7 +94,7 @@ int run_rank(const std::vector<std::string>& words) {
   }
   if (words[0] == "say") {
     std::printf("output of %d\n", rank);
-    std::fprintf(stderr, "first error of %d\nsecond error of %d", rank, rank);
+    std::fprintf(stderr, "first error of %d\n\033[2Jcleared\r\nsecond error of %d", rank, rank);
     return 0;
   }
   if (words[0] == "wait") {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <ctime>
 #include <nlohmann/json.hpp>
 
 #include "consist/error.h"
@@ -418,6 +419,16 @@ TEST(QwenConfig, GoesByTheListOfArchitecturesAlone) {
   file["_name_or_path"] = "Qwen2ForCausalLM";
   const BuiltModel built(*parse(file, "qwen"));
   EXPECT_EQ(built.shape("model.layers.0.self_attn.q_proj.bias"), "absent");
+}
+
+TEST(LlamaConfig, ManyKeysTakeLinearTime) {
+  json file = llama_json();
+  for (int i = 0; i < 40'000; ++i) file["key" + std::to_string(i)] = i;
+  const std::string text = file.dump();
+  const auto llama = test::family("llama");
+  const std::clock_t begin = std::clock();
+  EXPECT_NO_THROW(llama->from_config(text));
+  EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 0.6) << "of the processor's seconds";
 }
 
 TEST(Families, AcceptTheirOwnArchitectures) {

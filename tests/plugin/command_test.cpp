@@ -54,6 +54,8 @@ TEST(PluginsCommand, AModelsPresetsAreListed) {
 TEST(PluginsCommand, GivesTheReasonOfWhatCannotWork) {
   const Environment reason("CONSIST_TEST_UNAVAILABLE", "the test says so");
   EXPECT_THAT(list("sample").output, ContainsRegex("strategy +sample +1\\.2\\.3 +no .*\n +the test says so\n"));
+  const Environment hostile("CONSIST_TEST_UNAVAILABLE", "\033[2J\033]0;title\007");
+  EXPECT_THAT(list("sample").output, AllOf(HasSubstr("\\u001b[2J\\u001b]0;title\\u0007"), Not(HasSubstr("\033"))));
   EXPECT_THAT(list("undefined").output, AllOf(ContainsRegex("strategy +undefined +1\\.2\\.3 +no "),
                                               HasSubstr("consist_test_function_that_nobody_defines")));
   EXPECT_THAT(list("fingerprint").output,

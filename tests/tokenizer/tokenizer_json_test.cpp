@@ -155,6 +155,14 @@ TEST(BadTokenizerFiles, AreNamed) {
   }
 }
 
+TEST(BadTokenizerFiles, NestingIsBounded) {
+  const std::string deep(100'000, '[');
+  for (const char* key : {"model", "pre_tokenizer", "added_tokens", "normalizer", "no_such_key"})
+    EXPECT_THAT(refusal("{\"" + std::string(key) + "\": " + deep), HasSubstr("nested deeper")) << key;
+  EXPECT_THAT(refusal("{\"added_tokens\": [{\"content\": \"x\", \"id\": " + deep.substr(0, 25) + std::string(25, ']') + "}]}"),
+              HasSubstr("has the id [[["));
+}
+
 TEST(BadText, InvalidUtf8IsRefusedWithItsOffset) {
   const Tokenizer tokenizer(parse_tokenizer_json(qwen));
   const std::pair<std::string, std::size_t> cases[] = {

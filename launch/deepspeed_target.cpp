@@ -1,0 +1,103 @@
+#include "launch/deepspeed_target.h"
+
+#include <cmath>
+#include <sstream>
+
+#include "consist/error.h"
+#include "core/files/json_input.h"
+#include "core/program/printable.h"
+
+namespace consist::deepspeed {
+
+std::string as_text(double value) {
+  if (value == std::floor(value) && std::abs(value) < 1e15) return std::to_string(static_cast<std::int64_t>(value));
+  // The fewest digits that are read as the same number.
+  for (int digits = 6;; digits = 17) {
+    std::ostringstream text;
+    text.precision(digits);
+    text << value;
+    if (digits == 17 || std::stod(text.str()) == value) return text.str();
+  }
+}
+std::string as_text(std::int64_t value) {
+  return std::to_string(value);
+}
+std::string as_text(int value) {
+  return std::to_string(value);
+}
+std::string as_text(bool value) {
+  return value ? "on" : "off";
+}
+std::string as_text(const std::string& value) {
+  return value;
+}
+std::string as_text(const std::optional<double>& value) {
+  return value ? as_text(*value) : "(not given)";
+}
+std::string as_text(LearningRate::Decay value) {
+  return name_of(value);
+}
+std::string as_text(LearningRate::Warmup value) {
+  return name_of(value);
+}
+std::string as_text(LearningRate::Counting value) {
+  return name_of(value);
+}
+
+void Target::refuse(const std::string& key, const std::string& why) const {
+  throw UsageError("--deepspeed-config " + path_ + ": " + printable(key) + " " + why);
+}
+
+void Target::refuse_other(const std::string& key, const Json& value, const std::string& given) const {
+  refuse(key, "is " + shown(value) + ", but " + given + " is given; leave one of them out");
+}
+
+void Target::note(const std::string& key, const Json& value, const std::string& what) {
+  config.notes.push_back("deepspeed " + printable(key) + " " + shown(value) + ": " + what);
+}
+
+double Target::number(const std::string& key, const Json& value) const {
+  if (!value.is_number()) refuse(key, "is " + shown(value) + "; it must be a number or \"auto\"");
+  return value.get<double>();
+}
+
+std::int64_t Target::whole(const std::string& key, const Json& value, std::int64_t least, std::int64_t most) const {
+  const double read = number(key, value);  // of integers beyond 2^53 the nearest, which is out of any range here as well
+  if (read != std::floor(read) || read < static_cast<double>(least) || read > static_cast<double>(most)) {
+    refuse(key,
+           "is " + shown(value) + "; it must be a whole number from " + std::to_string(least) + " to " + std::to_string(most));
+  }
+  return static_cast<std::int64_t>(read);
+}
+
+bool Target::truth(const std::string& key, const Json& value) const {
+  if (!value.is_boolean()) refuse(key, "is " + shown(value) + "; it must be true, false or \"auto\"");
+  return value.get<bool>();
+}
+
+void Target::state_plugin(const std::string& key, const Json& value, const std::string& plugin, const std::string& option,
+                          const std::string& text) {
+  const std::string name = "--" + plugin + "." + option;
+  const auto [known, is_new] = config.plugin_options[plugin].emplace(option, text);
+  if (!is_new && known->second != text && !stated_of_plugins_.contains(name))
+    refuse_other(key, value, name + " " + known->second);
+  known->second = text;
+  stated_of_plugins_.insert(name);
+  note(key, value, name + " " + text);
+}
+
+void Target::absent_plugin(const std::string& key, const std::string& plugin, const std::string& option,
+                           const std::string& fallback) {
+  if (!config.plugin_options[plugin].emplace(option, fallback).second) return;
+  stated_of_plugins_.insert("--" + plugin + "." + option);
+  defaults_.push_back("--" + plugin + "." + option + " " + fallback + " (" + key + ")");
+}
+
+void Target::note_defaults() {
+  if (defaults_.empty()) return;
+  std::string list;
+  for (const std::string& entry : defaults_) list += (list.empty() ? "" : ", ") + entry;
+  config.notes.push_back("deepspeed keys that are absent have DeepSpeed's defaults: " + list);
+}
+
+}  // namespace consist::deepspeed

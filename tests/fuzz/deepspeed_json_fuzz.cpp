@@ -1,0 +1,35 @@
+// Any bytes as a DeepSpeed JSON: refused with an Error, or taken: then the configuration has legal values, and nothing that a
+// terminal would obey stands in the notes.
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+
+#include "consist/error.h"
+#include "launch/deepspeed_config.h"
+#include "tests/fuzz/input_path.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace consist;
+  static const InputPath input;
+  input.fill(data, size);
+  const DeepspeedContext context{.given = [](const std::string& option) { return option == "seed"; },
+                                 .hidden = [] { return 160; }};
+  RunConfig config;
+  config.model = "llama-tiny";
+  try {
+    apply_deepspeed_config(input.path(), context, config);
+    config.check();
+    for (const std::int64_t step : {0, 1, 1000}) {
+      if (!std::isfinite(config.learning_rate.at(step))) std::abort();
+    }
+    for (const std::string& note : config.notes) {
+      if (note.size() > 20'000 || std::any_of(note.begin(), note.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }))
+        std::abort();
+    }
+  } catch (const DataError&) {
+  } catch (const UsageError&) {
+  }
+  return 0;
+}
