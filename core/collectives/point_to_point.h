@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 
 #include "consist/export.h"
@@ -32,6 +33,15 @@ class CONSIST_API PointToPoint {
   /// caller's memory; it need not have arrived.
   virtual void wait_sent(int to, Ticket ticket) = 0;
   virtual void wait_received(int from, Ticket ticket) = 0;
+
+  /// Ends everything that is under way: nothing is written into posted memory any more. Later posts and waits fail.
+  virtual void abandon() noexcept = 0;
+
+  /// "rank 3", the member's number in the job; and the group's name.
+  virtual std::string name(int member) const = 0;
+  virtual const std::string& group() const noexcept = 0;
+  /// More bytes than this in one message are possible and unwise.
+  virtual std::size_t best_largest_message() const noexcept { return std::numeric_limits<std::size_t>::max(); }
 
   /// See Communicator.
   virtual std::string verified_path() const = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -86,12 +87,51 @@ RingCommunicator::RingCommunicator(std::unique_ptr<PointToPoint> links, std::siz
       size_(links_->size()),
       next_((rank_ + 1) % size_),
       previous_((rank_ + size_ - 1) % size_),
-      chunk_bytes_(std::max<std::size_t>(chunk_bytes / 64 * 64, 64)),
-      scratch_(size_ > 1 ? slots * chunk_bytes_ : 0) {
-  static_assert(slots + 2 * window <= PointToPoint::max_posted);
+      chunk_bytes_(std::max<std::size_t>(std::min(chunk_bytes, links_->best_largest_message()) / 64 * 64, 64)),
+      scratch_(size_ > 1 ? slots * chunk_bytes_ : 0),
+      sent_to_(static_cast<std::size_t>(size_), 0),
+      received_from_(static_cast<std::size_t>(size_), 0) {
+  static_assert(slots + 2 * window + 1 <= PointToPoint::max_posted);
 }
 
 RingCommunicator::~RingCommunicator() = default;
+
+RingCommunicator::CallHead RingCommunicator::head_of(Call call, std::uint64_t number, std::int64_t count, DType dtype,
+                                                     int root) const {
+  return {.number = number,
+          .count = count,
+          .chunk_bytes = chunk_bytes_,
+          .root = root,
+          .call = call,
+          .dtype = static_cast<std::uint8_t>(dtype)};
+}
+
+std::string RingCommunicator::text_of(const CallHead& head) {
+  static constexpr const char* names[] = {"?", "all_reduce", "reduce_scatter", "all_gather", "broadcast", "message"};
+  const auto call = static_cast<std::size_t>(head.call);
+  return std::string(names[call < std::size(names) ? call : 0]) + " of " + std::to_string(head.count) + " " +
+         std::string(name_of(static_cast<DType>(head.dtype))) + " in chunks of " + std::to_string(head.chunk_bytes) + " bytes" +
+         (head.call == Call::broadcast ? " from member " + std::to_string(head.root) : "") + ", number " +
+         std::to_string(head.number);
+}
+
+void RingCommunicator::send_head(int to) {
+  links_->post_send(to, &own_, sizeof own_);
+  head_bytes_ += static_cast<std::int64_t>(sizeof own_);
+}
+
+Ticket RingCommunicator::expect_head(int from) {
+  return links_->post_receive(from, &heard_, sizeof heard_);
+}
+
+void RingCommunicator::check_head(int from, Ticket ticket) {
+  links_->wait_received(from, ticket);
+  if (heard_ == own_) return;
+  links_->abandon();
+  throw ProgramError("the members of group '" + links_->group() + "' are in different calls: " + links_->name(rank_) + " in " +
+                     text_of(own_) + "; " + links_->name(from) + " in " + text_of(heard_) +
+                     ". Their programs or the transport's options differ");
+}
 
 /// Runs through all positions of a ring schedule, a window ahead of the one whose receive is awaited.
 template <typename Schedule>
@@ -103,6 +143,8 @@ void RingCommunicator::run(const Schedule& schedule) {
   Ticket first_send = 0;
   Ticket first_receive = 0;
   std::size_t posted = 0;
+  const Ticket head = expect_head(previous_);
+  send_head(next_);
   for (std::size_t position = 0; position < positions; ++position) {
     for (; posted < std::min(positions, position + ahead); ++posted) {
       // The scratch slot of this receive was last used `slots` positions ago, and sent on `chunks` positions after that.
@@ -115,6 +157,7 @@ void RingCommunicator::run(const Schedule& schedule) {
         first_receive = receive;
       }
     }
+    if (position == 0) check_head(previous_, head);
     links_->wait_received(previous_, first_receive + position);
     schedule.finish(position);
   }
@@ -124,6 +167,7 @@ void RingCommunicator::run(const Schedule& schedule) {
 void RingCommunicator::all_reduce(void* data, std::int64_t count_, DType dtype, NativeQueue /*queue*/) {
   check_summable(dtype);
   const std::size_t count = checked(count_);
+  own_ = head_of(Call::all_reduce, collectives_++, count_, dtype);
   if (size_ == 1 || count == 0) return;
   const std::size_t width = size_of(dtype);
   const auto members = static_cast<std::size_t>(size_);
@@ -173,6 +217,7 @@ void RingCommunicator::reduce_scatter(const void* input, void* output, std::int6
   check_summable(dtype);
   const std::size_t count = checked(count_);
   const std::size_t width = size_of(dtype);
+  own_ = head_of(Call::reduce_scatter, collectives_++, count_, dtype);
   if (copied_alone(input, output, count * width)) return;
   const auto members = static_cast<std::size_t>(size_);
   struct Schedule {
@@ -213,6 +258,7 @@ void RingCommunicator::reduce_scatter(const void* input, void* output, std::int6
 void RingCommunicator::all_gather(const void* input, void* output, std::int64_t count_, DType dtype, NativeQueue /*queue*/) {
   const std::size_t count = checked(count_);
   const std::size_t width = size_of(dtype);
+  own_ = head_of(Call::all_gather, collectives_++, count_, dtype);
   if (copied_alone(input, output, count * width)) return;
   const auto members = static_cast<std::size_t>(size_);
   struct Schedule {
@@ -247,6 +293,7 @@ void RingCommunicator::broadcast(void* data, std::int64_t count_, DType dtype, i
   if (root < 0 || root >= size_) {
     throw ProgramError("a broadcast from member " + std::to_string(root) + " of a group of " + std::to_string(size_));
   }
+  own_ = head_of(Call::broadcast, collectives_++, count_, dtype, root);
   if (size_ == 1 || bytes == 0) return;
   // A chain from the root on: every member but the root receives, every member but the last sends on.
   const bool receives = rank_ != root;
@@ -257,12 +304,15 @@ void RingCommunicator::broadcast(void* data, std::int64_t count_, DType dtype, i
   Ticket first_send = 0;
   Ticket first_receive = 0;
   std::size_t posted = 0;
+  const Ticket head = receives ? expect_head(previous_) : 0;
+  if (sends) send_head(next_);
   for (std::size_t i = 0; i < chunks; ++i) {
     if (receives) {
       for (; posted < std::min(chunks, i + window); ++posted) {
         const Ticket ticket = links_->post_receive(previous_, base + posted * chunk_bytes_, chunk_size(posted));
         if (posted == 0) first_receive = ticket;
       }
+      if (i == 0) check_head(previous_, head);
       links_->wait_received(previous_, first_receive + i);
     }
     if (sends) {
@@ -276,17 +326,28 @@ void RingCommunicator::broadcast(void* data, std::int64_t count_, DType dtype, i
 
 void RingCommunicator::send(const void* data, std::int64_t count, DType dtype, int to, NativeQueue /*queue*/) {
   const auto* const base = static_cast<const std::byte*>(data);
+  const std::size_t bytes = checked(count) * size_of(dtype);
+  own_ = head_of(Call::message, sent_to_.at(static_cast<std::size_t>(to))++, count, dtype);
+  if (bytes == 0) return;
+  send_head(to);
   stream(
-      checked(count) * size_of(dtype), [&](std::size_t at, std::size_t bytes) { return links_->post_send(to, base + at, bytes); },
+      bytes, [&](std::size_t at, std::size_t size) { return links_->post_send(to, base + at, size); },
       [&](Ticket ticket) { links_->wait_sent(to, ticket); });
 }
 
 void RingCommunicator::receive(void* data, std::int64_t count, DType dtype, int from, NativeQueue /*queue*/) {
   auto* const base = static_cast<std::byte*>(data);
+  const std::size_t bytes = checked(count) * size_of(dtype);
+  own_ = head_of(Call::message, received_from_.at(static_cast<std::size_t>(from))++, count, dtype);
+  if (bytes == 0) return;
+  const Ticket head = expect_head(from);
+  bool checked_head = false;
   stream(
-      checked(count) * size_of(dtype),
-      [&](std::size_t at, std::size_t bytes) { return links_->post_receive(from, base + at, bytes); },
-      [&](Ticket ticket) { links_->wait_received(from, ticket); });
+      bytes, [&](std::size_t at, std::size_t size) { return links_->post_receive(from, base + at, size); },
+      [&](Ticket ticket) {
+        if (!std::exchange(checked_head, true)) check_head(from, head);
+        links_->wait_received(from, ticket);
+      });
 }
 
 /// Both ends cut alike. In one piece, links whose messages show no progress until they are whole could run into the timeout.

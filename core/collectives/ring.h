@@ -15,6 +15,9 @@ namespace consist {
 /// and all_gather, all of it once for broadcast. The data is cut into pieces of n blocks, each block into a few chunks; a chunk
 /// is sent on as soon as it has been summed, while the next ones are on their way, so that sending, receiving and summing
 /// overlap. Allocates only in the constructor.
+///
+/// Ahead of its first chunk each call sends a head (CallHead) to whom it sends at all: which call it is, and of what. Members
+/// that are in different calls, or cut them otherwise, throw ProgramError naming both; nothing that arrived is used then.
 class RingCommunicator final : public Communicator {
  public:
   static constexpr std::size_t default_chunk_bytes = std::size_t{64} << 10U;
@@ -31,9 +34,31 @@ class RingCommunicator final : public Communicator {
   void send(const void* data, std::int64_t count, DType dtype, int to, NativeQueue queue) override;
   void receive(void* data, std::int64_t count, DType dtype, int from, NativeQueue queue) override;
   std::string verified_path() const override { return links_->verified_path(); }
-  std::int64_t bytes_sent() const noexcept override { return links_->bytes_sent(); }
+  /// Without the heads.
+  std::int64_t bytes_sent() const noexcept override { return links_->bytes_sent() - head_bytes_; }
 
  private:
+  enum class Call : std::uint8_t { all_reduce = 1, reduce_scatter, all_gather, broadcast, message };
+  /// What is about to follow. All members of a call (both ends of a message) make the same one.
+  struct CallHead {
+    std::uint64_t number = 0;  ///< of the group's collectives, or of the messages from one member to another
+    std::int64_t count = 0;    ///< elements, as the call was given them
+    std::uint64_t chunk_bytes = 0;
+    std::int32_t root = 0;
+    Call call = Call::message;
+    std::uint8_t dtype = 0;
+    std::uint16_t unused = 0;
+    bool operator==(const CallHead&) const = default;
+  };
+  static_assert(sizeof(CallHead) == 32);
+
+  CallHead head_of(Call call, std::uint64_t number, std::int64_t count, DType dtype, int root = 0) const;
+  static std::string text_of(const CallHead& head);
+  void send_head(int to);
+  PointToPoint::Ticket expect_head(int from);
+  /// Waits for the head from `from` and throws if it is not this member's.
+  void check_head(int from, PointToPoint::Ticket ticket);
+
   template <typename Schedule>
   void run(const Schedule& schedule);
   /// Whether there is nothing to exchange: no bytes, or one member only, whose part is copied.
@@ -56,6 +81,10 @@ class RingCommunicator final : public Communicator {
   const int previous_;
   const std::size_t chunk_bytes_;
   std::vector<std::byte> scratch_;
+  std::uint64_t collectives_ = 0;                       // calls so far
+  std::vector<std::uint64_t> sent_to_, received_from_;  // messages so far, by member
+  CallHead own_, heard_;                                // of the present call
+  std::int64_t head_bytes_ = 0;
 };
 
 }  // namespace consist

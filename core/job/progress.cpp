@@ -1,11 +1,25 @@
 #include "core/job/progress.h"
 
+#include <algorithm>
 #include <charconv>
+#include <iterator>
 
 namespace consist {
 namespace {
 
-constexpr std::string_view step_word = "step ";
+struct Words {
+  Activity activity;
+  std::string_view before_step;
+};
+constexpr Words words_of[] = {
+    {Activity::reading, "reading data of step "},
+    {Activity::running, "step "},
+    {Activity::recording, "recording step "},
+    {Activity::evaluating, "evaluation after step "},
+    {Activity::saving, "writing the checkpoint of step "},
+    {Activity::exporting, "exporting the model of step "},
+};
+constexpr std::string_view round_word = ", round ";
 constexpr std::string_view instruction_word = ", instruction ";
 
 bool take_word(std::string_view& text, std::string_view word) {
@@ -25,7 +39,10 @@ std::optional<std::int64_t> take_number(std::string_view& text) {
 }  // namespace
 
 std::string text_of(const Progress& progress, std::string_view label) {
-  std::string text = std::string(step_word) + std::to_string(progress.step);
+  const auto words = std::find_if(std::begin(words_of), std::end(words_of),
+                                  [&](const Words& candidate) { return candidate.activity == progress.activity; });
+  std::string text = std::string(words->before_step) + std::to_string(progress.step);
+  if (progress.activity == Activity::evaluating) text += std::string(round_word) + std::to_string(progress.round);
   if (progress.instruction >= 0) text += std::string(instruction_word) + std::to_string(progress.instruction);
   if (!label.empty()) text += ": " + std::string(label);
   return text;
@@ -33,10 +50,14 @@ std::string text_of(const Progress& progress, std::string_view label) {
 
 std::optional<Progress> parse_progress(std::string_view text) {
   Progress progress;
-  if (!take_word(text, step_word)) return std::nullopt;
+  const auto words =
+      std::find_if(std::begin(words_of), std::end(words_of), [&](const Words& w) { return take_word(text, w.before_step); });
+  if (words == std::end(words_of)) return std::nullopt;
+  progress.activity = words->activity;
   const auto step = take_number(text);
   if (!step) return std::nullopt;
   progress.step = *step;
+  if (take_word(text, round_word)) progress.round = take_number(text).value_or(0);
   if (take_word(text, instruction_word)) {
     const auto instruction = take_number(text);
     if (!instruction) return std::nullopt;

@@ -234,6 +234,33 @@ Moved try_receive(const Socket& socket, std::span<std::byte> bytes) noexcept {
   }
 }
 
+Moved try_send(const Socket& socket, std::span<const iovec> pieces) noexcept {
+  msghdr message{};
+  message.msg_iov = const_cast<iovec*>(pieces.data());
+  message.msg_iovlen = pieces.size();
+  while (true) {
+    const ssize_t sent = ::sendmsg(socket.fd(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent >= 0) return {static_cast<std::size_t>(sent), false, 0};
+    if (errno == EINTR) continue;
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return {};
+    return {0, true, errno};
+  }
+}
+
+Moved try_receive(const Socket& socket, std::span<const iovec> pieces) noexcept {
+  msghdr message{};
+  message.msg_iov = const_cast<iovec*>(pieces.data());
+  message.msg_iovlen = pieces.size();
+  while (true) {
+    const ssize_t received = ::recvmsg(socket.fd(), &message, MSG_DONTWAIT);
+    if (received > 0) return {static_cast<std::size_t>(received), false, 0};
+    if (received == 0) return {0, !pieces.empty(), 0};
+    if (errno == EINTR) continue;
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return {};
+    return {0, true, errno};
+  }
+}
+
 bool wait_for(const Socket& socket, short events, Deadline deadline) {
   pollfd entry{socket.fd(), events, 0};
   while (true) {

@@ -1,6 +1,8 @@
 // TCP sockets: ownership, addresses, and connections whose every wait is bounded.
 #pragma once
 
+#include <sys/uio.h>
+
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -80,6 +82,9 @@ bool is_loopback(const std::string& host);
 
 Moved try_send(const Socket& socket, std::span<const std::byte> bytes) noexcept;
 Moved try_receive(const Socket& socket, std::span<std::byte> bytes) noexcept;
+/// The same with several pieces of memory, one after the other, by one call of the system.
+Moved try_send(const Socket& socket, std::span<const iovec> pieces) noexcept;
+Moved try_receive(const Socket& socket, std::span<const iovec> pieces) noexcept;
 
 /// Waits until the socket is ready for `events` (of poll) or the deadline has passed; false: passed.
 bool wait_for(const Socket& socket, short events, Deadline deadline);

@@ -1,7 +1,6 @@
 #include "core/program/verifier.h"
 
 #include <algorithm>
-#include <deque>
 #include <map>
 #include <unordered_map>
 
@@ -189,124 +188,6 @@ class Verifier {
 
 void verify(const Program& program) {
   Verifier(program).run();
-}
-
-namespace {
-
-/// One rank on its way through its program.
-struct Walker {
-  const Program* program = nullptr;
-  std::vector<std::deque<InstructionId>> queues = std::vector<std::deque<InstructionId>>(Queue::count);
-  std::vector<bool> done;
-
-  explicit Walker(const Program& p) : program(&p), done(p.instructions.size(), false) {
-    for (std::size_t i = 0; i < p.instructions.size(); ++i) {
-      queues[static_cast<std::size_t>(p.instructions[i].queue.index())].push_back(static_cast<InstructionId>(i));
-    }
-  }
-  const Instruction& at(InstructionId i) const { return program->instructions[static_cast<std::size_t>(i)]; }
-  bool ready(InstructionId i) const {
-    return std::all_of(at(i).waits.begin(), at(i).waits.end(),
-                       [&](InstructionId w) { return done[static_cast<std::size_t>(w)]; });
-  }
-  void finish(std::size_t queue) {
-    done[static_cast<std::size_t>(queues[queue].front())] = true;
-    queues[queue].pop_front();
-  }
-  /// Runs local instructions until every queue stands at a collective or waits. Returns whether anything ran.
-  bool advance() {
-    bool any = false;
-    for (bool again = true; again;) {
-      again = false;
-      for (std::size_t q = 0; q < queues.size(); ++q) {
-        while (!queues[q].empty() && ready(queues[q].front()) && !at(queues[q].front()).op->is_collective()) {
-          finish(q);
-          any = again = true;
-        }
-      }
-    }
-    return any;
-  }
-  /// The collective at the head of `queue`, if it may start; -1 otherwise.
-  InstructionId head(std::size_t queue) const {
-    return queues[queue].empty() || !ready(queues[queue].front()) ? -1 : queues[queue].front();
-  }
-};
-
-/// Whether `theirs` is what `mine` needs at the other ends of its queue.
-bool match(const Program& program, const Instruction& mine, const Program& other, const Instruction& theirs) {
-  const bool message = mine.op->name() == "send" && theirs.op->name() == "receive";
-  return (message || mine.op == theirs.op) && message_bytes(program, mine) == message_bytes(other, theirs);
-}
-
-/// The other end of a lane that sends.
-Lane opposite(Lane lane) {
-  return lane == Lane::to_next ? Lane::from_previous : Lane::from_next;
-}
-
-/// The ranks, and their queues, that must come together for what `rank` has on `queue`; empty if the group is looked at from
-/// another of its ends: a collective from its first member, a message from its sender.
-std::vector<std::pair<int, Queue>> ends_of(const Mesh& mesh, int rank, Queue queue) {
-  const std::vector<int> group = mesh.group(rank, queue.axis());
-  const int at = mesh.coordinate(rank, queue.axis()), n = static_cast<int>(group.size());
-  std::vector<std::pair<int, Queue>> ends;
-  if (queue.lane() == Lane::collective) {
-    for (int member : at == 0 ? group : std::vector<int>{}) ends.emplace_back(member, queue);
-  } else if (queue.lane() == Lane::to_next || queue.lane() == Lane::to_previous) {
-    const int to = (at + (queue.lane() == Lane::to_next ? 1 : n - 1)) % n;
-    ends = {{rank, queue}, {group[static_cast<std::size_t>(to)], Queue::communication(queue.axis(), opposite(queue.lane()))}};
-  }
-  return ends;
-}
-
-}  // namespace
-
-void verify_collectives(std::span<const Program* const> programs) {
-  std::vector<Walker> walkers;
-  for (const Program* program : programs) walkers.emplace_back(*program);
-  if (walkers.empty()) return;
-  const Mesh& mesh = programs[0]->mesh;
-  if (static_cast<int>(programs.size()) != mesh.ranks())
-    throw ProgramError("verify_collectives needs the program of every rank of the mesh");
-
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (Walker& walker : walkers) moved |= walker.advance();
-    for (int rank = 0; rank < mesh.ranks(); ++rank) {
-      for (int q = Queue::first_communication; q < Queue::count; ++q) {
-        const InstructionId first = walkers[static_cast<std::size_t>(rank)].head(static_cast<std::size_t>(q));
-        if (first < 0) continue;
-        const Instruction& mine = walkers[static_cast<std::size_t>(rank)].at(first);
-        const auto ends = ends_of(mesh, rank, mine.queue);
-        bool together = !ends.empty();
-        for (const auto& [member, queue] : ends) {
-          const Walker& other = walkers[static_cast<std::size_t>(member)];
-          const InstructionId theirs = other.head(static_cast<std::size_t>(queue.index()));
-          if (theirs < 0) {
-            together = false;
-            break;
-          }
-          if (!match(*programs[static_cast<std::size_t>(rank)], mine, *other.program, other.at(theirs))) {
-            throw ProgramError("ranks " + std::to_string(rank) + " and " + std::to_string(member) + " of axis '" +
-                               mesh.axis(mine.queue.axis()).name +
-                               "' meet in different collectives: " + to_text(*programs[static_cast<std::size_t>(rank)], first) +
-                               " and " + to_text(*other.program, theirs));
-          }
-        }
-        if (!together) continue;
-        for (const auto& [member, queue] : ends)
-          walkers[static_cast<std::size_t>(member)].finish(static_cast<std::size_t>(queue.index()));
-        moved = true;
-      }
-    }
-  }
-  std::string stuck;
-  for (std::size_t rank = 0; rank < walkers.size(); ++rank) {
-    for (const auto& queue : walkers[rank].queues) {
-      if (!queue.empty()) stuck += "\n  rank " + std::to_string(rank) + " at " + to_text(*programs[rank], queue.front());
-    }
-  }
-  if (!stuck.empty()) throw ProgramError("the ranks block each other:" + stuck);
 }
 
 }  // namespace consist

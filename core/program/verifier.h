@@ -11,10 +11,8 @@ namespace consist {
 /// definition, reads of overwritten values, views outside of their storage, waits for later instructions. Near linear.
 CONSIST_API void verify(const Program& program);
 
-/// Whether all ranks come through their programs: `programs[r]` is what rank r runs, all over the same mesh. Each collective
-/// needs every member of its group at the same collective (same op, axis and bytes) at the head of its queue, each message its
-/// receiver, as if nothing were buffered on the way. Throws ProgramError
-/// that names the ranks and the instructions where they block each other.
+/// Whether all ranks come through their programs: `programs[r]` is what rank r runs, all over the same mesh. See verify_streams
+/// in core/program/collective_stream.h, which does it.
 CONSIST_API void verify_collectives(std::span<const Program* const> programs);
 
 }  // namespace consist

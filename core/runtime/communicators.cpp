@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "consist/error.h"
 #include "consist/op.h"
+#include "core/runtime/communicator_proof.h"
 
 namespace consist {
 namespace {
@@ -21,16 +23,18 @@ std::vector<bool> used_queues(std::span<const Program* const> programs) {
 
 }  // namespace
 
-Communicators::Communicators(const Mesh& mesh, Job& job, const std::string& device_kind,
-                             std::vector<std::shared_ptr<Transport>> transports, std::span<const Program* const> programs)
+Communicators::Communicators(const Mesh& mesh, Job& job, Device& device, std::vector<NamedTransport> transports,
+                             std::span<const Program* const> programs)
     : transports_(std::move(transports)), by_queue_(Queue::count, nullptr) {
+  const std::string device_kind = device.info().kind;
   const std::vector<bool> used = used_queues(programs);
   for (int axis = 0; axis < mesh.axes(); ++axis) {
     owned_.emplace_back();
     const std::vector<int> group = mesh.group(job.rank(), axis);
     const int at = mesh.coordinate(job.rank(), axis), n = mesh.size_of(axis);
     const std::string name = mesh.axis(axis).name + "." + std::to_string(group.front());
-    connect(axis, job, {.name = name, .ranks = group, .index = at, .device_kind = device_kind}, Queue::communication(axis));
+    connect(axis, job, device, {.name = name, .ranks = group, .index = at, .device_kind = device_kind},
+            Queue::communication(axis));
 
     // Links one after the other in the same order on all ranks, since both ends of one wait for each other.
     for (const bool next : {true, false}) {
@@ -41,7 +45,7 @@ Communicators::Communicators(const Mesh& mesh, Job& job, const std::string& devi
         const bool sends = at == from && used[static_cast<std::size_t>(sending.index())];
         const bool receives = at == to && used[static_cast<std::size_t>(receiving.index())];
         if (!sends && !receives) continue;
-        connect(axis, job,
+        connect(axis, job, device,
                 {.name = name + (next ? ".next." : ".previous.") + std::to_string(from),
                  .ranks = {group[static_cast<std::size_t>(from)], group[static_cast<std::size_t>(to)]},
                  .index = sends ? 0 : 1,
@@ -53,10 +57,15 @@ Communicators::Communicators(const Mesh& mesh, Job& job, const std::string& devi
   }
 }
 
-void Communicators::connect(int axis, Job& job, const GroupRequest& group, Queue queue) {
-  auto& of_axis = owned_.at(static_cast<std::size_t>(axis));
-  of_axis.push_back(transports_.at(static_cast<std::size_t>(axis))->connect(job, group));
-  by_queue_[slot_of(queue)] = of_axis.back().get();
+void Communicators::connect(int axis, Job& job, Device& device, const GroupRequest& group, Queue queue) {
+  const auto& [name, transport] = transports_.at(static_cast<std::size_t>(axis));
+  std::unique_ptr<Communicator> made = transport->connect(job, group);
+  const std::string who = "transport '" + name + "' in group '" + group.name + "'";
+  if (!made) throw UnavailableError(who + " cannot be used: it made no communicator");
+  prove_communicator(*made, group.link, device, queue, who);
+  by_queue_[slot_of(queue)] = made.get();
+  const std::int64_t sent = made->bytes_sent();
+  owned_.at(static_cast<std::size_t>(axis)).push_back({std::move(made), sent});
 }
 
 std::map<std::string, std::string> Communicators::versions() const {
@@ -69,7 +78,8 @@ std::map<std::string, std::string> Communicators::versions() const {
 
 std::int64_t Communicators::bytes_sent(int axis) const {
   std::int64_t bytes = 0;
-  for (const auto& communicator : owned_.at(static_cast<std::size_t>(axis))) bytes += communicator->bytes_sent();
+  for (const auto& [communicator, before] : owned_.at(static_cast<std::size_t>(axis)))
+    bytes += communicator->bytes_sent() - before;
   return bytes;
 }
 

@@ -8,18 +8,26 @@
 #include <string>
 #include <vector>
 
+#include "consist/device.h"
 #include "consist/job.h"
 #include "consist/program.h"
 #include "consist/transport.h"
 
 namespace consist {
 
+/// A transport, and the name of the plugin that it is from.
+struct NamedTransport {
+  std::string name;
+  std::shared_ptr<Transport> transport;
+};
+
 class CONSIST_API Communicators {
  public:
   /// Connects `job.rank()` with the others of its groups on `mesh`; every rank of the job calls this. `transports` has one per
-  /// axis. `programs` are what this rank will run: of the lanes of an axis (see Lane) those are connected that they use. Throws
-  /// what Transport::connect throws. The job must outlive the object.
-  Communicators(const Mesh& mesh, Job& job, const std::string& device_kind, std::vector<std::shared_ptr<Transport>> transports,
+  /// axis. `programs` are what this rank will run: of the lanes of an axis (see Lane) those are connected that they use. Every
+  /// communicator is tried with known values on `device`. Throws what Transport::connect and prove_communicator throw. The job
+  /// must outlive the object.
+  Communicators(const Mesh& mesh, Job& job, Device& device, std::vector<NamedTransport> transports,
                 std::span<const Program* const> programs);
 
   /// For PreparedProgram: by communication queue, null where a queue is not used.
@@ -27,14 +35,18 @@ class CONSIST_API Communicators {
   std::string verified_path(int axis) const { return by_queue_.at(static_cast<std::size_t>(axis))->verified_path(); }
   /// Of the libraries below all axes.
   std::map<std::string, std::string> versions() const;
-  /// Over `axis` since connecting, by this rank: what the transport counts (see Communicator::bytes_sent).
+  /// Over `axis` since connecting and trying, by this rank: what the transport counts (see Communicator::bytes_sent).
   std::int64_t bytes_sent(int axis) const;
 
  private:
-  void connect(int axis, Job& job, const GroupRequest& group, Queue queue);
+  void connect(int axis, Job& job, Device& device, const GroupRequest& group, Queue queue);
 
-  std::vector<std::shared_ptr<Transport>> transports_;
-  std::vector<std::vector<std::unique_ptr<Communicator>>> owned_;  // by axis
+  struct Owned {
+    std::unique_ptr<Communicator> communicator;
+    std::int64_t sent_before = 0;  // bytes that its proof took
+  };
+  std::vector<NamedTransport> transports_;
+  std::vector<std::vector<Owned>> owned_;  // by axis
   std::vector<Communicator*> by_queue_;
 };
 

@@ -45,6 +45,7 @@ void Recorder::take_over(std::span<const Column> columns) {
 
 void Recorder::describe(const std::string& environment, const std::string& topology, const std::string& program,
                         std::span<const DeviceReading> sensors) {
+  const std::lock_guard lock(mutex_);
   if (!archive_) return;
   std::vector<Column> columns{{"step", "1", "step, counted from 1"},
                               {"loss", "nat/token", "mean cross-entropy over the step's tokens of all ranks"},
@@ -65,6 +66,7 @@ void Recorder::describe(const std::string& environment, const std::string& topol
 }
 
 void Recorder::step(const StepReport& r, std::span<const DeviceReading> sensors) {
+  const std::lock_guard lock(mutex_);
   if (!archive_) return;
   std::vector<double> row{static_cast<double>(r.step),
                           r.loss,
@@ -80,27 +82,33 @@ void Recorder::step(const StepReport& r, std::span<const DeviceReading> sensors)
 }
 
 void Recorder::start(const std::string& json) {
+  const std::lock_guard lock(mutex_);
   if (archive_) archive_->text("/start", json);
 }
 
 void Recorder::profile(const std::string& json) {
+  const std::lock_guard lock(mutex_);
   if (archive_) archive_->text("/profile", json);
 }
 
 void Recorder::traffic(const std::string& json) {
+  const std::lock_guard lock(mutex_);
   if (archive_) archive_->text("/comm", json);
 }
 
 void Recorder::evaluation(const EvaluationReport& r) {
+  const std::lock_guard lock(mutex_);
   if (archive_)
     archive_->evaluation({.step = r.step, .loss = r.loss, .sequences = r.sequences, .seconds = r.seconds, .time = now()});
 }
 
 void Recorder::event(const std::string& kind, const std::string& text) {
+  const std::lock_guard lock(mutex_);
   if (archive_) archive_->event(now(), kind, text);
 }
 
 void Recorder::finish(const std::string& status, const std::string& reason, const RunResult* result) {
+  const std::lock_guard lock(mutex_);
   if (!archive_) return;
   if (result != nullptr) {
     RunResult told = *result;
@@ -109,6 +117,14 @@ void Recorder::finish(const std::string& status, const std::string& reason, cons
     archive_->text("/result", result_json(told));
   }
   archive_->finish(status, reason);
+}
+
+void Recorder::finish_failed(const std::string& reason) {
+  constexpr std::chrono::seconds patience{1};
+  const std::unique_lock lock(mutex_, patience);
+  if (!lock.owns_lock() || !archive_) return;
+  archive_->event(now(), "failure", reason);
+  archive_->finish("failed", reason);
 }
 
 }  // namespace consist

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,7 +17,8 @@
 
 namespace consist {
 
-/// Without a path in the configuration it does nothing.
+/// Without a path in the configuration it does nothing. Thread-safe, so that a run that cannot end in order is ended by another
+/// thread (LastResort).
 class Recorder {
  public:
   /// With --resume and an archive that is there, the run goes on in it after `first_step` steps: what it holds is copied into a
@@ -34,10 +37,13 @@ class Recorder {
   void evaluation(const EvaluationReport& report);
   void event(const std::string& kind, const std::string& text);
   void finish(const std::string& status, const std::string& reason, const RunResult* result);
+  /// A failed run, unless another thread is at work in the archive and does not come to an end.
+  void finish_failed(const std::string& reason);
 
  private:
   void take_over(std::span<const Column> columns);
 
+  std::timed_mutex mutex_;
   std::unique_ptr<Archive> archive_;
   std::string path_;                 // where the archive is to be
   std::int64_t first_step_ = 0;

@@ -1,6 +1,7 @@
 #include "core/runtime/run.h"
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -13,12 +14,14 @@
 #include "core/files/atomic_file.h"
 #include "core/program/printable.h"
 #include "core/runtime/advice.h"
+#include "core/runtime/agreement.h"
 #include "core/runtime/bound.h"
 #include "core/runtime/communicators.h"
 #include "core/runtime/device_options.h"
 #include "core/runtime/host_memory.h"
 #include "core/runtime/idle_share.h"
 #include "core/runtime/job_memory.h"
+#include "core/runtime/last_resort.h"
 #include "core/runtime/metrics.h"
 #include "core/runtime/parts.h"
 #include "core/runtime/processor_use.h"
@@ -39,15 +42,16 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 /// The transport of each mesh axis.
-std::vector<std::shared_ptr<Transport>> make_transports(const RunConfig& config, PluginHost& host, const Layout& layout,
-                                                        const std::string& device_kind) {
-  std::vector<std::shared_ptr<Transport>> made;
+std::vector<NamedTransport> make_transports(const RunConfig& config, PluginHost& host, const Layout& layout,
+                                            const std::string& device_kind) {
+  std::vector<NamedTransport> made;
   for (int axis = 0; axis < layout.mesh.axes(); ++axis) {
     const std::string name = transport_for(config, layout.active[static_cast<std::size_t>(axis)].name);
     auto options = config.plugin_options.find(name);
-    made.push_back(host.make<Transport>(
-        "transport", name, options == config.plugin_options.end() ? std::map<std::string, std::string>{} : options->second));
-    if (const std::string reason = made.back()->unavailable(device_kind); !reason.empty()) {
+    made.push_back({name, host.make<Transport>(
+                              "transport", name,
+                              options == config.plugin_options.end() ? std::map<std::string, std::string>{} : options->second)});
+    if (const std::string reason = made.back().transport->unavailable(device_kind); !reason.empty()) {
       throw UnavailableError("transport '" + name + "' cannot serve device '" + device_kind + "': " + reason);
     }
   }
@@ -182,8 +186,9 @@ void check_archive(const RunConfig& config) {
 /// `recorder` is made once nothing but training itself can fail: a run that is refused leaves no archive, and an older one as it
 /// was.
 TrainerResult run_recorded(RunConfig& config, Parts parts, PluginHost& host, JoinedJob& job, StopRequest& stop,
-                           std::optional<Recorder>& recorder_of_run) {
+                           std::optional<Recorder>& recorder_of_run, std::atomic<Recorder*>& open_recorder) {
   StartTimes start;
+  agree_on_options(job, config);
   const Layout layout = lay_out(parts.uses, config.ranks);
   const CompileRequest request = parts.compile_request(config);
   check_trace(config, job);
@@ -205,12 +210,18 @@ TrainerResult run_recorded(RunConfig& config, Parts parts, PluginHost& host, Joi
   start.finished("dataset");
   std::vector<const Program*> programs{&step};
   if (evaluation) programs.push_back(&*evaluation);
+  // Before connecting, since who has a message that nobody receives would wait for a connection.
+  agree_on_programs(job, "collectives", programs);
   const std::string device_kind = parts.device->info().kind;
-  const Communicators communicators(layout.mesh, job, device_kind, make_transports(config, host, layout, device_kind), programs);
+  const Communicators communicators(layout.mesh, job, *parts.device, make_transports(config, host, layout, device_kind),
+                                    programs);
   start.finished("connecting");
 
   TrainingState state(std::move(step), std::move(evaluation), *parts.device, communicators.by_queue(), job.rank(),
                       config.memory_limit);
+  programs = {&state.step().program()};
+  if (state.evaluation() != nullptr) programs.push_back(&state.evaluation()->program());
+  agree_on_programs(job, "planned collectives", programs);
   check_host_memory(job, state.planned_host_bytes(), config.host_memory_limit);
   tell_bytes(job, "planned", state.planned_bytes());
   tell_bytes(job, "planned_host", state.planned_host_bytes());
@@ -225,6 +236,7 @@ TrainerResult run_recorded(RunConfig& config, Parts parts, PluginHost& host, Joi
   }
   const SensorLog sensors(*parts.device);
   Recorder& recorder = recorder_of_run.emplace(config, first_step);
+  open_recorder = &recorder;
   const ProgramSummary summary = summarize(state.step());
   const PlannedMemory planned{largest_bytes(job, "planned", state.planned_bytes()),
                               largest_bytes(job, "planned_host", state.planned_host_bytes())};
@@ -246,9 +258,17 @@ TrainerResult run_recorded(RunConfig& config, Parts parts, PluginHost& host, Joi
   start.finished("bound");
   RunEvents events(config, job, state, saved, first_step, stop, recorder, sensors, start);
   const ProcessorWatch watch;
-  const TrainerResult result = train(state, *parts.dataset, layout, job.rank(), trainer_settings(config, first_step), events);
+  const TrainerResult result = [&] {
+    try {
+      return train(state, *parts.dataset, layout, job.rank(), trainer_settings(config, first_step), events);
+    } catch (const std::exception& error) {
+      job.fail(error.what());  // before anything is destroyed, which may have to wait for the other ranks
+      throw;
+    }
+  }();
   events.result.processors = watch.finish(job);
   events.close();
+  events.begins(Activity::exporting, first_step + events.result.steps, 0);
   if (result == TrainerResult::finished) saved.export_model(state);
   events.result.planned = planned;
   const std::int64_t peak = parts.device->counters().peak_bytes;
@@ -286,10 +306,14 @@ TrainerResult run_training(const RunConfig& config, PluginHost& host, JoinedJob&
   RunConfig mine = config;
   if (job.rank() != 0) mine.archive.clear();
   std::optional<Recorder> recorder;
+  std::atomic<Recorder*> open_recorder{nullptr};
+  const LastResort last_resort(job, [&](const std::string& reason) {
+    if (Recorder* const open = open_recorder.load()) open->finish_failed(reason);
+  });
   try {
     Parts parts = check_make_up(mine, host);
     check_archive(mine);
-    return run_recorded(mine, std::move(parts), host, job, stop, recorder);
+    return run_recorded(mine, std::move(parts), host, job, stop, recorder, open_recorder);
   } catch (const std::exception& error) {
     job.fail(error.what());
     try {

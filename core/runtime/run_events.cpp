@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "consist/error.h"
-#include "core/job/progress.h"
 #include "core/runtime/step_trace.h"
 #include "core/runtime/text.h"
 
@@ -19,20 +18,10 @@ RunEvents::RunEvents(const RunConfig& config, Job& job, TrainingState& state, Sa
       sensors_(sensors),
       start_(start),
       line_(config.steps, job.rank() != 0),
-      running_(first_step + 1) {
-  job.set_progress([this, &state] {
-    const std::int32_t at = state.step().executable().position();
-    return text_of(Progress{running_.load(), at}, at < 0 ? "" : state.step().label(at));
-  });
-}
-
-RunEvents::~RunEvents() {
-  job_.set_progress({});
-}
+      progress_(job, state, first_step + 1) {}
 
 void RunEvents::step_finished(const StepReport& report) {
   if (result.steps == 0) started(seconds_since_start() - report.seconds);
-  running_ = report.step + 1;
   ++result.steps;
   result.final_loss = report.loss;
   seconds_.push_back(report.seconds);

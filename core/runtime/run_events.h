@@ -13,6 +13,7 @@
 #include "core/runtime/profile.h"
 #include "core/runtime/progress_line.h"
 #include "core/runtime/recorder.h"
+#include "core/runtime/run_progress.h"
 #include "core/runtime/saved_state.h"
 #include "core/runtime/sensor_log.h"
 #include "core/runtime/start_times.h"
@@ -22,17 +23,17 @@
 
 namespace consist {
 
-/// As long as it lives, the job can ask where this rank is. All that it is made from must outlive it.
+/// As long as it lives, the job can ask where this rank is (RunProgress). All that it is made from must outlive it.
 class RunEvents final : public TrainerEvents {
  public:
   RunEvents(const RunConfig& config, Job& job, TrainingState& state, SavedState& saved, std::int64_t first_step,
             const StopRequest& stop, Recorder& recorder, const SensorLog& sensors, const StartTimes& start);
-  ~RunEvents() override;
 
   /// Throws Error where the loss or the gradient norm is not finite.
   void step_finished(const StepReport& report) override;
   void evaluated(const EvaluationReport& report) override;
   void checkpoint(std::int64_t step) override;
+  void begins(Activity activity, std::int64_t step, std::int64_t round) override { progress_.begin(activity, step, round); }
   bool stop_requested() override { return stop_.requested(); }
 
   /// After the last step: ends the line of progress.
@@ -61,7 +62,7 @@ class RunEvents final : public TrainerEvents {
   std::vector<LaunchTime> times_;                // of the last step
   std::chrono::system_clock::time_point began_;  // the last step
   ProgressLine line_;
-  std::atomic<std::int64_t> running_;
+  RunProgress progress_;
   std::vector<double> seconds_;
   std::int64_t tokens_ = 0, sequences_ = 0;
 };

@@ -30,12 +30,13 @@ void write_hyper(TrainingState& state, const TrainerSettings& settings, std::int
   state.write_input(state.step(), "hyper", hyper, sizeof hyper);
 }
 
-EvaluationReport evaluate(TrainingState& state, Batches& batches, std::int64_t step) {
+EvaluationReport evaluate(TrainingState& state, Batches& batches, std::int64_t step, TrainerEvents& events) {
   const Clock::time_point start = Clock::now();
   PreparedProgram& program = *state.evaluation();
   const std::int64_t rounds = batches.evaluation_rounds();
   double sum = 0;
   for (std::int64_t round = 0; round < rounds; ++round) {
+    events.begins(Activity::evaluating, step, round);
     batches.write_evaluation(round);
     program.executable().run();
     program.executable().wait();
@@ -57,14 +58,17 @@ TrainerResult train(TrainingState& state, const Dataset& dataset, const Layout& 
   for (std::int64_t step = settings.first_step + 1; step <= settings.steps; ++step) {
     const float vote = events.stop_requested() ? 1.0F : 0.0F;
     const Clock::time_point asked = Clock::now();
+    events.begins(Activity::reading, step, 0);
     const StepTokens& tokens = reader.take(step - 1);
     const Clock::time_point start = Clock::now();
     batches.write_step(tokens);
     write_hyper(state, settings, step);
     state.write_input(state.step(), "votes", &vote, sizeof vote);
     const auto began = std::chrono::system_clock::now();
+    events.begins(Activity::running, step, 0);
     step_program.run();
     step_program.wait();
+    events.begins(Activity::recording, step, 0);
     const std::chrono::duration<double> taken = Clock::now() - start;
 
     events.step_finished({.step = step,
@@ -78,12 +82,14 @@ TrainerResult train(TrainingState& state, const Dataset& dataset, const Layout& 
                           .began = began});
     const bool stop = state.read_metric(state.step(), "stop") > 0;
     if (state.evaluation() != nullptr && (due(step, settings.evaluate_every) || step == settings.steps)) {
-      events.evaluated(evaluate(state, batches, step));
+      events.evaluated(evaluate(state, batches, step, events));
     }
     const bool saves = settings.checkpoint_every > 0 || settings.checkpoint_each_epoch;
     if (due(step, settings.checkpoint_every) || (settings.checkpoint_each_epoch && batches.ends_epoch(step - 1)) ||
-        (saves && (stop || step == settings.steps)))
+        (saves && (stop || step == settings.steps))) {
+      events.begins(Activity::saving, step, 0);
       events.checkpoint(step);
+    }
     if (stop) return TrainerResult::stopped;
   }
   return TrainerResult::finished;

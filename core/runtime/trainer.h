@@ -7,6 +7,7 @@
 
 #include "consist/dataset.h"
 #include "consist/export.h"
+#include "core/job/progress.h"
 #include "core/passes/compile.h"
 #include "core/runtime/learning_rate.h"
 #include "core/runtime/training_state.h"
@@ -57,6 +58,8 @@ class CONSIST_API TrainerEvents {
   virtual void evaluated(const EvaluationReport& report) = 0;
   /// Saves the state after `step` steps.
   virtual void checkpoint(std::int64_t step) = 0;
+  /// Before the trainer begins a part of step `step`, or round `round` of the evaluation behind it. Must not block.
+  virtual void begins(Activity /*activity*/, std::int64_t /*step*/, std::int64_t /*round*/) {}
   /// Whether this rank wants to end the run (a signal); polled before each step. All ranks end together.
   virtual bool stop_requested() = 0;
 };

@@ -163,6 +163,7 @@ TEST(CpuExecutable, PositionNamesTheLaunchThatRuns) {
   EXPECT_EQ(executable->position(), 1);
   go_on = true;
   executable->wait();
+  EXPECT_EQ(executable->position(), -1) << "a rank that is not in a step would seem to be ahead of those that are";
 }
 
 TEST(CpuExecutable, TimesOfLaunches) {

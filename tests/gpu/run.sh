@@ -5,6 +5,7 @@
 #   CONSIST_GPU_PARTS="kernels parity ..."  only these parts; CONSIST_GPU_OUT=FOLDER for logs and archives (default: gpu-results)
 set -uo pipefail
 
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 out=${CONSIST_GPU_OUT:-gpu-results}
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
@@ -85,6 +86,8 @@ if [ "$gpus" -ge 2 ]; then
   # 16 layouts x 4 models, one after the other: jobs that share GPUs wait for each other's collectives for minutes.
   part layouts 600 "$build/bin/test_parity" --gtest_filter='Cuda/GpuLayoutParity*'
   part nccl 90 "$build/bin/test_transport" --gtest_filter='NcclGpu.*'
+  part agreement 400 "$here/agreement.sh" "$build"
+  RANKS=$gpus part killed-rank 400 "$here/killed_rank.sh" "$build"
   part collectives-nvlink 90 "$build/bin/consist" bench collectives --transport nvlink --nvlink.copy-engines=none --device cuda --ranks "$gpus" --dtype bf16 --factor 4 --max-bytes 1Gi \
     --seconds 0.3 --collectives all_reduce,all_gather,reduce_scatter
   part collectives-copy-engines 90 "$build/bin/consist" bench collectives --transport nvlink --nvlink.copy-engines=all --device cuda --ranks "$gpus" --dtype bf16 \

@@ -246,6 +246,37 @@ TEST_P(FaultOver, AStuckRankEndsTheOthersByTheTimeout) {
   }
 }
 
+// It finds the others gone when it goes on, and is the only one that can write down why.
+TEST_F(Fault, ARankZeroThatWasStoppedAndGoesOnIsNamedByAllAndRecordsItself) {
+  std::vector<TerminalProcess> processes = start_ranks(train(folder_ / "run.h5", {"--timeout=2"}, endless));
+  const auto pump = [&](std::size_t first) {
+    bool all = true;
+    for (std::size_t rank = first; rank < processes.size(); ++rank) all = processes[rank].poll(1ms) && all;
+    return all;
+  };
+  const auto give_up = TerminalProcess::Clock::now() + 60s;
+  while (last_step_shown(processes[0].output()) < 5) {
+    ASSERT_FALSE(pump(0)) << "the run ended by itself:\n" << processes[0].output();
+    ASSERT_LT(TerminalProcess::Clock::now(), give_up) << processes[0].output();
+  }
+  processes[0].signal(SIGSTOP);
+  const auto stopped = TerminalProcess::Clock::now();
+  while (!pump(1) && TerminalProcess::Clock::now() < stopped + 20s) {
+  }
+  for (std::size_t rank = 1; rank < processes.size(); ++rank) {
+    ASSERT_GE(processes[rank].status(), 0) << "rank " << rank << " still runs:\n" << processes[rank].output();
+    EXPECT_THAT(processes[rank].output(), HasSubstr("rank 0 on host")) << "what rank " << rank << " says";
+    EXPECT_THAT(processes[rank].output(), HasSubstr("no sign of life")) << "what rank " << rank << " says";
+  }
+  processes[0].signal(SIGCONT);
+  EXPECT_GT(processes[0].wait(20s), 0);
+  EXPECT_THAT(processes[0].output(), HasSubstr("rank 0 on host"));
+  const ArchiveReader archive(folder_ / "run.h5");
+  EXPECT_EQ(archive.status(), "failed");
+  EXPECT_THAT(archive.reason(), ::testing::AllOf(::testing::StartsWith("rank 0 on host"), HasSubstr("was stopped"),
+                                                 ::testing::Not(HasSubstr("died"))));
+}
+
 INSTANTIATE_TEST_SUITE_P(Transports, FaultOver, ::testing::ValuesIn(transports()),
                          [](const auto& info) { return info.param.name; });
 

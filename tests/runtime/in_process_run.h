@@ -34,6 +34,7 @@ struct RankInProcess {
   std::span<Communicator* const> communicators;  ///< by queue, see PreparedProgram
   Device* device = nullptr;                      ///< watched, open
   Seen* seen = nullptr;
+  JoinedJob* job = nullptr;
 
   /// Compiled and planned; throws what TrainingState throws.
   std::unique_ptr<TrainingState> make_state() const {
@@ -72,18 +73,21 @@ inline std::vector<pid_t> threads_of_this_process() {
 /// with what the first rank threw. `job_threads`, if given, receives the threads of the jobs' control connections before any body
 /// starts.
 inline void run_in_process(const RunConfig& config, const std::function<void(const RankInProcess&)>& body,
-                           std::vector<pid_t>* job_threads = nullptr) {
+                           std::vector<pid_t>* job_threads = nullptr,
+                           std::chrono::milliseconds timeout = std::chrono::seconds(20)) {
   PluginHost host({CONSIST_BINARY_DIR "/lib/consist/plugins"});
   const auto count = static_cast<std::size_t>(config.ranks);
   std::vector<Parts> parts;  // made here: the host is not thread-safe
-  std::vector<std::shared_ptr<Transport>> transports;
+  std::vector<NamedTransport> transports;
+  std::vector<std::shared_ptr<Device>> unwatched;
   std::vector<Seen> seen(count);
   for (std::size_t rank = 0; rank < count; ++rank) {
     parts.push_back(make_parts(config, host));
     add_device(parts.back(), config, host);
     add_dataset(parts.back(), config, host);
+    unwatched.push_back(parts.back().device);
     parts.back().device = std::make_shared<WatchedDevice>(parts.back().device, seen[rank]);
-    transports.push_back(host.make<Transport>("transport", "socket", {}));
+    transports.push_back({"socket", host.make<Transport>("transport", "socket", {})});
   }
   const Layout layout = lay_out(parts[0].uses, config.ranks);
 
@@ -96,7 +100,7 @@ inline void run_in_process(const RunConfig& config, const std::function<void(con
       if (!in(before) && !in(rank_threads)) job_threads->push_back(thread);
     }
   });
-  const auto errors = testing::run_ranks(testing::make_addresses(config.ranks), [&](JoinedJob& job) {
+  const auto errors = testing::run_ranks(testing::make_addresses(config.ranks, timeout), [&](JoinedJob& job) {
     const auto rank = static_cast<std::size_t>(job.rank());
     rank_threads[rank] = static_cast<pid_t>(::syscall(SYS_gettid));
     joined.arrive_and_wait();
@@ -107,12 +111,13 @@ inline void run_in_process(const RunConfig& config, const std::function<void(con
                        .layout = &layout,
                        .communicators = {},
                        .device = parts[rank].device.get(),
-                       .seen = &seen[rank]};
+                       .seen = &seen[rank],
+                       .job = &job};
     const Program step = compile_step(mine.parts->compile_request(config), layout, mine.rank);
     const std::optional<Program> evaluation = mine.evaluation();
     std::vector<const Program*> programs{&step};
     if (evaluation) programs.push_back(&*evaluation);
-    const Communicators communicators(layout.mesh, job, "cpu",
+    const Communicators communicators(layout.mesh, job, *unwatched[rank],
                                       std::vector(static_cast<std::size_t>(layout.mesh.axes()), transports[rank]), programs);
     mine.communicators = communicators.by_queue();
     body(mine);

@@ -47,6 +47,7 @@ void CpuExecutable::run() {
 void CpuExecutable::wait() {
   for (std::uint32_t done = lanes_done_; done < lanes_.size(); done = lanes_done_) lanes_done_.wait(done);
   if (failure_) std::rethrow_exception(failure_);
+  position_.store(-1, std::memory_order_relaxed);
 }
 
 void CpuExecutable::serve(Lane& lane, int threads) {

@@ -23,6 +23,7 @@ class CpuExecutable final : public Executable {
 
   void run() override;
   void wait() override;
+  /// -1 between runs.
   std::int32_t position() const noexcept override { return position_.load(std::memory_order_relaxed); }
   std::vector<LaunchTime> launch_times() const override { return times_; }
 

@@ -77,8 +77,7 @@ class CudaDevice final : public Device {
   explicit CudaDevice(const Options& options)
       : graphs_(cuda::graph_choice_of(options.text("graphs"))),
         search_(options.integer("algorithm-search")),
-        cache_(options.text("cache")),
-        ahead_(options.integer("launches-ahead")) {
+        cache_(options.text("cache")) {
     settings_.tf32 = options.flag("tf32");
     settings_.deterministic_attention = options.flag("deterministic");
   }
@@ -91,7 +90,6 @@ class CudaDevice final : public Device {
     // counts if it is set before the first use of the GPU.
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     if (const std::string reason = unavailable(); !reason.empty()) throw UnavailableError("device 'cuda': " + reason);
-    if (ahead_ < 0 || ahead_ > 500) throw UsageError("--cuda.launches-ahead must lie between 0 and 500");
     if (search_ < 0 || search_ > 100) throw UsageError("--cuda.algorithm-search must lie between 0 and 100");
     int count = 0;
     check(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
@@ -166,7 +164,7 @@ class CudaDevice final : public Device {
   std::unique_ptr<Executable> prepare(std::vector<Launch> launches, bool profile) override {
     matmuls_->save();  // all kernels are made: keep what the searches found, whatever becomes of the run
     if (matmuls_->searches() > 0) log::info("timed algorithms for " + std::to_string(matmuls_->searches()) + " matrix products");
-    return std::make_unique<cuda::CudaExecutable>(std::move(launches), graphs_, profile, static_cast<int>(ahead_));
+    return std::make_unique<cuda::CudaExecutable>(std::move(launches), graphs_, profile);
   }
 
   DeviceCounters counters() const override { return counters_; }
@@ -242,7 +240,6 @@ class CudaDevice final : public Device {
   cuda::GraphChoice graphs_;
   std::int64_t search_;
   std::string cache_;
-  std::int64_t ahead_;
   cuda::KernelSettings settings_;
   std::unique_ptr<cuda::MatmulLibrary> matmuls_;
   std::unique_ptr<cuda::Sensors> sensors_;
@@ -265,9 +262,6 @@ CONSIST_PLUGIN_OPTIONS({"graphs", consist::OptionKind::choice, "auto",
                        {"tf32", consist::OptionKind::flag, "false", "fp32 matrix products may use TF32 (10 bits of mantissa)"},
                        {"algorithm-search", consist::OptionKind::integer, "8",
                         "proposals of cuBLASLt that are timed for each product; 0: take the first"},
-                       {"launches-ahead", consist::OptionKind::integer, "0",
-                        "beside communication: about how many launches may wait for the GPU before the host waits for it; 0: as "
-                        "many as there is room for"},
                        {"cache", consist::OptionKind::text, "auto",
                         "folder for the algorithms found; auto: the user's cache folder, none: do not keep them"});
 CONSIST_PLUGIN_AVAILABILITY(unavailable);

@@ -15,9 +15,6 @@
 namespace consist::cuda {
 namespace {
 
-/// A collective by copy engines takes some 15 entries of its queue and more in rounds, other launches one to four.
-constexpr int entries_of_collectives = 4;
-
 cudaEvent_t make_event(bool timed) {
   cudaEvent_t event = nullptr;
   check(cudaEventCreateWithFlags(&event, timed ? cudaEventDefault : cudaEventDisableTiming), "cudaEventCreateWithFlags");
@@ -35,7 +32,7 @@ class NamedRange {
 
 }  // namespace
 
-CudaExecutable::CudaExecutable(std::vector<Launch> launches, GraphChoice graphs, bool profile, int ahead)
+CudaExecutable::CudaExecutable(std::vector<Launch> launches, GraphChoice graphs, bool profile)
     : launches_(std::move(launches)),
       lanes_(Queue::count),
       events_(launches_.size(), nullptr),
@@ -64,11 +61,6 @@ CudaExecutable::CudaExecutable(std::vector<Launch> launches, GraphChoice graphs,
           "cudaStreamCreateWithPriority");
     lanes_[i].joined = make_event(false);
     if (compute) main_ = lanes_[i].stream;
-  }
-  const auto lanes_used = std::count_if(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return lane.used; });
-  for (Lane& lane : lanes_) {
-    if (!lane.used || lanes_used == 1 || ahead == 0) continue;
-    lane.pace = std::make_unique<Pace>(lane.stream, lane.stream == main_ ? ahead : std::max(1, ahead / entries_of_collectives));
   }
   begun_ = make_event(profile_);
   check(cudaHostAlloc(reinterpret_cast<void**>(&position_), sizeof *position_, cudaHostAllocMapped), "cudaHostAlloc");
@@ -101,7 +93,7 @@ CudaExecutable::~CudaExecutable() {
   cudaFreeHost(position_);
 }
 
-void CudaExecutable::enqueue(bool paced) {
+void CudaExecutable::enqueue() {
   check(cudaEventRecord(begun_, main_), "cudaEventRecord");
   for (const Lane& lane : lanes_) {
     if (lane.used && lane.stream != main_) check(cudaStreamWaitEvent(lane.stream, begun_, 0), "cudaStreamWaitEvent");
@@ -111,7 +103,6 @@ void CudaExecutable::enqueue(bool paced) {
     const NamedRange range(launch);
     const Lane& lane = lane_of(launch);
     cudaStream_t stream = lane.stream;
-    if (paced && lane.pace) lane.pace->keep();
     for (std::int32_t wait : launch.waits)
       check(cudaStreamWaitEvent(stream, events_[static_cast<std::size_t>(wait)], 0), "cudaStreamWaitEvent");
     if (launch.queue != Queue::compute()) enqueue_mark(position_, static_cast<std::int32_t>(i), stream);
@@ -131,7 +122,7 @@ void CudaExecutable::record_graph() {
   check(cudaStreamBeginCapture(main_, cudaStreamCaptureModeThreadLocal), "recording the step as a CUDA graph");
   cudaGraph_t graph = nullptr;
   try {
-    enqueue(false);
+    enqueue();
   } catch (...) {
     cudaStreamEndCapture(main_, &graph);
     if (graph != nullptr) cudaGraphDestroy(graph);
@@ -147,7 +138,7 @@ void CudaExecutable::record_graph() {
 void CudaExecutable::run() {
   ++runs_;
   if (!graphs_ || runs_ == 1) {
-    enqueue(true);
+    enqueue();
     return;
   }
   if (graph_ == nullptr) record_graph();
@@ -165,6 +156,7 @@ void CudaExecutable::wait() {
                    (at >= 0 ? ", begun up to '" + launches_[static_cast<std::size_t>(at)].label + "'" : std::string()))
                       .c_str());
   }
+  *static_cast<volatile std::int32_t*>(position_) = -1;
 }
 
 std::int32_t CudaExecutable::position() const noexcept {

@@ -8,7 +8,6 @@
 
 #include "consist/device.h"
 #include "plugins/devices/cuda/graph_choice.h"
-#include "plugins/devices/cuda/pace.h"
 
 namespace consist::cuda {
 
@@ -16,14 +15,12 @@ namespace consist::cuda {
 /// and is not profiled, the second one records it, and all later ones start it. Waits between queues are events.
 class CudaExecutable final : public Executable {
  public:
-  /// `ahead` > 0: so many launches, and as many again, may wait on the compute queue where there are others, a quarter of it on
-  /// each of those (Pace). Not in graphs.
-  CudaExecutable(std::vector<Launch> launches, GraphChoice graphs, bool profile, int ahead = 0);
+  CudaExecutable(std::vector<Launch> launches, GraphChoice graphs, bool profile);
   ~CudaExecutable() override;
 
   void run() override;
   void wait() override;
-  /// The newest launch on a communication queue that began, as the GPU itself wrote it.
+  /// The newest launch on a communication queue that began, as the GPU itself wrote it; -1 between runs.
   std::int32_t position() const noexcept override;
   std::vector<LaunchTime> launch_times() const override;
 
@@ -31,14 +28,12 @@ class CudaExecutable final : public Executable {
   struct Lane {
     cudaStream_t stream = nullptr;
     cudaEvent_t joined = nullptr;  ///< behind its last launch
-    std::unique_ptr<Pace> pace;    ///< where other ranks may be waited for
     bool used = false;
   };
   struct Timing {
     cudaEvent_t begin = nullptr, end = nullptr;
   };
-  /// `paced`: not for a recording.
-  void enqueue(bool paced);
+  void enqueue();
   void record_graph();
   Lane& lane_of(const Launch& launch) { return lanes_[static_cast<std::size_t>(launch.queue.index())]; }
 

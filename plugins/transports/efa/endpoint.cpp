@@ -100,7 +100,7 @@ void Endpoint::open() {
   addresses.type = FI_AV_TABLE;
   check(fi_av_open(domain_, &addresses, &addresses_, nullptr), "fi_av_open");
   fi_cq_attr queue{};
-  queue.format = FI_CQ_FORMAT_CONTEXT;
+  queue.format = FI_CQ_FORMAT_MSG;
   queue.wait_obj = FI_WAIT_UNSPEC;
   can_block_ = fi_cq_open(domain_, &queue, &queue_, nullptr) == 0;
   if (!can_block_) {  // provider efa: nobody wakes us, so that waiting is asking again and again
@@ -164,13 +164,14 @@ bool Endpoint::receive(fi_addr_t from, std::uint64_t tag, void* data, std::size_
 std::size_t Endpoint::take(long result, std::span<Completion> finished) {
   if (result == -FI_EAGAIN || result == -FI_EINTR) return 0;
   if (result > 0) {
-    for (long i = 0; i < result; ++i) finished[static_cast<std::size_t>(i)] = {entries_[i].op_context, {}};
+    for (long i = 0; i < result; ++i) finished[static_cast<std::size_t>(i)] = {entries_[i].op_context, entries_[i].len, {}};
     return static_cast<std::size_t>(result);
   }
   if (result != -FI_EAVAIL) check(result, "reading the completion queue");
   fi_cq_err_entry error{};
   if (fi_cq_readerr(queue_, &error, 0) < 0) return 0;
-  finished[0] = {error.op_context, library_.error_text(-error.err)};
+  const bool too_long = error.err == FI_ETRUNC;
+  finished[0] = {error.op_context, error.len + error.olen, too_long ? std::string() : library_.error_text(-error.err)};
   return 1;
 }
 

@@ -26,6 +26,7 @@ struct EndpointRequest {
 /// A message that has been finished, or failed.
 struct Completion {
   void* context = nullptr;  ///< of the message; null: none was finished
+  std::size_t bytes = 0;    ///< that came, of a receive; of one that was too short for them, as many as were sent
   std::string error;        ///< empty: it is done
 };
 
@@ -79,7 +80,7 @@ class Endpoint {
   std::string provider_;
   std::string device_;
   static constexpr std::size_t batch = 16;
-  fi_cq_entry entries_[batch] = {};
+  fi_cq_msg_entry entries_[batch] = {};
 };
 
 }  // namespace consist::efa

@@ -17,6 +17,9 @@ using std::chrono::milliseconds;
 constexpr milliseconds failure_poll{50};
 // How long a member that is finished waits for the others' last acknowledgements.
 constexpr milliseconds goodbye_time{2000};
+// Over TCP, libfabric's layer ofi_rxm (1.17) sends what is larger than its buffers of 16 KiB by a rendezvous, and crashes in
+// fi_trecv if the connection closes in the middle of one: then a rank that died would take its neighbours with it.
+constexpr std::size_t largest_over_tcp = (std::size_t{16} << 10U) - 256;
 
 }  // namespace
 
@@ -55,6 +58,15 @@ void FabricLinks::closing_on_failure(Work work) {
   }
 }
 
+void FabricLinks::abandon() noexcept {
+  broken_ = true;
+  endpoint_.reset();
+}
+
+std::size_t FabricLinks::best_largest_message() const noexcept {
+  return endpoint_ && endpoint_->provider().starts_with("tcp") ? largest_over_tcp : PointToPoint::best_largest_message();
+}
+
 void FabricLinks::require_open() const {
   if (endpoint_) return;
   job_.check();
@@ -75,7 +87,7 @@ PointToPoint::Ticket FabricLinks::post(Peer& peer, Pending& pending, bool sendin
                        "'");
   }
   require_open();
-  pending.at(pending.posted) = {{}, &peer, data, bytes, sending, false};
+  pending.at(pending.posted) = {{}, &peer, data, bytes, sending, false, pending.posted + 1};
   ++pending.posted;
   closing_on_failure([&] { submit(peer, pending); });
   return pending.posted;
@@ -125,6 +137,11 @@ void FabricLinks::settle(std::size_t count) {
     operation.done = true;
     other.moved += operation.bytes + 1;
     Pending& pending = operation.sending ? other.out : other.in;
+    // Said when it is waited for: an earlier message may tell what it is about.
+    if (!operation.sending && completion.bytes != operation.bytes && (pending.wrong == 0 || operation.ticket < pending.wrong)) {
+      pending.wrong = operation.ticket;
+      pending.wrong_bytes = completion.bytes;
+    }
     while (pending.finished < pending.submitted && pending.at(pending.finished).done) ++pending.finished;
   }
 }
@@ -144,7 +161,14 @@ bool FabricLinks::pump() {
   return moved;
 }
 
-void FabricLinks::wait(int member, const Pending& pending, Ticket ticket) {
+void FabricLinks::wait(int member, Pending& pending, Ticket ticket) {
+  wait_finished(member, pending, ticket);
+  if (pending.wrong == 0 || pending.wrong > ticket) return;
+  broken(member, "a message of " + std::to_string(pending.wrong_bytes) +
+                     " bytes came where another size is expected; do the ranks' programs and options agree?");
+}
+
+void FabricLinks::wait_finished(int member, const Pending& pending, Ticket ticket) {
   if (pending.finished >= ticket) return;
   require_open();
   const Peer& other = peer(member);

@@ -36,6 +36,10 @@ class FabricLinks final : public PointToPoint {
   Ticket post_receive(int from, void* data, std::size_t bytes) override;
   void wait_sent(int to, Ticket ticket) override;
   void wait_received(int from, Ticket ticket) override;
+  void abandon() noexcept override;
+  std::string name(int member) const override { return "rank " + std::to_string(ranks_.at(static_cast<std::size_t>(member))); }
+  const std::string& group() const noexcept override { return group_; }
+  std::size_t best_largest_message() const noexcept override;
   std::string verified_path() const override { return path_; }
   std::int64_t bytes_sent() const noexcept override { return bytes_sent_; }
 
@@ -51,6 +55,7 @@ class FabricLinks final : public PointToPoint {
     std::size_t bytes;
     bool sending;
     bool done;
+    Ticket ticket;
   };
   /// Operations of one direction, in order; a ring buffer. Those before `submitted` are libfabric's.
   struct Pending {
@@ -58,6 +63,8 @@ class FabricLinks final : public PointToPoint {
     Ticket posted = 0;
     Ticket submitted = 0;
     Ticket finished = 0;
+    Ticket wrong = 0;  // the first receive for which another number of bytes came; 0: none
+    std::size_t wrong_bytes = 0;
     Operation& at(Ticket ticket) { return operations[ticket % max_posted]; }
   };
   struct Peer {
@@ -75,7 +82,8 @@ class FabricLinks final : public PointToPoint {
   template <typename Work>
   void closing_on_failure(Work work);
   Ticket post(Peer& peer, Pending& pending, bool sending, std::byte* data, std::size_t bytes);
-  void wait(int member, const Pending& pending, Ticket ticket);
+  void wait(int member, Pending& pending, Ticket ticket);
+  void wait_finished(int member, const Pending& pending, Ticket ticket);
   bool pump();
   bool submit(Peer& peer, Pending& pending);
   void settle(std::size_t count);

@@ -15,6 +15,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds watch_interval{50};
 constexpr std::chrono::milliseconds release_interval{5};
+constexpr std::chrono::milliseconds release_before_abort{200};
 
 ncclDataType_t summed_type(DType dtype) {
   if (dtype == DType::f32) return ncclFloat32;
@@ -250,8 +251,7 @@ void NcclCommunicator::watch() {
       const std::jthread last_resort([this, failure = std::current_exception()](const std::stop_token& over) {
         if (!ends_within(job_.timeout(), over)) end_process(failure, group_.name);
       });
-      fail(std::current_exception());
-      release_waits();
+      end_waits(std::current_exception());
       return;
     }
     lock.lock();
@@ -302,19 +302,26 @@ void NcclCommunicator::look_for_stall() {
   job_.blame(suspect(group_), text);
 }
 
-void NcclCommunicator::fail(std::exception_ptr failure) {
+/// Streams may wait for members that will not come any more: in NCCL's kernels, which end when it aborts, and for words of copy
+/// engines, which are set here; behind one wait there may be the next, of either kind. Aborting frees memory, for which the
+/// driver waits until the GPU has nothing left to do, and keeps other threads out meanwhile. So words are set before and beside
+/// it.
+void NcclCommunicator::end_waits(std::exception_ptr failure) {
   {
     const std::lock_guard lock(mutex_);
     failure_ = std::move(failure);
   }
   failed_.store(true);
+  if (!copies_) return handle_->abort();
+  std::jthread release([this](const std::stop_token& stop) {
+    driver_.set_current_context(context_);
+    do copies_->release();
+    while (!ends_within(release_interval, stop));
+  });
+  std::this_thread::sleep_for(release_before_abort);
   handle_->abort();
-}
-
-/// Streams may wait for members that will not come any more, and go on to wait for the next one.
-void NcclCommunicator::release_waits() {
   std::unique_lock lock(mutex_);
-  while (copies_ && !changed_.wait_for(lock, release_interval, [&] { return stopping_; })) copies_->release();
+  changed_.wait(lock, [&] { return stopping_; });
 }
 
 }  // namespace consist::nccl

@@ -80,8 +80,7 @@ class NcclCommunicator final : public Communicator {
   void look_for_trouble();
   void look_at_log();
   void look_for_stall();
-  void fail(std::exception_ptr failure);
-  void release_waits();
+  void end_waits(std::exception_ptr failure);
   [[noreturn]] void rethrow();
 
   Job& job_;

@@ -17,6 +17,9 @@ using std::chrono::milliseconds;
 // How soon a wait notices that the job has failed when nothing arrives.
 constexpr milliseconds failure_poll{50};
 
+// A smaller message, such as the head of a call, goes together with the one behind it: who posts it posts more or waits soon.
+constexpr std::size_t sent_at_once = 64;
+
 }  // namespace
 
 TcpLinks::TcpLinks(Job& job, std::string group, int index, std::vector<int> ranks, std::vector<network::Socket> sockets)
@@ -40,7 +43,8 @@ PointToPoint::Ticket TcpLinks::post(Pending<Byte>& pending, Byte* data, std::siz
     throw ProgramError("more than " + std::to_string(max_posted) + " unfinished messages to one member of group '" + group_ +
                        "'");
   }
-  pending.operations[pending.posted % max_posted] = {data, bytes};
+  require_open();
+  pending.at(pending.posted) = {data, bytes};
   ++pending.posted;
   pending.drop_finished();
   return pending.posted;
@@ -48,10 +52,10 @@ PointToPoint::Ticket TcpLinks::post(Pending<Byte>& pending, Byte* data, std::siz
 
 PointToPoint::Ticket TcpLinks::post_send(int to, const void* data, std::size_t bytes) {
   Connection& peer = connection(to);
-  const bool first = peer.out.empty();
+  peer.held_back |= peer.out.empty();
   const Ticket ticket = post(peer.out, static_cast<const std::byte*>(data), bytes);
   // Gets the bytes on their way while the caller does something else.
-  if (first && !peer.out.empty()) pump_out(to, peer);
+  if (peer.held_back && bytes >= sent_at_once) pump_out(to, peer);
   return ticket;
 }
 
@@ -100,26 +104,24 @@ bool TcpLinks::pump() {
 }
 
 bool TcpLinks::pump_out(int member, Connection& peer) {
-  const auto& operation = peer.out.front();
-  const network::Moved moved = network::try_send(peer.socket, {operation.data, operation.bytes});
+  std::array<iovec, at_once> pieces;
+  const network::Moved moved = network::try_send(peer.socket, std::span<const iovec>(pieces.data(), peer.out.pieces(pieces)));
+  peer.held_back = false;
   bytes_sent_ += static_cast<std::int64_t>(moved.bytes);
   return advance(member, peer, peer.out, moved);
 }
 
 bool TcpLinks::pump_in(int member, Connection& peer) {
-  const auto& operation = peer.in.front();
-  const network::Moved moved = network::try_receive(peer.socket, {operation.data, operation.bytes});
+  std::array<iovec, at_once> pieces;
+  const network::Moved moved = network::try_receive(peer.socket, std::span<const iovec>(pieces.data(), peer.in.pieces(pieces)));
   return advance(member, peer, peer.in, moved);
 }
 
 template <typename Byte>
 bool TcpLinks::advance(int member, Connection& peer, Pending<Byte>& pending, const network::Moved& moved) {
   if (moved.closed) broken(member, network::describe_error(moved.error));
-  auto& operation = pending.front();
-  operation.data += moved.bytes;
-  operation.bytes -= moved.bytes;
+  pending.count_moved(moved.bytes);
   peer.moved += moved.bytes;
-  pending.drop_finished();
   return moved.bytes > 0;
 }
 
@@ -130,6 +132,18 @@ void TcpLinks::block() {
     if (events != 0) polled_.push_back({peer.socket.fd(), static_cast<short>(events), 0});
   }
   poll(polled_.data(), polled_.size(), static_cast<int>(std::min(failure_poll, job_.timeout()).count()));
+}
+
+void TcpLinks::require_open() const {
+  if (abandoned_) throw SystemError("group '" + group_ + "' has failed before");
+}
+
+void TcpLinks::abandon() noexcept {
+  abandoned_ = true;
+  for (Connection& peer : connections_) {
+    peer.in.finished = peer.in.posted;
+    peer.out.finished = peer.out.posted;
+  }
 }
 
 void TcpLinks::broken(int member, const std::string& how) {
