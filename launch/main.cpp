@@ -8,6 +8,7 @@
 #include "consist/plugin.h"
 #include "core/config/did_you_mean.h"
 #include "core/program/printable.h"
+#include "core/plugin/plugin_faults.h"
 #include "launch/commands/commands.h"
 #include "launch/exit_status.h"
 #include "launch/process_setup.h"
@@ -58,11 +59,8 @@ void report(const std::exception& error) {
   std::fprintf(stderr, "consist: %s\n", consist::printable(error.what()).c_str());
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  consist::launch::open_standard_descriptors();
-  consist::launch::raise_descriptor_limit();
+/// The command, and the message and status of what it threw.
+int status_of(int argc, char** argv) {
   try {
     return run({argv + 1, argv + argc});
   } catch (const consist::UsageError& error) {
@@ -74,5 +72,19 @@ int main(int argc, char** argv) {
   } catch (const std::exception& error) {
     report(error);
     return consist::exit_failed;
+  } catch (...) {
+    std::fprintf(stderr, "consist: something was thrown that is no exception\n");
+    return consist::exit_failed;
   }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  consist::launch::open_standard_descriptors();
+  consist::launch::raise_descriptor_limit();
+  consist::report_plugin_faults(argv);
+  const int status = status_of(argc, argv);
+  consist::command_finished();
+  return status;
 }

@@ -24,8 +24,9 @@ inline void add_fallbacks(std::vector<std::string>& options, const std::vector<s
 /// `consist train` with fresh weights and `options`; over synthetic tokens, on the CPU, at a learning rate of 1e-3, unless they
 /// name another dataset, device or rate. Gives the run's archive, which it writes to `archive`, over what is there. Throws
 /// std::runtime_error with the options and the output of a run that failed.
-inline ArchiveReader train_from_scratch(const std::string& archive, const std::vector<std::string>& options) {
-  std::vector<std::string> command{CONSIST_BINARY_DIR "/bin/consist", "train", "--from-scratch", "--overwrite",
+inline ArchiveReader train_from_scratch(const std::string& archive, const std::vector<std::string>& options,
+                                        const std::string& program = CONSIST_BINARY_DIR "/bin/consist") {
+  std::vector<std::string> command{program, "train", "--from-scratch", "--overwrite",
                                    "--archive=" + archive};
   command.insert(command.end(), options.begin(), options.end());
   add_fallbacks(command, {"--dataset=synthetic", "--device=cpu", "--learning-rate=1e-3"});

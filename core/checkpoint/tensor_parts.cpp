@@ -110,6 +110,22 @@ bool owns_part(const Placements& placements, const Mesh& mesh, int rank, int sta
   return true;
 }
 
+std::string kind_key(std::string_view name) {
+  return "kind:" + std::string(name);
+}
+
+std::string kind_text(StateKind kind) {
+  switch (kind) {
+    case StateKind::logical:
+      return "logical";
+    case StateKind::per_rank:
+      return "per_rank";
+    case StateKind::discardable:
+      return "discardable";
+  }
+  return "?";
+}
+
 void TensorParts::add(int rank, SafetensorsFile file) {
   if (rank >= mesh_.ranks()) {
     throw DataError(file.path() + ": the layout '" + mesh_text(mesh_) + "' has no rank " + std::to_string(rank));
@@ -121,10 +137,15 @@ void TensorParts::add(int rank, SafetensorsFile file) {
     Part part{files_.size(), local_ranges(division.whole, division.placements, mesh_, rank)};
     std::int64_t elements = 0;
     for (const LocalRange& range : part.ranges) elements += range.count;
-    const auto [known, is_new] = tensors_.try_emplace(name, Whole{division.whole, {}});
+    const auto kind = file.metadata().find(kind_key(name));
+    const auto [known, is_new] =
+        tensors_.try_emplace(name, Whole{division.whole, {}, kind == file.metadata().end() ? "" : kind->second});
     if (elements != stored.elements || known->second.shape != division.whole) {
       throw DataError(file.path() + ": its part of '" + name + "' does not fit the others");
     }
+    known->second.elements += elements;
+    if (known->second.elements > division.whole.elements())
+      throw DataError(file.path() + " and the files beside it hold elements of '" + name + "' twice; which are right is unknown");
     std::sort(part.ranges.begin(), part.ranges.end(),
               [](const LocalRange& a, const LocalRange& b) { return a.logical < b.logical; });
     known->second.parts.push_back(std::move(part));

@@ -1,5 +1,6 @@
 // Tensors that are divided over the files of ranks. A file holds its rank's parts as they lie there; its metadata says of each
-// part of what whole it is: {"model.norm.weight": "[4096] data:F"}. Tensors that are whole have no such entry.
+// part of what whole it is: {"model.norm.weight": "[4096] data:F"}. Tensors that are whole have no such entry. States beside the
+// parameters have an entry {"kind:<name>": "discardable"} with their StateKind.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +12,7 @@
 
 #include "consist/export.h"
 #include "consist/mesh.h"
+#include "consist/program.h"
 #include "core/runtime/local_ranges.h"
 #include "core/weights/safetensors.h"
 
@@ -18,6 +20,10 @@ namespace consist {
 
 /// The metadata of a part.
 CONSIST_API std::string part_text(const Shape& whole, const Placements& placements, const Mesh& mesh);
+
+/// The metadata's key for the kind of a state, and its value: "logical", "per_rank" or "discardable".
+CONSIST_API std::string kind_key(std::string_view name);
+CONSIST_API std::string kind_text(StateKind kind);
 
 /// "data=2,tensor=4", "" for one rank.
 CONSIST_API std::string mesh_text(const Mesh& mesh);
@@ -41,6 +47,8 @@ class CONSIST_API TensorParts {
   bool has(std::string_view name) const { return tensors_.contains(name); }
   /// The logical shape. Throws DataError if there is no such tensor.
   const Shape& shape(std::string_view name) const { return find(name).shape; }
+  /// kind_text() of a state, "" for what belongs to a parameter (and for everything in checkpoints older than this entry).
+  const std::string& kind(std::string_view name) const { return find(name).kind; }
   /// A file with (a part of) the tensor, for messages.
   const std::string& path(std::string_view name) const { return files_[find(name).parts.front().file].path(); }
   /// Elements [first, first + count) of the logical tensor, which must be stored in `dtype`. Throws DataError, also where no file
@@ -55,6 +63,8 @@ class CONSIST_API TensorParts {
   struct Whole {
     Shape shape;
     std::vector<Part> parts;
+    std::string kind;
+    std::int64_t elements = 0;  // of all parts
   };
   const Whole& find(std::string_view name) const;
 

@@ -27,6 +27,12 @@ class AttentionBase : public NamedOp {
   using NamedOp::NamedOp;
 
  protected:
+  /// Heads may be split, each into no parts, and a rank's heads of q must share its heads of k and v.
+  void check_heads(const Program& program, const Attributes& attributes, TensorId q, TensorId k, TensorId v) const {
+    for (TensorId tensor : {q, k, v}) require_whole_heads(program, tensor, attributes.integer("head_dim"));
+    require(program.local(q).last() % program.local(k).last() == 0 && program.local(k) == program.local(v),
+            "a rank's heads of q are no multiple of its heads of k and v");
+  }
   AttentionShape shapes(const TensorType& q, const TensorType& k, const TensorType& v, const Attributes& attributes) const {
     const std::int64_t head_dim = attributes.integer("head_dim");
     require(q.shape.rank() == 3 && k.shape.rank() == 3, "q, k and v must be [batch, sequence, heads*head_dim]");
@@ -35,6 +41,7 @@ class AttentionBase : public NamedOp {
             "q and k must be of the same tokens and dtype");
     require(head_dim > 0 && q.shape[2] % head_dim == 0 && k.shape[2] % head_dim == 0,
             "head_dim must divide the channels of q, k and v");
+    require(q.shape[1] > 0 && q.shape[2] > 0 && k.shape[2] > 0, "q, k and v must not be empty");
     require(q.shape[2] % k.shape[2] == 0, "the heads of q must be a multiple of the heads of k and v");
     return {q, k, {DType::f32, {q.shape[0], q.shape[2] / head_dim, q.shape[1]}}};
   }
@@ -57,6 +64,9 @@ class AttentionGrad final : public AttentionBase {
     axis.inputs[5] = of_lse(placement);
     axis.outputs = {placement, placement, placement};
   }
+  void check_places(const Program& program, const Instruction& i) const override {
+    check_heads(program, i.attributes, i.inputs[1], i.inputs[2], i.inputs[3]);
+  }
   bool takes_columns(int input) const noexcept override { return input >= 1 && input <= 3; }
   bool makes_columns(int /*output*/) const noexcept override { return true; }
   Cost cost(const Program& program, const Instruction& i) const override {
@@ -78,6 +88,9 @@ class Attention final : public AttentionBase {
     const Placement placement = heads_or_batch(axis.inputs[0]);
     for (Placement& input : axis.inputs) input = placement;
     axis.outputs = {placement, of_lse(placement)};
+  }
+  void check_places(const Program& program, const Instruction& i) const override {
+    check_heads(program, i.attributes, i.inputs[0], i.inputs[1], i.inputs[2]);
   }
   bool takes_columns(int /*input*/) const noexcept override { return true; }
   void differentiate(Differentiator& d, const Instruction& f) const override {

@@ -53,6 +53,13 @@ class NamedOp : public Op {
     fail("input " + std::to_string(index) + " is " + std::string(name_of(types[index]->dtype)) + types[index]->shape.text() +
          ", it must be " + std::string(name_of(expected.dtype)) + expected.shape.text());
   }
+  /// For check_places(): throws ProgramError unless the rank's part of `tensor` is whole heads of `head_dim` channels.
+  void require_whole_heads(const Program& program, TensorId tensor, std::int64_t head_dim) const {
+    const std::int64_t channels = program.local(tensor).last();
+    if (channels > 0 && channels % head_dim == 0) return;
+    fail("a rank holds " + std::to_string(channels) + " channels of '" + program[tensor].name + "', which are no whole heads of " +
+         std::to_string(head_dim));
+  }
   static bool has(const Types& types, std::size_t index) { return index < types.size() && types[index].has_value(); }
 
  private:

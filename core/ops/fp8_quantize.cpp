@@ -20,7 +20,7 @@ Quantized quantize(Builder& b, TensorId tensor, const QuantizeSettings& settings
   if (settings.scaling == Scaling::delayed) {
     const std::string state = settings.history.of + ".amax_history";
     const TensorId known = b.program().find(state);
-    inputs.push_back(known != no_tensor ? known : b.state(state, DType::f32, {1 + settings.history.length}, {}));
+    inputs.push_back(known != no_tensor ? known : b.state(state, DType::f32, {1 + settings.history.length}, {}, StateKind::discardable));
   }
   b.emit(
       "quantize", std::move(inputs), std::move(attributes),

@@ -16,7 +16,7 @@ class RopeGrad final : public NamedOp {
   Types infer(const Types& in, const Attributes& attributes) const override {
     const TensorType& dy = present(in, 0);
     const std::int64_t head_dim = attributes.integer("head_dim");
-    require(dy.shape.rank() == 3 && head_dim > 0 && dy.shape[2] % head_dim == 0, "dy must be [batch, sequence, heads*head_dim]");
+    require(dy.shape.rank() == 3 && head_dim > 0 && dy.shape[1] > 0 && dy.shape[2] % head_dim == 0, "dy must be [batch, sequence, heads*head_dim]");
     check(in, 1, {DType::f32, {dy.shape[1], head_dim}});
     require(has(in, 2) == has(in, 3) && has(in, 2) == has(in, 4), "x, rstd and the norm weight are given together or not at all");
     if (!has(in, 2)) return {dy, std::nullopt};
@@ -39,6 +39,9 @@ class RopeGrad final : public NamedOp {
     if (has(in, 5)) axis.inputs[5] = dw;
     axis.outputs = {placement, dw};
   }
+  void check_places(const Program& program, const Instruction& i) const override {
+    require_whole_heads(program, i.inputs[0], i.attributes.integer("head_dim"));
+  }
   int updates_in_place(int output) const noexcept override { return output == 1 ? 5 : -1; }
   bool takes_columns(int input) const noexcept override { return input == 0 || input == 2; }
   bool makes_columns(int output) const noexcept override { return output == 0; }
@@ -51,7 +54,7 @@ class Rope final : public NamedOp {
   Types infer(const Types& in, const Attributes& attributes) const override {
     const TensorType& x = present(in, 0);
     const std::int64_t head_dim = attributes.integer("head_dim");
-    require(x.shape.rank() == 3, "x must be [batch, sequence, heads*head_dim]");
+    require(x.shape.rank() == 3 && x.shape[1] > 0, "x must be [batch, sequence, heads*head_dim] of a sequence that is not empty");
     require(head_dim > 0 && head_dim % 2 == 0 && x.shape[2] % head_dim == 0,
             "head_dim must be even and divide the channels of x");
     present(in, 1);
@@ -66,6 +69,9 @@ class Rope final : public NamedOp {
     axis.inputs[1] = Placement::replicate();
     if (has(in, 2)) axis.inputs[2] = Placement::replicate();
     axis.outputs = {placement, placement};
+  }
+  void check_places(const Program& program, const Instruction& i) const override {
+    require_whole_heads(program, i.inputs[0], i.attributes.integer("head_dim"));
   }
   bool takes_columns(int input) const noexcept override { return input == 0; }
   bool makes_columns(int output) const noexcept override { return output == 0; }

@@ -24,6 +24,7 @@ struct StrategyUse {
 struct CompileRequest {
   const Architecture* architecture = nullptr;
   const Precision* precision = nullptr;
+  std::string model_name = "the model", precision_name = "the precision";  ///< for messages: "precision 'fp8'"
   std::vector<StrategyUse> strategies;
   int ranks = 1;
   std::int64_t micro_batch = 1;  ///< sequences per rank and micro-batch

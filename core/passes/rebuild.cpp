@@ -1,6 +1,7 @@
 #include "core/passes/rebuild.h"
 
 #include "consist/builder.h"
+#include "consist/error.h"
 
 namespace consist {
 
@@ -42,6 +43,8 @@ Program rebuild(const Program& old) {
   Builder builder(program);
   for (const Instruction& i : old.instructions) {
     if (i.op->changes_placement()) {
+      if (i.inputs.size() != i.outputs.size())
+        throw ProgramError("op '" + std::string(i.op->name()) + "' has another number of outputs than inputs");
       for (std::size_t k = 0; k < i.outputs.size(); ++k) {
         builder.tag = i.tag;
         map[static_cast<std::size_t>(i.outputs[k])] =
@@ -55,6 +58,8 @@ Program rebuild(const Program& old) {
     for (TensorId output : i.outputs) names.push_back(output == no_tensor ? "" : old[output].name);
     builder.tag = i.tag;
     const std::vector<TensorId> outputs = builder.emit(i.op->name(), std::move(inputs), i.attributes, std::move(names));
+    if (outputs.size() != i.outputs.size())
+      throw ProgramError("an instruction of op '" + std::string(i.op->name()) + "' has another number of outputs than its op makes");
     for (std::size_t k = 0; k < outputs.size(); ++k) {
       if (i.outputs[k] != no_tensor) map[static_cast<std::size_t>(i.outputs[k])] = moved(builder, outputs[k], old[i.outputs[k]]);
     }

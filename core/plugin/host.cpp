@@ -10,6 +10,7 @@
 #include "consist/error.h"
 #include "core/config/did_you_mean.h"
 #include "core/plugin/manifest.h"
+#include "core/plugin/plugin_faults.h"
 #include "core/plugin/probe.h"
 
 namespace consist {
@@ -17,6 +18,7 @@ namespace consist {
 namespace fs = std::filesystem;
 
 struct PluginHost::Loaded {
+  const PluginIdentity* identity = nullptr;
   boost::dll::shared_library library;
   void* (*create)(const Options&) = nullptr;
   void (*destroy)(void*) = nullptr;
@@ -36,6 +38,12 @@ std::vector<std::string> split_path(const char* text) {
   return parts;
 }
 
+/// Whether the file is one of CONSIST_BROKEN_PLUGINS (see PluginTrial).
+bool is_broken(const fs::path& file) {
+  const std::vector<std::string> broken = split_path(std::getenv("CONSIST_BROKEN_PLUGINS"));
+  return std::find(broken.begin(), broken.end(), file.string()) != broken.end();
+}
+
 /// Loads a plugin file for good. Boost's message carries the dynamic linker's, which names undefined symbols.
 boost::dll::shared_library open_library(const fs::path& path) {
   boost::dll::shared_library library;
@@ -51,7 +59,9 @@ boost::dll::shared_library open_library(const fs::path& path) {
 }  // namespace
 
 fs::path executable_folder() {
-  return fs::read_symlink("/proc/self/exe").parent_path();
+  const fs::path folder = fs::read_symlink("/proc/self/exe").parent_path();
+  const bool helper = folder.filename() == "consist" && folder.parent_path().filename() == "libexec";
+  return helper ? folder.parent_path().parent_path() / "bin" : folder;
 }
 
 PluginHost::PluginHost(const std::vector<std::string>& extra) {
@@ -116,6 +126,7 @@ void PluginHost::add_file(const fs::path& path, bool named) {
     file.version = info.version;
     file.summary = info.summary;
     file.problem = incompatibility(info);
+    if (file.problem.empty() && is_broken(real)) file.problem = "it crashed, exited or did not return when it was looked at";
   } catch (const DataError& error) {
     if (named) throw;
     file.problem = error.what();
@@ -184,7 +195,13 @@ PluginHost::Loaded& PluginHost::load(const PluginFile& file) {
   std::shared_ptr<Loaded>& slot = loaded_[file.path];
   if (slot) return *slot;
   auto loaded = std::make_shared<Loaded>();
-  loaded->library = open_library(file.path);
+  auto* const identity = new PluginIdentity{file.kind + " '" + file.name + "'", file.path.string()};  // for the process's life
+  loaded->identity = identity;
+  {
+    const FloatModeGuard mode(*identity);
+    loaded->library = in_plugin(*identity, "loading", PluginCall::Limit::plugin_timeout, [&] { return open_library(file.path); });
+  }
+  add_plugin_code(*identity);
   auto symbol = [&](const char* name) {
     if (!loaded->library.has(name)) {
       throw UnavailableError(file.path.string() + " has no function " + name +
@@ -197,7 +214,8 @@ PluginHost::Loaded& PluginHost::load(const PluginFile& file) {
   loaded->create = loaded->library.get<void*(const Options&)>("consist_plugin_create");
   loaded->destroy = loaded->library.get<void(void*)>("consist_plugin_destroy");
   std::size_t count = 0;
-  const OptionSpec* table = loaded->library.get<const OptionSpec*(std::size_t*)>("consist_plugin_options")(&count);
+  const auto options = loaded->library.get<const OptionSpec*(std::size_t*)>("consist_plugin_options");
+  const OptionSpec* table = in_plugin(*identity, "consist_plugin_options", [&] { return options(&count); });
   loaded->options.assign(table, table + count);
   slot = std::move(loaded);
   return *slot;
@@ -224,7 +242,10 @@ PluginHost::Made PluginHost::make_object(std::string_view kind, std::string_view
     for (const OptionSpec& spec : loaded.options) message += " " + std::string(spec.name);
     throw UsageError(message + (loaded.options.empty() ? " none" : ""));
   }
-  return {loaded.create(options), loaded.destroy};
+  const FloatModeGuard mode(*loaded.identity);
+  void* object =
+      in_plugin(*loaded.identity, "the constructor", PluginCall::Limit::plugin_timeout, [&] { return loaded.create(options); });
+  return {object, loaded.destroy, loaded.identity};
 }
 
 Availability PluginHost::probe(const PluginFile& file, std::chrono::milliseconds timeout) const {

@@ -11,6 +11,7 @@
 
 #include "consist/options.h"
 #include "consist/plugin.h"
+#include "core/plugin/guarded.h"
 
 namespace consist {
 
@@ -54,13 +55,18 @@ class CONSIST_API PluginHost {
   /// The option table; loads the plugin. Valid for the life of the process.
   std::vector<OptionSpec> option_table(std::string_view kind, std::string_view name);
 
-  /// Makes the plugin's object of the interface that belongs to `kind`. `given` holds options by name; the others take their
-  /// defaults. Throws UsageError for unknown options and bad values, UnavailableError where the file cannot be loaded (undefined
-  /// symbols).
+  /// Makes the plugin's object of the interface that belongs to `kind`, guarded (see guarded.h). `given` holds options by name;
+  /// the others take their defaults. Throws UsageError for unknown options and bad values, UnavailableError where the file cannot
+  /// be loaded (undefined symbols), and what the plugin's constructor throws, with its name.
   template <typename Interface>
   std::shared_ptr<Interface> make(std::string_view kind, std::string_view name, const std::map<std::string, std::string>& given) {
     Made made = make_object(kind, name, given);
-    return {static_cast<Interface*>(made.object), [destroy = made.destroy](Interface* object) { destroy(object); }};
+    return guarded(std::shared_ptr<Interface>(static_cast<Interface*>(made.object),
+                                              [destroy = made.destroy, plugin = made.plugin](Interface* object) {
+                                                const PluginCall call(*plugin, "the destructor");
+                                                destroy(object);
+                                              }),
+                   *made.plugin);
   }
 
   /// Loads the plugin in a process of its own, for `timeout` at most, and asks it: one that crashes or hangs does no harm here.
@@ -73,6 +79,7 @@ class CONSIST_API PluginHost {
   struct Made {
     void* object;
     void (*destroy)(void*);
+    const PluginIdentity* plugin;
   };
   void search(const std::filesystem::path& place, bool must_exist);
   void add_file(const std::filesystem::path& path, bool named);
@@ -91,7 +98,7 @@ class CONSIST_API PluginHost {
 /// Throws UnavailableError if the file cannot be loaded.
 CONSIST_API std::string probe_plugin(const std::filesystem::path& file);
 
-/// Folder of the running executable.
+/// Folder of the running executable; bin/ beside libexec/ for a program that is installed in libexec/consist.
 CONSIST_API std::filesystem::path executable_folder();
 
 }  // namespace consist

@@ -60,13 +60,14 @@ TensorId Builder::constant(std::string name, Shape shape, std::function<void(std
   return id;
 }
 
-TensorId Builder::state(std::string name, DType dtype, Shape shape, Placements placements) {
+TensorId Builder::state(std::string name, DType dtype, Shape shape, Placements placements, StateKind kind) {
   return add_tensor({.name = std::move(name),
                      .dtype = dtype,
                      .shape = shape,
                      .placements = placements,
                      .role = Role::optimizer_state,
-                     .state = true});
+                     .state = true,
+                     .state_kind = kind});
 }
 
 TensorId Builder::storage(std::string name, std::int64_t bytes, Role role) {

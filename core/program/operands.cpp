@@ -17,7 +17,9 @@ std::string first_output_name(const Program& program, const Instruction& instruc
 
 std::int64_t message_bytes(const Program& program, const Instruction& collective) {
   std::int64_t bytes = 0;
-  for (TensorId id : collective.inputs.empty() ? collective.outputs : collective.inputs) bytes += program.bytes(id);
+  for (TensorId id : collective.inputs.empty() ? collective.outputs : collective.inputs) {
+    if (id != no_tensor) bytes += program.bytes(id);
+  }
   return bytes;
 }
 

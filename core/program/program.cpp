@@ -144,6 +144,12 @@ double Attributes::real_or(std::string_view name, double fallback) const {
   return has(name) ? real(name) : fallback;
 }
 
+void throw_no_such_tensor(TensorId id, std::size_t tensors) {
+  throw ProgramError(id == no_tensor
+                         ? "a tensor is absent (no_tensor) where one is needed"
+                         : "there is no tensor %" + std::to_string(id) + "; the program has " + std::to_string(tensors));
+}
+
 std::int64_t Program::bytes(TensorId id) const {
   return local(id).elements() * static_cast<std::int64_t>(size_of((*this)[id].dtype));
 }

@@ -9,6 +9,7 @@
 #include "core/program/operands.h"
 #include "core/program/places.h"
 #include "core/program/printer.h"
+#include "core/program/well_formed.h"
 
 namespace consist {
 namespace {
@@ -37,10 +38,12 @@ class Storage {
 
 class Verifier {
  public:
-  explicit Verifier(const Program& program) : program_(program), defined_(program.tensors.size(), false) {}
+  Verifier(const Program& program, bool placed) : program_(program), placed_(placed), defined_(program.tensors.size(), false) {}
 
   void run() {
+    check_ids(program_);
     check_tensors();
+    check_names(program_);
     for (std::size_t i = 0; i < program_.instructions.size(); ++i) check(static_cast<InstructionId>(i));
   }
 
@@ -51,6 +54,7 @@ class Verifier {
 
   void define(TensorId id) {
     defined_[static_cast<std::size_t>(id)] = true;
+    if (!placed_) return;
     const Tensor& t = program_[id];
     const std::int64_t begin = begin_by_columns(program_, id);
     storages_[t.storage].write(begin, begin + std::max<std::int64_t>(program_.bytes(id), 1), id);
@@ -60,16 +64,16 @@ class Verifier {
     std::vector<bool> output(program_.tensors.size(), false);
     for (const Instruction& i : program_.instructions) {
       for (TensorId id : i.outputs) {
-        if (id != no_tensor) output.at(static_cast<std::size_t>(id)) = true;
+        if (id != no_tensor) output[static_cast<std::size_t>(id)] = true;
       }
     }
     for (std::size_t t = 0; t < program_.tensors.size(); ++t) {
       const auto id = static_cast<TensorId>(t);
       const Tensor& tensor = program_[id];
       const std::string who = "tensor %" + std::to_string(id) + " '" + tensor.name + "': ";
-      if (tensor.storage < 0 || static_cast<std::size_t>(tensor.storage) >= program_.tensors.size()) {
-        throw ProgramError(who + "its storage does not exist");
-      }
+      if (!exists(program_, tensor.storage)) throw ProgramError(who + "its storage does not exist");
+      check_shape(tensor, who);
+      if (!placed_) continue;
       if (program_[tensor.storage].storage != tensor.storage) throw ProgramError(who + "its storage lies in another storage");
       if (tensor.offset < 0 || tensor.offset + program_.bytes(id) > program_.bytes(tensor.storage)) {
         throw ProgramError(who + "it does not lie inside its storage '" + program_[tensor.storage].name + "'");
@@ -87,28 +91,25 @@ class Verifier {
 
   void check(InstructionId index) {
     const Instruction& i = program_.instructions[static_cast<std::size_t>(index)];
-    if (i.op == nullptr) throw ProgramError("instruction " + std::to_string(index) + " has no op");
     Types inputs(i.inputs.size());
     for (std::size_t k = 0; k < i.inputs.size(); ++k) {
       const TensorId id = i.inputs[k];
       if (id == no_tensor) continue;
-      if (id < 0 || static_cast<std::size_t>(id) >= program_.tensors.size())
-        fail(index, "input " + std::to_string(k) + " does not exist");
       const Tensor& t = program_[id];
       if (!defined_[static_cast<std::size_t>(id)]) fail(index, "'" + t.name + "' is used before it is defined");
       if (t.pitch != 0 && i.op->touches_memory() && !i.op->takes_columns(static_cast<int>(k)))
         fail(index, "'" + t.name + "' is columns of a wider tensor, which the op does not take");
-      if (!storages_[t.storage].holds(begin_by_columns(program_, id), id))
+      if (placed_ && !storages_[t.storage].holds(begin_by_columns(program_, id), id))
         fail(index, "'" + t.name + "' is read after it was overwritten in place");
       inputs[k] = TensorType{t.dtype, t.shape};
     }
-    check_types(index, i, inputs);
+    if (placed_) check_types(index, i, inputs);
     for (TensorId id : i.outputs) {
       if (id == no_tensor) continue;
       if (defined_[static_cast<std::size_t>(id)]) fail(index, "'" + program_[id].name + "' is defined twice");
       define(id);
     }
-    check_places(index, i);
+    if (placed_) check_places(index, i);
     for (InstructionId wait : i.waits) {
       if (wait < 0 || wait >= index) fail(index, "it waits for instruction " + std::to_string(wait) + ", which is not before it");
     }
@@ -123,7 +124,7 @@ class Verifier {
     }
     try {
       i.op->check_places(program_, i);
-    } catch (const ProgramError& error) {
+    } catch (const std::exception& error) {
       fail(index, error.what());
     }
   }
@@ -141,7 +142,7 @@ class Verifier {
     Types expected;
     try {
       expected = i.op->infer(inputs, i.attributes);
-    } catch (const ProgramError& error) {
+    } catch (const std::exception& error) {
       fail(index, error.what());
     }
     if (expected.size() != i.outputs.size()) fail(index, "it has another number of outputs than its op makes");
@@ -164,6 +165,8 @@ class Verifier {
       for (TensorId id : i.inputs) rule.inputs.push_back(id == no_tensor ? Placement() : program_[id].placements[axis]);
       const std::vector<Placement> given = rule.inputs;
       i.op->shard(rule, inputs, i.attributes);
+      if (rule.inputs.size() != given.size() || rule.outputs.size() < i.outputs.size())
+        fail(index, "its op's placement rule has another number of inputs or outputs than the instruction");
       for (std::size_t k = 0; k < given.size(); ++k) {
         if (i.inputs[k] != no_tensor && given[k] != rule.inputs[k]) {
           fail(index, "input '" + program_[i.inputs[k]].name + "' does not lie on axis '" + program_.mesh.axis(axis).name +
@@ -180,6 +183,7 @@ class Verifier {
   }
 
   const Program& program_;
+  bool placed_;  // whether types, placements and memory are as they will be
   std::vector<bool> defined_;
   std::unordered_map<TensorId, Storage> storages_;
 };
@@ -187,7 +191,11 @@ class Verifier {
 }  // namespace
 
 void verify(const Program& program) {
-  Verifier(program).run();
+  Verifier(program, true).run();
+}
+
+void verify_unplaced(const Program& program) {
+  Verifier(program, false).run();
 }
 
 }  // namespace consist

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
 #include "consist/error.h"
+#include "consist/log.h"
 #include "core/config/did_you_mean.h"
 #include "core/files/input_file.h"
 #include "core/files/json_input.h"
+#include "core/plugin/plugin_faults.h"
 #include "core/program/printable.h"
 #include "core/weights/tokenizer_files.h"
 
@@ -40,41 +43,84 @@ std::vector<std::string> architectures_in(const std::string& config, const std::
   return names;
 }
 
-void model_from_folder(Parts& parts, const RunConfig& config, PluginHost& host) {
+struct Candidate {
+  std::string plugin;
+  std::shared_ptr<Model> model;
+};
+
+/// Those of the model plugins `names` that `takes` is true of. One that cannot be made is left out with a warning: a run of
+/// another model does not end by it. It does if the plugin was asked for, by its name alone or by options.
+template <typename Takes>
+std::vector<Candidate> takers(const std::vector<std::string>& names, const RunConfig& config, PluginHost& host,
+                              const Takes& takes) {
+  std::vector<Candidate> found;
+  for (const std::string& name : names) {
+    const PluginFile& file = host.find("model", name);
+    const bool asked_for = names.size() == 1 || !options_of(config, name).empty();
+    std::optional<PluginTrial> trial;
+    if (!asked_for) trial.emplace(file.path.string());
+    try {
+      auto model = host.make<Model>("model", name, options_of(config, name));
+      if (takes(*model)) found.push_back({name, std::move(model)});
+    } catch (const std::exception& error) {
+      if (asked_for) throw;
+      log::warn("model '" + name + "' (" + file.path.string() + ") is left out: " + error.what());
+    }
+  }
+  return found;
+}
+
+/// Throws UsageError if several plugins take `what`: no order of names decides which of them is used.
+void refuse_several(const std::vector<Candidate>& candidates, const RunConfig& config, const std::string& what,
+                    PluginHost& host) {
+  if (candidates.size() < 2) return;
+  std::string message = "--model " + config.model + ": " + what + " is offered by several plugins:";
+  for (const Candidate& candidate : candidates)
+    message += " " + candidate.plugin + " (" + host.find("model", candidate.plugin).path.string() + ")";
+  throw UsageError(message + "; say which: --model " + candidates.front().plugin + ":" + config.model);
+}
+
+void model_from_folder(Parts& parts, const RunConfig& config, PluginHost& host, const std::vector<std::string>& names) {
   const std::filesystem::path path = std::filesystem::path(config.model) / "config.json";
   const std::string text = read_config(path);
   const std::vector<std::string> architectures = architectures_in(text, path);
-  for (const std::string& name : host.names("model")) {
-    auto model = host.make<Model>("model", name, options_of(config, name));
-    for (const std::string& architecture : architectures) {
-      if (!model->accepts(architecture)) continue;
-      try {
-        parts.architecture = model->from_config(text);
-      } catch (const DataError& error) {
-        throw DataError(path.string() + ": " + error.what());
-      }
-      parts.model = model;
-      parts.model_folder = config.model;
-      return;
+  const std::vector<Candidate> candidates = takers(names, config, host, [&](const Model& model) {
+    return std::any_of(architectures.begin(), architectures.end(), [&](const std::string& a) { return model.accepts(a); });
+  });
+  refuse_several(candidates, config, "the architecture '" + architectures.front() + "'", host);
+  if (!candidates.empty()) {
+    try {
+      parts.architecture = candidates.front().model->from_config(text);
+    } catch (const DataError& error) {
+      throw DataError(path.string() + ": " + error.what());
     }
+    parts.model = candidates.front().model;
+    parts.model_name = candidates.front().plugin;
+    parts.model_folder = config.model;
+    return;
   }
   throw DataError(path.string() + ": no model plugin knows the architecture " + in_quotes(architectures.front()) +
                   " (see consist plugins)");
 }
 
-void model_from_preset(Parts& parts, const RunConfig& config, PluginHost& host) {
+void model_from_preset(Parts& parts, const RunConfig& config, PluginHost& host, const std::vector<std::string>& names) {
   std::string known;
   std::vector<KnownName> presets;
-  for (const std::string& name : host.names("model")) {
-    auto model = host.make<Model>("model", name, options_of(config, name));
-    for (const ModelPreset& preset : model->presets()) {
+  const std::vector<Candidate> candidates = takers(names, config, host, [&](const Model& model) {
+    bool offered = false;
+    for (const ModelPreset& preset : model.presets()) {
       known += " " + preset.name;
       presets.push_back({preset.name});
-      if (preset.name != config.model) continue;
-      parts.architecture = model->from_preset(preset.name);
-      parts.model = model;
-      return;
+      offered |= preset.name == config.model;
     }
+    return offered;
+  });
+  refuse_several(candidates, config, "the preset", host);
+  if (!candidates.empty()) {
+    parts.architecture = candidates.front().model->from_preset(config.model);
+    parts.model = candidates.front().model;
+    parts.model_name = candidates.front().plugin;
+    return;
   }
   std::string refused;
   for (const PluginFile& file : host.files()) {
@@ -84,12 +130,23 @@ void model_from_preset(Parts& parts, const RunConfig& config, PluginHost& host) 
                    (known.empty() ? " none" : known) + "." + did_you_mean(config.model, presets) + refused);
 }
 
+/// --model PRESET or FOLDER, of whichever plugin takes it, or PLUGIN:PRESET and PLUGIN:FOLDER.
 void find_model(Parts& parts, const RunConfig& config, PluginHost& host) {
+  RunConfig asked = config;
+  std::vector<std::string> names = host.names("model");
+  const std::size_t colon = config.model.find(':');
+  const std::string plugin = config.model.substr(0, colon);
+  const bool installed = std::any_of(host.files().begin(), host.files().end(),
+                                     [&](const PluginFile& file) { return file.kind == "model" && file.name == plugin; });
+  if (colon != std::string::npos && installed) {
+    names = {plugin};
+    asked.model.erase(0, colon + 1);
+  }
   std::error_code ignored;
-  if (std::filesystem::is_directory(config.model, ignored)) {
-    model_from_folder(parts, config, host);
+  if (std::filesystem::is_directory(asked.model, ignored)) {
+    model_from_folder(parts, asked, host, names);
   } else {
-    model_from_preset(parts, config, host);
+    model_from_preset(parts, asked, host, names);
   }
 }
 
@@ -128,6 +185,8 @@ std::vector<std::string> stray_owners(const RunConfig& config, PluginHost& host)
 CompileRequest Parts::compile_request(const RunConfig& config) const {
   return {.architecture = architecture.get(),
           .precision = precision.get(),
+          .model_name = "model '" + model_name + "'",
+          .precision_name = "precision '" + config.precision + "'",
           .strategies = uses,
           .ranks = config.ranks,
           .micro_batch = config.batch,

@@ -19,6 +19,7 @@ namespace consist {
 
 struct Parts {
   std::shared_ptr<Model> model;  ///< made the architecture; kept for its code's sake
+  std::string model_name;  ///< the plugin's, not the preset's
   std::unique_ptr<Architecture> architecture;
   std::string model_folder;  ///< empty for a preset
   std::shared_ptr<Precision> precision;

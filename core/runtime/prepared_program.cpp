@@ -9,7 +9,7 @@
 namespace consist {
 namespace {
 
-/// Of instructions that only say how long memory is kept.
+/// Of instructions that only say how long memory is kept, and of all but collectives where no device is there to ask.
 class NoKernel final : public Kernel {
  public:
   void launch(std::span<const Buffer> /*inputs*/, std::span<const Buffer> /*outputs*/, void* /*workspace*/,
@@ -43,7 +43,15 @@ std::string text_of(std::span<const Origin> origins) {
 }  // namespace
 
 PreparedProgram::PreparedProgram(Program program, Device& device, std::span<Communicator* const> communicators)
-    : program_(std::move(program)), device_(device) {
+    : program_(std::move(program)), device_(&device) {
+  make_kernels(communicators);
+}
+
+PreparedProgram::PreparedProgram(Program program) : program_(std::move(program)), device_(nullptr) {
+  make_kernels({});
+}
+
+void PreparedProgram::make_kernels(std::span<Communicator* const> communicators) {
   kernel_of_.reserve(program_.instructions.size());
   workspace_bytes_.reserve(program_.instructions.size());
   for (const Instruction& i : program_.instructions) {
@@ -83,16 +91,16 @@ Kernel* PreparedProgram::kernel_for(const Instruction& i, std::span<Communicator
     const auto at = static_cast<std::size_t>(i.queue.index() - Queue::first_communication);
     kernel = i.op->make_collective_kernel(request, at < communicators.size() ? communicators[at] : nullptr,
                                           program_.mesh.size_of(i.queue.axis()));
-  } else if (!i.op->touches_memory()) {
+  } else if (!i.op->touches_memory() || device_ == nullptr) {
     kernel = std::make_unique<NoKernel>();
   } else {
-    kernel = device_.make_kernel(request);
+    kernel = device_->make_kernel(request);
   }
   if (!kernel) {
     std::string types;
     for (const Buffer& buffer : inputs)
       types += " " + (buffer.absent() ? "-" : std::string(name_of(buffer.dtype)) + buffer.shape.text());
-    throw UnavailableError("device '" + device_.info().kind + "' has no kernel for op '" + std::string(i.op->name()) +
+    throw UnavailableError("device '" + device_->info().kind + "' has no kernel for op '" + std::string(i.op->name()) +
                            "' with inputs" + types + "; choose another device or precision");
   }
   Kernel* made = kernel.get();
@@ -134,7 +142,7 @@ void PreparedProgram::bind(void* device_arena, void* host_arena, bool profile) {
     launch.label = labels_[index];
     launches.push_back(std::move(launch));
   }
-  executable_ = device_.prepare(std::move(launches), profile);
+  executable_ = device_->prepare(std::move(launches), profile);
 }
 
 }  // namespace consist

@@ -22,6 +22,8 @@ class CONSIST_API PreparedProgram {
   /// mesh's axes, then those of their lanes. Missing and null entries are allowed if nothing is to run (explain). Throws
   /// UnavailableError naming the op and dtypes for which the device has no kernel.
   PreparedProgram(Program program, Device& device, std::span<Communicator* const> communicators);
+  /// For planning alone, without any device: bind() is not to be called, and of the kernels' scratch only that of collectives counts.
+  explicit PreparedProgram(Program program);
   ~PreparedProgram();
 
   /// Plans memory and inserts waits. `states`: see plan_memory.
@@ -41,11 +43,12 @@ class CONSIST_API PreparedProgram {
   std::int64_t launches() const noexcept { return static_cast<std::int64_t>(labels_.size()); }
 
  private:
+  void make_kernels(std::span<Communicator* const> communicators);
   Buffer buffer_of(TensorId tensor, const Shape& local) const;  ///< without its address
   Kernel* kernel_for(const Instruction& instruction, std::span<Communicator* const> communicators);
 
   Program program_;
-  Device& device_;
+  Device* device_;  // null: only to be planned
   std::vector<std::unique_ptr<Kernel>> kernels_;              // distinct ones
   std::vector<Kernel*> kernel_of_;                            // by instruction
   std::map<std::string, Kernel*, std::less<>> kernel_cache_;  // by op, types, attributes and queue

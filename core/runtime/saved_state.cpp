@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "consist/builder.h"
@@ -46,6 +48,11 @@ struct SavedState::OwnedTensors {
       return;
     sources.push_back({name, dtype, held, std::move(read)});
     if (!is_whole(program, tensor)) parts[name] = part_text(t.shape, t.placements, program.mesh);
+  }
+  /// Adds a value that every rank has for itself; `name` is this rank's alone.
+  void add_own(const std::string& name, const TrainingState::Value& value,
+               std::function<void(void*, std::int64_t, std::int64_t)> read) {
+    sources.push_back({name, value.dtype, value.shape, std::move(read)});
   }
 };
 
@@ -117,9 +124,51 @@ void check_shape(const Shape& found, const Shape& expected, const std::string& f
     throw DataError(file + ": '" + name + "' has the shape " + found.text() + ", the model needs " + expected.text());
 }
 
-/// Of a checkpoint's tensors, those that another precision than this run's may have kept (TrainingState::Value::history).
-bool is_history(const std::string& name) {
-  return name.ends_with("_history");
+/// What a rank's value is called in a checkpoint.
+std::string stored_name(const TrainingState::Value& value, int rank) {
+  return value.kind == StateKind::per_rank ? value.name + "@" + std::to_string(rank) : value.name;
+}
+
+/// The names of what belongs to a parameter, see TrainingState::Value.
+std::vector<std::string> stored_names(const std::string& parameter) {
+  return {parameter, parameter + ".moment1", parameter + ".moment2"};
+}
+
+/// "'a'", "'a' and 'b'", "'a' and 3 more"
+std::string listed(const std::vector<std::string>& names) {
+  std::string text = "'" + names.front() + "'";
+  if (names.size() == 2) text += " and '" + names.back() + "'";
+  if (names.size() > 2) text += " and " + std::to_string(names.size() - 1) + " more";
+  return text;
+}
+
+/// Throws DataError unless the checkpoint has every value of every parameter and nothing else that a run must not lose.
+void check_names(const TensorParts& saved, const std::vector<std::string>& parameters, const TrainingState& state, int ranks,
+                 bool has_stages, const std::string& path) {
+  std::set<std::string> known;
+  std::vector<std::string> missing, unknown;
+  for (const std::string& parameter : parameters) {
+    for (const std::string& name : stored_names(parameter)) {
+      known.insert(name);
+      if (!saved.has(name)) missing.push_back(name);
+    }
+  }
+  for (const TrainingState::Value& value : state.values()) {
+    for (int rank = 0; rank < (value.kind == StateKind::per_rank ? ranks : 1); ++rank) known.insert(stored_name(value, rank));
+  }
+  for (const std::string& name : saved.names()) {
+    if (known.contains(name)) continue;
+    const std::string& kind = saved.kind(name);
+    const bool discardable = kind == kind_text(StateKind::discardable) || name.ends_with("_history");  // older ones state no kind
+    const bool of_another_stage = has_stages && !kind.empty();
+    if (!discardable && !of_another_stage) unknown.push_back(name);
+  }
+  if (!missing.empty())
+    throw DataError(path + " lacks tensors that this run needs: " + listed(missing) + "; resume with the model that was trained");
+  if (!unknown.empty()) {
+    throw DataError(path + " holds tensors that this run has no place for: " + listed(unknown) +
+                    "; resume with the model, strategy and precision that were trained");
+  }
 }
 
 /// Whether the run's archive lacks its end, on the rank that writes it: it was ended after its last checkpoint.
@@ -249,30 +298,31 @@ void SavedState::resume_from_checkpoint(TrainingState& state) {
   }
 
   const TensorParts saved_tensors = checkpoint->open_all();
-  constexpr std::size_t per_parameter = 3;  // itself and two moments, see TrainingState::Value
-  const std::vector<std::string> names = saved_tensors.names();
-  const auto histories = static_cast<std::size_t>(std::count_if(names.begin(), names.end(), is_history));
-  if (names.size() - histories != per_parameter * parameters_.size()) {
-    throw DataError(checkpoint->path() + " holds " + std::to_string(names.size() - histories) +
-                    " tensors, this run's state has " + std::to_string(per_parameter * parameters_.size()) +
-                    "; resume with the model that was trained");
-  }
+  check_names(saved_tensors, parameters_, state, job_.size(), state.step().program().stage_axis >= 0, checkpoint->path());
   std::vector<TrainingState::Value> there;
-  int empty_histories = 0;
+  bool warned = false;
   for (const TrainingState::Value& value : state.values()) {
-    if (value.history && !saved_tensors.has(value.name)) {
-      if (empty_histories++ == 0)
-        log::warn("--resume: " + checkpoint->path() + " has no '" + value.name +
-                  "'; what this run keeps of steps before begins anew");
+    const std::string name = stored_name(value, job_.rank());
+    if (value.kind == StateKind::per_rank && saved.layout != layout_) {
+      throw UsageError("--resume: the state '" + value.name + "' is each rank's own, and " + checkpoint->path() +
+                       " is of the layout '" + saved.layout + "', this run's is '" + layout_ +
+                       "'; resume with the ranks and the strategy that were trained");
+    }
+    if (!saved_tensors.has(name)) {
+      if (value.kind != StateKind::discardable)
+        throw DataError(checkpoint->path() + " has no state '" + name +
+                        "'; resume with the strategy and the precision that were trained");
+      if (!std::exchange(warned, true))
+        log::warn("--resume: " + checkpoint->path() + " has no '" + name + "'; what this run keeps of steps before begins anew");
       continue;
     }
-    check_shape(saved_tensors.shape(value.name), value.shape, saved_tensors.path(value.name), value.name);
+    check_shape(saved_tensors.shape(name), value.shape, saved_tensors.path(name), name);
     there.push_back(value);
   }
   state.load_values(
       there,
       [&](const TrainingState::Value& value, std::int64_t first, std::int64_t count, void* out) {
-        saved_tensors.read(value.name, value.dtype, first, count, out);
+        saved_tensors.read(stored_name(value, job_.rank()), value.dtype, first, count, out);
       },
       threads());
 }
@@ -305,8 +355,16 @@ std::int64_t SavedState::save(TrainingState& state, std::int64_t step) {
   OwnedTensors mine;
   for (const TrainingState::Value& value : state.values()) {
     if (!value.saved_here) continue;
-    mine.add(state.step().program(), job_.rank(), value.name, value.tensor, value.dtype,
-             [&state, &value](void* to, std::int64_t first, std::int64_t count) { state.read_value(value, first, count, to); });
+    const std::string name = stored_name(value, job_.rank());
+    const auto read = [&state, &value](void* to, std::int64_t first, std::int64_t count) {
+      state.read_value(value, first, count, to);
+    };
+    if (value.kind == StateKind::per_rank) {
+      mine.add_own(name, value, read);
+    } else {
+      mine.add(state.step().program(), job_.rank(), name, value.tensor, value.dtype, read);
+    }
+    if (!value.of_parameter) mine.parts[kind_key(name)] = kind_text(value.kind);
   }
   CheckpointState saved;
   saved.step = step;

@@ -128,7 +128,9 @@ void TrainingState::write_tensor(StagedUpload& upload, TensorId tensor, TensorId
     if (target != no_tensor)
       targets.push_back({step_->buffer(target).data, static_cast<std::int64_t>(size_of(program[target].dtype))});
   }
-  const std::vector<LocalRange> ranges = local_ranges(t.shape, t.placements, program.mesh, rank_);
+  const std::vector<LocalRange> ranges = t.state_kind == StateKind::per_rank
+                                             ? std::vector<LocalRange>{{0, 0, program.local(tensor).elements()}}
+                                             : local_ranges(t.shape, t.placements, program.mesh, rank_);
   const std::int64_t elements = ranges.empty() ? 0 : ranges.back().local + ranges.back().count;
   const DType rounded_to = rounded == no_tensor ? DType::f32 : program[rounded].dtype;
   upload.write(targets, elements,
@@ -177,7 +179,7 @@ void TrainingState::initialize(std::uint64_t seed, int threads) {
     });
   }
   upload.finish();
-  zero_histories();
+  zero_states();
   as_allocated_ = false;
 }
 
@@ -187,7 +189,7 @@ void TrainingState::load_weights(const ReadElements& read, int threads) {
     set_parameter(upload, p, [&read, &p](std::int64_t first, std::span<float> out) { read(p.name, first, out); });
   }
   upload.finish();
-  zero_histories();
+  zero_states();
   as_allocated_ = false;
 }
 
@@ -210,10 +212,10 @@ void TrainingState::load_values(std::span<const Value> values, const ReadValue& 
   as_allocated_ = false;
 }
 
-void TrainingState::zero_histories() {
+void TrainingState::zero_states() {
   if (as_allocated_) return;
   for (const Value& value : values_) {
-    if (value.history) zero(value.tensor);
+    if (!value.of_parameter) zero(value.tensor);
   }
 }
 
@@ -267,10 +269,10 @@ void TrainingState::list_values() {
     add(p.name + ".moment1", p.moment1);
     add(p.name + ".moment2", p.moment2);
   }
-  list_histories();
+  list_states();
 }
 
-void TrainingState::list_histories() {
+void TrainingState::list_states() {
   const Program& program = step_->program();
   std::set<TensorId> listed, of_parameters;
   for (const Parameter& p : program.parameters) {
@@ -285,7 +287,14 @@ void TrainingState::list_histories() {
       const Tensor& state = program[id];
       if (!state.state || state.role != Role::optimizer_state || of_parameters.contains(id) || !listed.insert(id).second)
         continue;
-      values_.push_back({.name = state.name, .tensor = id, .dtype = state.dtype, .shape = state.shape, .history = true});
+      const Shape shape = state.state_kind == StateKind::per_rank ? program.local(id) : state.shape;
+      if (shape.elements() == 0) continue;
+      values_.push_back({.name = state.name,
+                         .tensor = id,
+                         .dtype = state.dtype,
+                         .shape = shape,
+                         .of_parameter = false,
+                         .kind = state.state_kind});
     }
   }
 }

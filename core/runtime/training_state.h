@@ -51,16 +51,17 @@ class CONSIST_API TrainingState {
   void write_input(PreparedProgram& program, const std::string& name, const void* data, std::int64_t bytes);
   float read_metric(PreparedProgram& program, const std::string& name);
 
-  /// A value that a checkpoint must hold: f32 parameters or masters, moments, bf16 parameters without master, and histories:
-  /// states of no parameter, which some precisions update. A run whose checkpoint has no such history begins with an empty one
-  /// (zeros).
+  /// A value that a checkpoint must hold: f32 parameters or masters, moments, bf16 parameters without master, and the states
+  /// that strategies and precisions keep beside them (Builder::state), if the step writes them.
   struct Value {
-    std::string name;  ///< "<parameter>", "<parameter>.moment1" or "<parameter>.moment2": the same under every precision
+    std::string name;  ///< "<parameter>", "<parameter>.moment1" or "<parameter>.moment2", the same under every precision; else
+                       ///< the state's own
     TensorId tensor = no_tensor;
     DType dtype = DType::f32;
-    Shape shape;             ///< logical
-    bool saved_here = true;  ///< false: a rank before this one trains the same parameter (Parameter::twin) and saves it
-    bool history = false;
+    Shape shape;               ///< logical; of StateKind::per_rank what this rank holds
+    bool saved_here = true;    ///< false: a rank before this one trains the same parameter (Parameter::twin) and saves it
+    bool of_parameter = true;  ///< false: a state beside the parameters, of this kind
+    StateKind kind = StateKind::logical;
   };
   const std::vector<Value>& values() const noexcept { return values_; }
   /// Copies this rank's elements [first, first+count) (local) of a value out of the device, in the value's dtype.
@@ -83,9 +84,9 @@ class CONSIST_API TrainingState {
   /// gets the same values from a tensor of f32.
   void write_tensor(StagedUpload& upload, TensorId tensor, TensorId rounded, MakeElements make);
   void zero(TensorId tensor);
-  void zero_histories();
+  void zero_states();
   void list_values();
-  void list_histories();
+  void list_states();
   TensorId find_named(PreparedProgram& program, const std::string& name);  // no_tensor if there is none
   TensorId named(PreparedProgram& program, const std::string& name);
 

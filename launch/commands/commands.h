@@ -17,6 +17,7 @@ int bench_expect(const Arguments& arguments);  ///< `consist bench expect`
 int bench(const Arguments& arguments);
 int tokenize(const Arguments& arguments);
 int plugins(const Arguments& arguments);
+int check(const Arguments& arguments);
 int probe_plugin(const Arguments& arguments);
 
 /// Throws what `consist train ARGUMENTS` as one of `ranks` ranks would refuse before anything starts: one message now, instead of
@@ -37,6 +38,7 @@ inline constexpr Command table[] = {
     {"bench", bench, "time the collectives of a transport on a device"},
     {"tokenize", tokenize, "turn text into a file of tokens for the dataset `tokens`"},
     {"plugins", plugins, "list the parts that are installed, and their options"},
+    {"check", check, "run the conformance tests of a plugin's kind against it"},
     {"probe-plugin", probe_plugin, nullptr},
 };
 

@@ -27,7 +27,7 @@ constexpr const char* head =
     "usage: consist explain --model NAME [OPTIONS of train]\n\n"
     "Prints the program that a rank of this make-up executes in one step: every instruction, its tensors and\n"
     "placements, its queue, what it waits for and which pass put it there; for a pipeline also when which stage\n"
-    "does what. Nothing is run.\n\n";
+    "does what. Nothing is run, and no device is asked unless --device names one: its kernels' scratch then counts.\n\n";
 constexpr const char* tail =
     "\nOf the options of train, the make-up, the batch, --sequence and --accumulation matter here.\n\n"
     "example: consist explain --model llama-3-8b --strategy ddp --ranks 8 --precision bf16 --summary\n";
@@ -113,17 +113,21 @@ int explain(const Arguments& arguments) {
     throw UsageError("--rank is " + std::to_string(rank) + "; the job has the ranks 0 to " + std::to_string(config.ranks - 1));
   }
   const CompileRequest request = parts.compile_request(config);
-  add_device(parts, config, host);
-  parts.device->open(0, 1);
+  const bool with_device = !parsed.values["device"].defaulted();
+  if (with_device) {
+    add_device(parts, config, host);
+    parts.device->open(0, 1);
+  }
+  const auto prepare = [&](Program program) {
+    return with_device ? std::make_unique<PreparedProgram>(std::move(program), *parts.device, std::span<Communicator* const>{})
+                       : std::make_unique<PreparedProgram>(std::move(program));
+  };
 
   std::vector<Stage> stages;
   std::vector<const Program*> programs;
   std::size_t chosen = 0;
   for (int of_rank : ranks_of_stages(compile_step(request, layout, rank))) {
-    Stage stage{of_rank,
-                std::make_unique<PreparedProgram>(compile_step(request, layout, of_rank), *parts.device,
-                                                  std::span<Communicator* const>{}),
-                {}};
+    Stage stage{of_rank, prepare(compile_step(request, layout, of_rank)), {}};
     stage.program->plan();
     stage.summary = summarize(*stage.program);
     const bool better =
@@ -138,6 +142,8 @@ int explain(const Arguments& arguments) {
   std::fputs(
       summary ? summary_text(stages[chosen].summary).c_str() : printable(to_text(stages[chosen].program->program())).c_str(),
       stdout);
+  if (summary && !with_device)
+    std::printf("Not counted is the scratch memory of kernels; --device NAME asks that device for it.\n");
   if (model) {
     const ModelSizes sizes = parts.architecture->sizes();
     const auto tokens = static_cast<double>(config.batch * config.accumulation * layout.batch_ranks() * config.sequence);

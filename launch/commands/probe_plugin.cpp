@@ -8,6 +8,7 @@
 
 #include "consist/error.h"
 #include "core/plugin/host.h"
+#include "core/plugin/plugin_faults.h"
 #include "core/plugin/probe.h"
 #include "launch/commands/commands.h"
 
@@ -16,6 +17,7 @@ namespace consist::commands {
 int probe_plugin(const Arguments& arguments) {
   if (arguments.size() != 1) throw UsageError("consist probe-plugin needs one file");
   // Nothing of the plugin runs behind the answer: what it does at the exit of a process is not asked for.
+  command_finished();  // how the plugin ends the process is for the one that asks to see
   auto answer = [](std::string_view mark, const std::string& reason) {
     std::fputs((std::string(mark) + reason + "\n").c_str(), stdout);
     std::fflush(stdout);

@@ -5,6 +5,7 @@
 
 #include "consist/error.h"
 #include "core/job/environment.h"
+#include "core/plugin/plugin_faults.h"
 #include "core/runtime/parts.h"
 #include "core/runtime/run.h"
 #include "launch/commands/commands.h"
@@ -126,6 +127,13 @@ int train(const Arguments& arguments) {
   check_ranks(parsed, config, address.size);
   config.ranks = address.size;
   say_plugin_warnings(host, address);
+  try {
+    // A model plugin that ends the process does so before others wait for this rank.
+    model_sizes(config, host);
+  } catch (const std::exception&) {
+    // Said by run_training(), once for all ranks.
+  }
+  forbid_restart();
   launch::StopSignals signals(address.local_rank == 0);
   const std::unique_ptr<JoinedJob> job = join_job(address);
   const Announced announced(signals, *job);

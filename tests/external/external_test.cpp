@@ -35,8 +35,8 @@ class External : public testing::Test {
     prefix_ = *folder_ / "moved";
     fs::rename(*folder_ / "made", prefix_);
     const std::string build = *folder_ / "build";
-    run({CMAKE_COMMAND, "-G", CMAKE_GENERATOR, "-S", CONSIST_SOURCE_DIR "/tests/external/ddp-plain", "-B", build, "-DCMAKE_PREFIX_PATH=" + prefix_,
-         "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_COMPILER=" CXX_COMPILER});
+    run({CMAKE_COMMAND, "-G", CMAKE_GENERATOR, "-S", CONSIST_SOURCE_DIR "/tests/external/ddp-plain", "-B", build,
+         "-DCMAKE_PREFIX_PATH=" + prefix_, "-DCMAKE_CXX_COMPILER=" CXX_COMPILER});
     run({CMAKE_COMMAND, "--build", build});
     plugin_ = build + "/lib/consist/plugins/strategy-ddp-plain.so";
   }
@@ -131,26 +131,49 @@ TEST_F(External, ItsLossesAreThoseOfDdp) {
   }
 }
 
-TEST_F(External, ItPassesTheConformanceTestsOfStrategies) {
-  const std::string output =
-      run({"env", "CONSIST_PLUGIN_PATH=" + plugin_, "CONSIST_CONFORMANCE_STRATEGIES=ddp-plain:message=each",
-           CONSIST_BINARY_DIR "/bin/test_conformance_strategy", "--gtest_filter=-*Losses*"});
-  EXPECT_NE(output.find("[  PASSED  ] 3 tests"), std::string::npos);
+/// The fenced blocks of a language, in order, one after the other, without empty lines.
+std::string blocks_of(const std::string& page, const std::string& language) {
+  const std::string fence = "```" + language + "\n";
+  std::string code;
+  for (std::size_t at = page.find(fence); at != std::string::npos; at = page.find(fence, at + 1)) {
+    const std::size_t begin = at + fence.size();
+    code += page.substr(begin, page.find("```", begin) - begin);
+  }
+  return code;
 }
 
-// What docs/plugins.md shows of the code is the code.
-TEST_F(External, TheDocumentationQuotesTheSample) {
+std::string without_empty_lines(const std::string& text) {
+  std::istringstream lines(text);
+  std::string result;
+  for (std::string line; std::getline(lines, line);) result += line.empty() ? "" : line + "\n";
+  return result;
+}
+
+// Whoever types what docs/plugins.md prints has the plugin that this test builds.
+TEST_F(External, WhatTheDocumentPrintsIsTheWholePlugin) {
   const std::string page = read_whole(CONSIST_SOURCE_DIR "/docs/plugins.md");
   const std::string folder = CONSIST_SOURCE_DIR "/tests/external/ddp-plain/";
-  int quotes = 0;
-  for (const auto& [language, file] : {std::pair{"cpp", "strategy.cpp"}, std::pair{"cmake", "CMakeLists.txt"}}) {
-    const std::string source = read_whole(folder + file), fence = std::string("```") + language + "\n";
-    for (std::size_t at = page.find(fence); at != std::string::npos; at = page.find(fence, at + 1), ++quotes) {
-      const std::size_t begin = at + fence.size();
-      EXPECT_THAT(source, HasSubstr(page.substr(begin, page.find("```", begin) - begin)));
-    }
-  }
-  EXPECT_EQ(quotes, 8);
+  EXPECT_EQ(without_empty_lines(blocks_of(page, "cpp")), without_empty_lines(read_whole(folder + "strategy.cpp")));
+  EXPECT_EQ(without_empty_lines(blocks_of(page, "cmake")), without_empty_lines(read_whole(folder + "CMakeLists.txt")));
+}
+
+TEST_F(External, AProjectWithoutABuildTypeIsOptimized) {
+  EXPECT_THAT(read_whole(*folder_ / "build/CMakeCache.txt"), HasSubstr("CMAKE_BUILD_TYPE:STRING=Release"));
+}
+
+TEST_F(External, TheInstallationHasDocumentsAndTheExample) {
+  EXPECT_TRUE(fs::exists(prefix_ + "/share/doc/consist/plugins.md"));
+  EXPECT_TRUE(fs::exists(prefix_ + "/share/consist/examples/ddp-plain/strategy.cpp"));
+}
+
+// From the installed tree alone.
+TEST_F(External, CheckRunsTheSuiteOfThePluginsKind) {
+  const std::string output = consist({"check", plugin_, "--option", "message=each", "--timeout", "100", "--skip", "*Losses*"});
+  EXPECT_THAT(output, HasSubstr("StrategyConformance.ProgramsAreLegalAndTheSameEachTime"));
+  EXPECT_THAT(output, HasSubstr("consist check: strategy 'ddp-plain' conforms"));
+  EXPECT_THAT(output, Not(HasSubstr(CONSIST_BINARY_DIR)));
+  EXPECT_THAT(consist({"check", prefix_ + "/lib/consist/plugins/dataset-synthetic.so"}),
+              testing::AllOf(HasSubstr("DatasetConformance"), HasSubstr("dataset 'synthetic' conforms")));
 }
 
 }  // namespace

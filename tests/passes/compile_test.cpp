@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "consist/error.h"
 #include "core/passes/memory_plan.h"
 #include "core/passes/waits.h"
@@ -65,6 +67,108 @@ TEST(Layout, RefusesWhatDoesNotFit) {
   EXPECT_THROW(lay_out({{"data", &s, 0}, {"data", &s, 0}}, 4), UsageError);
   EXPECT_THROW(lay_out({{"data", &s, 2}, {"data", &s, 2}}, 4), UsageError);
   EXPECT_EQ(lay_out({{"data", &s, 0}}, 1).mesh.axes(), 0);
+}
+
+/// Splits the batch, and breaks the program in one of its functions.
+class Breaking final : public ParallelStrategy {
+ public:
+  std::string where;
+  std::function<void(Program&)> what;
+  AxisRequest axis() const override { return {.name = "data", .takes_rest = true, .splits_batch = true}; }
+  void partition(Program& p, int axis) const override {
+    DataParallel(false).partition(p, axis);
+    in("partition", p);
+  }
+  void divide(Program& p, int /*axis*/) const override { in("divide", p); }
+  void schedule(Program& p, int /*axis*/) const override { in("schedule", p); }
+  void finish(Program& p, int /*axis*/) const override { in("finish", p); }
+
+ private:
+  void in(const std::string& function, Program& p) const {
+    if (function == where) what(p);
+  }
+};
+
+/// What compile_step says of a strategy that does `what` in `where`.
+std::string message_of_breaking(const std::string& where, const std::function<void(Program&)>& what) {
+  Case c(2);
+  Breaking strategy;
+  strategy.where = where;
+  strategy.what = what;
+  c.request.strategies = {{"bad", &strategy, 0}};
+  c.layout = lay_out(c.request.strategies, 2);
+  try {
+    c.step();
+  } catch (const ProgramError& error) {
+    return error.what();
+  }
+  return "nothing was refused";
+}
+
+// Before any pass depends on it: the passes behind would crash, or blame somebody else.
+TEST(Compile, WhatAStrategyBreaksIsRefusedAtOnceWithItsName) {
+  for (const std::string where : {"partition", "divide", "schedule", "finish"}) {
+    SCOPED_TRACE(where);
+    const auto says = [&](const std::string& why) {
+      return testing::AllOf(testing::HasSubstr("strategy 'bad' left an illegal program in " + where + "()"),
+                            testing::HasSubstr(why));
+    };
+    EXPECT_THAT(message_of_breaking(where, [](Program& p) { p.instructions[1].inputs[0] = 100'000; }), says("does not exist"));
+    EXPECT_THAT(message_of_breaking(where, [](Program& p) { p.instructions[1].op = nullptr; }), says("no op"));
+    EXPECT_THAT(message_of_breaking(where, [](Program& p) { p.instructions[1].tag.inserted_by = nullptr; }), says("inserted_by"));
+    EXPECT_THAT(message_of_breaking(where, [](Program& p) { p.instructions[1].queue = Queue::communication(3); }), says("queue"));
+    EXPECT_THAT(message_of_breaking(where, [](Program& p) { p.parameters[1].name = p.parameters[0].name; }),
+                says("two parameters"));
+    EXPECT_THAT(message_of_breaking(where, [](Program& p) { Builder(p).input("mask", DType::f32, {4}); }),
+                says("nobody writes the input 'mask'"));
+  }
+}
+
+class BreakingModel final : public Architecture {
+ public:
+  std::function<void(Builder&)> what;
+  ModelSizes sizes() const override { return model_.sizes(); }
+  TensorId build(Builder& b, TensorId ids, TensorId targets, double scale) const override {
+    const TensorId loss = model_.build(b, ids, targets, scale);
+    what(b);
+    return loss;
+  }
+  std::string config_json() const override { return {}; }
+
+ private:
+  test::TinyModel model_;
+};
+
+TEST(Compile, WhatAModelOrAPrecisionBreaksIsRefusedWithItsName) {
+  Case c(1);
+  BreakingModel model;
+  model.what = [](Builder& b) { b.parameter(b.program().parameters[0].name, {4}, 0, 1, true); };
+  c.request.architecture = &model;
+  c.request.model_name = "model 'bad'";
+  const auto message = [&] {
+    try {
+      c.step();
+    } catch (const ProgramError& error) {
+      return std::string(error.what());
+    }
+    return std::string("nothing was refused");
+  };
+  EXPECT_THAT(message(), testing::AllOf(testing::HasSubstr("model 'bad' left an illegal program in build()"),
+                                        testing::HasSubstr("two parameters are called")));
+  model.what = [](Builder& b) { b.input("positions", DType::i32, {2, 4}); };
+  EXPECT_THAT(message(), testing::HasSubstr("nobody writes the input 'positions'"));
+
+  class BreakingPrecision final : public Precision {
+   public:
+    DTypes dtypes() const override { return {}; }
+    void rewrite(Program& forward) const override { forward.instructions[0].outputs[0] = 12'345; }
+    std::string describe() const override { return {}; }
+    std::string peak() const override { return "fp32"; }
+  } precision;
+  model.what = [](Builder& /*builder*/) {};
+  c.request.precision = &precision;
+  c.request.precision_name = "precision 'bad'";
+  EXPECT_THAT(message(), testing::HasSubstr("precision 'bad' left an illegal program in rewrite()"));
 }
 
 TEST(MemoryPlan, NoTwoLiveTensorsOverlap) {

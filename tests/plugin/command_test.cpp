@@ -165,6 +165,22 @@ TEST(OptionsOfParts, LegalOnesAreTaken) {
   }
 }
 
+// Kernels are asked for their scratch memory only if --device names who is asked.
+TEST(Explain, AsksNoDeviceUnlessOneIsNamed) {
+  const auto output = [](const std::string& device) {
+    const Environment trace("LD_DEBUG", "files");  // the dynamic linker names what it loads
+    const std::string all =
+        consist({"explain", "--summary", "--sequence", "32", "--model", CONSIST_SOURCE_DIR "/tests/golden/hf/qwen3-tied", device})
+            .output;
+    std::string said;
+    for (const char* sign : {"Not counted is the scratch memory", "strategy-ddp.so", "device-"})
+      said += all.find(sign) == all.npos ? "" : sign;
+    return said;
+  };
+  EXPECT_EQ(output("--ranks=1"), "Not counted is the scratch memorystrategy-ddp.so");
+  EXPECT_EQ(output("--device=cpu"), "strategy-ddp.sodevice-");
+}
+
 TEST(OptionsOfParts, ThePathFromTheEnvironmentIsSearched) {
   const std::vector<std::string> words{"explain", "--summary",  "--device",   "cpu",
                                        "--model", "llama-tiny", "--strategy", "sample"};

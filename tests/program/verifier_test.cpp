@@ -72,6 +72,104 @@ TEST_F(Fixture, RefusesPlacementsThatTheOpDoesNotMake) {
   expect_error("does not lie on axis 'data'");
 }
 
+TEST_F(Fixture, RefusesIdsThatDoNotExist) {
+  for (const TensorId wrong : {-7, 1000}) {
+    Program whole = program;
+    program.instructions[0].inputs[0] = wrong;
+    expect_error("input 0 does not exist");
+    program = whole;
+    program.instructions[2].outputs[0] = wrong;
+    expect_error("output 0 does not exist");
+    program = whole;
+    program.parameters[0].gradient = wrong;
+    expect_error("its gradient, %");
+    program = whole;
+    program.loss = wrong;
+    expect_error("the loss does not exist");
+    program = whole;
+    program[sum].storage = wrong;
+    expect_error("its storage does not exist");
+    program = whole;
+    EXPECT_THROW(b.emit("add", {wrong, y}), ProgramError);
+    EXPECT_THROW(b.reshard({wrong}, 0, Placement::replicate()), ProgramError);
+    program = whole;
+  }
+}
+
+TEST_F(Fixture, RefusesInstructionsWithoutAnOpATagOrAQueue) {
+  const Program whole = program;
+  program.instructions[1].op = nullptr;
+  expect_error("instruction 1: it has no op");
+  program = whole;
+  program.instructions[1].tag.inserted_by = nullptr;
+  expect_error("inserted_by is null");
+  program = whole;
+  program.instructions[1].queue = Queue::communication(60);
+  expect_error("queue");
+  program = whole;
+  program.instructions[1].queue = Queue::communication(0);  // a mesh without axes
+  expect_error("the mesh has 0");
+}
+
+TEST_F(Fixture, RefusesTwoParametersOrStatesOfOneName) {
+  const Program whole = program;
+  b.parameter("w", {5, 4}, 0, 1, true);
+  expect_error("two parameters are called 'w'");
+  program = whole;
+  b.state("sum", DType::f32, {2}, {});
+  b.state("sum", DType::f32, {2}, {});
+  expect_error("two states are called 'sum'");
+}
+
+TEST_F(Fixture, RefusesAStateThatIsAPartialSumUnlessItIsEachRanksOwn) {
+  program.mesh = Mesh({{"data", 2}});
+  Placements partial;
+  partial[0] = Placement::partial();
+  b.state("own", DType::f32, {2}, partial, StateKind::per_rank);
+  EXPECT_NO_THROW(verify(program));
+  b.state("sum", DType::f32, {2}, partial);
+  expect_error("the state 'sum' is a partial sum on axis 'data'");
+}
+
+TEST_F(Fixture, RefusesShapesThatHoldNothing) {
+  b.state("nothing", DType::f32, {2, 0}, {});
+  expect_error("holds nothing");
+}
+
+TEST(Verify, RefusesHalfAHeadPerRank) {
+  for (const std::int64_t kv_heads : {2, 4}) {
+    Program program;
+    program.mesh = Mesh({{"tensor", 4}});
+    Builder b(program);
+    Placements heads;
+    heads[0] = Placement::shard(2);
+    // 4 heads of 8 channels over 4 ranks; k and v have a head each, or half a one.
+    const TensorId q = b.input("q", DType::f32, {1, 3, 32}, heads);
+    const TensorId k = b.input("k", DType::f32, {1, 3, 8 * kv_heads}, heads),
+                   v = b.input("v", DType::f32, {1, 3, 8 * kv_heads}, heads);
+    layers::attention(b, q, k, v, 8, "a");
+    if (kv_heads == 4) {
+      EXPECT_NO_THROW(verify(program));
+      continue;
+    }
+    try {
+      verify(program);
+      FAIL();
+    } catch (const ProgramError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("a rank holds 4 channels of 'k', which are no whole heads of 8"));
+    }
+  }
+}
+
+TEST(Ops, RefuseSizesThatTheirKernelsWouldDivideBy) {
+  Program program;
+  Builder b(program);
+  const TensorId q = b.input("q", DType::f32, {1, 3, 16}), none = b.input("k", DType::f32, {1, 3, 0});
+  EXPECT_THROW(layers::attention(b, q, none, none, 8, "a"), ProgramError);
+  const TensorId short_q = b.input("x", DType::f32, {1, 0, 16}), table = b.input("table", DType::f32, {0, 8});
+  EXPECT_THROW(layers::rope(b, short_q, table, no_tensor, 8, 1e-6, "r"), ProgramError);
+}
+
 TEST(Builder, NamesTheOpAndTheReason) {
   Program program;
   Builder b(program);
@@ -99,6 +197,15 @@ TEST(VerifyCollectives, AcceptsEqualOrders) {
   const Program p = two_collectives(false);
   const Program* ranks[] = {&p, &p};
   EXPECT_NO_THROW(verify_collectives(ranks));
+}
+
+// The bytes of a message are those of the inputs that are there.
+TEST(VerifyCollectives, TakesACollectiveWithAnAbsentInput) {
+  Program p = two_collectives(false);
+  p.instructions[0].inputs.push_back(no_tensor);
+  const Program* ranks[] = {&p, &p};
+  EXPECT_NO_THROW(verify_collectives(ranks));
+  EXPECT_THROW(verify(p), ProgramError);  // all_reduce has no optional inputs, and says so
 }
 
 TEST(VerifyCollectives, RefusesSwappedOrders) {

@@ -25,8 +25,9 @@ class CONSIST_API Builder {
   TensorId input(std::string name, DType dtype, Shape shape, Placements placements = {});
   /// A weight, initialised from a normal distribution (init_std > 0) or to the constant init_mean.
   TensorId parameter(std::string name, Shape shape, float init_mean, float init_std, bool decay);
-  /// A tensor that keeps its value from step to step.
-  TensorId state(std::string name, DType dtype, Shape shape, Placements placements);
+  /// A tensor that keeps its value from step to step: zeros at the start of a run, saved in checkpoints and resumed by its name,
+  /// which must be unique among all states. `kind` says what another layout may make of it.
+  TensorId state(std::string name, DType dtype, Shape shape, Placements placements, StateKind kind = StateKind::logical);
   /// A replicated f32 tensor that never changes; `fill` receives its elements at set-up.
   TensorId constant(std::string name, Shape shape, std::function<void(std::span<float>)> fill);
   /// A tensor that only lends its bytes to others (see rehome in core/program/storage.h).

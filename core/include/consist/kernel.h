@@ -1,4 +1,4 @@
-// Kernels: how a device executes an instruction. Made once per instruction when a program is prepared, launched every step.
+// Kernels: how a device executes instructions. Made when a program is prepared, launched every step.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,9 @@ struct KernelRequest {
   std::span<const Origin> output_origins = {};
 };
 
-/// Launched from the one thread that owns its queue; never concurrently with itself. Must not allocate or wait for the host.
+/// Instructions of one queue whose requests are equal share a kernel, so that it may keep nothing from one launch to the next that
+/// belongs to one instruction. Launched from the one thread that owns its queue; never concurrently with itself. Must not allocate
+/// or wait for the host.
 class CONSIST_API Kernel {
  public:
   virtual ~Kernel();

@@ -9,8 +9,8 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>  // defines _GLIBCXX_USE_CXX11_ABI, which is part of the fingerprint
+#include <type_traits>
 
 #include "consist/export.h"
 #include "consist/fingerprint.h"  // generated: CONSIST_HEADERS_HASH
@@ -46,7 +46,22 @@ struct PluginInfo {
   std::uint32_t cuda_major = 0;  ///< of the toolkit it was built with, 0: none. Those of one process hand each other streams.
 };
 
+class Dataset;
+class Device;
+class Model;
+class ParallelStrategy;
+class Precision;
+class Transport;
+
 namespace detail {
+// The interface of each kind: the loader casts to it by the kind that the record states.
+using interface_of_dataset = Dataset;
+using interface_of_device = Device;
+using interface_of_model = Model;
+using interface_of_precision = Precision;
+using interface_of_strategy = ParallelStrategy;
+using interface_of_transport = Transport;
+
 template <std::size_t N, std::size_t M>
 constexpr void copy_text(char (&to)[N], const char (&from)[M]) {
   static_assert(M <= N, "a text of CONSIST_PLUGIN is too long for its field");
@@ -70,6 +85,11 @@ constexpr PluginInfo make_plugin_info(const char (&fingerprint)[F], const char (
 
 /// kind: device, dataset, model, precision, strategy or transport (a bare word); Interface: its class; Type: yours.
 #define CONSIST_PLUGIN(kind, Interface, Type, name, version, summary)                                                     \
+  static_assert(std::is_same_v<Interface, consist::detail::interface_of_##kind>,                                          \
+                "CONSIST_PLUGIN: the interface is not that of the kind (strategy: consist::ParallelStrategy, ...)");      \
+  static_assert(std::is_base_of_v<Interface, Type>, "CONSIST_PLUGIN: the type does not derive from the interface");       \
+  static_assert(std::is_constructible_v<Type, const consist::Options&>,                                                   \
+                "CONSIST_PLUGIN: the type has no constructor that takes const consist::Options&");                        \
   extern "C" {                                                                                                            \
   [[gnu::visibility("default")]] extern const consist::PluginInfo consist_plugin_info;                                    \
   [[gnu::section(".consist_plugin"), gnu::used]] const consist::PluginInfo consist_plugin_info =                          \

@@ -44,6 +44,13 @@ CONSIST_API std::string_view name_of(Role role) noexcept;
 enum class MemorySpace : std::uint8_t { device, host };  ///< host: pinned memory of the host
 CONSIST_API std::string_view name_of(MemorySpace space) noexcept;
 
+/// What a checkpoint makes of a state that belongs to no parameter (Builder::state).
+enum class StateKind : std::uint8_t {
+  logical,      ///< one value over all ranks, saved in parts as it is placed: any layout resumes it. Never partial
+  per_rank,     ///< a value of each rank's own, under any placement: only the layout that saved it resumes it
+  discardable,  ///< as logical, but a run may resume without it, from zeros, and another run may leave it unread
+};
+
 struct Tensor {
   std::string name;  ///< unique only for inputs, states and metrics; otherwise for people
   DType dtype = DType::f32;
@@ -52,6 +59,7 @@ struct Tensor {
   Role role = Role::activation;
   MemorySpace space = MemorySpace::device;
   bool state = false;            ///< keeps its value from step to step (parameters, optimizer states)
+  StateKind state_kind = StateKind::logical;
   TensorId storage = no_tensor;  ///< the tensor whose bytes these are; its own id if it owns them; never a chain
   std::int64_t offset = 0;       ///< bytes from the start of the storage, on every rank
   /// Elements from the start of a row (of the last dimension) to the start of the next, on every rank, where the tensor is some
@@ -169,6 +177,9 @@ struct Constant {
   std::function<void(std::span<float>)> fill;  ///< receives the elements of the logical shape
 };
 
+/// Throws the ProgramError of a tensor id that a program of `tensors` tensors does not have.
+[[noreturn]] CONSIST_API void throw_no_such_tensor(TensorId id, std::size_t tensors);
+
 struct Program {
   Mesh mesh;
   int rank = 0;  ///< whose program this is, where ranks' programs differ (pipeline stages)
@@ -182,8 +193,12 @@ struct Program {
   /// parameters, inputs, the loss. Placements along this axis say nothing but which values are still to be summed over it.
   int stage_axis = -1;
 
-  const Tensor& operator[](TensorId id) const { return tensors.at(static_cast<std::size_t>(id)); }
-  Tensor& operator[](TensorId id) { return tensors.at(static_cast<std::size_t>(id)); }
+  /// Both throw ProgramError for an id that is none of the program's, no_tensor among them.
+  const Tensor& operator[](TensorId id) const {
+    if (static_cast<std::size_t>(id) >= tensors.size()) throw_no_such_tensor(id, tensors.size());
+    return tensors[static_cast<std::size_t>(id)];
+  }
+  Tensor& operator[](TensorId id) { return const_cast<Tensor&>(std::as_const(*this)[id]); }
   Shape local(TensorId id) const {
     const Tensor& t = (*this)[id];
     return local_shape(t.shape, t.placements, mesh);

@@ -17,6 +17,7 @@
 #include "core/program/verifier.h"
 #include "core/runtime/parts.h"
 #include "tests/conformance/candidates.h"
+#include "tests/conformance/places.h"
 #include "tests/parity/tolerances.h"
 #include "tests/temporary_folder.h"
 #include "tests/train_from_scratch.h"
@@ -26,8 +27,8 @@ namespace {
 
 using testing::Candidate;
 
-const std::string untied_llama = CONSIST_SOURCE_DIR "/tests/golden/hf/llama-untied";
-const std::string tied_qwen = CONSIST_SOURCE_DIR "/tests/golden/hf/qwen3-tied";
+const std::string untied_llama = testing::tiny_model("llama-untied");
+const std::string tied_qwen = testing::tiny_model("qwen3-tied");
 
 class StrategyConformance : public ::testing::TestWithParam<Candidate> {
  protected:
@@ -111,7 +112,7 @@ std::vector<double> train(std::vector<std::string> make_up, const std::string& m
                           const std::string& archive) {
   make_up.insert(make_up.begin(),
                  {"--model=" + model, "--precision=" + precision, "--sequence=16", "--steps=10", "--global-batch=16"});
-  return test::train_from_scratch(archive, make_up).column("loss");
+  return test::train_from_scratch(archive, make_up, testing::consist_program()).column("loss");
 }
 
 TEST_P(StrategyConformance, LossesAreThoseOfOneRank) {

@@ -63,6 +63,11 @@ class Sample final : public consist::ParallelStrategy {
 
 }  // namespace
 
+// A kind that the loader does not know; the macro would refuse it without this.
+namespace consist::detail {
+using interface_of_locomotive = ParallelStrategy;
+}
+
 // One macro between, for CONSIST_PLUGIN makes a text of the kind as it is written.
 #define SAMPLE_PLUGIN(kind) CONSIST_PLUGIN(kind, consist::ParallelStrategy, Sample, PLUGIN_NAME, "1.2.3", "changes nothing")
 SAMPLE_PLUGIN(PLUGIN_KIND);

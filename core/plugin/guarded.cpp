@@ -1,0 +1,253 @@
+#include "core/plugin/guarded.h"
+
+#include <string>
+
+#include "consist/error.h"
+
+namespace consist {
+namespace {
+
+constexpr auto limited = PluginCall::Limit::plugin_timeout;
+
+template <typename Made>
+std::unique_ptr<Made> not_null(std::unique_ptr<Made> made, const PluginIdentity& plugin, const char* function) {
+  if (made == nullptr) throw Error(plugin.label + " (" + plugin.file + ") returned null from " + function + "()");
+  return made;
+}
+
+class GuardedArchitecture final : public Architecture {
+ public:
+  GuardedArchitecture(std::unique_ptr<Architecture> part, std::shared_ptr<Model> model, const PluginIdentity& plugin)
+      : model_(std::move(model)), part_(std::move(part)), plugin_(plugin) {}
+  ModelSizes sizes() const override {
+    return in_plugin(plugin_, "sizes", [&] { return part_->sizes(); });
+  }
+  TensorId build(Builder& builder, TensorId ids, TensorId targets, double loss_scale) const override {
+    return in_plugin(plugin_, "build", limited, [&] { return part_->build(builder, ids, targets, loss_scale); });
+  }
+  std::string config_json() const override {
+    return in_plugin(plugin_, "config_json", [&] { return part_->config_json(); });
+  }
+
+ private:
+  std::shared_ptr<Model> model_;  // may own what the architecture refers to
+  std::unique_ptr<Architecture> part_;
+  const PluginIdentity& plugin_;
+};
+
+class GuardedModel final : public Model {
+ public:
+  GuardedModel(std::shared_ptr<Model> part, const PluginIdentity& plugin) : part_(std::move(part)), plugin_(plugin) {}
+  std::vector<ModelPreset> presets() const override {
+    return in_plugin(plugin_, "presets", limited, [&] { return part_->presets(); });
+  }
+  std::unique_ptr<Architecture> from_preset(std::string_view name) const override {
+    return guarded_architecture(in_plugin(plugin_, "from_preset", limited, [&] { return part_->from_preset(name); }),
+                                "from_preset");
+  }
+  bool accepts(std::string_view architecture) const override {
+    return in_plugin(plugin_, "accepts", limited, [&] { return part_->accepts(architecture); });
+  }
+  std::unique_ptr<Architecture> from_config(std::string_view json) const override {
+    return guarded_architecture(in_plugin(plugin_, "from_config", limited, [&] { return part_->from_config(json); }),
+                                "from_config");
+  }
+
+ private:
+  std::unique_ptr<Architecture> guarded_architecture(std::unique_ptr<Architecture> made, const char* function) const {
+    return std::make_unique<GuardedArchitecture>(not_null(std::move(made), plugin_, function), part_, plugin_);
+  }
+  std::shared_ptr<Model> part_;
+  const PluginIdentity& plugin_;
+};
+
+class GuardedStrategy final : public ParallelStrategy {
+ public:
+  GuardedStrategy(std::shared_ptr<ParallelStrategy> part, const PluginIdentity& plugin)
+      : part_(std::move(part)), plugin_(plugin) {}
+  AxisRequest axis() const override {
+    AxisRequest request = in_plugin(plugin_, "axis", [&] { return part_->axis(); });
+    if (request.name.empty()) throw Error(plugin_.label + " (" + plugin_.file + ") has an axis without a name");
+    return request;
+  }
+  void partition(Program& forward, int axis) const override {
+    in_plugin(plugin_, "partition", limited, [&] { part_->partition(forward, axis); });
+  }
+  void divide(Program& segment, int axis) const override {
+    in_plugin(plugin_, "divide", limited, [&] { part_->divide(segment, axis); });
+  }
+  void schedule(Program& step, int axis) const override {
+    in_plugin(plugin_, "schedule", limited, [&] { part_->schedule(step, axis); });
+  }
+  void finish(Program& program, int axis) const override {
+    in_plugin(plugin_, "finish", limited, [&] { part_->finish(program, axis); });
+  }
+
+ private:
+  std::shared_ptr<ParallelStrategy> part_;
+  const PluginIdentity& plugin_;
+};
+
+class GuardedPrecision final : public Precision {
+ public:
+  GuardedPrecision(std::shared_ptr<Precision> part, const PluginIdentity& plugin) : part_(std::move(part)), plugin_(plugin) {}
+  DTypes dtypes() const override {
+    return in_plugin(plugin_, "dtypes", [&] { return part_->dtypes(); });
+  }
+  void rewrite(Program& forward) const override {
+    in_plugin(plugin_, "rewrite", limited, [&] { part_->rewrite(forward); });
+  }
+  std::string describe() const override {
+    return in_plugin(plugin_, "describe", [&] { return part_->describe(); });
+  }
+  std::string peak() const override {
+    return in_plugin(plugin_, "peak", [&] { return part_->peak(); });
+  }
+
+ private:
+  std::shared_ptr<Precision> part_;
+  const PluginIdentity& plugin_;
+};
+
+class GuardedDataset final : public Dataset {
+ public:
+  GuardedDataset(std::shared_ptr<Dataset> part, const PluginIdentity& plugin) : part_(std::move(part)), plugin_(plugin) {}
+  void open(const DatasetRequest& request) override {
+    vocabulary_ = request.vocabulary;
+    in_plugin(plugin_, "open", limited, [&] { part_->open(request); });
+    train_sequences();
+    eval_sequences();
+  }
+  std::int64_t train_sequences() const override {
+    return at_least(1, in_plugin(plugin_, "train_sequences", [&] { return part_->train_sequences(); }), "train_sequences");
+  }
+  std::int64_t eval_sequences() const override {
+    return at_least(0, in_plugin(plugin_, "eval_sequences", [&] { return part_->eval_sequences(); }), "eval_sequences");
+  }
+  void read_train(std::int64_t index, std::span<std::int32_t> tokens) const override {
+    in_plugin(plugin_, "read_train", limited, [&] { part_->read_train(index, tokens); });
+    check(tokens, "read_train", index);
+  }
+  void read_eval(std::int64_t index, std::span<std::int32_t> tokens) const override {
+    in_plugin(plugin_, "read_eval", limited, [&] { part_->read_eval(index, tokens); });
+    check(tokens, "read_eval", index);
+  }
+  std::string describe() const override {
+    return in_plugin(plugin_, "describe", [&] { return part_->describe(); });
+  }
+  std::string tokenizer() const override {
+    return in_plugin(plugin_, "tokenizer", [&] { return part_->tokenizer(); });
+  }
+  std::vector<std::string> warnings() const override {
+    return in_plugin(plugin_, "warnings", limited, [&] { return part_->warnings(); });
+  }
+
+ private:
+  std::int64_t at_least(std::int64_t least, std::int64_t count, const char* function) const {
+    if (count >= least) return count;
+    throw DataError(plugin_.label + " (" + plugin_.file + ") says that it has " + std::to_string(count) + " sequences (" +
+                    function + "()); it must have at least " + std::to_string(least));
+  }
+  void check(std::span<const std::int32_t> tokens, const char* function, std::int64_t index) const {
+    for (const std::int32_t token : tokens) {
+      if (token >= 0 && token < vocabulary_) continue;
+      throw DataError(plugin_.label + " (" + plugin_.file + ") gave the token " + std::to_string(token) + " in sequence " +
+                      std::to_string(index) + " (" + function + "()); the model's vocabulary has " + std::to_string(vocabulary_));
+    }
+  }
+  std::shared_ptr<Dataset> part_;
+  const PluginIdentity& plugin_;
+  std::int64_t vocabulary_ = 0;
+};
+
+class GuardedExecutable final : public Executable {
+ public:
+  GuardedExecutable(std::unique_ptr<Executable> part, std::shared_ptr<Device> device, const PluginIdentity& plugin)
+      : device_(std::move(device)), part_(std::move(part)), plugin_(plugin) {}
+  void run() override {
+    in_plugin(plugin_, "run", [&] { part_->run(); });
+  }
+  void wait() override {
+    in_plugin(plugin_, "wait", [&] { part_->wait(); });
+  }
+  std::int32_t position() const noexcept override { return part_->position(); }
+  std::vector<LaunchTime> launch_times() const override {
+    return in_plugin(plugin_, "launch_times", [&] { return part_->launch_times(); });
+  }
+
+ private:
+  std::shared_ptr<Device> device_;
+  std::unique_ptr<Executable> part_;
+  const PluginIdentity& plugin_;
+};
+
+class GuardedDevice final : public Device {
+ public:
+  GuardedDevice(std::shared_ptr<Device> part, const PluginIdentity& plugin) : part_(std::move(part)), plugin_(plugin) {}
+  void open(int local_rank, int local_ranks) override {
+    in_plugin(plugin_, "open", limited, [&] { part_->open(local_rank, local_ranks); });
+  }
+  DeviceInfo info() const override {
+    return in_plugin(plugin_, "info", [&] { return part_->info(); });
+  }
+  void* allocate(MemorySpace space, std::int64_t bytes) override {
+    void* memory = in_plugin(plugin_, "allocate", limited, [&] { return part_->allocate(space, bytes); });
+    if (memory == nullptr && bytes > 0)
+      throw SystemError(plugin_.label + " (" + plugin_.file + ") returned null from allocate() of " + std::to_string(bytes) +
+                        " bytes");
+    return memory;
+  }
+  void release(MemorySpace space, void* memory) noexcept override {
+    const PluginCall call(plugin_, "release");
+    part_->release(space, memory);
+  }
+  void upload(void* device_memory, const void* host, std::int64_t bytes) override {
+    in_plugin(plugin_, "upload", [&] { part_->upload(device_memory, host, bytes); });
+  }
+  void download(void* host, const void* device_memory, std::int64_t bytes) override {
+    in_plugin(plugin_, "download", [&] { part_->download(host, device_memory, bytes); });
+  }
+  std::unique_ptr<Kernel> make_kernel(const KernelRequest& request) override {
+    return in_plugin(plugin_, "make_kernel", limited, [&] { return part_->make_kernel(request); });
+  }
+  std::unique_ptr<Executable> prepare(std::vector<Launch> launches, bool profile) override {
+    auto made = in_plugin(plugin_, "prepare", limited, [&] { return part_->prepare(std::move(launches), profile); });
+    return std::make_unique<GuardedExecutable>(not_null(std::move(made), plugin_, "prepare"), part_, plugin_);
+  }
+  std::map<std::string, std::string> choose_options(DType dtype, std::int64_t m, std::int64_t n, std::int64_t k) override {
+    return in_plugin(plugin_, "choose_options", limited, [&] { return part_->choose_options(dtype, m, n, k); });
+  }
+  DeviceCounters counters() const override {
+    return in_plugin(plugin_, "counters", [&] { return part_->counters(); });
+  }
+  std::vector<DeviceReading> readings() override {
+    return in_plugin(plugin_, "readings", [&] { return part_->readings(); });
+  }
+  double measure_matmul(DType dtype, std::int64_t m, std::int64_t n, std::int64_t k) override {
+    return in_plugin(plugin_, "measure_matmul", limited, [&] { return part_->measure_matmul(dtype, m, n, k); });
+  }
+
+ private:
+  std::shared_ptr<Device> part_;
+  const PluginIdentity& plugin_;
+};
+
+}  // namespace
+
+std::shared_ptr<Model> guarded(std::shared_ptr<Model> part, const PluginIdentity& plugin) {
+  return std::make_shared<GuardedModel>(std::move(part), plugin);
+}
+std::shared_ptr<ParallelStrategy> guarded(std::shared_ptr<ParallelStrategy> part, const PluginIdentity& plugin) {
+  return std::make_shared<GuardedStrategy>(std::move(part), plugin);
+}
+std::shared_ptr<Precision> guarded(std::shared_ptr<Precision> part, const PluginIdentity& plugin) {
+  return std::make_shared<GuardedPrecision>(std::move(part), plugin);
+}
+std::shared_ptr<Dataset> guarded(std::shared_ptr<Dataset> part, const PluginIdentity& plugin) {
+  return std::make_shared<GuardedDataset>(std::move(part), plugin);
+}
+std::shared_ptr<Device> guarded(std::shared_ptr<Device> part, const PluginIdentity& plugin) {
+  return std::make_shared<GuardedDevice>(std::move(part), plugin);
+}
+
+}  // namespace consist

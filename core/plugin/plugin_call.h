@@ -1,0 +1,67 @@
+// Calls into plugins: whatever a plugin does in one (throws, crashes, exits, hangs) is reported with its name.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "consist/export.h"
+
+namespace consist {
+
+/// A plugin for messages. One per loaded file; never destroyed, since objects and threads of the plugin may outlive everything.
+struct PluginIdentity {
+  std::string label;  ///< "strategy 'zero2'"
+  std::string file;
+};
+
+/// The plugin that this thread is in, from construction to destruction; calls nest. Cheap unless there is a limit: two stores.
+class CONSIST_API PluginCall {
+ public:
+  enum class Limit : bool { none, plugin_timeout };
+
+  /// `function` is a literal. With a limit, a call that takes longer than plugin_timeout() ends the process (see
+  /// plugin_faults.h).
+  PluginCall(const PluginIdentity& plugin, const char* function, Limit limit = Limit::none) noexcept;
+  ~PluginCall();
+  PluginCall(const PluginCall&) = delete;
+  PluginCall& operator=(const PluginCall&) = delete;
+
+  /// The innermost call of this thread; null outside of any. Async-signal-safe.
+  static const PluginCall* current() noexcept;
+
+  const PluginIdentity& plugin() const noexcept { return plugin_; }
+  const char* function() const noexcept { return function_; }
+
+  /// To be called in a catch block: throws what was caught again, as an Error that names the plugin. Errors of consist/error.h
+  /// keep their type; what is no exception becomes one.
+  [[noreturn]] void rethrow() const;
+
+ private:
+  const PluginIdentity& plugin_;
+  const char* function_;
+  const PluginCall* outer_;
+  bool timed_;
+};
+
+/// How long a plugin may take for one call that has a limit: 300 s, or the seconds in CONSIST_PLUGIN_TIMEOUT. Throws UsageError
+/// if that is no number of seconds above 0.
+CONSIST_API std::chrono::milliseconds plugin_timeout();
+
+/// Calls `call` as `function` of a plugin.
+template <typename Call>
+std::invoke_result_t<Call> in_plugin(const PluginIdentity& plugin, const char* function, PluginCall::Limit limit, Call&& call) {
+  const PluginCall mark(plugin, function, limit);
+  try {
+    return std::forward<Call>(call)();
+  } catch (...) {
+    mark.rethrow();
+  }
+}
+template <typename Call>
+std::invoke_result_t<Call> in_plugin(const PluginIdentity& plugin, const char* function, Call&& call) {
+  return in_plugin(plugin, function, PluginCall::Limit::none, std::forward<Call>(call));
+}
+
+}  // namespace consist

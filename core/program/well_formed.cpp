@@ -1,0 +1,118 @@
+#include "core/program/well_formed.h"
+
+#include <limits>
+#include <set>
+#include <string_view>
+
+#include "consist/error.h"
+#include "consist/op.h"
+
+namespace consist {
+namespace {
+
+constexpr int roles = static_cast<int>(Role::workspace) + 1;
+
+void check_instruction(const Program& program, std::size_t index) {
+  const Instruction& i = program.instructions[index];
+  const auto fail = [&](const std::string& why) {
+    throw ProgramError("instruction " + std::to_string(index) + (i.op == nullptr ? "" : " (" + std::string(i.op->name()) + ")") +
+                       ": " + why);
+  };
+  if (i.op == nullptr) fail("it has no op");
+  for (const auto* tensors : {&i.inputs, &i.outputs}) {
+    for (std::size_t k = 0; k < tensors->size(); ++k) {
+      if ((*tensors)[k] == no_tensor || exists(program, (*tensors)[k])) continue;
+      fail((tensors == &i.inputs ? "input " : "output ") + std::to_string(k) + " does not exist: %" +
+           std::to_string((*tensors)[k]) + " of " + std::to_string(program.tensors.size()) + " tensors");
+    }
+  }
+  if (i.tag.inserted_by == nullptr) fail("its tag names nobody: Tag::inserted_by is null");
+  if (static_cast<int>(i.tag.phase) > static_cast<int>(Phase::optimizer)) fail("its tag has no phase");
+  if (i.queue.index() < 0 || i.queue.index() >= Queue::count) fail("its queue does not exist");
+  if (i.queue.is_communication() && i.queue.axis() >= program.mesh.axes())
+    fail("its queue is of axis " + std::to_string(i.queue.axis()) + ", the mesh has " + std::to_string(program.mesh.axes()));
+  if (!i.op->is_collective()) return;
+  const std::int64_t axis = i.attributes.integer_or("axis", -1);
+  if (axis < 0 || axis >= program.mesh.axes())
+    fail("it is a collective over axis " + std::to_string(axis) + ", the mesh has " + std::to_string(program.mesh.axes()));
+  if (!i.queue.is_communication() || i.queue.axis() != axis) fail("a collective runs on the queue of its axis");
+}
+
+void check_parameter(const Program& program, const Parameter& parameter) {
+  const auto must_exist = [&](TensorId id, const char* what) {
+    if (!exists(program, id))
+      throw ProgramError("parameter '" + parameter.name + "': its " + what + ", %" + std::to_string(id) + ", does not exist");
+  };
+  must_exist(parameter.tensor, "tensor");
+  const std::pair<TensorId, const char*> optional[] = {{parameter.gradient, "gradient"},
+                                                       {parameter.master, "master"},
+                                                       {parameter.moment1, "first moment"},
+                                                       {parameter.moment2, "second moment"}};
+  for (const auto& [id, what] : optional) {
+    if (id != no_tensor) must_exist(id, what);
+  }
+  if (parameter.twin < -1 || parameter.twin >= program.mesh.ranks())
+    throw ProgramError("parameter '" + parameter.name + "': its twin is rank " + std::to_string(parameter.twin));
+}
+
+}  // namespace
+
+void check_ids(const Program& program) {
+  if (program.rank < 0 || program.rank >= program.mesh.ranks()) {
+    throw ProgramError("the program is of rank " + std::to_string(program.rank) + ", the mesh has " +
+                       std::to_string(program.mesh.ranks()) + " ranks");
+  }
+  if (program.stage_axis < -1 || program.stage_axis >= program.mesh.axes())
+    throw ProgramError("the axis of stages is " + std::to_string(program.stage_axis) + ", which the mesh does not have");
+  if (program.micro_batches < 1)
+    throw ProgramError("the program has " + std::to_string(program.micro_batches) + " micro-batches");
+  if (program.loss != no_tensor && !exists(program, program.loss)) throw ProgramError("the loss does not exist");
+  for (std::size_t index = 0; index < program.instructions.size(); ++index) check_instruction(program, index);
+  for (const Parameter& parameter : program.parameters) check_parameter(program, parameter);
+  for (const Constant& constant : program.constants) {
+    if (!exists(program, constant.tensor) || !constant.fill)
+      throw ProgramError("a constant has no tensor, or nothing to fill it");
+  }
+}
+
+void check_shape(const Tensor& tensor, const std::string& who) {
+  if (name_of(tensor.dtype) == "?" || static_cast<int>(tensor.role) >= roles || tensor.space > MemorySpace::host ||
+      tensor.state_kind > StateKind::discardable)
+    throw ProgramError(who + "its dtype, role, memory space or kind of state does not exist");
+  std::int64_t room = std::numeric_limits<std::int64_t>::max() / static_cast<std::int64_t>(size_of(tensor.dtype));
+  for (int dim = 0; dim < tensor.shape.rank(); ++dim) {
+    if (tensor.shape[dim] < 1) throw ProgramError(who + "its shape " + tensor.shape.text() + " holds nothing");
+    room /= tensor.shape[dim];
+  }
+  if (room < 1) throw ProgramError(who + "its shape " + tensor.shape.text() + " has more bytes than 64 bits count");
+  if (tensor.pitch < 0) throw ProgramError(who + "its pitch is negative");
+}
+
+void check_names(const Program& program) {
+  std::set<std::string_view> parameters;
+  for (const Parameter& parameter : program.parameters) {
+    if (parameter.name.empty()) throw ProgramError("a parameter has no name");
+    if (!parameters.insert(parameter.name).second) throw ProgramError("two parameters are called '" + parameter.name + "'");
+  }
+  std::vector<bool> made(program.tensors.size(), false);
+  for (const Instruction& i : program.instructions) {
+    for (TensorId id : i.outputs) {
+      if (id != no_tensor) made[static_cast<std::size_t>(id)] = true;
+    }
+  }
+  std::set<std::string_view> states;
+  for (std::size_t id = 0; id < program.tensors.size(); ++id) {
+    const Tensor& tensor = program.tensors[id];
+    if (made[id] || !tensor.state || tensor.role != Role::optimizer_state) continue;
+    if (tensor.name.empty()) throw ProgramError("a state has no name; a checkpoint could not tell it from others");
+    if (!states.insert(tensor.name).second) throw ProgramError("two states are called '" + tensor.name + "'");
+    for (int axis = 0; axis < program.mesh.axes(); ++axis) {
+      if (axis == program.stage_axis || !tensor.placements[axis].is_partial() || tensor.state_kind == StateKind::per_rank)
+        continue;
+      throw ProgramError("the state '" + tensor.name + "' is a partial sum on axis '" + program.mesh.axis(axis).name +
+                         "': no checkpoint could hold its value; sum it up, or make it StateKind::per_rank");
+    }
+  }
+}
+
+}  // namespace consist

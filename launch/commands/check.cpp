@@ -1,0 +1,161 @@
+// consist check PLUGIN.so: the conformance suite of the plugin's kind, run against it.
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <thread>
+
+#include "consist/error.h"
+#include "core/plugin/host.h"
+#include "core/plugin/manifest.h"
+#include "core/plugin/probe.h"
+#include "launch/commands/commands.h"
+#include "launch/exit_status.h"
+
+extern char** environ;
+
+namespace consist::commands {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr const char* help =
+    "usage: consist check PLUGIN.so [--option NAME=VALUE]... [--skip PATTERN] [--timeout SECONDS]\n\n"
+    "Runs what every plugin of its kind must do against the plugin: its record, whether it loads here, and the\n"
+    "conformance suite of strategies, transports, models, datasets, precisions or devices.\n\n"
+    "  --option NAME=VALUE   an option of the plugin, without its name in front; may be repeated\n"
+    "  --skip PATTERN        leave out tests of that name, such as '*Losses*'\n"
+    "  --timeout SECONDS     for the suite [600]\n\n"
+    "Returns 0 if all that could be checked here passed, 1 if not.\n"
+    "example: consist check build/lib/consist/plugins/strategy-ddp-plain.so --option message=each\n";
+
+/// A kind's suite: the program, the variable that names candidates, and those of the program's tests.
+struct Suite {
+  std::string program, variable, tests;
+};
+
+Suite suite_of(const std::string& kind) {
+  if (kind == "strategy") return {"test_conformance_strategy", "CONSIST_CONFORMANCE_STRATEGIES", "*"};
+  if (kind == "transport") return {"test_conformance_transport", "CONSIST_CONFORMANCE_TRANSPORTS", "*"};
+  if (kind == "model") return {"test_conformance_parts", "CONSIST_CONFORMANCE_MODELS", "*ModelConformance*"};
+  if (kind == "dataset") return {"test_conformance_parts", "CONSIST_CONFORMANCE_DATASETS", "*DatasetConformance*"};
+  if (kind == "precision") return {"test_conformance_parts", "CONSIST_CONFORMANCE_PRECISIONS", "*PrecisionConformance*"};
+  return {"test_conformance_parts", "CONSIST_CONFORMANCE_DEVICES", "*DeviceConformance*"};
+}
+
+std::string find_program(const std::string& name) {
+  const fs::path bin = executable_folder();
+  for (const fs::path& place : {bin.parent_path() / "libexec" / "consist" / name, bin / name}) {
+    std::error_code ignored;
+    if (fs::exists(place, ignored)) return place.string();
+  }
+  throw UnavailableError(
+      "the conformance programs are not there (" + (bin.parent_path() / "libexec/consist" / name).string() +
+      "): this Consist was built without tests; build it with -DCONSIST_BUILD_TESTS=ON, which needs GoogleTest");
+}
+
+struct Request {
+  std::string file;
+  std::string options;  ///< ":name=value..." as candidates are named
+  std::string skip;     ///< a pattern of tests
+  int timeout_seconds = 600;
+};
+
+Request read_request(const Arguments& arguments) {
+  Request request;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& word = arguments[i];
+    const bool takes_value = word == "--option" || word == "--skip" || word == "--timeout";
+    if (takes_value && i + 1 == arguments.size()) throw UsageError(word + " needs a value; see consist check --help");
+    if (word == "--option") {
+      const std::string& option = arguments[++i];
+      if (option.find('=') == std::string::npos || option.find_first_of(",:") != std::string::npos)
+        throw UsageError("--option is '" + option + "'; it must be NAME=VALUE, without ',' and ':'");
+      request.options += ":" + option;
+    } else if (word == "--skip") {
+      request.skip = arguments[++i];
+    } else if (word == "--timeout") {
+      request.timeout_seconds = std::atoi(arguments[++i].c_str());
+      if (request.timeout_seconds < 1)
+        throw UsageError("--timeout is '" + arguments[i] + "'; it must be a number of seconds from 1 on");
+    } else if (word.starts_with("-")) {
+      throw UsageError("consist check has no option '" + word + "'; see consist check --help");
+    } else if (request.file.empty()) {
+      request.file = word;
+    } else {
+      throw UsageError("consist check takes one plugin, given are '" + request.file + "' and '" + word + "'");
+    }
+  }
+  if (request.file.empty()) throw UsageError("consist check needs a plugin's file; see consist check --help");
+  return request;
+}
+
+/// Runs the suite with this process's output; its exit status, 128 + n for signal n, or 124 after the timeout.
+int run_suite(const std::string& program, const std::string& tests, int timeout_seconds) {
+  const std::string filter = "--gtest_filter=" + tests, brief = "--gtest_color=no";
+  const char* arguments[] = {program.c_str(), filter.c_str(), brief.c_str(), nullptr};
+  pid_t child = -1;
+  std::fflush(stdout);
+  const int error = posix_spawn(&child, program.c_str(), nullptr, nullptr, const_cast<char**>(arguments), environ);
+  if (error != 0) throw SystemError("cannot start " + program + ": " + std::strerror(error));
+  const Clock::time_point deadline = Clock::now() + std::chrono::seconds(timeout_seconds);
+  int status = 0;
+  for (;;) {
+    const pid_t ended = waitpid(child, &status, WNOHANG);
+    if (ended == child) break;
+    if (ended < 0 && errno != EINTR) throw SystemError(std::string("cannot wait for the suite: ") + std::strerror(errno));
+    if (Clock::now() >= deadline) {
+      kill(child, SIGKILL);
+      while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+      }
+      return 124;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+}  // namespace
+
+int check(const Arguments& arguments) {
+  if (!arguments.empty() && arguments[0] == "--help") {
+    std::fputs(help, stdout);
+    return 0;
+  }
+  const Request request = read_request(arguments);
+  const PluginInfo info = read_manifest(request.file);
+  const std::string file = fs::canonical(request.file).string(), kind = info.kind;
+  std::printf("%s %s %s (%s)\n", info.kind, info.name, info.version, file.c_str());
+  if (const std::string problem = incompatibility(info); !problem.empty())
+    throw UnavailableError(file + " cannot be used: " + problem);
+  const Availability found = probe_in_child(file, std::chrono::seconds(20));
+  if (!found.loads) throw UnavailableError(file + " cannot be loaded: " + found.reason);
+  if (!found.reason.empty())
+    throw UnavailableError(kind + " '" + info.name + "' cannot work here, so that nothing can be checked: " + found.reason);
+
+  const Suite suite = suite_of(kind);
+  const std::string program = find_program(suite.program);
+  const char* path = std::getenv("CONSIST_PLUGIN_PATH");
+  setenv("CONSIST_PLUGIN_PATH", (file + (path == nullptr ? "" : std::string(":") + path)).c_str(), 1);
+  setenv(suite.variable.c_str(), (std::string(info.name) + request.options).c_str(), 1);
+  const int status = run_suite(program, suite.tests + (request.skip.empty() ? "" : "-" + request.skip), request.timeout_seconds);
+  if (status == 0) {
+    std::printf("consist check: %s '%s' conforms\n", info.kind, info.name);
+    return 0;
+  }
+  const std::string how = status == 124   ? "the suite did not end within " + std::to_string(request.timeout_seconds) + " s"
+                          : status >= 128 ? std::string("the suite crashed: ") + strsignal(status - 128)
+                                          : "some tests failed, see above";
+  std::fprintf(stderr, "consist check: %s '%s' does not conform: %s\n", info.kind, info.name, how.c_str());
+  return exit_failed;
+}
+
+}  // namespace consist::commands

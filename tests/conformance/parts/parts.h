@@ -1,0 +1,42 @@
+// What the suites of this folder share.
+#pragma once
+
+#include <cctype>
+#include <string>
+
+#include "core/passes/compile.h"
+#include "core/plugin/host.h"
+#include "core/runtime/parts.h"
+#include "tests/conformance/candidates.h"
+#include "tests/conformance/places.h"
+
+namespace consist::testing {
+
+inline PluginHost& host() {
+  static PluginHost host({});
+  return host;
+}
+
+/// The name of a test of that candidate.
+template <typename Info>
+std::string test_name(const Info& info) {
+  std::string name = info.param.name;
+  for (char& c : name) {
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+  }
+  return name + std::to_string(info.index);
+}
+
+/// A step of a few tokens in that make-up, on one rank.
+inline RunConfig tiny_config(const std::string& model, const std::string& precision) {
+  RunConfig config;
+  config.model = model;
+  config.precision = precision;
+  config.strategies = parse_strategies("ddp");
+  config.batch = 2;
+  config.sequence = 16;
+  config.accumulation = 1;
+  return config;
+}
+
+}  // namespace consist::testing

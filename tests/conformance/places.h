@@ -1,0 +1,23 @@
+// Where a conformance program finds the rest of Consist: in the build, or in the installation that it is of.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "core/plugin/host.h"
+
+namespace consist::testing {
+
+/// The executable `consist`.
+inline std::string consist_program() {
+  return (executable_folder() / "consist").string();
+}
+
+/// A folder with a tiny model in Hugging Face's format: "llama-untied", "qwen3-tied".
+inline std::string tiny_model(const std::string& name) {
+  const std::filesystem::path installed = executable_folder().parent_path() / "share/consist/conformance" / name;
+  std::error_code ignored;
+  return std::filesystem::exists(installed, ignored) ? installed.string() : CONSIST_SOURCE_DIR "/tests/golden/hf/" + name;
+}
+
+}  // namespace consist::testing

@@ -1,0 +1,141 @@
+// A plugin that ends the process, or hangs: the command says its name and fails, the archive stays whole, and a plugin that the
+// run does not need is left out.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "core/archive/reader.h"
+#include "tests/child_process.h"
+#include "tests/plugin/test_plugins.h"
+#include "tests/temporary_folder.h"
+
+namespace consist {
+namespace {
+
+using test::ChildResult;
+using test::Environment;
+using testing::AllOf;
+using testing::ContainsRegex;
+using testing::HasSubstr;
+using testing::Not;
+
+const std::string faulty_data = TEST_PLUGINS "/faulty_data", faulty_model = TEST_PLUGINS "/faulty_model";
+
+ChildResult consist(std::vector<std::string> words) {
+  words.insert(words.begin(), CONSIST_BINARY_DIR "/bin/consist");
+  return test::run_child(words, std::chrono::seconds(40));
+}
+
+/// Trains on the faulty dataset, which commits its fault in the third step.
+ChildResult train(const std::string& archive, const std::string& ranks = "1") {
+  return consist({"train",
+                  "--plugin",
+                  faulty_data,
+                  "--model",
+                  CONSIST_SOURCE_DIR "/tests/golden/hf/qwen3-tied",
+                  "--dataset",
+                  "faulty",
+                  "--from-scratch",
+                  "--device",
+                  "cpu",
+                  "--batch",
+                  "1",
+                  "--cpu.threads",
+                  "1",
+                  "--sequence",
+                  "16",
+                  "--steps",
+                  "6",
+                  "--ranks",
+                  ranks,
+                  "--archive",
+                  archive,
+                  "--timeout",
+                  "10"});
+}
+
+struct Fault {
+  const char* deed;
+  const char* message;
+  int status;
+};
+
+TEST(PluginFaults, TheCommandFailsWithThePluginsNameAndTheArchiveIsWhole) {
+  constexpr const char* name = "dataset 'faulty'";
+  for (const Fault& fault :
+       {Fault{"exit", "ended the process by exit() in read_train()", 1},
+        Fault{"throw 42", "threw a value of type int in read_train()", 1},
+        Fault{"throw", "threw std::out_of_range in read_train()", 1},
+        Fault{"crash", "touched memory that is not there (SIGSEGV)", 139}, Fault{"divide", "divided by zero (SIGFPE)", 136},
+        Fault{"abort", "aborted (SIGABRT)", 134}, Fault{"hang", "has not returned from read_train() for 1 s", 1}}) {
+    SCOPED_TRACE(fault.deed);
+    TemporaryFolder folder;
+    const Environment deed("CONSIST_TEST_FAULT", std::string("read_train ") + fault.deed);
+    const Environment timeout("CONSIST_PLUGIN_TIMEOUT", fault.deed == std::string("hang") ? "1" : "60");
+    const ChildResult result = train(folder / "run.h5");
+    EXPECT_EQ(result.status, fault.status) << result.output;
+    EXPECT_THAT(result.output, AllOf(HasSubstr(name), HasSubstr(fault.message)));
+    const ArchiveReader archive(folder / "run.h5");
+    EXPECT_THAT(archive.column("loss").size(), testing::AnyOf(1u, 2u));  // data is read a step ahead
+    if (fault.status == 1) EXPECT_EQ(archive.status(), "failed");        // after a crash nothing more is written
+  }
+}
+
+TEST(PluginFaults, ARankThatAPluginEndsFailsTheJobWithItsName) {
+  TemporaryFolder folder;
+  const Environment deed("CONSIST_TEST_FAULT", "read_train exit");
+  const auto begin = std::chrono::steady_clock::now();
+  const ChildResult result = train(folder / "run.h5", "2");
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+  EXPECT_NE(result.status, 0) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("dataset 'faulty'"));
+  EXPECT_EQ(ArchiveReader(folder / "run.h5").status(), "failed");
+}
+
+TEST(PluginFaults, ADeedAtTheStartIsNamedToo) {
+  TemporaryFolder folder;
+  for (const char* fault : {"load exit", "load abort", "constructor exit", "open exit", "open throw 42"}) {
+    const Environment deed("CONSIST_TEST_FAULT", fault);
+    const ChildResult result = train(folder / "run.h5");
+    EXPECT_NE(result.status, 0) << fault;
+    EXPECT_THAT(result.output, HasSubstr("dataset 'faulty'")) << fault;
+  }
+}
+
+ChildResult explain(const std::string& model, std::vector<std::string> more = {}) {
+  more.insert(more.begin(), {"explain", "--summary", "--plugin", faulty_model, "--model", model, "--sequence", "16"});
+  return consist(more);
+}
+
+TEST(ModelPlugins, OneThatFailsIsLeftOutOfRunsThatDoNotNeedItAndNamed) {
+  for (const char* fault :
+       {"load abort", "load exit", "load crash", "load throw", "load hang", "constructor throw 42", "presets exit"}) {
+    SCOPED_TRACE(fault);
+    const Environment deed("CONSIST_TEST_FAULT", fault);
+    const Environment timeout("CONSIST_PLUGIN_TIMEOUT", "1");
+    const ChildResult result = explain("llama-tiny");
+    EXPECT_EQ(result.status, 0) << result.output;
+    EXPECT_THAT(result.output, AllOf(HasSubstr("model 'faulty'"), HasSubstr("parameters 2.42 M")));
+    // Asked for by its name, it ends the run.
+    const ChildResult asked = explain("faulty:faulty-tiny");
+    EXPECT_NE(asked.status, 0);
+    EXPECT_THAT(asked.output, AllOf(HasSubstr("model 'faulty'"), Not(HasSubstr("going on"))));
+  }
+}
+
+TEST(ModelPlugins, WhatSeveralOfferIsRefusedUnlessOneIsNamed) {
+  const ChildResult preset = explain("llama-32m");
+  EXPECT_EQ(preset.status, 2);
+  EXPECT_THAT(preset.output, AllOf(HasSubstr("offered by several plugins"), HasSubstr("faulty (" + faulty_model),
+                                   HasSubstr("llama (" CONSIST_BINARY_DIR), HasSubstr("--model faulty:llama-32m")));
+  const std::string folder = CONSIST_SOURCE_DIR "/tests/golden/hf/llama-untied";
+  EXPECT_THAT(explain(folder).output, AllOf(HasSubstr("'LlamaForCausalLM' is offered by several plugins"), HasSubstr("llama (")));
+  EXPECT_EQ(explain("llama:llama-32m").status, 0);
+  EXPECT_EQ(explain("llama:" + folder).status, 0);
+  EXPECT_THAT(explain("faulty:llama-32m").output, HasSubstr("model 'faulty'"));  // which makes no architecture
+}
+
+}  // namespace
+}  // namespace consist
