@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
+#include <map>
+#include <set>
 
 #include "core/runtime/text.h"
+#include "launch/compare_winner.h"
 
 namespace consist::launch {
 namespace {
@@ -23,10 +25,10 @@ class Ratio {
   }
   /// ", memory 0.79x"; nothing if all pairs are equal.
   std::string text(const char* what) const {
-    if (one_is_zero_ || count_ == 0 || std::abs(mean() - 1) < 0.005) return "";
-    return std::string(", ") + what + " " + fixed_text(mean(), 2) + "x";
+    const double mean = std::exp(logarithms_ / std::max(count_, 1));
+    if (one_is_zero_ || count_ == 0 || std::abs(mean - 1) < 0.005) return "";
+    return std::string(", ") + what + " " + fixed_text(mean, 2) + "x";
   }
-  double mean() const { return std::exp(logarithms_ / std::max(count_, 1)); }
 
  private:
   double logarithms_ = 0;
@@ -34,37 +36,98 @@ class Ratio {
   bool one_is_zero_ = false;
 };
 
-bool can_be_told_apart(const CompareOutcome& a, const CompareOutcome& b) {
-  return a.low > b.high || b.low > a.high;
-}
-
-/// Whether the rows have the same values but for option `option`.
+/// Whether the rows have the same values but for option `option`; an option that one of them does not have does not count.
 bool differ_only_in(const CompareRow& a, const CompareRow& b, std::size_t option) {
   for (std::size_t i = 0; i < a.varied.size(); ++i) {
-    if ((a.varied[i].second == b.varied[i].second) == (i == option)) return false;
+    const std::string &left = a.varied[i].second, &right = b.varied[i].second;
+    if (i != option && (left == no_such_option || right == no_such_option)) continue;
+    if ((left == right) == (i == option)) return false;
   }
   return true;
 }
 
+/// Tokens/s by repeat, of the repeats that count (see settle()).
+std::map<int, double> rates_of(const CompareOutcome& outcome) {
+  std::map<int, double> rates;
+  for (const RunOutcome& run : outcome.runs) {
+    if (!outcome.disturbance.empty() || disturbance_of(run).empty()) rates[run.repeat] = run.tokens_per_second;
+  }
+  return rates;
+}
+
+/// What one value of an option is worth beside another.
 struct Effect {
-  Ratio speed, memory, host_memory, sent, collectives;
-  int pairs = 0, told_apart = 0;
+  Ratio memory, host_memory, sent, collectives;
+  std::vector<double> pairs;                     ///< ratios of speeds
+  std::map<int, std::vector<double>> by_repeat;  ///< the pairs' ratios within a repeat
+  double squares = 0;                            ///< sum over the pairs of squared half intervals, of logarithms
+  bool repeated = true;                          ///< all rows of the pairs have intervals
+  std::string disturbance;
+
+  void add(const CompareOutcome& with, const CompareOutcome& without) {
+    const RunOutcome a = figures_of(with), b = figures_of(without);
+    memory.add(a.measured_bytes, b.measured_bytes);
+    host_memory.add(a.planned_host_bytes, b.planned_host_bytes);
+    if (a.sent_is_counted == b.sent_is_counted) sent.add(a.bytes_sent_per_step, b.bytes_sent_per_step);
+    collectives.add(a.collectives, b.collectives);
+    pairs.push_back(with.speed.mean / without.speed.mean);
+    const std::map<int, double> references = rates_of(without);
+    for (const auto& [repeat, rate] : rates_of(with)) {
+      if (const auto reference = references.find(repeat); reference != references.end())
+        by_repeat[repeat].push_back(rate / reference->second);
+    }
+    for (const CompareOutcome* outcome : {&with, &without}) {
+      if (disturbance.empty()) disturbance = outcome->disturbance;
+      repeated = repeated && outcome->speed.known();
+      const double half = std::log(outcome->speed.high / outcome->speed.mean);
+      squares += half * half;
+    }
+  }
+
+  /// Of the mean over the pairs, from repeat to repeat; repeats that lack a pair are left out. Rows that were not measured in the
+  /// same repeats are as uncertain as their own intervals say together.
+  Interval speed() const {
+    std::vector<double> means;
+    for (const auto& [repeat, ratios] : by_repeat) {
+      if (ratios.size() == pairs.size()) means.push_back(interval_of(ratios).mean);
+    }
+    Interval interval = interval_of(means);
+    if (interval.known()) return interval;
+    interval.mean = interval_of(pairs).mean;
+    if (!repeated) return interval;
+    const double half = std::sqrt(squares) / static_cast<double>(pairs.size());
+    return {.mean = interval.mean, .low = interval.mean * std::exp(-half), .high = interval.mean * std::exp(half), .count = 2};
+  }
 };
 
 std::string line_of(const std::string& option, const std::string& value, const std::string& reference, const Effect& effect) {
-  std::string text =
-      "  " + option + " " + value + " over " + reference + ": " + fixed_text(effect.speed.mean(), 2) + "x the speed";
-  if (effect.told_apart == 0) text += " (within the spread)";
+  const Interval speed = effect.speed();
+  std::string text = "  " + option + " " + value + " over " + reference + ": " + fixed_text(speed.mean, 2) + "x the speed";
+  if (speed.known()) {
+    text += " (" + fixed_text(speed.low, 2) + " to " + fixed_text(speed.high, 2) + ")";
+  } else {
+    text += " (measured once)";
+  }
   text += effect.memory.text("memory") + effect.host_memory.text("memory on the host") + effect.sent.text("bytes sent") +
           effect.collectives.text("collectives");
-  return text + "; " + std::to_string(effect.pairs) + (effect.pairs == 1 ? " pair\n" : " pairs\n");
+  text += "; " + std::to_string(effect.pairs.size()) + (effect.pairs.size() == 1 ? " pair" : " pairs");
+  if (effect.pairs.size() > 1) {
+    const auto [least, most] = std::minmax_element(effect.pairs.begin(), effect.pairs.end());
+    text += ", " + fixed_text(*least, 2) + "x to " + fixed_text(*most, 2) + "x";
+  }
+  if (!effect.disturbance.empty()) {
+    text += "; the speed means nothing here: " + effect.disturbance;
+  } else if (speed.known() && speed.low <= 1 && speed.high >= 1) {
+    text += "; cannot be told from 1x here";
+  }
+  return text + "\n";
 }
 
 std::vector<std::string> values_of(const std::vector<CompareRow>& rows, std::size_t option) {
   std::vector<std::string> values;
   for (const CompareRow& row : rows) {
     const std::string& value = row.varied[option].second;
-    if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
+    if (value != no_such_option && std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
   }
   return values;
 }
@@ -72,58 +135,41 @@ std::vector<std::string> values_of(const std::vector<CompareRow>& rows, std::siz
 Effect effect_of(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes, std::size_t option,
                  const std::string& value, const std::string& reference) {
   Effect effect;
+  std::set<std::pair<std::size_t, std::size_t>> seen;  // rows that stand for several make one pair
   for (std::size_t i = 0; i < rows.size(); ++i) {
     for (std::size_t j = 0; j < rows.size(); ++j) {
-      const CompareOutcome &with = outcomes[i], &without = outcomes[j];
       if (rows[i].varied[option].second != value || rows[j].varied[option].second != reference) continue;
-      if (with.status != "finished" || without.status != "finished" || !differ_only_in(rows[i], rows[j], option)) continue;
-      ++effect.pairs;
-      effect.told_apart += can_be_told_apart(with, without) ? 1 : 0;
-      effect.speed.add(with.tokens_per_second, without.tokens_per_second);
-      effect.memory.add(with.measured_bytes, without.measured_bytes);
-      effect.host_memory.add(with.planned_host_bytes, without.planned_host_bytes);
-      if (with.sent_is_counted == without.sent_is_counted) effect.sent.add(with.bytes_sent_per_step, without.bytes_sent_per_step);
-      effect.collectives.add(with.collectives, without.collectives);
+      if (!outcomes[i].finished() || !outcomes[j].finished() || !differ_only_in(rows[i], rows[j], option)) continue;
+      const std::size_t a = outcomes[i].same_program_as, b = outcomes[j].same_program_as;
+      if (a != b && seen.insert({a, b}).second) effect.add(outcomes[i], outcomes[j]);
     }
   }
   return effect;
 }
 
-/// "ranks 2, precision bf16"; without the model.
-std::string choices_of(const CompareRow& row) {
-  std::string text;
-  for (const auto& [option, value] : row.varied) {
-    if (option != "model") text += (text.empty() ? "" : ", ") + option + " " + value;
-  }
-  return text;
-}
-
-/// The fastest row of rows[first...], all of one model, and its equals.
 std::string fastest_text(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes,
                          const std::string& model) {
-  std::vector<std::size_t> finished;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const bool of_model = std::any_of(rows[i].varied.begin(), rows[i].varied.end(),
-                                      [&](const auto& choice) { return choice.first == "model" && choice.second == model; });
-    if (of_model && outcomes[i].status == "finished") finished.push_back(i);
+  const Ranking ranking = rank_rows(rows, outcomes, model);
+  if (ranking.rows.size() < 2) return {};
+  const auto speed = [&](std::size_t i) { return outcomes[i].speed.mean; };
+  if (ranking.leaders == 1) {
+    double slowest = speed(ranking.rows.front());
+    for (std::size_t i : ranking.rows) slowest = std::min(slowest, speed(i));
+    return "Fastest of " + model + ": " + choices_of(rows[ranking.rows.front()]) + ", " +
+           fixed_text(speed(ranking.rows.front()) / slowest, 2) + " times the slowest.\n";
   }
-  if (finished.size() < 2 || choices_of(rows[finished[0]]).empty()) return {};
-  const auto speed = [&](std::size_t i) { return outcomes[i].tokens_per_second; };
-  std::stable_sort(finished.begin(), finished.end(), [&](std::size_t a, std::size_t b) { return speed(a) > speed(b); });
-  const std::size_t best = finished.front();
-  std::string text = "Fastest of " + model + ": " + choices_of(rows[best]) + ", " +
-                     fixed_text(speed(best) / speed(finished.back()), 2) + " times the slowest.";
-  std::string equals;
-  for (std::size_t i : finished) {
-    if (i != best && !can_be_told_apart(outcomes[i], outcomes[best])) equals += "\n  " + choices_of(rows[i]);
+  std::string text = "Fastest of " + model + ": these cannot be told apart here (" + ranking.reason + "):\n";
+  for (std::size_t i = 0; i < ranking.leaders; ++i) {
+    text += "  " + choices_of(rows[ranking.rows[i]]) + ": " + si_text(speed(ranking.rows[i])) + " tokens/s\n";
   }
-  return text + (equals.empty() ? "\n" : " Its spread reaches these, too:" + equals + "\n");
+  return text;
 }
 
 std::string advice_text(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes) {
   std::string text;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    for (const std::string& advice : outcomes[i].advice) text += "  " + rows[i].label + ": " + advice + "\n";
+    if (!outcomes[i].finished() || outcomes[i].same_program_as != i) continue;
+    for (const std::string& advice : outcomes[i].runs.front().advice) text += "  " + rows[i].label + ": " + advice + "\n";
   }
   return text.empty() ? text : "What the runs say about their own choices:\n" + text;
 }
@@ -140,11 +186,14 @@ std::string effects_text(const std::vector<CompareRow>& rows, const std::vector<
         fastest += fastest_text(rows, outcomes, values[v]);
       } else if (v > 0) {
         const Effect effect = effect_of(rows, outcomes, option, values[v], values[0]);
-        if (effect.pairs > 0) effects += line_of(name, values[v], values[0], effect);
+        if (!effect.pairs.empty()) effects += line_of(name, values[v], values[0], effect);
       }
     }
   }
-  if (!effects.empty()) effects = "What each choice is worth, by rows that differ in it alone (geometric means):\n" + effects;
+  if (!effects.empty()) {
+    effects =
+        "What each choice is worth, by rows that differ in it alone (geometric means, with their 95% intervals):\n" + effects;
+  }
   return effects + fastest + advice_text(rows, outcomes);
 }
 

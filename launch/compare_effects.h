@@ -4,14 +4,16 @@
 #include <string>
 #include <vector>
 
+#include "launch/compare_outcome.h"
 #include "launch/compare_rows.h"
 
 namespace consist::launch {
 
 /// For every varied option but the model, each value against the option's first one: geometric means, over the pairs of finished
-/// rows that differ in this option only, of speed, memory and bytes sent; said so where no pair differs by more than its spread.
-/// Then, per model, the fastest row and those that cannot be told apart from it; last, what the runs said about their own
-/// choices. Empty if nothing can be compared and nothing was said.
+/// rows that differ in this option only and are not the same program, of speed, memory and bytes sent. The interval of the speed
+/// is that of its means over the pairs, from repeat to repeat; beside it the range of the pairs. Then, per model, the fastest
+/// row, or those that cannot be told apart and why; last, what the runs said about their own choices. Empty if nothing can be
+/// compared and nothing was said.
 std::string effects_text(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes);
 
 }  // namespace consist::launch

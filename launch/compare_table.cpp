@@ -3,49 +3,26 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <limits>
 #include <map>
 
 #include "core/archive/comparison.h"
 #include "core/runtime/text.h"
+#include "launch/compare_winner.h"
 
 namespace consist::launch {
 namespace {
 
-constexpr double none = std::numeric_limits<double>::quiet_NaN();
-
-std::string model_of(const CompareRow& row) {
-  for (const auto& [option, value] : row.varied) {
-    if (option == "model") return value;
-  }
-  return {};
-}
-
-bool finished(const CompareOutcome& outcome) {
-  return outcome.status == "finished";
-}
-
 /// Relative difference of the final loss to that of the first finished row of the same model; NaN for rows without one.
 std::vector<double> parities(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes) {
   std::map<std::string, double> reference;
-  std::vector<double> parity(rows.size(), none);
+  std::vector<double> parity(rows.size(), unknown);
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (!finished(outcomes[i])) continue;
-    const double first = reference.try_emplace(model_of(rows[i]), outcomes[i].final_loss).first->second;
-    parity[i] = (outcomes[i].final_loss - first) / first;
+    if (!outcomes[i].finished()) continue;
+    const double loss = outcomes[i].runs.front().final_loss;
+    const double first = reference.try_emplace(model_of(rows[i]), loss).first->second;
+    parity[i] = (loss - first) / first;
   }
   return parity;
-}
-
-/// Index of the fastest finished row of each model.
-std::map<std::string, std::size_t> best_rows(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes) {
-  std::map<std::string, std::size_t> best;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (!finished(outcomes[i])) continue;
-    auto [known, added] = best.try_emplace(model_of(rows[i]), i);
-    if (!added && outcomes[i].tokens_per_second > outcomes[known->second].tokens_per_second) known->second = i;
-  }
-  return best;
 }
 
 std::string scientific(double value) {
@@ -60,77 +37,151 @@ std::string upper(std::string text) {
   return text;
 }
 
-/// Every varied option's value, one row each; options in the order of their first appearance.
-std::vector<std::string> varied_options(const std::vector<CompareRow>& rows) {
-  std::vector<std::string> options;
-  for (const auto& [option, value] : rows.front().varied) options.push_back(option);
-  return options;
+/// Characters, not bytes.
+std::size_t width_of(const std::string& text) {
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0U) != 0x80U; }));
 }
 
-std::vector<std::string> figures(const CompareOutcome& o, double parity) {
-  if (!finished(o)) return {};
+std::string bytes_of(double bytes) {
+  return bytes_text(static_cast<std::int64_t>(bytes));
+}
+
+const std::vector<std::string> number_headers{"TOKENS/S", "±95%",      "STEP ms", "BOUND", "PLANNED",
+                                              "MEASURED", "SENT/STEP", "LOSS",    "PARITY"};
+
+std::vector<std::string> numbers_of(const CompareOutcome& outcome, double parity) {
+  if (!outcome.finished()) return std::vector<std::string>(number_headers.size());
+  const RunOutcome o = figures_of(outcome);
   return {si_text(o.tokens_per_second),
-          si_text(o.low) + ".." + si_text(o.high),
+          spread_text(outcome.speed),
           fixed_text(o.step_seconds * 1e3, 1),
           std::isnan(o.share_of_bound) ? "-" : fixed_text(100 * o.share_of_bound, 0) + "%",
-          bytes_text(static_cast<std::int64_t>(o.planned_bytes)),
-          bytes_text(static_cast<std::int64_t>(o.measured_bytes)),
-          std::isnan(o.bytes_sent_per_step)
-              ? "-"
-              : (o.sent_is_counted ? "" : "~") + bytes_text(static_cast<std::int64_t>(o.bytes_sent_per_step)),
+          bytes_of(o.planned_bytes),
+          bytes_of(o.measured_bytes) + (o.measured_rank > 0 ? " @" + std::to_string(o.measured_rank) : ""),
+          std::isnan(o.bytes_sent_per_step) ? "-" : (o.sent_is_counted ? "" : "~") + bytes_of(o.bytes_sent_per_step),
           fixed_text(o.final_loss, 4),
           scientific(parity)};
 }
 
-}  // namespace
-
-std::string comparison_text(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes) {
-  std::vector<std::vector<std::string>> cells;
-  std::vector<std::string> header{""};
-  for (const std::string& option : varied_options(rows)) header.push_back(upper(option));
-  header.insert(header.end(), {"TOKENS/S", "P10..P90", "STEP ms", "BOUND", "PLANNED", "MEASURED", "SENT/STEP", "LOSS", "PARITY"});
-  cells.push_back(header);
-  const std::vector<double> parity = parities(rows, outcomes);
-  const auto best = best_rows(rows, outcomes);
+/// Labels of the other rows for which row `of` was run.
+std::vector<std::string> stands_for(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes,
+                                    std::size_t of) {
+  std::vector<std::string> labels;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    const auto marked = best.find(model_of(rows[i]));
-    std::vector<std::string> line{marked != best.end() && marked->second == i ? "*" : " "};
-    for (const auto& [option, value] : rows[i].varied) line.push_back(value);
-    const std::vector<std::string> numbers = figures(outcomes[i], parity[i]);
-    line.insert(line.end(), numbers.begin(), numbers.end());
-    cells.push_back(std::move(line));
+    if (i != of && outcomes[i].same_program_as == of) labels.push_back(rows[i].label);
   }
-  std::vector<std::size_t> widths(header.size(), 0);
-  for (const auto& line : cells) {
-    for (std::size_t c = 0; c < line.size(); ++c) widths[c] = std::max(widths[c], line[c].size());
-  }
-  const std::size_t texts = 1 + rows.front().varied.size();  // left-aligned columns; numbers go right
-  std::string text;
-  for (std::size_t l = 0; l < cells.size(); ++l) {
-    for (std::size_t c = 0; c < cells[l].size(); ++c) {
-      const std::string space(widths[c] - cells[l][c].size(), ' ');
-      text += (c == 0 ? "" : "  ") + (c < texts ? cells[l][c] + space : space + cells[l][c]);
+  return labels;
+}
+
+std::string joined(const std::vector<std::string>& texts) {
+  std::string all;
+  for (const std::string& text : texts) all += (all.empty() ? "" : ", ") + text;
+  return all;
+}
+
+/// A line of the table: texts, which are aligned left and repeated when the table is continued, and numbers.
+struct Line {
+  std::vector<std::string> cells;
+  std::string remark;  ///< behind the last cell
+};
+
+struct Columns {
+  std::vector<std::size_t> widths;
+  std::size_t texts = 0;
+
+  explicit Columns(const std::vector<Line>& lines, std::size_t texts_of_line)
+      : widths(lines.front().cells.size(), 0), texts(texts_of_line) {
+    for (const Line& line : lines) {
+      for (std::size_t c = 0; c < line.cells.size(); ++c) widths[c] = std::max(widths[c], width_of(line.cells[c]));
     }
-    if (l > 0 && !finished(outcomes[l - 1])) text += "  " + outcomes[l - 1].status + ": " + outcomes[l - 1].reason;
-    text += "\n";
   }
-  text +=
-      "* fastest of its model. BOUND: share of the measured rate of the model's largest matrix product. PARITY: final loss "
-      "against the first row of the model.\n";
-  if (std::any_of(outcomes.begin(), outcomes.end(), [](const CompareOutcome& o) { return finished(o) && !o.sent_is_counted; }))
-    text += "~: the transport does not count what it sends; this is what the step's collectives need, if rings carry them.\n";
+  /// The number column behind the last that fits beside the texts, from `first` on; at least one does.
+  std::size_t end_of_block(std::size_t first, std::size_t columns) const {
+    std::size_t used = 0, end = first;
+    for (std::size_t c = 0; c < texts; ++c) used += widths[c] + 2;
+    while (end < widths.size() && (end == first || columns == 0 || used + widths[end] <= columns)) used += widths[end++] + 2;
+    return end;
+  }
+  std::string text_of(const Line& line, std::size_t first, std::size_t end) const {
+    std::string text;
+    const auto add = [&](std::size_t c) {
+      const std::string space(widths[c] - width_of(line.cells[c]), ' ');
+      text += (c == 0 ? "" : "  ") + (c < texts ? line.cells[c] + space : space + line.cells[c]);
+    };
+    for (std::size_t c = 0; c < texts; ++c) add(c);
+    for (std::size_t c = first; c < end; ++c) add(c);
+    text.erase(text.find_last_not_of(' ') + 1);
+    return text;
+  }
+};
+
+/// The lines of a reason behind the first stand indented below it.
+std::string remark_of(const CompareOutcome& outcome) {
+  if (outcome.finished()) return {};
+  std::string text = "  " + outcome.status + ": ";
+  for (char c : outcome.reason) text += c == '\n' ? std::string("\n      ") : std::string(1, c);
   return text;
 }
 
+std::string legend(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes) {
+  const auto any = [&](auto holds) {
+    return std::any_of(outcomes.begin(), outcomes.end(), [&](const CompareOutcome& o) { return o.finished() && holds(o); });
+  };
+  std::string text =
+      "* faster than every other row of its model. ±95%: confidence interval over the repeats. BOUND: share of the\n"
+      "measured rate of the model's largest linear. PARITY: final loss against the first row of the model.\n";
+  if (any([](const CompareOutcome& o) { return figures_of(o).measured_rank > 0; }))
+    text += "@3: of rank 3, which takes the most.\n";
+  if (any([](const CompareOutcome& o) { return !o.runs.front().sent_is_counted; }))
+    text += "~: the transport does not count what it sends; this is what the step's collectives need, if rings carry them.\n";
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (const auto labels = stands_for(rows, outcomes, i); !labels.empty())
+      text += "= " + rows[i].label + " is the same program as " + joined(labels) + ": one row for all of them.\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string comparison_text(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes, int columns) {
+  std::vector<Line> lines(1);
+  lines[0].cells.push_back("");
+  for (const auto& [option, value] : rows.front().varied) lines[0].cells.push_back(upper(option));
+  const std::size_t texts = lines[0].cells.size();
+  lines[0].cells.insert(lines[0].cells.end(), number_headers.begin(), number_headers.end());
+  const std::vector<double> parity = parities(rows, outcomes);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (outcomes[i].same_program_as != i) continue;
+    const bool best = winner_of(rows, outcomes, model_of(rows[i])) == i;
+    const bool several = !stands_for(rows, outcomes, i).empty();
+    Line line{{std::string(best ? "*" : " ") + (several ? "=" : "")}, remark_of(outcomes[i])};
+    for (const auto& [option, value] : rows[i].varied) line.cells.push_back(value);
+    const std::vector<std::string> numbers = numbers_of(outcomes[i], parity[i]);
+    line.cells.insert(line.cells.end(), numbers.begin(), numbers.end());
+    lines.push_back(std::move(line));
+  }
+  const Columns table(lines, texts);
+  std::string text;
+  for (std::size_t first = texts; first < lines[0].cells.size();) {
+    const std::size_t end = table.end_of_block(first, static_cast<std::size_t>(std::max(columns, 0)));
+    for (const Line& line : lines) text += table.text_of(line, first, end) + (first == texts ? line.remark : "") + "\n";
+    first = end;
+    if (first < lines[0].cells.size()) text += "\n";
+  }
+  return text + legend(rows, outcomes);
+}
+
 void write_comparison_archive(const std::string& path, const std::vector<CompareRow>& rows,
-                              const std::vector<CompareOutcome>& outcomes, const std::vector<std::string>& archives) {
+                              const std::vector<CompareOutcome>& outcomes) {
   std::vector<ComparisonColumn> columns;
-  for (const std::string& option : varied_options(rows)) columns.push_back({option, ""});
+  for (const auto& [option, value] : rows.front().varied) columns.push_back({option, ""});
   for (const auto& [name, unit] : {std::pair{"status", ""},
                                    {"reason", ""},
+                                   {"repeats", "1"},
                                    {"tokens_per_second", "1/s"},
-                                   {"tokens_per_second_p10", "1/s"},
-                                   {"tokens_per_second_p90", "1/s"},
+                                   {"tokens_per_second_low", "1/s"},
+                                   {"tokens_per_second_high", "1/s"},
                                    {"step_seconds", "s"},
                                    {"share_of_bound", "1"},
                                    {"planned_bytes", "B"},
@@ -139,23 +190,34 @@ void write_comparison_archive(const std::string& path, const std::vector<Compare
                                    {"bytes_sent_are_counted", "1"},
                                    {"final_loss", "nat/token"},
                                    {"parity", "1"},
-                                   {"best", "1"}}) {
+                                   {"best", "1"},
+                                   {"disturbance", ""},
+                                   {"stands_for", ""}}) {
     columns.push_back({name, unit});
   }
   const std::vector<double> parity = parities(rows, outcomes);
-  const auto best = best_rows(rows, outcomes);
   std::vector<ComparedRun> runs;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    const CompareOutcome& o = outcomes[i];
-    auto number = [&](double value) -> ComparisonValue { return finished(o) ? value : none; };
-    ComparedRun run{.label = rows[i].label, .archive = archives[i], .values = {}};
+    const CompareOutcome& outcome = outcomes[i];
+    if (outcome.same_program_as != i) continue;
+    const RunOutcome o = outcome.finished() ? figures_of(outcome) : RunOutcome{};
+    const auto number = [&](double value) -> ComparisonValue { return outcome.finished() ? value : unknown; };
+    ComparedRun run{.label = rows[i].label, .archive = "", .values = {}};
+    for (const RunOutcome& repeat : outcome.runs) {
+      if (run.archive.empty()) {
+        run.archive = repeat.archive;
+      } else {
+        run.repeats.emplace_back(label_of_repeat(rows[i], repeat.repeat), repeat.archive);
+      }
+    }
     for (const auto& [option, value] : rows[i].varied) run.values.emplace_back(value);
-    const auto marked = best.find(model_of(rows[i]));
-    run.values.insert(run.values.end(),
-                      {o.status, o.reason, number(o.tokens_per_second), number(o.low), number(o.high), number(o.step_seconds),
-                       number(o.share_of_bound), number(o.planned_bytes), number(o.measured_bytes), number(o.bytes_sent_per_step),
-                       number(o.sent_is_counted ? 1 : 0), number(o.final_loss), parity[i],
-                       marked != best.end() && marked->second == i ? 1.0 : 0.0});
+    run.values.insert(
+        run.values.end(),
+        {outcome.status, outcome.reason, static_cast<double>(outcome.runs.size()), number(o.tokens_per_second),
+         number(outcome.speed.low), number(outcome.speed.high), number(o.step_seconds), number(o.share_of_bound),
+         number(o.planned_bytes), number(o.measured_bytes), number(o.bytes_sent_per_step), number(o.sent_is_counted ? 1 : 0),
+         number(o.final_loss), parity[i], winner_of(rows, outcomes, model_of(rows[i])) == i ? 1.0 : 0.0, outcome.disturbance,
+         joined(stands_for(rows, outcomes, i))});
     runs.push_back(std::move(run));
   }
   write_comparison(path, columns, runs);

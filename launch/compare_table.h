@@ -4,17 +4,23 @@
 #include <string>
 #include <vector>
 
+#include "launch/compare_outcome.h"
 #include "launch/compare_rows.h"
 
 namespace consist::launch {
 
-/// Aligned text. Per model the fastest finished row is marked with *; PARITY is the relative difference of the final loss to the
-/// first finished row of the same model. Rows that did not finish show their reason.
-std::string comparison_text(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes);
+/// Aligned text of at most `columns` per line (0: any number): columns that do not fit stand in a second table below. Rows that
+/// are the same program as another are not shown by themselves: that row is marked with =, and says below which it stands for.
+/// Per model the row that is faster than all others is marked with *; PARITY is the relative difference of the final loss to the
+/// first finished row of the same model. Rows that did not finish show their reason, all lines of it.
+std::string comparison_text(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes, int columns = 0);
 
-/// Writes the comparison's archive (core/archive/comparison.h) with links to `archives`, one per row; empty for rows that have
-/// none.
+/// What speaks against the figures, one line each: other work on the machine, products and clocks that ran unevenly, bounds that
+/// could not be measured.
+std::string warnings_text(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes);
+
+/// Writes the comparison's archive (core/archive/comparison.h) with a link to the archive of every repeat. Reasons are whole.
 void write_comparison_archive(const std::string& path, const std::vector<CompareRow>& rows,
-                              const std::vector<CompareOutcome>& outcomes, const std::vector<std::string>& archives);
+                              const std::vector<CompareOutcome>& outcomes);
 
 }  // namespace consist::launch

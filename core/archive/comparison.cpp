@@ -1,6 +1,10 @@
 #include "core/archive/comparison.h"
 
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <set>
 
@@ -105,6 +109,10 @@ void check_rules(const std::vector<ComparisonColumn>& columns, const std::vector
   }
 }
 
+std::string relative_to(const std::filesystem::path& folder, const std::string& archive) {
+  return std::filesystem::absolute(archive).lexically_normal().lexically_relative(folder).string();
+}
+
 template <typename Value>
 std::vector<Value> cells(const std::vector<ComparedRun>& runs, std::size_t column) {
   std::vector<Value> values;
@@ -126,7 +134,8 @@ void write_comparison(const std::string& path, const std::vector<ComparisonColum
     for (const ComparedRun& run : runs) {
       labels.push_back(run.label);
       if (run.archive.empty()) continue;
-      file.link(run.label, std::filesystem::absolute(run.archive).lexically_normal().lexically_relative(folder).string());
+      file.link(run.label, relative_to(folder, run.archive));
+      for (const auto& [label, archive] : run.repeats) file.link(label, relative_to(folder, archive));
     }
     file.column({"run", ""}, labels);
     for (std::size_t c = 0; c < columns.size(); ++c) {
@@ -139,6 +148,38 @@ void write_comparison(const std::string& path, const std::vector<ComparisonColum
     file.close();
   }
   whole.commit();
+}
+
+std::vector<std::pair<std::string, std::string>> linked_archives(const std::string& path) {
+  if (::access(path.c_str(), R_OK) != 0) throw SystemError("cannot read " + path + ": " + std::strerror(errno));
+  const hdf5::Session session;
+  const Handle access = hdf5::file_access();
+  const Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.id()), H5Fclose);
+  if (!file) throw DataError(path + " is cut off or no HDF5 file: " + hdf5::last_error());
+  if (H5Aexists(file.id(), "consist_comparison_version") <= 0) return {};
+  const Handle group(H5Gopen2(file.id(), "runs", H5P_DEFAULT), H5Gclose);
+  if (!group) throw DataError(path + " is damaged: cannot read /runs: " + hdf5::last_error());
+  struct Found {
+    std::vector<std::pair<std::string, std::string>> links;
+    std::filesystem::path folder;
+  } found{{}, std::filesystem::absolute(path).parent_path()};
+  const auto add = [](hid_t in, const char* name, const H5L_info_t* info, void* into) -> herr_t {
+    if (info->type != H5L_TYPE_EXTERNAL) return 0;
+    std::vector<char> value(info->u.val_size);
+    const char *archive = nullptr, *object = nullptr;
+    unsigned flags = 0;
+    if (H5Lget_val(in, name, value.data(), value.size(), H5P_DEFAULT) < 0 ||
+        H5Lunpack_elink_val(value.data(), value.size(), &flags, &archive, &object) < 0) {
+      return -1;
+    }
+    auto* all = static_cast<Found*>(into);
+    all->links.emplace_back(name, (all->folder / archive).lexically_normal().string());
+    return 0;
+  };
+  hsize_t at = 0;
+  if (H5Literate(group.id(), H5_INDEX_CRT_ORDER, H5_ITER_INC, &at, add, &found) < 0)
+    throw DataError(path + " is damaged: cannot read /runs: " + hdf5::last_error());
+  return found.links;
 }
 
 }  // namespace consist

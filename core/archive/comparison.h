@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -19,6 +20,7 @@ struct ComparedRun {
   std::string label;                    ///< unique, without "/": "qwen3-0.6b ddp socket bf16"
   std::string archive;                  ///< path of the run's archive; empty for a run that never started
   std::vector<ComparisonValue> values;  ///< one per column; all values of a column are of one kind
+  std::vector<std::pair<std::string, std::string>> repeats = {};  ///< labels and archives of further runs of the same
 };
 
 /// Writes an HDF5 file: /summary holds "run" (the labels) and each column as a 1-D dataset, in the given order; /runs/<label> is
@@ -27,5 +29,9 @@ struct ComparedRun {
 /// written.
 void write_comparison(const std::string& path, const std::vector<ComparisonColumn>& columns,
                       const std::vector<ComparedRun>& runs);
+
+/// The archives that the comparison at `path` links to, by label, as paths that can be opened from here; nothing if the file is
+/// no comparison. Throws SystemError if there is no such file, DataError if it cannot be read.
+std::vector<std::pair<std::string, std::string>> linked_archives(const std::string& path);
 
 }  // namespace consist

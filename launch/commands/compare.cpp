@@ -1,23 +1,26 @@
 // consist compare: every combination of the listed parts, each in processes of its own, and a table of what they are worth.
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
+#include <charconv>
 #include <chrono>
-#include <csignal>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <map>
+#include <optional>
 
 #include "consist/error.h"
-#include "core/program/printable.h"
 #include "core/runtime/parts.h"
 #include "core/runtime/text.h"
-#include "launch/child_process.h"
 #include "launch/commands/commands.h"
 #include "launch/compare_effects.h"
+#include "launch/compare_joined.h"
+#include "launch/compare_outcome.h"
+#include "launch/compare_programs.h"
 #include "launch/compare_rows.h"
+#include "launch/compare_runs.h"
 #include "launch/compare_table.h"
 #include "launch/exit_status.h"
 #include "launch/run_options.h"
@@ -30,44 +33,68 @@ using namespace launch;
 
 constexpr const char* help =
     "usage: consist compare --model A,B --strategy S,T --precision P,Q ... [--output FOLDER] [OPTIONS of train]\n\n"
-    "Trains every combination of the listed values, one after the other, each in processes of its own, and\n"
-    "prints a table: tokens/s with its spread, step time, share of the measured bound, planned and measured\n"
-    "memory, bytes sent, final loss and its parity; the fastest of each model is marked; then what each choice is\n"
-    "worth by itself. Combinations that\n"
-    "are illegal or unavailable are in the table with their reason, and a run that fails does not stop the\n"
-    "rest. Run again with the same options, it goes on where it stopped.\n\n"
+    "Trains every combination of the listed values, each in processes of its own and several times in turn, and\n"
+    "prints a table: tokens/s with their confidence interval, step time, share of the measured bound, planned and\n"
+    "measured memory, bytes sent, final loss and its parity; then what each choice is worth by itself, and the\n"
+    "fastest row of each model where it can be told. Combinations that are illegal or unavailable are in the table\n"
+    "with their reason, those that are the same program share a row, and a run that fails does not stop the rest.\n"
+    "Run again with the same options, it goes on where it stopped.\n\n"
     "  --output FOLDER   archives, logs and comparison.h5 (default runs/compare)\n"
-    "  --overwrite       begin anew: what the folder holds of these runs is made again\n"
-    "  lists may be given to: --model --strategy --transport --precision --ranks --device --batch\n"
-    "  --global-batch --sequence --accumulation --recompute --deepspeed-set; a transport per strategy is written\n"
-    "  a=T1+b=T2, several ops to recompute A+B, several values of a DeepSpeed key KEY=V1,V2. All other options are\n"
-    "  those of consist train and hold for every run; those of a part, for the runs that have it. --checkpoint and\n"
-    "  --export name a folder in which each run has its own, --trace a file to whose name each adds its own.\n\n"
+    "  --overwrite       begin anew: what the folder holds under the same names is replaced\n"
+    "  --repeats N       runs of each row [3; 1 where a run takes more than two minutes]; those beside which other\n"
+    "                    work ran on the machine are made again, up to N times, as long as that helps\n"
+    "  --add FILE...     archives of runs made elsewhere (or of comparisons, comparison.h5) as rows beside these, or\n"
+    "                    alone; what differs between the machines and conditions is said first\n\n"
+    "Every option of consist train and of parts may be a list A,B; a list of a part's option (--zero2.stage 1,2) holds\n"
+    "for the runs that have the part. Where values have commas of their own: --transport a=T1+b=T2, --recompute A+B,\n"
+    "--deepspeed-set KEY=A,B or KEY=[..],[..]; text options of parts (files, patterns, speeds) take [A,B],[C]. Not lists:\n"
+    "--plugin, --checkpoint and --export, which name a folder in which each run has its own, and --trace, a file to\n"
+    "whose name each run adds its own.\n\n"
     "example: consist compare --model llama-tiny,qwen3-tiny --ranks 1,2 --precision fp32,bf16 --global-batch 8 --steps 40\n";
 
-std::atomic<bool> interrupted{false};
-extern "C" void on_interrupt(int) {
-  interrupted = true;
-}
+constexpr int default_repeats = 3;
+constexpr double longest_repeated_run = 120;  // seconds; longer runs are made once unless --repeats says otherwise
 
 struct Request {
   std::vector<std::string> train;  ///< the arguments of train, lists unexpanded
   std::string output = "runs/compare";
+  bool has_output = false;
   bool overwrite = false;  ///< runs that are done are done again
+  int repeats = 0;         ///< 0: by the time that runs take
+  std::vector<std::string> add;
 };
+
+int read_repeats(const std::string& text) {
+  int repeats = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), repeats);
+  if (error != std::errc() || end != text.data() + text.size() || repeats < 1 || repeats > 1000)
+    throw UsageError("--repeats is '" + text + "'; it must be a whole number from 1 to 1000");
+  return repeats;
+}
 
 Request read_request(const Arguments& arguments) {
   Request request;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
-    if (arguments[i] == "--output") {
-      if (++i == arguments.size()) throw UsageError("--output needs a folder");
-      request.output = arguments[i];
-    } else if (arguments[i].starts_with("--output=")) {
-      request.output = arguments[i].substr(9);
-    } else if (arguments[i] == "--archive" || arguments[i].starts_with("--archive=")) {
+    const std::size_t equals = arguments[i].find('=');
+    const std::string name = arguments[i].substr(0, equals);
+    const auto value = [&](const char* what) {
+      if (equals != std::string::npos) return arguments[i].substr(equals + 1);
+      if (i + 1 == arguments.size()) throw UsageError(name + " needs " + what);
+      return arguments[++i];
+    };
+    if (name == "--output") {
+      request.output = value("a folder");
+      request.has_output = true;
+    } else if (name == "--archive") {
       throw UsageError("compare names the archives itself, in the folder of --output; leave --archive out");
-    } else if (arguments[i] == "--overwrite") {
+    } else if (name == "--overwrite") {
       request.overwrite = true;
+    } else if (name == "--repeats") {
+      request.repeats = read_repeats(value("a number"));
+    } else if (name == "--add") {
+      request.add.push_back(value("archives"));
+      while (equals == std::string::npos && i + 1 < arguments.size() && !arguments[i + 1].starts_with("--"))
+        request.add.push_back(arguments[++i]);
     } else {
       request.train.push_back(arguments[i]);
     }
@@ -75,117 +102,260 @@ Request read_request(const Arguments& arguments) {
   return request;
 }
 
-/// The configuration that the row's run will record, or what is wrong with it.
-std::string config_of(const CompareRow& row, std::string& problem) {
-  try {
-    const ParsedRun parsed = parse_run(row.arguments, {});
-    PluginHost host(plugin_paths(parsed.values));
-    RunConfig config = make_config(parsed, host);
-    check_make_up(config, host);
+/// The folders and files of --plugin, without parsing the rest.
+std::vector<std::string> plugin_paths_of(const Arguments& arguments) {
+  std::vector<std::string> paths;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i].starts_with("--plugin=")) paths.push_back(arguments[i].substr(9));
+    if (arguments[i] == "--plugin" && i + 1 < arguments.size()) paths.push_back(arguments[i + 1]);
+  }
+  return paths;
+}
+
+/// The rows, what is known to be wrong with them, and what their runs brought.
+class Comparison {
+ public:
+  Comparison(Request request, PluginHost& host)
+      : request_(std::move(request)), host_(host), summary_((fs::path(request_.output) / "comparison.h5").string()) {}
+
+  int run() {
+    if (!request_.train.empty() || request_.add.empty()) {
+      rows_ = expand_rows(request_.train, [&](const std::string& name) { return list_rule(name, host_); });
+      leave_out_stray_options();
+      check_rows();
+      refuse_to_replace();
+      make_folder();
+      run_rows();
+    }
+    if (!request_.add.empty()) join_archives(request_.add, rows_, outcomes_);
+    if (!rows_.empty() && (!request_.train.empty() || request_.has_output)) {
+      make_folder();
+      write_comparison_archive(summary_, rows_, outcomes_);
+    }
+    print();
+    return exit_status();
+  }
+
+ private:
+  RunConfig config_of(const CompareRow& row, int repeat) {
+    return make_config(parse_run(arguments_of_repeat(row, repeat, alone()), {}), host_);
+  }
+  bool alone() const { return rows_.size() == 1; }
+
+  /// Leaves out of every row the options of parts that only other rows have: `--efa.provider tcp` beside `--transport
+  /// socket,efa`. Options that no row can use stay, so that they are refused.
+  void leave_out_stray_options() {
+    std::vector<std::vector<std::string>> stray(rows_.size());
+    std::map<std::string, std::size_t> strays;
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+      try {
+        stray[i] = stray_owners(config_of(rows_[i], 1), host_);
+      } catch (const Error&) {
+        continue;  // refused with its reason when it is checked
+      }
+      for (const std::string& owner : stray[i]) ++strays[owner];
+    }
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+      for (const std::string& owner : stray[i]) {
+        if (strays[owner] < rows_.size()) leave_out_options_of(owner, rows_[i]);
+      }
+    }
+    label_rows(rows_);
+  }
+
+  /// Refuses what cannot run, and finds rows that are the same program.
+  void check_rows() {
+    outcomes_.resize(rows_.size());
+    std::vector<CheckedRow> checked;
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+      bool parts_exist = false;
+      try {
+        RunConfig config = config_of(rows_[i], 1);
+        make_parts(config, host_);
+        parts_exist = true;
+        check_make_up(config, host_);
+        checked.push_back({i, std::move(config), &host_});
+      } catch (const Error& error) {
+        outcomes_[i].status = "refused";
+        outcomes_[i].reason = error.what();
+        misspelt_ |= !parts_exist && dynamic_cast<const UsageError*>(&error) != nullptr;
+      }
+    }
+    const std::vector<std::size_t> first = first_of_equals(rows_.size(), checked);
+    for (std::size_t i = 0; i < rows_.size(); ++i) outcomes_[i].same_program_as = first[i];
+  }
+
+  std::string archive_of(std::size_t row, int repeat) const {
+    return (fs::path(request_.output) / (label_of_repeat(rows_[row], repeat) + ".h5")).string();
+  }
+  std::string config_text(std::size_t row, int repeat) {
+    RunConfig config = config_of(rows_[row], repeat);
+    check_make_up(config, host_);
     return config.to_json();
-  } catch (const Error& error) {
-    problem = error.what();
-    return {};
   }
-}
 
-/// Leaves out of every row the options of parts that only other rows have: `--efa.provider tcp` beside `--transport socket,efa`.
-/// Options that no row can use stay, so that they are refused.
-void leave_out_stray_options(std::vector<CompareRow>& rows) {
-  std::vector<std::vector<std::string>> stray(rows.size());
-  std::map<std::string, std::size_t> strays;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    try {
-      const ParsedRun parsed = parse_run(rows[i].arguments, {});
-      PluginHost host(plugin_paths(parsed.values));
-      stray[i] = stray_owners(make_config(parsed, host), host);
-    } catch (const Error&) {
-      continue;  // refused with its reason when its turn comes
-    }
-    for (const std::string& owner : stray[i]) ++strays[owner];
-  }
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    for (const std::string& owner : stray[i]) {
-      if (strays[owner] < rows.size()) remove_options_of(owner, rows[i]);
+  /// Results of other options under the same names are somebody's work: nothing is run before it is clear what becomes of them.
+  void refuse_to_replace() {
+    if (request_.overwrite) return;
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+      if (outcomes_[i].status == "refused" || outcomes_[i].same_program_as != i) continue;
+      for (int repeat = 1; repeat <= 2 * std::max(request_.repeats, default_repeats); ++repeat) {
+        const std::string archive = archive_of(i, repeat);
+        if (!fs::exists(archive)) continue;
+        const std::string other = other_run(archive, config_text(i, repeat));
+        if (other.empty()) continue;
+        throw UsageError(archive + " holds " + other +
+                         ". Give another folder with --output, or --overwrite to replace what it holds");
+      }
     }
   }
-}
 
-CompareOutcome run_row(const CompareRow& row, const std::string& archive, const std::string& log_path) {
-  std::ofstream log(log_path);
-  const bool terminal = isatty(STDERR_FILENO) == 1;
-  std::string last;
-  std::string reason;
-  std::vector<std::string> arguments{"train"};
-  arguments.insert(arguments.end(), row.arguments.begin(), row.arguments.end());
-  arguments.insert(arguments.end(), {"--archive", archive, "--overwrite"});
-  const int status = run_child(arguments, [&](const std::string& said) {
-    const std::string line = printable(said);
-    log << line << std::endl;
-    // The reason of a failure is the message and what it lists below; of several ranks the first one's.
-    if (line.starts_with("consist: ") && reason.empty()) reason = line.substr(9);
-    last = line;
-    if (terminal && line.starts_with("step ")) std::fprintf(stderr, "\r\033[K  %s", line.c_str());
-  });
-  if (terminal) std::fputs("\r\033[K", stderr);
-  if (status == 0) return read_outcome(archive);
-  if (reason.empty()) reason = last.empty() ? "exit status " + std::to_string(status) : last;
-  return {.status = status == 2 ? "refused" : "failed", .reason = reason + " (see " + log_path + ")"};
-}
+  void make_folder() const {
+    std::error_code error;
+    fs::create_directories(request_.output, error);
+    if (error) throw SystemError("cannot make the folder " + request_.output + ": " + error.message());
+  }
+
+  /// Repeats are interleaved, every other round backwards: what changes slowly on the machine reaches all rows alike.
+  void run_rows() {
+    signal_ = &take_signals();
+    std::vector<std::size_t> order;
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+      if (outcomes_[i].status == "refused") {
+        std::fprintf(stderr, "%s\n  refused: %s\n", rows_[i].label.c_str(), outcomes_[i].reason.c_str());
+      } else if (outcomes_[i].same_program_as == i) {
+        order.push_back(i);
+      }
+    }
+    run_round(order, 1, 1);
+    const int repeats = *signal_ == 0 ? choose_repeats(order) : 1;
+    for (int repeat = 2; repeat <= repeats; ++repeat) run_round(order, repeat, repeats);
+    if (repeats > 1) repeat_disturbed(order, repeats);
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+      if (const std::size_t run = outcomes_[i].same_program_as; run != i) outcomes_[i] = outcomes_[run];
+    }
+  }
+
+  /// Runs the rows of `order` once, and leaves those in it that have finished a run, in the opposite order.
+  void run_round(std::vector<std::size_t>& order, int repeat, int repeats) {
+    for (std::size_t at = 0; at < order.size() && *signal_ == 0; ++at) {
+      const std::string of_repeats =
+          repeat == 1 ? "" : ", repeat " + std::to_string(repeat) + (repeat > repeats ? "" : " of " + std::to_string(repeats));
+      std::fprintf(stderr, "[%zu/%zu%s] %s\n", at + 1, order.size(), of_repeats.c_str(), rows_[order[at]].label.c_str());
+      run_once(order[at], repeat);
+      write_comparison_archive(summary_, rows_, outcomes_);
+    }
+    order.erase(std::remove_if(order.begin(), order.end(), [&](std::size_t i) { return !outcomes_[i].finished(); }), order.end());
+    std::reverse(order.begin(), order.end());
+  }
+
+  /// Makes runs again that other work has disturbed, as long as that helps: a round in which it goes on is the last.
+  void repeat_disturbed(std::vector<std::size_t> order, int repeats) {
+    const auto all_quiet = [&] {
+      int runs = 0;
+      for (std::size_t i : order) runs += quiet_runs(outcomes_[i]);
+      return runs;
+    };
+    for (int repeat = repeats + 1; repeat <= 2 * repeats && *signal_ == 0; ++repeat) {
+      order.erase(std::remove_if(order.begin(), order.end(), [&](std::size_t i) { return quiet_runs(outcomes_[i]) >= repeats; }),
+                  order.end());
+      if (order.empty()) return;
+      std::fprintf(stderr, "other work ran beside %zu of the rows: these are run again\n", order.size());
+      const int before = all_quiet();
+      run_round(order, repeat, repeats);
+      if (all_quiet() == before) return;
+    }
+  }
+
+  void run_once(std::size_t row, int repeat) {
+    const std::string archive = archive_of(row, repeat), config = config_text(row, repeat);
+    RunOutcome run;
+    if (!request_.overwrite && is_done(archive, config)) {
+      std::fprintf(stderr, "  done before\n");
+      run = read_outcome(archive);
+    } else {
+      const std::string log = (fs::path(request_.output) / (label_of_repeat(rows_[row], repeat) + ".log")).string();
+      run = run_in_process(arguments_of_repeat(rows_[row], repeat, alone()), archive, log);
+    }
+    run.repeat = repeat;
+    CompareOutcome& outcome = outcomes_[row];
+    failed_ |= run.status == "failed";
+    if (run.status != "finished") {
+      std::fprintf(stderr, "  %s: %s\n", run.status.c_str(), run.reason.c_str());
+      if (!outcome.runs.empty()) return;  // the repeats that finished stand
+      outcome.status = run.status;
+      outcome.reason = run.reason;
+      return;
+    }
+    const std::string disturbance = disturbance_of(run);
+    std::fprintf(stderr, "  %s tokens/s, loss %.4f%s\n", si_text(run.tokens_per_second).c_str(), run.final_loss,
+                 disturbance.empty() ? "" : (" (" + disturbance + ")").c_str());
+    outcome.status = "finished";
+    outcome.reason.clear();
+    outcome.runs.push_back(std::move(run));
+    settle(outcome);
+  }
+
+  int choose_repeats(const std::vector<std::size_t>& order) const {
+    if (request_.repeats > 0) return request_.repeats;
+    double longest = 0;
+    for (std::size_t i : order) {
+      if (outcomes_[i].finished()) longest = std::max(longest, outcomes_[i].runs.front().total_seconds);
+    }
+    if (longest == 0) return 1;
+    const bool repeated = longest <= longest_repeated_run;
+    std::fprintf(stderr, "a run takes up to %s: %s (--repeats)\n", duration_text(longest).c_str(),
+                 repeated ? (std::to_string(default_repeats) + " of each row").c_str()
+                          : "each row is run once, and no fastest can be named");
+    return repeated ? default_repeats : 1;
+  }
+
+  void print() const {
+    if (rows_.empty()) return;
+    winsize size{};
+    const bool terminal = isatty(STDOUT_FILENO) == 1;
+    const int columns = !terminal ? 0 : ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+    std::vector<CompareOutcome> outcomes = outcomes_;
+    for (CompareOutcome& outcome : outcomes) {
+      if (outcome.status == "pending") outcome.reason = "not run yet";
+    }
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+    const bool written = fs::exists(summary_) && (!request_.train.empty() || request_.has_output);
+    std::printf("\n%s%s%s%s%s%s\n", conditions_text(rows_, outcomes, !request_.add.empty()).c_str(),
+                comparison_text(rows_, outcomes, columns).c_str(), warnings_text(rows_, outcomes).c_str(),
+                effects_text(rows_, outcomes).c_str(), duration_text(seconds).c_str(), written ? (", " + summary_).c_str() : "");
+  }
+
+  int exit_status() const {
+    if (signal_ != nullptr && *signal_ != 0) return 128 + *signal_;
+    if (failed_) return exit_failed;
+    const bool any = std::any_of(outcomes_.begin(), outcomes_.end(), [](const CompareOutcome& o) { return o.finished(); });
+    return any && !misspelt_ ? 0 : exit_usage;
+  }
+
+  const Request request_;
+  PluginHost& host_;
+  const std::string summary_;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::vector<CompareRow> rows_;
+  std::vector<CompareOutcome> outcomes_;
+  const std::atomic<int>* signal_ = nullptr;
+  bool failed_ = false;
+  bool misspelt_ = false;  ///< a row names what does not exist
+};
 
 }  // namespace
 
 int compare(const Arguments& arguments) {
   for (const std::string& argument : arguments) {
-    if (argument == "--help") {
+    if (argument == "--help" || argument == "-h") {
       std::fputs(help, stdout);
       return 0;
     }
   }
   const Request request = read_request(arguments);
-  std::vector<CompareRow> rows = expand_rows(request.train);
-  leave_out_stray_options(rows);
-  std::error_code error;
-  fs::create_directories(request.output, error);
-  if (error) throw SystemError("cannot make the folder " + request.output + ": " + error.message());
-  std::signal(SIGINT, on_interrupt);
-  std::signal(SIGTERM, on_interrupt);
-
-  const std::string summary = (fs::path(request.output) / "comparison.h5").string();
-  std::vector<CompareOutcome> outcomes(rows.size(), {.status = "pending", .reason = "not run yet"});
-  std::vector<std::string> archives(rows.size());
-  bool failed = false;
-  const auto start = std::chrono::steady_clock::now();
-  for (std::size_t i = 0; i < rows.size() && !interrupted; ++i) {
-    const std::string archive = (fs::path(request.output) / (rows[i].label + ".h5")).string();
-    std::fprintf(stderr, "[%zu/%zu] %s\n", i + 1, rows.size(), rows[i].label.c_str());
-    std::string problem;
-    const std::string config = config_of(rows[i], problem);
-    if (!problem.empty()) {
-      outcomes[i] = {.status = "refused", .reason = problem};
-    } else if (!request.overwrite && is_done(archive, config)) {
-      std::fprintf(stderr, "  done before\n");
-      outcomes[i] = read_outcome(archive);
-    } else {
-      outcomes[i] = run_row(rows[i], archive, (fs::path(request.output) / (rows[i].label + ".log")).string());
-    }
-    if (fs::exists(archive, error)) archives[i] = archive;
-    failed |= outcomes[i].status == "failed";
-    if (outcomes[i].status == "finished") {
-      std::fprintf(stderr, "  %s tokens/s, loss %.4f\n", si_text(outcomes[i].tokens_per_second).c_str(), outcomes[i].final_loss);
-    } else {
-      std::fprintf(stderr, "  %s: %s\n", outcomes[i].status.c_str(), outcomes[i].reason.c_str());
-    }
-    write_comparison_archive(summary, rows, outcomes, archives);
-  }
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  std::printf("\n%s%s%s, %s\n", comparison_text(rows, outcomes).c_str(), effects_text(rows, outcomes).c_str(),
-              duration_text(seconds).c_str(), summary.c_str());
-  if (interrupted) return 130;
-  if (failed) return exit_failed;
-  const bool any =
-      std::any_of(outcomes.begin(), outcomes.end(), [](const CompareOutcome& outcome) { return outcome.status == "finished"; });
-  return any ? 0 : exit_usage;
+  PluginHost host(plugin_paths_of(request.train));
+  return Comparison(request, host).run();
 }
 
 }  // namespace consist::commands

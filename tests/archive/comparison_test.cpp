@@ -66,6 +66,16 @@ TEST(Comparison, IsReplacedAsAWhole) {
   EXPECT_THROW(write_comparison("/nowhere/c.h5", kColumns, {}), SystemError);
 }
 
+TEST(Comparison, LinksToEveryRepeatAndIsReadBack) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "comparison.h5";
+  write_comparison(path, kColumns,
+                   {{"b", folder / "b.h5", {1.0, "finished"}, {{"b.repeat2", folder / "b2.h5"}}}, {"a", "", {2.0, "failed"}}});
+  const std::vector<std::pair<std::string, std::string>> links{{"b", folder / "b.h5"}, {"b.repeat2", folder / "b2.h5"}};
+  EXPECT_EQ(linked_archives(path), links);
+  EXPECT_THROW(linked_archives(folder / "none.h5"), SystemError);
+}
+
 TEST(Comparison, RulesAreChecked) {
   const TemporaryFolder folder;
   const std::string path = folder / "comparison.h5";

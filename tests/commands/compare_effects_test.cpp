@@ -1,84 +1,134 @@
-// What each choice of a comparison is worth: geometric means over the rows that differ in it alone.
+// What each choice of a comparison is worth: geometric means over the rows that differ in it alone, with intervals over repeats.
 #include "launch/compare_effects.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "consist/error.h"
+#include "launch/compare_winner.h"
+#include "tests/commands/compare_outcomes.h"
 
 namespace consist::launch {
 namespace {
 
+using test::disturbed;
+using test::finished;
+using test::not_finished;
+using test::rows_of;
 using testing::HasSubstr;
 using testing::Not;
 
-CompareOutcome finished(double speed, double spread = 0, double memory = 1e9) {
-  return {.status = "finished",
-          .tokens_per_second = speed,
-          .low = speed - spread,
-          .high = speed + spread,
-          .measured_bytes = memory,
-          .bytes_sent_per_step = 1e6};
-}
-
 /// Rows of model m: a1 b1, a1 b2, a2 b1, a2 b2.
 std::vector<CompareRow> rows() {
-  std::vector<CompareRow> all = expand_rows({"--model", "m", "--precision", "fp32,bf16", "--batch=1,4"});
+  std::vector<CompareRow> all = rows_of({"--model", "m", "--precision", "fp32,bf16", "--batch=1,4"});
   EXPECT_EQ(all.size(), 4u);
   return all;
 }
 
+/// Three repeats that differ by one percent.
+std::vector<double> about(double rate) {
+  return {0.99 * rate, rate, 1.01 * rate};
+}
+
 TEST(CompareEffects, AreRatiosOfRowsThatDifferInOneChoice) {
-  const std::string text = effects_text(rows(), {finished(100), finished(200), finished(400, 0, 2e9), finished(800, 0, 2e9)});
-  EXPECT_THAT(text, HasSubstr("precision bf16 over fp32: 4.00x the speed, memory 2.00x; 2 pairs"));
-  EXPECT_THAT(text, HasSubstr("batch 4 over 1: 2.00x the speed; 2 pairs"));
+  const std::string text = effects_text(
+      rows(), {finished(0, about(100)), finished(1, about(200)), finished(2, about(400), 2e9), finished(3, about(800), 2e9)});
+  EXPECT_THAT(text, HasSubstr("precision bf16 over fp32: 4.00x the speed (4.00 to 4.00), memory 2.00x; 2 pairs, 4.00x to 4.00x"));
+  EXPECT_THAT(text, HasSubstr("batch 4 over 1: 2.00x the speed (2.00 to 2.00); 2 pairs"));
   EXPECT_THAT(text, HasSubstr("Fastest of m: precision bf16, batch 4, 8.00 times the slowest.\n"));
 }
 
-TEST(CompareEffects, RowsThatDidNotFinishHaveNoPart) {
-  const std::string text = effects_text(rows(), {finished(100), {.status = "refused"}, finished(400), finished(800)});
-  EXPECT_THAT(text, HasSubstr("precision bf16 over fp32: 4.00x the speed; 1 pair\n"));
-  EXPECT_THAT(text, HasSubstr("batch 4 over 1: 2.00x the speed; 1 pair\n"));
-  EXPECT_EQ(effects_text(rows(), {{.status = "refused"}, {.status = "failed"}, {.status = "pending"}, finished(1)}), "");
+TEST(CompareEffects, SayTheirPairsRangeAndInterval) {
+  const std::string text = effects_text(rows(), {finished(0, {100, 110, 90}), finished(1, {340, 300, 380}),
+                                                 finished(2, {200, 200, 200}), finished(3, {110, 90, 120})});
+  EXPECT_THAT(text, HasSubstr("; 2 pairs, 0.53x to 3.40x; cannot be told from 1x here"));
 }
 
-TEST(CompareEffects, WhatTheSpreadHidesIsNotCalledFaster) {
-  const std::string text = effects_text(rows(), {finished(100), finished(102, 3), finished(400), finished(404, 5)});
-  EXPECT_THAT(text, HasSubstr("batch 4 over 1: 1.01x the speed (within the spread)"));
-  EXPECT_THAT(text, HasSubstr("Its spread reaches these, too:\n  precision bf16, batch 1\n"));
-  EXPECT_THAT(text, Not(HasSubstr("  precision fp32, batch 4\n")));
+TEST(CompareEffects, RowsThatDidNotFinishHaveNoPart) {
+  const std::string text = effects_text(
+      rows(), {finished(0, about(100)), not_finished(1, "refused"), finished(2, about(400)), finished(3, about(800))});
+  EXPECT_THAT(text, HasSubstr("precision bf16 over fp32: 4.00x the speed (4.00 to 4.00); 1 pair\n"));
+  EXPECT_EQ(effects_text(rows(), {not_finished(0, "refused"), not_finished(1, "failed"), not_finished(2, "pending"),
+                                  finished(3, about(1))}),
+            "");
+}
+
+TEST(CompareWinner, IsNamedOnlyWhereIntervalsPart) {
+  const std::vector<CompareOutcome> close{finished(0, about(100)), finished(1, about(101)), finished(2, about(400)),
+                                          finished(3, about(404))};
+  EXPECT_FALSE(winner_of(rows(), close, "m"));
+  const std::string text = effects_text(rows(), close);
+  EXPECT_THAT(text, HasSubstr("these cannot be told apart here (their 95% intervals meet"));
+  EXPECT_THAT(text, HasSubstr("\n  precision bf16, batch 4: 404 tokens/s\n  precision bf16, batch 1: 400 tokens/s\n"));
+  EXPECT_THAT(text, Not(HasSubstr("  precision fp32, batch 4: ")));
+  const std::vector<CompareOutcome> parted{finished(0, about(100)), finished(1, about(101)), finished(2, about(400)),
+                                           finished(3, about(440))};
+  EXPECT_EQ(winner_of(rows(), parted, "m"), 3u);
+}
+
+TEST(CompareWinner, OfRowsThatWereMeasuredOnceIsNone) {
+  const std::vector<CompareOutcome> once{finished(0, {100}), finished(1, {200}), finished(2, {400}), finished(3, {800})};
+  EXPECT_FALSE(winner_of(rows(), once, "m"));
+  EXPECT_THAT(effects_text(rows(), once), HasSubstr("measured once"));
+}
+
+TEST(CompareWinner, OtherWorkOnTheMachineLeavesNone) {
+  const std::vector<CompareOutcome> busy{finished(0, about(100)), finished(1, about(200)), finished(2, about(400)),
+                                         disturbed(finished(3, about(800)), 3)};
+  EXPECT_FALSE(winner_of(rows(), busy, "m"));
+  const std::string text = effects_text(rows(), busy);
+  EXPECT_THAT(text, HasSubstr("these cannot be told apart here (other processes took 48% of the processors' time)"));
+  EXPECT_THAT(text, HasSubstr("2 pairs, 2.00x to 2.00x; the speed means nothing here: other processes took 48%"));
+  std::vector<CompareOutcome> leaders = busy;
+  leaders[3] = finished(3, about(800));
+  leaders[0] = disturbed(leaders[0], 2);
+  EXPECT_FALSE(winner_of(rows(), leaders, "m")) << "a row that was slowed down by other work may be the fastest";
+}
+
+TEST(CompareWinner, ARepeatThatWasDisturbedDoesNotCount) {
+  CompareOutcome outcome = disturbed(finished(3, {500, 800, 808}), 1);
+  EXPECT_EQ(outcome.disturbance, "");
+  EXPECT_EQ(outcome.speed.count, 2);
+  EXPECT_EQ(quiet_runs(outcome), 2);
+  EXPECT_NEAR(outcome.speed.mean, 804, 1);
+}
+
+TEST(CompareEffects, RowsOfDifferentRepeatsHaveAnIntervalToo) {
+  CompareOutcome late = finished(3, about(800));
+  for (RunOutcome& run : late.runs) run.repeat += 3;
+  CompareOutcome other = finished(2, about(400));
+  const std::string text = effects_text(rows(), {not_finished(0, "failed"), not_finished(1, "failed"), other, late});
+  EXPECT_THAT(text, HasSubstr("batch 4 over 1: 2.00x the speed (1.93 to 2.07); 1 pair\n"));
+}
+
+TEST(CompareEffects, TheSameProgramIsNoPair) {
+  std::vector<CompareOutcome> all{finished(0, about(100)), finished(1, about(200)), finished(2, about(400)),
+                                  finished(3, about(800))};
+  all[2] = all[0];  // as if precision changed nothing with batch 1
+  const std::string text = effects_text(rows(), all);
+  EXPECT_THAT(text, HasSubstr("precision bf16 over fp32: 4.00x the speed (4.00 to 4.00); 1 pair\n"));
 }
 
 TEST(CompareEffects, AdviceOfARunStandsUnderItsName) {
-  std::vector<CompareOutcome> outcomes(4, CompareOutcome{.status = "refused"});
-  outcomes[0] = finished(100);
-  outcomes[0].advice = {"fp32 is slow here"};
+  std::vector<CompareOutcome> outcomes;
+  for (std::size_t i = 0; i < 4; ++i) outcomes.push_back(not_finished(i, "refused"));
+  outcomes[0] = finished(0, about(100));
+  outcomes[0].runs[0].advice = {"fp32 is slow here"};
   EXPECT_THAT(effects_text(rows(), outcomes), HasSubstr("own choices:\n  m_fp32_batch1: fp32 is slow here\n"));
 }
 
-TEST(CompareRows, KeysOfADeepspeedFileAreSwept) {
-  const std::vector<CompareRow> all = expand_rows({"--model=m", "--deepspeed-set", "zero_optimization.sub_group_size=1e8,1e9",
-                                                   "--deepspeed-set=optimizer.params.betas=[0.9,0.95]", "--checkpoint", "c"});
-  ASSERT_EQ(all.size(), 2u);
-  EXPECT_EQ(all[1].label, "m_sub_group_size1e9");
-  const std::vector<std::string> arguments{"--model",         "m",
-                                           "--deepspeed-set", "zero_optimization.sub_group_size=1e9",
-                                           "--deepspeed-set", "optimizer.params.betas=[0.9,0.95]",
-                                           "--checkpoint",    "c/m_sub_group_size1e9"};
-  EXPECT_EQ(all[1].arguments, arguments);
-  EXPECT_THROW(expand_rows({"--model=m", "--deepspeed-set=a.b=1,,2"}), UsageError);
-}
-
-TEST(CompareRows, EachHasItsOwnPlaceForFiles) {
-  const std::vector<CompareRow> all = expand_rows({"--model=m", "--batch=1,2", "--export=e", "--trace", "t/step.json"});
-  ASSERT_EQ(all.size(), 2u);
-  EXPECT_THAT(all[1].arguments, testing::IsSupersetOf({"--export=e/m_batch2", "t/step-m_batch2.json"}));
-}
-
-TEST(CompareRows, OptionsOfAPartAreTakenOut) {
-  CompareRow row{{}, {"--model", "m", "--efa.provider", "tcp", "--efa.flag", "--efa.x=1", "--ranks", "2"}, "m"};
-  remove_options_of("efa", row);
-  EXPECT_EQ(row.arguments, (std::vector<std::string>{"--model", "m", "--ranks", "2"}));
+TEST(CompareStatistics, IntervalsAreStudentsOverLogarithms) {
+  const std::vector<double> rates{90, 100, 110};
+  const Interval interval = interval_of(rates);
+  // By hand: mean of logarithms 4.60181, their deviation 0.10035, t of 2 degrees 4.303: 0.2493 to each side.
+  EXPECT_NEAR(interval.mean, 99.67, 0.01);
+  EXPECT_NEAR(interval.low, 77.68, 0.02);
+  EXPECT_NEAR(interval.high, 127.9, 0.05);
+  EXPECT_EQ(spread_text(interval), "±28%");
+  EXPECT_FALSE(interval_of(std::vector<double>{5}).known());
+  EXPECT_EQ(spread_text(interval_of(std::vector<double>{5})), "-");
+  EXPECT_NEAR(student_t(4), 2.776, 1e-9);
+  EXPECT_NEAR(student_t(60), 2.000, 0.003);
 }
 
 }  // namespace

@@ -5,31 +5,88 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <sstream>
+
+#include "tests/commands/compare_outcomes.h"
 
 namespace consist::launch {
 namespace {
 
+using test::disturbed;
+using test::finished;
+using test::not_finished;
+using test::rows_of;
 using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
 
 TEST(CompareTable, SaysWhatIsSentWhereTheTransportDoesNotCount) {
-  const std::vector<CompareRow> rows = expand_rows({"--model", "m", "--transport", "socket,nvlink"});
-  CompareOutcome counted{.status = "finished", .tokens_per_second = 100, .step_seconds = 1, .bytes_sent_per_step = 3 << 20};
-  CompareOutcome planned = counted;
-  planned.sent_is_counted = false;
-  planned.bytes_sent_per_step = 2 << 20;
+  const std::vector<CompareRow> rows = rows_of({"--model", "m", "--transport", "socket,nvlink"});
+  CompareOutcome counted = finished(0, {100, 100});
+  counted.runs[0].bytes_sent_per_step = 3 << 20;
+  CompareOutcome planned = finished(1, {100, 100});
+  planned.runs[0].sent_is_counted = false;
+  planned.runs[0].bytes_sent_per_step = 2 << 20;
   const std::string both = comparison_text(rows, {counted, planned});
   EXPECT_THAT(both, ContainsRegex("socket.* 3\\.0 MiB "));
   EXPECT_THAT(both, ContainsRegex("nvlink.* ~2\\.0 MiB "));
   EXPECT_THAT(both, HasSubstr("\n~: the transport does not count"));
-  EXPECT_THAT(comparison_text(rows, {counted, counted}), Not(HasSubstr("~")));
-  planned.bytes_sent_per_step = std::numeric_limits<double>::quiet_NaN();  // an archive of before
-  planned.sent_is_counted = true;
-  EXPECT_THAT(comparison_text(rows, {counted, planned}), ContainsRegex("nvlink.* 0 B +- +0\\.0000"));
-  planned.sent_is_counted = false;
-  planned.status = "failed";
-  EXPECT_THAT(comparison_text(rows, {counted, planned}), Not(HasSubstr("~")));
+  CompareOutcome other = counted;
+  other.same_program_as = 1;
+  EXPECT_THAT(comparison_text(rows, {counted, other}), Not(HasSubstr("~")));
+  planned.runs[0].bytes_sent_per_step = unknown;  // an archive of before
+  planned.runs[0].sent_is_counted = true;
+  EXPECT_THAT(comparison_text(rows, {counted, planned}), ContainsRegex("nvlink.* MiB +- +1\\.0000"));
+}
+
+TEST(CompareTable, RowsOfOneProgramAreOneRow) {
+  const std::vector<CompareRow> rows = rows_of({"--model", "m", "--strategy", "ddp,zero2,tp-sp"});
+  CompareOutcome same = finished(0, {100, 101});
+  const std::string text = comparison_text(rows, {same, same, finished(2, {50, 51})});
+  EXPECT_THAT(text, ContainsRegex("\n\\*= +m +ddp "));
+  EXPECT_THAT(text, Not(ContainsRegex("\n..? +m +zero2 ")));
+  EXPECT_THAT(text, HasSubstr("= m_ddp is the same program as m_zero2: one row for all of them."));
+}
+
+TEST(CompareTable, FitsTheTerminal) {
+  const std::vector<CompareRow> rows = rows_of({"--model", "llama-tiny,qwen3-tiny", "--ranks", "1,2"});
+  std::vector<CompareOutcome> outcomes;
+  for (std::size_t i = 0; i < rows.size(); ++i) outcomes.push_back(finished(i, {12700, 12800, 12650}, 1.3e8));
+  std::istringstream wrapped(comparison_text(rows, outcomes, 80));
+  int headers = 0;
+  for (std::string line; std::getline(wrapped, line);) {
+    headers += line.find("MODEL") != std::string::npos ? 1 : 0;
+    if (line.find("tiny") != std::string::npos) EXPECT_LE(line.size(), 82u) << line;  // ± is two bytes
+  }
+  EXPECT_EQ(headers, 2);
+  EXPECT_THAT(comparison_text(rows, outcomes, 0), ContainsRegex("MODEL.*TOKENS/S.*PARITY"));
+}
+
+TEST(CompareTable, ReasonsAreWholeAndMemorySaysItsRank) {
+  const std::vector<CompareRow> rows = rows_of({"--model", "m", "--batch", "1,2"});
+  CompareOutcome largest = finished(0, {100, 101});
+  largest.runs[0].measured_bytes = 3e9;
+  largest.runs[0].measured_rank = 3;
+  const std::string text = comparison_text(rows, {largest, not_finished(1, "failed", "first line\nsecond line")});
+  EXPECT_THAT(text, HasSubstr("2.8 GiB @3"));
+  EXPECT_THAT(text, HasSubstr("failed: first line\n      second line\n"));
+}
+
+TEST(CompareTable, NamesWhatDisturbedIt) {
+  const std::vector<CompareRow> rows = rows_of({"--model", "m", "--batch", "1,2"});
+  CompareOutcome uneven = finished(0, {100, 101, 102});
+  uneven.runs[0].bound_flops = 100e9;
+  uneven.runs[1].bound_flops = 60e9;
+  uneven.runs[0].clock = 1.98e9;
+  uneven.runs[1].clock = 1.2e9;
+  CompareOutcome busy = disturbed(finished(1, {100, 101, 102}), 2);
+  busy.runs[0].share_of_bound = 0.7;
+  const std::string text = warnings_text(rows, {uneven, busy});
+  EXPECT_THAT(text, HasSubstr("other work ran beside 2 of 6 runs: other processes took 48% to 48%"));
+  EXPECT_THAT(text, HasSubstr("the rate of the largest linear of m_batch1 was 60.0 GFLOP/s to 100 GFLOP/s"));
+  EXPECT_THAT(text, HasSubstr("the clock of the device of m_batch1 was 1.20 GHz to 1.98 GHz"));
+  EXPECT_THAT(comparison_text(rows, {uneven, busy}), Not(HasSubstr("70%"))) << "a bound that was measured beside other work";
+  EXPECT_EQ(warnings_text(rows, {finished(0, {1, 1}), finished(1, {1, 1})}), "");
 }
 
 }  // namespace

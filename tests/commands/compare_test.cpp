@@ -2,6 +2,7 @@
 // first one stopped.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -10,6 +11,7 @@
 #include "core/archive/reader.h"
 #include "tests/child_process.h"
 #include "tests/temporary_folder.h"
+#include "tests/terminal_process.h"
 
 namespace consist {
 namespace {
@@ -27,8 +29,11 @@ test::ChildResult compare(const std::string& output, std::vector<std::string> mo
                                  "32",
                                  "--steps",
                                  "6",
+                                 "--device",
+                                 "cpu",
                                  "--output",
                                  output};
+  if (std::find(more.begin(), more.end(), "--repeats") == more.end()) words.insert(words.end(), {"--repeats", "1"});
   words.insert(words.end(), more.begin(), more.end());
   return test::run_child(words);
 }
@@ -50,46 +55,107 @@ TEST(Compare, ListsWhatIsRecomputed) {
   }
 }
 
-TEST(Compare, RunsTheCrossProductAndGoesOn) {
+std::size_t count_of(const std::string& text, const std::string& output) {
+  std::size_t count = 0;
+  for (std::size_t at = output.find(text); at != std::string::npos; at = output.find(text, at + 1)) ++count;
+  return count;
+}
+
+TEST(Compare, RunsTheCrossProductRepeatedlyAndGoesOn) {
   const TemporaryFolder folder;
-  const std::vector<std::string> options{"--model",     "llama-tiny", "--ranks",        "1,2",
-                                         "--precision", "fp32,bf16",  "--global-batch", "4"};
+  const std::vector<std::string> options{"--model", "llama-tiny", "--ranks", "1,2", "--global-batch", "4", "--repeats", "2"};
   const test::ChildResult first = compare(folder.path().string(), options);
   EXPECT_EQ(first.status, 0) << first.output;
-  for (const char* label :
-       {"llama-tiny_ranks1_fp32", "llama-tiny_ranks1_bf16", "llama-tiny_ranks2_fp32", "llama-tiny_ranks2_bf16"}) {
+  for (const char* label : {"llama-tiny_ranks1", "llama-tiny_ranks1.repeat2", "llama-tiny_ranks2", "llama-tiny_ranks2.repeat2"}) {
     const ArchiveReader archive((folder.path() / (std::string(label) + ".h5")).string());
     EXPECT_EQ(archive.status(), "finished") << label;
     EXPECT_EQ(archive.column("loss").size(), 6u) << label;
     EXPECT_EQ(archive.column("tokens").back(), 4 * 32) << label << ": the global batch is the same on any number of ranks";
   }
   EXPECT_TRUE(std::filesystem::exists(folder.path() / "comparison.h5"));
-  EXPECT_THAT(first.output, HasSubstr("PARITY"));
-  EXPECT_THAT(first.output, ContainsRegex("\n\\* +llama-tiny"));
+  EXPECT_THAT(first.output, ContainsRegex("llama-tiny +1 +[0-9.]+ k? +±[>0-9.]+%"));
+  EXPECT_THAT(first.output, ContainsRegex("ranks 2 over 1: [0-9.]+x the speed \\([0-9.]+ to [0-9.]+\\)"));
   EXPECT_THAT(first.output, Not(HasSubstr("done before")));
 
   // One archive is gone: only that run is made again.
-  std::filesystem::remove(folder.path() / "llama-tiny_ranks2_fp32.h5");
+  std::filesystem::remove(folder.path() / "llama-tiny_ranks2.repeat2.h5");
+  const auto written = std::filesystem::last_write_time(folder.path() / "llama-tiny_ranks1.repeat2.h5");
   const test::ChildResult second = compare(folder.path().string(), options);
   EXPECT_EQ(second.status, 0) << second.output;
-  std::size_t skipped = 0;
-  for (std::size_t at = second.output.find("done before"); at != std::string::npos;
-       at = second.output.find("done before", at + 1))
-    ++skipped;
-  EXPECT_EQ(skipped, 3u) << second.output;
-
-  std::vector<std::string> anew = options;
-  anew.push_back("--overwrite");
-  const test::ChildResult third = compare(folder.path().string(), anew);
-  EXPECT_EQ(third.status, 0) << third.output;
-  EXPECT_THAT(third.output, Not(HasSubstr("done before")));
+  EXPECT_GE(count_of("done before", second.output), 3u) << second.output;
+  EXPECT_EQ(std::filesystem::last_write_time(folder.path() / "llama-tiny_ranks1.repeat2.h5"), written);
+  EXPECT_EQ(ArchiveReader(folder / "llama-tiny_ranks2.repeat2.h5").status(), "finished");
 }
+
+/// What somebody has waited for is not replaced because of a number on the command line.
+TEST(Compare, ResultsOfOtherOptionsAreKept) {
+  const TemporaryFolder folder;
+  const std::string archive = folder / "llama-tiny.h5";
+  ASSERT_EQ(compare(folder.path().string(), {"--model", "llama-tiny", "--batch", "1"}).status, 0);
+  const test::ChildResult other = compare(folder.path().string(), {"--model", "llama-tiny", "--batch", "1", "--seed", "7"});
+  EXPECT_EQ(other.status, 2) << other.output;
+  EXPECT_THAT(other.output, HasSubstr("holds a finished run with seed 0 (here 7)"));
+  EXPECT_THAT(other.output, HasSubstr("--overwrite"));
+  EXPECT_THAT(ArchiveReader(archive).text("/config"), HasSubstr("\"seed\": 0"));
+  const test::ChildResult anew =
+      compare(folder.path().string(), {"--model", "llama-tiny", "--batch", "1", "--seed", "7", "--overwrite"});
+  EXPECT_EQ(anew.status, 0) << anew.output;
+  EXPECT_THAT(ArchiveReader(archive).text("/config"), HasSubstr("\"seed\": 7"));
+}
+
+/// With one rank every strategy makes the same program: one run stands for all of them. Seeds and a part's option are lists, too.
+TEST(Compare, EqualProgramsAreOneRowAndAnyOptionIsAList) {
+  const TemporaryFolder folder;
+  const test::ChildResult result = compare(folder.path().string(), {"--model", "llama-tiny", "--batch", "1", "--strategy",
+                                                                    "ddp,zero2", "--zero2.stage", "1,2", "--seed", "1,2"});
+  EXPECT_EQ(result.status, 0) << result.output;
+  EXPECT_EQ(count_of(" tokens/s, loss", result.output), 2u) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("llama-tiny_ddp_seed1 is the same program as llama-tiny_zero2_zero2.stage1_seed1, "
+                                       "llama-tiny_zero2_zero2.stage2_seed1: one row for all of them"));
+  EXPECT_THAT(result.output, Not(HasSubstr("zero2 over ddp")));
+  EXPECT_NE(ArchiveReader(folder / "llama-tiny_ddp_seed1.h5").column("loss"),
+            ArchiveReader(folder / "llama-tiny_ddp_seed2.h5").column("loss"));
+}
+
+TEST(Compare, RowsOfOtherMachinesAreAdded) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(compare((folder.path() / "a").string(), {"--model", "llama-tiny", "--batch", "1"}).status, 0);
+  const test::ChildResult joined = compare((folder.path() / "b").string(), {"--model", "llama-tiny", "--batch", "1", "--seed",
+                                                                            "5", "--add", folder / "a/comparison.h5"});
+  EXPECT_EQ(joined.status, 0) << joined.output;
+  EXPECT_THAT(joined.output, HasSubstr("seed: 0 (a:llama-tiny); 5 (llama-tiny)\n"));
+  EXPECT_THAT(joined.output, ContainsRegex("\n +llama-tiny +a:llama-tiny +[0-9]"));
+  const test::ChildResult alone = test::run_child(
+      {CONSIST_BINARY_DIR "/bin/consist", "compare", "--add", folder / "a/llama-tiny.h5", folder / "b/llama-tiny.h5"});
+  EXPECT_EQ(alone.status, 0) << alone.output;
+  EXPECT_THAT(alone.output, HasSubstr("seed: 0 (a:llama-tiny); 5 (b:llama-tiny)\n"));
+}
+
+class CompareSignal : public testing::TestWithParam<int> {};
+
+/// The row's job ends after its step, the row is interrupted and not failed, and the table so far is printed.
+TEST_P(CompareSignal, EndsTheRowAndTheComparison) {
+  const TemporaryFolder folder;
+  test::TerminalProcess process({CONSIST_BINARY_DIR "/bin/consist", "compare", "--model", "llama-tiny", "--device", "cpu",
+                                 "--dataset", "synthetic", "--sequence", "32", "--batch", "1,2", "--steps", "100000", "--output",
+                                 folder.path().string()});
+  process.wait_for("step ", std::chrono::seconds(60));
+  process.signal(GetParam());
+  EXPECT_EQ(process.wait(std::chrono::seconds(30)), 128 + GetParam()) << process.output();
+  EXPECT_THAT(process.output(), ContainsRegex("llama-tiny +1 +interrupted: by SIG[A-Z]+[^\n]* after step [0-9]+"));
+  EXPECT_THAT(process.output(), ContainsRegex("llama-tiny +2 +pending: not run yet"));
+  EXPECT_THAT(process.output(), Not(HasSubstr("failed")));
+  EXPECT_EQ(ArchiveReader(folder / "llama-tiny_batch1.h5").status(), "stopped");
+}
+
+INSTANTIATE_TEST_SUITE_P(Signals, CompareSignal, testing::Values(SIGINT, SIGTERM),
+                         [](const auto& info) { return info.param == SIGINT ? "Interrupt" : "Terminate"; });
 
 TEST(Compare, WhatIsIllegalIsInTheTableAndTheRestRuns) {
   const TemporaryFolder folder;
   const test::ChildResult result =
       compare(folder.path().string(), {"--model", "llama-tiny,no-such-model", "--batch", "2", "--precision", "fp32,fp3"});
-  EXPECT_EQ(result.status, 0) << result.output;
+  EXPECT_EQ(result.status, 2) << "a name that does not exist is no row that succeeded\n" << result.output;
   EXPECT_THAT(result.output, ContainsRegex("llama-tiny +fp3 .*refused: .*'fp3'"));
   EXPECT_THAT(result.output, ContainsRegex("no-such-model +fp32.*refused: .*neither a folder nor a preset"));
   EXPECT_EQ(ArchiveReader((folder.path() / "llama-tiny_fp32.h5").string()).status(), "finished");

@@ -55,7 +55,7 @@ def run_consist(make_up, arguments):
         with h5py.File(archive) as file:
             seconds = file["steps/seconds"][arguments.warmup:]
             tokens = file["steps/tokens"][0]
-            bound = json.loads(file["result"].asstr()[()])["bound_flops_per_second"]
+            bound = json.loads(file["result"].asstr()[()])["bound_flops_per_second"] or float("nan")  # null: it could not be measured
     if len(seconds) != arguments.steps:
         raise SystemExit(f"Consist's archive has {len(seconds)} steps after the warm-up, not {arguments.steps}")
     return float(tokens / statistics.median(seconds)), bound

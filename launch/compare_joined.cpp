@@ -1,0 +1,244 @@
+#include "launch/compare_joined.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "consist/error.h"
+#include "core/archive/comparison.h"
+#include "core/archive/reader.h"
+
+namespace consist::launch {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+/// Where files lie and how results are kept: no condition of a measurement.
+const std::set<std::string> places{
+    "archive", "overwrite", "checkpoint", "checkpoint_every", "checkpoint_keep",   "export",
+    "trace",   "resume",    "timeout",    "memory_limit",     "host_memory_limit", "checkpoint_each_epoch"};
+
+/// What rows of other machines are compared by where no option is listed; the rest are conditions.
+const std::vector<std::string> choices{"strategy", "transport", "precision",    "ranks",
+                                       "batch",    "sequence",  "accumulation", "recompute"};
+
+struct Description {
+  json config, environment;
+  /// Without what follows from the run: "AMD EPYC, 2 threads" is an "AMD EPYC".
+  std::string device() const {
+    const std::string whole = environment.value("device", std::string("?"));
+    return whole.substr(0, whole.find(','));
+  }
+  std::string host() const { return environment.value("host", std::string("?")); }
+};
+
+json object_of(const std::string& text) {
+  json parsed = json::parse(text, nullptr, false);
+  return parsed.is_object() ? parsed : json::object();
+}
+
+Description describe(const std::string& path) {
+  const ArchiveReader archive(path);
+  Description description{object_of(archive.text("/config")), object_of(archive.text("/environment"))};
+  for (const std::string& place : places) description.config.erase(place);
+  return description;
+}
+
+std::string text_of(const json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+/// An option's value by its name on the command line, as the archive has it.
+std::string value_of(const json& config, const std::string& option) {
+  std::string key = option;
+  std::replace(key.begin(), key.end(), '-', '_');
+  if (const std::size_t dot = option.find('.'); dot != std::string::npos) {
+    const json::json_pointer at("/plugin_options/" + option.substr(0, dot) + "/" + option.substr(dot + 1));
+    return config.contains(at) ? text_of(config[at]) : no_such_option;
+  }
+  return config.contains(key) ? text_of(config[key]) : no_such_option;
+}
+
+struct Joined {
+  std::string label;
+  Description description;
+  CompareOutcome outcome;
+};
+
+std::vector<std::pair<std::string, std::string>> expanded(const std::vector<std::string>& given) {
+  std::vector<std::pair<std::string, std::string>> all;  // label and archive
+  for (const std::string& path : given) {
+    const fs::path whole = fs::absolute(path).lexically_normal();
+    const std::string folder = whole.parent_path().filename().string();
+    const auto linked = linked_archives(path);
+    for (const auto& [label, archive] : linked) all.emplace_back(folder + ":" + label, archive);
+    if (linked.empty()) all.emplace_back(folder + ":" + whole.stem().string(), path);
+  }
+  return all;
+}
+
+std::vector<Joined> read_joined(const std::vector<std::string>& archives) {
+  std::vector<Joined> joined;
+  for (const auto& [label, path] : expanded(archives)) {
+    const Description description = describe(path);
+    RunOutcome run = read_outcome(path);
+    auto same = std::find_if(joined.begin(), joined.end(), [&](const Joined& j) {
+      return j.description.config == description.config &&
+             j.description.environment == description.environment;  // as many threads, too
+    });
+    if (same == joined.end()) {
+      joined.push_back({label, description, {}});
+      same = joined.end() - 1;
+    }
+    CompareOutcome& outcome = same->outcome;
+    if (run.status == "finished") {
+      run.repeat = static_cast<int>(outcome.runs.size()) + 1;
+      outcome.runs.push_back(std::move(run));
+      outcome.status = "finished";
+    } else if (outcome.runs.empty()) {
+      outcome.status = run.status == "stopped" ? "interrupted" : run.status;
+      outcome.reason = run.reason.empty() ? "its archive " + path + " is of a run that has not ended" : run.reason;
+    }
+  }
+  return joined;
+}
+
+/// The options that are columns: those of the rows, or those in which the archives differ.
+std::vector<std::string> columns_of(const std::vector<CompareRow>& rows, const std::vector<Joined>& joined) {
+  std::vector<std::string> columns;
+  if (!rows.empty()) {
+    for (const auto& [option, value] : rows.front().varied) columns.push_back(option);
+    return columns;
+  }
+  columns.push_back("model");
+  const auto add_if_different = [&](const std::string& option) {
+    const std::string first = value_of(joined.front().description.config, option);
+    if (std::any_of(joined.begin(), joined.end(),
+                    [&](const Joined& j) { return value_of(j.description.config, option) != first; }))
+      columns.push_back(option);
+  };
+  // Where all have one global batch, the ranks' part of it follows from their number and is no choice.
+  const auto same = [&](const char* key) {
+    const std::string first = value_of(joined.front().description.config, key);
+    return std::all_of(joined.begin(), joined.end(),
+                       [&](const Joined& j) { return value_of(j.description.config, key) == first; });
+  };
+  const bool batch_follows =
+      same("global-batch") && same("accumulation") && value_of(joined.front().description.config, "global-batch") != "0";
+  for (const std::string& option : choices) {
+    if (option != "batch" || !batch_follows) add_if_different(option);
+  }
+  std::set<std::string> of_plugins;
+  for (const Joined& j : joined) {
+    const json given = j.description.config.value("plugin_options", json::object());
+    for (const auto& [plugin, options] : given.items()) {
+      for (const auto& [option, value] : options.items()) of_plugins.insert(plugin + "." + option);
+    }
+  }
+  for (const std::string& option : of_plugins) add_if_different(option);
+  return columns;
+}
+
+/// The machine of a row that was run here; empty if none of its runs has an archive.
+Description description_of(const CompareOutcome& outcome) {
+  for (const RunOutcome& run : outcome.runs) {
+    if (!run.archive.empty()) return describe(run.archive);
+  }
+  return {json::object(), json::object()};
+}
+
+}  // namespace
+
+void join_archives(const std::vector<std::string>& archives, std::vector<CompareRow>& rows,
+                   std::vector<CompareOutcome>& outcomes) {
+  std::vector<Joined> joined = read_joined(archives);
+  if (joined.empty()) throw UsageError("--add: there is no run in what is to be added");
+  const std::vector<std::string> columns = columns_of(rows, joined);
+  std::vector<Description> descriptions;
+  std::set<std::string> labels;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    descriptions.push_back(description_of(outcomes[i]));
+    labels.insert(rows[i].label);
+  }
+  for (Joined& j : joined) {
+    CompareRow row;
+    for (const std::string& option : columns) row.varied.emplace_back(option, value_of(j.description.config, option));
+    row.label = j.label;
+    for (int n = 2; !labels.insert(row.label).second; ++n) row.label = j.label + "-" + std::to_string(n);
+    settle(j.outcome);
+    j.outcome.same_program_as = rows.size();
+    rows.push_back(std::move(row));
+    outcomes.push_back(std::move(j.outcome));
+    descriptions.push_back(j.description);
+  }
+  std::set<std::string> devices, hosts;
+  for (const Description& d : descriptions) {
+    if (d.environment.empty()) continue;
+    devices.insert(d.device());
+    hosts.insert(d.host());
+  }
+  if (devices.size() > 1 || hosts.size() > 1) {
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const Description& d = descriptions[i];
+      const bool known = !d.environment.empty();
+      rows[i].varied.emplace_back("machine", !known ? no_such_option : devices.size() > 1 ? d.device() : d.host());
+    }
+  }
+  // What the columns do not tell apart, the conditions do, by the rows' labels.
+  std::set<std::vector<std::pair<std::string, std::string>>> shown;
+  const bool ambiguous =
+      std::any_of(rows.begin(), rows.end(), [&](const CompareRow& row) { return !shown.insert(row.varied).second; });
+  for (CompareRow& row : rows) {
+    if (ambiguous) row.varied.emplace_back("label", row.label);
+  }
+}
+
+std::string conditions_text(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes,
+                            bool configurations) {
+  std::set<std::string> shown;
+  for (const auto& [option, value] : rows.front().varied) {
+    std::string key = option;
+    std::replace(key.begin(), key.end(), '-', '_');
+    std::replace(key.begin(), key.end(), '.', '/');
+    shown.insert(key);
+  }
+  // By condition, then value: the labels of the rows that have it.
+  std::map<std::string, std::map<std::string, std::vector<std::string>>> found;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (!outcomes[i].finished() || outcomes[i].same_program_as != i) continue;
+    Description description = description_of(outcomes[i]);
+    if (description.environment.contains("device")) description.environment["name of the device"] = description.device();
+    description.environment.erase("device");  // the configuration has an option of that name
+    const auto add = [&](const json& object) {
+      if (object.empty()) return;
+      const json flat = object.flatten();
+      for (const auto& [key, value] : flat.items()) {
+        std::string name = key.substr(1);
+        if (name.starts_with("plugin_options/")) name.erase(0, std::string("plugin_options/").size());
+        if (shown.count(name) == 0) found[name][text_of(value)].push_back(rows[i].label);
+      }
+    };
+    add(description.environment);
+    if (configurations) add(description.config);
+  }
+  std::string text;
+  for (const auto& [name, values] : found) {
+    if (values.size() < 2) continue;
+    text += "  " + name + ":";
+    bool first = true;
+    for (const auto& [value, labels] : values) {
+      text += (first ? " " : "; ") + value + " (" + labels.front() +
+              (labels.size() > 1 ? " and " + std::to_string(labels.size() - 1) + " more" : "") + ")";
+      first = false;
+    }
+    text += "\n";
+  }
+  return text.empty()
+             ? text
+             : "The rows were not run under the same conditions. Besides the columns of the table, these differ:\n" + text;
+}
+
+}  // namespace consist::launch

@@ -1,0 +1,25 @@
+// Rows of a comparison that were run elsewhere, and what differs between the machines and conditions of all its rows.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launch/compare_outcome.h"
+#include "launch/compare_rows.h"
+
+namespace consist::launch {
+
+/// Adds the runs of these archives as rows: each is the archive of a run, or that of a comparison, whose runs are all added. Runs
+/// of one configuration on one machine are repeats of a row. Rows show the options that `rows` vary; where there are no rows, the
+/// options of the configuration that differ between the archives. Where machines differ, all rows get the choice "machine": the
+/// name of the device, or of the host where devices are the same; where rows still look alike, also "label". Throws
+/// SystemError or DataError for what cannot be read, UsageError if nothing is added.
+void join_archives(const std::vector<std::string>& archives, std::vector<CompareRow>& rows,
+                   std::vector<CompareOutcome>& outcomes);
+
+/// What differs between the runs' configurations and environments though no column of the table shows it, one line each; empty if
+/// nothing does. `configurations`: also what their configurations say (rows of one command differ only in what it lists).
+std::string conditions_text(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes,
+                            bool configurations);
+
+}  // namespace consist::launch

@@ -1,0 +1,99 @@
+#include "launch/compare_lists.h"
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+
+#include "consist/error.h"
+#include "launch/run_options.h"
+
+namespace consist::launch {
+namespace {
+
+/// What says where a run's files lie, or is itself given several times: never a list.
+const std::set<std::string> single_options{"archive", "checkpoint", "export", "trace", "plugin"};
+
+ListRule rule_of_plugin(const std::string& name, PluginHost& host) {
+  const std::size_t dot = name.find('.');
+  for (const PluginFile& file : host.files()) {
+    if (file.name != name.substr(0, dot) || !file.problem.empty()) continue;
+    for (const OptionSpec& spec : host.option_table(file.kind, file.name)) {
+      if (name.compare(dot + 1, std::string::npos, spec.name) != 0) continue;
+      if (spec.kind == OptionKind::flag) return ListRule::no_value;
+      return spec.kind == OptionKind::text ? ListRule::groups : ListRule::commas;
+    }
+  }
+  return ListRule::single;
+}
+
+/// "a,b" at its commas.
+std::vector<std::string> at_commas(const std::string& list) {
+  std::vector<std::string> values;
+  for (std::size_t begin = 0; begin <= list.size();) {
+    const std::size_t end = std::min(list.find(',', begin), list.size());
+    values.push_back(list.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return values;
+}
+
+/// "[a,b],[c]" between its groups, brackets included; empty if the text is not made of at least two.
+std::vector<std::string> at_groups(const std::string& list) {
+  std::vector<std::string> values;
+  for (std::size_t begin = 0; begin < list.size();) {
+    const std::size_t end = list.find("],[", begin);
+    if (list[begin] != '[' || (end == std::string::npos && list.back() != ']')) return {};
+    const std::size_t past = end == std::string::npos ? list.size() : end + 1;
+    values.push_back(list.substr(begin, past - begin));
+    begin = past + 1;
+  }
+  return values.size() < 2 ? std::vector<std::string>{} : values;
+}
+
+/// "tp-sp=nvlink+ddp=socket" and "swiglu+rms_norm" as train takes them.
+std::string with_commas(std::string value) {
+  std::replace(value.begin(), value.end(), '+', ',');
+  return value;
+}
+
+}  // namespace
+
+ListRule list_rule(const std::string& name, PluginHost& host) {
+  if (name.find('.') != std::string::npos) return rule_of_plugin(name, host);
+  if (single_options.count(name) != 0) return ListRule::single;
+  if (name == "transport" || name == "recompute") return ListRule::pluses;
+  if (name == "deepspeed-set") return ListRule::keyed;
+  const auto options = run_options();
+  const auto* option = options.find_nothrow(name, false);
+  if (option == nullptr) return ListRule::single;
+  return option->semantic()->max_tokens() == 0 ? ListRule::no_value : ListRule::commas;
+}
+
+Listed read_list(const std::string& name, const std::string& text, ListRule rule) {
+  Listed listed{name, {}};
+  std::string key, list = text;
+  if (rule == ListRule::keyed) {
+    const std::size_t equals = std::min(text.find('='), text.size());
+    const std::string path = text.substr(0, equals);
+    key = path + "=";
+    list = text.substr(std::min(equals + 1, text.size()));
+    listed.name = path.substr(path.rfind('.') + 1);
+  }
+  std::vector<std::string> values = rule == ListRule::single ? std::vector<std::string>{} : at_groups(list);
+  const bool grouped = !values.empty();
+  const bool array = rule == ListRule::keyed && list.starts_with('[');  // has commas of its own
+  if (!grouped) {
+    values = rule == ListRule::single || rule == ListRule::groups || array ? std::vector<std::string>{list} : at_commas(list);
+  }
+  std::set<std::string> seen;
+  for (std::string& value : values) {
+    if (grouped && rule != ListRule::keyed) value = value.substr(1, value.size() - 2);
+    const bool may_be_empty = rule == ListRule::single || rule == ListRule::groups;
+    if (value.empty() && !may_be_empty) throw UsageError("--" + name + " '" + text + "' has an empty entry");
+    if (!seen.insert(value).second) throw UsageError("--" + name + " '" + text + "' lists '" + value + "' twice");
+    listed.values.emplace_back(value, key + (rule == ListRule::pluses ? with_commas(value) : value));
+  }
+  return listed;
+}
+
+}  // namespace consist::launch

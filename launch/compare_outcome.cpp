@@ -1,0 +1,149 @@
+#include "launch/compare_outcome.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "core/archive/reader.h"
+#include "core/program/printable.h"
+#include "core/runtime/metrics.h"
+#include "core/runtime/text.h"
+#include "core/runtime/traffic.h"
+
+namespace consist::launch {
+namespace {
+
+using nlohmann::json;
+
+// Below these, medians of steps do not change by more than they do from run to run.
+constexpr double most_stolen = 0.02;
+constexpr double most_of_others = 0.05;
+constexpr double enough_idle = 0.25;  ///< what others use besides does no harm while so much is idle
+
+double number(const json& object, const char* key, double otherwise) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_number() ? found->get<double>() : otherwise;
+}
+
+std::string percent(double share) {
+  return fixed_text(100 * share, 0) + "%";
+}
+
+void read_result(const std::string& text, RunOutcome& outcome) {
+  const json result = json::parse(text, nullptr, false);
+  if (!result.is_object()) return;
+  outcome.planned_bytes = number(result, "planned_bytes", 0);
+  outcome.measured_bytes = number(result, "measured_peak_bytes", 0);
+  outcome.measured_rank = static_cast<int>(number(result, "measured_peak_bytes_rank", -1));
+  outcome.planned_host_bytes = number(result, "planned_host_bytes", outcome.planned_host_bytes);
+  outcome.share_of_bound = number(result, "share_of_bound", unknown);
+  outcome.bound_flops = number(result, "bound_flops_per_second", unknown);
+  outcome.bound_problem = result.value("bound_problem", std::string());
+  outcome.total_seconds += number(result, "start_seconds", 0);
+  if (const auto use = result.find("processors"); use != result.end() && use->is_object()) {
+    outcome.processors = ProcessorUse{.own = number(*use, "own", 0),
+                                      .others = number(*use, "others", 0),
+                                      .stolen = number(*use, "stolen", 0),
+                                      .idle = number(*use, "idle", 0)};
+  }
+}
+
+double mean_clock(const ArchiveReader& archive) {
+  const std::vector<std::string> columns = archive.columns();
+  if (std::find(columns.begin(), columns.end(), "device_sm_clock") == columns.end()) return unknown;
+  const std::vector<double> clocks = archive.column("device_sm_clock");
+  const double sum = std::accumulate(clocks.begin(), clocks.end(), 0.0);
+  return clocks.empty() ? unknown : sum / static_cast<double>(clocks.size());
+}
+
+/// Mean of what is known; NaN of nothing.
+template <typename Get>
+double mean_of(const std::vector<RunOutcome>& runs, Get get) {
+  double sum = 0;
+  int count = 0;
+  for (const RunOutcome& run : runs) {
+    if (std::isnan(get(run))) continue;
+    sum += get(run);
+    ++count;
+  }
+  return count == 0 ? unknown : sum / count;
+}
+
+}  // namespace
+
+RunOutcome read_outcome(const std::string& path) {
+  const ArchiveReader archive(path);
+  RunOutcome outcome{.status = archive.status(), .reason = printable(archive.reason()), .archive = path};
+  const std::vector<double> seconds = archive.column("seconds"), tokens = archive.column("tokens"), loss = archive.column("loss");
+  const Steady steady = steady_state(seconds);
+  if (steady.steps == 0) return outcome;
+  outcome.step_seconds = steady.median_seconds;
+  outcome.tokens_per_second = tokens.back() / steady.median_seconds;
+  outcome.total_seconds = std::accumulate(seconds.begin(), seconds.end(), 0.0);
+  outcome.final_loss = loss.back();
+  outcome.clock = mean_clock(archive);
+  if (const auto sent = sent_per_step(archive.text("/comm"))) {
+    outcome.bytes_sent_per_step = sent->bytes;
+    outcome.sent_is_counted = sent->counted;
+  }
+  for (const ArchiveEvent& event : archive.events()) {
+    if (event.kind == "advice") outcome.advice.push_back(event.text);
+  }
+  const json program = json::parse(archive.text("/program"), nullptr, false);
+  if (program.is_object()) {
+    outcome.planned_host_bytes = number(program, "planned_host_bytes", 0);
+    for (const auto& c : program.value("collectives", json::array())) outcome.collectives += number(c, "count", 0);
+  }
+  read_result(archive.text("/result"), outcome);
+  return outcome;
+}
+
+std::string disturbance_of(const RunOutcome& run) {
+  if (!run.processors) return {};
+  if (run.processors->stolen > most_stolen)
+    return "other virtual machines took " + percent(run.processors->stolen) + " of the processors' time";
+  if (run.processors->others > most_of_others && run.processors->idle < enough_idle)
+    return "other processes took " + percent(run.processors->others) + " of the processors' time";
+  return {};
+}
+
+void settle(CompareOutcome& outcome) {
+  std::vector<double> quiet, all;
+  std::string disturbance;
+  double most = 0;
+  for (const RunOutcome& run : outcome.runs) {
+    const std::string why = disturbance_of(run);
+    all.push_back(run.tokens_per_second);
+    if (why.empty()) quiet.push_back(run.tokens_per_second);
+    const double share = run.processors ? run.processors->others + run.processors->stolen : 0;
+    if (why.empty() || share < most) continue;
+    most = share;
+    disturbance = why;
+  }
+  const bool enough = quiet.size() >= 2 || quiet.size() == all.size();
+  outcome.speed = interval_of(enough ? quiet : all);
+  outcome.disturbance = enough ? "" : disturbance;
+}
+
+int quiet_runs(const CompareOutcome& outcome) {
+  return static_cast<int>(
+      std::count_if(outcome.runs.begin(), outcome.runs.end(), [](const RunOutcome& run) { return disturbance_of(run).empty(); }));
+}
+
+RunOutcome figures_of(const CompareOutcome& outcome) {
+  RunOutcome shown = outcome.runs.front();
+  shown.tokens_per_second = outcome.speed.mean;
+  shown.step_seconds *= outcome.runs.front().tokens_per_second / outcome.speed.mean;  // tokens of a step are the same
+  shown.share_of_bound =
+      outcome.disturbance.empty() ? mean_of(outcome.runs, [](const RunOutcome& r) { return r.share_of_bound; }) : unknown;
+  for (const RunOutcome& run : outcome.runs) {
+    if (run.measured_bytes > shown.measured_bytes) {
+      shown.measured_bytes = run.measured_bytes;
+      shown.measured_rank = run.measured_rank;
+    }
+  }
+  return shown;
+}
+
+}  // namespace consist::launch

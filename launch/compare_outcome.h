@@ -1,0 +1,70 @@
+// What came out of the runs of a comparison's row.
+#pragma once
+
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/runtime/processor_use.h"
+#include "launch/compare_statistics.h"
+
+namespace consist::launch {
+
+inline constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+
+/// One run, as its archive says. Figures of rates and times are those of the steady state (docs/metrics.md).
+struct RunOutcome {
+  std::string status;  ///< "finished", "failed" (it ran and broke), "refused" (illegal or unavailable), "interrupted"
+  std::string reason;  ///< may have several lines
+  std::string archive;
+  int repeat = 1;
+  double tokens_per_second = 0;  ///< of all ranks, median of the steps
+  double step_seconds = 0;
+  double total_seconds = 0;  ///< from the start of the process to the last step
+  double share_of_bound = unknown;
+  double bound_flops = unknown;
+  std::string bound_problem;
+  double planned_bytes = 0, measured_bytes = 0;
+  int measured_rank = -1;                ///< the rank that took so much; -1: not told, or all ranks took as much
+  double planned_host_bytes = 0;         ///< pinned by a rank, for what is offloaded
+  double bytes_sent_per_step = unknown;  ///< by rank 0
+  bool sent_is_counted = true;           ///< false: the transport does not count; what the program's collectives send
+  double collectives = 0;                ///< per rank and step
+  double final_loss = 0;
+  std::optional<ProcessorUse> processors;  ///< of rank 0's host during the steps
+  double clock = unknown;                  ///< of rank 0's device, Hz, mean over the steps
+  std::vector<std::string> advice;         ///< what the run said about its own choices
+};
+
+/// A row: its repeats, and what they say together.
+struct CompareOutcome {
+  std::string status = "pending";  ///< as RunOutcome::status: "finished" once a repeat has; "pending": not run
+  std::string reason;
+  std::vector<RunOutcome> runs;  ///< that finished
+  Interval speed;                ///< tokens/s over the repeats that count
+  /// Why the speed cannot be held against another's: other work on the machine. Empty if repeats without it are enough.
+  std::string disturbance;
+  std::size_t same_program_as = 0;  ///< index of the row that was run for this one; its own: it was run itself
+
+  bool finished() const { return status == "finished"; }
+};
+
+/// Reads a finished run. Throws DataError for an archive that cannot be read.
+RunOutcome read_outcome(const std::string& archive);
+
+/// Why a run's rate cannot be trusted: other processes or machines took its processors. Empty if they did not, or if that is not
+/// known.
+std::string disturbance_of(const RunOutcome& run);
+
+/// Sets speed and disturbance from `runs`: those that nothing disturbed count, if they are at least two or all there are;
+/// otherwise all count, and the disturbance is named.
+void settle(CompareOutcome& outcome);
+
+/// Runs that nothing is known to have disturbed.
+int quiet_runs(const CompareOutcome& outcome);
+
+/// What is shown for a row beside its speed: means of times and shares, the largest memory.
+RunOutcome figures_of(const CompareOutcome& outcome);
+
+}  // namespace consist::launch

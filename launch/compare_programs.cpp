@@ -1,0 +1,72 @@
+#include "launch/compare_programs.h"
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "consist/error.h"
+#include "core/program/printer.h"
+#include "core/runtime/parts.h"
+
+namespace consist::launch {
+namespace {
+
+using nlohmann::json;
+
+json config_of(const RunConfig& config) {
+  return json::parse(config.to_json());
+}
+
+}  // namespace
+
+std::string text_without_layout(const RunConfig& config) {
+  json all = config_of(config);
+  json& options = all["plugin_options"];
+  for (const StrategyChoice& strategy : config.strategies) options.erase(strategy.name);
+  options.erase(config.transport);
+  for (const auto& [strategy, transport] : config.transport_of) options.erase(transport);
+  for (const char* key : {"strategy", "transport", "checkpoint", "export", "trace"}) all.erase(key);
+  return all.dump();
+}
+
+std::string text_of_programs(const RunConfig& config, PluginHost& host) {
+  const Parts parts = make_parts(config, host);
+  const Layout layout = lay_out(parts.uses, config.ranks);
+  const CompileRequest request = parts.compile_request(config);
+  std::string text;
+  const json options = config_of(config)["plugin_options"];
+  for (int axis = 0; axis < layout.mesh.axes(); ++axis) {
+    const std::string transport = transport_for(config, layout.active[static_cast<std::size_t>(axis)].name);
+    text += std::to_string(layout.mesh.size_of(axis)) + " over " + transport;
+    text += (options.contains(transport) ? options[transport].dump() : "") + "\n";
+  }
+  for (int axis : layout.batch_axes) text += "batch over " + std::to_string(axis) + "\n";
+  const Program first = compile_step(request, layout, 0);
+  const std::vector<int> ranks = first.stage_axis < 0 ? std::vector<int>{0} : first.mesh.group(0, first.stage_axis);
+  for (int rank : ranks) {
+    text += to_text(rank == 0 ? first : compile_step(request, layout, rank));
+    if (config.evaluate_every > 0) text += to_text(compile_evaluation(request, layout, rank));
+  }
+  return text;
+}
+
+std::vector<std::size_t> first_of_equals(std::size_t count, const std::vector<CheckedRow>& checked) {
+  std::vector<std::size_t> first(count);
+  std::iota(first.begin(), first.end(), 0);
+  std::map<std::string, std::vector<const CheckedRow*>> groups;
+  for (const CheckedRow& row : checked) groups[text_without_layout(row.config)].push_back(&row);
+  for (const auto& [text, group] : groups) {
+    std::map<std::string, std::size_t> known;
+    for (const CheckedRow* row : group) {
+      if (group.size() == 1) continue;
+      try {
+        first[row->row] = known.try_emplace(text_of_programs(row->config, *row->host), row->row).first->second;
+      } catch (const Error&) {
+        // It is refused with its reason when its turn comes.
+      }
+    }
+  }
+  return first;
+}
+
+}  // namespace consist::launch

@@ -1,0 +1,33 @@
+// Which rows of a comparison run the same program.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "core/config/run_config.h"
+#include "core/plugin/host.h"
+
+namespace consist::launch {
+
+/// All of a checked configuration that says what is trained and how, but the names and options of strategies and transports and
+/// the places of files: configurations that differ in this text cannot be the same program.
+std::string text_without_layout(const RunConfig& config);
+
+/// What strategies and transports make of a checked configuration: the mesh, the programs of all ranks that differ, and the
+/// transports of the axes that there are, with their options. Configurations with equal texts here and in text_without_layout()
+/// do the same work. Throws what making and compiling the parts throws.
+std::string text_of_programs(const RunConfig& config, PluginHost& host);
+
+/// A row that can be run: its checked configuration and the plugins that it was checked with.
+struct CheckedRow {
+  std::size_t row = 0;
+  RunConfig config;
+  PluginHost* host = nullptr;
+};
+
+/// For each of `count` rows the first row that runs the same program; itself for those that are not among `checked`. Compiles
+/// only where all else is equal.
+std::vector<std::size_t> first_of_equals(std::size_t count, const std::vector<CheckedRow>& checked);
+
+}  // namespace consist::launch

@@ -1,0 +1,150 @@
+#include "launch/compare_runs.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "consist/error.h"
+#include "core/archive/reader.h"
+#include "core/program/printable.h"
+#include "core/runtime/progress_line.h"
+#include "launch/child_process.h"
+#include "launch/exit_status.h"
+#include "launch/stop_signals.h"
+
+namespace consist::launch {
+namespace {
+
+std::atomic<int> asked{0};
+
+extern "C" void on_asked(int signal) {
+  asked = signal;
+}
+
+std::string name_of_signal(int signal) {
+  return signal == SIGINT ? "SIGINT (Ctrl-C)" : signal == SIGTERM ? "SIGTERM" : signal == SIGHUP ? "SIGHUP" : strsignal(signal);
+}
+
+/// How far an interrupted run came, as its archive says.
+std::string steps_of(const std::string& archive) {
+  try {
+    const std::vector<double> steps = ArchiveReader(archive).column("step");
+    return steps.empty() ? "before its first step" : "after step " + std::to_string(static_cast<long long>(steps.back()));
+  } catch (const Error&) {
+    return "before its first step";
+  }
+}
+
+}  // namespace
+
+const std::atomic<int>& take_signals() {
+  struct sigaction action {};
+  action.sa_handler = on_asked;
+  sigemptyset(&action.sa_mask);  // without SA_RESTART: whatever waits looks up
+  for (int signal : {SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
+  if (!hangup_is_ignored()) sigaction(SIGHUP, &action, nullptr);
+  return asked;
+}
+
+void Reason::add(const std::string& line) {
+  last_ = line;
+  const bool begins = line.starts_with("consist: ");
+  if (begins && message_.empty()) {
+    message_ = line.substr(9);
+    open_ = true;
+  } else if (begins || line.starts_with("[rank ") || line.starts_with("consist launch: ")) {
+    open_ = false;  // other ranks and the launcher say the same in their words
+  } else if (open_) {
+    message_ += "\n" + line;
+  }
+}
+
+std::string Reason::text(int exit_status) const {
+  if (!message_.empty()) return message_;
+  const std::string how = exit_status > 128
+                              ? "ended by signal " + std::to_string(exit_status - 128) + " (" + strsignal(exit_status - 128) + ")"
+                              : "ended with exit status " + std::to_string(exit_status) + " without a message";
+  return how + (last_.empty() ? "" : "; its last line: " + last_);
+}
+
+RunOutcome run_in_process(const std::vector<std::string>& arguments, const std::string& archive, const std::string& log_path) {
+  std::ofstream log(log_path);
+  const bool terminal = isatty(STDERR_FILENO) == 1;
+  Reason reason;
+  std::vector<std::string> words{"train"};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  words.insert(words.end(), {"--archive", archive, "--overwrite"});
+  const int status = run_child(
+      words,
+      [&](const std::string& said) {
+        const std::string line = printable(said);
+        log << line << std::endl;
+        reason.add(line);
+        if (terminal && line.starts_with("step "))
+          std::fprintf(stderr, "\r\033[K%s", fit_line("  " + line, terminal_columns()).c_str());
+      },
+      &asked);
+  if (terminal) std::fputs("\r\033[K", stderr);
+  if (status == 0) return read_outcome(archive);
+  if (asked != 0) {
+    return {
+        .status = "interrupted",
+        .reason = "by " + name_of_signal(asked) + " " + steps_of(archive) + "; the same command runs it anew and keeps the rest",
+        .archive = std::filesystem::exists(archive) ? archive : ""};
+  }
+  return {.status = status == exit_usage ? "refused" : "failed",
+          .reason = reason.text(status) + " (see " + log_path + ")",
+          .archive = std::filesystem::exists(archive) ? archive : ""};
+}
+
+bool is_done(const std::string& path, const std::string& config_json) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return false;
+  try {
+    const ArchiveReader archive(path);
+    return archive.status() == "finished" && archive.text("/config") == config_json;
+  } catch (const Error&) {
+    return false;  // cut off or of another version: it is made anew
+  }
+}
+
+std::string other_run(const std::string& path, const std::string& config_json) {
+  using nlohmann::json;
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return {};
+  std::string status, text;
+  try {
+    const ArchiveReader archive(path);
+    status = archive.status();
+    text = archive.text("/config");
+  } catch (const Error&) {
+    return {};
+  }
+  const json there = json::parse(text, nullptr, false), here = json::parse(config_json, nullptr, false);
+  if (there == here || !there.is_object() || !here.is_object()) return {};
+  const auto flat = [](const json& object) { return object.flatten().get<json::object_t>(); };
+  const json::object_t before = flat(there), now = flat(here);
+  const auto value_in = [](const json::object_t& object, const std::string& key) {
+    const auto found = object.find(key);
+    return found == object.end() || found->second.is_null() ? std::string("none") : found->second.dump();
+  };
+  std::set<std::string> keys;
+  for (const json::object_t* object : {&before, &now}) {
+    for (const auto& [key, value] : *object) keys.insert(key);
+  }
+  std::string differences;
+  for (const std::string& key : keys) {
+    const std::string old_value = value_in(before, key), new_value = value_in(now, key);
+    if (old_value == new_value) continue;
+    differences += (differences.empty() ? "" : ", ") + key.substr(1) + " " + old_value + " (here " + new_value + ")";
+  }
+  return differences.empty() ? "" : "a " + status + " run with " + differences;
+}
+
+}  // namespace consist::launch

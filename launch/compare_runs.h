@@ -1,0 +1,39 @@
+// The processes of a comparison: one run after the other, and what became of each.
+#pragma once
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "launch/compare_outcome.h"
+
+namespace consist::launch {
+
+/// Takes SIGINT, SIGTERM and, unless nohup has it ignored, SIGHUP for the comparison. Returns where the signal's number appears.
+const std::atomic<int>& take_signals();
+
+/// Runs `consist train ARGUMENTS --archive ARCHIVE --overwrite` and writes all that it says to `log`. A signal (see
+/// take_signals()) is passed on to it, which makes the outcome "interrupted" unless it finished nevertheless. The reason of one
+/// that was refused or failed is its error message with all its lines. THROWS SystemError where no process can be started.
+RunOutcome run_in_process(const std::vector<std::string>& arguments, const std::string& archive, const std::string& log);
+
+/// Collects the error message from a run's output.
+class Reason {
+ public:
+  void add(const std::string& line);
+  /// The first message, with the lines that belong to it; otherwise how the process ended, and the last line that it wrote.
+  std::string text(int exit_status) const;
+
+ private:
+  std::string message_, last_;
+  bool open_ = false;
+};
+
+/// Whether `archive` holds a finished run of exactly this configuration.
+bool is_done(const std::string& archive, const std::string& config_json);
+
+/// What a readable archive at `path` holds that running this configuration would replace: "a finished run with steps 40, here
+/// 6". Empty if it holds a run of this configuration, or no run that could be read.
+std::string other_run(const std::string& path, const std::string& config_json);
+
+}  // namespace consist::launch

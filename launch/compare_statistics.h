@@ -1,0 +1,33 @@
+// Repeated measurements: their mean and how far it can be trusted.
+#pragma once
+
+#include <limits>
+#include <span>
+#include <string>
+
+namespace consist::launch {
+
+/// Geometric mean of positive numbers with the 95% confidence interval of Student's t, both taken over logarithms: a rate that is
+/// doubled and one that is halved are as far away.
+struct Interval {
+  double mean = 0;
+  double low = std::numeric_limits<double>::quiet_NaN();  ///< NaN: fewer than two numbers give no interval
+  double high = std::numeric_limits<double>::quiet_NaN();
+  int count = 0;
+
+  bool known() const { return count >= 2; }
+};
+
+/// Mean 0 and count 0 of no numbers. Numbers that are not positive are left out.
+Interval interval_of(std::span<const double> values);
+
+/// Whether both are known and no number lies in both.
+bool apart(const Interval& a, const Interval& b);
+
+/// The 97.5% quantile of Student's t, by degrees of freedom (at least 1).
+double student_t(int freedom);
+
+/// "±1.2%": how far the end of the interval that is further away lies from the mean; "-" where it is not known.
+std::string spread_text(const Interval& interval);
+
+}  // namespace consist::launch

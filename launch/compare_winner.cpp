@@ -1,0 +1,58 @@
+#include "launch/compare_winner.h"
+
+#include <algorithm>
+
+namespace consist::launch {
+namespace {
+
+/// Why two rows cannot be told apart; empty if they can.
+std::string not_apart(const CompareOutcome& a, const CompareOutcome& b) {
+  if (!a.disturbance.empty()) return a.disturbance;
+  if (!b.disturbance.empty()) return b.disturbance;
+  if (!a.speed.known() || !b.speed.known()) return "each was measured once, which gives no interval: see --repeats";
+  return apart(a.speed, b.speed) ? "" : "their 95% intervals meet: more --repeats narrow them";
+}
+
+}  // namespace
+
+std::string model_of(const CompareRow& row) {
+  for (const auto& [option, value] : row.varied) {
+    if (option == "model") return value;
+  }
+  return {};
+}
+
+std::string choices_of(const CompareRow& row) {
+  std::string text;
+  for (const auto& [option, value] : row.varied) {
+    if (option != "model" && value != no_such_option) text += (text.empty() ? "" : ", ") + option + " " + value;
+  }
+  return text;
+}
+
+Ranking rank_rows(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes, const std::string& model) {
+  Ranking ranking;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (model_of(rows[i]) == model && outcomes[i].finished() && outcomes[i].same_program_as == i) ranking.rows.push_back(i);
+  }
+  if (ranking.rows.empty()) return ranking;
+  std::stable_sort(ranking.rows.begin(), ranking.rows.end(),
+                   [&](std::size_t a, std::size_t b) { return outcomes[a].speed.mean > outcomes[b].speed.mean; });
+  const CompareOutcome& best = outcomes[ranking.rows.front()];
+  const auto told_apart = std::stable_partition(ranking.rows.begin() + 1, ranking.rows.end(), [&](std::size_t i) {
+    const std::string why = not_apart(best, outcomes[i]);
+    if (ranking.reason.empty()) ranking.reason = why;
+    return !why.empty();
+  });
+  ranking.leaders = static_cast<std::size_t>(told_apart - ranking.rows.begin());
+  return ranking;
+}
+
+std::optional<std::size_t> winner_of(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes,
+                                     const std::string& model) {
+  const Ranking ranking = rank_rows(rows, outcomes, model);
+  if (ranking.leaders != 1 || ranking.rows.size() < 2) return {};
+  return ranking.rows.front();
+}
+
+}  // namespace consist::launch
