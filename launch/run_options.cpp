@@ -9,6 +9,7 @@
 #include "core/config/did_you_mean.h"
 #include "core/runtime/parts.h"
 #include "launch/deepspeed_config.h"
+#include "launch/options_without_effect.h"
 
 namespace consist {
 
@@ -338,8 +339,10 @@ RunConfig make_config(const ParsedRun& parsed, PluginHost& host) {
   c.timeout_seconds = v["timeout"].as<int>();
   c.profile = v["profile"].as<bool>();
   c.trace = v["trace"].as<std::string>();
+  const PluginOptions given_to_plugins = c.plugin_options;
   leave_batch_open(v, read_deepspeed_config(v, host, c), c);
   c.check();
+  for (const std::string& line : options_without_effect(v, c, given_to_plugins, host)) c.notes.push_back(line);
   return c;
 }
 

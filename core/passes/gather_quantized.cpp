@@ -169,4 +169,16 @@ void gather_quantized(Program& program) {
   Rewriter(program).run();
 }
 
+bool gathers_nothing_quantized(const Program& program) {
+  bool asked = false;
+  for (const Instruction& instruction : program.instructions) {
+    asked |= instruction.attributes.integer_or("before_gathers", 0) != 0;
+    if (instruction.op->name() != "all_gather") continue;
+    for (const TensorId input : instruction.inputs) {
+      if (program[input].dtype == DType::e4m3 || program[input].dtype == DType::e5m2) return false;
+    }
+  }
+  return asked;
+}
+
 }  // namespace consist

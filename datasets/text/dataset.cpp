@@ -113,9 +113,8 @@ CONSIST_PLUGIN_OPTIONS(
     {"files", consist::OptionKind::text, "", "files or folders of UTF-8 text, commas between; empty: the corpus that ships"},
     {"tokenizer", consist::OptionKind::text, "",
      "a tokenizer.json or a folder with one; empty: the one in the model's folder, or for a preset, as with shipped, the one "
-     "that "
-     "ships (4096 tokens)"},
+     "that ships (4096 tokens)"},
     {"documents", consist::OptionKind::choice, "file", "what makes a document", "file|line"},
     {"separator", consist::OptionKind::text, "auto", "added token behind each document, auto (end of text) or none"},
-    {"eval-fraction", consist::OptionKind::real, "0.05", "share of the sequences, at the end, kept for evaluation"},
+    {"eval-fraction", consist::OptionKind::real, "0.05", "share of the sequences, at the end, kept for evaluation", "", "eval-files="},
     {"eval-files", consist::OptionKind::text, "", "files for evaluation instead of a share"});

@@ -77,5 +77,5 @@ CONSIST_PLUGIN_OPTIONS({"files", consist::OptionKind::text, "", "files or folder
                        {"format", consist::OptionKind::choice, "header",
                         "of the files: with Consist's header, or bare little-endian ids", "header|u16|u32"},
                        {"eval-fraction", consist::OptionKind::real, "0.05",
-                        "share of the sequences, at the end, kept for evaluation"},
+                        "share of the sequences, at the end, kept for evaluation", "", "eval-files="},
                        {"eval-files", consist::OptionKind::text, "", "files for evaluation instead of a share"});

@@ -15,18 +15,21 @@ enum class OptionKind : std::uint32_t {
   flag,     ///< "true" or "false"; on the command line the bare name means true
   integer,  ///< 64-bit, decimal
   real,
-  bytes,    ///< an integer with an optional suffix k, M, G, Ki, Mi, Gi
+  bytes,  ///< an integer with an optional suffix k, M, G, Ki, Mi, Gi
   text,
-  choice,   ///< one of `choices`
+  choice,  ///< one of `choices`
 };
 
 /// One row of a plugin's table. All strings are literals of the plugin and never null.
 struct OptionSpec {
-  const char* name;      ///< lower case, words joined by '-' or, where the field's name has one, '_'
+  const char* name;  ///< lower case, words joined by '-' or, where the field's name has one, '_'
   OptionKind kind;
-  const char* fallback;  ///< the default, as text; must itself be legal
-  const char* help;      ///< one line, with the unit
+  const char* fallback;      ///< the default, as text; must itself be legal
+  const char* help;          ///< one line, with the unit
   const char* choices = "";  ///< of a choice: "a|b|c"
+  /// What another option of the same table must be for this one to have an effect: "schedule=interleaved", "device=cpu|host";
+  /// empty: it always has. A run that is given an option without effect says so.
+  const char* needs = "";
 };
 
 /// Values for the options of one plugin: every option of its table has a checked value. Copyable.

@@ -98,7 +98,8 @@ CONSIST_PLUGIN(
 CONSIST_PLUGIN_OPTIONS(
     {"schedule", consist::OptionKind::choice, "1f1b", "the order of forward and backward parts",
      "gpipe|1f1b|interleaved|zero-bubble|zero-bubble-h2"},
-    {"chunks", consist::OptionKind::integer, "2", "parts of the model per rank, of schedule interleaved"},
+    {"chunks", consist::OptionKind::integer, "2", "parts of the model per rank, of schedule interleaved", "",
+     "schedule=interleaved"},
     {"send-first", consist::OptionKind::flag, "true",
      "backward parts send before they compute weight gradients; of the last micro-batches also before those that read "
      "what would be updated in place"},

@@ -33,10 +33,13 @@ void read_shared(const Options& options, Settings& settings);
   {"communication_data_type", consist::OptionKind::choice, "auto",                                                                        \
    "of gradients on their way between ranks; auto: as the precision makes them", "auto|fp32|bf16"},                                       \
   {"sub_group_size", consist::OptionKind::real, "1e8",                                                                                    \
-   "of a rank's elements that are updated at a time with offload; 0: each parameter by itself"},                                          \
+   "of a rank's elements that are updated at a time with offload; 0: each parameter by itself", "", "offload_optimizer.device=cpu"},      \
   {"offload_optimizer.device", consist::OptionKind::choice, "none", "where masters and moments lie: none is the device", "none|cpu"},     \
-  {"offload_optimizer.pin_memory", consist::OptionKind::flag, "true", "the host's memory is pinned, always"},                             \
-  {"offload_optimizer.ratio", consist::OptionKind::real, "1", "of the optimizer states, by elements, that are offloaded"},                \
+  {"offload_optimizer.pin_memory", consist::OptionKind::flag, "true", "the host's memory is pinned, always", "",                         \
+   "offload_optimizer.device=cpu"},                                                                                                        \
+  {"offload_optimizer.ratio", consist::OptionKind::real, "1", "of the optimizer states, by elements, that are offloaded", "",            \
+   "offload_optimizer.device=cpu"},                                                                                                        \
   {"offload_optimizer.update", consist::OptionKind::choice, "auto",                                                                       \
-   "where offloaded states are updated: streamed through the device, or on the cpu", "auto|device|cpu"}
+   "where offloaded states are updated: streamed through the device, or on the cpu", "auto|device|cpu",                         \
+   "offload_optimizer.device=cpu"}
 // clang-format on

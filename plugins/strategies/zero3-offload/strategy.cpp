@@ -41,5 +41,6 @@ CONSIST_PLUGIN_OPTIONS(
     {"reduce_each_micro_batch", consist::OptionKind::flag, "true",
      "false: gradients are added up whole and reduced once per step, which takes their memory"},
     {"offload_param.device", consist::OptionKind::choice, "none", "where divided parameters lie: none is the device", "none|cpu"},
-    {"offload_param.pin_memory", consist::OptionKind::flag, "true", "the host's memory is pinned, always"},
+    {"offload_param.pin_memory", consist::OptionKind::flag, "true", "the host's memory is pinned, always", "",
+     "offload_param.device=cpu"},
     CONSIST_ZERO_SHARED_OPTIONS);

@@ -66,5 +66,6 @@ CONSIST_PLUGIN_OPTIONS({"library", consist::OptionKind::text, "",
                         "for each rank on, or nothing where ranks cannot reach each other's memory",
                         "auto|none|messages|all"},
                        {"staging", consist::OptionKind::bytes, "32Mi",
-                        "device memory for each member of a group, through which copy engines move larger tensors in rounds"});
+                        "device memory for each member of a group, through which copy engines move larger tensors in rounds", "",
+                        "copy-engines=auto|messages|all"});
 CONSIST_PLUGIN_AVAILABILITY(consist::why_not);

@@ -1,0 +1,79 @@
+#include "launch/options_without_effect.h"
+
+#include <algorithm>
+#include <string_view>
+
+namespace consist {
+namespace {
+
+std::string no_effect(const std::string& option, const std::string& needed) {
+  return "--" + option + " has no effect here; it needs " + needed;
+}
+
+/// Of the core's options.
+void add_own(const boost::program_options::variables_map& given, const RunConfig& config, std::vector<std::string>& lines) {
+  struct Rule {
+    const char* option;
+    bool has_effect;
+    const char* needed;
+  };
+  const bool decays = config.learning_rate.decay != LearningRate::Decay::constant;
+  const bool checkpoints = !config.checkpoint.empty();
+  const Rule rules[] = {
+      {"final-rate", decays, "--schedule linear or cosine"},
+      {"recompute-layers", given["recompute"].as<std::string>() != "none", "--recompute"},
+      {"checkpoint-keep", checkpoints, "--checkpoint FOLDER"},
+      {"evaluate-sequences", config.evaluate_every > 0, "--evaluate-every STEPS"},
+  };
+  for (const Rule& rule : rules) {
+    const auto& value = given[rule.option];
+    const bool is_given = !value.defaulted() && !(value.value().type() == typeid(bool) && !value.as<bool>());
+    if (is_given && !rule.has_effect) lines.push_back(no_effect(rule.option, rule.needed));
+  }
+}
+
+/// The value of `name` in a run: what was given, or its fallback.
+std::string value_of(const std::vector<OptionSpec>& table, const std::map<std::string, std::string>& given,
+                     std::string_view name) {
+  if (const auto found = given.find(std::string(name)); found != given.end()) return found->second;
+  const auto spec = std::find_if(table.begin(), table.end(), [&](const OptionSpec& s) { return s.name == name; });
+  return spec == table.end() ? "" : spec->fallback;
+}
+
+bool is_one_of(std::string_view value, std::string_view list) {
+  for (std::size_t begin = 0; begin <= list.size();) {
+    const std::size_t end = std::min(list.find('|', begin), list.size());
+    if (list.substr(begin, end - begin) == value) return true;
+    begin = end + 1;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::vector<std::string> options_without_effect(const boost::program_options::variables_map& given, const RunConfig& config,
+                                                const PluginOptions& given_to_plugins, PluginHost& host) {
+  std::vector<std::string> lines;
+  add_own(given, config, lines);
+  for (const auto& [owner, options] : given_to_plugins) {
+    const std::map<std::string, std::string>& values = config.plugin_options.at(owner);
+    for (const PluginFile& file : host.files()) {
+      if (file.name != owner || !file.problem.empty()) continue;
+      const std::vector<OptionSpec> table = host.option_table(file.kind, file.name);
+      for (const OptionSpec& spec : table) {
+        const std::string_view needs = spec.needs;
+        if (needs.empty() || options.count(spec.name) == 0) continue;
+        const std::size_t equals = std::min(needs.find('='), needs.size());
+        const std::string_view other = needs.substr(0, equals), legal = needs.substr(std::min(equals + 1, needs.size()));
+        if (is_one_of(value_of(table, values, other), legal)) continue;
+        std::string shown(legal);
+        std::replace(shown.begin(), shown.end(), '|', ',');
+        lines.push_back(
+            no_effect(owner + "." + spec.name, "--" + owner + "." + std::string(other) + " " + (shown.empty() ? "''" : shown)));
+      }
+    }
+  }
+  return lines;
+}
+
+}  // namespace consist
