@@ -20,9 +20,10 @@ namespace consist {
 /// parts that it owns, to a folder that all ranks share; a checkpoint of one layout is read in any other.
 class SavedState {
  public:
-  /// Called by every rank. With --resume, finds the newest sound checkpoint. Takes the folders of checkpoints and export on rank 0, so that one that cannot be used is an error before anything is
-  /// trained. Throws UsageError if the checkpoint is of a run that read other data or went further, or for a folder whose content would be lost or mixed with another run's, SystemError if one cannot
-  /// be made or is in use.
+  /// Called by every rank. With --resume, finds the newest sound checkpoint. Takes the folders of checkpoints and export on rank
+  /// 0, so that one that cannot be used is an error before anything is trained. Throws UsageError if the checkpoint is of a run
+  /// that read other data or went further, or for a folder whose content would be lost or mixed with another run's, SystemError
+  /// if one cannot be made or is in use.
   SavedState(const RunConfig& config, const Parts& parts, const Layout& layout, JoinedJob& job);
   ~SavedState();  ///< removes an export folder that it has made and that nothing came into
   SavedState(const SavedState&) = delete;
@@ -34,8 +35,8 @@ class SavedState {
 
   /// Called by every rank: gives `state` its values and returns the number of steps that they have been trained for. With
   /// --resume these are the newest sound checkpoint's, if there is one; otherwise the model folder's weights or, for a preset
-  /// and with --from-scratch, initial ones (then 0). Throws DataError naming the file and the tensor if something is missing, left over, corrupt or of another
-  /// shape.
+  /// and with --from-scratch, initial ones (then 0). Throws DataError naming the file and the tensor if something is missing,
+  /// left over, corrupt or of another shape.
   std::int64_t fill(TrainingState& state);
 
   /// Called by every rank: saves a checkpoint after `step` steps. Returns the bytes written by all ranks on rank 0, elsewhere 0.

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "consist/error.h"
+#include "core/passes/gather_quantized.h"
 #include "core/passes/timeline.h"
 #include "core/program/printable.h"
 #include "core/program/printer.h"
