@@ -71,7 +71,7 @@ void Communicators::connect(int axis, Job& job, Device& device, const GroupReque
 std::map<std::string, std::string> Communicators::versions() const {
   std::map<std::string, std::string> all;
   for (const auto& axis : owned_) {
-    for (const auto& communicator : axis) all.merge(communicator->versions());
+    for (const Owned& owned : axis) all.merge(owned.communicator->versions());
   }
   return all;
 }
