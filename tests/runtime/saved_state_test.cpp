@@ -308,8 +308,11 @@ TEST_F(SavedStateTest, TextIsReadByTheTokenizerInTheModelsFolderUnlessAnotherIsN
 }
 
 TEST_F(SavedStateTest, WeightsWithoutATokenizerAreNotTrainedOnTextByAnother) {
-  const std::vector<std::string> text{"--steps", "1", "--batch", "1", "--dataset", "text"};
-  expect_refused(text, 2, "has no tokenizer.json, and its weights were trained with one: name it with --text.tokenizer");
+  const ChildResult result = run_child({CONSIST_BINARY_DIR "/bin/consist", "train", "--device=cpu", "--dataset=text",
+                                        "--sequence=16", "--batch=1", "--steps=1", "--model=" + references + "qwen3-tied"});
+  EXPECT_EQ(result.status, 2) << result.output;
+  EXPECT_THAT(result.output,
+              HasSubstr("has no tokenizer.json, and its weights were trained with one: name it with --text.tokenizer"));
 }
 
 /// transformers 4 takes the embedding for the head, transformers 5 trains the head by itself.
