@@ -120,6 +120,7 @@ int train(const Arguments& arguments) {
   address.timeout = std::chrono::seconds(config.timeout_seconds);
   if (address.size == 1 && config.ranks > 1) {
     check_make_up(config, host);
+    say_plugin_warnings(host);
     Arguments again{"train"};
     again.insert(again.end(), arguments.begin(), arguments.end());
     return launch::launch_local(config.ranks, again);
