@@ -41,7 +41,7 @@ constexpr const char* help =
     "  --pack on|off [on]        one product for linears that read the same: q, k and v; gate and up\n"
     "  --learning-rate X [3e-4]  --warmup STEPS [0]                  --schedule constant|linear|cosine [constant]\n"
     "  --warmup-shape S [linear] linear or log   --warmup-from RATE: where warm-up begins; without it a step above 0 (log: 0)\n"
-    "  --schedule-counting C [own]  deepspeed: steps are counted as DeepSpeed's schedulers count them, which move on afterwards\n"
+    "  --schedule-counting C [own]  deepspeed: one step later, as its schedulers move on after each step\n"
     "  --final-rate X [0.1]      where linear and cosine end, as a fraction of the learning rate\n"
     "  --weight-decay X [0.1]    --beta1 X [0.9]  --beta2 X [0.95]   --epsilon X [1e-8]\n"
     "  --bias-correction on|off [on]  AdamW's\n"

@@ -124,7 +124,7 @@ void change_instruction(Source& source, Program& p) {
     case 8: {
       const auto queue = source.integer<std::int8_t>();
       static_assert(sizeof(Queue) == sizeof queue);
-      std::memcpy(&i.queue, &queue, sizeof queue);
+      std::memcpy(static_cast<void*>(&i.queue), &queue, sizeof queue);
       break;
     }
     case 9:
