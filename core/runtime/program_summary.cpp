@@ -1,3 +1,4 @@
+#include "core/passes/gather_quantized.h"
 #include "core/runtime/program_summary.h"
 
 #include <algorithm>
@@ -26,6 +27,7 @@ ProgramSummary summarize(const PreparedProgram& prepared) {
   const Program& program = prepared.program();
   ProgramSummary s;
   s.instructions = static_cast<std::int64_t>(program.instructions.size());
+  s.gathers_nothing_quantized = gathers_nothing_quantized(program);
   s.tensors = static_cast<std::int64_t>(program.tensors.size());
   for (const Parameter& p : program.parameters) {
     s.parameters += program[p.tensor].shape.elements();

@@ -37,6 +37,7 @@ struct ProgramSummary {
   double fp8_flops = 0;              ///< of these, by products of 8-bit floats
   double repeated_flops = 0;         ///< of these, by --recompute
   std::string parts;                 ///< who cut forward along its tokens into how many parts; empty: nobody
+  bool gathers_nothing_quantized = false;  ///< though it is asked for (see gather_quantized.h)
   std::vector<OpSummary> ops;        ///< by flops, then bytes
   std::vector<CollectiveSummary> collectives;
   std::int64_t planned_bytes = 0;  ///< device memory per rank

@@ -91,7 +91,7 @@ std::string banner(const RunConfig& config, const Parts& parts, const Layout& la
   if (!summary.parts.empty()) text += "\n" + summary.parts;
   text += "\n" + parts.device->info().name;
   for (const std::string& note : config.notes) text += "\n" + note;
-  if (gathers_nothing_quantized(state.step().program())) text += "\n" + std::string(no_quantized_gathers);
+  if (summary.gathers_nothing_quantized) text += "\n" + std::string(no_quantized_gathers);
   const std::int64_t sequences = config.batch * config.accumulation * layout.batch_ranks();
   text += "\nbatch " + std::to_string(config.batch) + " x accumulation " + std::to_string(config.accumulation) + " x " +
           std::to_string(layout.batch_ranks()) + " = " + std::to_string(sequences) + " sequences of " +

@@ -138,7 +138,7 @@ int explain(const Arguments& arguments) {
     programs.push_back(&stages.back().program->program());
   }
   if (!summary && !one_rank) chosen = 0;
-  if (gathers_nothing_quantized(stages[chosen].program->program())) std::fprintf(stderr, "%s\n", no_quantized_gathers);
+  if (stages[chosen].summary.gathers_nothing_quantized) std::fprintf(stderr, "%s\n", no_quantized_gathers);
   if (stages.size() > 1) std::fputs(pipeline_text(programs).c_str(), stdout);
   if (summary && stages.size() > 1) std::printf("%s\nRank %d:\n", stages_text(stages).c_str(), stages[chosen].rank);
   std::fputs(
