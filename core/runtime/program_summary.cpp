@@ -1,4 +1,3 @@
-#include "core/passes/gather_quantized.h"
 #include "core/runtime/program_summary.h"
 
 #include <algorithm>
@@ -7,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "consist/op.h"
+#include "core/passes/gather_quantized.h"
 #include "core/passes/recompute.h"
 #include "core/program/operands.h"
 #include "core/program/printer.h"

@@ -1,4 +1,3 @@
-#include "core/passes/gather_quantized.h"
 #include "core/runtime/run_description.h"
 
 #include <sys/utsname.h>
@@ -8,6 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "core/passes/gather_quantized.h"
 #include "core/runtime/text.h"
 #include "core/runtime/usable_cores.h"
 
