@@ -60,13 +60,14 @@ def read_losses(path):
     # Rows that a writer has counted but not written are step -1 (docs/archive.md).
     with h5py.File(path, "r") as file:
         status = file.attrs["status"]
+        status = status.decode() if isinstance(status, bytes) else str(status)
         if "steps/step" not in file:
             return [], [], status
         steps, losses = file["steps/step"][:].tolist(), file["steps/loss"][:].tolist()
     rows = min(len(steps), len(losses))
     while rows > 0 and steps[rows - 1] < 0:
         rows -= 1
-    return steps[:rows], losses[:rows], status.decode() if isinstance(status, bytes) else str(status)
+    return steps[:rows], losses[:rows], status
 
 
 def rank_processes(launcher):
@@ -205,7 +206,8 @@ def disturb(consist, case, folder, expected, duration, how, options, choose):
     rows, state = check_archive(archive, expected, "the archive")
     if status == 0 or state == "finished":
         # The victim had done its part: nobody had to notice, and nobody may have been accused or crashed.
-        check_names(text, victim, ranks, False) if status != 0 else None
+        if status != 0:
+            check_names(text, victim, ranks, False)
         outcome = f"rank {victim} hit at its end"
     else:
         formed = "ended before all ranks had joined the job" not in text
