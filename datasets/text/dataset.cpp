@@ -32,7 +32,13 @@ class Text final : public Dataset {
   void open(const DatasetRequest& request) override {
     const bool ships = tokenizer_.empty() || tokenizer_ == "shipped";
     tokenizer_file_ = ships ? shipped_path("text/tokenizer.json") : tokenizer_;
-    if (std::error_code ignored; std::filesystem::is_directory(tokenizer_file_, ignored)) tokenizer_file_ += "/tokenizer.json";
+    if (std::error_code ignored; std::filesystem::is_directory(tokenizer_file_, ignored)) {
+      tokenizer_file_ += "/tokenizer.json";
+      if (!std::filesystem::exists(tokenizer_file_, ignored)) {
+        throw UsageError("--text.tokenizer " + tokenizer_ +
+                         " is a folder without a tokenizer.json; name one that has it, or the file");
+      }
+    }
     const Tokenizer tokenizer = Tokenizer::from_file(tokenizer_file_);
     TextFiles text;
     text.documents = documents_ == "line" ? DocumentKind::line : DocumentKind::file;
@@ -116,5 +122,6 @@ CONSIST_PLUGIN_OPTIONS(
      "that ships (4096 tokens)"},
     {"documents", consist::OptionKind::choice, "file", "what makes a document", "file|line"},
     {"separator", consist::OptionKind::text, "auto", "added token behind each document, auto (end of text) or none"},
-    {"eval-fraction", consist::OptionKind::real, "0.05", "share of the sequences, at the end, kept for evaluation", "", "eval-files="},
+    {"eval-fraction", consist::OptionKind::real, "0.05", "share of the sequences, at the end, kept for evaluation", "",
+     "eval-files="},
     {"eval-files", consist::OptionKind::text, "", "files for evaluation instead of a share"});

@@ -141,7 +141,7 @@ TEST_F(BadFiles, TextAndTokenizers) {
       {files + "latin1.txt", 1, {"latin1.txt is not valid UTF-8 at byte 3"}},
       {files + "latin1.txt --ranks 3", 1, {"latin1.txt is not valid UTF-8 at byte 3"}},
       {other + "gone.json", 1, {"gone.json"}},
-      {other + "nothing", 1, {"nothing", "folder"}},
+      {other + "nothing", 2, {"nothing", "a folder without a tokenizer.json"}},
       {other + "empty.txt", 1, {"empty.txt", "it is no valid JSON: parse error at line"}},
       {other + "cut.json", 1, {"cut.json", "it is no valid JSON: parse error at line"}},
       {other + "cut.json --ranks 3", 1, {"cut.json", "it is no valid JSON: parse error at line"}},
