@@ -38,7 +38,8 @@ TEST_P(DeviceKernel, Embedding) {
       std::fill_n(dtable.data.begin() + padding * 19, 19, 0.0);
       const auto acc = accumulator(add, gradient(), dtable);
       const Attributes backward = with_gradient({{"vocabulary", std::int64_t{13}}, {"padding_id", padding}});
-      expect_close(run("embedding_grad", {ids, dy, acc}, backward)[0], dtable, tolerance(), "dtable with padding");
+      // A processor rounds a row to the gradient's dtype after each of its tokens.
+      expect_close(run("embedding_grad", {ids, dy, acc}, backward)[0], dtable, 2 * tolerance(), "dtable with padding");
     }
   }
   for (const double bad : {-1.0, 13.0}) {
