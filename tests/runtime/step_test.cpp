@@ -78,14 +78,16 @@ TEST_P(StepOf, UsesExactlyThePlannedMemory) {
     const auto state = rank.make_state();
     EXPECT_EQ(rank.seen->allocations, 0) << "planning has allocated";
     state->allocate(false);
-    EXPECT_EQ(rank.device->counters().allocations, 1) << "one arena, and nothing besides";
+    // Before there was an arena, communicators were tried with known values, in memory that was given back.
+    const int tried = rank.config->ranks > 1 ? 1 : 0;
+    EXPECT_EQ(rank.device->counters().allocations, 1 + tried) << "one arena, and nothing besides";
     state->initialize(1);
     AllocationMarks events(rank.config->steps, {});
     ASSERT_EQ(train(*state, *rank.parts->dataset, *rank.layout, rank.rank, rank.settings(), events), TrainerResult::finished);
     const DeviceCounters counters = rank.device->counters();
     EXPECT_GT(counters.peak_bytes, 0);
     EXPECT_EQ(counters.peak_bytes, state->planned_bytes());
-    EXPECT_EQ(counters.allocations, 2) << "beside the arena, the host's memory that initial weights pass through";
+    EXPECT_EQ(counters.allocations, 2 + tried) << "beside the arena, the host's memory that initial weights pass through";
     // The arena is no larger than its launches need: the last of them ends where it ends, but for the alignment of a tensor.
     EXPECT_FALSE(rank.seen->outside);
     EXPECT_LE(rank.seen->used_bytes, state->planned_bytes());
