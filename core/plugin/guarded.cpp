@@ -114,7 +114,7 @@ class GuardedDataset final : public Dataset {
   GuardedDataset(std::shared_ptr<Dataset> part, const PluginIdentity& plugin) : part_(std::move(part)), plugin_(plugin) {}
   void open(const DatasetRequest& request) override {
     vocabulary_ = request.vocabulary;
-    in_plugin(plugin_, "open", limited, [&] { part_->open(request); });
+    in_plugin(plugin_, "open", PluginCall::Limit::long_work, [&] { part_->open(request); });
     train_sequences();
     eval_sequences();
   }

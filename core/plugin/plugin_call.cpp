@@ -37,7 +37,7 @@ std::string with_label(const std::string& message, const PluginIdentity& plugin)
 PluginCall::PluginCall(const PluginIdentity& plugin, const char* function, Limit limit) noexcept
     : plugin_(plugin), function_(function), outer_(innermost), timed_(limit != Limit::none) {
   innermost = this;
-  if (timed_) timed_ = watch(*this);
+  if (timed_) timed_ = watch(*this, limit);
 }
 
 PluginCall::~PluginCall() {

@@ -19,10 +19,10 @@ struct PluginIdentity {
 /// The plugin that this thread is in, from construction to destruction; calls nest. Cheap unless there is a limit: two stores.
 class CONSIST_API PluginCall {
  public:
-  enum class Limit : bool { none, plugin_timeout };
+  /// `long_work` is for what rightly takes long on large input, such as tokenizing a corpus: 24 times plugin_timeout().
+  enum class Limit { none, plugin_timeout, long_work };
 
-  /// `function` is a literal. With a limit, a call that takes longer than plugin_timeout() ends the process (see
-  /// plugin_faults.h).
+  /// `function` is a literal. A call that takes longer than its limit ends the process (see plugin_faults.h).
   PluginCall(const PluginIdentity& plugin, const char* function, Limit limit = Limit::none) noexcept;
   ~PluginCall();
   PluginCall(const PluginCall&) = delete;

@@ -25,9 +25,11 @@ class Watchdog {
     std::thread([this] { run(); }).detach();  // to the end of the process, as this object
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
-  void add(const PluginCall& call) {
+  void add(const PluginCall& call, PluginCall::Limit limit) {
+    constexpr int long_work = 24;
+    const std::chrono::milliseconds time = limit == PluginCall::Limit::long_work ? limit_ * long_work : limit_;
     const std::lock_guard lock(mutex_);
-    calls_.push_back({&call, Clock::now() + limit_});
+    calls_.push_back({&call, Clock::now() + time, time});
   }
   void remove(const PluginCall& call) {
     const std::lock_guard lock(mutex_);
@@ -40,16 +42,17 @@ class Watchdog {
   struct Watched {
     const PluginCall* call;
     Clock::time_point deadline;
+    std::chrono::milliseconds limit;
   };
 
   void run() {
     std::unique_lock lock(mutex_);
     for (;;) {
-      // Calls begin with the same limit, so that a deadline never comes before one that was there: no need to be woken.
+      // No limit is shorter than the time between two looks: no need to be woken by a call.
       wake_.wait_for(lock, std::min<Clock::duration>(limit_ / 4, std::chrono::seconds(1)));
       for (const Watched& watched : calls_) {
         if (Clock::now() >= watched.deadline)
-          end_after_hang(*watched.call, limit_);  // with the lock: the call cannot end meanwhile
+          end_after_hang(*watched.call, watched.limit);  // with the lock: the call cannot end meanwhile
       }
     }
   }
@@ -67,9 +70,9 @@ Watchdog& watchdog() {
 
 }  // namespace
 
-bool watch(const PluginCall& call) noexcept {
+bool watch(const PluginCall& call, PluginCall::Limit limit) noexcept {
   try {
-    watchdog().add(call);
+    watchdog().add(call, limit);
     return true;
   } catch (...) {
     return false;

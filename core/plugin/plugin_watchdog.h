@@ -5,8 +5,9 @@
 
 namespace consist {
 
-/// Begins to watch a call of this thread; a thread of the process's own waits for it. False if no such thread can be started.
-bool watch(const PluginCall& call) noexcept;
+/// Begins to watch a call of this thread, which may take as long as `limit` says (not `none`); a thread of the process's own waits
+/// for it. False if no such thread can be started.
+bool watch(const PluginCall& call, PluginCall::Limit limit) noexcept;
 void unwatch(const PluginCall& call) noexcept;
 
 }  // namespace consist
