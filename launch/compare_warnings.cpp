@@ -40,9 +40,13 @@ std::string processors_text(const std::vector<CompareOutcome>& outcomes) {
     }
   }
   if (disturbed == 0) return {};
-  std::string text = "warning: other work ran beside " + std::to_string(disturbed) + " of " + std::to_string(all) +
-                     " runs: other processes took " + percents(others) + " of the processors' time";
-  if (stolen.most >= 0.005) text += ", other virtual machines up to " + fixed_text(100 * stolen.most, 0) + "%";
+  std::string text = "warning: other work ran beside " + std::to_string(disturbed) + " of " + std::to_string(all) + " runs";
+  std::string took;
+  if (others.most > 0) took = "other processes took " + percents(others) + " of the processors' time";
+  if (stolen.most >= 0.005) {
+    took += (took.empty() ? "" : ", ") + std::string("other virtual machines up to ") + fixed_text(100 * stolen.most, 0) + "%";
+  }
+  if (!took.empty()) text += ": " + took;
   return text + "\n";
 }
 

@@ -87,6 +87,12 @@ TEST(CompareTable, NamesWhatDisturbedIt) {
   EXPECT_THAT(text, HasSubstr("the clock of the device of m_batch1 was 1.20 GHz to 1.98 GHz"));
   EXPECT_THAT(comparison_text(rows, {uneven, busy}), Not(HasSubstr("70%"))) << "a bound that was measured beside other work";
   EXPECT_EQ(warnings_text(rows, {finished(0, {1, 1}), finished(1, {1, 1})}), "");
+  CompareOutcome stolen = disturbed(finished(1, {100, 101, 102}), 1);
+  for (RunOutcome& run : stolen.runs) {
+    if (run.processors) run.processors->others = 0;
+  }
+  stolen.runs[0].processors->stolen = 0.2;
+  EXPECT_THAT(warnings_text(rows, {finished(0, {1, 1}), stolen}), HasSubstr(" runs: other virtual machines up to 20%\n"));
 }
 
 }  // namespace
