@@ -103,12 +103,23 @@ RunOutcome run_in_process(const std::vector<std::string>& arguments, const std::
           .archive = std::filesystem::exists(archive) ? archive : ""};
 }
 
+namespace {
+
+/// The configuration as it is asked for: without what a run's start settles by measuring.
+nlohmann::json asked_for(const std::string& config) {
+  nlohmann::json parsed = nlohmann::json::parse(config, nullptr, false);
+  if (parsed.is_object()) parsed.erase("chosen_options");
+  return parsed;
+}
+
+}  // namespace
+
 bool is_done(const std::string& path, const std::string& config_json) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return false;
   try {
     const ArchiveReader archive(path);
-    return archive.status() == "finished" && archive.text("/config") == config_json;
+    return archive.status() == "finished" && asked_for(archive.text("/config")) == asked_for(config_json);
   } catch (const Error&) {
     return false;  // cut off or of another version: it is made anew
   }
@@ -126,7 +137,7 @@ std::string other_run(const std::string& path, const std::string& config_json) {
   } catch (const Error&) {
     return {};
   }
-  const json there = json::parse(text, nullptr, false), here = json::parse(config_json, nullptr, false);
+  const json there = asked_for(text), here = asked_for(config_json);
   if (there == here || !there.is_object() || !here.is_object()) return {};
   const auto flat = [](const json& object) { return object.flatten().get<json::object_t>(); };
   const json::object_t before = flat(there), now = flat(here);
