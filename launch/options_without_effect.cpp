@@ -26,18 +26,19 @@ void add_own(const boost::program_options::variables_map& given, const RunConfig
       {"evaluate-sequences", config.evaluate_every > 0, "--evaluate-every STEPS"},
   };
   for (const Rule& rule : rules) {
-    const auto& value = given[rule.option];
-    const bool is_given = !value.defaulted() && !(value.value().type() == typeid(bool) && !value.as<bool>());
-    if (is_given && !rule.has_effect) lines.push_back(no_effect(rule.option, rule.needed));
+    if (!given[rule.option].defaulted() && !rule.has_effect) lines.push_back(no_effect(rule.option, rule.needed));
   }
 }
 
 /// The value of `name` in a run: what was given, or its fallback.
 std::string value_of(const std::vector<OptionSpec>& table, const std::map<std::string, std::string>& given,
                      std::string_view name) {
-  if (const auto found = given.find(std::string(name)); found != given.end()) return found->second;
   const auto spec = std::find_if(table.begin(), table.end(), [&](const OptionSpec& s) { return s.name == name; });
-  return spec == table.end() ? "" : spec->fallback;
+  if (spec == table.end()) return {};
+  const auto found = given.find(spec->name);
+  Options options;  // which writes "yes" and "on" as "true"
+  options.set(*spec, found == given.end() ? spec->fallback : found->second);
+  return options.all().begin()->second;
 }
 
 bool is_one_of(std::string_view value, std::string_view list) {

@@ -32,6 +32,7 @@ TEST(OptionsWithoutEffect, OfPartsNameTheOptionThatTheyNeed) {
   expect({"--text.eval-fraction", "0.1", "--text.eval-files", "a.txt"}, "--text.eval-fraction", "--text.eval-files ''");
   EXPECT_TRUE(notes_of({"--strategy", "pipeline", "--pipeline.chunks", "4", "--pipeline.schedule", "interleaved"}).empty());
   EXPECT_TRUE(notes_of({"--strategy", "tp-sp", "--tp-sp.gather-again"}).empty());
+  EXPECT_TRUE(notes_of({"--strategy", "tp-sp", "--tp-sp.gather-again", "--tp-sp.sequence-parallel=yes"}).empty());
 }
 
 TEST(OptionsWithoutEffect, OfTheRunNameWhatTheyNeed) {
