@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <set>
 
 #include "core/runtime/text.h"
@@ -46,22 +45,12 @@ bool differ_only_in(const CompareRow& a, const CompareRow& b, std::size_t option
   return true;
 }
 
-/// Tokens/s by repeat, of the repeats that count (see settle()).
-std::map<int, double> rates_of(const CompareOutcome& outcome) {
-  std::map<int, double> rates;
-  for (const RunOutcome& run : outcome.runs) {
-    if (!outcome.disturbance.empty() || disturbance_of(run).empty()) rates[run.repeat] = run.tokens_per_second;
-  }
-  return rates;
-}
-
 /// What one value of an option is worth beside another.
 struct Effect {
   Ratio memory, host_memory, sent, collectives;
-  std::vector<double> pairs;                     ///< ratios of speeds
-  std::map<int, std::vector<double>> by_repeat;  ///< the pairs' ratios within a repeat
-  double squares = 0;                            ///< sum over the pairs of squared half intervals, of logarithms
-  bool repeated = true;                          ///< all rows of the pairs have intervals
+  std::vector<double> pairs;  ///< ratios of speeds
+  double squares = 0;         ///< sum over the pairs' rows of their squared half intervals, of logarithms
+  bool repeated = true;       ///< all rows of the pairs have intervals
   std::string disturbance;
 
   void add(const CompareOutcome& with, const CompareOutcome& without) {
@@ -71,11 +60,6 @@ struct Effect {
     if (a.sent_is_counted == b.sent_is_counted) sent.add(a.bytes_sent_per_step, b.bytes_sent_per_step);
     collectives.add(a.collectives, b.collectives);
     pairs.push_back(with.speed.mean / without.speed.mean);
-    const std::map<int, double> references = rates_of(without);
-    for (const auto& [repeat, rate] : rates_of(with)) {
-      if (const auto reference = references.find(repeat); reference != references.end())
-        by_repeat[repeat].push_back(rate / reference->second);
-    }
     for (const CompareOutcome* outcome : {&with, &without}) {
       if (disturbance.empty()) disturbance = outcome->disturbance;
       repeated = repeated && outcome->speed.known();
@@ -84,19 +68,12 @@ struct Effect {
     }
   }
 
-  /// Of the mean over the pairs, from repeat to repeat; repeats that lack a pair are left out. Rows that were not measured in the
-  /// same repeats are as uncertain as their own intervals say together.
+  /// Of the mean over the pairs: as uncertain as the intervals of their rows say together.
   Interval speed() const {
-    std::vector<double> means;
-    for (const auto& [repeat, ratios] : by_repeat) {
-      if (ratios.size() == pairs.size()) means.push_back(interval_of(ratios).mean);
-    }
-    Interval interval = interval_of(means);
-    if (interval.known()) return interval;
-    interval.mean = interval_of(pairs).mean;
-    if (!repeated) return interval;
+    const double mean = interval_of(pairs).mean;
+    if (!repeated) return {.mean = mean};
     const double half = std::sqrt(squares) / static_cast<double>(pairs.size());
-    return {.mean = interval.mean, .low = interval.mean * std::exp(-half), .high = interval.mean * std::exp(half), .count = 2};
+    return {.mean = mean, .low = mean * std::exp(-half), .high = mean * std::exp(half), .count = 2};
   }
 };
 

@@ -18,7 +18,7 @@ using nlohmann::json;
 
 // Below these, medians of steps do not change by more than they do from run to run.
 constexpr double most_stolen = 0.02;
-constexpr double most_of_others = 0.05;
+constexpr double most_of_others = 0.02;
 constexpr double enough_idle = 0.25;  ///< what others use besides does no harm while so much is idle
 
 double number(const json& object, const char* key, double otherwise) {
@@ -70,6 +70,28 @@ double mean_of(const std::vector<RunOutcome>& runs, Get get) {
   return count == 0 ? unknown : sum / count;
 }
 
+struct Counted {
+  std::vector<double> rates;
+  std::string disturbance;  ///< the largest, if other work was beside those that count
+};
+
+Counted counted_runs(const CompareOutcome& outcome) {
+  std::vector<double> quiet, all;
+  std::string disturbance;
+  double most = 0;
+  for (const RunOutcome& run : outcome.runs) {
+    const std::string why = disturbance_of(run);
+    all.push_back(run.tokens_per_second);
+    if (why.empty()) quiet.push_back(run.tokens_per_second);
+    const double share = run.processors ? run.processors->others + run.processors->stolen : 0;
+    if (why.empty() || share < most) continue;
+    most = share;
+    disturbance = why;
+  }
+  if (quiet.size() >= 2 || quiet.size() == all.size()) return {quiet, ""};
+  return {all, disturbance};
+}
+
 }  // namespace
 
 RunOutcome read_outcome(const std::string& path) {
@@ -108,22 +130,19 @@ std::string disturbance_of(const RunOutcome& run) {
   return {};
 }
 
-void settle(CompareOutcome& outcome) {
-  std::vector<double> quiet, all;
-  std::string disturbance;
-  double most = 0;
-  for (const RunOutcome& run : outcome.runs) {
-    const std::string why = disturbance_of(run);
-    all.push_back(run.tokens_per_second);
-    if (why.empty()) quiet.push_back(run.tokens_per_second);
-    const double share = run.processors ? run.processors->others + run.processors->stolen : 0;
-    if (why.empty() || share < most) continue;
-    most = share;
-    disturbance = why;
+void settle(std::span<CompareOutcome> outcomes) {
+  std::vector<std::vector<double>> undisturbed(outcomes.size());
+  for (std::size_t i = 0; i < outcomes.size(); ++i) {
+    CompareOutcome& outcome = outcomes[i];
+    const Counted counted = counted_runs(outcome);
+    outcome.disturbance = counted.disturbance;
+    outcome.speed = interval_of(counted.rates);
+    if (outcome.disturbance.empty()) undisturbed[i] = counted.rates;
   }
-  const bool enough = quiet.size() >= 2 || quiet.size() == all.size();
-  outcome.speed = interval_of(enough ? quiet : all);
-  outcome.disturbance = enough ? "" : disturbance;
+  const std::vector<Interval> pooled = pooled_intervals(undisturbed);
+  for (std::size_t i = 0; i < outcomes.size(); ++i) {
+    if (!undisturbed[i].empty()) outcomes[i].speed = pooled[i];
+  }
 }
 
 int quiet_runs(const CompareOutcome& outcome) {

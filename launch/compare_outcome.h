@@ -3,6 +3,7 @@
 
 #include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -57,9 +58,10 @@ RunOutcome read_outcome(const std::string& archive);
 /// known.
 std::string disturbance_of(const RunOutcome& run);
 
-/// Sets speed and disturbance from `runs`: those that nothing disturbed count, if they are at least two or all there are;
-/// otherwise all count, and the disturbance is named.
-void settle(CompareOutcome& outcome);
+/// Sets speeds and disturbances of rows that were measured on one machine from their `runs`: those that nothing disturbed count, if
+/// they are at least two or all there are; otherwise all count, and the disturbance is named. How far speeds scatter is estimated
+/// from all rows that nothing disturbed together (pooled_intervals()).
+void settle(std::span<CompareOutcome> outcomes);
 
 /// Runs that nothing is known to have disturbed.
 int quiet_runs(const CompareOutcome& outcome);

@@ -4,6 +4,7 @@
 #include <limits>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace consist::launch {
 
@@ -20,6 +21,12 @@ struct Interval {
 
 /// Mean 0 and count 0 of no numbers. Numbers that are not positive are left out.
 Interval interval_of(std::span<const double> values);
+
+/// Intervals of several samples that scatter alike: one variance is taken from all of them, so that three numbers of each are
+/// enough. A sample whose own variance is larger than that of the others by more than chance explains (one-sided F test at 1%) does
+/// not scatter alike: it keeps the interval of its own numbers, and the others do without it. Samples with fewer than two numbers
+/// have no interval. The same order as `samples`.
+std::vector<Interval> pooled_intervals(std::span<const std::vector<double>> samples);
 
 /// Whether both are known and no number lies in both.
 bool apart(const Interval& a, const Interval& b);

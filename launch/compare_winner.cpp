@@ -1,6 +1,8 @@
 #include "launch/compare_winner.h"
 
 #include <algorithm>
+#include <cmath>
+#include <set>
 
 namespace consist::launch {
 namespace {
@@ -46,6 +48,29 @@ Ranking rank_rows(const std::vector<CompareRow>& rows, const std::vector<Compare
   });
   ranking.leaders = static_cast<std::size_t>(told_apart - ranking.rows.begin());
   return ranking;
+}
+
+std::vector<std::size_t> contested_rows(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes) {
+  std::set<std::string> models;
+  for (const CompareRow& row : rows) models.insert(model_of(row));
+  std::vector<std::size_t> contested;
+  for (const std::string& model : models) {
+    const Ranking ranking = rank_rows(rows, outcomes, model);
+    if (ranking.leaders < 2) continue;
+    const Interval& best = outcomes[ranking.rows.front()].speed;
+    std::vector<std::size_t> others;
+    for (std::size_t place = 1; place < ranking.leaders; ++place) {
+      const CompareOutcome& other = outcomes[ranking.rows[place]];
+      if (!best.known() || !other.speed.known() || !other.disturbance.empty()) continue;
+      const double gap = std::log(best.mean / other.speed.mean);
+      const double halves = std::log(best.mean / best.low) + std::log(other.speed.high / other.speed.mean);
+      if (gap * std::sqrt(2) > halves) others.push_back(ranking.rows[place]);
+    }
+    if (others.empty() || !outcomes[ranking.rows.front()].disturbance.empty()) continue;
+    contested.push_back(ranking.rows.front());
+    contested.insert(contested.end(), others.begin(), others.end());
+  }
+  return contested;
 }
 
 std::optional<std::size_t> winner_of(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes,

@@ -26,6 +26,10 @@ struct Ranking {
 /// Two rows can be told apart if the 95% intervals of their speeds do not meet and no other work on the machine disturbed either.
 Ranking rank_rows(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes, const std::string& model);
 
+/// Rows that cannot be told apart from the fastest of their model, and the fastest, where twice as many repeats would tell them
+/// apart if means and scatter stay what they are.
+std::vector<std::size_t> contested_rows(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes);
+
 /// The one row of the model that is faster than every other.
 std::optional<std::size_t> winner_of(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes,
                                      const std::string& model);

@@ -22,6 +22,7 @@
 #include "launch/compare_rows.h"
 #include "launch/compare_runs.h"
 #include "launch/compare_table.h"
+#include "launch/compare_winner.h"
 #include "launch/exit_status.h"
 #include "launch/run_options.h"
 
@@ -41,8 +42,8 @@ constexpr const char* help =
     "Run again with the same options, it goes on where it stopped.\n\n"
     "  --output FOLDER   archives, logs and comparison.h5 (default runs/compare)\n"
     "  --overwrite       begin anew: what the folder holds under the same names is replaced\n"
-    "  --repeats N       runs of each row [3; 1 where a run takes more than two minutes]; those beside which other\n"
-    "                    work ran on the machine are made again, up to N times, as long as that helps\n"
+    "  --repeats N       runs of each row [3; 1 where a run takes more than two minutes], and up to N more of rows beside\n"
+    "                    which other work ran on the machine and of those that this may tell from the fastest\n"
     "  --add FILE...     archives of runs made elsewhere (or of comparisons, comparison.h5) as rows beside these, or\n"
     "                    alone; what differs between the machines and conditions is said first\n\n"
     "Every option of consist train and of parts may be a list A,B; a list of a part's option (--zero2.stage 1,2) holds\n"
@@ -230,7 +231,7 @@ class Comparison {
     run_round(order, 1, 1);
     const int repeats = *signal_ == 0 ? choose_repeats(order) : 1;
     for (int repeat = 2; repeat <= repeats; ++repeat) run_round(order, repeat, repeats);
-    if (repeats > 1) repeat_disturbed(order, repeats);
+    if (repeats > 1) repeat_further(order, repeats);
     for (std::size_t i = 0; i < rows_.size(); ++i) {
       if (const std::size_t run = outcomes_[i].same_program_as; run != i) outcomes_[i] = outcomes_[run];
     }
@@ -249,21 +250,31 @@ class Comparison {
     std::reverse(order.begin(), order.end());
   }
 
-  /// Makes runs again that other work has disturbed, as long as that helps: a round in which it goes on is the last.
-  void repeat_disturbed(std::vector<std::size_t> order, int repeats) {
-    const auto all_quiet = [&] {
-      int runs = 0;
-      for (std::size_t i : order) runs += quiet_runs(outcomes_[i]);
-      return runs;
-    };
+  /// Makes more runs of the rows that other work has disturbed, as long as that helps (a round in which it goes on is the last), and
+  /// of those that more repeats are likely to tell from the fastest.
+  void repeat_further(const std::vector<std::size_t>& all, int repeats) {
+    bool disturbance_goes_on = false;
     for (int repeat = repeats + 1; repeat <= 2 * repeats && *signal_ == 0; ++repeat) {
-      order.erase(std::remove_if(order.begin(), order.end(), [&](std::size_t i) { return quiet_runs(outcomes_[i]) >= repeats; }),
-                  order.end());
+      std::vector<std::size_t> disturbed, order = contested_rows(rows_, outcomes_);
+      std::copy_if(all.begin(), all.end(), std::back_inserter(disturbed), [&](std::size_t i) {
+        return !disturbance_goes_on && outcomes_[i].finished() && quiet_runs(outcomes_[i]) < repeats;
+      });
+      if (!disturbed.empty())
+        std::fprintf(stderr, "other work ran beside %zu of the rows: these are run again\n", disturbed.size());
+      if (!order.empty()) std::fprintf(stderr, "%zu rows are close to the fastest: these are run again\n", order.size());
+      order.insert(order.end(), disturbed.begin(), disturbed.end());
+      std::sort(order.begin(), order.end());
+      order.erase(std::unique(order.begin(), order.end()), order.end());
       if (order.empty()) return;
-      std::fprintf(stderr, "other work ran beside %zu of the rows: these are run again\n", order.size());
-      const int before = all_quiet();
+      if (repeat % 2 == 0) std::reverse(order.begin(), order.end());
+      const auto quiet = [&] {
+        int runs = 0;
+        for (std::size_t i : disturbed) runs += quiet_runs(outcomes_[i]);
+        return runs;
+      };
+      const int before = quiet();
       run_round(order, repeat, repeats);
-      if (all_quiet() == before) return;
+      disturbance_goes_on = disturbance_goes_on || (!disturbed.empty() && quiet() == before);
     }
   }
 
@@ -293,7 +304,7 @@ class Comparison {
     outcome.status = "finished";
     outcome.reason.clear();
     outcome.runs.push_back(std::move(run));
-    settle(outcome);
+    settle(outcomes_);
   }
 
   int choose_repeats(const std::vector<std::size_t>& order) const {

@@ -29,7 +29,7 @@ inline CompareOutcome finished(std::size_t row, const std::vector<double>& rates
                             .bytes_sent_per_step = 1e6,
                             .final_loss = 1});
   }
-  settle(outcome);
+  settle(std::span(&outcome, 1));
   return outcome;
 }
 
@@ -40,7 +40,7 @@ inline CompareOutcome not_finished(std::size_t row, const std::string& status, c
 /// The same with other work beside its first `runs` runs.
 inline CompareOutcome disturbed(CompareOutcome outcome, std::size_t runs) {
   for (std::size_t i = 0; i < runs; ++i) outcome.runs[i].processors = ProcessorUse{.own = 0.5, .others = 0.48, .idle = 0.02};
-  settle(outcome);
+  settle(std::span(&outcome, 1));
   return outcome;
 }
 
