@@ -82,31 +82,47 @@ inline void store_stochastic(bf16& to, float value, std::uint32_t random) {
     to.bits = static_cast<std::uint16_t>((bits + (random & 0xffffU)) >> 16);
 }
 
-/// One parameter. P: parameter, M: moments; `master` may be null (then p is the weight itself).
-template <typename P, typename G, typename M>
-void update(P* p, const G* g, float* master, M* m, M* v, std::int64_t count, const AdamConstants& k, bool stochastic) {
+/// One parameter. P: parameter, M: moments; `master` is null unless `mastered` (then p is the weight itself). What branches is
+/// known when it is compiled, so that the loop is one of vectors.
+template <bool mastered, bool stochastic, typename P, typename G, typename M>
+void update_elements(P* p, const G* g, float* master, M* m, M* v, std::int64_t count, const AdamConstants& k) {
   const float root = 1.0F / std::sqrt(k.correction2), step = k.rate / k.correction1, shrink = 1.0F - k.rate * k.decay;
   parallel_for_simd(count, [=](std::int64_t i) {
     const float gradient = load(g[i]) * k.coefficient;
     const float m1 = k.beta1 * load(m[i]) + (1.0F - k.beta1) * gradient;
     const float m2 = k.beta2 * load(v[i]) + (1.0F - k.beta2) * gradient * gradient;
-    const float weight = master != nullptr ? master[i] : load(p[i]);
+    float weight;
+    if constexpr (mastered)
+      weight = master[i];
+    else
+      weight = load(p[i]);
     const float updated = weight * shrink - step * m1 / (std::sqrt(m2) * root + k.epsilon);
-    if (stochastic) {
+    if constexpr (stochastic) {
       const std::uint32_t random = mix(static_cast<std::uint32_t>(i) ^ k.seed);
       store_stochastic(m[i], m1, random);
       store_stochastic(v[i], m2, mix(random + 1));
-      if (master == nullptr) store_stochastic(p[i], updated, mix(random + 2));
+      if constexpr (!mastered) store_stochastic(p[i], updated, mix(random + 2));
     } else {
       store(m[i], m1);
       store(v[i], m2);
-      if (master == nullptr) store(p[i], updated);
     }
-    if (master != nullptr) {
-      master[i] = updated;
-      store(p[i], updated);
-    }
+    if constexpr (mastered) master[i] = updated;
+    if constexpr (mastered || !stochastic) store(p[i], updated);
   });
+}
+
+template <typename P, typename G, typename M>
+void update(P* p, const G* g, float* master, M* m, M* v, std::int64_t count, const AdamConstants& k, bool stochastic) {
+  if (master != nullptr) {
+    if (stochastic)
+      update_elements<true, true>(p, g, master, m, v, count, k);
+    else
+      update_elements<true, false>(p, g, master, m, v, count, k);
+  } else if (stochastic) {
+    update_elements<false, true>(p, g, master, m, v, count, k);
+  } else {
+    update_elements<false, false>(p, g, master, m, v, count, k);
+  }
 }
 
 class AdamW final : public Kernel {

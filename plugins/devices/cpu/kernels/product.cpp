@@ -1,5 +1,6 @@
 #include "plugins/devices/cpu/kernels/product.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "consist/error.h"
@@ -32,6 +33,20 @@ void convert_typed(const From* from, To* to, std::int64_t count) {
   parallel_for_simd(count, [=](std::int64_t i) { store(to[i], load(from[i])); });
 }
 
+/// Rows of A that are widened at a time. What they and their rows of C take in fp32 is to stay in the cores' caches, so that memory
+/// sees operands and results in bf16 only. All blocks are equal: oneDNN's primitive has fixed sizes. Weight gradients, whose rows
+/// are sums over tokens, are made at once: blocks of them were measured to be slower.
+std::int64_t rows_of_block(std::int64_t m, std::int64_t n, std::int64_t k) {
+  constexpr std::int64_t enough = std::int64_t{16} << 20, cache_bytes = std::int64_t{4} << 20;
+  constexpr std::int64_t fewest = 256;  // of fewer rows the product itself is slower
+  if (4 * m * (n + k) < enough) return m;
+  const std::int64_t most = std::max(cache_bytes / (4 * (n + k)), fewest);
+  for (std::int64_t blocks = (m + most - 1) / most; blocks <= m / fewest; ++blocks) {
+    if (m % blocks == 0) return m / blocks;
+  }
+  return m;
+}
+
 }  // namespace
 
 void convert(const void* from, DType from_type, void* to, DType to_type, std::int64_t count) {
@@ -52,7 +67,8 @@ Product::Product(std::int64_t m, std::int64_t n, std::int64_t k, Operand a, Oper
       c_(c),
       c_row_(c_pitch != 0 ? c_pitch : n),
       accumulate_(accumulate),
-      widen_(!settings.native_bf16 && (a.dtype == DType::bf16 || b.dtype == DType::bf16)),
+      widen_(!settings.native_bf16 && (a.dtype == DType::bf16 || b.dtype == DType::bf16 || c == DType::bf16)),
+      block_(widen_ && !a.transposed ? rows_of_block(m, n, k) : m),
       stream_(engine()) {
   if (a_.pitch == 0) a_.pitch = a.transposed ? m : k;
   if (b_.pitch == 0) b_.pitch = b.transposed ? k : n;
@@ -63,8 +79,8 @@ Product::Product(std::int64_t m, std::int64_t n, std::int64_t k, Operand a, Oper
     return layout(rows, columns, widen_ ? DType::f32 : o.dtype, o.transposed, o.moved ? dense : o.pitch);
   };
   const DType out = widen_ ? DType::f32 : c;
-  const auto source = operand(m, k, a_), weights = operand(k, n, b_);
-  const auto destination = layout(m, n, out, false, out == c ? c_row_ : n);
+  const auto source = operand(block_, k, a_), weights = operand(k, n, b_);
+  const auto destination = layout(block_, n, out, false, out == c ? c_row_ : n);
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   if (accumulate && out == c) {
@@ -87,9 +103,9 @@ std::int64_t Product::moved_size(const Operand& o) const {
 
 std::int64_t Product::workspace_bytes() const {
   std::int64_t bytes = padded(library_bytes_);
-  if (a_.moved) bytes += padded(m_ * k_ * moved_size(a_));
+  if (a_.moved) bytes += padded(block_ * k_ * moved_size(a_));
   if (b_.moved) bytes += padded(k_ * n_ * moved_size(b_));
-  if (widen_ && c_ == DType::bf16) bytes += padded(m_ * n_ * 4);
+  if (widen_ && c_ == DType::bf16) bytes += padded(block_ * n_ * 4);
   return bytes;
 }
 
@@ -100,51 +116,68 @@ void Product::run(const void* a, const void* b, void* c, void* workspace) {
     free += padded(bytes);
     return taken;
   };
-  void* library = take(library_bytes_);
-  auto dense = [&](const void* from, const Stored& o, std::int64_t rows, std::int64_t columns) -> const void* {
-    if (!o.moved) return from;
-    if (o.transposed) std::swap(rows, columns);
-    char* const to = take(rows * columns * moved_size(o));
-    const std::int64_t row_stride = o.pitch;
-    if (widen_ && o.dtype == DType::bf16) {
-      auto* wide = reinterpret_cast<float*>(to);
-      const auto* narrow = static_cast<const bf16*>(from);
-      parallel_for_elements(rows, columns, [=](std::int64_t row, std::int64_t column) {
-        wide[row * columns + column] = load(narrow[row * row_stride + column]);
-      });
-    } else {
-      const auto size = static_cast<std::int64_t>(size_of(o.dtype));
-      const char* const bytes = static_cast<const char*>(from);
-      parallel_for(rows, [=](std::int64_t row) {
-        std::memcpy(to + row * columns * size, bytes + row * row_stride * size, static_cast<std::size_t>(columns * size));
-      });
-    }
-    return to;
-  };
-  a = dense(a, a_, m_, k_);
-  b = dense(b, b_, k_, n_);
+  char* const library = take(library_bytes_);
+  char* const moved_a = a_.moved ? take(block_ * k_ * moved_size(a_)) : nullptr;
+  char* const moved_b = b_.moved ? take(k_ * n_ * moved_size(b_)) : nullptr;
   const bool narrow_result = widen_ && c_ == DType::bf16;
-  float* wide = narrow_result ? reinterpret_cast<float*>(take(m_ * n_ * 4)) : nullptr;
+  float* const wide = narrow_result ? reinterpret_cast<float*>(take(block_ * n_ * 4)) : nullptr;
 
-  source_.set_data_handle(const_cast<void*>(a));
-  weights_.set_data_handle(const_cast<void*>(b));
-  destination_.set_data_handle(narrow_result ? wide : c);
+  if (b_.moved) move(b, b_, k_, n_, moved_b);
+  weights_.set_data_handle(b_.moved ? moved_b : const_cast<void*>(b));
   scratch_.set_data_handle(library);
+  const std::int64_t a_step = block_ * (a_.transposed ? 1 : a_.pitch) * static_cast<std::int64_t>(size_of(a_.dtype)),
+                     c_step = block_ * c_row_ * static_cast<std::int64_t>(size_of(c_));
+  for (std::int64_t block = 0; block * block_ < m_; ++block) {
+    const void* const block_of_a = static_cast<const char*>(a) + block * a_step;
+    void* const block_of_c = static_cast<char*>(c) + block * c_step;
+    if (a_.moved) move(block_of_a, a_, block_, k_, moved_a);
+    source_.set_data_handle(a_.moved ? moved_a : const_cast<void*>(block_of_a));
+    destination_.set_data_handle(narrow_result ? wide : block_of_c);
+    multiply();
+    if (narrow_result) store_narrow(wide, static_cast<bf16*>(block_of_c));
+  }
+}
+
+void Product::move(const void* from, const Stored& o, std::int64_t rows, std::int64_t columns, void* to) const {
+  if (o.transposed) std::swap(rows, columns);
+  const std::int64_t row_stride = o.pitch;
+  if (widen_ && o.dtype == DType::bf16) {
+    auto* wide = static_cast<float*>(to);
+    const auto* narrow = static_cast<const bf16*>(from);
+    parallel_for_elements(rows, columns, [=](std::int64_t row, std::int64_t column) {
+      wide[row * columns + column] = load(narrow[row * row_stride + column]);
+    });
+    return;
+  }
+  const auto size = static_cast<std::int64_t>(size_of(o.dtype));
+  const char* const bytes = static_cast<const char*>(from);
+  char* const dense = static_cast<char*>(to);
+  parallel_for(rows, [=](std::int64_t row) {
+    std::memcpy(dense + row * columns * size, bytes + row * row_stride * size, static_cast<std::size_t>(columns * size));
+  });
+}
+
+void Product::multiply() {
   const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_SRC, source_.get()},
                                        {DNNL_ARG_WEIGHTS, weights_.get()},
                                        {DNNL_ARG_DST, destination_.get()},
                                        {DNNL_ARG_SCRATCHPAD, scratch_.get()}};
   const dnnl_status_t status = dnnl_primitive_execute(matmul_.get(), stream_.get(), 4, arguments);
   if (status != dnnl_success) throw SystemError("oneDNN could not multiply matrices (status " + std::to_string(status) + ")");
-  if (!narrow_result) return;
-  auto* out = static_cast<bf16*>(c);
+}
+
+void Product::store_narrow(const float* wide, bf16* c) const {
   const std::int64_t columns = n_, row_stride = c_row_;
-  const bool accumulate = accumulate_;
-  parallel_for_elements(m_, columns, [=](std::int64_t row, std::int64_t column) {
-    bf16& to = out[row * row_stride + column];
-    const float made = wide[row * columns + column];
-    store(to, accumulate ? load(to) + made : made);
-  });
+  if (accumulate_) {
+    parallel_for_elements(block_, columns, [=](std::int64_t row, std::int64_t column) {
+      bf16& to = c[row * row_stride + column];
+      store(to, load(to) + wide[row * columns + column]);
+    });
+  } else {
+    parallel_for_elements(block_, columns, [=](std::int64_t row, std::int64_t column) {
+      store(c[row * row_stride + column], wide[row * columns + column]);
+    });
+  }
 }
 
 }  // namespace consist::cpu

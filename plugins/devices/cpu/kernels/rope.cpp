@@ -16,6 +16,17 @@ struct RopeShape {
       : tokens(x.shape.rows()), sequence(x.shape[1]), heads(x.shape[2] / head_dim), dim(head_dim) {}
 };
 
+/// One head. Even where `to` is `from` no two turns touch the same elements.
+template <typename T, typename Factor>
+void rotate(const T* from, T* to, std::int64_t half, const float* cosine, const float* sine, Factor factor) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < half; ++i) {
+    const float a = load(from[i]) * factor(i), b = load(from[half + i]) * factor(half + i);
+    store(to[i], a * cosine[i] - b * sine[i]);
+    store(to[half + i], b * cosine[i] + a * sine[i]);
+  }
+}
+
 template <typename T>
 class Rope final : public Kernel {
  public:
@@ -42,12 +53,10 @@ class Rope final : public Kernel {
           scale = 1.0F / std::sqrt(squares / static_cast<float>(dim) + epsilon_);
           if (rstd != nullptr) rstd[token * heads + head] = scale;
         }
-        for (std::int64_t i = 0; i < half; ++i) {
-          const float a = load(from[i]) * scale * (w == nullptr ? 1.0F : load(w[i]));
-          const float b = load(from[half + i]) * scale * (w == nullptr ? 1.0F : load(w[half + i]));
-          store(to[i], a * cosine[i] - b * sine[i]);
-          store(to[half + i], b * cosine[i] + a * sine[i]);
-        }
+        if (w != nullptr)
+          rotate(from, to, half, cosine, sine, [=](std::int64_t i) { return scale * load(w[i]); });
+        else
+          rotate(from, to, half, cosine, sine, [](std::int64_t) { return 1.0F; });
       }
     });
   }
@@ -75,6 +84,7 @@ class RopeGrad final : public Kernel {
         for (std::int64_t head = 0; head < heads; ++head) {
           const T* from = dy + token * dy_row + head * dim;
           T* to = dx + token * dx_row + head * dim;
+#pragma omp simd
           for (std::int64_t i = 0; i < half; ++i) {
             const float a = load(from[i]), b = load(from[half + i]);
             store(to[i], a * cosine[i] + b * sine[i]);
