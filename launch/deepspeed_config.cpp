@@ -1,7 +1,6 @@
 #include "launch/deepspeed_config.h"
 
 #include <algorithm>
-#include <cctype>
 #include <sstream>
 
 #include "consist/error.h"
@@ -9,6 +8,7 @@
 #include "core/files/json_input.h"
 #include "core/program/printable.h"
 #include "launch/deepspeed_keys.h"
+#include "launch/deepspeed_optimizer.h"
 #include "launch/deepspeed_scheduler.h"
 #include "launch/deepspeed_target.h"
 
@@ -17,17 +17,13 @@ namespace {
 
 using deepspeed::is_auto;
 using deepspeed::Json;
+using deepspeed::lower;
 
 constexpr std::int64_t most_elements = 1'000'000'000'000'000;  // of a plugin's options; more than any machine has
 
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
-
 class Reader {
  public:
-  explicit Reader(deepspeed::Target& target) : target_(target), config_(target.config) {}
+  explicit Reader(deepspeed::Target& target) : target_(target), config_(target.config), optimizer_(target) {}
 
   void run(Json root) {
     drop_nulls(root, "");
@@ -37,7 +33,7 @@ class Reader {
     }
     read_stage(root);
     visit(root, "");
-    if (optimizer_) finish_optimizer();
+    optimizer_.finish();
     target_.absent("gradient_clipping; from 0.19.3 on it is 1", "clip", config_.optimizer.max_norm, 0.0);
     if (!scheduler_.empty()) deepspeed::read_scheduler(scheduler_, target_);
     finish_zero();
@@ -199,9 +195,9 @@ class Reader {
     } else if (key == "gradient_accumulation_steps") {
       read_sized(key, value, "accumulation", config_.accumulation, 65'536);
     } else if (key == "gradient_clipping") {
-      read_real(key, value, "clip", config_.optimizer.max_norm);
+      target_.state_real(key, value, "clip", config_.optimizer.max_norm);
     } else if (key.starts_with("optimizer")) {
-      read_optimizer(key, value);
+      optimizer_.read(key, value);
     } else if (key == "bf16.enabled" || key == "bfloat16.enabled") {
       read_bf16(key, value);
     } else if (key == "fp16.enabled") {
@@ -231,57 +227,6 @@ class Reader {
     }
   }
 
-  void read_optimizer(const std::string& key, const Json& value) {
-    OptimizerSettings& optimizer = config_.optimizer;
-    optimizer_ = true;
-    if (key == "optimizer.type") {
-      type_ = value.is_string() ? lower(value.get<std::string>()) : "";
-      if (type_ != "adamw" && type_ != "adam" && type_ != "fusedadam" && type_ != "deepspeedcpuadam") {
-        target_.refuse(
-            key, "is " + shown(value) + "; the optimizer here is AdamW (and Adam, which is AdamW in DeepSpeed's default mode)");
-      }
-      target_.note(key, value, "AdamW");
-    } else if (key == "optimizer.params.lr") {
-      read_real(key, value, "learning-rate", config_.learning_rate.peak);
-    } else if (key == "optimizer.params.betas") {
-      read_betas(key, value);
-    } else if (key == "optimizer.params.eps") {
-      read_real(key, value, "epsilon", optimizer.epsilon);
-    } else if (key == "optimizer.params.weight_decay") {
-      read_real(key, value, "weight-decay", optimizer.weight_decay);
-    } else if (key == "optimizer.params.bias_correction") {
-      if (is_auto(value))
-        target_.resolve(key, value, "bias-correction", optimizer.bias_correction);
-      else
-        target_.state(key, value, "bias-correction", optimizer.bias_correction, target_.truth(key, value));
-    } else if (key == "optimizer.params.torch_adam") {
-      torch_adam_ = is_auto(value) || target_.truth(key, value);
-      target_.note(key, value, "no effect here but for the default of weight_decay: AdamW has one implementation per device");
-    } else if (key == "optimizer.params.adam_w_mode") {
-      adam_w_mode_ = is_auto(value) || target_.truth(key, value);
-    } else if (key == "optimizer.params.max_grad_norm") {
-      target_.refuse(key, "is no parameter of DeepSpeed's Adam either; it is the key gradient_clipping");
-    }
-  }
-
-  /// What the block leaves out, and what its keys mean together only.
-  void finish_optimizer() {
-    OptimizerSettings& optimizer = config_.optimizer;
-    const std::string params = "optimizer.params.";
-    target_.absent(params + "lr", "learning-rate", config_.learning_rate.peak, 1e-3);
-    target_.absent(params + "betas", "beta1", optimizer.beta1, 0.9);
-    target_.absent(params + "betas", "beta2", optimizer.beta2, 0.999);
-    target_.absent(params + "eps", "epsilon", optimizer.epsilon, 1e-8);
-    target_.absent(params + "weight_decay", "weight-decay", optimizer.weight_decay, torch_adam_ ? 0.01 : 0.0);
-    if (!adam_w_mode_) {
-      // DeepSpeed listens to it for the type Adam only; without weight decay both are the same.
-      if (type_ != "adamw" && optimizer.weight_decay != 0)
-        target_.refuse(params + "adam_w_mode", "is false: weight decay as a term of the gradient (Adam) is not done here");
-      target_.note(params + "adam_w_mode", Json(false),
-                   type_ == "adamw" ? "no effect: the type is AdamW" : "no effect without weight decay");
-    }
-  }
-
   void read_wire(const std::string& key, const Json& value) {
     const std::string name = value.is_string() ? lower(value.get<std::string>()) : "";
     if (name == "auto") {
@@ -303,28 +248,6 @@ class Reader {
     else
       target_.state(key, value, option, target, static_cast<T>(target_.whole(key, value, 1, most)));
   }
-  void read_real(const std::string& key, const Json& value, const std::string& option, double& target) {
-    if (is_auto(value)) {
-      target_.resolve(key, value, option, target);
-      target_.stated.insert(option);
-    } else {
-      target_.state(key, value, option, target, target_.number(key, value));
-    }
-  }
-  void read_betas(const std::string& key, const Json& value) {
-    OptimizerSettings& optimizer = config_.optimizer;
-    if (is_auto(value)) {
-      target_.resolve(key, value, "beta1", optimizer.beta1);
-      target_.resolve(key, value, "beta2", optimizer.beta2);
-      target_.stated.insert({"beta1", "beta2"});
-      return;
-    }
-    if (!value.is_array() || value.size() != 2)
-      target_.refuse(key, "is " + shown(value) + "; it must be two numbers or \"auto\"");
-    target_.state(key, value, "beta1", optimizer.beta1, target_.number(key, value[0]));
-    target_.state(key, value, "beta2", optimizer.beta2, target_.number(key, value[1]));
-  }
-
   void read_bf16(const std::string& key, const Json& value) {
     if (is_auto(value)) return target_.resolve(key, value, "precision", config_.precision);
     // fp8 has bf16 weights, so that asking for it does not contradict the file.
@@ -388,9 +311,9 @@ class Reader {
 
   deepspeed::Target& target_;
   RunConfig& config_;
+  deepspeed::OptimizerReader optimizer_;
   int stage_ = 0;
-  std::string strategy_, type_;
-  bool optimizer_ = false, torch_adam_ = false, adam_w_mode_ = true;
+  std::string strategy_;
   Json gradient_dtype_;
   Json scheduler_ = Json::object();
 };

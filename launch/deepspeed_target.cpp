@@ -1,5 +1,7 @@
 #include "launch/deepspeed_target.h"
 
+#include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <sstream>
 
@@ -8,6 +10,11 @@
 #include "core/program/printable.h"
 
 namespace consist::deepspeed {
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
 
 std::string as_text(double value) {
   if (value == std::floor(value) && std::abs(value) < 1e15) return std::to_string(static_cast<std::int64_t>(value));
@@ -50,6 +57,15 @@ void Target::refuse(const std::string& key, const std::string& why) const {
 
 void Target::refuse_other(const std::string& key, const Json& value, const std::string& given) const {
   refuse(key, "is " + shown(value) + ", but " + given + " is given; leave one of them out");
+}
+
+void Target::state_real(const std::string& key, const Json& value, const std::string& option, double& target) {
+  if (is_auto(value)) {
+    resolve(key, value, option, target);
+    stated.insert(option);
+  } else {
+    state(key, value, option, target, number(key, value));
+  }
 }
 
 void Target::note(const std::string& key, const Json& value, const std::string& what) {

@@ -19,6 +19,8 @@ inline bool is_auto(const Json& value) {
   return value.is_string() && value.get_ref<const std::string&>() == "auto";
 }
 
+std::string lower(std::string text);  ///< of ASCII
+
 std::string as_text(double value);  ///< whole where it is
 std::string as_text(std::int64_t value);
 std::string as_text(int value);
@@ -57,6 +59,8 @@ class Target {
   void resolve(const std::string& key, const Json& value, const std::string& option, const T& current) {
     note(key, value, "--" + option + " " + as_text(current));
   }
+  /// state() of a number, or resolve() of "auto".
+  void state_real(const std::string& key, const Json& value, const std::string& option, double& target);
   /// `key` is absent: the option has DeepSpeed's default unless the command line gives it.
   template <typename T>
   void absent(const std::string& key, const std::string& option, T& target, const T& fallback) {

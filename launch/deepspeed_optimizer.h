@@ -1,0 +1,28 @@
+// The block "optimizer" of a DeepSpeed JSON: Adam and AdamW.
+#pragma once
+
+#include <string>
+
+#include "launch/deepspeed_target.h"
+
+namespace consist::deepspeed {
+
+/// Both members throw UsageError for what is not done here, with the key and its value.
+class OptimizerReader {
+ public:
+  explicit OptimizerReader(Target& target) : target_(target) {}
+
+  /// "optimizer.type", or one of "optimizer.params".
+  void read(const std::string& key, const Json& value);
+  /// When all keys are read: what the block leaves out, and what its keys mean together only. Nothing for a file without it.
+  void finish();
+
+ private:
+  void read_betas(const std::string& key, const Json& value);
+
+  Target& target_;
+  bool there_ = false, torch_adam_ = false, adam_w_mode_ = true;
+  std::string type_;
+};
+
+}  // namespace consist::deepspeed
