@@ -174,7 +174,7 @@ class Comparison {
         RunConfig config = config_of(rows_[i], 1);
         make_parts(config, host_);
         parts_exist = true;
-        check_make_up(config, host_);
+        check_configuration(config, host_);
         checked.push_back({i, std::move(config), &host_});
       } catch (const Error& error) {
         outcomes_[i].status = "refused";
@@ -191,7 +191,7 @@ class Comparison {
   }
   std::string config_text(std::size_t row, int repeat) {
     RunConfig config = config_of(rows_[row], repeat);
-    check_make_up(config, host_);
+    check_configuration(config, host_);
     return config.to_json();
   }
 

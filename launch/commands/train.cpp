@@ -1,7 +1,10 @@
 // consist train: one training run, of one or several ranks.
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
+#include <optional>
 #include <string_view>
+#include <utility>
 
 #include "consist/error.h"
 #include "core/job/environment.h"
@@ -22,7 +25,7 @@ namespace po = boost::program_options;
 // One screen; the test of the help checks that it names every option and its default.
 constexpr const char* help =
     "usage: consist train --model NAME [OPTIONS] [--<part>.<option> VALUE]...   (defaults in brackets)\n\n"
-    "The make-up\n"
+    "Configuration\n"
     "  --model NAME|FOLDER       preset, or Hugging Face folder (its weights are loaded)\n"
     "  --strategy S [ddp]        one, or several combined over the ranks: a=2+b\n"
     "  --transport T [socket]    one, or per strategy: a=T1,b=T2\n"
@@ -86,6 +89,16 @@ class Announced {
   launch::StopSignals& signals_;
 };
 
+/// Throws what a rank was refused for before it joined, once the others know it, too: one of them says it for all.
+[[noreturn]] void tell(JoinedJob& job, const std::exception_ptr& refusal) {
+  try {
+    std::rethrow_exception(refusal);
+  } catch (const std::exception& error) {
+    job.fail(error.what());
+    throw;
+  }
+}
+
 /// --ranks is what this process starts, or says again how many were started.
 void check_ranks(const ParsedRun& parsed, const RunConfig& config, int size) {
   if (parsed.values["ranks"].defaulted() || config.ranks == size) return;
@@ -102,7 +115,7 @@ void check_train(const Arguments& arguments, int ranks) {
   RunConfig config = make_config(parsed, host);
   check_ranks(parsed, config, ranks);
   config.ranks = ranks;
-  check_make_up(config, host);
+  check_configuration(config, host);
   say_plugin_warnings(host);
 }
 
@@ -118,7 +131,7 @@ int train(const Arguments& arguments) {
   JobAddress address = job_address_from_environment(process_environment());
   address.timeout = std::chrono::seconds(config.timeout_seconds);
   if (address.size == 1 && config.ranks > 1) {
-    check_make_up(config, host);
+    check_configuration(config, host);
     say_plugin_warnings(host);
     Arguments again{"train"};
     again.insert(again.end(), arguments.begin(), arguments.end());
@@ -127,18 +140,21 @@ int train(const Arguments& arguments) {
   check_ranks(parsed, config, address.size);
   config.ranks = address.size;
   say_plugin_warnings(host, address);
+  // Before joining: a plugin that ends the process does so before others wait for this rank.
+  std::optional<Parts> parts;
+  std::exception_ptr refusal;
   try {
-    // A model plugin that ends the process does so before others wait for this rank.
-    model_sizes(config, host);
+    parts = check_configuration(config, host);
   } catch (const std::exception&) {
-    // Said by run_training(), once for all ranks.
+    refusal = std::current_exception();
   }
   forbid_restart();
   launch::StopSignals signals(address.local_rank == 0);
   const std::unique_ptr<JoinedJob> job = join_job(address);
   const Announced announced(signals, *job);
   try {
-    return run_training(config, host, *job, signals.request()) == TrainerResult::finished ? 0 : exit_stopped;
+    if (refusal) tell(*job, refusal);
+    return run_training(config, std::move(*parts), host, *job, signals.request()) == TrainerResult::finished ? 0 : exit_stopped;
   } catch (const Error& error) {
     // Other ranks that the same signal has reached tell of their end, too: that is no failure to report.
     if (signals.request().requested() && !signals.request().training()) return exit_stopped;
