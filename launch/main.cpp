@@ -19,7 +19,7 @@ constexpr const char* version = CONSIST_VERSION;
 
 void print_help() {
   std::puts(
-      "Consist makes up a training run from interchangeable parts, runs it, and measures which make-up wins.\n\n"
+      "Consist makes up a training run from interchangeable parts, runs it, and measures which configuration wins.\n\n"
       "usage: consist COMMAND [OPTIONS]\n");
   for (const auto& command : consist::commands::table) {
     if (command.summary != nullptr) std::printf("  %-10s %s\n", command.name, command.summary);

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The main job on a fresh machine: sets up, builds, and compares make-ups of a small Llama and a small Qwen3 on real text on the processor.
+# The main job on a fresh machine: sets up, builds, and compares configurations of a small Llama and a small Qwen3 on real text on the processor.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bash launch/setup.sh

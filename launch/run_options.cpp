@@ -26,7 +26,7 @@ void at_least_one(const char* option, std::int64_t value) {
 
 po::options_description run_options() {
   const RunConfig d;
-  po::options_description what("The make-up");
+  po::options_description what("Configuration");
   what.add_options()("model", po::value<std::string>()->value_name("NAME|FOLDER"),
                      "preset, or Hugging Face folder (its weights are loaded)")(
       "strategy", po::value<std::string>()->default_value(text_of(d.strategies))->value_name("S"),

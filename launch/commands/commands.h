@@ -33,7 +33,7 @@ struct Command {
 inline constexpr Command table[] = {
     {"train", train, "train a model"},
     {"compare", compare, "train every combination of the listed parts and compare them"},
-    {"explain", explain, "print the program of a make-up: collectives, FLOPs, memory; nothing is run"},
+    {"explain", explain, "print the program of a configuration: collectives, FLOPs, memory; nothing is run"},
     {"launch", launch, "run a command as several ranks on this machine"},
     {"bench", bench, "time the collectives of a transport on a device"},
     {"tokenize", tokenize, "turn text into a file of tokens for the dataset `tokens`"},

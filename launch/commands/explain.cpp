@@ -1,4 +1,4 @@
-// consist explain: the program of a make-up, without running it.
+// consist explain: the program of a configuration, without running it.
 #include <algorithm>
 #include <cstdio>
 #include <map>
@@ -26,11 +26,11 @@ namespace po = boost::program_options;
 
 constexpr const char* head =
     "usage: consist explain --model NAME [OPTIONS of train]\n\n"
-    "Prints the program that a rank of this make-up executes in one step: every instruction, its tensors and\n"
+    "Prints the program that a rank of this configuration executes in one step: every instruction, its tensors and\n"
     "placements, its queue, what it waits for and which pass put it there; for a pipeline also when which stage\n"
     "does what. Nothing is run, and no device is asked unless --device names one: its kernels' scratch then counts.\n\n";
 constexpr const char* tail =
-    "\nOf the options of train, the make-up, the batch, --sequence and --accumulation matter here.\n\n"
+    "\nOf the options of train, the parts, the batch, --sequence and --accumulation matter here.\n\n"
     "example: consist explain --model llama-3-8b --strategy ddp --ranks 8 --precision bf16 --summary\n";
 
 /// The ranks whose programs differ from that of `program`'s, itself among them.
