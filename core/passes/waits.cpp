@@ -91,7 +91,7 @@ void insert_waits(Program& program, const MemoryPlan& plan, std::span<const std:
     auto access = [&](TensorId id, bool write) {
       if (id == no_tensor) return;
       const std::int64_t begin = plan.address[static_cast<std::size_t>(id)];
-      const std::int64_t end = begin + std::max<std::int64_t>(extent_of(program, id), 1);
+      const std::int64_t end = begin + std::max<std::int64_t>(extent_moved(program, i, id), 1);
       spaces[static_cast<std::size_t>(program[id].space)].access(begin, end, write, queue, static_cast<InstructionId>(index),
                                                                  after);
     };

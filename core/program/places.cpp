@@ -1,6 +1,7 @@
 #include "core/program/places.h"
 
 #include "consist/error.h"
+#include "consist/op.h"
 
 namespace consist {
 namespace {
@@ -16,6 +17,15 @@ std::int64_t extent_of(const Program& program, TensorId tensor) {
   if (t.pitch == 0) return program.bytes(tensor);
   const Shape local = program.local(tensor);
   return local.elements() == 0 ? 0 : ((local.rows() - 1) * t.pitch + local.last()) * element_bytes(t);
+}
+
+std::int64_t extent_moved(const Program& program, const Instruction& instruction, TensorId tensor) {
+  const std::int64_t extent = extent_of(program, tensor);
+  if (!instruction.op->is_collective() || instruction.attributes.integer_or("dim", 0) >= 0) return extent;
+  const auto axis = static_cast<int>(instruction.attributes.integer("axis"));
+  if (program[tensor].placements[axis].is_flat()) return extent;  // a part is as long as the longest
+  const std::int64_t elements = program.local(tensor).elements(), ranks = program.mesh.size_of(axis);
+  return (elements + ranks - 1) / ranks * ranks * element_bytes(program[tensor]);
 }
 
 bool extents_overlap(const Program& program, TensorId a, TensorId b) {

@@ -12,6 +12,10 @@ namespace consist {
 /// columns of a wider one included.
 CONSIST_API std::int64_t extent_of(const Program& program, TensorId tensor);
 
+/// Bytes that `instruction` moves of one of its tensors, from its first element on: those of extent_of, and behind a whole tensor
+/// the padding that a collective over flat parts of equal size moves along (Program::padding).
+CONSIST_API std::int64_t extent_moved(const Program& program, const Instruction& instruction, TensorId tensor);
+
 /// Whether both lie in one storage and those stretches of it have bytes in common.
 CONSIST_API bool extents_overlap(const Program& program, TensorId a, TensorId b);
 
