@@ -1,0 +1,114 @@
+#include "tests/interpreter/cell.h"
+
+#include <cmath>
+#include <map>
+#include <tuple>
+
+#include "consist/error.h"
+#include "core/program/verifier.h"
+#include "tests/interpreter/order_check.h"
+
+namespace consist::interpreter {
+namespace {
+
+/// The same run on one rank: its strategies and precision change nothing but where numbers lie.
+RunConfig alone(const RunConfig& config) {
+  RunConfig one;
+  one.model = config.model;
+  one.device = config.device;
+  one.dataset = config.dataset;
+  one.sequence = config.sequence;
+  one.global_batch = config.global_batch;
+  one.batch = 0;
+  one.pack = false;
+  one.optimizer = config.optimizer;
+  return one;
+}
+
+void compare(std::vector<std::string>& wrong, const std::string& what, const std::vector<double>& found,
+             const std::vector<double>& expected) {
+  if (found.size() != expected.size())
+    return wrong.push_back(what + " has " + std::to_string(found.size()) + " elements, one rank's " +
+                           std::to_string(expected.size()));
+  double size = 0, worst = 0;
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    size = std::max(size, std::abs(expected[i]));
+    const double deviation = std::abs(found[i] - expected[i]);
+    if (deviation > worst || std::isnan(deviation)) {
+      worst = std::isnan(deviation) ? INFINITY : deviation;
+      at = i;
+    }
+  }
+  if (worst <= tolerance * size) return;
+  wrong.push_back(what + " differs by " + std::to_string(worst / size) + " of its largest element, most in element " +
+                  std::to_string(at) + ": " + std::to_string(found[at]) + ", one rank has " + std::to_string(expected[at]));
+}
+
+void check_programs(std::vector<std::string>& wrong, const std::vector<Planned>& programs) {
+  std::vector<const Program*> pointers;
+  for (const Planned& p : programs) {
+    pointers.push_back(&p.program);
+    for (const std::string& violation : check_order(p).violations) wrong.push_back(violation);
+  }
+  verify_collectives(pointers);
+}
+
+}  // namespace
+
+const Outcome& one_rank(const RunConfig& config) {
+  static std::map<std::tuple<std::string, std::int64_t, std::int64_t, double>, Outcome> known;
+  const std::tuple key(config.model, config.sequence, config.global_batch, config.optimizer.max_norm);
+  auto [found, added] = known.try_emplace(key);
+  if (added) found->second = run(*compile(alone(config), 0), 0);
+  return found->second;
+}
+
+std::vector<std::string> differences(const RankPrograms& programs, const Outcome& found) {
+  const RunConfig& config = programs.config;
+  const Outcome& expected = one_rank(config);
+  std::vector<std::string> wrong;
+  compare(wrong, "the loss", found.losses, expected.losses);
+  compare(wrong, "the gradients' norm", found.grad_norms, expected.grad_norms);
+  for (const auto& [name, values] : expected.values) {
+    if (const auto here = found.values.find(name); here != found.values.end())
+      compare(wrong, name, here->second, values);
+    else
+      wrong.push_back("no rank has '" + name + "'");
+  }
+  static std::map<std::pair<const Outcome*, std::int64_t>, double> evaluations;
+  const std::int64_t sequences = config.batch * programs.layout.batch_ranks();
+  const auto [evaluation, added] = evaluations.try_emplace({&expected, sequences});
+  if (added) evaluation->second = evaluation_of_one_rank(alone(config), sequences, expected.after_first_step);
+  compare(wrong, "the evaluation's loss", {found.evaluation}, {evaluation->second});
+  return wrong;
+}
+
+std::vector<std::string> wrong_in_run(const RankPrograms& programs, std::uint64_t order) {
+  try {
+    return differences(programs, run(programs, order));
+  } catch (const ProgramError& error) {
+    return {error.what()};
+  }
+}
+
+std::vector<std::string> check(const ModelChoice& model, const std::vector<std::string>& words, std::uint64_t order) {
+  const auto programs = compile(config_of(model, words), 256 * static_cast<std::int64_t>(order % 5));
+  std::vector<std::string> wrong;
+  try {
+    check_programs(wrong, programs->steps);
+    check_programs(wrong, programs->evaluations);
+  } catch (const ProgramError& error) {
+    wrong.emplace_back(error.what());
+  }
+  for (std::string& difference : wrong_in_run(*programs, order)) wrong.push_back(std::move(difference));
+  return wrong;
+}
+
+std::string text_of(const ModelChoice& model, const std::vector<std::string>& words) {
+  std::string text = model.golden + " " + model.changes;
+  for (const std::string& word : words) text += " " + word;
+  return text;
+}
+
+}  // namespace consist::interpreter

@@ -1,0 +1,30 @@
+// One cell of the matrix: a make-up beside one rank, which has no micro-batches, nothing packed and nothing recomputed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tests/interpreter/step_run.h"
+
+namespace consist::interpreter {
+
+/// Differences between the sums of another order in fp64, as a part of a tensor's largest element.
+inline constexpr double tolerance = 1e-9;
+
+/// What one rank makes of the same model, tokens and weights. Kept for the process.
+const Outcome& one_rank(const RunConfig& config);
+
+/// What differs from one rank: losses, norms, parameters, moments, gradients, each with its first element; empty if nothing does.
+std::vector<std::string> differences(const RankPrograms& programs, const Outcome& found);
+
+/// What goes wrong when the programs run in memory: an error, or differences from one rank.
+std::vector<std::string> wrong_in_run(const RankPrograms& programs, std::uint64_t order);
+
+/// Compiles, proves the order of every rank's programs, runs, compares. Gives all that is wrong; throws UsageError for what the
+/// compiler refuses. `order` also decides how much scratch kernels have.
+std::vector<std::string> check(const ModelChoice& model, const std::vector<std::string>& words, std::uint64_t order);
+
+std::string text_of(const ModelChoice& model, const std::vector<std::string>& words);
+
+}  // namespace consist::interpreter

@@ -1,0 +1,99 @@
+#include "tests/interpreter/make_up.h"
+
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "consist/error.h"
+#include "core/program/verifier.h"
+#include "tests/temporary_folder.h"
+
+namespace consist::interpreter {
+namespace {
+
+void set_option(RunConfig& config, const std::string& name, const std::string& value, std::string& layers,
+                std::string& recompute) {
+  if (name == "strategy")
+    config.strategies = parse_strategies(value);
+  else if (name == "ranks")
+    config.ranks = std::stoi(value);
+  else if (name == "precision")
+    config.precision = value;
+  else if (name == "accumulation")
+    config.accumulation = std::stoi(value);
+  else if (name == "global-batch")
+    config.global_batch = std::stoi(value);
+  else if (name == "sequence")
+    config.sequence = std::stoi(value);
+  else if (name == "max-norm")
+    config.optimizer.max_norm = std::stod(value);
+  else if (name == "pack")
+    config.pack = value == "on";
+  else if (name == "recompute")
+    recompute = value;
+  else if (name == "recompute-layers")
+    layers = value;
+  else if (const std::size_t dot = name.find('.'); dot != std::string::npos)
+    config.plugin_options[name.substr(0, dot)][name.substr(dot + 1)] = value;
+  else
+    throw UsageError("--" + name + " is no option that the interpreter's runs have");
+}
+
+}  // namespace
+
+const std::string& model_folder(const ModelChoice& model) {
+  static const TemporaryFolder folder;
+  static std::map<ModelChoice, std::string> made;
+  auto [known, added] = made.try_emplace(model, folder / std::to_string(made.size()));
+  if (!added) return known->second;
+  std::filesystem::create_directory(known->second);
+  std::ifstream golden(CONSIST_SOURCE_DIR "/tests/golden/hf/" + model.golden + "/config.json");
+  nlohmann::json config = nlohmann::json::parse(golden);
+  config.update(nlohmann::json::parse(model.changes));
+  std::ofstream(known->second + "/config.json") << config;
+  return known->second;
+}
+
+PluginHost& plugin_host() {
+  static PluginHost host({CONSIST_BINARY_DIR "/lib/consist/plugins"});
+  return host;
+}
+
+RunConfig config_of(const ModelChoice& model, const std::vector<std::string>& words) {
+  RunConfig config;
+  config.model = model_folder(model);
+  config.device = "cpu";
+  config.dataset = "synthetic";
+  config.sequence = 8;
+  config.global_batch = 8;
+  config.batch = 0;
+  config.optimizer.epsilon = 1e-3;  // so that an update changes by as much as its gradient does
+  std::string layers, recompute = "none";
+  for (const std::string& word : words) {
+    const std::size_t equals = word.find('=');
+    if (!word.starts_with("--") || equals == std::string::npos) throw UsageError("'" + word + "' is not like --name=value");
+    set_option(config, word.substr(2, equals - 2), word.substr(equals + 1), layers, recompute);
+  }
+  config.recompute = parse_recompute(recompute, layers);
+  return config;
+}
+
+std::unique_ptr<RankPrograms> compile(RunConfig config, std::int64_t workspace) {
+  Parts parts = check_make_up(config, plugin_host());
+  auto made = std::make_unique<RankPrograms>();
+  made->layout = lay_out(parts.uses, config.ranks);
+  const CompileRequest request = parts.compile_request(config);
+  for (int rank = 0; rank < config.ranks; ++rank) {
+    made->steps.push_back(planned(compile_step(request, made->layout, rank), workspace));
+    const Planned& step = made->steps.back();
+    const auto states = state_addresses(step.program, step.plan);
+    made->evaluations.push_back(planned(compile_evaluation(request, made->layout, rank), workspace, &states));
+    verify(step.program);
+    verify(made->evaluations.back().program);
+  }
+  made->parts = std::move(parts);
+  made->config = std::move(config);
+  return made;
+}
+
+}  // namespace consist::interpreter

@@ -1,0 +1,44 @@
+// A run as a command line states it, and its programs on every rank, compiled as `consist train` compiles them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/plugin/host.h"
+#include "core/runtime/parts.h"
+#include "tests/interpreter/planned.h"
+
+namespace consist::interpreter {
+
+/// A golden model (a folder of tests/golden/hf) with some fields of its config.json replaced, as JSON: "{}" for none.
+struct ModelChoice {
+  std::string golden;
+  std::string changes = "{}";
+  bool operator<(const ModelChoice& other) const { return std::tie(golden, changes) < std::tie(other.golden, other.changes); }
+};
+
+/// The folder of such a model, made once per process.
+const std::string& model_folder(const ModelChoice& model);
+
+/// The plugins of this build.
+PluginHost& plugin_host();
+
+/// `words` as `consist train` takes them: --ranks, --strategy, --precision, --accumulation, --global-batch, --sequence,
+/// --recompute, --recompute-layers, --pack, --max-norm and --<plugin>.<option>, each with "=". What is not said: one rank of ddp
+/// in fp32, 8 sequences of 8 tokens a step. Throws UsageError.
+RunConfig config_of(const ModelChoice& model, const std::vector<std::string>& words);
+
+/// The programs of all ranks, planned.
+struct RankPrograms {
+  RunConfig config;  ///< with its batch settled
+  Parts parts;
+  Layout layout;
+  std::vector<Planned> steps, evaluations;  ///< by rank; an evaluation shares the memory of its rank's step
+};
+
+/// Throws what the compiler throws: UsageError for what cannot be run. `workspace`: see planned().
+std::unique_ptr<RankPrograms> compile(RunConfig config, std::int64_t workspace);
+
+}  // namespace consist::interpreter

@@ -1,0 +1,24 @@
+// The order proof: in a planned program every two instructions that touch the same bytes, one of them writing, are ordered by
+// their queues and waits.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tests/interpreter/planned.h"
+
+namespace consist::interpreter {
+
+struct OrderReport {
+  std::int64_t conflicts = 0;           ///< pairs of different queues that were looked at
+  std::vector<std::string> violations;  ///< each names both instructions and the bytes; the first few
+};
+
+/// Near linear in the bytes' stretches: a sweep over the program that knows for each stretch of memory who wrote it last and
+/// who has read it since, and for each instruction which instructions of every queue are over when it starts. Pairs further
+/// back follow, since order is transitive. Scratch counts as written. Memory that a `release` keeps must not have been given to
+/// others before it, so that no collective's operands are waited for. Independent of core/passes/waits.cpp.
+OrderReport check_order(const Planned& planned);
+
+}  // namespace consist::interpreter

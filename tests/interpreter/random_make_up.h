@@ -1,0 +1,18 @@
+// Make-ups drawn at random: models of odd sizes, strategies in any composition, and their options.
+#pragma once
+
+#include <random>
+
+#include "tests/interpreter/make_up.h"
+
+namespace consist::interpreter {
+
+struct RandomMakeUp {
+  ModelChoice model;
+  std::vector<std::string> words;
+};
+
+/// May be one that the compiler refuses.
+RandomMakeUp draw(std::mt19937_64& random);
+
+}  // namespace consist::interpreter

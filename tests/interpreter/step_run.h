@@ -1,0 +1,34 @@
+// Steps of all ranks from given weights and tokens, and what they leave behind, as logical tensors.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/interpreter/make_up.h"
+
+namespace consist::interpreter {
+
+/// What no layout may change.
+struct Outcome {
+  /// By name: parameters, their two moments, and ".gradient" of each, clipped, as the last step's optimizer got it. Row-major,
+  /// logical.
+  std::map<std::string, std::vector<double>> values;
+  std::vector<double> losses, grad_norms;                       ///< by step
+  double evaluation = 0;                                        ///< loss after the first step
+  std::map<std::string, std::vector<double>> after_first_step;  ///< parameters and moments
+};
+
+inline constexpr int steps = 2;
+
+/// Runs two steps, with an evaluation in between, in the memory that the plans say. Initial values are functions of name and
+/// element alone, tokens of sequence and position. `order` chooses among legal timings. Throws ProgramError for what goes wrong:
+/// see run_step; also where ranks that hold the same elements end with different ones, or nobody holds an element.
+Outcome run(const RankPrograms& programs, std::uint64_t order);
+
+/// The loss of one rank over the first `sequences` sequences, with the parameters that `values` holds.
+double evaluation_of_one_rank(const RunConfig& config, std::int64_t sequences,
+                              const std::map<std::string, std::vector<double>>& values);
+
+}  // namespace consist::interpreter
