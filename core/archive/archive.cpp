@@ -1,7 +1,5 @@
 #include "core/archive/archive.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,14 +8,12 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <map>
 #include <utility>
 
 #include "consist/error.h"
+#include "core/archive/archive_place.h"
 #include "core/archive/hdf5.h"
-#include "core/files/atomic_file.h"
-#include "core/files/system_error.h"
 
 namespace consist {
 namespace {
@@ -33,128 +29,6 @@ constexpr std::size_t kKindBytes = 32;
 constexpr std::size_t kTextBytes = 1024;
 constexpr unsigned kIndexWidth = 128;
 constexpr std::array kTexts = {"/config", "/environment", "/topology", "/program", "/start", "/comm", "/result", "/profile"};
-
-/// Of a byte far behind the end of any archive: the files of another kind of lock (flock of whole files, which HDF5's readers
-/// take) and this do not meet.
-constexpr off_t kLockedByte = off_t{1} << 62;
-
-/// " (a link to TARGET)", or nothing.
-std::string link_text(const std::string& path) {
-  std::error_code error;
-  const std::filesystem::path target = std::filesystem::read_symlink(path, error);
-  return error ? "" : " (a link to " + target.string() + ")";
-}
-
-std::string exists_text(const std::string& path) {
-  return "the archive " + path + link_text(path) + " exists already; name another file, or replace it with --overwrite";
-}
-
-std::string in_use_text(const std::string& path) {
-  return "the archive " + path + link_text(path) + " is being written by another run; name another file, or wait for its end";
-}
-
-[[noreturn]] void fail_to_create(const std::string& path, int error) {
-  throw SystemError("cannot create the archive " + path + ": " + system_error_text(error) +
-                    "; check that its folder exists and is writable");
-}
-
-/// Owns a descriptor. The lock on an archive lasts as long, and no longer than the process, however that ends.
-class Descriptor {
- public:
-  explicit Descriptor(int fd = -1) noexcept : fd_(fd) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  int fd() const noexcept { return fd_; }
-  explicit operator bool() const noexcept { return fd_ >= 0; }
-
- private:
-  int fd_;
-};
-
-struct flock lock_range() {
-  struct flock range {};
-  range.l_type = F_WRLCK;
-  range.l_whence = SEEK_SET;
-  range.l_start = kLockedByte;
-  range.l_len = 1;
-  return range;
-}
-
-/// Whether a run has the open file locked. False where the file system knows no locks.
-bool is_locked(int fd) {
-  struct flock range = lock_range();
-  return ::fcntl(fd, F_OFD_GETLK, &range) == 0 && range.l_type != F_UNLCK;
-}
-
-/// Throws UsageError if another run has it. A file system that knows no locks goes without.
-void lock(int fd, const std::string& path) {
-  struct flock range = lock_range();
-  if (::fcntl(fd, F_OFD_SETLK, &range) == 0 || (errno != EAGAIN && errno != EACCES)) return;
-  throw UsageError(in_use_text(path));
-}
-
-/// --overwrite replaces archives, and files that have no content to lose: not what lies behind a mistyped name or a strange link.
-void require_replaceable(int fd, const std::string& path) {
-  constexpr std::array<char, 8> signature = {'\x89', 'H', 'D', 'F', '\r', '\n', '\x1a', '\n'};
-  std::array<char, signature.size()> found{};
-  const ssize_t bytes = ::pread(fd, found.data(), found.size(), 0);
-  if (bytes == 0 || (bytes == static_cast<ssize_t>(found.size()) && found == signature)) return;
-  throw UsageError("--overwrite replaces archives, and " + path + link_text(path) +
-                   " is no HDF5 file; name another file, or remove this one yourself");
-}
-
-/// Where a path leads, through any links; the last of them need not lead to a file.
-std::string behind_links(const std::string& path) {
-  constexpr int most_links = 40;  // as many as Linux follows
-  std::filesystem::path at = path;
-  std::error_code error;
-  for (int i = 0; i < most_links && std::filesystem::is_symlink(at, error); ++i) {
-    const std::filesystem::path next = std::filesystem::read_symlink(at, error);
-    at = next.is_absolute() ? next : at.parent_path() / next;
-  }
-  return at.string();
-}
-
-/// The file that is to be replaced, locked; none if there is none.
-Descriptor take_replaced(const std::string& path) {
-  Descriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
-  if (!file && errno == ENOENT) return file;
-  if (!file) fail_to_create(path, errno);
-  lock(file.fd(), path);
-  struct stat opened {
-  }, named{};
-  // Between opening and locking another run may have put its archive in this one's place.
-  if (::fstat(file.fd(), &opened) != 0 || ::stat(path.c_str(), &named) != 0 || opened.st_ino != named.st_ino) {
-    throw UsageError(in_use_text(path));
-  }
-  require_replaceable(file.fd(), path);
-  return file;
-}
-
-/// Creates an empty file with plain system calls, whose reasons are clearer than HDF5's; locked as long as the result lives.
-Descriptor create_empty(const std::string& partial, const std::string& path) {
-  ::unlink(partial.c_str());  // of a process of the same number that was killed
-  Descriptor file(::open(partial.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
-  if (!file) fail_to_create(path, errno);
-  lock(file.fd(), path);
-  return file;
-}
-
-/// Gives a file a name that nothing has; 0 or the errno, EEXIST if something has it.
-int rename_to_free(const std::string& from, const std::string& to) {
-  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return 0;
-  if (errno != EINVAL && errno != ENOSYS) return errno;
-  // A file system that cannot do that at once, such as NFS.
-  if (::link(from.c_str(), to.c_str()) != 0) return errno;
-  ::unlink(from.c_str());
-  return 0;
-}
 
 /// `text` in exactly `bytes` bytes, padded with zeros; a longer one is cut at a character's start and ends in "…".
 std::vector<char> fixed(const std::string& text, std::size_t bytes) {
@@ -301,9 +175,8 @@ struct Archive::File {
 
   /// Makes the file under its partial name.
   void begin() {
+    if (!overwrite) require_free(path);
     const std::string target = overwrite ? behind_links(path) : path;
-    struct stat found {};
-    if (!overwrite && ::lstat(path.c_str(), &found) == 0) throw UsageError(exists_text(path));
     if (overwrite) replaced = take_replaced(target);
     partial = target + ".partial-" + std::to_string(::getpid());
     lock = create_empty(partial, path);
@@ -313,13 +186,9 @@ struct Archive::File {
   /// Gives the file its name: from here on a kill at any moment leaves it readable.
   void publish() {
     if (partial.empty()) return;
-    const std::string target = overwrite ? behind_links(path) : path;
-    const int error = !overwrite                                          ? rename_to_free(partial, target)
-                      : std::rename(partial.c_str(), target.c_str()) != 0 ? errno
-                                                                          : 0;
-    if (error != 0) broken = true;
-    if (error == EEXIST) throw UsageError(exists_text(path));
-    if (error != 0) fail_to_create(path, error);
+    broken = true;  // unless it goes well
+    give_name(partial, path, overwrite);
+    broken = false;
     partial.clear();
     replaced = Descriptor();
   }
@@ -383,25 +252,6 @@ struct Archive::File {
     }
   }
 };
-
-void check_archive_path(const std::string& path, bool overwrite) {
-  struct stat found {};
-  if (::stat(path.c_str(), &found) == 0) {
-    if (!S_ISREG(found.st_mode)) {
-      throw UsageError("--archive " + path + " is " + (S_ISDIR(found.st_mode) ? "a folder" : "no regular file") +
-                       "; name a file in a folder");
-    }
-    const Descriptor file(::open(path.c_str(), (overwrite ? O_RDWR : O_RDONLY) | O_CLOEXEC));
-    if (file && is_locked(file.fd())) throw UsageError(in_use_text(path));
-    if (!overwrite) throw UsageError(exists_text(path));
-    if (!file) fail_to_create(path, errno);
-    require_replaceable(file.fd(), path);
-  }
-  // A link whose target is not there is no free name either.
-  if (!overwrite && ::lstat(path.c_str(), &found) == 0) throw UsageError(exists_text(path));
-  const std::string folder = folder_of(overwrite ? behind_links(path) : path);
-  if (::access(folder.c_str(), W_OK | X_OK) != 0) fail_to_create(path, errno);
-}
 
 Archive::Archive(const std::string& path, bool overwrite) : path_(path), file_(std::make_unique<File>()) {
   const hdf5::Session session;

@@ -42,7 +42,7 @@ class Archive {
   /// behind a link. Throws UsageError if there is one and `overwrite` is false, if it is no archive, or if it is being written;
   /// SystemError if it cannot be written.
   Archive(const std::string& path, bool overwrite);
-  ~Archive();  ///< without finish() the status stays "running": the run did not end in good order
+  ~Archive();  ///< without finish() the status stays "running", which readers know to be "cut off"
   Archive(const Archive&) = delete;
   Archive& operator=(const Archive&) = delete;
 

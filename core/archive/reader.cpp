@@ -1,15 +1,20 @@
 #include "core/archive/reader.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <nlohmann/json.hpp>
 
 #include "consist/error.h"
+#include "core/archive/archive_place.h"
 #include "core/archive/hdf5.h"
 #include "core/files/system_error.h"
+#include "core/network/machine.h"
 
 namespace consist {
 
@@ -18,6 +23,7 @@ using hdf5::Handle;
 struct ArchiveReader::File {
   std::string path;
   Handle file;
+  bool unlocked = false;  // no run had the file locked before anything was read of it
 
   [[noreturn]] void fail(const std::string& what) const {
     throw DataError("the archive " + path + " is damaged: cannot read " + what + ": " + hdf5::last_error());
@@ -77,6 +83,24 @@ struct ArchiveReader::File {
     return {raw.data(), ::strnlen(raw.data(), raw.size())};
   }
 
+  std::string text(const std::string& name) const {
+    if (!has(name)) return {};
+    const Handle set = dataset(name);
+    const Handle type = hdf5::string_type();
+    char* value = nullptr;
+    if (H5Dread(set.id(), type.id(), H5S_ALL, H5S_ALL, H5P_DEFAULT, &value) < 0) fail(name);
+    std::string text = value == nullptr ? "" : value;
+    H5free_memory(value);
+    return text;
+  }
+
+  /// Whether the run ended without saying so. A lock on another host need not reach this one.
+  bool cut_off() const {
+    if (!unlocked || attribute(file.id(), "status") != "running") return false;
+    const auto environment = nlohmann::json::parse(text("/environment"), nullptr, false);
+    return environment.is_object() && environment.value("host", nlohmann::json()) == network::host_name();
+  }
+
   bool has(const std::string& name) const { return H5Lexists(file.id(), name.c_str(), H5P_DEFAULT) > 0; }
 
   std::vector<std::string> columns() const {
@@ -106,11 +130,19 @@ struct ArchiveReader::File {
 };
 
 ArchiveReader::ArchiveReader(const std::string& path) : path_(path), file_(std::make_unique<File>()) {
-  if (::access(path.c_str(), R_OK) != 0) throw SystemError("cannot read the archive " + path + ": " + system_error_text(errno));
+  const Descriptor asked(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!asked) throw SystemError("cannot read the archive " + path + ": " + system_error_text(errno));
+  // Before HDF5 reads anything: a run that ends after this may or may not have its end in what is read, but it had the lock.
+  const bool unlocked = lock_of(asked.fd()) == ArchiveLock::free;
   const hdf5::Session session;
   file_->path = path;
   const Handle access = hdf5::file_access();
   file_->file = Handle(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.id()), H5Fclose);
+  struct stat first {
+  }, named{};
+  // Another archive may have come in its place meanwhile.
+  file_->unlocked =
+      unlocked && ::fstat(asked.fd(), &first) == 0 && ::stat(path.c_str(), &named) == 0 && first.st_ino == named.st_ino;
   if (!file_->file) throw DataError(path + " is cut off or no archive: " + hdf5::last_error());
   const Handle version(H5Aopen(file_->file.id(), "consist_archive_version", H5P_DEFAULT), H5Aclose);
   if (!version) throw DataError(path + " is an HDF5 file, but no archive of a run: it has no attribute consist_archive_version");
@@ -125,24 +157,18 @@ ArchiveReader::~ArchiveReader() = default;
 
 std::string ArchiveReader::status() const {
   const hdf5::Session session;
-  return file_->attribute(file_->file.id(), "status");
+  return file_->cut_off() ? "cut off" : file_->attribute(file_->file.id(), "status");
 }
 
 std::string ArchiveReader::reason() const {
   const hdf5::Session session;
-  return file_->attribute(file_->file.id(), "reason");
+  return file_->cut_off() ? "its process ended without closing the archive: it was killed, crashed, or called _exit()"
+                          : file_->attribute(file_->file.id(), "reason");
 }
 
 std::string ArchiveReader::text(const std::string& path) const {
   const hdf5::Session session;
-  if (!file_->has(path)) return {};
-  const Handle set = file_->dataset(path);
-  const Handle type = hdf5::string_type();
-  char* value = nullptr;
-  if (H5Dread(set.id(), type.id(), H5S_ALL, H5S_ALL, H5P_DEFAULT, &value) < 0) file_->fail(path);
-  std::string text = value == nullptr ? "" : value;
-  H5free_memory(value);
-  return text;
+  return file_->text(path);
 }
 
 std::vector<std::string> ArchiveReader::columns() const {

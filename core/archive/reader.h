@@ -26,8 +26,10 @@ class ArchiveReader {
   ArchiveReader(const ArchiveReader&) = delete;
   ArchiveReader& operator=(const ArchiveReader&) = delete;
 
-  std::string status() const;  ///< "running", "finished", "failed" or "stopped"
-  std::string reason() const;
+  /// "running", "finished", "failed" or "stopped"; "cut off" where the file says "running" and the process that wrote it is gone.
+  /// That is known of runs of this host, on file systems with locks.
+  std::string status() const;
+  std::string reason() const;  ///< of a run that failed, stopped or was cut off; empty otherwise
   /// The JSON text at "/config", ...; empty if it was never written.
   std::string text(const std::string& path) const;
   /// Names of the columns of /steps, in alphabetical order; empty before any was defined.

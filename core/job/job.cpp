@@ -15,6 +15,7 @@
 #include "consist/error.h"
 #include "core/job/job_member.h"
 #include "core/network/handshake.h"
+#include "core/network/machine.h"
 #include "core/network/wire.h"
 
 namespace consist {
@@ -25,16 +26,10 @@ using network::Deadline;
 using network::Socket;
 using std::chrono::milliseconds;
 
-std::string this_host() {
-  char name[256] = {};
-  if (gethostname(name, sizeof(name) - 1) != 0) return "unknown";
-  return name;
-}
-
 /// The job of one rank: no sockets, no threads.
 class SoloJob final : public JoinedJob {
  public:
-  explicit SoloJob(JobAddress address) : address_(std::move(address)), host_(this_host()) {}
+  explicit SoloJob(JobAddress address) : address_(std::move(address)), host_(network::host_name()) {}
 
   int rank() const noexcept override { return 0; }
   int size() const noexcept override { return 1; }
@@ -154,7 +149,7 @@ std::unique_ptr<JoinedJob> join_job(const JobAddress& address) {
   validate(address);
   if (address.size == 1) return std::make_unique<SoloJob>(address);
 
-  std::string host = this_host();
+  std::string host = network::host_name();
   std::unique_ptr<JobServer> server;
   Socket connection;
   if (address.rank == 0) {

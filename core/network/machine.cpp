@@ -1,12 +1,18 @@
 #include "core/network/machine.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <fstream>
 
 #include "core/network/handshake.h"
 
 namespace consist::network {
+
+std::string host_name() {
+  char name[256] = {};
+  return gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
+}
 
 std::string machine_identity() {
   std::string boot;

@@ -5,6 +5,9 @@
 
 namespace consist::network {
 
+/// What this machine calls itself; "unknown" if it does not say.
+std::string host_name();
+
 /// The boot of this machine and the network namespace of this process: processes that agree reach one another by loopback. Where
 /// that cannot be found out, it is a text that no other process has.
 std::string machine_identity();

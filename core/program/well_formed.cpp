@@ -1,6 +1,5 @@
 #include "core/program/well_formed.h"
 
-#include <limits>
 #include <set>
 #include <string_view>
 
@@ -9,6 +8,9 @@
 
 namespace consist {
 namespace {
+
+/// Sums and products of places below it stay within 64 bits.
+constexpr std::int64_t most_bytes = std::int64_t{1} << 56;
 
 constexpr int roles = static_cast<int>(Role::workspace) + 1;
 
@@ -79,13 +81,16 @@ void check_shape(const Tensor& tensor, const std::string& who) {
   if (name_of(tensor.dtype) == "?" || static_cast<int>(tensor.role) >= roles || tensor.space > MemorySpace::host ||
       tensor.state_kind > StateKind::discardable)
     throw ProgramError(who + "its dtype, role, memory space or kind of state does not exist");
-  std::int64_t room = std::numeric_limits<std::int64_t>::max() / static_cast<std::int64_t>(size_of(tensor.dtype));
+  std::int64_t room = most_bytes / static_cast<std::int64_t>(size_of(tensor.dtype));
   for (int dim = 0; dim < tensor.shape.rank(); ++dim) {
     if (tensor.shape[dim] < 1) throw ProgramError(who + "its shape " + tensor.shape.text() + " holds nothing");
     room /= tensor.shape[dim];
   }
-  if (room < 1) throw ProgramError(who + "its shape " + tensor.shape.text() + " has more bytes than 64 bits count");
+  if (room < 1) throw ProgramError(who + "its shape " + tensor.shape.text() + " has more bytes than any machine");
   if (tensor.pitch < 0) throw ProgramError(who + "its pitch is negative");
+  if (tensor.pitch > most_bytes / static_cast<std::int64_t>(size_of(tensor.dtype)) / tensor.shape.rows())
+    throw ProgramError(who + "its pitch " + std::to_string(tensor.pitch) + " puts its rows further apart than any machine holds");
+  if (tensor.offset > most_bytes) throw ProgramError(who + "its offset " + std::to_string(tensor.offset) + " lies outside of any machine");
 }
 
 void check_names(const Program& program) {

@@ -1,4 +1,4 @@
-// The end of a process whose job has failed and whose own thread cannot leave.
+// The end of a process that cannot leave its job by an exception: what there is to say is said before.
 #pragma once
 
 #include <chrono>
@@ -9,23 +9,26 @@
 #include <thread>
 
 #include "consist/export.h"
-#include "consist/job.h"
+#include "core/job/job.h"
 
 namespace consist {
 
-/// A rank that loses another one leaves by an exception. It cannot while its thread waits inside a driver or a file system: a
-/// GPU's queue that is full of work that waits for the dead rank lets nobody in. As long as this object lives, a thread watches
-/// the job; where the rank is still here `patience` after the job has failed, that thread gives the reason to `farewell`, reports
-/// it and ends the process with the status of a rank that lost another one.
+/// As long as this object lives:
+/// - A plugin that ends the process (on_plugin_fault) fails the job by its message, and `farewell` gets that.
+/// - A rank that loses another one leaves by an exception. It cannot while its thread waits inside a driver or a file system: a
+///   GPU's queue that is full of work that waits for the dead rank lets nobody in. A thread watches the job; where the rank is
+///   still here `patience` after the job has failed, that thread gives the reason to `farewell`, reports it and ends the process
+///   with the status of a rank that lost another one.
+/// One at a time, but in tests, where the first of these goes to the newest.
 class CONSIST_API LastResort {
  public:
   static constexpr std::chrono::milliseconds default_patience{5000};
   using Farewell = std::function<void(const std::string& reason)>;
   using End = std::function<void()>;
 
-  /// `job` outlives this. `farewell` runs on the watching thread, beside whatever the others do. `end` does not return, but in
-  /// tests.
-  LastResort(Job& job, Farewell farewell, std::chrono::milliseconds patience = default_patience, End end = end_process);
+  /// `job` outlives this. `farewell` runs on the watching thread or the one that the plugin ends the process on, beside whatever
+  /// the others do. `end` does not return, but in tests.
+  LastResort(JoinedJob& job, Farewell farewell, std::chrono::milliseconds patience = default_patience, End end = end_process);
   ~LastResort();
   LastResort(const LastResort&) = delete;
   LastResort& operator=(const LastResort&) = delete;
@@ -33,10 +36,11 @@ class CONSIST_API LastResort {
  private:
   static void end_process();
   void watch();
+  void plugin_ended_process(const std::string& message);
   /// Whether the rank has left within that time.
   bool left_within(std::chrono::milliseconds time);
 
-  Job& job_;
+  JoinedJob& job_;
   const Farewell farewell_;
   const std::chrono::milliseconds patience_;
   const End end_;

@@ -150,11 +150,11 @@ void find_model(Parts& parts, const RunConfig& config, PluginHost& host) {
   }
 }
 
-/// Options for parts that are not in the make-up would be ignored silently; they are mistakes.
+/// Options for parts that are not in the configuration would be ignored silently; they are mistakes.
 void refuse_stray_options(const RunConfig& config, PluginHost& host) {
   for (const std::string& owner : stray_owners(config, host)) {
     throw UsageError("--" + owner + "." + config.plugin_options.at(owner).begin()->first + " is given, but '" + owner +
-                     "' is not part of this make-up");
+                     "' is not part of this configuration");
   }
 }
 
@@ -238,7 +238,7 @@ void settle_batch(RunConfig& config, const Layout& layout) {
   }
 }
 
-Parts check_make_up(RunConfig& config, PluginHost& host) {
+Parts check_configuration(RunConfig& config, PluginHost& host) {
   Parts parts = make_parts(config, host);
   const Layout layout = lay_out(parts.uses, config.ranks);
   settle_batch(config, layout);

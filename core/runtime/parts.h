@@ -32,11 +32,11 @@ struct Parts {
   CompileRequest compile_request(const RunConfig& config) const;
 };
 
-/// The plugins for which options are given though the make-up does not contain them.
+/// The plugins for which options are given though the configuration does not contain them.
 CONSIST_API std::vector<std::string> stray_owners(const RunConfig& config, PluginHost& host);
 
 /// Makes everything but device and dataset, which cost time and memory: see add_device, add_dataset. Throws UsageError for
-/// unknown names and for options of plugins that the make-up does not contain.
+/// unknown names and for options of plugins that the configuration does not contain.
 CONSIST_API Parts make_parts(const RunConfig& config, PluginHost& host);
 
 /// The sizes of the config's model. Throws what make_parts throws about models.
@@ -49,7 +49,7 @@ CONSIST_API void settle_batch(RunConfig& config, const Layout& layout);
 /// All that can be known to be wrong before a device is opened, a file of data read or a rank started: names, options, sizes,
 /// mesh, batch (which it settles). Notes strategies whose options have no effect. Returns the parts, so that whoever goes on need
 /// not make them again. Throws what make_parts, lay_out and settle_batch throw.
-CONSIST_API Parts check_make_up(RunConfig& config, PluginHost& host);
+CONSIST_API Parts check_configuration(RunConfig& config, PluginHost& host);
 
 /// Chooses and makes the device (not opened).
 CONSIST_API void add_device(Parts& parts, const RunConfig& config, PluginHost& host);

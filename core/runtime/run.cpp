@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
-#include <functional>
 #include <nlohmann/json.hpp>
 #include <numeric>
-#include <thread>
 
 #include "consist/error.h"
 #include "consist/log.h"
@@ -15,7 +13,6 @@
 #include "core/archive/past.h"
 #include "core/files/atomic_file.h"
 #include "core/program/printable.h"
-#include "core/plugin/plugin_faults.h"
 #include "core/runtime/advice.h"
 #include "core/runtime/agreement.h"
 #include "core/runtime/bound.h"
@@ -186,21 +183,6 @@ void check_archive(const RunConfig& config) {
   if (goes_on) check_same_run(config.archive, config.to_json());
 }
 
-/// While it lives, a plugin that ends the process is told to the other ranks and to the archive.
-class FaultReport {
- public:
-  FaultReport(JoinedJob& job, const std::function<void(const std::string&)>& end_archive) {
-    on_plugin_fault([&job, end_archive](const std::string& message) {
-      job.fail(message);
-      end_archive(message);
-      if (job.size() > 1) std::this_thread::sleep_for(std::chrono::milliseconds(200));  // for the job's thread to send it
-    });
-  }
-  ~FaultReport() { on_plugin_fault({}); }
-  FaultReport(const FaultReport&) = delete;
-  FaultReport& operator=(const FaultReport&) = delete;
-};
-
 /// `recorder` is made once nothing but training itself can fail: a run that is refused leaves no archive, and an older one as it
 /// was.
 TrainerResult run_recorded(RunConfig& config, Parts parts, PluginHost& host, JoinedJob& job, StopRequest& stop,
@@ -317,7 +299,7 @@ TrainerResult run_recorded(RunConfig& config, Parts parts, PluginHost& host, Joi
 
 }  // namespace
 
-TrainerResult run_training(const RunConfig& config, PluginHost& host, JoinedJob& job, StopRequest& stop) {
+TrainerResult run_training(const RunConfig& config, Parts parts, PluginHost& host, JoinedJob& job, StopRequest& stop) {
   if (config.ranks != job.size()) {
     throw UsageError("--ranks is " + std::to_string(config.ranks) + ", but the job has " + std::to_string(job.size()) + " ranks");
   }
@@ -329,9 +311,7 @@ TrainerResult run_training(const RunConfig& config, PluginHost& host, JoinedJob&
     if (Recorder* const open = open_recorder.load()) open->finish_failed(reason);
   };
   const LastResort last_resort(job, end_archive);
-  const FaultReport report(job, end_archive);
   try {
-    Parts parts = check_make_up(mine, host);
     check_archive(mine);
     return run_recorded(mine, std::move(parts), host, job, stop, recorder, open_recorder);
   } catch (const std::exception& error) {

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <nlohmann/json.hpp>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -15,15 +13,13 @@
 #include "core/checkpoint/save_checkpoint.h"
 #include "core/checkpoint/tensor_parts.h"
 #include "core/files/atomic_file.h"
-#include "core/files/json_input.h"
+#include "core/runtime/resume_checks.h"
 #include "core/runtime/usable_cores.h"
 #include "core/weights/model_weights.h"
 #include "core/weights/tokenizer_files.h"
 
 namespace consist {
 namespace {
-
-using Json = nlohmann::json;
 
 /// With more threads, initial weights are made faster than any bus takes them.
 constexpr int most_threads = 32;
@@ -92,83 +88,9 @@ class RemovedFolder {
   const std::string path_;
 };
 
-/// What decides which tokens a step reads, besides the global batch.
-Json data_of(const Json& config) {
-  const std::string dataset = config.value("dataset", "");
-  Json options = config.value("plugin_options", Json::object());
-  return {{"dataset", dataset},
-          {"sequence", config.value("sequence", 0)},
-          {"seed", config.value("seed", 0)},
-          {"options", options.value(dataset, Json::object())}};
-}
-
-void check_same_data(const CheckpointState& saved, const std::string& path, const RunConfig& config,
-                     std::int64_t sequences_per_step) {
-  const Json then = parse_json(saved.config, path + ": its configuration");
-  if (!then.is_object()) throw DataError(path + ": its configuration is no JSON object");
-  const Json before = data_of(then), now = data_of(Json::parse(config.to_json()));
-  if (before != now) {
-    throw UsageError("--resume: " + path + " was trained on " + shown(before, 2000) + ", this run asks for " + shown(now, 2000) +
-                     "; give the same options, or another --checkpoint folder");
-  }
-  if (saved.data_position != saved.step * sequences_per_step) {
-    throw UsageError("--resume: " + path + " has read " + std::to_string(saved.data_position) + " sequences in " +
-                     std::to_string(saved.step) + " steps, this run would have read " +
-                     std::to_string(saved.step * sequences_per_step) +
-                     "; choose --batch, --accumulation and --ranks so that a step has as many sequences as before");
-  }
-}
-
 void check_shape(const Shape& found, const Shape& expected, const std::string& file, const std::string& name) {
   if (found != expected)
     throw DataError(file + ": '" + name + "' has the shape " + found.text() + ", the model needs " + expected.text());
-}
-
-/// What a rank's value is called in a checkpoint.
-std::string stored_name(const TrainingState::Value& value, int rank) {
-  return value.kind == StateKind::per_rank ? value.name + "@" + std::to_string(rank) : value.name;
-}
-
-/// The names of what belongs to a parameter, see TrainingState::Value.
-std::vector<std::string> stored_names(const std::string& parameter) {
-  return {parameter, parameter + ".moment1", parameter + ".moment2"};
-}
-
-/// "'a'", "'a' and 'b'", "'a' and 3 more"
-std::string listed(const std::vector<std::string>& names) {
-  std::string text = "'" + names.front() + "'";
-  if (names.size() == 2) text += " and '" + names.back() + "'";
-  if (names.size() > 2) text += " and " + std::to_string(names.size() - 1) + " more";
-  return text;
-}
-
-/// Throws DataError unless the checkpoint has every value of every parameter and nothing else that a run must not lose.
-void check_names(const TensorParts& saved, const std::vector<std::string>& parameters, const TrainingState& state, int ranks,
-                 bool has_stages, const std::string& path) {
-  std::set<std::string> known;
-  std::vector<std::string> missing, unknown;
-  for (const std::string& parameter : parameters) {
-    for (const std::string& name : stored_names(parameter)) {
-      known.insert(name);
-      if (!saved.has(name)) missing.push_back(name);
-    }
-  }
-  for (const TrainingState::Value& value : state.values()) {
-    for (int rank = 0; rank < (value.kind == StateKind::per_rank ? ranks : 1); ++rank) known.insert(stored_name(value, rank));
-  }
-  for (const std::string& name : saved.names()) {
-    if (known.contains(name)) continue;
-    const std::string& kind = saved.kind(name);
-    const bool discardable = kind == kind_text(StateKind::discardable) || name.ends_with("_history");  // older ones state no kind
-    const bool of_another_stage = has_stages && !kind.empty();
-    if (!discardable && !of_another_stage) unknown.push_back(name);
-  }
-  if (!missing.empty())
-    throw DataError(path + " lacks tensors that this run needs: " + listed(missing) + "; resume with the model that was trained");
-  if (!unknown.empty()) {
-    throw DataError(path + " holds tensors that this run has no place for: " + listed(unknown) +
-                    "; resume with the model, strategy and precision that were trained");
-  }
 }
 
 /// Whether the run's archive lacks its end, on the rank that writes it: it was ended after its last checkpoint.
@@ -393,8 +315,8 @@ void SavedState::export_model(TrainingState& state) const {
   // Under their names only when the weights are there: an export that fails leaves nothing.
   std::vector<AtomicFile> beside_weights;
   if (job_.rank() == 0) {
-    beside_weights = copy_tokenizer(config_.export_folder, parts_.model_folder,
-                                    parts_.dataset ? parts_.dataset->tokenizer() : std::string());
+    beside_weights =
+        copy_tokenizer(config_.export_folder, parts_.model_folder, parts_.dataset ? parts_.dataset->tokenizer() : std::string());
     const std::string text = parts_.architecture->config_json();
     AtomicFile& file = beside_weights.emplace_back(config_.export_folder + "/config.json");
     file.write(text.data(), text.size());

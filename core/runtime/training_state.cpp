@@ -74,8 +74,8 @@ TrainingState::~TrainingState() {
 
 void TrainingState::check_limit(std::int64_t limit) const {
   if (limit <= 0 || device_bytes_ <= limit) return;
-  std::string message = "this make-up needs " + bytes_text(device_bytes_) + " of device memory per rank, " + bytes_text(limit) +
-                        " may be used. At the peak it holds";
+  std::string message = "this configuration needs " + bytes_text(device_bytes_) + " of device memory per rank, " +
+                        bytes_text(limit) + " may be used. At the peak it holds";
   for (const MemoryShare& share : memory_by_role(step_->program(), step_->memory(), step_->workspace_bytes())) {
     message += "\n  " + bytes_text(share.bytes) + " " + share.what;
   }

@@ -10,9 +10,11 @@
 #include <csignal>
 #include <filesystem>
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "consist/error.h"
 #include "core/archive/reader.h"
+#include "core/network/machine.h"
 #include "tests/temporary_folder.h"
 
 namespace consist {
@@ -31,6 +33,20 @@ void write_run(const std::string& path, int steps) {
   archive.define_steps(kColumns);
   for (int step = 1; step <= steps; ++step) archive.append(std::vector<double>{double(step), 1.0 / step, 0.5 * step});
   archive.finish("finished", "");
+}
+
+/// Writes two steps as a run on `host` would, in a process that ends by `signal`, or by _exit() if it is 0.
+void leave_by(const std::string& path, int signal, const std::string& host) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    Archive archive(path, true);
+    archive.define_steps(kColumns);
+    archive.text("/environment", nlohmann::json{{"host", host}}.dump());
+    for (int step = 1; step <= 2; ++step) archive.append(std::vector<double>{double(step), 1, 1});
+    if (signal != 0) ::raise(signal);
+    ::_exit(0);
+  }
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
 }
 
 TEST(Archive, RoundTrip) {
@@ -123,15 +139,38 @@ TEST(Archive, IsWrittenByOneRunAtATime) {
     EXPECT_NO_THROW(check_archive_path(path, true));
   }
   // A writer that is killed keeps nobody out.
-  const pid_t child = ::fork();
-  if (child == 0) {
-    Archive archive(path, true);
-    archive.define_steps(kColumns);
-    ::raise(SIGKILL);
-  }
-  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
-  EXPECT_EQ(ArchiveReader(path).status(), "running");
+  leave_by(path, SIGKILL, network::host_name());
   EXPECT_NO_THROW(Archive(path, true).finish("finished", ""));
+}
+
+TEST(Archive, ARunWhoseProcessIsGoneIsCutOff) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "run.h5";
+  for (const int signal : {SIGKILL, 0}) {  // 0: _exit()
+    leave_by(path, signal, network::host_name());
+    const ArchiveReader archive(path);
+    EXPECT_EQ(archive.status(), "cut off");
+    EXPECT_THAT(archive.reason(), HasSubstr("ended without closing the archive"));
+    EXPECT_THAT([&] { check_archive_path(path, false); },
+                ThrowsMessage<UsageError>(HasSubstr("(of a run that was cut off after step 2) exists already")));
+  }
+  // Another host's locks need not reach this one: its run may go on.
+  leave_by(path, SIGKILL, network::host_name() + "-2");
+  EXPECT_EQ(ArchiveReader(path).status(), "running");
+  EXPECT_EQ(ArchiveReader(path).reason(), "");
+}
+
+TEST(Archive, ARunThatEndsWhileItIsLookedAtIsNotCutOff) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "run.h5";
+  Archive archive(path, false);
+  archive.define_steps(kColumns);
+  archive.text("/environment", nlohmann::json{{"host", network::host_name()}}.dump());
+  const ArchiveReader before(path);
+  archive.finish("failed", "the disk is gone");
+  EXPECT_NE(before.status(), "cut off");
+  EXPECT_EQ(ArchiveReader(path).status(), "failed");
+  EXPECT_EQ(ArchiveReader(path).reason(), "the disk is gone");
 }
 
 TEST(Archive, OnlyArchivesAreReplaced) {

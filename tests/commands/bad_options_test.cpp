@@ -53,7 +53,7 @@ TEST_F(BadOptions, UnknownCommandsAndOptions) {
       {train + " --steps 3 --steps 4", 2, {"--steps", "more than once"}},
       {train + " --cpu.thread 1", 2, {"plugin 'cpu' has no option 'thread'", "threads"}},
       {train + " --nosuch.option 1", 2, {"there is no plugin 'nosuch'"}},
-      {train + " --text.files x --dataset synthetic", 2, {"--text.files", "'text' is not part of this make-up"}},
+      {train + " --text.files x --dataset synthetic", 2, {"--text.files", "'text' is not part of this configuration"}},
       {train + " --cpu.threads 1 --cpu.threads 2", 2, {"--cpu.threads is given twice"}},
       {"explain --model llama-tiny --summry", 2, {"there is no option '--summry'"}},
       {"explain", 2, {"--model is missing"}},

@@ -219,7 +219,7 @@ TEST(Compare, OptionsOfAPartHoldForTheRunsThatHaveIt) {
   EXPECT_THAT(ArchiveReader(folder / "llama-tiny_zero2.h5").text("/config"), HasSubstr("\"stage\": \"1\""));
   const test::ChildResult stray = compare((folder.path() / "other").string(),
                                           {"--model", "llama-tiny", "--strategy", "ddp,zero2", "--pipeline.schedule", "gpipe"});
-  EXPECT_THAT(stray.output, HasSubstr("'pipeline' is not part of this make-up"));
+  EXPECT_THAT(stray.output, HasSubstr("'pipeline' is not part of this configuration"));
 }
 
 /// Ten sequences and four a step: passes end within the steps 3, 5 and 8.

@@ -23,7 +23,7 @@ const std::string users_file = CONSIST_SOURCE_DIR "/docs/cases/zero3-offload.jso
 
 using Deepspeed = test::DeepspeedTest;
 
-TEST_F(Deepspeed, AUsersFileBecomesAMakeUp) {
+TEST_F(Deepspeed, AUsersFileBecomesAConfiguration) {
   const RunConfig c = config_of(users_file, {"--precision=bf16", "--batch=1", "--accumulation=4", "--learning-rate=2e-5"});
   EXPECT_EQ(text_of(c.strategies), "zero3-offload");
   EXPECT_EQ(c.precision, "bf16");

@@ -51,12 +51,12 @@ class ChangedModelRuns {
 
   static constexpr int steps = 10;
 
-  /// `make_up`: strategies, ranks and what else differs. Throws std::runtime_error with the output of a run that failed.
-  Curves train(const std::vector<std::string>& make_up) const {
+  /// `configuration`: strategies, ranks and what else differs. Throws std::runtime_error with the output of a run that failed.
+  Curves train(const std::vector<std::string>& configuration) const {
     std::vector<std::string> options{"--model=" + (folder_ / ""), "--device=" + device_, "--precision=" + precision_,
                                      "--steps=" + std::to_string(steps), "--evaluate-every=" + std::to_string(steps)};
     options.insert(options.end(), options_.begin(), options_.end());
-    options.insert(options.end(), make_up.begin(), make_up.end());
+    options.insert(options.end(), configuration.begin(), configuration.end());
     add_fallbacks(options, {"--sequence=16", "--global-batch=4", "--evaluate-sequences=8"});
     const ArchiveReader reader = train_from_scratch(folder_ / "run.h5", options);
     return {reader.column("loss"), reader.column("grad_norm"), evaluation_loss(reader)};

@@ -45,7 +45,7 @@ TEST_P(CompositionParity, LossesAreThoseOfOneRank) {
 }
 
 const nlohmann::json tied{{"tie_word_embeddings", true}}, untied{{"tie_word_embeddings", false}};
-INSTANTIATE_TEST_SUITE_P(MakeUps, CompositionParity,
+INSTANTIATE_TEST_SUITE_P(Configurations, CompositionParity,
                          testing::Values(ChangedModel{"llama_fp32", "llama-tied", untied, "fp32"},
                                          ChangedModel{"llama_bf16", "llama-tied", untied, "bf16"},
                                          ChangedModel{"qwen3_tied_fp32", "qwen3-untied", tied, "fp32"},

@@ -189,7 +189,7 @@ TEST_P(LayoutParity, EveryRankOfEveryLayoutStartsFromTheSameBits) {
   EXPECT_FALSE(initial(1, 1, 0, 8) == expected) << "another seed gives other weights";
 }
 
-INSTANTIATE_TEST_SUITE_P(MakeUps, LayoutParity,
+INSTANTIATE_TEST_SUITE_P(Configurations, LayoutParity,
                          testing::Values(Case{"llama_fp32", untied_llama, "fp32", 32},
                                          Case{"llama_bf16", untied_llama, "bf16", 32}, Case{"qwen3_fp32", tied_qwen, "fp32", 32},
                                          Case{"qwen3_bf16", tied_qwen, "bf16", 32}, Case{"llama_fp8", untied_llama, "fp8", 32},

@@ -11,7 +11,7 @@ using test::ChangedModel;
 class PackParity : public testing::TestWithParam<ChangedModel> {};
 
 TEST_P(PackParity, LossesAreThoseOfSeparateLinears) {
-  const std::vector<std::vector<std::string>> make_ups{
+  const std::vector<std::vector<std::string>> configurations{
       {"--pack=off"},
       {"--pack=on"},
       {"--pack=on", "--accumulation=2", "--recompute=full"},
@@ -22,13 +22,13 @@ TEST_P(PackParity, LossesAreThoseOfSeparateLinears) {
       {"--pack=on", "--strategy=tp-sp=2", "--ranks=2", "--accumulation=2"},
       {"--pack=on", "--strategy=tp-sp=2", "--ranks=2", "--accumulation=2", "--tp-sp.overlap-parts=2"},
       {"--pack=on", "--strategy=pipeline=2", "--ranks=2", "--accumulation=2", "--pipeline.schedule=zero-bubble"}};
-  test::expect_losses_of_one_rank(GetParam(), make_ups);
+  test::expect_losses_of_one_rank(GetParam(), configurations);
 }
 
 // Sizes that are packed: results of multiples of 16 bytes, weights and biases of multiples of 256.
 const nlohmann::json untied{{"tie_word_embeddings", false}},
     biased{{"hidden_size", 64}, {"num_attention_heads", 4}, {"num_key_value_heads", 4}, {"intermediate_size", 64}};
-INSTANTIATE_TEST_SUITE_P(MakeUps, PackParity,
+INSTANTIATE_TEST_SUITE_P(Configurations, PackParity,
                          testing::Values(ChangedModel{"llama_fp32", "llama-untied", untied, "fp32"},
                                          ChangedModel{"llama_bf16", "llama-untied", untied, "bf16"},
                                          ChangedModel{"qwen3_fp32", "qwen3-untied", untied, "fp32"},

@@ -83,7 +83,7 @@ TEST_P(TransportParity, EveryLayoutOverEfaGivesTheLossesOfOneRankAndTheBitsOfSoc
   std::printf("largest relative deviation of a loss: %.2g (tolerance %.2g)\n", worst, tolerance);
 }
 
-INSTANTIATE_TEST_SUITE_P(MakeUps, TransportParity,
+INSTANTIATE_TEST_SUITE_P(Configurations, TransportParity,
                          testing::Values(Case{"ddp_llama_fp32", "ddp", "llama-untied", "fp32"},
                                          Case{"ddp_qwen3_bf16", "ddp", "qwen3-tied", "bf16"},
                                          Case{"zero2_llama_bf16", "zero2", "llama-untied", "bf16"},

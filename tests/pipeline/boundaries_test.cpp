@@ -18,7 +18,7 @@ namespace consist {
 namespace {
 
 using test::compile;
-using test::MakeUp;
+using test::Configuration;
 using test::pointers;
 
 class PipelineBoundaries : public ::testing::Test {
@@ -44,21 +44,23 @@ struct Family {
 class PipelineBytes : public PipelineBoundaries, public ::testing::WithParamInterface<Family> {
  protected:
   /// Each rank sends forward what each of its stages but the last one of all ends with, and backward likewise.
-  void expect_bytes_of_the_formula(const Architecture& model, const MakeUp& make_up) {
-    SCOPED_TRACE(make_up.text() + ", cut " + make_up.cut + (make_up.sequence_parallel ? "" : ", without sequence parallelism"));
-    const int chunks = make_up.schedule == "interleaved" ? make_up.chunks : 1;
-    const int shares = make_up.sequence_parallel ? make_up.tensor : 1;
+  void expect_bytes_of_the_formula(const Architecture& model, const Configuration& configuration) {
+    SCOPED_TRACE(configuration.text() + ", cut " + configuration.cut +
+                 (configuration.sequence_parallel ? "" : ", without sequence parallelism"));
+    const int chunks = configuration.schedule == "interleaved" ? configuration.chunks : 1;
+    const int shares = configuration.sequence_parallel ? configuration.tensor : 1;
     const std::int64_t stream =
-        make_up.sequence * 2 * model.sizes().hidden * static_cast<std::int64_t>(sizeof(float)) / shares;  // s·b·h/t
-    const auto programs = compile(host_, model, make_up);
+        configuration.sequence * 2 * model.sizes().hidden * static_cast<std::int64_t>(sizeof(float)) / shares;  // s·b·h/t
+    const auto programs = compile(host_, model, configuration);
     ASSERT_NO_THROW(test::verify_collectives_of(programs));
     for (const Program& program : programs) {
       const int stage = program.mesh.coordinate(program.rank, program.stage_axis);
       const auto expected = [&](bool sends) {
-        return std::vector<std::int64_t>(static_cast<std::size_t>(make_up.micro_batches * (chunks - (sends ? 0 : 1))), stream);
+        return std::vector<std::int64_t>(static_cast<std::size_t>(configuration.micro_batches * (chunks - (sends ? 0 : 1))),
+                                         stream);
       };
       auto messages = messages_of(program);
-      EXPECT_EQ(messages[Lane::to_next], expected(stage + 1 < make_up.stages)) << "rank " << program.rank;
+      EXPECT_EQ(messages[Lane::to_next], expected(stage + 1 < configuration.stages)) << "rank " << program.rank;
       EXPECT_EQ(messages[Lane::to_previous], expected(stage > 0)) << "rank " << program.rank;
     }
   }
@@ -110,16 +112,16 @@ TEST_F(PipelineBoundaries, AsManyStagesAsLayersAreNeverRefused) {
       for (const std::int64_t vocabulary : {32, 4096}) {  // a heavy head leaves the other stages single ops
         for (const bool tied : {false, true}) {
           const int stages = schedule == std::string("interleaved") ? 3 : 6;
-          const MakeUp make_up{.schedule = schedule,
-                               .stages = stages,
-                               .micro_batches = 3,
-                               .shape = {.layers = 6, .vocabulary = vocabulary, .tied = tied},
-                               .cut = cut};
-          SCOPED_TRACE(make_up.text() + ", cut " + cut);
+          const Configuration configuration{.schedule = schedule,
+                                            .stages = stages,
+                                            .micro_batches = 3,
+                                            .shape = {.layers = 6, .vocabulary = vocabulary, .tied = tied},
+                                            .cut = cut};
+          SCOPED_TRACE(configuration.text() + ", cut " + cut);
           std::vector<Program> programs;
-          ASSERT_NO_THROW(programs = compile(host_, make_up));
+          ASSERT_NO_THROW(programs = compile(host_, configuration));
           ASSERT_NO_THROW(test::verify_collectives_of(programs));
-          ASSERT_NO_THROW(test::verify_collectives_of(compile(host_, make_up, true)));
+          ASSERT_NO_THROW(test::verify_collectives_of(compile(host_, configuration, true)));
         }
       }
     }
@@ -129,16 +131,16 @@ TEST_F(PipelineBoundaries, AsManyStagesAsLayersAreNeverRefused) {
 TEST_F(PipelineBoundaries, TheSmallestQwenRunsOnARankPerLayer) {
   const auto model = host_.make<Model>("model", "qwen", {})->from_preset("qwen3-0.6b");
   for (const char* cut : {"auto", "operators"}) {
-    const MakeUp make_up{.schedule = "zero-bubble-h2", .stages = 28, .micro_batches = 1, .cut = cut};
-    ASSERT_NO_THROW(test::verify_collectives_of(compile(host_, *model, make_up))) << cut;
+    const Configuration configuration{.schedule = "zero-bubble-h2", .stages = 28, .micro_batches = 1, .cut = cut};
+    ASSERT_NO_THROW(test::verify_collectives_of(compile(host_, *model, configuration))) << cut;
   }
 }
 
 // Where operators may begin stages, the residual goes past those that have but a few of a block's.
 TEST_F(PipelineBoundaries, AStageThatTheResidualSkipsPassesItOn) {
-  const MakeUp make_up{
+  const Configuration configuration{
       .stages = 4, .micro_batches = 2, .shape = {.layers = 4}, .cut = "operators", .rank_speeds = "1:0.001:0.001:1"};
-  const auto programs = compile(host_, make_up);
+  const auto programs = compile(host_, configuration);
   int passed_on = 0;
   for (const Program& program : programs) {
     std::set<TensorId> received;

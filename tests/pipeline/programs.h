@@ -16,7 +16,7 @@
 namespace consist::test {
 
 /// A pipeline with other strategies around it.
-struct MakeUp {
+struct Configuration {
   std::string schedule = "1f1b";
   int stages = 2, data = 1, chunks = 2, micro_batches = 4;
   TinyShape shape = {};
@@ -36,28 +36,29 @@ struct MakeUp {
 };
 
 /// The planned programs of all ranks, or of one position on the other axes.
-inline std::vector<Program> compile(PluginHost& host, const Architecture& model, const MakeUp& make_up, bool evaluation = false) {
+inline std::vector<Program> compile(PluginHost& host, const Architecture& model, const Configuration& configuration,
+                                    bool evaluation = false) {
   const PlainPrecision precision;
   const auto pipeline = host.make<ParallelStrategy>("strategy", "pipeline",
-                                                    {{"schedule", make_up.schedule},
-                                                     {"chunks", std::to_string(make_up.chunks)},
-                                                     {"cut", make_up.cut},
-                                                     {"send-first", make_up.send_first ? "true" : "false"},
-                                                     {"rank-speeds", make_up.rank_speeds}});
-  const auto data = host.make<ParallelStrategy>("strategy", make_up.over_data, {});
-  const auto tensor =
-      host.make<ParallelStrategy>("strategy", "tp-sp", {{"sequence-parallel", make_up.sequence_parallel ? "true" : "false"}});
-  const int ranks = make_up.stages * make_up.data * make_up.tensor;
+                                                    {{"schedule", configuration.schedule},
+                                                     {"chunks", std::to_string(configuration.chunks)},
+                                                     {"cut", configuration.cut},
+                                                     {"send-first", configuration.send_first ? "true" : "false"},
+                                                     {"rank-speeds", configuration.rank_speeds}});
+  const auto data = host.make<ParallelStrategy>("strategy", configuration.over_data, {});
+  const auto tensor = host.make<ParallelStrategy>("strategy", "tp-sp",
+                                                  {{"sequence-parallel", configuration.sequence_parallel ? "true" : "false"}});
+  const int ranks = configuration.stages * configuration.data * configuration.tensor;
   const CompileRequest request{.architecture = &model,
                                .precision = &precision,
-                               .strategies = {{make_up.over_data, data.get(), 0},
-                                              {"tp-sp", tensor.get(), make_up.tensor},
-                                              {"pipeline", pipeline.get(), make_up.stages}},
+                               .strategies = {{configuration.over_data, data.get(), 0},
+                                              {"tp-sp", tensor.get(), configuration.tensor},
+                                              {"pipeline", pipeline.get(), configuration.stages}},
                                .ranks = ranks,
                                .micro_batch = 2,
-                               .sequence = make_up.sequence,
-                               .accumulation = make_up.micro_batches,
-                               .recompute = parse_recompute(make_up.recompute, "")};
+                               .sequence = configuration.sequence,
+                               .accumulation = configuration.micro_batches,
+                               .recompute = parse_recompute(configuration.recompute, "")};
   const Layout layout = lay_out(request.strategies, ranks);
   std::vector<Program> programs;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -69,8 +70,8 @@ inline std::vector<Program> compile(PluginHost& host, const Architecture& model,
 }
 
 /// The same of a tiny model.
-inline std::vector<Program> compile(PluginHost& host, const MakeUp& make_up, bool evaluation = false) {
-  return compile(host, TinyModel(make_up.shape), make_up, evaluation);
+inline std::vector<Program> compile(PluginHost& host, const Configuration& configuration, bool evaluation = false) {
+  return compile(host, TinyModel(configuration.shape), configuration, evaluation);
 }
 
 inline std::vector<const Program*> pointers(const std::vector<Program>& programs) {

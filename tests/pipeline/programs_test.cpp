@@ -27,7 +27,7 @@ namespace consist {
 namespace {
 
 using test::compile;
-using test::MakeUp;
+using test::Configuration;
 using test::pointers;
 
 class PipelinePrograms : public ::testing::Test {
@@ -40,10 +40,10 @@ TEST_F(PipelinePrograms, NoDeadlockOverAllSchedulesStagesAndMicroBatches) {
     for (const int stages : {2, 3, 4}) {
       for (const int micro_batches : {1, 2, 3, 4, 5, 8}) {
         for (const bool tied : {false, true}) {
-          const MakeUp make_up{
+          const Configuration configuration{
               .schedule = schedule, .stages = stages, .micro_batches = micro_batches, .shape = {.layers = 8, .tied = tied}};
-          SCOPED_TRACE(make_up.text());
-          const auto programs = compile(host_, make_up);
+          SCOPED_TRACE(configuration.text());
+          const auto programs = compile(host_, configuration);
           ASSERT_NO_THROW(verify_collectives(pointers(programs)));
         }
       }
@@ -55,15 +55,15 @@ TEST_F(PipelinePrograms, ComposeWithEveryStrategy) {
   for (const char* schedule : {"1f1b", "interleaved", "zero-bubble", "zero-bubble-h2"}) {
     for (const char* over_data : {"ddp", "zero2", "zero3-offload"}) {
       for (const int tensor : {1, 2}) {
-        const MakeUp make_up{.schedule = schedule,
-                             .stages = 2,
-                             .data = 2,
-                             .micro_batches = 3,
-                             .shape = {.layers = 4, .heads = 4, .kv_heads = 2},
-                             .over_data = over_data,
-                             .tensor = tensor};
-        SCOPED_TRACE(make_up.text());
-        const auto programs = compile(host_, make_up);
+        const Configuration configuration{.schedule = schedule,
+                                          .stages = 2,
+                                          .data = 2,
+                                          .micro_batches = 3,
+                                          .shape = {.layers = 4, .heads = 4, .kv_heads = 2},
+                                          .over_data = over_data,
+                                          .tensor = tensor};
+        SCOPED_TRACE(configuration.text());
+        const auto programs = compile(host_, configuration);
         EXPECT_EQ(programs[0].mesh.axis(0).name, "pipeline") << "stages are the farthest apart";
         EXPECT_NO_THROW(verify_collectives(pointers(programs)));
       }
@@ -73,8 +73,9 @@ TEST_F(PipelinePrograms, ComposeWithEveryStrategy) {
 
 // Each rank of tp-sp then has a summand of the head's gradient, which is reduced in every micro-batch and only then added up.
 TEST_F(PipelinePrograms, ATiedVocabularyThatRanksCannotShareIsAddedUp) {
-  const MakeUp make_up{.micro_batches = 3, .shape = {.layers = 4, .heads = 4, .kv_heads = 2, .vocabulary = 33}, .tensor = 2};
-  const auto programs = compile(host_, make_up);
+  const Configuration configuration{
+      .micro_batches = 3, .shape = {.layers = 4, .heads = 4, .kv_heads = 2, .vocabulary = 33}, .tensor = 2};
+  const auto programs = compile(host_, configuration);
   EXPECT_NO_THROW(verify_collectives(pointers(programs)));
   const Program& last = programs.back();
   const auto adds = std::count_if(last.instructions.begin(), last.instructions.end(), [&](const Instruction& i) {
@@ -86,9 +87,10 @@ TEST_F(PipelinePrograms, ATiedVocabularyThatRanksCannotShareIsAddedUp) {
 TEST_F(PipelinePrograms, StagesMayBeginWithinLayers) {
   for (const char* schedule : {"gpipe", "1f1b", "interleaved", "zero-bubble", "zero-bubble-h2"}) {
     for (const bool tied : {false, true}) {
-      const MakeUp make_up{.schedule = schedule, .stages = 3, .shape = {.layers = 7, .tied = tied}, .cut = "operators"};
-      SCOPED_TRACE(make_up.text());
-      EXPECT_NO_THROW(verify_collectives(pointers(compile(host_, make_up))));
+      const Configuration configuration{
+          .schedule = schedule, .stages = 3, .shape = {.layers = 7, .tied = tied}, .cut = "operators"};
+      SCOPED_TRACE(configuration.text());
+      EXPECT_NO_THROW(verify_collectives(pointers(compile(host_, configuration))));
     }
   }
 }
@@ -97,9 +99,10 @@ TEST_F(PipelinePrograms, RecomputeWhatTheyNeed) {
   for (const char* schedule : {"1f1b", "interleaved", "zero-bubble", "zero-bubble-h2"}) {
     for (const char* cut : {"layers", "operators"}) {
       for (const char* recompute : {"full", "swiglu,rms_norm"}) {
-        const MakeUp make_up{.schedule = schedule, .stages = 3, .shape = {.layers = 7}, .cut = cut, .recompute = recompute};
-        SCOPED_TRACE(make_up.text() + " cut at " + cut + ", recompute " + recompute);
-        EXPECT_NO_THROW(verify_collectives(pointers(compile(host_, make_up))));
+        const Configuration configuration{
+            .schedule = schedule, .stages = 3, .shape = {.layers = 7}, .cut = cut, .recompute = recompute};
+        SCOPED_TRACE(configuration.text() + " cut at " + cut + ", recompute " + recompute);
+        EXPECT_NO_THROW(verify_collectives(pointers(compile(host_, configuration))));
       }
     }
   }
@@ -222,9 +225,9 @@ std::map<std::string, int> units_of(const std::string& drawing, int rank) {
 // What stands in front of a part and needs no message, such as the release of memory, is no work of that part.
 TEST_F(PipelinePrograms, WaitingIsNotDrawnAsWork) {
   for (const char* schedule : {"gpipe", "1f1b", "interleaved", "zero-bubble", "zero-bubble-h2"}) {
-    const MakeUp make_up{
+    const Configuration configuration{
         .schedule = schedule, .stages = 4, .micro_batches = 4, .shape = {.layers = 8, .heads = 4, .kv_heads = 2}, .tensor = 2};
-    const auto programs = compile(host_, make_up);
+    const auto programs = compile(host_, configuration);
     std::vector<const Program*> stages;
     for (int rank : programs[0].mesh.group(0, programs[0].stage_axis))
       stages.push_back(&programs[static_cast<std::size_t>(rank)]);
@@ -331,15 +334,17 @@ TEST_F(PipelinePrograms, WeightGradientsPutOffReadNoCopies) {
 
 TEST_F(PipelinePrograms, WhatIsRecomputedIsNotKeptToSendFirst) {
   const auto bytes = [&](bool send_first) {
-    const MakeUp make_up{.stages = 3, .micro_batches = 4, .shape = {.layers = 6}, .recompute = "full", .send_first = send_first};
-    return plan_memory(compile(host_, make_up)[1], {}).bytes[0];
+    const Configuration configuration{
+        .stages = 3, .micro_batches = 4, .shape = {.layers = 6}, .recompute = "full", .send_first = send_first};
+    return plan_memory(compile(host_, configuration)[1], {}).bytes[0];
   };
   EXPECT_LT(bytes(true), bytes(false) * 11 / 10) << "but for copies of what o and down read";
 }
 
 TEST_F(PipelinePrograms, CollectivesKeepWeightGradientsBesideThem) {
-  const MakeUp make_up{.stages = 2, .data = 2, .micro_batches = 3, .shape = {.layers = 4}, .over_data = "zero3-offload"};
-  EXPECT_EQ(behind_messages(compile(host_, make_up)[2]), 0);
+  const Configuration configuration{
+      .stages = 2, .data = 2, .micro_batches = 3, .shape = {.layers = 4}, .over_data = "zero3-offload"};
+  EXPECT_EQ(behind_messages(compile(host_, configuration)[2]), 0);
 }
 
 TEST_F(PipelinePrograms, SchedulesKeepAsManyActivationsAsTheyMust) {

@@ -14,7 +14,7 @@ namespace consist {
 namespace {
 
 using test::compile;
-using test::MakeUp;
+using test::Configuration;
 
 struct Planned {
   Program program;
@@ -37,10 +37,10 @@ Planned with_workspaces(Program program) {
 class WaitsBetweenQueues : public ::testing::Test {
  protected:
   /// Programs of one place on the axes within a stage, of every stage.
-  std::vector<Planned> plans(const MakeUp& make_up) {
+  std::vector<Planned> plans(const Configuration& configuration) {
     std::vector<Planned> result;
-    const std::vector<Program> programs = compile(host_, make_up);
-    for (std::size_t rank = 0; rank < programs.size(); rank += programs.size() / static_cast<std::size_t>(make_up.stages))
+    const std::vector<Program> programs = compile(host_, configuration);
+    for (std::size_t rank = 0; rank < programs.size(); rank += programs.size() / static_cast<std::size_t>(configuration.stages))
       result.push_back(with_workspaces(programs[rank]));
     return result;
   }
@@ -50,29 +50,29 @@ class WaitsBetweenQueues : public ::testing::Test {
 
 TEST_F(WaitsBetweenQueues, OrderEveryConflictOnMemory) {
   const test::TinyShape shape{.layers = 2, .heads = 4, .kv_heads = 2}, deep{.layers = 4};
-  const MakeUp all[] = {{.micro_batches = 3, .shape = deep},
-                        {.schedule = "gpipe", .micro_batches = 2, .shape = deep, .cut = "operators"},
-                        {.schedule = "interleaved", .micro_batches = 2, .shape = deep},
-                        {.schedule = "zero-bubble", .micro_batches = 3, .shape = shape},
-                        {.schedule = "zero-bubble-h2", .micro_batches = 4, .shape = shape},
-                        {.micro_batches = 2, .shape = deep, .cut = "blocks", .recompute = "full"},
-                        {.stages = 1, .micro_batches = 2, .shape = shape, .tensor = 2},
-                        {.stages = 1, .data = 2, .micro_batches = 2, .shape = shape, .over_data = "zero2", .tensor = 2},
-                        {.micro_batches = 2, .shape = shape, .tensor = 2},
-                        {.data = 2, .micro_batches = 2, .shape = shape, .tensor = 2},
-                        {.data = 2, .micro_batches = 2, .shape = shape, .over_data = "zero3-offload"},
-                        {.data = 2, .micro_batches = 2, .shape = shape, .over_data = "zero2", .tensor = 2}};
-  for (const MakeUp& make_up : all) {
-    for (const Planned& planned : plans(make_up)) {
-      SCOPED_TRACE(make_up.text() + ", rank " + std::to_string(planned.program.rank));
+  const Configuration all[] = {{.micro_batches = 3, .shape = deep},
+                               {.schedule = "gpipe", .micro_batches = 2, .shape = deep, .cut = "operators"},
+                               {.schedule = "interleaved", .micro_batches = 2, .shape = deep},
+                               {.schedule = "zero-bubble", .micro_batches = 3, .shape = shape},
+                               {.schedule = "zero-bubble-h2", .micro_batches = 4, .shape = shape},
+                               {.micro_batches = 2, .shape = deep, .cut = "blocks", .recompute = "full"},
+                               {.stages = 1, .micro_batches = 2, .shape = shape, .tensor = 2},
+                               {.stages = 1, .data = 2, .micro_batches = 2, .shape = shape, .over_data = "zero2", .tensor = 2},
+                               {.micro_batches = 2, .shape = shape, .tensor = 2},
+                               {.data = 2, .micro_batches = 2, .shape = shape, .tensor = 2},
+                               {.data = 2, .micro_batches = 2, .shape = shape, .over_data = "zero3-offload"},
+                               {.data = 2, .micro_batches = 2, .shape = shape, .over_data = "zero2", .tensor = 2}};
+  for (const Configuration& configuration : all) {
+    for (const Planned& planned : plans(configuration)) {
+      SCOPED_TRACE(configuration.text() + ", rank " + std::to_string(planned.program.rank));
       EXPECT_GT(test::expect_conflicts_are_ordered(planned.program, planned.plan, planned.workspaces), 10);
     }
   }
 }
 
 TEST_F(WaitsBetweenQueues, EachOneThatIsMissingIsFound) {
-  const MakeUp make_up{.micro_batches = 2, .shape = {.layers = 2, .heads = 4, .kv_heads = 2}, .tensor = 2};
-  for (Planned& planned : plans(make_up)) {
+  const Configuration configuration{.micro_batches = 2, .shape = {.layers = 2, .heads = 4, .kv_heads = 2}, .tensor = 2};
+  for (Planned& planned : plans(configuration)) {
     int removed = 0;
     for (Instruction& instruction : planned.program.instructions) {
       if (instruction.waits.empty() || instruction.op->name() == "adamw" || removed++ % 8 != 0) continue;

@@ -193,16 +193,36 @@ TEST(OptionsOfParts, ThePathFromTheEnvironmentIsSearched) {
 TEST(PartsOfARun, EachProcessMakesThemOnce) {
   const TemporaryFolder folder;
   const Environment made("CONSIST_TEST_MADE", folder / "made");
-  const ChildResult result = consist({"train",      "--plugin",     plugin_folder("sample"),
-                                      "--strategy", "ddp=2+sample", "--ranks",
-                                      "2",          "--model",      "llama-tiny",
-                                      "--device",   "cpu",          "--cpu.threads",
-                                      "1",          "--dataset",    "synthetic",
-                                      "--sequence", "16",           "--batch",
-                                      "1",          "--steps",      "1"});
+  const Environment model("CONSIST_TEST_FAULT", "constructor say");
+  const ChildResult result = consist({"train",
+                                      "--plugin",
+                                      plugin_folder("sample"),
+                                      "--plugin",
+                                      plugin_folder("faulty_model"),
+                                      "--strategy",
+                                      "ddp=2+sample",
+                                      "--ranks",
+                                      "2",
+                                      "--model",
+                                      "llama-tiny",
+                                      "--device",
+                                      "cpu",
+                                      "--cpu.threads",
+                                      "1",
+                                      "--dataset",
+                                      "synthetic",
+                                      "--sequence",
+                                      "16",
+                                      "--batch",
+                                      "1",
+                                      "--steps",
+                                      "1"});
   ASSERT_EQ(result.status, 0) << result.output;
   std::ifstream file(folder / "made");
   EXPECT_EQ(std::count(std::istreambuf_iterator<char>(file), {}, '\n'), 1 + 2);
+  int models = 0;
+  for (std::size_t at = 0; (at = result.output.find("constructor reached", at)) != std::string::npos; ++at) ++models;
+  EXPECT_EQ(models, 1 + 2) << result.output;
 }
 
 struct Refusal {
@@ -219,7 +239,7 @@ TEST(OptionsOfParts, IllegalOnesAreRefused) {
       {{"--dd.bucket-size", "1M"}, "there is no plugin 'dd'"},
       {{"--step", "3"}, "there is no option '--step'"},
       {{"--strategy", "dd"}, "there is no strategy 'dd'. There are: ddp "},
-      {{"--sample.integer", "1"}, "'sample' is not part of this make-up"},
+      {{"--sample.integer", "1"}, "'sample' is not part of this configuration"},
       {{"--strategy", "sample", "--sample.integer", "1.5"}, "--sample.integer is '1.5'; it must be an integer"},
       {{"--strategy", "sample", "--sample.choice", "gre"}, "--sample.choice is 'gre'; it must be one of red, green"},
       {{"--ddp.bucket-size=1M", "2M"}, "'2M' is neither an option nor the value of one"},

@@ -78,8 +78,24 @@ TEST(PluginFaults, TheCommandFailsWithThePluginsNameAndTheArchiveIsWhole) {
     EXPECT_EQ(result.status, fault.status) << result.output;
     EXPECT_THAT(result.output, AllOf(HasSubstr(name), HasSubstr(fault.message)));
     const ArchiveReader archive(folder / "run.h5");
-    EXPECT_THAT(archive.column("loss").size(), testing::AnyOf(1u, 2u));  // data is read a step ahead
-    if (fault.status == 1) EXPECT_EQ(archive.status(), "failed");        // after a crash nothing more is written
+    EXPECT_THAT(archive.column("loss").size(), testing::AnyOf(1u, 2u));     // data is read a step ahead
+    EXPECT_EQ(archive.status(), fault.status == 1 ? "failed" : "cut off");  // after a crash nothing more is written
+  }
+}
+
+// Nobody can catch it: the archive tells it afterwards, and in a job the other ranks.
+TEST(PluginFaults, UnderscoreExitLeavesAnArchiveThatIsCutOff) {
+  const Environment deed("CONSIST_TEST_FAULT", "read_train _exit");
+  for (const char* ranks : {"1", "2"}) {
+    SCOPED_TRACE(ranks);
+    TemporaryFolder folder;
+    const ChildResult result = train(folder / "run.h5", ranks);
+    EXPECT_EQ(result.status == 0, ranks == std::string("1")) << result.output;
+    const ArchiveReader archive(folder / "run.h5");
+    EXPECT_EQ(archive.status(), "cut off") << archive.reason();
+    const ChildResult again = train(folder / "run.h5", ranks);
+    EXPECT_EQ(again.status, 2);
+    EXPECT_THAT(again.output, ContainsRegex("of a run that was cut off (after step [12]|before its first step)"));
   }
 }
 

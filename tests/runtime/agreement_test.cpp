@@ -12,6 +12,7 @@
 #include "core/program/verifier.h"
 #include "tests/child_process.h"
 #include "tests/runtime/in_process_run.h"
+#include "tests/runtime/short_steps.h"
 #include "tests/temporary_folder.h"
 
 namespace consist {
@@ -35,24 +36,10 @@ std::vector<std::string> words_of_transports() {
 class Agreement : public ::testing::TestWithParam<std::string> {
  protected:
   static test::ChildResult train(const std::string& mistake, const std::string& archive) {
-    std::vector<std::string> words{CONSIST_BINARY_DIR "/bin/consist",
-                                   "train",
-                                   "--plugin=" TEST_PLUGINS "/strategy-disagreeing.so",
-                                   "--strategy=disagreeing",
-                                   "--disagreeing.mistake=" + mistake,
-                                   "--ranks=2",
-                                   "--transport=" + GetParam(),
-                                   "--device=cpu",
-                                   "--cpu.threads=1",
-                                   "--dataset=synthetic",
-                                   "--sequence=32",
-                                   "--batch=2",
-                                   "--from-scratch",
-                                   "--model=" CONSIST_SOURCE_DIR "/tests/golden/hf/qwen3-tied",
-                                   "--steps=2",
-                                   "--archive=" + archive};
+    std::vector<std::string> words{"--plugin=" TEST_PLUGINS "/strategy-disagreeing.so", "--strategy=disagreeing",
+                                   "--disagreeing.mistake=" + mistake, "--ranks=2", "--transport=" + GetParam()};
     if (GetParam() == "efa") words.emplace_back("--efa.provider=tcp");
-    return test::run_child(words);
+    return test::run_child(test::short_steps(archive, 2, words));
   }
   TemporaryFolder folder_;
 };

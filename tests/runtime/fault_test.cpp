@@ -14,6 +14,7 @@
 #include "core/network/handshake.h"
 #include "core/network/socket.h"
 #include "tests/child_process.h"
+#include "tests/runtime/short_steps.h"
 #include "tests/temporary_folder.h"
 #include "tests/terminal_process.h"
 
@@ -34,19 +35,7 @@ class Fault : public ::testing::Test {
   /// `consist train` of a tiny model with an archive.
   std::vector<std::string> train(const std::string& archive, const std::vector<std::string>& more,
                                  std::size_t last_step = steps) const {
-    std::vector<std::string> words{CONSIST_BINARY_DIR "/bin/consist",
-                                   "train",
-                                   "--device=cpu",
-                                   "--cpu.threads=1",
-                                   "--dataset=synthetic",
-                                   "--sequence=32",
-                                   "--batch=2",
-                                   "--from-scratch",
-                                   "--model=" CONSIST_SOURCE_DIR "/tests/golden/hf/qwen3-tied",
-                                   "--steps=" + std::to_string(last_step),
-                                   "--archive=" + archive};
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
+    return test::short_steps(archive, last_step, more);
   }
 
   TemporaryFolder folder_;
@@ -195,7 +184,7 @@ TEST_P(FaultOver, AKilledRankEndsTheOthersAndTheRunCanBeResumed) {
     EXPECT_GE(static_cast<int>(recorded.size()), last_step_shown(processes[0].output()));
     const std::size_t known = std::min(recorded.size(), expected.size());  // on a busy machine the signal may come late
     EXPECT_TRUE(std::equal(recorded.begin(), recorded.begin() + static_cast<std::ptrdiff_t>(known), expected.begin()));
-    EXPECT_EQ(archive.status(), victim == 0 ? "running" : "failed");
+    EXPECT_EQ(archive.status(), victim == 0 ? "cut off" : "failed");
 
     const int saved = newest_checkpoint(checkpoints);
     EXPECT_GE(saved, (static_cast<int>(recorded.size()) - 1) / 20 * 20)

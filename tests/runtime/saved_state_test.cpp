@@ -62,14 +62,14 @@ class SavedStateTest : public testing::Test {
   TemporaryFolder folder_;
 };
 
-struct MakeUp {
+struct Configuration {
   const char* name;
   std::vector<std::string> options;
 };
 
-class ResumeOf : public SavedStateTest, public testing::WithParamInterface<MakeUp> {
+class ResumeOf : public SavedStateTest, public testing::WithParamInterface<Configuration> {
  protected:
-  /// The options of the make-up and others.
+  /// The options of the configuration and others.
   static std::vector<std::string> with(std::vector<std::string> options) {
     options.insert(options.end(), GetParam().options.begin(), GetParam().options.end());
     return options;
@@ -84,13 +84,13 @@ TEST_P(ResumeOf, ARunIsBitForBitTheUninterruptedOne) {
   EXPECT_EQ(exported("whole"), exported("resumed"));
 }
 
-INSTANTIATE_TEST_SUITE_P(MakeUps, ResumeOf,
-                         testing::Values(MakeUp{"fp32", {"--batch", "2"}},
-                                         MakeUp{"bf16", {"--batch", "2", "--precision", "bf16"}},
-                                         MakeUp{"two_ranks_fp32", {"--batch", "1", "--ranks", "2"}},
-                                         MakeUp{"two_ranks_bf16_accumulated",
-                                                {"--batch", "1", "--ranks", "2", "--accumulation", "2", "--precision", "bf16"}}),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Configurations, ResumeOf,
+    testing::Values(Configuration{"fp32", {"--batch", "2"}}, Configuration{"bf16", {"--batch", "2", "--precision", "bf16"}},
+                    Configuration{"two_ranks_fp32", {"--batch", "1", "--ranks", "2"}},
+                    Configuration{"two_ranks_bf16_accumulated",
+                                  {"--batch", "1", "--ranks", "2", "--accumulation", "2", "--precision", "bf16"}}),
+    [](const auto& info) { return std::string(info.param.name); });
 
 TEST_F(SavedStateTest, ACutOffCheckpointIsRefusedAndTheOneBeforeUsed) {
   expect_trained({"--steps", "8", "--batch", "1", "--export", folder_ / "whole"});
@@ -146,8 +146,9 @@ TEST_F(SavedStateTest, ACheckpointOfAnotherRunIsRefused) {
 
 TEST_F(SavedStateTest, TheSameCommandTwiceGoesOnInTheSameArchive) {
   const auto run = [&](const char* steps, std::vector<std::string> more = {}) {
-    std::vector<std::string> options{"--steps", steps, "--batch", "1", "--checkpoint", folder_ / "saved", "--checkpoint-every", "2",
-                                     "--resume", "--archive", folder_ / "run.h5"};
+    std::vector<std::string> options{
+        "--steps",  steps,       "--batch",         "1", "--checkpoint", folder_ / "saved", "--checkpoint-every", "2",
+        "--resume", "--archive", folder_ / "run.h5"};
     options.insert(options.end(), more.begin(), more.end());
     return train(options);
   };
@@ -182,8 +183,9 @@ TEST_F(SavedStateTest, TheSameCommandTwiceGoesOnInTheSameArchive) {
 }
 
 TEST_F(SavedStateTest, ARunEndedBehindItsLastCheckpointIsCompletedByResuming) {
-  const std::vector<std::string> options{"--steps", "2", "--batch", "1", "--ranks", "2", "--checkpoint", folder_ / "saved",
-                                         "--resume", "--archive", folder_ / "run.h5", "--export", folder_ / "model"};
+  const std::vector<std::string> options{
+      "--steps",  "2",         "--batch",          "1",        "--ranks",        "2", "--checkpoint", folder_ / "saved",
+      "--resume", "--archive", folder_ / "run.h5", "--export", folder_ / "model"};
   ASSERT_EQ(train(options).status, 0);
   const std::string exported_then = exported("model");
   fs::remove_all(folder_ / "model");

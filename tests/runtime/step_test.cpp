@@ -18,7 +18,7 @@ using test::RankInProcess;
 using test::run_in_process;
 using ::testing::HasSubstr;
 
-struct MakeUp {
+struct Configuration {
   const char* name;
   const char* model;
   const char* precision;
@@ -29,7 +29,7 @@ struct MakeUp {
   const char* bucket_size = "25Mi";
 };
 
-RunConfig config_of(const MakeUp& m) {
+RunConfig config_of(const Configuration& m) {
   RunConfig config;
   config.model = m.model[0] == '/' ? std::string(CONSIST_SOURCE_DIR) + m.model : m.model;
   config.precision = m.precision;
@@ -71,7 +71,7 @@ class AllocationMarks final : public TrainerEvents {
   std::vector<pid_t> others_;  // threads that are left out
 };
 
-class StepOf : public ::testing::TestWithParam<MakeUp> {};
+class StepOf : public ::testing::TestWithParam<Configuration> {};
 
 TEST_P(StepOf, UsesExactlyThePlannedMemory) {
   run_in_process(config_of(GetParam()), [](const RankInProcess& rank) {
@@ -134,17 +134,17 @@ TEST_P(StepOf, AllocatesNothingAndDoesNotWaitForTheHost) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(MakeUps, StepOf,
-                         ::testing::Values(MakeUp{"llama_fp32", "llama-tiny", "fp32", 1, 1},
-                                           MakeUp{"qwen3_bf16_accumulated", "qwen3-tiny", "bf16", 1, 3},
-                                           MakeUp{"text", "llama-tiny", "bf16", 1, 1, "text"},
-                                           MakeUp{"evaluated", "qwen3-tiny", "fp32", 1, 2, "synthetic", 4},
-                                           MakeUp{"biases", "/tests/golden/hf/qwen2.5-bias", "fp32", 1, 2},
-                                           MakeUp{"two_ranks_fp32", "llama-tiny", "fp32", 2, 1},
-                                           MakeUp{"two_ranks_bf16_buckets", "qwen3-tiny", "bf16", 2, 2, "synthetic", 0, "300Ki"},
-                                           MakeUp{"three_ranks", "/tests/golden/hf/llama-tied", "fp32", 3, 2, "synthetic", 0,
-                                                  "20Ki"}),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Configurations, StepOf,
+    ::testing::Values(Configuration{"llama_fp32", "llama-tiny", "fp32", 1, 1},
+                      Configuration{"qwen3_bf16_accumulated", "qwen3-tiny", "bf16", 1, 3},
+                      Configuration{"text", "llama-tiny", "bf16", 1, 1, "text"},
+                      Configuration{"evaluated", "qwen3-tiny", "fp32", 1, 2, "synthetic", 4},
+                      Configuration{"biases", "/tests/golden/hf/qwen2.5-bias", "fp32", 1, 2},
+                      Configuration{"two_ranks_fp32", "llama-tiny", "fp32", 2, 1},
+                      Configuration{"two_ranks_bf16_buckets", "qwen3-tiny", "bf16", 2, 2, "synthetic", 0, "300Ki"},
+                      Configuration{"three_ranks", "/tests/golden/hf/llama-tied", "fp32", 3, 2, "synthetic", 0, "20Ki"}),
+    [](const auto& info) { return std::string(info.param.name); });
 
 TEST(MemoryLimit, IsExactAndCheckedBeforeAnythingIsAllocated) {
   RunConfig config = config_of({"", "llama-tiny", "fp32", 1, 1});

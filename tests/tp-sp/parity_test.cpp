@@ -32,7 +32,7 @@ TEST_P(TensorParallelParity, LossesAreThoseOfOneRank) {
 // llama-tied: as many key/value heads as heads. qwen3: two key/value heads for four ranks. llama-untied: 101 words, which nobody
 // can share. biases: Qwen2.5's, of q, k and v. A pad token, whose row gets no gradient, on the last rank's part of the vocabulary.
 INSTANTIATE_TEST_SUITE_P(
-    MakeUps, TensorParallelParity,
+    Configurations, TensorParallelParity,
     testing::Values(ChangedModel{"llama_tied_fp32", "llama-tied", Json::object(), "fp32"},
                     ChangedModel{"llama_tied_bf16", "llama-tied", Json::object(), "bf16"},
                     ChangedModel{"qwen3_tied_fp32", "qwen3-untied", {{"tie_word_embeddings", true}, {"pad_token_id", -2}}, "fp32"},

@@ -20,7 +20,7 @@ namespace {
 
 using StrategyOptions = std::map<std::string, std::string>;
 
-struct MakeUp {
+struct Configuration {
   int ranks = 2;  ///< of the tensor axis
   int data = 1;
   std::string data_strategy = "ddp";
@@ -34,7 +34,7 @@ struct MakeUp {
 
 class TensorParallelProgram : public testing::Test {
  protected:
-  CompileRequest request(const MakeUp& m) {
+  CompileRequest request(const Configuration& m) {
     model_.emplace(m.shape);
     strategy_ = host_.make<ParallelStrategy>("strategy", "tp-sp", m.options);
     data_ = host_.make<ParallelStrategy>("strategy", m.data_strategy, {});
@@ -49,7 +49,7 @@ class TensorParallelProgram : public testing::Test {
                            .pack_linears = m.pack_linears};
     return request;
   }
-  Program step(const MakeUp& m) {
+  Program step(const Configuration& m) {
     const CompileRequest r = request(m);
     return compile_step(r, lay_out(r.strategies, r.ranks));
   }
@@ -113,7 +113,7 @@ TEST_F(TensorParallelProgram, SequenceParallelismMovesTheBytesOfPlainTensorParal
   for (const std::int64_t layers : {1, 3}) {
     for (const int ranks : {2, 4}) {
       for (const int accumulation : {1, 3}) {
-        MakeUp m{.ranks = ranks, .accumulation = accumulation, .shape = {.layers = layers, .heads = 4, .kv_heads = 2}};
+        Configuration m{.ranks = ranks, .accumulation = accumulation, .shape = {.layers = layers, .heads = 4, .kv_heads = 2}};
         const double stream = 2.0 * 8 * 16 * sizeof(float);
         const double all_reduce = 2 * stream * (ranks - 1) / ranks;
         const double expected = static_cast<double>((4 * layers + 2) * accumulation) * all_reduce;
@@ -167,7 +167,7 @@ std::int64_t bytes_kept(const Program& p) {
 }
 
 TEST_F(TensorParallelProgram, GatheringAgainKeepsARanksPartOnly) {
-  MakeUp m{.shape = {.layers = 3, .heads = 4, .kv_heads = 4}};
+  Configuration m{.shape = {.layers = 3, .heads = 4, .kv_heads = 4}};
   const std::int64_t whole = bytes_kept(step({.ranks = 1, .shape = m.shape})), ids = 2 * 8 * 4;
   for (const int ranks : {2, 4}) {
     m.ranks = ranks;
@@ -231,7 +231,7 @@ std::pair<int, int> hidden_collectives(const Program& p, Phase phase, std::strin
 }
 
 TEST_F(TensorParallelProgram, BackwardComputesGradientsOfWeightsBesideCollectives) {
-  MakeUp m{.accumulation = 2, .shape = {.layers = 4}};
+  Configuration m{.accumulation = 2, .shape = {.layers = 4}};
   const auto [hidden, all] = hidden_collectives(step(m), Phase::backward, "linear_weight_grad");
   // Of each micro-batch all but the head's and the last layer's first: nothing is pending before the first linear.
   EXPECT_EQ(all, 2 * (4 * 4 + 2));
@@ -286,7 +286,7 @@ TEST_F(TensorParallelProgram, CollectivesOfBackwardShareTheGradientsOfWeightsEve
 
 TEST_F(TensorParallelProgram, ForwardComputesPartsBesideCollectivesOfOthers) {
   for (const std::int64_t micro_batch : {2, 1}) {  // parts are sequences, or stretches of the only one
-    MakeUp m{.shape = {.layers = 3, .heads = 4, .kv_heads = 2}, .micro_batch = micro_batch};
+    Configuration m{.shape = {.layers = 3, .heads = 4, .kv_heads = 2}, .micro_batch = micro_batch};
     EXPECT_EQ(hidden_collectives(step(m), Phase::forward, "linear"), std::pair(0, 2 * (2 * 3 + 1)));
     const auto whole = activation_bytes(step(m));
     m.options["overlap-parts"] = "2";
@@ -310,7 +310,7 @@ TEST_F(TensorParallelProgram, ForwardComputesPartsBesideCollectivesOfOthers) {
 // Rotated queries and keys of halves lie where those of the whole batch would: in place of what the packed product makes.
 TEST_F(TensorParallelProgram, HalvesKeepNoMoreThanTheWhole) {
   for (const bool pack : {false, true}) {
-    MakeUp m{.shape = {.layers = 3, .heads = 4, .kv_heads = 2}, .pack_linears = pack};
+    Configuration m{.shape = {.layers = 3, .heads = 4, .kv_heads = 2}, .pack_linears = pack};
     const std::int64_t whole = bytes_kept(step(m));
     m.options["overlap-parts"] = "2";
     EXPECT_EQ(bytes_kept(step(m)), whole) << (pack ? "packed" : "not packed");
@@ -342,7 +342,7 @@ TEST_F(TensorParallelProgram, CutsOnlyWhatDivides) {
 TEST_F(TensorParallelProgram, RanksDoNotBlockEachOther) {
   for (const StrategyOptions& options :
        {StrategyOptions{}, {{"sequence-parallel", "false"}}, {{"overlap-parts", "2"}, {"gather-again", "true"}}}) {
-    const MakeUp m{.ranks = 2, .data = 2, .accumulation = 2, .options = options};
+    const Configuration m{.ranks = 2, .data = 2, .accumulation = 2, .options = options};
     Program p = step(m);
     insert_waits(p, plan_memory(p, {}), {});
     const std::vector<const Program*> ranks(4, &p);

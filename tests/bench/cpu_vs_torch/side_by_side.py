@@ -45,13 +45,13 @@ def run(command):
     return done.stdout
 
 
-def run_consist(make_up, arguments):
+def run_consist(configuration, arguments):
     """Tokens per second, and the measured rate of its largest linear in FLOP/s."""
     with tempfile.TemporaryDirectory() as folder:
         archive = str(pathlib.Path(folder) / "run.h5")
         run([str(arguments.consist), "train", "--model", "llama-32m", "--dataset", "synthetic", "--sequence", str(arguments.sequence), "--batch",
              str(arguments.batch), "--steps", str(arguments.warmup + arguments.steps), "--device", "cpu", "--cpu.threads", str(arguments.threads),
-             "--archive", archive, *make_up])
+             "--archive", archive, *configuration])
         with h5py.File(archive) as file:
             seconds = file["steps/seconds"][arguments.warmup:]
             tokens = file["steps/tokens"][0]
@@ -103,8 +103,8 @@ def main():
     rates = {name: [] for name in [*CONSIST, *TORCH]}
     sgemm = {"torch.mm": [], "oneDNN": []}
     for number in range(1, arguments.rounds + 1):
-        for name, make_up in CONSIST.items():
-            rate, bound = run_consist(make_up, arguments)
+        for name, configuration in CONSIST.items():
+            rate, bound = run_consist(configuration, arguments)
             rates[name].append(rate)
             if name == "Consist fp32":
                 sgemm["oneDNN"].append(bound)

@@ -27,7 +27,7 @@ std::string test_name(const Info& info) {
   return name + std::to_string(info.index);
 }
 
-/// A step of a few tokens in that make-up, on one rank.
+/// A step of a few tokens in that configuration, on one rank.
 inline RunConfig tiny_config(const std::string& model, const std::string& precision) {
   RunConfig config;
   config.model = model;

@@ -108,11 +108,11 @@ TEST_P(StrategyConformance, WhatItInsertsIsTagged) {
 }
 
 /// The losses of a run in processes of their own.
-std::vector<double> train(std::vector<std::string> make_up, const std::string& model, const std::string& precision,
+std::vector<double> train(std::vector<std::string> configuration, const std::string& model, const std::string& precision,
                           const std::string& archive) {
-  make_up.insert(make_up.begin(),
-                 {"--model=" + model, "--precision=" + precision, "--sequence=16", "--steps=10", "--global-batch=16"});
-  return test::train_from_scratch(archive, make_up, testing::consist_program()).column("loss");
+  configuration.insert(configuration.begin(),
+                       {"--model=" + model, "--precision=" + precision, "--sequence=16", "--steps=10", "--global-batch=16"});
+  return test::train_from_scratch(archive, configuration, testing::consist_program()).column("loss");
 }
 
 TEST_P(StrategyConformance, LossesAreThoseOfOneRank) {

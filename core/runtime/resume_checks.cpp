@@ -1,0 +1,88 @@
+#include "core/runtime/resume_checks.h"
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "consist/error.h"
+#include "core/files/json_input.h"
+
+namespace consist {
+namespace {
+
+using Json = nlohmann::json;
+
+/// What decides which tokens a step reads, besides the global batch.
+Json data_of(const Json& config) {
+  const std::string dataset = config.value("dataset", "");
+  Json options = config.value("plugin_options", Json::object());
+  return {{"dataset", dataset},
+          {"sequence", config.value("sequence", 0)},
+          {"seed", config.value("seed", 0)},
+          {"options", options.value(dataset, Json::object())}};
+}
+
+/// The names of what belongs to a parameter, see TrainingState::Value.
+std::vector<std::string> stored_names(const std::string& parameter) {
+  return {parameter, parameter + ".moment1", parameter + ".moment2"};
+}
+
+/// "'a'", "'a' and 'b'", "'a' and 3 more"
+std::string listed(const std::vector<std::string>& names) {
+  std::string text = "'" + names.front() + "'";
+  if (names.size() == 2) text += " and '" + names.back() + "'";
+  if (names.size() > 2) text += " and " + std::to_string(names.size() - 1) + " more";
+  return text;
+}
+
+}  // namespace
+
+void check_same_data(const CheckpointState& saved, const std::string& path, const RunConfig& config,
+                     std::int64_t sequences_per_step) {
+  const Json then = parse_json(saved.config, path + ": its configuration");
+  if (!then.is_object()) throw DataError(path + ": its configuration is no JSON object");
+  const Json before = data_of(then), now = data_of(Json::parse(config.to_json()));
+  if (before != now) {
+    throw UsageError("--resume: " + path + " was trained on " + shown(before, 2000) + ", this run asks for " + shown(now, 2000) +
+                     "; give the same options, or another --checkpoint folder");
+  }
+  if (saved.data_position != saved.step * sequences_per_step) {
+    throw UsageError("--resume: " + path + " has read " + std::to_string(saved.data_position) + " sequences in " +
+                     std::to_string(saved.step) + " steps, this run would have read " +
+                     std::to_string(saved.step * sequences_per_step) +
+                     "; choose --batch, --accumulation and --ranks so that a step has as many sequences as before");
+  }
+}
+
+std::string stored_name(const TrainingState::Value& value, int rank) {
+  return value.kind == StateKind::per_rank ? value.name + "@" + std::to_string(rank) : value.name;
+}
+
+void check_names(const TensorParts& saved, const std::vector<std::string>& parameters, const TrainingState& state, int ranks,
+                 bool has_stages, const std::string& path) {
+  std::set<std::string> known;
+  std::vector<std::string> missing, unknown;
+  for (const std::string& parameter : parameters) {
+    for (const std::string& name : stored_names(parameter)) {
+      known.insert(name);
+      if (!saved.has(name)) missing.push_back(name);
+    }
+  }
+  for (const TrainingState::Value& value : state.values()) {
+    for (int rank = 0; rank < (value.kind == StateKind::per_rank ? ranks : 1); ++rank) known.insert(stored_name(value, rank));
+  }
+  for (const std::string& name : saved.names()) {
+    if (known.contains(name)) continue;
+    const std::string& kind = saved.kind(name);
+    const bool discardable = kind == kind_text(StateKind::discardable) || name.ends_with("_history");  // older ones state no kind
+    const bool of_another_stage = has_stages && !kind.empty();
+    if (!discardable && !of_another_stage) unknown.push_back(name);
+  }
+  if (!missing.empty())
+    throw DataError(path + " lacks tensors that this run needs: " + listed(missing) + "; resume with the model that was trained");
+  if (!unknown.empty()) {
+    throw DataError(path + " holds tensors that this run has no place for: " + listed(unknown) +
+                    "; resume with the model, strategy and precision that were trained");
+  }
+}
+
+}  // namespace consist

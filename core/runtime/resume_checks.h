@@ -1,0 +1,28 @@
+// Whether a checkpoint is of the run that is to go on from it, and what it calls the run's values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/checkpoint/checkpoint_state.h"
+#include "core/checkpoint/tensor_parts.h"
+#include "core/config/run_config.h"
+#include "core/runtime/training_state.h"
+
+namespace consist {
+
+/// Throws UsageError unless the steps of the checkpoint at `path` have read what those of `config` would have read, DataError if
+/// it does not say what it read.
+void check_same_data(const CheckpointState& saved, const std::string& path, const RunConfig& config,
+                     std::int64_t sequences_per_step);
+
+/// What a rank's value is called in a checkpoint.
+std::string stored_name(const TrainingState::Value& value, int rank);
+
+/// Throws DataError naming `path` unless the checkpoint has every value of every parameter and nothing else that a run must not
+/// lose. `parameters`: those of the whole model; `has_stages`: the run is a pipeline, whose stages have states of their own.
+void check_names(const TensorParts& saved, const std::vector<std::string>& parameters, const TrainingState& state, int ranks,
+                 bool has_stages, const std::string& path);
+
+}  // namespace consist
