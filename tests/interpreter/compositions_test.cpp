@@ -56,6 +56,16 @@ TEST_P(Compositions, HalvesThatTakeTurns) {
   expect("tp-sp=2+pipeline=2+ddp", 8, {"--accumulation=1", halves, "--recompute=full"});
 }
 
+// A vocabulary that ranks cannot share: the head's gradient of a tied table is summed over tokens before the embedding's joins it.
+TEST(TiedTables, OfOddVocabularies) {
+  const ModelChoice model{"llama-tied", R"({"vocab_size":37})"};
+  const Words once[] = {{"--strategy=tp-sp=2+zero2", "--zero2.stage=1"},
+                        {"--strategy=tp-sp=2+zero3-offload", "--zero3-offload.reduce_each_micro_batch=false"},
+                        {"--strategy=tp-sp=2+zero2", "--zero2.stage=2"},
+                        {"--strategy=tp-sp=2+ddp"}};
+  for (const Words& words : once) expect_one_rank(model, words + Words{"--ranks=4", "--accumulation=2"});
+}
+
 TEST_P(Compositions, OverTheHost) {
   const Words host{"--zero3-offload.offload_optimizer.device=cpu", "--zero3-offload.param_persistence_threshold=100",
                    "--zero3-offload.max_reuse_distance=0", "--accumulation=2"};

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "consist/error.h"
+#include "consist/op.h"
 #include "plugins/strategies/zero/wire.h"
 
 namespace consist::zero {
@@ -70,12 +71,39 @@ void finish(Program& step, Builder& builder, const Bucket& bucket, const std::ve
 
 }  // namespace
 
+namespace {
+
+/// By parameter, whether the instructions that begin its gradients can add to a sum instead. They cannot where what is written
+/// first is placed otherwise than the gradient in the end: a tied table of which another axis sums the head's part before the
+/// embedding's joins it.
+std::vector<bool> can_add_up(const Program& step, std::span<const PartialGradient> gradients) {
+  std::vector<bool> begins(step.tensors.size(), false);  // by storage: an instruction makes it that can add
+  for (const Instruction& i : step.instructions) {
+    for (std::size_t k = 0; k < i.outputs.size(); ++k) {
+      const TensorId output = i.outputs[k];
+      if (output != no_tensor && step[output].storage == output)
+        begins[static_cast<std::size_t>(output)] = !i.op->is_collective() && i.op->updates_in_place(static_cast<int>(k)) >= 0;
+    }
+  }
+  std::vector<bool> can(step.parameters.size(), true);
+  for (const PartialGradient& gradient : gradients) {
+    const Tensor& whole = step[gradient.whole];
+    if (!begins[static_cast<std::size_t>(whole.storage)] || step[whole.storage].placements != whole.placements)
+      can[gradient.parameter] = false;
+  }
+  return can;
+}
+
+}  // namespace
+
 std::vector<PartialGradient> add_up_whole(Program& step, std::span<const PartialGradient> gradients) {
+  const std::vector<bool> can = can_add_up(step, gradients);
   std::vector<TensorId> sum(step.parameters.size(), no_tensor);  // of each parameter, so far
   std::vector<TensorId> joins(step.tensors.size(), no_tensor);   // by storage: the sum that it is to become part of
   std::vector<std::size_t> last(step.parameters.size(), gradients.size());
   for (std::size_t g = 0; g < gradients.size(); ++g) {
     const PartialGradient& gradient = gradients[g];
+    if (!can[gradient.parameter]) continue;
     const TensorId storage = step[gradient.whole].storage;
     if (storage < 0 || step[gradient.whole].offset != 0)
       throw ProgramError("the gradient '" + step[gradient.whole].name + "' is a view");
@@ -99,6 +127,7 @@ std::vector<PartialGradient> add_up_whole(Program& step, std::span<const Partial
   }
   std::vector<PartialGradient> left;
   for (std::size_t g = 0; g < gradients.size(); ++g) {
+    if (!can[gradients[g].parameter]) left.push_back(gradients[g]);
     if (last[gradients[g].parameter] != g) continue;
     left.push_back(gradients[g]);
     left.back().first = true;

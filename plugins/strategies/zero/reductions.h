@@ -9,7 +9,8 @@
 
 namespace consist::zero {
 
-/// Adds each micro-batch's gradients to those of the one before, whole, in place. Returns what is left to be reduced.
+/// Adds each micro-batch's gradients to those of the one before, whole, in place, where the instructions that make them can.
+/// Returns what is left to be reduced.
 std::vector<PartialGradient> add_up_whole(Program& step, std::span<const PartialGradient> gradients);
 
 /// Inserts a cast of gradients that travel in another dtype, a reduce_scatter behind the instruction that completes the last
