@@ -1,4 +1,4 @@
-// One cell of the matrix: a make-up beside one rank, which has no micro-batches, nothing packed and nothing recomputed.
+// One cell of the matrix: a configuration beside one rank, which has no micro-batches, nothing packed and nothing recomputed.
 #pragma once
 
 #include <cstdint>

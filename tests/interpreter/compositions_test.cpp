@@ -56,7 +56,8 @@ TEST_P(Compositions, HalvesThatTakeTurns) {
   expect("tp-sp=2+pipeline=2+ddp", 8, {"--accumulation=1", halves, "--recompute=full"});
 }
 
-// A vocabulary that ranks cannot share: the head's gradient of a tied table is summed over tokens before the embedding's joins it.
+// A vocabulary that ranks cannot share: the head's gradient of a tied table is summed over tokens before the embedding's joins
+// it.
 TEST(TiedTables, OfOddVocabularies) {
   const ModelChoice model{"llama-tied", R"({"vocab_size":37})"};
   const Words once[] = {{"--strategy=tp-sp=2+zero2", "--zero2.stage=1"},

@@ -1,13 +1,15 @@
 // The interpreter: runs the programs of all ranks of a training step in lockstep, in one process and one thread, in fp64.
 //
-//   make_up.h        a make-up in words of the command line -> the programs of all ranks, by the compiler that `consist train`
-//   uses planned.h        a program with its planned memory and its waits arena.h          a rank's memory at the planned
-//   addresses: cells that hold a number and know who wrote it compute.h        what an instruction computes, from the formulas of
-//   tests/reference collectives.h    what collectives and messages move, over the values of all members interpreter.h    all
-//   ranks' queues side by side, in any order that queues and waits allow step_run.h       two steps and an evaluation from
-//   weights, moments and tokens that no layout changes; logical results cell.h           the same on one rank, and what differs
+//   configuration.h  words of a command line -> the programs of all ranks, by the compiler of `consist train`
+//   planned.h        a program with its planned memory and its waits
+//   arena.h          a rank's memory at the planned addresses: cells that hold a number and know who wrote it
+//   compute.h        what an instruction computes, from the formulas of tests/reference
+//   collectives.h    what collectives and messages move, over the values of all members
+//   interpreter.h    all ranks' queues side by side, in any order that queues and waits allow
+//   step_run.h       two steps and an evaluation from given weights, moments and tokens; logical results
+//   cell.h           the same on one rank, and what differs
 //   order_check.h    the order proof: no two instructions that conflict on memory are left unordered
-//   random_make_up.h make-ups drawn at random
+//   random_configuration.h
 //
 // What a cell shows: loss, norm of the gradients, loss of an evaluation, every gradient that reaches the optimizer, every updated
 // parameter and moment are those of one rank without micro-batches to 1e-9 of their largest element. Weights, moments and tokens

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/interpreter/make_up.h"
+#include "tests/interpreter/configuration.h"
 
 namespace consist::interpreter {
 

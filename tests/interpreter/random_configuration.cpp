@@ -1,4 +1,4 @@
-#include "tests/interpreter/random_make_up.h"
+#include "tests/interpreter/random_configuration.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -30,7 +30,7 @@ class Draw {
  public:
   explicit Draw(std::mt19937_64& random) : dice_(random) {}
 
-  RandomMakeUp make() {
+  RandomConfiguration make() {
     draw_strategies();
     draw_model();
     draw_sizes();
@@ -155,14 +155,14 @@ class Draw {
   }
 
   Dice dice_;
-  RandomMakeUp made_;
+  RandomConfiguration made_;
   int tensor_ = 1, stages_ = 1, data_ = 1;
   std::string over_data_;
 };
 
 }  // namespace
 
-RandomMakeUp draw(std::mt19937_64& random) {
+RandomConfiguration draw(std::mt19937_64& random) {
   return Draw(random).make();
 }
 

@@ -1,4 +1,4 @@
-#include "tests/interpreter/make_up.h"
+#include "tests/interpreter/configuration.h"
 
 #include <fstream>
 #include <map>
