@@ -10,12 +10,8 @@ using test::ChangedModel;
 class Fp8ScalingParity : public testing::TestWithParam<ChangedModel> {};
 
 TEST_P(Fp8ScalingParity, EveryLayoutGivesTheLossesOfOneRank) {
-  test::expect_losses_of_one_rank(GetParam(), {{"--strategy=ddp", "--ranks=2"},
-                                               {"--strategy=ddp", "--ranks=1", "--accumulation=2", "--recompute=full"},
-                                               {"--strategy=zero2", "--ranks=2", "--accumulation=2"},
+  test::expect_losses_of_one_rank(GetParam(), {{"--strategy=zero2", "--ranks=2", "--accumulation=2"},
                                                {"--strategy=zero3-offload", "--ranks=2", "--zero3-offload.max_reuse_distance=0"},
-                                               {"--strategy=tp-sp=2", "--ranks=2"},
-                                               {"--strategy=pipeline=2", "--ranks=2", "--accumulation=2"},
                                                {"--strategy=tp-sp=2+pipeline=2", "--ranks=4", "--accumulation=4"}});
 }
 
@@ -36,9 +32,7 @@ ChangedModel model(const char* name, const char* golden, const char* scaling) {
 
 INSTANTIATE_TEST_SUITE_P(Scalings, Fp8ScalingParity,
                          testing::Values(model("llama_delayed", "llama-untied", "delayed"),
-                                         model("qwen3_delayed", "qwen3-tied", "delayed"),
-                                         model("llama_row", "llama-untied", "row"), model("llama_block", "llama-untied", "block"),
-                                         model("qwen3_row", "qwen3-tied", "row"), model("qwen3_block", "qwen3-tied", "block")),
+                                         model("qwen3_row", "qwen3-tied", "row"), model("llama_block", "llama-untied", "block")),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

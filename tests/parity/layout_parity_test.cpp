@@ -1,5 +1,4 @@
-// Every layout of the same run starts from the same weights and gives the same losses: ranks x micro-batches at equal global
-// batch.
+// Every layout of the same run starts from the same weights and gives the same losses, in processes of their own.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -47,47 +46,26 @@ struct LayoutChoice {
   }
 };
 
-/// All but one rank without accumulation. Of ddp with several buckets too, so that sums are cut elsewhere and overlap with
-/// backward; of ZeRO with buckets that hold a part of these models, and stage 3 gives up each parameter after use. Gradients that
-/// travel in bf16 are rounded, which only the tolerances of bf16 and fp8 allow.
+/// One of each kind: every combination runs in the interpreter (tests/interpreter). Here are the kernels, the threads of queues
+/// and what each precision rounds over many steps; gradients that travel in bf16 are within the tolerances of bf16 and fp8 alone.
 std::vector<LayoutChoice> layouts(const std::string& precision) {
-  std::vector<LayoutChoice> all;
-  for (const int ranks : ranks_tried) {
-    for (const int accumulation : accumulations_tried) {
-      if (ranks == 1 && accumulation == 1) continue;
-      all.push_back(
-          {ranks, accumulation, {"--strategy=ddp", std::string("--ddp.bucket-size=") + (accumulation == 2 ? "20Ki" : "25Mi")}});
-    }
-  }
-  for (const int ranks : {2, 4}) {
-    for (const int accumulation : {1, 2}) {
-      all.push_back(
-          {ranks, accumulation, {"--strategy=zero2", "--zero2.reduce_bucket_size=4000", "--zero2.allgather_bucket_size=4000"}});
-      all.push_back(
-          {ranks,
-           accumulation,
-           {"--strategy=zero3-offload", "--zero3-offload.reduce_bucket_size=4000", "--zero3-offload.prefetch_bucket_size=4000",
-            "--zero3-offload.param_persistence_threshold=100", "--zero3-offload.max_reuse_distance=0"}});
-    }
-  }
-  all.push_back({2, 2, {"--strategy=zero2", "--zero2.stage=1"}});
-  for (const char* wire : {"fp32", "bf16"}) {
-    if (precision == "fp32" && wire != precision) continue;
-    all.push_back(
-        {2,
-         2,
-         {"--strategy=zero3-offload", "--zero3-offload.reduce_bucket_size=4000", "--zero3-offload.reduce_each_micro_batch=false",
-          std::string("--zero3-offload.communication_data_type=") + wire}});
-  }
-  for (const char* update : {"device", "cpu"}) {
-    all.push_back({2,
-                   2,
-                   {"--strategy=zero3-offload", "--zero3-offload.max_reuse_distance=0",
-                    "--zero3-offload.prefetch_bucket_size=4000", "--zero3-offload.param_persistence_threshold=100",
-                    "--zero3-offload.offload_param.device=cpu", "--zero3-offload.offload_optimizer.device=cpu",
-                    "--zero3-offload.sub_group_size=3000", std::string("--zero3-offload.offload_optimizer.update=") + update}});
-  }
-  return all;
+  return {
+      {4, 2, {"--strategy=ddp", "--ddp.bucket-size=20Ki"}},
+      {3, 1, {"--strategy=zero2", "--zero2.reduce_bucket_size=4000", "--zero2.allgather_bucket_size=4000"}},
+      {4,
+       2,
+       {"--strategy=zero3-offload", "--zero3-offload.reduce_bucket_size=4000", "--zero3-offload.prefetch_bucket_size=4000",
+        "--zero3-offload.param_persistence_threshold=100", "--zero3-offload.max_reuse_distance=0"}},
+      {2,
+       2,
+       {"--strategy=zero3-offload", "--zero3-offload.reduce_bucket_size=4000", "--zero3-offload.reduce_each_micro_batch=false",
+        std::string("--zero3-offload.communication_data_type=") + (precision == "fp32" ? "fp32" : "bf16")}},
+      {2,
+       2,
+       {"--strategy=zero3-offload", "--zero3-offload.max_reuse_distance=0", "--zero3-offload.prefetch_bucket_size=4000",
+        "--zero3-offload.param_persistence_threshold=100", "--zero3-offload.offload_param.device=cpu",
+        "--zero3-offload.offload_optimizer.device=cpu", "--zero3-offload.sub_group_size=3000",
+        "--zero3-offload.offload_optimizer.update=cpu"}}};
 }
 
 /// The columns of a finished run that must not depend on its layout.
@@ -190,11 +168,8 @@ TEST_P(LayoutParity, EveryRankOfEveryLayoutStartsFromTheSameBits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Configurations, LayoutParity,
-                         testing::Values(Case{"llama_fp32", untied_llama, "fp32", 32},
-                                         Case{"llama_bf16", untied_llama, "bf16", 32}, Case{"qwen3_fp32", tied_qwen, "fp32", 32},
-                                         Case{"qwen3_bf16", tied_qwen, "bf16", 32}, Case{"llama_fp8", untied_llama, "fp8", 32},
-                                         Case{"qwen3_fp8", tied_qwen, "fp8", 32},
-                                         Case{"qwen3_tiny_fp32", "qwen3-tiny", "fp32", 16, "text"},
+                         testing::Values(Case{"llama_fp32", untied_llama, "fp32", 32}, Case{"qwen3_bf16", tied_qwen, "bf16", 32},
+                                         Case{"llama_fp8", untied_llama, "fp8", 32},
                                          Case{"llama_tiny_bf16", "llama-tiny", "bf16", 8, "text"}),
                          [](const auto& info) { return std::string(info.param.name); });
 

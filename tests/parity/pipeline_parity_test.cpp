@@ -65,38 +65,18 @@ class PipelineParity : public testing::TestWithParam<Case> {
 TEST_P(PipelineParity, EveryScheduleGivesTheLossesOfOneRank) {
   const std::vector<double> expected = train("ddp", 1, 4);
   ASSERT_LT(expected.back(), expected.front() - 0.05) << "nothing was learnt, so that equal losses would say little";
-  for (const char* schedule : {"gpipe", "1f1b", "interleaved", "zero-bubble", "zero-bubble-h2"}) {
-    for (const int stages : {2, 4}) {
-      SCOPED_TRACE(std::string(schedule) + " over " + std::to_string(stages));
-      for (const char* recompute : {"none", "full"}) {
-        expect_equal(train("pipeline=" + std::to_string(stages), stages, 4,
-                           {"--pipeline.schedule=" + std::string(schedule), "--recompute=" + std::string(recompute)}),
-                     expected);
-      }
-    }
-  }
-  expect_equal(train("pipeline=4", 4, 4, {"--pipeline.send-first=false"}), expected);
-  expect_equal(train("pipeline=4", 4, 4, {"--pipeline.cut=blocks"}), expected);
-  // Two stages of a single op each, which the residual goes past.
-  expect_equal(train("pipeline=4", 4, 4, {"--pipeline.cut=operators", "--pipeline.rank-speeds=1:0.001:0.001:1"}), expected);
-}
-
-TEST_P(PipelineParity, AnyNumberOfMicroBatches) {
-  for (const int micro_batches : {1, 2, 8}) {
-    const std::vector<double> expected = train("ddp", 1, micro_batches);
-    for (const char* schedule : {"1f1b", "interleaved", "zero-bubble", "zero-bubble-h2"}) {
-      SCOPED_TRACE(std::string(schedule) + " with " + std::to_string(micro_batches) + " micro-batches");
-      expect_equal(train("pipeline=4", 4, micro_batches, {"--pipeline.schedule=" + std::string(schedule)}), expected);
-    }
-  }
-}
-
-TEST_P(PipelineParity, ComposesWithDataParallel) {
-  const std::vector<double> expected = train("ddp", 1, 4);
-  for (const char* schedule : {"1f1b", "interleaved", "zero-bubble", "zero-bubble-h2"}) {
-    SCOPED_TRACE(schedule);
-    expect_equal(train("pipeline=2+ddp", 4, 4, {"--pipeline.schedule=" + std::string(schedule)}), expected);
-    expect_equal(train("zero2+pipeline=2", 4, 4, {"--pipeline.schedule=" + std::string(schedule)}), expected);
+  // Every schedule with every number of stages and micro-batches, and beside others: tests/interpreter.
+  struct Choice {
+    const char* schedule;
+    int stages;
+    const char* recompute;
+  };
+  for (const Choice& c : {Choice{"gpipe", 2, "full"}, Choice{"1f1b", 4, "none"}, Choice{"interleaved", 4, "full"},
+                          Choice{"zero-bubble", 2, "none"}, Choice{"zero-bubble-h2", 4, "none"}}) {
+    SCOPED_TRACE(std::string(c.schedule) + " over " + std::to_string(c.stages));
+    expect_equal(train("pipeline=" + std::to_string(c.stages), c.stages, 4,
+                       {"--pipeline.schedule=" + std::string(c.schedule), "--recompute=" + std::string(c.recompute)}),
+                 expected);
   }
 }
 
@@ -145,8 +125,6 @@ TEST_P(PipelineParity, EvaluationGivesTheLossOfOneRank) {
 
 INSTANTIATE_TEST_SUITE_P(Models, PipelineParity,
                          testing::Values(Case{"LlamaUntiedFp32", "llama-untied", "fp32"},
-                                         Case{"QwenTiedFp32", "qwen3-tied", "fp32"},
-                                         Case{"LlamaUntiedBf16", "llama-untied", "bf16"},
                                          Case{"QwenTiedBf16", "qwen3-tied", "bf16"}),
                          [](const auto& info) { return info.param.name; });
 
