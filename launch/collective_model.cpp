@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "consist/error.h"
+#include "consist/op.h"
 #include "core/runtime/text.h"
 
 namespace consist::launch {
@@ -22,19 +23,43 @@ const std::vector<std::string>& modelled_collectives() {
   return names;
 }
 
-Expectation expect(const std::string& collective, std::int64_t members, double bytes, const LinkModel& links) {
+namespace {
+
+/// What does not depend on the links.
+Expectation ring(const std::string& collective, std::int64_t members) {
   const std::vector<std::string>& known = modelled_collectives();
   if (std::find(known.begin(), known.end(), collective) == known.end())
     throw UsageError("--collective is '" + collective + "'; it can be all_reduce, all_gather or reduce_scatter");
   if (members < 2) throw UsageError("--members names " + std::to_string(members) + "; a collective has at least 2");
   const double n = static_cast<double>(members), passes = collective == "all_reduce" ? 2 : 1;
-  Expectation e;
-  e.steps = static_cast<std::int64_t>(passes) * (members - 1);
-  e.bus_factor = passes * (n - 1) / n;
-  e.bound = links.bandwidth / e.bus_factor;
-  e.seconds = static_cast<double>(e.steps) * links.latency + e.bus_factor * bytes / (links.efficiency * links.bandwidth);
+  return {.steps = static_cast<std::int64_t>(passes) * (members - 1), .bus_factor = passes * (n - 1) / n};
+}
+
+void set_seconds(Expectation& e, double bytes, double seconds) {
+  e.seconds = seconds;
   e.algbw = bytes / e.seconds;
   e.busbw = e.algbw * e.bus_factor;
+}
+
+}  // namespace
+
+Expectation expect(const std::string& collective, std::int64_t members, double bytes, const LinkModel& links) {
+  Expectation e = ring(collective, members);
+  e.bound = links.bandwidth / e.bus_factor;
+  set_seconds(e, bytes,
+              static_cast<double>(e.steps) * links.latency + e.bus_factor * bytes / (links.efficiency * links.bandwidth));
+  return e;
+}
+
+Expectation expect(const std::string& collective, std::int64_t members, double bytes, std::shared_ptr<const Machine> machine) {
+  constexpr std::int64_t most = 65'536;
+  constexpr double large = 1024.0 * 1024 * 1024 * 1024;  // of which latency is no part
+  Expectation e = ring(collective, members);
+  if (members > most) throw UsageError("--members names " + std::to_string(members) + "; with --machine at most 65536");
+  const CostModel costs(std::move(machine), Mesh({{"members", static_cast<int>(members)}}));
+  const Op& op = registry().get(collective);
+  e.bound = large / (costs.transfer_seconds(op, large, 0) * e.bus_factor);
+  set_seconds(e, bytes, costs.transfer_seconds(op, e.bus_factor * bytes, 0));
   return e;
 }
 

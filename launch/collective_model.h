@@ -2,9 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
+
+#include "consist/cost.h"
 
 namespace consist::launch {
 
@@ -28,6 +31,10 @@ const std::vector<std::string>& modelled_collectives();
 
 /// Throws UsageError for a collective without a model and for fewer than two members.
 Expectation expect(const std::string& collective, std::int64_t members, double bytes, const LinkModel& links);
+
+/// The same of ranks of a machine, one behind the other on its nodes: by its measured or stated rates of this size. The bound is
+/// that of its largest messages.
+Expectation expect(const std::string& collective, std::int64_t members, double bytes, std::shared_ptr<const Machine> machine);
 
 /// What a measured algbw says about the links: "as expected", or what is wrong with it.
 std::string judge(const Expectation& expectation, double measured_algbw);

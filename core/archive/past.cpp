@@ -13,11 +13,12 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Options that change neither what a row means nor which values it has, and what a device settles later, which a run takes over.
+/// Options that change neither what a row means nor which values it has, what a device settles later, which a run takes over, and
+/// the machine that is planned for.
 constexpr std::array may_differ = {
-    "steps",         "checkpoint",   "checkpoint_every", "checkpoint_each_epoch", "checkpoint_keep", "resume",
-    "export",        "memory_limit", "timeout",          "host_memory_limit",     "profile",         "trace",
-    "chosen_options"};
+    "steps",          "checkpoint",   "checkpoint_every", "checkpoint_each_epoch", "checkpoint_keep", "resume",
+    "export",         "memory_limit", "timeout",          "host_memory_limit",     "profile",         "trace",
+    "chosen_options", "machine"};
 
 }  // namespace
 

@@ -145,6 +145,7 @@ std::string RunConfig::to_json() const {
       {"transport", transports_text(*this)},
       {"precision", precision},
       {"device", device},
+      {"machine", machine},
       {"dataset", dataset},
       {"ranks", ranks},
       {"batch", batch},

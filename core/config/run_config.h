@@ -27,6 +27,7 @@ struct RunConfig {
   std::map<std::string, std::string> transport_of;  ///< by strategy name
   std::string precision = "fp32";
   std::string device = "auto";
+  std::string machine;  ///< that is planned for, as parse_machine() takes it; empty: that of rank 0's device
   std::string dataset = "text";
   /// By plugin name, then option name; only what was given on the command line.
   std::map<std::string, std::map<std::string, std::string>> plugin_options;

@@ -28,6 +28,11 @@ int Layout::batch_index(int rank) const {
   return index;
 }
 
+std::shared_ptr<const Machine> reference_machine() {
+  static const std::shared_ptr<const Machine> machine = std::make_shared<Machine>(*find_machine("h200"));
+  return machine;
+}
+
 Layout lay_out(const std::vector<StrategyUse>& strategies, int ranks) {
   int fixed = 1;
   const StrategyUse* rest = nullptr;
@@ -116,6 +121,7 @@ Program forward_program(const CompileRequest& request, const Layout& layout, int
   Program program;
   program.mesh = layout.mesh;
   program.rank = rank;
+  program.costs = std::make_shared<CostModel>(request.machine ? request.machine : reference_machine(), layout.mesh);
   Builder builder(program);
   const Shape tokens{request.micro_batch * layout.batch_ranks(), request.sequence};
   const TensorId ids = builder.input("ids", DType::i32, tokens);

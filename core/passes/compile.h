@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "consist/cost.h"
 #include "consist/model.h"
 #include "consist/precision.h"
 #include "consist/program.h"
@@ -33,7 +35,12 @@ struct CompileRequest {
   RecomputeRequest recompute;
   bool pack_linears = false;  ///< see core/passes/pack_linears.h
   OptimizerSettings optimizer;
+  /// The machine that is planned for, the same on all ranks. Null: reference_machine().
+  std::shared_ptr<const Machine> machine;
 };
+
+/// What programs are planned for where nobody names a machine: an H200's node.
+CONSIST_API std::shared_ptr<const Machine> reference_machine();
 
 /// The mesh and how the batch is divided over it.
 struct Layout {

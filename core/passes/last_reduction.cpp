@@ -5,10 +5,10 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "consist/cost.h"
 #include "consist/edit.h"
 #include "consist/op.h"
 #include "core/passes/recompute.h"
-#include "core/passes/work.h"
 
 namespace consist {
 namespace {
@@ -16,7 +16,7 @@ namespace {
 class Delay {
  public:
   Delay(const Program& step, std::span<const TensorId> gradients, const Reduction& reduction)
-      : step_(step), reduction_(reduction), writers_(last_writers(step)) {
+      : step_(step), costs_(costs_of(step)), reduction_(reduction), writers_(last_writers(step)) {
     for (TensorId gradient : gradients) {
       gradients_.insert(storage(gradient));
       if (last_ == no_tensor || writer(gradient) > writer(last_)) last_ = gradient;
@@ -58,10 +58,10 @@ class Delay {
   InstructionId writer(TensorId id) const { return writers_[static_cast<std::size_t>(id)]; }
   const Instruction& at(InstructionId i) const { return step_.instructions[static_cast<std::size_t>(i)]; }
   double send_seconds(TensorId gradient) const {
-    const int ranks = step_.mesh.size_of(reduction_.axis);
-    const auto elements = static_cast<double>(step_.local(gradient).elements());
-    const double bytes = elements * static_cast<double>(size_of(reduction_.wire.value_or(step_[gradient].dtype)));
-    return reduction_.sends * (ranks - 1) * bytes / ranks / h200_link_rate;
+    const auto width = static_cast<std::int64_t>(size_of(reduction_.wire.value_or(step_[gradient].dtype)));
+    const std::int64_t bytes = step_.local(gradient).elements() * width;
+    const std::int64_t sent = reduction_.collective->bytes_sent(bytes, step_.mesh.size_of(reduction_.axis));
+    return costs_.transfer_seconds(*reduction_.collective, static_cast<double>(sent), reduction_.axis);
   }
 
   /// Whether nothing between it and the end reads or writes what it makes, or writes what it reads. What is recomputed is not
@@ -79,7 +79,7 @@ class Delay {
   }
   /// Seconds of computing that are left once what it makes is sent, too; 0 if sending is most of it.
   double gain_of(const Instruction& i) const {
-    const double making = work_of(step_, i);
+    const double making = costs_.seconds(step_, i);
     double gain = making;
     for (TensorId output : i.outputs) {
       if (output != no_tensor) gain -= send_seconds(output);
@@ -96,6 +96,7 @@ class Delay {
   }
 
   const Program& step_;
+  const CostModel& costs_;
   Reduction reduction_;
   std::vector<InstructionId> writers_;
   std::unordered_set<TensorId> gradients_, recomputed_;  // storages

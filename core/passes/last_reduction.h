@@ -12,9 +12,9 @@ namespace consist {
 
 /// How ranks are to sum gradients.
 struct Reduction {
-  int axis = 0;               ///< of the mesh
-  int sends = 1;              ///< how often a rank sends each part of a gradient: 2 for all_reduce, 1 for reduce_scatter
-  std::optional<DType> wire;  ///< in which they travel; absent: in their own
+  int axis = 0;                    ///< of the mesh
+  const Op* collective = nullptr;  ///< all_reduce or reduce_scatter, as the registry has it
+  std::optional<DType> wire;       ///< in which they travel; absent: in their own
 };
 
 /// Moves gradients of weights, for which nothing else waits, behind the instruction that completes the last of `gradients`

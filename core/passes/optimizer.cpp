@@ -6,10 +6,10 @@
 #include <tuple>
 
 #include "consist/builder.h"
+#include "consist/cost.h"
 #include "consist/edit.h"
 #include "consist/error.h"
 #include "consist/op.h"
-#include "core/passes/work.h"
 #include "core/program/operands.h"
 
 namespace consist {
@@ -51,9 +51,9 @@ void sum_over_stages(Program& program, TensorId tensor) {
 }
 
 /// By parameter, whether its gradient is still on its way between ranks when compute has nothing left in front of the optimizer:
-/// by estimate, where collectives beside products reach half of the links' rate.
+/// by estimate.
 std::vector<bool> find_late_gradients(const Program& program) {
-  constexpr double rate = 0.5 * h200_link_rate;
+  const CostModel& costs = costs_of(program);
   double computed = 0;             // seconds from the start of the step
   std::map<int, double> finished;  // by axis: until when its queue is busy
   std::vector<double> made;        // by instruction
@@ -61,10 +61,10 @@ std::vector<bool> find_late_gradients(const Program& program) {
     if (i.op->is_collective()) {
       const auto axis = static_cast<int>(i.attributes.integer("axis"));
       const auto bytes = static_cast<double>(i.op->bytes_sent(message_bytes(program, i), program.mesh.size_of(axis)));
-      finished[axis] = std::max(finished[axis], computed) + bytes / rate;
+      finished[axis] = std::max(finished[axis], computed) + costs.transfer_seconds(*i.op, bytes, axis, Beside::compute);
       made.push_back(finished[axis]);
     } else {
-      computed += compute_seconds(program, i);
+      computed += costs.compute_seconds(program, i);
       made.push_back(computed);
     }
   }
@@ -86,17 +86,17 @@ struct Summand {
 /// Squares that are there are added up while others are still on their way, unless that is a matter of a few launches.
 TensorId sum_of_squares(Builder& builder, std::span<const Summand> summands) {
   constexpr double worth_it = 50e-6;  // seconds
-  double seconds = 0;
+  double bytes = 0;
   std::vector<TensorId> all, early, late;
   for (const Summand& summand : summands) {
     all.push_back(summand.gradient);
     (summand.late ? late : early).push_back(summand.gradient);
-    if (!summand.late) seconds += static_cast<double>(builder.program().bytes(summand.gradient)) / h200_rates.memory;
+    if (!summand.late) bytes += static_cast<double>(builder.program().bytes(summand.gradient));
   }
   const auto sum = [&](const std::vector<TensorId>& gradients) {
     return builder.emit_one("sum_of_squares", gradients, {}, "sum_of_squares");
   };
-  if (late.empty() || seconds < worth_it) return sum(all);
+  if (late.empty() || costs_of(builder.program()).moving_seconds(bytes) < worth_it) return sum(all);
   const TensorId of_early = sum(early);
   return builder.emit_one("add", {of_early, sum(late)}, {}, "sum_of_squares");
 }

@@ -25,6 +25,7 @@ Program rebuild(const Program& old) {
   program.parameters = old.parameters;
   program.constants = old.constants;
   program.micro_batches = old.micro_batches;
+  program.costs = old.costs;
 
   std::vector<bool> made(old.tensors.size(), false);
   for (const Instruction& i : old.instructions) {

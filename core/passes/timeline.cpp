@@ -1,15 +1,17 @@
 #include "core/passes/timeline.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
 #include <sstream>
 #include <tuple>
 
+#include "consist/cost.h"
 #include "consist/error.h"
 #include "consist/op.h"
-#include "core/passes/work.h"
+#include "core/cost/playback.h"
 
 namespace consist {
 namespace {
@@ -69,52 +71,64 @@ bool continues(const StageOutline::Step& last, const StageOutline::Step& next, c
          next.from_previous <= known.from_previous && next.from_next <= known.from_next;
 }
 
-/// One rank on its way through its outline.
-class Walker {
- public:
-  Walker(const StageOutline& outline, TimelineCost cost) : outline_(outline), cost_(cost) {}
+/// Adds work to a rank's parts: what goes on with the same part without a pause is one.
+void add_work(std::vector<TimelinePart>& parts, const TimelinePart& work) {
+  if (work.end <= work.begin) return;
+  const bool same = !parts.empty() && work.begin <= parts.back().end && parts.back().phase == work.phase &&
+                    parts.back().micro_batch == work.micro_batch && parts.back().stage == work.stage;
+  if (!same) parts.push_back(work);
+  parts.back().end = work.end;
+}
 
-  bool finished() const { return at_ == outline_.steps.size(); }
-  const std::vector<TimelinePart>& parts() const { return parts_; }
+Timeline with_end(Timeline timeline) {
+  for (const auto& parts : timeline.ranks) {
+    if (!parts.empty()) timeline.end = std::max(timeline.end, parts.back().end);
+  }
+  return timeline;
+}
 
-  /// When messages arrive, in their order.
-  using Arrivals = std::vector<double>;
+/// A stage's outline as tasks: computing on queue 0, a queue for each lane of messages. Receives are asked for at once.
+struct OutlineTasks {
+  TaskGraph graph;
+  std::vector<double> seconds;
+  std::vector<const StageOutline::Step*> steps;  // by task; null for a receive
 
-  /// Runs until the end or a message that has not been sent. Returns whether anything ran.
-  bool advance(const Arrivals& from_previous, const Arrivals& from_next, const std::map<Lane, Arrivals*>& outgoing) {
-    const std::size_t from = at_;
-    for (; at_ < outline_.steps.size(); ++at_) {
-      const StageOutline::Step& step = outline_.steps[at_];
-      const auto previous = static_cast<std::size_t>(step.from_previous), next = static_cast<std::size_t>(step.from_next);
-      if (previous > from_previous.size() || next > from_next.size()) break;
-      double start = now_;
-      if (previous > 0) start = std::max(start, from_previous[previous - 1]);
-      if (next > 0) start = std::max(start, from_next[next - 1]);
+  static int queue_of(Lane lane) { return static_cast<int>(lane); }  // Lane::collective, 0, is none of messages
+
+  OutlineTasks(const StageOutline& outline, TimelineCost cost) {
+    TaskId computed = -1;
+    std::array<std::vector<TaskId>, Queue::lanes> received;
+    for (const StageOutline::Step& step : outline.steps) {
+      std::vector<TaskId> waits;
+      const auto wait_for = [&](Lane lane, std::int32_t count) {
+        std::vector<TaskId>& tasks = received[static_cast<std::size_t>(lane)];
+        while (static_cast<std::int32_t>(tasks.size()) < count) tasks.push_back(add(lane, {}, 0, nullptr));
+        if (count > 0) waits.push_back(tasks[static_cast<std::size_t>(count) - 1]);
+      };
+      wait_for(Lane::from_previous, step.from_previous);
+      wait_for(Lane::from_next, step.from_next);
       if (step.sends) {
-        Arrivals& messages = *outgoing.at(step.lane);
-        messages.push_back(messages.empty() ? start : std::max(start, messages.back()));
+        if (computed >= 0) waits.push_back(computed);
+        add(step.lane, waits, 0, &step);
       } else {
-        run(step, start);
+        computed = add(Lane::collective, waits, cost == TimelineCost::equal ? step.equal : step.by_ops, &step);
       }
     }
-    return at_ != from;
   }
-
- private:
-  void run(const StageOutline::Step& step, double start) {
-    const double seconds = cost_ == TimelineCost::equal ? step.equal : step.by_ops;
-    if (seconds == 0) return;
-    const bool same = !parts_.empty() && start <= now_ && parts_.back().phase == step.phase &&
-                      parts_.back().micro_batch == step.micro_batch && parts_.back().stage == step.stage;
-    if (!same) parts_.push_back({step.phase, step.micro_batch, step.stage, start, start});
-    now_ = parts_.back().end = start + seconds;
+  TaskId add(Lane lane, std::span<const TaskId> waits, double takes, const StageOutline::Step* step) {
+    seconds.push_back(takes);
+    steps.push_back(step);
+    return graph.add(queue_of(lane), waits);
   }
-
-  const StageOutline& outline_;
-  TimelineCost cost_;
-  double now_ = 0;
-  std::size_t at_ = 0;
-  std::vector<TimelinePart> parts_;
+  /// So many more receives on a lane as make `count`: what is sent and not waited for arrives, too.
+  void receive_all(Lane lane, std::size_t count) {
+    for (std::size_t n = count_on(lane); n < count; ++n) add(lane, {}, 0, nullptr);
+  }
+  std::size_t count_on(Lane lane) const {
+    std::size_t count = 0;
+    for (std::size_t t = 0; t < graph.size(); ++t) count += graph.queue_of(static_cast<TaskId>(t)) == queue_of(lane) ? 1 : 0;
+    return count;
+  }
 };
 
 std::string cell_of(const TimelinePart& part, std::size_t ranks) {
@@ -135,6 +149,7 @@ double Timeline::idle_share() const {
 
 StageOutline outline_of(const Program& program) {
   EqualCosts equal(program);
+  const CostModel& costs = costs_of(program);
   std::vector<Needs> needs(program.tensors.size());  // by tensor
   std::vector<StageOutline::Step> computed;
   std::vector<std::vector<StageOutline::Step>> sent(1);  // behind so many compute instructions
@@ -164,7 +179,7 @@ StageOutline outline_of(const Program& program) {
       sent[newest].push_back(step);
     } else if (counts(i)) {
       step.equal = equal.seconds(i.tag);
-      step.by_ops = work_of(program, i);
+      step.by_ops = costs.seconds(program, i);
       computed.push_back(step);
       sent.emplace_back();
       own.computed = computed.size();
@@ -219,24 +234,54 @@ StageOutline outline_from(const std::string& words) {
 
 Timeline simulate(std::span<const StageOutline> stages, TimelineCost cost) {
   const std::size_t n = stages.size();
-  std::vector<Walker> walkers;
-  for (const StageOutline& outline : stages) walkers.emplace_back(outline, cost);
-  std::vector<Walker::Arrivals> from_previous(n), from_next(n);
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (std::size_t r = 0; r < n; ++r) {
-      const std::map<Lane, Walker::Arrivals*> outgoing{{Lane::to_next, &from_previous[(r + 1) % n]},
-                                                       {Lane::to_previous, &from_next[(r + n - 1) % n]}};
-      moved |= walkers[r].advance(from_previous[r], from_next[r], outgoing);
-    }
+  std::vector<OutlineTasks> tasks;
+  for (const StageOutline& outline : stages) tasks.emplace_back(outline, cost);
+  PlaybackRules rules;
+  for (std::size_t r = 0; r < n; ++r) {
+    const std::size_t next = (r + 1) % n, previous = (r + n - 1) % n;
+    tasks[next].receive_all(Lane::from_previous, tasks[r].count_on(Lane::to_next));
+    tasks[previous].receive_all(Lane::from_next, tasks[r].count_on(Lane::to_previous));
+    const auto end = [](std::size_t rank, Lane lane) { return QueueEnd{static_cast<int>(rank), OutlineTasks::queue_of(lane)}; };
+    rules.meetings.push_back({end(r, Lane::to_next), end(next, Lane::from_previous)});
+    rules.meetings.push_back({end(r, Lane::to_previous), end(previous, Lane::from_next)});
+  }
+  std::vector<Actor> actors;
+  for (const OutlineTasks& of_rank : tasks) actors.push_back({&of_rank.graph, of_rank.seconds});
+  const Playback played = play(actors, rules);
+  if (!played.stuck.empty()) {
+    throw ProgramError("stage rank " + std::to_string(played.stuck.front().actor) + " waits for a message that never comes");
   }
   Timeline timeline;
   for (std::size_t r = 0; r < n; ++r) {
-    if (!walkers[r].finished()) throw ProgramError("stage rank " + std::to_string(r) + " waits for a message that never comes");
-    timeline.ranks.push_back(walkers[r].parts());
-    if (!timeline.ranks.back().empty()) timeline.end = std::max(timeline.end, timeline.ranks.back().back().end);
+    std::vector<TimelinePart>& parts = timeline.ranks.emplace_back();
+    for (std::size_t t = 0; t < tasks[r].steps.size(); ++t) {
+      const StageOutline::Step* step = tasks[r].steps[t];
+      const LaunchTime& time = played.times[r][t];
+      if (step != nullptr && !step->sends) add_work(parts, {step->phase, step->micro_batch, step->stage, time.begin, time.end});
+    }
   }
-  return timeline;
+  return with_end(std::move(timeline));
+}
+
+Durations equal_durations(const Program& program) {
+  EqualCosts equal(program);
+  Durations seconds;
+  for (const Instruction& i : program.instructions) seconds.push_back(counts(i) ? equal.seconds(i.tag) : 0);
+  return seconds;
+}
+
+Timeline timeline_of(std::span<const Program* const> stages, const Simulation& simulation) {
+  Timeline timeline;
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    std::vector<TimelinePart>& parts = timeline.ranks.emplace_back();
+    for (std::size_t i = 0; i < stages[s]->instructions.size(); ++i) {
+      const Instruction& instruction = stages[s]->instructions[i];
+      const LaunchTime& time = simulation.ranks[s].times[i];
+      const Tag& tag = instruction.tag;
+      if (counts(instruction)) add_work(parts, {tag.phase, tag.micro_batch, tag.stage, time.begin, time.end});
+    }
+  }
+  return with_end(std::move(timeline));
 }
 
 Timeline simulate(std::span<const Program* const> stages, TimelineCost cost) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "consist/program.h"
+#include "core/cost/simulator.h"
 
 namespace consist {
 
@@ -28,7 +29,7 @@ struct Timeline {
 enum class TimelineCost : std::uint8_t {
   equal,   ///< every forward part takes 1, every backward part 2: 1 for the gradients of inputs, 1 for those of weights; what a
            ///< part sends leaves at its end
-  by_ops,  ///< work_of() each instruction
+  by_ops,  ///< as costs_of() the program says
 };
 
 /// What a timeline needs of a stage's program: its compute instructions between messages. Small beside the program, so that ranks
@@ -57,6 +58,11 @@ CONSIST_API StageOutline outline_from(const std::string& words);
 /// for ever.
 CONSIST_API Timeline simulate(std::span<const StageOutline> stages, TimelineCost cost);
 CONSIST_API Timeline simulate(std::span<const Program* const> stages, TimelineCost cost);
+
+/// TimelineCost::equal as durations, for simulator.h. Collectives and messages take no time.
+CONSIST_API Durations equal_durations(const Program& program);
+/// What the stages' compute queues did in forward and backward of a simulation.
+CONSIST_API Timeline timeline_of(std::span<const Program* const> stages, const Simulation& simulation);
 
 /// Draws a timeline of equal parts: a row per rank, a column per unit of time, "F3" for the forward part of micro-batch 3, "B3"
 /// backward, "W3" weight gradients apart; a letter behind it counts the rank's further stages from b; '.' is idle for more than

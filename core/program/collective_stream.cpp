@@ -1,10 +1,12 @@
 #include "core/program/collective_stream.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "consist/error.h"
 #include "consist/op.h"
+#include "core/cost/playback.h"
 #include "core/files/sha256.h"
 #include "core/network/wire.h"
 #include "core/program/operands.h"
@@ -127,97 +129,73 @@ std::vector<End> ends_of(const Mesh& mesh, int rank, Queue queue) {
   return ends;
 }
 
-/// One rank on its way through its stream.
-class Walker {
- public:
-  explicit Walker(const CollectiveStream& stream) : queues_(CollectiveCall::queues) {
-    for (const CollectiveCall& call : stream) queues_[slot_of(call.queue)].push_back(&call);
-  }
-  bool uses(Queue queue) const { return !queues_[slot_of(queue)].empty(); }
-  /// The call at the head of `queue`; null if there is none.
-  const CollectiveCall* next(Queue queue) const {
-    const std::size_t slot = slot_of(queue), at = static_cast<std::size_t>(over_[slot]);
-    return at < queues_[slot].size() ? queues_[slot][at] : nullptr;
-  }
-  /// The same if it may start.
-  const CollectiveCall* ready(Queue queue) const {
-    const CollectiveCall* const call = next(queue);
-    if (call == nullptr) return nullptr;
-    for (std::size_t q = 0; q < over_.size(); ++q) {
-      if (over_[q] < call->before[q]) return nullptr;
+/// A stream as tasks, one for each call.
+TaskGraph graph_of(const CollectiveStream& stream) {
+  TaskGraph graph;
+  std::vector<std::vector<TaskId>> of_queue(CollectiveCall::queues);
+  for (const CollectiveCall& call : stream) {
+    std::vector<TaskId> waits;
+    for (std::size_t q = 0; q < call.before.size(); ++q) {
+      // Calls that do not come before it are waited for in vain.
+      if (call.before[q] > 0 && q != slot_of(call.queue)) {
+        const auto newest = static_cast<std::size_t>(call.before[q]);
+        if (newest > of_queue[q].size()) throw ProgramError("a call waits for calls that come behind it: " + call.text);
+        waits.push_back(of_queue[q][newest - 1]);
+      }
     }
-    return call;
+    of_queue[slot_of(call.queue)].push_back(graph.add(static_cast<int>(slot_of(call.queue)), waits));
   }
-  void finish(Queue queue) { ++over_[slot_of(queue)]; }
-  std::vector<const CollectiveCall*> heads() const {
-    std::vector<const CollectiveCall*> left;
-    for (std::size_t q = 0; q < queues_.size(); ++q) {
-      if (static_cast<std::size_t>(over_[q]) < queues_[q].size()) left.push_back(queues_[q][static_cast<std::size_t>(over_[q])]);
-    }
-    return left;
-  }
+  return graph;
+}
 
- private:
-  std::vector<std::vector<const CollectiveCall*>> queues_;
-  Before over_{};
-};
-
+/// Plays the streams of all ranks, in which nothing takes time.
 class Meetings {
  public:
   Meetings(const Mesh& mesh, std::span<const CollectiveStream* const> streams, std::span<const int> names)
-      : mesh_(mesh), names_(names) {
-    for (const CollectiveStream* stream : streams) walkers_.emplace_back(*stream);
-    for (int rank = 0; rank < mesh.ranks(); ++rank) {
-      for (int q = 0; q < CollectiveCall::queues; ++q) {
-        const Queue queue = Queue::communication(q % Mesh::max_axes, static_cast<Lane>(q / Mesh::max_axes));
-        std::vector<End> ends = ends_of(mesh, rank, queue);
-        if (std::any_of(ends.begin(), ends.end(), [&](const End& end) { return walker(end.rank).uses(end.queue); }))
-          meetings_.push_back(std::move(ends));
-      }
-    }
+      : mesh_(mesh), streams_(streams), names_(names) {
+    for (const CollectiveStream* stream : streams) graphs_.try_emplace(stream, TaskGraph());
+    for (auto& [stream, graph] : graphs_) graph = graph_of(*stream);
   }
 
   void run() {
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (const std::vector<End>& ends : meetings_) {
-        while (meet(ends)) moved = true;
+    std::vector<Actor> actors;
+    for (const CollectiveStream* stream : streams_) actors.push_back({&graphs_.at(stream), {}});
+    PlaybackRules rules{.on_meeting = [this](std::span<const ActorTask> tasks) { compare(tasks); }, .keep_times = false};
+    for (int rank = 0; rank < mesh_.ranks(); ++rank) {
+      for (int q = 0; q < CollectiveCall::queues; ++q) {
+        const Queue queue = Queue::communication(q % Mesh::max_axes, static_cast<Lane>(q / Mesh::max_axes));
+        std::vector<QueueEnd> ends;
+        for (const End& end : ends_of(mesh_, rank, queue)) ends.push_back({end.rank, static_cast<int>(slot_of(end.queue))});
+        if (!ends.empty()) rules.meetings.push_back(std::move(ends));
       }
     }
     std::string stuck;
-    for (int rank = 0; rank < mesh_.ranks(); ++rank) {
-      for (const CollectiveCall* call : walker(rank).heads()) stuck += "\n  " + name(rank) + " at " + call->text;
-    }
+    for (const ActorTask& task : play(actors, rules).stuck) stuck += "\n  " + name(task.actor) + " at " + call(task).text;
     if (!stuck.empty()) throw ProgramError("the ranks block each other:" + stuck);
   }
 
  private:
-  Walker& walker(int rank) { return walkers_[static_cast<std::size_t>(rank)]; }
+  const CollectiveCall& call(const ActorTask& task) const {
+    return (*streams_[static_cast<std::size_t>(task.actor)])[static_cast<std::size_t>(task.task)];
+  }
   std::string name(int rank) const {
     return "rank " + std::to_string(names_.empty() ? rank : names_[static_cast<std::size_t>(rank)]);
   }
-
-  /// Whether all ends were at a call that may start, which is over now.
-  bool meet(const std::vector<End>& ends) {
-    const CollectiveCall* const mine = walker(ends[0].rank).ready(ends[0].queue);
-    if (mine == nullptr) return false;
-    for (const End& end : ends) {
-      const CollectiveCall* const theirs = walker(end.rank).ready(end.queue);
-      if (theirs == nullptr) return false;
-      if (theirs->what != mine->what) {
-        throw ProgramError(name(ends[0].rank) + " and " + name(end.rank) + ", on axis '" + mesh_.axis(mine->queue.axis()).name +
-                           "', meet in different collectives:\n  " + name(ends[0].rank) + ": " + mine->text + "\n  " +
-                           name(end.rank) + ": " + theirs->text);
-      }
+  void compare(std::span<const ActorTask> tasks) const {
+    const CollectiveCall& mine = call(tasks.front());
+    for (const ActorTask& task : tasks) {
+      const CollectiveCall& theirs = call(task);
+      if (theirs.what == mine.what) continue;
+      throw ProgramError(name(tasks.front().actor) + " and " + name(task.actor) + ", on axis '" +
+                         mesh_.axis(mine.queue.axis()).name + "', meet in different collectives:\n  " +
+                         name(tasks.front().actor) + ": " + mine.text + "\n  " + name(task.actor) + ": " + theirs.text);
     }
-    for (const End& end : ends) walker(end.rank).finish(end.queue);
-    return true;
   }
 
   const Mesh& mesh_;
+  std::span<const CollectiveStream* const> streams_;
   std::span<const int> names_;
-  std::vector<Walker> walkers_;
-  std::vector<std::vector<End>> meetings_;
+  std::map<const CollectiveStream*, TaskGraph> graphs_;
 };
 
 }  // namespace

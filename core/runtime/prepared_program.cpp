@@ -1,5 +1,6 @@
 #include "core/runtime/prepared_program.h"
 
+#include "consist/cost.h"
 #include "consist/error.h"
 #include "consist/op.h"
 #include "core/passes/waits.h"
@@ -140,6 +141,7 @@ void PreparedProgram::bind(void* device_arena, void* host_arena, bool profile) {
     launch.waits = i.waits;
     launch.tag = i.tag;
     launch.label = labels_[index];
+    if (program_.costs) launch.seconds = program_.costs->seconds(program_, i);
     launches.push_back(std::move(launch));
   }
   executable_ = device_->prepare(std::move(launches), profile);

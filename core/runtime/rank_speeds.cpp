@@ -4,8 +4,8 @@
 #include <limits>
 #include <sstream>
 
+#include "consist/cost.h"
 #include "consist/op.h"
-#include "core/passes/work.h"
 #include "core/runtime/text.h"
 
 namespace consist {
@@ -39,7 +39,7 @@ OpTimes op_times(const Program& program, const Profile& profile) {
     if (instruction.queue != Queue::compute() || instruction.tag.phase == Phase::optimizer) continue;
     OpSeconds& seconds = times[std::string(instruction.op->name())];
     seconds.measured += profile.seconds(i);
-    seconds.by_cost += work_of(program, instruction);
+    seconds.by_cost += costs_of(program).seconds(program, instruction);
   }
   return times;
 }

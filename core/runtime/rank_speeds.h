@@ -17,7 +17,7 @@ namespace consist {
 /// What a rank's compute queue did in a step, by op.
 struct OpSeconds {
   double measured = 0;
-  double by_cost = 0;  ///< work_of() it
+  double by_cost = 0;  ///< as costs_of() the program says
 };
 using OpTimes = std::map<std::string, OpSeconds>;
 

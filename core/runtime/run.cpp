@@ -22,6 +22,7 @@
 #include "core/runtime/idle_share.h"
 #include "core/runtime/job_memory.h"
 #include "core/runtime/last_resort.h"
+#include "core/runtime/machine_choice.h"
 #include "core/runtime/metrics.h"
 #include "core/runtime/parts.h"
 #include "core/runtime/processor_use.h"
@@ -190,19 +191,22 @@ TrainerResult run_recorded(RunConfig& config, Parts parts, PluginHost& host, Joi
   StartTimes start;
   agree_on_options(job, config);
   const Layout layout = lay_out(parts.uses, config.ranks);
-  const CompileRequest request = parts.compile_request(config);
   check_trace(config, job);
   SavedState saved(config, parts, layout, job);
   if (saved.nothing_left()) {
     job.leave(job.timeout());
     return TrainerResult::finished;
   }
+  for (const std::string& note : open_device(parts, config, host, job)) config.notes.push_back(note);
+  const MachineChoice machine = agree_on_machine(job, parts.device->info(), config.machine);
+  if (!machine.note.empty()) config.notes.push_back(machine.note);
+  start.finished("device");
+  CompileRequest request = parts.compile_request(config);
+  request.machine = std::make_shared<Machine>(machine.machine);
   Program step = compile_step(request, layout, job.rank());
   std::optional<Program> evaluation;
   if (config.evaluate_every > 0) evaluation = compile_evaluation(request, layout, job.rank());
   start.finished("program");
-  for (const std::string& note : open_device(parts, config, host, job)) config.notes.push_back(note);
-  start.finished("device");
   add_dataset(parts, config, host);
   if (job.rank() == 0) {
     for (const std::string& warning : parts.dataset->warnings()) log::warn(warning);

@@ -1,13 +1,14 @@
-// An estimate of a step's time on a machine that is described, not present: costs of the program's instructions over its rates.
+// An estimate of a step's time on a machine that need not be there: its program, simulated with the durations of the machine.
 #pragma once
 
 #include <span>
 #include <string>
 #include <vector>
 
+#include "consist/cost.h"
 #include "consist/export.h"
 #include "consist/program.h"
-#include "core/runtime/machine_model.h"
+#include "core/cost/simulator.h"
 
 namespace consist {
 
@@ -16,30 +17,32 @@ struct AxisEstimate {
   std::string axis;
   bool inside_node = false;
   double bytes = 0;    ///< sent by a rank
-  double seconds = 0;  ///< if nothing else uses its link
+  double seconds = 0;  ///< of these transfers, if nothing else uses their links
+  double exposed = 0;  ///< seconds in which compute waited for the axis, mean of the stages
 };
 
 struct StepEstimate {
+  double seconds = 0;                 ///< of the step
+  double error = 0;                   ///< relative, as Machine::step_error; 0: not known
   double compute = 0;                 ///< seconds of forward and backward, mean of the stages
-  double idle_share = 0;              ///< of a pipeline's forward and backward, by the costs of its ops; 0 without one
   double optimizer = 0;               ///< seconds, of the stage that takes the longest
-  double from_host = 0, to_host = 0;  ///< seconds of copies; the two directions run side by side
+  double from_host = 0, to_host = 0;  ///< seconds of copies, of the stage that takes the longest
+  double for_copies = 0;              ///< seconds in which compute waited for copies, mean of the stages
+  double for_ranks = 0;               ///< ... for other stages of the pipeline
   std::vector<AxisEstimate> axes;
-  double hidden = 0;   ///< seconds of a step if communication and copies run beside compute as far as one queue each allows
-  double exposed = 0;  ///< seconds if nothing runs beside anything
 };
 
-/// `stages`: the programs of the ranks along Program::stage_axis, one if there is none. Every instruction takes its FLOPs over
-/// the rate of products (or attention), or its bytes over the memory's rate, whichever is longer; messages their bytes over the
-/// link's rate. No latencies.
-CONSIST_API StepEstimate estimate_step(std::span<const Program* const> stages, const MachineModel& machine);
+/// `stages`: the planned programs of the ranks along Program::stage_axis, one if there is none, and their simulation.
+CONSIST_API StepEstimate estimate_step(std::span<const Program* const> stages, const Simulation& simulation);
+/// The same of a simulation with estimated_durations().
+CONSIST_API StepEstimate estimate_step(std::span<const Program* const> stages);
 
 /// Whether a plan of `planned_bytes`, of the rank that needs the most, fits the machine's memory, for people; empty where its
 /// size is not known.
-CONSIST_API std::string fit_text(std::int64_t planned_bytes, int rank, const MachineModel& machine);
+CONSIST_API std::string fit_text(std::int64_t planned_bytes, int rank, const Machine& machine);
 
 /// For people. `tokens` of all ranks per step; `model_flops` per token, as docs/metrics.md counts them.
-CONSIST_API std::string estimate_text(const StepEstimate& estimate, const MachineModel& machine, int ranks, double tokens,
+CONSIST_API std::string estimate_text(const StepEstimate& estimate, const Machine& machine, int ranks, double tokens,
                                       double model_flops);
 
 }  // namespace consist

@@ -3,9 +3,11 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <sstream>
 
 #include "consist/error.h"
+#include "core/runtime/machine_choice.h"
 #include "core/runtime/text.h"
 #include "launch/collective_model.h"
 #include "launch/commands/commands.h"
@@ -18,9 +20,10 @@ using launch::Expectation;
 using launch::LinkModel;
 
 constexpr const char* help =
-    "usage: consist bench expect --members N,M --bytes B --bandwidth B/S [OPTIONS]   (defaults in brackets)\n\n"
-    "Says what a collective should reach on links of a known speed, as an estimate by one formula, and what\n"
-    "measured figures mean. Nothing is run.\n\n"
+    "usage: consist bench expect --members N,M --bytes B --bandwidth B/S | --machine M [OPTIONS]   (defaults in\n"
+    "brackets)\n\n"
+    "Says what a collective should reach on links of a known speed, as an estimate by one formula, or on a machine\n"
+    "that is described, and what measured figures mean. Nothing is run.\n\n"
     "  algbw = bytes / time. busbw = algbw x 2(n-1)/n for all_reduce, x (n-1)/n for all_gather and reduce_scatter:\n"
     "  what each member sends, so that busbw is what to compare with a link's speed, and algbw is not.\n"
     "  A ring of n takes 2(n-1) steps (all_reduce) or n-1: time = steps x latency + busbw factor x bytes / (efficiency\n"
@@ -28,8 +31,9 @@ constexpr const char* help =
     "  --collective C [all_reduce]   all_reduce, all_gather or reduce_scatter\n"
     "  --members LIST                what owns a link: nodes, if their GPUs add up among themselves first, or GPUs\n"
     "  --bytes B                     of the whole data, e.g. 16e9\n"
-    "  --bandwidth B                 bytes per second that a member can send: EFA of a p5 node 400e9, NVLink of an\n"
-    "                                H100 or H200 450e9, Ethernet of 100 Gbit/s 12.5e9\n"
+    "  --machine M                   ranks of this machine, by its rates: h200, h100, a100, l40s or a file, as explain\n"
+    "                                takes it; members are its ranks\n"
+    "  --bandwidth B                 bytes per second that a member can send, by the data sheet of its links\n"
     "  --efficiency X [0.85]         share of the bandwidth that large messages reach; an assumption\n"
     "  --latency S [20e-6]           seconds of a step; an assumption. consist bench collectives measures both\n"
     "  --measured LIST               algbw per entry of --members, in bytes per second, to be judged\n\n"
@@ -61,14 +65,30 @@ std::string giga(double rate) {
   return fixed_text(rate / 1e9, 1);
 }
 
+void print_expectations(const std::vector<double>& members, const std::vector<double>& measured,
+                        const std::function<Expectation(std::int64_t)>& expect) {
+  std::printf("#%8s %6s %12s %11s %8s %8s %14s  %s\n", "members", "steps", "busbw/algbw", "time", "algbw", "busbw",
+              "bound of algbw", measured.empty() ? "" : "measured algbw");
+  std::printf("#%8s %6s %12s %11s %8s %8s %14s\n", "", "", "", "(ms)", "(GB/s)", "(GB/s)", "(GB/s)");
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    const Expectation e = expect(std::llround(members[i]));
+    std::printf("%9lld %6lld %12.3f %11.3f %8s %8s %14s", std::llround(members[i]), static_cast<long long>(e.steps), e.bus_factor,
+                e.seconds * 1e3, giga(e.algbw).c_str(), giga(e.busbw).c_str(), giga(e.bound).c_str());
+    if (!measured.empty())
+      std::printf("  %s GB/s, busbw %s: %s", giga(measured[i]).c_str(), giga(measured[i] * e.bus_factor).c_str(),
+                  launch::judge(e, measured[i]).c_str());
+    std::printf("\n");
+  }
+}
+
 }  // namespace
 
 int bench_expect(const Arguments& arguments) {
   po::options_description options;
   options.add_options()("help", "")("collective", po::value<std::string>()->default_value("all_reduce"))(
       "members", po::value<std::string>())("bytes", po::value<std::string>())("bandwidth", po::value<std::string>())(
-      "efficiency", po::value<std::string>()->default_value("0.85"))("latency", po::value<std::string>()->default_value("20e-6"))(
-      "measured", po::value<std::string>()->default_value(""));
+      "machine", po::value<std::string>())("efficiency", po::value<std::string>()->default_value("0.85"))(
+      "latency", po::value<std::string>()->default_value("20e-6"))("measured", po::value<std::string>()->default_value(""));
   po::variables_map values;
   try {
     po::store(po::command_line_parser(arguments)
@@ -93,6 +113,16 @@ int bench_expect(const Arguments& arguments) {
                      " entries of --members");
   }
   const double bytes = above_zero(values, "bytes");
+  const bool by_machine = values.count("machine") != 0;
+  if (by_machine && values.count("bandwidth") != 0)
+    throw UsageError("--machine and --bandwidth both say how fast links are; give one of them");
+  const auto machine = by_machine ? std::make_shared<Machine>(parse_machine(values["machine"].as<std::string>())) : nullptr;
+  if (by_machine) {
+    std::printf("# %s of %sB. An estimate by the rates of %s\n", collective.c_str(), si_text(bytes).c_str(),
+                text_of(*machine).c_str());
+    print_expectations(members, measured, [&](std::int64_t n) { return launch::expect(collective, n, bytes, machine); });
+    return 0;
+  }
   const LinkModel links{.bandwidth = above_zero(values, "bandwidth"),
                         .efficiency = above_zero(values, "efficiency"),
                         .latency = number("latency", values["latency"].as<std::string>())};
@@ -102,18 +132,7 @@ int bench_expect(const Arguments& arguments) {
       "link)\n",
       collective.c_str(), si_text(bytes).c_str(), si_text(links.bandwidth).c_str(), fixed_text(links.latency * 1e6, 1).c_str(),
       fixed_text(100 * links.efficiency, 0).c_str());
-  std::printf("#%8s %6s %12s %11s %8s %8s %14s  %s\n", "members", "steps", "busbw/algbw", "time", "algbw", "busbw",
-              "bound of algbw", measured.empty() ? "" : "measured algbw");
-  std::printf("#%8s %6s %12s %11s %8s %8s %14s\n", "", "", "", "(ms)", "(GB/s)", "(GB/s)", "(GB/s)");
-  for (std::size_t i = 0; i < members.size(); ++i) {
-    const Expectation e = launch::expect(collective, std::llround(members[i]), bytes, links);
-    std::printf("%9lld %6lld %12.3f %11.3f %8s %8s %14s", std::llround(members[i]), static_cast<long long>(e.steps), e.bus_factor,
-                e.seconds * 1e3, giga(e.algbw).c_str(), giga(e.busbw).c_str(), giga(e.bound).c_str());
-    if (!measured.empty())
-      std::printf("  %s GB/s, busbw %s: %s", giga(measured[i]).c_str(), giga(measured[i] * e.bus_factor).c_str(),
-                  launch::judge(e, measured[i]).c_str());
-    std::printf("\n");
-  }
+  print_expectations(members, measured, [&](std::int64_t n) { return launch::expect(collective, n, bytes, links); });
   return 0;
 }
 

@@ -11,6 +11,7 @@
 #include "core/passes/timeline.h"
 #include "core/program/printable.h"
 #include "core/program/printer.h"
+#include "core/runtime/machine_choice.h"
 #include "core/runtime/metrics.h"
 #include "core/runtime/parts.h"
 #include "core/runtime/program_summary.h"
@@ -54,12 +55,18 @@ std::string layers_text(const Program& program) {
   return std::to_string(first) + "-" + std::to_string(last);
 }
 
+Simulation simulate_with(std::span<const Program* const> stages, Durations (*durations_of)(const Program&)) {
+  std::vector<Durations> durations;
+  for (const Program* stage : stages) durations.push_back(durations_of(*stage));
+  return simulate(stages, durations);
+}
+
 /// The schedule in equal units, and what the stages' uneven work makes of it.
-std::string pipeline_text(std::span<const Program* const> stages) {
-  const Timeline equal = simulate(stages, TimelineCost::equal);
+std::string pipeline_text(std::span<const Program* const> stages, const Simulation& estimated) {
+  const Timeline equal = timeline_of(stages, simulate_with(stages, equal_durations));
   return "Pipeline (a forward part takes 1, a backward part 2):\n" + timeline_text(equal) + "idle " +
          fixed_text(100 * equal.idle_share(), 1) + "% if all stages are equal, " +
-         fixed_text(100 * simulate(stages, TimelineCost::by_ops).idle_share(), 1) + "% by the costs of their ops\n\n";
+         fixed_text(100 * timeline_of(stages, estimated).idle_share(), 1) + "% by the costs of ops and messages\n\n";
 }
 
 std::string stages_text(const std::vector<Stage>& stages) {
@@ -67,9 +74,9 @@ std::string stages_text(const std::vector<Stage>& stages) {
   for (const Stage& stage : stages) {
     char line[160];
     std::snprintf(line, sizeof line, "%4d  %-8s %11s %12s %14lld %11s\n", stage.rank,
-                  layers_text(stage.program->program()).c_str(), si_text(static_cast<double>(stage.summary.rank_parameters)).c_str(),
-                  si_text(stage.summary.flops).c_str(), static_cast<long long>(stage.summary.instructions),
-                  bytes_text(stage.summary.planned_bytes).c_str());
+                  layers_text(stage.program->program()).c_str(),
+                  si_text(static_cast<double>(stage.summary.rank_parameters)).c_str(), si_text(stage.summary.flops).c_str(),
+                  static_cast<long long>(stage.summary.instructions), bytes_text(stage.summary.planned_bytes).c_str());
     text += line;
   }
   return text;
@@ -82,7 +89,7 @@ int explain(const Arguments& arguments) {
   own.add_options()("help", "this text")(
       "summary", po::bool_switch(),
       "FLOPs, bytes per collective and axis, memory by role and at the peak; of all pipeline stages")(
-      "machine", po::value<std::string>()->default_value(""), "with --summary: an estimate of the step's time on that machine")(
+      "machine", po::value<std::string>()->default_value(""), "the machine that is planned for")(
       "rank", po::value<int>(),
       "whose program; the default is 0, for --summary of a pipeline the rank that needs the most memory");
   const ParsedRun parsed = parse_run(arguments, own);
@@ -90,17 +97,17 @@ int explain(const Arguments& arguments) {
     std::fputs(head, stdout);
     std::printf(
         "  --summary   FLOPs, bytes per collective and axis, memory by role and at the peak; of all pipeline stages\n"
-        "  --machine M with --summary, an estimate of the step's time on a machine that need not be there: h100, h200, a100,\n"
-        "              with values of your own behind commas, e.g. h100,products=0.45,capacity=90e9,ranks-per-node=8; it\n"
-        "              says whether the plan fits that machine's memory\n"
+        "  --machine M the machine that is planned for, which need not be there: h200, h100, a100, l40s, cpu or a file\n"
+        "              (docs/machines.md), with values of your own behind commas, e.g. h100,products=0.45,network=12.5e9,\n"
+        "              ranks-per-node=8; the default is that of --device, else h200. With --summary also an estimate of the\n"
+        "              step's time there, and whether the plan fits that machine's memory\n"
         "  --rank R    whose program; the default is 0, for --summary of a pipeline the rank that needs the most memory\n");
     std::fputs(tail, stdout);
     return 0;
   }
   const bool summary = parsed.values["summary"].as<bool>();
   const std::string machine = parsed.values["machine"].as<std::string>();
-  if (!machine.empty() && !summary) throw UsageError("--machine " + machine + " is given, but its estimate is part of --summary");
-  const std::optional<MachineModel> model = machine.empty() ? std::nullopt : std::optional(parse_machine(machine));
+  std::shared_ptr<const Machine> planned_for = machine.empty() ? nullptr : std::make_shared<Machine>(parse_machine(machine));
   PluginHost host(plugin_paths(parsed.values));
   say_plugin_warnings(host);
   RunConfig config = make_config(parsed, host);
@@ -113,12 +120,18 @@ int explain(const Arguments& arguments) {
   if (rank < 0 || rank >= config.ranks) {
     throw UsageError("--rank is " + std::to_string(rank) + "; the job has the ranks 0 to " + std::to_string(config.ranks - 1));
   }
-  const CompileRequest request = parts.compile_request(config);
+  CompileRequest request = parts.compile_request(config);
   const bool with_device = !parsed.values["device"].defaulted();
   if (with_device) {
     add_device(parts, config, host);
     parts.device->open(0, 1);
+    if (!planned_for) {
+      const MachineChoice choice = machine_for(parts.device->info());
+      if (!choice.note.empty()) std::fprintf(stderr, "%s\n", printable(choice.note).c_str());
+      planned_for = std::make_shared<Machine>(choice.machine);
+    }
   }
+  request.machine = planned_for;
   const auto prepare = [&](Program program) {
     return with_device ? std::make_unique<PreparedProgram>(std::move(program), *parts.device, std::span<Communicator* const>{})
                        : std::make_unique<PreparedProgram>(std::move(program));
@@ -139,21 +152,24 @@ int explain(const Arguments& arguments) {
   }
   if (!summary && !one_rank) chosen = 0;
   if (stages[chosen].summary.gathers_nothing_quantized) std::fprintf(stderr, "%s\n", no_quantized_gathers);
-  if (stages.size() > 1) std::fputs(pipeline_text(programs).c_str(), stdout);
+  const bool estimates = summary && !machine.empty();
+  std::optional<Simulation> estimated;
+  if (estimates || stages.size() > 1) estimated = simulate_with(programs, estimated_durations);
+  if (stages.size() > 1) std::fputs(pipeline_text(programs, *estimated).c_str(), stdout);
   if (summary && stages.size() > 1) std::printf("%s\nRank %d:\n", stages_text(stages).c_str(), stages[chosen].rank);
   std::fputs(
       summary ? summary_text(stages[chosen].summary).c_str() : printable(to_text(stages[chosen].program->program())).c_str(),
       stdout);
   if (summary && !with_device)
     std::printf("Not counted is the scratch memory of kernels; --device NAME asks that device for it.\n");
-  if (model) {
+  if (estimates) {
     const ModelSizes sizes = parts.architecture->sizes();
     const auto tokens = static_cast<double>(config.batch * config.accumulation * layout.batch_ranks() * config.sequence);
     const auto largest = std::max_element(stages.begin(), stages.end(), [](const Stage& a, const Stage& b) {
       return a.summary.planned_bytes < b.summary.planned_bytes;
     });
-    std::printf("\n%s", fit_text(largest->summary.planned_bytes, largest->rank, *model).c_str());
-    std::printf("%s", estimate_text(estimate_step(programs, *model), *model, config.ranks, tokens,
+    std::printf("\n%s", fit_text(largest->summary.planned_bytes, largest->rank, *planned_for).c_str());
+    std::printf("%s", estimate_text(estimate_step(programs, *estimated), *planned_for, config.ranks, tokens,
                                     model_flops_per_token(sizes, config.sequence))
                           .c_str());
   }

@@ -9,6 +9,7 @@
 #include "consist/error.h"
 #include "core/job/environment.h"
 #include "core/plugin/plugin_faults.h"
+#include "core/runtime/machine_choice.h"
 #include "core/runtime/parts.h"
 #include "core/runtime/run.h"
 #include "launch/commands/commands.h"
@@ -31,6 +32,7 @@ constexpr const char* help =
     "  --transport T [socket]    one, or per strategy: a=T1,b=T2\n"
     "  --precision P [fp32]      --device D [auto: the fastest]      --dataset D [text]\n"
     "  --ranks N [1]             start N ranks on this machine\n"
+    "  --machine M               that is planned for: h200, h100, a100, l40s, cpu or a file [that of the device]\n"
     "  --deepspeed-config FILE   strategy, precision, batch and optimizer from a DeepSpeed JSON, key by key\n"
     "  --deepspeed-set KEY=VALUE in place of the file's value; may be repeated\n"
     "  --plugin PATH             also look for plugins in this file or folder; may be repeated\n"
@@ -71,9 +73,17 @@ bool said_by_another(const Error& error, const Job& job) {
   return !of_a_peer || std::string_view(error.what()).find(" failed: ") != std::string_view::npos;
 }
 
+RunConfig config_of(const ParsedRun& parsed, PluginHost& host) {
+  RunConfig config = make_config(parsed, host);
+  config.machine = parsed.values["machine"].as<std::string>();
+  if (!config.machine.empty()) parse_machine(config.machine);  // says now what is wrong with it
+  return config;
+}
+
 ParsedRun parse(const Arguments& arguments) {
   po::options_description own;
-  own.add_options()("help", "this text");
+  own.add_options()("help", "this text")("machine", po::value<std::string>()->default_value(""),
+                                         "the machine that is planned for; the default is that of the device");
   return parse_run(arguments, own);
 }
 
@@ -112,7 +122,7 @@ void check_train(const Arguments& arguments, int ranks) {
   const ParsedRun parsed = parse(arguments);
   if (parsed.values.count("help") != 0) return;
   PluginHost host(plugin_paths(parsed.values));
-  RunConfig config = make_config(parsed, host);
+  RunConfig config = config_of(parsed, host);
   check_ranks(parsed, config, ranks);
   config.ranks = ranks;
   check_configuration(config, host);
@@ -126,7 +136,7 @@ int train(const Arguments& arguments) {
     return 0;
   }
   PluginHost host(plugin_paths(parsed.values));
-  RunConfig config = make_config(parsed, host);
+  RunConfig config = config_of(parsed, host);
 
   JobAddress address = job_address_from_environment(process_environment());
   address.timeout = std::chrono::seconds(config.timeout_seconds);

@@ -62,6 +62,19 @@ TEST(BenchExpect, JudgesTheUsersFigures) {
   EXPECT_THAT(judge(expect("all_reduce", 125, 16e9, links), 80e9), HasSubstr("low; look at the path"));
 }
 
+TEST(BenchExpect, TakesTheRatesOfAMachine) {
+  // docs/results.md: four H200s reach 353 GB/s busbw in 1 GiB.
+  const auto result = expect_command({"--members", "4,16", "--bytes", "1073741824", "--machine", "h200"});
+  EXPECT_EQ(result.status, 0) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("353.0"));
+  EXPECT_THAT(result.output, HasSubstr("by the rates of h200, 8 ranks a node"));
+  const auto h200 = std::make_shared<Machine>(*find_machine("h200"));
+  EXPECT_NEAR(expect("all_reduce", 4, 1024.0 * 1024 * 1024, h200).busbw, 353e9, 1e6);
+  EXPECT_LT(expect("all_reduce", 16, 1024.0 * 1024 * 1024, h200).busbw, 345e9) << "over the network of two nodes";
+  EXPECT_THAT(expect_command({"--members", "4", "--bytes", "1e9", "--machine", "h200", "--bandwidth", "1e9"}).output,
+              HasSubstr("give one of them"));
+}
+
 TEST(BenchExpect, RefusesWhatMakesNoSense) {
   const std::vector<std::string> good{"--members", "2", "--bytes", "1e9", "--bandwidth", "1e9"};
   EXPECT_EQ(expect_command(good).status, 0);

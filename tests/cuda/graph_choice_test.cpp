@@ -6,11 +6,16 @@
 namespace consist::cuda {
 namespace {
 
-/// `count` launches on `queue`, each of which reads `megabytes` and writes as many.
-std::vector<Launch> launches(int count, std::int64_t megabytes, Queue queue) {
+constexpr double launch_seconds = 5e-6;
+
+bool becomes_graph(GraphChoice choice, const std::vector<Launch>& launches) {
+  return cuda::becomes_graph(choice, launches, launch_seconds);
+}
+
+/// `count` launches on `queue`, each of which takes so many microseconds.
+std::vector<Launch> launches(int count, double microseconds, Queue queue) {
   Launch launch;
-  launch.inputs = {Buffer{.dtype = DType::f32, .shape = {megabytes, 250'000}}};
-  launch.outputs = launch.inputs;
+  launch.seconds = 1e-6 * microseconds;
   launch.queue = queue;
   return std::vector<Launch>(static_cast<std::size_t>(count), launch);
 }

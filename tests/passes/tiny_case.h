@@ -49,8 +49,14 @@ struct Case {
 
   explicit Case(int ranks, int accumulation = 1, bool bucket = true, TinyShape shape = {}, DTypes dtypes = {})
       : model(shape), precision(dtypes), strategy(bucket) {
-    request = {.architecture = &model, .precision = &precision, .strategies = {{"data", &strategy, 0}}, .ranks = ranks,
-               .micro_batch = 2, .sequence = 4, .accumulation = accumulation};
+    request = {.architecture = &model,
+               .precision = &precision,
+               .strategies = {{"data", &strategy, 0}},
+               .ranks = ranks,
+               .micro_batch = 2,
+               .sequence = 4,
+               .accumulation = accumulation,
+               .machine = reference_machine()};
     layout = lay_out(request.strategies, ranks);
   }
   Program step() { return compile_step(request, layout); }

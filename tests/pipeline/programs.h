@@ -58,7 +58,8 @@ inline std::vector<Program> compile(PluginHost& host, const Architecture& model,
                                .micro_batch = 2,
                                .sequence = configuration.sequence,
                                .accumulation = configuration.micro_batches,
-                               .recompute = parse_recompute(configuration.recompute, "")};
+                               .recompute = parse_recompute(configuration.recompute, ""),
+                               .machine = reference_machine()};
   const Layout layout = lay_out(request.strategies, ranks);
   std::vector<Program> programs;
   for (int rank = 0; rank < ranks; ++rank) {

@@ -247,6 +247,23 @@ TEST_F(PipelinePrograms, WaitingIsNotDrawnAsWork) {
   }
 }
 
+// Planned programs, waits for memory included, in which each forward part takes 1 and nothing else but backward takes time.
+TEST_F(PipelinePrograms, SimulatedWithUnitDurationsTheyAreTheSameTimelines) {
+  for (const char* schedule : {"gpipe", "1f1b", "interleaved", "zero-bubble", "zero-bubble-h2"}) {
+    for (const int micro_batches : {3, 8}) {
+      SCOPED_TRACE(std::string(schedule) + ", " + std::to_string(micro_batches));
+      const auto programs =
+          compile(host_, {.schedule = schedule, .stages = 4, .micro_batches = micro_batches, .shape = {.layers = 8}});
+      std::vector<Durations> units;
+      for (const Program& program : programs) units.push_back(equal_durations(program));
+      const Timeline by_outlines = simulate(pointers(programs), TimelineCost::equal);
+      const Timeline simulated = timeline_of(pointers(programs), simulate(pointers(programs), units));
+      EXPECT_EQ(timeline_text(simulated), timeline_text(by_outlines));
+      EXPECT_NEAR(simulated.idle_share(), by_outlines.idle_share(), 1e-9);
+    }
+  }
+}
+
 TEST_F(PipelinePrograms, RanksTellEachOtherTheirTimelines) {
   const auto programs = compile(host_, {.schedule = "interleaved", .stages = 3, .micro_batches = 4, .shape = {.layers = 6}});
   std::vector<StageOutline> outlines;

@@ -6,8 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "consist/cost.h"
 #include "consist/edit.h"
-#include "core/passes/work.h"
+#include "consist/op.h"
 #include "tests/program/plan_checks.h"
 #include "tests/zero/zero_step.h"
 
@@ -72,11 +73,14 @@ TEST_P(DataParallel, WeightGradientsAreComputedWhileTheTablesIsReduced) {
     for (std::size_t i = reduction; i < step.instructions.size(); ++i) {
       if (!step.instructions[i].op->makes_weight_gradients()) continue;
       EXPECT_EQ(step.instructions[i].tag.micro_batch, accumulation - 1);
-      beside += compute_seconds(step, step.instructions[i]);
+      beside += costs_of(step).compute_seconds(step, step.instructions[i]);
     }
     const double elements = 65536.0 * 1024;
-    EXPECT_GT(beside, 0.75 * elements * 2 / h200_link_rate) << "as long as it takes";
-    EXPECT_LT(beside, 6 * 0.75 * elements * 4 / h200_link_rate) << "and not all of them";
+    const auto sending = [&](double width) {
+      return costs_of(step).transfer_seconds(registry().get("reduce_scatter"), 0.75 * elements * width, 0);
+    };
+    EXPECT_GT(beside, sending(2)) << "as long as it takes";
+    EXPECT_LT(beside, 6 * sending(4)) << "and not all of them";
 
     MemoryPlan plan;
     const Program ready = planned(step, &plan);
@@ -122,15 +126,20 @@ double lead_of_head(const Program& step) {
     const Instruction& before = step.instructions[i];
     if (before.op->name() == "all_gather" && before.outputs.size() == 1 && reads(step.instructions[use], before.outputs[0]))
       return seconds;
-    seconds += compute_seconds(step, before);
+    seconds += costs_of(step).compute_seconds(step, before);
   }
   ADD_FAILURE() << "the head is not gathered";
   return 0;
 }
 
+/// Seconds of that gather.
+double travel_of_head(const Program& step) {
+  return costs_of(step).transfer_seconds(registry().get("all_gather"), 0.75 * 65536 * 1024 * 2, 0);
+}
+
 TEST(Gathers, LargeOnesBeginAsLongBeforeUseAsTheyTake) {
   ZeroCase c = large("zero3-offload");
-  const double travel = 0.75 * 65536 * 1024 * 2 / h200_link_rate;
+  const double travel = travel_of_head(zero_step(c));
   EXPECT_GT(lead_of_head(zero_step(c)), travel);
   EXPECT_LT(lead_of_head(zero_step(c)), 8 * travel);
   c.options["overlap_comm"] = "false";
@@ -138,6 +147,19 @@ TEST(Gathers, LargeOnesBeginAsLongBeforeUseAsTheyTake) {
   c.options["overlap_comm"] = "true";
   c.options["max_live_parameters"] = "68e6";  // there is room for the head alone
   EXPECT_LT(lead_of_head(zero_step(c)), travel);
+}
+
+TEST(Gathers, BeginEarlierAlongAnAxisThatCrossesNodes) {
+  ZeroCase c = large("zero3-offload");
+  c.shape.layers = 16;  // there is enough to be computed meanwhile
+  const double inside = lead_of_head(zero_step(c));
+  c.machine = "h200,network=12.5e9,ranks-per-node=1";
+  const Program step = zero_step(c);
+  EXPECT_GT(travel_of_head(step), 8e-3) << "100 MB at 12.5 GB/s";
+  EXPECT_GT(lead_of_head(step), travel_of_head(step));
+  EXPECT_GT(lead_of_head(step), 4 * inside);
+  c.machine = "h200,network=12.5e9,ranks-per-node=4";
+  EXPECT_EQ(lead_of_head(zero_step(c)), inside) << "all four are on one node";
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "core/passes/compile.h"
 #include "core/passes/recompute.h"
 #include "core/plugin/host.h"
+#include "core/runtime/machine_choice.h"
 #include "tests/program/plain_precision.h"
 #include "tests/program/planned.h"
 #include "tests/program/tiny_model.h"
@@ -24,6 +25,7 @@ struct ZeroCase {
   bool pack_linears = false;
   std::int64_t micro_batch = 2, sequence = 4;
   std::string recompute = "none";
+  std::string machine = "h200";  ///< that is planned for
 };
 
 /// Nothing is kept whole beyond its use: every parameter is gathered for forward and again for backward.
@@ -47,6 +49,7 @@ inline Program zero_step(const ZeroCase& c) {
   request.accumulation = c.accumulation;
   request.pack_linears = c.pack_linears;
   request.recompute = parse_recompute(c.recompute, "");
+  request.machine = std::make_shared<Machine>(parse_machine(c.machine));
   return compile_step(request, lay_out(request.strategies, c.ranks));
 }
 

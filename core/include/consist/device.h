@@ -25,6 +25,7 @@ struct Launch {
   std::vector<std::int32_t> waits;  ///< indices of earlier launches on other queues
   Tag tag;
   std::string label;  ///< op and first output, for profiles and error messages
+  double seconds = 0;  ///< that it takes by estimate, on the machine that the program is planned for
 };
 
 /// When a launch ran, in seconds since the run() that it belongs to.

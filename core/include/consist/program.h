@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,6 +26,7 @@
 
 namespace consist {
 
+class CostModel;
 class Op;
 
 using TensorId = std::int32_t;
@@ -192,6 +194,9 @@ struct Program {
   /// The axis along which ranks run different programs (pipeline stages), -1: none. Each of them has only what it runs:
   /// parameters, inputs, the loss. Placements along this axis say nothing but which values are still to be summed over it.
   int stage_axis = -1;
+  /// How long instructions take on the machine that the program is planned for (consist/cost.h); the same for all ranks of a job.
+  /// Null in programs that were made by hand; see costs_of().
+  std::shared_ptr<const CostModel> costs;
 
   /// Both throw ProgramError for an id that is none of the program's, no_tensor among them.
   const Tensor& operator[](TensorId id) const {

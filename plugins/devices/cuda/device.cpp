@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 
+#include "consist/cost.h"
 #include "consist/error.h"
 #include "consist/log.h"
 #include "consist/plugin.h"
@@ -28,18 +29,6 @@ namespace {
 
 using namespace consist;
 using cuda::check;
-
-/// Dense peaks per second, from NVIDIA's data sheets (H100/H200 SXM; A100; without sparsity). Others are unknown: a guess would
-/// make MFU meaningless.
-struct Peak {
-  const char* name;
-  double fp32, tf32, bf16, fp8;
-};
-constexpr Peak peaks[] = {
-    {"H200", 66.9e12, 494.7e12, 989.4e12, 1978.9e12},
-    {"H100 80GB HBM3", 66.9e12, 494.7e12, 989.4e12, 1978.9e12},
-    {"A100", 19.5e12, 156e12, 312e12, 0},
-};
 
 /// Folder for what is searched once per machine; empty: nothing is kept.
 std::string cache_folder(const std::string& option) {
@@ -164,7 +153,7 @@ class CudaDevice final : public Device {
   std::unique_ptr<Executable> prepare(std::vector<Launch> launches, bool profile) override {
     matmuls_->save();  // all kernels are made: keep what the searches found, whatever becomes of the run
     if (matmuls_->searches() > 0) log::info("timed algorithms for " + std::to_string(matmuls_->searches()) + " matrix products");
-    return std::make_unique<cuda::CudaExecutable>(std::move(launches), graphs_, profile);
+    return std::make_unique<cuda::CudaExecutable>(std::move(launches), graphs_, launch_seconds_, profile);
   }
 
   DeviceCounters counters() const override { return counters_; }
@@ -227,17 +216,19 @@ class CudaDevice final : public Device {
     // What libraries take for themselves when they are first used (modules, NCCL's buffers) is not in the plan: 1 GiB is left to
     // them.
     info_.memory_bytes = std::max<std::int64_t>(free_memory() - (std::int64_t{1} << 30), 0);
-    for (const Peak& peak : peaks) {
-      if (info_.name.find(peak.name) == std::string::npos) continue;
-      info_.peak_flops_fp32 = settings_.tf32 ? peak.tf32 : peak.fp32;
-      info_.peak_flops_tf32 = peak.tf32;
-      info_.peak_flops_bf16 = peak.bf16;
-      info_.peak_flops_fp8 = peak.fp8;
-      break;
+    // Peaks of others are unknown: a guess would make MFU meaningless.
+    if (const Machine* machine = find_machine_of_device(info_.kind, info_.name)) {
+      const DeviceRates& rates = machine->device;
+      info_.peak_flops_fp32 = (settings_.tf32 ? rates.peak_tf32 : rates.peak_fp32).value;
+      info_.peak_flops_tf32 = rates.peak_tf32.value;
+      info_.peak_flops_bf16 = rates.peak_bf16.value;
+      info_.peak_flops_fp8 = rates.peak_fp8.value;
+      launch_seconds_ = rates.launch_seconds.value;
     }
   }
 
   cuda::GraphChoice graphs_;
+  double launch_seconds_ = find_machine("h200")->device.launch_seconds.value;  // a matter of hosts, where the GPU's are not known
   std::int64_t search_;
   std::string cache_;
   cuda::KernelSettings settings_;

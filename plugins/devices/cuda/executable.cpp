@@ -32,11 +32,11 @@ class NamedRange {
 
 }  // namespace
 
-CudaExecutable::CudaExecutable(std::vector<Launch> launches, GraphChoice graphs, bool profile)
+CudaExecutable::CudaExecutable(std::vector<Launch> launches, GraphChoice graphs, double launch_seconds, bool profile)
     : launches_(std::move(launches)),
       lanes_(Queue::count),
       events_(launches_.size(), nullptr),
-      graphs_(!profile && becomes_graph(graphs, launches_)),
+      graphs_(!profile && becomes_graph(graphs, launches_, launch_seconds)),
       profile_(profile) {
   if (graphs == GraphChoice::always && !profile && !graphs_)
     log::info("the step is not recorded as a CUDA graph: there are messages between neighbours in it");

@@ -15,7 +15,8 @@ namespace consist::cuda {
 /// and is not profiled, the second one records it, and all later ones start it. Waits between queues are events.
 class CudaExecutable final : public Executable {
  public:
-  CudaExecutable(std::vector<Launch> launches, GraphChoice graphs, bool profile);
+  /// `launch_seconds`: what one costs the host.
+  CudaExecutable(std::vector<Launch> launches, GraphChoice graphs, double launch_seconds, bool profile);
   ~CudaExecutable() override;
 
   void run() override;

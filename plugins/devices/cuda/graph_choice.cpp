@@ -6,17 +6,6 @@
 namespace consist::cuda {
 namespace {
 
-/// What a launch costs the host, and the most that a GPU reads and writes meanwhile.
-constexpr double host_seconds_per_launch = 5e-6;
-constexpr double bytes_per_second = 4.8e12;
-
-double bytes_of(const std::vector<Buffer>& buffers) {
-  double bytes = 0;
-  for (const Buffer& buffer : buffers)
-    bytes += static_cast<double>(buffer.shape.elements()) * static_cast<double>(size_of(buffer.dtype));
-  return bytes;
-}
-
 /// A graph's branches share a few hardware queues, in which a receive that waits for another rank holds up whatever lies behind
 /// it: a collective of another axis (seen with tensor and pipeline parallelism together on H200s), or, where receives are asked
 /// for ahead of time, the very message that the other rank waits for. Streams have hardware queues of their own (see
@@ -28,14 +17,14 @@ bool may_be_graph(const std::vector<Launch>& launches) {
 }
 
 /// Beside communication graphs are slower, by up to 6% on four H200s (docs/results.md): branches overlap less than streams do.
-bool graph_pays(const std::vector<Launch>& launches) {
-  double bytes = 0;
+bool graph_pays(const std::vector<Launch>& launches, double launch_seconds) {
+  double computing = 0;
   bool communicates = false;
   for (const Launch& launch : launches) {
-    bytes += bytes_of(launch.inputs) + bytes_of(launch.outputs);
+    if (launch.queue == Queue::compute()) computing += launch.seconds;
     communicates = communicates || launch.queue.is_communication();
   }
-  return !communicates || bytes / bytes_per_second < static_cast<double>(launches.size()) * host_seconds_per_launch;
+  return !communicates || computing < static_cast<double>(launches.size()) * launch_seconds;
 }
 
 }  // namespace
@@ -45,9 +34,9 @@ GraphChoice graph_choice_of(const std::string& text) {
   return text == "true" ? GraphChoice::always : GraphChoice::never;
 }
 
-bool becomes_graph(GraphChoice choice, const std::vector<Launch>& launches) {
+bool becomes_graph(GraphChoice choice, const std::vector<Launch>& launches, double launch_seconds) {
   if (choice == GraphChoice::never || !may_be_graph(launches)) return false;
-  return choice == GraphChoice::always || graph_pays(launches);
+  return choice == GraphChoice::always || graph_pays(launches, launch_seconds);
 }
 
 }  // namespace consist::cuda

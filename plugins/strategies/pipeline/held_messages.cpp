@@ -3,9 +3,9 @@
 #include <utility>
 #include <vector>
 
+#include "consist/cost.h"
 #include "consist/edit.h"
 #include "consist/op.h"
-#include "core/passes/work.h"
 #include "core/program/places.h"
 
 namespace consist::pipeline {
@@ -19,6 +19,7 @@ struct Travelling {
 }  // namespace
 
 void hold_messages(Program& step) {
+  const CostModel& costs = costs_of(step);
   const std::vector<InstructionId> last = last_uses(step);
   std::vector<Travelling> travelling;
   std::vector<std::pair<InstructionId, std::vector<TensorId>>> releases;  // behind which instruction
@@ -30,10 +31,10 @@ void hold_messages(Program& step) {
       for (TensorId id : instruction.inputs) {
         if (id == no_tensor || last[static_cast<std::size_t>(step[id].storage)] != here) continue;
         sent.tensors.push_back(id);
-        sent.seconds += 2 * static_cast<double>(step.bytes(id)) / h200_link_rate;
+        sent.seconds += 2 * costs.message_seconds(static_cast<double>(step.bytes(id)), instruction.queue.axis());
       }
       if (!sent.tensors.empty()) travelling.push_back(std::move(sent));
-    } else if (const double seconds = compute_seconds(step, instruction); seconds > 0) {
+    } else if (const double seconds = costs.compute_seconds(step, instruction); seconds > 0) {
       std::erase_if(travelling, [&](Travelling& sent) {
         sent.seconds -= seconds;
         if (sent.seconds > 0) return false;

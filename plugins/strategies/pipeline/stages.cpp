@@ -7,20 +7,20 @@
 #include <sstream>
 #include <string>
 
+#include "consist/cost.h"
 #include "consist/error.h"
 #include "consist/op.h"
 #include "core/passes/differentiate.h"
 #include "core/passes/rebuild.h"
-#include "core/passes/work.h"
 #include "plugins/strategies/pipeline/stream.h"
 
 namespace consist::pipeline {
 namespace {
 
-/// What a message adds to the time of the stages at its two ends, per byte: it travels beside compute, and only the first and the
-/// last ones of a step are waited for; an eighth of the time that it takes at the 300 GB/s which GPUs of a node send each other.
-/// Little, so that messages grow for more even stages and for nothing less.
-constexpr double seconds_per_crossing_byte = 1.0 / 8 / 300e9;
+/// What a message adds to the time of the stages at its two ends, of the time that it travels: it does so beside compute, and
+/// only the first and the last ones of a step are waited for. Little, so that messages grow for more even stages and for nothing
+/// less.
+constexpr double crossing_share = 1.0 / 8;
 
 /// What stages that begin within a block must save of the longest one's time to be worth messages of several times the stream.
 constexpr double least_gain = 0.01;
@@ -76,8 +76,8 @@ double longest(const std::vector<Piece>& pieces, const std::vector<int>& group, 
 }
 
 /// Sets the stages of `forward` and returns the seconds of the longest.
-double assign(Program& forward, int stages, Cut cut, bool leads, const std::vector<double>& speeds) {
-  const std::vector<Piece> pieces = pieces_of(forward, cut, leads);
+double assign(Program& forward, int axis, int stages, Cut cut, bool leads, const std::vector<double>& speeds) {
+  const std::vector<Piece> pieces = pieces_of(forward, axis, cut, leads);
   const std::vector<int> stage_of = balanced(pieces, stages, speeds);
   for (Instruction& i : forward.instructions)
     i.tag.stage = static_cast<std::int16_t>(stage_of[static_cast<std::size_t>(i.tag.stage)]);
@@ -86,7 +86,8 @@ double assign(Program& forward, int stages, Cut cut, bool leads, const std::vect
 
 }  // namespace
 
-std::vector<Piece> pieces_of(Program& forward, Cut cut, bool leads) {
+std::vector<Piece> pieces_of(Program& forward, int axis, Cut cut, bool leads) {
+  const CostModel& costs = costs_of(forward);
   const std::size_t count = number_pieces(forward, cut);
   Program program = rebuild(forward);  // with the dtypes that it is to have
   std::vector<Piece> pieces(count);
@@ -96,12 +97,12 @@ std::vector<Piece> pieces_of(Program& forward, Cut cut, bool leads) {
     const std::size_t piece = at(program.instructions[i].tag.stage);
     if (i == 0 || piece == at(program.instructions[i - 1].tag.stage)) continue;
     for (TensorId sent : crossing.sent())  // and its gradient back
-      pieces[piece - 1].cut += 2 * static_cast<double>(program.bytes(sent)) * seconds_per_crossing_byte;
+      pieces[piece - 1].cut += 2 * crossing_share * costs.message_seconds(static_cast<double>(program.bytes(sent)), axis);
   }
   for (const Instruction& i : program.instructions)
-    pieces[at(i.tag.stage)].lead += leads ? work_of(program, i) / forward.micro_batches : 0;
+    pieces[at(i.tag.stage)].lead += leads ? costs.seconds(program, i) / forward.micro_batches : 0;
   differentiate(program, program[program.parameters.front().tensor].dtype);
-  for (const Instruction& i : program.instructions) pieces[at(i.tag.stage)].cost += work_of(program, i);
+  for (const Instruction& i : program.instructions) pieces[at(i.tag.stage)].cost += costs.seconds(program, i);
   return pieces;
 }
 
@@ -142,7 +143,7 @@ std::vector<int> balanced(const std::vector<Piece>& pieces, int parts, const std
   return group;
 }
 
-void assign_stages(Program& forward, int stages, Cut cut, bool leads, const std::vector<double>& speeds) {
+void assign_stages(Program& forward, int axis, int stages, Cut cut, bool leads, const std::vector<double>& speeds) {
   int layers = 0;
   for (const Instruction& i : forward.instructions) layers = std::max(layers, i.tag.layer + 1);
   if (layers < stages) {
@@ -150,12 +151,12 @@ void assign_stages(Program& forward, int stages, Cut cut, bool leads, const std:
                      std::to_string(layers) + " layers, and every stage needs one; choose fewer ranks or chunks");
   }
   if (cut != Cut::automatic) {
-    assign(forward, stages, cut, leads, speeds);
+    assign(forward, axis, stages, cut, leads, speeds);
     return;
   }
   Program within_layers = forward;
-  const double of_blocks = assign(forward, stages, Cut::blocks, leads, speeds);
-  const double of_operators = assign(within_layers, stages, Cut::operators, leads, speeds);
+  const double of_blocks = assign(forward, axis, stages, Cut::blocks, leads, speeds);
+  const double of_operators = assign(within_layers, axis, stages, Cut::operators, leads, speeds);
   if (of_operators < of_blocks * (1 - least_gain)) forward = std::move(within_layers);
 }
 

@@ -25,9 +25,9 @@ struct Piece {
 };
 
 /// Numbers the pieces of a forward program in Tag::stage of its instructions and returns what they cost: seconds of forward and
-/// backward by work_of(), in the dtypes that follow from those of parameters.
-/// A lead is the forward part over Program::micro_batches, if leads count.
-std::vector<Piece> pieces_of(Program& forward, Cut cut, bool leads);
+/// backward by costs_of(), in the dtypes that follow from those of parameters.
+/// Messages go along `axis` of the mesh. A lead is the forward part over Program::micro_batches, if leads count.
+std::vector<Piece> pieces_of(Program& forward, int axis, Cut cut, bool leads);
 
 /// Cuts `pieces` (at least `parts` of them) into `parts` contiguous, non-empty groups whose largest cost, with the cuts at both
 /// ends and the leads of all pieces before, is as small as can be; of several such cuts one whose costs are the most even. Costs
@@ -40,7 +40,7 @@ std::vector<int> balanced(const std::vector<Piece>& pieces, int parts, const std
 /// one counts as its own: for schedules in which stages wait for nothing else. Neither the precision's quantized products nor
 /// recomputation are counted: they come later. `speeds` are those of the ranks, between which stages go round. Throws UsageError
 /// if there are fewer layers than stages.
-void assign_stages(Program& forward, int stages, Cut cut, bool leads, const std::vector<double>& speeds = {});
+void assign_stages(Program& forward, int axis, int stages, Cut cut, bool leads, const std::vector<double>& speeds = {});
 
 /// Numbers above 0 with colons between them, or none. Throws UsageError if the text is something else.
 std::vector<double> speeds_of(const std::string& text);

@@ -64,7 +64,7 @@ class Pipeline final : public ParallelStrategy {
                        std::to_string(ranks) + " ranks; name one for each, the first stage's first");
     }
     const bool blocks = cut_ == pipeline::Cut::automatic && shares_matrices(forward.mesh);
-    pipeline::assign_stages(forward, ranks * chunks_, blocks ? pipeline::Cut::blocks : cut_,
+    pipeline::assign_stages(forward, axis, ranks * chunks_, blocks ? pipeline::Cut::blocks : cut_,
                             schedule_ == Schedule::zero_bubble_h2, speeds_);
     pipeline::sum_before_cuts(forward);
   }

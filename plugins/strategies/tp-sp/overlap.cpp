@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "consist/cost.h"
 #include "consist/error.h"
 #include "consist/op.h"
-#include "core/passes/work.h"
 #include "plugins/strategies/tp-sp/parts.h"
 #include "plugins/strategies/tp-sp/token_messages.h"
 
@@ -232,11 +232,12 @@ class Overlap {
 
   /// The instructions of a segment whose first ones, up to the one before this, take about half of its time.
   std::size_t half_of(const std::vector<std::size_t>& instructions) const {
+    const auto seconds = [&](std::size_t i) { return costs_of(program_).seconds(program_, old_[i]); };
     double all = 0, first = 0;
-    for (std::size_t i : instructions) all += work_of(program_, old_[i]);
+    for (std::size_t i : instructions) all += seconds(i);
     std::size_t half = 0;
-    while (half + 1 < instructions.size() && first + work_of(program_, old_[instructions[half]]) / 2 < all / 2)
-      first += work_of(program_, old_[instructions[half++]]);
+    while (half + 1 < instructions.size() && first + seconds(instructions[half]) / 2 < all / 2)
+      first += seconds(instructions[half++]);
     return std::max<std::size_t>(half, 1);
   }
 

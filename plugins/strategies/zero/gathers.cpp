@@ -199,7 +199,7 @@ void insert_gathers(Program& step, Inserter& inserter, std::span<const Use> uses
   std::vector<std::int64_t> sent_bytes;
   for (const Period& period : periods)
     sent_bytes.push_back(period.elements * static_cast<std::int64_t>(size_of(step[period.source].dtype)) / ranks * (ranks - 1));
-  for (const GatherBucket& bucket : plan_gathers(periods, sent_bytes, LeadTime(step), settings)) {
+  for (const GatherBucket& bucket : plan_gathers(periods, sent_bytes, LeadTime(step, axis), settings)) {
     std::vector<TensorId> sources;
     for (std::size_t p : bucket.periods) sources.push_back(periods[p].source);
     const Tag of_use = step.instructions[static_cast<std::size_t>(periods[bucket.periods.front()].first)].tag;

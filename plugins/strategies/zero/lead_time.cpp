@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/passes/work.h"
+#include "consist/op.h"
 
 namespace consist::zero {
 namespace {
@@ -12,19 +12,22 @@ constexpr std::int64_t piece_bytes = std::int64_t{96} << 20;
 
 }  // namespace
 
-LeadTime::LeadTime(const Program& step) {
+LeadTime::LeadTime(const Program& step, int axis) : costs_(step.costs), axis_(axis) {
+  const CostModel& costs = costs_of(step);
   double now = 0;
   for (const Instruction& instruction : step.instructions) {
     begins_.push_back(now);
-    now += compute_seconds(step, instruction);
+    now += costs.compute_seconds(step, instruction);
   }
 }
 
 InstructionId LeadTime::latest_begin(std::int64_t bytes, InstructionId needed) const {
+  static const Op& gather = registry().get("all_gather");
   InstructionId at = needed;
   while (bytes > 0 && at > 0) {
     const std::int64_t piece = std::min(bytes, piece_bytes);
-    const double begin = begins_[static_cast<std::size_t>(at)] - static_cast<double>(piece) / h200_link_rate;
+    const double seconds = costs_->transfer_seconds(gather, static_cast<double>(piece), axis_);
+    const double begin = begins_[static_cast<std::size_t>(at)] - seconds;
     const auto behind = std::upper_bound(begins_.begin(), begins_.begin() + at, begin);
     at = std::max(InstructionId{0}, static_cast<InstructionId>(behind - begins_.begin()) - 1);
     bytes -= piece;

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
+#include "consist/cost.h"
 #include "consist/program.h"
 
 namespace consist::zero {
@@ -13,13 +15,16 @@ namespace consist::zero {
 /// instruction to another, a piece of the tensor at a time: a GB may take a layer, whatever the links can carry.
 class LeadTime {
  public:
-  explicit LeadTime(const Program& step);
+  /// Of gathers along `axis`.
+  LeadTime(const Program& step, int axis);
 
   /// The last instruction beside which the gather of `bytes`, sent by each rank to the others, can begin and still be done when
   /// instruction `needed` begins; 0 if there is none.
   InstructionId latest_begin(std::int64_t bytes, InstructionId needed) const;
 
  private:
+  std::shared_ptr<const CostModel> costs_;
+  int axis_;
   std::vector<double> begins_;  // seconds, by instruction
 };
 

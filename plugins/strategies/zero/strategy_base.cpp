@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "consist/op.h"
 #include "core/passes/last_reduction.h"
 #include "plugins/strategies/zero/gathers.h"
 #include "plugins/strategies/zero/offload.h"
@@ -39,7 +40,8 @@ void ZeroStrategy::schedule(Program& step, int axis) const {
   Stripped stripped = strip(step, axis);
   if (!settings_.reduce_each) stripped.gradients = add_up_whole(step, stripped.gradients);
   if (settings_.wire) make_as(step, stripped.gradients, *settings_.wire);
-  compute_beside_last_reduction(step, stripped, {.axis = axis, .sends = 1, .wire = settings_.wire});
+  compute_beside_last_reduction(step, stripped,
+                                {.axis = axis, .collective = &registry().get("reduce_scatter"), .wire = settings_.wire});
   Inserter inserter(step);
   // Gathers first: where both stand at one place, compute is waiting for the parameters and nobody yet for the gradients.
   insert_gathers(step, inserter, stripped.uses, axis, settings_);

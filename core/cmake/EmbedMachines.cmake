@@ -1,0 +1,10 @@
+# Writes a source with the texts of the machines that ship. Run in script mode with FILES and OUTPUT.
+set(text "// Generated at build time from core/cost/machines.\n#include \"core/cost/machine_file.h\"\n\n")
+string(APPEND text "namespace consist {\n\nconst std::vector<MachineText>& machine_texts() {\n  static const std::vector<MachineText> texts{\n")
+foreach(file IN LISTS FILES)
+  file(READ ${file} json)
+  get_filename_component(name ${file} NAME)
+  string(APPEND text "{\"${name}\", R\"json(${json})json\"},\n")
+endforeach()
+string(APPEND text "  };\n  return texts;\n}\n\n}  // namespace consist\n")
+file(WRITE ${OUTPUT} "${text}")

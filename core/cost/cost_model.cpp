@@ -1,0 +1,185 @@
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "consist/cost.h"
+#include "consist/error.h"
+#include "consist/op.h"
+#include "core/program/operands.h"
+
+namespace consist {
+namespace {
+
+constexpr std::string_view any = "*";
+
+std::size_t type_class(DType operand) {
+  if (operand == DType::f32) return 0;
+  return size_of(operand) == 1 ? 2 : 1;
+}
+constexpr std::string_view class_names[] = {"fp32", "bf16", "fp8"};
+
+bool names(std::string_view pattern, std::string_view name) {
+  return pattern == name;
+}
+
+}  // namespace
+
+double DeviceRates::peak(DType operand) const {
+  if (operand == DType::f32) return peak_fp32.value;
+  return size_of(operand) == 1 && peak_fp8.value > 0 ? peak_fp8.value : peak_bf16.value;
+}
+
+double seconds_of(const LinkRates::Curve& curve, double bytes, int members) {
+  double from_bytes = 0, from_seconds = curve.latency;
+  double seconds = 0;
+  for (std::size_t p = 0; p < curve.rates.size(); ++p) {
+    const LinkRates::Point& point = curve.rates[p];
+    const double here = point.bytes / point.rate;
+    if (bytes <= point.bytes) {
+      seconds = from_seconds + (here - from_seconds) * (bytes - from_bytes) / (point.bytes - from_bytes);
+      break;
+    }
+    from_bytes = point.bytes;
+    from_seconds = here;
+    if (p + 1 == curve.rates.size()) seconds = here + (bytes - point.bytes) / point.rate;
+  }
+  // The rest of a ring's steps, or fewer of them.
+  const double steps = static_cast<double>(members - 1) / static_cast<double>(std::max(1, curve.members - 1));
+  return seconds + curve.latency * (steps - 1);
+}
+
+double CostModel::Shares::at(double flops) const {
+  if (points.size() == 1 || flops <= 0) return points.front().second;
+  const double x = std::log(flops);
+  const auto above = std::find_if(points.begin(), points.end(), [&](const auto& point) { return x < point.first; });
+  if (above == points.begin()) return points.front().second;
+  if (above == points.end()) return points.back().second;
+  const auto below = std::prev(above);
+  return below->second + (above->second - below->second) * (x - below->first) / (above->first - below->first);
+}
+
+CostModel::SharesByType CostModel::shares_of(std::string_view op) const {
+  SharesByType shares;
+  for (std::size_t type = 0; type < shares.size(); ++type) {
+    // What is said of this op and type, else of this op, else of this type, else of all.
+    for (const auto& [of_op, of_type] : {std::pair{op, class_names[type]}, {op, any}, {any, class_names[type]}, {any, any}}) {
+      for (const DeviceRates::Reached& reached : machine_->device.reached) {
+        if (names(reached.op, of_op) && names(reached.dtype, of_type))
+          shares[type].points.emplace_back(reached.flops > 0 ? std::log(reached.flops) : 0, reached.share.value);
+      }
+      if (!shares[type].points.empty()) break;
+    }
+    if (shares[type].points.empty())
+      throw UsageError("machine '" + machine_->name + "' does not say what ops reach in " + std::string(class_names[type]));
+    std::sort(shares[type].points.begin(), shares[type].points.end());
+  }
+  return shares;
+}
+
+CostModel::Curves CostModel::curves_of(const LinkRates& links) {
+  Curves curves;
+  const LinkRates::Curve* rest = nullptr;
+  for (const LinkRates::Curve& curve : links.curves) {
+    if (curve.op == any) {
+      rest = &curve;
+    } else if (const Op* op = registry().find(curve.op)) {
+      curves.emplace_back(op, &curve);
+    }
+  }
+  curves.emplace_back(nullptr, rest);
+  return curves;
+}
+
+CostModel::CostModel(std::shared_ptr<const Machine> machine, const Mesh& mesh)
+    : machine_(std::move(machine)), node_(curves_of(machine_->node)), network_(curves_of(machine_->network)) {
+  std::set<std::string> named;
+  for (const DeviceRates::Reached& reached : machine_->device.reached) named.insert(reached.op);
+  for (const std::string& name : named) {
+    if (const Op* op = registry().find(name)) shares_.emplace_back(op, shares_of(name));
+  }
+  shares_.emplace_back(nullptr, shares_of(any));
+
+  const int ranks = mesh.ranks(), per_node = machine_->ranks_per_node;
+  for (int axis = 0; axis < mesh.axes(); ++axis) {
+    Axis here{.members = mesh.size_of(axis), .together = mesh.size_of(axis)};
+    for (int rank = 0; rank < ranks; ++rank) {
+      if (mesh.coordinate(rank, axis) != 0) continue;
+      int last_node = -1, together = 0;
+      // Along an axis ranks rise, so that those of a node follow one another.
+      for (int member : mesh.group(rank, axis)) {
+        if (member / per_node != last_node) {
+          if (last_node >= 0) here.together = std::min(here.together, together);
+          here.crosses = here.crosses || last_node >= 0;
+          last_node = member / per_node;
+          together = 0;
+        }
+        ++together;
+      }
+      here.together = std::min(here.together, together);
+    }
+    axes_.push_back(here);
+  }
+  host_rate_ = (std::min(ranks, per_node) > 1 ? machine_->host_shared : machine_->host_alone).value;
+}
+
+double CostModel::flops_rate(const Program& program, const Instruction& instruction, double flops) const {
+  const DType operand = program[first_operand(instruction)].dtype;
+  auto shares = shares_.begin();
+  while (shares->first != nullptr && shares->first != instruction.op) ++shares;
+  return shares->second[type_class(operand)].at(flops) * machine_->device.peak(operand) * machine_->device.sustained_clock.value;
+}
+
+double CostModel::seconds(const Program& program, const Instruction& instruction) const {
+  if (instruction.op->is_collective()) {
+    const int axis = static_cast<int>(instruction.attributes.integer("axis"));
+    const std::int64_t bytes = message_bytes(program, instruction);
+    if (instruction.queue.is_communication() && instruction.queue.lane() != Lane::collective)
+      return message_seconds(static_cast<double>(bytes), axis);
+    const std::int64_t sent = instruction.op->bytes_sent(bytes, program.mesh.size_of(axis));
+    return transfer_seconds(*instruction.op, static_cast<double>(sent), axis);
+  }
+  if (instruction.queue == Queue::host_to_device() || instruction.queue == Queue::device_to_host())
+    return static_cast<double>(message_bytes(program, instruction)) / host_rate_;
+  if (!instruction.op->touches_memory() || first_operand(instruction) == no_tensor) return 0;
+  const Cost cost = instruction.op->cost(program, instruction);
+  const double moving = cost.bytes / machine_->device.memory_rate.value;
+  const double working = cost.flops > 0 ? std::max(moving, cost.flops / flops_rate(program, instruction, cost.flops)) : moving;
+  return working + machine_->device.kernel_seconds.value;
+}
+
+double CostModel::compute_seconds(const Program& program, const Instruction& instruction) const {
+  return instruction.queue == Queue::compute() ? seconds(program, instruction) : 0;
+}
+
+double CostModel::moving_seconds(double bytes) const {
+  return bytes / machine_->device.memory_rate.value + machine_->device.kernel_seconds.value;
+}
+
+double CostModel::over(const Curves& curves, const Op& op, double bytes, int members) {
+  auto curve = curves.begin();
+  while (curve->first != nullptr && curve->first != &op) ++curve;
+  return seconds_of(*curve->second, bytes, members);
+}
+
+double CostModel::transfer_seconds(const Op& collective, double bytes, int axis, Beside beside) const {
+  const Axis& along = axes_.at(static_cast<std::size_t>(axis));
+  const double share = beside == Beside::compute ? share_beside_compute(axis) : 1;
+  const double inside = over(node_, collective, bytes, along.members) / share;
+  if (!along.crosses) return inside;
+  const double outside = over(network_, collective, bytes / along.together, along.members) / share;
+  return along.together == 1 ? outside : std::max(outside, inside);
+}
+
+double CostModel::message_seconds(double bytes, int axis) const {
+  static const Op& send = registry().get("send");
+  return over(crosses_nodes(axis) ? network_ : node_, send, bytes, 2);
+}
+
+const CostModel& costs_of(const Program& program) {
+  if (!program.costs)
+    throw ProgramError(
+        "the program was made without a machine that it is planned for; compile_step() names one (Program::costs)");
+  return *program.costs;
+}
+
+}  // namespace consist

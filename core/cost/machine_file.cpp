@@ -1,0 +1,293 @@
+#include "core/cost/machine_file.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "consist/error.h"
+#include "core/files/json_input.h"
+
+namespace consist {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr FigureSource sources[] = {FigureSource::data_sheet, FigureSource::measured, FigureSource::measured_here,
+                                    FigureSource::given};
+constexpr int version = 1;
+
+/// An object of the file, whose keys are all to be read.
+class Object {
+ public:
+  Object(const nlohmann::json& json, std::string where) : json_(json), where_(std::move(where)) {
+    if (!json.is_object()) throw DataError(where_ + " must be an object, not " + shown(json));
+  }
+
+  /// Throws DataError for keys that nobody asked for.
+  void finish() const {
+    for (const auto& [key, value] : json_.items()) {
+      if (key != "note" && !read_.contains(key)) throw DataError(where_ + " has the unknown key " + shown(key));
+    }
+  }
+  bool has(const char* key) const { return json_.contains(key); }
+  std::string name(const char* key) const { return where_ + ": " + key; }
+  const nlohmann::json& at(const char* key) {
+    const auto found = json_.find(key);
+    if (found == json_.end()) throw DataError(where_ + " lacks the key \"" + key + "\"");
+    read_.insert(key);
+    return *found;
+  }
+  Object object(const char* key) { return Object(at(key), name(key)); }
+  std::string text(const char* key) {
+    const nlohmann::json& value = at(key);
+    if (!value.is_string()) throw DataError(name(key) + " must be a text, not " + shown(value));
+    return value.get<std::string>();
+  }
+  const nlohmann::json& list(const char* key) {
+    const nlohmann::json& value = at(key);
+    if (!value.is_array()) throw DataError(name(key) + " must be a list, not " + shown(value));
+    return value;
+  }
+  /// A number from `least` on, or above it.
+  double number(const char* key, double least, bool above = false) {
+    const nlohmann::json& value = at(key);
+    const double number = value.is_number() ? value.get<double>() : std::nan("");
+    if (!std::isfinite(number) || number < least || (above && number == least))
+      throw DataError(name(key) + " must be a number " + (above ? "above " : "of at least ") + shown(nlohmann::json(least)) +
+                      ", not " + shown(value));
+    return number;
+  }
+  FigureSource source() {
+    const std::string given = text("source");
+    for (FigureSource source : sources) {
+      if (name_of(source) == given) return source;
+    }
+    std::string known;
+    for (FigureSource source : sources) known += (known.empty() ? "\"" : ", \"") + std::string(name_of(source)) + "\"";
+    throw DataError(name("source") + " is " + shown(nlohmann::json(given)) + "; it can be " + known);
+  }
+  /// An object of a value, where it comes from, and perhaps a note.
+  Figure figure(const char* key, double least, bool above = false) {
+    Object object = this->object(key);
+    const Figure figure{object.number("value", least, above), object.source()};
+    object.finish();
+    return figure;
+  }
+  Figure share(const char* key) {
+    const Figure figure = this->figure(key, 0, true);
+    if (figure.value > 1) throw DataError(name(key) + " is a share: at most 1, not " + shown(nlohmann::json(figure.value)));
+    return figure;
+  }
+
+ private:
+  const nlohmann::json& json_;
+  std::string where_;
+  std::set<std::string> read_;
+};
+
+std::string item(const std::string& list, std::size_t index) {
+  return list + "[" + std::to_string(index) + "]";
+}
+
+std::vector<DeviceRates::Reached> reached_from(Object& device) {
+  std::vector<DeviceRates::Reached> all;
+  bool everything = false;
+  for (const nlohmann::json& json : device.list("reached")) {
+    Object object(json, item(device.name("reached"), all.size()));
+    DeviceRates::Reached reached{.op = object.text("op"), .dtype = object.text("dtype")};
+    static const std::set<std::string> dtypes{"fp32", "bf16", "fp8", "*"};
+    if (!dtypes.contains(reached.dtype))
+      throw DataError(object.name("dtype") + " is " + shown(nlohmann::json(reached.dtype)) + "; it can be fp32, bf16, fp8 or *");
+    if (object.has("flops")) reached.flops = object.number("flops", 0, true);
+    reached.share = {object.number("value", 0, true), object.source()};
+    if (reached.share.value > 1) throw DataError(object.name("value") + " is a share of the peak: at most 1");
+    object.finish();
+    everything = everything || (reached.op == "*" && reached.dtype == "*");
+    all.push_back(std::move(reached));
+  }
+  if (!everything) throw DataError(device.name("reached") + " must say what op \"*\" reaches in dtype \"*\"");
+  return all;
+}
+
+DeviceRates device_from(Object device) {
+  DeviceRates rates;
+  Object peak = device.object("peak");
+  rates.peak_fp32 = peak.figure("fp32", 0, true);
+  rates.peak_tf32 = peak.figure("tf32", 0);
+  rates.peak_bf16 = peak.figure("bf16", 0, true);
+  rates.peak_fp8 = peak.figure("fp8", 0);
+  peak.finish();
+  rates.reached = reached_from(device);
+  rates.sustained_clock = device.share("sustained_clock");
+  rates.memory_bytes = device.figure("memory_bytes", 0);
+  rates.memory_rate = device.figure("memory_rate", 0, true);
+  rates.kernel_seconds = device.figure("kernel_seconds", 0);
+  rates.launch_seconds = device.figure("launch_seconds", 0);
+  device.finish();
+  return rates;
+}
+
+LinkRates::Curve curve_from(Object object) {
+  LinkRates::Curve curve{.op = object.text("op"),
+                         .members = static_cast<int>(object.number("members", 2)),
+                         .latency = object.number("latency", 0),
+                         .source = object.source()};
+  double bytes = 0, seconds = curve.latency;
+  for (const nlohmann::json& json : object.list("rates")) {
+    const std::string where = item(object.name("rates"), curve.rates.size());
+    if (!json.is_array() || json.size() != 2 || !json[0].is_number() || !json[1].is_number())
+      throw DataError(where + " must be a pair of bytes and bytes per second, not " + shown(json));
+    const LinkRates::Point point{json[0].get<double>(), json[1].get<double>()};
+    if (!(point.bytes > bytes) || !(point.rate > 0))
+      throw DataError(where + " must have more bytes than the one before it, and a rate above 0, not " + shown(json));
+    if (point.bytes / point.rate < seconds)
+      throw DataError(where + " takes less time than " + (bytes > 0 ? "the one before it" : "an empty message") + ": " +
+                      shown(json));
+    bytes = point.bytes;
+    seconds = point.bytes / point.rate;
+    curve.rates.push_back(point);
+  }
+  if (curve.rates.empty()) throw DataError(object.name("rates") + " is empty");
+  object.finish();
+  return curve;
+}
+
+LinkRates links_from(Object object) {
+  LinkRates links;
+  bool everything = false;
+  for (const nlohmann::json& json : object.list("curves")) {
+    links.curves.push_back(curve_from(Object(json, item(object.name("curves"), links.curves.size()))));
+    everything = everything || links.curves.back().op == "*";
+  }
+  if (!everything) throw DataError(object.name("curves") + " must have a curve of op \"*\", for all that are not named");
+  links.beside_compute = object.share("beside_compute");
+  object.finish();
+  return links;
+}
+
+Json json_of(const Figure& figure) {
+  return {{"value", figure.value}, {"source", name_of(figure.source)}};
+}
+
+Json json_of(const LinkRates& links) {
+  Json curves = Json::array();
+  for (const LinkRates::Curve& curve : links.curves) {
+    Json rates = Json::array();
+    for (const LinkRates::Point& point : curve.rates) rates.push_back({point.bytes, point.rate});
+    curves.push_back({{"op", curve.op},
+                      {"members", curve.members},
+                      {"latency", curve.latency},
+                      {"rates", rates},
+                      {"source", name_of(curve.source)}});
+  }
+  return {{"curves", curves}, {"beside_compute", json_of(links.beside_compute)}};
+}
+
+}  // namespace
+
+std::string_view name_of(FigureSource source) noexcept {
+  switch (source) {
+    case FigureSource::data_sheet:
+      return "data sheet";
+    case FigureSource::measured:
+      return "measured on such a machine";
+    case FigureSource::measured_here:
+      return "measured here";
+    case FigureSource::given:
+      return "given";
+  }
+  return "";
+}
+
+Machine machine_from_json(std::string_view text, const std::string& name) {
+  const nlohmann::json json = parse_json(text, name, {.repeated = JsonRules::Repeated::refused, .comments = true});
+  Object object(json, name);
+  if (const double written = object.number("version", 1); written != version)
+    throw DataError(object.name("version") + " is " + shown(json["version"]) + "; this program reads version " +
+                    std::to_string(version));
+  Machine machine;
+  machine.name = object.text("name");
+  machine.device_kind = object.text("device_kind");
+  for (const nlohmann::json& device : object.list("devices")) {
+    if (!device.is_string()) throw DataError(object.name("devices") + " must be a list of texts, not of " + shown(device));
+    machine.devices.push_back(device.get<std::string>());
+  }
+  const double per_node = object.number("ranks_per_node", 1);
+  if (per_node != std::floor(per_node) || per_node > 1e6)
+    throw DataError(object.name("ranks_per_node") + " must be a whole number up to a million, not " +
+                    shown(json["ranks_per_node"]));
+  machine.ranks_per_node = static_cast<int>(per_node);
+  machine.device = device_from(object.object("device"));
+  machine.node = links_from(object.object("node"));
+  machine.network = links_from(object.object("network"));
+  machine.host_alone = object.figure("host_alone", 0, true);
+  machine.host_shared = object.figure("host_shared", 0, true);
+  machine.step_error = object.figure("step_error", 0);
+  object.finish();
+  return machine;
+}
+
+std::string to_json(const Machine& machine) {
+  const DeviceRates& d = machine.device;
+  Json reached = Json::array();
+  for (const DeviceRates::Reached& r : d.reached) {
+    Json one{{"op", r.op}, {"dtype", r.dtype}};
+    if (r.flops > 0) one["flops"] = r.flops;
+    one["value"] = r.share.value;
+    one["source"] = name_of(r.share.source);
+    reached.push_back(one);
+  }
+  const Json json{{"version", version},
+                  {"name", machine.name},
+                  {"device_kind", machine.device_kind},
+                  {"devices", machine.devices},
+                  {"ranks_per_node", machine.ranks_per_node},
+                  {"device",
+                   {{"peak",
+                     {{"fp32", json_of(d.peak_fp32)},
+                      {"tf32", json_of(d.peak_tf32)},
+                      {"bf16", json_of(d.peak_bf16)},
+                      {"fp8", json_of(d.peak_fp8)}}},
+                    {"reached", reached},
+                    {"sustained_clock", json_of(d.sustained_clock)},
+                    {"memory_bytes", json_of(d.memory_bytes)},
+                    {"memory_rate", json_of(d.memory_rate)},
+                    {"kernel_seconds", json_of(d.kernel_seconds)},
+                    {"launch_seconds", json_of(d.launch_seconds)}}},
+                  {"node", json_of(machine.node)},
+                  {"network", json_of(machine.network)},
+                  {"host_alone", json_of(machine.host_alone)},
+                  {"host_shared", json_of(machine.host_shared)},
+                  {"step_error", json_of(machine.step_error)}};
+  return json.dump(2) + "\n";
+}
+
+const std::vector<Machine>& known_machines() {
+  static const std::vector<Machine> machines = [] {
+    std::vector<Machine> all;
+    for (const MachineText& file : machine_texts()) all.push_back(machine_from_json(file.text, file.name));
+    return all;
+  }();
+  return machines;
+}
+
+const Machine* find_machine(std::string_view name) {
+  for (const Machine& machine : known_machines()) {
+    if (machine.name == name) return &machine;
+  }
+  return nullptr;
+}
+
+const Machine* find_machine_of_device(std::string_view device_kind, std::string_view device_name) {
+  for (const Machine& machine : known_machines()) {
+    const auto& names = machine.devices;
+    const bool any = names.empty() || std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+                       return device_name.find(name) != std::string_view::npos;
+                     });
+    if (machine.device_kind == device_kind && any) return &machine;
+  }
+  return nullptr;
+}
+
+}  // namespace consist

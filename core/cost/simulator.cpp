@@ -1,0 +1,143 @@
+#include "core/cost/simulator.h"
+
+#include <algorithm>
+#include <string>
+
+#include "consist/cost.h"
+#include "consist/error.h"
+#include "consist/op.h"
+#include "core/cost/playback.h"
+#include "core/program/printer.h"
+
+namespace consist {
+namespace {
+
+TaskGraph graph_of(const Program& program) {
+  TaskGraph graph;
+  for (const Instruction& i : program.instructions) graph.add(i.queue.index(), i.waits);
+  return graph;
+}
+
+std::vector<std::vector<QueueEnd>> meetings_of(int stages, int axis) {
+  std::vector<std::vector<QueueEnd>> meetings;
+  if (stages < 2) return meetings;
+  std::vector<QueueEnd> all;
+  for (int s = 0; s < stages; ++s) {
+    const auto end = [&](int stage, Lane lane) {
+      return QueueEnd{(stage + stages) % stages, Queue::communication(axis, lane).index()};
+    };
+    all.push_back(end(s, Lane::collective));
+    meetings.push_back({end(s, Lane::to_next), end(s + 1, Lane::from_previous)});
+    meetings.push_back({end(s, Lane::to_previous), end(s - 1, Lane::from_next)});
+  }
+  meetings.push_back(std::move(all));
+  return meetings;
+}
+
+/// Adds up what the compute queue of a rank did and waited for.
+class Waits {
+ public:
+  Waits(const Program& program, SimulatedRank& rank) : program_(program), rank_(rank) {}
+
+  void run(double end_of_step) {
+    double now = 0;
+    for (std::size_t i = 0; i < program_.instructions.size(); ++i) {
+      const Instruction& instruction = program_.instructions[i];
+      const LaunchTime& time = rank_.times[i];
+      if (instruction.queue != Queue::compute() || !instruction.op->touches_memory()) continue;
+      if (time.begin > now) blame(instruction, now, time.begin);
+      rank_.busy += time.seconds();
+      now = std::max(now, time.end);
+    }
+    // Whatever is behind the rank's last work: its own messages first, then those of other ranks.
+    double until = now;
+    for (std::size_t i = 0; i < program_.instructions.size(); ++i) {
+      const LaunchTime& time = rank_.times[i];
+      if (program_.instructions[i].queue == Queue::compute() || time.end <= until) continue;
+      add(program_.instructions[i], std::max(until, time.begin), time.end);
+      rank_.for_ranks += std::max(0.0, time.begin - until);
+      until = time.end;
+    }
+    rank_.for_ranks += end_of_step - until;
+  }
+
+ private:
+  /// From `from` to `to` compute waited for what `instruction` waits for, which ended last.
+  void blame(const Instruction& instruction, double from, double to) {
+    const auto last = std::max_element(instruction.waits.begin(), instruction.waits.end(), [&](InstructionId a, InstructionId b) {
+      return rank_.times[static_cast<std::size_t>(a)].end < rank_.times[static_cast<std::size_t>(b)].end;
+    });
+    if (last == instruction.waits.end()) return;
+    const Instruction& waited_for = program_.instructions[static_cast<std::size_t>(*last)];
+    const double began = std::clamp(rank_.times[static_cast<std::size_t>(*last)].begin, from, to);
+    const bool meets_stages = waited_for.queue.is_communication() && waited_for.queue.axis() == program_.stage_axis;
+    if (meets_stages) {
+      rank_.for_ranks += began - from;
+      add(waited_for, began, to);
+    } else {
+      add(waited_for, from, to);  // what lies before it on its queue is of the same kind
+    }
+  }
+
+  void add(const Instruction& i, double from, double to) {
+    if (i.queue.is_communication()) {
+      rank_.communication[i.queue.axis()] += to - from;
+    } else {
+      rank_.for_copies += to - from;
+    }
+  }
+
+  const Program& program_;
+  SimulatedRank& rank_;
+};
+
+}  // namespace
+
+Durations estimated_durations(const Program& program) {
+  const CostModel& costs = costs_of(program);
+  Durations seconds;
+  for (const Instruction& i : program.instructions) seconds.push_back(costs.seconds(program, i));
+  return seconds;
+}
+
+Simulation simulate(std::span<const Program* const> programs, std::span<const Durations> durations) {
+  if (programs.empty() || programs.size() != durations.size())
+    throw ProgramError("a simulation needs the durations of each program: there are " + std::to_string(durations.size()) +
+                       " for " + std::to_string(programs.size()) + " programs");
+  const int axis = programs[0]->stage_axis, stages = static_cast<int>(programs.size());
+  if (axis >= 0 ? stages != programs[0]->mesh.size_of(axis) : stages != 1)
+    throw ProgramError("a simulation needs the program of every stage; there are " + std::to_string(stages));
+  std::vector<TaskGraph> graphs;
+  std::vector<Actor> actors;
+  for (const Program* program : programs) graphs.push_back(graph_of(*program));
+  for (std::size_t s = 0; s < graphs.size(); ++s) {
+    if (durations[s].size() != graphs[s].size()) throw ProgramError("a simulation needs the duration of each instruction");
+    actors.push_back({&graphs[s], durations[s]});
+  }
+  PlaybackRules rules{.meetings = meetings_of(stages, axis)};
+  const CostModel* const costs = programs[0]->costs.get();
+  if (costs != nullptr) {
+    rules.share_beside_compute = [costs](const QueueEnd& end) {
+      const int at = end.queue - Queue::first_communication;
+      if (at < 0 || at >= Mesh::max_axes) return 1.0;  // messages and copies leave kernels alone
+      return costs->share_beside_compute(at);
+    };
+  }
+  Playback played = play(actors, rules);
+  if (!played.stuck.empty()) {
+    std::string text = "the ranks block each other:";
+    for (const ActorTask& task : played.stuck)
+      text += "\n  stage " + std::to_string(task.actor) + " at " +
+              to_text(*programs[static_cast<std::size_t>(task.actor)], task.task);
+    throw ProgramError(text);
+  }
+  Simulation simulation{.seconds = played.seconds};
+  for (std::size_t s = 0; s < programs.size(); ++s) {
+    SimulatedRank rank{.times = std::move(played.times[s])};
+    Waits(*programs[s], rank).run(played.seconds);
+    simulation.ranks.push_back(std::move(rank));
+  }
+  return simulation;
+}
+
+}  // namespace consist

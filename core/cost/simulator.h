@@ -1,0 +1,40 @@
+// Plays planned programs on their queues, with the durations of a machine, of a measured profile, or none at all.
+#pragma once
+
+#include <map>
+#include <span>
+#include <vector>
+
+#include "consist/device.h"
+#include "consist/export.h"
+#include "consist/program.h"
+
+namespace consist {
+
+/// Seconds of each instruction of a program, by its place in the program.
+using Durations = std::vector<double>;
+
+/// What costs_of() the program says.
+CONSIST_API Durations estimated_durations(const Program& program);
+
+/// What a rank did, and for what its compute queue waited.
+struct SimulatedRank {
+  std::vector<LaunchTime> times;        ///< by instruction, in seconds from the start of the step
+  double busy = 0;                      ///< seconds in which the compute queue worked
+  double for_ranks = 0;                 ///< ... waited for another stage of the pipeline, until the step's end included
+  std::map<int, double> communication;  ///< ... for what was on its way along an axis of the mesh
+  double for_copies = 0;                ///< ... for copies from or to the host
+};
+
+struct Simulation {
+  std::vector<SimulatedRank> ranks;  ///< as the programs
+  double seconds = 0;                ///< of the step
+};
+
+/// `programs`: planned ones (insert_waits), of the ranks along Program::stage_axis in their order, or the one of all ranks; ranks
+/// that differ along other axes only are equal and stand for each other. `durations` by program. Messages and collectives of the
+/// stages begin when all their ends may; collectives beside compute slow down as CostModel::share_beside_compute() says, where
+/// programs have costs. Throws ProgramError naming where ranks stand that block each other.
+CONSIST_API Simulation simulate(std::span<const Program* const> programs, std::span<const Durations> durations);
+
+}  // namespace consist

@@ -1,0 +1,165 @@
+// How long things take on the machine that a program is planned for. Passes, strategies, estimates and reports ask here: no rate
+// of a machine stands anywhere else.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "consist/dtype.h"
+#include "consist/export.h"
+#include "consist/mesh.h"
+#include "consist/program.h"
+
+namespace consist {
+
+/// Where a figure of a machine comes from.
+enum class FigureSource : std::uint8_t {
+  data_sheet,     ///< the vendor's, or derived from it
+  measured,       ///< on a machine of the kind
+  measured_here,  ///< on this very machine
+  given,          ///< by the user, in place of the file's
+};
+/// "data sheet", "measured on such a machine", "measured here", "given".
+CONSIST_API std::string_view name_of(FigureSource source) noexcept;
+
+struct Figure {
+  double value = 0;
+  FigureSource source = FigureSource::data_sheet;
+};
+
+/// What the device of one rank does per second.
+struct DeviceRates {
+  /// The share of the peak that one op reaches, in steps that last (see sustained_clock).
+  struct Reached {
+    std::string op;     ///< by its name; "*": every op that is not named
+    std::string dtype;  ///< of the operands: "fp32", "bf16", "fp8"; "*": all that are not named
+    double flops = 0;   ///< of an instruction of this size; between sizes shares are interpolated. 0: of any size
+    Figure share;       ///< fraction, 0..1
+  };
+
+  Figure peak_fp32, peak_tf32, peak_bf16, peak_fp8;  ///< FLOP/s of dense matrix products; 0: not known, or it has none
+  std::vector<Reached> reached;
+  Figure sustained_clock{1};  ///< clock under a step's load over that at which `reached` was measured; fraction, 0..1
+  Figure memory_bytes;        ///< that a rank's plan may take; 0: not known
+  Figure memory_rate;         ///< bytes/s that large kernels read and write
+  Figure kernel_seconds;      ///< that every kernel takes beside its work, on the device
+  Figure launch_seconds;      ///< that the host takes to enqueue a kernel
+
+  /// FLOP/s of products of operands of this dtype. Without 8-bit products those of bf16.
+  CONSIST_API double peak(DType operand) const;
+};
+
+/// What a rank reaches over links of one distance.
+struct LinkRates {
+  /// A message of `bytes`, sent by each rank, travels at `rate` bytes/s, latency included.
+  struct Point {
+    double bytes = 0, rate = 0;
+  };
+  /// Of one collective, or of messages to a neighbour (op "send").
+  struct Curve {
+    std::string op;            ///< by its name; "*": every collective that is not named
+    int members = 2;           ///< with which it was measured
+    double latency = 0;        ///< seconds of an empty one with so many members; of a ring, it grows with members - 1
+    std::vector<Point> rates;  ///< by size, ascending; at least one
+    FigureSource source = FigureSource::data_sheet;
+  };
+
+  std::vector<Curve> curves;
+  Figure beside_compute{1};  ///< share of the rates that is left beside kernels of the compute queue; fraction, 0..1
+};
+
+/// Seconds in which each of `members` ranks sends `bytes`: linear between the points of the curve, at the last one's rate beyond.
+CONSIST_API double seconds_of(const LinkRates::Curve& curve, double bytes, int members);
+
+/// A kind of machine. docs/machines.md describes the files that hold them.
+struct Machine {
+  std::string name;
+  std::string device_kind;           ///< DeviceInfo::kind of its devices
+  std::vector<std::string> devices;  ///< a device is of this kind if its name contains one of these; empty: every one is
+  int ranks_per_node = 1;
+  DeviceRates device;
+  LinkRates node;      ///< between ranks of a node
+  LinkRates network;   ///< to another node, all ranks of the node sending
+  Figure host_alone;   ///< bytes/s between the memories of host and device in one direction, if no other rank of the node copies
+  Figure host_shared;  ///< the same if all ranks do
+  Figure step_error;   ///< relative error of a simulated step, as comparisons with measured ones have it; 0: not known
+};
+
+/// The machine that ships under this name ("h200"), null if there is none. Lives as long as the process.
+CONSIST_API const Machine* find_machine(std::string_view name);
+/// The machine that ships for devices of this kind and name (DeviceInfo), null if none does.
+CONSIST_API const Machine* find_machine_of_device(std::string_view device_kind, std::string_view device_name);
+
+/// What runs at the same time as a collective.
+enum class Beside : std::uint8_t { nothing, compute };
+
+/// Durations of a program's instructions on a machine. All members may be called from any thread. The same for all ranks of a
+/// mesh: ranks that plan with one machine come to one program.
+class CONSIST_API CostModel {
+ public:
+  /// Of programs on `mesh`, whose ranks fill one node behind the other.
+  CostModel(std::shared_ptr<const Machine> machine, const Mesh& mesh);
+
+  const Machine& machine() const noexcept { return *machine_; }
+
+  /// Seconds that the instruction takes on its queue, alone. Of compute: its FLOPs over what its op reaches or its bytes over the
+  /// memory's rate, whichever is longer. Of a collective see transfer_seconds(); a receive takes as long as what is sent. 0 if it
+  /// touches no memory.
+  double seconds(const Program& program, const Instruction& instruction) const;
+
+  /// The same for instructions of the compute queue, 0 for all others.
+  double compute_seconds(const Program& program, const Instruction& instruction) const;
+
+  /// Seconds of a kernel that reads and writes so many bytes and computes next to nothing.
+  double moving_seconds(double bytes) const;
+
+  /// Seconds in which `collective` sends `bytes` from each member of the axis (Op::bytes_sent). Where members lie on several
+  /// nodes, those of one node send over the links of all of them, and none is faster than within the node.
+  double transfer_seconds(const Op& collective, double bytes, int axis, Beside beside = Beside::nothing) const;
+
+  /// Seconds of a message between neighbours on the axis.
+  double message_seconds(double bytes, int axis) const;
+
+  /// Share of their speed that collectives of the axis keep beside kernels of the compute queue; fraction, 0..1.
+  double share_beside_compute(int axis) const {
+    return (crosses_nodes(axis) ? machine_->network : machine_->node).beside_compute.value;
+  }
+
+  /// Whether some members of a group of this axis lie on different nodes.
+  bool crosses_nodes(int axis) const { return axes_.at(static_cast<std::size_t>(axis)).crosses; }
+
+ private:
+  /// Shares of the peak that one op reaches, by log(FLOPs) of an instruction.
+  struct Shares {
+    std::vector<std::pair<double, double>> points;
+    double at(double flops) const;
+  };
+  using SharesByType = std::array<Shares, 3>;  // fp32, 16 bits, 8 bits
+  struct Axis {
+    int members = 1;
+    int together = 1;  // fewest members of a group that share a node
+    bool crosses = false;
+  };
+  using Curves = std::vector<std::pair<const Op*, const LinkRates::Curve*>>;  // the last one is for all others
+
+  SharesByType shares_of(std::string_view op) const;
+  static Curves curves_of(const LinkRates& links);
+  static double over(const Curves& curves, const Op& op, double bytes, int members);
+  double flops_rate(const Program& program, const Instruction& instruction, double flops) const;
+
+  std::shared_ptr<const Machine> machine_;
+  std::vector<Axis> axes_;
+  std::vector<std::pair<const Op*, SharesByType>> shares_;  // the last one is for all others
+  Curves node_, network_;
+  double host_rate_ = 0;
+};
+
+/// The durations that `program` is planned with. Throws ProgramError if it was made without a machine (compile_step() names one).
+CONSIST_API const CostModel& costs_of(const Program& program);
+
+}  // namespace consist

@@ -1,0 +1,155 @@
+#include "core/runtime/machine_choice.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <sstream>
+
+#include "consist/error.h"
+#include "core/cost/machine_file.h"
+#include "core/files/input_file.h"
+#include "core/files/json_input.h"
+#include "core/runtime/text.h"
+
+namespace consist {
+namespace {
+
+double positive(const std::string& part, const std::string& value) {
+  char* end = nullptr;
+  const double number = std::strtod(value.c_str(), &end);
+  if (value.empty() || *end != '\0' || !(number > 0) || !std::isfinite(number))
+    throw UsageError("--machine: '" + part + "' must be a number above 0, such as network=12.5e9");
+  return number;
+}
+
+/// One op's share, whatever the dtype and the size.
+void set_share(Machine& machine, const std::string& op, double value) {
+  std::erase_if(machine.device.reached, [&](const DeviceRates::Reached& reached) { return reached.op == op; });
+  machine.device.reached.push_back({.op = op, .dtype = "*", .share = {value, FigureSource::given}});
+}
+
+/// One rate for all collectives and messages of any size.
+void set_rate(LinkRates& links, double rate) {
+  const auto rest = std::find_if(links.curves.begin(), links.curves.end(), [](const auto& curve) { return curve.op == "*"; });
+  LinkRates::Curve curve = *rest;
+  // Far beyond the latency, so that it is the rate of what is large.
+  curve.rates = {{std::max(curve.rates.back().bytes, 1e3 * curve.latency * rate), rate}};
+  curve.source = FigureSource::given;
+  links.curves = {curve};
+}
+
+void replace(Machine& machine, const std::string& part) {
+  const std::size_t equals = part.find('=');
+  const std::string key = part.substr(0, equals);
+  const struct {
+    const char* key;
+    Figure* figure;
+  } figures[] = {{"peak", &machine.device.peak_bf16},        {"peak-fp8", &machine.device.peak_fp8},
+                 {"peak-fp32", &machine.device.peak_fp32},   {"memory", &machine.device.memory_rate},
+                 {"capacity", &machine.device.memory_bytes}, {"host", &machine.host_shared},
+                 {"host-alone", &machine.host_alone}};
+  std::string known = "ranks-per-node products attention attention-grad node network";
+  for (const auto& figure : figures) known += std::string(" ") + figure.key;
+  const double number = positive(part, equals == std::string::npos ? "" : part.substr(equals + 1));
+  for (const auto& figure : figures) {
+    if (key != figure.key) continue;
+    *figure.figure = {number, FigureSource::given};
+    return;
+  }
+  if (key == "node" || key == "network") {
+    set_rate(key == "node" ? machine.node : machine.network, number);
+  } else if ((key == "products" || key == "attention" || key == "attention-grad") && number <= 1) {
+    set_share(machine, key == "products" ? "*" : key == "attention" ? "attention" : "attention_grad", number);
+  } else if (key == "ranks-per-node" && number == std::floor(number) && number <= 1e6) {
+    machine.ranks_per_node = static_cast<int>(number);
+  } else {
+    throw UsageError("--machine: '" + part + "' is not known; values can be given to: " + known +
+                     " (products and attention: shares of the peak, up to 1)");
+  }
+}
+
+std::string names_of_known() {
+  std::string names;
+  for (const Machine& known : known_machines()) names += " " + known.name;
+  return names;
+}
+
+double share_of(const Machine& machine, const std::string& op) {
+  const DeviceRates::Reached* found = nullptr;
+  for (const DeviceRates::Reached& reached : machine.device.reached) {
+    const bool fits = (reached.op == op || reached.op == "*") && (reached.dtype == "bf16" || reached.dtype == "*");
+    const auto rank = [&](const DeviceRates::Reached& r) { return 2 * (r.op == op) + (r.dtype == "bf16"); };
+    if (fits && (found == nullptr || rank(reached) > rank(*found))) found = &reached;
+  }
+  return found == nullptr ? 0 : found->share.value;
+}
+
+/// Of large messages.
+double rate_of(const LinkRates& links) {
+  return std::find_if(links.curves.begin(), links.curves.end(), [](const auto& curve) { return curve.op == "*"; })
+      ->rates.back()
+      .rate;
+}
+
+}  // namespace
+
+Machine parse_machine(const std::string& text) {
+  std::istringstream parts(text);
+  std::string part;
+  std::getline(parts, part, ',');
+  const Machine* known = find_machine(part);
+  const bool is_file = part.ends_with(".json") || part.find('/') != std::string::npos;
+  if (known == nullptr && !is_file)
+    throw UsageError("--machine '" + text + "' begins with no machine that is known here:" + names_of_known() +
+                     ", or a file (machine.json)");
+  Machine machine = known != nullptr ? *known : machine_from_json(read_text(part, JsonRules().most_bytes), part);
+  while (std::getline(parts, part, ',')) replace(machine, part);
+  return machine;
+}
+
+std::string text_of(const Machine& machine) {
+  const auto share = [](double of_peak) { return fixed_text(100 * of_peak, 0) + "%"; };
+  const DeviceRates& d = machine.device;
+  const std::string capacity = d.memory_bytes.value > 0
+                                   ? bytes_text(static_cast<std::int64_t>(d.memory_bytes.value)) + " of memory"
+                                   : "memory of unknown size";
+  return machine.name + ", " + std::to_string(machine.ranks_per_node) + " ranks a node; products at " +
+         share(share_of(machine, "*")) + ", attention at " + share(share_of(machine, "attention")) + " and its gradient at " +
+         share(share_of(machine, "attention_grad")) + " of " + si_text(d.peak_bf16.value) + "FLOP/s (fp8 " +
+         si_text(d.peak_fp8.value) + ", fp32 " + si_text(d.peak_fp32.value) + "); a rank has " + capacity + ", moves " +
+         si_text(d.memory_rate.value) + "B/s in it, " + si_text(rate_of(machine.node)) + "B/s to ranks of its node, " +
+         si_text(rate_of(machine.network)) + "B/s to others, " + si_text(machine.host_shared.value) + "B/s from and to the host";
+}
+
+MachineChoice machine_for(const DeviceInfo& device) {
+  if (const Machine* known = find_machine_of_device(device.kind, device.name)) return {*known, ""};
+  const bool kind_is_known = std::any_of(known_machines().begin(), known_machines().end(),
+                                         [&](const Machine& machine) { return machine.device_kind == device.kind; });
+  const Machine* nearest = nullptr;
+  double least = std::numeric_limits<double>::infinity();
+  for (const Machine& machine : known_machines()) {
+    if (kind_is_known && machine.device_kind != device.kind) continue;
+    const double has = machine.device.memory_bytes.value;
+    const double distance = has > 0 && device.memory_bytes > 0
+                                ? std::abs(std::log(has / static_cast<double>(device.memory_bytes)))
+                                : std::numeric_limits<double>::max();
+    if (distance < least) {
+      least = distance;
+      nearest = &machine;
+    }
+  }
+  return {*nearest, "no machine is known for the device '" + device.name + "': the run is planned as for '" + nearest->name +
+                        "', the nearest by the size of its memory; --machine names another, or a file (docs/machines.md)"};
+}
+
+MachineChoice agree_on_machine(Job& job, const DeviceInfo& device, const std::string& named) {
+  constexpr const char* key = "plan.machine";
+  if (job.rank() != 0) return {machine_from_json(job.get(key, job.timeout()), "rank 0's machine"), ""};
+  MachineChoice choice = named.empty() ? machine_for(device) : MachineChoice{parse_machine(named), ""};
+  choice.machine.ranks_per_node = job.local_size();
+  if (job.size() > 1) job.put(key, to_json(choice.machine));
+  return choice;
+}
+
+}  // namespace consist

@@ -1,0 +1,34 @@
+// Which machine is planned for: the one that --machine names, or that of the device which is there.
+#pragma once
+
+#include <string>
+
+#include "consist/cost.h"
+#include "consist/device.h"
+#include "consist/export.h"
+#include "consist/job.h"
+
+namespace consist {
+
+/// "h100", "folder/machine.json", or either with values that replace its own:
+/// "h100,products=0.6,network=12.5e9,ranks-per-node=4". Throws UsageError naming what is known, and as read_json() and
+/// machine_from_json() do.
+CONSIST_API Machine parse_machine(const std::string& text);
+
+/// "h100, 8 ranks a node; products at 70%, ...": what an estimate rests on, for people.
+CONSIST_API std::string text_of(const Machine& machine);
+
+/// The machine that a device is planned for.
+struct MachineChoice {
+  Machine machine;
+  std::string note;  ///< for people, if it is not the device's own: which other one it is, and why
+};
+/// The machine that ships for this device; without one, that of the same kind, or of any, whose memory has the nearest size.
+CONSIST_API MachineChoice machine_for(const DeviceInfo& device);
+
+/// Collective over the job: what all ranks plan for, since ranks with different machines would come to different programs. Rank
+/// 0's choice: the machine that `named` says (parse_machine) or that of its device, and as many ranks a node as are on its host.
+/// The note is on rank 0 alone. Throws as parse_machine() on rank 0, and as Job::get.
+CONSIST_API MachineChoice agree_on_machine(Job& job, const DeviceInfo& device, const std::string& named);
+
+}  // namespace consist

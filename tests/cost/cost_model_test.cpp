@@ -1,0 +1,98 @@
+// Durations of instructions and collectives.
+#include <gtest/gtest.h>
+
+#include "consist/cost.h"
+#include "consist/error.h"
+#include "consist/op.h"
+#include "tests/cost/plain_machine.h"
+#include "tests/passes/tiny_case.h"
+
+namespace consist {
+namespace {
+
+using test::links_of;
+using test::plain_machine;
+using test::shared;
+
+const Op& op(const char* name) {
+  return registry().get(name);
+}
+
+TEST(Curve, GoesThroughItsPoints) {
+  const LinkRates::Curve curve{.op = "*", .members = 3, .latency = 2, .rates = {{10, 2}, {40, 4}}};
+  EXPECT_DOUBLE_EQ(seconds_of(curve, 0, 3), 2);
+  EXPECT_DOUBLE_EQ(seconds_of(curve, 5, 3), 3.5);
+  EXPECT_DOUBLE_EQ(seconds_of(curve, 10, 3), 5);
+  EXPECT_DOUBLE_EQ(seconds_of(curve, 25, 3), 7.5);
+  EXPECT_DOUBLE_EQ(seconds_of(curve, 80, 3), 20) << "beyond the last point at its rate";
+  EXPECT_DOUBLE_EQ(seconds_of(curve, 10, 5), 7) << "a ring of five has twice the steps of one of three";
+  EXPECT_DOUBLE_EQ(seconds_of(curve, 10, 2), 4);
+}
+
+TEST(CostModel, ReproducesWhatWasMeasured) {
+  // docs/results.md, four H200s: busbw of 64 MiB.
+  const CostModel costs(shared(*find_machine("h200")), Mesh({{"data", 4}}));
+  const double mib64 = 64.0 * 1024 * 1024;
+  EXPECT_NEAR(1.5 * mib64 / costs.transfer_seconds(op("all_reduce"), 1.5 * mib64, 0), 314e9, 1e6);
+  EXPECT_NEAR(0.75 * mib64 / costs.transfer_seconds(op("all_gather"), 0.75 * mib64, 0), 268e9, 1e6);
+  EXPECT_NEAR(0.75 * mib64 / costs.transfer_seconds(op("reduce_scatter"), 0.75 * mib64, 0), 266e9, 1e6);
+  EXPECT_NEAR(costs.message_seconds(32.0 * 1024 * 1024, 0), 0.12e-3, 0.01e-3);
+}
+
+TEST(CostModel, AnAxisAcrossNodesUsesTheNetwork) {
+  Machine machine = plain_machine();
+  machine.node = links_of(100);
+  machine.network = links_of(1);
+  machine.node.beside_compute = {0.5};
+  const auto seconds = [&](std::vector<MeshAxis> axes, int axis, Beside beside = Beside::nothing) {
+    return CostModel(shared(machine), Mesh(std::move(axes))).transfer_seconds(op("all_gather"), 100, axis, beside);
+  };
+  EXPECT_DOUBLE_EQ(seconds({{"data", 2}}, 0), 1) << "both on one node";
+  EXPECT_DOUBLE_EQ(seconds({{"data", 2}}, 0, Beside::compute), 2);
+  // Four ranks on two nodes: what goes out of a node goes over the links of both of its ranks.
+  EXPECT_DOUBLE_EQ(seconds({{"data", 4}}, 0), 50);
+  EXPECT_DOUBLE_EQ(seconds({{"data", 4}}, 0, Beside::compute), 50) << "kernels do not hold the network up here";
+  // Two by two: the inner axis stays on a node, each member of the outer one has a node's link for itself.
+  EXPECT_DOUBLE_EQ(seconds({{"data", 2}, {"tensor", 2}}, 1), 1);
+  EXPECT_DOUBLE_EQ(seconds({{"data", 2}, {"tensor", 2}}, 0), 100);
+  // Three ranks and two a node: some groups of an axis cross, so that all ranks count it as crossing.
+  EXPECT_DOUBLE_EQ(seconds({{"data", 2}, {"tensor", 3}}, 1), 100);
+}
+
+TEST(CostModel, OpsHaveRatesOfTheirOwnByTypeAndSize) {
+  test::Case tiny(1);
+  Machine machine = plain_machine();
+  const auto flops_seconds = [&](std::string_view name) {
+    tiny.request.machine = shared(machine);
+    const Program program = tiny.step();
+    double flops = 0, seconds = 0;
+    for (const Instruction& i : program.instructions) {
+      if (i.op->name() != name) continue;
+      flops += i.op->cost(program, i).flops;
+      seconds += costs_of(program).seconds(program, i);
+    }
+    EXPECT_GT(flops, 0) << name;
+    return seconds / flops;
+  };
+  EXPECT_NEAR(flops_seconds("linear"), 1, 1e-9);
+  machine.device.reached.push_back({.op = "attention", .dtype = "fp32", .share = {0.25}});
+  machine.device.reached.push_back({.op = "*", .dtype = "bf16", .share = {0.1}});
+  EXPECT_NEAR(flops_seconds("linear"), 1, 1e-9) << "operands are fp32";
+  EXPECT_NEAR(flops_seconds("attention"), 4, 1e-9);
+  machine.device.sustained_clock = {0.5};
+  EXPECT_NEAR(flops_seconds("attention"), 8, 1e-9);
+  machine.device.sustained_clock = {1};
+  machine.device.reached.push_back({.op = "linear_weight_grad", .dtype = "*", .flops = 1, .share = {0.25}});
+  machine.device.reached.push_back({.op = "linear_weight_grad", .dtype = "*", .flops = 1e20, .share = {0.75}});
+  const double between = flops_seconds("linear_weight_grad");
+  EXPECT_GT(between, 1 / 0.75);
+  EXPECT_LT(between, 1 / 0.25);
+}
+
+TEST(CostModel, ProgramsThatNoMachineWasNamedForAreRefused) {
+  EXPECT_THROW(costs_of(Program()), ProgramError);
+  EXPECT_EQ(costs_of(test::Case(1).step()).machine().name, "h200") << "the reference";
+}
+
+}  // namespace
+}  // namespace consist

@@ -1,0 +1,128 @@
+// Machines as files, and the choice among them.
+#include "core/cost/machine_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "consist/error.h"
+#include "core/runtime/machine_choice.h"
+#include "tests/temporary_folder.h"
+
+namespace consist {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using Json = nlohmann::json;
+
+TEST(MachineFile, ThoseThatShipAreReadAndWrittenToTheBit) {
+  for (const char* name : {"h200", "h100", "a100", "l40s", "cpu"}) {
+    const Machine* machine = find_machine(name);
+    ASSERT_NE(machine, nullptr) << name;
+    const std::string text = to_json(*machine);
+    EXPECT_EQ(to_json(machine_from_json(text, "again")), text);
+  }
+  EXPECT_EQ(find_machine("abacus"), nullptr);
+}
+
+TEST(MachineFile, FiguresSayWhereTheyComeFrom) {
+  const Machine& measured = *find_machine("h200");
+  EXPECT_EQ(measured.node.beside_compute.source, FigureSource::measured);
+  EXPECT_EQ(measured.device.peak_bf16.source, FigureSource::data_sheet);
+  for (const char* name : {"h100", "a100", "l40s"}) {
+    const Machine& sheet = *find_machine(name);
+    EXPECT_EQ(sheet.device.memory_rate.source, FigureSource::data_sheet) << name;
+    for (const LinkRates::Curve& curve : sheet.node.curves) EXPECT_EQ(curve.source, FigureSource::data_sheet) << name;
+  }
+}
+
+std::string error_of(const Json& json) {
+  try {
+    machine_from_json(json.dump(), "m.json");
+  } catch (const DataError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(MachineFile, ErrorsNameTheKeyAndWhatIsLegal) {
+  const Json good = Json::parse(to_json(*find_machine("h200")));
+  ASSERT_EQ(error_of(good), "");
+  const auto with = [&](const char* pointer, const Json& value) {
+    Json bad = good;
+    bad[Json::json_pointer(pointer)] = value;
+    return error_of(bad);
+  };
+  const auto without = [&](const char* parent, const char* key) {
+    Json bad = good;
+    (*parent == '\0' ? bad : bad[Json::json_pointer(parent)]).erase(key);
+    return error_of(bad);
+  };
+  EXPECT_THAT(without("/device", "memory_rate"), AllOf(HasSubstr("m.json: device"), HasSubstr("lacks the key \"memory_rate\"")));
+  EXPECT_THAT(without("", "network"), HasSubstr("lacks the key \"network\""));
+  EXPECT_THAT(without("/device/peak/bf16", "source"), HasSubstr("m.json: device: peak: bf16 lacks the key \"source\""));
+  EXPECT_THAT(with("/device/memory_rate/value", -1), HasSubstr("device: memory_rate: value must be a number above 0.0, not -1"));
+  EXPECT_THAT(with("/device/memory_rate/value", "fast"), HasSubstr("not \"fast\""));
+  EXPECT_THAT(with("/device/memory_rate", 4.8e12), HasSubstr("must be an object"));
+  EXPECT_THAT(with("/device/memory_rate/source", "hearsay"),
+              HasSubstr("it can be \"data sheet\", \"measured on such a machine\""));
+  EXPECT_THAT(with("/device/colour", "green"), HasSubstr("m.json: device has the unknown key \"colour\""));
+  EXPECT_THAT(with("/device/reached/0/value", 1.5), HasSubstr("reached[0]: value is a share"));
+  EXPECT_THAT(with("/device/reached/0/op", "linear"), HasSubstr("must say what op \"*\" reaches"));
+  EXPECT_THAT(with("/device/reached/1/dtype", "int4"), HasSubstr("it can be fp32, bf16, fp8 or *"));
+  EXPECT_THAT(with("/node/curves", Json::array()), HasSubstr("must have a curve of op \"*\""));
+  EXPECT_THAT(with("/node/curves/0/rates", Json::array()), HasSubstr("node: curves[0]: rates is empty"));
+  EXPECT_THAT(with("/node/curves/0/rates/1/0", 5), HasSubstr("rates[1] must have more bytes than the one before it"));
+  EXPECT_THAT(with("/node/curves/0/rates/1/1", 1e15), HasSubstr("rates[1] takes less time than the one before it"));
+  EXPECT_THAT(with("/node/curves/0/members", 1), HasSubstr("members must be a number of at least 2.0, not 1"));
+  EXPECT_THAT(with("/ranks_per_node", 1.5), HasSubstr("ranks_per_node must be a whole number"));
+  EXPECT_THAT(with("/version", 9), HasSubstr("this program reads version 1"));
+  EXPECT_THAT(error_of(Json::array()), HasSubstr("m.json must be an object"));
+  EXPECT_THROW(machine_from_json("{\"name\": \"a\", \"name\": \"b\"}", "twice.json"), DataError);
+}
+
+TEST(MachineChoice, IsAKnownOneOrAFileWithValuesReplaced) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "mine.json";
+  Machine mine = *find_machine("h100");
+  mine.name = "mine";
+  std::ofstream(path) << to_json(mine);
+  EXPECT_EQ(parse_machine(path).name, "mine");
+  EXPECT_EQ(parse_machine(path + ",ranks-per-node=4").ranks_per_node, 4);
+  EXPECT_EQ(parse_machine("h100").ranks_per_node, 8);
+  const Machine given = parse_machine("h100,network=12.5e9,capacity=120e9");
+  EXPECT_EQ(given.device.memory_bytes.value, 120e9);
+  EXPECT_EQ(given.device.memory_bytes.source, FigureSource::given);
+  EXPECT_EQ(given.network.curves.size(), 1U);
+  EXPECT_EQ(given.network.curves[0].rates.back().rate, 12.5e9);
+  for (const auto& [text, says] : {std::pair{"b100", "a100 cpu h100 h200 l40s"},
+                                   {"h100,warp=9", "values can be given to"},
+                                   {"h100,network=fast", "above 0"},
+                                   {"h100,network", "above 0"},
+                                   {"h100,products=2", "shares of the peak"},
+                                   {"h100,ranks-per-node=1.5", "not known"}}) {
+    try {
+      parse_machine(text);
+      FAIL() << text;
+    } catch (const UsageError& error) {
+      EXPECT_THAT(error.what(), HasSubstr(says));
+    }
+  }
+  EXPECT_THROW(parse_machine("no/such.json"), SystemError);
+}
+
+TEST(MachineChoice, IsTheDevicesOwnOrTheNearestWhichIsSaid) {
+  EXPECT_EQ(machine_for({.kind = "cuda", .name = "NVIDIA H200"}).machine.name, "h200");
+  EXPECT_EQ(machine_for({.kind = "cuda", .name = "NVIDIA H100 80GB HBM3"}).machine.name, "h100");
+  EXPECT_EQ(machine_for({.kind = "cuda", .name = "NVIDIA L40S"}).note, "");
+  EXPECT_EQ(machine_for({.kind = "cpu", .name = "any processor"}).machine.name, "cpu");
+  const MachineChoice other = machine_for({.kind = "cuda", .name = "NVIDIA Q9000", .memory_bytes = std::int64_t{80} << 30});
+  EXPECT_EQ(other.machine.name, "h100");
+  EXPECT_THAT(other.note, AllOf(HasSubstr("NVIDIA Q9000"), HasSubstr("planned as for 'h100'"), HasSubstr("--machine")));
+}
+
+}  // namespace
+}  // namespace consist
