@@ -62,6 +62,13 @@ std::string trace_events(const Program& program, std::span<const LaunchTime> tim
   return text;
 }
 
+void write_trace_file(const std::string& path, const std::string& events) {
+  const std::string text = "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n" + events + "\n]}\n";
+  AtomicFile file(path);
+  file.write(text.data(), text.size());
+  file.commit();
+}
+
 void write_trace(Job& job, const std::string& path, const std::string& events) {
   if (job.rank() != 0) {
     std::size_t parts = 0;
@@ -70,12 +77,9 @@ void write_trace(Job& job, const std::string& path, const std::string& events) {
     job.put(key_of(job.rank(), "parts"), std::to_string(parts));
     return;
   }
-  std::string text = "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n" + events;
-  for (int rank = 1; rank < job.size(); ++rank) text += ",\n" + collect(job, rank);
-  text += "\n]}\n";
-  AtomicFile file(path);
-  file.write(text.data(), text.size());
-  file.commit();
+  std::string all = events;
+  for (int rank = 1; rank < job.size(); ++rank) all += ",\n" + collect(job, rank);
+  write_trace_file(path, all);
 }
 
 }  // namespace consist

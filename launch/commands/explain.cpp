@@ -1,11 +1,13 @@
 // consist explain: the program of a configuration, without running it.
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <map>
 #include <memory>
 #include <optional>
 #include <span>
 
+#include "consist/cost.h"
 #include "consist/error.h"
 #include "core/passes/gather_quantized.h"
 #include "core/passes/timeline.h"
@@ -16,6 +18,7 @@
 #include "core/runtime/parts.h"
 #include "core/runtime/program_summary.h"
 #include "core/runtime/step_estimate.h"
+#include "core/runtime/step_trace.h"
 #include "core/runtime/text.h"
 #include "launch/commands/commands.h"
 #include "launch/run_options.h"
@@ -69,6 +72,17 @@ std::string pipeline_text(std::span<const Program* const> stages, const Simulati
          fixed_text(100 * timeline_of(stages, estimated).idle_share(), 1) + "% by the costs of ops and messages\n\n";
 }
 
+/// For --trace: every stage is a process.
+std::string simulated_events(std::span<const Program* const> stages, const Simulation& simulation) {
+  std::string events;
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    if (s > 0) events += ",\n";
+    events += trace_events(*stages[s], simulation.ranks[s].times, stages[s]->rank,
+                           costs_of(*stages[s]).machine().name + ", simulated", std::chrono::system_clock::time_point());
+  }
+  return events;
+}
+
 std::string stages_text(const std::vector<Stage>& stages) {
   std::string text = "RANK  LAYERS    PARAMETERS    FLOP/step   INSTRUCTIONS      MEMORY\n";
   for (const Stage& stage : stages) {
@@ -101,6 +115,7 @@ int explain(const Arguments& arguments) {
         "              (docs/machines.md), with values of your own behind commas, e.g. h100,products=0.45,network=12.5e9,\n"
         "              ranks-per-node=8; the default is that of --device, else h200. With --summary also an estimate of the\n"
         "              step's time there, and whether the plan fits that machine's memory\n"
+        "  --trace F   writes that estimate as a timeline of all stages for Perfetto\n"
         "  --rank R    whose program; the default is 0, for --summary of a pipeline the rank that needs the most memory\n");
     std::fputs(tail, stdout);
     return 0;
@@ -154,7 +169,7 @@ int explain(const Arguments& arguments) {
   if (stages[chosen].summary.gathers_nothing_quantized) std::fprintf(stderr, "%s\n", no_quantized_gathers);
   const bool estimates = summary && !machine.empty();
   std::optional<Simulation> estimated;
-  if (estimates || stages.size() > 1) estimated = simulate_with(programs, estimated_durations);
+  if (estimates || stages.size() > 1 || !config.trace.empty()) estimated = simulate_with(programs, estimated_durations);
   if (stages.size() > 1) std::fputs(pipeline_text(programs, *estimated).c_str(), stdout);
   if (summary && stages.size() > 1) std::printf("%s\nRank %d:\n", stages_text(stages).c_str(), stages[chosen].rank);
   std::fputs(
@@ -162,6 +177,7 @@ int explain(const Arguments& arguments) {
       stdout);
   if (summary && !with_device)
     std::printf("Not counted is the scratch memory of kernels; --device NAME asks that device for it.\n");
+  if (!config.trace.empty()) write_trace_file(config.trace, simulated_events(programs, *estimated));
   if (estimates) {
     const ModelSizes sizes = parts.architecture->sizes();
     const auto tokens = static_cast<double>(config.batch * config.accumulation * layout.batch_ranks() * config.sequence);
