@@ -111,7 +111,10 @@ struct OutlineTasks {
         if (computed >= 0) waits.push_back(computed);
         add(step.lane, waits, 0, &step);
       } else {
-        computed = add(Lane::collective, waits, cost == TimelineCost::equal ? step.equal : step.by_ops, &step);
+        const double takes = cost == TimelineCost::equal    ? step.equal
+                             : cost == TimelineCost::by_ops ? step.by_ops
+                                                            : step.measured;
+        computed = add(Lane::collective, waits, takes, &step);
       }
     }
   }
@@ -147,7 +150,7 @@ double Timeline::idle_share() const {
   return end > 0 ? 1 - busy / (end * static_cast<double>(ranks.size())) : 0;
 }
 
-StageOutline outline_of(const Program& program) {
+StageOutline outline_of(const Program& program, const Durations& measured) {
   EqualCosts equal(program);
   const CostModel& costs = costs_of(program);
   std::vector<Needs> needs(program.tensors.size());  // by tensor
@@ -155,7 +158,8 @@ StageOutline outline_of(const Program& program) {
   std::vector<std::vector<StageOutline::Step>> sent(1);  // behind so many compute instructions
   std::map<Lane, std::size_t> newest_sent;               // by lane: behind so many
   Needs arrived;                                         // messages that were asked for so far
-  for (const Instruction& i : program.instructions) {
+  for (std::size_t at = 0; at < program.instructions.size(); ++at) {
+    const Instruction& i = program.instructions[at];
     if (i.tag.phase == Phase::optimizer) continue;
     Needs own;
     if (i.op->name() == "receive") {
@@ -180,6 +184,7 @@ StageOutline outline_of(const Program& program) {
     } else if (counts(i)) {
       step.equal = equal.seconds(i.tag);
       step.by_ops = costs.seconds(program, i);
+      step.measured = measured.empty() ? 0 : measured.at(at);
       computed.push_back(step);
       sent.emplace_back();
       own.computed = computed.size();
@@ -196,6 +201,7 @@ StageOutline outline_of(const Program& program) {
       if (!outline.steps.empty() && continues(outline.steps.back(), step, known)) {
         outline.steps.back().equal += step.equal;
         outline.steps.back().by_ops += step.by_ops;
+        outline.steps.back().measured += step.measured;
       } else {
         outline.steps.push_back(step);
         known.raise({0, step.from_previous, step.from_next});
@@ -211,7 +217,8 @@ std::string to_words(const StageOutline& outline) {
   words.precision(std::numeric_limits<double>::max_digits10);
   for (const StageOutline::Step& s : outline.steps)
     words << s.sends << ' ' << static_cast<int>(s.lane) << ' ' << static_cast<int>(s.phase) << ' ' << s.micro_batch << ' '
-          << s.stage << ' ' << s.equal << ' ' << s.by_ops << ' ' << s.from_previous << ' ' << s.from_next << '\n';
+          << s.stage << ' ' << s.equal << ' ' << s.by_ops << ' ' << s.measured << ' ' << s.from_previous << ' ' << s.from_next
+          << '\n';
   return words.str();
 }
 
@@ -222,7 +229,8 @@ StageOutline outline_from(const std::string& words) {
     std::istringstream fields(line);
     StageOutline::Step s;
     int lane = 0, phase = 0;
-    fields >> s.sends >> lane >> phase >> s.micro_batch >> s.stage >> s.equal >> s.by_ops >> s.from_previous >> s.from_next;
+    fields >> s.sends >> lane >> phase >> s.micro_batch >> s.stage >> s.equal >> s.by_ops >> s.measured >> s.from_previous >>
+        s.from_next;
     if (!fields || lane < 0 || lane >= Queue::lanes || phase < 0 || phase > static_cast<int>(Phase::optimizer))
       throw ProgramError("'" + line + "' is no step of a stage's outline");
     s.lane = static_cast<Lane>(lane);

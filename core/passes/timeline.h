@@ -27,9 +27,10 @@ struct Timeline {
 };
 
 enum class TimelineCost : std::uint8_t {
-  equal,   ///< every forward part takes 1, every backward part 2: 1 for the gradients of inputs, 1 for those of weights; what a
-           ///< part sends leaves at its end
-  by_ops,  ///< as costs_of() the program says
+  equal,     ///< every forward part takes 1, every backward part 2: 1 for the gradients of inputs, 1 for those of weights; what a
+             ///< part sends leaves at its end
+  by_ops,    ///< as costs_of() the program says
+  measured,  ///< as outline_of() was told
 };
 
 /// What a timeline needs of a stage's program: its compute instructions between messages. Small beside the program, so that ranks
@@ -42,13 +43,14 @@ struct StageOutline {
     Phase phase = Phase::forward;
     std::int16_t micro_batch = 0;
     std::int16_t stage = 0;
-    double equal = 0, by_ops = 0;  ///< how long it takes by the two costs
+    double equal = 0, by_ops = 0, measured = 0;  ///< how long it takes by each cost
     /// How many messages from either neighbour must have arrived.
     std::int32_t from_previous = 0, from_next = 0;
   };
   std::vector<Step> steps;
 };
-CONSIST_API StageOutline outline_of(const Program& program);
+/// `measured`: seconds of each instruction, or none.
+CONSIST_API StageOutline outline_of(const Program& program, const Durations& measured = {});
 /// For other ranks: the same outline to the last bit. Throws ProgramError for a text that is none.
 CONSIST_API std::string to_words(const StageOutline& outline);
 CONSIST_API StageOutline outline_from(const std::string& words);

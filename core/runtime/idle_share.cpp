@@ -29,14 +29,16 @@ std::vector<double> collect_idle_shares(Job& job, double own) {
   return shares;
 }
 
-std::vector<StageOutline> collect_outlines(Job& job, const Program& own) {
+std::vector<StageOutline> collect_outlines(Job& job, const Program& own, const Profile& profile) {
   // In pieces: the store takes no value of any length.
   constexpr std::size_t most_bytes = std::size_t{1} << 20U;
   const auto key = [](int rank, std::size_t piece) { return "outline." + std::to_string(rank) + "." + std::to_string(piece); };
   const std::vector<int> of_rank_0 = own.mesh.group(0, own.stage_axis);
   std::vector<StageOutline> outlines;
   if (std::find(of_rank_0.begin(), of_rank_0.end(), job.rank()) != of_rank_0.end()) {
-    const std::string words = to_words(outline_of(own));
+    Durations measured;
+    for (std::size_t i = 0; i < own.instructions.size(); ++i) measured.push_back(profile.seconds(i));
+    const std::string words = to_words(outline_of(own, measured));
     for (std::size_t piece = 0; piece * most_bytes <= words.size(); ++piece)  // the last one is shorter than the others
       job.put(key(job.rank(), piece), words.substr(piece * most_bytes, most_bytes));
   }
@@ -56,14 +58,16 @@ IdleReport report_idle(const std::vector<double>& ranks, std::span<const StageOu
   return {.ranks = ranks,
           .mean = std::accumulate(ranks.begin(), ranks.end(), 0.0) / static_cast<double>(std::max<std::size_t>(ranks.size(), 1)),
           .equal_stages = simulate(stages, TimelineCost::equal).idle_share(),
-          .by_ops = simulate(stages, TimelineCost::by_ops).idle_share()};
+          .by_ops = simulate(stages, TimelineCost::by_ops).idle_share(),
+          .by_times = simulate(stages, TimelineCost::measured).idle_share()};
 }
 
 std::string idle_text(const IdleReport& report) {
   std::string text = "idle " + fixed_text(100 * report.mean, 1) + "% of forward and backward, measured (by rank:";
   for (double share : report.ranks) text += " " + fixed_text(100 * share, 1) + "%";
   return text + "); the schedule gives " + fixed_text(100 * report.equal_stages, 1) + "% if all stages are equal, " +
-         fixed_text(100 * report.by_ops, 1) + "% by the costs of their ops\n";
+         fixed_text(100 * report.by_ops, 1) + "% by the costs of their ops, " + fixed_text(100 * report.by_times, 1) +
+         "% by their measured times\n";
 }
 
 }  // namespace consist

@@ -19,9 +19,9 @@ double idle_share(const Program& program, const Profile& profile, double step_se
 /// Called by every rank, once: `own` of all ranks on rank 0, by rank; elsewhere nothing. Throws as Job::get.
 std::vector<double> collect_idle_shares(Job& job, double own);
 
-/// Called by every rank, once: on rank 0 the outlines of the ranks of its stages, in their order; elsewhere nothing. Throws as
-/// Job::get.
-std::vector<StageOutline> collect_outlines(Job& job, const Program& own);
+/// Called by every rank, once: on rank 0 the outlines of the ranks of its stages, with the times that they measured, in their
+/// order; elsewhere nothing. Throws as Job::get.
+std::vector<StageOutline> collect_outlines(Job& job, const Program& own, const Profile& profile);
 
 /// What was measured, beside what the schedule gives.
 struct IdleReport {
@@ -29,6 +29,7 @@ struct IdleReport {
   double mean = 0;
   double equal_stages = 0;  ///< if all stages took the same time
   double by_ops = 0;        ///< if they took what their ops' costs say
+  double by_times = 0;      ///< if their instructions took what was measured and messages no time
 };
 
 /// `stages`: the outlines of the programs along Program::stage_axis.

@@ -130,11 +130,14 @@ std::string measure_idle(Job& job, const Mesh& mesh, const Program& program, con
   const double mean = std::accumulate(seconds.begin() + 1, seconds.end(), 0.0) / static_cast<double>(seconds.size() - 1);
   const std::vector<double> shares = collect_idle_shares(job, idle_share(program, events.profile(), mean));
   const std::vector<OpTimes> times = collect_op_times(job, op_times(program, events.profile()));
-  const std::vector<StageOutline> stages = collect_outlines(job, program);
+  const std::vector<StageOutline> stages = collect_outlines(job, program, events.profile());
   if (job.rank() != 0) return {};
   const IdleReport report = report_idle(shares, stages);
-  profile["idle_share"] = {
-      {"ranks", report.ranks}, {"mean", report.mean}, {"equal_stages", report.equal_stages}, {"by_ops", report.by_ops}};
+  profile["idle_share"] = {{"ranks", report.ranks},
+                           {"mean", report.mean},
+                           {"equal_stages", report.equal_stages},
+                           {"by_ops", report.by_ops},
+                           {"by_times", report.by_times}};
   const std::vector<double> speeds = rank_speeds(times);
   profile["rank_speeds"] = speeds;
   return idle_text(report) + "speeds beside one another by the ops that all have, for --pipeline.rank-speeds: " +

@@ -126,7 +126,8 @@ TEST_F(External, ItsLossesAreThoseOfDdp) {
       // Two ranks: a sum of two has no order, so the numbers are the same to the last bit.
       const Curves found = train(precision, {"ddp-plain", "--ddp-plain.message", message});
       EXPECT_EQ(found.loss, expected.loss) << message;
-      EXPECT_EQ(found.grad_norm, expected.grad_norm) << message;
+      // Squares of gradients that are late are added up apart, and the two strategies are late with others.
+      EXPECT_THAT(found.grad_norm, testing::Pointwise(testing::DoubleNear(3e-6), expected.grad_norm)) << message;
     }
   }
 }

@@ -267,16 +267,19 @@ TEST_F(PipelinePrograms, SimulatedWithUnitDurationsTheyAreTheSameTimelines) {
 TEST_F(PipelinePrograms, RanksTellEachOtherTheirTimelines) {
   const auto programs = compile(host_, {.schedule = "interleaved", .stages = 3, .micro_batches = 4, .shape = {.layers = 6}});
   std::vector<StageOutline> outlines;
-  for (const Program& program : programs) outlines.push_back(outline_from(to_words(outline_of(program))));
+  for (const Program& program : programs)
+    outlines.push_back(outline_from(to_words(outline_of(program, estimated_durations(program)))));
   for (const TimelineCost cost : {TimelineCost::equal, TimelineCost::by_ops}) {
     const Timeline told = simulate(outlines, cost), own = simulate(pointers(programs), cost);
     EXPECT_EQ(told.end, own.end);
     EXPECT_EQ(timeline_text(told), timeline_text(own));
     EXPECT_EQ(told.idle_share(), own.idle_share());
   }
+  EXPECT_NEAR(simulate(outlines, TimelineCost::measured).end, simulate(outlines, TimelineCost::by_ops).end, 1e-12)
+      << "times that were measured are as good as others";
   EXPECT_LT(to_words(outline_of(programs[0])).size(), 40 * 80u) << "about three steps for each of 16 parts";
   EXPECT_THROW(outline_from("0 1 0"), ProgramError);
-  EXPECT_THROW(outline_from("0 9 0 0 0 1 1 0 0"), ProgramError);
+  EXPECT_THROW(outline_from("0 9 0 0 0 1 1 1 0 0"), ProgramError);
 }
 
 /// Weight gradients of matrices in backward parts of a stage in the middle that stand behind the last message of their part.
