@@ -53,9 +53,9 @@ class AttentionGrad final : public AttentionBase {
 
   Types infer(const Types& in, const Attributes& attributes) const override {
     const AttentionShape s = shapes(present(in, 1), present(in, 2), present(in, 3), attributes);
-    check(in, 0, s.q);
+    check_present(in, 0, s.q);
     check(in, 4, s.q);
-    check(in, 5, s.lse);
+    check_present(in, 5, s.lse);
     return {s.q, s.kv, s.kv};
   }
   void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& /*attributes*/) const override {

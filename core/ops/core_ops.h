@@ -28,6 +28,7 @@ void register_vocabulary(OpRegistry& registry);
 void register_repeat_heads(OpRegistry& registry);
 void register_elementwise(OpRegistry& registry);
 void register_optimizer(OpRegistry& registry);
+void register_muon(OpRegistry& registry);
 void register_collectives(OpRegistry& registry);
 void register_storage(OpRegistry& registry);
 
@@ -47,7 +48,12 @@ class NamedOp : public Op {
     if (index >= types.size() || !types[index]) fail("input " + std::to_string(index) + " is missing");
     return *types[index];
   }
-  /// The type, checked to equal `expected`; absent is allowed.
+  /// The type, checked to equal `expected`.
+  void check_present(const Types& types, std::size_t index, const TensorType& expected) const {
+    present(types, index);
+    check(types, index, expected);
+  }
+  /// The same of an input that may be absent.
   void check(const Types& types, std::size_t index, const TensorType& expected) const {
     if (index >= types.size() || !types[index] || *types[index] == expected) return;
     fail("input " + std::to_string(index) + " is " + std::string(name_of(types[index]->dtype)) + types[index]->shape.text() +

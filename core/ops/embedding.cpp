@@ -18,7 +18,7 @@ class EmbeddingGrad final : public NamedOp {
   Types infer(const Types& in, const Attributes& attributes) const override {
     const TensorType& dy = present(in, 1);
     require(dy.shape.rank() == 3, "dy must be [batch, sequence, channels]");
-    check(in, 0, {DType::i32, {dy.shape[0], dy.shape[1]}});
+    check_present(in, 0, {DType::i32, {dy.shape[0], dy.shape[1]}});
     TensorType out{dtype_attribute(attributes), {attributes.integer("vocabulary"), dy.shape[2]}};
     check(in, 2, out);
     return {out};

@@ -16,9 +16,9 @@ class RmsNormGrad final : public NamedOp {
   Types infer(const Types& in, const Attributes& attributes) const override {
     const TensorType& x = present(in, 1);
     require(x.shape.rank() == 3, "x must be [batch, sequence, channels]");
-    check(in, 0, x);
-    check(in, 2, {DType::f32, {x.shape[0], x.shape[1]}});
-    check(in, 3, {x.dtype, {x.shape[2]}});
+    check_present(in, 0, x);
+    check_present(in, 2, {DType::f32, {x.shape[0], x.shape[1]}});
+    check_present(in, 3, {x.dtype, {x.shape[2]}});
     check(in, 4, x);
     TensorType dw{dtype_attribute(attributes), {x.shape[2]}};
     check(in, 5, dw);

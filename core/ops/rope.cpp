@@ -17,7 +17,7 @@ class RopeGrad final : public NamedOp {
     const TensorType& dy = present(in, 0);
     const std::int64_t head_dim = attributes.integer("head_dim");
     require(dy.shape.rank() == 3 && head_dim > 0 && dy.shape[1] > 0 && dy.shape[2] % head_dim == 0, "dy must be [batch, sequence, heads*head_dim]");
-    check(in, 1, {DType::f32, {dy.shape[1], head_dim}});
+    check_present(in, 1, {DType::f32, {dy.shape[1], head_dim}});
     require(has(in, 2) == has(in, 3) && has(in, 2) == has(in, 4), "x, rstd and the norm weight are given together or not at all");
     if (!has(in, 2)) return {dy, std::nullopt};
     check(in, 2, dy);
@@ -57,8 +57,7 @@ class Rope final : public NamedOp {
     require(x.shape.rank() == 3 && x.shape[1] > 0, "x must be [batch, sequence, heads*head_dim] of a sequence that is not empty");
     require(head_dim > 0 && head_dim % 2 == 0 && x.shape[2] % head_dim == 0,
             "head_dim must be even and divide the channels of x");
-    present(in, 1);
-    check(in, 1, {DType::f32, {x.shape[1], head_dim}});
+    check_present(in, 1, {DType::f32, {x.shape[1], head_dim}});
     check(in, 2, {x.dtype, {head_dim}});
     if (!has(in, 2)) return {x, std::nullopt};
     return {x, TensorType{DType::f32, {x.shape[0], x.shape[1], x.shape[2] / head_dim}}};

@@ -16,8 +16,8 @@ class SwigluGrad final : public NamedOp {
 
   Types infer(const Types& in, const Attributes& /*attributes*/) const override {
     const TensorType& gate = present(in, 1);
-    check(in, 0, gate);
-    check(in, 2, gate);
+    check_present(in, 0, gate);
+    check_present(in, 2, gate);
     return {gate, gate};
   }
   void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& /*attributes*/) const override {

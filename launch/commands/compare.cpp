@@ -290,7 +290,7 @@ class Comparison {
     }
     run.repeat = repeat;
     CompareOutcome& outcome = outcomes_[row];
-    failed_ |= run.status == "failed";
+    failed_ |= run.status == "failed" || run.status == "cut off";
     if (run.status != "finished") {
       std::fprintf(stderr, "  %s: %s\n", run.status.c_str(), run.reason.c_str());
       if (!outcome.runs.empty()) return;  // the repeats that finished stand
