@@ -11,7 +11,8 @@ namespace {
 
 /// Whether a value says by itself what it is of.
 bool speaks_for_itself(const std::string& option) {
-  return option == "model" || option == "strategy" || option == "transport" || option == "precision" || option == "device";
+  return option == "model" || option == "strategy" || option == "transport" || option == "precision" || option == "optimizer" ||
+         option == "device";
 }
 
 /// A value as part of a file name.

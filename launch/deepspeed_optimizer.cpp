@@ -13,20 +13,20 @@ void OptimizerReader::read(const std::string& key, const Json& value) {
       target_.refuse(
           key, "is " + shown(value) + "; the optimizer here is AdamW (and Adam, which is AdamW in DeepSpeed's default mode)");
     }
-    target_.note(key, value, "AdamW");
+    target_.state(key, value, "optimizer", target_.config.optimizer_plugin, std::string("adamw"));
   } else if (key == "optimizer.params.lr") {
     target_.state_real(key, value, "learning-rate", target_.config.learning_rate.peak);
   } else if (key == "optimizer.params.betas") {
     read_betas(key, value);
   } else if (key == "optimizer.params.eps") {
-    target_.state_real(key, value, "epsilon", optimizer.epsilon);
+    read_adam(key, value, "epsilon");
   } else if (key == "optimizer.params.weight_decay") {
     target_.state_real(key, value, "weight-decay", optimizer.weight_decay);
   } else if (key == "optimizer.params.bias_correction") {
     if (is_auto(value))
-      target_.resolve(key, value, "bias-correction", optimizer.bias_correction);
+      keep_adam(key, value, "bias-correction");
     else
-      target_.state(key, value, "bias-correction", optimizer.bias_correction, target_.truth(key, value));
+      target_.state_plugin(key, value, "adamw", "bias-correction", target_.truth(key, value) ? "true" : "false");
   } else if (key == "optimizer.params.torch_adam") {
     torch_adam_ = is_auto(value) || target_.truth(key, value);
     target_.note(key, value, "no effect here but for the default of weight_decay: AdamW has one implementation per device");
@@ -38,16 +38,32 @@ void OptimizerReader::read(const std::string& key, const Json& value) {
 }
 
 void OptimizerReader::read_betas(const std::string& key, const Json& value) {
-  OptimizerSettings& optimizer = target_.config.optimizer;
   if (is_auto(value)) {
-    target_.resolve(key, value, "beta1", optimizer.beta1);
-    target_.resolve(key, value, "beta2", optimizer.beta2);
-    target_.stated.insert({"beta1", "beta2"});
+    keep_adam(key, value, "beta1");
+    keep_adam(key, value, "beta2");
     return;
   }
   if (!value.is_array() || value.size() != 2) target_.refuse(key, "is " + shown(value) + "; it must be two numbers or \"auto\"");
-  target_.state(key, value, "beta1", optimizer.beta1, target_.number(key, value[0]));
-  target_.state(key, value, "beta2", optimizer.beta2, target_.number(key, value[1]));
+  target_.state_plugin(key, value, "adamw", "beta1", as_text(target_.number(key, value[0])));
+  target_.state_plugin(key, value, "adamw", "beta2", as_text(target_.number(key, value[1])));
+}
+
+void OptimizerReader::read_adam(const std::string& key, const Json& value, const std::string& option) {
+  if (is_auto(value))
+    keep_adam(key, value, option);
+  else
+    target_.state_plugin(key, value, "adamw", option, as_text(target_.number(key, value)));
+}
+
+void OptimizerReader::keep_adam(const std::string& key, const Json& value, const std::string& option) {
+  kept_.insert(option);
+  const auto given = target_.config.plugin_options.find("adamw");
+  const bool is_given = given != target_.config.plugin_options.end() && given->second.contains(option);
+  target_.note(key, value, "--adamw." + option + (is_given ? " " + given->second.at(option) : " as it is without the file"));
+}
+
+void OptimizerReader::absent_adam(const std::string& key, const std::string& option, const std::string& fallback) {
+  if (!kept_.contains(option)) target_.absent_plugin(key, "adamw", option, fallback);
 }
 
 void OptimizerReader::finish() {
@@ -55,9 +71,9 @@ void OptimizerReader::finish() {
   OptimizerSettings& optimizer = target_.config.optimizer;
   const std::string params = "optimizer.params.";
   target_.absent(params + "lr", "learning-rate", target_.config.learning_rate.peak, 1e-3);
-  target_.absent(params + "betas", "beta1", optimizer.beta1, 0.9);
-  target_.absent(params + "betas", "beta2", optimizer.beta2, 0.999);
-  target_.absent(params + "eps", "epsilon", optimizer.epsilon, 1e-8);
+  absent_adam(params + "betas", "beta1", "0.9");
+  absent_adam(params + "betas", "beta2", "0.999");
+  absent_adam(params + "eps", "epsilon", "1e-8");
   target_.absent(params + "weight_decay", "weight-decay", optimizer.weight_decay, torch_adam_ ? 0.01 : 0.0);
   if (!adam_w_mode_) {
     // DeepSpeed listens to it for the type Adam only; without weight decay both are the same.

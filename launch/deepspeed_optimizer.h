@@ -1,6 +1,7 @@
 // The block "optimizer" of a DeepSpeed JSON: Adam and AdamW.
 #pragma once
 
+#include <set>
 #include <string>
 
 #include "launch/deepspeed_target.h"
@@ -19,10 +20,15 @@ class OptimizerReader {
 
  private:
   void read_betas(const std::string& key, const Json& value);
+  // Options of the plugin adamw. What is "auto" keeps the plugin's default, or what the command line gives.
+  void read_adam(const std::string& key, const Json& value, const std::string& option);
+  void keep_adam(const std::string& key, const Json& value, const std::string& option);
+  void absent_adam(const std::string& key, const std::string& option, const std::string& fallback);
 
   Target& target_;
   bool there_ = false, torch_adam_ = false, adam_w_mode_ = true;
   std::string type_;
+  std::set<std::string> kept_;  ///< options of adamw that are "auto"
 };
 
 }  // namespace consist::deepspeed

@@ -66,11 +66,8 @@ po::options_description run_options() {
       "schedule-counting", po::value<std::string>()->default_value(name_of(d.learning_rate.counting)),
       "own; deepspeed: a step later, as its schedulers move on after each step")(
       "final-rate", po::value<double>()->default_value(0.1, "0.1"), "end of linear and cosine, as a fraction of the peak")(
+      "optimizer", po::value<std::string>()->default_value(d.optimizer_plugin)->value_name("O"), "e.g. adamw, sgd, lion, muon")(
       "weight-decay", po::value<double>()->default_value(d.optimizer.weight_decay, "0.1"), "not on norms and biases")(
-      "beta1", po::value<double>()->default_value(d.optimizer.beta1, "0.9"), "AdamW")(
-      "beta2", po::value<double>()->default_value(d.optimizer.beta2, "0.95"), "AdamW")(
-      "bias-correction", po::value<bool>()->default_value(d.optimizer.bias_correction, "on")->value_name("on|off"), "AdamW")(
-      "epsilon", po::value<double>()->default_value(d.optimizer.epsilon, "1e-8"), "AdamW")(
       "clip", po::value<double>()->default_value(d.optimizer.max_norm, "1"), "global gradient norm; 0: do not clip");
   po::options_description results("Results and limits");
   results.add_options()("archive", po::value<std::string>()->default_value("")->value_name("FILE"), "HDF5 archive of the run")(
@@ -319,10 +316,7 @@ RunConfig make_config(const ParsedRun& parsed, PluginHost& host) {
   c.learning_rate.final_fraction = v["final-rate"].as<double>();
   c.learning_rate.steps = c.steps;
   c.optimizer.weight_decay = v["weight-decay"].as<double>();
-  c.optimizer.beta1 = v["beta1"].as<double>();
-  c.optimizer.beta2 = v["beta2"].as<double>();
-  c.optimizer.epsilon = v["epsilon"].as<double>();
-  c.optimizer.bias_correction = v["bias-correction"].as<bool>();
+  c.optimizer_plugin = v["optimizer"].as<std::string>();
   c.optimizer.max_norm = v["clip"].as<double>();
   c.archive = v["archive"].as<std::string>();
   c.overwrite = v["overwrite"].as<bool>();

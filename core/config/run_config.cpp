@@ -117,9 +117,6 @@ void RunConfig::check() const {
   within("--learning-rate", learning_rate.peak, 0, 1e6);
   if (learning_rate.warmup_from) within("--warmup-from", *learning_rate.warmup_from, 0, 1e6);
   within("--final-rate", learning_rate.final_fraction, 0, 1);
-  within("--beta1", optimizer.beta1, 0, 0.999999);
-  within("--beta2", optimizer.beta2, 0, 0.999999999);
-  within("--epsilon", optimizer.epsilon, 0, 1);
   within("--weight-decay", optimizer.weight_decay, 0, 1e3);
   within("--clip", optimizer.max_norm, 0, 1e9);
   at_least("--host-memory-limit", host_memory_limit, 0);
@@ -165,11 +162,8 @@ std::string RunConfig::to_json() const {
       {"warmup_from", learning_rate.warmup_from ? nlohmann::ordered_json(*learning_rate.warmup_from) : nlohmann::ordered_json()},
       {"schedule_counting", name_of(learning_rate.counting)},
       {"final_rate", learning_rate.final_fraction},
-      {"beta1", optimizer.beta1},
-      {"beta2", optimizer.beta2},
-      {"epsilon", optimizer.epsilon},
+      {"optimizer", optimizer_plugin},
       {"weight_decay", optimizer.weight_decay},
-      {"bias_correction", optimizer.bias_correction},
       {"clip", optimizer.max_norm},
       {"evaluate_every", evaluate_every},
       {"evaluate_sequences", evaluate_sequences},

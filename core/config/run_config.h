@@ -47,6 +47,7 @@ struct RunConfig {
   bool from_scratch = false;  ///< initialise even if the model folder has weights
 
   LearningRate learning_rate;  ///< its `steps` follows the run's
+  std::string optimizer_plugin = "adamw";  ///< --optimizer
   OptimizerSettings optimizer;
 
   std::int64_t evaluate_every = 0;

@@ -1,4 +1,5 @@
-// sum_of_squares, clip_coefficient and adamw (Loshchilov & Hutter, 2019).
+// sum_of_squares, clip_coefficient and the updates of single elements: adamw (Loshchilov & Hutter, 2019), sgd (with the momentum of
+// Sutskever et al., 2013), lion (Chen et al., 2023).
 #include "core/ops/core_ops.h"
 
 namespace consist::ops {
@@ -33,7 +34,7 @@ class ClipCoefficient final : public NamedOp {
   ClipCoefficient() : NamedOp("clip_coefficient") {}
 
   Types infer(const Types& in, const Attributes& attributes) const override {
-    check(in, 0, scalar);
+    check_present(in, 0, scalar);
     require(attributes.real("max_norm") >= 0, "max_norm must not be negative");
     return {scalar, scalar};
   }
@@ -43,39 +44,56 @@ class ClipCoefficient final : public NamedOp {
   }
 };
 
-/// Inputs: hyper, coefficient, then five per parameter (p, g, master?, m, v); outputs four per parameter (p, master?, m, v).
-class AdamW final : public NamedOp {
+/// See Op::states_per_update().
+class ParameterUpdate : public NamedOp {
  public:
-  AdamW() : NamedOp("adamw") {}
+  ParameterUpdate(std::string name, std::int64_t scalars, int states, std::vector<const char*> constants)
+      : NamedOp(std::move(name)), scalars_(scalars), states_(static_cast<std::size_t>(states)), constants_(std::move(constants)) {}
 
   Types infer(const Types& in, const Attributes& attributes) const override {
-    check(in, 0, {DType::f32, {4}});
-    check(in, 1, scalar);
-    require(in.size() > 2 && (in.size() - 2) % 5 == 0, "inputs must be hyper, coefficient and five per parameter");
-    for (const char* name : {"beta1", "beta2", "epsilon", "weight_decay"}) attributes.real(name);
+    check_present(in, 0, {DType::f32, {scalars_}});
+    check_present(in, 1, scalar);
+    require(in.size() > 2 && (in.size() - 2) % stride() == 0, "inputs must be scalars, clip, and some for each parameter");
+    for (const char* name : constants_) attributes.real(name);
     Types out;
-    for (std::size_t i = 2; i < in.size(); i += 5) {
-      const Shape& shape = present(in, i).shape;
-      for (std::size_t j : {i + 1, i + 3, i + 4})
-        require(present(in, j).shape == shape, "a gradient or state has another shape than its parameter");
-      require(!has(in, i + 2) || in[i + 2]->shape == shape, "a master has another shape than its parameter");
-      out.insert(out.end(), {in[i], in[i + 2], in[i + 3], in[i + 4]});
+    for (std::size_t p = 2; p < in.size(); p += stride()) {
+      const Shape& shape = present(in, p).shape;
+      require(present(in, p + 1).shape == shape, "a gradient has another shape than its parameter");
+      for (std::size_t i = p + 2; i < p + stride(); ++i)
+        require(!has(in, i) || in[i]->shape == shape, "a master or state has another shape than its parameter");
+      out.push_back(in[p]);
+      out.insert(out.end(), in.begin() + static_cast<std::ptrdiff_t>(p + 2), in.begin() + static_cast<std::ptrdiff_t>(p + stride()));
     }
     return out;
   }
   void shard(AxisSharding& axis, const Types& in, const Attributes& /*attributes*/) const override {
     axis.inputs[0] = axis.inputs[1] = Placement::replicate();
-    for (std::size_t i = 2; i < in.size(); i += 5) {
-      const Placement placement = axis.inputs[i + 3];  // the states lead; they never move
-      require(!placement.is_partial(), "an optimizer state cannot be partial");
-      for (std::size_t j = i; j < i + 5; ++j) axis.inputs[j] = placement;
-      axis.outputs.insert(axis.outputs.end(), 4, placement);
+    for (std::size_t p = 2; p < in.size(); p += stride()) {
+      const Placement placement = axis.inputs[leading(in, p)];
+      require(!placement.is_partial(), "neither a state nor a gradient without one can be partial");
+      for (std::size_t i = p; i < p + stride(); ++i) axis.inputs[i] = placement;
+      axis.outputs.insert(axis.outputs.end(), stride() - 1, placement);
     }
   }
   int updates_in_place(int output) const noexcept override {
-    constexpr int input_of_output[4] = {0, 2, 3, 4};
-    return 2 + 5 * (output / 4) + input_of_output[output % 4];
+    const int each = static_cast<int>(stride()), of = output / (each - 1), which = output % (each - 1);
+    return 2 + each * of + (which == 0 ? 0 : which + 1);
   }
+  int states_per_update() const noexcept override { return static_cast<int>(states_); }
+
+ private:
+  std::size_t stride() const noexcept { return 3 + states_; }
+  /// Which of a parameter's tensors says where the others go: states never move; without any the gradient decides.
+  std::size_t leading(const Types& in, std::size_t p) const {
+    for (std::size_t i = p + stride() - 1; i > p + 1; --i) {
+      if (has(in, i)) return i;
+    }
+    return p + 1;
+  }
+
+  std::int64_t scalars_;
+  std::size_t states_;
+  std::vector<const char*> constants_;
 };
 
 }  // namespace
@@ -83,7 +101,9 @@ class AdamW final : public NamedOp {
 void register_optimizer(OpRegistry& registry) {
   registry.add(std::make_unique<SumOfSquares>());
   registry.add(std::make_unique<ClipCoefficient>());
-  registry.add(std::make_unique<AdamW>());
+  registry.add(std::make_unique<ParameterUpdate>("adamw", 4, 2, std::vector{"beta1", "beta2", "epsilon", "weight_decay"}));
+  registry.add(std::make_unique<ParameterUpdate>("sgd", 2, 1, std::vector{"momentum", "weight_decay"}));
+  registry.add(std::make_unique<ParameterUpdate>("lion", 2, 1, std::vector{"beta1", "beta2", "weight_decay"}));
 }
 
 }  // namespace consist::ops

@@ -16,6 +16,11 @@
 
 namespace consist {
 
+const Optimizer& default_optimizer() {
+  static const AdamW adamw;
+  return adamw;
+}
+
 int Layout::batch_ranks() const {
   int product = 1;
   for (int axis : batch_axes) product *= mesh.size_of(axis);
@@ -197,7 +202,9 @@ Program compile_step(const CompileRequest& request, const Layout& layout, int ra
   fuse_amax(program);
   record_amaxes(program);
   if (request.pack_linears) pack_linears(program);
-  append_optimizer(program, request.precision->dtypes(), request.optimizer);
+  checked(program, request.optimizer_name, "update", verify, [&] {
+    append_optimizer(program, request.precision->dtypes(), *request.optimizer, request.optimizer_settings);
+  });
   finish(program, layout);
   if (layout.active.empty()) verify(program);  // else the last finish() was checked
   return program;

@@ -16,6 +16,9 @@
 
 namespace consist {
 
+/// AdamW with its usual constants.
+CONSIST_API const Optimizer& default_optimizer();
+
 /// One strategy and how many ranks it spans (0: the ranks that the others leave).
 struct StrategyUse {
   std::string name;
@@ -34,7 +37,9 @@ struct CompileRequest {
   int accumulation = 1;          ///< micro-batches per step
   RecomputeRequest recompute;
   bool pack_linears = false;  ///< see core/passes/pack_linears.h
-  OptimizerSettings optimizer;
+  const Optimizer* optimizer = &default_optimizer();
+  std::string optimizer_name = "the optimizer";
+  OptimizerSettings optimizer_settings;
   /// The machine that is planned for, the same on all ranks. Null: reference_machine().
   std::shared_ptr<const Machine> machine;
 };
@@ -56,7 +61,7 @@ struct Layout {
 /// Throws UsageError where sizes and ranks do not fit or two strategies want the same axis.
 CONSIST_API Layout lay_out(const std::vector<StrategyUse>& strategies, int ranks);
 
-/// The whole step of `rank`: forward and backward of every micro-batch, reduction, clipping, AdamW. Verified. Inputs: "ids.<m>",
+/// The whole step of `rank`: forward and backward of every micro-batch, reduction, clipping, updates. Verified. Inputs: "ids.<m>",
 /// "targets.<m>" (i32 [micro_batch·batch_ranks, sequence]; a pipeline stage lacks those that it does not read) and "hyper";
 /// metrics "loss" and "grad_norm". Ranks differ only along a strategy's axis of stages (Program::stage_axis).
 CONSIST_API Program compile_step(const CompileRequest& request, const Layout& layout, int rank = 0);

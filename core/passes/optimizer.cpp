@@ -157,11 +157,10 @@ void append_stop_vote(Program& program, Builder& builder) {
 
 }  // namespace
 
-void append_optimizer(Program& program, const DTypes& dtypes, const OptimizerSettings& settings) {
-  const std::vector<std::int16_t> layers = layers_of_gradients(program);
-  Builder builder(program);
-  builder.tag = {Phase::optimizer, -1, -1, who};
+namespace {
 
+/// Makes the gradients whole, and the masters and states beside them.
+void make_states(Program& program, Builder& builder, const DTypes& dtypes, const Optimizer& optimizer) {
   for (Parameter& p : program.parameters) {
     for (int axis = 0; axis < program.mesh.axes(); ++axis) {
       if (program[p.gradient].placements[axis].is_partial()) {
@@ -170,11 +169,48 @@ void append_optimizer(Program& program, const DTypes& dtypes, const OptimizerSet
     }
     const Tensor gradient = program[p.gradient];
     if (dtypes.master) p.master = builder.state(p.name + ".master", *dtypes.master, gradient.shape, gradient.placements);
-    p.moment1 = builder.state(p.name + ".moment1", dtypes.moment, gradient.shape, gradient.placements);
-    p.moment2 = builder.state(p.name + ".moment2", dtypes.moment, gradient.shape, gradient.placements);
+    for (const std::string& name : optimizer.states(p, gradient.shape)) {
+      p.states.push_back({name, builder.state(p.name + "." + name, dtypes.moment, gradient.shape, gradient.placements)});
+    }
   }
+}
 
-  const TensorId hyper = builder.input("hyper", DType::f32, {4});
+UpdatedParameter updated(const Parameter& p) {
+  UpdatedParameter u{&p, p.tensor, p.gradient, p.master, {}};
+  for (const ParameterState& state : p.states) u.states.push_back(state.tensor);
+  return u;
+}
+
+/// A parameter that is not written would keep its initial value in silence.
+void check_updates(const Program& program, InstructionId first) {
+  std::vector<bool> written(program.tensors.size(), false);
+  for (auto i = static_cast<std::size_t>(first); i < program.instructions.size(); ++i) {
+    for (TensorId output : program.instructions[i].outputs) {
+      if (output != no_tensor) written[static_cast<std::size_t>(program[output].storage)] = true;
+    }
+  }
+  for (const Parameter& p : program.parameters) {
+    const auto check = [&](TensorId tensor, const std::string& what) {
+      if (tensor != no_tensor && !written[static_cast<std::size_t>(program[tensor].storage)])
+        throw ProgramError("the optimizer's update() writes no " + what + " of parameter '" + p.name + "'");
+    };
+    check(p.tensor, "value");
+    check(p.master, "master");
+    for (const ParameterState& state : p.states) check(state.tensor, state.name);
+  }
+}
+
+}  // namespace
+
+void append_optimizer(Program& program, const DTypes& dtypes, const Optimizer& optimizer, const OptimizerSettings& settings) {
+  const std::vector<std::int16_t> layers = layers_of_gradients(program);
+  Builder builder(program);
+  builder.tag = {Phase::optimizer, -1, -1, who};
+  make_states(program, builder, dtypes, optimizer);
+
+  const auto scalars = static_cast<std::int64_t>(optimizer.scalars(1, 0).size());
+  if (scalars == 0) throw ProgramError("the optimizer's scalars() gives none; the update needs the rate at least");
+  const TensorId hyper = builder.input("hyper", DType::f32, {scalars});
   const std::vector<TensorId> clip = builder.emit("clip_coefficient", {total_sum_of_squares(program, builder)},
                                                   {{"max_norm", settings.max_norm}}, {"grad_norm", "clip"});
 
@@ -185,25 +221,19 @@ void append_optimizer(Program& program, const DTypes& dtypes, const OptimizerSet
     const Parameter& p = program.parameters[i];
     groups[{p.twin < 0 ? layers[i] : std::int16_t{-1}, p.decay, p.twin >= 0}].push_back(&p);
   }
+  const auto first = static_cast<InstructionId>(program.instructions.size());
   for (const auto& [key, group] : groups) {
     const auto [layer, decay, twin] = key;
     builder.tag.layer = layer;
-    std::vector<TensorId> inputs{hyper, clip[1]};
-    std::vector<std::string> names;
-    for (const Parameter* p : group) {
-      inputs.insert(inputs.end(), {p->tensor, p->gradient, p->master, p->moment1, p->moment2});
-      names.insert(names.end(), {p->name, p->name + ".master", p->name + ".moment1", p->name + ".moment2"});
-    }
-    builder.emit("adamw", std::move(inputs),
-                 {{"beta1", settings.beta1},
-                  {"beta2", settings.beta2},
-                  {"epsilon", settings.epsilon},
-                  {"weight_decay", decay ? settings.weight_decay : 0.0},
-                  {"stochastic_rounding", std::int64_t{dtypes.stochastic_rounding ? 1 : 0}},
-                  {"seed", std::int64_t{twin ? -2 : layer}}},
-                 std::move(names));
+    UpdateGroup parameters{.parameters = {},
+                           .weight_decay = decay ? settings.weight_decay : 0.0,
+                           .stochastic_rounding = dtypes.stochastic_rounding,
+                           .seed = twin ? -2 : layer};
+    for (const Parameter* p : group) parameters.parameters.push_back(updated(*p));
+    optimizer.update(builder, hyper, clip[1], parameters);
   }
-  builder.tag.layer = -1;
+  check_updates(program, first);
+  builder.tag = {Phase::optimizer, -1, -1, who};
   make_metric(program, clip[0], "grad_norm");
   append_stop_vote(program, builder);
   append_metrics(program);

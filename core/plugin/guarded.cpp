@@ -109,6 +109,27 @@ class GuardedPrecision final : public Precision {
   const PluginIdentity& plugin_;
 };
 
+class GuardedOptimizer final : public Optimizer {
+ public:
+  GuardedOptimizer(std::shared_ptr<Optimizer> part, const PluginIdentity& plugin) : part_(std::move(part)), plugin_(plugin) {}
+  std::vector<std::string> states(const Parameter& parameter, const Shape& shape) const override {
+    return in_plugin(plugin_, "states", [&] { return part_->states(parameter, shape); });
+  }
+  std::vector<float> scalars(std::int64_t step, double learning_rate) const override {
+    return in_plugin(plugin_, "scalars", [&] { return part_->scalars(step, learning_rate); });
+  }
+  void update(Builder& builder, TensorId scalars, TensorId clip, const UpdateGroup& group) const override {
+    in_plugin(plugin_, "update", limited, [&] { part_->update(builder, scalars, clip, group); });
+  }
+  std::string describe() const override {
+    return in_plugin(plugin_, "describe", [&] { return part_->describe(); });
+  }
+
+ private:
+  std::shared_ptr<Optimizer> part_;
+  const PluginIdentity& plugin_;
+};
+
 class GuardedDataset final : public Dataset {
  public:
   GuardedDataset(std::shared_ptr<Dataset> part, const PluginIdentity& plugin) : part_(std::move(part)), plugin_(plugin) {}
@@ -242,6 +263,9 @@ std::shared_ptr<ParallelStrategy> guarded(std::shared_ptr<ParallelStrategy> part
 }
 std::shared_ptr<Precision> guarded(std::shared_ptr<Precision> part, const PluginIdentity& plugin) {
   return std::make_shared<GuardedPrecision>(std::move(part), plugin);
+}
+std::shared_ptr<Optimizer> guarded(std::shared_ptr<Optimizer> part, const PluginIdentity& plugin) {
+  return std::make_shared<GuardedOptimizer>(std::move(part), plugin);
 }
 std::shared_ptr<Dataset> guarded(std::shared_ptr<Dataset> part, const PluginIdentity& plugin) {
   return std::make_shared<GuardedDataset>(std::move(part), plugin);

@@ -7,6 +7,7 @@
 #include "consist/dataset.h"
 #include "consist/device.h"
 #include "consist/model.h"
+#include "consist/optimizer.h"
 #include "consist/precision.h"
 #include "consist/strategy.h"
 #include "consist/transport.h"
@@ -19,6 +20,7 @@ namespace consist {
 CONSIST_API std::shared_ptr<Model> guarded(std::shared_ptr<Model> part, const PluginIdentity& plugin);
 CONSIST_API std::shared_ptr<ParallelStrategy> guarded(std::shared_ptr<ParallelStrategy> part, const PluginIdentity& plugin);
 CONSIST_API std::shared_ptr<Precision> guarded(std::shared_ptr<Precision> part, const PluginIdentity& plugin);
+CONSIST_API std::shared_ptr<Optimizer> guarded(std::shared_ptr<Optimizer> part, const PluginIdentity& plugin);
 CONSIST_API std::shared_ptr<Dataset> guarded(std::shared_ptr<Dataset> part, const PluginIdentity& plugin);
 CONSIST_API std::shared_ptr<Transport> guarded(std::shared_ptr<Transport> part, const PluginIdentity& plugin);
 CONSIST_API std::shared_ptr<Device> guarded(std::shared_ptr<Device> part, const PluginIdentity& plugin);

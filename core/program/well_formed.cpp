@@ -46,13 +46,9 @@ void check_parameter(const Program& program, const Parameter& parameter) {
       throw ProgramError("parameter '" + parameter.name + "': its " + what + ", %" + std::to_string(id) + ", does not exist");
   };
   must_exist(parameter.tensor, "tensor");
-  const std::pair<TensorId, const char*> optional[] = {{parameter.gradient, "gradient"},
-                                                       {parameter.master, "master"},
-                                                       {parameter.moment1, "first moment"},
-                                                       {parameter.moment2, "second moment"}};
-  for (const auto& [id, what] : optional) {
-    if (id != no_tensor) must_exist(id, what);
-  }
+  if (parameter.gradient != no_tensor) must_exist(parameter.gradient, "gradient");
+  if (parameter.master != no_tensor) must_exist(parameter.master, "master");
+  for (const ParameterState& state : parameter.states) must_exist(state.tensor, state.name.c_str());
   if (parameter.twin < -1 || parameter.twin >= program.mesh.ranks())
     throw ProgramError("parameter '" + parameter.name + "': its twin is rank " + std::to_string(parameter.twin));
 }

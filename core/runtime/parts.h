@@ -8,6 +8,7 @@
 #include "consist/dataset.h"
 #include "consist/device.h"
 #include "consist/model.h"
+#include "consist/optimizer.h"
 #include "consist/precision.h"
 #include "consist/strategy.h"
 #include "consist/transport.h"
@@ -23,6 +24,7 @@ struct Parts {
   std::unique_ptr<Architecture> architecture;
   std::string model_folder;  ///< empty for a preset
   std::shared_ptr<Precision> precision;
+  std::shared_ptr<Optimizer> optimizer;
   std::vector<std::shared_ptr<ParallelStrategy>> strategies;
   std::vector<StrategyUse> uses;  ///< point into `strategies`
   std::shared_ptr<Device> device;

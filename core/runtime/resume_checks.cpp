@@ -21,11 +21,6 @@ Json data_of(const Json& config) {
           {"options", options.value(dataset, Json::object())}};
 }
 
-/// The names of what belongs to a parameter, see TrainingState::Value.
-std::vector<std::string> stored_names(const std::string& parameter) {
-  return {parameter, parameter + ".moment1", parameter + ".moment2"};
-}
-
 /// "'a'", "'a' and 'b'", "'a' and 3 more"
 std::string listed(const std::vector<std::string>& names) {
   std::string text = "'" + names.front() + "'";
@@ -57,12 +52,12 @@ std::string stored_name(const TrainingState::Value& value, int rank) {
   return value.kind == StateKind::per_rank ? value.name + "@" + std::to_string(rank) : value.name;
 }
 
-void check_names(const TensorParts& saved, const std::vector<std::string>& parameters, const TrainingState& state, int ranks,
+void check_names(const TensorParts& saved, const std::vector<std::vector<std::string>>& parameters, const TrainingState& state, int ranks,
                  bool has_stages, const std::string& path) {
   std::set<std::string> known;
   std::vector<std::string> missing, unknown;
-  for (const std::string& parameter : parameters) {
-    for (const std::string& name : stored_names(parameter)) {
+  for (const std::vector<std::string>& parameter : parameters) {
+    for (const std::string& name : parameter) {
       known.insert(name);
       if (!saved.has(name)) missing.push_back(name);
     }
@@ -78,10 +73,10 @@ void check_names(const TensorParts& saved, const std::vector<std::string>& param
     if (!discardable && !of_another_stage) unknown.push_back(name);
   }
   if (!missing.empty())
-    throw DataError(path + " lacks tensors that this run needs: " + listed(missing) + "; resume with the model that was trained");
+    throw DataError(path + " lacks tensors that this run needs: " + listed(missing) + "; resume with the model and the optimizer that were trained");
   if (!unknown.empty()) {
     throw DataError(path + " holds tensors that this run has no place for: " + listed(unknown) +
-                    "; resume with the model, strategy and precision that were trained");
+                    "; resume with the model, optimizer, strategy and precision that were trained");
   }
 }
 

@@ -21,8 +21,8 @@ void check_same_data(const CheckpointState& saved, const std::string& path, cons
 std::string stored_name(const TrainingState::Value& value, int rank);
 
 /// Throws DataError naming `path` unless the checkpoint has every value of every parameter and nothing else that a run must not
-/// lose. `parameters`: those of the whole model; `has_stages`: the run is a pipeline, whose stages have states of their own.
-void check_names(const TensorParts& saved, const std::vector<std::string>& parameters, const TrainingState& state, int ranks,
+/// lose. `parameters`: for each of the whole model, what a checkpoint holds for it; `has_stages`: the run is a pipeline, whose stages have states of their own.
+void check_names(const TensorParts& saved, const std::vector<std::vector<std::string>>& parameters, const TrainingState& state, int ranks,
                  bool has_stages, const std::string& path);
 
 }  // namespace consist

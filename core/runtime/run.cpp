@@ -144,7 +144,7 @@ std::string measure_idle(Job& job, const Mesh& mesh, const Program& program, con
          stage_speeds_text(speeds, mesh, program.stage_axis) + "\n";
 }
 
-TrainerSettings trainer_settings(const RunConfig& config, std::int64_t first_step) {
+TrainerSettings trainer_settings(const RunConfig& config, const Optimizer& optimizer, std::int64_t first_step) {
   // A folder without an interval: one checkpoint at the end.
   const std::int64_t checkpoint_every = config.checkpoint.empty() || config.checkpoint_each_epoch ? config.checkpoint_every
                                         : config.checkpoint_every > 0                             ? config.checkpoint_every
@@ -155,9 +155,7 @@ TrainerSettings trainer_settings(const RunConfig& config, std::int64_t first_ste
           .sequence = config.sequence,
           .accumulation = config.accumulation,
           .learning_rate = config.learning_rate,
-          .beta1 = config.optimizer.beta1,
-          .beta2 = config.optimizer.beta2,
-          .bias_correction = config.optimizer.bias_correction,
+          .optimizer = &optimizer,
           .evaluate_every = config.evaluate_every,
           .evaluate_sequences = config.evaluate_sequences,
           .checkpoint_every = checkpoint_every,
@@ -267,7 +265,7 @@ TrainerResult run_recorded(RunConfig& config, Parts parts, PluginHost& host, Joi
   const ProcessorWatch watch;
   const TrainerResult result = [&] {
     try {
-      return train(state, *parts.dataset, layout, job.rank(), trainer_settings(config, first_step), events);
+      return train(state, *parts.dataset, layout, job.rank(), trainer_settings(config, *parts.optimizer, first_step), events);
     } catch (const std::exception& error) {
       job.fail(error.what());  // before anything is destroyed, which may have to wait for the other ranks
       throw;

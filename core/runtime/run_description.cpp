@@ -85,7 +85,7 @@ std::string banner(const RunConfig& config, const Parts& parts, const Layout& la
   }
   text += "\n" + config.precision + ": parameters and activations " + std::string(name_of(d.parameter)) + ", gradients " +
           std::string(name_of(d.gradient)) + ", masters " + (d.master ? std::string(name_of(*d.master)) : "none") + ", moments " +
-          std::string(name_of(d.moment));
+          std::string(name_of(d.moment)) + "; " + parts.optimizer->describe();
   if (summary.fp8_flops > 0)
     text += "\nmatrix products of a step " + si_text(summary.flops) + "FLOP per rank, " + fp8_text(summary);
   if (!summary.parts.empty()) text += "\n" + summary.parts;

@@ -54,14 +54,18 @@ struct SavedState::OwnedTensors {
 
 namespace {
 
-/// The names of all parameters of the model.
-std::vector<std::string> parameter_names(const Architecture& architecture) {
+/// By parameter of the model, the names of what a checkpoint holds for it: its own first, see TrainingState::Value.
+std::vector<std::vector<std::string>> names_of_parameters(const Architecture& architecture, const Optimizer& optimizer) {
   Program program;
   Builder builder(program);
   const TensorId ids = builder.input("ids", DType::i32, {1, 1}), targets = builder.input("targets", DType::i32, {1, 1});
   architecture.build(builder, ids, targets, 1);
-  std::vector<std::string> names;
-  for (const Parameter& parameter : program.parameters) names.push_back(parameter.name);
+  std::vector<std::vector<std::string>> names;
+  for (const Parameter& parameter : program.parameters) {
+    names.push_back({parameter.name});
+    for (const std::string& state : optimizer.states(parameter, program[parameter.tensor].shape))
+      names.back().push_back(parameter.name + "." + state);
+  }
   return names;
 }
 
@@ -131,7 +135,7 @@ SavedState::SavedState(const RunConfig& config, const Parts& parts, const Layout
       job_(job),
       layout_(mesh_text(layout.mesh)),
       sequences_per_step_(config.batch * config.accumulation * layout.batch_ranks()),
-      parameters_(parameter_names(*parts.architecture)) {
+      parameters_(names_of_parameters(*parts.architecture, *parts.optimizer)) {
   if (!parts.model_folder.empty() && !config.from_scratch && !ModelWeights::present(parts.model_folder)) {
     throw UsageError("--model " + parts.model_folder + " has a config.json and no weights (model.safetensors or its index)" +
                      ModelWeights::advice(parts.model_folder) + "; --from-scratch initialises weights");
@@ -258,11 +262,11 @@ void SavedState::load_model_folder(TrainingState& state) const {
                 parameter.name);
   }
   const auto is_parameter = [&](const char* name) {
-    return std::find(parameters_.begin(), parameters_.end(), name) != parameters_.end();
+    return std::any_of(parameters_.begin(), parameters_.end(), [&](const auto& names) { return names.front() == name; });
   };
   if (job_.rank() == 0 && weights.has(head_name) && !is_parameter(head_name) && is_parameter(embedding_name))
     check_tied_head(weights, parts_.model_folder);
-  for (const std::string& name : parameters_) std::erase(left_over, name);
+  for (const std::vector<std::string>& names : parameters_) std::erase(left_over, names.front());
   std::erase_if(left_over, may_be_left_over);
   if (!left_over.empty()) {
     throw DataError(weights.file_of(left_over.front()).path() + ": '" + left_over.front() + "'" +

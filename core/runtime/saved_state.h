@@ -61,7 +61,8 @@ class SavedState {
   JoinedJob& job_;
   std::string layout_;
   std::int64_t sequences_per_step_;
-  std::vector<std::string> parameters_;       // of the whole model: a pipeline stage has some of them
+  /// By parameter of the whole model, of which a pipeline stage has some: what a checkpoint holds for it, its own name first.
+  std::vector<std::vector<std::string>> parameters_;
   std::unique_ptr<CheckpointWriter> writer_;  // rank 0 with --checkpoint
   std::optional<Checkpoint> checkpoint_;      // to resume from
   bool nothing_left_ = false;

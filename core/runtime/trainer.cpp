@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
+#include <vector>
 
 #include "core/runtime/batches.h"
 #include "core/runtime/step_reader.h"
@@ -19,15 +19,10 @@ bool due(std::int64_t step, std::int64_t every) {
   return every > 0 && step % every == 0;
 }
 
-/// Adam's constants of step `step`, counted from 1 (see op adamw).
-void write_hyper(TrainingState& state, const TrainerSettings& settings, std::int64_t step) {
-  const double t = static_cast<double>(step);
-  const auto correction = [&](double beta) {
-    return settings.bias_correction ? static_cast<float>(1.0 - std::pow(beta, t)) : 1.0F;
-  };
-  const float hyper[4] = {static_cast<float>(settings.learning_rate.at(step - 1)), correction(settings.beta1),
-                          correction(settings.beta2), static_cast<float>(t)};
-  state.write_input(state.step(), "hyper", hyper, sizeof hyper);
+/// What the optimizer needs of step `step`, counted from 1.
+void write_scalars(TrainingState& state, const TrainerSettings& settings, std::int64_t step) {
+  const std::vector<float> scalars = settings.optimizer->scalars(step, settings.learning_rate.at(step - 1));
+  state.write_input(state.step(), "hyper", scalars.data(), static_cast<std::int64_t>(scalars.size() * sizeof(float)));
 }
 
 EvaluationReport evaluate(TrainingState& state, Batches& batches, std::int64_t step, TrainerEvents& events) {
@@ -62,7 +57,7 @@ TrainerResult train(TrainingState& state, const Dataset& dataset, const Layout& 
     const StepTokens& tokens = reader.take(step - 1);
     const Clock::time_point start = Clock::now();
     batches.write_step(tokens);
-    write_hyper(state, settings, step);
+    write_scalars(state, settings, step);
     state.write_input(state.step(), "votes", &vote, sizeof vote);
     const auto began = std::chrono::system_clock::now();
     events.begins(Activity::running, step, 0);

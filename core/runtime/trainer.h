@@ -21,9 +21,7 @@ struct TrainerSettings {
   std::int64_t sequence = 0;
   int accumulation = 1;
   LearningRate learning_rate;
-  double beta1 = 0.9;
-  double beta2 = 0.95;
-  bool bias_correction = true;
+  const Optimizer* optimizer = nullptr;  ///< that of the program; outlives the training
   std::int64_t evaluate_every = 0;      ///< steps; 0: never
   std::int64_t evaluate_sequences = 0;  ///< so many over all ranks, as far as the dataset has them; 0: all that it has
   std::int64_t checkpoint_every = 0;    ///< steps; 0: never

@@ -165,10 +165,8 @@ void TrainingState::set_parameter(StagedUpload& upload, const Parameter& paramet
       if (tensor != no_tensor) write_tensor(upload, tensor, no_tensor, elements_in(program[tensor].dtype));
     }
   }
-  if (as_allocated_) return;  // moments are zero
-  for (TensorId moment : {parameter.moment1, parameter.moment2}) {
-    if (moment != no_tensor) zero(moment);
-  }
+  if (as_allocated_) return;  // states are zero
+  for (const ParameterState& kept : parameter.states) zero(kept.tensor);
 }
 
 void TrainingState::initialize(std::uint64_t seed, int threads) {
@@ -266,8 +264,7 @@ void TrainingState::list_values() {
   for (const Parameter& p : program.parameters) {
     saved_here = p.twin < 0 || p.twin > rank_;
     add(p.name, p.master == no_tensor ? p.tensor : p.master);
-    add(p.name + ".moment1", p.moment1);
-    add(p.name + ".moment2", p.moment2);
+    for (const ParameterState& kept : p.states) add(p.name + "." + kept.name, kept.tensor);
   }
   list_states();
 }
@@ -276,9 +273,10 @@ void TrainingState::list_states() {
   const Program& program = step_->program();
   std::set<TensorId> listed, of_parameters;
   for (const Parameter& p : program.parameters) {
-    for (TensorId tensor : {p.tensor, p.master, p.moment1, p.moment2}) {
+    for (TensorId tensor : {p.tensor, p.master}) {
       if (tensor != no_tensor) of_parameters.insert(program[tensor].storage);
     }
+    for (const ParameterState& kept : p.states) of_parameters.insert(program[kept.tensor].storage);
   }
   for (const Instruction& i : program.instructions) {
     for (TensorId output : i.outputs) {

@@ -51,11 +51,11 @@ class CONSIST_API TrainingState {
   void write_input(PreparedProgram& program, const std::string& name, const void* data, std::int64_t bytes);
   float read_metric(PreparedProgram& program, const std::string& name);
 
-  /// A value that a checkpoint must hold: f32 parameters or masters, moments, bf16 parameters without master, and the states
+  /// A value that a checkpoint must hold: f32 parameters or masters, their states, bf16 parameters without master, and the states
   /// that strategies and precisions keep beside them (Builder::state), if the step writes them.
   struct Value {
-    std::string name;  ///< "<parameter>", "<parameter>.moment1" or "<parameter>.moment2", the same under every precision; else
-                       ///< the state's own
+    std::string name;  ///< "<parameter>" or "<parameter>.<state>" (ParameterState), the same under every precision; else the
+                       ///< state's own
     TensorId tensor = no_tensor;
     DType dtype = DType::f32;
     Shape shape;               ///< logical; of StateKind::per_rank what this rank holds

@@ -136,9 +136,9 @@ TEST_F(Deepspeed, BatchOptimizerAndPrecisionAreHonoured) {
   EXPECT_EQ(c.precision, "bf16");
   EXPECT_EQ(c.optimizer.max_norm, 0.5);
   EXPECT_EQ(c.learning_rate.peak, 1e-4);
-  EXPECT_EQ(c.optimizer.beta1, 0.8);
-  EXPECT_EQ(c.optimizer.beta2, 0.9);
-  EXPECT_EQ(c.optimizer.epsilon, 1e-7);
+  EXPECT_EQ(c.plugin_options.at("adamw").at("beta1"), "0.8");
+  EXPECT_EQ(c.plugin_options.at("adamw").at("beta2"), "0.9");
+  EXPECT_EQ(c.plugin_options.at("adamw").at("epsilon"), "1e-07");
   EXPECT_EQ(c.optimizer.weight_decay, 0.01);
   EXPECT_EQ(c.learning_rate.warmup_steps, 10);
   EXPECT_EQ(c.steps, 100);

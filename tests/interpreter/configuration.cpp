@@ -67,7 +67,7 @@ RunConfig config_of(const ModelChoice& model, const std::vector<std::string>& wo
   config.sequence = 8;
   config.global_batch = 8;
   config.batch = 0;
-  config.optimizer.epsilon = 1e-3;  // so that an update changes by as much as its gradient does
+  config.plugin_options["adamw"]["epsilon"] = "1e-3";  // so that an update changes by as much as its gradient does
   std::string layers, recompute = "none";
   for (const std::string& word : words) {
     const std::size_t equals = word.find('=');

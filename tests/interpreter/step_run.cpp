@@ -27,11 +27,10 @@ std::vector<float> initial(const std::string& name, std::int64_t elements, float
 std::vector<float> initial_parameter(const Parameter& p, std::int64_t elements) {
   return initial(p.name, elements, p.init_mean, 0.25F);
 }
-std::vector<float> initial_moment1(const Parameter& p, std::int64_t elements) {
-  return initial(p.name + ".moment1", elements, 0, 0.01F);
-}
-std::vector<float> initial_moment2(const Parameter& p, std::int64_t elements) {
-  std::vector<float> values = initial(p.name + ".moment2", elements, 0, 1);
+/// Second moments are positive.
+std::vector<float> initial_state(const Parameter& p, const std::string& state, std::int64_t elements) {
+  if (state != "moment2") return initial(p.name + "." + state, elements, 0, 0.01F);
+  std::vector<float> values = initial(p.name + "." + state, elements, 0, 1);
   for (float& v : values) v = 1e-3F * (1 + v * v);
   return values;
 }
@@ -66,8 +65,7 @@ void write_states(Arena& arena) {
     const std::vector<float> weights = initial_parameter(p, elements);
     write_logical(arena, p.tensor, weights);
     if (p.master != no_tensor) write_logical(arena, p.master, weights);
-    if (p.moment1 != no_tensor) write_logical(arena, p.moment1, initial_moment1(p, elements));
-    if (p.moment2 != no_tensor) write_logical(arena, p.moment2, initial_moment2(p, elements));
+    for (const ParameterState& state : p.states) write_logical(arena, state.tensor, initial_state(p, state.name, elements));
   }
 }
 
@@ -168,8 +166,7 @@ std::map<std::string, std::vector<double>> states_of(const std::vector<Arena>& r
     for (const Parameter& p : arena.planned().program.parameters) {
       assembly.add(arena, p.name, p.tensor);  // what forward reads and the optimizer keeps are the same, up to rounding
       assembly.add(arena, p.name, p.master);
-      assembly.add(arena, p.name + ".moment1", p.moment1);
-      assembly.add(arena, p.name + ".moment2", p.moment2);
+      for (const ParameterState& state : p.states) assembly.add(arena, p.name + "." + state.name, state.tensor);
     }
   }
   return assembly.finish();
@@ -236,7 +233,7 @@ Outcome run(const RankPrograms& programs, std::uint64_t order) {
     for (Arena& arena : ranks) arena.go_on_with(0);
   }
   outcome.values = states_of(ranks);
-  add_gradients(outcome.values, outcome.after_first_step, config.optimizer.beta1);
+  add_gradients(outcome.values, outcome.after_first_step, AdamW::Settings().beta1);
   return outcome;
 }
 

@@ -23,8 +23,9 @@ inline void PrintTo(const Setup& setup, std::ostream* out) {
   *out << setup.name;
 }
 
+/// Its members are public for helpers that several tests share.
 class DeviceKernel : public testing::TestWithParam<Setup> {
- protected:
+ public:
   void SetUp() override {
     try {
       device_ = device(GetParam().device, GetParam().options);

@@ -52,10 +52,11 @@ class HfParity : public testing::TestWithParam<Case> {
     config.batch = micro_batch;
     config.accumulation = accumulation;
     config.sequence = reference_.sequence();
-    config.optimizer = {.beta1 = reference_.beta1,
-                        .beta2 = reference_.beta2,
-                        .epsilon = reference_.epsilon,
-                        .weight_decay = reference_.weight_decay,
+    config.plugin_options["adamw"] = {{"beta1", std::to_string(reference_.beta1)},
+                                      {"beta2", std::to_string(reference_.beta2)},
+                                      {"epsilon", "1e-8"}};
+    ASSERT_EQ(reference_.epsilon, 1e-8);
+    config.optimizer = {.weight_decay = reference_.weight_decay,
                         .max_norm = reference_.max_norm};
     parts_ = make_parts(config, host_);
     add_device(parts_, config, host_);
@@ -76,8 +77,7 @@ class HfParity : public testing::TestWithParam<Case> {
                                    .sequence = config.sequence,
                                    .accumulation = accumulation,
                                    .learning_rate = {.peak = reference_.learning_rate},
-                                   .beta1 = reference_.beta1,
-                                   .beta2 = reference_.beta2};
+                                   .optimizer = parts_.optimizer.get()};
     ASSERT_EQ(train(*state_, rows, layout, 0, settings, events_), TrainerResult::finished);
   }
 

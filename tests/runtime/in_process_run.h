@@ -51,8 +51,7 @@ struct RankInProcess {
             .sequence = config->sequence,
             .accumulation = config->accumulation,
             .learning_rate = config->learning_rate,
-            .beta1 = config->optimizer.beta1,
-            .beta2 = config->optimizer.beta2,
+            .optimizer = parts->optimizer.get(),
             .evaluate_every = config->evaluate_every,
             .evaluate_sequences = config->evaluate_sequences};
   }

@@ -83,8 +83,8 @@ class ValuesOf : public ::testing::TestWithParam<Division> {
         const auto at = [&](std::int64_t logical) { return values.at(static_cast<std::size_t>(logical)); };
         EXPECT_EQ(wrong_elements(state, rank, tensor, at), 0) << p.name << (tensor == p.master ? ", master" : "");
       }
-      for (TensorId moment : {p.moment1, p.moment2})
-        EXPECT_EQ(wrong_elements(state, rank, moment, [](std::int64_t) { return 0.0F; }), 0) << p.name;
+      for (const ParameterState& kept : p.states)
+        EXPECT_EQ(wrong_elements(state, rank, kept.tensor, [](std::int64_t) { return 0.0F; }), 0) << p.name;
     }
   }
 };
@@ -148,8 +148,7 @@ TEST_P(ValuesOf, ACheckpointsValuesAreInTheirPlacesAndParametersFollow) {
     for (const Parameter& p : state.step().program().parameters) {
       expect(p.name, p.tensor);
       expect(p.name, p.master);
-      expect(p.name + ".moment1", p.moment1);
-      expect(p.name + ".moment2", p.moment2);
+      for (const ParameterState& kept : p.states) expect(p.name + "." + kept.name, kept.tensor);
     }
   });
 }

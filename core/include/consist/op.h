@@ -69,6 +69,12 @@ class CONSIST_API Op {
   /// Whether that output may also lie in memory of its own, so that the input keeps its value for others who read it later.
   virtual bool updates_apart(int /*output*/) const noexcept { return false; }
 
+  /// For an op that updates parameters side by side, how many states each has, else -1. Inputs: scalars and clip (Optimizer), then
+  /// for each parameter the value, the gradient, the master and its states; outputs: for each the value, the master and the
+  /// states, in place. Absent are the master and states that a run does without. Each element is updated by itself, so that
+  /// strategies may do it in parts and elsewhere.
+  virtual int states_per_update() const noexcept { return -1; }
+
   /// Whether running it reads or writes tensors. Ops that only say where bytes lie, for how long or under which names do not:
   /// they have no kernel, wait for nobody, and nobody waits for them.
   virtual bool touches_memory() const noexcept { return true; }

@@ -69,6 +69,12 @@ struct Tensor {
   std::int64_t pitch = 0;
 };
 
+/// What an optimizer keeps for a parameter (Optimizer::states()).
+struct ParameterState {
+  std::string name;  ///< "moment1"
+  TensorId tensor = no_tensor;
+};
+
 /// Which parameter-like tensor this is. Kept apart from Tensor since few tensors are parameters.
 struct Parameter {
   TensorId tensor = no_tensor;  ///< the value that forward reads at the start of the step
@@ -78,9 +84,8 @@ struct Parameter {
   float init_std = 0.0F;
   TensorId gradient = no_tensor;  ///< the accumulated gradient that the optimizer consumes, once known
   int twin = -1;                  ///< the rank whose program trains this parameter too (see stage_axis), -1: none
-  TensorId master = no_tensor;    ///< optimizer states, once the optimizer pass has run; master absent in fp32
-  TensorId moment1 = no_tensor;
-  TensorId moment2 = no_tensor;
+  TensorId master = no_tensor;    ///< the weight that the optimizer keeps, once it is there; absent in fp32
+  std::vector<ParameterState> states;  ///< of the optimizer, once they are there
 };
 
 using AttributeValue = std::variant<std::int64_t, double, std::string>;

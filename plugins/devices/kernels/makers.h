@@ -57,7 +57,12 @@
   apply(copy) \
   apply(sum_of_squares) \
   apply(clip_coefficient) \
-  apply(adamw)
+  apply(adamw) \
+  apply(sgd) \
+  apply(lion) \
+  apply(muon_momentum) \
+  apply(orthogonalize) \
+  apply(muon)
 // clang-format on
 
 #define CONSIST_DECLARE_MAKER(op) Made make_##op(const KernelRequest& r, const KernelSettings& s);
@@ -123,13 +128,17 @@ inline std::optional<std::pair<DType, DType>> added_dtypes(const KernelRequest& 
   return std::pair{sum, added};
 }
 
-/// Whether the dtypes of an adamw request fit each other: gradients no wider than parameters allow, f32 masters, moments alike.
-inline bool has_adamw_dtypes(const KernelRequest& r) {
-  for (std::size_t i = 2; i + 4 < r.inputs.size(); i += 5) {
+/// Whether the dtypes of an update of parameters with `states` states each fit each other: gradients no wider than parameters
+/// allow, f32 masters, states alike.
+inline bool has_update_dtypes(const KernelRequest& r, std::size_t states) {
+  for (std::size_t i = 2; i + 2 + states < r.inputs.size(); i += 3 + states) {
     const DType p = r.inputs[i].dtype, g = r.inputs[i + 1].dtype;
     if (!is_float(p) || !is_float(g) || (p == DType::f32 && g != DType::f32)) return false;
     if (!r.inputs[i + 2].absent() && r.inputs[i + 2].dtype != DType::f32) return false;
-    if (!is_float(r.inputs[i + 3].dtype) || r.inputs[i + 3].dtype != r.inputs[i + 4].dtype) return false;
+    for (std::size_t state = i + 3; state < i + 3 + states; ++state) {
+      if (r.inputs[state].absent()) continue;
+      if (!is_float(r.inputs[state].dtype) || r.inputs[state].dtype != r.inputs[i + 3].dtype) return false;
+    }
   }
   return true;
 }

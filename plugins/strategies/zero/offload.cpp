@@ -5,6 +5,7 @@
 #include <string>
 
 #include "consist/edit.h"
+#include "consist/error.h"
 #include "plugins/strategies/zero/elements.h"
 
 namespace consist::zero {
@@ -43,12 +44,20 @@ void copy_back(Builder& builder, TensorId value, TensorId state) {
   on_queue(builder.program(), Queue::device_to_host());
 }
 
-/// One parameter's tensors in op adamw, in the order of its inputs.
+/// One parameter's tensors in an op that updates parameters side by side (Op::states_per_update()).
 struct Updated {
-  TensorId parameter, gradient, master, moment1, moment2;
+  TensorId parameter, gradient, master;
+  std::vector<TensorId> states;
+
+  /// What is written, in the order of the op's outputs.
+  std::vector<TensorId> written() const {
+    std::vector<TensorId> all{parameter, master};
+    all.insert(all.end(), states.begin(), states.end());
+    return all;
+  }
 };
 
-/// Parameters that one adamw updates.
+/// Parameters that one instruction updates.
 struct Piece {
   const Instruction* of;
   std::vector<Updated> parameters;
@@ -92,11 +101,11 @@ class Streamer {
   }
 
  private:
-  /// Takes the adamw instructions out of the program; the others go where the first stood.
+  /// Takes the updates out of the program; the others go where the first stood.
   void take_updates() {
     std::vector<Instruction> kept;
     for (Instruction& i : step_.instructions) {
-      if (i.op->name() == "adamw") {
+      if (i.op->states_per_update() >= 0) {
         if (updates_.empty()) position_ = static_cast<InstructionId>(kept.size()) - 1;
         for (TensorId output : i.outputs) {
           if (output != no_tensor)
@@ -114,12 +123,18 @@ class Streamer {
     if (!settings_.offload_optimizer) return;
     std::int64_t all = 0, moved = 0;
     for (const Parameter& p : step_.parameters) all += step_.local(p.tensor).elements();
+    std::set<TensorId> streamed;  // of other updates the states stay where their ops read them
+    for (const Instruction& update : updates_) streamed.insert(update.inputs.begin(), update.inputs.end());
     for (const Parameter& p : step_.parameters) {
       if (static_cast<double>(moved) >= settings_.offload_ratio * static_cast<double>(all)) break;
-      moved += step_.local(p.tensor).elements();
-      for (TensorId state : {p.master, p.moment1, p.moment2}) {
-        if (state != no_tensor) step_[state].space = MemorySpace::host;
+      if (!streamed.contains(p.tensor)) {
+        throw UsageError("--" + std::string(settings_.strategy) + ": the update of '" + p.name +
+                         "' needs more than single elements, so that its states cannot be offloaded; use --optimizer adamw, "
+                         "sgd or lion, or keep the optimizer on the device");
       }
+      moved += step_.local(p.tensor).elements();
+      if (p.master != no_tensor) step_[p.master].space = MemorySpace::host;
+      for (const ParameterState& state : p.states) step_[state.tensor].space = MemorySpace::host;
     }
   }
 
@@ -128,9 +143,10 @@ class Streamer {
     std::int64_t elements = 0;
     for (const Instruction& update : updates_) {
       groups.back().pieces.push_back({&update, {}});
-      for (std::size_t k = 2; k < update.inputs.size(); k += 5) {
-        const Updated tensors{update.inputs[k], update.inputs[k + 1], update.inputs[k + 2], update.inputs[k + 3],
-                              update.inputs[k + 4]};
+      const std::size_t each = 3 + static_cast<std::size_t>(update.op->states_per_update());
+      for (std::size_t k = 2; k < update.inputs.size(); k += each) {
+        const auto first = update.inputs.begin() + static_cast<std::ptrdiff_t>(k);
+        const Updated tensors{first[0], first[1], first[2], {first + 3, first + static_cast<std::ptrdiff_t>(each)}};
         const std::int64_t more = step_.local(tensors.parameter).elements();
         if (elements > 0 && elements + more > settings_.sub_group) {
           groups.push_back({{{&update, {}}}});
@@ -145,6 +161,14 @@ class Streamer {
 
   bool on_host(TensorId tensor) const { return tensor != no_tensor && step_[tensor].space == MemorySpace::host; }
 
+  /// Whether what an update keeps lives on the host; where it keeps nothing (sgd without momentum), whether the parameter does.
+  bool lives_on_host(const Updated& u) const {
+    for (TensorId tensor : u.states) {
+      if (tensor != no_tensor) return on_host(tensor);
+    }
+    return on_host(u.master != no_tensor ? u.master : u.parameter);
+  }
+
   TensorId staged(Builder& builder, TensorId state) const {
     return on_host(state) ? copy_to(builder, state, MemorySpace::device) : state;
   }
@@ -156,14 +180,13 @@ class Streamer {
         set_tag(builder, *piece.of);
         if (on_host(u.parameter)) u.parameter = parameter_in(builder, u.parameter, u.master, MemorySpace::device);
         u.master = staged(builder, u.master);
-        u.moment1 = staged(builder, u.moment1);
-        u.moment2 = staged(builder, u.moment2);
+        for (TensorId& state : u.states) state = staged(builder, state);
       }
     }
     return group;
   }
 
-  /// What the updates make, by piece: four tensors per parameter, as op adamw has them.
+  /// What the updates make, by piece: for each parameter what Updated::written() has.
   std::vector<std::vector<TensorId>> update(Builder& builder, const Group& group) const {
     std::vector<std::vector<TensorId>> updated;
     for (const Piece& piece : group.pieces) {
@@ -179,9 +202,9 @@ class Streamer {
       set_tag(builder, *group.pieces[p].of);
       for (std::size_t k = 0; k < group.pieces[p].parameters.size(); ++k) {
         const Updated& u = group.pieces[p].parameters[k];
-        const TensorId states[4] = {u.parameter, u.master, u.moment1, u.moment2};
-        for (std::size_t s = 0; s < 4; ++s) {
-          if (on_host(states[s])) copy_back(builder, updated[p][4 * k + s], states[s]);
+        const std::vector<TensorId> homes = u.written();
+        for (std::size_t s = 0; s < homes.size(); ++s) {
+          if (on_host(homes[s])) copy_back(builder, updated[p][homes.size() * k + s], homes[s]);
         }
       }
     }
@@ -193,7 +216,7 @@ class Streamer {
       Piece here{piece.of, {}}, there{piece.of, {}};
       std::vector<TensorId> homes;
       for (Updated u : piece.parameters) {
-        if (!on_host(u.moment1)) {
+        if (!lives_on_host(u)) {
           here.parameters.push_back(u);
           continue;
         }
@@ -210,7 +233,7 @@ class Streamer {
       step_.instructions.back().attributes.set("host", std::int64_t{1});
       for (std::size_t k = 0; k < homes.size(); ++k) {
         if (homes[k] == no_tensor) continue;
-        builder.emit("copy", {out[4 * k], homes[k]}, {}, {step_[homes[k]].name});
+        builder.emit("copy", {out[k * there.parameters[k].written().size()], homes[k]}, {}, {step_[homes[k]].name});
         on_queue(step_, Queue::host_to_device());
       }
     }
@@ -228,11 +251,12 @@ class Streamer {
   std::vector<TensorId> emit_update(Builder& builder, const Piece& piece, std::vector<TensorId> inputs) const {
     std::vector<std::string> names;
     for (const Updated& u : piece.parameters) {
-      inputs.insert(inputs.end(), {u.parameter, u.gradient, u.master, u.moment1, u.moment2});
-      for (TensorId t : {u.parameter, u.master, u.moment1, u.moment2}) names.push_back(t == no_tensor ? "" : step_[t].name);
+      inputs.insert(inputs.end(), {u.parameter, u.gradient, u.master});
+      inputs.insert(inputs.end(), u.states.begin(), u.states.end());
+      for (TensorId t : u.written()) names.push_back(t == no_tensor ? "" : step_[t].name);
     }
     set_tag(builder, *piece.of);
-    return builder.emit("adamw", std::move(inputs), piece.of->attributes, std::move(names));
+    return builder.emit(piece.of->op->name(), std::move(inputs), piece.of->attributes, std::move(names));
   }
 
   void set_tag(Builder& builder, const Instruction& update) const {

@@ -4,6 +4,7 @@
 
 #include "plugins/devices/cpu/kernels/kernels.h"
 #include "plugins/devices/cpu/kernels/parallel.h"
+#include "plugins/devices/cpu/kernels/stochastic.h"
 
 namespace consist::cpu {
 namespace {
@@ -62,25 +63,6 @@ struct AdamConstants {
   float beta1, beta2, epsilon, decay, rate, correction1, correction2, coefficient;
   std::uint32_t seed;  ///< of stochastic rounding in this step
 };
-
-/// A 32-bit mixer (lowbias32's form): uniform bits from (element, seed).
-inline std::uint32_t mix(std::uint32_t x) {
-  x = (x ^ x >> 16) * 0x7feb352dU;
-  x = (x ^ x >> 15) * 0x846ca68bU;
-  return x ^ x >> 16;
-}
-
-inline void store_stochastic(float& to, float value, std::uint32_t) {
-  to = value;
-}
-/// Rounds up with the probability of the part that is cut off, so that small updates are not lost on average.
-inline void store_stochastic(bf16& to, float value, std::uint32_t random) {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  if ((bits & 0x7f800000U) == 0x7f800000U)
-    store(to, value);
-  else
-    to.bits = static_cast<std::uint16_t>((bits + (random & 0xffffU)) >> 16);
-}
 
 /// One parameter. P: parameter, M: moments; `master` is null unless `mastered` (then p is the weight itself). What branches is
 /// known when it is compiled, so that the loop is one of vectors.
@@ -143,7 +125,7 @@ class AdamW final : public Kernel {
     k.correction2 = hyper[2];
     k.coefficient = *in[1].as<float>();
     for (std::size_t i = 2; i + 4 < in.size(); i += 5) {
-      k.seed = mix(seed_ * 0x9e3779b9U + static_cast<std::uint32_t>(hyper[3]) * 0x85ebca6bU + static_cast<std::uint32_t>(i));
+      k.seed = seed_of(seed_, hyper[3], i);
       by_types(in[i], in[i + 1], in[i + 2], in[i + 3], in[i + 4], k);
     }
   }
@@ -186,7 +168,7 @@ Made make_clip_coefficient(const KernelRequest& r, const KernelSettings&) {
   return std::make_unique<ClipCoefficient>(r);
 }
 Made make_adamw(const KernelRequest& r, const KernelSettings&) {
-  if (!kernels::has_adamw_dtypes(r)) return nullptr;
+  if (!kernels::has_update_dtypes(r, 2)) return nullptr;
   return std::make_unique<AdamW>(r);
 }
 

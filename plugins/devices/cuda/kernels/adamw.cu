@@ -240,8 +240,8 @@ class AdamW final : public Kernel {
 }  // namespace
 
 Made make_adamw(const KernelRequest& r, const KernelSettings& s) {
-  if (r.attributes.integer_or("host", 0) != 0) return make_host_adamw(r, s);
-  if (!kernels::has_adamw_dtypes(r)) return nullptr;
+  if (r.attributes.integer_or("host", 0) != 0) return make_host_update(r, s);
+  if (!kernels::has_update_dtypes(r, 2)) return nullptr;
   return std::make_unique<AdamW>(r);
 }
 

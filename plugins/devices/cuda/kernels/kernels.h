@@ -26,8 +26,8 @@ using kernels::Made;
 
 CONSIST_KERNEL_OPS(CONSIST_DECLARE_MAKER)
 
-/// adamw of tensors in the host's memory, by the processor.
-Made make_host_adamw(const KernelRequest& r, const KernelSettings& s);
+/// adamw, sgd or lion of tensors in the host's memory, by the processor.
+Made make_host_update(const KernelRequest& r, const KernelSettings& s);
 
 /// The kernel for a request, or null.
 Made make_kernel(const KernelRequest& r, const KernelSettings& s);

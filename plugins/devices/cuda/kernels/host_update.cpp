@@ -1,4 +1,4 @@
-// adamw of tensors in pinned memory of the host: the cpu device's kernel, called from the stream when what it reads has arrived.
+// Updates of tensors in pinned memory of the host: the cpu device's kernel, called from the stream when what it reads has arrived.
 #include <omp.h>
 
 #include <map>
@@ -10,22 +10,22 @@
 namespace consist::cuda {
 namespace {
 
-class HostAdamW final : public Kernel {
+class HostUpdate final : public Kernel {
  public:
-  HostAdamW(std::unique_ptr<Kernel> on_processor, int threads) : on_processor_(std::move(on_processor)), threads_(threads) {}
+  HostUpdate(std::unique_ptr<Kernel> on_processor, int threads) : on_processor_(std::move(on_processor)), threads_(threads) {}
 
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue queue) override {
     std::vector<const void*> key;
     for (const Buffer& buffer : in) key.push_back(buffer.data);
     Call& call = calls_[key];
     if (call.kernel == nullptr) call = {this, {in.begin(), in.end()}, {out.begin(), out.end()}};
-    cuda::check(cudaLaunchHostFunc(stream_of(queue), &HostAdamW::run, &call), "adamw on the host");
+    cuda::check(cudaLaunchHostFunc(stream_of(queue), &HostUpdate::run, &call), "an update on the host");
   }
 
  private:
   /// What one instruction passes: kept, since a recorded graph calls with it in every step.
   struct Call {
-    HostAdamW* kernel = nullptr;
+    HostUpdate* kernel = nullptr;
     std::vector<Buffer> in, out;
   };
 
@@ -43,10 +43,10 @@ class HostAdamW final : public Kernel {
 
 }  // namespace
 
-Made make_host_adamw(const KernelRequest& r, const KernelSettings& s) {
+Made make_host_update(const KernelRequest& r, const KernelSettings& s) {
   static const cpu::KernelLibrary library = cpu::load_kernels("");
   std::unique_ptr<Kernel> kernel(library.make(r, {.threads = s.host_threads}));
-  return kernel ? std::make_unique<HostAdamW>(std::move(kernel), s.host_threads) : nullptr;
+  return kernel ? std::make_unique<HostUpdate>(std::move(kernel), s.host_threads) : nullptr;
 }
 
 }  // namespace consist::cuda

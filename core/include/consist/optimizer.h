@@ -1,0 +1,83 @@
+// Optimizers: which states a parameter has, and its update as instructions of the step. An optimizer knows neither ranks nor
+// strategies: the tensors it is given lie as the strategies left the gradients (a ZeRO rank has its part), and what needs a whole
+// matrix asks for it by Builder::reshard.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "consist/builder.h"
+#include "consist/export.h"
+#include "consist/options.h"
+#include "consist/program.h"
+
+namespace consist {
+
+/// One parameter's tensors. All have its logical shape and are placed as its gradient is.
+struct UpdatedParameter {
+  const Parameter* parameter = nullptr;  ///< of the program; valid while the call lasts
+  TensorId value = no_tensor;            ///< what forward reads, in DTypes::parameter
+  TensorId gradient = no_tensor;         ///< summed over micro-batches and ranks, not yet clipped, in DTypes::gradient
+  TensorId master = no_tensor;           ///< the weight in DTypes::master; absent: `value` is the weight itself
+  std::vector<TensorId> states;          ///< in the order of Optimizer::states(), in DTypes::moment; zeros before the first step
+};
+
+/// Parameters that are updated side by side: of one layer, all with weight decay or all without.
+struct UpdateGroup {
+  std::vector<UpdatedParameter> parameters;  ///< at least one
+  double weight_decay = 0;
+  bool stochastic_rounding = false;  ///< of bf16 states, and of bf16 weights without a master
+  std::int64_t seed = 0;             ///< of random rounding: another one for each group, the same on all ranks
+};
+
+/// The plugin kind "optimizer". Called from one thread; const members give the same answer each time and on every rank.
+class CONSIST_API Optimizer {
+ public:
+  virtual ~Optimizer();
+
+  /// Names of the states of a parameter of logical shape `shape`: "moment1" becomes "<parameter>.moment1" in checkpoints. May be
+  /// empty. Never "master".
+  virtual std::vector<std::string> states(const Parameter& parameter, const Shape& shape) const = 0;
+
+  /// Numbers of a step that the update reads: the rate and what follows from the step's number, `step` counted from 1. As many in
+  /// each step, at least one.
+  virtual std::vector<float> scalars(std::int64_t step, double learning_rate) const = 0;
+
+  /// Emits the update of a group. `scalars`: f32 [n], what scalars() gave for the step; `clip`: f32 scalar by which gradients are
+  /// to be multiplied. The outputs must update `value`, `master` and `states` in place (Op::updates_in_place).
+  virtual void update(Builder& builder, TensorId scalars, TensorId clip, const UpdateGroup& group) const = 0;
+
+  /// One line for people: "AdamW, betas 0.9 and 0.95".
+  virtual std::string describe() const = 0;
+};
+
+/// AdamW (Loshchilov & Hutter, 2019), states "moment1" and "moment2"; Adam's constants are those of Kingma & Ba (2015). The plugin
+/// "adamw"; others use it for parameters that their own rule is not for.
+class CONSIST_API AdamW final : public Optimizer {
+ public:
+  struct Settings {
+    double beta1 = 0.9;
+    double beta2 = 0.95;
+    double epsilon = 1e-8;
+    bool bias_correction = true;  ///< of both moments
+  };
+
+  AdamW() = default;
+  explicit AdamW(const Settings& settings) : settings_(settings) {}
+
+  std::vector<std::string> states(const Parameter& parameter, const Shape& shape) const override;
+  /// Rate, 1 - beta1^step, 1 - beta2^step (both 1 without bias correction), step.
+  std::vector<float> scalars(std::int64_t step, double learning_rate) const override;
+  void update(Builder& builder, TensorId scalars, TensorId clip, const UpdateGroup& group) const override;
+  std::string describe() const override;
+
+ private:
+  Settings settings_;
+};
+
+/// Emits an op whose operands are those of Op::states_per_update(), for all parameters of a group.
+CONSIST_API void emit_update(Builder& builder, std::string_view op, TensorId scalars, TensorId clip, const UpdateGroup& group,
+                             Attributes attributes);
+
+}  // namespace consist

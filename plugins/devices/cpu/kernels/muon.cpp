@@ -1,0 +1,165 @@
+// muon_momentum, orthogonalize and muon.
+#include <algorithm>
+#include <cmath>
+
+#include "plugins/devices/cpu/kernels/kernels.h"
+#include "plugins/devices/cpu/kernels/parallel.h"
+#include "plugins/devices/cpu/kernels/product.h"
+#include "plugins/devices/cpu/kernels/stochastic.h"
+#include "plugins/devices/kernels/newton_schulz.h"
+
+namespace consist::cpu {
+namespace {
+
+template <typename G, typename M>
+class MuonMomentum final : public Kernel {
+ public:
+  explicit MuonMomentum(const KernelRequest& r)
+      : momentum_(static_cast<float>(r.attributes.real("momentum"))), nesterov_(r.attributes.integer_or("nesterov", 0) != 0) {}
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue) override {
+    const float clip = *in[0].as<float>(), momentum = momentum_;
+    const G* g = in[1].as<G>();
+    M* m = in[2].as<M>();
+    auto* direction = out[1].as<float>();
+    const bool nesterov = nesterov_;
+    parallel_for_simd(in[1].shape.elements(), [=](std::int64_t i) {
+      const float gradient = load(g[i]) * clip;
+      const float moved = momentum * load(m[i]) + (1.0F - momentum) * gradient;
+      store(m[i], moved);
+      direction[i] = nesterov ? momentum * moved + (1.0F - momentum) * gradient : moved;
+    });
+  }
+
+ private:
+  float momentum_;
+  bool nesterov_;
+};
+
+/// The iterations work on x, or on xᵀ where it has more rows than columns, whose Gram matrix is the smaller one. T: what is
+/// multiplied.
+template <typename T>
+class Orthogonalize final : public Kernel {
+ public:
+  Orthogonalize(const KernelRequest& r, const KernelSettings& s)
+      : rows_(r.inputs[0].shape[0]),
+        columns_(r.inputs[0].shape[1]),
+        iterations_(r.attributes.integer("iterations")),
+        threads_(s.threads),
+        less_(std::min(rows_, columns_)),
+        gram_(less_, less_, std::max(rows_, columns_), {type(), is_tall()}, {type(), !is_tall()}, type(), false, s),
+        square_(less_, less_, less_, {type()}, {type()}, type(), false, s),
+        apply_(rows_, columns_, less_, {type()}, {type()}, type(), false, s) {}
+
+  std::int64_t workspace_bytes() const override {
+    return 3 * bytes(less_ * less_) + 2 * bytes(rows_ * columns_) + padded(threads_ * 8) +
+           std::max({gram_.workspace_bytes(), square_.workspace_bytes(), apply_.workspace_bytes()});
+  }
+
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue) override {
+    char* free = static_cast<char*>(workspace);
+    const auto take = [&](std::int64_t elements) {
+      auto* taken = reinterpret_cast<T*>(free);
+      free += bytes(elements);
+      return taken;
+    };
+    T *const gram = take(less_ * less_), *const square = take(less_ * less_), *const polynomial = take(less_ * less_);
+    T *const x = take(rows_ * columns_), *const product = take(rows_ * columns_);
+    auto* const sums = reinterpret_cast<double*>(free);
+    free += padded(threads_ * 8);
+    auto* const y = out[0].as<float>();
+    const std::int64_t count = rows_ * columns_;
+    scale(in[0].as<float>(), x, count, sums);
+    for (std::int64_t i = 0; i < iterations_; ++i) {
+      gram_.run(x, x, gram, free);  // x xᵀ, or xᵀ x of a tall one
+      square_.run(gram, gram, square, free);
+      parallel_for_simd(less_ * less_, [=](std::int64_t e) {
+        store(polynomial[e], kernels::newton_schulz_b * load(gram[e]) + kernels::newton_schulz_c * load(square[e]));
+      });
+      if (is_tall())
+        apply_.run(x, polynomial, product, free);
+      else
+        apply_.run(polynomial, x, product, free);
+      if (i + 1 < iterations_)
+        parallel_for_simd(count, [=](std::int64_t e) { store(x[e], kernels::newton_schulz_a * load(x[e]) + load(product[e])); });
+      else
+        parallel_for_simd(count, [=](std::int64_t e) { y[e] = kernels::newton_schulz_a * load(x[e]) + load(product[e]); });
+    }
+  }
+
+ private:
+  static constexpr DType type() { return dtype_of_type<T>(); }
+  bool is_tall() const { return rows_ > columns_; }
+  static std::int64_t padded(std::int64_t size) { return (size + 255) / 256 * 256; }
+  static std::int64_t bytes(std::int64_t elements) { return padded(elements * static_cast<std::int64_t>(sizeof(T))); }
+
+  /// x over its Frobenius norm. Threads sum parts of their own, which are added in their order.
+  void scale(const float* from, T* to, std::int64_t count, double* sums) const {
+    const int threads = threads_;
+    parallel_for(threads, [=](int part) {
+      const Part mine = part_of(count, part, threads);
+      double sum = 0;
+      for (std::int64_t i = mine.first; i < mine.last; ++i) sum += static_cast<double>(from[i]) * from[i];
+      sums[part] = sum;
+    });
+    double squares = 0;
+    for (int part = 0; part < threads; ++part) squares += sums[part];
+    const float over = 1.0F / std::max(static_cast<float>(std::sqrt(squares)), kernels::newton_schulz_least_norm);
+    parallel_for_simd(count, [=](std::int64_t i) { store(to[i], from[i] * over); });
+  }
+
+  std::int64_t rows_, columns_, iterations_;
+  int threads_;
+  std::int64_t less_;
+  Product gram_, square_, apply_;
+};
+
+template <typename P>
+class Muon final : public Kernel {
+ public:
+  explicit Muon(const KernelRequest& r)
+      : scale_(static_cast<float>(r.attributes.real("scale"))),
+        decay_(static_cast<float>(r.attributes.real("weight_decay"))),
+        stochastic_(r.attributes.integer_or("stochastic_rounding", 0) != 0),
+        seed_(static_cast<std::uint32_t>(r.attributes.integer_or("seed", 0))) {}
+  void launch(std::span<const Buffer> in, std::span<const Buffer>, void*, NativeQueue) override {
+    const float* scalars = in[0].as<float>();
+    P* p = in[1].as<P>();
+    const auto* o = in[2].as<float>();
+    float* master = at(in, 3).absent() ? nullptr : in[3].as<float>();
+    const float step = scalars[0] * scale_, shrink = 1.0F - scalars[0] * decay_;
+    const bool stochastic = stochastic_ && master == nullptr;
+    const std::uint32_t seed = seed_of(seed_, scalars[in[0].shape.elements() - 1], 0);
+    parallel_for_simd(in[1].shape.elements(), [=](std::int64_t i) {
+      const float updated = (master != nullptr ? master[i] : load(p[i])) * shrink - step * o[i];
+      if (master != nullptr) master[i] = updated;
+      if (stochastic)
+        store_stochastic(p[i], updated, mix(static_cast<std::uint32_t>(i) ^ seed));
+      else
+        store(p[i], updated);
+    });
+  }
+
+ private:
+  float scale_, decay_;
+  bool stochastic_;
+  std::uint32_t seed_;
+};
+
+}  // namespace
+
+Made make_muon_momentum(const KernelRequest& r, const KernelSettings&) {
+  const DType g = r.inputs[1].dtype, m = r.inputs[2].dtype;
+  if (g == DType::f32 && m == DType::f32) return std::make_unique<MuonMomentum<float, float>>(r);
+  if (g == DType::f32 && m == DType::bf16) return std::make_unique<MuonMomentum<float, bf16>>(r);
+  if (g == DType::bf16 && m == DType::f32) return std::make_unique<MuonMomentum<bf16, float>>(r);
+  if (g == DType::bf16 && m == DType::bf16) return std::make_unique<MuonMomentum<bf16, bf16>>(r);
+  return nullptr;
+}
+Made make_orthogonalize(const KernelRequest& r, const KernelSettings& s) {
+  return by_dtype<Orthogonalize>(kernels::products_of(r), r, s);
+}
+Made make_muon(const KernelRequest& r, const KernelSettings&) {
+  return by_dtype<Muon>(r.inputs[1].dtype, r);
+}
+
+}  // namespace consist::cpu

@@ -1,0 +1,45 @@
+// AdamW as a plugin: its constants as options. What it does is in consist/optimizer.h.
+#include "consist/error.h"
+#include "consist/optimizer.h"
+#include "consist/plugin.h"
+
+namespace {
+
+using namespace consist;
+
+double within(const Options& options, const char* name, double least, double most) {
+  const double value = options.real(name);
+  if (value >= least && value <= most) return value;
+  throw UsageError("--adamw." + std::string(name) + " is " + std::to_string(value) + "; it must be from " + std::to_string(least) +
+                   " to " + std::to_string(most));
+}
+
+class Plugin final : public Optimizer {
+ public:
+  explicit Plugin(const Options& options)
+      : adamw_({.beta1 = within(options, "beta1", 0, 0.999999),
+                .beta2 = within(options, "beta2", 0, 0.999999999),
+                .epsilon = within(options, "epsilon", 0, 1),
+                .bias_correction = options.flag("bias-correction")}) {}
+  std::vector<std::string> states(const Parameter& parameter, const Shape& shape) const override {
+    return adamw_.states(parameter, shape);
+  }
+  std::vector<float> scalars(std::int64_t step, double learning_rate) const override {
+    return adamw_.scalars(step, learning_rate);
+  }
+  void update(Builder& builder, TensorId scalars, TensorId clip, const UpdateGroup& group) const override {
+    adamw_.update(builder, scalars, clip, group);
+  }
+  std::string describe() const override { return adamw_.describe(); }
+
+ private:
+  AdamW adamw_;
+};
+
+}  // namespace
+
+CONSIST_PLUGIN(optimizer, consist::Optimizer, Plugin, "adamw", "1.0.0", "AdamW: two moments and decoupled weight decay");
+CONSIST_PLUGIN_OPTIONS({"beta1", consist::OptionKind::real, "0.9", "decay of the first moment"},
+                       {"beta2", consist::OptionKind::real, "0.95", "decay of the second moment"},
+                       {"epsilon", consist::OptionKind::real, "1e-8", "added to the root of the second moment"},
+                       {"bias-correction", consist::OptionKind::flag, "true", "of both moments"});

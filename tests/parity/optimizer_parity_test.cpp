@@ -1,0 +1,115 @@
+// Every optimizer gives the losses of PyTorch (see tests/golden/make_optimizer_references.py), and in every layout those of one
+// rank.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "core/passes/compile.h"
+#include "core/plugin/host.h"
+#include "core/runtime/parts.h"
+#include "core/runtime/trainer.h"
+#include "core/weights/model_weights.h"
+#include "tests/parity/changed_model.h"
+#include "tests/parity/reference.h"
+
+namespace consist {
+namespace {
+
+using nlohmann::json;
+
+class Losses final : public TrainerEvents {
+ public:
+  void step_finished(const StepReport& report) override { losses.push_back(report.loss); }
+  void evaluated(const EvaluationReport& /*report*/) override {}
+  void checkpoint(std::int64_t /*step*/) override {}
+  bool stop_requested() override { return false; }
+
+  std::vector<double> losses;
+};
+
+/// The losses of a run of optimizers.json on one rank.
+std::vector<double> losses_of(const test::Reference& reference, const json& run) {
+  PluginHost host({CONSIST_BINARY_DIR "/lib/consist/plugins"});
+  RunConfig config;
+  config.model = reference.folder;
+  config.device = "cpu";
+  config.batch = reference.rows();
+  config.sequence = reference.sequence();
+  config.optimizer_plugin = run.at("optimizer");
+  for (const auto& [name, value] : run.at("options").items()) config.plugin_options[config.optimizer_plugin][name] = value;
+  config.optimizer = {.weight_decay = run.at("weight_decay"), .max_norm = run.at("max_norm")};
+  Parts parts = make_parts(config, host);
+  add_device(parts, config, host);
+  parts.device->open(0, 1);
+
+  const CompileRequest request = parts.compile_request(config);
+  const Layout layout = lay_out(request.strategies, 1);
+  TrainingState state(compile_step(request, layout), std::nullopt, *parts.device, {}, 0, 0);
+  state.allocate(false);
+  const ModelWeights weights(reference.folder);
+  state.load_weights([&](const std::string& name, std::int64_t first, std::span<float> out) { weights.read_f32(name, first, out); });
+
+  const std::size_t steps = run.at("losses").size();
+  test::Reference repeated = reference;
+  while (repeated.batches.size() < steps)
+    repeated.batches.insert(repeated.batches.end(), reference.batches.begin(), reference.batches.end());
+  const test::ReferenceRows rows(repeated);
+  Losses events;
+  const TrainerSettings settings{.steps = static_cast<std::int64_t>(steps),
+                                 .micro_batch = config.batch,
+                                 .sequence = config.sequence,
+                                 .learning_rate = {.peak = run.at("learning_rate")},
+                                 .optimizer = parts.optimizer.get()};
+  EXPECT_EQ(train(state, rows, layout, 0, settings, events), TrainerResult::finished);
+  return events.losses;
+}
+
+TEST(OptimizerParity, LossesAreThoseOfPyTorch) {
+  for (const char* model : {"llama-untied", "qwen3-tied"}) {
+    const test::Reference reference = test::read_reference(model);
+    const json runs = json::parse(std::ifstream(reference.folder + "/optimizers.json")).at("runs");
+    EXPECT_EQ(runs.size(), 6u);
+    for (const json& run : runs) {
+      SCOPED_TRACE(std::string(model) + " " + run.at("optimizer").get<std::string>() + " " + run.at("options").dump());
+      const std::vector<double> losses = losses_of(reference, run), expected = run.at("losses");
+      ASSERT_EQ(losses.size(), expected.size());
+      for (std::size_t step = 0; step < losses.size(); ++step)
+        EXPECT_NEAR(losses[step] / expected[step], 1, 1e-5) << "step " << step + 1;
+    }
+  }
+}
+
+struct OptimizerCase {
+  const char *name, *learning_rate;
+};
+
+class OptimizerLayouts : public testing::TestWithParam<OptimizerCase> {};
+
+TEST_P(OptimizerLayouts, LossesAreThoseOfOneRank) {
+  const std::string name = GetParam().name;
+  std::vector<std::vector<std::string>> layouts;
+  const auto add = [&](const std::string& strategy, int ranks, std::vector<std::string> more = {}) {
+    layouts.push_back({"--strategy=" + strategy, "--ranks=" + std::to_string(ranks), "--accumulation=2"});
+    layouts.back().insert(layouts.back().end(), more.begin(), more.end());
+  };
+  add("ddp", 2);
+  add("zero2", 2, {"--zero2.reduce_bucket_size=4000"});
+  add("zero3-offload", 2, {"--zero3-offload.param_persistence_threshold=100"});
+  if (name != "muon") {  // whose update needs whole matrices
+    add("zero3-offload", 2, {"--zero3-offload.offload_optimizer.device=cpu", "--zero3-offload.sub_group_size=3000"});
+    add("zero3-offload", 2, {"--zero3-offload.offload_optimizer.device=cpu", "--zero3-offload.offload_optimizer.update=cpu"});
+  }
+  add("tp-sp=2", 2);
+  add("pipeline=2", 2);
+  test::expect_losses_of_one_rank({"llama", "llama-tied", {{"tie_word_embeddings", false}}, "fp32", "cpu",
+                                   {"--optimizer=" + name, std::string("--learning-rate=") + GetParam().learning_rate}},
+                                  layouts);
+}
+
+INSTANTIATE_TEST_SUITE_P(Optimizers, OptimizerLayouts, testing::Values(OptimizerCase{"sgd", "0.1"}, OptimizerCase{"lion", "3e-4"}, OptimizerCase{"muon", "3e-3"}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace consist
