@@ -68,7 +68,7 @@ Arena::Place Arena::place_of_tensor(TensorId tensor) const {
   const auto size = static_cast<std::int64_t>(size_of(t.dtype));
   if (address < 0) throw ProgramError("'" + t.name + "' has no place in memory");
   if (address % size != 0 || size % unit_ != 0) throw ProgramError("'" + t.name + "' lies between two elements");
-  return {static_cast<std::size_t>(t.space), address / unit_, size / unit_, Tag(current_, t.storage, instruction_)};
+  return {static_cast<std::size_t>(t.space), address / unit_, size / unit_, Tag(current_, t.storage, instruction_), t.dtype};
 }
 
 void Arena::require_inside(const Place& place, std::int64_t at, std::int64_t cells) const {
@@ -97,7 +97,8 @@ void Arena::read_run(const Place& place, std::int64_t at, std::int64_t count, Te
 void Arena::write_run(const Place& place, std::int64_t at, std::int64_t count, const double* from) {
   require_inside(place, at, count * place.step);
   Space& space = spaces_[place.space];
-  for (std::int64_t i = 0; i < count; ++i) space.values[static_cast<std::size_t>(at + i * place.step)] = from[i];
+  for (std::int64_t i = 0; i < count; ++i)
+    space.values[static_cast<std::size_t>(at + i * place.step)] = rounds_ ? reference::rounded(from[i], place.dtype) : from[i];
   std::fill_n(space.tags.begin() + at, count * place.step, place.tag);
 }
 

@@ -11,9 +11,9 @@
 
 namespace consist::interpreter {
 
-/// Dtypes decide where elements lie and not how they are rounded: all numbers are fp64. A read of a cell that was last written
-/// as part of another storage, of an element that was half overwritten, or of one that nobody wrote throws ProgramError naming
-/// the reader and the writer.
+/// Dtypes decide where elements lie and not how they are rounded, unless round_to_dtypes() was called: all numbers are fp64. A
+/// read of a cell that was last written as part of another storage, of an element that was half overwritten, or of one that
+/// nobody wrote throws ProgramError naming the reader and the writer.
 class Arena {
  public:
   /// Memory that the programs share, as a step and its evaluation do; the first one runs. They must outlive it.
@@ -21,6 +21,10 @@ class Arena {
 
   /// Goes on with program `index`: where both have a state of one name, what lies there now counts as that of the new one.
   void go_on_with(std::size_t index);
+
+  /// From here on what is written to f32 and bf16 is rounded as they are.
+  void round_to_dtypes() noexcept { rounds_ = true; }
+  bool rounds() const noexcept { return rounds_; }
 
   /// Whose work the next accesses are; -1: the trainer's.
   void set_instruction(InstructionId instruction) noexcept { instruction_ = instruction; }
@@ -69,6 +73,7 @@ class Arena {
     std::int64_t begin;  ///< cell of the first element
     std::int64_t step;   ///< cells per element
     Tag tag;             ///< of what is written there now
+    DType dtype;
   };
   Place place_of_tensor(TensorId tensor) const;
   /// Elements [0, count) from cell `at` on, one behind the other.
@@ -82,6 +87,7 @@ class Arena {
   std::int64_t unit_ = 4;  ///< bytes of a cell
   std::array<Space, memory_spaces> spaces_;
   InstructionId instruction_ = -1;
+  bool rounds_ = false;
 };
 
 }  // namespace consist::interpreter

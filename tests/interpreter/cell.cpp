@@ -11,6 +11,11 @@
 namespace consist::interpreter {
 namespace {
 
+void copy_options(const RunConfig& from, const std::string& plugin, RunConfig& to) {
+  if (const auto options = from.plugin_options.find(plugin); options != from.plugin_options.end())
+    to.plugin_options[plugin] = options->second;
+}
+
 /// The same run on one rank: its strategies and precision change nothing but where numbers lie.
 RunConfig alone(const RunConfig& config) {
   RunConfig one;
@@ -22,11 +27,13 @@ RunConfig alone(const RunConfig& config) {
   one.batch = 0;
   one.pack = false;
   one.optimizer = config.optimizer;
+  one.optimizer_plugin = config.optimizer_plugin;
+  copy_options(config, config.optimizer_plugin, one);
   return one;
 }
 
 void compare(std::vector<std::string>& wrong, const std::string& what, const std::vector<double>& found,
-             const std::vector<double>& expected) {
+             const std::vector<double>& expected, double within = tolerance) {
   if (found.size() != expected.size())
     return wrong.push_back(what + " has " + std::to_string(found.size()) + " elements, one rank's " +
                            std::to_string(expected.size()));
@@ -40,7 +47,7 @@ void compare(std::vector<std::string>& wrong, const std::string& what, const std
       at = i;
     }
   }
-  if (worst <= tolerance * size) return;
+  if (worst <= within * size) return;
   wrong.push_back(what + " differs by " + std::to_string(worst / size) + " of its largest element, most in element " +
                   std::to_string(at) + ": " + std::to_string(found[at]) + ", one rank has " + std::to_string(expected[at]));
 }
@@ -60,7 +67,7 @@ const Outcome& one_rank(const RunConfig& config) {
   static std::map<std::tuple<std::string, std::int64_t, std::int64_t, double>, Outcome> known;
   const std::tuple key(config.model, config.sequence, config.global_batch, config.optimizer.max_norm);
   auto [found, added] = known.try_emplace(key);
-  if (added) found->second = run(*compile(alone(config), 0), 0);
+  if (added) found->second = run(*compile(alone(config), 0), {});
   return found->second;
 }
 
@@ -84,9 +91,23 @@ std::vector<std::string> differences(const RankPrograms& programs, const Outcome
   return wrong;
 }
 
+std::vector<std::string> differences_of_rounded(const RankPrograms& programs, std::uint64_t order) {
+  RunConfig one = alone(programs.config);
+  one.precision = programs.config.precision;
+  one.pack = programs.config.pack;  // products that are packed round once what others round one by one
+  copy_options(programs.config, one.precision, one);
+  const Outcome expected = run(*compile(one, 0), {.steps = 1, .rounded = true});
+  const Outcome found = run(programs, {.order = order, .steps = 1, .rounded = true});
+  std::vector<std::string> wrong;
+  compare(wrong, "the loss", found.losses, expected.losses, rounded_tolerance);
+  compare(wrong, "the gradients' norm", found.grad_norms, expected.grad_norms, rounded_tolerance);
+  for (const auto& [name, values] : expected.values) compare(wrong, name, found.values.at(name), values, rounded_tolerance);
+  return wrong;
+}
+
 std::vector<std::string> wrong_in_run(const RankPrograms& programs, std::uint64_t order) {
   try {
-    return differences(programs, run(programs, order));
+    return differences(programs, run(programs, {.order = order}));
   } catch (const ProgramError& error) {
     return {error.what()};
   }

@@ -18,6 +18,11 @@ const Outcome& one_rank(const RunConfig& config);
 /// What differs from one rank: losses, norms, parameters, moments, gradients, each with its first element; empty if nothing does.
 std::vector<std::string> differences(const RankPrograms& programs, const Outcome& found);
 
+/// The same of one step whose values are rounded to the program's dtypes, beside one rank of that precision: what differs by more
+/// than f32 rounds. Only for layouts that divide no activation, where nothing but sums over micro-batches and ranks differs.
+inline constexpr double rounded_tolerance = 1e-5;
+std::vector<std::string> differences_of_rounded(const RankPrograms& programs, std::uint64_t order);
+
 /// What goes wrong when the programs run in memory: an error, or differences from one rank.
 std::vector<std::string> wrong_in_run(const RankPrograms& programs, std::uint64_t order);
 

@@ -14,7 +14,8 @@
 // What a cell shows: loss, norm of the gradients, loss of an evaluation, every gradient that reaches the optimizer, every updated
 // parameter and moment are those of one rank without micro-batches to 1e-9 of their largest element. Weights, moments and tokens
 // are functions of name and position, so that a part in the wrong place is a wrong number. Dtypes decide where elements lie
-// and what is cast, not how numbers round: a program in bf16 or fp8 is held against the same one rank. That kernels compute
+// and what is cast, not how numbers round: a program in bf16 or fp8 is held against the same one rank. In which dtype sums over
+// micro-batches and ranks are made is a test of its own (rounding_test.cpp), where every value is rounded. That kernels compute
 // what docs/ops.md says, and round as it says, is tested elsewhere (tests/kernels, tests/cpu); so are transports and the trainer.
 //
 // A new layout becomes a cell by a line in one of the *_test.cpp here; a new op needs its formula in compute.cpp.

@@ -50,9 +50,9 @@ class Draw {
 
   void draw_strategies() {
     do {
-      tensor_ = dice_.of({1, 1, 2, 2, 4});
-      stages_ = dice_.of({1, 1, 2, 2, 3, 4});
-      data_ = dice_.of({1, 2, 2, 3, 4});
+      tensor_ = dice_.of({1, 1, 1, 2, 2, 3, 4, 8});
+      stages_ = dice_.of({1, 1, 1, 2, 2, 3, 4, 6});
+      data_ = dice_.of({1, 2, 2, 3, 4, 5, 8});
     } while (tensor_ * stages_ * data_ > (dice_.one_in(16) ? 16 : 8));
     over_data_ = dice_.text({"ddp", "zero2", "zero3-offload"});
     std::vector<std::string> uses;
@@ -69,13 +69,14 @@ class Draw {
   void draw_model() {
     const std::string golden = dice_.text(
         {"llama-untied", "llama-tied", "llama-rope-scaled", "qwen3-untied", "qwen3-tied", "qwen3-padded", "qwen2.5-bias"});
-    const int kv_heads = dice_.of({1, 2, 2, 4}), heads = kv_heads * dice_.of({1, 2, 3}), head_dim = dice_.of({2, 4, 6, 8});
+    const int kv_heads = dice_.of({1, 2, 2, 4}) * (tensor_ == 3 ? 3 : 1), heads = kv_heads * dice_.of({1, 1, 2, 3}),
+              head_dim = dice_.of({2, 4, 6, 8});
     nlohmann::json changes{{"num_attention_heads", heads},
                            {"num_key_value_heads", kv_heads},
                            {"hidden_size", golden == "qwen2.5-bias" ? heads * head_dim : dice_.of({8, 12, 16, 20, 32})},
-                           {"intermediate_size", dice_.of({12, 16, 24, 32})},
+                           {"intermediate_size", dice_.of({12, 16, 24, 32, 64})},
                            {"num_hidden_layers", stages_ * dice_.of({1, 1, 2}) + dice_.of({0, 0, 1})},
-                           {"vocab_size", dice_.of({32, 36, 37, 48})},
+                           {"vocab_size", dice_.of({32, 36, 37, 48, 64})},
                            {"tie_word_embeddings", dice_.one_in(2)}};
     if (golden != "qwen2.5-bias") changes["head_dim"] = head_dim;
     if (golden.ends_with("padded")) changes["pad_token_id"] = dice_.of({0, 5, 31, -2});
@@ -91,7 +92,8 @@ class Draw {
     const int accumulation = dice_.of({1, 1, 2, 2, 3, 4}), micro_batch = dice_.of({1, 1, 2, 3});
     add("accumulation", std::to_string(accumulation));
     add("global-batch", std::to_string(accumulation * micro_batch * data_));
-    add("sequence", std::to_string(tensor_ > 1 ? 4 * dice_.of({1, 2, 3}) : dice_.of({3, 4, 5, 8})));
+    add("sequence",
+        std::to_string(tensor_ > 1 ? std::max(tensor_, 4) * dice_.of({1, 2, tensor_ == 3 ? 3 : 2}) : dice_.of({1, 3, 4, 5, 8})));
   }
 
   void draw_options() {

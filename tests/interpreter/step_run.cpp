@@ -164,7 +164,8 @@ std::map<std::string, std::vector<double>> states_of(const std::vector<Arena>& r
   Assembly assembly;
   for (const Arena& arena : ranks) {
     for (const Parameter& p : arena.planned().program.parameters) {
-      assembly.add(arena, p.name, p.tensor);  // what forward reads and the optimizer keeps are the same, up to rounding
+      // What forward reads and the optimizer keeps are the same, up to rounding.
+      if (p.master == no_tensor || !arena.rounds()) assembly.add(arena, p.name, p.tensor);
       assembly.add(arena, p.name, p.master);
       for (const ParameterState& state : p.states) assembly.add(arena, p.name + "." + state.name, state.tensor);
     }
@@ -195,17 +196,19 @@ void add_gradients(std::map<std::string, std::vector<double>>& after, const std:
 
 }  // namespace
 
-Outcome run(const RankPrograms& programs, std::uint64_t order) {
+Outcome run(const RankPrograms& programs, const RunOptions& options) {
   const RunConfig& config = programs.config;
   const std::int64_t vocabulary = programs.parts.architecture->sizes().vocabulary, parts = programs.layout.batch_ranks();
   std::vector<Arena> ranks;
   for (std::size_t rank = 0; rank < programs.steps.size(); ++rank) {
     ranks.emplace_back(std::vector<const Planned*>{&programs.steps[rank], &programs.evaluations[rank]});
+    if (options.rounded) ranks.back().round_to_dtypes();
     write_states(ranks.back());
     write_constants(ranks.back());
   }
   Outcome outcome;
-  for (int step = 0; step < steps; ++step) {
+  std::map<std::string, std::vector<double>> before = states_of(ranks);
+  for (int step = 0; step < options.steps; ++step) {
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
       const std::int64_t index = programs.layout.batch_index(static_cast<int>(rank));
       for (int m = 0; m < config.accumulation; ++m) {
@@ -215,11 +218,11 @@ Outcome run(const RankPrograms& programs, std::uint64_t order) {
       write_input(ranks[rank], "hyper", {rate, 1 - beta1_power, 1 - beta2_power, 2});
       write_input(ranks[rank], "votes", {1});
     }
-    run_all(ranks, order + static_cast<std::uint64_t>(step));
+    run_all(ranks, options.order + static_cast<std::uint64_t>(step));
     outcome.losses.push_back(metric(ranks, "loss"));
     outcome.grad_norms.push_back(metric(ranks, "grad_norm"));
     if (metric(ranks, "stop") != config.ranks) throw ProgramError("the votes to stop do not sum to the number of ranks");
-    if (step > 0) continue;
+    if (step > 0 || options.rounded) continue;
 
     outcome.after_first_step = states_of(ranks);
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -228,12 +231,12 @@ Outcome run(const RankPrograms& programs, std::uint64_t order) {
       write_tokens(ranks[rank], "", programs.layout.batch_index(static_cast<int>(rank)) * config.batch, config.batch,
                    config.sequence, vocabulary);
     }
-    run_all(ranks, order + steps);
+    run_all(ranks, options.order + 1000);
     outcome.evaluation = metric(ranks, "loss");
     for (Arena& arena : ranks) arena.go_on_with(0);
   }
   outcome.values = states_of(ranks);
-  add_gradients(outcome.values, outcome.after_first_step, AdamW::Settings().beta1);
+  add_gradients(outcome.values, options.steps > 1 ? outcome.after_first_step : before, AdamW::Settings().beta1);
   return outcome;
 }
 

@@ -20,12 +20,16 @@ struct Outcome {
   std::map<std::string, std::vector<double>> after_first_step;  ///< parameters and moments
 };
 
-inline constexpr int steps = 2;
+struct RunOptions {
+  std::uint64_t order = 0;  ///< chooses among legal timings
+  int steps = 2;            ///< 1 or 2
+  bool rounded = false;     ///< what is written to f32 and bf16 is rounded as they are
+};
 
-/// Runs two steps, with an evaluation in between, in the memory that the plans say. Initial values are functions of name and
-/// element alone, tokens of sequence and position. `order` chooses among legal timings. Throws ProgramError for what goes wrong:
-/// see run_step; also where ranks that hold the same elements end with different ones, or nobody holds an element.
-Outcome run(const RankPrograms& programs, std::uint64_t order);
+/// Runs steps, with an evaluation after the first one if nothing is rounded, in the memory that the plans say. Initial values are
+/// functions of name and element alone, tokens of sequence and position. Throws ProgramError for what goes wrong: see run_step;
+/// also where ranks that hold the same elements end with different ones, or nobody holds an element.
+Outcome run(const RankPrograms& programs, const RunOptions& options);
 
 /// The loss of one rank over the first `sequences` sequences, with the parameters that `values` holds.
 double evaluation_of_one_rank(const RunConfig& config, std::int64_t sequences,

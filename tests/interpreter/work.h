@@ -20,10 +20,10 @@ class Work {
   bool has(std::size_t k) const { return k < i_.inputs.size() && i_.inputs[k] != no_tensor; }
   bool makes(std::size_t k) const { return k < i_.outputs.size() && i_.outputs[k] != no_tensor; }
 
-  /// As exact numbers, whatever the dtype.
+  /// As exact numbers, whatever the dtype, unless memory rounds: formulas round what they make in between, too.
   reference::Value in(std::size_t k) const {
     reference::Value value = arena_.read(i_.inputs.at(k));
-    if (value.dtype != DType::i32) value.dtype = DType::f32;
+    if (value.dtype != DType::i32 && !arena_.rounds()) value.dtype = DType::f32;
     return value;
   }
   double scalar(std::size_t k) const { return in(k).data.at(0); }
