@@ -80,13 +80,23 @@ TEST_F(BadOptions, NumbersThatCannotBe) {
     expect_values_refused({{option, "x"}}, "it must be a whole number");
   }
   expect_values_refused({{"seed", "-1"}, {"seed", "x"}}, "not negative");
-  for (const char* option : {"learning-rate", "final-rate", "weight-decay", "beta1", "beta2", "epsilon", "clip"}) {
+  for (const char* option : {"learning-rate", "final-rate", "weight-decay", "clip"}) {
     expect_values_refused({{option, "-1"}, {option, "nan"}, {option, "inf"}, {option, "1e300"}}, "it must lie between 0 and");
     expect_values_refused({{option, "x"}, {option, "1,5"}}, "it must be a number");
   }
   expect_values_refused(
       {{"memory-limit", "-5"}, {"memory-limit", "3Q"}, {"memory-limit", "x"}, {"memory-limit", "99999999999999999999Gi"}},
       "is no number of bytes");
+}
+
+TEST_F(BadOptions, OfOptimizersAreOptionsOfTheirParts) {
+  expect_refused({
+      {train + " --beta1 0.9", 2, {"there is no option '--beta1'; parts have one of that name:", "--adamw.beta1"}},
+      {train + " --adamw.beta1 2", 2, {"--adamw.beta1 is 2; it must be from 0 to 0.999999"}},
+      {train + " --adamw.epsilon -1", 2, {"--adamw.epsilon is -1; it must be from 0 to 1"}},
+      {train + " --optimizer adam", 2, {"'adam'", "adamw"}},
+      {train + " --lion.beta1 0.9", 2, {"--lion.beta1", "'lion' is not part of this configuration"}},
+  });
 }
 
 TEST_F(BadOptions, SizesBeyondAnyMachine) {

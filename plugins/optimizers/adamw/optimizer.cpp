@@ -1,4 +1,6 @@
 // AdamW as a plugin: its constants as options. What it does is in consist/optimizer.h.
+#include <cstdio>
+
 #include "consist/error.h"
 #include "consist/optimizer.h"
 #include "consist/plugin.h"
@@ -10,8 +12,9 @@ using namespace consist;
 double within(const Options& options, const char* name, double least, double most) {
   const double value = options.real(name);
   if (value >= least && value <= most) return value;
-  throw UsageError("--adamw." + std::string(name) + " is " + std::to_string(value) + "; it must be from " + std::to_string(least) +
-                   " to " + std::to_string(most));
+  char text[160];
+  std::snprintf(text, sizeof text, "--adamw.%s is %.9g; it must be from %.9g to %.9g", name, value, least, most);
+  throw UsageError(text);
 }
 
 class Plugin final : public Optimizer {

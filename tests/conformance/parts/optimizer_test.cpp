@@ -27,7 +27,7 @@ class OptimizerConformance : public ::testing::TestWithParam<Candidate> {
     return config;
   }
   std::vector<double> losses(const std::string& archive, const std::vector<std::string>& layout) const {
-    std::vector<std::string> words{"--model=" + testing::tiny_model("qwen3-tied"),
+    std::vector<std::string> words{"--model=" + testing::tiny_model("llama-tied"),
                                    "--optimizer=" + GetParam().name,
                                    "--sequence=16",
                                    "--steps=8",
@@ -76,8 +76,12 @@ TEST_P(OptimizerConformance, ProgramsAreLegalAndTheSameEachTime) {
 }
 
 TEST_P(OptimizerConformance, ATinyModelLearns) {
-  const std::vector<double> found = losses("run.h5", {"--strategy=ddp"});
-  EXPECT_LT(found.back(), found.front());
+  bool learns = false;  // at one of these rates: each optimizer has its own
+  for (const char* rate : {"0.001", "0.01", "0.1"}) {
+    const std::vector<double> found = losses("run.h5", {"--strategy=ddp", std::string("--learning-rate=") + rate});
+    learns = learns || found.back() < found.front() - 0.01;
+  }
+  EXPECT_TRUE(learns);
 }
 
 TEST_P(OptimizerConformance, LossesAreThoseOfOneRankWhereRanksHoldParts) {
