@@ -33,12 +33,15 @@ std::vector<std::string> AdamW::states(const Parameter& /*parameter*/, const Sha
   return {"moment1", "moment2"};
 }
 
-std::vector<float> AdamW::scalars(std::int64_t step, double learning_rate) const {
+void AdamW::write_scalars(std::int64_t step, double learning_rate, std::span<float> out) const {
   const auto t = static_cast<double>(step);
   const auto correction = [&](double beta) {
     return settings_.bias_correction ? static_cast<float>(1.0 - std::pow(beta, t)) : 1.0F;
   };
-  return {static_cast<float>(learning_rate), correction(settings_.beta1), correction(settings_.beta2), static_cast<float>(t)};
+  out[0] = static_cast<float>(learning_rate);
+  out[1] = correction(settings_.beta1);
+  out[2] = correction(settings_.beta2);
+  out[3] = static_cast<float>(t);
 }
 
 void AdamW::update(Builder& builder, TensorId scalars, TensorId clip, const UpdateGroup& group) const {

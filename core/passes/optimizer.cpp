@@ -208,8 +208,8 @@ void append_optimizer(Program& program, const DTypes& dtypes, const Optimizer& o
   builder.tag = {Phase::optimizer, -1, -1, who};
   make_states(program, builder, dtypes, optimizer);
 
-  const auto scalars = static_cast<std::int64_t>(optimizer.scalars(1, 0).size());
-  if (scalars == 0) throw ProgramError("the optimizer's scalars() gives none; the update needs the rate at least");
+  const auto scalars = static_cast<std::int64_t>(optimizer.scalar_count());
+  if (scalars == 0) throw ProgramError("the optimizer's scalar_count() is 0; the update needs the rate at least");
   const TensorId hyper = builder.input("hyper", DType::f32, {scalars});
   const std::vector<TensorId> clip = builder.emit("clip_coefficient", {total_sum_of_squares(program, builder)},
                                                   {{"max_norm", settings.max_norm}}, {"grad_norm", "clip"});

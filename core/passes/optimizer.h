@@ -14,7 +14,7 @@ struct OptimizerSettings {
 };
 
 /// Appends the optimizer. Creates the masters and states ("<parameter>.master", "<parameter>.moment1"; they lie as the gradients
-/// do), the inputs "hyper" (Optimizer::scalars()) and "votes" (a scalar of each rank), and the replicated metrics "loss",
+/// do), the inputs "hyper" (Optimizer::write_scalars()) and "votes" (a scalar of each rank), and the replicated metrics "loss",
 /// "grad_norm" and "stop" (the votes' sum). Throws ProgramError that names what the optimizer did not do.
 CONSIST_API void append_optimizer(Program& program, const DTypes& dtypes, const Optimizer& optimizer,
                                   const OptimizerSettings& settings);

@@ -115,8 +115,11 @@ class GuardedOptimizer final : public Optimizer {
   std::vector<std::string> states(const Parameter& parameter, const Shape& shape) const override {
     return in_plugin(plugin_, "states", [&] { return part_->states(parameter, shape); });
   }
-  std::vector<float> scalars(std::int64_t step, double learning_rate) const override {
-    return in_plugin(plugin_, "scalars", [&] { return part_->scalars(step, learning_rate); });
+  std::size_t scalar_count() const override {
+    return in_plugin(plugin_, "scalar_count", [&] { return part_->scalar_count(); });
+  }
+  void write_scalars(std::int64_t step, double learning_rate, std::span<float> out) const override {
+    in_plugin(plugin_, "write_scalars", [&] { part_->write_scalars(step, learning_rate, out); });
   }
   void update(Builder& builder, TensorId scalars, TensorId clip, const UpdateGroup& group) const override {
     in_plugin(plugin_, "update", limited, [&] { part_->update(builder, scalars, clip, group); });

@@ -20,8 +20,8 @@ bool due(std::int64_t step, std::int64_t every) {
 }
 
 /// What the optimizer needs of step `step`, counted from 1.
-void write_scalars(TrainingState& state, const TrainerSettings& settings, std::int64_t step) {
-  const std::vector<float> scalars = settings.optimizer->scalars(step, settings.learning_rate.at(step - 1));
+void write_scalars(TrainingState& state, const TrainerSettings& settings, std::int64_t step, std::vector<float>& scalars) {
+  settings.optimizer->write_scalars(step, settings.learning_rate.at(step - 1), scalars);
   state.write_input(state.step(), "hyper", scalars.data(), static_cast<std::int64_t>(scalars.size() * sizeof(float)));
 }
 
@@ -50,6 +50,7 @@ TrainerResult train(TrainingState& state, const Dataset& dataset, const Layout& 
   Batches batches(dataset, layout, rank, settings, state);
   StepReader reader(batches, settings.first_step, settings.steps);
   Executable& step_program = state.step().executable();
+  std::vector<float> scalars(settings.optimizer->scalar_count());
   for (std::int64_t step = settings.first_step + 1; step <= settings.steps; ++step) {
     const float vote = events.stop_requested() ? 1.0F : 0.0F;
     const Clock::time_point asked = Clock::now();
@@ -57,7 +58,7 @@ TrainerResult train(TrainingState& state, const Dataset& dataset, const Layout& 
     const StepTokens& tokens = reader.take(step - 1);
     const Clock::time_point start = Clock::now();
     batches.write_step(tokens);
-    write_scalars(state, settings, step);
+    write_scalars(state, settings, step, scalars);
     state.write_input(state.step(), "votes", &vote, sizeof vote);
     const auto began = std::chrono::system_clock::now();
     events.begins(Activity::running, step, 0);

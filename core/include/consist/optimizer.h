@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -40,11 +41,13 @@ class CONSIST_API Optimizer {
   /// empty. Never "master".
   virtual std::vector<std::string> states(const Parameter& parameter, const Shape& shape) const = 0;
 
-  /// Numbers of a step that the update reads: the rate and what follows from the step's number, `step` counted from 1. As many in
-  /// each step, at least one.
-  virtual std::vector<float> scalars(std::int64_t step, double learning_rate) const = 0;
+  /// How many numbers of a step the update reads, at least one.
+  virtual std::size_t scalar_count() const = 0;
+  /// Writes them: the rate and what follows from the step's number, `step` counted from 1. `out` has scalar_count() elements. Called
+  /// before each step: it must not allocate.
+  virtual void write_scalars(std::int64_t step, double learning_rate, std::span<float> out) const = 0;
 
-  /// Emits the update of a group. `scalars`: f32 [n], what scalars() gave for the step; `clip`: f32 scalar by which gradients are
+  /// Emits the update of a group. `scalars`: f32 [scalar_count()], what write_scalars() wrote for the step; `clip`: f32 scalar by which gradients are
   /// to be multiplied. The outputs must update `value`, `master` and `states` in place (Op::updates_in_place).
   virtual void update(Builder& builder, TensorId scalars, TensorId clip, const UpdateGroup& group) const = 0;
 
@@ -67,8 +70,9 @@ class CONSIST_API AdamW final : public Optimizer {
   explicit AdamW(const Settings& settings) : settings_(settings) {}
 
   std::vector<std::string> states(const Parameter& parameter, const Shape& shape) const override;
+  std::size_t scalar_count() const override { return 4; }
   /// Rate, 1 - beta1^step, 1 - beta2^step (both 1 without bias correction), step.
-  std::vector<float> scalars(std::int64_t step, double learning_rate) const override;
+  void write_scalars(std::int64_t step, double learning_rate, std::span<float> out) const override;
   void update(Builder& builder, TensorId scalars, TensorId clip, const UpdateGroup& group) const override;
   std::string describe() const override;
 

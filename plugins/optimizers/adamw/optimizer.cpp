@@ -27,8 +27,9 @@ class Plugin final : public Optimizer {
   std::vector<std::string> states(const Parameter& parameter, const Shape& shape) const override {
     return adamw_.states(parameter, shape);
   }
-  std::vector<float> scalars(std::int64_t step, double learning_rate) const override {
-    return adamw_.scalars(step, learning_rate);
+  std::size_t scalar_count() const override { return adamw_.scalar_count(); }
+  void write_scalars(std::int64_t step, double learning_rate, std::span<float> out) const override {
+    adamw_.write_scalars(step, learning_rate, out);
   }
   void update(Builder& builder, TensorId scalars, TensorId clip, const UpdateGroup& group) const override {
     adamw_.update(builder, scalars, clip, group);

@@ -15,8 +15,10 @@ class Lion final : public Optimizer {
  public:
   explicit Lion(const Options& options) : beta1_(beta(options, "beta1")), beta2_(beta(options, "beta2")) {}
   std::vector<std::string> states(const Parameter& /*parameter*/, const Shape& /*shape*/) const override { return {"momentum"}; }
-  std::vector<float> scalars(std::int64_t step, double learning_rate) const override {
-    return {static_cast<float>(learning_rate), static_cast<float>(step)};
+  std::size_t scalar_count() const override { return 2; }
+  void write_scalars(std::int64_t step, double learning_rate, std::span<float> out) const override {
+    out[0] = static_cast<float>(learning_rate);
+    out[1] = static_cast<float>(step);
   }
   void update(Builder& builder, TensorId scalars, TensorId clip, const UpdateGroup& group) const override {
     emit_update(builder, "lion", scalars, clip, group, {{"beta1", beta1_}, {"beta2", beta2_}});

@@ -34,8 +34,9 @@ class Muon final : public Optimizer {
   std::vector<std::string> states(const Parameter& parameter, const Shape& shape) const override {
     return is_of_a_layer(parameter, shape) ? std::vector<std::string>{"momentum"} : adamw_.states(parameter, shape);
   }
-  std::vector<float> scalars(std::int64_t step, double learning_rate) const override {
-    return adamw_.scalars(step, learning_rate);
+  std::size_t scalar_count() const override { return adamw_.scalar_count(); }
+  void write_scalars(std::int64_t step, double learning_rate, std::span<float> out) const override {
+    adamw_.write_scalars(step, learning_rate, out);
   }
 
   void update(Builder& builder, TensorId scalars, TensorId clip, const UpdateGroup& group) const override {

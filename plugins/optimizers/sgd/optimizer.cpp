@@ -20,8 +20,10 @@ class Sgd final : public Optimizer {
   std::vector<std::string> states(const Parameter& /*parameter*/, const Shape& /*shape*/) const override {
     return momentum_ > 0 ? std::vector<std::string>{"momentum"} : std::vector<std::string>{};
   }
-  std::vector<float> scalars(std::int64_t step, double learning_rate) const override {
-    return {static_cast<float>(learning_rate), static_cast<float>(step)};
+  std::size_t scalar_count() const override { return 2; }
+  void write_scalars(std::int64_t step, double learning_rate, std::span<float> out) const override {
+    out[0] = static_cast<float>(learning_rate);
+    out[1] = static_cast<float>(step);
   }
   void update(Builder& builder, TensorId scalars, TensorId clip, const UpdateGroup& group) const override {
     emit_update(builder, "sgd", scalars, clip, group,

@@ -41,14 +41,14 @@ class OptimizerConformance : public ::testing::TestWithParam<Candidate> {
   const TemporaryFolder folder_;
 };
 
-TEST_P(OptimizerConformance, ItsNumbersAreAsManyInEachStep) {
+TEST_P(OptimizerConformance, ItsNumbersAreFiniteInEachStep) {
   const auto optimizer = host().make<Optimizer>("optimizer", GetParam().name, GetParam().options);
   EXPECT_FALSE(optimizer->describe().empty());
-  const std::size_t count = optimizer->scalars(1, 1e-3).size();
+  const std::size_t count = optimizer->scalar_count();
   EXPECT_GE(count, 1u);
-  for (const std::int64_t step : {2, 1000, 1'000'000}) {
-    const std::vector<float> scalars = optimizer->scalars(step, 1e-3);
-    EXPECT_EQ(scalars.size(), count);
+  for (const std::int64_t step : {1, 2, 1000, 1'000'000}) {
+    std::vector<float> scalars(count, std::nanf(""));
+    optimizer->write_scalars(step, 1e-3, scalars);
     for (const float x : scalars) EXPECT_TRUE(std::isfinite(x)) << "of step " << step;
   }
 }
