@@ -67,16 +67,18 @@ class Verifier {
         if (id != no_tensor) output[static_cast<std::size_t>(id)] = true;
       }
     }
-    for (std::size_t t = 0; t < program_.tensors.size(); ++t) {
+    const auto name_of_tensor = [&](TensorId id) { return "tensor %" + std::to_string(id) + " '" + program_[id].name + "': "; };
+    for (std::size_t t = 0; t < program_.tensors.size(); ++t) {  // all, before the bytes of any are computed
+      const auto id = static_cast<TensorId>(t);
+      if (!exists(program_, program_[id].storage)) throw ProgramError(name_of_tensor(id) + "its storage does not exist");
+      check_shape(program_[id], name_of_tensor(id));
+    }
+    for (std::size_t t = 0; placed_ && t < program_.tensors.size(); ++t) {
       const auto id = static_cast<TensorId>(t);
       const Tensor& tensor = program_[id];
-      const std::string who = "tensor %" + std::to_string(id) + " '" + tensor.name + "': ";
-      if (!exists(program_, tensor.storage)) throw ProgramError(who + "its storage does not exist");
-      check_shape(tensor, who);
-      if (!placed_) continue;
-      if (program_[tensor.storage].storage != tensor.storage) throw ProgramError(who + "its storage lies in another storage");
+      if (program_[tensor.storage].storage != tensor.storage) throw ProgramError(name_of_tensor(id) + "its storage lies in another storage");
       if (tensor.offset < 0 || tensor.offset + program_.bytes(id) > program_.bytes(tensor.storage)) {
-        throw ProgramError(who + "it does not lie inside its storage '" + program_[tensor.storage].name + "'");
+        throw ProgramError(name_of_tensor(id) + "it does not lie inside its storage '" + program_[tensor.storage].name + "'");
       }
     }
     // Of values that are there from the start, those inside a storage are newer than the storage itself.
