@@ -22,7 +22,7 @@ inline void add_fallbacks(std::vector<std::string>& options, const std::vector<s
 }
 
 /// `consist train` with fresh weights and `options`; over synthetic tokens, on the CPU, at a learning rate of 1e-3, unless they
-/// name another dataset, device or rate. Gives the run's archive, which it writes to `archive`, over what is there. Throws
+/// name another dataset, device or rate; bf16 products are widened on it. Gives the run's archive, which it writes to `archive`, over what is there. Throws
 /// std::runtime_error with the options and the output of a run that failed.
 inline ArchiveReader train_from_scratch(const std::string& archive, const std::vector<std::string>& options,
                                         const std::string& program = CONSIST_BINARY_DIR "/bin/consist") {
@@ -30,6 +30,8 @@ inline ArchiveReader train_from_scratch(const std::string& archive, const std::v
                                    "--archive=" + archive};
   command.insert(command.end(), options.begin(), options.end());
   add_fallbacks(command, {"--dataset=synthetic", "--device=cpu", "--learning-rate=1e-3"});
+  if (std::find(command.begin(), command.end(), "--device=cpu") != command.end())
+    add_fallbacks(command, {"--cpu.bf16=emulated"});  // auto measures, so that two runs may multiply in two ways
   const ChildResult result = run_child(command);
   if (result.status == 0) return ArchiveReader(archive);
   std::string words;

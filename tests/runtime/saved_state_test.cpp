@@ -86,7 +86,7 @@ TEST_P(ResumeOf, ARunIsBitForBitTheUninterruptedOne) {
 
 INSTANTIATE_TEST_SUITE_P(
     Configurations, ResumeOf,
-    testing::Values(Configuration{"fp32", {"--batch", "2"}}, Configuration{"bf16", {"--batch", "2", "--precision", "bf16"}},
+    testing::Values(Configuration{"fp32", {"--batch", "2"}}, Configuration{"bf16", {"--batch", "2", "--precision", "bf16", "--cpu.bf16", "emulated"}},
                     Configuration{"two_ranks_fp32", {"--batch", "1", "--ranks", "2"}},
                     Configuration{"two_ranks_bf16_accumulated",
                                   {"--batch", "1", "--ranks", "2", "--accumulation", "2", "--precision", "bf16"}}),
