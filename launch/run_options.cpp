@@ -161,17 +161,17 @@ std::vector<OptionSpec> options_of_plugins(const std::string& owner, PluginHost&
 }
 
 [[noreturn]] void refuse_unknown(std::string option, const std::map<std::string, std::vector<OptionSpec>>& tables,
-                                 const PluginHost& host) {
+                                 PluginHost& host) {
   option.erase(0, option.find_first_not_of('-'));
   const std::size_t dot = option.find('.');
   if (dot == std::string::npos) {
-    std::string of_parts;
-    for (const auto& [owner, table] : tables) {
-      for (const OptionSpec& spec : table) {
-        if (option.substr(0, option.find('=')) == spec.name) of_parts += (of_parts.empty() ? "--" : ", --") + owner + "." + spec.name;
+    std::string of_optimizers;  // whose constants elsewhere have bare names
+    for (const std::string& owner : host.names("optimizer")) {
+      for (const OptionSpec& spec : host.option_table("optimizer", owner)) {
+        if (option == spec.name) of_optimizers += (of_optimizers.empty() ? "--" : ", --") + owner + "." + spec.name;
       }
     }
-    if (!of_parts.empty()) throw UsageError("there is no option '--" + option + "'; parts have one of that name: " + of_parts);
+    if (!of_optimizers.empty()) throw UsageError("there is no option '--" + option + "'; optimizers have one: " + of_optimizers);
     std::vector<KnownName> known;
     const po::options_description options = run_options();
     for (const auto& described : options.options()) known.push_back({described->long_name()});

@@ -91,7 +91,7 @@ TEST_F(BadOptions, NumbersThatCannotBe) {
 
 TEST_F(BadOptions, OfOptimizersAreOptionsOfTheirParts) {
   expect_refused({
-      {train + " --beta1 0.9", 2, {"there is no option '--beta1'; parts have one of that name:", "--adamw.beta1"}},
+      {train + " --beta1 0.9", 2, {"there is no option '--beta1'; optimizers have one:", "--adamw.beta1"}},
       {train + " --adamw.beta1 2", 2, {"--adamw.beta1 is 2; it must be from 0 to 0.999999"}},
       {train + " --adamw.epsilon -1", 2, {"--adamw.epsilon is -1; it must be from 0 to 1"}},
       {train + " --optimizer adam", 2, {"'adam'", "adamw"}},

@@ -89,7 +89,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Configuration{"fp32", {"--batch", "2"}}, Configuration{"bf16", {"--batch", "2", "--precision", "bf16", "--cpu.bf16", "emulated"}},
                     Configuration{"two_ranks_fp32", {"--batch", "1", "--ranks", "2"}},
                     Configuration{"two_ranks_bf16_accumulated",
-                                  {"--batch", "1", "--ranks", "2", "--accumulation", "2", "--precision", "bf16"}}),
+                                  {"--batch", "1", "--ranks", "2", "--accumulation", "2", "--precision", "bf16", "--cpu.bf16", "emulated"}}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST_F(SavedStateTest, ACutOffCheckpointIsRefusedAndTheOneBeforeUsed) {
