@@ -31,7 +31,7 @@ TEST(CudaExecutable, PositionNamesTheCommunicationThatRunsAndNothingBetweenRuns)
   Stuck stuck;
   std::vector<Launch> launches(2);
   for (Launch& launch : launches) launch = {.kernel = &stuck, .queue = Queue::communication(0), .label = "stuck"};
-  CudaExecutable executable(std::move(launches), GraphChoice::never, false);
+  CudaExecutable executable(std::move(launches), GraphChoice::never, 2.5e-6, false);
   EXPECT_EQ(executable.position(), -1);
   for (int run = 0; run < 2; ++run) {
     stuck.let_go = false;
