@@ -18,10 +18,6 @@ std::size_t type_class(DType operand) {
 }
 constexpr std::string_view class_names[] = {"fp32", "bf16", "fp8"};
 
-bool names(std::string_view pattern, std::string_view name) {
-  return pattern == name;
-}
-
 }  // namespace
 
 double DeviceRates::peak(DType operand) const {
@@ -64,7 +60,7 @@ CostModel::SharesByType CostModel::shares_of(std::string_view op) const {
     // What is said of this op and type, else of this op, else of this type, else of all.
     for (const auto& [of_op, of_type] : {std::pair{op, class_names[type]}, {op, any}, {any, class_names[type]}, {any, any}}) {
       for (const DeviceRates::Reached& reached : machine_->device.reached) {
-        if (names(reached.op, of_op) && names(reached.dtype, of_type))
+        if (reached.op == of_op && reached.dtype == of_type)
           shares[type].points.emplace_back(reached.flops > 0 ? std::log(reached.flops) : 0, reached.share.value);
       }
       if (!shares[type].points.empty()) break;

@@ -118,6 +118,14 @@ Made for_dtypes(DType type, DType gradient, Arguments&&... arguments) {
   return nullptr;
 }
 
+/// K<T, S> for any two of f32 and bf16.
+template <template <typename, typename> class K, typename Bf16, typename... Arguments>
+Made for_any_floats(DType first, DType second, Arguments&&... arguments) {
+  if (first == DType::f32 && second == DType::bf16)
+    return std::make_unique<K<float, Bf16>>(std::forward<Arguments>(arguments)...);
+  return for_dtypes<K, Bf16>(first, second, std::forward<Arguments>(arguments)...);
+}
+
 /// The dtypes of an add's sums and of what is added to them, which are those of all its pairs; none if a device has no kernel.
 inline std::optional<std::pair<DType, DType>> added_dtypes(const KernelRequest& r) {
   const DType sum = r.inputs[0].dtype, added = r.inputs[1].dtype;

@@ -7,6 +7,7 @@
 #include "plugins/devices/cpu/kernels/product.h"
 #include "plugins/devices/cpu/kernels/stochastic.h"
 #include "plugins/devices/kernels/newton_schulz.h"
+#include "plugins/devices/kernels/update_rules.h"
 
 namespace consist::cpu {
 namespace {
@@ -14,25 +15,23 @@ namespace {
 template <typename G, typename M>
 class MuonMomentum final : public Kernel {
  public:
-  explicit MuonMomentum(const KernelRequest& r)
-      : momentum_(static_cast<float>(r.attributes.real("momentum"))), nesterov_(r.attributes.integer_or("nesterov", 0) != 0) {}
+  explicit MuonMomentum(const KernelRequest& r) : rule_(r.attributes) {}
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue) override {
-    const float clip = *in[0].as<float>(), momentum = momentum_;
+    const float clip = *in[0].as<float>();
     const G* g = in[1].as<G>();
     M* m = in[2].as<M>();
     auto* direction = out[1].as<float>();
-    const bool nesterov = nesterov_;
+    const kernels::MuonMomentumRule rule = rule_;
     parallel_for_simd(in[1].shape.elements(), [=](std::int64_t i) {
       const float gradient = load(g[i]) * clip;
-      const float moved = momentum * load(m[i]) + (1.0F - momentum) * gradient;
+      const float moved = rule.moved(load(m[i]), gradient);
       store(m[i], moved);
-      direction[i] = nesterov ? momentum * moved + (1.0F - momentum) * gradient : moved;
+      direction[i] = rule.direction(moved, gradient);
     });
   }
 
  private:
-  float momentum_;
-  bool nesterov_;
+  kernels::MuonMomentumRule rule_;
 };
 
 /// The iterations work on x, or on xᵀ where it has more rows than columns, whose Gram matrix is the smaller one. T: what is
@@ -116,21 +115,18 @@ class Orthogonalize final : public Kernel {
 template <typename P>
 class Muon final : public Kernel {
  public:
-  explicit Muon(const KernelRequest& r)
-      : scale_(static_cast<float>(r.attributes.real("scale"))),
-        decay_(static_cast<float>(r.attributes.real("weight_decay"))),
-        stochastic_(r.attributes.integer_or("stochastic_rounding", 0) != 0),
-        seed_(static_cast<std::uint32_t>(r.attributes.integer_or("seed", 0))) {}
+  explicit Muon(const KernelRequest& r) : rule_(r.attributes), rounding_(r.attributes) {}
   void launch(std::span<const Buffer> in, std::span<const Buffer>, void*, NativeQueue) override {
     const float* scalars = in[0].as<float>();
     P* p = in[1].as<P>();
     const auto* o = in[2].as<float>();
     float* master = at(in, 3).absent() ? nullptr : in[3].as<float>();
-    const float step = scalars[0] * scale_, shrink = 1.0F - scalars[0] * decay_;
-    const bool stochastic = stochastic_ && master == nullptr;
-    const std::uint32_t seed = seed_of(seed_, scalars[in[0].shape.elements() - 1], 0);
+    const float rate = scalars[0];
+    const kernels::MuonRule rule = rule_;
+    const bool stochastic = rounding_.stochastic && master == nullptr;
+    const std::uint32_t seed = seed_of(rounding_.seed, scalars[in[0].shape.elements() - 1], 0);
     parallel_for_simd(in[1].shape.elements(), [=](std::int64_t i) {
-      const float updated = (master != nullptr ? master[i] : load(p[i])) * shrink - step * o[i];
+      const float updated = rule(master != nullptr ? master[i] : load(p[i]), o[i], rate);
       if (master != nullptr) master[i] = updated;
       if (stochastic)
         store_stochastic(p[i], updated, mix(static_cast<std::uint32_t>(i) ^ seed));
@@ -140,20 +136,14 @@ class Muon final : public Kernel {
   }
 
  private:
-  float scale_, decay_;
-  bool stochastic_;
-  std::uint32_t seed_;
+  kernels::MuonRule rule_;
+  kernels::UpdateRounding rounding_;
 };
 
 }  // namespace
 
 Made make_muon_momentum(const KernelRequest& r, const KernelSettings&) {
-  const DType g = r.inputs[1].dtype, m = r.inputs[2].dtype;
-  if (g == DType::f32 && m == DType::f32) return std::make_unique<MuonMomentum<float, float>>(r);
-  if (g == DType::f32 && m == DType::bf16) return std::make_unique<MuonMomentum<float, bf16>>(r);
-  if (g == DType::bf16 && m == DType::f32) return std::make_unique<MuonMomentum<bf16, float>>(r);
-  if (g == DType::bf16 && m == DType::bf16) return std::make_unique<MuonMomentum<bf16, bf16>>(r);
-  return nullptr;
+  return kernels::for_any_floats<MuonMomentum, bf16>(r.inputs[1].dtype, r.inputs[2].dtype, r);
 }
 Made make_orthogonalize(const KernelRequest& r, const KernelSettings& s) {
   return by_dtype<Orthogonalize>(kernels::products_of(r), r, s);

@@ -5,6 +5,7 @@
 #include "plugins/devices/cpu/kernels/kernels.h"
 #include "plugins/devices/cpu/kernels/parallel.h"
 #include "plugins/devices/cpu/kernels/stochastic.h"
+#include "plugins/devices/kernels/update_rules.h"
 
 namespace consist::cpu {
 namespace {
@@ -109,9 +110,7 @@ void update(P* p, const G* g, float* master, M* m, M* v, std::int64_t count, con
 
 class AdamW final : public Kernel {
  public:
-  explicit AdamW(const KernelRequest& r)
-      : stochastic_(r.attributes.integer_or("stochastic_rounding", 0) != 0),
-        seed_(static_cast<std::uint32_t>(r.attributes.integer_or("seed", 0))) {
+  explicit AdamW(const KernelRequest& r) : rounding_(r.attributes) {
     k_.beta1 = static_cast<float>(r.attributes.real("beta1"));
     k_.beta2 = static_cast<float>(r.attributes.real("beta2"));
     k_.epsilon = static_cast<float>(r.attributes.real("epsilon"));
@@ -125,7 +124,7 @@ class AdamW final : public Kernel {
     k.correction2 = hyper[2];
     k.coefficient = *in[1].as<float>();
     for (std::size_t i = 2; i + 4 < in.size(); i += 5) {
-      k.seed = seed_of(seed_, hyper[3], i);
+      k.seed = seed_of(rounding_.seed, hyper[3], i);
       by_types(in[i], in[i + 1], in[i + 2], in[i + 3], in[i + 4], k);
     }
   }
@@ -146,14 +145,13 @@ class AdamW final : public Kernel {
     float* weights = master.absent() ? nullptr : master.as<float>();
     const std::int64_t count = p.shape.elements();
     if (m.dtype == DType::f32)
-      update(p.as<P>(), g.as<G>(), weights, m.as<float>(), v.as<float>(), count, k, stochastic_);
+      update(p.as<P>(), g.as<G>(), weights, m.as<float>(), v.as<float>(), count, k, rounding_.stochastic);
     else
-      update(p.as<P>(), g.as<G>(), weights, m.as<bf16>(), v.as<bf16>(), count, k, stochastic_);
+      update(p.as<P>(), g.as<G>(), weights, m.as<bf16>(), v.as<bf16>(), count, k, rounding_.stochastic);
   }
 
   AdamConstants k_{};
-  bool stochastic_;
-  std::uint32_t seed_;
+  kernels::UpdateRounding rounding_;
 };
 
 }  // namespace

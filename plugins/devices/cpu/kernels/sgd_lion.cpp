@@ -1,51 +1,18 @@
 // sgd and lion: updates of single elements with one state, of all parameters of an instruction.
-#include <cmath>
-
 #include "plugins/devices/cpu/kernels/kernels.h"
 #include "plugins/devices/cpu/kernels/parallel.h"
 #include "plugins/devices/cpu/kernels/stochastic.h"
+#include "plugins/devices/kernels/update_rules.h"
 
 namespace consist::cpu {
 namespace {
-
-/// What an element becomes, in f32. `momentum` is 0 where there is no state.
-struct Element {
-  float weight, momentum;
-};
-
-struct SgdRule {
-  float momentum, decay;
-  bool nesterov;
-  explicit SgdRule(const Attributes& a)
-      : momentum(static_cast<float>(a.real("momentum"))),
-        decay(static_cast<float>(a.real("weight_decay"))),
-        nesterov(a.integer_or("nesterov", 0) != 0) {}
-  Element operator()(Element e, float gradient, float rate) const {
-    const float g = gradient + decay * e.weight;
-    const float m = momentum * e.momentum + g;
-    return {e.weight - rate * (nesterov ? g + momentum * m : m), m};
-  }
-};
-
-struct LionRule {
-  float beta1, beta2, decay;
-  explicit LionRule(const Attributes& a)
-      : beta1(static_cast<float>(a.real("beta1"))),
-        beta2(static_cast<float>(a.real("beta2"))),
-        decay(static_cast<float>(a.real("weight_decay"))) {}
-  Element operator()(Element e, float gradient, float rate) const {
-    const float c = beta1 * e.momentum + (1.0F - beta1) * gradient;
-    const float sign = c > 0 ? 1.0F : c < 0 ? -1.0F : 0.0F;
-    return {e.weight - rate * (sign + decay * e.weight), beta2 * e.momentum + (1.0F - beta2) * gradient};
-  }
-};
 
 /// One parameter; `master` and `m` are null unless `mastered` and `kept`.
 template <bool mastered, bool kept, typename Rule, typename P, typename G, typename M>
 void update(const Rule& rule, P* p, const G* g, float* master, M* m, std::int64_t count, float rate, float clip, bool stochastic,
             std::uint32_t seed) {
   parallel_for_simd(count, [=](std::int64_t i) {
-    Element e{0, 0};
+    kernels::UpdatedElement e{0, 0};
     if constexpr (mastered)
       e.weight = master[i];
     else
@@ -71,10 +38,7 @@ void update(const Rule& rule, P* p, const G* g, float* master, M* m, std::int64_
 template <typename Rule>
 class Update final : public Kernel {
  public:
-  explicit Update(const KernelRequest& r)
-      : rule_(r.attributes),
-        stochastic_(r.attributes.integer_or("stochastic_rounding", 0) != 0),
-        seed_(static_cast<std::uint32_t>(r.attributes.integer_or("seed", 0))) {}
+  explicit Update(const KernelRequest& r) : rule_(r.attributes), rounding_(r.attributes) {}
   void launch(std::span<const Buffer> in, std::span<const Buffer>, void*, NativeQueue) override {
     for (std::size_t i = 2; i + 3 < in.size(); i += 4) {
       if (in[i].dtype == DType::f32)
@@ -106,22 +70,21 @@ class Update final : public Kernel {
   void run(std::span<const Buffer> in, std::size_t i) const {
     const float* scalars = in[0].as<float>();
     update<mastered, kept>(rule_, in[i].as<P>(), in[i + 1].as<G>(), mastered ? in[i + 2].as<float>() : nullptr,
-                           kept ? in[i + 3].as<M>() : nullptr, in[i].shape.elements(), scalars[0], *in[1].as<float>(), stochastic_,
-                           seed_of(seed_, scalars[1], i));
+                           kept ? in[i + 3].as<M>() : nullptr, in[i].shape.elements(), scalars[0], *in[1].as<float>(), rounding_.stochastic,
+                           seed_of(rounding_.seed, scalars[1], i));
   }
 
   Rule rule_;
-  bool stochastic_;
-  std::uint32_t seed_;
+  kernels::UpdateRounding rounding_;
 };
 
 }  // namespace
 
 Made make_sgd(const KernelRequest& r, const KernelSettings&) {
-  return kernels::has_update_dtypes(r, 1) ? std::make_unique<Update<SgdRule>>(r) : nullptr;
+  return kernels::has_update_dtypes(r, 1) ? std::make_unique<Update<kernels::SgdRule>>(r) : nullptr;
 }
 Made make_lion(const KernelRequest& r, const KernelSettings&) {
-  return kernels::has_update_dtypes(r, 1) ? std::make_unique<Update<LionRule>>(r) : nullptr;
+  return kernels::has_update_dtypes(r, 1) ? std::make_unique<Update<kernels::LionRule>>(r) : nullptr;
 }
 
 }  // namespace consist::cpu

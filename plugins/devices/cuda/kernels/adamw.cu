@@ -3,8 +3,9 @@
 
 #include "plugins/devices/cuda/kernels/launch.h"
 #include "plugins/devices/cuda/kernels/numbers.cuh"
-#include "plugins/devices/cuda/kernels/philox.cuh"
+#include "plugins/devices/cuda/kernels/stochastic.cuh"
 #include "plugins/devices/cuda/kernels/tensor_list.cuh"
+#include "plugins/devices/kernels/update_rules.h"
 
 namespace consist::cuda {
 namespace {
@@ -45,18 +46,6 @@ __device__ __forceinline__ void update(float& weight, float& m, float& v, float 
   m = k.beta1 * m + (1.0F - k.beta1) * g;
   v = k.beta2 * v + (1.0F - k.beta2) * g * g;
   weight = weight * s.shrink - __fdividef(s.step * m, quick_root(v) * s.root + k.epsilon);
-}
-
-/// A value that is rounded to bf16 at random by cutting off the lower half of its bits: those are raised by 16 random ones, so
-/// that it goes up with the probability of what is cut off and small updates are not lost on average. Infinities and NaN stay.
-__device__ __forceinline__ float raised(float value, std::uint32_t random16) {
-  const std::uint32_t bits = __float_as_uint(value);
-  return __uint_as_float((bits & 0x7f800000U) == 0x7f800000U ? bits : bits + random16);
-}
-
-/// 32 random bits for each of the elements 4·four … 4·four + 3 of a tensor: the same however they are reached.
-__device__ __forceinline__ uint4 random_bits(std::int64_t four, std::uint32_t step, std::uint32_t tensor, std::uint32_t seed) {
-  return philox({static_cast<std::uint32_t>(four), static_cast<std::uint32_t>(four >> 32), step, 0}, {seed, tensor});
 }
 
 /// What an element becomes, in f32.
@@ -175,11 +164,6 @@ __global__ void __launch_bounds__(threads, 3)
     update_single<P, G, M, mastered, stochastic>(t, i, s, k, step);
 }
 
-template <typename T>
-constexpr DType type_of() {
-  return sizeof(T) == 4 ? DType::f32 : DType::bf16;
-}
-
 class AdamW final : public Kernel {
  public:
   explicit AdamW(const KernelRequest& r) {
@@ -187,8 +171,9 @@ class AdamW final : public Kernel {
     k_.beta2 = static_cast<float>(r.attributes.real("beta2"));
     k_.epsilon = static_cast<float>(r.attributes.real("epsilon"));
     k_.decay = static_cast<float>(r.attributes.real("weight_decay"));
-    stochastic_ = r.attributes.integer_or("stochastic_rounding", 0) != 0;
-    k_.seed = static_cast<std::uint32_t>(r.attributes.integer_or("seed", 0));
+    const kernels::UpdateRounding rounding(r.attributes);
+    stochastic_ = rounding.stochastic;
+    k_.seed = rounding.seed;
   }
   void launch(std::span<const Buffer> in, std::span<const Buffer>, void*, NativeQueue queue) override {
     by_types<float, float, float>(in, stream_of(queue));

@@ -47,19 +47,6 @@ __device__ __forceinline__ float squares_of_chunk(const T* values, int count) {
   return sum;
 }
 
-/// The sum over the block, in thread 0.
-__device__ double sum_of_block(double value) {
-  __shared__ double sums[32];
-  for (int distance = 16; distance > 0; distance /= 2) value += __shfl_down_sync(0xffffffffU, value, distance);
-  if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = value;
-  __syncthreads();
-  double total = 0;
-  if (threadIdx.x == 0) {
-    for (unsigned warp = 0; warp < blockDim.x / 32; ++warp) total += sums[warp];
-  }
-  return total;
-}
-
 __global__ void __launch_bounds__(threads)
     sum_squares(const __grid_constant__ TensorList<Summed> list, double* __restrict__ partial) {
   double sum = 0;

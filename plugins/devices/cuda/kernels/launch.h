@@ -23,6 +23,12 @@ Made by_dtypes(DType type, DType gradient, Arguments&&... arguments) {
   return kernels::for_dtypes<K, __nv_bfloat16>(type, gradient, std::forward<Arguments>(arguments)...);
 }
 
+/// The dtype of elements of type T.
+template <typename T>
+constexpr DType type_of() {
+  return sizeof(T) == 4 ? DType::f32 : DType::bf16;
+}
+
 inline cudaStream_t stream_of(NativeQueue queue) noexcept {
   return static_cast<cudaStream_t>(queue);
 }

@@ -3,9 +3,10 @@
 
 #include "plugins/devices/cuda/kernels/launch.h"
 #include "plugins/devices/cuda/kernels/numbers.cuh"
-#include "plugins/devices/cuda/kernels/philox.cuh"
+#include "plugins/devices/cuda/kernels/stochastic.cuh"
 #include "plugins/devices/cuda/matmul.h"
 #include "plugins/devices/kernels/newton_schulz.h"
+#include "plugins/devices/kernels/update_rules.h"
 
 namespace consist::cuda {
 namespace {
@@ -30,58 +31,43 @@ struct Move {
   const G* g;
   M* m;
   float* direction;
-  float momentum;
-  bool nesterov;
+  kernels::MuonMomentumRule rule;
   __device__ void operator()(std::int64_t i) const {
     const float gradient = number(g[i]) * *clip;
-    const float moved = momentum * number(m[i]) + (1.0F - momentum) * gradient;
+    const float moved = rule.moved(number(m[i]), gradient);
     m[i] = rounded<M>(moved);
-    direction[i] = nesterov ? momentum * moved + (1.0F - momentum) * gradient : moved;
+    direction[i] = rule.direction(moved, gradient);
   }
 };
 
 template <typename G, typename M>
 class MuonMomentum final : public Kernel {
  public:
-  explicit MuonMomentum(const KernelRequest& r)
-      : momentum_(static_cast<float>(r.attributes.real("momentum"))), nesterov_(r.attributes.integer_or("nesterov", 0) != 0) {}
+  explicit MuonMomentum(const KernelRequest& r) : rule_(r.attributes) {}
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue queue) override {
     const std::int64_t count = in[1].shape.elements();
     if (count == 0) return;
     for_each<<<blocks_for(count), threads, 0, stream_of(queue)>>>(
-        count, Move<G, M>{in[0].as<float>(), in[1].as<G>(), in[2].as<M>(), out[1].as<float>(), momentum_, nesterov_});
+        count, Move<G, M>{in[0].as<float>(), in[1].as<G>(), in[2].as<M>(), out[1].as<float>(), rule_});
     check_launch("muon_momentum");
   }
 
  private:
-  float momentum_;
-  bool nesterov_;
+  kernels::MuonMomentumRule rule_;
 };
-
-__device__ double sum_over_block(double value) {
-  __shared__ double sums[threads / 32];
-  for (int distance = 16; distance > 0; distance /= 2) value += __shfl_down_sync(0xffffffffU, value, distance);
-  if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = value;
-  __syncthreads();
-  double total = 0;
-  if (threadIdx.x == 0) {
-    for (double sum : sums) total += sum;
-  }
-  return total;
-}
 
 __global__ void __launch_bounds__(threads) sum_squares(const float* __restrict__ x, std::int64_t count, double* __restrict__ partial) {
   double sum = 0;
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * threads;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x; i < count; i += stride)
     sum += static_cast<double>(x[i]) * x[i];
-  const double total = sum_over_block(sum);
+  const double total = sum_of_block(sum);
   if (threadIdx.x == 0) partial[blockIdx.x] = total;
 }
 
 /// One over the norm of which `partial` holds norm_blocks parts of the square.
 __global__ void __launch_bounds__(threads) invert_norm(const double* __restrict__ partial, float* __restrict__ inverse) {
-  const double total = sum_over_block(threadIdx.x < norm_blocks ? partial[threadIdx.x] : 0);
+  const double total = sum_of_block(threadIdx.x < norm_blocks ? partial[threadIdx.x] : 0);
   if (threadIdx.x == 0) *inverse = 1.0F / fmaxf(static_cast<float>(sqrt(total)), kernels::newton_schulz_least_norm);
 }
 static_assert(norm_blocks <= threads);
@@ -185,19 +171,14 @@ struct Apply {
   P* p;
   const float* orthogonal;
   float* master;
-  float scale, decay;
-  bool stochastic;
-  std::uint32_t seed;
+  kernels::MuonRule rule;
+  kernels::UpdateRounding rounding;
   __device__ void operator()(std::int64_t i) const {
-    const float rate = scalars[0];
-    const float before = master != nullptr ? master[i] : number(p[i]);
-    float updated = before * (1.0F - rate * decay) - rate * scale * orthogonal[i];
+    float updated = rule(master != nullptr ? master[i] : number(p[i]), orthogonal[i], scalars[0]);
     if (master != nullptr) master[i] = updated;
-    if (stochastic && master == nullptr && sizeof(P) == 2) {
-      const auto step = static_cast<std::uint32_t>(scalars[last]);
-      const uint4 bits = philox({static_cast<std::uint32_t>(i / 4), static_cast<std::uint32_t>(i / 4 >> 32), step, 1}, {seed, 0});
-      const std::uint32_t value = __float_as_uint(updated), random = word(bits, static_cast<int>(i % 4)) >> 16;
-      if ((value & 0x7f800000U) != 0x7f800000U) updated = __uint_as_float((value + random) & 0xffff0000U);
+    if (rounding.stochastic && master == nullptr && sizeof(P) == 2) {
+      const uint4 bits = random_bits(i / 4, static_cast<std::uint32_t>(scalars[last]), 0, rounding.seed, 1);
+      updated = raised_and_cut(updated, word(bits, static_cast<int>(i % 4)) >> 16);
     }
     p[i] = rounded<P>(updated);
   }
@@ -206,36 +187,26 @@ struct Apply {
 template <typename P>
 class Muon final : public Kernel {
  public:
-  explicit Muon(const KernelRequest& r)
-      : scale_(static_cast<float>(r.attributes.real("scale"))),
-        decay_(static_cast<float>(r.attributes.real("weight_decay"))),
-        stochastic_(r.attributes.integer_or("stochastic_rounding", 0) != 0),
-        seed_(static_cast<std::uint32_t>(r.attributes.integer_or("seed", 0))) {}
+  explicit Muon(const KernelRequest& r) : rule_(r.attributes), rounding_(r.attributes) {}
   void launch(std::span<const Buffer> in, std::span<const Buffer>, void*, NativeQueue queue) override {
     const std::int64_t count = in[1].shape.elements();
     if (count == 0) return;
     const auto last = static_cast<int>(in[0].shape.elements() - 1);
     float* master = at(in, 3).absent() ? nullptr : in[3].as<float>();
     for_each<<<blocks_for(count), threads, 0, stream_of(queue)>>>(
-        count, Apply<P>{in[0].as<float>(), last, in[1].as<P>(), in[2].as<float>(), master, scale_, decay_, stochastic_, seed_});
+        count, Apply<P>{in[0].as<float>(), last, in[1].as<P>(), in[2].as<float>(), master, rule_, rounding_});
     check_launch("muon");
   }
 
  private:
-  float scale_, decay_;
-  bool stochastic_;
-  std::uint32_t seed_;
+  kernels::MuonRule rule_;
+  kernels::UpdateRounding rounding_;
 };
 
 }  // namespace
 
 Made make_muon_momentum(const KernelRequest& r, const KernelSettings&) {
-  const DType g = r.inputs[1].dtype, m = r.inputs[2].dtype;
-  if (g == DType::f32 && m == DType::f32) return std::make_unique<MuonMomentum<float, float>>(r);
-  if (g == DType::f32 && m == DType::bf16) return std::make_unique<MuonMomentum<float, bf16>>(r);
-  if (g == DType::bf16 && m == DType::f32) return std::make_unique<MuonMomentum<bf16, float>>(r);
-  if (g == DType::bf16 && m == DType::bf16) return std::make_unique<MuonMomentum<bf16, bf16>>(r);
-  return nullptr;
+  return kernels::for_any_floats<MuonMomentum, bf16>(r.inputs[1].dtype, r.inputs[2].dtype, r);
 }
 Made make_orthogonalize(const KernelRequest& r, const KernelSettings& s) {
   return by_dtype<Orthogonalize>(kernels::products_of(r), r, s);

@@ -107,4 +107,17 @@ __device__ __forceinline__ float sum_of_row(float value, float* scratch) {
   return sum;
 }
 
+/// The sum over the block, in thread 0, 0 in others; blockDim.y is 1. Once in a kernel: its scratch is not given back.
+__device__ __forceinline__ double sum_of_block(double value) {
+  __shared__ double sums[32];
+  for (int distance = 16; distance > 0; distance /= 2) value += __shfl_down_sync(0xffffffffU, value, distance);
+  if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = value;
+  __syncthreads();
+  double total = 0;
+  if (threadIdx.x == 0) {
+    for (unsigned warp = 0; warp < blockDim.x / 32; ++warp) total += sums[warp];
+  }
+  return total;
+}
+
 }  // namespace consist::cuda

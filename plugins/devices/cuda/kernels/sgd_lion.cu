@@ -3,8 +3,9 @@
 
 #include "plugins/devices/cuda/kernels/launch.h"
 #include "plugins/devices/cuda/kernels/numbers.cuh"
-#include "plugins/devices/cuda/kernels/philox.cuh"
+#include "plugins/devices/cuda/kernels/stochastic.cuh"
 #include "plugins/devices/cuda/kernels/tensor_list.cuh"
+#include "plugins/devices/kernels/update_rules.h"
 
 namespace consist::cuda {
 namespace {
@@ -22,48 +23,10 @@ struct Updated {
   std::uint32_t number;  ///< of the tensor in the instruction: a part of the key of its random bits
 };
 
-/// What an element becomes, in f32. `momentum` is 0 where there is no state.
-struct Element {
-  float weight, momentum;
-};
-
-struct SgdRule {
-  float momentum, decay;
-  bool nesterov;
-  explicit SgdRule(const Attributes& a)
-      : momentum(static_cast<float>(a.real("momentum"))),
-        decay(static_cast<float>(a.real("weight_decay"))),
-        nesterov(a.integer_or("nesterov", 0) != 0) {}
-  __device__ __forceinline__ Element operator()(Element e, float gradient, float rate) const {
-    const float g = gradient + decay * e.weight;
-    const float m = momentum * e.momentum + g;
-    return {e.weight - rate * (nesterov ? g + momentum * m : m), m};
-  }
-};
-
-struct LionRule {
-  float beta1, beta2, decay;
-  explicit LionRule(const Attributes& a)
-      : beta1(static_cast<float>(a.real("beta1"))),
-        beta2(static_cast<float>(a.real("beta2"))),
-        decay(static_cast<float>(a.real("weight_decay"))) {}
-  __device__ __forceinline__ Element operator()(Element e, float gradient, float rate) const {
-    const float c = beta1 * e.momentum + (1.0F - beta1) * gradient;
-    const float sign = c > 0 ? 1.0F : c < 0 ? -1.0F : 0.0F;
-    return {e.weight - rate * (sign + decay * e.weight), beta2 * e.momentum + (1.0F - beta2) * gradient};
-  }
-};
-
-/// Rounded at random to bf16 by 16 random bits, see adamw.cu.
-__device__ __forceinline__ float raised(float value, std::uint32_t random16) {
-  const std::uint32_t bits = __float_as_uint(value);
-  return __uint_as_float(((bits & 0x7f800000U) == 0x7f800000U ? bits : bits + random16) & 0xffff0000U);
-}
-
 template <typename Rule, typename P, typename G, typename M>
 __global__ void __launch_bounds__(threads)
     update_tensors(const __grid_constant__ TensorList<Updated> list, const float* __restrict__ scalars,
-                   const float* __restrict__ clip, Rule rule, bool stochastic, std::uint32_t seed) {
+                   const float* __restrict__ clip, Rule rule, kernels::UpdateRounding rounding) {
   const Updated& t = list.entry[entry_of(list, blockIdx.x)];
   const float rate = scalars[0], coefficient = *clip;
   const auto step = static_cast<std::uint32_t>(scalars[1]);
@@ -72,15 +35,14 @@ __global__ void __launch_bounds__(threads)
   const G* g = static_cast<const G*>(t.g);
   M* m = static_cast<M*>(t.m);
   for (std::int64_t i = start + threadIdx.x; i < end; i += threads) {
-    Element e{t.master != nullptr ? t.master[i] : number(p[i]), m != nullptr ? number(m[i]) : 0.0F};
+    kernels::UpdatedElement e{t.master != nullptr ? t.master[i] : number(p[i]), m != nullptr ? number(m[i]) : 0.0F};
     e = rule(e, number(g[i]) * coefficient, rate);
     if (t.master != nullptr) t.master[i] = e.weight;
-    if (stochastic) {
-      const uint4 bits = philox({static_cast<std::uint32_t>(i / 4), static_cast<std::uint32_t>(i / 4 >> 32), step, 0}, {seed, t.number});
-      const std::uint32_t random = word(bits, static_cast<int>(i % 4));
-      if constexpr (sizeof(M) == 2) e.momentum = raised(e.momentum, random & 0xffffU);
+    if (rounding.stochastic) {
+      const std::uint32_t random = word(random_bits(i / 4, step, t.number, rounding.seed), static_cast<int>(i % 4));
+      if constexpr (sizeof(M) == 2) e.momentum = raised_and_cut(e.momentum, random & 0xffffU);
       if constexpr (sizeof(P) == 2) {
-        if (t.master == nullptr) e.weight = raised(e.weight, random >> 16);
+        if (t.master == nullptr) e.weight = raised_and_cut(e.weight, random >> 16);
       }
     }
     if (m != nullptr) m[i] = rounded<M>(e.momentum);
@@ -88,20 +50,12 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-template <typename T>
-constexpr DType type_of() {
-  return sizeof(T) == 4 ? DType::f32 : DType::bf16;
-}
-
 /// Inputs: scalars (rate, step), clip, then value, gradient, master? and momentum? of each parameter.
 template <typename Rule>
 class Update final : public Kernel {
  public:
   Update(const KernelRequest& r, const char* name)
-      : name_(name),
-        rule_(r.attributes),
-        stochastic_(r.attributes.integer_or("stochastic_rounding", 0) != 0),
-        seed_(static_cast<std::uint32_t>(r.attributes.integer_or("seed", 0))) {}
+      : name_(name), rule_(r.attributes), rounding_(r.attributes) {}
   void launch(std::span<const Buffer> in, std::span<const Buffer>, void*, NativeQueue queue) override {
     by_types<float, float, float>(in, stream_of(queue));
     by_types<float, float, bf16>(in, stream_of(queue));
@@ -118,7 +72,7 @@ class Update final : public Kernel {
     const auto flush = [&] {
       if (list_.count == 0) return;
       update_tensors<Rule, P, G, M><<<list_.chunks, threads, 0, stream>>>(list_, in[0].as<float>(), in[1].as<float>(), rule_,
-                                                                           stochastic_, seed_);
+                                                                           rounding_);
       check_launch(name_);
       list_.clear();
     };
@@ -138,8 +92,7 @@ class Update final : public Kernel {
 
   const char* name_;
   Rule rule_;
-  bool stochastic_;
-  std::uint32_t seed_;
+  kernels::UpdateRounding rounding_;
   TensorList<Updated> list_;
 };
 
@@ -147,11 +100,11 @@ class Update final : public Kernel {
 
 Made make_sgd(const KernelRequest& r, const KernelSettings& s) {
   if (r.attributes.integer_or("host", 0) != 0) return make_host_update(r, s);
-  return kernels::has_update_dtypes(r, 1) ? std::make_unique<Update<SgdRule>>(r, "sgd") : nullptr;
+  return kernels::has_update_dtypes(r, 1) ? std::make_unique<Update<kernels::SgdRule>>(r, "sgd") : nullptr;
 }
 Made make_lion(const KernelRequest& r, const KernelSettings& s) {
   if (r.attributes.integer_or("host", 0) != 0) return make_host_update(r, s);
-  return kernels::has_update_dtypes(r, 1) ? std::make_unique<Update<LionRule>>(r, "lion") : nullptr;
+  return kernels::has_update_dtypes(r, 1) ? std::make_unique<Update<kernels::LionRule>>(r, "lion") : nullptr;
 }
 
 }  // namespace consist::cuda
