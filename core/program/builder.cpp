@@ -33,6 +33,12 @@ std::int64_t dim_of(Placement part) {
   return part.is_flat() ? flat_dim : part.dim();
 }
 
+/// When an input is moved along an axis, beside its moves along other axes.
+enum class Turn { from_flat, others, to_flat };
+Turn turn_of(Placement from, Placement to) {
+  return from.is_flat() ? Turn::from_flat : to.is_flat() ? Turn::to_flat : Turn::others;
+}
+
 }  // namespace
 
 TensorId Builder::add_tensor(Tensor tensor) {
@@ -80,15 +86,23 @@ std::vector<TensorId> Builder::emit(std::string_view op_name, std::vector<Tensor
   const Types input_types = types_of(program_, inputs);
   const Types output_types = op.infer(input_types, attributes);
 
-  std::vector<Placements> output_placements(output_types.size());
+  std::vector<Placements> output_placements(output_types.size()), wanted(inputs.size());
   for (int axis = 0; axis < program_.mesh.axes(); ++axis) {
     AxisSharding rule{placements_along(program_, inputs, axis), {}, axis};
     op.shard(rule, input_types, attributes);
     rule.outputs.resize(output_types.size());
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      if (inputs[i] != no_tensor) inputs[i] = reshard(inputs[i], axis, rule.inputs[i]);
-    }
+    for (std::size_t i = 0; i < inputs.size(); ++i) wanted[i][axis] = rule.inputs[i];
     for (std::size_t i = 0; i < output_types.size(); ++i) output_placements[i][axis] = rule.outputs[i];
+  }
+  // Flat parts are cut from what the other axes leave: a gather undoes them first, a slice makes them last.
+  for (const Turn turn : {Turn::from_flat, Turn::others, Turn::to_flat}) {
+    for (int axis = 0; axis < program_.mesh.axes(); ++axis) {
+      for (std::size_t i = 0; i < inputs.size(); ++i) {
+        if (inputs[i] == no_tensor) continue;
+        const Placement from = program_[inputs[i]].placements[axis], to = wanted[i][axis];
+        if (from != to && turn_of(from, to) == turn) inputs[i] = reshard(inputs[i], axis, to);
+      }
+    }
   }
 
   Instruction instruction{.op = &op, .inputs = std::move(inputs), .attributes = std::move(attributes), .tag = tag};
@@ -147,6 +161,11 @@ std::vector<TensorId> Builder::reshard(std::vector<TensorId> tensors, int axis, 
     if (program_[tensor].placements[axis] != from) {
       throw ProgramError("'" + program_[tensors[0]].name + "' and '" + program_[tensor].name + "' lie differently on axis '" +
                          program_.mesh.axis(axis).name + "'; one collective cannot move both");
+    }
+    const int flat = program_[tensor].placements.flat_axis();
+    if (flat >= 0 && flat != axis && (is_part(from) || is_part(to))) {
+      throw ProgramError("'" + program_[tensor].name + "' " + program_[tensor].placements.text(program_.mesh) +
+                         " is in flat parts, which an axis cannot cut or gather before they are whole");
     }
     names.push_back(program_[tensor].name);
   }

@@ -64,8 +64,12 @@ void check_programs(std::vector<std::string>& wrong, const std::vector<Planned>&
 }  // namespace
 
 const Outcome& one_rank(const RunConfig& config) {
-  static std::map<std::tuple<std::string, std::int64_t, std::int64_t, double>, Outcome> known;
-  const std::tuple key(config.model, config.sequence, config.global_batch, config.optimizer.max_norm);
+  using OptionValues = std::map<std::string, std::string>;
+  static std::map<std::tuple<std::string, std::int64_t, std::int64_t, double, double, std::string, OptionValues>, Outcome> known;
+  const auto options = config.plugin_options.find(config.optimizer_plugin);
+  const std::tuple key(config.model, config.sequence, config.global_batch, config.optimizer.max_norm,
+                       config.optimizer.weight_decay, config.optimizer_plugin,
+                       options == config.plugin_options.end() ? OptionValues() : OptionValues(options->second));
   auto [found, added] = known.try_emplace(key);
   if (added) found->second = run(*compile(alone(config), 0), {});
   return found->second;

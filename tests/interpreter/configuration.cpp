@@ -25,6 +25,10 @@ void set_option(RunConfig& config, const std::string& name, const std::string& v
     config.global_batch = std::stoi(value);
   else if (name == "sequence")
     config.sequence = std::stoi(value);
+  else if (name == "optimizer")
+    config.optimizer_plugin = value;
+  else if (name == "weight-decay")
+    config.optimizer.weight_decay = std::stod(value);
   else if (name == "max-norm")
     config.optimizer.max_norm = std::stod(value);
   else if (name == "pack")
@@ -67,13 +71,15 @@ RunConfig config_of(const ModelChoice& model, const std::vector<std::string>& wo
   config.sequence = 8;
   config.global_batch = 8;
   config.batch = 0;
-  config.plugin_options["adamw"]["epsilon"] = "1e-3";  // so that an update changes by as much as its gradient does
   std::string layers, recompute = "none";
   for (const std::string& word : words) {
     const std::size_t equals = word.find('=');
     if (!word.starts_with("--") || equals == std::string::npos) throw UsageError("'" + word + "' is not like --name=value");
     set_option(config, word.substr(2, equals - 2), word.substr(equals + 1), layers, recompute);
   }
+  // So that an update of AdamW, which Muon has, too, changes by as much as its gradient does.
+  if (config.optimizer_plugin == "adamw" || config.optimizer_plugin == "muon")
+    config.plugin_options[config.optimizer_plugin].try_emplace("epsilon", "1e-3");
   config.recompute = parse_recompute(recompute, layers);
   return config;
 }

@@ -6,13 +6,13 @@
 //   compute.h        what an instruction computes, from the formulas of tests/reference
 //   collectives.h    what collectives and messages move, over the values of all members
 //   interpreter.h    all ranks' queues side by side, in any order that queues and waits allow
-//   step_run.h       two steps and an evaluation from given weights, moments and tokens; logical results
+//   step_run.h       two steps and an evaluation from given weights, optimizer states and tokens; logical results
 //   cell.h           the same on one rank, and what differs
 //   order_check.h    the order proof: no two instructions that conflict on memory are left unordered
 //   random_configuration.h
 //
 // What a cell shows: loss, norm of the gradients, loss of an evaluation, every gradient that reaches the optimizer, every updated
-// parameter and moment are those of one rank without micro-batches to 1e-9 of their largest element. Weights, moments and tokens
+// parameter and optimizer state are those of one rank without micro-batches to 1e-9 of their largest element. Weights, moments and tokens
 // are functions of name and position, so that a part in the wrong place is a wrong number. Dtypes decide where elements lie
 // and what is cast, not how numbers round: a program in bf16 or fp8 is held against the same one rank. In which dtype sums over
 // micro-batches and ranks are made is a test of its own (rounding_test.cpp), where every value is rounded. That kernels compute

@@ -36,6 +36,7 @@ class Draw {
     draw_sizes();
     draw_options();
     draw_precision();
+    if (dice_.one_in(3)) draw_optimizer();
     if (dice_.one_in(2)) draw_recompute();
     add("pack", dice_.text({"on", "off"}));
     add("max-norm", dice_.text({"0", "0.01", "1"}));
@@ -149,6 +150,22 @@ class Draw {
     if (dice_.one_in(4)) add("fp8.gathers", "true");
     if (dice_.one_in(4)) add("fp8.bf16-first", "1");
     if (dice_.one_in(4)) add("fp8.except", "*down_proj*");
+  }
+
+  void draw_optimizer() {
+    const std::string optimizer = dice_.text({"sgd", "lion", "muon"});
+    add("optimizer", optimizer);
+    maybe("weight-decay", {"0", "0.3"});
+    if (optimizer == "sgd") {
+      maybe("sgd.momentum", {"0", "0.7"});
+      if (dice_.one_in(3)) add("sgd.nesterov", "true");
+    } else if (optimizer == "lion") {
+      maybe("lion.beta1", {"0.8", "0.95"});
+    } else {
+      maybe("muon.nesterov", {"true", "false"});
+      maybe("muon.scale", {"adamw", "original"});
+      maybe("muon.iterations", {"1", "3", "5"});
+    }
   }
 
   void draw_recompute() {

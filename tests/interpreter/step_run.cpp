@@ -180,16 +180,36 @@ void run_all(std::vector<Arena>& ranks, std::uint64_t order) {
   for (Arena& arena : ranks) arena.set_instruction(-1);
 }
 
-/// m = β1 m + (1 − β1) g, backwards.
+/// A state that keeps gradients: state = decay state + factor gradient. By suffix of its name.
+struct Average {
+  double decay, factor;
+};
+std::map<std::string, Average> averages(const RunConfig& config) {
+  const auto option = [&](const char* name, double otherwise) {
+    const auto options = config.plugin_options.find(config.optimizer_plugin);
+    if (options == config.plugin_options.end()) return otherwise;
+    const auto given = options->second.find(name);
+    return given == options->second.end() ? otherwise : std::stod(given->second);
+  };
+  const auto mean = [](double decay) { return Average{decay, 1 - decay}; };
+  if (config.optimizer_plugin == "sgd") return {{".momentum", {option("momentum", 0.9), 1}}};
+  if (config.optimizer_plugin == "lion") return {{".momentum", mean(option("beta2", 0.99))}};
+  const Average moment = mean(option("beta1", 0.9));
+  if (config.optimizer_plugin == "muon") return {{".momentum", mean(option("momentum", 0.95))}, {".moment1", moment}};
+  return {{".moment1", moment}};
+}
+
 void add_gradients(std::map<std::string, std::vector<double>>& after, const std::map<std::string, std::vector<double>>& before,
-                   double beta1) {
+                   const RunConfig& config) {
   std::map<std::string, std::vector<double>> gradients;
-  constexpr std::string_view suffix = ".moment1";
-  for (const auto& [name, moment] : after) {
-    if (!name.ends_with(suffix)) continue;
-    std::vector<double> gradient = moment;
-    for (std::size_t i = 0; i < gradient.size(); ++i) gradient[i] = (gradient[i] - beta1 * before.at(name)[i]) / (1 - beta1);
-    gradients.emplace(name.substr(0, name.size() - suffix.size()) + ".gradient", std::move(gradient));
+  for (const auto& [suffix, average] : averages(config)) {
+    for (const auto& [name, state] : after) {
+      if (!name.ends_with(suffix)) continue;
+      std::vector<double> gradient = state;
+      for (std::size_t i = 0; i < gradient.size(); ++i)
+        gradient[i] = (gradient[i] - average.decay * before.at(name)[i]) / average.factor;
+      gradients.emplace(name.substr(0, name.size() - suffix.size()) + ".gradient", std::move(gradient));
+    }
   }
   after.merge(gradients);
 }
@@ -206,6 +226,9 @@ Outcome run(const RankPrograms& programs, const RunOptions& options) {
     write_states(ranks.back());
     write_constants(ranks.back());
   }
+  const std::vector<double> scalars = programs.parts.optimizer->scalar_count() == 2
+                                          ? std::vector<double>{rate, 2}
+                                          : std::vector<double>{rate, 1 - beta1_power, 1 - beta2_power, 2};
   Outcome outcome;
   std::map<std::string, std::vector<double>> before = states_of(ranks);
   for (int step = 0; step < options.steps; ++step) {
@@ -215,7 +238,7 @@ Outcome run(const RankPrograms& programs, const RunOptions& options) {
         const std::int64_t first = ((step * config.accumulation + m) * parts + index) * config.batch;
         write_tokens(ranks[rank], "." + std::to_string(m), first, config.batch, config.sequence, vocabulary);
       }
-      write_input(ranks[rank], "hyper", {rate, 1 - beta1_power, 1 - beta2_power, 2});
+      write_input(ranks[rank], "hyper", scalars);
       write_input(ranks[rank], "votes", {1});
     }
     run_all(ranks, options.order + static_cast<std::uint64_t>(step));
@@ -236,7 +259,7 @@ Outcome run(const RankPrograms& programs, const RunOptions& options) {
     for (Arena& arena : ranks) arena.go_on_with(0);
   }
   outcome.values = states_of(ranks);
-  add_gradients(outcome.values, options.steps > 1 ? outcome.after_first_step : before, AdamW::Settings().beta1);
+  add_gradients(outcome.values, options.steps > 1 ? outcome.after_first_step : before, config);
   return outcome;
 }
 

@@ -12,12 +12,12 @@ namespace consist::interpreter {
 
 /// What no layout may change.
 struct Outcome {
-  /// By name: parameters, their two moments, and ".gradient" of each, clipped, as the last step's optimizer got it. Row-major,
-  /// logical.
+  /// By name: parameters, their states, and ".gradient" of each, clipped, as the last step's optimizer got it (under SGD with the
+  /// decayed weight added). Row-major, logical.
   std::map<std::string, std::vector<double>> values;
   std::vector<double> losses, grad_norms;                       ///< by step
   double evaluation = 0;                                        ///< loss after the first step
-  std::map<std::string, std::vector<double>> after_first_step;  ///< parameters and moments
+  std::map<std::string, std::vector<double>> after_first_step;  ///< parameters and states
 };
 
 struct RunOptions {

@@ -1,5 +1,5 @@
-// Every optimizer gives the losses of PyTorch (see tests/golden/make_optimizer_references.py), and in every layout those of one
-// rank.
+// Every optimizer gives the losses of PyTorch (see tests/golden/make_optimizer_references.py), and in processes those of one rank: in
+// one layout each, since tests/interpreter/optimizers_test.cpp has them all.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -82,34 +82,33 @@ TEST(OptimizerParity, LossesAreThoseOfPyTorch) {
 }
 
 struct OptimizerCase {
-  const char *name, *learning_rate;
+  const char *name, *learning_rate, *strategy;
+  int ranks;
+  std::vector<std::string> more;
 };
 
 class OptimizerLayouts : public testing::TestWithParam<OptimizerCase> {};
 
 TEST_P(OptimizerLayouts, LossesAreThoseOfOneRank) {
-  const std::string name = GetParam().name;
-  std::vector<std::vector<std::string>> layouts;
-  const auto add = [&](const std::string& strategy, int ranks, std::vector<std::string> more = {}) {
-    layouts.push_back({"--strategy=" + strategy, "--ranks=" + std::to_string(ranks), "--accumulation=2"});
-    layouts.back().insert(layouts.back().end(), more.begin(), more.end());
-  };
-  add("ddp", 2);
-  add("zero2", 2, {"--zero2.reduce_bucket_size=4000"});
-  add("zero3-offload", 2, {"--zero3-offload.param_persistence_threshold=100"});
-  if (name != "muon") {  // whose update needs whole matrices
-    add("zero3-offload", 2, {"--zero3-offload.offload_optimizer.device=cpu", "--zero3-offload.sub_group_size=3000"});
-    add("zero3-offload", 2, {"--zero3-offload.offload_optimizer.device=cpu", "--zero3-offload.offload_optimizer.update=cpu"});
-  }
-  add("tp-sp=2", 2);
-  add("pipeline=2", 2);
-  test::expect_losses_of_one_rank({"llama", "llama-tied", {{"tie_word_embeddings", false}}, "fp32", "cpu",
-                                   {"--optimizer=" + name, std::string("--learning-rate=") + GetParam().learning_rate}},
-                                  layouts);
+  const OptimizerCase& run = GetParam();
+  std::vector<std::string> layout{std::string("--strategy=") + run.strategy, "--ranks=" + std::to_string(run.ranks),
+                                  "--accumulation=2"};
+  layout.insert(layout.end(), run.more.begin(), run.more.end());
+  test::expect_losses_of_one_rank(
+      {"llama", "llama-tied", {{"tie_word_embeddings", false}}, "fp32", "cpu",
+       {std::string("--optimizer=") + run.name, std::string("--learning-rate=") + run.learning_rate}},
+      {layout});
 }
 
-INSTANTIATE_TEST_SUITE_P(Optimizers, OptimizerLayouts, testing::Values(OptimizerCase{"sgd", "0.1"}, OptimizerCase{"lion", "3e-4"}, OptimizerCase{"muon", "3e-3"}),
-                         [](const auto& info) { return std::string(info.param.name); });
+// The updates that the processor makes of what lies in the host's memory, and whole matrices of two axes.
+INSTANTIATE_TEST_SUITE_P(
+    Optimizers, OptimizerLayouts,
+    testing::Values(OptimizerCase{"sgd", "0.1", "zero3-offload", 2,
+                                  {"--zero3-offload.offload_optimizer.device=cpu", "--zero3-offload.offload_optimizer.update=cpu"}},
+                    OptimizerCase{"lion", "3e-4", "zero3-offload", 2,
+                                  {"--zero3-offload.offload_optimizer.device=cpu", "--zero3-offload.sub_group_size=3000"}},
+                    OptimizerCase{"muon", "3e-3", "tp-sp=2+zero2", 4, {"--zero2.reduce_bucket_size=4000"}}),
+    [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
 }  // namespace consist

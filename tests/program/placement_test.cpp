@@ -4,8 +4,10 @@
 #include <map>
 #include <vector>
 
+#include "consist/builder.h"
 #include "consist/error.h"
 #include "consist/mesh.h"
+#include "consist/op.h"
 #include "core/runtime/local_ranges.h"
 
 namespace consist {
@@ -57,6 +59,24 @@ TEST(Placement, RangesOfAllRanksAreTheTensorOnce) {
     EXPECT_EQ(static_cast<std::int64_t>(seen.size()), shape.elements()) << placements.text(mesh);
     for (const auto& [index, times] : seen) EXPECT_EQ(times, 1) << "element " << index << " of " << placements.text(mesh);
   }
+}
+
+TEST(Placement, FlatPartsAreMadeLastAndUndoneFirst) {
+  Program p;
+  p.mesh = Mesh({{"data", 2}, {"tensor", 2}});
+  Builder b(p);
+  const Placements parts = placed(Placement::flat(), Placement::shard(0));
+  const TensorId whole = b.input("whole", DType::f32, {4, 4}), part = b.input("part", DType::f32, {4, 4}, parts);
+  const TensorId scalars = b.input("scalars", DType::f32, {4});
+  b.emit("muon", {scalars, part, whole, no_tensor}, {{"scale", 1.0}, {"weight_decay", 0.0}});
+  b.emit("orthogonalize", {part}, {{"iterations", std::int64_t{1}}, {"products", std::string("f32")}});
+  std::vector<std::string> moves;
+  for (const Instruction& i : p.instructions) {
+    if (i.attributes.has("axis"))
+      moves.push_back(std::string(i.op->name()) + " " + p.mesh.axis(static_cast<int>(i.attributes.integer("axis"))).name);
+  }
+  EXPECT_EQ(moves, (std::vector<std::string>{"slice tensor", "slice data", "all_gather data", "all_gather tensor"}));
+  EXPECT_THROW(b.reshard(part, 1, Placement::replicate()), ProgramError);
 }
 
 TEST(Placement, RangesWithinAWindowAreItsElements) {
