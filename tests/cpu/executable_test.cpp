@@ -109,6 +109,28 @@ TEST(CpuExecutable, QueuesRunSideBySide) {
   EXPECT_TRUE(met);
 }
 
+// What the order proof of tests/interpreter takes for granted: nothing of a step is under way when the next one begins.
+TEST(CpuExecutable, AStepIsOverOnAllQueuesBeforeTheNextBegins) {
+  Steps steps;
+  std::atomic<int> under_way{0}, early{0};
+  for (const Queue queue : {Queue::compute(), Queue::communication(0), Queue::communication(1), Queue::communication(0, Lane::to_next),
+                            Queue::host_to_device(), Queue::device_to_host()}) {
+    steps.add(queue, {}, [&] { ++under_way; });
+    steps.add(queue, {}, [&, queue] {
+      pause(queue.index() % 3);
+      --under_way;
+    });
+  }
+  const auto executable = steps.prepare();
+  for (int step = 0; step < 20; ++step) {
+    early += under_way != 0;
+    executable->run();
+    executable->wait();
+    early += under_way != 0;
+  }
+  EXPECT_EQ(early, 0);
+}
+
 TEST(CpuExecutable, AFailureEndsTheStepAndTheNextOneRuns) {
   Steps steps;
   bool fail = true;

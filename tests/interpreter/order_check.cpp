@@ -14,24 +14,34 @@ constexpr std::size_t most_violations = 8;
 /// By queue in use: the latest instruction that is over, -1 for none.
 using Clock = std::vector<InstructionId>;
 
-/// What is over when each instruction starts, itself included from then on.
+/// What is over when each instruction of two steps starts, itself included from then on. Those of the second step are counted on
+/// behind those of the first.
 class HappensBefore {
  public:
-  explicit HappensBefore(const Program& program) : slot_(Queue::count, -1) {
+  HappensBefore(const Program& program, JoinsQueue joins)
+      : count_(static_cast<InstructionId>(program.instructions.size())), slot_(Queue::count, -1) {
     for (const Instruction& i : program.instructions) {
       int& slot = slot_[static_cast<std::size_t>(i.queue.index())];
       if (slot < 0) slot = queues_++;
     }
     std::vector<InstructionId> newest(static_cast<std::size_t>(queues_), -1);
-    clocks_.reserve(program.instructions.size());
-    for (std::size_t index = 0; index < program.instructions.size(); ++index) {
-      const Instruction& i = program.instructions[index];
-      Clock clock(static_cast<std::size_t>(queues_), -1);
-      InstructionId& before = newest[slot_of(i.queue)];
-      if (before >= 0) join(clock, before, i.queue);
-      for (const InstructionId wait : i.waits) join(clock, wait, program.instructions[static_cast<std::size_t>(wait)].queue);
-      clocks_.push_back(std::move(clock));
-      before = static_cast<InstructionId>(index);
+    clocks_.reserve(2 * program.instructions.size());
+    Clock begin(static_cast<std::size_t>(queues_), -1);  // of the step
+    for (InstructionId first : {InstructionId{0}, count_}) {
+      for (std::size_t index = 0; index < program.instructions.size(); ++index) {
+        const Instruction& i = program.instructions[index];
+        Clock clock = begin;
+        InstructionId& before = newest[slot_of(i.queue)];
+        if (before >= 0) join(clock, before, i.queue);
+        for (const InstructionId wait : i.waits)
+          join(clock, first + wait, program.instructions[static_cast<std::size_t>(wait)].queue);
+        clocks_.push_back(std::move(clock));
+        before = first + static_cast<InstructionId>(index);
+      }
+      for (const InstructionId last : newest) {
+        const Queue queue = program.instructions[static_cast<std::size_t>(last - first)].queue;
+        if (joins(queue)) join(begin, last, queue);
+      }
     }
   }
 
@@ -48,6 +58,7 @@ class HappensBefore {
     clock[slot_of(queue)] = std::max(clock[slot_of(queue)], other);
   }
 
+  InstructionId count_;
   int queues_ = 0;
   std::vector<int> slot_;
   std::vector<Clock> clocks_;
@@ -63,14 +74,25 @@ struct Segment {
 
 class Sweep {
  public:
-  explicit Sweep(const Planned& planned) : planned_(planned), program_(planned.program), order_(planned.program) {}
+  Sweep(const Planned& planned, JoinsQueue joins)
+      : planned_(planned), program_(planned.program), order_(planned.program, joins) {}
 
   OrderReport run() {
+    sweep(0);
+    sweep(static_cast<InstructionId>(program_.instructions.size()));
+    return std::move(report_);
+  }
+
+ private:
+  using Segments = std::map<std::int64_t, Segment>;  // by begin; they never overlap
+
+  /// A step whose instructions are counted from `first` on.
+  void sweep(InstructionId first) {
     for (std::size_t index = 0; index < program_.instructions.size(); ++index) {
-      const auto at = static_cast<InstructionId>(index);
+      const InstructionId at = first + static_cast<InstructionId>(index);
       const Instruction& i = program_.instructions[index];
       if (!i.op->touches_memory()) {
-        if (i.op->name() == "release") check_release(at);
+        if (i.op->name() == "release" && first == 0) check_release(at);
         continue;
       }
       visit(i, i.inputs, [&](TensorId, const Stretch& bytes) { read(at, bytes); });
@@ -78,11 +100,7 @@ class Sweep {
       const std::int64_t scratch = planned_.plan.workspace[index];
       if (scratch >= 0) write(at, {MemorySpace::device, scratch, scratch + planned_.workspaces[index]}, no_tensor);
     }
-    return std::move(report_);
   }
-
- private:
-  using Segments = std::map<std::int64_t, Segment>;  // by begin; they never overlap
 
   template <typename Visit>
   void visit(const Instruction& i, const std::vector<TensorId>& tensors, const Visit& visit) const {
@@ -94,7 +112,12 @@ class Sweep {
     }
   }
 
-  Queue queue_of(InstructionId i) const { return program_.instructions[static_cast<std::size_t>(i)].queue; }
+  InstructionId in_program(InstructionId i) const { return i % static_cast<InstructionId>(program_.instructions.size()); }
+  const Instruction& instruction(InstructionId i) const { return program_.instructions[static_cast<std::size_t>(in_program(i))]; }
+  Queue queue_of(InstructionId i) const { return instruction(i).queue; }
+  std::string place(InstructionId i) const {
+    return place_of(program_, in_program(i)) + (i == in_program(i) ? "" : " of the next step");
+  }
 
   /// The first segment of `bytes`; afterwards segments begin and end there, and none is missing in between.
   Segments::iterator cut(const Stretch& bytes) {
@@ -148,12 +171,12 @@ class Sweep {
 
   /// What lies there must still be what the instructions before have left.
   void check_release(InstructionId release) {
-    const Instruction& i = program_.instructions[static_cast<std::size_t>(release)];
+    const Instruction& i = instruction(release);
     visit(i, i.inputs, [&](TensorId id, const Stretch& bytes) {
       for (auto s = cut(bytes); s != end_of(bytes) && s->first < bytes.end; ++s) {
         if (s->second.writer < 0 || s->second.storage == program_[id].storage) continue;
-        add(place_of(program_, s->second.writer) + "\n writes the memory of '" + program_[id].name + "', " +
-            text_of({bytes.space, s->first, s->second.end}) + ", before\n" + place_of(program_, release) + "\n gives it away");
+        add(place(s->second.writer) + "\n writes the memory of '" + program_[id].name + "', " +
+            text_of({bytes.space, s->first, s->second.end}) + ", before\n" + place(release) + "\n gives it away");
       }
     });
   }
@@ -162,9 +185,10 @@ class Sweep {
 
   void expect_ordered(InstructionId first, InstructionId then, const char* what, const Stretch& bytes) {
     if (first < 0 || first == then || queue_of(first) == queue_of(then)) return;
+    if (first != in_program(first)) return;  // within the second step everything is as within the first
     ++report_.conflicts;
     if (order_.ordered(first, queue_of(first), then)) return;
-    add(place_of(program_, then) + "\n " + what + ", " + text_of(bytes) + ", without waiting for\n" + place_of(program_, first));
+    add(place(then) + "\n " + what + ", " + text_of(bytes) + ", without waiting for\n" + place(first));
   }
 
   static std::string text_of(const Stretch& bytes) {
@@ -185,8 +209,8 @@ class Sweep {
 
 }  // namespace
 
-OrderReport check_order(const Planned& planned) {
-  return Sweep(planned).run();
+OrderReport check_order(const Planned& planned, JoinsQueue joins) {
+  return Sweep(planned, joins).run();
 }
 
 }  // namespace consist::interpreter

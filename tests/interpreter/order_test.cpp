@@ -1,10 +1,11 @@
-// The order proof finds conflicts that nothing orders, and what insert_waits must see.
+// The order proof finds conflicts that nothing orders, within a step and across its end, and what insert_waits must see.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "consist/builder.h"
 #include "consist/op.h"
 #include "core/passes/waits.h"
+#include "tests/interpreter/expect_one_rank.h"
 #include "tests/interpreter/order_check.h"
 
 namespace consist::interpreter {
@@ -49,6 +50,19 @@ TEST(Order, NothingWaitsForWhatLiesBehindThePadding) {
   insert_waits(made.program, made.plan, made.workspaces);
   EXPECT_THAT(made.program.instructions[1].waits, IsEmpty());
   EXPECT_THAT(check_order(made).violations, IsEmpty());
+}
+
+// Executables join all queues between steps. If one joined compute alone, the next step would meet what others still do.
+TEST(Order, OfAStepsEndAndTheNextStepsBeginIsLookedAt) {
+  for (const Words& words : {Words{"--strategy=ddp", "--ranks=2", "--ddp.bucket-size=4Ki"},
+                             Words{"--strategy=zero3-offload", "--ranks=2", "--zero3-offload.offload_optimizer.device=cpu"}}) {
+    const auto made = compile(config_of({"llama-tied"}, words), 256);
+    EXPECT_THAT(check_order(made->steps[0]).violations, IsEmpty());
+    const std::vector<std::string> violations =
+        check_order(made->steps[0], [](Queue queue) { return queue == Queue::compute(); }).violations;
+    EXPECT_THAT(violations, testing::Not(IsEmpty()));
+    EXPECT_THAT(violations, testing::Each(HasSubstr("of the next step")));
+  }
 }
 
 }  // namespace
