@@ -22,7 +22,7 @@ const std::set<std::string> places{
     "trace",   "resume",    "timeout",    "memory_limit",     "host_memory_limit", "checkpoint_each_epoch"};
 
 /// What rows of other machines are compared by where no option is listed; the rest are conditions.
-const std::vector<std::string> choices{"strategy", "transport", "precision",    "optimizer", "ranks",
+const std::vector<std::string> choices{"strategy", "transport", "precision",    "optimizer", "schedule", "ranks",
                                        "batch",    "sequence",  "accumulation", "recompute"};
 
 struct Description {

@@ -11,7 +11,7 @@ namespace {
 
 /// Whether a value says by itself what it is of.
 bool speaks_for_itself(const std::string& option) {
-  return option == "model" || option == "strategy" || option == "transport" || option == "precision" || option == "optimizer" ||
+  return option == "model" || option == "strategy" || option == "transport" || option == "precision" || option == "optimizer" || option == "schedule" ||
          option == "device";
 }
 

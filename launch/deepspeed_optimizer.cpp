@@ -15,7 +15,7 @@ void OptimizerReader::read(const std::string& key, const Json& value) {
     }
     target_.state(key, value, "optimizer", target_.config.optimizer_plugin, std::string("adamw"));
   } else if (key == "optimizer.params.lr") {
-    target_.state_real(key, value, "learning-rate", target_.config.learning_rate.peak);
+    target_.state_real(key, value, "learning-rate", target_.config.learning_rate);
   } else if (key == "optimizer.params.betas") {
     read_betas(key, value);
   } else if (key == "optimizer.params.eps") {
@@ -57,9 +57,7 @@ void OptimizerReader::read_adam(const std::string& key, const Json& value, const
 
 void OptimizerReader::keep_adam(const std::string& key, const Json& value, const std::string& option) {
   kept_.insert(option);
-  const auto given = target_.config.plugin_options.find("adamw");
-  const bool is_given = given != target_.config.plugin_options.end() && given->second.contains(option);
-  target_.note(key, value, "--adamw." + option + (is_given ? " " + given->second.at(option) : " as it is without the file"));
+  target_.keep_plugin(key, value, "adamw", option);
 }
 
 void OptimizerReader::absent_adam(const std::string& key, const std::string& option, const std::string& fallback) {
@@ -70,7 +68,7 @@ void OptimizerReader::finish() {
   if (!there_) return;
   OptimizerSettings& optimizer = target_.config.optimizer;
   const std::string params = "optimizer.params.";
-  target_.absent(params + "lr", "learning-rate", target_.config.learning_rate.peak, 1e-3);
+  target_.absent(params + "lr", "learning-rate", target_.config.learning_rate, 1e-3);
   absent_adam(params + "betas", "beta1", "0.9");
   absent_adam(params + "betas", "beta2", "0.999");
   absent_adam(params + "eps", "epsilon", "1e-8");

@@ -13,7 +13,7 @@ constexpr std::int64_t most_steps = 1'000'000'000'000;
 
 class Scheduler {
  public:
-  Scheduler(const Json& block, Target& target) : block_(block), target_(target), rate_(target.config.learning_rate) {}
+  Scheduler(const Json& block, Target& target) : block_(block), target_(target), peak_(target.config.learning_rate) {}
 
   void read() {
     const Json type = block_.value("type", Json(nullptr));
@@ -21,12 +21,10 @@ class Scheduler {
       target_.refuse("scheduler.type", "is " + shown(type) + "; here it may be WarmupLR, WarmupDecayLR or WarmupCosineLR");
     cosine_ = type == "WarmupCosineLR";
     decays_ = type != "WarmupLR";
+    schedule_ = cosine_ ? "cosine" : decays_ ? "linear" : "constant";
     refuse_foreign_parameters(type);
-    target_.state("scheduler.type", type, "schedule", rate_.decay,
-                  cosine_   ? LearningRate::Decay::cosine
-                  : decays_ ? LearningRate::Decay::linear
-                            : LearningRate::Decay::constant);
-    target_.state("scheduler.type", type, "schedule-counting", rate_.counting, LearningRate::Counting::deepspeed);
+    target_.state("scheduler.type", type, "schedule", target_.config.schedule, schedule_);
+    target_.state_plugin("scheduler.type", type, schedule_, "counting", "deepspeed");
     if (!cosine_) read_peak();
     read_warmup();
     if (decays_) read_end();
@@ -54,61 +52,59 @@ class Scheduler {
   void read_peak() {
     const Json peak = value("warmup_max_lr", Json(nullptr));
     if (is_auto(peak)) {
-      target_.resolve(name("warmup_max_lr"), peak, "learning-rate", rate_.peak);
+      target_.resolve(name("warmup_max_lr"), peak, "learning-rate", peak_);
     } else if (!peak.is_null()) {
-      target_.state(name("warmup_max_lr"), peak, "learning-rate", rate_.peak, target_.number(name("warmup_max_lr"), peak));
+      target_.state(name("warmup_max_lr"), peak, "learning-rate", peak_, target_.number(name("warmup_max_lr"), peak));
     } else if (decays_) {  // WarmupLR has the optimizer's rate
       target_.stated.erase("learning-rate");  // the scheduler's rate replaces the optimizer's
-      target_.absent(name("warmup_max_lr"), "learning-rate", rate_.peak, 1e-3);
+      target_.absent(name("warmup_max_lr"), "learning-rate", peak_, 1e-3);
+    }
+  }
+
+  /// An option of the schedule: what the parameter says, or DeepSpeed's default.
+  template <typename Text>
+  void read_option(const char* parameter, const char* option, const std::string& fallback, const Text& text) {
+    const Json given = value(parameter, Json(nullptr));
+    if (given.is_null() || is_auto(given)) {
+      target_.absent_plugin(name(parameter), schedule_, option, fallback);
+    } else {
+      target_.state_plugin(name(parameter), given, schedule_, option, text(given));
     }
   }
 
   void read_warmup() {
     const Json steps = value("warmup_num_steps", Json(nullptr));
     if (is_auto(steps)) {
-      target_.resolve(name("warmup_num_steps"), steps, "warmup", rate_.warmup_steps);
-      if (rate_.warmup_steps == 0) return;
-    } else if (steps.is_null()) {
-      target_.absent(name("warmup_num_steps"), "warmup", rate_.warmup_steps, std::int64_t{1000});
+      target_.keep_plugin(name("warmup_num_steps"), steps, schedule_, "warmup");
+      const auto& options = target_.config.plugin_options[schedule_];
+      const auto given = options.find("warmup");
+      if (given == options.end() || given->second == "0") return;
     } else {
-      // Fewer than 2 are 2.
-      const std::int64_t given = target_.whole(name("warmup_num_steps"), steps, 0, most_steps);
-      target_.state(name("warmup_num_steps"), steps, "warmup", rate_.warmup_steps, std::max<std::int64_t>(given, 2));
+      read_option("warmup_num_steps", "warmup", "1000", [&](const Json& given) {
+        // Fewer than 2 are 2.
+        return as_text(std::max<std::int64_t>(target_.whole(name("warmup_num_steps"), given, 0, most_steps), 2));
+      });
     }
-
-    const Json shape = value("warmup_type", Json(nullptr));
-    if (shape.is_null() || is_auto(shape)) {
-      target_.absent(name("warmup_type"), "warmup-shape", rate_.warmup, LearningRate::Warmup::log);
-    } else if (shape == "log" || shape == "linear") {
-      target_.state(name("warmup_type"), shape, "warmup-shape", rate_.warmup, warmup_of(shape.get<std::string>()));
-    } else {
-      target_.refuse(name("warmup_type"), "is " + shown(shape) + "; it may be \"log\" or \"linear\"");
-    }
-
+    read_option("warmup_type", "warmup-shape", "log", [&](const Json& shape) {
+      if (shape != "log" && shape != "linear")
+        target_.refuse(name("warmup_type"), "is " + shown(shape) + "; it may be \"log\" or \"linear\"");
+      return shape.get<std::string>();
+    });
     const char* parameter = cosine_ ? "warmup_min_ratio" : "warmup_min_lr";
-    const Json least = value(parameter, Json(nullptr));
-    if (least.is_null() || is_auto(least)) {
-      target_.absent(name(parameter), "warmup-from", rate_.warmup_from, std::optional<double>(0));
-    } else {
+    read_option(parameter, "warmup-from", "0", [&](const Json& least) {
       const double given = target_.number(name(parameter), least);
-      target_.state(name(parameter), least, "warmup-from", rate_.warmup_from,
-                    std::optional<double>(cosine_ ? given * rate_.peak : given));
-    }
+      return as_text(cosine_ ? given * peak_ : given);
+    });
   }
 
   void read_end() {
     if (cosine_) {
-      const Json ratio = value("cos_min_ratio", Json(nullptr));
-      if (ratio.is_null() || is_auto(ratio)) {
-        target_.absent(name("cos_min_ratio"), "final-rate", rate_.final_fraction, 1e-4);
-      } else {
-        target_.state(name("cos_min_ratio"), ratio, "final-rate", rate_.final_fraction,
-                      target_.number(name("cos_min_ratio"), ratio));
-      }
+      read_option("cos_min_ratio", "final-rate", "0.0001",
+                  [&](const Json& ratio) { return as_text(target_.number(name("cos_min_ratio"), ratio)); });
     } else {  // back to where warm-up began
       const Json least = value("warmup_min_lr", Json(0.0));
-      const double from = is_auto(least) ? 0.0 : least.get<double>();
-      target_.state(name("warmup_min_lr"), least, "final-rate", rate_.final_fraction, rate_.peak > 0 ? from / rate_.peak : 0.0);
+      const double from = is_auto(least) ? 0.0 : target_.number(name("warmup_min_lr"), least);
+      target_.state_plugin(name("warmup_min_lr"), least, schedule_, "final-rate", as_text(peak_ > 0 ? from / peak_ : 0.0));
     }
     RunConfig& config = target_.config;
     const Json total = value("total_num_steps", Json("auto"));
@@ -118,12 +114,12 @@ class Scheduler {
       target_.state(name("total_num_steps"), total, "steps", config.steps,
                     target_.whole(name("total_num_steps"), total, 1, most_steps));
     }
-    rate_.steps = config.steps;
   }
 
   const Json& block_;
   Target& target_;
-  LearningRate& rate_;
+  double& peak_;
+  std::string schedule_;  ///< the plugin
   bool cosine_ = false, decays_ = false;
 };
 

@@ -38,19 +38,6 @@ std::string as_text(bool value) {
 std::string as_text(const std::string& value) {
   return value;
 }
-std::string as_text(const std::optional<double>& value) {
-  return value ? as_text(*value) : "(not given)";
-}
-std::string as_text(LearningRate::Decay value) {
-  return name_of(value);
-}
-std::string as_text(LearningRate::Warmup value) {
-  return name_of(value);
-}
-std::string as_text(LearningRate::Counting value) {
-  return name_of(value);
-}
-
 void Target::refuse(const std::string& key, const std::string& why) const {
   throw UsageError("--deepspeed-config " + path_ + ": " + printable(key) + " " + why);
 }
@@ -100,6 +87,12 @@ void Target::state_plugin(const std::string& key, const Json& value, const std::
   known->second = text;
   stated_of_plugins_.insert(name);
   note(key, value, name + " " + text);
+}
+
+void Target::keep_plugin(const std::string& key, const Json& value, const std::string& plugin, const std::string& option) {
+  const auto given = config.plugin_options.find(plugin);
+  const bool is_given = given != config.plugin_options.end() && given->second.contains(option);
+  note(key, value, "--" + plugin + "." + option + (is_given ? " " + given->second.at(option) : " as it is without the file"));
 }
 
 void Target::absent_plugin(const std::string& key, const std::string& plugin, const std::string& option,

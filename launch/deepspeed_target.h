@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -26,10 +25,6 @@ std::string as_text(std::int64_t value);
 std::string as_text(int value);
 std::string as_text(bool value);
 std::string as_text(const std::string& value);
-std::string as_text(const std::optional<double>& value);
-std::string as_text(LearningRate::Decay value);
-std::string as_text(LearningRate::Warmup value);
-std::string as_text(LearningRate::Counting value);
 
 /// A run's configuration while a file is read into it. Options that the command line has given must not contradict the file.
 class Target {
@@ -71,6 +66,8 @@ class Target {
   /// The same for options of a plugin.
   void state_plugin(const std::string& key, const Json& value, const std::string& plugin, const std::string& option,
                     const std::string& text);
+  /// "auto": the plugin's option keeps the value that it has.
+  void keep_plugin(const std::string& key, const Json& value, const std::string& plugin, const std::string& option);
   void absent_plugin(const std::string& key, const std::string& plugin, const std::string& option, const std::string& fallback);
 
   /// The note about everything that was absent.

@@ -17,10 +17,8 @@ void add_own(const boost::program_options::variables_map& given, const RunConfig
     bool has_effect;
     const char* needed;
   };
-  const bool decays = config.learning_rate.decay != LearningRate::Decay::constant;
   const bool checkpoints = !config.checkpoint.empty();
   const Rule rules[] = {
-      {"final-rate", decays, "--schedule linear or cosine"},
       {"recompute-layers", given["recompute"].as<std::string>() != "none", "--recompute"},
       {"checkpoint-keep", checkpoints, "--checkpoint FOLDER"},
       {"evaluate-sequences", config.evaluate_every > 0, "--evaluate-every STEPS"},
@@ -37,7 +35,11 @@ std::string value_of(const std::vector<OptionSpec>& table, const std::map<std::s
   if (spec == table.end()) return {};
   const auto found = given.find(spec->name);
   Options options;  // which writes "yes" and "on" as "true"
-  options.set(*spec, found == given.end() ? spec->fallback : found->second);
+  if (found == given.end()) {
+    options.set_fallback(*spec);
+  } else {
+    options.set(*spec, found->second);
+  }
   return options.all().begin()->second;
 }
 

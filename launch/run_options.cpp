@@ -57,15 +57,8 @@ po::options_description run_options() {
       "steps", po::value<std::int64_t>()->default_value(d.steps), "optimizer steps")(
       "seed", po::value<std::uint64_t>()->default_value(d.seed), "of initial weights and data order")(
       "from-scratch", po::bool_switch(), "initialise even if the model folder has weights")(
-      "learning-rate", po::value<double>()->default_value(d.learning_rate.peak, "3e-4"), "peak")(
-      "schedule", po::value<std::string>()->default_value("constant"), "constant, linear or cosine")(
-      "warmup", po::value<std::int64_t>()->default_value(0), "steps of warm-up")(
-      "warmup-shape", po::value<std::string>()->default_value(name_of(d.learning_rate.warmup)), "linear or log")(
-      "warmup-from", po::value<double>()->value_name("RATE"),
-      "where warm-up begins; without it linear warm-up begins one step above 0, log at 0")(
-      "schedule-counting", po::value<std::string>()->default_value(name_of(d.learning_rate.counting)),
-      "own; deepspeed: a step later, as its schedulers move on after each step")(
-      "final-rate", po::value<double>()->default_value(0.1, "0.1"), "end of linear and cosine, as a fraction of the peak")(
+      "learning-rate", po::value<double>()->default_value(d.learning_rate, "3e-4"), "peak")(
+      "schedule", po::value<std::string>()->default_value(d.schedule)->value_name("S"), "e.g. constant, linear, cosine, wsd")(
       "optimizer", po::value<std::string>()->default_value(d.optimizer_plugin)->value_name("O"), "e.g. adamw, sgd, lion, muon")(
       "weight-decay", po::value<double>()->default_value(d.optimizer.weight_decay, "0.1"), "not on norms and biases")(
       "clip", po::value<double>()->default_value(d.optimizer.max_norm, "1"), "global gradient norm; 0: do not clip");
@@ -160,18 +153,27 @@ std::vector<OptionSpec> options_of_plugins(const std::string& owner, PluginHost&
   return all;
 }
 
+/// Throws if parts have that option, whose names elsewhere are bare: --beta1, --warmup.
+void refuse_bare_name(const std::string& option, PluginHost& host) {
+  for (const char* kind : {"optimizer", "schedule"}) {
+    const std::string name = option == "schedule-counting" ? "counting" : option;
+    std::string owned;
+    for (const std::string& owner : host.names(kind)) {
+      for (const OptionSpec& spec : host.option_table(kind, owner)) {
+        if (name == spec.name) owned += (owned.empty() ? "--" : ", --") + owner + "." + spec.name;
+      }
+    }
+    if (!owned.empty())
+      throw UsageError("there is no option '--" + option + "'; " + kind + "s have one: " + owned);
+  }
+}
+
 [[noreturn]] void refuse_unknown(std::string option, const std::map<std::string, std::vector<OptionSpec>>& tables,
                                  PluginHost& host) {
   option.erase(0, option.find_first_not_of('-'));
   const std::size_t dot = option.find('.');
   if (dot == std::string::npos) {
-    std::string of_optimizers;  // whose constants elsewhere have bare names
-    for (const std::string& owner : host.names("optimizer")) {
-      for (const OptionSpec& spec : host.option_table("optimizer", owner)) {
-        if (option == spec.name) of_optimizers += (of_optimizers.empty() ? "--" : ", --") + owner + "." + spec.name;
-      }
-    }
-    if (!of_optimizers.empty()) throw UsageError("there is no option '--" + option + "'; optimizers have one: " + of_optimizers);
+    refuse_bare_name(option, host);
     std::vector<KnownName> known;
     const po::options_description options = run_options();
     for (const auto& described : options.options()) known.push_back({described->long_name()});
@@ -314,14 +316,8 @@ RunConfig make_config(const ParsedRun& parsed, PluginHost& host) {
   c.steps = v["steps"].as<std::int64_t>();
   c.seed = v["seed"].as<std::uint64_t>();
   c.from_scratch = v["from-scratch"].as<bool>();
-  c.learning_rate.peak = v["learning-rate"].as<double>();
-  c.learning_rate.decay = decay_of(v["schedule"].as<std::string>());
-  c.learning_rate.warmup_steps = v["warmup"].as<std::int64_t>();
-  c.learning_rate.warmup = warmup_of(v["warmup-shape"].as<std::string>());
-  if (v.count("warmup-from") != 0) c.learning_rate.warmup_from = v["warmup-from"].as<double>();
-  c.learning_rate.counting = counting_of(v["schedule-counting"].as<std::string>());
-  c.learning_rate.final_fraction = v["final-rate"].as<double>();
-  c.learning_rate.steps = c.steps;
+  c.learning_rate = v["learning-rate"].as<double>();
+  c.schedule = v["schedule"].as<std::string>();
   c.optimizer.weight_decay = v["weight-decay"].as<double>();
   c.optimizer_plugin = v["optimizer"].as<std::string>();
   c.optimizer.max_norm = v["clip"].as<double>();

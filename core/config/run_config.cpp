@@ -107,16 +107,13 @@ void RunConfig::check() const {
   at_most("--sequence", sequence, 1'000'000'000);
   at_most("--accumulation", accumulation, 65'536);
   at_least("--steps", steps, 1);
-  at_least("--warmup", learning_rate.warmup_steps, 0);
   at_least("--evaluate-every", evaluate_every, 0);
   at_least("--evaluate-sequences", evaluate_sequences, 0);
   at_least("--checkpoint-every", checkpoint_every, 0);
   at_least("--checkpoint-keep", checkpoint_keep, 1);
   at_least("--memory-limit", memory_limit, 0);
   at_least("--timeout", timeout_seconds, 1);
-  within("--learning-rate", learning_rate.peak, 0, 1e6);
-  if (learning_rate.warmup_from) within("--warmup-from", *learning_rate.warmup_from, 0, 1e6);
-  within("--final-rate", learning_rate.final_fraction, 0, 1);
+  within("--learning-rate", learning_rate, 0, 1e6);
   within("--weight-decay", optimizer.weight_decay, 0, 1e3);
   within("--clip", optimizer.max_norm, 0, 1e9);
   at_least("--host-memory-limit", host_memory_limit, 0);
@@ -155,13 +152,8 @@ std::string RunConfig::to_json() const {
       {"steps", steps},
       {"seed", seed},
       {"from_scratch", from_scratch},
-      {"learning_rate", learning_rate.peak},
-      {"schedule", name_of(learning_rate.decay)},
-      {"warmup", learning_rate.warmup_steps},
-      {"warmup_shape", name_of(learning_rate.warmup)},
-      {"warmup_from", learning_rate.warmup_from ? nlohmann::ordered_json(*learning_rate.warmup_from) : nlohmann::ordered_json()},
-      {"schedule_counting", name_of(learning_rate.counting)},
-      {"final_rate", learning_rate.final_fraction},
+      {"learning_rate", learning_rate},
+      {"schedule", schedule},
       {"optimizer", optimizer_plugin},
       {"weight_decay", optimizer.weight_decay},
       {"clip", optimizer.max_norm},

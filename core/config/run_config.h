@@ -9,7 +9,6 @@
 #include "consist/export.h"
 #include "core/passes/optimizer.h"
 #include "core/passes/recompute.h"
-#include "core/runtime/learning_rate.h"
 
 namespace consist {
 
@@ -46,7 +45,8 @@ struct RunConfig {
   std::uint64_t seed = 0;
   bool from_scratch = false;  ///< initialise even if the model folder has weights
 
-  LearningRate learning_rate;  ///< its `steps` follows the run's
+  double learning_rate = 3e-4;             ///< the schedule's peak
+  std::string schedule = "constant";       ///< the plugin
   std::string optimizer_plugin = "adamw";  ///< --optimizer
   OptimizerSettings optimizer;
 

@@ -133,6 +133,25 @@ class GuardedOptimizer final : public Optimizer {
   const PluginIdentity& plugin_;
 };
 
+class GuardedSchedule final : public Schedule {
+ public:
+  GuardedSchedule(std::shared_ptr<Schedule> part, const PluginIdentity& plugin) : part_(std::move(part)), plugin_(plugin) {}
+  double rate(std::int64_t done, std::int64_t steps, double peak) const override {
+    const double rate = in_plugin(plugin_, "rate", [&] { return part_->rate(done, steps, peak); });
+    constexpr double most = 1e6;  // as of --learning-rate
+    if (rate >= 0 && rate <= most) return rate;
+    throw Error(plugin_.label + " (" + plugin_.file + ") gives step " + std::to_string(done + 1) + " of " + std::to_string(steps) +
+                " the learning rate " + std::to_string(rate) + "; it must lie between 0 and 1000000");
+  }
+  std::string describe() const override {
+    return in_plugin(plugin_, "describe", [&] { return part_->describe(); });
+  }
+
+ private:
+  std::shared_ptr<Schedule> part_;
+  const PluginIdentity& plugin_;
+};
+
 class GuardedDataset final : public Dataset {
  public:
   GuardedDataset(std::shared_ptr<Dataset> part, const PluginIdentity& plugin) : part_(std::move(part)), plugin_(plugin) {}
@@ -269,6 +288,9 @@ std::shared_ptr<Precision> guarded(std::shared_ptr<Precision> part, const Plugin
 }
 std::shared_ptr<Optimizer> guarded(std::shared_ptr<Optimizer> part, const PluginIdentity& plugin) {
   return std::make_shared<GuardedOptimizer>(std::move(part), plugin);
+}
+std::shared_ptr<Schedule> guarded(std::shared_ptr<Schedule> part, const PluginIdentity& plugin) {
+  return std::make_shared<GuardedSchedule>(std::move(part), plugin);
 }
 std::shared_ptr<Dataset> guarded(std::shared_ptr<Dataset> part, const PluginIdentity& plugin) {
   return std::make_shared<GuardedDataset>(std::move(part), plugin);

@@ -9,6 +9,7 @@
 #include "consist/model.h"
 #include "consist/optimizer.h"
 #include "consist/precision.h"
+#include "consist/schedule.h"
 #include "consist/strategy.h"
 #include "consist/transport.h"
 #include "core/plugin/plugin_call.h"
@@ -21,6 +22,7 @@ CONSIST_API std::shared_ptr<Model> guarded(std::shared_ptr<Model> part, const Pl
 CONSIST_API std::shared_ptr<ParallelStrategy> guarded(std::shared_ptr<ParallelStrategy> part, const PluginIdentity& plugin);
 CONSIST_API std::shared_ptr<Precision> guarded(std::shared_ptr<Precision> part, const PluginIdentity& plugin);
 CONSIST_API std::shared_ptr<Optimizer> guarded(std::shared_ptr<Optimizer> part, const PluginIdentity& plugin);
+CONSIST_API std::shared_ptr<Schedule> guarded(std::shared_ptr<Schedule> part, const PluginIdentity& plugin);
 CONSIST_API std::shared_ptr<Dataset> guarded(std::shared_ptr<Dataset> part, const PluginIdentity& plugin);
 CONSIST_API std::shared_ptr<Transport> guarded(std::shared_ptr<Transport> part, const PluginIdentity& plugin);
 CONSIST_API std::shared_ptr<Device> guarded(std::shared_ptr<Device> part, const PluginIdentity& plugin);

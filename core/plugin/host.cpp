@@ -232,7 +232,11 @@ PluginHost::Made PluginHost::make_object(std::string_view kind, std::string_view
   Options options(file.name);
   for (const OptionSpec& spec : loaded.options) {
     const auto value = given.find(spec.name);
-    options.set(spec, value == given.end() ? spec.fallback : value->second);
+    if (value == given.end()) {
+      options.set_fallback(spec);
+    } else {
+      options.set(spec, value->second);
+    }
   }
   for (const auto& [option, value] : given) {
     const bool known = std::any_of(loaded.options.begin(), loaded.options.end(),

@@ -160,7 +160,7 @@ int cuda_major_of_build() noexcept {
 }
 
 std::string incompatibility(const PluginInfo& info, int cuda_major) {
-  constexpr std::string_view kinds[] = {"device", "dataset", "model", "optimizer", "precision", "strategy", "transport"};
+  constexpr std::string_view kinds[] = {"device", "dataset", "model", "optimizer", "precision", "schedule", "strategy", "transport"};
   if (info.api_version != plugin_api_version) {
     return "it speaks plugin API " + std::to_string(info.api_version) + ", this build " + std::to_string(plugin_api_version) +
            "; rebuild it against this version of Consist";

@@ -168,7 +168,7 @@ bool takes_tokenizer(const std::string& dataset, PluginHost& host) {
 }  // namespace
 
 std::vector<std::string> stray_owners(const RunConfig& config, PluginHost& host) {
-  std::vector<std::string> used{config.precision, config.device, config.dataset, config.transport, config.optimizer_plugin};
+  std::vector<std::string> used{config.precision, config.device, config.dataset, config.transport, config.optimizer_plugin, config.schedule};
   for (const StrategyChoice& s : config.strategies) used.push_back(s.name);
   for (const auto& [strategy, transport] : config.transport_of) used.push_back(transport);
   for (const std::string& name : host.names("model")) used.push_back(name);
@@ -205,6 +205,7 @@ Parts make_parts(const RunConfig& config, PluginHost& host) {
   find_model(parts, config, host);
   parts.precision = host.make<Precision>("precision", config.precision, options_of(config, config.precision));
   parts.optimizer = host.make<Optimizer>("optimizer", config.optimizer_plugin, options_of(config, config.optimizer_plugin));
+  parts.schedule = host.make<Schedule>("schedule", config.schedule, options_of(config, config.schedule));
   for (const StrategyChoice& choice : config.strategies) {
     parts.strategies.push_back(host.make<ParallelStrategy>("strategy", choice.name, options_of(config, choice.name)));
     parts.uses.push_back({choice.name, parts.strategies.back().get(), choice.size});

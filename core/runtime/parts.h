@@ -10,6 +10,7 @@
 #include "consist/model.h"
 #include "consist/optimizer.h"
 #include "consist/precision.h"
+#include "consist/schedule.h"
 #include "consist/strategy.h"
 #include "consist/transport.h"
 #include "core/config/run_config.h"
@@ -25,6 +26,7 @@ struct Parts {
   std::string model_folder;  ///< empty for a preset
   std::shared_ptr<Precision> precision;
   std::shared_ptr<Optimizer> optimizer;
+  std::shared_ptr<Schedule> schedule;
   std::vector<std::shared_ptr<ParallelStrategy>> strategies;
   std::vector<StrategyUse> uses;  ///< point into `strategies`
   std::shared_ptr<Device> device;

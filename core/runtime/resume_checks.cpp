@@ -1,5 +1,8 @@
 #include "core/runtime/resume_checks.h"
 
+#include <algorithm>
+#include <cstdio>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -29,6 +32,36 @@ std::string listed(const std::vector<std::string>& names) {
   return text;
 }
 
+std::string number_text(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.6g", value);
+  return text;
+}
+
+/// What a configuration says of the learning rate.
+struct ScheduleOfRun {
+  std::string name;
+  std::map<std::string, std::string> options;  ///< that were given
+  double peak = 0;
+  std::int64_t steps = 1;
+
+  explicit ScheduleOfRun(const Json& config) {
+    const auto text = [](const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); };
+    if (const auto found = config.find("schedule"); found != config.end()) name = text(*found);
+    if (const auto found = config.find("learning_rate"); found != config.end() && found->is_number()) peak = found->get<double>();
+    if (const auto found = config.find("steps"); found != config.end() && found->is_number_integer())
+      steps = std::max<std::int64_t>(found->get<std::int64_t>(), 1);
+    const Json all = config.contains("plugin_options") ? config["plugin_options"] : Json::object();
+    if (!all.is_object() || !all.contains(name) || !all[name].is_object()) return;
+    for (const auto& [option, value] : all[name].items()) options[option] = text(value);
+  }
+  std::string without_steps() const {
+    std::string all = "--schedule " + name;
+    for (const auto& [option, value] : options) all += " --" + name + "." + option + " " + value;
+    return all + " --learning-rate " + number_text(peak);
+  }
+};
+
 }  // namespace
 
 void check_same_data(const CheckpointState& saved, const std::string& path, const RunConfig& config,
@@ -48,12 +81,30 @@ void check_same_data(const CheckpointState& saved, const std::string& path, cons
   }
 }
 
+std::string schedule_change(const CheckpointState& saved, const std::string& path, const RunConfig& config,
+                            const Schedule& schedule, PluginHost& host) {
+  const ScheduleOfRun before(parse_json(saved.config, path + ": its configuration")), now(Json::parse(config.to_json()));
+  const double rate = schedule.rate(saved.step, config.steps, config.learning_rate);
+  std::string then;
+  try {
+    const double earlier =
+        host.make<Schedule>("schedule", before.name, before.options)->rate(saved.step, before.steps, before.peak);
+    if (earlier == rate && before.without_steps() == now.without_steps()) return "";
+    then = earlier == rate ? "" : " instead of " + number_text(earlier);
+  } catch (const Error&) {
+    // A schedule that is not there any more, or had other options.
+  }
+  return "--resume: " + path + " was trained with " + before.without_steps() + " --steps " + std::to_string(before.steps) +
+         ", this run with " + now.without_steps() + " --steps " + std::to_string(now.steps) + ": step " +
+         std::to_string(saved.step + 1) + " has the learning rate " + number_text(rate) + then;
+}
+
 std::string stored_name(const TrainingState::Value& value, int rank) {
   return value.kind == StateKind::per_rank ? value.name + "@" + std::to_string(rank) : value.name;
 }
 
-void check_names(const TensorParts& saved, const std::vector<std::vector<std::string>>& parameters, const TrainingState& state, int ranks,
-                 bool has_stages, const std::string& path) {
+void check_names(const TensorParts& saved, const std::vector<std::vector<std::string>>& parameters, const TrainingState& state,
+                 int ranks, bool has_stages, const std::string& path) {
   std::set<std::string> known;
   std::vector<std::string> missing, unknown;
   for (const std::vector<std::string>& parameter : parameters) {
@@ -73,7 +124,8 @@ void check_names(const TensorParts& saved, const std::vector<std::vector<std::st
     if (!discardable && !of_another_stage) unknown.push_back(name);
   }
   if (!missing.empty())
-    throw DataError(path + " lacks tensors that this run needs: " + listed(missing) + "; resume with the model and the optimizer that were trained");
+    throw DataError(path + " lacks tensors that this run needs: " + listed(missing) +
+                    "; resume with the model and the optimizer that were trained");
   if (!unknown.empty()) {
     throw DataError(path + " holds tensors that this run has no place for: " + listed(unknown) +
                     "; resume with the model, optimizer, strategy and precision that were trained");

@@ -5,9 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "consist/schedule.h"
 #include "core/checkpoint/checkpoint_state.h"
 #include "core/checkpoint/tensor_parts.h"
 #include "core/config/run_config.h"
+#include "core/plugin/host.h"
 #include "core/runtime/training_state.h"
 
 namespace consist {
@@ -16,6 +18,12 @@ namespace consist {
 /// it does not say what it read.
 void check_same_data(const CheckpointState& saved, const std::string& path, const RunConfig& config,
                      std::int64_t sequences_per_step);
+
+/// What the schedule of a run that resumes changes: a sentence that names the schedules before and now, if the step that follows the
+/// checkpoint has another rate than it would have had, or the schedule is another one; else empty. Makes the schedule of the
+/// checkpoint, as far as it can be made here.
+std::string schedule_change(const CheckpointState& saved, const std::string& path, const RunConfig& config, const Schedule& schedule,
+                            PluginHost& host);
 
 /// What a rank's value is called in a checkpoint.
 std::string stored_name(const TrainingState::Value& value, int rank);

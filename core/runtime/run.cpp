@@ -144,7 +144,7 @@ std::string measure_idle(Job& job, const Mesh& mesh, const Program& program, con
          stage_speeds_text(speeds, mesh, program.stage_axis) + "\n";
 }
 
-TrainerSettings trainer_settings(const RunConfig& config, const Optimizer& optimizer, std::int64_t first_step) {
+TrainerSettings trainer_settings(const RunConfig& config, const Parts& parts, std::int64_t first_step) {
   // A folder without an interval: one checkpoint at the end.
   const std::int64_t checkpoint_every = config.checkpoint.empty() || config.checkpoint_each_epoch ? config.checkpoint_every
                                         : config.checkpoint_every > 0                             ? config.checkpoint_every
@@ -155,7 +155,8 @@ TrainerSettings trainer_settings(const RunConfig& config, const Optimizer& optim
           .sequence = config.sequence,
           .accumulation = config.accumulation,
           .learning_rate = config.learning_rate,
-          .optimizer = &optimizer,
+          .schedule = parts.schedule.get(),
+          .optimizer = parts.optimizer.get(),
           .evaluate_every = config.evaluate_every,
           .evaluate_sequences = config.evaluate_sequences,
           .checkpoint_every = checkpoint_every,
@@ -256,6 +257,7 @@ TrainerResult run_recorded(RunConfig& config, Parts parts, PluginHost& host, Joi
       recorder.event("advice", advice);
     }
     if (first_step > 0) std::fprintf(stderr, "resumed after step %lld\n", static_cast<long long>(first_step));
+    if (const std::string change = saved.schedule_change(host); !change.empty()) log::warn(change);
   }
 
   start.finished("archive");
@@ -265,7 +267,7 @@ TrainerResult run_recorded(RunConfig& config, Parts parts, PluginHost& host, Joi
   const ProcessorWatch watch;
   const TrainerResult result = [&] {
     try {
-      return train(state, *parts.dataset, layout, job.rank(), trainer_settings(config, *parts.optimizer, first_step), events);
+      return train(state, *parts.dataset, layout, job.rank(), trainer_settings(config, parts, first_step), events);
     } catch (const std::exception& error) {
       job.fail(error.what());  // before anything is destroyed, which may have to wait for the other ranks
       throw;

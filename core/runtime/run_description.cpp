@@ -3,6 +3,7 @@
 #include <sys/utsname.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -30,6 +31,12 @@ std::string processor_name() {
     if (line.starts_with("model name")) return line.substr(std::min(line.size(), line.find(':') + 2));
   }
   return {};
+}
+
+std::string rate_text(double rate) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", rate);
+  return text;
 }
 
 }  // namespace
@@ -85,7 +92,8 @@ std::string banner(const RunConfig& config, const Parts& parts, const Layout& la
   }
   text += "\n" + config.precision + ": parameters and activations " + std::string(name_of(d.parameter)) + ", gradients " +
           std::string(name_of(d.gradient)) + ", masters " + (d.master ? std::string(name_of(*d.master)) : "none") + ", moments " +
-          std::string(name_of(d.moment)) + "; " + parts.optimizer->describe();
+          std::string(name_of(d.moment)) + "; " + parts.optimizer->describe() + "; learning rate " +
+          rate_text(config.learning_rate) + ", " + parts.schedule->describe();
   if (summary.fp8_flops > 0)
     text += "\nmatrix products of a step " + si_text(summary.flops) + "FLOP per rank, " + fp8_text(summary);
   if (!summary.parts.empty()) text += "\n" + summary.parts;

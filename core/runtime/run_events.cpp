@@ -37,7 +37,7 @@ void RunEvents::step_finished(const StepReport& report) {
   if (!std::isfinite(report.loss) || !std::isfinite(report.grad_norm)) {
     throw Error("the loss of step " + std::to_string(report.step) + " is " + std::to_string(report.loss) + " and grad_norm " +
                 std::to_string(report.grad_norm) +
-                ": training has diverged. A lower --learning-rate, a --warmup or --clip usually help");
+                ": training has diverged. A lower --learning-rate, a warm-up (an option of the schedule) or --clip usually help");
   }
 }
 

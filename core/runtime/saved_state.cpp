@@ -253,6 +253,11 @@ void SavedState::resume_from_checkpoint(TrainingState& state) {
       threads());
 }
 
+std::string SavedState::schedule_change(PluginHost& host) const {
+  if (!checkpoint_) return "";
+  return consist::schedule_change(checkpoint_->state(), checkpoint_->path(), config_, *parts_.schedule, host);
+}
+
 void SavedState::load_model_folder(TrainingState& state) const {
   const ModelWeights weights(parts_.model_folder);
   const Program& program = state.step().program();

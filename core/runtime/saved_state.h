@@ -39,6 +39,9 @@ class SavedState {
   /// left over, corrupt or of another shape.
   std::int64_t fill(TrainingState& state);
 
+  /// After fill(): what schedule_change() in resume_checks.h says of the checkpoint; empty without one.
+  std::string schedule_change(PluginHost& host) const;
+
   /// Called by every rank: saves a checkpoint after `step` steps. Returns the bytes written by all ranks on rank 0, elsewhere 0.
   std::int64_t save(TrainingState& state, std::int64_t step);
 

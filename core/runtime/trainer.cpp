@@ -19,9 +19,15 @@ bool due(std::int64_t step, std::int64_t every) {
   return every > 0 && step % every == 0;
 }
 
+double rate_of(const TrainerSettings& settings, std::int64_t step) {
+  if (settings.schedule == nullptr) return settings.learning_rate;
+  return settings.schedule->rate(step - 1, settings.steps, settings.learning_rate);
+}
+
 /// What the optimizer needs of step `step`, counted from 1.
-void write_scalars(TrainingState& state, const TrainerSettings& settings, std::int64_t step, std::vector<float>& scalars) {
-  settings.optimizer->write_scalars(step, settings.learning_rate.at(step - 1), scalars);
+void write_scalars(TrainingState& state, const TrainerSettings& settings, std::int64_t step, double rate,
+                   std::vector<float>& scalars) {
+  settings.optimizer->write_scalars(step, rate, scalars);
   state.write_input(state.step(), "hyper", scalars.data(), static_cast<std::int64_t>(scalars.size() * sizeof(float)));
 }
 
@@ -58,7 +64,8 @@ TrainerResult train(TrainingState& state, const Dataset& dataset, const Layout& 
     const StepTokens& tokens = reader.take(step - 1);
     const Clock::time_point start = Clock::now();
     batches.write_step(tokens);
-    write_scalars(state, settings, step, scalars);
+    const double rate = rate_of(settings, step);
+    write_scalars(state, settings, step, rate, scalars);
     state.write_input(state.step(), "votes", &vote, sizeof vote);
     const auto began = std::chrono::system_clock::now();
     events.begins(Activity::running, step, 0);
@@ -70,7 +77,7 @@ TrainerResult train(TrainingState& state, const Dataset& dataset, const Layout& 
     events.step_finished({.step = step,
                           .loss = state.read_metric(state.step(), "loss"),
                           .grad_norm = state.read_metric(state.step(), "grad_norm"),
-                          .learning_rate = settings.learning_rate.at(step - 1),
+                          .learning_rate = rate,
                           .seconds = taken.count(),
                           .data_seconds = std::chrono::duration<double>(start - asked).count(),
                           .sequences = batches.sequences_per_step(),

@@ -7,9 +7,9 @@
 
 #include "consist/dataset.h"
 #include "consist/export.h"
+#include "consist/schedule.h"
 #include "core/job/progress.h"
 #include "core/passes/compile.h"
-#include "core/runtime/learning_rate.h"
 #include "core/runtime/training_state.h"
 
 namespace consist {
@@ -20,7 +20,8 @@ struct TrainerSettings {
   std::int64_t micro_batch = 1;
   std::int64_t sequence = 0;
   int accumulation = 1;
-  LearningRate learning_rate;
+  double learning_rate = 3e-4;           ///< the peak
+  const Schedule* schedule = nullptr;    ///< outlives the training; absent: the peak at every step
   const Optimizer* optimizer = nullptr;  ///< that of the program; outlives the training
   std::int64_t evaluate_every = 0;      ///< steps; 0: never
   std::int64_t evaluate_sequences = 0;  ///< so many over all ranks, as far as the dataset has them; 0: all that it has

@@ -30,7 +30,7 @@ using Clock = std::chrono::steady_clock;
 constexpr const char* help =
     "usage: consist check PLUGIN.so [--option NAME=VALUE]... [--skip PATTERN] [--timeout SECONDS]\n\n"
     "Runs what every plugin of its kind must do against the plugin: its record, whether it loads here, and the\n"
-    "conformance suite of strategies, transports, models, datasets, precisions or devices.\n\n"
+    "conformance suite of its kind.\n\n"
     "  --option NAME=VALUE   an option of the plugin, without its name in front; may be repeated\n"
     "  --skip PATTERN        leave out tests of that name, such as '*Losses*'\n"
     "  --timeout SECONDS     for the suite [600]\n\n"
@@ -48,6 +48,7 @@ Suite suite_of(const std::string& kind) {
   if (kind == "model") return {"test_conformance_parts", "CONSIST_CONFORMANCE_MODELS", "*ModelConformance*"};
   if (kind == "dataset") return {"test_conformance_parts", "CONSIST_CONFORMANCE_DATASETS", "*DatasetConformance*"};
   if (kind == "optimizer") return {"test_conformance_parts", "CONSIST_CONFORMANCE_OPTIMIZERS", "*OptimizerConformance*"};
+  if (kind == "schedule") return {"test_conformance_parts", "CONSIST_CONFORMANCE_SCHEDULES", "*ScheduleConformance*"};
   if (kind == "precision") return {"test_conformance_parts", "CONSIST_CONFORMANCE_PRECISIONS", "*PrecisionConformance*"};
   return {"test_conformance_parts", "CONSIST_CONFORMANCE_DEVICES", "*DeviceConformance*"};
 }

@@ -85,7 +85,7 @@ TEST_F(Deepspeed, ValuesOfTheFileCanBeReplaced) {
   const RunConfig c = config_of({{"gradient_clipping", 0.5}},
                                 {"--deepspeed-set=gradient_clipping=0.25", "--deepspeed-set=optimizer.params.lr=1e-4"});
   EXPECT_EQ(c.optimizer.max_norm, 0.25);
-  EXPECT_EQ(c.learning_rate.peak, 1e-4) << "a key that the file lacks";
+  EXPECT_EQ(c.learning_rate, 1e-4) << "a key that the file lacks";
   EXPECT_THAT(c.notes, Contains(AllOf(HasSubstr("0.25 (--deepspeed-set) in place of 0.5"))));
   expect_refused(json::object(), "\"zero_optimization.no_such_key\" is not known",
                  {"--deepspeed-set=zero_optimization.no_such_key=1"});
@@ -135,15 +135,14 @@ TEST_F(Deepspeed, BatchOptimizerAndPrecisionAreHonoured) {
   EXPECT_EQ(c.accumulation, 0) << "follows from the other two and the ranks";
   EXPECT_EQ(c.precision, "bf16");
   EXPECT_EQ(c.optimizer.max_norm, 0.5);
-  EXPECT_EQ(c.learning_rate.peak, 1e-4);
+  EXPECT_EQ(c.learning_rate, 1e-4);
   EXPECT_EQ(c.plugin_options.at("adamw").at("beta1"), "0.8");
   EXPECT_EQ(c.plugin_options.at("adamw").at("beta2"), "0.9");
   EXPECT_EQ(c.plugin_options.at("adamw").at("epsilon"), "1e-07");
   EXPECT_EQ(c.optimizer.weight_decay, 0.01);
-  EXPECT_EQ(c.learning_rate.warmup_steps, 10);
+  EXPECT_EQ(c.schedule, "linear");
+  EXPECT_EQ(c.plugin_options.at("linear").at("warmup"), "10");
   EXPECT_EQ(c.steps, 100);
-  EXPECT_EQ(c.learning_rate.steps, 100);
-  EXPECT_EQ(c.learning_rate.decay, LearningRate::Decay::linear);
 }
 
 TEST_F(Deepspeed, WhatIsNotDoneHereIsRefused) {

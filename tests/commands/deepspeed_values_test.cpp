@@ -24,9 +24,10 @@ class DeepspeedValues : public test::DeepspeedTest {
            R"(", "params": {)" + params + "}}}";
   }
   std::vector<double> rates(const std::string& file) {
-    const LearningRate schedule = config_of_text(file).learning_rate;
+    const RunConfig config = config_of_text(file);
+    const auto schedule = host_.make<Schedule>("schedule", config.schedule, config.plugin_options.at(config.schedule));
     std::vector<double> rates;
-    for (int step = 0; step < 12; ++step) rates.push_back(schedule.at(step));
+    for (int done = 0; done < 12; ++done) rates.push_back(schedule->rate(done, config.steps, config.learning_rate));
     return rates;
   }
   void expect_taken(const std::string& file, const char* why = "", const std::vector<std::string>& words = {}) {
@@ -47,7 +48,7 @@ TEST_F(DeepspeedValues, KeysThatAreAbsentHaveDeepspeedsDefaults) {
   const std::string file = R"({"optimizer": {"type": "Adam"}, "zero_optimization": {"stage": 2}})";
   RunConfig c = config_of_text(file);
   EXPECT_EQ(c.optimizer.max_norm, 0);
-  EXPECT_EQ(c.learning_rate.peak, 1e-3);
+  EXPECT_EQ(c.learning_rate, 1e-3);
   const auto& adamw = c.plugin_options.at("adamw");
   EXPECT_EQ(adamw.at("beta1"), "0.9");
   EXPECT_EQ(adamw.at("beta2"), "0.999");
@@ -74,7 +75,7 @@ TEST_F(DeepspeedValues, KeysThatAreAbsentHaveDeepspeedsDefaults) {
                          "params": {"lr": "auto", "betas": "auto", "weight_decay": "auto"}}})");
   EXPECT_EQ(c.optimizer.max_norm, own.max_norm) << "auto: the program's";
   EXPECT_FALSE(c.plugin_options.contains("adamw") && c.plugin_options.at("adamw").contains("beta2"));
-  EXPECT_EQ(c.learning_rate.peak, LearningRate().peak);
+  EXPECT_EQ(c.learning_rate, RunConfig().learning_rate);
 }
 
 TEST_F(DeepspeedValues, SchedulersGiveTheRatesOfDeepspeed) {
@@ -90,27 +91,25 @@ TEST_F(DeepspeedValues, SchedulersGiveTheRatesOfDeepspeed) {
                                                    "warmup_type": "linear")")),
       near({0, 0, 2.5e-4, 5e-4, 7.5e-4, 0.00093971143170299744, 7.75e-4, 5.5e-4, 3.25e-4, 0.00016028856829700258, 1e-4, 1e-4}));
   // Defaults: WarmupLR rises to the optimizer's rate, WarmupDecayLR to 0.001, by the logarithm, from 0, in 1000 steps.
-  const LearningRate schedule = config_of_text(scheduler("WarmupLR", "", "5e-4")).learning_rate;
-  EXPECT_EQ(schedule.peak, 5e-4);
-  EXPECT_EQ(schedule.warmup_steps, 1000);
-  EXPECT_EQ(schedule.warmup, LearningRate::Warmup::log);
-  EXPECT_EQ(schedule.at(0), 0);
-  EXPECT_EQ(config_of_text(scheduler("WarmupDecayLR", R"("total_num_steps": 10)", "5e-4")).learning_rate.peak, 1e-3);
-  EXPECT_EQ(config_of_text(scheduler("WarmupLR", R"("warmup_num_steps": 1)")).learning_rate.warmup_steps, 2) << "the least there";
+  const RunConfig by_default = config_of_text(scheduler("WarmupLR", "", "5e-4"));
+  EXPECT_EQ(by_default.learning_rate, 5e-4);
+  EXPECT_EQ(by_default.plugin_options.at("constant"), (std::map<std::string, std::string>{{"warmup", "1000"}, {"warmup-shape", "log"}, {"warmup-from", "0"}, {"counting", "deepspeed"}}));
+  EXPECT_EQ(config_of_text(scheduler("WarmupDecayLR", R"("total_num_steps": 10)", "5e-4")).learning_rate, 1e-3);
+  EXPECT_EQ(config_of_text(scheduler("WarmupLR", R"("warmup_num_steps": 1)")).plugin_options.at("constant").at("warmup"), "2") << "the least there";
 
   // Hugging Face's files: what is "auto" follows the command line.
   const RunConfig c = config_of_text(scheduler("WarmupDecayLR", R"("warmup_min_lr": "auto", "warmup_max_lr": "auto",
                                                                    "warmup_num_steps": "auto", "total_num_steps": "auto")"),
-                                     {"--steps=20", "--warmup=5"});
-  EXPECT_EQ(c.learning_rate.warmup_steps, 5);
-  EXPECT_EQ(c.learning_rate.steps, 20);
-  EXPECT_EQ(c.learning_rate.final_fraction, 0);
+                                     {"--steps=20", "--linear.warmup=5"});
+  EXPECT_EQ(c.plugin_options.at("linear").at("warmup"), "5");
+  EXPECT_EQ(c.steps, 20);
+  EXPECT_EQ(c.plugin_options.at("linear").at("final-rate"), "0");
   expect_text_refused(scheduler("OneCycle", R"("cycle_min_lr": 0)"), "scheduler.params.cycle_min_lr\" is not known");
   expect_text_refused(R"({"scheduler": {"type": "OneCycle"}})", "it may be WarmupLR, WarmupDecayLR or WarmupCosineLR");
   expect_text_refused(scheduler("WarmupLR", R"("warmup_type": "cubic")"), "it may be \"log\" or \"linear\"");
   expect_text_refused(scheduler("WarmupLR", R"("total_num_steps": 5)"), "which WarmupLR does not have");
   expect_text_refused(scheduler("WarmupCosineLR", R"("warmup_max_lr": 1)"), "which WarmupCosineLR does not have");
-  expect_text_refused(scheduler("WarmupLR", R"("warmup_min_lr": 1e-4)"), "--warmup-from 1e-05 is given", {"--warmup-from=1e-5"});
+  expect_text_refused(scheduler("WarmupLR", R"("warmup_min_lr": 1e-4)"), "--constant.warmup-from 1e-5 is given", {"--constant.warmup-from=1e-5"});
 }
 
 TEST_F(DeepspeedValues, NumbersAreWholeAndInRange) {

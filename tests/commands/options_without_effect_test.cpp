@@ -36,9 +36,6 @@ TEST(OptionsWithoutEffect, OfPartsNameTheOptionThatTheyNeed) {
 }
 
 TEST(OptionsWithoutEffect, OfTheRunNameWhatTheyNeed) {
-  EXPECT_EQ(notes_of({"--final-rate", "0.5"}),
-            std::vector<std::string>{"--final-rate has no effect here; it needs --schedule linear or cosine"});
-  EXPECT_TRUE(notes_of({"--final-rate", "0.5", "--schedule", "cosine"}).empty());
   EXPECT_EQ(notes_of({"--checkpoint-keep", "3", "--evaluate-sequences", "3"}).size(), 2U);
   EXPECT_TRUE(notes_of({}).empty());
 }

@@ -34,11 +34,16 @@ class External : public testing::Test {
     run({CMAKE_COMMAND, "--install", CONSIST_BINARY_DIR, "--prefix", *folder_ / "made"});
     prefix_ = *folder_ / "moved";
     fs::rename(*folder_ / "made", prefix_);
-    const std::string build = *folder_ / "build";
-    run({CMAKE_COMMAND, "-G", CMAKE_GENERATOR, "-S", CONSIST_SOURCE_DIR "/tests/external/ddp-plain", "-B", build,
-         "-DCMAKE_PREFIX_PATH=" + prefix_, "-DCMAKE_CXX_COMPILER=" CXX_COMPILER});
+    plugin_ = built("ddp-plain", "build") + "strategy-ddp-plain.so";
+    schedule_ = built("trapezoid", "build-trapezoid") + "schedule-trapezoid.so";
+  }
+  /// Builds the project of that folder; returns where its plugins are.
+  static std::string built(const std::string& project, const std::string& folder) {
+    const std::string build = *folder_ / folder;
+    run({CMAKE_COMMAND, "-G", CMAKE_GENERATOR, "-S", CONSIST_SOURCE_DIR "/tests/external/" + project, "-B", build, "-DCMAKE_PREFIX_PATH=" + prefix_,
+         "-DCMAKE_CXX_COMPILER=" CXX_COMPILER});
     run({CMAKE_COMMAND, "--build", build});
-    plugin_ = build + "/lib/consist/plugins/strategy-ddp-plain.so";
+    return build + "/lib/consist/plugins/";
   }
   static void TearDownTestSuite() { folder_.reset(); }
 
@@ -78,11 +83,11 @@ class External : public testing::Test {
   }
 
   static std::unique_ptr<TemporaryFolder> folder_;
-  static std::string prefix_, plugin_;
+  static std::string prefix_, plugin_, schedule_;
 };
 
 std::unique_ptr<TemporaryFolder> External::folder_;
-std::string External::prefix_, External::plugin_;
+std::string External::prefix_, External::plugin_, External::schedule_;
 
 TEST_F(External, AMovedTreeUsesNothingOfTheBuild) {
   const std::string libraries = run({"env", "LD_TRACE_LOADED_OBJECTS=1", prefix_ + "/bin/consist"});
@@ -148,6 +153,18 @@ std::string without_empty_lines(const std::string& text) {
   std::string result;
   for (std::string line; std::getline(lines, line);) result += line.empty() ? "" : line + "\n";
   return result;
+}
+
+TEST_F(External, AScheduleSetsTheRateOfEachStep) {
+  const std::string archive = *folder_ / "schedule.h5";
+  const std::string output =
+      consist({"train", "--plugin", schedule_, "--device", "cpu", "--model", "llama-tiny", "--dataset", "synthetic", "--sequence", "8", "--batch", "1",
+               "--steps", "6", "--learning-rate", "1e-3", "--schedule", "trapezoid", "--trapezoid.rise", "1", "--trapezoid.fall", "4", "--archive",
+               archive});
+  EXPECT_THAT(output, HasSubstr("learning rate 0.001, constant, to zero in the last 4 steps after 1 step of warm-up"));
+  const std::vector<double> expected{5e-4, 1e-3, 1e-3, 7.5e-4, 5e-4, 2.5e-4};
+  EXPECT_THAT(ArchiveReader(archive).column("learning_rate"), testing::Pointwise(testing::DoubleNear(1e-15), expected));
+  EXPECT_THAT(consist({"check", schedule_, "--option", "fall=3"}), HasSubstr("schedule 'trapezoid' conforms"));
 }
 
 // Whoever types what docs/plugins.md prints has the plugin that this test builds.

@@ -76,7 +76,7 @@ class HfParity : public testing::TestWithParam<Case> {
                                    .micro_batch = micro_batch,
                                    .sequence = config.sequence,
                                    .accumulation = accumulation,
-                                   .learning_rate = {.peak = reference_.learning_rate},
+                                   .learning_rate = reference_.learning_rate,
                                    .optimizer = parts_.optimizer.get()};
     ASSERT_EQ(train(*state_, rows, layout, 0, settings, events_), TrainerResult::finished);
   }

@@ -60,7 +60,7 @@ std::vector<double> losses_of(const test::Reference& reference, const json& run)
   const TrainerSettings settings{.steps = static_cast<std::int64_t>(steps),
                                  .micro_batch = config.batch,
                                  .sequence = config.sequence,
-                                 .learning_rate = {.peak = run.at("learning_rate")},
+                                 .learning_rate = run.at("learning_rate"),
                                  .optimizer = parts.optimizer.get()};
   EXPECT_EQ(train(state, rows, layout, 0, settings, events), TrainerResult::finished);
   return events.losses;

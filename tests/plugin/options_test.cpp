@@ -23,7 +23,7 @@ Options checked(const std::map<std::string, std::string>& given) {
   Options options("sample");
   for (const OptionSpec& spec : host.option_table("strategy", "sample")) {
     const auto value = given.find(spec.name);
-    options.set(spec, value == given.end() ? spec.fallback : value->second);
+    value == given.end() ? options.set_fallback(spec) : options.set(spec, value->second);
   }
   return options;
 }

@@ -125,7 +125,7 @@ TEST(AgreementOfOptions, ARankWithAnotherLearningRateIsNamed) {
     RunConfig mine = config;
     mine.ranks = 3;
     mine.memory_limit = job.rank();  // a host's own
-    if (job.rank() == 2) mine.learning_rate.peak = 0.125;
+    if (job.rank() == 2) mine.learning_rate = 0.125;
     agree_on_options(job, mine);
     job.leave(std::chrono::seconds(20));
   });

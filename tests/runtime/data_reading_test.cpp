@@ -124,7 +124,7 @@ EvaluationReport evaluate_once(const RunConfig& config, Reads& reads) {
     state->initialize(1);
     const WatchedDataset data(*rank.parts->dataset, reads);
     TrainerSettings settings = rank.settings();
-    settings.learning_rate.peak = 0;  // the weights stay as they are in every layout
+    settings.learning_rate = 0;  // the weights stay as they are in every layout
     Reports reports;
     train(*state, data, *rank.layout, rank.rank, settings, reports);
     ASSERT_EQ(reports.evaluations.size(), 1U);

@@ -51,6 +51,7 @@ struct RankInProcess {
             .sequence = config->sequence,
             .accumulation = config->accumulation,
             .learning_rate = config->learning_rate,
+            .schedule = parts->schedule.get(),
             .optimizer = parts->optimizer.get(),
             .evaluate_every = config->evaluate_every,
             .evaluate_sequences = config->evaluate_sequences};

@@ -9,7 +9,6 @@
 
 #include "consist/error.h"
 #include "core/plugin/host.h"
-#include "core/runtime/learning_rate.h"
 #include "core/runtime/metrics.h"
 #include "core/runtime/parts.h"
 #include "tests/temporary_folder.h"
@@ -85,8 +84,8 @@ class ArchiveOfARun : public testing::Test {
     folder_ = new TemporaryFolder;
     archive_ = new ArchiveReader(test::train_from_scratch(
         *folder_ / "run.h5", {"--model=" + golden + "llama-untied", "--sequence=16", "--batch=2", "--accumulation=2", "--ranks=2",
-                              "--steps=6", "--evaluate-every=3", "--evaluate-sequences=5", "--precision=bf16", "--warmup=2",
-                              "--schedule=linear", "--final-rate=0.5", "--checkpoint=" + (*folder_ / "ck")}));
+                              "--steps=6", "--evaluate-every=3", "--evaluate-sequences=5", "--precision=bf16", "--linear.warmup=2",
+                              "--schedule=linear", "--linear.final-rate=0.5", "--checkpoint=" + (*folder_ / "ck")}));
   }
   static void TearDownTestSuite() {
     delete archive_;
@@ -185,32 +184,6 @@ TEST_F(ArchiveOfARun, SaysHowItMultipliesBf16AndWhy) {
   EXPECT_NE(notes[0].get<std::string>().find("bf16 products " + way), std::string::npos) << notes;
   EXPECT_NE(notes[0].get<std::string>().find("FLOP/s"), std::string::npos) << notes;
   EXPECT_NE(text("/environment").at("device").get<std::string>().find("bf16 " + way), std::string::npos);
-}
-
-// All values are worked out by hand from docs and Hugging Face's meaning of the schedules.
-TEST(LearningRate, ValuesOfEverySchedule) {
-  LearningRate rate{.peak = 2e-3, .warmup_steps = 4, .steps = 12, .final_fraction = 0.25};
-  for (const auto decay : {LearningRate::Decay::constant, LearningRate::Decay::linear, LearningRate::Decay::cosine}) {
-    rate.decay = decay;
-    for (int step = 0; step < 4; ++step) EXPECT_DOUBLE_EQ(rate.at(step), 2e-3 * (step + 1) / 5) << step;
-    EXPECT_DOUBLE_EQ(rate.at(4), 2e-3) << "the peak follows the warm-up";
-  }
-  rate.decay = LearningRate::Decay::constant;
-  for (int step : {5, 11, 12, 1000}) EXPECT_EQ(rate.at(step), 2e-3);
-  rate.decay = LearningRate::Decay::linear;
-  EXPECT_DOUBLE_EQ(rate.at(6), 2e-3 * (0.25 + 0.75 * 0.75));
-  EXPECT_DOUBLE_EQ(rate.at(8), 2e-3 * (0.25 + 0.75 * 0.5));
-  EXPECT_DOUBLE_EQ(rate.at(12), 2e-3 * 0.25);
-  EXPECT_DOUBLE_EQ(rate.at(100), 2e-3 * 0.25) << "and stays there";
-  rate.decay = LearningRate::Decay::cosine;
-  EXPECT_NEAR(rate.at(6), 2e-3 * (0.25 + 0.75 * 0.85355339059327), 1e-15);
-  EXPECT_NEAR(rate.at(8), 2e-3 * (0.25 + 0.75 * 0.5), 1e-15);
-  EXPECT_NEAR(rate.at(10), 2e-3 * (0.25 + 0.75 * 0.14644660940673), 1e-15);
-  EXPECT_NEAR(rate.at(12), 2e-3 * 0.25, 1e-15);
-  EXPECT_NEAR(rate.at(100), 2e-3 * 0.25, 1e-15);
-  rate.warmup_steps = 0;
-  EXPECT_NEAR(rate.at(0), 2e-3, 1e-15) << "without a warm-up the first step has the peak";
-  EXPECT_NEAR(rate.at(3), 2e-3 * (0.25 + 0.75 * 0.85355339059327), 1e-15);
 }
 
 }  // namespace

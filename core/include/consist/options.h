@@ -24,9 +24,10 @@ enum class OptionKind : std::uint32_t {
 struct OptionSpec {
   const char* name;  ///< lower case, words joined by '-' or, where the field's name has one, '_'
   OptionKind kind;
-  const char* fallback;      ///< the default, as text; must itself be legal
-  const char* help;          ///< one line, with the unit
-  const char* choices = "";  ///< of a choice: "a|b|c"
+  const char* fallback;  ///< the default, as text; must itself be legal. Empty for a number: without a value, Options::has() is false
+  const char* help;      ///< one line, with the unit
+  /// What is legal: of a choice "a|b|c", of numbers their range: "1..", "0..1", or "0..<1" without the upper end. Empty: all.
+  const char* choices = "";
   /// What another option of the same table must be for this one to have an effect: "schedule=interleaved", "device=cpu|host";
   /// empty: it always has. A run that is given an option without effect says so.
   const char* needs = "";
@@ -40,7 +41,11 @@ class CONSIST_API Options {
 
   /// Checks `value` against the spec and stores it. Throws UsageError naming --<owner>.<name>, the value and what is legal.
   void set(const OptionSpec& spec, std::string_view value);
+  /// Stores the spec's default.
+  void set_fallback(const OptionSpec& spec);
 
+  /// Whether the option has a value; false only for a number whose default is empty and that was not given.
+  bool has(std::string_view name) const { return !raw(name).empty(); }
   /// Each throws Error if the option is not in the table or of another kind: a bug in the plugin.
   bool flag(std::string_view name) const;
   std::int64_t integer(std::string_view name) const;  ///< of kinds integer and bytes

@@ -52,6 +52,7 @@ class Model;
 class Optimizer;
 class ParallelStrategy;
 class Precision;
+class Schedule;
 class Transport;
 
 namespace detail {
@@ -61,6 +62,7 @@ using interface_of_device = Device;
 using interface_of_model = Model;
 using interface_of_optimizer = Optimizer;
 using interface_of_precision = Precision;
+using interface_of_schedule = Schedule;
 using interface_of_strategy = ParallelStrategy;
 using interface_of_transport = Transport;
 
@@ -85,7 +87,7 @@ constexpr PluginInfo make_plugin_info(const char (&fingerprint)[F], const char (
 
 }  // namespace consist
 
-/// kind: device, dataset, model, optimizer, precision, strategy or transport (a bare word); Interface: its class; Type: yours.
+/// kind: device, dataset, model, optimizer, precision, schedule, strategy or transport (a bare word); Interface: its class; Type: yours.
 #define CONSIST_PLUGIN(kind, Interface, Type, name, version, summary)                                                     \
   static_assert(std::is_same_v<Interface, consist::detail::interface_of_##kind>,                                          \
                 "CONSIST_PLUGIN: the interface is not that of the kind (strategy: consist::ParallelStrategy, ...)");      \

@@ -47,15 +47,15 @@ if [ "$part" != help ]; then
   cd "$4" || exit 2
 fi
 # 1,000 x 8 x 512 tokens, each of them seen once.
-fast="--batch 8 --learning-rate 6e-4 --warmup 100"
+fast="--batch 8 --learning-rate 6e-4 --cosine.warmup 100"
 case $part in
   curves) for model in llama-100m qwen3-100m; do pairs $model $model "0 1 2" $fast; done ;;
   more) pairs qwen3-100m qwen3-100m "3 4 5" $fast ;;
-  again) pairs qwen3-100m qwen3-100m-again "2" --batch 4 --accumulation 2 --learning-rate 6e-4 --warmup 100 ;;
-  slow) pairs qwen3-100m qwen3-100m-slow "0 1 2" --batch 8 --learning-rate 3e-4 --warmup 200 ;;
+  again) pairs qwen3-100m qwen3-100m-again "2" --batch 4 --accumulation 2 --learning-rate 6e-4 --cosine.warmup 100 ;;
+  slow) pairs qwen3-100m qwen3-100m-slow "0 1 2" --batch 8 --learning-rate 3e-4 --cosine.warmup 200 ;;
   cuda | cpu)
     for model in llama-100m qwen3-100m; do
-      train "$model-fp8-$part" --model $model --precision fp8 --device "$part" --steps 50 --batch 2 --sequence 256 --learning-rate 6e-4 --warmup 20 --seed 0 || failed=1
+      train "$model-fp8-$part" --model $model --precision fp8 --device "$part" --steps 50 --batch 2 --sequence 256 --learning-rate 6e-4 --constant.warmup 20 --seed 0 || failed=1
     done
     ;;
   *) sed -n '2,9p' "$0" >&2; exit 2 ;;
