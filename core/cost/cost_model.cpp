@@ -87,7 +87,7 @@ CostModel::Curves CostModel::curves_of(const LinkRates& links) {
 }
 
 CostModel::CostModel(std::shared_ptr<const Machine> machine, const Mesh& mesh)
-    : machine_(std::move(machine)), node_(curves_of(machine_->node)), network_(curves_of(machine_->network)) {
+    : machine_(std::move(machine)), node_(curves_of(machine_->node)), network_(curves_of(machine_->network)), mesh_(mesh) {
   std::set<std::string> named;
   for (const DeviceRates::Reached& reached : machine_->device.reached) named.insert(reached.op);
   for (const std::string& name : named) {
@@ -95,27 +95,32 @@ CostModel::CostModel(std::shared_ptr<const Machine> machine, const Mesh& mesh)
   }
   shares_.emplace_back(nullptr, shares_of(any));
 
-  const int ranks = mesh.ranks(), per_node = machine_->ranks_per_node;
-  for (int axis = 0; axis < mesh.axes(); ++axis) {
-    Axis here{.members = mesh.size_of(axis), .together = mesh.size_of(axis)};
-    for (int rank = 0; rank < ranks; ++rank) {
-      if (mesh.coordinate(rank, axis) != 0) continue;
-      int last_node = -1, together = 0;
-      // Along an axis ranks rise, so that those of a node follow one another.
-      for (int member : mesh.group(rank, axis)) {
-        if (member / per_node != last_node) {
-          if (last_node >= 0) here.together = std::min(here.together, together);
-          here.crosses = here.crosses || last_node >= 0;
-          last_node = member / per_node;
-          together = 0;
-        }
-        ++together;
+  host_rate_ = (std::min(mesh.ranks(), machine_->ranks_per_node) > 1 ? machine_->host_shared : machine_->host_alone).value;
+}
+
+CostModel::Groups CostModel::groups_over(AxisSet axes) const {
+  const std::lock_guard lock(known_->mutex);
+  const auto [entry, is_new] = known_->of_axes.try_emplace(axes);
+  Groups& here = entry->second;
+  if (!is_new) return here;
+  here.members = here.together = mesh_.size_of(axes);
+  const int ranks = mesh_.ranks(), per_node = machine_->ranks_per_node;
+  for (int rank = 0; rank < ranks; ++rank) {
+    if (mesh_.coordinate(rank, axes) != 0) continue;
+    int last_node = -1, together = 0;
+    // In a group ranks rise, so that those of a node follow one another.
+    for (int member : mesh_.group(rank, axes)) {
+      if (member / per_node != last_node) {
+        if (last_node >= 0) here.together = std::min(here.together, together);
+        here.crosses = here.crosses || last_node >= 0;
+        last_node = member / per_node;
+        together = 0;
       }
-      here.together = std::min(here.together, together);
+      ++together;
     }
-    axes_.push_back(here);
+    here.together = std::min(here.together, together);
   }
-  host_rate_ = (std::min(ranks, per_node) > 1 ? machine_->host_shared : machine_->host_alone).value;
+  return here;
 }
 
 double CostModel::flops_rate(const Program& program, const Instruction& instruction, double flops) const {
@@ -127,15 +132,14 @@ double CostModel::flops_rate(const Program& program, const Instruction& instruct
 
 double CostModel::seconds(const Program& program, const Instruction& instruction) const {
   if (instruction.op->is_collective()) {
-    const int axis = static_cast<int>(instruction.attributes.integer("axis"));
+    const AxisSet axes = instruction.attributes.axes("axis");
     const std::int64_t bytes = message_bytes(program, instruction);
     if (instruction.queue.is_communication() && instruction.queue.lane() != Lane::collective)
-      return message_seconds(static_cast<double>(bytes), axis);
-    const std::int64_t sent = instruction.op->bytes_sent(bytes, program.mesh.size_of(axis));
-    return transfer_seconds(*instruction.op, static_cast<double>(sent), axis);
+      return message_seconds(static_cast<double>(bytes), axes);
+    const std::int64_t sent = instruction.op->bytes_sent(bytes, program.mesh.size_of(axes));
+    return transfer_seconds(*instruction.op, static_cast<double>(sent), axes);
   }
-  if (instruction.queue == Queue::host_to_device() || instruction.queue == Queue::device_to_host())
-    return static_cast<double>(message_bytes(program, instruction)) / host_rate_;
+  if (instruction.queue.is_copy()) return static_cast<double>(message_bytes(program, instruction)) / host_rate_;
   if (!instruction.op->touches_memory() || first_operand(instruction) == no_tensor) return 0;
   const Cost cost = instruction.op->cost(program, instruction);
   const double moving = cost.bytes / machine_->device.memory_rate.value;
@@ -157,18 +161,18 @@ double CostModel::over(const Curves& curves, const Op& op, double bytes, int mem
   return seconds_of(*curve->second, bytes, members);
 }
 
-double CostModel::transfer_seconds(const Op& collective, double bytes, int axis, Beside beside) const {
-  const Axis& along = axes_.at(static_cast<std::size_t>(axis));
-  const double share = beside == Beside::compute ? share_beside_compute(axis) : 1;
-  const double inside = over(node_, collective, bytes, along.members) / share;
-  if (!along.crosses) return inside;
-  const double outside = over(network_, collective, bytes / along.together, along.members) / share;
-  return along.together == 1 ? outside : std::max(outside, inside);
+double CostModel::transfer_seconds(const Op& collective, double bytes, AxisSet axes, Beside beside) const {
+  const Groups over_axes = groups_over(axes);
+  const double share = beside == Beside::compute ? share_beside_compute(axes) : 1;
+  const double inside = over(node_, collective, bytes, over_axes.members) / share;
+  if (!over_axes.crosses) return inside;
+  const double outside = over(network_, collective, bytes / over_axes.together, over_axes.members) / share;
+  return over_axes.together == 1 ? outside : std::max(outside, inside);
 }
 
-double CostModel::message_seconds(double bytes, int axis) const {
+double CostModel::message_seconds(double bytes, AxisSet axes) const {
   static const Op& send = registry().get("send");
-  return over(crosses_nodes(axis) ? network_ : node_, send, bytes, 2);
+  return over(crosses_nodes(axes) ? network_ : node_, send, bytes, 2);
 }
 
 const CostModel& costs_of(const Program& program) {

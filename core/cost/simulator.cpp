@@ -12,25 +12,39 @@
 namespace consist {
 namespace {
 
-TaskGraph graph_of(const Program& program) {
+/// Of all programs, and all lanes of the stages; compute is number 0.
+QueueTable queues_of(std::span<const Program* const> programs, int stage_axis) {
+  std::vector<Queue> queues;
+  for (const Program* program : programs) {
+    const QueueTable own(*program);
+    queues.insert(queues.end(), own.begin(), own.end());
+  }
+  for (int lane = 0; lane < lanes && stage_axis >= 0; ++lane)
+    queues.push_back(Queue::communication(stage_axis, static_cast<Lane>(lane)));
+  return QueueTable(std::move(queues));
+}
+
+TaskGraph graph_of(const Program& program, const QueueTable& queues) {
   TaskGraph graph;
-  for (const Instruction& i : program.instructions) graph.add(i.queue.index(), i.waits);
+  for (const Instruction& i : program.instructions) graph.add(static_cast<int>(queues.number_of(i.queue)), i.waits);
   return graph;
 }
 
-std::vector<std::vector<QueueEnd>> meetings_of(int stages, int axis) {
+std::vector<std::vector<QueueEnd>> meetings_of(int stages, int axis, const QueueTable& queues) {
   std::vector<std::vector<QueueEnd>> meetings;
   if (stages < 2) return meetings;
-  std::vector<QueueEnd> all;
+  const auto end = [&](int stage, Lane lane) {
+    return QueueEnd{(stage + stages) % stages, static_cast<int>(queues.number_of(Queue::communication(axis, lane)))};
+  };
   for (int s = 0; s < stages; ++s) {
-    const auto end = [&](int stage, Lane lane) {
-      return QueueEnd{(stage + stages) % stages, Queue::communication(axis, lane).index()};
-    };
-    all.push_back(end(s, Lane::collective));
     meetings.push_back({end(s, Lane::to_next), end(s + 1, Lane::from_previous)});
     meetings.push_back({end(s, Lane::to_previous), end(s - 1, Lane::from_next)});
   }
-  meetings.push_back(std::move(all));
+  for (const Queue queue : queues) {
+    if (queue.lane() != Lane::collective || !queue.axes().intersects(axis)) continue;
+    meetings.emplace_back();
+    for (int s = 0; s < stages; ++s) meetings.back().push_back({s, static_cast<int>(queues.number_of(queue))});
+  }
   return meetings;
 }
 
@@ -70,7 +84,7 @@ class Waits {
     if (last == instruction.waits.end()) return;
     const Instruction& waited_for = program_.instructions[static_cast<std::size_t>(*last)];
     const double began = std::clamp(rank_.times[static_cast<std::size_t>(*last)].begin, from, to);
-    const bool meets_stages = waited_for.queue.is_communication() && waited_for.queue.axis() == program_.stage_axis;
+    const bool meets_stages = waited_for.queue.axes().intersects(program_.stage_axis);
     if (meets_stages) {
       rank_.for_ranks += began - from;
       add(waited_for, began, to);
@@ -81,7 +95,7 @@ class Waits {
 
   void add(const Instruction& i, double from, double to) {
     if (i.queue.is_communication()) {
-      rank_.communication[i.queue.axis()] += to - from;
+      rank_.communication[i.queue.axes()] += to - from;
     } else {
       rank_.for_copies += to - from;
     }
@@ -107,21 +121,23 @@ Simulation simulate(std::span<const Program* const> programs, std::span<const Du
   const int axis = programs[0]->stage_axis, stages = static_cast<int>(programs.size());
   if (axis >= 0 ? stages != programs[0]->mesh.size_of(axis) : stages != 1)
     throw ProgramError("a simulation needs the program of every stage; there are " + std::to_string(stages));
+  const QueueTable queues = queues_of(programs, axis);
   std::vector<TaskGraph> graphs;
   std::vector<Actor> actors;
-  for (const Program* program : programs) graphs.push_back(graph_of(*program));
+  for (const Program* program : programs) graphs.push_back(graph_of(*program, queues));
   for (std::size_t s = 0; s < graphs.size(); ++s) {
     if (durations[s].size() != graphs[s].size()) throw ProgramError("a simulation needs the duration of each instruction");
     actors.push_back({&graphs[s], durations[s]});
   }
-  PlaybackRules rules{.meetings = meetings_of(stages, axis)};
+  PlaybackRules rules{.meetings = meetings_of(stages, axis, queues)};
   const CostModel* const costs = programs[0]->costs.get();
   if (costs != nullptr) {
-    rules.share_beside_compute = [costs](const QueueEnd& end) {
-      const int at = end.queue - Queue::first_communication;
-      if (at < 0 || at >= Mesh::max_axes) return 1.0;  // messages and copies leave kernels alone
-      return costs->share_beside_compute(at);
-    };
+    std::vector<double> shares;
+    for (const Queue queue : queues) {
+      const bool collectives = queue.is_communication() && queue.lane() == Lane::collective;
+      shares.push_back(collectives ? costs->share_beside_compute(queue.axes()) : 1.0);  // messages and copies leave kernels alone
+    }
+    rules.share_beside_compute = [shares](const QueueEnd& end) { return shares[static_cast<std::size_t>(end.queue)]; };
   }
   Playback played = play(actors, rules);
   if (!played.stuck.empty()) {

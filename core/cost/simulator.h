@@ -22,7 +22,7 @@ struct SimulatedRank {
   std::vector<LaunchTime> times;        ///< by instruction, in seconds from the start of the step
   double busy = 0;                      ///< seconds in which the compute queue worked
   double for_ranks = 0;                 ///< ... waited for another stage of the pipeline, until the step's end included
-  std::map<int, double> communication;  ///< ... for what was on its way along an axis of the mesh
+  std::map<AxisSet, double> communication;  ///< ... for what was on its way over axes of the mesh
   double for_copies = 0;                ///< ... for copies from or to the host
 };
 

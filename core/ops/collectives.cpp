@@ -1,13 +1,13 @@
-// Collectives over one mesh axis (attribute "axis"), the local part of a replicated tensor, and messages between neighbours on an
-// axis. Each collective has its adjoint: the gradient of an all_gather is a reduce_scatter and so on.
+// Collectives over a set of mesh axes (attribute "axis"), the local part of a replicated tensor, and messages between neighbours
+// on one. Each collective has its adjoint: the gradient of an all_gather is a reduce_scatter and so on.
 #include "core/ops/collective_kernels.h"
 #include "core/ops/core_ops.h"
 
 namespace consist::ops {
 namespace {
 
-int axis_of(const Instruction& i) {
-  return static_cast<int>(i.attributes.integer("axis"));
+AxisSet axes_of(const Instruction& i) {
+  return i.attributes.axes("axis");
 }
 
 /// Where the parts of a collective lie: attribute "dim", -1 for flat ones.
@@ -20,16 +20,16 @@ Placement parts_of(const Instruction& i) {
 void pass_back(Differentiator& d, const Instruction& f, Placement to) {
   for (std::size_t i = 0; i < f.inputs.size(); ++i) {
     const TensorId dy = d.gradient(f.outputs[i]);
-    if (dy != no_tensor) d.contribute(f.inputs[i], d.build().reshard(dy, axis_of(f), to));
+    if (dy != no_tensor) d.contribute(f.inputs[i], d.build().reshard(dy, axes_of(f), to));
   }
 }
 
-/// Base: types pass through; what happens on the collective's own axis is stated by the builder, which knows the axis.
+/// Base: types pass through; what happens on the collective's own axes is stated by the builder, which knows them.
 class CollectiveBase : public NamedOp {
  public:
   using NamedOp::NamedOp;
   Types infer(const Types& in, const Attributes& attributes) const override {
-    attributes.integer("axis");
+    attributes.axes("axis");
     require(!in.empty(), "there are no inputs");
     for (std::size_t i = 0; i < in.size(); ++i) present(in, i);
     return in;
@@ -94,7 +94,7 @@ class Send final : public NamedOp {
  public:
   Send() : NamedOp("send") {}
   Types infer(const Types& in, const Attributes& attributes) const override {
-    attributes.integer("axis");
+    attributes.axes("axis");
     const auto lane = static_cast<Lane>(attributes.integer("lane"));
     require(lane == Lane::to_next || lane == Lane::to_previous, "the lane is not one to send on");
     present(in, 0);
@@ -116,7 +116,7 @@ class Receive final : public NamedOp {
  public:
   Receive() : NamedOp("receive") {}
   Types infer(const Types& in, const Attributes& attributes) const override {
-    attributes.integer("axis");
+    attributes.axes("axis");
     const auto lane = static_cast<Lane>(attributes.integer("lane"));
     require(lane == Lane::from_next || lane == Lane::from_previous, "the lane is not one to receive from");
     require(in.empty(), "there are inputs");

@@ -6,8 +6,7 @@
 namespace consist::ops {
 namespace {
 
-/// A scalar that each rank of attribute "axis", or of all axes in "axes" (bit a: axis a), has its own value of, as a row per rank of
-/// one tensor.
+/// A scalar that each rank of the axes in attribute "axis" has its own value of, as a row per rank of one tensor.
 class RankValues final : public NamedOp {
  public:
   RankValues() : NamedOp("rank_values") {}
@@ -18,17 +17,12 @@ class RankValues final : public NamedOp {
       present(in, i);
       check(in, i, {DType::f32, {}});
     }
-    axes(attributes);
+    attributes.axes("axis");
     return {TensorType{DType::f32, {attributes.integer("ranks"), static_cast<std::int64_t>(in.size())}}};
   }
   void shard(AxisSharding& axis, const Types& in, const Attributes& attributes) const override {
     axis.inputs.assign(in.size(), Placement::replicate());
-    axis.outputs = {(axes(attributes) >> axis.axis & 1) != 0 ? Placement::shard(0) : Placement::replicate()};
-  }
-
- private:
-  static std::int64_t axes(const Attributes& attributes) {
-    return attributes.has("axes") ? attributes.integer("axes") : std::int64_t{1} << attributes.integer("axis");
+    axis.outputs = {attributes.axes("axis").contains(axis.axis) ? Placement::shard(0) : Placement::replicate()};
   }
 };
 

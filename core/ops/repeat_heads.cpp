@@ -5,7 +5,7 @@
 namespace consist::ops {
 namespace {
 
-/// Attributes: "axis", the mesh axis whose ranks take a head each; "heads", the number of those ranks; "head_dim", rows of a
+/// Attributes: "axis", the mesh axes whose ranks take a head each; "heads", the number of those ranks; "head_dim", rows of a
 /// head.
 class RepeatHeadsBase : public NamedOp {
  public:
@@ -14,7 +14,7 @@ class RepeatHeadsBase : public NamedOp {
  protected:
   std::int64_t rows(const Attributes& attributes) const {
     const std::int64_t heads = attributes.integer("heads"), head_dim = attributes.integer("head_dim");
-    attributes.integer("axis");
+    attributes.axes("axis");
     require(heads > 0 && head_dim > 0, "heads and head_dim must be positive");
     return heads * head_dim;
   }
@@ -40,7 +40,7 @@ class RepeatHeadsGrad final : public RepeatHeadsBase {
     return {dx};
   }
   void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& attributes) const override {
-    if (attributes.integer("axis") == axis.axis) {
+    if (attributes.axes("axis").contains(axis.axis)) {
       axis.inputs[0] = Placement::shard(0);
       axis.outputs = {Placement::partial()};
     } else {
@@ -67,7 +67,7 @@ class RepeatHeads final : public RepeatHeadsBase {
   }
   void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& attributes) const override {
     axis.inputs[0] = Placement::replicate();
-    axis.outputs = {attributes.integer("axis") == axis.axis ? Placement::shard(0) : Placement::replicate()};
+    axis.outputs = {attributes.axes("axis").contains(axis.axis) ? Placement::shard(0) : Placement::replicate()};
   }
   void differentiate(Differentiator& d, const Instruction& f) const override {
     const TensorId x = f.inputs[0];

@@ -16,7 +16,7 @@ namespace {
 struct Gathered {
   std::size_t gather = 0, amax = 0, quantize = 0;
   TensorId part = no_tensor;  ///< what is gathered
-  int axis = 0;
+  AxisSet axes;
 };
 
 class Rewriter {
@@ -35,23 +35,23 @@ class Rewriter {
 
   void run() {
     std::vector<Gathered> activations;
-    std::map<int, std::vector<Gathered>> weights;  // by axis
+    std::map<AxisSet, std::vector<Gathered>> weights;  // by axes
     for (std::size_t n = 0; n < program_.instructions.size(); ++n) {
       Gathered found;
       if (!find(n, found)) continue;
       if (program_[found.part].state)
-        weights[found.axis].push_back(found);
+        weights[found.axes].push_back(found);
       else
         activations.push_back(found);
     }
     Inserter inserter(program_);
-    for (const auto& [axis, of_axis] : weights) {
-      const std::vector<TensorId> parts = quantize_at_start(inserter, axis, of_axis);
-      for (std::size_t k = 0; k < parts.size(); ++k) gather_instead(inserter, of_axis[k], [&](Builder&) { return parts[k]; });
+    for (const auto& [axes, of_axes] : weights) {
+      const std::vector<TensorId> parts = quantize_at_start(inserter, axes, of_axes);
+      for (std::size_t k = 0; k < parts.size(); ++k) gather_instead(inserter, of_axes[k], [&](Builder&) { return parts[k]; });
     }
     for (const Gathered& g : activations) {
       gather_instead(inserter, g, [&](Builder& b) {
-        return quantize_part(b, g, gather_amaxes(b, {at(g.amax).outputs[0]}, g.axis, {}), 0, {});
+        return quantize_part(b, g, gather_amaxes(b, {at(g.amax).outputs[0]}, g.axes, {}), 0, {});
       });
       at(g.amax).inputs[0] = g.part;
     }
@@ -78,19 +78,19 @@ class Rewriter {
     const std::vector<std::size_t> these{std::min(found.amax, n), std::max(found.amax, n)};
     if (readers_[index(x)] != these || readers_[index(amax)] != std::vector{n}) return false;
     found.part = gather.inputs[0];
-    found.axis = static_cast<int>(gather.attributes.integer("axis"));
+    found.axes = gather.attributes.axes("axis");
     return true;
   }
 
   static Attributes once_per_step() { return {{"once_per_step", std::int64_t{1}}}; }
 
-  /// What all ranks of `axis` found, a row for each rank.
-  static TensorId gather_amaxes(Builder& b, const std::vector<TensorId>& amaxes, int axis, const Attributes& more) {
+  /// What all ranks of `axes` found, a row for each rank.
+  static TensorId gather_amaxes(Builder& b, const std::vector<TensorId>& amaxes, AxisSet axes, const Attributes& more) {
     Attributes attributes = more;
-    attributes.set("axis", std::int64_t{axis});
-    attributes.set("ranks", std::int64_t{b.program().mesh.size_of(axis)});
+    attributes.set("axis", axes);
+    attributes.set("ranks", std::int64_t{b.program().mesh.size_of(axes)});
     const TensorId own = b.emit_one("rank_values", amaxes, std::move(attributes), "amaxes");
-    const TensorId all = b.reshard(own, axis, Placement::replicate());
+    const TensorId all = b.reshard(own, axes, Placement::replicate());
     for (const auto& [name, value] : more.all()) b.program().instructions.back().attributes.set(name, value);
     return all;
   }
@@ -111,7 +111,7 @@ class Rewriter {
   void gather_instead(Inserter& inserter, const Gathered& g, const Make& make) {
     const TensorId whole = at(g.quantize).outputs[0], turned = at(g.quantize).outputs[1];
     inserter.after(position(g.quantize), [&](Builder& b) {
-      b.reshard(make(b), g.axis, Placement::replicate());
+      b.reshard(make(b), g.axes, Placement::replicate());
       program_.instructions.back().outputs[0] = whole;
     });
     if (turned != no_tensor && !readers_[index(turned)].empty()) {
@@ -127,7 +127,7 @@ class Rewriter {
   }
 
   /// Parts of states, which are there when the step begins. Returns their 8-bit parts.
-  std::vector<TensorId> quantize_at_start(Inserter& inserter, int axis, const std::vector<Gathered>& weights) {
+  std::vector<TensorId> quantize_at_start(Inserter& inserter, AxisSet axes, const std::vector<Gathered>& weights) {
     for (const Gathered& w : weights) {
       if (program_[w.part].space != MemorySpace::host) continue;
       throw UsageError("weights that lie in the host's memory ('" + program_[w.part].name +
@@ -148,7 +148,7 @@ class Rewriter {
       }
       b.tag = tag_of(weights[0].amax);
       b.tag.layer = -1;
-      const TensorId all = gather_amaxes(b, amaxes, axis, once);
+      const TensorId all = gather_amaxes(b, amaxes, axes, once);
       for (std::size_t k = 0; k < weights.size(); ++k) {
         b.tag = tag_of(weights[k].quantize);
         parts.push_back(quantize_part(b, weights[k], all, static_cast<std::int64_t>(k), once));

@@ -60,8 +60,8 @@ class Delay {
   double send_seconds(TensorId gradient) const {
     const auto width = static_cast<std::int64_t>(size_of(reduction_.wire.value_or(step_[gradient].dtype)));
     const std::int64_t bytes = step_.local(gradient).elements() * width;
-    const std::int64_t sent = reduction_.collective->bytes_sent(bytes, step_.mesh.size_of(reduction_.axis));
-    return costs_.transfer_seconds(*reduction_.collective, static_cast<double>(sent), reduction_.axis);
+    const std::int64_t sent = reduction_.collective->bytes_sent(bytes, step_.mesh.size_of(reduction_.axes));
+    return costs_.transfer_seconds(*reduction_.collective, static_cast<double>(sent), reduction_.axes);
   }
 
   /// Whether nothing between it and the end reads or writes what it makes, or writes what it reads. What is recomputed is not

@@ -12,7 +12,7 @@ namespace consist {
 
 /// How ranks are to sum gradients.
 struct Reduction {
-  int axis = 0;                    ///< of the mesh
+  AxisSet axes;                    ///< of the mesh
   const Op* collective = nullptr;  ///< all_reduce or reduce_scatter, as the registry has it
   std::optional<DType> wire;       ///< in which they travel; absent: in their own
 };

@@ -27,11 +27,11 @@ void make_metric(Program& program, TensorId id, const char* name) {
 
 TensorId replicated(Builder& builder, TensorId tensor) {
   const Program& program = builder.program();
-  for (int axis = 0; axis < program.mesh.axes(); ++axis) {
-    if (axis != program.stage_axis) tensor = builder.reshard(tensor, axis, Placement::replicate());
-  }
+  Placements within_stage;
+  if (program.stage_axis >= 0) within_stage[program.stage_axis] = program[tensor].placements[program.stage_axis];
+  tensor = builder.reshard(tensor, within_stage);
   // Last: a rank of another stage takes part in this sum alone.
-  return program.stage_axis < 0 ? tensor : builder.reshard(tensor, program.stage_axis, Placement::replicate());
+  return builder.reshard(tensor, program.stage_axis, Placement::replicate());
 }
 
 /// Layer of the instruction that made each parameter's gradient: parameters are updated a layer at a time.
@@ -55,14 +55,14 @@ void sum_over_stages(Program& program, TensorId tensor) {
 std::vector<bool> find_late_gradients(const Program& program) {
   const CostModel& costs = costs_of(program);
   double computed = 0;             // seconds from the start of the step
-  std::map<int, double> finished;  // by axis: until when its queue is busy
+  std::map<AxisSet, double> finished;  // by axes: until when its queue is busy
   std::vector<double> made;        // by instruction
   for (const Instruction& i : program.instructions) {
     if (i.op->is_collective()) {
-      const auto axis = static_cast<int>(i.attributes.integer("axis"));
-      const auto bytes = static_cast<double>(i.op->bytes_sent(message_bytes(program, i), program.mesh.size_of(axis)));
-      finished[axis] = std::max(finished[axis], computed) + costs.transfer_seconds(*i.op, bytes, axis, Beside::compute);
-      made.push_back(finished[axis]);
+      const AxisSet axes = i.attributes.axes("axis");
+      const auto bytes = static_cast<double>(i.op->bytes_sent(message_bytes(program, i), program.mesh.size_of(axes)));
+      finished[axes] = std::max(finished[axes], computed) + costs.transfer_seconds(*i.op, bytes, axes, Beside::compute);
+      made.push_back(finished[axes]);
     } else {
       computed += costs.compute_seconds(program, i);
       made.push_back(computed);
@@ -162,11 +162,11 @@ namespace {
 /// Makes the gradients whole, and the masters and states beside them.
 void make_states(Program& program, Builder& builder, const DTypes& dtypes, const Optimizer& optimizer) {
   for (Parameter& p : program.parameters) {
+    Placements summed = program[p.gradient].placements;
     for (int axis = 0; axis < program.mesh.axes(); ++axis) {
-      if (program[p.gradient].placements[axis].is_partial()) {
-        p.gradient = builder.reshard(p.gradient, axis, program[p.tensor].placements[axis]);
-      }
+      if (summed[axis].is_partial()) summed[axis] = program[p.tensor].placements[axis];
     }
+    p.gradient = builder.reshard(p.gradient, summed);
     const Tensor gradient = program[p.gradient];
     if (dtypes.master) p.master = builder.state(p.name + ".master", *dtypes.master, gradient.shape, gradient.placements);
     for (const std::string& name : optimizer.states(p, gradient.shape)) {

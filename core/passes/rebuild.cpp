@@ -9,11 +9,12 @@ namespace {
 
 /// `tensor` where `wish` lies: on every axis along which that is placed at all, since replicated is what nobody has asked for.
 TensorId moved(Builder& builder, TensorId tensor, const Tensor& wish) {
+  Placements to = builder[tensor].placements;
   for (int axis = 0; axis < builder.program().mesh.axes(); ++axis) {
     const Placement placement = wish.placements[axis];
-    if (!placement.is_replicate() && !placement.is_partial()) tensor = builder.reshard(tensor, axis, placement);
+    if (!placement.is_replicate() && !placement.is_partial()) to[axis] = placement;
   }
-  return tensor;
+  return builder.reshard(tensor, to);
 }
 
 }  // namespace

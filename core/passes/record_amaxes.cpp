@@ -23,13 +23,9 @@ void record_amaxes(Program& program) {
 
   Builder builder(program);
   builder.tag = {Phase::optimizer, -1, -1, "record_amaxes"};
-  std::int64_t axes = 0, ranks = 1;
-  for (int axis = 0; axis < program.mesh.axes(); ++axis) {
-    if (axis == program.stage_axis) continue;  // ranks of other stages have other tensors
-    axes |= std::int64_t{1} << axis;
-    ranks *= program.mesh.size_of(axis);
-  }
-  TensorId amaxes = builder.emit_one("rank_values", all, {{"axes", axes}, {"ranks", ranks}}, "amaxes");
+  const AxisSet axes = program.mesh.all_axes().without(program.stage_axis);  // ranks of other stages have other tensors
+  TensorId amaxes =
+      builder.emit_one("rank_values", all, {{"axis", axes}, {"ranks", std::int64_t{program.mesh.size_of(axes)}}}, "amaxes");
   for (int axis = program.mesh.axes() - 1; axis >= 0; --axis) amaxes = builder.reshard(amaxes, axis, Placement::replicate());
   std::int64_t first = 0;
   for (const auto& [count, histories] : by_count) {

@@ -97,7 +97,7 @@ struct OutlineTasks {
 
   OutlineTasks(const StageOutline& outline, TimelineCost cost) {
     TaskId computed = -1;
-    std::array<std::vector<TaskId>, Queue::lanes> received;
+    std::array<std::vector<TaskId>, lanes> received;
     for (const StageOutline::Step& step : outline.steps) {
       std::vector<TaskId> waits;
       const auto wait_for = [&](Lane lane, std::int32_t count) {
@@ -231,7 +231,7 @@ StageOutline outline_from(const std::string& words) {
     int lane = 0, phase = 0;
     fields >> s.sends >> lane >> phase >> s.micro_batch >> s.stage >> s.equal >> s.by_ops >> s.measured >> s.from_previous >>
         s.from_next;
-    if (!fields || lane < 0 || lane >= Queue::lanes || phase < 0 || phase > static_cast<int>(Phase::optimizer))
+    if (!fields || lane < 0 || lane >= lanes || phase < 0 || phase > static_cast<int>(Phase::optimizer))
       throw ProgramError("'" + line + "' is no step of a stage's outline");
     s.lane = static_cast<Lane>(lane);
     s.phase = static_cast<Phase>(phase);

@@ -1,8 +1,8 @@
 #include "core/passes/waits.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
+#include <vector>
 
 #include "consist/op.h"
 #include "core/program/places.h"
@@ -10,19 +10,15 @@
 namespace consist {
 namespace {
 
-using Clock = std::array<InstructionId, Queue::count>;  // by queue: the latest instruction known to be finished, -1 none
-
-constexpr Clock never() {
-  Clock clock{};
-  for (InstructionId& at : clock) at = -1;
-  return clock;
-}
+using Clock = std::vector<InstructionId>;  // by number in the queue table: the latest instruction known to be finished, -1 none
 
 /// Who touched each address last. Segments never overlap.
 class Accesses {
  public:
+  explicit Accesses(std::size_t queues) : queues_(queues) {}
+
   /// Notes an access and raises `after` to the instructions that must come before it.
-  void access(std::int64_t begin, std::int64_t end, bool write, int queue, InstructionId instruction, Clock& after) {
+  void access(std::int64_t begin, std::int64_t end, bool write, std::size_t queue, InstructionId instruction, Clock& after) {
     split(begin);
     split(end);
     auto segment = segments_.lower_bound(begin);
@@ -30,34 +26,34 @@ class Accesses {
     while (covered < end) {
       if (segment == segments_.end() || segment->first > covered) {  // untouched so far
         const std::int64_t until = segment == segments_.end() ? end : std::min(end, segment->first);
-        segment = segments_.emplace_hint(segment, covered, Segment{until});
+        segment = segments_.emplace_hint(segment, covered, Segment{until, -1, 0, Clock(queues_, -1)});
       }
       Segment& s = segment->second;
       if (s.writer >= 0) raise(after, s.writer_queue, s.writer);
       if (write) {
-        for (int q = 0; q < Queue::count; ++q) raise(after, q, s.readers[static_cast<std::size_t>(q)]);
+        for (std::size_t q = 0; q < queues_; ++q) raise(after, q, s.readers[q]);
       }
       covered = s.end;
       if (write) {
         segment = segments_.erase(segment);
       } else {
-        s.readers[static_cast<std::size_t>(queue)] = instruction;
+        s.readers[queue] = instruction;
         ++segment;
       }
     }
-    if (write) segments_.emplace_hint(segment, begin, Segment{end, instruction, queue});
+    if (write) segments_.emplace_hint(segment, begin, Segment{end, instruction, queue, Clock(queues_, -1)});
   }
 
  private:
   struct Segment {
     std::int64_t end;
     InstructionId writer = -1;
-    int writer_queue = 0;
-    Clock readers = never();
+    std::size_t writer_queue = 0;
+    Clock readers;
   };
 
-  static void raise(Clock& clock, int queue, InstructionId instruction) {
-    auto& at = clock[static_cast<std::size_t>(queue)];
+  static void raise(Clock& clock, std::size_t queue, InstructionId instruction) {
+    auto& at = clock[queue];
     at = std::max(at, instruction);
   }
 
@@ -71,23 +67,25 @@ class Accesses {
     segments_.emplace_hint(next, at, right);
   }
 
+  std::size_t queues_;
   std::map<std::int64_t, Segment> segments_;
 };
 
 }  // namespace
 
 void insert_waits(Program& program, const MemoryPlan& plan, std::span<const std::int64_t> workspace_bytes) {
-  std::array<Accesses, memory_spaces> spaces;
-  Clock known_of_queue[Queue::count];  // what the newest instruction of each queue may rely on
-  for (Clock& clock : known_of_queue) clock = never();
+  const QueueTable queues(program);
+  const Clock never(queues.size(), -1);
+  std::vector<Accesses> spaces(memory_spaces, Accesses(queues.size()));
+  std::vector<Clock> known_of_queue(queues.size(), never);   // what the newest instruction of each queue may rely on
   std::vector<Clock> known_at(program.instructions.size());  // the same, of every instruction
 
   for (std::size_t index = 0; index < program.instructions.size(); ++index) {
     Instruction& i = program.instructions[index];
     i.waits.clear();
     if (!i.op->touches_memory()) continue;
-    const int queue = i.queue.index();
-    Clock after = never();
+    const std::size_t queue = queues.number_of(i.queue);
+    Clock after = never;
     auto access = [&](TensorId id, bool write) {
       if (id == no_tensor) return;
       const std::int64_t begin = plan.address[static_cast<std::size_t>(id)];
@@ -102,25 +100,22 @@ void insert_waits(Program& program, const MemoryPlan& plan, std::span<const std:
       spaces[0].access(begin, begin + workspace_bytes[index], true, queue, static_cast<InstructionId>(index), after);
     }
     Clock& known = known_of_queue[queue];
-    for (int q = 0; q < Queue::count; ++q) {
-      const InstructionId wanted = after[static_cast<std::size_t>(q)];
-      if (q == queue || wanted <= known[static_cast<std::size_t>(q)]) continue;
+    for (std::size_t q = 0; q < queues.size(); ++q) {
+      const InstructionId wanted = after[q];
+      if (q == queue || wanted <= known[q]) continue;
       i.waits.push_back(wanted);
     }
     // Waits that another wait implies: the later one may know of the earlier.
     std::erase_if(i.waits, [&](InstructionId w) {
       return std::any_of(i.waits.begin(), i.waits.end(), [&](InstructionId other) {
-        const int q = program.instructions[static_cast<std::size_t>(w)].queue.index();
-        return other != w && known_at[static_cast<std::size_t>(other)][static_cast<std::size_t>(q)] >= w;
+        const std::size_t q = queues.number_of(program.instructions[static_cast<std::size_t>(w)].queue);
+        return other != w && known_at[static_cast<std::size_t>(other)][q] >= w;
       });
     });
     for (InstructionId w : i.waits) {
-      for (int q = 0; q < Queue::count; ++q) {
-        auto& at = known[static_cast<std::size_t>(q)];
-        at = std::max(at, known_at[static_cast<std::size_t>(w)][static_cast<std::size_t>(q)]);
-      }
+      for (std::size_t q = 0; q < queues.size(); ++q) known[q] = std::max(known[q], known_at[static_cast<std::size_t>(w)][q]);
     }
-    known[static_cast<std::size_t>(queue)] = static_cast<InstructionId>(index);
+    known[queue] = static_cast<InstructionId>(index);
     known_at[index] = known;
   }
 }

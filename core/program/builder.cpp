@@ -23,20 +23,41 @@ std::vector<Placement> placements_along(const Program& program, const std::vecto
   return placements;
 }
 
-/// Attribute "dim" of collectives over flat parts.
-constexpr std::int64_t flat_dim = -1;
-
 bool is_part(Placement placement) {
   return placement.is_shard() || placement.is_flat();
 }
+
+/// The axes along which `tensor` moves to its placement in `to` together with `axis`: parts that nest move at once.
+AxisSet moving_with(const Program& program, TensorId tensor, int axis, const Placements& to) {
+  const Placements& from = program[tensor].placements;
+  AxisSet axes = axis;
+  if (from[axis] == to[axis] || (!is_part(from[axis]) && !is_part(to[axis]))) return axes;
+  for (int other = axis + 1; other < program.mesh.axes(); ++other) {
+    if (from[other] == from[axis] && to[other] == to[axis]) axes |= other;
+  }
+  return axes;
+}
+
+/// Attribute "dim" of collectives over flat parts.
+constexpr std::int64_t flat_dim = -1;
+
 std::int64_t dim_of(Placement part) {
   return part.is_flat() ? flat_dim : part.dim();
 }
 
-/// When an input is moved along an axis, beside its moves along other axes.
+/// When a tensor is moved along an axis, beside its moves along other axes. Flat parts are cut from what the other axes leave: a
+/// gather undoes them first, a slice makes them last.
 enum class Turn { from_flat, others, to_flat };
+constexpr Turn turns[] = {Turn::from_flat, Turn::others, Turn::to_flat};
 Turn turn_of(Placement from, Placement to) {
   return from.is_flat() ? Turn::from_flat : to.is_flat() ? Turn::to_flat : Turn::others;
+}
+
+/// The tensor as it lies in `to` along `axis` and whatever moves with that, if it is the turn of that.
+TensorId moved(Builder& builder, TensorId tensor, int axis, const Placements& to, Turn turn) {
+  const Placement from = builder[tensor].placements[axis];
+  if (from == to[axis] || turn_of(from, to[axis]) != turn) return tensor;
+  return builder.reshard(tensor, moving_with(builder.program(), tensor, axis, to), to[axis]);
 }
 
 }  // namespace
@@ -86,28 +107,25 @@ std::vector<TensorId> Builder::emit(std::string_view op_name, std::vector<Tensor
   const Types input_types = types_of(program_, inputs);
   const Types output_types = op.infer(input_types, attributes);
 
-  std::vector<Placements> output_placements(output_types.size()), wanted(inputs.size());
+  std::vector<Placements> output_placements(output_types.size()), needed(inputs.size());
   for (int axis = 0; axis < program_.mesh.axes(); ++axis) {
     AxisSharding rule{placements_along(program_, inputs, axis), {}, axis};
     op.shard(rule, input_types, attributes);
     rule.outputs.resize(output_types.size());
-    for (std::size_t i = 0; i < inputs.size(); ++i) wanted[i][axis] = rule.inputs[i];
+    for (std::size_t i = 0; i < inputs.size(); ++i) needed[i][axis] = rule.inputs[i];
     for (std::size_t i = 0; i < output_types.size(); ++i) output_placements[i][axis] = rule.outputs[i];
   }
-  // Flat parts are cut from what the other axes leave: a gather undoes them first, a slice makes them last.
-  for (const Turn turn : {Turn::from_flat, Turn::others, Turn::to_flat}) {
+  for (const Turn turn : turns) {
     for (int axis = 0; axis < program_.mesh.axes(); ++axis) {
       for (std::size_t i = 0; i < inputs.size(); ++i) {
-        if (inputs[i] == no_tensor) continue;
-        const Placement from = program_[inputs[i]].placements[axis], to = wanted[i][axis];
-        if (from != to && turn_of(from, to) == turn) inputs[i] = reshard(inputs[i], axis, to);
+        if (inputs[i] != no_tensor) inputs[i] = moved(*this, inputs[i], axis, needed[i], turn);
       }
     }
   }
 
   Instruction instruction{.op = &op, .inputs = std::move(inputs), .attributes = std::move(attributes), .tag = tag};
   if (op.is_collective()) {
-    instruction.queue = Queue::communication(static_cast<int>(instruction.attributes.integer("axis")),
+    instruction.queue = Queue::communication(instruction.attributes.axes("axis"),
                                              static_cast<Lane>(instruction.attributes.integer_or("lane", 0)));
   }
   for (std::size_t i = 0; i < output_types.size(); ++i) {
@@ -137,33 +155,64 @@ TensorId Builder::emit_one(std::string_view op, std::vector<TensorId> inputs, At
   return emit(op, std::move(inputs), std::move(attributes), {std::move(name)}).at(0);
 }
 
-TensorId Builder::reshard(TensorId tensor, int axis, Placement placement) {
-  if (program_[tensor].placements[axis] == placement) return tensor;
+TensorId Builder::reshard(TensorId tensor, AxisSet axes, Placement placement) {
+  if (axes.empty() || program_[tensor].placements.on(axes) == placement) return tensor;
   for (const Reshard& known : reshards_) {
-    if (known.from == tensor && known.axis == axis && known.placement == placement) return known.to;
+    if (known.from == tensor && known.axes == axes && known.placement == placement) return known.to;
   }
-  const TensorId to = reshard(std::vector<TensorId>{tensor}, axis, placement)[0];
+  const TensorId to = reshard(std::vector<TensorId>{tensor}, axes, placement)[0];
   // Consumers that share a moved input stand close together; only states are wanted from far away (a tied embedding), and their
   // gradients must come together.
   constexpr std::ptrdiff_t remembered = 16;
   const auto passing = [&](const Reshard& known) { return !program_[known.from].state; };
   if (std::count_if(reshards_.begin(), reshards_.end(), passing) == remembered)
     reshards_.erase(std::find_if(reshards_.begin(), reshards_.end(), passing));
-  reshards_.push_back({tensor, axis, placement, to});
+  reshards_.push_back({tensor, axes, placement, to});
   return to;
 }
 
-std::vector<TensorId> Builder::reshard(std::vector<TensorId> tensors, int axis, Placement to) {
+TensorId Builder::reshard(TensorId tensor, const Placements& to) {
+  for (const Turn turn : turns) {
+    for (int axis = 0; axis < program_.mesh.axes(); ++axis) tensor = moved(*this, tensor, axis, to, turn);
+  }
+  return tensor;
+}
+
+namespace {
+
+/// Throws unless the parts of a tensor with these placements that differ along `axes`, where it is `divided`, lie one behind the
+/// other.
+void check_contiguous(const Program& program, TensorId tensor, AxisSet axes, Placement divided) {
+  const Tensor& t = program[tensor];
+  for (int other = 0; other < program.mesh.axes(); ++other) {
+    if (axes.contains(other)) continue;
+    const bool nests = divided.is_flat() ? t.placements[other].is_flat()
+                                         : divided.is_shard() && t.placements[other] == divided && other > axes.first();
+    if (!nests) continue;
+    throw ProgramError("tensor '" + t.name + "' " + t.placements.text(program.mesh) + " cannot be moved over '" +
+                       program.mesh.text(axes) + "' alone, since axis '" + program.mesh.axis(other).name +
+                       "' divides the same parts; move it over '" + program.mesh.text(axes | other) + "'");
+  }
+}
+
+}  // namespace
+
+std::vector<TensorId> Builder::reshard(std::vector<TensorId> tensors, AxisSet axes, Placement to) {
   if (tensors.empty()) return {};
-  const Placement from = program_[tensors[0]].placements[axis];
+  const std::optional<Placement> common = program_[tensors[0]].placements.on(axes);
+  if (!common || axes.last() >= program_.mesh.axes()) {
+    throw ProgramError("'" + program_[tensors[0]].name + "' " + program_[tensors[0]].placements.text(program_.mesh) +
+                       " does not lie alike on all axes of '" + program_.mesh.text(axes) + "'; one collective cannot move it");
+  }
+  const Placement from = *common;
   std::vector<std::string> names;
   for (TensorId tensor : tensors) {
-    if (program_[tensor].placements[axis] != from) {
-      throw ProgramError("'" + program_[tensors[0]].name + "' and '" + program_[tensor].name + "' lie differently on axis '" +
-                         program_.mesh.axis(axis).name + "'; one collective cannot move both");
+    if (program_[tensor].placements.on(axes) != from) {
+      throw ProgramError("'" + program_[tensors[0]].name + "' and '" + program_[tensor].name + "' lie differently on '" +
+                         program_.mesh.text(axes) + "'; one collective cannot move both");
     }
-    const int flat = program_[tensor].placements.flat_axis();
-    if (flat >= 0 && flat != axis && (is_part(from) || is_part(to))) {
+    const bool in_flat_parts = !program_[tensor].placements.flat_axes().without(axes).empty();
+    if (in_flat_parts && !from.is_flat() && !to.is_flat() && (is_part(from) || is_part(to))) {
       throw ProgramError("'" + program_[tensor].name + "' " + program_[tensor].placements.text(program_.mesh) +
                          " is in flat parts, which an axis cannot cut or gather before they are whole");
     }
@@ -184,30 +233,30 @@ std::vector<TensorId> Builder::reshard(std::vector<TensorId> tensors, int axis, 
     op = "slice";
     dim = dim_of(to);
   } else if (is_part(from) && is_part(to)) {
-    return reshard(reshard(std::move(tensors), axis, Placement::replicate()), axis, to);
+    return reshard(reshard(std::move(tensors), axes, Placement::replicate()), axes, to);
   } else {
     throw ProgramError("tensor '" + program_[tensors[0]].name + "' " + program_[tensors[0]].placements.text(program_.mesh) +
-                       " is needed as a partial sum on axis '" + program_.mesh.axis(axis).name +
-                       "'; nothing makes a partial sum");
+                       " is needed as a partial sum on '" + program_.mesh.text(axes) + "'; nothing makes a partial sum");
   }
-  Attributes attributes{{"axis", std::int64_t{axis}}};
+  for (TensorId tensor : tensors) check_contiguous(program_, tensor, axes, is_part(from) ? from : to);
+  Attributes attributes{{"axis", axes}};
   if (!from.is_partial() || !to.is_replicate()) attributes.set("dim", dim);
   std::vector<TensorId> results = emit(op, std::move(tensors), std::move(attributes), std::move(names));
   for (TensorId result : results) {
-    program_[result].placements[axis] = to;
+    program_[result].placements.set(axes, to);
     program_.local(result);  // throws where the shape does not divide
   }
   return results;
 }
 
-std::vector<TensorId> Builder::all_reduce(std::vector<TensorId> tensors, int axis) {
+std::vector<TensorId> Builder::all_reduce(std::vector<TensorId> tensors, AxisSet axes) {
   for (TensorId tensor : tensors) {
-    if (!program_[tensor].placements[axis].is_partial()) {
-      throw ProgramError("all_reduce of '" + program_[tensor].name + "', which is not partial on axis '" +
-                         program_.mesh.axis(axis).name + "'");
+    if (program_[tensor].placements.on(axes) != Placement::partial()) {
+      throw ProgramError("all_reduce of '" + program_[tensor].name + "', which is not partial on '" + program_.mesh.text(axes) +
+                         "'");
     }
   }
-  return reshard(std::move(tensors), axis, Placement::replicate());
+  return reshard(std::move(tensors), axes, Placement::replicate());
 }
 
 }  // namespace consist

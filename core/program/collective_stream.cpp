@@ -18,20 +18,16 @@ namespace {
 
 using Before = CollectiveCall::Before;
 
-std::size_t slot_of(Queue queue) {
-  return static_cast<std::size_t>(queue.index() - Queue::first_communication);
-}
-
 bool is_message(const Instruction& i) {
   return i.op->name() == "send" || i.op->name() == "receive";
 }
 
-/// Names belong to it: two gradients of one size that change places would be summed without an error. Along the axis of pipeline
+/// Names belong to it: two gradients of one size that change places would be summed without an error. Over the axis of pipeline
 /// stages the members of a collective name their tensors by themselves.
 std::string describe_call(const Program& program, const Instruction& i) {
   // The two ends of a message have different ops and lanes.
   std::string what = is_message(i) ? "message" : std::string(i.op->name()) + " " + i.attributes.key();
-  const bool named = is_message(i) || i.queue.axis() != program.stage_axis;
+  const bool named = is_message(i) || !i.queue.axes().intersects(program.stage_axis);
   for (TensorId id : i.inputs.empty() ? i.outputs : i.inputs) {
     if (id == no_tensor) continue;
     const Tensor& t = program[id];
@@ -48,54 +44,101 @@ void take_later(Before& before, const Before& other) {
 }  // namespace
 
 CollectiveStream collective_stream(const Program& program) {
-  CollectiveStream stream;
-  std::vector<Before> over(program.instructions.size());  // by instruction: calls that are over when it is
-  std::vector<std::int64_t> last(Queue::count, -1);       // by queue: its newest instruction
+  const QueueTable all(program);
+  std::vector<Queue> of_calls;
+  for (const Queue queue : all) {
+    if (queue.is_communication()) of_calls.push_back(queue);
+  }
+  CollectiveStream stream{QueueTable(std::move(of_calls)), {}};
+  std::vector<Before> over;                        // by instruction: calls that are over when it is
+  std::vector<std::int64_t> last(all.size(), -1);  // by queue: its newest instruction
+  over.reserve(program.instructions.size());
   for (std::size_t index = 0; index < program.instructions.size(); ++index) {
     const Instruction& i = program.instructions[index];
-    Before& mine = over[index];
-    std::int64_t& previous = last[static_cast<std::size_t>(i.queue.index())];
-    if (previous >= 0) mine = over[static_cast<std::size_t>(previous)];
-    for (InstructionId wait : i.waits) take_later(mine, over[static_cast<std::size_t>(wait)]);
-    previous = static_cast<std::int64_t>(index);
-    if (!i.op->is_collective()) continue;
-    stream.push_back({i.queue, describe_call(program, i), to_text(program, static_cast<InstructionId>(index)), mine});
-    ++mine[slot_of(i.queue)];
+    const std::size_t queue = all.number_of(i.queue);
+    Before mine = last[queue] >= 0 ? over[static_cast<std::size_t>(last[queue])] : Before(stream.queues.size(), 0);
+    for (InstructionId wait : i.waits) take_later(mine, over.at(static_cast<std::size_t>(wait)));
+    last[queue] = static_cast<std::int64_t>(index);
+    if (i.op->is_collective()) {
+      stream.calls.push_back({i.queue, describe_call(program, i), to_text(program, static_cast<InstructionId>(index)), mine});
+      ++mine[stream.queues.number_of(i.queue)];
+    }
+    over.push_back(std::move(mine));
   }
   return stream;
 }
 
+namespace {
+
+void write(network::WireWriter& bytes, Queue queue) {
+  bytes.integer(static_cast<std::int8_t>(queue.kind()))
+      .integer(static_cast<std::int8_t>(queue.lane()))
+      .integer(static_cast<std::int64_t>(queue.axes().bits()));
+}
+
+Queue read_queue(network::WireReader& bytes) {
+  const auto kind = static_cast<Queue::Kind>(bytes.integer<std::int8_t>());
+  const auto lane = static_cast<int>(bytes.integer<std::int8_t>());
+  const AxisSet axes = AxisSet::of_bits(static_cast<std::uint64_t>(bytes.integer<std::int64_t>()));
+  if (kind == Queue::Kind::compute) return Queue::compute();
+  if (kind == Queue::Kind::host_to_device) return Queue::host_to_device();
+  if (kind == Queue::Kind::device_to_host) return Queue::device_to_host();
+  if (kind != Queue::Kind::communication || lane < 0 || lane >= lanes)
+    throw DataError("a rank's stream of collectives names an unknown queue");
+  return Queue::communication(axes, static_cast<Lane>(lane));
+}
+
+/// The table, then by call its queue's number and the counts of all queues.
+void write_queues(network::WireWriter& bytes, const QueueTable& queues) {
+  bytes.integer(static_cast<std::int32_t>(queues.size()));
+  for (const Queue queue : queues) write(bytes, queue);
+}
+
+}  // namespace
+
 std::string fingerprint_of(const CollectiveStream& stream) {
   Sha256 hash;
-  for (const CollectiveCall& call : stream) {
-    network::WireWriter bytes;
-    bytes.integer(static_cast<std::int8_t>(call.queue.index())).text(call.what);
-    for (std::int32_t count : call.before) bytes.integer(count);
+  const auto update = [&](network::WireWriter& bytes) {
     const std::string text = bytes.take();
     hash.update(text.data(), text.size());
+  };
+  network::WireWriter table;
+  write_queues(table, stream.queues);
+  update(table);
+  for (const CollectiveCall& call : stream.calls) {
+    network::WireWriter bytes;
+    write(bytes, call.queue);
+    bytes.text(call.what);
+    for (std::int32_t count : call.before) bytes.integer(count);
+    update(bytes);
   }
   return hash.hex();
 }
 
 std::string encode(const CollectiveStream& stream) {
   network::WireWriter bytes;
-  for (const CollectiveCall& call : stream) {
-    bytes.integer(static_cast<std::int8_t>(call.queue.index())).text(call.what).text(call.text);
+  write_queues(bytes, stream.queues);
+  for (const CollectiveCall& call : stream.calls) {
+    write(bytes, call.queue);
+    bytes.text(call.what).text(call.text);
     for (std::int32_t count : call.before) bytes.integer(count);
   }
   return bytes.take();
 }
 
 CollectiveStream decode_stream(std::string_view bytes) {
-  CollectiveStream stream;
-  for (network::WireReader reader(bytes); !reader.at_end();) {
-    const int queue = reader.integer<std::int8_t>() - Queue::first_communication;
-    if (queue < 0 || queue >= CollectiveCall::queues) throw DataError("a rank's stream of collectives names an unknown queue");
-    CollectiveCall call{Queue::communication(queue % Mesh::max_axes, static_cast<Lane>(queue / Mesh::max_axes)), "", "", {}};
+  network::WireReader reader(bytes);
+  std::vector<Queue> queues;
+  for (auto left = reader.integer<std::int32_t>(); left > 0; --left) queues.push_back(read_queue(reader));
+  CollectiveStream stream{QueueTable(std::move(queues)), {}};
+  while (!reader.at_end()) {
+    CollectiveCall call{read_queue(reader), "", "", Before(stream.queues.size())};
+    if (!call.queue.is_communication() || !stream.queues.contains(call.queue))
+      throw DataError("a rank's stream of collectives names an unknown queue");
     call.what = reader.text();
     call.text = reader.text();
     for (std::int32_t& count : call.before) count = reader.integer<std::int32_t>();
-    stream.push_back(std::move(call));
+    stream.calls.push_back(std::move(call));
   }
   return stream;
 }
@@ -116,45 +159,61 @@ Lane opposite(Lane lane) {
 /// The ends that must come together for what `rank` has on `queue`; empty where the group is looked at from another of its ends:
 /// a collective from its first member, a message from its sender.
 std::vector<End> ends_of(const Mesh& mesh, int rank, Queue queue) {
-  if (queue.axis() >= mesh.axes()) return {};
-  const std::vector<int> group = mesh.group(rank, queue.axis());
-  const int at = mesh.coordinate(rank, queue.axis()), n = static_cast<int>(group.size());
+  const std::vector<int> group = mesh.group(rank, queue.axes());
+  const int at = mesh.coordinate(rank, queue.axes()), n = static_cast<int>(group.size());
   std::vector<End> ends;
   if (queue.lane() == Lane::collective) {
     for (int member : at == 0 ? group : std::vector<int>{}) ends.push_back({member, queue});
   } else if (queue.lane() == Lane::to_next || queue.lane() == Lane::to_previous) {
     const int to = (at + (queue.lane() == Lane::to_next ? 1 : n - 1)) % n;
-    ends = {{rank, queue}, {group[static_cast<std::size_t>(to)], Queue::communication(queue.axis(), opposite(queue.lane()))}};
+    ends = {{rank, queue}, {group[static_cast<std::size_t>(to)], Queue::communication(queue.axes(), opposite(queue.lane()))}};
   }
   return ends;
 }
 
-/// A stream as tasks, one for each call.
-TaskGraph graph_of(const CollectiveStream& stream) {
+/// A stream as tasks, one for each call, on queues as `all` numbers them.
+TaskGraph graph_of(const CollectiveStream& stream, const QueueTable& all) {
   TaskGraph graph;
-  std::vector<std::vector<TaskId>> of_queue(CollectiveCall::queues);
-  for (const CollectiveCall& call : stream) {
+  std::vector<std::vector<TaskId>> of_queue(stream.queues.size());
+  for (const CollectiveCall& call : stream.calls) {
+    const std::size_t own = stream.queues.number_of(call.queue);
     std::vector<TaskId> waits;
     for (std::size_t q = 0; q < call.before.size(); ++q) {
       // Calls that do not come before it are waited for in vain.
-      if (call.before[q] > 0 && q != slot_of(call.queue)) {
+      if (call.before[q] > 0 && q != own) {
         const auto newest = static_cast<std::size_t>(call.before[q]);
-        if (newest > of_queue[q].size()) throw ProgramError("a call waits for calls that come behind it: " + call.text);
+        if (newest > of_queue.at(q).size()) throw ProgramError("a call waits for calls that come behind it: " + call.text);
         waits.push_back(of_queue[q][newest - 1]);
       }
     }
-    of_queue[slot_of(call.queue)].push_back(graph.add(static_cast<int>(slot_of(call.queue)), waits));
+    of_queue[own].push_back(graph.add(static_cast<int>(all.number_of(call.queue)), waits));
   }
   return graph;
+}
+
+/// All communication queues that some stream names, and the other ends of their messages.
+QueueTable queues_of(const Mesh& mesh, std::span<const CollectiveStream* const> streams) {
+  std::vector<Queue> queues;
+  for (const CollectiveStream* stream : streams) {
+    for (const Queue queue : stream->queues) {
+      if (!queue.is_communication()) continue;
+      if (queue.axes().empty() || !mesh.all_axes().contains(queue.axes()))
+        throw ProgramError("a rank has collectives over '" + mesh.text(queue.axes()) + "', which the mesh does not have");
+      queues.push_back(queue);
+      if (queue.lane() == Lane::collective) continue;
+      for (int lane = 1; lane < lanes; ++lane) queues.push_back(Queue::communication(queue.axes(), static_cast<Lane>(lane)));
+    }
+  }
+  return QueueTable(std::move(queues));
 }
 
 /// Plays the streams of all ranks, in which nothing takes time.
 class Meetings {
  public:
   Meetings(const Mesh& mesh, std::span<const CollectiveStream* const> streams, std::span<const int> names)
-      : mesh_(mesh), streams_(streams), names_(names) {
+      : mesh_(mesh), streams_(streams), names_(names), queues_(queues_of(mesh, streams)) {
     for (const CollectiveStream* stream : streams) graphs_.try_emplace(stream, TaskGraph());
-    for (auto& [stream, graph] : graphs_) graph = graph_of(*stream);
+    for (auto& [stream, graph] : graphs_) graph = graph_of(*stream, queues_);
   }
 
   void run() {
@@ -162,10 +221,11 @@ class Meetings {
     for (const CollectiveStream* stream : streams_) actors.push_back({&graphs_.at(stream), {}});
     PlaybackRules rules{.on_meeting = [this](std::span<const ActorTask> tasks) { compare(tasks); }, .keep_times = false};
     for (int rank = 0; rank < mesh_.ranks(); ++rank) {
-      for (int q = 0; q < CollectiveCall::queues; ++q) {
-        const Queue queue = Queue::communication(q % Mesh::max_axes, static_cast<Lane>(q / Mesh::max_axes));
+      for (const Queue queue : queues_) {
+        if (!queue.is_communication()) continue;
         std::vector<QueueEnd> ends;
-        for (const End& end : ends_of(mesh_, rank, queue)) ends.push_back({end.rank, static_cast<int>(slot_of(end.queue))});
+        for (const End& end : ends_of(mesh_, rank, queue))
+          ends.push_back({end.rank, static_cast<int>(queues_.number_of(end.queue))});
         if (!ends.empty()) rules.meetings.push_back(std::move(ends));
       }
     }
@@ -176,7 +236,7 @@ class Meetings {
 
  private:
   const CollectiveCall& call(const ActorTask& task) const {
-    return (*streams_[static_cast<std::size_t>(task.actor)])[static_cast<std::size_t>(task.task)];
+    return streams_[static_cast<std::size_t>(task.actor)]->calls[static_cast<std::size_t>(task.task)];
   }
   std::string name(int rank) const {
     return "rank " + std::to_string(names_.empty() ? rank : names_[static_cast<std::size_t>(rank)]);
@@ -186,15 +246,16 @@ class Meetings {
     for (const ActorTask& task : tasks) {
       const CollectiveCall& theirs = call(task);
       if (theirs.what == mine.what) continue;
-      throw ProgramError(name(tasks.front().actor) + " and " + name(task.actor) + ", on axis '" +
-                         mesh_.axis(mine.queue.axis()).name + "', meet in different collectives:\n  " +
-                         name(tasks.front().actor) + ": " + mine.text + "\n  " + name(task.actor) + ": " + theirs.text);
+      throw ProgramError(name(tasks.front().actor) + " and " + name(task.actor) + ", on axis '" + mesh_.text(mine.queue.axes()) +
+                         "', meet in different collectives:\n  " + name(tasks.front().actor) + ": " + mine.text + "\n  " +
+                         name(task.actor) + ": " + theirs.text);
     }
   }
 
   const Mesh& mesh_;
   std::span<const CollectiveStream* const> streams_;
   std::span<const int> names_;
+  QueueTable queues_;
   std::map<const CollectiveStream*, TaskGraph> graphs_;
 };
 

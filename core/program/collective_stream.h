@@ -1,7 +1,6 @@
 // What a rank's program asks of the other ranks: its collectives and messages, in order, and what each of them waits for.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -15,20 +14,22 @@ namespace consist {
 
 /// One collective or message of a rank.
 struct CollectiveCall {
-  static constexpr int queues = Queue::count - Queue::first_communication;
-  /// By communication queue: how many of its calls are over before this one starts.
-  using Before = std::array<std::int32_t, queues>;
+  /// By number in CollectiveStream::queues: how many calls of that queue are over before this one starts.
+  using Before = std::vector<std::int32_t>;
 
   Queue queue;
   /// Op, attributes and tensors (name, dtype, bytes on one rank). Equal at all ends of a call that can succeed.
   std::string what;
   std::string text;  ///< the instruction, for people
-  Before before{};
+  Before before;
   bool operator==(const CollectiveCall&) const = default;
 };
 
-/// In program order.
-using CollectiveStream = std::vector<CollectiveCall>;
+struct CollectiveStream {
+  QueueTable queues;                  ///< those of the calls, and compute
+  std::vector<CollectiveCall> calls;  ///< in program order
+  bool operator==(const CollectiveStream&) const = default;
+};
 
 /// A planned program (insert_waits) also tells what calls wait for; without waits only the order within each queue is known.
 CONSIST_API CollectiveStream collective_stream(const Program& program);

@@ -6,6 +6,10 @@
 
 namespace consist {
 
+void AxisSet::throw_no_such_axis(int axis) {
+  throw ProgramError("there is no mesh axis " + std::to_string(axis) + "; a mesh has at most " + std::to_string(max_axes));
+}
+
 Mesh::Mesh(std::vector<MeshAxis> axes) : axes_(std::move(axes)) {
   if (axes_.size() > max_axes) {
     throw UsageError("the strategies ask for " + std::to_string(axes_.size()) + " mesh axes; at most " +
@@ -15,6 +19,8 @@ Mesh::Mesh(std::vector<MeshAxis> axes) : axes_(std::move(axes)) {
     if (axes_[i].size < 1) {
       throw UsageError("mesh axis '" + axes_[i].name + "' has size " + std::to_string(axes_[i].size) + "; it must be at least 1");
     }
+    if (axes_[i].name.empty() || axes_[i].name.find_first_of("+,: ") != std::string::npos)
+      throw UsageError("mesh axis '" + axes_[i].name + "' needs a name without '+', ',', ':' and spaces");
     for (std::size_t j = 0; j < i; ++j) {
       if (axes_[i].name == axes_[j].name) {
         throw UsageError("two strategies work on the mesh axis '" + axes_[i].name + "'; use one of them");
@@ -36,18 +42,66 @@ int Mesh::ranks() const noexcept {
   return product;
 }
 
-int Mesh::coordinate(int rank, int axis) const {
-  for (int i = axes() - 1; i > axis; --i) rank /= size_of(i);
-  return rank % size_of(axis);
+AxisSet Mesh::all_axes() const noexcept {
+  AxisSet all;
+  for (int axis = 0; axis < axes(); ++axis) all |= axis;
+  return all;
 }
 
-std::vector<int> Mesh::group(int rank, int axis) const {
-  int stride = 1;
-  for (int i = axes() - 1; i > axis; --i) stride *= size_of(i);
-  const int first = rank - coordinate(rank, axis) * stride;
-  std::vector<int> ranks;
-  for (int i = 0; i < size_of(axis); ++i) ranks.push_back(first + i * stride);
+int Mesh::size_of(AxisSet axes) const {
+  int product = 1;
+  for (int index : axes) product *= axis(index).size;
+  return product;
+}
+
+int Mesh::coordinate(int rank, AxisSet axes) const {
+  if (axes.last() >= this->axes()) axis(axes.last());  // throws
+  int coordinate = 0, stride = 1;
+  for (int index = this->axes() - 1; index >= 0; --index) {
+    const int size = axis(index).size;
+    if (axes.contains(index)) {
+      coordinate += rank % size * stride;
+      stride *= size;
+    }
+    rank /= size;
+  }
+  return coordinate;
+}
+
+std::vector<int> Mesh::group(int rank, AxisSet axes) const {
+  if (axes.last() >= this->axes()) axis(axes.last());  // throws
+  // Of the coordinates so far, all members; each axis of the set multiplies them.
+  std::vector<int> ranks{0};
+  for (int index = 0; index < this->axes(); ++index) {
+    const int size = axis(index).size, own = coordinate(rank, index);
+    std::vector<int> longer;
+    for (int before : ranks) {
+      for (int at = 0; at < size; ++at) {
+        if (axes.contains(index) || at == own) longer.push_back(before * size + at);
+      }
+    }
+    ranks = std::move(longer);
+  }
   return ranks;
+}
+
+std::string Mesh::text(AxisSet axes) const {
+  std::string text;
+  for (int index : axes)
+    text += (text.empty() ? "" : "+") + (index < this->axes() ? axis(index).name : "axis " + std::to_string(index));
+  return text.empty() ? "none" : text;
+}
+
+std::optional<AxisSet> Mesh::parse(std::string_view text) const {
+  AxisSet axes;
+  while (true) {
+    const std::size_t plus = text.find('+');
+    const int index = find(text.substr(0, plus));
+    if (index < 0) return std::nullopt;
+    axes |= index;
+    if (plus == std::string_view::npos) return axes;
+    text.remove_prefix(plus + 1);
+  }
 }
 
 bool Placements::all_replicate() const noexcept {
@@ -57,11 +111,21 @@ bool Placements::all_replicate() const noexcept {
   return true;
 }
 
-int Placements::flat_axis() const noexcept {
-  for (int axis = 0; axis < Mesh::max_axes; ++axis) {
-    if ((*this)[axis].is_flat()) return axis;
+std::optional<Placement> Placements::on(AxisSet axes) const noexcept {
+  if (axes.empty() || axes.last() >= Mesh::max_axes) return std::nullopt;
+  const Placement placement = (*this)[axes.first()];
+  for (int axis : axes) {
+    if ((*this)[axis] != placement) return std::nullopt;
   }
-  return -1;
+  return placement;
+}
+
+AxisSet Placements::flat_axes() const noexcept {
+  AxisSet axes;
+  for (int axis = 0; axis < Mesh::max_axes; ++axis) {
+    if ((*this)[axis].is_flat()) axes |= axis;
+  }
+  return axes;
 }
 
 std::string Placements::text(const Mesh& mesh) const {
@@ -90,21 +154,17 @@ Shape local_shape(const Shape& shape, const Placements& placements, const Mesh& 
     }
     local[placement.dim()] /= size;
   }
-  const int flat = placements.flat_axis();
-  if (flat < 0 || flat >= mesh.axes()) return local;
-  for (int axis = flat + 1; axis < mesh.axes(); ++axis) {
-    if (placements[axis].is_flat()) throw ProgramError("a tensor of shape " + shape.text() + " is flat along two axes");
-  }
+  const AxisSet flat = placements.flat_axes() & mesh.all_axes();
+  if (flat.empty()) return local;
   const std::int64_t ranks = mesh.size_of(flat);
   return {(local.elements() + ranks - 1) / ranks};
 }
 
 LocalPart local_part(const Shape& shape, const Placements& placements, const Mesh& mesh, int rank) {
   LocalPart part{local_shape(shape, placements, mesh), {}};
-  const int flat = placements.flat_axis();
-  if (flat >= 0 && flat < mesh.axes()) {
+  if (const AxisSet flat = placements.flat_axes() & mesh.all_axes(); !flat.empty()) {
     Placements others = placements;
-    others[flat] = Placement::replicate();
+    others.set(flat, Placement::replicate());
     const std::int64_t whole = local_shape(shape, others, mesh).elements();
     part.origin[0] = std::min(whole, part.shape[0] * mesh.coordinate(rank, flat));
     part.shape[0] = std::min(part.shape[0], whole - part.origin[0]);

@@ -22,9 +22,9 @@ std::int64_t extent_of(const Program& program, TensorId tensor) {
 std::int64_t extent_moved(const Program& program, const Instruction& instruction, TensorId tensor) {
   const std::int64_t extent = extent_of(program, tensor);
   if (!instruction.op->is_collective() || instruction.attributes.integer_or("dim", 0) >= 0) return extent;
-  const auto axis = static_cast<int>(instruction.attributes.integer("axis"));
-  if (program[tensor].placements[axis].is_flat()) return extent;  // a part is as long as the longest
-  const std::int64_t elements = program.local(tensor).elements(), ranks = program.mesh.size_of(axis);
+  const AxisSet axes = instruction.attributes.axes("axis");
+  if (program[tensor].placements.on(axes) == Placement::flat()) return extent;  // a part is as long as the longest
+  const std::int64_t elements = program.local(tensor).elements(), ranks = program.mesh.size_of(axes);
   return (elements + ranks - 1) / ranks * ranks * element_bytes(program[tensor]);
 }
 

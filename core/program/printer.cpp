@@ -14,7 +14,8 @@ std::string number(double value) {
   return error == std::errc() ? std::string(buffer, end) : "?";
 }
 
-std::string value_text(const AttributeValue& value) {
+std::string value_text(const AttributeValue& value, const Mesh& mesh) {
+  if (const auto* axes = std::get_if<AxisSet>(&value)) return mesh.text(*axes);
   if (const auto* integer = std::get_if<std::int64_t>(&value)) return std::to_string(*integer);
   if (const auto* real = std::get_if<double>(&value)) return number(*real);
   return std::get<std::string>(value);
@@ -57,7 +58,7 @@ std::string to_text(const Program& program, InstructionId index, const PrintOpti
   text += outputs + (outputs.empty() ? "" : " = ") + std::string(i.op->name()) + "(" + list(i.inputs) + ")";
   std::string attributes;
   for (const auto& [name, value] : i.attributes.all())
-    attributes += (attributes.empty() ? "" : " ") + name + "=" + value_text(value);
+    attributes += (attributes.empty() ? "" : " ") + name + "=" + value_text(value, program.mesh);
   if (!attributes.empty()) text += " {" + attributes + "}";
   text += (types.empty() ? "" : " : " + types) + " | " + std::string(name_of(i.tag.phase));
   if (i.tag.layer >= 0) text += " layer " + std::to_string(i.tag.layer);

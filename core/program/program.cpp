@@ -65,17 +65,47 @@ const char* suffix_of(Lane lane) {
 }  // namespace
 
 std::string text_of(Queue queue, const Mesh& mesh) {
-  switch (queue.index()) {
-    case 0:
+  switch (queue.kind()) {
+    case Queue::Kind::compute:
       return "compute";
-    case 1:
+    case Queue::Kind::host_to_device:
       return "h2d";
-    case 2:
+    case Queue::Kind::device_to_host:
       return "d2h";
-    default:
-      return "comm:" + (queue.axis() < mesh.axes() ? mesh.axis(queue.axis()).name : std::to_string(queue.axis())) +
-             suffix_of(queue.lane());
+    case Queue::Kind::communication:
+      return "comm:" + mesh.text(queue.axes()) + suffix_of(queue.lane());
   }
+  return "?";
+}
+
+QueueTable::QueueTable(std::vector<Queue> queues) : queues_(std::move(queues)) {
+  queues_.push_back(Queue::compute());
+  std::sort(queues_.begin(), queues_.end());
+  queues_.erase(std::unique(queues_.begin(), queues_.end()), queues_.end());
+}
+
+namespace {
+
+std::vector<Queue> queues_of(const Program& program) {
+  std::vector<Queue> queues;
+  for (const Instruction& i : program.instructions) {
+    if (std::find(queues.rbegin(), queues.rend(), i.queue) == queues.rend()) queues.push_back(i.queue);
+  }
+  return queues;
+}
+
+}  // namespace
+
+QueueTable::QueueTable(const Program& program) : QueueTable(queues_of(program)) {}
+
+bool QueueTable::contains(Queue queue) const noexcept {
+  return std::binary_search(queues_.begin(), queues_.end(), queue);
+}
+
+std::size_t QueueTable::number_of(Queue queue) const {
+  const auto found = std::lower_bound(queues_.begin(), queues_.end(), queue);
+  if (found == queues_.end() || *found != queue) throw ProgramError("a queue is asked for that is not among those of its table");
+  return static_cast<std::size_t>(found - queues_.begin());
 }
 
 const AttributeValue* Attributes::find(std::string_view name) const noexcept {
@@ -116,6 +146,9 @@ std::int64_t Attributes::integer(std::string_view name) const {
 double Attributes::real(std::string_view name) const {
   return typed<double>(find(name), name, "a real number");
 }
+AxisSet Attributes::axes(std::string_view name) const {
+  return typed<AxisSet>(find(name), name, "a set of mesh axes");
+}
 const std::string& Attributes::string(std::string_view name) const {
   return typed<std::string>(find(name), name, "a string");
 }
@@ -133,6 +166,7 @@ std::string Attributes::key() const {
     if (const auto* integer = std::get_if<std::int64_t>(&value)) number(*integer);
     if (const auto* real = std::get_if<double>(&value)) number(*real);
     if (const auto* string = std::get_if<std::string>(&value)) text(*string);
+    if (const auto* axes = std::get_if<AxisSet>(&value)) number(axes->bits());
   }
   return key;
 }
@@ -157,11 +191,11 @@ std::int64_t Program::bytes(TensorId id) const {
 std::int64_t Program::padding() const {
   std::int64_t most = 0;
   for (const Tensor& tensor : tensors) {
-    const int axis = tensor.placements.flat_axis();
-    if (axis < 0 || axis >= mesh.axes()) continue;
+    const AxisSet axes = tensor.placements.flat_axes() & mesh.all_axes();
+    if (axes.empty()) continue;
     Placements whole = tensor.placements;
-    whole[axis] = Placement::replicate();
-    const std::int64_t parts = local_shape(tensor.shape, tensor.placements, mesh).elements() * mesh.size_of(axis);
+    whole.set(axes, Placement::replicate());
+    const std::int64_t parts = local_shape(tensor.shape, tensor.placements, mesh).elements() * mesh.size_of(axes);
     most = std::max(most, parts - local_shape(tensor.shape, whole, mesh).elements());
   }
   constexpr std::int64_t largest_element = 4;  // a tensor may travel in another dtype than it has here

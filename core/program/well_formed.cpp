@@ -30,14 +30,16 @@ void check_instruction(const Program& program, std::size_t index) {
   }
   if (i.tag.inserted_by == nullptr) fail("its tag names nobody: Tag::inserted_by is null");
   if (static_cast<int>(i.tag.phase) > static_cast<int>(Phase::optimizer)) fail("its tag has no phase");
-  if (i.queue.index() < 0 || i.queue.index() >= Queue::count) fail("its queue does not exist");
-  if (i.queue.is_communication() && i.queue.axis() >= program.mesh.axes())
-    fail("its queue is of axis " + std::to_string(i.queue.axis()) + ", the mesh has " + std::to_string(program.mesh.axes()));
+  if (i.queue.kind() > Queue::Kind::communication || static_cast<int>(i.queue.lane()) >= lanes) fail("its queue does not exist");
+  const auto check_axes = [&](const char* what, AxisSet axes) {
+    if (!axes.empty() && program.mesh.all_axes().contains(axes)) return;
+    fail(what + program.mesh.text(axes) + ", the mesh has " + std::to_string(program.mesh.axes()) + " axes");
+  };
+  if (i.queue.is_communication()) check_axes("its queue is of ", i.queue.axes());
   if (!i.op->is_collective()) return;
-  const std::int64_t axis = i.attributes.integer_or("axis", -1);
-  if (axis < 0 || axis >= program.mesh.axes())
-    fail("it is a collective over axis " + std::to_string(axis) + ", the mesh has " + std::to_string(program.mesh.axes()));
-  if (!i.queue.is_communication() || i.queue.axis() != axis) fail("a collective runs on the queue of its axis");
+  const AxisSet axes = i.attributes.axes("axis");
+  check_axes("it is a collective over ", axes);
+  if (!i.queue.is_communication() || i.queue.axes() != axes) fail("a collective runs on the queue of its axes");
 }
 
 void check_parameter(const Program& program, const Parameter& parameter) {

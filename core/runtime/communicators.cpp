@@ -9,77 +9,108 @@
 namespace consist {
 namespace {
 
-std::size_t slot_of(Queue queue) {
-  return static_cast<std::size_t>(queue.index() - Queue::first_communication);
-}
-
-std::vector<bool> used_queues(std::span<const Program* const> programs) {
-  std::vector<bool> used(Queue::count, false);
+QueueTable queues_of(std::span<const Program* const> programs) {
+  std::vector<Queue> queues;
   for (const Program* program : programs) {
-    for (const Instruction& i : program->instructions) used[static_cast<std::size_t>(i.queue.index())] = true;
+    const QueueTable own(*program);
+    queues.insert(queues.end(), own.begin(), own.end());
   }
-  return used;
+  return QueueTable(std::move(queues));
 }
 
 }  // namespace
 
 Communicators::Communicators(const Mesh& mesh, Job& job, Device& device, std::vector<NamedTransport> transports,
                              std::span<const Program* const> programs)
-    : transports_(std::move(transports)), by_queue_(Queue::count, nullptr) {
-  const std::string device_kind = device.info().kind;
-  const std::vector<bool> used = used_queues(programs);
+    : transports_(std::move(transports)), mesh_(mesh) {
+  const QueueTable used = queues_of(programs);
+  AxisSet reached;
+  for (const Queue queue : used) {
+    if (!queue.is_communication()) continue;
+    owned_.try_emplace(queue.axes());
+    reached |= queue.axes();
+  }
   for (int axis = 0; axis < mesh.axes(); ++axis) {
-    owned_.emplace_back();
-    const std::vector<int> group = mesh.group(job.rank(), axis);
-    const int at = mesh.coordinate(job.rank(), axis), n = mesh.size_of(axis);
-    const std::string name = mesh.axis(axis).name + "." + std::to_string(group.front());
-    connect(axis, job, device, {.name = name, .ranks = group, .index = at, .device_kind = device_kind},
-            Queue::communication(axis));
+    if (!reached.contains(axis)) owned_.try_emplace(axis);
+  }
+  for (const AxisSet axes : sets()) connect_group(job, device, axes, used);
+}
 
-    // Links one after the other in the same order on all ranks, since both ends of one wait for each other.
-    for (const bool next : {true, false}) {
-      const Queue sending = Queue::communication(axis, next ? Lane::to_next : Lane::to_previous);
-      const Queue receiving = Queue::communication(axis, next ? Lane::from_previous : Lane::from_next);
-      for (int from = 0; from < n; ++from) {
-        const int to = (from + (next ? 1 : n - 1)) % n;
-        const bool sends = at == from && used[static_cast<std::size_t>(sending.index())];
-        const bool receives = at == to && used[static_cast<std::size_t>(receiving.index())];
-        if (!sends && !receives) continue;
-        connect(axis, job, device,
-                {.name = name + (next ? ".next." : ".previous.") + std::to_string(from),
-                 .ranks = {group[static_cast<std::size_t>(from)], group[static_cast<std::size_t>(to)]},
-                 .index = sends ? 0 : 1,
-                 .device_kind = device_kind,
-                 .link = true},
-                sends ? sending : receiving);
-      }
+void Communicators::connect_group(Job& job, Device& device, AxisSet axes, const QueueTable& used) {
+  const std::string device_kind = device.info().kind;
+  const std::vector<int> group = mesh_.group(job.rank(), axes);
+  const int at = mesh_.coordinate(job.rank(), axes), n = mesh_.size_of(axes);
+  const std::string name = mesh_.text(axes) + "." + std::to_string(group.front());
+  connect(job, device, {.name = name, .ranks = group, .index = at, .device_kind = device_kind}, Queue::communication(axes));
+
+  // Links one after the other in the same order on all ranks, since both ends of one wait for each other.
+  for (const bool next : {true, false}) {
+    const Queue sending = Queue::communication(axes, next ? Lane::to_next : Lane::to_previous);
+    const Queue receiving = Queue::communication(axes, next ? Lane::from_previous : Lane::from_next);
+    for (int from = 0; from < n; ++from) {
+      const int to = (from + (next ? 1 : n - 1)) % n;
+      const bool sends = at == from && used.contains(sending), receives = at == to && used.contains(receiving);
+      if (!sends && !receives) continue;
+      connect(job, device,
+              {.name = name + (next ? ".next." : ".previous.") + std::to_string(from),
+               .ranks = {group[static_cast<std::size_t>(from)], group[static_cast<std::size_t>(to)]},
+               .index = sends ? 0 : 1,
+               .device_kind = device_kind,
+               .link = true},
+              sends ? sending : receiving);
     }
   }
 }
 
-void Communicators::connect(int axis, Job& job, Device& device, const GroupRequest& group, Queue queue) {
-  const auto& [name, transport] = transports_.at(static_cast<std::size_t>(axis));
+const NamedTransport& Communicators::transport_of(AxisSet axes) const {
+  const NamedTransport& first = transports_.at(static_cast<std::size_t>(axes.first()));
+  for (const int axis : axes) {
+    const NamedTransport& other = transports_.at(static_cast<std::size_t>(axis));
+    if (other.name == first.name) continue;
+    throw UsageError("collectives over the axes '" + mesh_.text(axes) + "' need one transport, but '" +
+                     mesh_.axis(axes.first()).name + "' has '" + first.name + "' and '" + mesh_.axis(axis).name + "' has '" +
+                     other.name + "'; give all strategies of these axes the same --transport");
+  }
+  return first;
+}
+
+void Communicators::connect(Job& job, Device& device, const GroupRequest& group, Queue queue) {
+  const auto& [name, transport] = transport_of(queue.axes());
   std::unique_ptr<Communicator> made = transport->connect(job, group);
   const std::string who = "transport '" + name + "' in group '" + group.name + "'";
   if (!made) throw UnavailableError(who + " cannot be used: it made no communicator");
   prove_communicator(*made, group.link, device, queue, who);
-  by_queue_[slot_of(queue)] = made.get();
+  by_queue_[queue] = made.get();
   const std::int64_t sent = made->bytes_sent();
-  owned_.at(static_cast<std::size_t>(axis)).push_back({std::move(made), sent});
+  owned_.at(queue.axes()).push_back({std::move(made), sent});
+}
+
+std::vector<AxisSet> Communicators::sets() const {
+  std::vector<AxisSet> sets;
+  for (const auto& [axes, owned] : owned_) sets.push_back(axes);
+  return sets;
+}
+
+std::string Communicators::verified_path(AxisSet axes) const {
+  const Owned* found = nullptr;
+  for (const auto& [set, owned] : owned_) {
+    if (set == axes || (found == nullptr && set.contains(axes))) found = &owned.front();
+  }
+  if (found == nullptr) throw ProgramError("nothing is connected over '" + mesh_.text(axes) + "'");
+  return found->communicator->verified_path();
 }
 
 std::map<std::string, std::string> Communicators::versions() const {
   std::map<std::string, std::string> all;
-  for (const auto& axis : owned_) {
-    for (const Owned& owned : axis) all.merge(owned.communicator->versions());
+  for (const auto& [axes, of_axes] : owned_) {
+    for (const Owned& owned : of_axes) all.merge(owned.communicator->versions());
   }
   return all;
 }
 
-std::int64_t Communicators::bytes_sent(int axis) const {
+std::int64_t Communicators::bytes_sent(AxisSet axes) const {
   std::int64_t bytes = 0;
-  for (const auto& [communicator, before] : owned_.at(static_cast<std::size_t>(axis)))
-    bytes += communicator->bytes_sent() - before;
+  for (const auto& [communicator, before] : owned_.at(axes)) bytes += communicator->bytes_sent() - before;
   return bytes;
 }
 

@@ -1,4 +1,4 @@
-// The communicators of one rank: a group per mesh axis, and a link per lane that its programs use.
+// The communicators of one rank: a group per set of mesh axes, and a link per lane, that its programs use.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@
 #include "consist/job.h"
 #include "consist/program.h"
 #include "consist/transport.h"
+#include "core/runtime/prepared_program.h"
 
 namespace consist {
 
@@ -24,30 +25,40 @@ struct NamedTransport {
 class CONSIST_API Communicators {
  public:
   /// Connects `job.rank()` with the others of its groups on `mesh`; every rank of the job calls this. `transports` has one per
-  /// axis. `programs` are what this rank will run: of the lanes of an axis (see Lane) those are connected that they use. Every
-  /// communicator is tried with known values on `device`. Throws what Transport::connect and prove_communicator throw. The job
-  /// must outlive the object.
+  /// axis; over several axes moves the one that they share. `programs` are what this rank will run: connected are the groups over
+  /// the sets of axes on which they have collectives, and the lanes (see Lane) that they use; over an axis that is in none of
+  /// these sets, too. Sets must be the same on all ranks. Every communicator is tried with known values on `device`. Throws
+  /// UsageError where the axes of a set have different transports, and what Transport::connect and prove_communicator throw. The
+  /// job must outlive the object.
   Communicators(const Mesh& mesh, Job& job, Device& device, std::vector<NamedTransport> transports,
                 std::span<const Program* const> programs);
 
-  /// For PreparedProgram: by communication queue, null where a queue is not used.
-  std::span<Communicator* const> by_queue() const noexcept { return by_queue_; }
-  std::string verified_path(int axis) const { return by_queue_.at(static_cast<std::size_t>(axis))->verified_path(); }
+  /// For PreparedProgram.
+  const CommunicatorOfQueue& by_queue() const noexcept { return by_queue_; }
+  /// The sets of axes that are connected, in the order of AxisSet.
+  std::vector<AxisSet> sets() const;
+  /// Of the group over `axes`; of an axis that is only in larger sets, that of the first of these.
+  std::string verified_path(AxisSet axes) const;
+  const std::string& transport(AxisSet axes) const { return transport_of(axes).name; }
   /// Of the libraries below all axes.
   std::map<std::string, std::string> versions() const;
-  /// Over `axis` since connecting and trying, by this rank: what the transport counts (see Communicator::bytes_sent).
-  std::int64_t bytes_sent(int axis) const;
+  /// Over `axes`, lanes included, since connecting and trying, by this rank: what the transport counts (see
+  /// Communicator::bytes_sent).
+  std::int64_t bytes_sent(AxisSet axes) const;
 
  private:
-  void connect(int axis, Job& job, Device& device, const GroupRequest& group, Queue queue);
+  void connect_group(Job& job, Device& device, AxisSet axes, const QueueTable& used);
+  void connect(Job& job, Device& device, const GroupRequest& group, Queue queue);
+  const NamedTransport& transport_of(AxisSet axes) const;
 
   struct Owned {
     std::unique_ptr<Communicator> communicator;
     std::int64_t sent_before = 0;  // bytes that its proof took
   };
   std::vector<NamedTransport> transports_;
-  std::vector<std::vector<Owned>> owned_;  // by axis
-  std::vector<Communicator*> by_queue_;
+  Mesh mesh_;
+  std::map<AxisSet, std::vector<Owned>> owned_;
+  CommunicatorOfQueue by_queue_;
 };
 
 }  // namespace consist

@@ -6,9 +6,9 @@ namespace consist {
 
 std::vector<LocalRange> local_ranges(const Shape& shape, const Placements& placements, const Mesh& mesh, int rank) {
   const LocalPart part = local_part(shape, placements, mesh, rank);
-  if (const int flat = placements.flat_axis(); flat >= 0 && flat < mesh.axes()) {
+  if (const AxisSet flat = placements.flat_axes() & mesh.all_axes(); !flat.empty()) {
     Placements others = placements;
-    others[flat] = Placement::replicate();
+    others.set(flat, Placement::replicate());
     return ranges_within(local_ranges(shape, others, mesh, rank), part.origin[0], part.shape[0]);
   }
   const Shape& local = part.shape;

@@ -28,7 +28,8 @@ std::string signature(const Instruction& i, std::span<const Buffer> inputs, std:
   for (const Buffer& buffer : inputs) add(buffer);
   text += " >";
   for (const Buffer& buffer : outputs) add(buffer);
-  return text + " q" + std::to_string(i.queue.index()) + ";" + i.attributes.key();
+  return text + " q" + std::to_string(static_cast<int>(i.queue.kind())) + "." + std::to_string(static_cast<int>(i.queue.lane())) +
+         "." + std::to_string(i.queue.axes().bits()) + ";" + i.attributes.key();
 }
 
 std::string text_of(std::span<const Origin> origins) {
@@ -43,7 +44,7 @@ std::string text_of(std::span<const Origin> origins) {
 
 }  // namespace
 
-PreparedProgram::PreparedProgram(Program program, Device& device, std::span<Communicator* const> communicators)
+PreparedProgram::PreparedProgram(Program program, Device& device, const CommunicatorOfQueue& communicators)
     : program_(std::move(program)), device_(&device) {
   make_kernels(communicators);
 }
@@ -52,7 +53,7 @@ PreparedProgram::PreparedProgram(Program program) : program_(std::move(program))
   make_kernels({});
 }
 
-void PreparedProgram::make_kernels(std::span<Communicator* const> communicators) {
+void PreparedProgram::make_kernels(const CommunicatorOfQueue& communicators) {
   kernel_of_.reserve(program_.instructions.size());
   workspace_bytes_.reserve(program_.instructions.size());
   for (const Instruction& i : program_.instructions) {
@@ -70,7 +71,7 @@ Buffer PreparedProgram::buffer_of(TensorId tensor, const Shape& local) const {
   return {nullptr, program_[tensor].dtype, local, program_[tensor].pitch};
 }
 
-Kernel* PreparedProgram::kernel_for(const Instruction& i, std::span<Communicator* const> communicators) {
+Kernel* PreparedProgram::kernel_for(const Instruction& i, const CommunicatorOfQueue& communicators) {
   std::vector<Buffer> inputs, outputs;
   std::vector<Origin> input_origins, output_origins;
   const auto describe_all = [this](std::span<const TensorId> tensors, std::vector<Buffer>& buffers,
@@ -89,9 +90,9 @@ Kernel* PreparedProgram::kernel_for(const Instruction& i, std::span<Communicator
   const KernelRequest request{i.op->name(), inputs, outputs, i.attributes, input_origins, output_origins};
   std::unique_ptr<Kernel> kernel;
   if (i.op->is_collective()) {
-    const auto at = static_cast<std::size_t>(i.queue.index() - Queue::first_communication);
-    kernel = i.op->make_collective_kernel(request, at < communicators.size() ? communicators[at] : nullptr,
-                                          program_.mesh.size_of(i.queue.axis()));
+    const auto found = communicators.find(i.queue);
+    kernel = i.op->make_collective_kernel(request, found == communicators.end() ? nullptr : found->second,
+                                          program_.mesh.size_of(i.queue.axes()));
   } else if (!i.op->touches_memory() || device_ == nullptr) {
     kernel = std::make_unique<NoKernel>();
   } else {

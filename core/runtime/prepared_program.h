@@ -14,14 +14,16 @@
 
 namespace consist {
 
+/// The communicators of a rank, by the queue on which they are called.
+using CommunicatorOfQueue = std::map<Queue, Communicator*>;
+
 /// Use: construct (makes kernels), plan(), then bind() to memory of at least plan().bytes. Device and communicators must outlive
 /// it.
 class CONSIST_API PreparedProgram {
  public:
-  /// `communicators` holds one per communication queue, by Queue::index() from Queue::first_communication on: first those of the
-  /// mesh's axes, then those of their lanes. Missing and null entries are allowed if nothing is to run (explain). Throws
-  /// UnavailableError naming the op and dtypes for which the device has no kernel.
-  PreparedProgram(Program program, Device& device, std::span<Communicator* const> communicators);
+  /// `communicators` holds one for each communication queue of the program; missing and null entries are allowed if nothing is to
+  /// run (explain). Throws UnavailableError naming the op and dtypes for which the device has no kernel.
+  PreparedProgram(Program program, Device& device, const CommunicatorOfQueue& communicators);
   /// For planning alone, without any device: bind() is not to be called, and of the kernels' scratch only that of collectives counts.
   explicit PreparedProgram(Program program);
   ~PreparedProgram();
@@ -43,9 +45,9 @@ class CONSIST_API PreparedProgram {
   std::int64_t launches() const noexcept { return static_cast<std::int64_t>(labels_.size()); }
 
  private:
-  void make_kernels(std::span<Communicator* const> communicators);
+  void make_kernels(const CommunicatorOfQueue& communicators);
   Buffer buffer_of(TensorId tensor, const Shape& local) const;  ///< without its address
-  Kernel* kernel_for(const Instruction& instruction, std::span<Communicator* const> communicators);
+  Kernel* kernel_for(const Instruction& instruction, const CommunicatorOfQueue& communicators);
 
   Program program_;
   Device* device_;  // null: only to be planned

@@ -54,22 +54,22 @@ std::string Profile::json(const Program& program) const {
 
 std::string Profile::text(const Program& program) const {
   if (steps_ == 0) return "no step was profiled: the first one does not count\n";
-  std::map<std::pair<int, std::string_view>, Share> shares;
-  std::map<int, double> of_queue;
+  std::map<std::pair<Queue, std::string_view>, Share> shares;
+  std::map<Queue, double> of_queue;
   for (std::size_t i = 0; i < sums_.size(); ++i) {
     const Instruction& instruction = program.instructions.at(i);
     const double seconds = sums_[i] / static_cast<double>(steps_);
     const Cost cost = instruction.op->cost(program, instruction);
-    Share& share = shares[{instruction.queue.index(), instruction.op->name()}];
+    Share& share = shares[{instruction.queue, instruction.op->name()}];
     share.queue = text_of(instruction.queue, program.mesh);
     share.op = instruction.op->name();
     ++share.count;
     share.seconds += seconds;
     share.flops += cost.flops;
     share.bytes += cost.bytes;
-    of_queue[instruction.queue.index()] += seconds;
+    of_queue[instruction.queue] += seconds;
   }
-  std::vector<std::pair<int, Share>> rows;
+  std::vector<std::pair<Queue, Share>> rows;
   for (const auto& [key, share] : shares) rows.emplace_back(key.first, share);
   std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
   char line[200];

@@ -53,14 +53,14 @@ ProgramSummary summarize(const PreparedProgram& prepared) {
     const DType operand = cost.flops > 0 && first != no_tensor ? program[first].dtype : DType::u8;
     if (operand == DType::e4m3 || operand == DType::e5m2) s.fp8_flops += cost.flops;
     if (!i.op->is_collective()) continue;
-    const int axis = static_cast<int>(i.attributes.integer("axis"));
+    const AxisSet axes = i.attributes.axes("axis");
     const std::int64_t bytes = message_bytes(program, i);
-    CollectiveSummary& c = collectives[{program.mesh.axis(axis).name, name}];
-    c.axis = program.mesh.axis(axis).name;
+    CollectiveSummary& c = collectives[{program.mesh.text(axes), name}];
+    c.axes = program.mesh.text(axes);
     c.op = name;
     ++c.count;
     c.bytes += bytes;
-    c.bytes_sent += i.op->bytes_sent(bytes, program.mesh.size_of(axis));
+    c.bytes_sent += i.op->bytes_sent(bytes, program.mesh.size_of(axes));
   }
   for (auto& [name, op] : ops) s.ops.push_back(op);
   std::stable_sort(s.ops.begin(), s.ops.end(), [](const OpSummary& a, const OpSummary& b) {
@@ -99,7 +99,7 @@ std::string summary_text(const ProgramSummary& s) {
   text += "\nCollectives per rank and step";
   text += s.collectives.empty() ? ": none\n" : "\n" + row("%-26s %10s %12s %12s (ring)\n", "AXIS OP", "COUNT", "BYTES", "SENT");
   for (const CollectiveSummary& c : s.collectives) {
-    text += row("%-26s %10s %12s %12s\n", c.axis + " " + c.op, std::to_string(c.count), bytes_text(c.bytes),
+    text += row("%-26s %10s %12s %12s\n", c.axes + " " + c.op, std::to_string(c.count), bytes_text(c.bytes),
                 bytes_text(c.bytes_sent));
   }
   text += "\nPlanned memory per rank: " + bytes_text(s.planned_bytes) + " on the device";
@@ -128,7 +128,7 @@ std::string summary_json(const ProgramSummary& s) {
   json["collectives"] = nlohmann::ordered_json::array();
   for (const CollectiveSummary& c : s.collectives) {
     json["collectives"].push_back(
-        {{"axis", c.axis}, {"op", c.op}, {"count", c.count}, {"bytes", c.bytes}, {"bytes_sent", c.bytes_sent}});
+        {{"axis", c.axes}, {"op", c.op}, {"count", c.count}, {"bytes", c.bytes}, {"bytes_sent", c.bytes_sent}});
   }
   for (const MemoryShare& share : s.memory) json["memory_at_peak"].push_back({{"role", share.what}, {"bytes", share.bytes}});
   return json.dump(2);

@@ -11,9 +11,9 @@
 
 namespace consist {
 
-/// Collectives of one op over one axis, per rank and step.
+/// Collectives of one op over the same axes, per rank and step.
 struct CollectiveSummary {
-  std::string axis;
+  std::string axes;  ///< "data", "data+context"
   std::string op;
   std::int64_t count = 0;
   std::int64_t bytes = 0;       ///< of the tensors that enter them, as one rank holds them

@@ -19,7 +19,7 @@ struct OfAxis {
 /// Of one rank.
 struct Sums {
   double compute = 0, optimizer = 0, from_host = 0, to_host = 0;
-  std::map<int, OfAxis> axes;
+  std::map<AxisSet, OfAxis> axes;
 };
 
 Sums add_up(const Program& program) {
@@ -28,11 +28,11 @@ Sums add_up(const Program& program) {
   for (const Instruction& i : program.instructions) {
     const double seconds = costs.seconds(program, i);
     if (i.op->is_collective()) {
-      const int axis = static_cast<int>(i.attributes.integer("axis"));
-      const std::int64_t sent = i.op->bytes_sent(message_bytes(program, i), program.mesh.size_of(axis));
-      sums.axes[axis].bytes += static_cast<double>(sent);
-      if (sent > 0) sums.axes[axis].seconds += seconds;  // what is received is counted where it is sent
-    } else if (i.queue == Queue::host_to_device() || i.queue == Queue::device_to_host()) {
+      const AxisSet axes = i.attributes.axes("axis");
+      const std::int64_t sent = i.op->bytes_sent(message_bytes(program, i), program.mesh.size_of(axes));
+      sums.axes[axes].bytes += static_cast<double>(sent);
+      if (sent > 0) sums.axes[axes].seconds += seconds;  // what is received is counted where it is sent
+    } else if (i.queue.is_copy()) {
       (i.queue == Queue::host_to_device() ? sums.from_host : sums.to_host) += seconds;
     } else {
       (i.tag.phase == Phase::optimizer ? sums.optimizer : sums.compute) += seconds;
@@ -56,8 +56,8 @@ StepEstimate estimate_step(std::span<const Program* const> stages) {
 StepEstimate estimate_step(std::span<const Program* const> stages, const Simulation& simulation) {
   StepEstimate e{.seconds = simulation.seconds, .error = costs_of(*stages[0]).machine().step_error.value};
   const double share = 1 / static_cast<double>(stages.size());
-  std::map<int, OfAxis> axes;
-  std::map<int, double> exposed;
+  std::map<AxisSet, OfAxis> axes;
+  std::map<AxisSet, double> exposed;
   for (std::size_t s = 0; s < stages.size(); ++s) {
     const Sums sums = add_up(*stages[s]);
     e.compute += sums.compute * share;
@@ -74,7 +74,7 @@ StepEstimate estimate_step(std::span<const Program* const> stages, const Simulat
   }
   for (const auto& [axis, of] : axes) {
     const bool inside = !costs_of(*stages[0]).crosses_nodes(axis);
-    e.axes.push_back({stages[0]->mesh.axis(axis).name, inside, of.bytes, of.seconds, exposed[axis]});
+    e.axes.push_back({stages[0]->mesh.text(axis), inside, of.bytes, of.seconds, exposed[axis]});
   }
   return e;
 }

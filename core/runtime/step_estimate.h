@@ -12,9 +12,9 @@
 
 namespace consist {
 
-/// What goes over the links of an axis in one step, on the stage that sends the most.
+/// What goes over the links of a set of axes in one step, on the stage that sends the most.
 struct AxisEstimate {
-  std::string axis;
+  std::string axis;  ///< "data", "data+context"
   bool inside_node = false;
   double bytes = 0;    ///< sent by a rank
   double seconds = 0;  ///< of these transfers, if nothing else uses their links

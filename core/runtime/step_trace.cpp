@@ -38,11 +38,12 @@ std::string trace_events(const Program& program, std::span<const LaunchTime> tim
                          std::chrono::system_clock::time_point began) {
   const double origin = std::chrono::duration<double, std::micro>(began.time_since_epoch()).count();
   std::string text = name_event("process_name", rank, 0, "rank " + std::to_string(rank) + " on " + std::string(host)).dump();
-  std::set<int> queues;
+  const QueueTable table(program);
+  std::set<std::size_t> queues;
   for (std::size_t i = 0; i < times.size(); ++i) {
     const Instruction& instruction = program.instructions.at(i);
     if (!instruction.op->touches_memory()) continue;
-    const int queue = instruction.queue.index();
+    const std::size_t queue = table.number_of(instruction.queue);
     if (queues.insert(queue).second)
       text += ",\n" + name_event("thread_name", rank, queue, text_of(instruction.queue, program.mesh)).dump();
     const Json event{{"name", instruction.op->name()},

@@ -6,12 +6,12 @@ namespace consist {
 
 std::vector<AxisTraffic> traffic(const Mesh& mesh, const ProgramSummary& summary, const Communicators& communicators) {
   std::vector<AxisTraffic> axes;
-  for (int axis = 0; axis < mesh.axes(); ++axis) {
-    AxisTraffic made{.axis = mesh.axis(axis).name};
+  for (const AxisSet set : communicators.sets()) {
+    AxisTraffic made{.axis = mesh.text(set)};
     for (const CollectiveSummary& c : summary.collectives) {
-      if (c.axis == made.axis) made.program_bytes += c.bytes_sent;
+      if (c.axes == made.axis) made.program_bytes += c.bytes_sent;
     }
-    const std::int64_t counted = communicators.bytes_sent(axis);
+    const std::int64_t counted = communicators.bytes_sent(set);
     if (counted > 0 || made.program_bytes == 0) made.counted_bytes = counted;
     axes.push_back(std::move(made));
   }

@@ -13,13 +13,13 @@
 namespace consist {
 
 struct AxisTraffic {
-  std::string axis;
+  std::string axis;                ///< "data", "data+context"
   std::int64_t program_bytes = 0;  ///< per step, if rings carry the collectives
   /// Of all steps, evaluations and what connecting takes. Nothing where the transport does not count (NCCL does not).
   std::optional<std::int64_t> counted_bytes;
 };
 
-/// Of every axis of `mesh`; `summary` is the step's.
+/// Of every set of axes of `mesh` that is connected; `summary` is the step's.
 std::vector<AxisTraffic> traffic(const Mesh& mesh, const ProgramSummary& summary, const Communicators& communicators);
 /// The archive's /comm, of a run of so many steps.
 CONSIST_API std::string traffic_json(const std::vector<AxisTraffic>& axes, std::int64_t steps);

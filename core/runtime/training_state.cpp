@@ -49,7 +49,7 @@ bool holds_masters_values(const Program& program, const Parameter& p) {
 }  // namespace
 
 TrainingState::TrainingState(Program step, std::optional<Program> evaluation, Device& device,
-                             std::span<Communicator* const> communicators, int rank, std::int64_t memory_limit)
+                             const CommunicatorOfQueue& communicators, int rank, std::int64_t memory_limit)
     : device_(device), rank_(rank), step_(std::make_unique<PreparedProgram>(std::move(step), device, communicators)) {
   const MemoryPlan& plan = step_->plan();
   device_bytes_ = plan.bytes[0];

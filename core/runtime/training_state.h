@@ -27,7 +27,7 @@ class CONSIST_API TrainingState {
  public:
   /// Prepares and plans both programs. Throws UsageError, before anything is allocated, if the plan exceeds `memory_limit` bytes
   /// (0: what the device has); the message names the largest tensors and what would make it fit.
-  TrainingState(Program step, std::optional<Program> evaluation, Device& device, std::span<Communicator* const> communicators,
+  TrainingState(Program step, std::optional<Program> evaluation, Device& device, const CommunicatorOfQueue& communicators,
                 int rank, std::int64_t memory_limit);
   ~TrainingState();
   TrainingState(const TrainingState&) = delete;

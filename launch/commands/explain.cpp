@@ -148,7 +148,7 @@ int explain(const Arguments& arguments) {
   }
   request.machine = planned_for;
   const auto prepare = [&](Program program) {
-    return with_device ? std::make_unique<PreparedProgram>(std::move(program), *parts.device, std::span<Communicator* const>{})
+    return with_device ? std::make_unique<PreparedProgram>(std::move(program), *parts.device, CommunicatorOfQueue{})
                        : std::make_unique<PreparedProgram>(std::move(program));
   };
 

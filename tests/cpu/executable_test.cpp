@@ -117,7 +117,7 @@ TEST(CpuExecutable, AStepIsOverOnAllQueuesBeforeTheNextBegins) {
                             Queue::host_to_device(), Queue::device_to_host()}) {
     steps.add(queue, {}, [&] { ++under_way; });
     steps.add(queue, {}, [&, queue] {
-      pause(queue.index() % 3);
+      pause(static_cast<int>(queue.kind()) % 3);
       --under_way;
     });
   }

@@ -122,9 +122,12 @@ void change_instruction(Source& source, Program& p) {
       i.waits.push_back(source.integer<std::int32_t>());
       break;
     case 8: {
-      const auto queue = source.integer<std::int8_t>();
-      static_assert(sizeof(Queue) == sizeof queue);
-      std::memcpy(static_cast<void*>(&i.queue), &queue, sizeof queue);
+      // Of every field a value, those that no queue may have included.
+      const auto kind = source.integer<std::int8_t>(), lane = source.integer<std::int8_t>(), axes = source.integer<std::int8_t>();
+      const std::uint64_t fields[] = {static_cast<std::uint64_t>(kind & 7) | static_cast<std::uint64_t>(lane & 7) << 8U,
+                                      static_cast<std::uint64_t>(axes & 31)};
+      static_assert(sizeof(Queue) == sizeof fields);
+      std::memcpy(static_cast<void*>(&i.queue), fields, sizeof fields);
       break;
     }
     case 9:

@@ -1,6 +1,7 @@
 #include "tests/interpreter/interpreter.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <random>
 #include <string>
@@ -17,23 +18,29 @@ namespace {
 /// One rank on its way through its program.
 class Walk {
  public:
-  explicit Walk(Arena& arena) : arena_(arena), queues_(Queue::count), done_(arena.planned().program.instructions.size(), false) {
+  explicit Walk(Arena& arena) : arena_(arena), done_(arena.planned().program.instructions.size(), false) {
     const std::vector<Instruction>& instructions = program().instructions;
     for (std::size_t i = 0; i < instructions.size(); ++i)
-      queues_[static_cast<std::size_t>(instructions[i].queue.index())].push_back(static_cast<InstructionId>(i));
-    next_.assign(Queue::count, 0);
+      waiting_[instructions[i].queue].push_back(static_cast<InstructionId>(i));
+    for (auto& [queue, waiting] : waiting_) std::reverse(waiting.begin(), waiting.end());
+  }
+
+  std::vector<Queue> queues() const {
+    std::vector<Queue> queues;
+    for (const auto& [queue, waiting] : waiting_) queues.push_back(queue);
+    return queues;
   }
 
   Arena& arena() const { return arena_; }
   const Program& program() const { return arena_.planned().program; }
 
   /// The instruction at the head of a queue; -1 where the queue is at its end.
-  InstructionId head(int queue) const {
-    const auto q = static_cast<std::size_t>(queue);
-    return next_[q] < queues_[q].size() ? queues_[q][next_[q]] : -1;
+  InstructionId head(Queue queue) const {
+    const auto waiting = waiting_.find(queue);
+    return waiting == waiting_.end() || waiting->second.empty() ? -1 : waiting->second.back();
   }
   /// The head, if all that it waits for is over.
-  std::optional<InstructionId> ready(int queue) const {
+  std::optional<InstructionId> ready(Queue queue) const {
     const InstructionId id = head(queue);
     if (id < 0) return std::nullopt;
     const std::vector<InstructionId>& waits = program().instructions[static_cast<std::size_t>(id)].waits;
@@ -41,16 +48,15 @@ class Walk {
         std::all_of(waits.begin(), waits.end(), [&](InstructionId w) { return done_.at(static_cast<std::size_t>(w)); });
     return over ? std::optional(id) : std::nullopt;
   }
-  void finish(int queue) {
+  void finish(Queue queue) {
     done_[static_cast<std::size_t>(head(queue))] = true;
-    ++next_[static_cast<std::size_t>(queue)];
+    waiting_.at(queue).pop_back();
   }
   Member member(InstructionId id) const { return {&arena_, id}; }
 
  private:
   Arena& arena_;
-  std::vector<std::vector<InstructionId>> queues_;
-  std::vector<std::size_t> next_;
+  std::map<Queue, std::vector<InstructionId>> waiting_;  // the next one last
   std::vector<bool> done_;
 };
 
@@ -59,9 +65,7 @@ class Lockstep {
   Lockstep(std::span<Arena* const> ranks, std::uint64_t seed) : random_(seed) {
     for (Arena* arena : ranks) walks_.emplace_back(*arena);
     for (std::size_t rank = 0; rank < walks_.size(); ++rank) {
-      for (int queue = 0; queue < Queue::count; ++queue) {
-        if (walks_[rank].head(queue) >= 0) turns_.push_back({rank, queue});
-      }
+      for (const Queue queue : walks_[rank].queues()) turns_.push_back({rank, queue});
     }
   }
 
@@ -81,7 +85,7 @@ class Lockstep {
  private:
   struct Turn {
     std::size_t rank;
-    int queue;
+    Queue queue;
   };
 
   bool run_head(const Turn& turn) {
@@ -100,7 +104,7 @@ class Lockstep {
 
   bool run_group(const Turn& turn, Queue queue) {
     std::vector<Member> members;
-    const std::vector<int> group = walks_[turn.rank].program().mesh.group(static_cast<int>(turn.rank), queue.axis());
+    const std::vector<int> group = walks_[turn.rank].program().mesh.group(static_cast<int>(turn.rank), queue.axes());
     for (const int rank : group) {
       const Walk& walk = walks_.at(static_cast<std::size_t>(rank));
       const std::optional<InstructionId> id = walk.ready(turn.queue);
@@ -115,13 +119,13 @@ class Lockstep {
   /// A message, from the turn of either end.
   bool run_link(const Turn& turn, Queue queue) {
     const Mesh& mesh = walks_[turn.rank].program().mesh;
-    const std::vector<int> group = mesh.group(static_cast<int>(turn.rank), queue.axis());
-    const int n = mesh.size_of(queue.axis()), at = mesh.coordinate(static_cast<int>(turn.rank), queue.axis());
+    const std::vector<int> group = mesh.group(static_cast<int>(turn.rank), queue.axes());
+    const int n = mesh.size_of(queue.axes()), at = mesh.coordinate(static_cast<int>(turn.rank), queue.axes());
     const bool sends = queue.lane() == Lane::to_next || queue.lane() == Lane::to_previous;
     const bool with_next = queue.lane() == Lane::to_next || queue.lane() == Lane::from_next;
     const auto peer = static_cast<std::size_t>(group[static_cast<std::size_t>((at + (with_next ? 1 : n - 1)) % n)]);
     constexpr Lane opposite[] = {Lane::collective, Lane::from_previous, Lane::to_next, Lane::from_next, Lane::to_previous};
-    const int queue_there = Queue::communication(queue.axis(), opposite[static_cast<int>(queue.lane())]).index();
+    const Queue queue_there = Queue::communication(queue.axes(), opposite[static_cast<int>(queue.lane())]);
     const std::optional<InstructionId> here = walks_[turn.rank].ready(turn.queue), there = walks_.at(peer).ready(queue_there);
     if (!there) return false;
     const Member mine = walks_[turn.rank].member(*here), other = walks_[peer].member(*there);

@@ -19,14 +19,10 @@ using Clock = std::vector<InstructionId>;
 class HappensBefore {
  public:
   HappensBefore(const Program& program, JoinsQueue joins)
-      : count_(static_cast<InstructionId>(program.instructions.size())), slot_(Queue::count, -1) {
-    for (const Instruction& i : program.instructions) {
-      int& slot = slot_[static_cast<std::size_t>(i.queue.index())];
-      if (slot < 0) slot = queues_++;
-    }
-    std::vector<InstructionId> newest(static_cast<std::size_t>(queues_), -1);
+      : count_(static_cast<InstructionId>(program.instructions.size())), queues_(program) {
+    std::vector<InstructionId> newest(queues_.size(), -1);
     clocks_.reserve(2 * program.instructions.size());
-    Clock begin(static_cast<std::size_t>(queues_), -1);  // of the step
+    Clock begin(queues_.size(), -1);  // of the step
     for (InstructionId first : {InstructionId{0}, count_}) {
       for (std::size_t index = 0; index < program.instructions.size(); ++index) {
         const Instruction& i = program.instructions[index];
@@ -38,14 +34,14 @@ class HappensBefore {
         clocks_.push_back(std::move(clock));
         before = first + static_cast<InstructionId>(index);
       }
-      for (const InstructionId last : newest) {
-        const Queue queue = program.instructions[static_cast<std::size_t>(last - first)].queue;
-        if (joins(queue)) join(begin, last, queue);
+      for (const Queue queue : queues_) {
+        const InstructionId last = newest[slot_of(queue)];
+        if (last >= 0 && joins(queue)) join(begin, last, queue);
       }
     }
   }
 
-  std::size_t slot_of(Queue queue) const { return static_cast<std::size_t>(slot_[static_cast<std::size_t>(queue.index())]); }
+  std::size_t slot_of(Queue queue) const { return queues_.number_of(queue); }
   /// Whether `first`, of `queue`, is over when `then` starts.
   bool ordered(InstructionId first, Queue queue, InstructionId then) const {
     return clocks_[static_cast<std::size_t>(then)][slot_of(queue)] >= first;
@@ -59,8 +55,7 @@ class HappensBefore {
   }
 
   InstructionId count_;
-  int queues_ = 0;
-  std::vector<int> slot_;
+  QueueTable queues_;
   std::vector<Clock> clocks_;
 };
 

@@ -23,9 +23,9 @@ std::vector<Stretch> stretches(const Planned& planned, const Instruction& instru
   if (t.pitch == 0) {
     std::int64_t elements = local.elements();
     const bool in_flat_parts = instruction.op->is_collective() && instruction.attributes.integer_or("dim", 0) < 0;
-    const int axis = in_flat_parts ? static_cast<int>(instruction.attributes.integer("axis")) : -1;
-    if (in_flat_parts && !t.placements[axis].is_flat()) {
-      const std::int64_t ranks = planned.program.mesh.size_of(axis);
+    const AxisSet axes = in_flat_parts ? instruction.attributes.axes("axis") : AxisSet();
+    if (in_flat_parts && t.placements.on(axes) != Placement::flat()) {
+      const std::int64_t ranks = planned.program.mesh.size_of(axes);
       elements = (elements + ranks - 1) / ranks * ranks;
     }
     return {{t.space, begin, begin + elements * size}};

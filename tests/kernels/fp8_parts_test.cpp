@@ -35,7 +35,7 @@ TEST_P(Fp8Parts, RankValuesLineUpScalars) {
   for (const int count : {1, 3, 500, 1201}) {  // more than one launch takes
     HostTensors scalars;
     for (int i = 0; i < count; ++i) scalars.push_back(scalar(static_cast<float>(i) - 0.5F));
-    const HostTensor made = *run("rank_values", scalars, {{"axis", std::int64_t{0}}, {"ranks", std::int64_t{1}}})[0];
+    const HostTensor made = *run("rank_values", scalars, {{"axis", AxisSet(0)}, {"ranks", std::int64_t{1}}})[0];
     ASSERT_EQ(made.shape, (Shape{1, count}));
     for (int i = 0; i < count; ++i) EXPECT_EQ(made[i], static_cast<float>(i) - 0.5F);
   }

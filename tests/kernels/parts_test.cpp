@@ -214,7 +214,7 @@ TEST_P(PartKernel, RepeatHeads) {
   constexpr std::int64_t head_dim = 6, kv_heads = 2, ranks = 4;
   for (const Shape& shape : {Shape{kv_heads * head_dim, 5}, Shape{kv_heads * head_dim}}) {
     const Value w = random(shape);
-    const Attributes attributes{{"axis", std::int64_t{0}}, {"heads", ranks}, {"head_dim", head_dim}, {"rows", shape[0]}};
+    const Attributes attributes{{"axis", AxisSet(0)}, {"heads", ranks}, {"head_dim", head_dim}, {"rows", shape[0]}};
     for (std::int64_t rank = 0; rank < ranks; ++rank) {
       const std::int64_t source = rank / (ranks / kv_heads) * head_dim;
       const Value head = rows_of(w, source, head_dim);
@@ -254,7 +254,7 @@ TEST_P(PartKernel, Slice) {
         if (at >= first && at < first + count) part.data.push_back(whole.at(i));
       }
     }
-    const Attributes attributes{{"axis", std::int64_t{0}}, {"dim", std::int64_t{dim}}};
+    const Attributes attributes{{"axis", AxisSet(0)}, {"dim", std::int64_t{dim}}};
     const LocalParts local{.inputs = {{}}, .outputs = {origin}, .output_types = type_of(part)};
     expect_close(run("slice", {whole}, attributes, local)[0], part, 0, "part along " + std::to_string(dim));
   }

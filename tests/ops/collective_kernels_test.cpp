@@ -49,7 +49,7 @@ struct Values {
 };
 
 void run(Twin& twin, std::string_view op, std::int64_t dim, std::vector<Buffer> in, std::vector<Buffer> out) {
-  const Attributes attributes{{"axis", std::int64_t{0}}, {"dim", dim}};
+  const Attributes attributes{{"axis", AxisSet(0)}, {"dim", dim}};
   registry().get(op).make_collective_kernel({op, in, out, attributes}, &twin, 2)->launch(in, out, nullptr, nullptr);
   EXPECT_EQ(twin.open, 0);
 }

@@ -67,7 +67,7 @@ TEST(ForeignOp, BringsItsCollectiveKernelAndNeedsNoneWhereNothingIsTouched) {
   program.mesh = Mesh({{"data", 2}});
   Builder builder(program);
   const TensorId x = builder.input("x", DType::f32, {6});
-  const TensorId y = builder.emit_one("test_rotate", {x}, {{"axis", std::int64_t{0}}}, "y");
+  const TensorId y = builder.emit_one("test_rotate", {x}, {{"axis", AxisSet(0)}}, "y");
   builder.emit("test_mark", {y}, {}, {});
   ASSERT_EQ(program.instructions.size(), 2u);
   verify(program);

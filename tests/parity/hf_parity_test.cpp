@@ -64,8 +64,8 @@ class HfParity : public testing::TestWithParam<Case> {
 
     const CompileRequest request = parts_.compile_request(config);
     const Layout layout = lay_out(request.strategies, 1);
-    state_ = std::make_unique<TrainingState>(compile_step(request, layout), std::nullopt, *parts_.device,
-                                             std::span<Communicator* const>{}, 0, 0);
+    state_ =
+        std::make_unique<TrainingState>(compile_step(request, layout), std::nullopt, *parts_.device, CommunicatorOfQueue{}, 0, 0);
     state_->allocate(false);
     const ModelWeights weights(reference_.folder);
     state_->load_weights(

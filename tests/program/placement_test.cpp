@@ -1,6 +1,7 @@
 // What ranks hold of a tensor: together every element, flat parts included, and no element twice.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <vector>
 
@@ -35,9 +36,17 @@ TEST(Placement, FlatPartsAreEqualAndTheLastIsShorter) {
   EXPECT_EQ(placements.text(mesh), "{data:F}");
 }
 
-TEST(Placement, OneAxisAtMostIsFlat) {
-  const Mesh mesh({{"data", 2}, {"tensor", 2}});
-  EXPECT_THROW(local_shape({4, 4}, placed(Placement::flat(), Placement::flat()), mesh), ProgramError);
+TEST(Placement, FlatAlongTwoAxesIsCutOnceOverBoth) {
+  const Mesh mesh({{"data", 2}, {"context", 3}});
+  const Placements both = placed(Placement::flat(), Placement::flat());
+  EXPECT_EQ(both.flat_axes(), AxisSet(0) | 1);
+  EXPECT_EQ(local_shape({4, 4}, both, mesh), Shape({3}));  // ceil(16 / 6), where twice a cut would give ceil(8 / 3) as well
+  EXPECT_EQ(local_shape({5}, both, mesh), Shape({1}));
+  for (int rank = 0; rank < 6; ++rank) {
+    const LocalPart part = local_part({4, 4}, both, mesh, rank);
+    EXPECT_EQ(part.origin[0], std::min(16, 3 * rank));
+    EXPECT_EQ(part.shape[0], rank < 5 ? 3 : 1);
+  }
 }
 
 TEST(Placement, RangesOfAllRanksAreTheTensorOnce) {
@@ -45,7 +54,8 @@ TEST(Placement, RangesOfAllRanksAreTheTensorOnce) {
   const Shape shape{6, 4, 5};
   for (const Placements& placements :
        {placed(Placement::flat(), Placement::shard(0)), placed(Placement::flat(), Placement::shard(1)),
-        placed(Placement::shard(0), Placement::shard(0)), placed(Placement::shard(0), Placement::flat())}) {
+        placed(Placement::shard(0), Placement::shard(0)), placed(Placement::flat(), Placement::flat()),
+        placed(Placement::shard(0), Placement::flat())}) {
     std::map<std::int64_t, int> seen;
     for (int rank = 0; rank < mesh.ranks(); ++rank) {
       std::int64_t local = 0;
@@ -73,7 +83,7 @@ TEST(Placement, FlatPartsAreMadeLastAndUndoneFirst) {
   std::vector<std::string> moves;
   for (const Instruction& i : p.instructions) {
     if (i.attributes.has("axis"))
-      moves.push_back(std::string(i.op->name()) + " " + p.mesh.axis(static_cast<int>(i.attributes.integer("axis"))).name);
+      moves.push_back(std::string(i.op->name()) + " " + p.mesh.text(i.attributes.axes("axis")));
   }
   EXPECT_EQ(moves, (std::vector<std::string>{"slice tensor", "slice data", "all_gather data", "all_gather tensor"}));
   EXPECT_THROW(b.reshard(part, 1, Placement::replicate()), ProgramError);

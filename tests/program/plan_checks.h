@@ -61,11 +61,12 @@ struct Conflicts {
 inline Conflicts find_conflicts(const Program& p, const MemoryPlan& plan, std::span<const std::int64_t> workspace_bytes = {}) {
   const std::size_t n = p.instructions.size();
   std::vector<std::vector<bool>> before(n, std::vector<bool>(n, false));  // before[i][j]: j is over when i starts
-  std::vector<int> newest(Queue::count, -1);
+  const QueueTable queues(p);
+  std::vector<int> newest(queues.size(), -1);
   for (std::size_t i = 0; i < n; ++i) {
     if (!p.instructions[i].op->touches_memory()) continue;
     std::vector<int> sources(p.instructions[i].waits.begin(), p.instructions[i].waits.end());
-    int& mine = newest[static_cast<std::size_t>(p.instructions[i].queue.index())];
+    int& mine = newest[queues.number_of(p.instructions[i].queue)];
     if (mine >= 0) sources.push_back(mine);
     for (int s : sources) {
       before[i][static_cast<std::size_t>(s)] = true;

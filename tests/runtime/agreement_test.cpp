@@ -111,7 +111,7 @@ TEST(AgreementOfStages, AMessageThatNobodySendsIsNamedOnAllRanks) {
 TEST(AgreementOfStages, OneOfManyRanksOfAStageIsNoticed) {
   const auto errors = agree(pipeline_config(), [](int rank, Program& program) {
     if (rank != 3) return;
-    const auto reduces = [](const Instruction& i) { return i.op->name() == "all_reduce" && i.queue.axis() == 1; };
+    const auto reduces = [](const Instruction& i) { return i.op->name() == "all_reduce" && i.queue.axes() == 1; };
     const auto first = std::find_if(program.instructions.begin(), program.instructions.end(), reduces);
     ASSERT_NE(first, program.instructions.end());
     program.instructions.erase(first);

@@ -31,7 +31,7 @@ struct RankInProcess {
   Parts* parts = nullptr;
   const RunConfig* config = nullptr;
   const Layout* layout = nullptr;
-  std::span<Communicator* const> communicators;  ///< by queue, see PreparedProgram
+  CommunicatorOfQueue communicators;
   Device* device = nullptr;                      ///< watched, open
   Seen* seen = nullptr;
   JoinedJob* job = nullptr;

@@ -95,7 +95,7 @@ std::map<std::string, double> activation_bytes(const Program& p) {
   const int axis = p.mesh.find("tensor");
   const double ranks = p.mesh.size_of(axis);
   for (const Instruction& i : p.instructions) {
-    if (!i.op->is_collective() || i.queue.axis() != axis) continue;
+    if (!i.op->is_collective() || i.queue.axes() != axis) continue;
     const Tensor& t = p[i.inputs[0]];
     if (t.role != Role::activation || t.dtype == DType::i32 || t.shape.rank() != 3 || t.shape[2] != 16) continue;
     const auto bytes = static_cast<double>(p.bytes(i.inputs[0]));

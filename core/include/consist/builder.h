@@ -40,16 +40,20 @@ class CONSIST_API Builder {
   /// The same for an op with one output.
   TensorId emit_one(std::string_view op, std::vector<TensorId> inputs, Attributes attributes = {}, std::string name = {});
 
-  /// The tensor with the given placement on `axis`, through the collective that it takes: partial→replicate all_reduce,
-  /// partial→shard or flat reduce_scatter, shard or flat→replicate all_gather, replicate→shard or flat slice.
-  TensorId reshard(TensorId tensor, int axis, Placement placement);
+  /// The tensor with the given placement on each of `axes`, through the collective that it takes, over all of them at once:
+  /// partial→replicate all_reduce, partial→shard or flat reduce_scatter, shard or flat→replicate all_gather, replicate→shard or
+  /// flat slice. Throws ProgramError if it lies differently on some of the axes; if it is flat along these and others; and if an
+  /// axis further in than one of these divides the same dimension, whose parts would not be contiguous.
+  TensorId reshard(TensorId tensor, AxisSet axes, Placement placement);
+  /// The tensor with these placements. Axes along which parts are gathered or made alike move together.
+  TensorId reshard(TensorId tensor, const Placements& placements);
 
-  /// The same for several tensors that lie alike on `axis`, as one instruction. All-reduces are in place; tensors of one that lie
+  /// The same for several tensors that lie alike on `axes`, as one instruction. All-reduces are in place; tensors of one that lie
   /// side by side in memory (see pack) move as one message.
-  std::vector<TensorId> reshard(std::vector<TensorId> tensors, int axis, Placement placement);
+  std::vector<TensorId> reshard(std::vector<TensorId> tensors, AxisSet axes, Placement placement);
 
-  /// reshard of tensors that are partial on `axis` (ProgramError if one is not) to replicate.
-  std::vector<TensorId> all_reduce(std::vector<TensorId> tensors, int axis);
+  /// reshard of tensors that are partial on `axes` (ProgramError if one is not) to replicate.
+  std::vector<TensorId> all_reduce(std::vector<TensorId> tensors, AxisSet axes);
 
   /// Tag of the instructions that follow.
   Tag tag;
@@ -57,7 +61,7 @@ class CONSIST_API Builder {
  private:
   struct Reshard {
     TensorId from;
-    int axis;
+    AxisSet axes;
     Placement placement;
     TensorId to;
   };

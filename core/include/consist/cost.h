@@ -4,7 +4,9 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -118,20 +120,22 @@ class CONSIST_API CostModel {
   /// Seconds of a kernel that reads and writes so many bytes and computes next to nothing.
   double moving_seconds(double bytes) const;
 
-  /// Seconds in which `collective` sends `bytes` from each member of the axis (Op::bytes_sent). Where members lie on several
+  // Over a set of mesh axes; one that is none of the mesh's throws std::out_of_range.
+
+  /// Seconds in which `collective` sends `bytes` from each member of a group (Op::bytes_sent). Where members lie on several
   /// nodes, those of one node send over the links of all of them, and none is faster than within the node.
-  double transfer_seconds(const Op& collective, double bytes, int axis, Beside beside = Beside::nothing) const;
+  double transfer_seconds(const Op& collective, double bytes, AxisSet axes, Beside beside = Beside::nothing) const;
 
-  /// Seconds of a message between neighbours on the axis.
-  double message_seconds(double bytes, int axis) const;
+  /// Seconds of a message between neighbours in a group.
+  double message_seconds(double bytes, AxisSet axes) const;
 
-  /// Share of their speed that collectives of the axis keep beside kernels of the compute queue; fraction, 0..1.
-  double share_beside_compute(int axis) const {
-    return (crosses_nodes(axis) ? machine_->network : machine_->node).beside_compute.value;
+  /// Share of their speed that collectives keep beside kernels of the compute queue; fraction, 0..1.
+  double share_beside_compute(AxisSet axes) const {
+    return (crosses_nodes(axes) ? machine_->network : machine_->node).beside_compute.value;
   }
 
-  /// Whether some members of a group of this axis lie on different nodes.
-  bool crosses_nodes(int axis) const { return axes_.at(static_cast<std::size_t>(axis)).crosses; }
+  /// Whether some members of a group lie on different nodes.
+  bool crosses_nodes(AxisSet axes) const { return groups_over(axes).crosses; }
 
  private:
   /// Shares of the peak that one op reaches, by log(FLOPs) of an instruction.
@@ -140,22 +144,29 @@ class CONSIST_API CostModel {
     double at(double flops) const;
   };
   using SharesByType = std::array<Shares, 3>;  // fp32, 16 bits, 8 bits
-  struct Axis {
+  struct Groups {
     int members = 1;
     int together = 1;  // fewest members of a group that share a node
     bool crosses = false;
+  };
+  /// Of the sets that were asked for, since a mesh has very many.
+  struct KnownGroups {
+    std::mutex mutex;
+    std::map<AxisSet, Groups> of_axes;
   };
   using Curves = std::vector<std::pair<const Op*, const LinkRates::Curve*>>;  // the last one is for all others
 
   SharesByType shares_of(std::string_view op) const;
   static Curves curves_of(const LinkRates& links);
   static double over(const Curves& curves, const Op& op, double bytes, int members);
+  Groups groups_over(AxisSet axes) const;
   double flops_rate(const Program& program, const Instruction& instruction, double flops) const;
 
   std::shared_ptr<const Machine> machine_;
-  std::vector<Axis> axes_;
   std::vector<std::pair<const Op*, SharesByType>> shares_;  // the last one is for all others
   Curves node_, network_;
+  Mesh mesh_;
+  std::shared_ptr<KnownGroups> known_ = std::make_shared<KnownGroups>();
   double host_rate_ = 0;
 };
 

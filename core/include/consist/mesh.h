@@ -3,7 +3,10 @@
 #pragma once
 
 #include <array>
+#include <bit>
+#include <compare>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,26 +22,89 @@ struct MeshAxis {
   bool operator==(const MeshAxis&) const = default;
 };
 
+/// Some axes of a mesh, by index. Over a set of axes ranks form groups: the members of a group differ along these axes only, in
+/// row-major order, the last axis of the set fastest. Of tensors, collectives and queues a set is treated as one axis of the
+/// product of the sizes.
+class CONSIST_API AxisSet {
+ public:
+  static constexpr int max_axes = 64;  ///< indices 0..63
+
+  constexpr AxisSet() = default;  ///< no axis
+  /// The set of one axis; of none for a negative index ("no axis"). Throws ProgramError for an index of max_axes and more.
+  constexpr AxisSet(int axis) : bits_(axis < 0 ? 0 : bit(axis)) {}
+  static constexpr AxisSet of_bits(std::uint64_t bits) noexcept {
+    AxisSet set;
+    set.bits_ = bits;
+    return set;
+  }
+  constexpr std::uint64_t bits() const noexcept { return bits_; }  ///< bit a: axis a
+
+  constexpr bool empty() const noexcept { return bits_ == 0; }
+  constexpr int count() const noexcept { return std::popcount(bits_); }
+  constexpr bool contains(AxisSet other) const noexcept { return (bits_ & other.bits_) == other.bits_; }
+  constexpr bool intersects(AxisSet other) const noexcept { return (bits_ & other.bits_) != 0; }
+  constexpr int first() const noexcept { return empty() ? -1 : std::countr_zero(bits_); }  ///< the outermost; -1 of no axis
+  constexpr int last() const noexcept { return 63 - std::countl_zero(bits_); }             ///< the innermost; -1 of no axis
+  constexpr AxisSet operator|(AxisSet other) const noexcept { return of_bits(bits_ | other.bits_); }
+  constexpr AxisSet operator&(AxisSet other) const noexcept { return of_bits(bits_ & other.bits_); }
+  constexpr AxisSet without(AxisSet other) const noexcept { return of_bits(bits_ & ~other.bits_); }
+  constexpr AxisSet& operator|=(AxisSet other) noexcept { return *this = *this | other; }
+  constexpr auto operator<=>(const AxisSet&) const noexcept = default;
+
+  /// Goes through the indices in the order of the mesh: for (int axis : axes).
+  class Iterator {
+   public:
+    constexpr explicit Iterator(std::uint64_t rest) : rest_(rest) {}
+    constexpr int operator*() const noexcept { return std::countr_zero(rest_); }
+    constexpr Iterator& operator++() noexcept {
+      rest_ &= rest_ - 1;
+      return *this;
+    }
+    constexpr bool operator==(const Iterator&) const noexcept = default;
+
+   private:
+    std::uint64_t rest_;
+  };
+  constexpr Iterator begin() const noexcept { return Iterator(bits_); }
+  constexpr Iterator end() const noexcept { return Iterator(0); }
+
+ private:
+  static constexpr std::uint64_t bit(int axis) {
+    if (axis >= max_axes) throw_no_such_axis(axis);
+    return std::uint64_t{1} << axis;
+  }
+  [[noreturn]] static void throw_no_such_axis(int axis);
+  std::uint64_t bits_ = 0;
+};
+
 /// Ranks in row-major order over the axes: the last axis varies fastest, so its members are neighbours (the chattiest
 /// axis goes last). A mesh without axes has one rank.
 class CONSIST_API Mesh {
  public:
-  static constexpr int max_axes = 4;
+  static constexpr int max_axes = 16;  ///< each of two ranks or more: 65,536 ranks
 
   Mesh() = default;
   explicit Mesh(std::vector<MeshAxis> axes);  ///< throws UsageError beyond max_axes, for a size < 1 or a repeated name
 
   int axes() const noexcept { return static_cast<int>(axes_.size()); }
   const MeshAxis& axis(int index) const { return axes_.at(static_cast<std::size_t>(index)); }
-  int size_of(int axis) const { return this->axis(axis).size; }
   /// Index of the axis of that name, -1 if there is none.
   int find(std::string_view name) const noexcept;
   int ranks() const noexcept;
+  AxisSet all_axes() const noexcept;
 
-  /// Position of `rank` along `axis`.
-  int coordinate(int rank, int axis) const;
-  /// The ranks that differ from `rank` only along `axis`, in order of their coordinate.
-  std::vector<int> group(int rank, int axis) const;
+  // Of a set of axes (an index is the set of that axis). Each throws std::out_of_range for an axis that the mesh does not have.
+
+  int size_of(AxisSet axes) const;  ///< members of a group: the product of the sizes, 1 of no axis
+  int groups(AxisSet axes) const { return ranks() / size_of(axes); }
+  /// Position of `rank` in its group.
+  int coordinate(int rank, AxisSet axes) const;
+  /// The ranks that differ from `rank` only along `axes`, in order of their coordinate.
+  std::vector<int> group(int rank, AxisSet axes) const;
+  /// "data", or "data+context"; "none" of no axis.
+  std::string text(AxisSet axes) const;
+  /// The axes that such a text names, nothing if it is not one of this mesh's.
+  std::optional<AxisSet> parse(std::string_view text) const;
 
   bool operator==(const Mesh&) const = default;
 
@@ -56,7 +122,8 @@ class Placement {
   /// Each rank holds a summand; the value is the sum over the axis.
   static constexpr Placement partial() noexcept { return Placement(std::int8_t{-2}); }
   /// The tensor as the other axes leave it, flattened and cut into equal parts of ceil(elements / ranks) elements; the last parts
-  /// may be shorter or empty. Any shape divides so, and parts are contiguous: how ZeRO shards (Rajbhandari et al., 2020).
+  /// may be shorter or empty. Any shape divides so, and parts are contiguous: how ZeRO shards (Rajbhandari et al., 2020). A
+  /// tensor that is flat along several axes is cut once, over the group of all of them.
   static constexpr Placement flat() noexcept { return Placement(std::int8_t{-3}); }
 
   constexpr bool is_replicate() const noexcept { return code_ == -1; }
@@ -72,14 +139,20 @@ class Placement {
   std::int8_t code_ = -1;  // -1 replicate, -2 partial, -3 flat, >= 0 the sharded dimension
 };
 
-/// One placement per mesh axis, by index; axes beyond those of the mesh stay replicate.
+/// One placement per mesh axis, by index; axes beyond those of the mesh stay replicate. A tensor lies on a set of axes as it lies
+/// on each of them; parts of one dimension nest, the first axis outermost.
 class CONSIST_API Placements {
  public:
   Placement operator[](int axis) const noexcept { return on_[static_cast<std::size_t>(axis)]; }
   Placement& operator[](int axis) noexcept { return on_[static_cast<std::size_t>(axis)]; }
   bool all_replicate() const noexcept;
-  /// The axis along which the tensor is flat, -1 if there is none.
-  int flat_axis() const noexcept;
+  /// The placement on `axes`, nothing where those differ (or there are none).
+  std::optional<Placement> on(AxisSet axes) const noexcept;
+  void set(AxisSet axes, Placement placement) noexcept {
+    for (int axis : axes) (*this)[axis] = placement;
+  }
+  /// The axes along which the tensor is flat.
+  AxisSet flat_axes() const noexcept;
   bool operator==(const Placements&) const noexcept = default;
   /// "" if replicated on every axis, else e.g. "{data:S0,tensor:P}" ("F": flat).
   std::string text(const Mesh& mesh) const;
@@ -89,7 +162,7 @@ class CONSIST_API Placements {
 };
 
 /// What one rank holds of a tensor of `shape`, in memory: sharded extents divided by the axis size; [ceil(elements / ranks)]
-/// where it is flat. Throws ProgramError if an extent does not divide, or for more than one flat axis.
+/// where it is flat. Throws ProgramError if an extent does not divide.
 CONSIST_API Shape local_shape(const Shape& shape, const Placements& placements, const Mesh& mesh);
 
 /// An index per dimension.

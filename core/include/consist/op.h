@@ -93,7 +93,7 @@ class CONSIST_API Op {
   /// What else the op needs of where its tensors lie: throws ProgramError that says what does not.
   virtual void check_places(const Program& program, const Instruction& instruction) const;  ///< default: nothing is needed
 
-  /// Collectives move bytes between the ranks of attribute "axis" and run on its queue.
+  /// Collectives move bytes between the ranks of a group over the axes in attribute "axis" (an AxisSet) and run on their queue.
   virtual bool is_collective() const noexcept { return false; }
 
   /// Whether it changes where values lie and not the values, so that its outputs' placements are what its emitter states

@@ -88,7 +88,7 @@ struct Parameter {
   std::vector<ParameterState> states;  ///< of the optimizer, once they are there
 };
 
-using AttributeValue = std::variant<std::int64_t, double, std::string>;
+using AttributeValue = std::variant<std::int64_t, double, std::string, AxisSet>;
 
 /// Named constants of an instruction, in order of insertion.
 class CONSIST_API Attributes {
@@ -102,6 +102,7 @@ class CONSIST_API Attributes {
   std::int64_t integer(std::string_view name) const;
   double real(std::string_view name) const;
   const std::string& string(std::string_view name) const;
+  AxisSet axes(std::string_view name) const;
   std::int64_t integer_or(std::string_view name, std::int64_t fallback) const;
   double real_or(std::string_view name, double fallback) const;
 
@@ -114,38 +115,42 @@ class CONSIST_API Attributes {
   std::vector<std::pair<std::string, AttributeValue>> values_;
 };
 
-/// Which messages of a mesh axis a communication queue carries. Collectives share one queue; messages between two neighbours on
-/// the axis (the last one's next is the first) have a queue per direction and peer, so that none waits behind one that is not
+/// Which messages of mesh axes a communication queue carries. Collectives share one queue; messages between two neighbours in
+/// the group (the last one's next is the first) have a queue per direction and peer, so that none waits behind one that is not
 /// ready.
 enum class Lane : std::uint8_t { collective, to_next, from_previous, to_previous, from_next };
+inline constexpr int lanes = 5;
 
-/// Instructions of one queue run in program order; queues run side by side, ordered only by waits.
+/// Whose work a queue carries: the device's kernels, what moves over a set of mesh axes, copies from the host or to it.
+/// Instructions of one queue run in program order; queues run side by side, ordered only by waits. The queues of a program are
+/// those that its instructions name; whatever is kept per queue is indexed by a QueueTable.
 class Queue {
  public:
-  static constexpr Queue compute() noexcept { return Queue(0); }
-  static constexpr Queue host_to_device() noexcept { return Queue(1); }
-  static constexpr Queue device_to_host() noexcept { return Queue(2); }
-  static constexpr Queue communication(int axis, Lane lane = Lane::collective) noexcept {
-    return Queue(static_cast<std::int8_t>(first_communication + axis + Mesh::max_axes * static_cast<int>(lane)));
-  }
-  static constexpr int lanes = 5;
-  static constexpr int first_communication = 3;
-  static constexpr int count = first_communication + Mesh::max_axes * lanes;
+  enum class Kind : std::uint8_t { compute, host_to_device, device_to_host, communication };
 
-  constexpr Queue() = default;
-  constexpr int index() const noexcept { return index_; }
-  constexpr bool is_communication() const noexcept { return index_ >= first_communication; }
-  constexpr int axis() const noexcept { return (index_ - first_communication) % Mesh::max_axes; }  ///< of a communication queue
-  constexpr Lane lane() const noexcept {
-    return static_cast<Lane>((index_ - first_communication) / Mesh::max_axes);
-  }  ///< of a communication queue
-  constexpr bool operator==(const Queue&) const noexcept = default;
+  static constexpr Queue compute() noexcept { return {}; }
+  static constexpr Queue host_to_device() noexcept { return {Kind::host_to_device, Lane::collective, {}}; }
+  static constexpr Queue device_to_host() noexcept { return {Kind::device_to_host, Lane::collective, {}}; }
+  static constexpr Queue communication(AxisSet axes, Lane lane = Lane::collective) noexcept {
+    return {Kind::communication, lane, axes};
+  }
+
+  constexpr Queue() = default;  ///< compute
+  constexpr Kind kind() const noexcept { return kind_; }
+  constexpr bool is_communication() const noexcept { return kind_ == Kind::communication; }
+  constexpr bool is_copy() const noexcept { return kind_ == Kind::host_to_device || kind_ == Kind::device_to_host; }
+  constexpr AxisSet axes() const noexcept { return axes_; }  ///< of a communication queue; else none
+  constexpr Lane lane() const noexcept { return lane_; }     ///< of a communication queue
+  /// By kind, then lane, then axes: compute is the first of all.
+  constexpr auto operator<=>(const Queue&) const noexcept = default;
 
  private:
-  explicit constexpr Queue(std::int8_t index) : index_(index) {}
-  std::int8_t index_ = 0;
+  constexpr Queue(Kind kind, Lane lane, AxisSet axes) : kind_(kind), lane_(lane), axes_(axes) {}
+  Kind kind_ = Kind::compute;
+  Lane lane_ = Lane::collective;
+  AxisSet axes_;
 };
-/// "compute", "h2d", "d2h", "comm:<axis>", or "comm:<axis>.to_next" and the like.
+/// "compute", "h2d", "d2h", "comm:<axes>", or "comm:<axes>.to_next" and the like.
 CONSIST_API std::string text_of(Queue queue, const Mesh& mesh);
 
 enum class Phase : std::uint8_t {
@@ -224,6 +229,27 @@ struct Program {
   std::int64_t padding() const;
   /// The first tensor of that name, or no_tensor. Linear in the number of tensors.
   TensorId find(std::string_view name) const noexcept;
+};
+
+/// Numbers queues: in the order of Queue, so that compute, which is always among them, is number 0.
+class CONSIST_API QueueTable {
+ public:
+  /// Of these queues, in any order and as often as they come.
+  explicit QueueTable(std::vector<Queue> queues = {});
+  /// Of those that the program's instructions name.
+  explicit QueueTable(const Program& program);
+
+  std::size_t size() const noexcept { return queues_.size(); }
+  Queue operator[](std::size_t number) const { return queues_.at(number); }
+  auto begin() const noexcept { return queues_.begin(); }
+  auto end() const noexcept { return queues_.end(); }
+  bool contains(Queue queue) const noexcept;
+  /// Throws ProgramError for a queue that is not among them.
+  std::size_t number_of(Queue queue) const;
+  bool operator==(const QueueTable&) const = default;
+
+ private:
+  std::vector<Queue> queues_;
 };
 
 }  // namespace consist

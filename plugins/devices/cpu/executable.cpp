@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include <chrono>
+#include <map>
 
 namespace consist::cpu {
 
@@ -12,9 +13,9 @@ CpuExecutable::CpuExecutable(std::vector<Launch> launches, int threads, bool pro
       profile_(profile),
       times_(profile ? launches_.size() : 0),
       finished_(std::make_unique<std::atomic<std::uint32_t>[]>(launches_.size())) {
-  std::vector<Lane*> lane_of(Queue::count, nullptr);
+  std::map<Queue, Lane*> lane_of;
   for (std::size_t i = 0; i < launches_.size(); ++i) {
-    Lane*& lane = lane_of[static_cast<std::size_t>(launches_[i].queue.index())];
+    Lane*& lane = lane_of[launches_[i].queue];
     if (lane == nullptr) {
       lanes_.push_back(std::make_unique<Lane>());
       lane = lanes_.back().get();

@@ -21,6 +21,12 @@ cudaEvent_t make_event(bool timed) {
   return event;
 }
 
+std::vector<Queue> queues_of(const std::vector<Launch>& launches) {
+  std::vector<Queue> queues;
+  for (const Launch& launch : launches) queues.push_back(launch.queue);
+  return queues;
+}
+
 /// A named range in profilers (Nsight Systems), for as long as it lives.
 class NamedRange {
  public:
@@ -34,7 +40,8 @@ class NamedRange {
 
 CudaExecutable::CudaExecutable(std::vector<Launch> launches, GraphChoice graphs, double launch_seconds, bool profile)
     : launches_(std::move(launches)),
-      lanes_(Queue::count),
+      queues_(queues_of(launches_)),
+      lanes_(queues_.size()),
       events_(launches_.size(), nullptr),
       graphs_(!profile && becomes_graph(graphs, launches_, launch_seconds)),
       profile_(profile) {
@@ -42,7 +49,7 @@ CudaExecutable::CudaExecutable(std::vector<Launch> launches, GraphChoice graphs,
     log::info("the step is not recorded as a CUDA graph: there are messages between neighbours in it");
   int least = 0, greatest = 0;
   check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
-  lanes_[static_cast<std::size_t>(Queue::compute().index())].used = true;
+  lanes_[queues_.number_of(Queue::compute())].used = true;
   std::unordered_set<const Kernel*> known;
   for (const Launch& launch : launches_) {
     lane_of(launch).used = true;
@@ -56,7 +63,7 @@ CudaExecutable::CudaExecutable(std::vector<Launch> launches, GraphChoice graphs,
   for (std::size_t i = 0; i < lanes_.size(); ++i) {
     if (!lanes_[i].used) continue;
     // Communication goes first where both could run: others wait for it.
-    const bool compute = static_cast<int>(i) == Queue::compute().index();
+    const bool compute = queues_[i] == Queue::compute();
     check(cudaStreamCreateWithPriority(&lanes_[i].stream, cudaStreamNonBlocking, compute ? least : greatest),
           "cudaStreamCreateWithPriority");
     lanes_[i].joined = make_event(false);

@@ -36,11 +36,12 @@ class CudaExecutable final : public Executable {
   };
   void enqueue();
   void record_graph();
-  Lane& lane_of(const Launch& launch) { return lanes_[static_cast<std::size_t>(launch.queue.index())]; }
+  Lane& lane_of(const Launch& launch) { return lanes_[queues_.number_of(launch.queue)]; }
 
   std::vector<Launch> launches_;
   std::vector<Kernel*> kernels_;     ///< each once
-  std::vector<Lane> lanes_;          ///< by queue index
+  QueueTable queues_;
+  std::vector<Lane> lanes_;          ///< by number of the queue
   std::vector<cudaEvent_t> events_;  ///< by launch; null where no other queue waits for it
   std::vector<Timing> timings_;
   cudaEvent_t begun_ = nullptr;

@@ -37,7 +37,7 @@ class Ddp final : public ParallelStrategy {
     for (const Parameter& parameter : step.parameters) {
       if (step[parameter.gradient].placements[axis].is_partial()) partial.push_back(parameter.gradient);
     }
-    compute_beside_last_reduction(step, partial, {.axis = axis, .collective = &registry().get("all_reduce"), .wire = {}});
+    compute_beside_last_reduction(step, partial, {.axes = axis, .collective = &registry().get("all_reduce"), .wire = {}});
     const std::vector<Bucket> buckets = fill_buckets(step, axis);
     Inserter inserter(step);
     for (std::size_t b = 0; b < buckets.size(); ++b) {

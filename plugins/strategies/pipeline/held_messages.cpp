@@ -31,7 +31,7 @@ void hold_messages(Program& step) {
       for (TensorId id : instruction.inputs) {
         if (id == no_tensor || last[static_cast<std::size_t>(step[id].storage)] != here) continue;
         sent.tensors.push_back(id);
-        sent.seconds += 2 * costs.message_seconds(static_cast<double>(step.bytes(id)), instruction.queue.axis());
+        sent.seconds += 2 * costs.message_seconds(static_cast<double>(step.bytes(id)), instruction.queue.axes());
       }
       if (!sent.tensors.empty()) travelling.push_back(std::move(sent));
     } else if (const double seconds = costs.compute_seconds(step, instruction); seconds > 0) {

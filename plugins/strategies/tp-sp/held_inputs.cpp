@@ -22,7 +22,7 @@ class Hold {
       for (TensorId id : instruction.inputs) {
         if (id != no_tensor) arrives(id, i);
       }
-      if (instruction.op->is_collective() && instruction.queue.axis() == axis_) departs(instruction, i);
+      if (instruction.op->is_collective() && instruction.queue.axes() == axis_) departs(instruction, i);
       before_ = i;
     }
     Inserter inserter(step_);

@@ -120,7 +120,7 @@ class Partitioner {
   void rewrite_linear(Instruction& i) {
     if (const auto repeated = repeated_.find(i.outputs[0]); repeated != repeated_.end()) {
       const Attributes attributes{
-          {"axis", std::int64_t{settings_.axis}}, {"heads", std::int64_t{ranks_}}, {"head_dim", repeated->second}};
+          {"axis", AxisSet(settings_.axis)}, {"heads", std::int64_t{ranks_}}, {"head_dim", repeated->second}};
       for (std::size_t k = 1; k < i.inputs.size(); ++k) {
         if (i.inputs[k] == no_tensor) continue;
         i.inputs[k] = append("repeat_heads", {i.inputs[k]}, attributes, {program_[i.inputs[k]].name + ".heads"});

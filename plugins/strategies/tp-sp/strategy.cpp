@@ -53,7 +53,7 @@ class TensorParallel final : public ParallelStrategy {
     tensor_parallel::hold_inputs(step, axis);
     sum_gradients(step, axis);
     for (Instruction& i : step.instructions) {
-      if (i.op->is_collective() && i.queue.axis() == axis) i.tag.inserted_by = who;
+      if (i.op->is_collective() && i.queue.axes() == axis) i.tag.inserted_by = who;
     }
   }
 

@@ -13,13 +13,13 @@ constexpr std::int64_t flat = -1;  // attribute "dim" of collectives over flatte
 }  // namespace
 
 bool moves_tokens(const Program& program, const Instruction& i, int axis) {
-  return i.op->is_collective() && i.queue.axis() == axis && i.attributes.integer_or("dim", flat) == sequence_dim &&
+  return i.op->is_collective() && i.queue.axes() == axis && i.attributes.integer_or("dim", flat) == sequence_dim &&
          program[i.inputs[0]].shape.rank() == 3;
 }
 
 bool any_tokens_do(const Program& step, int axis) {
   return std::none_of(step.instructions.begin(), step.instructions.end(), [&](const Instruction& i) {
-    if (i.op->name() == "slice") return i.attributes.integer("axis") == axis;
+    if (i.op->name() == "slice") return i.attributes.axes("axis") == axis;
     return i.op->name() == "send" || i.op->name() == "receive";
   });
 }

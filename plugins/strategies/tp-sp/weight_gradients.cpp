@@ -44,10 +44,10 @@ class Delay {
   static std::size_t index(TensorId id) { return static_cast<std::size_t>(id); }
   /// Whatever else works on the gradients of weights and may come as late as they do.
   bool can_follow(const Instruction& i) const {
-    if (i.op->is_collective()) return i.queue.axis() != axis_;
+    if (i.op->is_collective()) return i.queue.axes() != axis_;
     return i.op->name() == "repeat_heads_grad";
   }
-  bool is_collective(const Instruction& i) const { return i.op->is_collective() && i.queue.axis() == axis_; }
+  bool is_collective(const Instruction& i) const { return i.op->is_collective() && i.queue.axes() == axis_; }
 
   /// Whether it is the first to read what a collective makes.
   bool waits_for_collective(const Instruction& i) {

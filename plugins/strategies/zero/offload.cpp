@@ -291,7 +291,7 @@ void copy_before_gathers(Program& program, int axis, const Settings& settings) {
         first_use[static_cast<std::size_t>(input)] = static_cast<InstructionId>(i);
     }
     const auto on_host = [&](TensorId t) { return t != no_tensor && program[t].space == MemorySpace::host; };
-    if (instruction.op->name() == "all_gather" && instruction.attributes.integer("axis") == axis &&
+    if (instruction.op->name() == "all_gather" && instruction.attributes.axes("axis") == axis &&
         std::any_of(instruction.inputs.begin(), instruction.inputs.end(), on_host))
       gathers.push_back(static_cast<InstructionId>(i));
   }

@@ -41,7 +41,7 @@ void ZeroStrategy::schedule(Program& step, int axis) const {
   if (!settings_.reduce_each) stripped.gradients = add_up_whole(step, stripped.gradients);
   if (settings_.wire) make_as(step, stripped.gradients, *settings_.wire);
   compute_beside_last_reduction(step, stripped,
-                                {.axis = axis, .collective = &registry().get("reduce_scatter"), .wire = settings_.wire});
+                                {.axes = axis, .collective = &registry().get("reduce_scatter"), .wire = settings_.wire});
   Inserter inserter(step);
   // Gathers first: where both stand at one place, compute is waiting for the parameters and nobody yet for the gradients.
   insert_gathers(step, inserter, stripped.uses, axis, settings_);

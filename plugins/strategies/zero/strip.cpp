@@ -43,7 +43,7 @@ class Stripper {
 
   /// Whether it moves between flat parts and wholes along the axis.
   bool is_flat(const Instruction& i, std::string_view op) const {
-    return i.op->name() == op && i.attributes.integer("axis") == axis_ && i.attributes.integer("dim") < 0;
+    return i.op->name() == op && i.attributes.axes("axis") == axis_ && i.attributes.integer("dim") < 0;
   }
 
   bool is_of_states(TensorId id) const {

@@ -68,7 +68,7 @@ int run(int argc, char** argv) {
   const Program copy = program;
   std::unique_ptr<PreparedProgram> prepared;
   double after = timed("kernels and their workspaces", [&] {
-    prepared = std::make_unique<PreparedProgram>(std::move(program), *parts.device, std::span<Communicator* const>{});
+    prepared = std::make_unique<PreparedProgram>(std::move(program), *parts.device, CommunicatorOfQueue{});
   });
   after += timed("memory plan and waits", [&] { prepared->plan(); });
   MemoryPlan plan;
