@@ -54,6 +54,9 @@ po::options_description run_options() {
                          "only in these layers, from 0")(
       "pack", po::value<bool>()->default_value(d.pack, d.pack ? "on" : "off")->value_name("on|off"),
       "one product for linears that read the same (q, k and v; gate and up)")(
+      "freeze", po::value<std::string>()->default_value("")->value_name("PATTERNS"),
+      "parameters that are not trained, by their names in Hugging Face's checkpoints: model.embed_tokens.*,*norm*")(
+      "train-only", po::value<std::string>()->default_value("")->value_name("PATTERNS"), "parameters that alone are trained")(
       "steps", po::value<std::int64_t>()->default_value(d.steps), "optimizer steps")(
       "seed", po::value<std::uint64_t>()->default_value(d.seed), "of initial weights and data order")(
       "from-scratch", po::bool_switch(), "initialise even if the model folder has weights")(
@@ -310,6 +313,7 @@ RunConfig make_config(const ParsedRun& parsed, PluginHost& host) {
   c.accumulation = v["accumulation"].as<int>();
   c.global_batch = v["global-batch"].as<std::int64_t>();
   c.recompute = parse_recompute(v["recompute"].as<std::string>(), v["recompute-layers"].as<std::string>());
+  c.freeze = parse_freeze(v["freeze"].as<std::string>(), v["train-only"].as<std::string>());
   c.pack = v["pack"].as<bool>();
   at_least_one("--batch", c.batch);
   at_least_one("--accumulation", c.accumulation);

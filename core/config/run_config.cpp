@@ -149,6 +149,8 @@ std::string RunConfig::to_json() const {
       {"recompute", what_text(recompute)},
       {"recompute_layers", layers_text(recompute)},
       {"pack", pack},
+      {"freeze", patterns_text(freeze.frozen)},
+      {"train_only", patterns_text(freeze.trained)},
       {"steps", steps},
       {"seed", seed},
       {"from_scratch", from_scratch},

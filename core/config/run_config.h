@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "consist/export.h"
+#include "core/passes/freeze.h"
 #include "core/passes/optimizer.h"
 #include "core/passes/recompute.h"
 
@@ -40,6 +41,7 @@ struct RunConfig {
   std::int64_t global_batch =
       0;  ///< sequences per step of all ranks; 0: follows from the two (settle_batch in core/runtime/parts.h)
   RecomputeRequest recompute;
+  FreezeRequest freeze;
   bool pack = true;  ///< linears that read the same are one product
   std::int64_t steps = 100;
   std::uint64_t seed = 0;

@@ -82,6 +82,14 @@ inline DType dtype_attribute(const Attributes& attributes) {
   if (!type) throw ProgramError("attribute 'dtype' is '" + attributes.string("dtype") + "', which is no dtype");
   return *type;
 }
+/// Attribute "dtype" of an op that also makes a weight's gradient: it is absent, as that output then is, where the weight is frozen.
+inline std::optional<DType> weight_gradient_dtype(const Attributes& attributes) {
+  if (!attributes.has("dtype")) return std::nullopt;
+  return dtype_attribute(attributes);
+}
+/// Attribute of an op that makes the gradients of an activation and a weight: only the weight's is wanted.
+constexpr const char* only_weight = "only_weight";
+
 inline AttributeValue dtype_value(DType type) {
   return std::string(name_of(type));
 }

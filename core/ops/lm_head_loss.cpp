@@ -36,16 +36,24 @@ class LmHeadLossGrad final : public LmHeadLossBase {
 
   Types infer(const Types& in, const Attributes& attributes) const override {
     check_inputs(in);
-    TensorType dw{dtype_attribute(attributes), in[1]->shape};
-    check(in, 3, dw);
-    return {TensorType{DType::f32, {}}, *in[0], dw};
+    Types made{TensorType{DType::f32, {}}, *in[0], std::nullopt};
+    if (attributes.integer_or(only_weight, 0) != 0) made[1].reset();
+    if (const std::optional<DType> gradient = weight_gradient_dtype(attributes)) {
+      made[2] = TensorType{*gradient, in[1]->shape};
+      check(in, 3, *made[2]);
+    }
+    require(made[2] || !has(in, 3), "there is a sum of the weight's gradients, which attribute 'dtype' does not ask for");
+    return made;
   }
   void shard(AxisSharding& axis, const Types& in, const Attributes& /*attributes*/) const override {
     const Placement tokens = split(axis);
     axis.outputs = {summed_over_tokens(tokens), tokens, summed_over_tokens(tokens)};
     if (has(in, 3)) axis.inputs[3] = axis.outputs[2];
   }
-  Cost cost(const Program& program, const Instruction& i) const override { return products(program, i, 3, Op::cost(program, i)); }
+  Cost cost(const Program& program, const Instruction& i) const override {
+    const double count = 1.0 + (i.outputs[1] != no_tensor ? 1 : 0) + (i.outputs[2] != no_tensor ? 1 : 0);
+    return products(program, i, count, Op::cost(program, i));
+  }
   int updates_in_place(int output) const noexcept override { return output == 2 ? 3 : -1; }
 };
 
@@ -64,13 +72,15 @@ class LmHeadLoss final : public LmHeadLossBase {
     if (!d.is_root(f.outputs[0])) fail("only a loss that is the root of the program can be differentiated");
     const TensorId x = f.inputs[0], w = f.inputs[1];
     const Program& program = d.program();
-    Attributes attributes{{"scale", f.attributes.real("scale")}, {"dtype", dtype_value(d.gradient_dtype(w))}};
+    Attributes attributes{{"scale", f.attributes.real("scale")}};
+    if (d.wants(w)) attributes.set("dtype", dtype_value(d.gradient_dtype(w)));
+    if (!d.wants(x)) attributes.set(only_weight, std::int64_t{1});
     const std::vector<TensorId> out =
         d.build().emit("lm_head_loss_grad", {x, w, f.inputs[2], d.accumulator(w)}, attributes,
                        {program[f.outputs[0]].name, program[x].name + ".grad", program[w].name + ".grad"});
     d.supersede(f.outputs[0], out[0]);
-    d.contribute(x, out[1]);
-    d.contribute(w, out[2]);
+    if (out[1] != no_tensor) d.contribute(x, out[1]);
+    if (out[2] != no_tensor) d.contribute(w, out[2]);
   }
   Cost cost(const Program& program, const Instruction& i) const override { return products(program, i, 1, Op::cost(program, i)); }
 };

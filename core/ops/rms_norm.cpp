@@ -20,7 +20,10 @@ class RmsNormGrad final : public NamedOp {
     check_present(in, 2, {DType::f32, {x.shape[0], x.shape[1]}});
     check_present(in, 3, {x.dtype, {x.shape[2]}});
     check(in, 4, x);
-    TensorType dw{dtype_attribute(attributes), {x.shape[2]}};
+    const std::optional<DType> gradient = weight_gradient_dtype(attributes);
+    require(gradient || !has(in, 5), "there is a sum of the weight's gradients, which attribute 'dtype' does not ask for");
+    if (!gradient) return {x, std::nullopt};
+    TensorType dw{*gradient, {x.shape[2]}};
     check(in, 5, dw);
     return {x, dw};
   }
@@ -64,14 +67,15 @@ class RmsNorm final : public NamedOp {
     const TensorId sum = forward.outputs[1], rstd = forward.outputs[2];
     const TensorId normed = residual == no_tensor ? x : sum;
     const TensorId dy = d.gradient(forward.outputs[0]);
-    Attributes attributes{{"dtype", dtype_value(d.gradient_dtype(w))}};
+    Attributes attributes;
+    if (d.wants(w)) attributes.set("dtype", dtype_value(d.gradient_dtype(w)));
     // What flows in past the norm: into the sum where there is one, else into x itself (used again as the next residual).
     const TensorId passing = d.accumulator(normed);
     const std::vector<TensorId> out =
         d.build().emit("rms_norm_grad", {dy, normed, rstd, w, passing, d.accumulator(w)}, attributes,
                        {d.program()[normed].name + ".grad", d.program()[w].name + ".grad"});
     d.contribute(normed, out[0]);
-    d.contribute(w, out[1]);
+    if (out[1] != no_tensor) d.contribute(w, out[1]);
     if (residual != no_tensor) {
       const TensorId dsum = d.gradient(sum);
       if (d.wants(x)) d.contribute(x, dsum);

@@ -23,7 +23,10 @@ class RopeGrad final : public NamedOp {
     check(in, 2, dy);
     check(in, 3, {DType::f32, {dy.shape[0], dy.shape[1], dy.shape[2] / head_dim}});
     check(in, 4, {dy.dtype, {head_dim}});
-    TensorType dw{dtype_attribute(attributes), {head_dim}};
+    const std::optional<DType> gradient = weight_gradient_dtype(attributes);
+    require(gradient || !has(in, 5), "there is a sum of the weight's gradients, which attribute 'dtype' does not ask for");
+    if (!gradient) return {dy, std::nullopt};
+    TensorType dw{*gradient, {head_dim}};
     check(in, 5, dw);
     return {dy, dw};
   }
@@ -83,11 +86,11 @@ class Rope final : public NamedOp {
       d.contribute(x, d.build().emit_one("rope_grad", {dy, table}, attributes, x_name));
       return;
     }
-    attributes.set("dtype", dtype_value(d.gradient_dtype(w)));
+    if (d.wants(w)) attributes.set("dtype", dtype_value(d.gradient_dtype(w)));
     const std::vector<TensorId> out = d.build().emit("rope_grad", {dy, table, x, forward.outputs[1], w, d.accumulator(w)},
                                                      attributes, {x_name, d.program()[w].name + ".grad"});
     d.contribute(x, out[0]);
-    d.contribute(w, out[1]);
+    if (out[1] != no_tensor) d.contribute(w, out[1]);
   }
 };
 

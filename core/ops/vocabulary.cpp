@@ -125,7 +125,8 @@ class VocabularyLoss final : public VocabularyBase {
                             {"logits", "logits.statistics"});
     };
     Attributes attributes = f.attributes;
-    attributes.set("dtype", dtype_value(d.gradient_dtype(w)));
+    if (d.wants(w)) attributes.set("dtype", dtype_value(d.gradient_dtype(w)));
+    if (!d.wants(x)) attributes.set(only_weight, std::int64_t{1});
     std::vector<TensorId> made{no_tensor, no_tensor, d.accumulator(w)};
     std::vector<TensorId> next = logits_of(0);
     for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
@@ -137,8 +138,8 @@ class VocabularyLoss final : public VocabularyBase {
                             {loss, x_name, w_name, "dlogits"});
     }
     d.supersede(f.outputs[0], made[0]);
-    d.contribute(x, made[1]);
-    d.contribute(w, made[2]);
+    if (made[1] != no_tensor) d.contribute(x, made[1]);
+    if (made[2] != no_tensor) d.contribute(w, made[2]);
   }
 };
 
@@ -157,11 +158,16 @@ class VocabularyLossGrad final : public VocabularyBase {
     present(in, 1);
     check(in, 0, types.logits);
     check(in, 1, types.statistics);
-    const TensorType loss{DType::f32, {}}, dw{dtype_attribute(attributes), in[3]->shape};
+    const TensorType loss{DType::f32, {}};
+    Types made{loss, *in[2], std::nullopt, types.logits};
+    if (attributes.integer_or(only_weight, 0) != 0) made[1].reset();
+    if (const std::optional<DType> gradient = weight_gradient_dtype(attributes)) made[2] = TensorType{*gradient, in[3]->shape};
     check(in, 5, loss);
-    check(in, 6, *in[2]);
-    check(in, 7, dw);
-    return {loss, *in[2], dw, types.logits};
+    for (const std::size_t k : {std::size_t{1}, std::size_t{2}}) {
+      if (made[k]) check(in, 5 + k, *made[k]);
+      require(made[k] || !has(in, 5 + k), "there is a sum of gradients that no attribute asks for");
+    }
+    return made;
   }
   void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& /*attributes*/) const override {
     const Split s = split(axis, 2);
@@ -179,7 +185,7 @@ class VocabularyLossGrad final : public VocabularyBase {
   int updates_in_place(int output) const noexcept override { return output == 3 ? 0 : 5 + output; }
   Cost cost(const Program& program, const Instruction& i) const override {
     Cost cost = Op::cost(program, i);
-    cost.flops = 2 * product_flops(program, i, 2);
+    cost.flops = ((i.outputs[1] != no_tensor ? 1 : 0) + (i.outputs[2] != no_tensor ? 1 : 0)) * product_flops(program, i, 2);
     return cost;
   }
 };

@@ -19,7 +19,9 @@ class Repeater {
       }
     }
     gradient_storage_.assign(tensors_, false);
-    for (const Parameter& p : program_.parameters) gradient_storage_[index(program_[p.gradient].storage)] = true;
+    for (const Parameter& p : program_.parameters) {
+      if (p.gradient != no_tensor) gradient_storage_[index(program_[p.gradient].storage)] = true;
+    }
   }
 
   void run(int micro_batches) {
@@ -52,10 +54,12 @@ class Repeater {
       program_.instructions.back().tag.micro_batch = 0;
     }
     // Where micro-batch 1 picks up the sums: the final value in each gradient's storage.
-    for (const Parameter& p : program_.parameters) {
-      const Tensor& gradient = program_[p.gradient];
+    for (std::size_t p = 0; p < program_.parameters.size(); ++p) {
+      const TensorId id = program_.parameters[p].gradient;
+      if (id == no_tensor) continue;
+      const Tensor& gradient = program_[id];
       const bool apart = program_[gradient.storage].placements != gradient.placements;
-      sums_.push_back({gradient.storage, p.gradient, p.gradient, apart});
+      sums_.push_back({p, gradient.storage, id, id, apart});
     }
     sum_of_.assign(tensors_, -1);
     for (std::size_t s = 0; s < sums_.size(); ++s) sum_of_[index(sums_[s].storage)] = static_cast<int>(s);
@@ -82,9 +86,9 @@ class Repeater {
       program_.instructions.push_back(std::move(copy));
       add_up(tag);
     }
-    for (std::size_t p = 0; p < sums_.size(); ++p) {
-      sums_[p].value = map_[index(sums_[p].in_segment)];
-      program_.parameters[p].gradient = sums_[p].value;
+    for (Sum& sum : sums_) {
+      sum.value = map_[index(sum.in_segment)];
+      program_.parameters[sum.parameter].gradient = sum.value;
     }
   }
 
@@ -129,6 +133,7 @@ class Repeater {
   }
 
   struct Sum {
+    std::size_t parameter;
     TensorId storage;
     TensorId in_segment;  ///< the final value as the one-micro-batch program named it
     TensorId value;       ///< the final value of the newest micro-batch
@@ -141,7 +146,7 @@ class Repeater {
   std::size_t tensors_;
   std::vector<bool> made_, gradient_storage_;
   std::vector<TensorId> map_;                          // of the micro-batch being made: tensors of the segment to their copies
-  std::vector<Sum> sums_;                              // one per parameter
+  std::vector<Sum> sums_;                              // one per trained parameter
   std::vector<int> sum_of_;                            // by storage
   std::vector<std::pair<TensorId, TensorId>> to_add_;  // sums, and the gradients of the segment that belong to them
 };

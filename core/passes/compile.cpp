@@ -136,6 +136,7 @@ Program forward_program(const CompileRequest& request, const Layout& layout, int
   if (program.loss == no_tensor || program[program.loss].shape.rank() != 0)
     throw ProgramError(request.model_name + " made a loss in build() that is no scalar");
 
+  freeze(program, request.freeze);
   for (const Parameter& parameter : program.parameters) program[parameter.tensor].dtype = request.precision->dtypes().parameter;
   program.micro_batches = request.accumulation;  // of the step that is partitioned; an evaluation's parts are the same
   checked_each(program, layout, "partition", verify_unplaced,

@@ -11,6 +11,7 @@
 #include "consist/precision.h"
 #include "consist/program.h"
 #include "consist/strategy.h"
+#include "core/passes/freeze.h"
 #include "core/passes/optimizer.h"
 #include "core/passes/recompute.h"
 
@@ -36,6 +37,7 @@ struct CompileRequest {
   std::int64_t sequence = 0;     ///< tokens per sequence
   int accumulation = 1;          ///< micro-batches per step
   RecomputeRequest recompute;
+  FreezeRequest freeze;
   bool pack_linears = false;  ///< see core/passes/pack_linears.h
   const Optimizer* optimizer = &default_optimizer();
   std::string optimizer_name = "the optimizer";

@@ -19,7 +19,7 @@ class Reverse final : public Differentiator {
         is_parameter_(program.tensors.size(), false),
         producer_(program.tensors.size(), -1) {
     for (const Parameter& p : program.parameters) {
-      wants_[index(p.tensor)] = true;
+      wants_[index(p.tensor)] = p.trainable;
       is_parameter_[index(p.tensor)] = true;
     }
     for (std::size_t n = 0; n < program.instructions.size(); ++n) {
@@ -51,6 +51,7 @@ class Reverse final : public Differentiator {
       }
     }
     for (Parameter& p : program_.parameters) {
+      if (!p.trainable) continue;
       p.gradient = gradients_[index(p.tensor)];
       if (p.gradient == no_tensor) throw ProgramError("the loss does not depend on parameter '" + p.name + "'");
     }
@@ -160,7 +161,9 @@ void differentiate(Program& program, DType gradient_dtype) {
   if (program.loss == no_tensor) throw ProgramError("the program has no loss to differentiate");
   Reverse(program, gradient_dtype).run();
   std::vector<bool> is_gradient(program.tensors.size(), false);
-  for (const Parameter& p : program.parameters) is_gradient[static_cast<std::size_t>(program[p.gradient].storage)] = true;
+  for (const Parameter& p : program.parameters) {
+    if (p.gradient != no_tensor) is_gradient[static_cast<std::size_t>(program[p.gradient].storage)] = true;
+  }
   for (Tensor& t : program.tensors) {
     if (is_gradient[static_cast<std::size_t>(t.storage)]) t.role = Role::gradient;
   }

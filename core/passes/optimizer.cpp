@@ -39,7 +39,7 @@ std::vector<std::int16_t> layers_of_gradients(const Program& program) {
   const std::vector<InstructionId> writers = last_writers(program);
   std::vector<std::int16_t> layers;
   for (const Parameter& p : program.parameters) {
-    const InstructionId writer = writers[static_cast<std::size_t>(p.gradient)];
+    const InstructionId writer = p.gradient == no_tensor ? -1 : writers[static_cast<std::size_t>(p.gradient)];
     layers.push_back(writer < 0 ? std::int16_t{-1} : program.instructions[static_cast<std::size_t>(writer)].tag.layer);
   }
   return layers;
@@ -48,6 +48,13 @@ std::vector<std::int16_t> layers_of_gradients(const Program& program) {
 /// Makes a value that only some ranks of the stage axis have, or each a part of, one to be summed over the axis.
 void sum_over_stages(Program& program, TensorId tensor) {
   if (program.stage_axis >= 0) program[tensor].placements[program.stage_axis] = Placement::partial();
+}
+
+/// What a rank adds to a sum over the stages that it has no part of: zero.
+TensorId nothing(Builder& builder, const std::string& name) {
+  if (builder.program().stage_axis < 0) throw ProgramError("the program has no " + name);
+  const TensorId zero = builder.constant("no_" + name, {}, [](std::span<float> out) { out[0] = 0; });
+  return builder.emit_one("cast", {zero}, {{"dtype", std::string(name_of(DType::f32))}}, name);  // a copy, to be summed in place
 }
 
 /// By parameter, whether its gradient is still on its way between ranks when compute has nothing left in front of the optimizer:
@@ -71,7 +78,7 @@ std::vector<bool> find_late_gradients(const Program& program) {
   const std::vector<InstructionId> writers = last_writers(program);
   std::vector<bool> late;
   for (const Parameter& p : program.parameters) {
-    const InstructionId writer = writers[static_cast<std::size_t>(p.gradient)];
+    const InstructionId writer = p.gradient == no_tensor ? -1 : writers[static_cast<std::size_t>(p.gradient)];
     late.push_back(writer >= 0 && made[static_cast<std::size_t>(writer)] > computed);
   }
   return late;
@@ -107,6 +114,7 @@ TensorId total_sum_of_squares(Program& program, Builder& builder) {
   std::map<std::vector<bool>, std::vector<Summand>> groups;
   for (std::size_t i = 0; i < program.parameters.size(); ++i) {
     const Parameter& p = program.parameters[i];
+    if (p.gradient == no_tensor) continue;
     if (p.twin >= 0 && p.twin < program.rank) continue;  // the other rank counts it
     std::vector<bool> sharded;
     for (int axis = 0; axis < program.mesh.axes(); ++axis) {
@@ -120,17 +128,9 @@ TensorId total_sum_of_squares(Program& program, Builder& builder) {
     const TensorId sum = replicated(builder, sum_of_squares(builder, summands));
     total = total == no_tensor ? sum : builder.emit_one("add", {total, sum}, {}, "sum_of_squares");
   }
-  if (total == no_tensor) throw ProgramError("rank " + std::to_string(program.rank) + " has no gradient of its own");
+  if (total == no_tensor) total = nothing(builder, "sum_of_squares");  // a stage of frozen parameters
   sum_over_stages(program, total);
   return total;
-}
-
-/// The loss of a rank that does not compute it: zero, its part of the sum over the stages.
-TensorId no_loss(Builder& builder) {
-  if (builder.program().stage_axis < 0) throw ProgramError("the program has no loss");
-  const TensorId zero = builder.constant("no_loss", {}, [](std::span<float> out) { out[0] = 0; });
-  return builder.emit_one("cast", {zero}, {{"dtype", std::string(name_of(DType::f32))}},
-                          "loss");  // a copy, to be summed in place
 }
 
 }  // namespace
@@ -138,7 +138,7 @@ TensorId no_loss(Builder& builder) {
 void append_metrics(Program& program) {
   Builder builder(program);
   builder.tag = {Phase::optimizer, -1, -1, who};
-  if (program.loss == no_tensor) program.loss = no_loss(builder);
+  if (program.loss == no_tensor) program.loss = nothing(builder, "loss");
   sum_over_stages(program, program.loss);
   program.loss = replicated(builder, program.loss);
   make_metric(program, program.loss, "loss");
@@ -162,6 +162,7 @@ namespace {
 /// Makes the gradients whole, and the masters and states beside them.
 void make_states(Program& program, Builder& builder, const DTypes& dtypes, const Optimizer& optimizer) {
   for (Parameter& p : program.parameters) {
+    if (p.gradient == no_tensor) continue;
     Placements summed = program[p.gradient].placements;
     for (int axis = 0; axis < program.mesh.axes(); ++axis) {
       if (summed[axis].is_partial()) summed[axis] = program[p.tensor].placements[axis];
@@ -190,6 +191,7 @@ void check_updates(const Program& program, InstructionId first) {
     }
   }
   for (const Parameter& p : program.parameters) {
+    if (p.gradient == no_tensor) continue;
     const auto check = [&](TensorId tensor, const std::string& what) {
       if (tensor != no_tensor && !written[static_cast<std::size_t>(program[tensor].storage)])
         throw ProgramError("the optimizer's update() writes no " + what + " of parameter '" + p.name + "'");
@@ -219,6 +221,7 @@ void append_optimizer(Program& program, const DTypes& dtypes, const Optimizer& o
   std::map<std::tuple<std::int16_t, bool, bool>, std::vector<const Parameter*>> groups;
   for (std::size_t i = 0; i < program.parameters.size(); ++i) {
     const Parameter& p = program.parameters[i];
+    if (p.gradient == no_tensor) continue;
     groups[{p.twin < 0 ? layers[i] : std::int16_t{-1}, p.decay, p.twin >= 0}].push_back(&p);
   }
   const auto first = static_cast<InstructionId>(program.instructions.size());

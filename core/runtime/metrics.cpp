@@ -9,6 +9,10 @@ double model_flops_per_token(const ModelSizes& s, std::int64_t sequence) {
                                                               static_cast<double>(s.head_dim) * static_cast<double>(sequence);
 }
 
+double trained_flops_per_token(const Architecture& architecture, std::int64_t sequence, const FreezeRequest& request) {
+  return model_flops_per_token(architecture.sizes(), sequence) * trained_share_of_flops(architecture, sequence, request);
+}
+
 Steady steady_state(std::span<const double> seconds) {
   const auto count = static_cast<std::int64_t>(seconds.size());
   Steady steady;

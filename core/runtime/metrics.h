@@ -7,11 +7,15 @@
 
 #include "consist/export.h"
 #include "consist/model.h"
+#include "core/passes/freeze.h"
 
 namespace consist {
 
 /// Model FLOPs of forward and backward per token, causal attention counted once.
 CONSIST_API double model_flops_per_token(const ModelSizes& sizes, std::int64_t sequence);
+
+/// The same of a run that freezes parameters: without their gradients, and those that nothing needs below the lowest trained one.
+CONSIST_API double trained_flops_per_token(const Architecture& architecture, std::int64_t sequence, const FreezeRequest& request);
 
 /// Median and spread of a steady state.
 struct Steady {

@@ -193,6 +193,7 @@ CompileRequest Parts::compile_request(const RunConfig& config) const {
           .sequence = config.sequence,
           .accumulation = config.accumulation,
           .recompute = config.recompute,
+          .freeze = config.freeze,
           .pack_linears = config.pack,
           .optimizer = optimizer.get(),
           .optimizer_name = "optimizer '" + config.optimizer_plugin + "'",

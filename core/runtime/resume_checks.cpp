@@ -99,6 +99,18 @@ std::string schedule_change(const CheckpointState& saved, const std::string& pat
          std::to_string(saved.step + 1) + " has the learning rate " + number_text(rate) + then;
 }
 
+void check_same_trained(const CheckpointState& saved, const std::string& path, const RunConfig& config) {
+  const Json then = parse_json(saved.config, path + ": its configuration"), now = Json::parse(config.to_json());
+  const auto text = [](const Json& of) {
+    const std::string frozen = of.value("freeze", ""), trained = of.value("train_only", "");
+    return !frozen.empty() ? "--freeze '" + frozen + "'" : !trained.empty() ? "--train-only '" + trained + "'" : "no parameter frozen";
+  };
+  if (text(then) == text(now)) return;
+  throw UsageError("--resume: " + path + " was trained with " + text(then) + ", this run asks for " + text(now) +
+                   ", and the checkpoint has the optimizer's states of what was trained alone; give the same, or --export the model "
+                   "and train that anew");
+}
+
 std::string stored_name(const TrainingState::Value& value, int rank) {
   return value.kind == StateKind::per_rank ? value.name + "@" + std::to_string(rank) : value.name;
 }

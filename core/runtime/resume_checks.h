@@ -25,6 +25,9 @@ void check_same_data(const CheckpointState& saved, const std::string& path, cons
 std::string schedule_change(const CheckpointState& saved, const std::string& path, const RunConfig& config, const Schedule& schedule,
                             PluginHost& host);
 
+/// Throws UsageError if the checkpoint is of a run that trained other parameters (--freeze).
+void check_same_trained(const CheckpointState& saved, const std::string& path, const RunConfig& config);
+
 /// What a rank's value is called in a checkpoint.
 std::string stored_name(const TrainingState::Value& value, int rank);
 

@@ -77,7 +77,7 @@ void add_rates(RunResult& result, const RunConfig& config, const Parts& parts, c
   result.tokens_per_second = static_cast<double>(events.tokens()) / steady.median_seconds;
   result.samples_per_second = static_cast<double>(events.sequences()) / steady.median_seconds;
   result.model_flops =
-      result.tokens_per_second * model_flops_per_token(parts.architecture->sizes(), config.sequence) / config.ranks;
+      result.tokens_per_second * trained_flops_per_token(*parts.architecture, config.sequence, config.freeze) / config.ranks;
 }
 
 /// What the steps waited for their data, where that is worth a word.

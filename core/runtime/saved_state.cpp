@@ -55,14 +55,17 @@ struct SavedState::OwnedTensors {
 namespace {
 
 /// By parameter of the model, the names of what a checkpoint holds for it: its own first, see TrainingState::Value.
-std::vector<std::vector<std::string>> names_of_parameters(const Architecture& architecture, const Optimizer& optimizer) {
+std::vector<std::vector<std::string>> names_of_parameters(const Architecture& architecture, const Optimizer& optimizer,
+                                                          const FreezeRequest& request) {
   Program program;
   Builder builder(program);
   const TensorId ids = builder.input("ids", DType::i32, {1, 1}), targets = builder.input("targets", DType::i32, {1, 1});
   architecture.build(builder, ids, targets, 1);
+  freeze(program, request);
   std::vector<std::vector<std::string>> names;
   for (const Parameter& parameter : program.parameters) {
     names.push_back({parameter.name});
+    if (!parameter.trainable) continue;
     for (const std::string& state : optimizer.states(parameter, program[parameter.tensor].shape))
       names.back().push_back(parameter.name + "." + state);
   }
@@ -135,7 +138,7 @@ SavedState::SavedState(const RunConfig& config, const Parts& parts, const Layout
       job_(job),
       layout_(mesh_text(layout.mesh)),
       sequences_per_step_(config.batch * config.accumulation * layout.batch_ranks()),
-      parameters_(names_of_parameters(*parts.architecture, *parts.optimizer)) {
+      parameters_(names_of_parameters(*parts.architecture, *parts.optimizer, config.freeze)) {
   if (!parts.model_folder.empty() && !config.from_scratch && !ModelWeights::present(parts.model_folder)) {
     throw UsageError("--model " + parts.model_folder + " has a config.json and no weights (model.safetensors or its index)" +
                      ModelWeights::advice(parts.model_folder) + "; --from-scratch initialises weights");
@@ -197,6 +200,7 @@ void SavedState::find_newest_checkpoint() {
   }
   const CheckpointState& saved = checkpoint_->state();
   check_same_data(saved, checkpoint_->path(), config_, sequences_per_step_);
+  check_same_trained(saved, checkpoint_->path(), config_);
   if (saved.step > config_.steps) {
     throw UsageError("--resume: " + checkpoint_->path() + " is of step " + std::to_string(saved.step) + " and --steps is " +
                      std::to_string(config_.steps) + "; ask for at least as many steps, or give another --checkpoint folder");

@@ -179,14 +179,13 @@ int explain(const Arguments& arguments) {
     std::printf("Not counted is the scratch memory of kernels; --device NAME asks that device for it.\n");
   if (!config.trace.empty()) write_trace_file(config.trace, simulated_events(programs, *estimated));
   if (estimates) {
-    const ModelSizes sizes = parts.architecture->sizes();
     const auto tokens = static_cast<double>(config.batch * config.accumulation * layout.batch_ranks() * config.sequence);
     const auto largest = std::max_element(stages.begin(), stages.end(), [](const Stage& a, const Stage& b) {
       return a.summary.planned_bytes < b.summary.planned_bytes;
     });
     std::printf("\n%s", fit_text(largest->summary.planned_bytes, largest->rank, *planned_for).c_str());
     std::printf("%s", estimate_text(estimate_step(programs, *estimated), *planned_for, config.ranks, tokens,
-                                    model_flops_per_token(sizes, config.sequence))
+                                    trained_flops_per_token(*parts.architecture, config.sequence, config.freeze))
                           .c_str());
   }
   return 0;

@@ -43,6 +43,8 @@ constexpr const char* help =
     "  --recompute WHAT [none]   activations made again in backward: none, full, or ops such as swiglu,rms_norm\n"
     "  --recompute-layers A-B    only in these layers, counted from 0\n"
     "  --pack on|off [on]        one product for linears that read the same: q, k and v; gate and up\n"
+    "  --freeze PATTERNS         parameters that are not trained, by name: model.embed_tokens.*,model.layers.0.*\n"
+    "  --train-only PATTERNS     parameters that alone are trained: *norm*\n"
     "  --learning-rate X [3e-4]  the largest\n"
     "  --schedule S [constant]   of the learning rate: constant, linear, cosine or wsd; warm-up and end are options of the part:\n"
     "                            --cosine.warmup 100 --cosine.final-rate 0.1\n"

@@ -26,6 +26,7 @@ RunConfig alone(const RunConfig& config) {
   one.global_batch = config.global_batch;
   one.batch = 0;
   one.pack = false;
+  one.freeze = config.freeze;
   one.optimizer = config.optimizer;
   one.optimizer_plugin = config.optimizer_plugin;
   copy_options(config, config.optimizer_plugin, one);
@@ -65,11 +66,15 @@ void check_programs(std::vector<std::string>& wrong, const std::vector<Planned>&
 
 const Outcome& one_rank(const RunConfig& config) {
   using OptionValues = std::map<std::string, std::string>;
-  static std::map<std::tuple<std::string, std::int64_t, std::int64_t, double, double, std::string, OptionValues>, Outcome> known;
+  static std::map<
+      std::tuple<std::string, std::int64_t, std::int64_t, double, double, std::string, OptionValues, std::string, std::string>,
+      Outcome>
+      known;
   const auto options = config.plugin_options.find(config.optimizer_plugin);
   const std::tuple key(config.model, config.sequence, config.global_batch, config.optimizer.max_norm,
                        config.optimizer.weight_decay, config.optimizer_plugin,
-                       options == config.plugin_options.end() ? OptionValues() : OptionValues(options->second));
+                       options == config.plugin_options.end() ? OptionValues() : OptionValues(options->second),
+                       patterns_text(config.freeze.frozen), patterns_text(config.freeze.trained));
   auto [found, added] = known.try_emplace(key);
   if (added) found->second = run(*compile(alone(config), 0), {});
   return found->second;

@@ -86,7 +86,7 @@ void rms_norm(Work& w) {
 void rms_norm_grad(Work& w) {
   const Values made = reference::rms_norm_grad(w.in(0), w.in(1), w.in(2), w.in(3));
   w.out_sum(0, 4, *made[0]);
-  w.out_sum(1, 5, *made[1]);
+  if (w.makes(1)) w.out_sum(1, 5, *made[1]);
 }
 
 void rope(Work& w) {
@@ -100,7 +100,7 @@ void rope_grad(Work& w) {
   if (!w.has(2)) return w.out(0, *reference::rope_grad(dy, table, nullptr, nullptr, nullptr, head_dim)[0]);
   const Value x = w.in(2), rstd = w.in(3), norm = w.in(4);
   const Values made = reference::rope_grad(dy, table, &x, &rstd, &norm, head_dim);
-  w.out_sum(1, 5, *made[1]);
+  if (w.makes(1)) w.out_sum(1, 5, *made[1]);
   w.out(0, *made[0]);
 }
 
@@ -123,9 +123,9 @@ void lm_head_loss(Work& w) {
 }
 void lm_head_loss_grad(Work& w) {
   const Values made = reference::lm_head_loss_grad(w.all(3), w.attributes().real("scale"));
-  w.out_sum(2, 3, *made[2]);
+  if (w.makes(2)) w.out_sum(2, 3, *made[2]);
   w.out(0, *made[0]);
-  w.out(1, *made[1]);
+  if (w.makes(1)) w.out(1, *made[1]);
 }
 
 /// Of the op whose inputs x and w are inputs `x` and `x` + 1.
@@ -159,8 +159,8 @@ void vocabulary_loss_grad(Work& w) {
   rows.shape = {1, part.tokens, dlogits.shape[1]};
   const auto [dx, dw] =
       reference::logits_grad(rows, reference::rows_of(x, part.first_token, part.tokens, x.shape.last()), w.in(3));
-  w.out_sum(2, 7, dw);
-  w.out_elements(1, part.first_token * x.shape.last(), dx.data);
+  if (w.makes(2)) w.out_sum(2, 7, dw);
+  if (w.makes(1)) w.out_elements(1, part.first_token * x.shape.last(), dx.data);
   w.out(3, dlogits);
   w.out(0, loss);
 }

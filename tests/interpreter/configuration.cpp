@@ -31,6 +31,10 @@ void set_option(RunConfig& config, const std::string& name, const std::string& v
     config.optimizer.weight_decay = std::stod(value);
   else if (name == "max-norm")
     config.optimizer.max_norm = std::stod(value);
+  else if (name == "freeze")
+    config.freeze = parse_freeze(value, "");
+  else if (name == "train-only")
+    config.freeze = parse_freeze("", value);
   else if (name == "pack")
     config.pack = value == "on";
   else if (name == "recompute")

@@ -40,6 +40,7 @@ class Draw {
     if (dice_.one_in(2)) draw_recompute();
     add("pack", dice_.text({"on", "off"}));
     add("max-norm", dice_.text({"0", "0.01", "1"}));
+    if (dice_.one_in(4)) draw_frozen();
     return std::move(made_);
   }
 
@@ -171,6 +172,16 @@ class Draw {
   void draw_recompute() {
     add("recompute", dice_.text({"full", "full", "swiglu", "swiglu,rms_norm", "attention", "rope,attention", "rms_norm,rope"}));
     if (dice_.one_in(3)) add("recompute-layers", "0-0");
+  }
+
+  /// Some match nothing or everything of some models, and are refused.
+  void draw_frozen() {
+    if (dice_.one_in(2))
+      return add("freeze", dice_.text({"model.embed_tokens.weight", "model.layers.0.*", "model.embed_tokens.weight,model.layers.0.*",
+                                       "model.layers.*", "*mlp*", "*norm*", "*q_proj*,*k_proj*,*o_proj*", "lm_head.weight",
+                                       "*up_proj*,model.norm.weight"}));
+    add("train-only", dice_.text({"*norm*", "*layernorm*", "model.norm.weight", "lm_head.weight", "model.embed_tokens.weight",
+                                  "*v_proj*", "*bias", "model.layers.1.*", "*down_proj*", "model.layers.0.self_attn.*"}));
   }
 
   Dice dice_;

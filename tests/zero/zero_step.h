@@ -25,6 +25,7 @@ struct ZeroCase {
   bool pack_linears = false;
   std::int64_t micro_batch = 2, sequence = 4;
   std::string recompute = "none";
+  FreezeRequest freeze;
   std::string machine = "h200";  ///< that is planned for
 };
 
@@ -48,6 +49,7 @@ inline Program zero_step(const ZeroCase& c) {
   request.sequence = c.sequence;
   request.accumulation = c.accumulation;
   request.pack_linears = c.pack_linears;
+  request.freeze = c.freeze;
   request.recompute = parse_recompute(c.recompute, "");
   request.machine = std::make_shared<Machine>(parse_machine(c.machine));
   return compile_step(request, lay_out(request.strategies, c.ranks));

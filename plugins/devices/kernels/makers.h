@@ -118,6 +118,11 @@ Made for_dtypes(DType type, DType gradient, Arguments&&... arguments) {
   return nullptr;
 }
 
+/// The dtype of an optional output, which may be absent: then any that a kernel knows beside `type`.
+inline DType dtype_or_f32(std::span<const Buffer> outputs, std::size_t index) {
+  return at(outputs, index).absent() ? DType::f32 : outputs[index].dtype;
+}
+
 /// K<T, S> for any two of f32 and bf16.
 template <template <typename, typename> class K, typename Bf16, typename... Arguments>
 Made for_any_floats(DType first, DType second, Arguments&&... arguments) {

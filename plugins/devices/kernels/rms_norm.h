@@ -36,7 +36,7 @@ struct RmsNormGradTensors {
         added(at(in, 4).as<T>()),
         add_dw(!at(in, 5).absent()),
         dx(out[0].as<T>()),
-        dw(out[1].as<G>()),
+        dw(at(out, 1).as<G>()),
         rows(in[1].shape.rows()),
         c(in[1].shape.last()) {}
 
@@ -47,7 +47,7 @@ struct RmsNormGradTensors {
   const T* added;     // [rows, c], to dx: dx itself, apart from it or null
   bool add_dw;        // to what dw holds before
   T* dx;              // [rows, c]
-  G* dw;              // [c]
+  G* dw;              // [c], null where the weight is frozen
   std::int64_t rows, c;
 };
 

@@ -35,7 +35,7 @@ class Ddp final : public ParallelStrategy {
   void schedule(Program& step, int axis) const override {
     std::vector<TensorId> partial;
     for (const Parameter& parameter : step.parameters) {
-      if (step[parameter.gradient].placements[axis].is_partial()) partial.push_back(parameter.gradient);
+      if (parameter.gradient != no_tensor && step[parameter.gradient].placements[axis].is_partial()) partial.push_back(parameter.gradient);
     }
     compute_beside_last_reduction(step, partial, {.axes = axis, .collective = &registry().get("all_reduce"), .wire = {}});
     const std::vector<Bucket> buckets = fill_buckets(step, axis);
@@ -60,7 +60,8 @@ class Ddp final : public ParallelStrategy {
     auto ready = [&](std::size_t p) { return writers[static_cast<std::size_t>(step.parameters[p].gradient)]; };
     std::vector<std::size_t> order;
     for (std::size_t p = 0; p < step.parameters.size(); ++p) {
-      if (step[step.parameters[p].gradient].placements[axis].is_partial()) order.push_back(p);
+      const TensorId gradient = step.parameters[p].gradient;
+      if (gradient != no_tensor && step[gradient].placements[axis].is_partial()) order.push_back(p);
     }
     std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return ready(a) < ready(b); });
     std::vector<Bucket> buckets;

@@ -247,7 +247,7 @@ void sum_over_twins(Program& step, int axis) {
   builder.tag.phase = Phase::backward;
   builder.tag.inserted_by = "pipeline";
   for (Parameter& p : step.parameters) {
-    if (p.twin < 0) continue;
+    if (p.twin < 0 || p.gradient == no_tensor) continue;
     const int mine = step.mesh.coordinate(step.rank, axis), other = step.mesh.coordinate(p.twin, axis);
     // The lower of two neighbours sends to the next one; with two ranks both ways are the same.
     const int lower = std::min(mine, other), higher = std::max(mine, other);

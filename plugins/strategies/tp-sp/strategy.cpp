@@ -64,7 +64,7 @@ class TensorParallel final : public ParallelStrategy {
     std::vector<TensorId> gradients;
     std::vector<Parameter*> parameters;
     for (Parameter& parameter : step.parameters) {
-      if (!step[parameter.gradient].placements[axis].is_partial()) continue;
+      if (parameter.gradient == no_tensor || !step[parameter.gradient].placements[axis].is_partial()) continue;
       gradients.push_back(parameter.gradient);
       parameters.push_back(&parameter);
     }

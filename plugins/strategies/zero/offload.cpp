@@ -122,10 +122,11 @@ class Streamer {
   void move_states() {
     if (!settings_.offload_optimizer) return;
     std::int64_t all = 0, moved = 0;
-    for (const Parameter& p : step_.parameters) all += step_.local(p.tensor).elements();
+    for (const Parameter& p : step_.parameters) all += p.trainable ? step_.local(p.tensor).elements() : 0;
     std::set<TensorId> streamed;  // of other updates the states stay where their ops read them
     for (const Instruction& update : updates_) streamed.insert(update.inputs.begin(), update.inputs.end());
     for (const Parameter& p : step_.parameters) {
+      if (!p.trainable) continue;
       if (static_cast<double>(moved) >= settings_.offload_ratio * static_cast<double>(all)) break;
       if (!streamed.contains(p.tensor)) {
         throw UsageError("--" + std::string(settings_.strategy) + ": the update of '" + p.name +

@@ -2,11 +2,13 @@
 #pragma once
 
 #include "consist/program.h"
+#include "plugins/strategies/zero/settings.h"
 
 namespace consist::zero {
 
 /// Batches are split over `axis`, parameters lie flat along it; gathers, reductions and the placement of gradients and optimizer
-/// states follow.
-void partition(Program& forward, int axis);
+/// states follow. Frozen parameters that would be kept whole (Settings::persistence) have nothing that could be divided: they are whole
+/// on every rank, and nobody sends them.
+void partition(Program& forward, int axis, const Settings& settings);
 
 }  // namespace consist::zero

@@ -32,7 +32,7 @@ void compute_beside_last_reduction(Program& step, Stripped& stripped, const Redu
 }  // namespace
 
 void ZeroStrategy::partition(Program& forward, int axis) const {
-  zero::partition(forward, axis);
+  zero::partition(forward, axis, settings_);
   place_parameters(forward, axis, settings_);
 }
 

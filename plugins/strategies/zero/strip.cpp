@@ -61,6 +61,7 @@ class Stripper {
 
   /// Follows a gradient back over micro-batches: the sum so far plus the newest reduced one, down to the first.
   void find_reductions(std::size_t parameter) {
+    if (step_.parameters[parameter].gradient == no_tensor) return;
     std::vector<PartialGradient> found;
     std::vector<InstructionId> superfluous;
     for (TensorId sum = step_.parameters[parameter].gradient;;) {

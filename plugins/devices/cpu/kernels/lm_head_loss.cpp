@@ -80,8 +80,8 @@ class LmHeadLoss final : public Kernel {
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue) override {
     const T* x = in[0].as<T>();                      // [tokens, c]
     const auto* targets = in[2].as<std::int32_t>();  // [tokens]
-    T* dx = gradients_ ? out[1].as<T>() : nullptr;   // [tokens, c]
-    G* dw = gradients_ ? out[2].as<G>() : nullptr;   // [vocabulary, c]
+    T* dx = gradients_ ? out[1].as<T>() : nullptr;   // [tokens, c], null where nobody wants it
+    G* dw = gradients_ ? out[2].as<G>() : nullptr;   // [vocabulary, c], null where the weight is frozen
     bool add = gradients_ && !at(in, 3).absent();
 
     char* free = static_cast<char*>(workspace);
@@ -112,7 +112,8 @@ class LmHeadLoss final : public Kernel {
       softmax(logits, targets + first, rows, losses, gradients_ ? dlogits : nullptr);
       for (std::int64_t row = 0; row < rows; ++row) loss += losses[row];
       if (!gradients_) continue;
-      products.dx->run(dlogits, w, dx + first * shape_.c, free);
+      if (dx != nullptr) products.dx->run(dlogits, w, dx + first * shape_.c, free);
+      if (dw == nullptr) continue;
       (add ? *products.dw_add : *products.dw).run(dlogits, part, dw, free);
       add = true;
     }
@@ -174,7 +175,7 @@ Made make_lm_head_loss(const KernelRequest& r, const KernelSettings& s) {
   return by_dtypes<LmHeadLoss>(r.inputs[0].dtype, DType::f32, r, s, false);
 }
 Made make_lm_head_loss_grad(const KernelRequest& r, const KernelSettings& s) {
-  return by_dtypes<LmHeadLoss>(r.inputs[0].dtype, r.outputs[2].dtype, r, s, true);
+  return by_dtypes<LmHeadLoss>(r.inputs[0].dtype, kernels::dtype_or_f32(r.outputs, 2), r, s, true);
 }
 
 }  // namespace consist::cpu

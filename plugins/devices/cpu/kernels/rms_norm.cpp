@@ -64,6 +64,7 @@ class RmsNormGrad final : public Kernel {
         }
       }
     });
+    if (dw == nullptr) return;
     for (std::int64_t i = 0; i < c; ++i) {
       float total = add_dw ? load(dw[i]) : 0.0F;
       for (int part = 0; part < threads_; ++part) total += sums[part * c + i];
@@ -80,7 +81,7 @@ class RmsNormGrad final : public Kernel {
 
 Made make_rms_norm(const KernelRequest& r, const KernelSettings&) { return by_dtype<RmsNorm>(r.inputs[0].dtype, r); }
 Made make_rms_norm_grad(const KernelRequest& r, const KernelSettings& s) {
-  return by_dtypes<RmsNormGrad>(r.inputs[1].dtype, r.outputs[1].dtype, r, s);
+  return by_dtypes<RmsNormGrad>(r.inputs[1].dtype, kernels::dtype_or_f32(r.outputs, 1), r, s);
 }
 
 }  // namespace consist::cpu

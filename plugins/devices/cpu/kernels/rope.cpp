@@ -122,6 +122,7 @@ class RopeGrad final : public Kernel {
         }
       }
     });
+    if (dw == nullptr) return;
     for (std::int64_t i = 0; i < dim; ++i) {
       float total = add_dw ? load(dw[i]) : 0.0F;
       for (int part = 0; part < threads_; ++part) total += scratch[part * 2 * dim + i];
@@ -141,8 +142,7 @@ Made make_rope(const KernelRequest& r, const KernelSettings&) {
   return by_dtype<Rope>(r.inputs[0].dtype, r);
 }
 Made make_rope_grad(const KernelRequest& r, const KernelSettings& s) {
-  const DType type = r.inputs[0].dtype;
-  return by_dtypes<RopeGrad>(type, at(r.outputs, 1).absent() ? DType::f32 : r.outputs[1].dtype, r, s);
+  return by_dtypes<RopeGrad>(r.inputs[0].dtype, kernels::dtype_or_f32(r.outputs, 1), r, s);
 }
 
 }  // namespace consist::cpu

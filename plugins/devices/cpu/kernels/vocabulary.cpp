@@ -118,7 +118,7 @@ class VocabularyLossGrad final : public Kernel {
     const auto* stats = in[1].as<float>();                          // [parts, rows, 3]
     const T* x = in[2].as<T>() + shape_.first * shape_.c;           // [rows, c]
     const auto* targets = in[4].as<std::int32_t>() + shape_.first;  // [rows]
-    T* dx = out[1].as<T>() + shape_.first * shape_.c;               // [rows, c]
+    T* dx = out[1].as<T>();                                         // [tokens, c], null where nobody wants it
     auto* losses = static_cast<double*>(workspace);                 // [rows]
     void* scratch = static_cast<char*>(workspace) + losses_bytes();
     const auto scale = static_cast<float>(scale_);
@@ -133,8 +133,8 @@ class VocabularyLossGrad final : public Kernel {
     for (std::int64_t row = 0; row < shape_.rows; ++row) loss += losses[row];
     const float before = at(in, 5).absent() ? 0.0F : *in[5].as<float>();
     *out[0].as<float>() = before + static_cast<float>(loss * scale_);
-    dx_.run(logits, in[3].data, dx, scratch);
-    dw_.run(logits, x, out[2].data, scratch);
+    if (dx != nullptr) dx_.run(logits, in[3].data, dx + shape_.first * shape_.c, scratch);
+    if (out[2].data != nullptr) dw_.run(logits, x, out[2].data, scratch);
   }
 
  private:
@@ -156,7 +156,7 @@ Made make_vocabulary_loss(const KernelRequest& r, const KernelSettings& /*s*/) {
   return std::make_unique<VocabularyLoss>(r);
 }
 Made make_vocabulary_loss_grad(const KernelRequest& r, const KernelSettings& s) {
-  return by_dtypes<VocabularyLossGrad>(r.inputs[0].dtype, r.outputs[2].dtype, r, s);
+  return by_dtypes<VocabularyLossGrad>(r.inputs[0].dtype, kernels::dtype_or_f32(r.outputs, 2), r, s);
 }
 
 }  // namespace consist::cpu

@@ -64,7 +64,7 @@ struct HeadShape {
         c(r.inputs[0].shape.last()),
         vocabulary(r.inputs[1].shape[0]),
         type(r.inputs[0].dtype),
-        gradient(gradients ? r.outputs[2].dtype : type) {
+        gradient(gradients ? kernels::dtype_or_f32(r.outputs, 2) : type) {
     const std::int64_t chunks = std::max<std::int64_t>(1, (logits_bytes(tokens) + chunk_bytes - 1) / chunk_bytes);
     chunk = (tokens + chunks - 1) / chunks;
     if (chunks > 1) chunk = (chunk + 127) / 128 * 128;  // whole tiles of the products
@@ -116,8 +116,8 @@ class LmHeadLoss final : public Kernel {
     const char* x = in[0].as<char>();                     // T [tokens, c]
     const void* w = in[1].data;                           // T [vocabulary, c]
     const auto* targets = in[2].as<std::int32_t>();       // [tokens]
-    char* dx = gradients_ ? out[1].as<char>() : nullptr;  // T [tokens, c]
-    void* dw = gradients_ ? out[2].data : nullptr;        // G [vocabulary, c]
+    char* dx = gradients_ ? out[1].as<char>() : nullptr;  // T [tokens, c], null where nobody wants it
+    void* dw = gradients_ ? out[2].data : nullptr;        // G [vocabulary, c], null where the weight is frozen
     bool add = gradients_ && !at(in, 3).absent();
 
     char* free = static_cast<char*>(workspace);
@@ -139,7 +139,8 @@ class LmHeadLoss final : public Kernel {
                 bad_targets_.on_device(), stream);
       }
       if (!gradients_) continue;
-      products.dx->enqueue(logits, w, dx + first * shape_.c * size, nullptr, free, stream);
+      if (dx != nullptr) products.dx->enqueue(logits, w, dx + first * shape_.c * size, nullptr, free, stream);
+      if (dw == nullptr) continue;
       (add ? *products.dw_add : *products.dw).enqueue(logits, rows_of_x, dw, nullptr, free, stream);
       add = true;
     }
@@ -168,7 +169,7 @@ Made make_lm_head_loss(const KernelRequest& r, const KernelSettings& s) {
   return std::make_unique<LmHeadLoss>(r, s, false);
 }
 Made make_lm_head_loss_grad(const KernelRequest& r, const KernelSettings& s) {
-  const DType g = r.outputs[2].dtype;
+  const DType g = kernels::dtype_or_f32(r.outputs, 2);
   if (!known(r.inputs[0].dtype, r.inputs[1]) || (g != DType::f32 && g != DType::bf16)) return nullptr;
   return std::make_unique<LmHeadLoss>(r, s, true);
 }

@@ -334,7 +334,7 @@ class RmsNormGrad final : public Kernel {
       rms_norm_grad_any<T><<<blocks_of(parts_), widest, 0, stream_of(queue)>>>(dy, x, rstd, w, added, dx, partial, rows, c);
     }
     check_launch("rms_norm_grad");
-    add_partial_sums(partial, parts_, c, dw, add_dw, stream_of(queue));
+    if (dw != nullptr) add_partial_sums(partial, parts_, c, dw, add_dw, stream_of(queue));
   }
 
  private:
@@ -368,7 +368,7 @@ Made make_rms_norm(const KernelRequest& r, const KernelSettings&) {
   return by_dtype<RmsNorm>(r.inputs[0].dtype, r);
 }
 Made make_rms_norm_grad(const KernelRequest& r, const KernelSettings& s) {
-  return by_dtypes<RmsNormGrad>(r.inputs[1].dtype, r.outputs[1].dtype, r, s);
+  return by_dtypes<RmsNormGrad>(r.inputs[1].dtype, kernels::dtype_or_f32(r.outputs, 1), r, s);
 }
 
 }  // namespace consist::cuda

@@ -333,7 +333,7 @@ class RopeGrad final : public Kernel {
       rope_grad_any<T><<<blocks_of(parts_), 32, 0, stream_of(queue)>>>(dy, table, x, rstd, w, dx, partial, shape_);
     }
     check_launch("rope_grad");
-    add_partial_sums(partial, parts_, shape_.dim, dw, add_dw, stream_of(queue));
+    if (dw != nullptr) add_partial_sums(partial, parts_, shape_.dim, dw, add_dw, stream_of(queue));
   }
 
  private:
@@ -348,7 +348,7 @@ Made make_rope(const KernelRequest& r, const KernelSettings&) {
   return by_dtype<Rope>(r.inputs[0].dtype, r);
 }
 Made make_rope_grad(const KernelRequest& r, const KernelSettings& s) {
-  return by_dtypes<RopeGrad>(r.inputs[0].dtype, at(r.outputs, 1).absent() ? DType::f32 : r.outputs[1].dtype, r, s);
+  return by_dtypes<RopeGrad>(r.inputs[0].dtype, kernels::dtype_or_f32(r.outputs, 1), r, s);
 }
 
 }  // namespace consist::cuda

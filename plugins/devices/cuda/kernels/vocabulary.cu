@@ -171,7 +171,7 @@ class VocabularyLossGrad final : public Kernel {
     const auto* stats = in[1].as<float>();                          // [parts, rows, 3]
     const T* x = in[2].as<T>() + shape_.first * shape_.c;           // [rows, c]
     const auto* targets = in[4].as<std::int32_t>() + shape_.first;  // [rows]
-    T* dx = out[1].as<T>() + shape_.first * shape_.c;               // [rows, c]
+    T* dx = out[1].as<T>();                                         // [tokens, c], null where nobody wants it
     auto* losses = static_cast<float*>(workspace);                  // [rows]
     void* scratch = static_cast<std::byte*>(workspace) + losses_bytes();
     const cudaStream_t stream = stream_of(queue);
@@ -181,8 +181,8 @@ class VocabularyLossGrad final : public Kernel {
         gradient<N>(logits, stats, targets, losses, stream);
       else
         gradient<1>(logits, stats, targets, losses, stream);
-      dx_.enqueue(logits, in[3].data, dx, nullptr, scratch, stream);
-      dw_.enqueue(logits, x, out[2].data, nullptr, scratch, stream);
+      if (dx != nullptr) dx_.enqueue(logits, in[3].data, dx + shape_.first * shape_.c, nullptr, scratch, stream);
+      if (out[2].data != nullptr) dw_.enqueue(logits, x, out[2].data, nullptr, scratch, stream);
     }
     enqueue_sum_losses(losses, shape_.rows, scale_, at(in, 5).absent() ? nullptr : in[5].as<float>(), out[0].as<float>(), stream);
   }
@@ -211,7 +211,7 @@ Made make_vocabulary_loss(const KernelRequest& r, const KernelSettings& /*s*/) {
   return std::make_unique<VocabularyLoss>(r);
 }
 Made make_vocabulary_loss_grad(const KernelRequest& r, const KernelSettings& s) {
-  return by_dtypes<VocabularyLossGrad>(r.inputs[2].dtype, r.outputs[2].dtype, r, s);
+  return by_dtypes<VocabularyLossGrad>(r.inputs[2].dtype, kernels::dtype_or_f32(r.outputs, 2), r, s);
 }
 
 }  // namespace consist::cuda

@@ -1,0 +1,32 @@
+// Which parameters a run trains (--freeze, --train-only).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "consist/export.h"
+#include "consist/model.h"
+#include "consist/program.h"
+
+namespace consist {
+
+/// Patterns of Hugging Face names, with * and ? as in a shell. At most one list is given.
+struct FreezeRequest {
+  std::vector<std::string> frozen;   ///< --freeze: these are not trained
+  std::vector<std::string> trained;  ///< --train-only: these alone are
+  bool any() const noexcept { return !frozen.empty() || !trained.empty(); }
+};
+
+/// From the values of the two options, patterns separated by commas; "" is none. Throws UsageError for an empty pattern and where
+/// both are given.
+CONSIST_API FreezeRequest parse_freeze(const std::string& frozen, const std::string& trained);
+/// The option's value again.
+CONSIST_API std::string patterns_text(const std::vector<std::string>& patterns);
+
+/// Sets Parameter::trainable. Throws UsageError for a pattern that matches no parameter, and where none is left to train.
+CONSIST_API void freeze(Program& program, const FreezeRequest& request);
+
+/// Matrix work of forward and backward beside that of a run that trains all parameters, 0..1.
+CONSIST_API double trained_share_of_flops(const Architecture& architecture, std::int64_t sequence, const FreezeRequest& request);
+
+}  // namespace consist
