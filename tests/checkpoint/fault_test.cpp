@@ -13,6 +13,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <random>
@@ -26,6 +27,9 @@ namespace {
 
 /// Calls that change the disk until the process kills itself; never if negative. Counts in the child only.
 long calls_left = -1;
+
+/// While it is not null: "sync PATH" and "rename TO", in order.
+std::vector<std::string>* seen = nullptr;
 
 template <typename Function>
 Function real(const char* name) {
@@ -42,9 +46,11 @@ ssize_t write(int fd, const void* data, size_t bytes) {
   return real<ssize_t (*)(int, const void*, size_t)>("write")(fd, data, bytes);
 }
 int fsync(int fd) {
+  if (seen != nullptr) seen->push_back("sync " + std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(fd)).string());
   return real<int (*)(int)>("fsync")(fd);
 }
 int rename(const char* from, const char* to) noexcept {
+  if (seen != nullptr) seen->push_back(std::string("rename ") + to);
   return real<int (*)(const char*, const char*)>("rename")(from, to);
 }
 int mkdir(const char* path, mode_t mode) noexcept {
@@ -97,6 +103,19 @@ void expect_intact(const std::string& folder, long committed) {
   EXPECT_EQ(steps_in(folder).size(), 2U);
   for (const auto& entry : std::filesystem::directory_iterator(folder))
     EXPECT_EQ(entry.path().string().find(".partial"), std::string::npos);
+}
+
+// A power failure behind commit() finds the checkpoint under its name.
+TEST(CheckpointKill, TheFolderOfCheckpointsIsOnTheDiskBehindTheRename) {
+  const TemporaryFolder folder;
+  CheckpointWriter writer(folder.path(), 2);
+  std::vector<std::string> calls;
+  seen = &calls;
+  save(writer, 10);
+  seen = nullptr;
+  const auto renamed = std::find(calls.begin(), calls.end(), "rename " + checkpoint_path(folder.path(), 10));
+  ASSERT_NE(renamed, calls.end());
+  EXPECT_NE(std::find(renamed, calls.end(), "sync " + folder.path().string()), calls.end());
 }
 
 TEST(CheckpointKill, AtEveryChangeOfTheDisk) {

@@ -7,13 +7,26 @@ namespace {
 
 using test::ChangedModel;
 
-class Fp8ScalingParity : public testing::TestWithParam<ChangedModel> {};
+using Layouts = std::vector<std::vector<std::string>>;
 
-TEST_P(Fp8ScalingParity, EveryLayoutGivesTheLossesOfOneRank) {
-  test::expect_losses_of_one_rank(GetParam(), {{"--strategy=zero2", "--ranks=2", "--accumulation=2"},
-                                               {"--strategy=zero3-offload", "--ranks=2", "--zero3-offload.max_reuse_distance=0"},
-                                               {"--strategy=tp-sp=2+pipeline=2", "--ranks=4", "--accumulation=4"}});
+struct Scaling {
+  ChangedModel model;
+  Layouts layouts;  ///< those of all scalings: tests/interpreter/scalings_test.cpp
+};
+
+void PrintTo(const Scaling& scaling, std::ostream* out) {
+  *out << scaling.model.name;
 }
+
+class Fp8ScalingParity : public testing::TestWithParam<Scaling> {};
+
+TEST_P(Fp8ScalingParity, LayoutsGiveTheLossesOfOneRank) {
+  test::expect_losses_of_one_rank(GetParam().model, GetParam().layouts);
+}
+
+const std::vector<std::string> zero2{"--strategy=zero2", "--ranks=2", "--accumulation=2"},
+    zero3{"--strategy=zero3-offload", "--ranks=2", "--zero3-offload.max_reuse_distance=0"},
+    composed{"--strategy=tp-sp=2+pipeline=2", "--ranks=4", "--accumulation=4"};
 
 ChangedModel model(const char* name, const char* golden, const char* scaling) {
   return {name,
@@ -31,9 +44,10 @@ ChangedModel model(const char* name, const char* golden, const char* scaling) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Scalings, Fp8ScalingParity,
-                         testing::Values(model("llama_delayed", "llama-untied", "delayed"),
-                                         model("qwen3_row", "qwen3-tied", "row"), model("llama_block", "llama-untied", "block")),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         testing::Values(Scaling{model("llama_delayed", "llama-untied", "delayed"), {zero2}},
+                                         Scaling{model("qwen3_row", "qwen3-tied", "row"), {composed}},
+                                         Scaling{model("llama_block", "llama-untied", "block"), {zero3, composed}}),
+                         [](const auto& info) { return std::string(info.param.model.name); });
 
 }  // namespace
 }  // namespace consist

@@ -13,6 +13,7 @@
 #include <tuple>
 
 #include "consist/error.h"
+#include "consist/op.h"
 #include "core/passes/compile.h"
 #include "core/passes/memory_plan.h"
 #include "core/passes/timeline.h"
@@ -156,6 +157,23 @@ TEST_F(PipelinePrograms, TiedEmbeddingIsTrainedByBothItsStages) {
     ASSERT_NE(table, parameters.end());
     EXPECT_EQ(table->twin, 3 - rank);
   }
+}
+
+/// Where the update of `parameter` draws its random bits from: the seed of the instruction, and the place there.
+std::pair<std::int64_t, std::ptrdiff_t> source_of_bits(const Program& program, const std::string& parameter) {
+  for (const Instruction& i : program.instructions) {
+    if (i.op->states_per_update() < 0) continue;
+    const auto place =
+        std::find_if(i.inputs.begin(), i.inputs.end(), [&](TensorId t) { return t != no_tensor && program[t].name == parameter; });
+    if (place != i.inputs.end()) return {i.attributes.integer("seed"), place - i.inputs.begin()};
+  }
+  throw ProgramError("nobody updates " + parameter);
+}
+
+// With --bf16.states bf16 both stages must round their copy of the table alike.
+TEST_F(PipelinePrograms, BothStagesOfATiedEmbeddingRoundByTheSameBits) {
+  const auto programs = compile(host_, {.stages = 4, .shape = {.layers = 4}});
+  EXPECT_EQ(source_of_bits(programs[0], "embed.weight"), source_of_bits(programs[3], "embed.weight"));
 }
 
 TEST_F(PipelinePrograms, WhatCrossesABoundaryIsTheStreamAndItsGradient) {
