@@ -1,0 +1,93 @@
+"""Which tests should notice an error in a folder, the most related first, and what of the copy is built again for it."""
+
+# The nets for programs: short ones of every kind first.
+PROGRAM = [
+    ("interpreter", "PlantedErrors.*:Order.*:*Compositions.Triples/llama_fp32:*Layouts.Zero*/llama_bf16:*Layouts.Ddp/llama_fp32:Rounding.*"),
+    ("passes", "*"), ("program", "*"), ("zero", "*"), ("pipeline", "*"), ("tp-sp", "*"),
+    ("conformance_strategy", "*ddp*:*zero2*"), ("precision", "*"), ("conformance_parts", "*"),
+    ("interpreter", "-*RandomConfigurations*:*bf16*:*fp8*:*biases*"),
+    ("interpreter", "*Compositions*fp8*:*Scal*:*RandomConfigurations*"),
+]
+# Short tests of what a run does; those with faults, kills and resumed layouts take minutes and come last.
+RUNS = [
+    ("runtime", "Trainer*:Evaluation*:TrainingData*:*StepOf*:Mfu*:ModelFlops*:Bound*:SavedState*:InitialValues*:Divisions*:*StagedUpload*:*Agree*:"
+                "Archive*:RankSpeeds*:StartTimes*:HostMemory*:JobMemory*:MemoryLimit*:*Traffic*:Advice*:SteadyState*:Progress*:FitLine*:CommunicatorProof*"),
+    ("archive", "-*Kill*"), ("commands", "TrainCommand*:Explain*"), ("runtime", "Bf16States*:*ResumeOf*:*DiskFull*:RankProgress*:Precisions/LayoutResume.ARunMay*/fp32"),
+]
+
+# By the beginning of the path; the longest one that fits.
+SUITES = {
+    "core/": [("program", "*")] + RUNS,
+    "core/archive": [("archive", "*"), ("commands", "Compare*"), ("runtime", "Archive*")],
+    "core/checkpoint": [("checkpoint", "*"), ("runtime", "*SavedState*:*DiskFull*"), ("runtime", "*Resume*:*State*")],
+    "core/collectives": [("transport", "*"), ("conformance_transport", "*")],
+    "core/config": [("commands", "*")] + RUNS,
+    "core/cost": [("cost", "*"), ("passes", "*"), ("commands", "Explain*:BenchExpect*"), ("pipeline", "*"), ("zero", "*")],
+    "core/files": [("files", "*"), ("checkpoint", "*"), ("weights", "*"), ("models", "*"), ("runtime", "*DiskFull*")],
+    "core/job": [("job", "*"), ("runtime", "*Agreement*:*Progress*"), ("launcher", "*"), ("runtime", "*Fault*")],
+    "core/network": [("job", "*"), ("transport", "*"), ("launcher", "*")],
+    "core/ops": PROGRAM + [("ops", "*"), ("cpu", "*"), ("cost", "*"), ("commands", "Explain*")],
+    "core/passes": PROGRAM + [("commands", "Explain*")] + RUNS[:1],
+    "core/plugin": [("plugin", "*"), ("commands", "*Plugins*:*Options*"), ("external", "*")],
+    "core/program": [("program", "*"), ("cost", "*")] + PROGRAM + [("ops", "*"), ("plugin", "*"), ("commands", "Explain*")],
+    "core/runtime": RUNS + [("parity", "*HfParity.WholeBatch*:*OptimizerParity*"), ("checkpoint", "-*Kill*"), ("cost", "*")],
+    "core/runtime/batches": [("runtime", "Trainer*:Evaluation*:TrainingData*")] + RUNS,
+    "core/runtime/bound": [("runtime", "Bound*:Mfu*")] + RUNS,
+    "core/runtime/initial_values": [("runtime", "InitialValues*")] + RUNS,
+    "core/runtime/warmup": [("schedules", "*"), ("conformance_parts", "*Schedule*")],
+    "core/runtime/metrics": [("runtime", "ModelFlops*:SteadyState*:Mfu*")] + RUNS,
+    "core/runtime/trainer": [("runtime", "Trainer*:Evaluation*:TrainingData*")] + RUNS,
+    "core/weights": [("weights", "*"), ("models", "*"), ("parity", "*HfParity.WholeBatch*")],
+    "plugins/strategies": PROGRAM,
+    "plugins/strategies/pipeline": [("pipeline", "*")] + PROGRAM,
+    "plugins/strategies/tp-sp": [("tp-sp", "*")] + PROGRAM,
+    "plugins/strategies/zero": [("zero", "*")] + PROGRAM,
+    "plugins/precisions": [("precision", "*"), ("runtime", "*Bf16*")] + PROGRAM + [("conformance_parts", "*"), ("parity", "*HfParity.WholeBatch*")],
+    "plugins/optimizers": [("interpreter", "*Optimizers*:*Layouts*llama_fp32*"), ("parity", "*OptimizerParity*"), ("passes", "*")],
+    "plugins/schedules": [("schedules", "*"), ("conformance_parts", "*Schedule*")],
+    "plugins/devices": [("kernels", "*"), ("cpu", "*"), ("runtime", "*Bf16*:*Progress*"), ("parity", "*HfParity.WholeBatch*:*OptimizerParity*")],
+    "plugins/devices/cpu/executable": [("cpu", "*"), ("runtime", "*Bf16*:*Progress*:*StepOf*"), ("parity", "*HfParity.WholeBatch*")],
+    "datasets": [("datasets", "*"), ("tokenizer", "*")],
+    "models": [("models", "*"), ("parity", "*HfParity.WholeBatch*")],
+    "launch": [("commands", "*"), ("launcher", "*")],
+    "launch/deepspeed": [("commands", "*DeepSpeed*:*Deepspeed*"), ("commands", "*")],
+    "launch/launcher": [("launcher", "*"), ("commands", "TrainCommand*:Signals*")],
+    "launch/stop_signals": [("launcher", "*"), ("commands", "TrainCommand*:Signals*")],
+}
+
+
+def longest(path, table):
+    fitting = [beginning for beginning in table if path.startswith(beginning)]
+    if not fitting:
+        raise ValueError(f"suites.py says nothing of {path}")
+    return table[max(fitting, key=len)]
+
+
+def of(path):
+    """(test program, filter) pairs."""
+    seen, tests = set(), []
+    for test in longest(path, SUITES):
+        if test not in seen:
+            seen.add(test)
+            tests.append(test)
+    return tests
+
+
+# Test programs load the library and the plugins; those that contain sources of the tree themselves are built again.
+KERNELS = [f"lib/consist/cpu/kernels-x86-64-v{level}.so" for level in (2, 3, 4)]
+TARGETS = {
+    "core/": ["lib/libconsist.so"],
+    "plugins/devices/cpu": ["lib/consist/plugins/device-cpu.so"],
+    "plugins/devices/cpu/kernels": KERNELS,
+    "plugins/devices/kernels": KERNELS,
+    "plugins/strategies/zero": ["lib/consist/plugins/strategy-zero2.so", "lib/consist/plugins/strategy-zero3-offload.so"],
+    "plugins/schedules": [f"lib/consist/plugins/schedule-{name}.so" for name in ("constant", "linear", "cosine", "wsd")],
+    "plugins/precisions": ["lib/consist/plugins/precision-bf16.so", "lib/consist/plugins/precision-fp8.so"],
+    "launch": ["bin/consist", "bin/test_commands", "bin/test_launcher"],
+}
+for kind, name in [("strategies", "ddp"), ("strategies", "pipeline"), ("strategies", "tp-sp"), ("optimizers", "adamw"), ("optimizers", "lion"), ("optimizers", "muon"), ("optimizers", "sgd")]:
+    TARGETS[f"plugins/{kind}/{name}"] = [f"lib/consist/plugins/{'strategy' if kind == 'strategies' else 'optimizer'}-{name}.so"]
+
+
+def targets_of(path):
+    return longest(path, TARGETS)
