@@ -1,4 +1,7 @@
-// attention: causal, grouped queries, and its gradient. Batches and heads may be split, positions may not.
+// attention: causal, grouped queries, within a window or not, and its gradient. Batches and heads may be split, positions may
+// not.
+#include <algorithm>
+
 #include "core/ops/core_ops.h"
 
 namespace consist::ops {
@@ -16,10 +19,13 @@ Placement of_lse(Placement placement) {
   return placement.is_shard(2) ? Placement::shard(1) : placement;
 }
 
-/// Half of the square of scores: `products` matrix products of 2·S²·D flops per head, halved by the causal mask.
-double causal_flops(const Program& program, TensorId q, double products) {
+/// `products` matrix products of 2·D flops per head and visible pair of a query and a key: half of the square of the sequence,
+/// without the half square that a window hides.
+double visible_flops(const Program& program, const Instruction& i, TensorId q, double products) {
   const Shape shape = program.local(q);
-  return products * static_cast<double>(shape.elements()) * static_cast<double>(shape[1]);
+  const auto sequence = static_cast<double>(shape[1]), window = static_cast<double>(i.attributes.integer_or("window", shape[1]));
+  const double hidden = std::max(0.0, sequence - window);
+  return products * static_cast<double>(shape.elements()) * (sequence - hidden * hidden / sequence);
 }
 
 class AttentionBase : public NamedOp {
@@ -42,6 +48,7 @@ class AttentionBase : public NamedOp {
     require(head_dim > 0 && q.shape[2] % head_dim == 0 && k.shape[2] % head_dim == 0,
             "head_dim must divide the channels of q, k and v");
     require(q.shape[1] > 0 && q.shape[2] > 0 && k.shape[2] > 0, "q, k and v must not be empty");
+    require(attributes.integer_or("window", 1) > 0, "window must be at least 1");
     require(q.shape[2] % k.shape[2] == 0, "the heads of q must be a multiple of the heads of k and v");
     return {q, k, {DType::f32, {q.shape[0], q.shape[2] / head_dim, q.shape[1]}}};
   }
@@ -71,7 +78,7 @@ class AttentionGrad final : public AttentionBase {
   bool makes_columns(int /*output*/) const noexcept override { return true; }
   Cost cost(const Program& program, const Instruction& i) const override {
     Cost cost = Op::cost(program, i);
-    cost.flops = causal_flops(program, i.inputs[1], 5);  // scores again, dv, dp, dq, dk
+    cost.flops = visible_flops(program, i, i.inputs[1], 5);  // scores again, dv, dp, dq, dk
     return cost;
   }
 };
@@ -103,7 +110,7 @@ class Attention final : public AttentionBase {
   }
   Cost cost(const Program& program, const Instruction& i) const override {
     Cost cost = Op::cost(program, i);
-    cost.flops = causal_flops(program, i.inputs[0], 2);  // scores, values
+    cost.flops = visible_flops(program, i, i.inputs[0], 2);  // scores, values
     return cost;
   }
 };

@@ -29,8 +29,12 @@ TensorId rope(Builder& b, TensorId x, TensorId table, TensorId norm_weight, std:
   return b.emit("rope", std::move(inputs), {{"head_dim", head_dim}, {"epsilon", epsilon}}, {name, name + ".rstd"})[0];
 }
 
-TensorId attention(Builder& b, TensorId q, TensorId k, TensorId v, std::int64_t head_dim, std::string name) {
-  return b.emit("attention", {q, k, v}, {{"head_dim", head_dim}}, {name, name + ".lse"})[0];
+TensorId attention(Builder& b, TensorId q, TensorId k, TensorId v, std::int64_t head_dim, std::string name, std::int64_t window) {
+  if (window < 0) throw UsageError(name + ": the window is " + std::to_string(window) + "; it must be at least 1, or 0 for none");
+  Attributes attributes{{"head_dim", head_dim}};
+  // A window that reaches the first position from the last one hides nothing, and devices without windows can run the rest.
+  if (window > 0 && window < b[q].shape[1]) attributes.set("window", window);
+  return b.emit("attention", {q, k, v}, std::move(attributes), {name, name + ".lse"})[0];
 }
 
 TensorId swiglu(Builder& b, TensorId gate, TensorId up, std::string name) {

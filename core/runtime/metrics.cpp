@@ -5,8 +5,13 @@
 namespace consist {
 
 double model_flops_per_token(const ModelSizes& s, std::int64_t sequence) {
-  return 6.0 * static_cast<double>(s.matmul_parameters) + 6.0 * static_cast<double>(s.layers) * static_cast<double>(s.heads) *
-                                                              static_cast<double>(s.head_dim) * static_cast<double>(sequence);
+  // Twice the keys that a query sees on average, with a window and without.
+  const auto all = static_cast<double>(sequence);
+  const double hidden = s.window > 0 ? std::max(0.0, all - static_cast<double>(s.window)) : 0.0,
+               seen = all - hidden * hidden / all;
+  const double keys = static_cast<double>(s.layers - s.windowed_layers) * all + static_cast<double>(s.windowed_layers) * seen;
+  return 6.0 * static_cast<double>(s.matmul_parameters) +
+         6.0 * static_cast<double>(s.heads) * static_cast<double>(s.head_dim) * keys;
 }
 
 double trained_flops_per_token(const Architecture& architecture, std::int64_t sequence, const FreezeRequest& request) {

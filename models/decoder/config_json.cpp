@@ -97,11 +97,10 @@ void refuse_unknown_computation(const Fields& f, const Variant& variant) {
   if (f.boolean_or("mlp_bias", false)) not_supported("mlp_bias", "true", "");
   if (f.boolean_or("attention_bias", false) && !variant.qkv_bias) not_supported("attention_bias", "true", "");
   if (f.number_or("attention_dropout", 0) != 0) not_supported("attention_dropout", shown(f["attention_dropout"]), "set it to 0");
-  if (f.boolean_or("use_sliding_window", false))
-    not_supported("use_sliding_window", "true", "attention is over the whole sequence");
   if (!f.boolean_or("is_causal", true)) not_supported("is_causal", "false", "attention is causal");
-  if (!variant.has_window_switch && f.has("sliding_window") && !f.has("use_sliding_window")) {
-    not_supported("sliding_window", shown(f["sliding_window"]), "attention is over the whole sequence");
+  if (!variant.has_window_switch && (f.has("sliding_window") || f.boolean_or("use_sliding_window", false))) {
+    const char* field = f.has("sliding_window") ? "sliding_window" : "use_sliding_window";
+    not_supported(field, shown(f[field]), std::string(variant.architecture) + " attends to the whole sequence");
   }
   if (f.has("quantization_config")) not_supported("quantization_config", "given", "load unquantized weights");
   if (f.number_or("partial_rotary_factor", 1) != 1) not_supported("partial_rotary_factor", shown(f["partial_rotary_factor"]), "");
@@ -113,11 +112,38 @@ void refuse_unknown_computation(const Fields& f, const Variant& variant) {
   for (const char* capping : {"attn_logit_softcapping", "final_logit_softcapping"}) {
     if (f.has(capping)) not_supported(capping, shown(f[capping]), "");
   }
+}
+
+/// Which layers attend within a window, as transformers 4.57 reads it: where "use_sliding_window" is true, those that
+/// "layer_types" names, without such a list those from "max_window_layers" on.
+void parse_windows(const Fields& f, const Variant& variant, Config& c) {
+  std::vector<bool> windowed;
   if (f.has("layer_types")) {
+    if (!f["layer_types"].is_array()) not_supported("layer_types", shown(f["layer_types"]), "it must be a list of texts");
     for (const Json& type : f["layer_types"]) {
-      if (type != "full_attention") not_supported("layer_types", shown(type), "every layer must be full_attention");
+      if (type != "full_attention" && type != "sliding_attention") {
+        not_supported("layer_types", shown(type), "supported are full_attention and sliding_attention");
+      }
+      windowed.push_back(type == "sliding_attention");
+    }
+    if (std::ssize(windowed) != c.layers) {
+      throw DataError("the field \"layer_types\" lists " + std::to_string(windowed.size()) +
+                      " layers, but \"num_hidden_layers\" is " + std::to_string(c.layers));
     }
   }
+  const bool any = std::find(windowed.begin(), windowed.end(), true) != windowed.end();
+  const bool used = variant.has_window_switch && f.boolean_or("use_sliding_window", false);
+  if (any && !used) not_supported("layer_types", "\"sliding_attention\"", "it needs \"use_sliding_window\": true");
+  if (!used) return;
+  if (windowed.empty()) {
+    const std::int64_t first = f.integer_or("max_window_layers", 28);
+    if (first < 0) throw DataError("the field \"max_window_layers\" is " + std::to_string(first) + "; it must be at least 0");
+    for (std::int64_t layer = 0; layer < c.layers; ++layer) windowed.push_back(layer >= first);
+  }
+  if (std::find(windowed.begin(), windowed.end(), true) == windowed.end()) return;
+  c.window = f.integer_or("sliding_window", 4096);
+  if (c.window < 1) throw DataError("the field \"sliding_window\" is " + std::to_string(c.window) + "; it must be at least 1");
+  c.windowed = std::move(windowed);
 }
 
 /// transformers chooses the class by model_type, people read architectures: where they differ, the file says two things.
@@ -203,6 +229,8 @@ Config parse_config_json(std::string_view text, std::span<const Variant> variant
   c.qkv_bias = variant.qkv_bias;
   c.qk_norm = variant.qk_norm;
   parse_token_ids(f, c);
+  c.check();  // before anything is made for each layer
+  parse_windows(f, variant, c);
   c.check();
   return c;
 }
@@ -233,6 +261,12 @@ std::string to_config_json(const Config& c) {
                             {"low_freq_factor", s.low_freq_factor},
                             {"high_freq_factor", s.high_freq_factor},
                             {"original_max_position_embeddings", s.original_max_position_embeddings}};
+  }
+  if (c.window > 0) {
+    json["use_sliding_window"] = true;
+    json["sliding_window"] = c.window;
+    json["max_window_layers"] = std::find(c.windowed.begin(), c.windowed.end(), true) - c.windowed.begin();
+    for (const bool windowed : c.windowed) json["layer_types"].push_back(windowed ? "sliding_attention" : "full_attention");
   }
   if (c.bos_token) json["bos_token_id"] = *c.bos_token;
   if (c.eos_tokens.size() == 1) json["eos_token_id"] = c.eos_tokens[0];

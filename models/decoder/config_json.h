@@ -12,8 +12,8 @@ namespace consist::decoder {
 /// What an entry of "architectures" stands for: what transformers fixes in code, and what it takes for fields that a file leaves
 /// out.
 struct Variant {
-  std::string_view architecture;  ///< "Qwen3ForCausalLM"
-  std::string_view model_type;    ///< "qwen3"; transformers chooses the class by it, so a file's must not contradict
+  std::string_view architecture;           ///< "Qwen3ForCausalLM"
+  std::string_view model_type;             ///< "qwen3"; transformers chooses the class by it, so a file's must not contradict
   std::string_view other_model_type = {};  ///< one more that files of this architecture may have
   bool qkv_bias = false;
   bool qk_norm = false;

@@ -1,5 +1,6 @@
 #include "models/decoder/decoder.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <vector>
@@ -100,9 +101,10 @@ void Config::check() const {
                     std::to_string(kv_heads) + "; the one must be a multiple of the other");
   }
   if (head_dim % 2 != 0) throw DataError("\"head_dim\" is " + std::to_string(head_dim) + "; rotary embedding needs an even one");
+  if (window != 0) in_range("sliding_window", window, std::int64_t{1} << 31);
   if (pad_token && (*pad_token < -vocabulary || *pad_token >= vocabulary)) {
-    throw DataError("\"pad_token_id\" is " + std::to_string(*pad_token) + ", but \"vocab_size\" is " + std::to_string(vocabulary) +
-                    ": the embedding has no such row (negative ids count from its end)");
+    throw DataError("\"pad_token_id\" is " + std::to_string(*pad_token) + ", but \"vocab_size\" is " +
+                    std::to_string(vocabulary) + ": the embedding has no such row (negative ids count from its end)");
   }
   positive("rms_norm_eps", norm_epsilon);
   positive("rope_theta", rope_theta);
@@ -133,7 +135,9 @@ ModelSizes Decoder::sizes() const {
           .vocabulary = c.vocabulary,
           .max_sequence = c.max_positions,
           .parameters = c.layers * (layer_matrices + layer_vectors) + c.hidden + (c.tied ? 1 : 2) * table,
-          .matmul_parameters = c.layers * layer_matrices + table};
+          .matmul_parameters = c.layers * layer_matrices + table,
+          .window = c.window,
+          .windowed_layers = c.window > 0 ? std::count(c.windowed.begin(), c.windowed.end(), true) : 0};
 }
 
 TensorId Decoder::build(Builder& b, TensorId ids, TensorId targets, double loss_scale) const {
@@ -158,7 +162,8 @@ TensorId Decoder::build(Builder& b, TensorId ids, TensorId targets, double loss_
     const TensorId k_norm = c.qk_norm ? w.norm("self_attn.k_norm", c.head_dim) : no_tensor;
     q = layers::rope(b, q, table, q_norm, c.head_dim, c.norm_epsilon, w.name("self_attn.q_rope"));
     k = layers::rope(b, k, table, k_norm, c.head_dim, c.norm_epsilon, w.name("self_attn.k_rope"));
-    const TensorId mixed = layers::attention(b, q, k, v, c.head_dim, w.name("self_attn"));
+    const TensorId mixed = layers::attention(b, q, k, v, c.head_dim, w.name("self_attn"),
+                                             c.window > 0 && c.windowed[static_cast<std::size_t>(layer)] ? c.window : 0);
     const TensorId o = w.linear(mixed, "self_attn.o_proj", c.hidden, q_channels);
     const layers::Normed mlp_in = layers::rms_norm(b, o, attention_in.residual, w.norm("post_attention_layernorm", c.hidden),
                                                    c.norm_epsilon, w.name("post_attention_layernorm"));

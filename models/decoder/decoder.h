@@ -36,9 +36,11 @@ struct Config {
   RopeScaling rope_scaling;
   double norm_epsilon = 1e-6;
   double initializer_range = 0.02;
-  bool tied = false;      ///< the LM head is the embedding
-  bool qkv_bias = false;  ///< Qwen2
-  bool qk_norm = false;   ///< Qwen3
+  bool tied = false;                      ///< the LM head is the embedding
+  bool qkv_bias = false;                  ///< Qwen2
+  bool qk_norm = false;                   ///< Qwen3
+  std::int64_t window = 0;                ///< positions that attention sees in windowed layers; 0: there are none
+  std::vector<bool> windowed;             ///< which layers are; as many as layers where `window` is not 0
   std::optional<std::int64_t> pad_token;  ///< as config.json has it: its row of the embedding gets no gradient; -1: the last row
   // Not used in training; an exported folder hands them on, so that generation from it stops where it did.
   std::optional<std::int64_t> bos_token;

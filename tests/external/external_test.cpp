@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <sstream>
 
@@ -182,6 +183,55 @@ TEST_F(External, AProjectWithoutABuildTypeIsOptimized) {
 TEST_F(External, TheInstallationHasDocumentsAndTheExample) {
   EXPECT_TRUE(fs::exists(prefix_ + "/share/doc/consist/plugins.md"));
   EXPECT_TRUE(fs::exists(prefix_ + "/share/consist/examples/ddp-plain/strategy.cpp"));
+}
+
+/// Mistral, built out of tree.
+class ExternalMistral : public External {
+ protected:
+  static void SetUpTestSuite() {
+    External::SetUpTestSuite();
+    plugin_ = built("mistral", "build-mistral") + "model-mistral.so";
+  }
+  /// A folder whose config.json is of `architecture`, small, and has `more`.
+  static std::string folder(const std::string& architecture, const std::string& type, const std::string& more) {
+    const std::string made = *folder_ / (type + std::to_string(fs::file_time_type::clock::now().time_since_epoch().count()));
+    fs::create_directory(made);
+    std::ofstream(made + "/config.json")
+        << R"({"architectures": [")" << architecture << R"("], "model_type": ")" << type
+        << R"(", "vocab_size": 512, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+ "num_key_value_heads": 2, "intermediate_size": 96, "max_position_embeddings": 256, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
+ "hidden_act": "silu", "tie_word_embeddings": false)"
+        << more << "}";
+    return made;
+  }
+  static std::vector<double> losses(const std::string& model, std::vector<std::string> more) {
+    const std::string archive = *folder_ / "mistral.h5";
+    more.insert(more.begin(),
+                {"train", "--plugin", plugin_, "--device", "cpu", "--model", model, "--from-scratch", "--dataset", "synthetic",
+                 "--global-batch", "4", "--sequence", "40", "--steps", "4", "--archive", archive, "--overwrite"});
+    consist(more);
+    return ArchiveReader(archive).column("loss");
+  }
+};
+
+TEST_F(ExternalMistral, WithoutItsWindowItIsLlama) {
+  const std::vector<double> llama = losses(folder("LlamaForCausalLM", "llama", ""), {});
+  ASSERT_EQ(llama.size(), 4u);
+  EXPECT_EQ(losses(folder("MistralForCausalLM", "mistral", R"(, "sliding_window": null)"), {}), llama);
+  EXPECT_EQ(losses(folder("MistralForCausalLM", "mistral", R"(, "sliding_window": 40)"), {}), llama);
+  EXPECT_NE(losses(folder("MistralForCausalLM", "mistral", R"(, "sliding_window": 8)"), {}), llama);
+}
+
+TEST_F(ExternalMistral, WithItsWindowEveryLayoutTrainsItAlike) {
+  const std::string model = folder("MistralForCausalLM", "mistral", R"(, "sliding_window": 8)");
+  const std::vector<double> expected = losses(model, {"--accumulation", "2"});
+  for (const char* strategy : {"tp-sp=2", "pipeline=2", "zero2"}) {
+    const std::vector<double> found = losses(model, {"--ranks", "2", "--strategy", strategy, "--accumulation", "2"});
+    EXPECT_THAT(found, testing::Pointwise(testing::DoubleNear(1e-5), expected)) << strategy;
+  }
+  EXPECT_THAT(consist({"explain", "--plugin", plugin_, "--model", "mistral-7b-v0.1", "--sequence", "8192", "--batch", "1",
+                       "--device", "cpu"}),
+              HasSubstr("window=4096"));
 }
 
 // From the installed tree alone.

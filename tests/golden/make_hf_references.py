@@ -18,7 +18,6 @@ Everything is computed in f32 on one CPU thread, with transformers' eager attent
 import argparse
 import json
 import pathlib
-import shutil
 import statistics
 
 import torch
@@ -66,6 +65,9 @@ MODELS = {
                           tie_word_embeddings=False, pad_token_id=5),
     "qwen3-padded": qwen3(vocab_size=64, hidden_size=32, intermediate_size=48, num_attention_heads=4, num_key_value_heads=2, head_dim=16,
                           tie_word_embeddings=True, pad_token_id=-1),
+    # Its second layer sees 7 positions.
+    "qwen2.5-window": qwen2(vocab_size=64, hidden_size=48, intermediate_size=56, num_attention_heads=6, num_key_value_heads=2,
+                            tie_word_embeddings=False, use_sliding_window=True, sliding_window=7, max_window_layers=1),
 }
 
 
@@ -117,7 +119,8 @@ def make(name, folder, seed):
     start = {key: value.clone() for key, value in model.state_dict().items()}
     batches = batches_of(config, generator)
 
-    shutil.rmtree(folder, ignore_errors=True)
+    for file in ("config.json", "model.safetensors", "reference.json"):  # optimizers.json is another script's
+        (folder / file).unlink(missing_ok=True)
     model.generation_config.pad_token_id = None  # saving refuses a negative one there; the file is deleted below
     model.save_pretrained(folder, safe_serialization=True)
     (folder / "generation_config.json").unlink(missing_ok=True)

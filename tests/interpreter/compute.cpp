@@ -105,10 +105,11 @@ void rope_grad(Work& w) {
 }
 
 void attention(Work& w) {
-  out_all(w, reference::attention(w.all(3), w.attributes().integer("head_dim")));
+  out_all(w, reference::attention(w.all(3), w.attributes().integer("head_dim"), w.attributes().integer_or("window", 0)));
 }
 void attention_grad(Work& w) {
-  out_all(w, reference::attention_grad(w.in(0), w.in(1), w.in(2), w.in(3), w.in(4), w.in(5), w.attributes().integer("head_dim")));
+  out_all(w, reference::attention_grad(w.in(0), w.in(1), w.in(2), w.in(3), w.in(4), w.in(5), w.attributes().integer("head_dim"),
+                                       w.attributes().integer_or("window", 0)));
 }
 
 void swiglu(Work& w) {

@@ -84,8 +84,13 @@ class Draw {
     if (golden.ends_with("padded")) changes["pad_token_id"] = dice_.of({0, 5, 31, -2});
     if (golden.starts_with("qwen")) {
       nlohmann::json types;
-      for (int layer = 0; layer < changes["num_hidden_layers"]; ++layer) types.push_back("full_attention");
+      const bool windows = dice_.one_in(3);
+      for (int layer = 0; layer < changes["num_hidden_layers"]; ++layer) {
+        types.push_back(windows && !dice_.one_in(3) ? "sliding_attention" : "full_attention");
+      }
       changes["layer_types"] = types;
+      changes["use_sliding_window"] = windows;
+      changes["sliding_window"] = windows ? dice_.of({1, 2, 3, 7}) : 4096;
     }
     made_.model = {golden, changes.dump()};
   }

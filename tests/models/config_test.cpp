@@ -224,12 +224,41 @@ TEST(QwenConfig, RefusesByNameWhatItWouldComputeWrongly) {
   expect_refused(file, "attention_bias", "qwen");
   for (const auto& [architecture, type] : {std::pair{"Qwen2ForCausalLM", "qwen2"}, {"Qwen3ForCausalLM", "qwen3"}}) {
     file = qwen_json(architecture, type);
-    file["use_sliding_window"] = true;
-    expect_refused(file, "use_sliding_window", "qwen");
-    file = qwen_json(architecture, type);
-    file["layer_types"] = {"sliding_attention", "full_attention"};
+    file["layer_types"] = {"sliding_attention", "full_attention"};  // without use_sliding_window
     expect_refused(file, "layer_types", "qwen");
+    file["use_sliding_window"] = true;
+    file["layer_types"] = {"sliding_attention"};  // of two layers
+    expect_refused(file, "layer_types", "qwen");
+    file["layer_types"] = {"sliding_attention", "chunked_attention"};
+    expect_refused(file, "layer_types", "qwen");
+    file["layer_types"] = {"sliding_attention", "full_attention"};
+    file["sliding_window"] = 0;
+    expect_refused(file, "sliding_window", "qwen");
   }
+}
+
+// As transformers 4.57 reads these fields.
+TEST(QwenConfig, WindowsAreOfTheLayersThatTheFileNames) {
+  json file = qwen_json("Qwen2ForCausalLM", "qwen2");
+  const auto windows = [&file]() {
+    const auto sizes = parse(file, "qwen")->sizes();
+    return std::pair(sizes.window, sizes.windowed_layers);
+  };
+  file["sliding_window"] = 16;
+  EXPECT_EQ(windows(), std::pair(std::int64_t{0}, std::int64_t{0}));  // the switch is off
+  file["use_sliding_window"] = true;
+  EXPECT_EQ(windows().first, 0);  // max_window_layers is 28
+  file["max_window_layers"] = 1;
+  EXPECT_EQ(windows(), std::pair(std::int64_t{16}, std::int64_t{1}));
+  file["max_window_layers"] = 0;
+  EXPECT_EQ(windows(), std::pair(std::int64_t{16}, std::int64_t{2}));
+  file["layer_types"] = {"sliding_attention", "full_attention"};
+  EXPECT_EQ(windows(), std::pair(std::int64_t{16}, std::int64_t{1}));
+  const json exported = json::parse(parse(file, "qwen")->config_json());
+  EXPECT_EQ(exported["sliding_window"], 16);
+  EXPECT_EQ(exported["use_sliding_window"], true);
+  EXPECT_EQ(exported["layer_types"], file["layer_types"]);
+  EXPECT_EQ(parse(exported, "qwen")->sizes().windowed_layers, 1);
 }
 
 TEST(QwenConfig, AMixtureWithoutExpertsIsTheDenseModel) {

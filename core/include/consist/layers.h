@@ -7,8 +7,8 @@
 
 namespace consist::layers {
 
-/// Rows of `table` [vocabulary, channels] for `ids` [batch, sequence] (i32) → [batch, sequence, channels]. The row of `padding_id`
-/// gets no gradient from here (PyTorch's padding_idx); -1: every row gets its own.
+/// Rows of `table` [vocabulary, channels] for `ids` [batch, sequence] (i32) → [batch, sequence, channels]. The row of
+/// `padding_id` gets no gradient from here (PyTorch's padding_idx); -1: every row gets its own.
 CONSIST_API TensorId embedding(Builder& b, TensorId ids, TensorId table, std::string name, std::int64_t padding_id = -1);
 
 /// y = x wᵀ (+ bias) → [batch, sequence, out]. `bias` [out] or no_tensor.
@@ -18,18 +18,21 @@ struct Normed {
   TensorId y;         ///< rms_norm(sum) * weight
   TensorId residual;  ///< x + residual: the new residual stream
 };
-/// RMSNorm (Zhang & Sennrich, 2019) of x + residual over the last dimension; residual may be no_tensor (then the stream is x itself).
+/// RMSNorm (Zhang & Sennrich, 2019) of x + residual over the last dimension; residual may be no_tensor (then the stream is x
+/// itself).
 CONSIST_API Normed rms_norm(Builder& b, TensorId x, TensorId residual, TensorId weight, double epsilon, std::string name);
 
 /// Rotary position embedding (Su et al., 2021), half-split as in Hugging Face, of heads of `head_dim` channels in x
-/// [batch, sequence, heads*head_dim], after an RMSNorm of each head with `norm_weight` [head_dim] if that is given (Qwen3's qk-norm).
-/// `table` [sequence, head_dim] (f32): row p holds cos(p f_i) for i < head_dim/2, then sin(p f_i).
+/// [batch, sequence, heads*head_dim], after an RMSNorm of each head with `norm_weight` [head_dim] if that is given (Qwen3's
+/// qk-norm). `table` [sequence, head_dim] (f32): row p holds cos(p f_i) for i < head_dim/2, then sin(p f_i).
 CONSIST_API TensorId rope(Builder& b, TensorId x, TensorId table, TensorId norm_weight, std::int64_t head_dim, double epsilon,
                           std::string name);
 
 /// Causal softmax(q kᵀ / sqrt(head_dim)) v with grouped queries: q [batch, sequence, heads*head_dim], k and v [batch, sequence,
-/// kv_heads*head_dim], heads a multiple of kv_heads.
-CONSIST_API TensorId attention(Builder& b, TensorId q, TensorId k, TensorId v, std::int64_t head_dim, std::string name);
+/// kv_heads*head_dim], heads a multiple of kv_heads. With `window` above 0 (sliding-window attention, Beltagy et al., 2020) a
+/// position attends to itself and the window - 1 positions before it; 0: to all before it. Negative: throws UsageError.
+CONSIST_API TensorId attention(Builder& b, TensorId q, TensorId k, TensorId v, std::int64_t head_dim, std::string name,
+                               std::int64_t window = 0);
 
 /// silu(gate) * up (Shazeer, 2020).
 CONSIST_API TensorId swiglu(Builder& b, TensorId gate, TensorId up, std::string name);

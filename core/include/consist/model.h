@@ -29,6 +29,8 @@ struct ModelSizes {
   std::int64_t max_sequence = 0;       ///< max_position_embeddings
   std::int64_t parameters = 0;         ///< all, tied weights counted once
   std::int64_t matmul_parameters = 0;  ///< weights of linears, the LM head included (also when tied), the embedding not
+  std::int64_t window = 0;             ///< positions that attention sees in `windowed_layers` of the layers; 0: there are none
+  std::int64_t windowed_layers = 0;
 };
 
 /// One configured architecture. Immutable; may be used from several threads.

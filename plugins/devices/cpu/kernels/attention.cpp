@@ -1,5 +1,5 @@
-// attention and attention_grad: causal, grouped queries, in blocks with a running softmax (Dao et al., 2022, "FlashAttention");
-// the square of scores is never stored. All tiles are f32 and padded to whole vectors.
+// attention and attention_grad: causal, grouped queries, within a window or not, in blocks with a running softmax (Dao et al.,
+// 2022, "FlashAttention"); the square of scores is never stored. All tiles are f32 and padded to whole vectors.
 #include <algorithm>
 
 #include "plugins/devices/cpu/kernels/kernels.h"
@@ -13,15 +13,27 @@ constexpr std::int64_t block = 64;  // queries and keys per tile
 
 struct AttentionShape {
   std::int64_t batch, sequence, heads, kv_heads, dim, width;  ///< width: dim padded to whole vectors
-  AttentionShape(const Shape& q, const Shape& k, std::int64_t head_dim)
+  std::int64_t window;                                        ///< keys that a query sees, itself included
+  AttentionShape(const Shape& q, const Shape& k, const Attributes& attributes)
+      : AttentionShape(q, k, attributes.integer("head_dim"), attributes.integer_or("window", q[1])) {}
+  AttentionShape(const Shape& q, const Shape& k, std::int64_t head_dim, std::int64_t visible_keys)
       : batch(q[0]),
         sequence(q[1]),
         heads(q[2] / head_dim),
         kv_heads(k[2] / head_dim),
         dim(head_dim),
-        width(pad_columns(head_dim)) {}
+        width(pad_columns(head_dim)),
+        window(std::min(visible_keys, q[1])) {}
   std::int64_t group() const { return heads / kv_heads; }
   std::int64_t blocks() const { return (sequence + block - 1) / block; }
+  /// Of the keys [keys, keys + columns) those that `query` sees are [first, last); empty where first >= last.
+  struct Visible {
+    std::int64_t first, last;
+  };
+  Visible visible(std::int64_t query, std::int64_t keys, std::int64_t columns) const {
+    const std::int64_t last = std::clamp(query + 1 - keys, std::int64_t{0}, columns);
+    return {std::clamp(query + 1 - window - keys, std::int64_t{0}, last), last};
+  }
   /// Element (b, position, head, 0) of a [batch, sequence, …] tensor whose rows are `row` elements apart.
   std::int64_t at(std::int64_t b, std::int64_t position, std::int64_t head, std::int64_t row) const {
     return (b * sequence + position) * row + head * dim;
@@ -63,7 +75,7 @@ template <typename T>
 class Attention final : public Kernel {
  public:
   Attention(const KernelRequest& r, const KernelSettings& s)
-      : s_(r.inputs[0].shape, r.inputs[1].shape, r.attributes.integer("head_dim")), threads_(s.threads) {}
+      : s_(r.inputs[0].shape, r.inputs[1].shape, r.attributes), threads_(s.threads) {}
   /// Per thread: q [block, width], kᵀ [dim, block], v [block, width], scores [block, block], o [block, width].
   std::int64_t workspace_bytes() const override { return threads_ * floats() * 4; }
 
@@ -96,25 +108,27 @@ class Attention final : public Kernel {
     std::fill(sum, sum + rows, 0.0F);
     std::fill(ot, ot + rows * s_.width, 0.0F);
     gather(q, s_, b, head, first, rows, 1.0F / std::sqrt(static_cast<float>(s_.dim)), qt);
-    for (std::int64_t keys = 0; keys <= first; keys += block) {
+    for (std::int64_t keys = std::max(std::int64_t{0}, first + 1 - s_.window) / block * block; keys <= first; keys += block) {
       const std::int64_t columns = std::min(block, s_.sequence - keys);
       gather_transposed(k, s_, b, kv_head, keys, columns, kt);
       gather(v, s_, b, kv_head, keys, columns, 1.0F, vt);
       tile_product(rows, block, s_.dim, {qt, s_.width, 1}, kt, block, p, block, false);
       for (std::int64_t r = 0; r < rows; ++r) {
-        const std::int64_t visible = std::min(columns, first + r - keys + 1);
+        const AttentionShape::Visible visible = s_.visible(first + r, keys, columns);
         float* row = p + r * block;
+        std::fill(row, row + visible.first, 0.0F);
+        std::fill(row + visible.last, row + block, 0.0F);
+        if (visible.first == visible.last) continue;
         float most = largest[r];
 #pragma omp simd reduction(max : most)
-        for (std::int64_t j = 0; j < visible; ++j) most = row[j] > most ? row[j] : most;
+        for (std::int64_t j = visible.first; j < visible.last; ++j) most = row[j] > most ? row[j] : most;
         const float shrink = exp_fast(largest[r] - most);
         float added = 0;
 #pragma omp simd reduction(+ : added)
-        for (std::int64_t j = 0; j < visible; ++j) {
+        for (std::int64_t j = visible.first; j < visible.last; ++j) {
           row[j] = exp_fast(row[j] - most);
           added += row[j];
         }
-        std::fill(row + visible, row + block, 0.0F);
         sum[r] = sum[r] * shrink + added;
         largest[r] = most;
         if (shrink != 1.0F) {
@@ -141,7 +155,7 @@ template <typename T>
 class AttentionGrad final : public Kernel {
  public:
   AttentionGrad(const KernelRequest& r, const KernelSettings& s)
-      : s_(r.inputs[1].shape, r.inputs[2].shape, r.attributes.integer("head_dim")), threads_(s.threads) {}
+      : s_(r.inputs[1].shape, r.inputs[2].shape, r.attributes), threads_(s.threads) {}
   std::int64_t workspace_bytes() const override { return threads_ * floats() * 4; }
 
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue) override {
@@ -198,7 +212,9 @@ class AttentionGrad final : public Kernel {
     gather(t.k, s_, b, kv_head, keys, columns, 1.0F, kr);
     gather_transposed(t.k, s_, b, kv_head, keys, columns, kt);
     gather_transposed(t.v, s_, b, kv_head, keys, columns, vt);
-    for (std::int64_t first = keys; first < s_.sequence; first += block) {
+    const std::int64_t last_query =
+        std::min(s_.sequence, keys + columns + s_.window - 1);  // behind the last one that sees any of these keys
+    for (std::int64_t first = keys; first < last_query; first += block) {
       const std::int64_t rows = std::min(block, s_.sequence - first);
       gather(t.q, s_, b, h, first, rows, scale, qt);
       gather(t.dout, s_, b, h, first, rows, 1.0F, dot);
@@ -206,15 +222,17 @@ class AttentionGrad final : public Kernel {
       tile_product(rows, block, s_.dim, {dot, s_.width, 1}, vt, block, dp, block, false);
       const float* lse = t.lse + (b * s_.heads + h) * s_.sequence + first;
       for (std::int64_t r = 0; r < rows; ++r) {
-        const std::int64_t visible = std::min(columns, first + r - keys + 1);
+        const AttentionShape::Visible visible = s_.visible(first + r, keys, columns);
         float *pr = p + r * block, *dr = dp + r * block;
         const float d = delta[first + r], l = lse[r];
-        for (std::int64_t j = 0; j < visible; ++j) {
+        for (std::int64_t j = visible.first; j < visible.last; ++j) {
           pr[j] = exp_fast(pr[j] - l);
           dr[j] = pr[j] * (dr[j] - d);  // the gradient of the scaled scores
         }
-        std::fill(pr + visible, pr + block, 0.0F);
-        std::fill(dr + visible, dr + block, 0.0F);
+        for (float* of : {pr, dr}) {
+          std::fill(of, of + visible.first, 0.0F);
+          std::fill(of + visible.last, of + block, 0.0F);
+        }
       }
       // q carries the scale already, so that dk needs none; dq takes it from dp.
       tile_product(columns, s_.width, rows, {p, 1, block}, dot, s_.width, dv + keys * s_.width, s_.width, true);

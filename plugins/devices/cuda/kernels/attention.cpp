@@ -191,8 +191,14 @@ class CudnnAttention final : public Kernel {
   std::unordered_map<std::int64_t, void*> pointers_;
 };
 
-/// `qkv` are q, k and v.
-AttentionShape shape_of(std::span<const Buffer> qkv, std::int64_t dim) {
+/// `qkv` are q, k and v. Throws UsageError for what no kernel here can do.
+AttentionShape shape_of(std::span<const Buffer> qkv, const Attributes& attributes) {
+  const std::int64_t dim = attributes.integer("head_dim"), window = attributes.integer_or("window", 0);
+  if (window != 0 && window < qkv[0].shape[1]) {
+    throw UsageError("attention within a window of " + std::to_string(window) + " positions over sequences of " +
+                     std::to_string(qkv[0].shape[1]) + ": the cuda device has no kernel for it; take --sequence " +
+                     std::to_string(window) + " or less, or --device cpu");
+  }
   const Buffer &q = qkv[0], &k = qkv[1];
   return {q.shape[0], q.shape[1], q.shape[2] / dim, k.shape[2] / dim, dim, {q.row_stride(), k.row_stride(), qkv[2].row_stride()}};
 }
@@ -210,7 +216,7 @@ Made tiled(DType type, const AttentionShape& shape, Direction direction, const K
 }  // namespace
 
 Made make_attention(const KernelRequest& r, const KernelSettings& s) {
-  const AttentionShape shape = shape_of(r.inputs.first(3), r.attributes.integer("head_dim"));
+  const AttentionShape shape = shape_of(r.inputs.first(3), r.attributes);
   if (r.inputs[0].dtype == DType::bf16) {
     auto device = CudnnDevice::get(s.device);
     auto plan = device->plan(shape, Direction::forward, false);
@@ -225,7 +231,7 @@ Made make_attention(const KernelRequest& r, const KernelSettings& s) {
 }
 
 Made make_attention_grad(const KernelRequest& r, const KernelSettings& s) {
-  AttentionShape shape = shape_of(r.inputs.subspan(1, 3), r.attributes.integer("head_dim"));
+  AttentionShape shape = shape_of(r.inputs.subspan(1, 3), r.attributes);
   shape.written = {r.outputs[0].row_stride(), r.outputs[1].row_stride(), r.outputs[2].row_stride()};
   if (r.inputs[1].dtype == DType::bf16) {
     auto device = CudnnDevice::get(s.device);
