@@ -7,6 +7,7 @@
 #include "consist/model.h"
 #include "core/config/did_you_mean.h"
 #include "core/plugin/host.h"
+#include "core/plugin/plugin_call.h"
 #include "core/program/printable.h"
 #include "launch/commands/commands.h"
 #include "launch/run_options.h"
@@ -20,6 +21,11 @@ constexpr const char* help =
     "(and if not, why), and the file. With NAME, that part's options, and a model's presets.\n\n"
     "example: consist plugins ddp\n";
 
+/// A listing waits less long for a plugin than a run does.
+std::chrono::milliseconds probe_time() {
+  return std::min<std::chrono::milliseconds>(std::chrono::seconds(10), plugin_timeout());
+}
+
 void print_table(const PluginHost& host) {
   std::size_t name_width = 4, version_width = 7;
   for (const PluginFile& file : host.files()) {
@@ -29,7 +35,7 @@ void print_table(const PluginHost& host) {
   const auto width = static_cast<int>(name_width), version = static_cast<int>(version_width);
   std::printf("%-10s %-*s %-*s %-10s %s\n", "KIND", width, "NAME", version, "VERSION", "AVAILABLE", "FILE");
   for (const PluginFile& file : host.files()) {
-    const std::string reason = host.unavailable(file, std::chrono::seconds(10));
+    const std::string reason = host.unavailable(file, probe_time());
     std::printf("%-10s %-*s %-*s %-10s %s\n", file.kind.empty() ? "?" : file.kind.c_str(), width,
                 file.name.empty() ? "?" : file.name.c_str(), version, file.version.c_str(), reason.empty() ? "yes" : "no",
                 printable(file.path.string()).c_str());
@@ -54,7 +60,7 @@ void print_options(PluginHost& host, const std::string& name) {
     if (file.name != name) continue;
     found = true;
     std::printf("%s %s %s: %s\n", file.kind.c_str(), file.name.c_str(), file.version.c_str(), file.summary.c_str());
-    const Availability found_out = host.probe(file, std::chrono::seconds(10));
+    const Availability found_out = host.probe(file, probe_time());
     std::printf("  file %s\n  available: %s\n", printable(file.path.string()).c_str(),
                 found_out.reason.empty() ? "yes" : printable("no: " + found_out.reason).c_str());
     if (!found_out.loads) continue;
