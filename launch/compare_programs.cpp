@@ -36,7 +36,7 @@ std::string text_of_programs(const RunConfig& config, PluginHost& host) {
   std::string text;
   const json options = config_of(config)["plugin_options"];
   for (int axis = 0; axis < layout.mesh.axes(); ++axis) {
-    const std::string transport = transport_for(config, layout.active[static_cast<std::size_t>(axis)].name);
+    const std::string transport = transport_for(config, layout.strategy_of(axis).name);
     text += std::to_string(layout.mesh.size_of(axis)) + " over " + transport;
     text += (options.contains(transport) ? options[transport].dump() : "") + "\n";
   }

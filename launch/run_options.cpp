@@ -30,9 +30,9 @@ po::options_description run_options() {
   what.add_options()("model", po::value<std::string>()->value_name("NAME|FOLDER"),
                      "preset, or Hugging Face folder (its weights are loaded)")(
       "strategy", po::value<std::string>()->default_value(text_of(d.strategies))->value_name("S"),
-      "e.g. ddp, or a+b=2 combined over the ranks")("transport",
-                                                    po::value<std::string>()->default_value(d.transport)->value_name("T"),
-                                                    "e.g. socket, or per strategy: a=T1,b=T2")(
+      "e.g. ddp, a+b=2 combined over the ranks, or a=2x4 on two mesh axes")(
+      "transport", po::value<std::string>()->default_value(d.transport)->value_name("T"),
+      "e.g. socket, or per strategy: a=T1,b=T2")(
       "precision", po::value<std::string>()->default_value(d.precision)->value_name("P"), "e.g. fp32, bf16")(
       "device", po::value<std::string>()->default_value(d.device)->value_name("D"), "e.g. cpu, cuda; auto: the fastest there is")(
       "dataset", po::value<std::string>()->default_value(d.dataset)->value_name("D"), "e.g. text, tokens, synthetic")(

@@ -107,7 +107,8 @@ RingCommunicator::CallHead RingCommunicator::head_of(Call call, std::uint64_t nu
 }
 
 std::string RingCommunicator::text_of(const CallHead& head) {
-  static constexpr const char* names[] = {"?", "all_reduce", "reduce_scatter", "all_gather", "broadcast", "message"};
+  static constexpr const char* names[] = {"?",         "all_reduce", "reduce_scatter", "all_gather",
+                                          "broadcast", "message",    "all_to_all"};
   const auto call = static_cast<std::size_t>(head.call);
   return std::string(names[call < std::size(names) ? call : 0]) + " of " + std::to_string(head.count) + " " +
          std::string(name_of(static_cast<DType>(head.dtype))) + " in chunks of " + std::to_string(head.chunk_bytes) + " bytes" +
@@ -286,6 +287,41 @@ void RingCommunicator::all_gather(const void* input, void* output, std::int64_t 
   };
   run(Schedule{*this, static_cast<const std::byte*>(input), static_cast<std::byte*>(output), count, width, members,
                number(count, members - 1, chunk_elements(dtype), window)});
+}
+
+void RingCommunicator::all_to_all(const void* input, std::int64_t input_stride, void* output, std::int64_t output_stride,
+                                  std::int64_t count, DType dtype, NativeQueue /*queue*/) {
+  const std::size_t bytes = checked(count) * size_of(dtype);
+  if (input_stride < count || output_stride < count)
+    throw ProgramError("an all_to_all is started with parts of " + std::to_string(count) + " elements that overlap");
+  own_ = head_of(Call::all_to_all, collectives_++, count, dtype);
+  if (bytes == 0) return;
+  const auto* const from = static_cast<const std::byte*>(input);
+  auto* const to = static_cast<std::byte*>(output);
+  const auto part = [&](int member, std::int64_t stride) { return static_cast<std::size_t>(member * stride) * size_of(dtype); };
+  std::memcpy(to + part(rank_, output_stride), from + part(rank_, input_stride), bytes);
+  // In step s every member sends to the one that is s further on and receives from the one that is s behind. Whoever is behind
+  // finds what it waits for already sent, since sending does not wait for the receiver's step.
+  for (int step = 1; step < size_; ++step) {
+    const int target = (rank_ + step) % size_, source = (rank_ + size_ - step) % size_;
+    const Ticket head = expect_head(source);
+    send_head(target);
+    Ticket last_send = 0, last_receive = 0;
+    std::size_t posted = 0;
+    for (std::size_t at = 0; at < bytes; at += chunk_bytes_) {
+      if (++posted > window) {
+        if (posted == window + 1) check_head(source, head);
+        links_->wait_received(source, last_receive + 1 - window);
+        links_->wait_sent(target, last_send + 1 - window);
+      }
+      const std::size_t size = std::min(chunk_bytes_, bytes - at);
+      last_receive = links_->post_receive(source, to + part(source, output_stride) + at, size);
+      last_send = links_->post_send(target, from + part(target, input_stride) + at, size);
+    }
+    if (posted <= window) check_head(source, head);
+    links_->wait_received(source, last_receive);
+    links_->wait_sent(target, last_send);
+  }
 }
 
 void RingCommunicator::broadcast(void* data, std::int64_t count_, DType dtype, int root, NativeQueue /*queue*/) {

@@ -11,10 +11,10 @@
 
 namespace consist {
 
-/// Collectives that move the least possible bytes per member: 2 (n-1)/n of the data for all_reduce, (n-1)/n for reduce_scatter
-/// and all_gather, all of it once for broadcast. The data is cut into pieces of n blocks, each block into a few chunks; a chunk
-/// is sent on as soon as it has been summed, while the next ones are on their way, so that sending, receiving and summing
-/// overlap. Allocates only in the constructor.
+/// Collectives that move the least possible bytes per member: 2 (n-1)/n of the data for all_reduce, (n-1)/n for reduce_scatter,
+/// all_gather and all_to_all (whose parts go straight to their members), all of it once for broadcast. The data is cut into
+/// pieces of n blocks, each block into a few chunks; a chunk is sent on as soon as it has been summed, while the next ones are on
+/// their way, so that sending, receiving and summing overlap. Allocates only in the constructor.
 ///
 /// Ahead of its first chunk each call sends a head (CallHead) to whom it sends at all: which call it is, and of what. Members
 /// that are in different calls, or cut them otherwise, throw ProgramError naming both; nothing that arrived is used then.
@@ -30,6 +30,8 @@ class RingCommunicator final : public Communicator {
   void all_reduce(void* data, std::int64_t count, DType dtype, NativeQueue queue) override;
   void reduce_scatter(const void* input, void* output, std::int64_t count, DType dtype, NativeQueue queue) override;
   void all_gather(const void* input, void* output, std::int64_t count, DType dtype, NativeQueue queue) override;
+  void all_to_all(const void* input, std::int64_t input_stride, void* output, std::int64_t output_stride, std::int64_t count,
+                  DType dtype, NativeQueue queue) override;
   void broadcast(void* data, std::int64_t count, DType dtype, int root, NativeQueue queue) override;
   void send(const void* data, std::int64_t count, DType dtype, int to, NativeQueue queue) override;
   void receive(void* data, std::int64_t count, DType dtype, int from, NativeQueue queue) override;
@@ -38,7 +40,7 @@ class RingCommunicator final : public Communicator {
   std::int64_t bytes_sent() const noexcept override { return links_->bytes_sent() - head_bytes_; }
 
  private:
-  enum class Call : std::uint8_t { all_reduce = 1, reduce_scatter, all_gather, broadcast, message };
+  enum class Call : std::uint8_t { all_reduce = 1, reduce_scatter, all_gather, broadcast, message, all_to_all };
   /// What is about to follow. All members of a call (both ends of a message) make the same one.
   struct CallHead {
     std::uint64_t number = 0;  ///< of the group's collectives, or of the messages from one member to another

@@ -1,5 +1,6 @@
 #include "core/config/run_config.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -31,6 +32,8 @@ void at_most(const char* option, std::int64_t value, std::int64_t most) {
     throw UsageError(std::string(option) + " is " + std::to_string(value) + "; it must be at most " + std::to_string(most));
 }
 
+constexpr std::int64_t most_ranks = 65'536;
+
 std::string short_text(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.10g", value);
@@ -44,6 +47,25 @@ void within(const char* option, double value, double least, double most) {
   }
 }
 
+/// "8", "2x4" or "*x4", in which '*', once, is 0.
+std::vector<int> parse_sizes(const std::string& strategies, std::string_view text) {
+  std::vector<int> sizes;
+  std::int64_t product = 1;
+  for (const std::string_view number : split(text, 'x')) {
+    int& size = sizes.emplace_back(0);
+    if (number == "*" && text.size() > 1 && std::count(sizes.begin(), sizes.end(), 0) == 1) continue;
+    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), size);
+    if (error != std::errc() || end != number.data() + number.size() || size < 1) {
+      throw UsageError("--strategy " + strategies + ": '" + std::string(number) +
+                       "' is no number of ranks; write for example ddp=2, or zero2=2x4 for a strategy on two mesh axes (*x4: the "
+                       "first one has the ranks that are left)");
+    }
+    product *= size;
+    at_most("--strategy, ranks of one strategy", product, most_ranks);
+  }
+  return sizes;
+}
+
 }  // namespace
 
 std::vector<StrategyChoice> parse_strategies(const std::string& text) {
@@ -53,11 +75,10 @@ std::vector<StrategyChoice> parse_strategies(const std::string& text) {
     const std::size_t equals = part.find('=');
     choice.name = part.substr(0, equals);
     if (equals != std::string_view::npos) {
-      const std::string_view number = part.substr(equals + 1);
-      const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), choice.size);
-      if (error != std::errc() || end != number.data() + number.size() || choice.size < 1) {
-        throw UsageError("--strategy " + text + ": '" + std::string(number) + "' is no number of ranks; write for example ddp=2");
-      }
+      choice.split = parse_sizes(text, part.substr(equals + 1));
+      choice.size = 1;
+      for (const int size : choice.split) choice.size *= size;
+      if (choice.split.size() == 1) choice.split.clear();
     }
     if (choice.name.empty())
       throw UsageError("--strategy '" + text + "' has an empty part; write for example ddp, or tp-sp=2+ddp");
@@ -66,10 +87,20 @@ std::vector<StrategyChoice> parse_strategies(const std::string& text) {
   return strategies;
 }
 
+namespace {
+
+std::string sizes_text(const StrategyChoice& s) {
+  if (s.split.empty()) return s.size > 0 ? "=" + std::to_string(s.size) : "";
+  std::string text;
+  for (const int size : s.split) text += (text.empty() ? "=" : "x") + (size > 0 ? std::to_string(size) : "*");
+  return text;
+}
+
+}  // namespace
+
 std::string text_of(const std::vector<StrategyChoice>& strategies) {
   std::string text;
-  for (const StrategyChoice& s : strategies)
-    text += (text.empty() ? "" : "+") + s.name + (s.size > 0 ? "=" + std::to_string(s.size) : "");
+  for (const StrategyChoice& s : strategies) text += (text.empty() ? "" : "+") + s.name + sizes_text(s);
   return text;
 }
 
@@ -101,7 +132,7 @@ void RunConfig::check() const {
   at_least("--batch", batch, global_batch > 0 ? 0 : 1);
   at_least("--sequence", sequence, 1);
   at_least("--accumulation", accumulation, global_batch > 0 ? 0 : 1);
-  at_most("--ranks", ranks, 65'536);
+  at_most("--ranks", ranks, most_ranks);
   at_most("--global-batch", global_batch, 1'000'000'000'000);
   at_most("--batch", batch, 1'000'000'000);
   at_most("--sequence", sequence, 1'000'000'000);

@@ -13,10 +13,12 @@
 
 namespace consist {
 
-/// One entry of --strategy: "tp-sp=2" has size 2, "ddp" has size 0 (the remaining ranks).
+/// One entry of --strategy: "tp-sp=2" has size 2, "ddp" has size 0 (the remaining ranks). "zero2=2x4" has size 8, split over two
+/// mesh axes; "zero2=*x4" has size 0, its outer axis gets the remaining ranks.
 struct StrategyChoice {
   std::string name;
   int size = 0;
+  std::vector<int> split = {};  ///< of several axes, the outermost first; 0: the remaining ranks. Empty: one axis
   bool operator==(const StrategyChoice&) const = default;
 };
 
@@ -74,7 +76,7 @@ struct RunConfig {
   CONSIST_API std::string to_json() const;
 };
 
-/// "tp-sp=2+pipeline=2+ddp". Throws UsageError.
+/// "tp-sp=2+pipeline=2+ddp", "tp-sp=2+zero2=2x4". Throws UsageError.
 CONSIST_API std::vector<StrategyChoice> parse_strategies(const std::string& text);
 CONSIST_API std::string text_of(const std::vector<StrategyChoice>& strategies);
 /// "socket" or "tp-sp=nvlink,ddp=socket", into the two transport fields. Throws UsageError.

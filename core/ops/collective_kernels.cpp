@@ -1,5 +1,6 @@
 #include "core/ops/collective_kernels.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "consist/edit.h"
@@ -132,6 +133,78 @@ class PartsKernel final : public Kernel {
   std::vector<Message> messages_;
 };
 
+/// all_to_all of one or several tensors: of each, parts along attribute "to" of the input become parts along "dim" of the output.
+class ExchangeKernel final : public Kernel {
+ public:
+  ExchangeKernel(const KernelRequest& request, Communicator* communicator, int ranks) : communicator_(communicator) {
+    const auto dim = static_cast<int>(request.attributes.integer("dim")), to = static_cast<int>(request.attributes.integer("to"));
+    for (std::size_t t = 0; t < request.inputs.size(); ++t) add_runs(t, request.inputs[t], request.outputs[t], dim, to, ranks);
+    if (runs_.size() > most_messages * request.inputs.size()) {
+      throw ProgramError("op '" + std::string(request.op) + "' from dimension " + std::to_string(dim) + " to " +
+                         std::to_string(to) + " of " + request.inputs[0].shape.text() + " on each rank would take " +
+                         std::to_string(runs_.size()) + " messages; copy to a layout with larger parts first");
+    }
+  }
+
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* /*workspace*/, NativeQueue queue) override {
+    if (runs_.size() == 1) return exchange(runs_[0], in, out, queue);
+    Group group(*communicator_, queue);
+    for (const Run& run : runs_) exchange(run, in, out, queue);
+    group.end();
+  }
+
+  void check() override { communicator_->check(); }
+
+ private:
+  static constexpr std::size_t most_messages = 256;  // per tensor
+
+  /// As much of each part as lies in one piece on both sides. Bytes, but for strides and count.
+  struct Run {
+    std::size_t tensor;
+    std::int64_t input_offset, input_stride, output_offset, output_stride, count;
+  };
+
+  void add_runs(std::size_t tensor, const Buffer& in, const Buffer& out, int dim, int to, int ranks) {
+    Shape part = in.shape;
+    part[to] /= ranks;
+    const auto elements_behind = [](const Shape& shape, int d) {
+      std::int64_t elements = 1;
+      for (int i = d + 1; i < shape.rank(); ++i) elements *= shape[i];
+      return elements;
+    };
+    const int inner = std::max(dim, to);
+    Run run{tensor,
+            0,
+            part[to] * elements_behind(in.shape, to),
+            0,
+            part[dim] * elements_behind(out.shape, dim),
+            part[inner] * elements_behind(part, inner)};
+    std::int64_t runs = 1;
+    for (int d = 0; d < inner; ++d) runs *= part[d];
+    const auto size = static_cast<std::int64_t>(size_of(in.dtype));
+    for (std::int64_t r = 0; r < runs; ++r) {
+      run.input_offset = run.output_offset = 0;
+      std::int64_t rest = r;
+      for (int d = inner - 1; d >= 0; --d) {
+        run.input_offset += rest % part[d] * elements_behind(in.shape, d) * size;
+        run.output_offset += rest % part[d] * elements_behind(out.shape, d) * size;
+        rest /= part[d];
+      }
+      runs_.push_back(run);
+      if (runs_.size() > most_messages * (tensor + 1)) return;  // it is refused
+    }
+  }
+
+  void exchange(const Run& run, std::span<const Buffer> in, std::span<const Buffer> out, NativeQueue queue) {
+    communicator_->all_to_all(in[run.tensor].as<char>() + run.input_offset, run.input_stride,
+                              out[run.tensor].as<char>() + run.output_offset, run.output_stride, run.count, in[run.tensor].dtype,
+                              queue);
+  }
+
+  Communicator* communicator_;
+  std::vector<Run> runs_;
+};
+
 /// A message over the link of a lane, whose two members are the sender and the receiver.
 class SendKernel final : public Kernel {
  public:
@@ -171,6 +244,10 @@ std::unique_ptr<Kernel> make_reduce_scatter_kernel(const KernelRequest& request,
 
 std::unique_ptr<Kernel> make_all_gather_kernel(const KernelRequest& request, Communicator* communicator, int ranks) {
   return std::make_unique<PartsKernel>(request, true, communicator, ranks);
+}
+
+std::unique_ptr<Kernel> make_all_to_all_kernel(const KernelRequest& request, Communicator* communicator, int ranks) {
+  return std::make_unique<ExchangeKernel>(request, communicator, ranks);
 }
 
 std::unique_ptr<Kernel> make_send_kernel(Communicator* communicator) {

@@ -1,5 +1,7 @@
 // Collectives over a set of mesh axes (attribute "axis"), the local part of a replicated tensor, and messages between neighbours
 // on one. Each collective has its adjoint: the gradient of an all_gather is a reduce_scatter and so on.
+#include <algorithm>
+
 #include "core/ops/collective_kernels.h"
 #include "core/ops/core_ops.h"
 
@@ -81,6 +83,27 @@ class AllGather final : public CollectiveBase {
   void differentiate(Differentiator& d, const Instruction& f) const override { pass_back(d, f, parts_of(f)); }
 };
 
+/// Parts along dimension "dim" become parts along dimension "to".
+class AllToAll final : public CollectiveBase {
+ public:
+  AllToAll() : CollectiveBase("all_to_all") {}
+  Types infer(const Types& in, const Attributes& attributes) const override {
+    const std::int64_t dim = attributes.integer("dim"), to = attributes.integer("to");
+    for (const std::optional<TensorType>& type : in)
+      require(!type || (dim >= 0 && to >= 0 && dim != to && std::max(dim, to) < type->shape.rank()),
+              "attributes 'dim' and 'to' must be two dimensions of the tensors");
+    return CollectiveBase::infer(in, attributes);
+  }
+  bool is_collective() const noexcept override { return true; }
+  bool passes_parameters_on() const noexcept override { return true; }
+  std::int64_t bytes_sent(std::int64_t bytes, int ranks) const noexcept override { return bytes * (ranks - 1) / ranks; }
+  std::unique_ptr<Kernel> make_collective_kernel(const KernelRequest& request, Communicator* communicator,
+                                                 int ranks) const override {
+    return make_all_to_all_kernel(request, communicator, ranks);
+  }
+  void differentiate(Differentiator& d, const Instruction& f) const override { pass_back(d, f, parts_of(f)); }
+};
+
 class Slice final : public CollectiveBase {
  public:
   Slice() : CollectiveBase("slice") {}
@@ -142,6 +165,7 @@ void register_collectives(OpRegistry& registry) {
   registry.add(std::make_unique<AllReduce>());
   registry.add(std::make_unique<ReduceScatter>());
   registry.add(std::make_unique<AllGather>());
+  registry.add(std::make_unique<AllToAll>());
   registry.add(std::make_unique<Slice>());
   registry.add(std::make_unique<Send>());
   registry.add(std::make_unique<Receive>());

@@ -38,6 +38,44 @@ std::shared_ptr<const Machine> reference_machine() {
   return machine;
 }
 
+const StrategyUse& Layout::strategy_of(int axis) const {
+  const auto use = std::find_if(active.begin(), active.end(), [&](const StrategyUse& u) { return u.axes.contains(axis); });
+  if (axis < 0 || use == active.end()) throw ProgramError("no strategy works on mesh axis " + std::to_string(axis));
+  return *use;
+}
+
+namespace {
+
+/// The axes of a strategy that spans `use.size` ranks: name and size, without those of size 1.
+std::vector<MeshAxis> axes_of(const StrategyUse& use, const AxisRequest& request) {
+  std::vector<int> sizes = use.split;
+  if (sizes.empty()) sizes = {use.size};
+  const auto count = static_cast<int>(sizes.size());
+  if (count < request.least_axes || count > request.most_axes) {
+    const std::string needed = request.least_axes == request.most_axes
+                                   ? std::to_string(request.most_axes)
+                                   : std::to_string(request.least_axes) + " to " + std::to_string(request.most_axes);
+    throw UsageError("strategy '" + use.name + "' works on " + needed + (needed == "1" ? " axis" : " axes") + ", but is given " +
+                     std::to_string(count) +
+                     (request.most_axes > 1 ? "; write --strategy " + use.name + "=2x4 for two axes"
+                                            : "; write --strategy " + use.name + "=N"));
+  }
+  int known = 1;
+  for (const int size : sizes) known *= std::max(1, size);
+  if (use.size % known != 0) {
+    throw UsageError("strategy '" + use.name + "' is left " + std::to_string(use.size) + " ranks, which its axes of " +
+                     std::to_string(known) + " do not divide");
+  }
+  std::vector<MeshAxis> axes;
+  for (int k = 0; k < count; ++k) {
+    const int size = sizes[static_cast<std::size_t>(k)] > 0 ? sizes[static_cast<std::size_t>(k)] : use.size / known;
+    if (size > 1) axes.push_back({count == 1 ? request.name : request.name + "." + std::to_string(k), size});
+  }
+  return axes;
+}
+
+}  // namespace
+
 Layout lay_out(const std::vector<StrategyUse>& strategies, int ranks) {
   int fixed = 1;
   const StrategyUse* rest = nullptr;
@@ -67,12 +105,21 @@ Layout lay_out(const std::vector<StrategyUse>& strategies, int ranks) {
   });
   for (StrategyUse use : ordered) {
     if (use.size == 0) use.size = ranks / fixed;
-    if (use.size == 1) continue;
     const AxisRequest request = use.strategy->axis();
-    if (request.splits_batch) layout.batch_axes.push_back(static_cast<int>(axes.size()));
-    axes.push_back({request.name, use.size});
+    const std::vector<MeshAxis> own = axes_of(use, request);
+    if (own.empty()) continue;
+    for (const MeshAxis& axis : own) {
+      const auto index = static_cast<int>(axes.size());
+      if (request.splits_batch) layout.batch_axes.push_back(index);
+      use.axes |= index;
+      axes.push_back(axis);
+    }
+    layout.schedule_order.push_back(layout.active.size());
     layout.active.push_back(use);
   }
+  std::stable_sort(layout.schedule_order.begin(), layout.schedule_order.end(), [&](std::size_t a, std::size_t b) {
+    return layout.active[a].strategy->axis().turn < layout.active[b].strategy->axis().turn;
+  });
   layout.mesh = Mesh(std::move(axes));
   return layout;
 }
@@ -115,10 +162,8 @@ void checked(Program& program, const std::string& plugin, const char* function, 
 /// The same for each strategy that has an axis.
 template <typename Call>
 void checked_each(Program& program, const Layout& layout, const char* function, void (*check)(const Program&), const Call& call) {
-  for (std::size_t axis = 0; axis < layout.active.size(); ++axis) {
-    const StrategyUse& use = layout.active[axis];
-    checked(program, "strategy '" + use.name + "'", function, check, [&] { call(*use.strategy, static_cast<int>(axis)); });
-  }
+  for (const StrategyUse& use : layout.active)
+    checked(program, "strategy '" + use.name + "'", function, check, [&] { call(*use.strategy, use.axes); });
 }
 
 /// Forward of one micro-batch, in the precision's dtypes, laid out on the mesh.
@@ -140,7 +185,7 @@ Program forward_program(const CompileRequest& request, const Layout& layout, int
   for (const Parameter& parameter : program.parameters) program[parameter.tensor].dtype = request.precision->dtypes().parameter;
   program.micro_batches = request.accumulation;  // of the step that is partitioned; an evaluation's parts are the same
   checked_each(program, layout, "partition", verify_unplaced,
-               [&](const ParallelStrategy& strategy, int axis) { strategy.partition(program, axis); });
+               [&](const ParallelStrategy& strategy, AxisSet axes) { strategy.partition(program, axes); });
   program.micro_batches = 1;
   program = rebuild(program);
   checked(program, request.precision_name, "rewrite", verify, [&] { request.precision->rewrite(program); });
@@ -149,12 +194,12 @@ Program forward_program(const CompileRequest& request, const Layout& layout, int
 
 void finish(Program& program, const Layout& layout) {
   checked_each(program, layout, "finish", verify,
-               [&](const ParallelStrategy& strategy, int axis) { strategy.finish(program, axis); });
+               [&](const ParallelStrategy& strategy, AxisSet axes) { strategy.finish(program, axes); });
 }
 
 void divide(Program& program, const Layout& layout) {
   checked_each(program, layout, "divide", verify,
-               [&](const ParallelStrategy& strategy, int axis) { strategy.divide(program, axis); });
+               [&](const ParallelStrategy& strategy, AxisSet axes) { strategy.divide(program, axes); });
 }
 
 double tokens_per(const CompileRequest& request, const Layout& layout, int micro_batches) {
@@ -197,8 +242,10 @@ Program compile_step(const CompileRequest& request, const Layout& layout, int ra
   }
   accumulate(program, request.accumulation);
   reuse(program);  // what strategies gather is then the same for all micro-batches
-  checked_each(program, layout, "schedule", verify,
-               [&](const ParallelStrategy& strategy, int axis) { strategy.schedule(program, axis); });
+  for (const std::size_t turn : layout.schedule_order) {
+    const StrategyUse& use = layout.active[turn];
+    checked(program, "strategy '" + use.name + "'", "schedule", verify, [&] { use.strategy->schedule(program, use.axes); });
+  }
   reuse(program);
   fuse_amax(program);
   record_amaxes(program);

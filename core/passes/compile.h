@@ -25,6 +25,9 @@ struct StrategyUse {
   std::string name;
   const ParallelStrategy* strategy = nullptr;
   int size = 0;
+  /// How these are split over several axes, the outermost first; 0: the ranks that are left. Empty: one axis.
+  std::vector<int> split = {};
+  AxisSet axes = {};  ///< of a layout's: where it lies in the mesh
 };
 
 struct CompileRequest {
@@ -54,13 +57,17 @@ struct Layout {
   Mesh mesh;                        ///< axes of size 1 are left out
   std::vector<StrategyUse> active;  ///< the strategies that have an axis, in the order of the mesh's axes: by
                                     ///< AxisRequest::distance, the largest outermost
-  std::vector<int> batch_axes;      ///< axes over which sequences are divided
+  std::vector<std::size_t> schedule_order;  ///< indices of `active`, by AxisRequest::turn
+  std::vector<int> batch_axes;              ///< axes over which sequences are divided
 
+  /// The strategy that an axis of the mesh belongs to.
+  const StrategyUse& strategy_of(int axis) const;
   int batch_ranks() const;          ///< product of the sizes of batch_axes
   int batch_index(int rank) const;  ///< which part of the batch `rank` reads
 };
 
-/// Throws UsageError where sizes and ranks do not fit or two strategies want the same axis.
+/// Throws UsageError where sizes and ranks do not fit, two strategies want the same axis or one is given more or fewer than it
+/// works on.
 CONSIST_API Layout lay_out(const std::vector<StrategyUse>& strategies, int ranks);
 
 /// The whole step of `rank`: forward and backward of every micro-batch, reduction, clipping, updates. Verified. Inputs: "ids.<m>",

@@ -68,19 +68,22 @@ class GuardedStrategy final : public ParallelStrategy {
   AxisRequest axis() const override {
     AxisRequest request = in_plugin(plugin_, "axis", [&] { return part_->axis(); });
     if (request.name.empty()) throw Error(plugin_.label + " (" + plugin_.file + ") has an axis without a name");
+    if (request.least_axes < 1 || request.most_axes < request.least_axes)
+      throw Error(plugin_.label + " (" + plugin_.file + ") works on " + std::to_string(request.least_axes) + " to " +
+                  std::to_string(request.most_axes) + " axes");
     return request;
   }
-  void partition(Program& forward, int axis) const override {
-    in_plugin(plugin_, "partition", limited, [&] { part_->partition(forward, axis); });
+  void partition(Program& forward, AxisSet axes) const override {
+    in_plugin(plugin_, "partition", limited, [&] { part_->partition(forward, axes); });
   }
-  void divide(Program& segment, int axis) const override {
-    in_plugin(plugin_, "divide", limited, [&] { part_->divide(segment, axis); });
+  void divide(Program& segment, AxisSet axes) const override {
+    in_plugin(plugin_, "divide", limited, [&] { part_->divide(segment, axes); });
   }
-  void schedule(Program& step, int axis) const override {
-    in_plugin(plugin_, "schedule", limited, [&] { part_->schedule(step, axis); });
+  void schedule(Program& step, AxisSet axes) const override {
+    in_plugin(plugin_, "schedule", limited, [&] { part_->schedule(step, axes); });
   }
-  void finish(Program& program, int axis) const override {
-    in_plugin(plugin_, "finish", limited, [&] { part_->finish(program, axis); });
+  void finish(Program& program, AxisSet axes) const override {
+    in_plugin(plugin_, "finish", limited, [&] { part_->finish(program, axes); });
   }
 
  private:

@@ -22,6 +22,10 @@ class GuardedCommunicator final : public Communicator {
   void all_gather(const void* input, void* output, std::int64_t count, DType dtype, NativeQueue queue) override {
     in_plugin(plugin_, "all_gather", [&] { part_->all_gather(input, output, count, dtype, queue); });
   }
+  void all_to_all(const void* input, std::int64_t input_stride, void* output, std::int64_t output_stride, std::int64_t count,
+                  DType dtype, NativeQueue queue) override {
+    in_plugin(plugin_, "all_to_all", [&] { part_->all_to_all(input, input_stride, output, output_stride, count, dtype, queue); });
+  }
   void broadcast(void* data, std::int64_t count, DType dtype, int root, NativeQueue queue) override {
     in_plugin(plugin_, "broadcast", [&] { part_->broadcast(data, count, dtype, root, queue); });
   }

@@ -232,15 +232,22 @@ std::vector<TensorId> Builder::reshard(std::vector<TensorId> tensors, AxisSet ax
   } else if (from.is_replicate() && is_part(to)) {
     op = "slice";
     dim = dim_of(to);
+  } else if (from.is_shard() && to.is_shard()) {
+    op = "all_to_all";
+    dim = dim_of(from);
   } else if (is_part(from) && is_part(to)) {
     return reshard(reshard(std::move(tensors), axes, Placement::replicate()), axes, to);
   } else {
     throw ProgramError("tensor '" + program_[tensors[0]].name + "' " + program_[tensors[0]].placements.text(program_.mesh) +
                        " is needed as a partial sum on '" + program_.mesh.text(axes) + "'; nothing makes a partial sum");
   }
-  for (TensorId tensor : tensors) check_contiguous(program_, tensor, axes, is_part(from) ? from : to);
+  for (TensorId tensor : tensors) {
+    check_contiguous(program_, tensor, axes, from);
+    check_contiguous(program_, tensor, axes, to);
+  }
   Attributes attributes{{"axis", axes}};
   if (!from.is_partial() || !to.is_replicate()) attributes.set("dim", dim);
+  if (from.is_shard() && to.is_shard()) attributes.set("to", dim_of(to));
   std::vector<TensorId> results = emit(op, std::move(tensors), std::move(attributes), std::move(names));
   for (TensorId result : results) {
     program_[result].placements.set(axes, to);

@@ -14,10 +14,10 @@ Model::~Model() = default;
 Precision::~Precision() = default;
 void Precision::rewrite(Program& /*forward*/) const {}
 ParallelStrategy::~ParallelStrategy() = default;
-void ParallelStrategy::divide(Program& /*segment*/, int /*axis*/) const {}
+void ParallelStrategy::divide(Program& /*segment*/, AxisSet /*axes*/) const {}
 
-void ParallelStrategy::schedule(Program& /*step*/, int /*axis*/) const {}
-void ParallelStrategy::finish(Program& /*program*/, int /*axis*/) const {}
+void ParallelStrategy::schedule(Program& /*step*/, AxisSet /*axes*/) const {}
+void ParallelStrategy::finish(Program& /*program*/, AxisSet /*axes*/) const {}
 Kernel::~Kernel() = default;
 void Kernel::check() {}
 Executable::~Executable() = default;

@@ -114,6 +114,19 @@ class Proof {
           [&](std::int64_t i) { return part_value(static_cast<int>(i / count), i % count); });
   }
 
+  void all_to_all() {
+    std::vector<float> values(static_cast<std::size_t>(members_ * count));
+    for (int to = 0; to < members_; ++to) {
+      for (std::int64_t i = 0; i < count; ++i)
+        values[static_cast<std::size_t>(to * count + i)] = part_value(own_, i) + static_cast<float>(to);
+    }
+    write(0, values);
+    run([&](NativeQueue queue) {
+      communicator_.all_to_all(scratch_.at(0), count, scratch_.at(whole_bytes()), count, count, DType::f32, queue);
+    });
+    check("all_to_all", read(whole_bytes(), members_ * count),
+          [&](std::int64_t i) { return part_value(static_cast<int>(i / count), i % count) + static_cast<float>(own_); });
+  }
   void message() {
     std::vector<float> values(static_cast<std::size_t>(count), 0);
     for (std::int64_t i = 0; own_ == 0 && i < count; ++i) values[static_cast<std::size_t>(i)] = given(5, i);
@@ -184,6 +197,7 @@ void prove_communicator(Communicator& communicator, bool link, Device& device, Q
   proof.all_reduce_bf16();
   proof.reduce_scatter();
   proof.all_gather();
+  proof.all_to_all();
 }
 
 }  // namespace consist

@@ -209,7 +209,7 @@ Parts make_parts(const RunConfig& config, PluginHost& host) {
   parts.schedule = host.make<Schedule>("schedule", config.schedule, options_of(config, config.schedule));
   for (const StrategyChoice& choice : config.strategies) {
     parts.strategies.push_back(host.make<ParallelStrategy>("strategy", choice.name, options_of(config, choice.name)));
-    parts.uses.push_back({choice.name, parts.strategies.back().get(), choice.size});
+    parts.uses.push_back({choice.name, parts.strategies.back().get(), choice.size, choice.split});
     host.find("transport", transport_for(config, choice.name));  // a name that does not exist is an error before anything starts
   }
   return parts;

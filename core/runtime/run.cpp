@@ -47,7 +47,7 @@ std::vector<NamedTransport> make_transports(const RunConfig& config, PluginHost&
                                             const std::string& device_kind) {
   std::vector<NamedTransport> made;
   for (int axis = 0; axis < layout.mesh.axes(); ++axis) {
-    const std::string name = transport_for(config, layout.active[static_cast<std::size_t>(axis)].name);
+    const std::string name = transport_for(config, layout.strategy_of(axis).name);
     auto options = config.plugin_options.find(name);
     made.push_back({name, host.make<Transport>(
                               "transport", name,

@@ -59,11 +59,10 @@ std::string environment_json(const Job& job, const Device& device, const Communi
 std::string topology_json(const RunConfig& config, const Layout& layout, const Communicators& communicators) {
   Json json{{"ranks", config.ranks}, {"axes", Json::array()}};
   for (int axis = 0; axis < layout.mesh.axes(); ++axis) {
-    const auto index = static_cast<std::size_t>(axis);
     json["axes"].push_back({{"name", layout.mesh.axis(axis).name},
                             {"size", layout.mesh.size_of(axis)},
-                            {"strategy", layout.active[index].name},
-                            {"transport", transport_for(config, layout.active[index].name)},
+                            {"strategy", layout.strategy_of(axis).name},
+                            {"transport", transport_for(config, layout.strategy_of(axis).name)},
                             {"verified_path", communicators.verified_path(axis)}});
   }
   return json.dump(2);

@@ -44,8 +44,8 @@ TEST(CostModel, AnAxisAcrossNodesUsesTheNetwork) {
   machine.node = links_of(100);
   machine.network = links_of(1);
   machine.node.beside_compute = {0.5};
-  const auto seconds = [&](std::vector<MeshAxis> axes, int axis, Beside beside = Beside::nothing) {
-    return CostModel(shared(machine), Mesh(std::move(axes))).transfer_seconds(op("all_gather"), 100, axis, beside);
+  const auto seconds = [&](std::vector<MeshAxis> axes, AxisSet over, Beside beside = Beside::nothing) {
+    return CostModel(shared(machine), Mesh(std::move(axes))).transfer_seconds(op("all_gather"), 100, over, beside);
   };
   EXPECT_DOUBLE_EQ(seconds({{"data", 2}}, 0), 1) << "both on one node";
   EXPECT_DOUBLE_EQ(seconds({{"data", 2}}, 0, Beside::compute), 2);
@@ -55,6 +55,9 @@ TEST(CostModel, AnAxisAcrossNodesUsesTheNetwork) {
   // Two by two: the inner axis stays on a node, each member of the outer one has a node's link for itself.
   EXPECT_DOUBLE_EQ(seconds({{"data", 2}, {"tensor", 2}}, 1), 1);
   EXPECT_DOUBLE_EQ(seconds({{"data", 2}, {"tensor", 2}}, 0), 100);
+  // Over both axes at once they are as one of four ranks.
+  EXPECT_DOUBLE_EQ(seconds({{"data", 2}, {"tensor", 2}}, AxisSet(0) | 1), 50);
+  EXPECT_DOUBLE_EQ(seconds({{"data", 2}, {"context", 2}, {"tensor", 2}}, AxisSet(0) | 1), 100) << "one member a node";
   // Three ranks and two a node: some groups of an axis cross, so that all ranks count it as crossing.
   EXPECT_DOUBLE_EQ(seconds({{"data", 2}, {"tensor", 3}}, 1), 100);
 }

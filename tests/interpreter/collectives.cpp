@@ -137,6 +137,36 @@ void move_parts(std::span<const Member> members, bool gathers) {
   }
 }
 
+/// Each element of an output comes from the member that held its part of dimension "dim".
+void all_to_all(std::span<const Member> members) {
+  const Attributes& attributes = members[0].get().attributes;
+  const auto dim = static_cast<int>(attributes.integer("dim")), to = static_cast<int>(attributes.integer("to"));
+  for (std::size_t t = 0; t < members[0].get().inputs.size(); ++t) {
+    for (std::size_t r = 0; r < members.size(); ++r) {
+      const Member& receiver = members[r];
+      const Shape out = receiver.arena->planned().program.part(receiver.get().outputs.at(t)).shape;
+      for (std::int64_t element = 0; element < out.elements(); ++element) {
+        std::vector<std::int64_t> index(static_cast<std::size_t>(out.rank()));
+        for (std::int64_t rest = element, d = out.rank() - 1; d >= 0; --d) {
+          index[static_cast<std::size_t>(d)] = rest % out[static_cast<int>(d)];
+          rest /= out[static_cast<int>(d)];
+        }
+        std::int64_t& divided = index[static_cast<std::size_t>(dim)];
+        index[static_cast<std::size_t>(to)] += static_cast<std::int64_t>(r) * out[to];
+        const std::int64_t part = out[dim] / static_cast<std::int64_t>(members.size());
+        const Member& sender = members[static_cast<std::size_t>(divided / part)];
+        divided %= part;
+        const Shape in = sender.arena->planned().program.part(sender.get().inputs.at(t)).shape;
+        if (in[dim] != part || in[to] != out[to] * static_cast<std::int64_t>(members.size())) refuse(receiver, sender, "shapes");
+        std::int64_t source = 0;
+        for (int d = 0; d < in.rank(); ++d) source = source * in[d] + index[static_cast<std::size_t>(d)];
+        receiver.arena->write_at(receiver.get().outputs[t], element,
+                                 sender.arena->read_at(sender.get().inputs[t], source, false));
+      }
+    }
+  }
+}
+
 }  // namespace
 
 void run_collective(std::span<const Member> members) {
@@ -144,6 +174,7 @@ void run_collective(std::span<const Member> members) {
   const std::string_view op = members[0].get().op->name();
   if (op == "all_reduce") return all_reduce(members);
   if (op == "all_gather" || op == "reduce_scatter") return move_parts(members, op == "all_gather");
+  if (op == "all_to_all") return all_to_all(members);
   throw ProgramError("the interpreter does not know the collective '" + std::string(op) + "'");
 }
 

@@ -90,6 +90,10 @@ RunConfig config_of(const ModelChoice& model, const std::vector<std::string>& wo
 
 std::unique_ptr<RankPrograms> compile(RunConfig config, std::int64_t workspace) {
   Parts parts = check_configuration(config, plugin_host());
+  return compile(std::move(config), std::move(parts), workspace);
+}
+
+std::unique_ptr<RankPrograms> compile(RunConfig config, Parts parts, std::int64_t workspace) {
   auto made = std::make_unique<RankPrograms>();
   made->layout = lay_out(parts.uses, config.ranks);
   const CompileRequest request = parts.compile_request(config);

@@ -40,5 +40,7 @@ struct RankPrograms {
 
 /// Throws what the compiler throws: UsageError for what cannot be run. `workspace`: see planned().
 std::unique_ptr<RankPrograms> compile(RunConfig config, std::int64_t workspace);
+/// The same of parts that need not be those that the configuration names.
+std::unique_ptr<RankPrograms> compile(RunConfig config, Parts parts, std::int64_t workspace);
 
 }  // namespace consist::interpreter

@@ -28,6 +28,14 @@ class Twin final : public Communicator {
     ++messages;
     for (std::int64_t i = 0; i < 2 * count; ++i) static_cast<float*>(output)[i] = static_cast<const float*>(input)[i % count];
   }
+  void all_to_all(const void* input, std::int64_t input_stride, void* output, std::int64_t output_stride, std::int64_t count,
+                  DType, NativeQueue) override {
+    ++messages;
+    for (int from = 0; from < 2; ++from) {
+      for (std::int64_t i = 0; i < count; ++i)
+        static_cast<float*>(output)[from * output_stride + i] = static_cast<const float*>(input)[input_stride + i];
+    }
+  }
   void broadcast(void*, std::int64_t, DType, int, NativeQueue) override {}
   void send(const void*, std::int64_t, DType, int, NativeQueue) override {}
   void receive(void*, std::int64_t, DType, int, NativeQueue) override {}
@@ -87,6 +95,42 @@ TEST(CollectiveKernels, SeveralTensorsTravelAsOneGroup) {
   EXPECT_EQ(twin.messages, 2);
   EXPECT_EQ(twin.groups, 1);
   EXPECT_EQ(b.data[7], 1.0F);
+}
+
+// This member is the second of two that hold the same: it gets the second half along "to" of both.
+void expect_exchange(const Shape& in, const Shape& out, int dim, int to, int messages) {
+  Twin twin;
+  Values from(in), result(out);
+  const Attributes attributes{{"axis", AxisSet(0)}, {"dim", std::int64_t{dim}}, {"to", std::int64_t{to}}};
+  const std::vector<Buffer> inputs{from.buffer()}, outputs{result.buffer()};
+  registry()
+      .get("all_to_all")
+      .make_collective_kernel({"all_to_all", inputs, outputs, attributes}, &twin, 2)
+      ->launch(inputs, outputs, nullptr, nullptr);
+  EXPECT_EQ(twin.messages, messages);
+  EXPECT_EQ(twin.open, 0);
+  for (std::int64_t a = 0; a < out[0]; ++a) {
+    for (std::int64_t b = 0; b < out[1]; ++b) {
+      for (std::int64_t c = 0; c < out[2]; ++c) {
+        std::int64_t source[] = {a, b, c};
+        source[dim] %= in[dim];
+        source[to] += out[to];
+        const std::int64_t at = (source[0] * in[1] + source[1]) * in[2] + source[2];
+        ASSERT_EQ(result.data[static_cast<std::size_t>((a * out[1] + b) * out[2] + c)], from.data[static_cast<std::size_t>(at)])
+            << a << " " << b << " " << c << " from dimension " << dim << " to " << to;
+      }
+    }
+  }
+}
+
+TEST(CollectiveKernels, AnExchangeIsOneMessagePerPieceThatBothSidesHoldTogether) {
+  expect_exchange({3, 2, 6}, {3, 4, 3}, 1, 2, 6);
+  expect_exchange({3, 4, 3}, {3, 2, 6}, 2, 1, 6);
+  expect_exchange({2, 6, 5}, {4, 3, 5}, 0, 1, 2);
+  expect_exchange({4, 3, 5}, {2, 6, 5}, 1, 0, 2);
+  expect_exchange({1, 6, 5}, {2, 3, 5}, 0, 1, 1);
+  expect_exchange({2, 3, 4}, {4, 3, 2}, 0, 2, 6);
+  EXPECT_THROW(expect_exchange({200, 2, 6}, {200, 4, 3}, 1, 2, 400), ProgramError);
 }
 
 TEST(CollectiveKernels, ScatteredPartsAreRefused) {

@@ -61,6 +61,56 @@ TEST(Compile, TiedEmbeddingHasOneGradientWithBothContributions) {
   FAIL() << "there is no embedding_grad";
 }
 
+TEST(Layout, AStrategyMayHaveSeveralAxes) {
+  DataParallel s(true);
+  const Layout two = lay_out({{"data", &s, 8, {2, 4}}}, 8);
+  EXPECT_EQ(two.mesh, Mesh({{"data.0", 2}, {"data.1", 4}}));
+  ASSERT_EQ(two.active.size(), 1U);
+  EXPECT_EQ(two.active[0].axes, two.mesh.all_axes());
+  EXPECT_EQ(two.strategy_of(1).name, "data");
+  EXPECT_EQ(two.batch_ranks(), 8);
+  for (int rank = 0; rank < 8; ++rank) EXPECT_EQ(two.batch_index(rank), rank);
+  EXPECT_EQ(lay_out({{"data", &s, 0, {0, 4}}}, 12).mesh, Mesh({{"data.0", 3}, {"data.1", 4}}));
+  EXPECT_EQ(lay_out({{"data", &s, 4, {1, 4}}}, 4).mesh, Mesh({{"data.1", 4}})) << "an axis of one rank does not exist";
+  EXPECT_THROW(two.strategy_of(2), ProgramError);
+  EXPECT_THROW(lay_out({{"data", &s, 0, {0, 4}}}, 6), UsageError);
+}
+
+/// A strategy of `name` that says when it schedules and where it lies.
+class Timed final : public ParallelStrategy {
+ public:
+  Timed(std::string name, int distance, int turn) : request_{.name = std::move(name), .distance = distance, .turn = turn} {}
+  AxisRequest axis() const override { return request_; }
+  void partition(Program&, AxisSet) const override {}
+  void schedule(Program& step, AxisSet axes) const override { scheduled += step.mesh.text(axes) + " "; }
+  static inline std::string scheduled;
+
+ private:
+  AxisRequest request_;
+};
+
+TEST(Layout, SchedulesInTurnsWhereverAxesLie) {
+  const Timed far("far", 2, 0), middle("middle", 1, -1), near("near", 0, 0);
+  Case c(1);
+  c.request.strategies = {{"near", &near, 2}, {"middle", &middle, 2}, {"far", &far, 2}};
+  c.request.ranks = 8;
+  c.layout = lay_out(c.request.strategies, 8);
+  EXPECT_EQ(c.layout.mesh, Mesh({{"far", 2}, {"middle", 2}, {"near", 2}}));
+  Timed::scheduled.clear();
+  c.step();
+  EXPECT_EQ(Timed::scheduled, "middle far near ");
+}
+
+TEST(Layout, RefusesANumberOfAxesThatTheStrategyDoesNotWorkOn) {
+  const Timed one("one", 1, 0);
+  try {
+    lay_out({{"one", &one, 4, {2, 2}}}, 4);
+    FAIL() << "it was laid out";
+  } catch (const UsageError& error) {
+    EXPECT_STREQ(error.what(), "strategy 'one' works on 1 axis, but is given 2; write --strategy one=N");
+  }
+}
+
 TEST(Layout, RefusesWhatDoesNotFit) {
   DataParallel s(true);
   EXPECT_THROW(lay_out({{"data", &s, 3}}, 4), UsageError);
@@ -75,13 +125,13 @@ class Breaking final : public ParallelStrategy {
   std::string where;
   std::function<void(Program&)> what;
   AxisRequest axis() const override { return {.name = "data", .takes_rest = true, .splits_batch = true}; }
-  void partition(Program& p, int axis) const override {
-    DataParallel(false).partition(p, axis);
+  void partition(Program& p, AxisSet axes) const override {
+    DataParallel(false).partition(p, axes);
     in("partition", p);
   }
-  void divide(Program& p, int /*axis*/) const override { in("divide", p); }
-  void schedule(Program& p, int /*axis*/) const override { in("schedule", p); }
-  void finish(Program& p, int /*axis*/) const override { in("finish", p); }
+  void divide(Program& p, AxisSet /*axes*/) const override { in("divide", p); }
+  void schedule(Program& p, AxisSet /*axes*/) const override { in("schedule", p); }
+  void finish(Program& p, AxisSet /*axes*/) const override { in("finish", p); }
 
  private:
   void in(const std::string& function, Program& p) const {

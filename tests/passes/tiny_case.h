@@ -16,13 +16,15 @@ namespace consist::test {
 class DataParallel final : public ParallelStrategy {
  public:
   explicit DataParallel(bool bucket) : bucket_(bucket) {}
-  AxisRequest axis() const override { return {.name = "data", .takes_rest = true, .splits_batch = true}; }
-  void partition(Program& p, int axis) const override {
+  AxisRequest axis() const override {
+    return {.name = "data", .takes_rest = true, .splits_batch = true, .most_axes = Mesh::max_axes};
+  }
+  void partition(Program& p, AxisSet axes) const override {
     for (Tensor& t : p.tensors) {
-      if (t.role == Role::input && !t.state) t.placements[axis] = Placement::shard(0);
+      if (t.role == Role::input && !t.state) t.placements.set(axes, Placement::shard(0));
     }
   }
-  void schedule(Program& p, int axis) const override {
+  void schedule(Program& p, AxisSet axes) const override {
     if (!bucket_) return;
     std::vector<TensorId> gradients;
     for (const Parameter& parameter : p.parameters) gradients.push_back(parameter.gradient);
@@ -30,7 +32,7 @@ class DataParallel final : public ParallelStrategy {
     Inserter inserter(p);
     inserter.after(static_cast<InstructionId>(p.instructions.size()) - 1, [&](Builder& b) {
       b.tag.inserted_by = "test";
-      const auto reduced = b.all_reduce(gradients, axis);
+      const auto reduced = b.all_reduce(gradients, axes);
       for (std::size_t i = 0; i < reduced.size(); ++i) p.parameters[i].gradient = reduced[i];
     });
     inserter.apply();

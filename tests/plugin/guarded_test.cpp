@@ -30,7 +30,7 @@ class Strategy final : public ParallelStrategy {
  public:
   explicit Strategy(std::function<void()> deed) : deed_(std::move(deed)) {}
   AxisRequest axis() const override { return {.name = "data"}; }
-  void partition(Program& /*forward*/, int /*axis*/) const override { deed_(); }
+  void partition(Program& /*forward*/, AxisSet /*axes*/) const override { deed_(); }
 
  private:
   std::function<void()> deed_;

@@ -147,6 +147,10 @@ class FaultyCommunicator final : public Communicator {
   void reduce_scatter(const void* input, void* output, std::int64_t count, DType dtype, NativeQueue queue) override {
     good_->reduce_scatter(input, output, count, dtype, queue);
   }
+  void all_to_all(const void* input, std::int64_t input_stride, void* output, std::int64_t output_stride, std::int64_t count,
+                  DType dtype, NativeQueue queue) override {
+    good_->all_to_all(input, input_stride, output, output_stride, count, dtype, queue);
+  }
   void all_gather(const void* input, void* output, std::int64_t count, DType dtype, NativeQueue queue) override {
     good_->all_gather(input, output, count, dtype, queue);
   }

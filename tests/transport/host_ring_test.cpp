@@ -86,6 +86,10 @@ TEST_P(HostRing, MovesTheLeastPossibleBytes) {
       before = group->bytes_sent();
       group->reduce_scatter(data.data(), part.data(), count / 3, DType::f32, nullptr);
       EXPECT_NEAR(static_cast<double>(group->bytes_sent() - before), 2 * count * 4 / 3.0, rounding);
+      std::vector<float> exchanged(count);
+      before = group->bytes_sent();
+      group->all_to_all(data.data(), count / 3, exchanged.data(), count / 3, count / 3, DType::f32, nullptr);
+      EXPECT_EQ(group->bytes_sent() - before, 2 * count * 4 / 3);
     }
     job.leave(20s);
   }));

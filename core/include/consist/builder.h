@@ -42,8 +42,9 @@ class CONSIST_API Builder {
 
   /// The tensor with the given placement on each of `axes`, through the collective that it takes, over all of them at once:
   /// partial→replicate all_reduce, partial→shard or flat reduce_scatter, shard or flat→replicate all_gather, replicate→shard or
-  /// flat slice. Throws ProgramError if it lies differently on some of the axes; if it is flat along these and others; and if an
-  /// axis further in than one of these divides the same dimension, whose parts would not be contiguous.
+  /// flat slice, shard→shard of another dimension all_to_all; between flat and shard it is gathered, then sliced. Throws
+  /// ProgramError if it lies differently on some of the axes; if it is flat along these and others; and if an axis further in
+  /// than one of these divides the same dimension, whose parts would not be contiguous.
   TensorId reshard(TensorId tensor, AxisSet axes, Placement placement);
   /// The tensor with these placements. Axes along which parts are gathered or made alike move together.
   TensorId reshard(TensorId tensor, const Placements& placements);

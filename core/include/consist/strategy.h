@@ -9,7 +9,7 @@
 
 namespace consist {
 
-/// The mesh axis that a strategy works on.
+/// The mesh axes that a strategy works on.
 struct AxisRequest {
   std::string name;         ///< "data", "tensor", ...
   bool takes_rest = false;  ///< size may be left out: the ranks that the others leave
@@ -19,6 +19,12 @@ struct AxisRequest {
   /// them. An axis that moves activations within layers wants 0, one that sums gradients once per step 1, one that hands on
   /// activations between layers 2.
   int distance = 1;
+  /// How many axes the strategy works on: `--strategy NAME=2x4` gives it two, of which the members of the second one are
+  /// neighbours. One axis is called `name`; of several, axis k is called "name.k", and one of size 1 does not exist.
+  int least_axes = 1, most_axes = 1;
+  /// When schedule() runs, whatever `distance` is: strategies of a smaller turn first, those of one turn in the order of the
+  /// mesh's axes.
+  int turn = 0;
 };
 
 /// The plugin kind "strategy". One object per use on the command line; called from one thread.
@@ -27,24 +33,26 @@ class CONSIST_API ParallelStrategy {
   virtual ~ParallelStrategy();
   virtual AxisRequest axis() const = 0;
 
-  /// Sets placements on inputs and parameters of the forward program of one micro-batch, along mesh axis `axis`; everything else
+  // `axes` are the mesh axes that the strategy was given: one, unless its request allows several.
+
+  /// Sets placements on inputs and parameters of the forward program of one micro-batch, along `axes`; everything else
   /// follows by the ops' placement rules. A placement set on an activation is a wish that is granted: the activation is moved
   /// there as soon as it is made. Logical batch sizes cover all ranks of the mesh. Throws UsageError for what cannot be split.
-  virtual void partition(Program& forward, int axis) const = 0;
+  virtual void partition(Program& forward, AxisSet axes) const = 0;
 
   /// Leaves of a program what the rank `program.rank` runs, where ranks run different parts of it. `segment` is one micro-batch:
   /// forward (evaluation) or forward and backward. Called in the order of the mesh's axes, before any schedule(). The default
   /// leaves everything.
-  virtual void divide(Program& segment, int axis) const;
+  virtual void divide(Program& segment, AxisSet axes) const;
 
   /// Works on the whole step but the optimizer: forward and backward of every micro-batch, gradients accumulated in
-  /// Parameter::gradient. Whatever gradient is still partial along the axis afterwards is reduced by the optimizer pass,
-  /// one by one and without overlap. The default does nothing.
-  virtual void schedule(Program& step, int axis) const;
+  /// Parameter::gradient. Called in the order of AxisRequest::turn. Whatever gradient is still partial along the axes afterwards
+  /// is reduced by the optimizer pass, one by one and without overlap. The default does nothing.
+  virtual void schedule(Program& step, AxisSet axes) const;
 
   /// Works on the whole of a step, its optimizer included, or of an evaluation: states that lie in the host's memory and are brought to the
   /// device in time. Called last, in the order of the mesh's axes. The default does nothing.
-  virtual void finish(Program& program, int axis) const;
+  virtual void finish(Program& program, AxisSet axes) const;
 };
 
 }  // namespace consist

@@ -30,6 +30,11 @@ class CONSIST_API Communicator {
   virtual void reduce_scatter(const void* input, void* output, std::int64_t count, DType dtype, NativeQueue queue) = 0;
   /// Member r contributes `count` elements, which become part r of every `output`. `input` may be part r of `output`.
   virtual void all_gather(const void* input, void* output, std::int64_t count, DType dtype, NativeQueue queue) = 0;
+  /// Part r of `input` goes to member r, the part from member r becomes part r of `output`. Parts have `count` elements; from the
+  /// beginning of one to that of the next it is `input_stride` and `output_stride` elements, at least `count`. The two do not
+  /// overlap.
+  virtual void all_to_all(const void* input, std::int64_t input_stride, void* output, std::int64_t output_stride,
+                          std::int64_t count, DType dtype, NativeQueue queue) = 0;
   virtual void broadcast(void* data, std::int64_t count, DType dtype, int root, NativeQueue queue) = 0;
   virtual void send(const void* data, std::int64_t count, DType dtype, int to, NativeQueue queue) = 0;
   virtual void receive(void* data, std::int64_t count, DType dtype, int from, NativeQueue queue) = 0;

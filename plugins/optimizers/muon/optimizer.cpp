@@ -71,9 +71,9 @@ class Muon final : public Optimizer {
                      {{"momentum", momentum_}, {"nesterov", std::int64_t{nesterov_ ? 1 : 0}}}, {name + ".momentum", name + ".direction"});
     TensorId direction = moved[1];
     const Program& program = builder.program();
-    for (int axis = 0; axis < program.mesh.axes(); ++axis) {
-      if (axis != program.stage_axis) direction = builder.reshard(direction, axis, Placement::replicate());
-    }
+    Placements whole;
+    if (program.stage_axis >= 0) whole[program.stage_axis] = program[direction].placements[program.stage_axis];
+    direction = builder.reshard(direction, whole);
     const TensorId orthogonal = builder.emit_one("orthogonalize", {direction}, {{"iterations", iterations_}, {"products", std::string(name_of(builder[p.value].dtype))}}, name + ".orthogonal");
     const Shape shape = builder[p.value].shape;
     const auto rows = static_cast<double>(shape[0]), columns = static_cast<double>(shape[1]);

@@ -24,21 +24,24 @@ class Ddp final : public ParallelStrategy {
  public:
   explicit Ddp(const Options& options) : bucket_bytes_(options.integer("bucket-size")) {}
 
-  AxisRequest axis() const override { return {.name = "data", .takes_rest = true, .splits_batch = true}; }
+  AxisRequest axis() const override {
+    return {.name = "data", .takes_rest = true, .splits_batch = true, .most_axes = Mesh::max_axes};
+  }
 
-  void partition(Program& forward, int axis) const override {
+  void partition(Program& forward, AxisSet axes) const override {
     for (Tensor& tensor : forward.tensors) {
-      if (tensor.role == Role::input && !tensor.state) tensor.placements[axis] = Placement::shard(0);
+      if (tensor.role == Role::input && !tensor.state) tensor.placements.set(axes, Placement::shard(0));
     }
   }
 
-  void schedule(Program& step, int axis) const override {
+  void schedule(Program& step, AxisSet axes) const override {
     std::vector<TensorId> partial;
     for (const Parameter& parameter : step.parameters) {
-      if (parameter.gradient != no_tensor && step[parameter.gradient].placements[axis].is_partial()) partial.push_back(parameter.gradient);
+      const TensorId gradient = parameter.gradient;
+      if (gradient != no_tensor && step[gradient].placements.on(axes) == Placement::partial()) partial.push_back(gradient);
     }
-    compute_beside_last_reduction(step, partial, {.axes = axis, .collective = &registry().get("all_reduce"), .wire = {}});
-    const std::vector<Bucket> buckets = fill_buckets(step, axis);
+    compute_beside_last_reduction(step, partial, {.axes = axes, .collective = &registry().get("all_reduce"), .wire = {}});
+    const std::vector<Bucket> buckets = fill_buckets(step, axes);
     Inserter inserter(step);
     for (std::size_t b = 0; b < buckets.size(); ++b) {
       std::vector<TensorId> gradients;
@@ -46,7 +49,7 @@ class Ddp final : public ParallelStrategy {
       pack(step, gradients, "ddp.bucket" + std::to_string(b));
       inserter.after(buckets[b].ready, [&](Builder& builder) {
         builder.tag.inserted_by = "ddp";
-        const std::vector<TensorId> reduced = builder.all_reduce(gradients, axis);
+        const std::vector<TensorId> reduced = builder.all_reduce(gradients, axes);
         for (std::size_t i = 0; i < reduced.size(); ++i) step.parameters[buckets[b].parameters[i]].gradient = reduced[i];
       });
     }
@@ -55,13 +58,13 @@ class Ddp final : public ParallelStrategy {
 
  private:
   /// Gradients in the order in which backward completes them, cut into buckets of about bucket_bytes_.
-  std::vector<Bucket> fill_buckets(const Program& step, int axis) const {
+  std::vector<Bucket> fill_buckets(const Program& step, AxisSet axes) const {
     const std::vector<InstructionId> writers = last_writers(step);
     auto ready = [&](std::size_t p) { return writers[static_cast<std::size_t>(step.parameters[p].gradient)]; };
     std::vector<std::size_t> order;
     for (std::size_t p = 0; p < step.parameters.size(); ++p) {
       const TensorId gradient = step.parameters[p].gradient;
-      if (gradient != no_tensor && step[gradient].placements[axis].is_partial()) order.push_back(p);
+      if (gradient != no_tensor && step[gradient].placements.on(axes) == Placement::partial()) order.push_back(p);
     }
     std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return ready(a) < ready(b); });
     std::vector<Bucket> buckets;

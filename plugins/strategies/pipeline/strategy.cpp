@@ -57,7 +57,8 @@ class Pipeline final : public ParallelStrategy {
 
   AxisRequest axis() const override { return {.name = "pipeline", .distance = 2}; }
 
-  void partition(Program& forward, int axis) const override {
+  void partition(Program& forward, AxisSet axes) const override {
+    const int axis = axes.first();
     const int ranks = forward.mesh.size_of(axis);
     if (!speeds_.empty() && speeds_.size() != static_cast<std::size_t>(ranks)) {
       throw UsageError("--pipeline.rank-speeds names " + std::to_string(speeds_.size()) + " speeds, but the pipeline has " +
@@ -69,9 +70,10 @@ class Pipeline final : public ParallelStrategy {
     pipeline::sum_before_cuts(forward);
   }
 
-  void divide(Program& segment, int axis) const override { pipeline::divide(segment, axis); }
+  void divide(Program& segment, AxisSet axes) const override { pipeline::divide(segment, axes.first()); }
 
-  void schedule(Program& step, int axis) const override {
+  void schedule(Program& step, AxisSet axes) const override {
+    const int axis = axes.first();
     const int ranks = step.mesh.size_of(axis), mine = step.mesh.coordinate(step.rank, axis);
     // Only the last micro-batches' way back through the stages is not filled by others' forward parts.
     pipeline::reorder(step, pipeline::order_of(schedule_, ranks, chunks_, step.micro_batches, mine),

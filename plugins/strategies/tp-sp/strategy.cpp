@@ -41,11 +41,12 @@ class TensorParallel final : public ParallelStrategy {
 
   AxisRequest axis() const override { return {.name = "tensor", .distance = 0}; }
 
-  void partition(Program& forward, int axis) const override {
-    tensor_parallel::partition(forward, {axis, sequence_parallel_, logits_bytes_});
+  void partition(Program& forward, AxisSet axes) const override {
+    tensor_parallel::partition(forward, {axes.first(), sequence_parallel_, logits_bytes_});
   }
 
-  void schedule(Program& step, int axis) const override {
+  void schedule(Program& step, AxisSet axes) const override {
+    const int axis = axes.first();
     if (gather_again_) tensor_parallel::gather_again(step, axis);
     if (sequence_parallel_) tensor_parallel::overlap_forward(step, {axis, static_cast<int>(overlap_parts_)});
     tensor_parallel::move_tokens_as_one_message(step, axis);

@@ -5,10 +5,10 @@
 
 namespace consist::zero {
 
-/// Elements that a rank has of `tensor` when it is gathered along `axis`.
-inline std::int64_t whole_elements(const Program& program, TensorId tensor, int axis) {
+/// Elements that a rank has of `tensor` when it is gathered along `axes`.
+inline std::int64_t whole_elements(const Program& program, TensorId tensor, AxisSet axes) {
   Placements placements = program[tensor].placements;
-  placements[axis] = Placement::replicate();
+  placements.set(axes, Placement::replicate());
   return local_shape(program[tensor].shape, placements, program.mesh).elements();
 }
 

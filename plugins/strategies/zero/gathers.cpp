@@ -12,10 +12,10 @@ namespace {
 
 class PeriodPlanner {
  public:
-  PeriodPlanner(const Program& step, std::span<const Use> uses, int axis, const Settings& settings)
+  PeriodPlanner(const Program& step, std::span<const Use> uses, AxisSet axes, const Settings& settings)
       : uses_(uses), settings_(settings), before_(uses.size() + 1, 0), next_(uses.size(), none) {
     for (const Use& use : uses) {
-      if (!elements_.contains(use.source)) elements_[use.source] = whole_elements(step, use.source, axis);
+      if (!elements_.contains(use.source)) elements_[use.source] = whole_elements(step, use.source, axes);
     }
     std::unordered_map<TensorId, std::size_t> seen;
     for (std::size_t u = 0; u < uses.size(); ++u) {
@@ -145,8 +145,8 @@ std::vector<Wish> find_wishes(std::span<const GatherBucket> buckets, std::span<c
 
 }  // namespace
 
-std::vector<Period> plan_periods(const Program& step, std::span<const Use> uses, int axis, const Settings& settings) {
-  return PeriodPlanner(step, uses, axis, settings).run();
+std::vector<Period> plan_periods(const Program& step, std::span<const Use> uses, AxisSet axes, const Settings& settings) {
+  return PeriodPlanner(step, uses, axes, settings).run();
 }
 
 std::vector<GatherBucket> plan_gathers(std::span<const Period> periods, std::span<const std::int64_t> sent_bytes,
@@ -193,13 +193,13 @@ std::vector<GatherBucket> plan_gathers(std::span<const Period> periods, std::spa
   return buckets;
 }
 
-void insert_gathers(Program& step, Inserter& inserter, std::span<const Use> uses, int axis, const Settings& settings) {
-  const std::vector<Period> periods = plan_periods(step, uses, axis, settings);
-  const std::int64_t ranks = step.mesh.size_of(axis);
+void insert_gathers(Program& step, Inserter& inserter, std::span<const Use> uses, AxisSet axes, const Settings& settings) {
+  const std::vector<Period> periods = plan_periods(step, uses, axes, settings);
+  const std::int64_t ranks = step.mesh.size_of(axes);
   std::vector<std::int64_t> sent_bytes;
   for (const Period& period : periods)
     sent_bytes.push_back(period.elements * static_cast<std::int64_t>(size_of(step[period.source].dtype)) / ranks * (ranks - 1));
-  for (const GatherBucket& bucket : plan_gathers(periods, sent_bytes, LeadTime(step, axis), settings)) {
+  for (const GatherBucket& bucket : plan_gathers(periods, sent_bytes, LeadTime(step, axes), settings)) {
     std::vector<TensorId> sources;
     for (std::size_t p : bucket.periods) sources.push_back(periods[p].source);
     const Tag of_use = step.instructions[static_cast<std::size_t>(periods[bucket.periods.front()].first)].tag;
@@ -207,7 +207,7 @@ void insert_gathers(Program& step, Inserter& inserter, std::span<const Use> uses
     inserter.after(bucket.before - 1, [&](Builder& builder) {
       builder.tag = of_use;
       builder.tag.inserted_by = settings.strategy;
-      wholes = builder.reshard(sources, axis, Placement::replicate());
+      wholes = builder.reshard(sources, axes, Placement::replicate());
     });
     for (std::size_t k = 0; k < wholes.size(); ++k) {
       step[wholes[k]].role = Role::parameter;

@@ -24,7 +24,7 @@ struct Period {
 /// Stretches in the order of their first use. A parameter is given up after a use unless it is small, or is used again before
 /// more than `max_reuse_distance` elements of others are; of those that are kept idle, the ones needed last go first when more
 /// than `max_live` elements would be whole.
-std::vector<Period> plan_periods(const Program& step, std::span<const Use> uses, int axis, const Settings& settings);
+std::vector<Period> plan_periods(const Program& step, std::span<const Use> uses, AxisSet axes, const Settings& settings);
 
 /// Periods that one instruction gathers, and where it stands.
 struct GatherBucket {
@@ -40,6 +40,6 @@ std::vector<GatherBucket> plan_gathers(std::span<const Period> periods, std::spa
                                        const LeadTime& lead_time, const Settings& settings);
 
 /// Inserts the gathers and makes the uses read what they gather.
-void insert_gathers(Program& step, Inserter& inserter, std::span<const Use> uses, int axis, const Settings& settings);
+void insert_gathers(Program& step, Inserter& inserter, std::span<const Use> uses, AxisSet axes, const Settings& settings);
 
 }  // namespace consist::zero

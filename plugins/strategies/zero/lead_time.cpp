@@ -12,7 +12,7 @@ constexpr std::int64_t piece_bytes = std::int64_t{96} << 20;
 
 }  // namespace
 
-LeadTime::LeadTime(const Program& step, int axis) : costs_(step.costs), axis_(axis) {
+LeadTime::LeadTime(const Program& step, AxisSet axes) : costs_(step.costs), axes_(axes) {
   const CostModel& costs = costs_of(step);
   double now = 0;
   for (const Instruction& instruction : step.instructions) {
@@ -26,7 +26,7 @@ InstructionId LeadTime::latest_begin(std::int64_t bytes, InstructionId needed) c
   InstructionId at = needed;
   while (bytes > 0 && at > 0) {
     const std::int64_t piece = std::min(bytes, piece_bytes);
-    const double seconds = costs_->transfer_seconds(gather, static_cast<double>(piece), axis_);
+    const double seconds = costs_->transfer_seconds(gather, static_cast<double>(piece), axes_);
     const double begin = begins_[static_cast<std::size_t>(at)] - seconds;
     const auto behind = std::upper_bound(begins_.begin(), begins_.begin() + at, begin);
     at = std::max(InstructionId{0}, static_cast<InstructionId>(behind - begins_.begin()) - 1);

@@ -15,8 +15,8 @@ namespace consist::zero {
 /// instruction to another, a piece of the tensor at a time: a GB may take a layer, whatever the links can carry.
 class LeadTime {
  public:
-  /// Of gathers along `axis`.
-  LeadTime(const Program& step, int axis);
+  /// Of gathers along `axes`.
+  LeadTime(const Program& step, AxisSet axes);
 
   /// The last instruction beside which the gather of `bytes`, sent by each rank to the others, can begin and still be done when
   /// instruction `needed` begins; 0 if there is none.
@@ -24,7 +24,7 @@ class LeadTime {
 
  private:
   std::shared_ptr<const CostModel> costs_;
-  int axis_;
+  AxisSet axes_;
   std::vector<double> begins_;  // seconds, by instruction
 };
 

@@ -274,15 +274,15 @@ class Streamer {
 
 }  // namespace
 
-void place_parameters(Program& forward, int axis, const Settings& settings) {
+void place_parameters(Program& forward, AxisSet axes, const Settings& settings) {
   if (!settings.offload_param) return;
   for (const Parameter& parameter : forward.parameters) {
-    if (whole_elements(forward, parameter.tensor, axis) >= settings.persistence)
+    if (whole_elements(forward, parameter.tensor, axes) >= settings.persistence)
       forward[parameter.tensor].space = MemorySpace::host;
   }
 }
 
-void copy_before_gathers(Program& program, int axis, const Settings& settings) {
+void copy_before_gathers(Program& program, AxisSet axes, const Settings& settings) {
   if (!settings.offload_param) return;
   std::vector<InstructionId> first_use(program.tensors.size(), -1), gathers;
   for (std::size_t i = 0; i < program.instructions.size(); ++i) {
@@ -292,7 +292,7 @@ void copy_before_gathers(Program& program, int axis, const Settings& settings) {
         first_use[static_cast<std::size_t>(input)] = static_cast<InstructionId>(i);
     }
     const auto on_host = [&](TensorId t) { return t != no_tensor && program[t].space == MemorySpace::host; };
-    if (instruction.op->name() == "all_gather" && instruction.attributes.axes("axis") == axis &&
+    if (instruction.op->name() == "all_gather" && instruction.attributes.axes("axis") == axes &&
         std::any_of(instruction.inputs.begin(), instruction.inputs.end(), on_host))
       gathers.push_back(static_cast<InstructionId>(i));
   }

@@ -8,10 +8,10 @@
 namespace consist::zero {
 
 /// Gives the parameters that settings.persistence lets go to the host's memory.
-void place_parameters(Program& forward, int axis, const Settings& settings);
+void place_parameters(Program& forward, AxisSet axes, const Settings& settings);
 
 /// Puts a copy in front of each gather of a parameter that lies in the host's memory, on its own queue, two gathers ahead.
-void copy_before_gathers(Program& program, int axis, const Settings& settings);
+void copy_before_gathers(Program& program, AxisSet axes, const Settings& settings);
 
 /// Moves optimizer states to the host's memory (the first parameters' up to the ratio) and updates in groups of sub_group
 /// elements: each group's states are copied to the device while the group before it is updated and the one before that is copied

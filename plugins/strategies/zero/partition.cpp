@@ -4,13 +4,13 @@
 
 namespace consist::zero {
 
-void partition(Program& forward, int axis, const Settings& settings) {
+void partition(Program& forward, AxisSet axes, const Settings& settings) {
   for (Tensor& tensor : forward.tensors) {
-    if (tensor.role == Role::input && !tensor.state) tensor.placements[axis] = Placement::shard(0);
+    if (tensor.role == Role::input && !tensor.state) tensor.placements.set(axes, Placement::shard(0));
   }
   for (const Parameter& parameter : forward.parameters) {
-    if (!parameter.trainable && whole_elements(forward, parameter.tensor, axis) < settings.persistence) continue;
-    forward[parameter.tensor].placements[axis] = Placement::flat();
+    if (!parameter.trainable && whole_elements(forward, parameter.tensor, axes) < settings.persistence) continue;
+    forward[parameter.tensor].placements.set(axes, Placement::flat());
   }
 }
 

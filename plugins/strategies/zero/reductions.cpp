@@ -135,7 +135,7 @@ std::vector<PartialGradient> add_up_whole(Program& step, std::span<const Partial
   return left;
 }
 
-void insert_reductions(Program& step, Inserter& inserter, std::span<PartialGradient> gradients, int axis,
+void insert_reductions(Program& step, Inserter& inserter, std::span<PartialGradient> gradients, AxisSet axes,
                        const Settings& settings) {
   if (settings.wire) cast_to(step, inserter, gradients, *settings.wire, settings.strategy);
   std::vector<int> summands(step.parameters.size(), 0);
@@ -156,7 +156,7 @@ void insert_reductions(Program& step, Inserter& inserter, std::span<PartialGradi
   for (std::size_t b = 0; b < buckets.size(); ++b) {
     inserter.after(buckets[b].ready, [&](Builder& builder) {
       builder.tag.inserted_by = settings.strategy;
-      buckets[b].parts = builder.reshard(packs[b].tensors, axis, Placement::flat());
+      buckets[b].parts = builder.reshard(packs[b].tensors, axes, Placement::flat());
       for (TensorId part : buckets[b].parts) step[part].role = Role::gradient;
       if (b > finished) behind += buckets[b].elements;
       const auto finish_next = [&] {

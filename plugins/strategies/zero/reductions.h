@@ -16,7 +16,7 @@ std::vector<PartialGradient> add_up_whole(Program& step, std::span<const Partial
 /// Inserts a cast of gradients that travel in another dtype, a reduce_scatter behind the instruction that completes the last
 /// gradient of each bucket, adds the results up over micro-batches, and sets Parameter::gradient. A bucket's memory is given up
 /// and its results are added when the next bucket is reduced, so that nobody waits for the network meanwhile.
-void insert_reductions(Program& step, Inserter& inserter, std::span<PartialGradient> gradients, int axis,
+void insert_reductions(Program& step, Inserter& inserter, std::span<PartialGradient> gradients, AxisSet axes,
                        const Settings& settings);
 
 }  // namespace consist::zero

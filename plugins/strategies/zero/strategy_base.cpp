@@ -31,26 +31,26 @@ void compute_beside_last_reduction(Program& step, Stripped& stripped, const Redu
 
 }  // namespace
 
-void ZeroStrategy::partition(Program& forward, int axis) const {
-  zero::partition(forward, axis, settings_);
-  place_parameters(forward, axis, settings_);
+void ZeroStrategy::partition(Program& forward, AxisSet axes) const {
+  zero::partition(forward, axes, settings_);
+  place_parameters(forward, axes, settings_);
 }
 
-void ZeroStrategy::schedule(Program& step, int axis) const {
-  Stripped stripped = strip(step, axis);
+void ZeroStrategy::schedule(Program& step, AxisSet axes) const {
+  Stripped stripped = strip(step, axes);
   if (!settings_.reduce_each) stripped.gradients = add_up_whole(step, stripped.gradients);
   if (settings_.wire) make_as(step, stripped.gradients, *settings_.wire);
   compute_beside_last_reduction(step, stripped,
-                                {.axes = axis, .collective = &registry().get("reduce_scatter"), .wire = settings_.wire});
+                                {.axes = axes, .collective = &registry().get("reduce_scatter"), .wire = settings_.wire});
   Inserter inserter(step);
   // Gathers first: where both stand at one place, compute is waiting for the parameters and nobody yet for the gradients.
-  insert_gathers(step, inserter, stripped.uses, axis, settings_);
-  insert_reductions(step, inserter, stripped.gradients, axis, settings_);
+  insert_gathers(step, inserter, stripped.uses, axes, settings_);
+  insert_reductions(step, inserter, stripped.gradients, axes, settings_);
   inserter.apply();
 }
 
-void ZeroStrategy::finish(Program& program, int axis) const {
-  copy_before_gathers(program, axis, settings_);
+void ZeroStrategy::finish(Program& program, AxisSet axes) const {
+  copy_before_gathers(program, axes, settings_);
   stream_optimizer(program, settings_);
 }
 

@@ -10,10 +10,12 @@ class ZeroStrategy : public ParallelStrategy {
  public:
   explicit ZeroStrategy(Settings settings) : settings_(settings) {}
 
-  AxisRequest axis() const override { return {.name = "data", .takes_rest = true, .splits_batch = true}; }
-  void partition(Program& forward, int axis) const override;
-  void schedule(Program& step, int axis) const override;
-  void finish(Program& program, int axis) const override;
+  AxisRequest axis() const override {
+    return {.name = "data", .takes_rest = true, .splits_batch = true, .most_axes = Mesh::max_axes};
+  }
+  void partition(Program& forward, AxisSet axes) const override;
+  void schedule(Program& step, AxisSet axes) const override;
+  void finish(Program& program, AxisSet axes) const override;
 
  private:
   Settings settings_;

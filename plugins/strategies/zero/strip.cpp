@@ -10,9 +10,9 @@ namespace {
 
 class Stripper {
  public:
-  Stripper(Program& step, int axis)
+  Stripper(Program& step, AxisSet axes)
       : step_(step),
-        axis_(axis),
+        axes_(axes),
         producer_(step.tensors.size(), -1),
         source_(step.tensors.size(), no_tensor),
         removed_(step.instructions.size(), false) {
@@ -41,9 +41,9 @@ class Stripper {
     return i < 0 ? nullptr : &step_.instructions[static_cast<std::size_t>(i)];
   }
 
-  /// Whether it moves between flat parts and wholes along the axis.
+  /// Whether it moves between flat parts and wholes along the axes.
   bool is_flat(const Instruction& i, std::string_view op) const {
-    return i.op->name() == op && i.attributes.axes("axis") == axis_ && i.attributes.integer("dim") < 0;
+    return i.op->name() == op && i.attributes.axes("axis") == axes_ && i.attributes.integer("dim") < 0;
   }
 
   bool is_of_states(TensorId id) const {
@@ -107,7 +107,7 @@ class Stripper {
   }
 
   Program& step_;
-  int axis_;
+  AxisSet axes_;
   std::vector<InstructionId> producer_;  // by tensor
   std::vector<TensorId> source_;         // by gathered tensor: the flat state
   std::vector<bool> removed_;
@@ -116,8 +116,8 @@ class Stripper {
 
 }  // namespace
 
-Stripped strip(Program& step, int axis) {
-  return Stripper(step, axis).run();
+Stripped strip(Program& step, AxisSet axes) {
+  return Stripper(step, axes).run();
 }
 
 }  // namespace consist::zero

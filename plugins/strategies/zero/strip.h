@@ -20,7 +20,7 @@ struct Use {
 /// The gradient of a parameter from one micro-batch: a summand of each rank, before the ranks' are added and divided.
 struct PartialGradient {
   std::size_t parameter;
-  TensorId whole;       ///< partial on the axis
+  TensorId whole;       ///< partial on the axes
   InstructionId ready;  ///< the instruction that completes it
   bool first;           ///< of the step: later ones are added to it
   DType dtype;          ///< in which micro-batches are summed
@@ -32,9 +32,9 @@ struct Stripped {
   std::vector<PartialGradient> gradients;  ///< in the order in which they become ready
 };
 
-/// Removes from `step` the all_gathers along `axis` of flat states and of what is made of them once per step, the reduce_scatters of gradients along it, and the additions
-/// of their results over micro-batches. Parameter::gradient of the parameters concerned is left for the caller to set; inputs
-/// that were gathered must be. Gradients that are reduced otherwise are left alone.
-Stripped strip(Program& step, int axis);
+/// Removes from `step` the all_gathers along `axes` of flat states and of what is made of them once per step, the reduce_scatters
+/// of gradients along it, and the additions of their results over micro-batches. Parameter::gradient of the parameters concerned
+/// is left for the caller to set; inputs that were gathered must be. Gradients that are reduced otherwise are left alone.
+Stripped strip(Program& step, AxisSet axes);
 
 }  // namespace consist::zero

@@ -18,6 +18,10 @@ class AloneCommunicator final : public Communicator {
   void all_gather(const void* input, void* output, std::int64_t count, DType dtype, NativeQueue queue) override {
     copy(input, output, count, dtype, queue);
   }
+  void all_to_all(const void* input, std::int64_t /*input_stride*/, void* output, std::int64_t /*output_stride*/,
+                  std::int64_t count, DType dtype, NativeQueue queue) override {
+    copy(input, output, count, dtype, queue);
+  }
   void broadcast(void* /*data*/, std::int64_t /*count*/, DType /*dtype*/, int root, NativeQueue /*queue*/) override {
     if (root != 0) throw ProgramError("a broadcast from member " + std::to_string(root) + " of a group of one");
   }

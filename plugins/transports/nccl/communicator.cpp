@@ -110,24 +110,31 @@ void NcclCommunicator::group_begin(NativeQueue queue) {
   in_group_ = true;
   gathered_.clear();
   scattered_.clear();
+  exchanged_.clear();
 }
 
 void NcclCommunicator::group_end(NativeQueue queue) {
   const auto stream = static_cast<cudaStream_t>(queue);
-  std::size_t gathered = 0, scattered = 0;
+  std::size_t gathered = 0, scattered = 0, exchanged = 0;
   for (const Parts& parts : gathered_) gathered += parts.bytes();
   for (const Parts& parts : scattered_) scattered += parts.bytes();
-  const bool copy_gathered = copies_part(gathered), copy_scattered = copies_part(scattered);
+  for (const Parts& parts : exchanged_) exchanged += parts.bytes();
+  const bool copy_gathered = copies_part(gathered), copy_scattered = copies_part(scattered),
+             copy_exchanged = copies_part(exchanged);
   for (const Parts& parts : gathered_) {
     if (!copy_gathered) nccl_gather(parts, queue);
   }
   for (const Parts& parts : scattered_) {
     if (!copy_scattered) nccl_scatter(parts, queue);
   }
+  for (const Parts& parts : exchanged_) {
+    if (!copy_exchanged) nccl_exchange(parts, queue);
+  }
   in_group_ = false;
   judge("ncclGroupEnd", library_.group_end());
   if (copy_gathered) copies_->gather(gathered_, stream);
   if (copy_scattered) copies_->scatter(scattered_, stream);
+  if (copy_exchanged) copies_->all_to_all(exchanged_, stream);
   stall_->after(stream);
 }
 
@@ -163,6 +170,32 @@ void NcclCommunicator::all_gather(const void* input, void* output, std::int64_t 
 void NcclCommunicator::nccl_gather(const Parts& parts, NativeQueue queue) {
   enqueue("ncclAllGather", queue, [&](ncclComm_t comm, cudaStream_t stream) {
     return library_.all_gather(parts.input, parts.output, parts.bytes(), ncclUint8, comm, stream);
+  });
+}
+
+void NcclCommunicator::all_to_all(const void* input, std::int64_t input_stride, void* output, std::int64_t output_stride,
+                                  std::int64_t count, DType dtype, NativeQueue queue) {
+  const Parts parts{input, output, count, dtype, bytes_of(input_stride, dtype), bytes_of(output_stride, dtype)};
+  if (copies_ && in_group_) return exchanged_.push_back(parts);
+  if (!copies_part(parts.bytes())) return nccl_exchange(parts, queue);
+  enqueue_copies(queue, [&](CUstream stream) { copies_->all_to_all({&parts, 1}, stream); });
+}
+
+// NCCL has no call for it: a group of messages, that to oneself included.
+void NcclCommunicator::nccl_exchange(const Parts& parts, NativeQueue queue) {
+  enqueue("ncclSend with ncclRecv", queue, [&](ncclComm_t comm, cudaStream_t stream) {
+    library_.group_start();
+    ncclResult_t failed = ncclSuccess;
+    for (int member = 0; member < size(); ++member) {
+      const auto at = static_cast<std::size_t>(member);
+      const ncclResult_t sent = library_.send(static_cast<const char*>(parts.input) + at * parts.input_stride, parts.bytes(),
+                                              ncclUint8, member, comm, stream);
+      const ncclResult_t received = library_.receive(static_cast<char*>(parts.output) + at * parts.output_stride, parts.bytes(),
+                                                     ncclUint8, member, comm, stream);
+      if (failed == ncclSuccess) failed = sent != ncclSuccess ? sent : received;
+    }
+    const ncclResult_t all = library_.group_end();
+    return failed != ncclSuccess ? failed : all;
   });
 }
 

@@ -35,6 +35,8 @@ class NcclCommunicator final : public Communicator {
   void all_reduce(void* data, std::int64_t count, DType dtype, NativeQueue queue) override;
   void reduce_scatter(const void* input, void* output, std::int64_t count, DType dtype, NativeQueue queue) override;
   void all_gather(const void* input, void* output, std::int64_t count, DType dtype, NativeQueue queue) override;
+  void all_to_all(const void* input, std::int64_t input_stride, void* output, std::int64_t output_stride, std::int64_t count,
+                  DType dtype, NativeQueue queue) override;
   void broadcast(void* data, std::int64_t count, DType dtype, int root, NativeQueue queue) override;
   void send(const void* data, std::int64_t count, DType dtype, int to, NativeQueue queue) override;
   void receive(void* data, std::int64_t count, DType dtype, int from, NativeQueue queue) override;
@@ -48,8 +50,8 @@ class NcclCommunicator final : public Communicator {
 
   /// To the next member and from the previous one at the same time, as one call of NCCL; for the warm-up.
   void exchange(const void* out, void* in, std::int64_t bytes, NativeQueue queue);
-  /// From now on all_gather, reduce_scatter, send and receive of some size go by copy engines. Called by all members, before
-  /// set_verified(). Throws SystemError where GPUs or processes cannot reach each other's memory.
+  /// From now on all_gather, reduce_scatter, all_to_all, send and receive of some size go by copy engines. Called by all members,
+  /// before set_verified(). Throws SystemError where GPUs or processes cannot reach each other's memory.
   void use_copy_engines(std::size_t staging, std::size_t least_part);
   /// Ends the set-up: `path` is what was verified. From now on the log is watched from `log_begin` on for connections of device
   /// `device` that break the promise.
@@ -69,11 +71,12 @@ class NcclCommunicator final : public Communicator {
   /// The same by copy engines; outside of a group only.
   template <typename Call>
   void enqueue_copies(NativeQueue queue, Call call);
-  /// A message; what a member gives to an all_gather or gets from a reduce_scatter.
+  /// A message; what a member gives to an all_gather, gets from a reduce_scatter or gives to each member in an all_to_all.
   bool copies_message(std::size_t bytes) const { return copies_ && bytes >= least_message; }
   bool copies_part(std::size_t bytes) const { return copies_ && bytes >= least_part_; }
   void nccl_gather(const Parts& parts, NativeQueue queue);
   void nccl_scatter(const Parts& parts, NativeQueue queue);
+  void nccl_exchange(const Parts& parts, NativeQueue queue);
   /// Throws what a call's result means unless it is ncclSuccess.
   void judge(const char* what, ncclResult_t result);
   void watch();
@@ -95,7 +98,7 @@ class NcclCommunicator final : public Communicator {
   std::string path_;
   // Of the thread that enqueues.
   bool in_group_ = false;
-  std::vector<Parts> gathered_, scattered_;  // in the group, if there are copy engines for them
+  std::vector<Parts> gathered_, scattered_, exchanged_;  // in the group, if there are copy engines for them
 
   std::atomic<bool> failed_{false};
   std::mutex mutex_;  // of what follows

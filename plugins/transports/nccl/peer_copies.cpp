@@ -187,6 +187,16 @@ void PeerCopies::scatter(std::span<const Parts> tensors, CUstream stream) {
   });
 }
 
+void PeerCopies::all_to_all(std::span<const Parts> tensors, CUstream stream) {
+  const auto part_for = [](const Segment& s, int member) {
+    return address(s.tensor.input) + static_cast<std::size_t>(member) * s.tensor.input_stride + s.offset;
+  };
+  exchange(tensors, stream, part_for, [&](const Segment& s) {
+    place_parts(brought(s, part_for(s, own_)), static_cast<char*>(s.tensor.output) + s.offset, s.tensor.output_stride, s.bytes,
+                stream);
+  });
+}
+
 void PeerCopies::send(const void* data, std::size_t bytes, int to, CUstream stream) {
   Signals signals(*this, stream);
   for (std::size_t offset = 0; offset < bytes; offset += staging_) {

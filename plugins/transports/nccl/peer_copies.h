@@ -12,12 +12,13 @@
 
 namespace consist::nccl {
 
-/// One tensor of an all_gather or reduce_scatter: equal parts, one per member.
+/// One tensor of an all_gather, reduce_scatter or all_to_all: equal parts, one per member.
 struct Parts {
-  const void* input = nullptr;  ///< the own part to gather; all parts to scatter
-  void* output = nullptr;       ///< all parts that are gathered; the own part of the sum
+  const void* input = nullptr;  ///< the own part to gather; all parts to scatter or to exchange
+  void* output = nullptr;       ///< all parts that are gathered or exchanged; the own part of the sum
   std::int64_t count = 0;       ///< elements of a part
   DType dtype = DType::f32;
+  std::size_t input_stride = 0, output_stride = 0;  ///< bytes from one part to the next, of an all_to_all
   std::size_t bytes() const { return static_cast<std::size_t>(count) * size_of(dtype); }  ///< of a part
 };
 
@@ -40,6 +41,7 @@ class PeerCopies {
   void gather(std::span<const Parts> tensors, CUstream stream);
   /// Parts are summed in f32 in the order of members and rounded once.
   void scatter(std::span<const Parts> tensors, CUstream stream);
+  void all_to_all(std::span<const Parts> tensors, CUstream stream);
   void send(const void* data, std::size_t bytes, int to, CUstream stream);
   void receive(void* data, std::size_t bytes, int from, CUstream stream);
 

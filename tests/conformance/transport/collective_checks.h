@@ -180,6 +180,35 @@ inline void check_all_gather(Communicator& group, Memory& memory, std::int64_t c
   output.expect_guard_intact();
 }
 
+/// Parts that lie `gap` elements further apart than they are long, on either side by itself.
+inline void check_all_to_all(Communicator& group, Memory& memory, std::int64_t count_, DType dtype, std::int64_t input_gap,
+                             std::int64_t output_gap) {
+  const auto count = static_cast<std::size_t>(count_);
+  const auto members = static_cast<std::size_t>(group.size());
+  const auto input_stride = count + static_cast<std::size_t>(input_gap),
+             output_stride = count + static_cast<std::size_t>(output_gap);
+  const auto value = [](int from, int to, std::size_t i) { return whole(from * 5 + to, i); };
+  constexpr float untouched = 7;
+  Elements input(memory, dtype, input_stride * members);
+  Elements output(memory, dtype, output_stride * members);
+  for (std::size_t i = 0; i < input.size(); ++i)
+    input.set(i,
+              i % input_stride < count ? value(group.rank(), static_cast<int>(i / input_stride), i % input_stride) : untouched);
+  for (std::size_t i = 0; i < output.size(); ++i) output.set(i, untouched);
+  input.push();
+  output.push();
+  group.all_to_all(input.data(), static_cast<std::int64_t>(input_stride), output.data(), static_cast<std::int64_t>(output_stride),
+                   count_, dtype, memory.queue());
+  memory.finish(group);
+  output.pull();
+  for (std::size_t i = 0; i < output.size(); ++i) {
+    const std::size_t at = i % output_stride;
+    ASSERT_EQ(output.get(i), at < count ? value(static_cast<int>(i / output_stride), group.rank(), at) : untouched)
+        << "part " << i / output_stride << " element " << at << " of " << count;
+  }
+  output.expect_guard_intact();
+}
+
 inline void check_broadcast(Communicator& group, Memory& memory, std::int64_t count_, DType dtype) {
   const auto count = static_cast<std::size_t>(count_);
   for (int root = 0; root < group.size(); ++root) {
@@ -230,6 +259,8 @@ inline void check_communicator(Communicator& group, Memory& memory, const std::v
     check_reduce_scatter(group, memory, count, dtype, true);
     check_all_gather(group, memory, count, dtype, false);
     check_all_gather(group, memory, count, dtype, true);
+    check_all_to_all(group, memory, count, dtype, 0, 0);
+    check_all_to_all(group, memory, count, dtype, 3, 130);
     check_broadcast(group, memory, count, dtype);
     check_send_receive(group, memory, count, dtype);
   }

@@ -105,6 +105,7 @@ TEST_P(TransportConformance, LargeDataIsCorrect) {
     testing::check_all_reduce(rank.group, rank.memory, 3'000'001, DType::f32);
     testing::check_reduce_scatter(rank.group, rank.memory, 1'000'001, DType::bf16, true);
     testing::check_all_gather(rank.group, rank.memory, 1'000'001, DType::f32, true);
+    testing::check_all_to_all(rank.group, rank.memory, 1'000'001, DType::bf16, 0, 5);
     testing::check_broadcast(rank.group, rank.memory, 3'000'001, DType::bf16);
     testing::check_send_receive(rank.group, rank.memory, 3'000'001, DType::f32);
     rank.job.leave(30s);
@@ -132,10 +133,12 @@ TEST_P(TransportConformance, AllocatesOnlyTheFirstTime) {
     const auto members = static_cast<std::size_t>(rank.group.size());
     const Block data(rank.memory, 300'000 * sizeof(float));
     const Block parts(rank.memory, members * 300'000 * sizeof(float));
+    const Block other(rank.memory, members * 300'000 * sizeof(float));
     const auto all = [&] {
       rank.group.all_reduce(data.data(), 300'000, DType::f32, rank.memory.queue());
       rank.group.reduce_scatter(parts.data(), data.data(), 300'000, DType::f32, rank.memory.queue());
       rank.group.all_gather(data.data(), parts.data(), 300'000, DType::f32, rank.memory.queue());
+      rank.group.all_to_all(parts.data(), 300'000, other.data(), 300'000, 300'000, DType::f32, rank.memory.queue());
       rank.group.broadcast(data.data(), 300'000, DType::f32, 1, rank.memory.queue());
     };
     all();
@@ -175,6 +178,18 @@ TEST_P(TransportConformance, MovesBytesOfAnyType) {
     rank.memory.download(all.data(), gathered.data(), all.size());
     for (int member = 0; member < size; ++member) expected.push_back(static_cast<std::uint8_t>(10 + member));
     EXPECT_EQ(all, expected);
+
+    // Parts of one byte, three bytes apart where they come from.
+    std::vector<std::uint8_t> given(static_cast<std::size_t>(3 * size)), got(static_cast<std::size_t>(size));
+    for (int member = 0; member < size; ++member)
+      given[static_cast<std::size_t>(3 * member)] = static_cast<std::uint8_t>(16 * rank.group.rank() + member);
+    const Block parts(rank.memory, given.size());
+    rank.memory.upload(parts.data(), given.data(), given.size());
+    rank.group.all_to_all(parts.data(), 3, gathered.data(), 1, 1, DType::u8, rank.memory.queue());
+    rank.memory.finish(rank.group);
+    rank.memory.download(got.data(), gathered.data(), got.size());
+    for (int member = 0; member < size; ++member)
+      EXPECT_EQ(got[static_cast<std::size_t>(member)], 16 * member + rank.group.rank()) << "from " << member;
     rank.job.leave(30s);
   }));
 }

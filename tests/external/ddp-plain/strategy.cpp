@@ -15,18 +15,20 @@ class DdpPlain final : public ParallelStrategy {
  public:
   explicit DdpPlain(const Options& options) : one_message_(options.text("message") == "all") {}
 
-  AxisRequest axis() const override { return {.name = "data", .takes_rest = true, .splits_batch = true}; }
+  AxisRequest axis() const override {
+    return {.name = "data", .takes_rest = true, .splits_batch = true, .most_axes = Mesh::max_axes};
+  }
 
-  void partition(Program& forward, int axis) const override {
+  void partition(Program& forward, AxisSet axes) const override {
     for (Tensor& tensor : forward.tensors) {
-      if (tensor.role == Role::input && !tensor.state) tensor.placements[axis] = Placement::shard(0);
+      if (tensor.role == Role::input && !tensor.state) tensor.placements.set(axes, Placement::shard(0));
     }
   }
 
-  void schedule(Program& step, int axis) const override {
+  void schedule(Program& step, AxisSet axes) const override {
     std::vector<std::size_t> parameters;  // those whose gradients every rank has a summand of
     for (std::size_t p = 0; p < step.parameters.size(); ++p) {
-      if (step[step.parameters[p].gradient].placements[axis].is_partial()) parameters.push_back(p);
+      if (step[step.parameters[p].gradient].placements.on(axes) == Placement::partial()) parameters.push_back(p);
     }
     if (parameters.empty()) return;
 
@@ -39,7 +41,7 @@ class DdpPlain final : public ParallelStrategy {
       if (group.size() > 1) pack(step, gradients, "ddp-plain.gradients");  // adjacent in memory, so that they are one message
       inserter.after(position, [&](Builder& builder) {
         builder.tag.inserted_by = "ddp-plain";
-        const std::vector<TensorId> sums = builder.all_reduce(gradients, axis);
+        const std::vector<TensorId> sums = builder.all_reduce(gradients, axes);
         for (std::size_t i = 0; i < sums.size(); ++i) step.parameters[group[i]].gradient = sums[i];
       });
     };

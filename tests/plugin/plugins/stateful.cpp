@@ -15,12 +15,12 @@ class Stateful final : public ParallelStrategy {
  public:
   explicit Stateful(const Options& options) : kind_(options.text("kind")), name_(options.text("name")) {}
   AxisRequest axis() const override { return {.name = "data", .takes_rest = true, .splits_batch = true}; }
-  void partition(Program& forward, int axis) const override {
+  void partition(Program& forward, AxisSet axes) const override {
     for (Tensor& tensor : forward.tensors) {
-      if (tensor.role == Role::input && !tensor.state) tensor.placements[axis] = Placement::shard(0);
+      if (tensor.role == Role::input && !tensor.state) tensor.placements.set(axes, Placement::shard(0));
     }
   }
-  void schedule(Program& step, int axis) const override {
+  void schedule(Program& step, AxisSet axes) const override {
     if (kind_ == "none") return;
     for (Parameter& parameter : step.parameters) {
       if (parameter.name != "model.norm.weight") continue;
@@ -30,7 +30,7 @@ class Stateful final : public ParallelStrategy {
         builder.tag.inserted_by = "stateful";
         builder.tag.phase = Phase::backward;
         const bool whole = kind_ != "per_rank" && kind_ != "partial";
-        const TensorId summand = whole ? builder.all_reduce({gradient}, axis)[0] : gradient;
+        const TensorId summand = whole ? builder.all_reduce({gradient}, axes)[0] : gradient;
         const StateKind kind = kind_ == "per_rank"      ? StateKind::per_rank
                                : kind_ == "discardable" ? StateKind::discardable
                                                         : StateKind::logical;

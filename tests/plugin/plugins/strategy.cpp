@@ -58,7 +58,7 @@ class Sample final : public consist::ParallelStrategy {
   consist::AxisRequest axis() const override {
     return {.name = "data", .takes_rest = true, .splits_batch = true};
   }
-  void partition(consist::Program& /*forward*/, int /*axis*/) const override {}
+  void partition(consist::Program& /*forward*/, consist::AxisSet /*axes*/) const override {}
 };
 
 }  // namespace

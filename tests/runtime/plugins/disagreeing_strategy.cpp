@@ -20,19 +20,19 @@ class Disagreeing final : public ParallelStrategy {
 
   AxisRequest axis() const override { return {.name = "data", .takes_rest = true, .splits_batch = true}; }
 
-  void partition(Program& forward, int axis) const override {
+  void partition(Program& forward, AxisSet axes) const override {
     for (Tensor& tensor : forward.tensors) {
-      if (tensor.role == Role::input && !tensor.state) tensor.placements[axis] = Placement::shard(0);
+      if (tensor.role == Role::input && !tensor.state) tensor.placements.set(axes, Placement::shard(0));
     }
   }
 
-  void schedule(Program& step, int axis) const override {
+  void schedule(Program& step, AxisSet axes) const override {
     Groups groups;  // pairs of parameters
     InstructionId last = -1;
     const std::vector<InstructionId> writers = last_writers(step);
     for (std::size_t p = 0; p < step.parameters.size(); ++p) {
       const TensorId gradient = step.parameters[p].gradient;
-      if (!step[gradient].placements[axis].is_partial()) continue;
+      if (step[gradient].placements.on(axes) != Placement::partial()) continue;
       last = std::max(last, writers[static_cast<std::size_t>(gradient)]);
       if (groups.empty() || groups.back().size() == 2) groups.emplace_back();
       groups.back().push_back(p);
@@ -44,7 +44,7 @@ class Disagreeing final : public ParallelStrategy {
       for (const std::vector<std::size_t>& group : groups) {
         std::vector<TensorId> gradients;
         for (std::size_t p : group) gradients.push_back(step.parameters[p].gradient);
-        const std::vector<TensorId> sums = builder.all_reduce(gradients, axis);
+        const std::vector<TensorId> sums = builder.all_reduce(gradients, axes);
         for (std::size_t i = 0; i < sums.size(); ++i) step.parameters[group[i]].gradient = sums[i];
       }
     });
