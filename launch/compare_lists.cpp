@@ -61,7 +61,7 @@ std::string with_commas(std::string value) {
 ListRule list_rule(const std::string& name, PluginHost& host) {
   if (name.find('.') != std::string::npos) return rule_of_plugin(name, host);
   if (single_options.count(name) != 0) return ListRule::single;
-  if (name == "transport" || name == "recompute" || name == "freeze" || name == "train-only") return ListRule::pluses;
+  if (name == "transport" || name == "recompute" || name == "freeze" || name == "train-only" || name == "observe") return ListRule::pluses;
   if (name == "deepspeed-set") return ListRule::keyed;
   const auto options = run_options();
   const auto* option = options.find_nothrow(name, false);

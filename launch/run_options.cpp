@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <sstream>
 #include <string_view>
 
 #include "consist/error.h"
@@ -16,6 +17,18 @@ namespace consist {
 namespace po = boost::program_options;
 
 namespace {
+
+/// "a,b", without empty names and twice the same.
+std::vector<std::string> names_of(const char* option, const std::string& text) {
+  std::vector<std::string> names;
+  std::istringstream words(text);
+  for (std::string name; std::getline(words, name, ',');) {
+    if (name.empty() || std::find(names.begin(), names.end(), name) != names.end())
+      throw UsageError(std::string(option) + " is '" + text + "'; write names with commas between them, each once");
+    names.push_back(name);
+  }
+  return names;
+}
 
 /// Checked here already: 0 means "left open" to RunConfig.
 void at_least_one(const char* option, std::int64_t value) {
@@ -66,7 +79,8 @@ po::options_description run_options() {
       "weight-decay", po::value<double>()->default_value(d.optimizer.weight_decay, "0.1"), "not on norms and biases")(
       "clip", po::value<double>()->default_value(d.optimizer.max_norm, "1"), "global gradient norm; 0: do not clip");
   po::options_description results("Results and limits");
-  results.add_options()("archive", po::value<std::string>()->default_value("")->value_name("FILE"), "HDF5 archive of the run")(
+  results.add_options()("observe", po::value<std::string>()->default_value("")->value_name("NAME,..."),
+                        "observers, which are told of each step")("archive", po::value<std::string>()->default_value("")->value_name("FILE"), "HDF5 archive of the run")(
       "overwrite", po::bool_switch(), "replace an archive or export that is there")(
       "checkpoint", po::value<std::string>()->default_value("")->value_name("FOLDER"), "where checkpoints go")(
       "checkpoint-every", po::value<std::int64_t>()->default_value(0), "steps between checkpoints; 0: at the end")(
@@ -314,6 +328,7 @@ RunConfig make_config(const ParsedRun& parsed, PluginHost& host) {
   c.global_batch = v["global-batch"].as<std::int64_t>();
   c.recompute = parse_recompute(v["recompute"].as<std::string>(), v["recompute-layers"].as<std::string>());
   c.freeze = parse_freeze(v["freeze"].as<std::string>(), v["train-only"].as<std::string>());
+  c.observers = names_of("--observe", v["observe"].as<std::string>());
   c.pack = v["pack"].as<bool>();
   at_least_one("--batch", c.batch);
   at_least_one("--accumulation", c.accumulation);

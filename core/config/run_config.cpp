@@ -201,6 +201,7 @@ std::string RunConfig::to_json() const {
       {"memory_limit", memory_limit},
       {"host_memory_limit", host_memory_limit},
       {"timeout", timeout_seconds},
+      {"observe", patterns_text(observers)},
       {"profile", profile},
       {"trace", trace},
       {"plugin_options", plugin_options},

@@ -39,6 +39,11 @@ class AttentionBase : public NamedOp {
     require(program.local(q).last() % program.local(k).last() == 0 && program.local(k) == program.local(v),
             "a rank's heads of q are no multiple of its heads of k and v");
   }
+  /// Where input `index` is there it states the position at which each token's document starts: what lies before is not seen.
+  void check_documents(const Types& in, std::size_t index, const Shape& q) const {
+    check(in, index, {DType::i32, {q[0], q[1]}});
+  }
+  static Placement of_documents(Placement placement) { return placement.is_shard(0) ? placement : Placement::replicate(); }
   AttentionShape shapes(const TensorType& q, const TensorType& k, const TensorType& v, const Attributes& attributes) const {
     const std::int64_t head_dim = attributes.integer("head_dim");
     require(q.shape.rank() == 3 && k.shape.rank() == 3, "q, k and v must be [batch, sequence, heads*head_dim]");
@@ -63,12 +68,14 @@ class AttentionGrad final : public AttentionBase {
     check_present(in, 0, s.q);
     check(in, 4, s.q);
     check_present(in, 5, s.lse);
+    check_documents(in, 6, s.q.shape);
     return {s.q, s.kv, s.kv};
   }
   void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& /*attributes*/) const override {
     const Placement placement = heads_or_batch(axis.inputs[1]);
     for (std::size_t i = 0; i < 5; ++i) axis.inputs[i] = placement;
     axis.inputs[5] = of_lse(placement);
+    if (axis.inputs.size() > 6) axis.inputs[6] = of_documents(placement);
     axis.outputs = {placement, placement, placement};
   }
   void check_places(const Program& program, const Instruction& i) const override {
@@ -89,23 +96,26 @@ class Attention final : public AttentionBase {
 
   Types infer(const Types& in, const Attributes& attributes) const override {
     const AttentionShape s = shapes(present(in, 0), present(in, 1), present(in, 2), attributes);
+    check_documents(in, 3, s.q.shape);
     return {s.q, s.lse};
   }
   void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& /*attributes*/) const override {
     const Placement placement = heads_or_batch(axis.inputs[0]);
-    for (Placement& input : axis.inputs) input = placement;
+    for (std::size_t i = 0; i < 3; ++i) axis.inputs[i] = placement;
+    if (axis.inputs.size() > 3) axis.inputs[3] = of_documents(placement);
     axis.outputs = {placement, of_lse(placement)};
   }
   void check_places(const Program& program, const Instruction& i) const override {
     check_heads(program, i.attributes, i.inputs[0], i.inputs[1], i.inputs[2]);
   }
-  bool takes_columns(int /*input*/) const noexcept override { return true; }
+  bool takes_columns(int input) const noexcept override { return input < 3; }
   void differentiate(Differentiator& d, const Instruction& f) const override {
     const TensorId dy = d.gradient(f.outputs[0]);
     std::vector<std::string> names;
     for (std::size_t i = 0; i < 3; ++i) names.push_back(d.program()[f.inputs[i]].name + ".grad");
-    const std::vector<TensorId> grads = d.build().emit(
-        "attention_grad", {dy, f.inputs[0], f.inputs[1], f.inputs[2], f.outputs[0], f.outputs[1]}, f.attributes, names);
+    std::vector<TensorId> inputs{dy, f.inputs[0], f.inputs[1], f.inputs[2], f.outputs[0], f.outputs[1]};
+    if (const TensorId documents = input_of(f, 3); documents != no_tensor) inputs.push_back(documents);
+    const std::vector<TensorId> grads = d.build().emit("attention_grad", std::move(inputs), f.attributes, names);
     for (std::size_t i = 0; i < 3; ++i) d.contribute(f.inputs[i], grads[i]);
   }
   Cost cost(const Program& program, const Instruction& i) const override {

@@ -25,6 +25,7 @@ void register_attention(OpRegistry& registry);
 void register_swiglu(OpRegistry& registry);
 void register_lm_head_loss(OpRegistry& registry);
 void register_vocabulary(OpRegistry& registry);
+void register_targets(OpRegistry& registry);
 void register_repeat_heads(OpRegistry& registry);
 void register_elementwise(OpRegistry& registry);
 void register_optimizer(OpRegistry& registry);

@@ -15,6 +15,7 @@ void register_core_ops(OpRegistry& registry) {
   register_swiglu(registry);
   register_lm_head_loss(registry);
   register_vocabulary(registry);
+  register_targets(registry);
   register_repeat_heads(registry);
   register_elementwise(registry);
   register_optimizer(registry);

@@ -27,15 +27,17 @@ class Repeater {
   void run(int micro_batches) {
     program_.instructions.reserve(segment_.size() * static_cast<std::size_t>(micro_batches) +
                                   static_cast<std::size_t>(micro_batches));
-    const TensorId first_loss = program_.loss;
+    const TensorId first_loss = program_.loss, first_count = program_.loss_count;
     for (int m = 0; m < micro_batches; ++m) {
       if (m == 0) {
         first();
       } else {
         again(m);
         Builder builder(program_);
-        if (first_loss == no_tensor) continue;  // another rank has it
         builder.tag = {Phase::backward, -1, static_cast<std::int16_t>(m), "accumulate"};
+        if (first_count != no_tensor)
+          program_.loss_count = builder.emit_one("add", {program_.loss_count, map_[index(first_count)]}, {}, "loss_count");
+        if (first_loss == no_tensor) continue;  // another rank has it
         program_.loss = builder.emit_one("add", {program_.loss, map_[index(first_loss)]}, {}, "loss");
       }
     }

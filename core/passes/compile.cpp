@@ -126,10 +126,18 @@ Layout lay_out(const std::vector<StrategyUse>& strategies, int ranks) {
 
 namespace {
 
-/// Inputs that the trainer writes: "ids" and "targets" of each micro-batch, what the optimizer needs of a step, the votes.
-bool is_written(const std::string& input) {
-  return input == "ids" || input == "targets" || input == "hyper" || input == "votes" || input.starts_with("ids.") ||
-         input.starts_with("targets.");
+/// Inputs that the trainer writes: "ids", "targets" and the dataset's fields of each micro-batch, what the optimizer needs of a step,
+/// the votes.
+bool is_written(const Program& program, const Tensor& input) {
+  const std::string name = input.name.substr(0, input.name.find('.'));
+  if (input.name == "hyper" || input.name == "votes" || name == "ids" || name == "targets") return true;
+  return std::find(program.fields.begin(), program.fields.end(), Field{name, input.dtype}) != program.fields.end();
+}
+
+std::string fields_text(const Program& program) {
+  std::string text;
+  for (const Field& field : program.fields) text += (text.empty() ? "" : ", ") + field.name + " " + std::string(name_of(field.dtype));
+  return text.empty() ? "none" : text;
 }
 
 void check_inputs(const Program& program) {
@@ -141,9 +149,10 @@ void check_inputs(const Program& program) {
   }
   for (std::size_t id = 0; id < program.tensors.size(); ++id) {
     const Tensor& tensor = program.tensors[id];
-    if (made[id] || tensor.state || tensor.role != Role::input || is_written(tensor.name)) continue;
-    throw ProgramError("nobody writes the input '" + tensor.name +
-                       "': the trainer writes token ids and targets; what never changes is a Builder::constant");
+    if (made[id] || tensor.state || tensor.role != Role::input || is_written(program, tensor)) continue;
+    throw ProgramError("nobody writes the input '" + tensor.name + "', " + std::string(name_of(tensor.dtype)) +
+                       ": the trainer writes token ids, targets and the fields of the dataset, which are: " + fields_text(program) +
+                       "; choose a dataset that has it. What never changes is a Builder::constant");
   }
 }
 
@@ -171,6 +180,7 @@ Program forward_program(const CompileRequest& request, const Layout& layout, int
   Program program;
   program.mesh = layout.mesh;
   program.rank = rank;
+  program.fields = request.fields;
   program.costs = std::make_shared<CostModel>(request.machine ? request.machine : reference_machine(), layout.mesh);
   Builder builder(program);
   const Shape tokens{request.micro_batch * layout.batch_ranks(), request.sequence};
@@ -251,7 +261,8 @@ Program compile_step(const CompileRequest& request, const Layout& layout, int ra
   record_amaxes(program);
   if (request.pack_linears) pack_linears(program);
   checked(program, request.optimizer_name, "update", verify, [&] {
-    append_optimizer(program, request.precision->dtypes(), *request.optimizer, request.optimizer_settings);
+    append_optimizer(program, request.precision->dtypes(), *request.optimizer, request.optimizer_settings,
+                     tokens_per(request, layout, request.accumulation));
   });
   finish(program, layout);
   if (layout.active.empty()) verify(program);  // else the last finish() was checked
@@ -264,7 +275,7 @@ Program compile_evaluation(const CompileRequest& request, const Layout& layout, 
   divide(program, layout);
   gather_quantized(program);
   fuse_amax(program);
-  append_metrics(program);
+  append_metrics(program, tokens_per(request, layout, 1));
   finish(program, layout);
   if (layout.active.empty()) verify(program);  // else the last finish() was checked
   return program;

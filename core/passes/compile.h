@@ -41,6 +41,7 @@ struct CompileRequest {
   int accumulation = 1;          ///< micro-batches per step
   RecomputeRequest recompute;
   FreezeRequest freeze;
+  std::vector<Field> fields;  ///< of the dataset (Dataset::fields())
   bool pack_linears = false;  ///< see core/passes/pack_linears.h
   const Optimizer* optimizer = &default_optimizer();
   std::string optimizer_name = "the optimizer";
@@ -72,7 +73,7 @@ CONSIST_API Layout lay_out(const std::vector<StrategyUse>& strategies, int ranks
 
 /// The whole step of `rank`: forward and backward of every micro-batch, reduction, clipping, updates. Verified. Inputs: "ids.<m>",
 /// "targets.<m>" (i32 [micro_batch·batch_ranks, sequence]; a pipeline stage lacks those that it does not read) and "hyper";
-/// metrics "loss" and "grad_norm". Ranks differ only along a strategy's axis of stages (Program::stage_axis).
+/// those of CompileRequest::fields that the model asked for, likewise; metrics "loss" and "grad_norm", with a loss mask "loss_count". Ranks differ only along a strategy's axis of stages (Program::stage_axis).
 CONSIST_API Program compile_step(const CompileRequest& request, const Layout& layout, int rank = 0);
 
 /// Forward only, one micro-batch: inputs "ids" and "targets", metric "loss".

@@ -140,6 +140,7 @@ void remove_dead(Program& program) {
     if (id != no_tensor) needed[static_cast<std::size_t>(id)] = true;
   };
   need(program.loss);
+  need(program.loss_count);
   for (const Parameter& p : program.parameters) need(p.gradient);
   std::vector<Instruction> kept;
   for (std::size_t i = program.instructions.size(); i-- > 0;) {

@@ -135,12 +135,32 @@ TensorId total_sum_of_squares(Program& program, Builder& builder) {
 
 }  // namespace
 
-void append_metrics(Program& program) {
+namespace {
+
+/// The number of targets that the loss counts, over all micro-batches and ranks; no_tensor where all do. A metric.
+TensorId count_of_all(Program& program, Builder& builder) {
+  if (program.loss_count == no_tensor || program[program.loss_count].role == Role::metric) return program.loss_count;
+  sum_over_stages(program, program.loss_count);
+  program.loss_count = replicated(builder, program.loss_count);
+  make_metric(program, program.loss_count, "loss_count");
+  return program.loss_count;
+}
+
+/// x times targets/count, or its square: what was divided by all targets is divided by those that count.
+TensorId per_target(Builder& builder, TensorId x, TensorId count, double targets, std::int64_t power) {
+  if (count == no_tensor) return x;
+  return builder.emit_one("per_target", {x, count}, {{"targets", targets}, {"power", power}}, builder[x].name);
+}
+
+}  // namespace
+
+void append_metrics(Program& program, double targets) {
   Builder builder(program);
   builder.tag = {Phase::optimizer, -1, -1, who};
   if (program.loss == no_tensor) program.loss = nothing(builder, "loss");
   sum_over_stages(program, program.loss);
   program.loss = replicated(builder, program.loss);
+  program.loss = per_target(builder, program.loss, count_of_all(program, builder), targets, 1);
   make_metric(program, program.loss, "loss");
 }
 
@@ -204,7 +224,8 @@ void check_updates(const Program& program, InstructionId first) {
 
 }  // namespace
 
-void append_optimizer(Program& program, const DTypes& dtypes, const Optimizer& optimizer, const OptimizerSettings& settings) {
+void append_optimizer(Program& program, const DTypes& dtypes, const Optimizer& optimizer, const OptimizerSettings& settings,
+                      double targets) {
   const std::vector<std::int16_t> layers = layers_of_gradients(program);
   Builder builder(program);
   builder.tag = {Phase::optimizer, -1, -1, who};
@@ -213,8 +234,11 @@ void append_optimizer(Program& program, const DTypes& dtypes, const Optimizer& o
   const auto scalars = static_cast<std::int64_t>(optimizer.scalar_count());
   if (scalars == 0) throw ProgramError("the optimizer's scalar_count() is 0; the update needs the rate at least");
   const TensorId hyper = builder.input("hyper", DType::f32, {scalars});
-  const std::vector<TensorId> clip = builder.emit("clip_coefficient", {total_sum_of_squares(program, builder)},
-                                                  {{"max_norm", settings.max_norm}}, {"grad_norm", "clip"});
+  const TensorId count = count_of_all(program, builder);
+  const TensorId squares = per_target(builder, total_sum_of_squares(program, builder), count, targets, 2);
+  const std::vector<TensorId> clip =
+      builder.emit("clip_coefficient", {squares}, {{"max_norm", settings.max_norm}}, {"grad_norm", "clip"});
+  const TensorId coefficient = per_target(builder, clip[1], count, targets, 1);
 
   // Parameters that another rank trains too go apart: random rounding is keyed by a parameter's group and its place there, and
   // both ranks must come to the same values.
@@ -233,13 +257,13 @@ void append_optimizer(Program& program, const DTypes& dtypes, const Optimizer& o
                            .stochastic_rounding = dtypes.stochastic_rounding,
                            .seed = twin ? -2 : layer};
     for (const Parameter* p : group) parameters.parameters.push_back(updated(*p));
-    optimizer.update(builder, hyper, clip[1], parameters);
+    optimizer.update(builder, hyper, coefficient, parameters);
   }
   check_updates(program, first);
   builder.tag = {Phase::optimizer, -1, -1, who};
   make_metric(program, clip[0], "grad_norm");
   append_stop_vote(program, builder);
-  append_metrics(program);
+  append_metrics(program, targets);
 }
 
 }  // namespace consist

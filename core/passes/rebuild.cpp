@@ -27,6 +27,7 @@ Program rebuild(const Program& old) {
   program.constants = old.constants;
   program.micro_batches = old.micro_batches;
   program.costs = old.costs;
+  program.fields = old.fields;
 
   std::vector<bool> made(old.tensors.size(), false);
   for (const Instruction& i : old.instructions) {
@@ -68,6 +69,7 @@ Program rebuild(const Program& old) {
   }
   for (Parameter& parameter : program.parameters) parameter.tensor = map[static_cast<std::size_t>(parameter.tensor)];
   for (Constant& constant : program.constants) constant.tensor = map[static_cast<std::size_t>(constant.tensor)];
+  if (old.loss_count != no_tensor) program.loss_count = map[static_cast<std::size_t>(old.loss_count)];
   if (old.loss != no_tensor) program.loss = map[static_cast<std::size_t>(old.loss)];
   return program;
 }

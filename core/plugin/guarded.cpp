@@ -1,8 +1,10 @@
 #include "core/plugin/guarded.h"
 
+#include <set>
 #include <string>
 
 #include "consist/error.h"
+#include "core/plugin/kernel_sets.h"
 
 namespace consist {
 namespace {
@@ -160,6 +162,7 @@ class GuardedDataset final : public Dataset {
   GuardedDataset(std::shared_ptr<Dataset> part, const PluginIdentity& plugin) : part_(std::move(part)), plugin_(plugin) {}
   void open(const DatasetRequest& request) override {
     vocabulary_ = request.vocabulary;
+    sequence_ = request.sequence_length;
     in_plugin(plugin_, "open", PluginCall::Limit::long_work, [&] { part_->open(request); });
     train_sequences();
     eval_sequences();
@@ -178,6 +181,24 @@ class GuardedDataset final : public Dataset {
     in_plugin(plugin_, "read_eval", limited, [&] { part_->read_eval(index, tokens); });
     check(tokens, "read_eval", index);
   }
+  std::vector<Field> fields() const override {
+    std::vector<Field> fields = in_plugin(plugin_, "fields", [&] { return part_->fields(); });
+    std::set<std::string> names{"ids", "targets", "hyper", "votes"};
+    for (const Field& field : fields) {
+      if (field.dtype != DType::i32 && field.dtype != DType::f32) refuse_field(field, "must be i32 or f32");
+      if (field.name.empty() || field.name.find('.') != std::string::npos) refuse_field(field, "must have a name without dots");
+      if (!names.insert(field.name).second) refuse_field(field, "is there already");
+    }
+    return fields;
+  }
+  void read_train_fields(std::int64_t index, std::span<const FieldValues> values) const override {
+    in_plugin(plugin_, "read_train_fields", limited, [&] { part_->read_train_fields(index, values); });
+    check(values, "read_train_fields", index);
+  }
+  void read_eval_fields(std::int64_t index, std::span<const FieldValues> values) const override {
+    in_plugin(plugin_, "read_eval_fields", limited, [&] { part_->read_eval_fields(index, values); });
+    check(values, "read_eval_fields", index);
+  }
   std::string describe() const override {
     return in_plugin(plugin_, "describe", [&] { return part_->describe(); });
   }
@@ -194,6 +215,22 @@ class GuardedDataset final : public Dataset {
     throw DataError(plugin_.label + " (" + plugin_.file + ") says that it has " + std::to_string(count) + " sequences (" +
                     function + "()); it must have at least " + std::to_string(least));
   }
+  [[noreturn]] void refuse_field(const Field& field, const char* why) const {
+    throw DataError(plugin_.label + " (" + plugin_.file + ") has a field '" + field.name + "' in fields() that " + why);
+  }
+  /// What attention would not notice.
+  void check(std::span<const FieldValues> fields, const char* function, std::int64_t index) const {
+    for (const FieldValues& values : fields) {
+      if (values.field.name != "document_start") continue;
+      const auto* starts = static_cast<const std::int32_t*>(values.data);
+      for (std::int64_t t = 0; t < sequence_; ++t) {
+        if (starts[t] >= 0 && starts[t] <= t) continue;
+        throw DataError(plugin_.label + " (" + plugin_.file + ") gave the document start " + std::to_string(starts[t]) + " for token " +
+                        std::to_string(t) + " of sequence " + std::to_string(index) + " (" + function +
+                        "()); a document starts at 0 or later and not behind its tokens");
+      }
+    }
+  }
   void check(std::span<const std::int32_t> tokens, const char* function, std::int64_t index) const {
     for (const std::int32_t token : tokens) {
       if (token >= 0 && token < vocabulary_) continue;
@@ -203,7 +240,7 @@ class GuardedDataset final : public Dataset {
   }
   std::shared_ptr<Dataset> part_;
   const PluginIdentity& plugin_;
-  std::int64_t vocabulary_ = 0;
+  std::int64_t vocabulary_ = 0, sequence_ = 0;
 };
 
 class GuardedExecutable final : public Executable {
@@ -254,7 +291,8 @@ class GuardedDevice final : public Device {
     in_plugin(plugin_, "download", [&] { part_->download(host, device_memory, bytes); });
   }
   std::unique_ptr<Kernel> make_kernel(const KernelRequest& request) override {
-    return in_plugin(plugin_, "make_kernel", limited, [&] { return part_->make_kernel(request); });
+    auto made = in_plugin(plugin_, "make_kernel", limited, [&] { return part_->make_kernel(request); });
+    return made != nullptr ? std::move(made) : kernel_sets().make(request);
   }
   std::unique_ptr<Executable> prepare(std::vector<Launch> launches, bool profile) override {
     auto made = in_plugin(plugin_, "prepare", limited, [&] { return part_->prepare(std::move(launches), profile); });

@@ -125,6 +125,7 @@ void PluginHost::add_file(const fs::path& path, bool named) {
     file.name = info.name;
     file.version = info.version;
     file.summary = info.summary;
+    file.with_cuda = info.cuda_major != 0;
     file.problem = incompatibility(info);
     if (file.problem.empty() && is_broken(real)) file.problem = "it crashed, exited or did not return when it was looked at";
   } catch (const DataError& error) {

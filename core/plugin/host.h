@@ -20,6 +20,7 @@ struct PluginFile {
   std::filesystem::path path;
   std::string kind, name, version, summary;
   std::string problem;
+  bool with_cuda = false;  ///< it was built with a CUDA toolkit, whose libraries it loads
 };
 
 /// Whether a plugin can be loaded and its part can work on this machine.

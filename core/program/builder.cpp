@@ -73,6 +73,15 @@ TensorId Builder::input(std::string name, DType dtype, Shape shape, Placements p
   return add_tensor({.name = std::move(name), .dtype = dtype, .shape = shape, .placements = placements, .role = Role::input});
 }
 
+TensorId Builder::field(std::string_view name) {
+  const auto field = std::find_if(program_.fields.begin(), program_.fields.end(), [&](const Field& f) { return f.name == name; });
+  if (field == program_.fields.end()) return no_tensor;
+  if (const TensorId known = program_.find(name); known != no_tensor) return known;
+  const TensorId ids = program_.find("ids");
+  if (ids == no_tensor) throw ProgramError("a field of the dataset is as large as the input 'ids', which the program lacks");
+  return input(field->name, field->dtype, program_[ids].shape);
+}
+
 TensorId Builder::parameter(std::string name, Shape shape, float init_mean, float init_std, bool decay) {
   const TensorId id = add_tensor({.name = name, .dtype = DType::f32, .shape = shape, .role = Role::parameter, .state = true});
   program_.parameters.push_back(

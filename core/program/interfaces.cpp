@@ -1,6 +1,7 @@
 // Out-of-line destructors and defaults of the part interfaces: one type identity each, shared by the core and all plugins.
 #include "consist/dataset.h"
 #include "consist/device.h"
+#include "consist/error.h"
 #include "consist/job.h"
 #include "consist/model.h"
 #include "consist/precision.h"
@@ -39,6 +40,17 @@ std::map<std::string, std::string> Communicator::versions() const {
 }
 Transport::~Transport() = default;
 Dataset::~Dataset() = default;
+std::vector<Field> Dataset::fields() const {
+  return {};
+}
+void Dataset::read_train_fields(std::int64_t /*index*/, std::span<const FieldValues> values) const {
+  if (!values.empty())
+    throw ProgramError("the dataset has the field '" + values.front().field.name + "', but no read_train_fields()");
+}
+void Dataset::read_eval_fields(std::int64_t /*index*/, std::span<const FieldValues> values) const {
+  if (!values.empty())
+    throw ProgramError("the dataset has the field '" + values.front().field.name + "', but no read_eval_fields()");
+}
 std::string Dataset::tokenizer() const {
   return {};
 }

@@ -42,11 +42,22 @@ Batches::Batches(const Dataset& dataset, const Layout& layout, int rank, const T
       accumulation_(settings.accumulation),
       step_tokens_(static_cast<std::size_t>(sequence_ + 1)),
       evaluation_tokens_(step_tokens_.size()) {
+  for (const Field& field : dataset.fields()) {
+    if (std::find(state.step().program().fields.begin(), state.step().program().fields.end(), field) ==
+        state.step().program().fields.end())
+      throw UsageError("dataset '" + name_ + "' has a field '" + field.name + "' that it did not have when programs were made");
+    bool used = state.evaluation() != nullptr && state_.has_input(*state.evaluation(), field.name);
+    for (int m = 0; m < accumulation_; ++m) used = used || state_.has_input(state.step(), field.name + "." + std::to_string(m));
+    if (used) fields_.push_back(field);
+  }
+  for (const Field& field : fields_) step_values_.push_back({field, nullptr});
+  evaluation_values_ = step_values_;
   for (int m = 0; m < accumulation_; ++m) reads_.push_back(reads_tokens(state_.step(), "." + std::to_string(m)));
 }
 
 bool Batches::reads_tokens(PreparedProgram& program, const std::string& suffix) {
-  return state_.has_input(program, "ids" + suffix) || state_.has_input(program, "targets" + suffix);
+  return state_.has_input(program, "ids" + suffix) || state_.has_input(program, "targets" + suffix) ||
+         std::any_of(fields_.begin(), fields_.end(), [&](const Field& field) { return state_.has_input(program, field.name + suffix); });
 }
 
 void Batches::split(std::span<const std::int32_t> tokens, std::int32_t* ids, std::int32_t* targets) {
@@ -56,7 +67,13 @@ void Batches::split(std::span<const std::int32_t> tokens, std::int32_t* ids, std
 
 StepTokens Batches::room() const {
   const auto tokens = static_cast<std::size_t>(accumulation_ * micro_batch_ * sequence_);
-  return {std::vector<std::int32_t>(tokens), std::vector<std::int32_t>(tokens)};
+  return {std::vector<std::int32_t>(tokens), std::vector<std::int32_t>(tokens),
+          std::vector<std::vector<std::int32_t>>(fields_.size(), std::vector<std::int32_t>(tokens))};
+}
+
+const std::vector<FieldValues>& Batches::places(StepTokens& tokens, std::vector<FieldValues>& values, std::int64_t at) const {
+  for (std::size_t f = 0; f < fields_.size(); ++f) values[f].data = tokens.fields[f].data() + at;
+  return values;
 }
 
 void Batches::read_step(std::int64_t step, StepTokens& tokens, const std::atomic<bool>& stop) {
@@ -65,30 +82,33 @@ void Batches::read_step(std::int64_t step, StepTokens& tokens, const std::atomic
     const std::int64_t first = ((step * accumulation_ + m) * ranks_ + index_) * micro_batch_;
     for (std::int64_t row = 0; row < micro_batch_; ++row) {
       if (stop) return;
+      const std::int64_t at = (m * micro_batch_ + row) * sequence_;
       try {
         dataset_.read_train(first + row, step_tokens_);
+        if (!fields_.empty()) dataset_.read_train_fields(first + row, places(tokens, step_values_, at));
       } catch (...) {
         rethrow_after("dataset '" + name_ + "', reading sequence " + std::to_string(first + row) + " for step " +
                       std::to_string(step + 1) + ": ");
       }
-      const std::int64_t at = (m * micro_batch_ + row) * sequence_;
       split(step_tokens_, tokens.ids.data() + at, tokens.targets.data() + at);
     }
   }
 }
 
-void Batches::write(PreparedProgram& program, const std::string& suffix, const std::int32_t* ids, const std::int32_t* targets) {
+void Batches::write(PreparedProgram& program, const std::string& suffix, const StepTokens& tokens, std::int64_t at) {
   const std::int64_t bytes = micro_batch_ * sequence_ * static_cast<std::int64_t>(sizeof(std::int32_t));
-  const std::string ids_name = "ids" + suffix, targets_name = "targets" + suffix;
-  if (state_.has_input(program, ids_name)) state_.write_input(program, ids_name, ids, bytes);
-  if (state_.has_input(program, targets_name)) state_.write_input(program, targets_name, targets, bytes);
+  const auto write = [&](const std::string& name, const std::vector<std::int32_t>& values) {
+    if (state_.has_input(program, name + suffix)) state_.write_input(program, name + suffix, values.data() + at, bytes);
+  };
+  write("ids", tokens.ids);
+  write("targets", tokens.targets);
+  for (std::size_t f = 0; f < fields_.size(); ++f) write(fields_[f].name, tokens.fields[f]);
 }
 
 void Batches::write_step(const StepTokens& tokens) {
   for (int m = 0; m < accumulation_; ++m) {
     if (!reads_[static_cast<std::size_t>(m)]) continue;
-    const std::int64_t at = m * micro_batch_ * sequence_;
-    write(state_.step(), "." + std::to_string(m), tokens.ids.data() + at, tokens.targets.data() + at);
+    write(state_.step(), "." + std::to_string(m), tokens, m * micro_batch_ * sequence_);
   }
 }
 
@@ -97,6 +117,8 @@ void Batches::write_evaluation(std::int64_t round) {
   if (!reads_tokens(program, "")) return;
   round_.ids.resize(static_cast<std::size_t>(micro_batch_ * sequence_));
   round_.targets.resize(round_.ids.size());
+  round_.fields.resize(fields_.size());
+  for (std::vector<std::int32_t>& values : round_.fields) values.assign(round_.ids.size(), 0);
   const std::int64_t first = (round * ranks_ + index_) * micro_batch_, end = evaluation_sequences();
   for (std::int64_t row = 0; row < micro_batch_; ++row) {
     std::int32_t* const ids = round_.ids.data() + row * sequence_;
@@ -108,12 +130,13 @@ void Batches::write_evaluation(std::int64_t round) {
     }
     try {
       dataset_.read_eval(first + row, evaluation_tokens_);
+      if (!fields_.empty()) dataset_.read_eval_fields(first + row, places(round_, evaluation_values_, row * sequence_));
     } catch (...) {
       rethrow_after("dataset '" + name_ + "', reading evaluation sequence " + std::to_string(first + row) + ": ");
     }
     split(evaluation_tokens_, ids, targets);
   }
-  write(program, "", round_.ids.data(), round_.targets.data());
+  write(program, "", round_, 0);
 }
 
 std::int64_t Batches::evaluation_sequences() const {

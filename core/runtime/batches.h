@@ -17,9 +17,11 @@ namespace consist {
 
 struct TrainerSettings;
 
-/// What a rank reads for one step: ids and targets of all its micro-batches, [accumulation, micro_batch, sequence] each.
+/// What a rank reads for one step: ids, targets and the dataset's fields of all its micro-batches, [accumulation, micro_batch,
+/// sequence] each.
 struct StepTokens {
   std::vector<std::int32_t> ids, targets;
+  std::vector<std::vector<std::int32_t>> fields;  ///< in the order of Batches::fields(); those of f32 bit by bit
 };
 
 /// Step s consumes the sequences [s·G, (s+1)·G) of the dataset's stream, G being the global batch, whatever the layout;
@@ -42,7 +44,7 @@ class CONSIST_API Batches {
   /// Callable from one thread beside the trainer's.
   void read_step(std::int64_t step, StepTokens& tokens, const std::atomic<bool>& stop);
   StepTokens room() const;
-  /// Writes "ids.<m>" and "targets.<m>".
+  /// Writes "ids.<m>", "targets.<m>" and "<field>.<m>".
   void write_step(const StepTokens& tokens);
 
   /// Reads and writes round `round` of an evaluation. In the trainer's thread.
@@ -50,7 +52,8 @@ class CONSIST_API Batches {
   /// How many sequences an evaluation reads over all ranks: `evaluate_sequences` of the settings, or as many as there are.
   std::int64_t evaluation_sequences() const;
   std::int64_t evaluation_rounds() const;
-  /// Mean loss over evaluation_sequences(), given the sum of the rounds' losses, each of which is a mean over whole rounds.
+  /// Mean loss over evaluation_sequences(), given the sum of the rounds' losses, each of which is a mean over whole rounds. (With a
+  /// loss mask a round's loss is the mean over what it counts, and the trainer weighs the rounds.)
   double evaluation_mean(double sum_of_rounds) const;
 
   std::int64_t sequences_per_step() const noexcept { return micro_batch_ * accumulation_ * ranks_; }
@@ -61,8 +64,11 @@ class CONSIST_API Batches {
  private:
   /// Splits sequence_length + 1 tokens into ids and the targets one position later.
   static void split(std::span<const std::int32_t> tokens, std::int32_t* ids, std::int32_t* targets);
-  /// Writes one micro-batch to "ids<suffix>" and "targets<suffix>", as far as the program has them.
-  void write(PreparedProgram& program, const std::string& suffix, const std::int32_t* ids, const std::int32_t* targets);
+  /// Writes the micro-batch that begins at element `at` to "ids<suffix>", "targets<suffix>" and "<field><suffix>", as far as the
+  /// program has them.
+  void write(PreparedProgram& program, const std::string& suffix, const StepTokens& tokens, std::int64_t at);
+  /// Where the fields of the sequence that begins at element `at` go.
+  const std::vector<FieldValues>& places(StepTokens& tokens, std::vector<FieldValues>& values, std::int64_t at) const;
   bool reads_tokens(PreparedProgram& program, const std::string& suffix);
 
   const Dataset& dataset_;
@@ -70,6 +76,8 @@ class CONSIST_API Batches {
   std::string name_;  // of the dataset's plugin
   std::int64_t ranks_, index_, micro_batch_, sequence_, evaluate_sequences_;
   int accumulation_;
+  std::vector<Field> fields_;                                  // that programs have as inputs
+  std::vector<FieldValues> step_values_, evaluation_values_;   // room for one sequence's, by the thread that reads
   std::vector<bool> reads_;                                    // by micro-batch
   std::vector<std::int32_t> step_tokens_, evaluation_tokens_;  // of one sequence, by the thread that reads
   StepTokens round_;                                           // of an evaluation: one micro-batch

@@ -9,6 +9,7 @@
 #include "core/config/did_you_mean.h"
 #include "core/files/input_file.h"
 #include "core/files/json_input.h"
+#include "core/plugin/kernel_sets.h"
 #include "core/plugin/plugin_faults.h"
 #include "core/program/printable.h"
 #include "core/weights/tokenizer_files.h"
@@ -170,6 +171,7 @@ bool takes_tokenizer(const std::string& dataset, PluginHost& host) {
 std::vector<std::string> stray_owners(const RunConfig& config, PluginHost& host) {
   std::vector<std::string> used{config.precision, config.device, config.dataset, config.transport, config.optimizer_plugin, config.schedule};
   for (const StrategyChoice& s : config.strategies) used.push_back(s.name);
+  used.insert(used.end(), config.observers.begin(), config.observers.end());
   for (const auto& [strategy, transport] : config.transport_of) used.push_back(transport);
   for (const std::string& name : host.names("model")) used.push_back(name);
   if (config.device == "auto") {
@@ -194,6 +196,7 @@ CompileRequest Parts::compile_request(const RunConfig& config) const {
           .accumulation = config.accumulation,
           .recompute = config.recompute,
           .freeze = config.freeze,
+          .fields = fields,
           .pack_linears = config.pack,
           .optimizer = optimizer.get(),
           .optimizer_name = "optimizer '" + config.optimizer_plugin + "'",
@@ -202,11 +205,15 @@ CompileRequest Parts::compile_request(const RunConfig& config) const {
 
 Parts make_parts(const RunConfig& config, PluginHost& host) {
   refuse_stray_options(config, host);
+  kernel_sets().add(host, false);  // before a model is built: their ops are among those that it may use
   Parts parts;
   find_model(parts, config, host);
   parts.precision = host.make<Precision>("precision", config.precision, options_of(config, config.precision));
   parts.optimizer = host.make<Optimizer>("optimizer", config.optimizer_plugin, options_of(config, config.optimizer_plugin));
   parts.schedule = host.make<Schedule>("schedule", config.schedule, options_of(config, config.schedule));
+  // Where there is no such dataset, whoever opens it says so; a program can be looked at without data.
+  if (host.has("dataset", config.dataset))
+    parts.fields = host.make<Dataset>("dataset", config.dataset, options_of(config, config.dataset))->fields();
   for (const StrategyChoice& choice : config.strategies) {
     parts.strategies.push_back(host.make<ParallelStrategy>("strategy", choice.name, options_of(config, choice.name)));
     parts.uses.push_back({choice.name, parts.strategies.back().get(), choice.size, choice.split});
@@ -277,6 +284,7 @@ void add_device(Parts& parts, const RunConfig& config, PluginHost& host) {
     for (const auto& [option, value] : chosen->second) options[option] = value;
   }
   parts.device = host.make<Device>("device", parts.device_name, options);
+  if (parts.device_name == "cuda") kernel_sets().add(host, true);
 }
 
 void add_dataset(Parts& parts, const RunConfig& config, PluginHost& host) {

@@ -32,6 +32,7 @@ struct Parts {
   std::shared_ptr<Device> device;
   std::string device_name;  ///< the plugin's, after "auto" is resolved
   std::shared_ptr<Dataset> dataset;
+  std::vector<Field> fields;  ///< of the dataset, which is not there yet when programs are made
 
   CompileRequest compile_request(const RunConfig& config) const;
 };

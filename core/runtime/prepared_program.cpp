@@ -45,7 +45,7 @@ std::string text_of(std::span<const Origin> origins) {
 }  // namespace
 
 PreparedProgram::PreparedProgram(Program program, Device& device, const CommunicatorOfQueue& communicators)
-    : program_(std::move(program)), device_(&device) {
+    : program_(std::move(program)), device_(&device), device_kind_(device.info().kind) {
   make_kernels(communicators);
 }
 
@@ -68,7 +68,7 @@ PreparedProgram::~PreparedProgram() = default;
 
 Buffer PreparedProgram::buffer_of(TensorId tensor, const Shape& local) const {
   if (tensor == no_tensor) return {nullptr, DType::u8, Shape{0}};
-  return {nullptr, program_[tensor].dtype, local, program_[tensor].pitch};
+  return {nullptr, program_[tensor].dtype, local, program_[tensor].pitch, program_[tensor].space};
 }
 
 Kernel* PreparedProgram::kernel_for(const Instruction& i, const CommunicatorOfQueue& communicators) {
@@ -87,7 +87,9 @@ Kernel* PreparedProgram::kernel_for(const Instruction& i, const CommunicatorOfQu
   const std::string key = signature(i, inputs, outputs) + text_of(input_origins) + text_of(output_origins);
   if (auto known = kernel_cache_.find(key); known != kernel_cache_.end()) return known->second;
 
-  const KernelRequest request{i.op->name(), inputs, outputs, i.attributes, input_origins, output_origins};
+  const KernelRequest request{i.op->name(),  inputs,         outputs,
+                              i.attributes,  input_origins,  output_origins,
+                              device_kind_};
   std::unique_ptr<Kernel> kernel;
   if (i.op->is_collective()) {
     const auto found = communicators.find(i.queue);
@@ -102,8 +104,8 @@ Kernel* PreparedProgram::kernel_for(const Instruction& i, const CommunicatorOfQu
     std::string types;
     for (const Buffer& buffer : inputs)
       types += " " + (buffer.absent() ? "-" : std::string(name_of(buffer.dtype)) + buffer.shape.text());
-    throw UnavailableError("device '" + device_->info().kind + "' has no kernel for op '" + std::string(i.op->name()) +
-                           "' with inputs" + types + "; choose another device or precision");
+    throw UnavailableError("device '" + device_kind_ + "' has no kernel for op '" + std::string(i.op->name()) +
+                           "' with inputs" + types + "; choose another device or precision, or name the plugin that brings one with --plugin");
   }
   Kernel* made = kernel.get();
   kernels_.push_back(std::move(kernel));

@@ -51,6 +51,7 @@ class CONSIST_API PreparedProgram {
 
   Program program_;
   Device* device_;  // null: only to be planned
+  std::string device_kind_;
   std::vector<std::unique_ptr<Kernel>> kernels_;              // distinct ones
   std::vector<Kernel*> kernel_of_;                            // by instruction
   std::map<std::string, Kernel*, std::less<>> kernel_cache_;  // by op, types, attributes and queue

@@ -28,6 +28,7 @@
 #include "core/runtime/processor_use.h"
 #include "core/runtime/program_summary.h"
 #include "core/runtime/rank_speeds.h"
+#include "core/runtime/observers.h"
 #include "core/runtime/recorder.h"
 #include "core/runtime/run_description.h"
 #include "core/runtime/run_events.h"
@@ -189,7 +190,7 @@ void check_archive(const RunConfig& config) {
 /// `recorder` is made once nothing but training itself can fail: a run that is refused leaves no archive, and an older one as it
 /// was.
 TrainerResult run_recorded(RunConfig& config, Parts parts, PluginHost& host, JoinedJob& job, StopRequest& stop,
-                           std::optional<Recorder>& recorder_of_run, std::atomic<Recorder*>& open_recorder) {
+                           std::optional<Recorder>& recorder_of_run, std::atomic<Recorder*>& open_recorder, Observers& observers) {
   StartTimes start;
   agree_on_options(job, config);
   const Layout layout = lay_out(parts.uses, config.ranks);
@@ -249,7 +250,9 @@ TrainerResult run_recorded(RunConfig& config, Parts parts, PluginHost& host, Joi
   recorder.describe(environment_json(job, *parts.device, communicators, host), topology_json(config, layout, communicators),
                     program_json(summary, planned), sensors.newest());
   if (job.rank() == 0) {
-    std::fprintf(stderr, "%s\n", printable(banner(config, parts, layout, planned, communicators, summary)).c_str());
+    const std::string description = banner(config, parts, layout, planned, communicators, summary);
+    std::fprintf(stderr, "%s\n", printable(description).c_str());
+    observers.tell([&](Observer& observer) { observer.begin({config.to_json(), description, first_step, config.steps}); });
     ProgramSummary advised = summary;
     advised.planned_bytes = planned.device.bytes;  // what is advised must fit on every rank
     for (const std::string& advice : advise(config, parts.precision->dtypes(), layout, parts.device->info(), advised)) {
@@ -263,7 +266,7 @@ TrainerResult run_recorded(RunConfig& config, Parts parts, PluginHost& host, Joi
   start.finished("archive");
   const Bound measured = bound_of(parts, config);
   start.finished("bound");
-  RunEvents events(config, job, state, saved, first_step, stop, recorder, sensors, start);
+  RunEvents events(config, job, state, saved, first_step, stop, recorder, observers, sensors, start);
   const ProcessorWatch watch;
   const TrainerResult result = [&] {
     try {
@@ -297,6 +300,10 @@ TrainerResult run_recorded(RunConfig& config, Parts parts, PluginHost& host, Joi
   events.result.total_seconds = seconds_since_start();
   recorder.finish(result == TrainerResult::finished ? "finished" : "stopped",
                   result == TrainerResult::finished ? "" : "a signal asked for it", &events.result);
+  observers.tell([&](Observer& observer) {
+    observer.end(result == TrainerResult::finished ? "finished" : "stopped",
+                 result == TrainerResult::finished ? "" : "a signal asked for it");
+  });
   if (job.rank() == 0) print_result(events);
   if (job.rank() == 0 && result == TrainerResult::stopped) print_stop(config, first_step + events.result.steps);
   std::fputs(idle.c_str(), stdout);
@@ -312,6 +319,7 @@ TrainerResult run_training(const RunConfig& config, Parts parts, PluginHost& hos
   }
   RunConfig mine = config;
   if (job.rank() != 0) mine.archive.clear();
+  Observers observers;
   std::optional<Recorder> recorder;
   std::atomic<Recorder*> open_recorder{nullptr};
   const auto end_archive = [&](const std::string& reason) {
@@ -320,9 +328,11 @@ TrainerResult run_training(const RunConfig& config, Parts parts, PluginHost& hos
   const LastResort last_resort(job, end_archive);
   try {
     check_archive(mine);
-    return run_recorded(mine, std::move(parts), host, job, stop, recorder, open_recorder);
+    if (job.rank() == 0) observers = Observers(mine, host);
+    return run_recorded(mine, std::move(parts), host, job, stop, recorder, open_recorder, observers);
   } catch (const std::exception& error) {
     job.fail(error.what());
+    observers.tell([&](Observer& observer) { observer.end("failed", error.what()); });
     try {
       if (recorder) recorder->event("failure", error.what());
       if (recorder) recorder->finish("failed", error.what(), nullptr);

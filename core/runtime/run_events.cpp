@@ -9,12 +9,15 @@
 namespace consist {
 
 RunEvents::RunEvents(const RunConfig& config, Job& job, TrainingState& state, SavedState& saved, std::int64_t first_step,
-                     const StopRequest& stop, Recorder& recorder, const SensorLog& sensors, const StartTimes& start)
+                     const StopRequest& stop, Recorder& recorder, Observers& observers, const SensorLog& sensors,
+                     const StartTimes& start)
     : job_(job),
       state_(state),
       saved_(saved),
       stop_(stop),
       recorder_(recorder),
+      observers_(observers),
+      checkpoints_(config.checkpoint),
       sensors_(sensors),
       start_(start),
       line_(config.steps, job.rank() != 0),
@@ -34,6 +37,15 @@ void RunEvents::step_finished(const StepReport& report) {
   profile_.add(times_);
   began_ = report.began;
   line_.step(report);
+  const ObservedStep observed{.step = report.step,
+                              .loss = report.loss,
+                              .grad_norm = report.grad_norm,
+                              .learning_rate = report.learning_rate,
+                              .seconds = report.seconds,
+                              .data_seconds = report.data_seconds,
+                              .tokens = report.tokens,
+                              .sequences = report.sequences};
+  observers_.tell([&](Observer& observer) { observer.step(observed); });
   if (!std::isfinite(report.loss) || !std::isfinite(report.grad_norm)) {
     throw Error("the loss of step " + std::to_string(report.step) + " is " + std::to_string(report.loss) + " and grad_norm " +
                 std::to_string(report.grad_norm) +
@@ -46,6 +58,7 @@ void RunEvents::evaluated(const EvaluationReport& report) {
   result.evaluation_sequences = report.sequences;
   result.evaluation_seconds += report.seconds;
   if (job_.rank() == 0) recorder_.evaluation(report);
+  observers_.tell([&](Observer& observer) { observer.evaluated(report.step, report.loss, report.sequences); });
   line_.note("evaluation after step " + std::to_string(report.step) + ": loss " + fixed_text(report.loss, 4) + " over " +
              std::to_string(report.sequences) + (report.sequences == 1 ? " sequence" : " sequences"));
 }
@@ -56,6 +69,7 @@ void RunEvents::checkpoint(std::int64_t step) {
   result.checkpoint_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   if (job_.rank() == 0)
     recorder_.event("checkpoint", R"({"step": )" + std::to_string(step) + R"(, "bytes": )" + std::to_string(bytes) + "}");
+  observers_.tell([&](Observer& observer) { observer.checkpoint(step, checkpoints_); });
 }
 
 std::string RunEvents::last_step() const {

@@ -10,6 +10,7 @@
 #include "consist/device.h"
 #include "consist/job.h"
 #include "core/config/run_config.h"
+#include "core/runtime/observers.h"
 #include "core/runtime/profile.h"
 #include "core/runtime/progress_line.h"
 #include "core/runtime/recorder.h"
@@ -27,7 +28,8 @@ namespace consist {
 class RunEvents final : public TrainerEvents {
  public:
   RunEvents(const RunConfig& config, Job& job, TrainingState& state, SavedState& saved, std::int64_t first_step,
-            const StopRequest& stop, Recorder& recorder, const SensorLog& sensors, const StartTimes& start);
+            const StopRequest& stop, Recorder& recorder, Observers& observers, const SensorLog& sensors,
+            const StartTimes& start);
 
   /// Throws Error where the loss or the gradient norm is not finite.
   void step_finished(const StepReport& report) override;
@@ -56,6 +58,8 @@ class RunEvents final : public TrainerEvents {
   SavedState& saved_;
   const StopRequest& stop_;
   Recorder& recorder_;
+  Observers& observers_;
+  const std::string checkpoints_;  // folder
   const SensorLog& sensors_;
   const StartTimes& start_;
   Profile profile_;

@@ -35,16 +35,19 @@ EvaluationReport evaluate(TrainingState& state, Batches& batches, std::int64_t s
   const Clock::time_point start = Clock::now();
   PreparedProgram& program = *state.evaluation();
   const std::int64_t rounds = batches.evaluation_rounds();
-  double sum = 0;
+  const bool masked = state.has_input(program, "loss_count");
+  double sum = 0, counted = 0;
   for (std::int64_t round = 0; round < rounds; ++round) {
     events.begins(Activity::evaluating, step, round);
     batches.write_evaluation(round);
     program.executable().run();
     program.executable().wait();
-    sum += state.read_metric(program, "loss");
+    const double count = masked ? state.read_metric(program, "loss_count") : 1;
+    sum += count * state.read_metric(program, "loss");
+    counted += count;
   }
   return {.step = step,
-          .loss = batches.evaluation_mean(sum),
+          .loss = !masked ? batches.evaluation_mean(sum) : counted > 0 ? sum / counted : 0,
           .sequences = batches.evaluation_sequences(),
           .seconds = std::chrono::duration<double>(Clock::now() - start).count()};
 }

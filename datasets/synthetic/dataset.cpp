@@ -24,6 +24,14 @@ class Synthetic final : public Dataset {
   explicit Synthetic(const Options& options)
       : successors_(options.integer("successors")), eval_(options.integer("eval-sequences")) {
     if (successors_ < 1) throw UsageError("--synthetic.successors must be at least 1");
+    const std::string fields = options.text("fields");
+    for (const char* name : {"loss_mask", "document_start"}) {
+      if (("," + fields + ",").find("," + std::string(name) + ",") != std::string::npos) fields_.push_back({name, DType::i32});
+    }
+    std::size_t letters = fields_.empty() ? 0 : fields_.size() - 1;  // commas
+    for (const Field& field : fields_) letters += field.name.size();
+    if (letters != fields.size())
+      throw UsageError("--synthetic.fields is '" + fields + "'; there are loss_mask and document_start, with a comma between them");
     if (eval_ < 0) throw UsageError("--synthetic.eval-sequences must not be negative");
   }
 
@@ -39,12 +47,35 @@ class Synthetic final : public Dataset {
   void read_eval(std::int64_t index, std::span<std::int32_t> tokens) const override {
     walk(2 * static_cast<std::uint64_t>(index) + 1, tokens);
   }
+  std::vector<Field> fields() const override { return fields_; }
+  void read_train_fields(std::int64_t index, std::span<const FieldValues> values) const override {
+    make_fields(2 * static_cast<std::uint64_t>(index), values);
+  }
+  void read_eval_fields(std::int64_t index, std::span<const FieldValues> values) const override {
+    make_fields(2 * static_cast<std::uint64_t>(index) + 1, values);
+  }
   std::string describe() const override {
     return "synthetic: random walk over " + std::to_string(request_.vocabulary) + " tokens with " + std::to_string(successors_) +
            " successors each";
   }
 
  private:
+  /// Documents of 1 to 16 tokens; of each the first targets are not learnt, as those of a prompt.
+  void make_fields(std::uint64_t stream, std::span<const FieldValues> values) const {
+    const std::uint64_t key = mix(request_.seed * golden + 4) ^ mix(stream * golden + 5);
+    for (const FieldValues& field : values) {
+      auto* out = static_cast<std::int32_t*>(field.data);
+      for (std::int64_t start = 0, document = 0; start < request_.sequence_length; ++document) {
+        const std::uint64_t choice = mix(key + static_cast<std::uint64_t>(document) * golden);
+        const std::int64_t length = 1 + static_cast<std::int64_t>(choice % 16), end = std::min(start + length, request_.sequence_length);
+        const std::int64_t prompt = static_cast<std::int64_t>(choice / 16) % length;
+        for (std::int64_t t = start; t < end; ++t)
+          out[t] = static_cast<std::int32_t>(field.field.name == "loss_mask" ? (t - start >= prompt ? 1 : 0) : start);
+        start = end;
+      }
+    }
+  }
+
   /// Sequence `stream`: the k-th successor of a token follows from the token alone, which one is taken from the stream.
   void walk(std::uint64_t stream, std::span<std::int32_t> tokens) const {
     const std::uint64_t key = mix(request_.seed * golden + 1) ^ mix(stream * golden + 2);
@@ -58,6 +89,7 @@ class Synthetic final : public Dataset {
   }
 
   std::int64_t successors_, eval_;
+  std::vector<Field> fields_;
   DatasetRequest request_;
 };
 
@@ -67,4 +99,6 @@ CONSIST_PLUGIN(dataset, consist::Dataset, Synthetic, "synthetic", "1.0.0",
                "endless made-up tokens with something to learn; no files");
 CONSIST_PLUGIN_OPTIONS({"successors", consist::OptionKind::integer, "4",
                         "likely next tokens of each token; the best loss is their logarithm"},
-                       {"eval-sequences", consist::OptionKind::integer, "64", "size of the evaluation part"});
+                       {"eval-sequences", consist::OptionKind::integer, "64", "size of the evaluation part"},
+                       {"fields", consist::OptionKind::text, "",
+                        "made-up fields beside the tokens: loss_mask, document_start or both"});

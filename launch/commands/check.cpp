@@ -47,6 +47,7 @@ Suite suite_of(const std::string& kind) {
   if (kind == "transport") return {"test_conformance_transport", "CONSIST_CONFORMANCE_TRANSPORTS", "*"};
   if (kind == "model") return {"test_conformance_parts", "CONSIST_CONFORMANCE_MODELS", "*ModelConformance*"};
   if (kind == "dataset") return {"test_conformance_parts", "CONSIST_CONFORMANCE_DATASETS", "*DatasetConformance*"};
+  if (kind == "kernels") return {"test_conformance_parts", "CONSIST_CONFORMANCE_KERNELS", "*KernelsConformance*"};
   if (kind == "optimizer") return {"test_conformance_parts", "CONSIST_CONFORMANCE_OPTIMIZERS", "*OptimizerConformance*"};
   if (kind == "schedule") return {"test_conformance_parts", "CONSIST_CONFORMANCE_SCHEDULES", "*ScheduleConformance*"};
   if (kind == "precision") return {"test_conformance_parts", "CONSIST_CONFORMANCE_PRECISIONS", "*PrecisionConformance*"};

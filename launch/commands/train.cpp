@@ -52,6 +52,7 @@ constexpr const char* help =
     "  --weight-decay X [0.1]    --clip X [1]: largest global gradient norm; 0: any\n"
     "  --from-scratch            do not load the weights of a model folder\n"
     "Results and limits\n"
+    "  --observe NAME,...        observers, plugins that are told of each step\n"
     "  --archive FILE            HDF5 archive of the run             --overwrite  replace it if it is there\n"
     "  --checkpoint FOLDER       --checkpoint-every STEPS [0: last]  --checkpoint-keep N [2]   --resume\n"
     "  --checkpoint-each-epoch   also after each pass through the dataset\n"

@@ -149,6 +149,8 @@ TensorId Decoder::build(Builder& b, TensorId ids, TensorId targets, double loss_
   const TensorId embedding = top.matrix("embed_tokens", c.vocabulary, c.hidden);
   TensorId x = layers::embedding(b, ids, embedding, "model.embed_tokens", c.padding_row());
   TensorId residual = no_tensor;
+  // Positions need not begin anew in each document: rotary embedding makes scores of distances alone.
+  const TensorId documents = b.field("document_start");
 
   for (std::int64_t layer = 0; layer < c.layers; ++layer) {
     b.tag.layer = static_cast<std::int16_t>(layer);
@@ -162,8 +164,9 @@ TensorId Decoder::build(Builder& b, TensorId ids, TensorId targets, double loss_
     const TensorId k_norm = c.qk_norm ? w.norm("self_attn.k_norm", c.head_dim) : no_tensor;
     q = layers::rope(b, q, table, q_norm, c.head_dim, c.norm_epsilon, w.name("self_attn.q_rope"));
     k = layers::rope(b, k, table, k_norm, c.head_dim, c.norm_epsilon, w.name("self_attn.k_rope"));
-    const TensorId mixed = layers::attention(b, q, k, v, c.head_dim, w.name("self_attn"),
-                                             c.window > 0 && c.windowed[static_cast<std::size_t>(layer)] ? c.window : 0);
+    const TensorId mixed =
+        layers::attention(b, q, k, v, c.head_dim, w.name("self_attn"),
+                          c.window > 0 && c.windowed[static_cast<std::size_t>(layer)] ? c.window : 0, documents);
     const TensorId o = w.linear(mixed, "self_attn.o_proj", c.hidden, q_channels);
     const layers::Normed mlp_in = layers::rms_norm(b, o, attention_in.residual, w.norm("post_attention_layernorm", c.hidden),
                                                    c.norm_epsilon, w.name("post_attention_layernorm"));
@@ -176,7 +179,7 @@ TensorId Decoder::build(Builder& b, TensorId ids, TensorId targets, double loss_
   b.tag.layer = -1;
   const layers::Normed last = layers::rms_norm(b, x, residual, top.norm("norm", c.hidden), c.norm_epsilon, "model.norm");
   const TensorId head = c.tied ? embedding : Weights(b, c, "").matrix("lm_head", c.vocabulary, c.hidden);
-  return layers::lm_head_loss(b, last.y, head, targets, loss_scale, "loss");
+  return layers::lm_head_loss(b, last.y, head, targets, loss_scale, "loss", b.field("loss_mask"));
 }
 
 std::string Decoder::config_json() const {

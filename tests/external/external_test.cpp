@@ -41,8 +41,8 @@ class External : public testing::Test {
   /// Builds the project of that folder; returns where its plugins are.
   static std::string built(const std::string& project, const std::string& folder) {
     const std::string build = *folder_ / folder;
-    run({CMAKE_COMMAND, "-G", CMAKE_GENERATOR, "-S", CONSIST_SOURCE_DIR "/tests/external/" + project, "-B", build, "-DCMAKE_PREFIX_PATH=" + prefix_,
-         "-DCMAKE_CXX_COMPILER=" CXX_COMPILER});
+    run({CMAKE_COMMAND, "-G", CMAKE_GENERATOR, "-S", CONSIST_SOURCE_DIR "/tests/external/" + project, "-B", build,
+         "-DCMAKE_PREFIX_PATH=" + prefix_, "-DCMAKE_CXX_COMPILER=" CXX_COMPILER});
     run({CMAKE_COMMAND, "--build", build});
     return build + "/lib/consist/plugins/";
   }
@@ -158,10 +158,11 @@ std::string without_empty_lines(const std::string& text) {
 
 TEST_F(External, AScheduleSetsTheRateOfEachStep) {
   const std::string archive = *folder_ / "schedule.h5";
-  const std::string output =
-      consist({"train", "--plugin", schedule_, "--device", "cpu", "--model", "llama-tiny", "--dataset", "synthetic", "--sequence", "8", "--batch", "1",
-               "--steps", "6", "--learning-rate", "1e-3", "--schedule", "trapezoid", "--trapezoid.rise", "1", "--trapezoid.fall", "4", "--archive",
-               archive});
+  const std::string output = consist({"train",      "--plugin",         schedule_,   "--device",         "cpu",  "--model",
+                                      "llama-tiny", "--dataset",        "synthetic", "--sequence",       "8",    "--batch",
+                                      "1",          "--steps",          "6",         "--learning-rate",  "1e-3", "--schedule",
+                                      "trapezoid",  "--trapezoid.rise", "1",         "--trapezoid.fall", "4",    "--archive",
+                                      archive});
   EXPECT_THAT(output, HasSubstr("learning rate 0.001, constant, to zero in the last 4 steps after 1 step of warm-up"));
   const std::vector<double> expected{5e-4, 1e-3, 1e-3, 7.5e-4, 5e-4, 2.5e-4};
   EXPECT_THAT(ArchiveReader(archive).column("learning_rate"), testing::Pointwise(testing::DoubleNear(1e-15), expected));
@@ -242,6 +243,118 @@ TEST_F(External, CheckRunsTheSuiteOfThePluginsKind) {
   EXPECT_THAT(output, Not(HasSubstr(CONSIST_BINARY_DIR)));
   EXPECT_THAT(consist({"check", prefix_ + "/lib/consist/plugins/dataset-synthetic.so"}),
               testing::AllOf(HasSubstr("DatasetConformance"), HasSubstr("dataset 'synthetic' conforms")));
+}
+
+class OwnParts : public External {
+ protected:
+  /// Losses of a run on the CPU with these words.
+  static std::vector<double> losses(std::vector<std::string> words) {
+    const std::string archive = *folder_ / "own.h5";
+    words.insert(words.begin(),
+                 {"train", "--device", "cpu", "--sequence", "32", "--steps", "6", "--archive", archive, "--overwrite"});
+    consist(words);
+    return ArchiveReader(archive).column("loss");
+  }
+  static void expect_same(const std::vector<double>& found, const std::vector<double>& expected) {
+    ASSERT_EQ(found.size(), expected.size());
+    for (std::size_t s = 0; s < found.size(); ++s) EXPECT_NEAR(found[s] / expected[s], 1, 1e-5) << "loss of step " << s + 1;
+    EXPECT_LT(found.back(), found.front()) << "nothing was learnt, so that equal losses would say little";
+  }
+};
+
+// An op that Consist does not have, its kernel for a device that it has, and a model that uses it.
+TEST_F(OwnParts, AnOpWithItsKernelIsSplitByTensorParallelism) {
+  const std::string plugins = built("squared-relu", "build-squared-relu");
+  const std::vector<std::string> words{"--plugin", plugins, "--model", "plain-decoder-tiny", "--learning-rate", "3e-3"};
+  auto with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = words;
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  const std::vector<double> one = losses(with({"--batch", "4"}));
+  expect_same(losses(with({"--strategy", "tp-sp=2", "--ranks", "2", "--batch", "4"})), one);
+  expect_same(losses(with({"--strategy", "zero2", "--ranks", "2", "--batch", "2"})), one);
+  EXPECT_THAT(consist({"explain", "--plugin", plugins, "--model", "plain-decoder-tiny", "--device", "cpu", "--ranks", "2",
+                       "--strategy", "tp-sp=2", "--sequence", "32"}),
+              testing::ContainsRegex("= squared_relu\\([^)]*\\) : [^|]*\\{tensor:S[12]\\}"));
+  EXPECT_THAT(consist({"check", plugins + "kernels-squared-relu.so"}),
+              testing::AllOf(HasSubstr("KernelsConformance"), HasSubstr("kernels 'squared-relu' conforms")));
+}
+
+TEST_F(OwnParts, ThePageOnKernelsPrintsTheWholePlugin) {
+  const std::string page = read_whole(CONSIST_SOURCE_DIR "/docs/kernels.md"),
+                    folder = CONSIST_SOURCE_DIR "/tests/external/squared-relu/";
+  EXPECT_EQ(without_empty_lines(blocks_of(page, "cpp")),
+            without_empty_lines(read_whole(folder + "op.cpp") + "\n" + read_whole(folder + "cpu_kernels.cpp")));
+  EXPECT_EQ(without_empty_lines(blocks_of(page, "cmake")), without_empty_lines(read_whole(folder + "CMakeLists.txt")));
+}
+
+TEST_F(OwnParts, AnObserverIsToldOfEachStepAndOneThatFailsEndsNothing) {
+  const std::string plugin = built("csv-observer", "build-csv") + "observer-csv.so", file = *folder_ / "run.csv";
+  const std::vector<std::string> words{"train",
+                                       "--plugin",
+                                       plugin,
+                                       "--device",
+                                       "cpu",
+                                       "--model",
+                                       "llama-tiny",
+                                       "--sequence",
+                                       "32",
+                                       "--steps",
+                                       "4",
+                                       "--batch",
+                                       "1",
+                                       "--ranks",
+                                       "2",
+                                       "--observe",
+                                       "csv",
+                                       "--csv.file",
+                                       file,
+                                       "--checkpoint",
+                                       *folder_ / "checkpoints"};
+  EXPECT_THAT(consist(words), Not(HasSubstr("switched off")));
+  const std::string text = read_whole(file);
+  EXPECT_THAT(text, testing::StartsWith("step,loss,grad_norm,learning_rate,seconds,tokens\n1,"));
+  EXPECT_THAT(text, testing::AllOf(HasSubstr("\n4,"), Not(HasSubstr("\n5,")), HasSubstr("# checkpoint of step 4"),
+                                   HasSubstr("# finished\n")));
+  std::vector<std::string> failing = words;
+  failing.back() = *folder_ / "others";
+  failing.insert(failing.end(), {"--csv.fail-at", "2"});
+  const std::string output = consist(failing);  // which expects status 0
+  EXPECT_THAT(output, testing::AllOf(HasSubstr("observer 'csv' failed and is switched off"), HasSubstr("step 4/4")));
+  EXPECT_THAT(read_whole(file), Not(HasSubstr("\n2,")));
+}
+
+TEST_F(OwnParts, ADatasetOfExamplesWithLossMasksTrainsTheSameInEveryLayout) {
+  const std::string plugin = built("jsonl", "build-jsonl") + "dataset-jsonl.so", file = *folder_ / "examples.jsonl";
+  std::string text, unmasked;
+  for (int example = 0; example < 400; ++example) {
+    std::string ids, mask, ones;
+    for (int i = 0; i < 5 + example % 17; ++i) {
+      const std::string comma = i == 0 ? "" : ", ";
+      ids += comma + std::to_string((example * 7 + i * i * 3) % 50 + i % 3);
+      mask += comma + (i < 2 + example % 4 ? "0" : "1");
+      ones += comma + "1";
+    }
+    text += "{\"ids\": [" + ids + "], \"mask\": [" + mask + "]}\n";
+    unmasked += "{\"ids\": [" + ids + "], \"mask\": [" + ones + "]}\n";
+  }
+  const auto write = [&](const std::string& content) { std::ofstream(file) << content; };
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"--plugin", plugin, "--dataset", "jsonl", "--jsonl.file", file, "--model", "llama-tiny",
+                             "--learning-rate", "1e-3"});
+    return more;
+  };
+  write(text);
+  const std::vector<double> one = losses(with({"--batch", "8"}));
+  expect_same(losses(with({"--batch", "2", "--accumulation", "4"})), one);
+  expect_same(losses(with({"--batch", "2", "--accumulation", "2", "--ranks", "2"})), one);
+  expect_same(losses(with({"--batch", "4", "--ranks", "2", "--strategy", "zero2"})), one);
+  expect_same(losses(with({"--batch", "4", "--accumulation", "2", "--ranks", "2", "--strategy", "pipeline=2"})), one);
+  write(unmasked);
+  EXPECT_GT(std::abs(losses(with({"--batch", "8"})).front() / one.front() - 1), 1e-5) << "the mask changes nothing";
+  EXPECT_THAT(consist({"check", plugin, "--option", "file=" + file, "--skip", "*Losses*"}),
+              HasSubstr("dataset 'jsonl' conforms"));
 }
 
 }  // namespace

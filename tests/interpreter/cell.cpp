@@ -30,6 +30,7 @@ RunConfig alone(const RunConfig& config) {
   one.optimizer = config.optimizer;
   one.optimizer_plugin = config.optimizer_plugin;
   copy_options(config, config.optimizer_plugin, one);
+  copy_options(config, config.dataset, one);  // its fields
   return one;
 }
 
@@ -67,14 +68,16 @@ void check_programs(std::vector<std::string>& wrong, const std::vector<Planned>&
 const Outcome& one_rank(const RunConfig& config) {
   using OptionValues = std::map<std::string, std::string>;
   static std::map<
-      std::tuple<std::string, std::int64_t, std::int64_t, double, double, std::string, OptionValues, std::string, std::string>,
+      std::tuple<std::string, std::int64_t, std::int64_t, double, double, std::string, OptionValues, std::string, std::string, OptionValues>,
       Outcome>
       known;
   const auto options = config.plugin_options.find(config.optimizer_plugin);
+  const auto fields = config.plugin_options.find(config.dataset);
   const std::tuple key(config.model, config.sequence, config.global_batch, config.optimizer.max_norm,
                        config.optimizer.weight_decay, config.optimizer_plugin,
                        options == config.plugin_options.end() ? OptionValues() : OptionValues(options->second),
-                       patterns_text(config.freeze.frozen), patterns_text(config.freeze.trained));
+                       patterns_text(config.freeze.frozen), patterns_text(config.freeze.trained),
+                       fields == config.plugin_options.end() ? OptionValues() : OptionValues(fields->second));
   auto [found, added] = known.try_emplace(key);
   if (added) found->second = run(*compile(alone(config), 0), {});
   return found->second;

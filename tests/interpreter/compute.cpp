@@ -105,11 +105,14 @@ void rope_grad(Work& w) {
 }
 
 void attention(Work& w) {
-  out_all(w, reference::attention(w.all(3), w.attributes().integer("head_dim"), w.attributes().integer_or("window", 0)));
+  const Value starts = w.has(3) ? w.in(3) : Value{};
+  out_all(w, reference::attention(w.all(3), w.attributes().integer("head_dim"), w.attributes().integer_or("window", 0),
+                                  w.has(3) ? &starts : nullptr));
 }
 void attention_grad(Work& w) {
+  const Value starts = w.has(6) ? w.in(6) : Value{};
   out_all(w, reference::attention_grad(w.in(0), w.in(1), w.in(2), w.in(3), w.in(4), w.in(5), w.attributes().integer("head_dim"),
-                                       w.attributes().integer_or("window", 0)));
+                                       w.attributes().integer_or("window", 0), w.has(6) ? &starts : nullptr));
 }
 
 void swiglu(Work& w) {
@@ -164,6 +167,22 @@ void vocabulary_loss_grad(Work& w) {
   if (w.makes(1)) w.out_elements(1, part.first_token * x.shape.last(), dx.data);
   w.out(3, dlogits);
   w.out(0, loss);
+}
+
+void masked_targets(Work& w) {
+  Value targets = w.in(0);
+  const Value mask = w.in(1);
+  for (std::int64_t i = 0; i < targets.shape.elements(); ++i) targets.at(i) = mask.at(i) != 0 ? targets.at(i) : -1;
+  w.out(0, targets);
+}
+void count_targets(Work& w) {
+  const Value targets = w.in(0);
+  w.out(0,
+        static_cast<double>(std::count_if(targets.data.begin(), targets.data.end(), [](double target) { return target >= 0; })));
+}
+void per_target(Work& w) {
+  const double count = w.scalar(1), factor = count > 0 ? w.attributes().real("targets") / count : 0;
+  w.out(0, w.scalar(0) * std::pow(factor, static_cast<double>(w.attributes().integer("power"))));
 }
 
 reference::RepeatedHeads heads_of(const Work& w, const Shape& part, std::int64_t first_row) {
@@ -232,6 +251,9 @@ const std::map<std::string_view, Formula>& formulas() {
                                             {"vocabulary_logits", vocabulary_logits},
                                             {"vocabulary_loss", vocabulary_loss},
                                             {"vocabulary_loss_grad", vocabulary_loss_grad},
+                                            {"masked_targets", masked_targets},
+                                            {"count_targets", count_targets},
+                                            {"per_target", per_target},
                                             {"repeat_heads", repeat_heads},
                                             {"repeat_heads_grad", repeat_heads_grad},
                                             {"slice", slice},

@@ -41,6 +41,7 @@ class Draw {
     add("pack", dice_.text({"on", "off"}));
     add("max-norm", dice_.text({"0", "0.01", "1"}));
     if (dice_.one_in(4)) draw_frozen();
+    if (dice_.one_in(4)) add("synthetic.fields", dice_.text({"loss_mask", "document_start", "loss_mask,document_start"}));
     return std::move(made_);
   }
 

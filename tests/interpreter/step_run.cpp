@@ -95,16 +95,20 @@ void write_input(Arena& arena, const std::string& name, const std::vector<double
 /// `rows` sequences from `first` on, as "ids" and "targets" with a suffix. Some positions count nothing.
 void write_tokens(Arena& arena, const std::string& suffix, std::int64_t first, std::int64_t rows, std::int64_t length,
                   std::int64_t vocabulary) {
-  std::vector<double> ids, targets;
+  std::vector<double> ids, targets, mask, starts;
   for (std::int64_t sequence = first; sequence < first + rows; ++sequence) {
     for (std::int64_t at = 0; at < length; ++at) {
       ids.push_back(static_cast<double>(token(sequence, at, vocabulary)));
       const bool counts = (sequence * length + at) % 11 != 5;
       targets.push_back(counts ? static_cast<double>(token(sequence, at + 1, vocabulary)) : -1);
+      mask.push_back((sequence * length + at) % 3 != 1 ? 1 : 0);
+      starts.push_back(static_cast<double>(at - at % (2 + sequence % 3)));  // documents of 2, 3 or 4 tokens
     }
   }
   write_input(arena, "ids" + suffix, ids);
   write_input(arena, "targets" + suffix, targets);
+  write_input(arena, "loss_mask" + suffix, mask);
+  write_input(arena, "document_start" + suffix, starts);
 }
 
 /// A replicated scalar, from all ranks.

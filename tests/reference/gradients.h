@@ -99,7 +99,7 @@ inline Values rope_grad(const Value& dy, const Value& table, const Value* x, con
 
 /// dq, dk, dv. The probabilities come from lse, as kernels make them again.
 inline Values attention_grad(const Value& dout, const Value& q, const Value& k, const Value& v, const Value& o, const Value& lse,
-                             std::int64_t head_dim, std::int64_t window = 0) {
+                             std::int64_t head_dim, std::int64_t window = 0, const Value* starts = nullptr) {
   const std::int64_t batch = q.shape[0], sequence = q.shape[1], heads = q.shape[2] / head_dim, kv_heads = k.shape[2] / head_dim;
   const auto index = [&](std::int64_t b, std::int64_t s, std::int64_t h, std::int64_t n) {
     return ((b * sequence + s) * n + h) * head_dim;
@@ -117,7 +117,7 @@ inline Values attention_grad(const Value& dout, const Value& q, const Value& k, 
       for (std::int64_t s = 0; s < sequence; ++s) {
         const std::int64_t here = index(b, s, h, heads);
         const double mean = dot(dout, here, o, here);
-        for (std::int64_t t = first_key(s, window); t <= s; ++t) {
+        for (std::int64_t t = first_key(s, window, starts, b, sequence); t <= s; ++t) {
           const std::int64_t there = index(b, t, kv, kv_heads);
           const double p = std::exp(dot(q, here, k, there) * scale - lse.at((b * heads + h) * sequence + s));
           const double dscore = p * (dot(dout, here, v, there) - mean) * scale;

@@ -125,13 +125,16 @@ inline Values rope(const Values& in, std::int64_t head_dim, double epsilon) {
   return {y, rstd};
 }
 
-/// The first key that `query` sees; `window` 0: it sees all before it.
-inline std::int64_t first_key(std::int64_t query, std::int64_t window) {
-  return window == 0 ? 0 : std::max(std::int64_t{0}, query - window + 1);
+/// The first key that `query` sees; `window` 0: it sees all before it, or all of its document where `starts` [batch, sequence]
+/// are given.
+inline std::int64_t first_key(std::int64_t query, std::int64_t window, const Value* starts, std::int64_t b,
+                              std::int64_t sequence) {
+  const std::int64_t start = starts == nullptr ? 0 : static_cast<std::int64_t>(starts->at(b * sequence + query));
+  return window == 0 ? start : std::max(start, query - window + 1);
 }
 
 /// o, lse
-inline Values attention(const Values& in, std::int64_t head_dim, std::int64_t window = 0) {
+inline Values attention(const Values& in, std::int64_t head_dim, std::int64_t window = 0, const Value* starts = nullptr) {
   const Value &q = *in[0], &k = *in[1], &v = *in[2];
   const std::int64_t batch = q.shape[0], sequence = q.shape[1], heads = q.shape[2] / head_dim, kv_heads = k.shape[2] / head_dim;
   const auto index = [&](std::int64_t b, std::int64_t s, std::int64_t h, std::int64_t n) {
@@ -144,16 +147,17 @@ inline Values attention(const Values& in, std::int64_t head_dim, std::int64_t wi
       const std::int64_t kv = h / (heads / kv_heads);
       for (std::int64_t s = 0; s < sequence; ++s) {
         double largest = -INFINITY, sum = 0;
-        for (std::int64_t t = first_key(s, window); t <= s; ++t) {
+        const std::int64_t seen = first_key(s, window, starts, b, sequence);
+        for (std::int64_t t = seen; t <= s; ++t) {
           double score = 0;
           for (std::int64_t i = 0; i < head_dim; ++i)
             score += q.at(index(b, s, h, heads) + i) * k.at(index(b, t, kv, kv_heads) + i);
           p[static_cast<std::size_t>(t)] = score / std::sqrt(static_cast<double>(head_dim));
           largest = std::max(largest, p[static_cast<std::size_t>(t)]);
         }
-        for (std::int64_t t = first_key(s, window); t <= s; ++t)
+        for (std::int64_t t = seen; t <= s; ++t)
           sum += p[static_cast<std::size_t>(t)] = std::exp(p[static_cast<std::size_t>(t)] - largest);
-        for (std::int64_t t = first_key(s, window); t <= s; ++t) {
+        for (std::int64_t t = seen; t <= s; ++t) {
           for (std::int64_t i = 0; i < head_dim; ++i) {
             o.at(index(b, s, h, heads) + i) += p[static_cast<std::size_t>(t)] / sum * v.at(index(b, t, kv, kv_heads) + i);
           }

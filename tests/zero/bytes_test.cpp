@@ -49,6 +49,26 @@ TEST_P(Bytes, Zero2MovesTwiceTheParameters) {
   EXPECT_DOUBLE_EQ(sent(program).reduced, 4 * p * share());
 }
 
+TEST_P(Bytes, FrozenParametersAreNeitherReducedNorGatheredInStage2) {
+  const FreezeRequest frozen{.frozen = {"embed.weight", "layers.0.*"}, .trained = {}};
+  for (const char* stage : {"1", "2"}) {
+    const Program program = zero_step({.options = {{"stage", stage}}, .ranks = ranks(), .freeze = frozen});
+    double trained = 0, states = 0;
+    for (const Parameter& p : program.parameters) {
+      if (p.trainable) trained += static_cast<double>(program[p.tensor].shape.elements());
+      for (const ParameterState& state : p.states) states += static_cast<double>(program[state.tensor].shape.elements());
+    }
+    EXPECT_LT(trained, elements(program) / 2);
+    EXPECT_DOUBLE_EQ(sent(program).gathered, 4 * trained * share());
+    EXPECT_DOUBLE_EQ(sent(program).reduced, 4 * trained * share());
+    EXPECT_DOUBLE_EQ(states, 2 * trained);
+  }
+  ZeroCase third{.strategy = "zero3-offload", .options = gather_always, .ranks = ranks(), .freeze = frozen};
+  const Program whole = zero_step({.strategy = third.strategy, .options = third.options, .ranks = ranks()}), program = zero_step(third);
+  EXPECT_LT(sent(program).gathered, sent(whole).gathered) << "layer 0 is not gathered for backward";
+  EXPECT_LT(sent(program).reduced, sent(whole).reduced / 2);
+}
+
 TEST_P(Bytes, Bf16ParametersAreHalfOfTheGradients) {
   const Program program = zero_step({.ranks = ranks(), .dtypes = test::mixed_bf16});
   EXPECT_DOUBLE_EQ(sent(program).gathered, 2 * elements(program) * share());

@@ -24,6 +24,11 @@ using test::ZeroCase;
 TEST(Golden, Zero2) {
   expect_golden("zero2", to_text(planned(zero_step({.options = {{"reduce_bucket_size", "600"}}, .dtypes = test::mixed_bf16}))));
 }
+TEST(Golden, Zero2Frozen) {
+  expect_golden("zero2_frozen", to_text(planned(zero_step({.options = {{"reduce_bucket_size", "600"}},
+                                                           .dtypes = test::mixed_bf16,
+                                                           .freeze = {.frozen = {"embed.weight", "layers.0.*"}, .trained = {}}}))));
+}
 TEST(Golden, Zero2Accumulated) {
   expect_golden("zero2_accumulated", to_text(planned(zero_step({.accumulation = 2, .shape = {.layers = 1}}))));
 }

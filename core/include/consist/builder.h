@@ -23,6 +23,10 @@ class CONSIST_API Builder {
 
   /// A tensor that the trainer writes before each step.
   TensorId input(std::string name, DType dtype, Shape shape, Placements placements = {});
+  /// The field of that name as an input [batch, sequence] of the micro-batch, the same tensor each time; no_tensor if the dataset has
+  /// no such field (Program::fields). A model that cannot do without states the tensor as an input(): who then lacks a dataset that
+  /// writes it is told so before the first step.
+  TensorId field(std::string_view name);
   /// A weight, initialised from a normal distribution (init_std > 0) or to the constant init_mean.
   TensorId parameter(std::string name, Shape shape, float init_mean, float init_std, bool decay);
   /// A tensor that keeps its value from step to step: zeros at the start of a run, saved in checkpoints and resumed by its name,

@@ -21,6 +21,7 @@ struct Buffer {
   DType dtype = DType::f32;
   Shape shape;
   std::int64_t pitch = 0;  ///< see Tensor::pitch; the same in request and launch
+  MemorySpace space = MemorySpace::device;  ///< where `data` lies; the same in request and launch
 
   /// Elements from the start of a row to the start of the next.
   std::int64_t row_stride() const noexcept { return pitch != 0 ? pitch : shape.last(); }
@@ -42,6 +43,9 @@ struct KernelRequest {
   /// slice of a vocabulary. Empty: all begin at 0.
   std::span<const Origin> input_origins = {};
   std::span<const Origin> output_origins = {};
+  /// The kind of the device that runs it: "cpu", whose memory the host reads and writes, or "cuda". With Buffer::space it says what
+  /// memory a collective's kernel gets. Empty: not known (tests).
+  std::string_view device = {};
 };
 
 /// Instructions of one queue whose requests are equal share a kernel, so that it may keep nothing from one launch to the next that

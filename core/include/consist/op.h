@@ -106,7 +106,8 @@ class CONSIST_API Op {
 
   /// The kernel of a collective, on every device; other ops' kernels come from the device. `communicator` is that of the
   /// instruction's queue, with `ranks` members; it outlives the kernel, and is null where the program is only planned. The
-  /// default throws ProgramError. Throws ProgramError for a layout that would take very many messages.
+  /// default throws ProgramError. Throws ProgramError for a layout that would take very many messages. The request says what memory
+  /// it gets: `device`, and `space` of each buffer.
   virtual std::unique_ptr<Kernel> make_collective_kernel(const KernelRequest& request, Communicator* communicator,
                                                          int ranks) const;
 };

@@ -48,7 +48,9 @@ struct PluginInfo {
 
 class Dataset;
 class Device;
+class KernelSet;
 class Model;
+class Observer;
 class Optimizer;
 class ParallelStrategy;
 class Precision;
@@ -59,7 +61,9 @@ namespace detail {
 // The interface of each kind: the loader casts to it by the kind that the record states.
 using interface_of_dataset = Dataset;
 using interface_of_device = Device;
+using interface_of_kernels = KernelSet;
 using interface_of_model = Model;
+using interface_of_observer = Observer;
 using interface_of_optimizer = Optimizer;
 using interface_of_precision = Precision;
 using interface_of_schedule = Schedule;

@@ -191,6 +191,13 @@ struct Constant {
   std::function<void(std::span<float>)> fill;  ///< receives the elements of the logical shape
 };
 
+/// What a dataset has for each token of a sequence beside ids and targets (Builder::field): "loss_mask", "document_start".
+struct Field {
+  std::string name;
+  DType dtype = DType::i32;  ///< i32 or f32
+  bool operator==(const Field&) const = default;
+};
+
 /// Throws the ProgramError of a tensor id that a program of `tensors` tensors does not have.
 [[noreturn]] CONSIST_API void throw_no_such_tensor(TensorId id, std::size_t tensors);
 
@@ -202,6 +209,10 @@ struct Program {
   std::vector<Parameter> parameters;  ///< in the model's order
   std::vector<Constant> constants;    ///< replicated
   TensorId loss = no_tensor;          ///< the scalar that is trained on
+  /// How many targets of a step the loss counts, an f32 scalar, where a mask decides it: what `loss` sums is divided by its sum over
+  /// micro-batches and ranks, and so are the gradients. Absent: every target counts, and `loss` is the mean.
+  TensorId loss_count = no_tensor;
+  std::vector<Field> fields;  ///< of the dataset; those that a model asks for become inputs
   int micro_batches = 1;
   /// The axis along which ranks run different programs (pipeline stages), -1: none. Each of them has only what it runs:
   /// parameters, inputs, the loss. Placements along this axis say nothing but which values are still to be summed over it.

@@ -49,6 +49,9 @@
   apply(vocabulary_logits) \
   apply(vocabulary_loss) \
   apply(vocabulary_loss_grad) \
+  apply(masked_targets) \
+  apply(count_targets) \
+  apply(per_target) \
   apply(repeat_heads) \
   apply(repeat_heads_grad) \
   apply(slice) \

@@ -329,6 +329,18 @@ class Divider {
     }
     program_.parameters = std::move(mine);
     if (program_.loss != no_tensor) program_.loss = value_[index(program_.loss)];
+    if (program_.loss_count == no_tensor) return;
+    program_.loss_count = value_[index(program_.loss_count)];
+    if (program_.loss_count == no_tensor) count_nothing();
+  }
+
+  /// Another rank counts the loss's targets: here there are none.
+  void count_nothing() {
+    if (program_.instructions.empty()) return;
+    builder_.tag = program_.instructions.front().tag;
+    builder_.tag.inserted_by = "pipeline";
+    const TensorId zero = builder_.constant("no_loss_count", {}, [](std::span<float> out) { out[0] = 0; });
+    program_.loss_count = builder_.emit_one("cast", {zero}, {{"dtype", std::string(name_of(DType::f32))}}, "loss_count");
   }
 
   Program& program_;
@@ -363,6 +375,7 @@ void drop_unused_tensors(Program& program) {
     use(p.gradient);
   }
   use(program.loss);
+  use(program.loss_count);
   std::erase_if(program.constants, [&](const Constant& constant) { return !used[index(constant.tensor)]; });
 
   std::vector<TensorId> now(program.tensors.size(), no_tensor);
@@ -386,6 +399,7 @@ void drop_unused_tensors(Program& program) {
   }
   for (Constant& constant : program.constants) renumber(constant.tensor);
   renumber(program.loss);
+  renumber(program.loss_count);
   program.tensors = std::move(kept);
 }
 

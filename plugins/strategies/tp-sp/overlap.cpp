@@ -213,7 +213,8 @@ class Overlap {
     if (dim_ != batch_dim || parts_ != 2 || next.scatter < block.gather) return false;
     const Segment segment = segment_behind(block, next.scatter);
     const bool cuttable = std::all_of(segment.following.begin(), segment.following.end(), [&](std::size_t i) {
-      return is(i, "linear") || is(i, "rope") || is(i, "attention") || is(i, "swiglu");
+      const bool within_documents = is(i, "attention") && old_[i].inputs.size() > 3;  // which are not cut
+      return is(i, "linear") || is(i, "rope") || (is(i, "attention") && !within_documents) || is(i, "swiglu");
     });
     return cuttable && segment.following.size() > 1 && next.product == segment.following.back() &&
            next.norm == next.scatter + 1 && next.gather == next.norm + 1 && old_[next.norm].inputs[1] == residual_of(block);

@@ -37,6 +37,7 @@ class Partitioner {
       if (i.op->name() == "attention") split_attention(i);
       if (i.op->name() == "swiglu") split_swiglu(i);
     }
+    for (const Instruction& i : program_.instructions) old_inputs_.push_back(i.inputs.empty() ? no_tensor : i.inputs[0]);
     std::vector<Instruction> old = std::move(program_.instructions);
     program_.instructions.clear();
     for (Instruction& i : old) rewrite(std::move(i));
@@ -156,9 +157,10 @@ class Partitioner {
   }
 
   /// Chunks of tokens: the fewest that keep the logits of one within the settings, and that divide the sequence.
-  /// `targets` tells how many tokens a rank has: it is an input, which whoever splits batches has placed.
+  /// `targets` tells how many tokens a rank has: they come from an input, which whoever splits batches has placed.
   std::int64_t chunks_of(TensorId targets, TensorId table) const {
     const Program& p = program_;
+    while (producer_[index(targets)] >= 0) targets = old_inputs_[index(producer_[index(targets)])];
     const std::int64_t sequence = p[targets].shape[sequence_dim];
     const std::int64_t words = p[table].shape[vocabulary_dim] / ranks_;  // whatever other axes do to the table: it is gathered
     const std::int64_t bytes = p.local(targets).elements() * words * static_cast<std::int64_t>(size_of(p[table].dtype));
@@ -193,6 +195,7 @@ class Partitioner {
   int ranks_;
   Tag tag_;                                    // of the instruction that is being rewritten
   std::vector<InstructionId> producer_;        // by tensor
+  std::vector<TensorId> old_inputs_;           // by instruction, as it was: its first input
   std::map<TensorId, std::int64_t> repeated_;  // outputs of k and v whose heads are fewer than the ranks; head_dim
   std::set<TensorId> split_;                   // outputs of attentions and swiglus whose channels are split
 };

@@ -48,6 +48,14 @@ struct Heads {
   explicit Heads(const Buffer& buffer) : data(buffer.as<T>()), row(buffer.row_stride()) {}
 };
 
+/// What of `seen` belongs to the document of the token at `position`. `starts`: [batch, sequence], or null where each sequence is
+/// one.
+AttentionShape::Visible within_document(AttentionShape::Visible seen, const std::int32_t* starts, const AttentionShape& s,
+                                        std::int64_t b, std::int64_t position, std::int64_t keys) {
+  if (starts != nullptr) seen.first = std::clamp<std::int64_t>(starts[b * s.sequence + position] - keys, seen.first, seen.last);
+  return seen;
+}
+
 /// Rows [first, first + rows) of one head, times `factor`, into tile [rows, width]; padding is zero.
 template <typename T>
 void gather(Heads<T> tensor, const AttentionShape& s, std::int64_t b, std::int64_t head, std::int64_t first, std::int64_t rows,
@@ -81,6 +89,7 @@ class Attention final : public Kernel {
 
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue) override {
     const Heads<T> q(in[0]), k(in[1]), v(in[2]);
+    starts_ = at(in, 3).as<std::int32_t>();
     T* o = out[0].as<T>();            // [batch, sequence, heads, dim]
     float* lse = out[1].as<float>();  // [batch, heads, sequence]
     const std::int64_t units = s_.batch * s_.heads * s_.blocks();
@@ -114,7 +123,8 @@ class Attention final : public Kernel {
       gather(v, s_, b, kv_head, keys, columns, 1.0F, vt);
       tile_product(rows, block, s_.dim, {qt, s_.width, 1}, kt, block, p, block, false);
       for (std::int64_t r = 0; r < rows; ++r) {
-        const AttentionShape::Visible visible = s_.visible(first + r, keys, columns);
+        const AttentionShape::Visible visible =
+            within_document(s_.visible(first + r, keys, columns), starts_, s_, b, first + r, keys);
         float* row = p + r * block;
         std::fill(row, row + visible.first, 0.0F);
         std::fill(row + visible.last, row + block, 0.0F);
@@ -147,6 +157,7 @@ class Attention final : public Kernel {
 
   AttentionShape s_;
   int threads_;
+  const std::int32_t* starts_ = nullptr;  // of the launch
 };
 
 /// A thread takes one key/value head of one sequence at a time, so that dk and dv are sums of its own and the order of every sum
@@ -161,6 +172,7 @@ class AttentionGrad final : public Kernel {
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue) override {
     const Tensors t{Heads<T>(in[0]),   Heads<T>(in[1]),  Heads<T>(in[2]),  Heads<T>(in[3]), in[4].as<T>(),
                     in[5].as<float>(), Heads<T>(out[0]), Heads<T>(out[1]), Heads<T>(out[2])};
+    starts_ = at(in, 6).as<std::int32_t>();
     const std::int64_t units = s_.batch * s_.kv_heads;
     parallel_for(threads_, [=, this](int part) {
       float* scratch = static_cast<float*>(workspace) + part * floats();
@@ -222,7 +234,8 @@ class AttentionGrad final : public Kernel {
       tile_product(rows, block, s_.dim, {dot, s_.width, 1}, vt, block, dp, block, false);
       const float* lse = t.lse + (b * s_.heads + h) * s_.sequence + first;
       for (std::int64_t r = 0; r < rows; ++r) {
-        const AttentionShape::Visible visible = s_.visible(first + r, keys, columns);
+        const AttentionShape::Visible visible =
+            within_document(s_.visible(first + r, keys, columns), starts_, s_, b, first + r, keys);
         float *pr = p + r * block, *dr = dp + r * block;
         const float d = delta[first + r], l = lse[r];
         for (std::int64_t j = visible.first; j < visible.last; ++j) {
@@ -251,6 +264,7 @@ class AttentionGrad final : public Kernel {
 
   AttentionShape s_;
   int threads_;
+  const std::int32_t* starts_ = nullptr;  // of the launch
 };
 
 }  // namespace

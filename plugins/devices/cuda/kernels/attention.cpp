@@ -213,9 +213,16 @@ Made tiled(DType type, const AttentionShape& shape, Direction direction, const K
   return direction == Direction::forward ? make_tiled_attention(type, shape, s) : make_tiled_attention_grad(type, shape, s);
 }
 
+void refuse_documents(const KernelRequest& r, std::size_t index) {
+  if (index >= r.inputs.size() || r.inputs[index].absent()) return;
+  throw UnavailableError("device 'cuda' has no attention within documents yet (the dataset's field 'document_start'); use --device cpu, or "
+                         "a dataset without that field");
+}
+
 }  // namespace
 
 Made make_attention(const KernelRequest& r, const KernelSettings& s) {
+  refuse_documents(r, 3);
   const AttentionShape shape = shape_of(r.inputs.first(3), r.attributes);
   if (r.inputs[0].dtype == DType::bf16) {
     auto device = CudnnDevice::get(s.device);
@@ -231,6 +238,7 @@ Made make_attention(const KernelRequest& r, const KernelSettings& s) {
 }
 
 Made make_attention_grad(const KernelRequest& r, const KernelSettings& s) {
+  refuse_documents(r, 6);
   AttentionShape shape = shape_of(r.inputs.subspan(1, 3), r.attributes);
   shape.written = {r.outputs[0].row_stride(), r.outputs[1].row_stride(), r.outputs[2].row_stride()};
   if (r.inputs[1].dtype == DType::bf16) {

@@ -1,0 +1,49 @@
+// Observers: who is told what a run does while it does it, for another archive, a dashboard, a message at the end.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "consist/export.h"
+
+namespace consist {
+
+/// A run as it begins.
+struct ObservedRun {
+  std::string configuration;    ///< JSON: every option with its value, as the archive's /config
+  std::string description;      ///< lines for people: model, data, layout, memory
+  std::int64_t first_step = 0;  ///< steps that were done before, by runs that this one resumes
+  std::int64_t steps = 0;       ///< after which it ends
+};
+
+/// A step that is done, of all ranks. docs/metrics.md defines the figures.
+struct ObservedStep {
+  std::int64_t step = 0;  ///< counted from 1
+  double loss = 0;        ///< nat per token
+  double grad_norm = 0;
+  double learning_rate = 0;
+  double seconds = 0;       ///< without the wait for its data
+  double data_seconds = 0;  ///< that wait, of rank 0
+  std::int64_t tokens = 0;
+  std::int64_t sequences = 0;
+};
+
+/// The plugin kind "observer", chosen by --observe. One object per run, on rank 0 alone; called from the trainer's thread between steps,
+/// which wait for it. It changes nothing: what it throws is reported once with its name, and it is not called again; the run goes on.
+class CONSIST_API Observer {
+ public:
+  virtual ~Observer();
+  /// Before the first step. The default does nothing, as those of the others.
+  virtual void begin(const ObservedRun& run);
+  /// After each step.
+  virtual void step(const ObservedStep& step);
+  /// After an evaluation: mean loss over `sequences` sequences of the evaluation part.
+  virtual void evaluated(std::int64_t step, double loss, std::int64_t sequences);
+  /// After a checkpoint was written to `folder`.
+  virtual void checkpoint(std::int64_t step, std::string_view folder);
+  /// Last: "finished", "stopped" (asked to) or "failed", with the reason.
+  virtual void end(std::string_view status, std::string_view reason);
+};
+
+}  // namespace consist

@@ -1,0 +1,34 @@
+// The observers of a run (--observe), on rank 0.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "consist/export.h"
+#include "consist/observer.h"
+#include "core/config/run_config.h"
+#include "core/plugin/host.h"
+
+namespace consist {
+
+/// One that throws is switched off with a warning that names it.
+class CONSIST_API Observers {
+ public:
+  Observers() = default;
+  /// Makes them. Throws UsageError for one that does not exist, and what their constructors throw.
+  Observers(const RunConfig& config, PluginHost& host);
+  /// Takes in one, for tests.
+  void add(std::string name, std::shared_ptr<Observer> observer) { all_.emplace_back(std::move(name), std::move(observer)); }
+
+  /// Calls `deed` with each.
+  void tell(const std::function<void(Observer&)>& deed) noexcept;
+  bool empty() const noexcept { return all_.empty(); }
+
+ private:
+  std::vector<std::pair<std::string, std::shared_ptr<Observer>>> all_;
+};
+
+}  // namespace consist

@@ -1,0 +1,138 @@
+// Loss masks and documents: the losses and gradient norms that PyTorch and transformers give with the same masks
+// (tests/golden/make_mask_references.py).
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "core/passes/compile.h"
+#include "core/plugin/host.h"
+#include "core/runtime/parts.h"
+#include "core/runtime/trainer.h"
+#include "core/weights/model_weights.h"
+#include "tests/parity/reference.h"
+
+namespace consist {
+namespace {
+
+using test::Reference;
+
+/// Within which losses must be those of transformers.
+constexpr double tolerance = 1e-5;
+
+class Reports final : public TrainerEvents {
+ public:
+  void step_finished(const StepReport& report) override { reports.push_back(report); }
+  void evaluated(const EvaluationReport& /*report*/) override {}
+  void checkpoint(std::int64_t /*step*/) override {}
+  bool stop_requested() override { return false; }
+  std::vector<StepReport> reports;
+};
+
+/// The reference's rows with fields, row by row.
+class Rows final : public Dataset {
+ public:
+  Rows(const Reference& reference, const nlohmann::json& masks, std::vector<Field> fields)
+      : rows_(reference), fields_(std::move(fields)) {
+    for (const Field& field : fields_) {
+      for (const auto& step : masks.at(field.name)) {
+        for (const auto& row : step) values_[field.name].push_back(row.get<std::vector<std::int32_t>>());
+      }
+    }
+  }
+  void open(const DatasetRequest& request) override { rows_.open(request); }
+  std::int64_t train_sequences() const override { return rows_.train_sequences(); }
+  std::int64_t eval_sequences() const override { return 0; }
+  void read_train(std::int64_t index, std::span<std::int32_t> tokens) const override { rows_.read_train(index, tokens); }
+  void read_eval(std::int64_t index, std::span<std::int32_t> tokens) const override { rows_.read_eval(index, tokens); }
+  std::vector<Field> fields() const override { return fields_; }
+  void read_train_fields(std::int64_t index, std::span<const FieldValues> values) const override {
+    for (const FieldValues& field : values) {
+      const std::vector<std::int32_t>& row = values_.at(field.field.name).at(static_cast<std::size_t>(index));
+      std::copy(row.begin(), row.end(), static_cast<std::int32_t*>(field.data));
+    }
+  }
+  std::string describe() const override { return rows_.describe(); }
+
+ private:
+  test::ReferenceRows rows_;
+  std::vector<Field> fields_;
+  std::map<std::string, std::vector<std::vector<std::int32_t>>> values_;
+};
+
+struct Case {
+  std::string model, fields;
+  int accumulation = 1;
+};
+
+class MaskParity : public testing::TestWithParam<Case> {};
+
+TEST_P(MaskParity, LossesAreThoseOfTransformers) {
+  const Reference reference = test::read_reference(GetParam().model);
+  std::ifstream file(reference.folder + "/masks.json");
+  const nlohmann::json masks = nlohmann::json::parse(file);
+  std::vector<Field> fields;
+  if (GetParam().fields != "documents") fields.push_back({"loss_mask", DType::i32});
+  if (GetParam().fields != "mask") fields.push_back({"document_start", DType::i32});
+  const Rows rows(reference, masks, fields);
+
+  RunConfig config;
+  config.model = reference.folder;
+  config.device = "cpu";
+  config.batch = reference.rows() / GetParam().accumulation;
+  config.accumulation = GetParam().accumulation;
+  config.sequence = reference.sequence();
+  config.plugin_options["adamw"] = {
+      {"beta1", std::to_string(reference.beta1)}, {"beta2", std::to_string(reference.beta2)}, {"epsilon", "1e-8"}};
+  config.plugin_options["cpu"]["threads"] = "1";
+  config.optimizer = {.weight_decay = reference.weight_decay, .max_norm = reference.max_norm};
+  PluginHost host({CONSIST_BINARY_DIR "/lib/consist/plugins"});
+  Parts parts = make_parts(config, host);
+  add_device(parts, config, host);
+  parts.device->open(0, 1);
+  CompileRequest request = parts.compile_request(config);
+  request.fields = fields;
+  const Layout layout = lay_out(request.strategies, 1);
+  TrainingState state(compile_step(request, layout), std::nullopt, *parts.device, CommunicatorOfQueue{}, 0, 0);
+  state.allocate(false);
+  const ModelWeights weights(reference.folder);
+  state.load_weights(
+      [&](const std::string& name, std::int64_t first, std::span<float> out) { weights.read_f32(name, first, out); });
+  const TrainerSettings settings{.steps = static_cast<std::int64_t>(reference.batches.size()),
+                                 .micro_batch = config.batch,
+                                 .sequence = config.sequence,
+                                 .accumulation = config.accumulation,
+                                 .learning_rate = reference.learning_rate,
+                                 .optimizer = parts.optimizer.get()};
+  Reports events;
+  ASSERT_EQ(train(state, rows, layout, 0, settings, events), TrainerResult::finished);
+
+  const auto losses = masks.at(GetParam().fields).at("losses").get<std::vector<double>>(),
+             norms = masks.at(GetParam().fields).at("grad_norms").get<std::vector<double>>();
+  ASSERT_EQ(events.reports.size(), losses.size());
+  for (std::size_t s = 0; s < losses.size(); ++s) {
+    EXPECT_NEAR(events.reports[s].loss / losses[s], 1, tolerance) << "loss of step " << s + 1;
+    EXPECT_NEAR(events.reports[s].grad_norm / norms[s], 1, 10 * tolerance) << "grad_norm of step " << s + 1;
+    EXPECT_GT(std::abs(losses[s] / reference.losses[s] - 1), 10 * tolerance)
+        << "the fields change nothing, so that this says nothing";
+  }
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const char* model : {"llama-untied", "qwen3-tied"}) {
+    for (const char* fields : {"mask", "documents", "both"}) {
+      for (const int accumulation : {1, 2}) all.push_back({model, fields, accumulation});
+    }
+  }
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, MaskParity, testing::ValuesIn(cases()), [](const auto& info) {
+  std::string name = info.param.model + "_" + info.param.fields + "_" + std::to_string(info.param.accumulation);
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
+
+}  // namespace
+}  // namespace consist
