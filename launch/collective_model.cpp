@@ -5,7 +5,7 @@
 
 #include "consist/error.h"
 #include "consist/op.h"
-#include "core/runtime/text.h"
+#include "consist/text.h"
 
 namespace consist::launch {
 namespace {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <set>
 
-#include "core/runtime/text.h"
+#include "consist/text.h"
 #include "launch/compare_winner.h"
 
 namespace consist::launch {

@@ -5,10 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "consist/text.h"
 #include "core/archive/reader.h"
-#include "core/program/printable.h"
 #include "core/runtime/metrics.h"
-#include "core/runtime/text.h"
 #include "core/runtime/traffic.h"
 
 namespace consist::launch {

@@ -11,8 +11,8 @@
 #include <set>
 
 #include "consist/error.h"
+#include "consist/text.h"
 #include "core/archive/reader.h"
-#include "core/program/printable.h"
 #include "core/runtime/progress_line.h"
 #include "launch/child_process.h"
 #include "launch/exit_status.h"

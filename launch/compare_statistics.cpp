@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include "core/runtime/text.h"
+#include "consist/text.h"
 
 namespace consist::launch {
 namespace {

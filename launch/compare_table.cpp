@@ -5,8 +5,8 @@
 #include <cstdio>
 #include <map>
 
+#include "consist/text.h"
 #include "core/archive/comparison.h"
-#include "core/runtime/text.h"
 #include "launch/compare_winner.h"
 
 namespace consist::launch {

@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "core/runtime/text.h"
+#include "consist/text.h"
 #include "launch/compare_table.h"
 
 namespace consist::launch {

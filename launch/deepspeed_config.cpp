@@ -4,9 +4,9 @@
 #include <sstream>
 
 #include "consist/error.h"
-#include "core/files/input_file.h"
-#include "core/files/json_input.h"
-#include "core/program/printable.h"
+#include "consist/files.h"
+#include "consist/json_input.h"
+#include "consist/text.h"
 #include "launch/deepspeed_keys.h"
 #include "launch/deepspeed_optimizer.h"
 #include "launch/deepspeed_scheduler.h"

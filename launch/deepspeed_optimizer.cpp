@@ -1,6 +1,6 @@
 #include "launch/deepspeed_optimizer.h"
 
-#include "core/files/json_input.h"
+#include "consist/json_input.h"
 
 namespace consist::deepspeed {
 

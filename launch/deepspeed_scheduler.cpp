@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "core/files/json_input.h"
+#include "consist/json_input.h"
 
 namespace consist::deepspeed {
 namespace {

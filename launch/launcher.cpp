@@ -14,9 +14,9 @@
 #include <optional>
 
 #include "consist/error.h"
+#include "consist/handshake.h"
+#include "consist/socket.h"
 #include "core/files/system_error.h"
-#include "core/network/handshake.h"
-#include "core/network/socket.h"
 #include "launch/exit_status.h"
 #include "launch/rank_process.h"
 #include "launch/stop_signals.h"

@@ -6,8 +6,8 @@
 
 #include "consist/error.h"
 #include "consist/plugin.h"
-#include "core/config/did_you_mean.h"
-#include "core/program/printable.h"
+#include "consist/text.h"
+#include "core/files/did_you_mean.h"
 #include "core/plugin/plugin_faults.h"
 #include "launch/commands/commands.h"
 #include "launch/exit_status.h"

@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "consist/error.h"
+#include "consist/text.h"
 #include "core/files/system_error.h"
-#include "core/program/printable.h"
 
 extern char** environ;
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/network/socket.h"
+#include "consist/socket.h"
 
 namespace consist::launch {
 

@@ -7,7 +7,7 @@
 
 #include "consist/error.h"
 #include "consist/options.h"
-#include "core/config/did_you_mean.h"
+#include "core/files/did_you_mean.h"
 #include "core/runtime/parts.h"
 #include "launch/deepspeed_config.h"
 #include "launch/options_without_effect.h"

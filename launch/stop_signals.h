@@ -4,8 +4,8 @@
 #include <mutex>
 #include <thread>
 
+#include "consist/socket.h"
 #include "core/job/job.h"
-#include "core/network/socket.h"
 #include "core/runtime/stop_request.h"
 
 namespace consist::launch {

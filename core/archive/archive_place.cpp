@@ -10,9 +10,9 @@
 #include <filesystem>
 
 #include "consist/error.h"
+#include "consist/files.h"
 #include "core/archive/archive.h"
 #include "core/archive/reader.h"
-#include "core/files/atomic_file.h"
 #include "core/files/system_error.h"
 
 namespace consist {

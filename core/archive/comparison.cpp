@@ -9,8 +9,8 @@
 #include <set>
 
 #include "consist/error.h"
+#include "consist/files.h"
 #include "core/archive/hdf5.h"
-#include "core/files/atomic_file.h"
 
 namespace consist {
 namespace {

@@ -11,10 +11,10 @@
 #include <nlohmann/json.hpp>
 
 #include "consist/error.h"
+#include "consist/handshake.h"
 #include "core/archive/archive_place.h"
 #include "core/archive/hdf5.h"
 #include "core/files/system_error.h"
-#include "core/network/machine.h"
 
 namespace consist {
 

@@ -6,9 +6,9 @@
 #include <set>
 
 #include "consist/error.h"
-#include "core/files/json_input.h"
+#include "consist/json_input.h"
+#include "consist/text.h"
 #include "core/files/sha256.h"
-#include "core/program/printable.h"
 
 namespace consist {
 namespace {

@@ -13,7 +13,7 @@
 #include "consist/export.h"
 #include "consist/mesh.h"
 #include "consist/program.h"
-#include "core/runtime/local_ranges.h"
+#include "core/program/local_ranges.h"
 #include "core/weights/safetensors.h"
 
 namespace consist {

@@ -1,4 +1,4 @@
-#include "core/collectives/exchange.h"
+#include "consist/host_transport.h"
 
 #include <exception>
 

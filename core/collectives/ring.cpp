@@ -398,4 +398,8 @@ void RingCommunicator::stream(std::size_t bytes, const Post& post, const Wait& w
   if (posted > 0) wait(last);
 }
 
+std::unique_ptr<Communicator> make_ring_communicator(std::unique_ptr<PointToPoint> links, std::size_t chunk_bytes) {
+  return std::make_unique<RingCommunicator>(std::move(links), chunk_bytes);
+}
+
 }  // namespace consist

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "consist/host_transport.h"
 #include "consist/transport.h"
-#include "core/collectives/point_to_point.h"
 
 namespace consist {
 
@@ -20,8 +20,6 @@ namespace consist {
 /// that are in different calls, or cut them otherwise, throw ProgramError naming both; nothing that arrived is used then.
 class RingCommunicator final : public Communicator {
  public:
-  static constexpr std::size_t default_chunk_bytes = std::size_t{64} << 10U;
-
   explicit RingCommunicator(std::unique_ptr<PointToPoint> links, std::size_t chunk_bytes = default_chunk_bytes);
   ~RingCommunicator() override;
 

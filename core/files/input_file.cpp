@@ -1,4 +1,4 @@
-#include "core/files/input_file.h"
+#include "consist/files.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

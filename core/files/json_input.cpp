@@ -1,12 +1,12 @@
-#include "core/files/json_input.h"
+#include "consist/json_input.h"
 
 #include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "consist/error.h"
-#include "core/files/input_file.h"
-#include "core/program/printable.h"
+#include "consist/files.h"
+#include "consist/text.h"
 
 namespace consist {
 namespace {

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "consist/export.h"
-#include "core/files/input_file.h"
+#include "consist/files.h"
 
 namespace consist {
 

@@ -13,10 +13,9 @@
 #include <utility>
 
 #include "consist/error.h"
+#include "consist/handshake.h"
+#include "consist/wire.h"
 #include "core/job/job_member.h"
-#include "core/network/handshake.h"
-#include "core/network/machine.h"
-#include "core/network/wire.h"
 
 namespace consist {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "consist/error.h"
 #include "consist/log.h"
-#include "core/network/wire.h"
+#include "consist/wire.h"
 
 namespace consist {
 namespace {

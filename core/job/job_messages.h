@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 
-#include "core/network/socket.h"
-#include "core/network/wire.h"
+#include "consist/socket.h"
+#include "consist/wire.h"
 
 namespace consist {
 

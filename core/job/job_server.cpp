@@ -7,8 +7,8 @@
 
 #include "consist/error.h"
 #include "consist/log.h"
+#include "consist/wire.h"
 #include "core/job/job.h"
-#include "core/network/wire.h"
 
 namespace consist {
 namespace {

@@ -10,9 +10,9 @@
 #include <thread>
 #include <vector>
 
+#include "consist/handshake.h"
 #include "core/job/job_messages.h"
 #include "core/job/progress.h"
-#include "core/network/gate.h"
 
 namespace consist {
 

@@ -1,4 +1,4 @@
-#include "core/network/gate.h"
+#include "consist/handshake.h"
 
 #include <algorithm>
 #include <cstring>

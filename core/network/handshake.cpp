@@ -1,4 +1,4 @@
-#include "core/network/handshake.h"
+#include "consist/handshake.h"
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "consist/error.h"
-#include "core/network/wire.h"
+#include "consist/wire.h"
 
 namespace consist::network {
 

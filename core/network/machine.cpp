@@ -1,11 +1,11 @@
-#include "core/network/machine.h"
+#include "consist/handshake.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <fstream>
 
-#include "core/network/handshake.h"
+#include "consist/handshake.h"
 
 namespace consist::network {
 

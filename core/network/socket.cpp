@@ -1,4 +1,4 @@
-#include "core/network/socket.h"
+#include "consist/socket.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>

@@ -93,6 +93,10 @@ class AttentionGrad final : public AttentionBase {
 class Attention final : public AttentionBase {
  public:
   Attention() : AttentionBase("attention") {}
+  Separable separable() const noexcept override { return Separable::sequences; }
+  std::optional<ChannelSplit> channel_split(const Attributes& attributes) const override {
+    return ChannelSplit{.inputs = 3, .unit = attributes.integer("head_dim")};
+  }
 
   Types infer(const Types& in, const Attributes& attributes) const override {
     const AttentionShape s = shapes(present(in, 0), present(in, 1), present(in, 2), attributes);

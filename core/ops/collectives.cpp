@@ -45,6 +45,7 @@ class CollectiveBase : public NamedOp {
 class AllReduce final : public CollectiveBase {
  public:
   AllReduce() : CollectiveBase("all_reduce") {}
+  Movement movement() const noexcept override { return Movement::all_reduce; }
   bool is_collective() const noexcept override { return true; }
   std::int64_t bytes_sent(std::int64_t bytes, int ranks) const noexcept override { return 2 * bytes * (ranks - 1) / ranks; }
   std::unique_ptr<Kernel> make_collective_kernel(const KernelRequest& /*request*/, Communicator* communicator,
@@ -61,6 +62,7 @@ class AllReduce final : public CollectiveBase {
 class ReduceScatter final : public CollectiveBase {
  public:
   ReduceScatter() : CollectiveBase("reduce_scatter") {}
+  Movement movement() const noexcept override { return Movement::reduce_scatter; }
   bool is_collective() const noexcept override { return true; }
   std::int64_t bytes_sent(std::int64_t bytes, int ranks) const noexcept override { return bytes * (ranks - 1) / ranks; }
   std::unique_ptr<Kernel> make_collective_kernel(const KernelRequest& request, Communicator* communicator,
@@ -73,6 +75,7 @@ class ReduceScatter final : public CollectiveBase {
 class AllGather final : public CollectiveBase {
  public:
   AllGather() : CollectiveBase("all_gather") {}
+  Movement movement() const noexcept override { return Movement::all_gather; }
   bool is_collective() const noexcept override { return true; }
   bool passes_parameters_on() const noexcept override { return true; }
   std::int64_t bytes_sent(std::int64_t bytes, int ranks) const noexcept override { return bytes * (ranks - 1); }
@@ -107,6 +110,7 @@ class AllToAll final : public CollectiveBase {
 class Slice final : public CollectiveBase {
  public:
   Slice() : CollectiveBase("slice") {}
+  Movement movement() const noexcept override { return Movement::slice; }
   bool changes_placement() const noexcept override { return true; }
   bool passes_parameters_on() const noexcept override { return true; }
   void differentiate(Differentiator& d, const Instruction& f) const override { pass_back(d, f, Placement::replicate()); }
@@ -116,6 +120,7 @@ class Slice final : public CollectiveBase {
 class Send final : public NamedOp {
  public:
   Send() : NamedOp("send") {}
+  Movement movement() const noexcept override { return Movement::send; }
   Types infer(const Types& in, const Attributes& attributes) const override {
     attributes.axes("axis");
     const auto lane = static_cast<Lane>(attributes.integer("lane"));
@@ -138,6 +143,7 @@ class Send final : public NamedOp {
 class Receive final : public NamedOp {
  public:
   Receive() : NamedOp("receive") {}
+  Movement movement() const noexcept override { return Movement::receive; }
   Types infer(const Types& in, const Attributes& attributes) const override {
     attributes.axes("axis");
     const auto lane = static_cast<Lane>(attributes.integer("lane"));

@@ -8,6 +8,9 @@ namespace {
 class Add final : public NamedOp {
  public:
   Add() : NamedOp("add") {}
+  bool adds_pairs() const noexcept override { return true; }
+  bool is_additive() const noexcept override { return true; }
+  bool gradient_reads_output(int /*output*/) const noexcept override { return false; }
 
   Types infer(const Types& in, const Attributes& /*attributes*/) const override {
     require(!in.empty() && in.size() % 2 == 0, "inputs must come in pairs");
@@ -45,6 +48,8 @@ class Add final : public NamedOp {
 class Cast final : public NamedOp {
  public:
   Cast() : NamedOp("cast") {}
+  bool is_additive() const noexcept override { return true; }
+  bool gradient_reads_output(int /*output*/) const noexcept override { return false; }
 
   Types infer(const Types& in, const Attributes& attributes) const override {
     return {TensorType{dtype_attribute(attributes), present(in, 0).shape}};

@@ -48,6 +48,7 @@ class EmbeddingGrad final : public NamedOp {
 class Embedding final : public NamedOp {
  public:
   Embedding() : NamedOp("embedding") {}
+  VocabularyUse vocabulary_use() const noexcept override { return VocabularyUse::lookup; }
 
   Types infer(const Types& in, const Attributes& attributes) const override {
     const TensorType& ids = present(in, 0);

@@ -74,6 +74,7 @@ Placement transposed_scales_placement(Scaling scaling, Placement x, int rank) {
 class Amax final : public NamedOp {
  public:
   Amax() : NamedOp("amax") {}
+  bool states_amax() const noexcept override { return true; }
 
   Types infer(const Types& in, const Attributes& /*attributes*/) const override {
     present(in, 0);
@@ -88,6 +89,7 @@ class Amax final : public NamedOp {
 class Quantize final : public NamedOp {
  public:
   Quantize() : NamedOp("quantize") {}
+  bool quantizes() const noexcept override { return true; }
 
   Types infer(const Types& in, const Attributes& attributes) const override {
     const TensorType& x = present(in, 0);

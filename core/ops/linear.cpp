@@ -13,6 +13,11 @@ double product_flops(const Program& program, TensorId activation, TensorId weigh
 class LinearInputGrad final : public NamedOp {
  public:
   LinearInputGrad() : NamedOp("linear_input_grad") {}
+  LinearPart linear_part() const noexcept override { return LinearPart::input_gradient; }
+  const Op* packed() const noexcept override {
+    static const Op* const op = registry().find("packed_linear_input_grad");
+    return op;
+  }
 
   Types infer(const Types& in, const Attributes& /*attributes*/) const override {
     const TensorType& dy = present(in, 0);
@@ -51,6 +56,11 @@ class LinearInputGrad final : public NamedOp {
 class LinearWeightGrad final : public NamedOp {
  public:
   LinearWeightGrad() : NamedOp("linear_weight_grad") {}
+  LinearPart linear_part() const noexcept override { return LinearPart::weight_gradient; }
+  const Op* packed() const noexcept override {
+    static const Op* const op = registry().find("packed_linear_weight_grad");
+    return op;
+  }
   bool makes_weight_gradients() const noexcept override { return true; }
 
   Types infer(const Types& in, const Attributes& attributes) const override {
@@ -112,6 +122,13 @@ class LinearBiasGrad final : public NamedOp {
 class Linear final : public NamedOp {
  public:
   Linear() : NamedOp("linear") {}
+  LinearPart linear_part() const noexcept override { return LinearPart::product; }
+  const Op* packed() const noexcept override {
+    static const Op* const op = registry().find("packed_linear");
+    return op;
+  }
+  Separable separable() const noexcept override { return Separable::tokens; }
+  bool gradient_reads_output(int /*output*/) const noexcept override { return false; }
 
   Types infer(const Types& in, const Attributes& /*attributes*/) const override {
     const TensorType& x = present(in, 0);

@@ -60,6 +60,7 @@ class LmHeadLossGrad final : public LmHeadLossBase {
 class LmHeadLoss final : public LmHeadLossBase {
  public:
   LmHeadLoss() : LmHeadLossBase("lm_head_loss") {}
+  VocabularyUse vocabulary_use() const noexcept override { return VocabularyUse::loss; }
 
   Types infer(const Types& in, const Attributes& /*attributes*/) const override {
     check_inputs(in);

@@ -3,8 +3,8 @@
 // (core/passes/pack_linears.h), never differentiated.
 #include <array>
 
+#include "consist/places.h"
 #include "core/ops/core_ops.h"
-#include "core/program/places.h"
 
 namespace consist::ops {
 namespace {

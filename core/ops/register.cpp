@@ -26,3 +26,16 @@ void register_core_ops(OpRegistry& registry) {
 }
 
 }  // namespace consist::ops
+
+namespace consist {
+
+OpRegistry& registry() {
+  static OpRegistry* const the_registry = [] {
+    auto* made = new OpRegistry;  // lives as long as the process: programs point to its ops
+    ops::register_core_ops(*made);
+    return made;
+  }();
+  return *the_registry;
+}
+
+}  // namespace consist

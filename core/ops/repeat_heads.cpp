@@ -30,6 +30,7 @@ class RepeatHeadsBase : public NamedOp {
 class RepeatHeadsGrad final : public RepeatHeadsBase {
  public:
   RepeatHeadsGrad() : RepeatHeadsBase("repeat_heads_grad") {}
+  bool makes_weight_gradients() const noexcept override { return true; }
 
   Types infer(const Types& in, const Attributes& attributes) const override {
     const TensorType& dy = present(in, 0);

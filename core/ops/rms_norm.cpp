@@ -42,6 +42,13 @@ class RmsNormGrad final : public NamedOp {
 class RmsNorm final : public NamedOp {
  public:
   RmsNorm() : NamedOp("rms_norm") {}
+  Separable separable() const noexcept override { return Separable::tokens; }
+  std::optional<ResidualSum> residual_sum() const noexcept override { return ResidualSum{}; }
+  bool gradient_reads_output(int output) const noexcept override { return output != 0; }
+  const Op* with_amax() const noexcept override {
+    static const Op* const op = registry().find("rms_norm_amax");
+    return op;
+  }
 
   Types infer(const Types& in, const Attributes& attributes) const override {
     const TensorType& x = present(in, 0);

@@ -12,6 +12,7 @@ Placement heads_or_batch(Placement placement) {
 class RopeGrad final : public NamedOp {
  public:
   RopeGrad() : NamedOp("rope_grad") {}
+  int may_take_place_of(int output) const noexcept override { return output == 0 ? 0 : -1; }
 
   Types infer(const Types& in, const Attributes& attributes) const override {
     const TensorType& dy = present(in, 0);
@@ -53,6 +54,12 @@ class RopeGrad final : public NamedOp {
 class Rope final : public NamedOp {
  public:
   Rope() : NamedOp("rope") {}
+  Separable separable() const noexcept override { return Separable::sequences; }
+  std::optional<ChannelSplit> channel_split(const Attributes& attributes) const override {
+    return ChannelSplit{.inputs = 1, .unit = attributes.integer("head_dim")};
+  }
+  int may_take_place_of(int output) const noexcept override { return output == 0 ? 0 : -1; }
+  bool gradient_reads_output(int output) const noexcept override { return output == 1; }
 
   Types infer(const Types& in, const Attributes& attributes) const override {
     const TensorType& x = present(in, 0);

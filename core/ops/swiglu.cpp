@@ -13,6 +13,10 @@ void same_placement(AxisSharding& axis, std::size_t outputs) {
 class SwigluGrad final : public NamedOp {
  public:
   SwigluGrad() : NamedOp("swiglu_grad") {}
+  const Op* with_amax() const noexcept override {
+    static const Op* const op = registry().find("swiglu_grad_amax");
+    return op;
+  }
 
   Types infer(const Types& in, const Attributes& /*attributes*/) const override {
     const TensorType& gate = present(in, 1);
@@ -31,6 +35,13 @@ class SwigluGrad final : public NamedOp {
 class Swiglu final : public NamedOp {
  public:
   Swiglu() : NamedOp("swiglu") {}
+  Separable separable() const noexcept override { return Separable::tokens; }
+  std::optional<ChannelSplit> channel_split(const Attributes& /*attributes*/) const override { return ChannelSplit{.inputs = 2}; }
+  bool gradient_reads_output(int /*output*/) const noexcept override { return false; }
+  const Op* with_amax() const noexcept override {
+    static const Op* const op = registry().find("swiglu_amax");
+    return op;
+  }
 
   Types infer(const Types& in, const Attributes& /*attributes*/) const override {
     present(in, 1);

@@ -1,5 +1,6 @@
 #include "core/passes/accumulate.h"
 
+#include "consist/analysis.h"
 #include "consist/builder.h"
 #include "consist/edit.h"
 #include "consist/error.h"
@@ -10,14 +11,11 @@ namespace {
 class Repeater {
  public:
   explicit Repeater(Program& program)
-      : program_(program), segment_(std::move(program.instructions)), tensors_(program.tensors.size()) {
+      : program_(program),
+        segment_(std::move(program.instructions)),
+        tensors_(program.tensors.size()),
+        def_use_(tensors_, segment_) {
     program_.instructions.clear();
-    made_.assign(tensors_, false);
-    for (const Instruction& i : segment_) {
-      for (TensorId output : i.outputs) {
-        if (output != no_tensor) made_[index(output)] = true;
-      }
-    }
     gradient_storage_.assign(tensors_, false);
     for (const Parameter& p : program_.parameters) {
       if (p.gradient != no_tensor) gradient_storage_[index(program_[p.gradient].storage)] = true;
@@ -45,11 +43,12 @@ class Repeater {
 
  private:
   static std::size_t index(TensorId id) { return static_cast<std::size_t>(id); }
+  bool is_made(std::size_t tensor) const { return def_use_.is_made(static_cast<TensorId>(tensor)); }
 
   void first() {
     for (std::size_t t = 0; t < tensors_; ++t) {
       Tensor& tensor = program_.tensors[t];
-      if (!made_[t] && !tensor.state && tensor.role == Role::input) tensor.name += ".0";
+      if (!is_made(t) && !tensor.state && tensor.role == Role::input) tensor.name += ".0";
     }
     for (const Instruction& i : segment_) {
       program_.instructions.push_back(i);
@@ -70,7 +69,7 @@ class Repeater {
   void again(int m) {
     map_.assign(tensors_, no_tensor);
     for (std::size_t t = 0; t < tensors_; ++t) {
-      if (made_[t]) continue;
+      if (is_made(t)) continue;
       const Tensor& tensor = program_.tensors[t];
       const bool per_micro_batch = !tensor.state && tensor.role == Role::input;
       map_[t] = per_micro_batch ? copy_input(static_cast<TensorId>(t), m) : static_cast<TensorId>(t);
@@ -146,7 +145,8 @@ class Repeater {
   Program& program_;
   std::vector<Instruction> segment_;
   std::size_t tensors_;
-  std::vector<bool> made_, gradient_storage_;
+  DefUse def_use_;  // of the segment
+  std::vector<bool> gradient_storage_;
   std::vector<TensorId> map_;                          // of the micro-batch being made: tensors of the segment to their copies
   std::vector<Sum> sums_;                              // one per trained parameter
   std::vector<int> sum_of_;                            // by storage

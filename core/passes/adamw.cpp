@@ -8,6 +8,7 @@
 namespace consist {
 
 Optimizer::~Optimizer() = default;
+void Optimizer::add_passes(PassList& /*passes*/) const {}
 
 void emit_update(Builder& builder, std::string_view op, TensorId scalars, TensorId clip, const UpdateGroup& group,
                  Attributes attributes) {

@@ -5,8 +5,8 @@
 #include "consist/builder.h"
 #include "consist/edit.h"
 #include "consist/op.h"
+#include "consist/places.h"
 #include "core/passes/pack_linears.h"
-#include "core/program/places.h"
 
 namespace consist {
 namespace {

@@ -1,15 +1,18 @@
 #include "core/passes/compile.h"
 
 #include <algorithm>
+#include <functional>
+#include <utility>
 
+#include "consist/analysis.h"
 #include "consist/builder.h"
 #include "consist/error.h"
+#include "consist/rewrite.h"
 #include "core/passes/accumulate.h"
-#include "core/passes/differentiate.h"
 #include "core/passes/fuse_amax.h"
 #include "core/passes/gather_quantized.h"
 #include "core/passes/pack_linears.h"
-#include "core/passes/rebuild.h"
+#include "core/passes/pass_manager.h"
 #include "core/passes/record_amaxes.h"
 #include "core/passes/reuse.h"
 #include "core/program/verifier.h"
@@ -141,75 +144,24 @@ std::string fields_text(const Program& program) {
 }
 
 void check_inputs(const Program& program) {
-  std::vector<bool> made(program.tensors.size(), false);
-  for (const Instruction& i : program.instructions) {
-    for (TensorId id : i.outputs) {
-      if (id != no_tensor) made[static_cast<std::size_t>(id)] = true;
-    }
-  }
+  const DefUse def_use(program);
   for (std::size_t id = 0; id < program.tensors.size(); ++id) {
     const Tensor& tensor = program.tensors[id];
-    if (made[id] || tensor.state || tensor.role != Role::input || is_written(program, tensor)) continue;
+    if (def_use.is_made(static_cast<TensorId>(id)) || tensor.state || tensor.role != Role::input || is_written(program, tensor)) continue;
     throw ProgramError("nobody writes the input '" + tensor.name + "', " + std::string(name_of(tensor.dtype)) +
                        ": the trainer writes token ids, targets and the fields of the dataset, which are: " + fields_text(program) +
                        "; choose a dataset that has it. What never changes is a Builder::constant");
   }
 }
 
-/// Calls into a plugin, and checks what it made of the program before any pass depends on it.
-template <typename Call>
-void checked(Program& program, const std::string& plugin, const char* function, void (*check)(const Program&), const Call& call) {
-  call();
-  try {
-    check(program);
-    check_inputs(program);
-  } catch (const ProgramError& error) {
-    throw ProgramError(plugin + " left an illegal program in " + function + "(): " + error.what());
-  }
+/// Behind every pass.
+void check_program(const Program& program) {
+  verify(program);
+  check_inputs(program);
 }
-
-/// The same for each strategy that has an axis.
-template <typename Call>
-void checked_each(Program& program, const Layout& layout, const char* function, void (*check)(const Program&), const Call& call) {
-  for (const StrategyUse& use : layout.active)
-    checked(program, "strategy '" + use.name + "'", function, check, [&] { call(*use.strategy, use.axes); });
-}
-
-/// Forward of one micro-batch, in the precision's dtypes, laid out on the mesh.
-Program forward_program(const CompileRequest& request, const Layout& layout, int rank, double loss_scale) {
-  Program program;
-  program.mesh = layout.mesh;
-  program.rank = rank;
-  program.fields = request.fields;
-  program.costs = std::make_shared<CostModel>(request.machine ? request.machine : reference_machine(), layout.mesh);
-  Builder builder(program);
-  const Shape tokens{request.micro_batch * layout.batch_ranks(), request.sequence};
-  const TensorId ids = builder.input("ids", DType::i32, tokens);
-  const TensorId targets = builder.input("targets", DType::i32, tokens);
-  checked(program, request.model_name, "build", verify,
-          [&] { program.loss = request.architecture->build(builder, ids, targets, loss_scale); });
-  if (program.loss == no_tensor || program[program.loss].shape.rank() != 0)
-    throw ProgramError(request.model_name + " made a loss in build() that is no scalar");
-
-  freeze(program, request.freeze);
-  for (const Parameter& parameter : program.parameters) program[parameter.tensor].dtype = request.precision->dtypes().parameter;
-  program.micro_batches = request.accumulation;  // of the step that is partitioned; an evaluation's parts are the same
-  checked_each(program, layout, "partition", verify_unplaced,
-               [&](const ParallelStrategy& strategy, AxisSet axes) { strategy.partition(program, axes); });
-  program.micro_batches = 1;
-  program = rebuild(program);
-  checked(program, request.precision_name, "rewrite", verify, [&] { request.precision->rewrite(program); });
-  return program;
-}
-
-void finish(Program& program, const Layout& layout) {
-  checked_each(program, layout, "finish", verify,
-               [&](const ParallelStrategy& strategy, AxisSet axes) { strategy.finish(program, axes); });
-}
-
-void divide(Program& program, const Layout& layout) {
-  checked_each(program, layout, "divide", verify,
-               [&](const ParallelStrategy& strategy, AxisSet axes) { strategy.divide(program, axes); });
+void check_unplaced(const Program& program) {
+  verify_unplaced(program);
+  check_inputs(program);
 }
 
 double tokens_per(const CompileRequest& request, const Layout& layout, int micro_batches) {
@@ -235,50 +187,163 @@ void check(const CompileRequest& request) {
   }
 }
 
+/// The passes of one compilation, in order.
+class Passes {
+ public:
+  Passes(const CompileRequest& request, const Layout& layout, bool evaluation)
+      : request_(request),
+        layout_(layout),
+        context_{.dtypes = request.precision->dtypes(), .micro_batches = request.accumulation, .evaluation = evaluation} {
+    for (const StrategyUse& use : layout.active) use.strategy->add_passes(of_strategies_.emplace_back(), use.axes);
+    request.precision->add_passes(of_precision_);
+    if (!evaluation) request.optimizer->add_passes(of_optimizer_);
+  }
+
+  /// Forward of one micro-batch, in the precision's dtypes, laid out on the mesh.
+  void forward() {
+    passes_.add_call({"build", [this](Program& program, PassContext& /*context*/) { build(program); }}, request_.model_name,
+                     "build");
+    add("freeze", [this](Program& program) { freeze(program, request_.freeze); });
+    add(
+        "parameter_dtypes",
+        [this](Program& program) {
+          if (program.loss == no_tensor || program[program.loss].shape.rank() != 0)
+            throw ProgramError(request_.model_name + " made a loss in build() that is no scalar");
+          for (const Parameter& parameter : program.parameters) program[parameter.tensor].dtype = context_.dtypes.parameter;
+          program.micro_batches = request_.accumulation;  // of the step that is partitioned; an evaluation's parts are the same
+        },
+        check_unplaced);
+    each(
+        "partition", [](const ParallelStrategy& strategy, Program& program, AxisSet axes) { strategy.partition(program, axes); },
+        check_unplaced);
+    add("propagate_placements", [](Program& program) {
+      program.micro_batches = 1;
+      program = rebuild(program);
+    });
+    passes_.add_call({"rewrite", [this](Program& program, PassContext& /*context*/) { request_.precision->rewrite(program); }},
+                     request_.precision_name, "rewrite");
+    of_plugins(PassPoint::forward);
+  }
+
+  void add(const char* name, std::function<void(Program&)> pass, PassManager::Check check = nullptr) {
+    passes_.add({name, [pass = std::move(pass)](Program& program, PassContext& /*context*/) { pass(program); }}, check);
+  }
+
+  /// A function of every strategy that has an axis, in the order of the mesh or that of `order` (indices of Layout::active).
+  void each(const char* function, void (*call)(const ParallelStrategy&, Program&, AxisSet), PassManager::Check check = nullptr,
+            std::vector<std::size_t> order = {}) {
+    for (std::size_t k = order.size(); k < layout_.active.size(); ++k) order.push_back(k);
+    for (const std::size_t turn : order) {
+      const StrategyUse& use = layout_.active[turn];
+      passes_.add_call(
+          {use.name + "." + function, [&use, call](Program& program, PassContext& /*context*/) { call(*use.strategy, program, use.axes); }},
+          "strategy '" + use.name + "'", function, check);
+    }
+  }
+
+  void of_plugins(PassPoint point) {
+    for (std::size_t k = 0; k < layout_.active.size(); ++k)
+      passes_.add_of_part(of_strategies_[k], point, "strategy '" + layout_.active[k].name + "'");
+    passes_.add_of_part(of_precision_, point, request_.precision_name);
+    passes_.add_of_part(of_optimizer_, point, request_.optimizer_name);
+  }
+
+  /// The optimizer's update.
+  void update() {
+    passes_.add_call({"update",
+                      [this](Program& program, PassContext& context) {
+                        append_optimizer(program, context.dtypes, *request_.optimizer, request_.optimizer_settings,
+                                         tokens_per(request_, layout_, request_.accumulation));
+                      }},
+                     request_.optimizer_name, "update");
+  }
+
+  Program run(int rank) {
+    Program program;
+    program.mesh = layout_.mesh;
+    program.rank = rank;
+    program.fields = request_.fields;
+    program.costs = std::make_shared<CostModel>(request_.machine ? request_.machine : reference_machine(), layout_.mesh);
+    passes_.run(program, context_, check_program, request_.observer);
+    return program;
+  }
+
+ private:
+  void build(Program& program) const {
+    Builder builder(program);
+    const Shape tokens{request_.micro_batch * layout_.batch_ranks(), request_.sequence};
+    const TensorId ids = builder.input("ids", DType::i32, tokens);
+    const TensorId targets = builder.input("targets", DType::i32, tokens);
+    const int summed = context_.evaluation ? 1 : request_.accumulation;  // micro-batches whose losses are added up
+    program.loss = request_.architecture->build(builder, ids, targets, 1.0 / tokens_per(request_, layout_, summed));
+  }
+
+  const CompileRequest& request_;
+  const Layout& layout_;
+  PassContext context_;
+  PassManager passes_;
+  std::vector<PassList> of_strategies_;
+  PassList of_precision_, of_optimizer_;
+};
+
+void divide(const ParallelStrategy& strategy, Program& program, AxisSet axes) {
+  strategy.divide(program, axes);
+}
+void schedule(const ParallelStrategy& strategy, Program& program, AxisSet axes) {
+  strategy.schedule(program, axes);
+}
+void finish(const ParallelStrategy& strategy, Program& program, AxisSet axes) {
+  strategy.finish(program, axes);
+}
+
+void unroll(Program& program, int accumulation) {
+  const auto instructions = static_cast<std::int64_t>(program.instructions.size());
+  if (instructions > most_instructions / accumulation) {
+    throw UsageError("--accumulation " + std::to_string(accumulation) + " would make a program of about " +
+                     std::to_string(instructions * accumulation) + " instructions, at most " + std::to_string(most_instructions) +
+                     " are allowed: choose a larger --batch and fewer micro-batches");
+  }
+  accumulate(program, accumulation);
+}
+
 }  // namespace
 
 Program compile_step(const CompileRequest& request, const Layout& layout, int rank) {
   check(request);
-  Program program = forward_program(request, layout, rank, 1.0 / tokens_per(request, layout, request.accumulation));
-  differentiate(program, request.precision->dtypes().gradient);
-  recompute(program, request.recompute);
-  divide(program, layout);
-  gather_quantized(program);
-  const auto instructions = static_cast<std::int64_t>(program.instructions.size());
-  if (instructions > most_instructions / request.accumulation) {
-    throw UsageError("--accumulation " + std::to_string(request.accumulation) + " would make a program of about " +
-                     std::to_string(instructions * request.accumulation) + " instructions, at most " +
-                     std::to_string(most_instructions) + " are allowed: choose a larger --batch and fewer micro-batches");
-  }
-  accumulate(program, request.accumulation);
-  reuse(program);  // what strategies gather is then the same for all micro-batches
-  for (const std::size_t turn : layout.schedule_order) {
-    const StrategyUse& use = layout.active[turn];
-    checked(program, "strategy '" + use.name + "'", "schedule", verify, [&] { use.strategy->schedule(program, use.axes); });
-  }
-  reuse(program);
-  fuse_amax(program);
-  record_amaxes(program);
-  if (request.pack_linears) pack_linears(program);
-  checked(program, request.optimizer_name, "update", verify, [&] {
-    append_optimizer(program, request.precision->dtypes(), *request.optimizer, request.optimizer_settings,
-                     tokens_per(request, layout, request.accumulation));
-  });
-  finish(program, layout);
-  if (layout.active.empty()) verify(program);  // else the last finish() was checked
-  return program;
+  Passes passes(request, layout, false);
+  passes.forward();
+  passes.add("differentiate", [&](Program& program) { differentiate(program, request.precision->dtypes().gradient); });
+  passes.add("recompute", [&](Program& program) { recompute(program, request.recompute); });
+  passes.each("divide", divide);
+  passes.add("gather_quantized", gather_quantized);
+  passes.of_plugins(PassPoint::micro_batch);
+  passes.add("accumulate", [&](Program& program) { unroll(program, request.accumulation); });
+  passes.add("reuse", reuse);  // what strategies gather is then the same for all micro-batches
+  passes.of_plugins(PassPoint::before_schedule);
+  passes.each("schedule", schedule, nullptr, layout.schedule_order);
+  passes.of_plugins(PassPoint::after_schedule);
+  passes.add("reuse", reuse);
+  passes.add("fuse_amax", fuse_amax);
+  passes.add("record_amaxes", record_amaxes);
+  if (request.pack_linears) passes.add("pack_linears", pack_linears);
+  passes.update();
+  passes.each("finish", finish);
+  passes.of_plugins(PassPoint::finished);
+  return passes.run(rank);
 }
 
 Program compile_evaluation(const CompileRequest& request, const Layout& layout, int rank) {
   check(request);
-  Program program = forward_program(request, layout, rank, 1.0 / tokens_per(request, layout, 1));
-  divide(program, layout);
-  gather_quantized(program);
-  fuse_amax(program);
-  append_metrics(program, tokens_per(request, layout, 1));
-  finish(program, layout);
-  if (layout.active.empty()) verify(program);  // else the last finish() was checked
-  return program;
+  Passes passes(request, layout, true);
+  passes.forward();
+  passes.each("divide", divide);
+  passes.add("gather_quantized", gather_quantized);
+  passes.of_plugins(PassPoint::micro_batch);
+  passes.add("fuse_amax", fuse_amax);
+  passes.add("append_metrics", [&](Program& program) { append_metrics(program, tokens_per(request, layout, 1)); });
+  passes.each("finish", finish);
+  passes.of_plugins(PassPoint::finished);
+  return passes.run(rank);
 }
 
 }  // namespace consist

@@ -13,6 +13,7 @@
 #include "consist/strategy.h"
 #include "core/passes/freeze.h"
 #include "core/passes/optimizer.h"
+#include "core/passes/pass_manager.h"
 #include "core/passes/recompute.h"
 
 namespace consist {
@@ -48,6 +49,8 @@ struct CompileRequest {
   OptimizerSettings optimizer_settings;
   /// The machine that is planned for, the same on all ranks. Null: reference_machine().
   std::shared_ptr<const Machine> machine;
+  /// Is told of every pass; may be null.
+  PassObserver* observer = nullptr;
 };
 
 /// What programs are planned for where nobody names a machine: an H200's node.

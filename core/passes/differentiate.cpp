@@ -1,7 +1,8 @@
-#include "core/passes/differentiate.h"
+#include "consist/rewrite.h"
 
 #include <unordered_map>
 
+#include "consist/analysis.h"
 #include "consist/builder.h"
 #include "consist/error.h"
 
@@ -17,13 +18,12 @@ class Reverse final : public Differentiator {
         gradients_(program.tensors.size(), no_tensor),
         wants_(program.tensors.size(), false),
         is_parameter_(program.tensors.size(), false),
-        producer_(program.tensors.size(), -1) {
+        def_use_(program) {
     for (const Parameter& p : program.parameters) {
       wants_[index(p.tensor)] = p.trainable;
       is_parameter_[index(p.tensor)] = true;
     }
-    for (std::size_t n = 0; n < program.instructions.size(); ++n) {
-      const Instruction& i = program.instructions[n];
+    for (const Instruction& i : program.instructions) {
       bool depends = false;
       for (TensorId input : i.inputs) depends |= input != no_tensor && wants_[index(input)];
       for (std::size_t k = 0; i.op->passes_parameters_on() && k < i.outputs.size(); ++k)
@@ -31,7 +31,6 @@ class Reverse final : public Differentiator {
       for (TensorId output : i.outputs) {
         if (output == no_tensor) continue;
         wants_[index(output)] = depends;
-        producer_[index(output)] = static_cast<InstructionId>(n);
       }
     }
   }
@@ -60,7 +59,7 @@ class Reverse final : public Differentiator {
 
   Builder& build() override { return builder_; }
   const Program& program() const override { return program_; }
-  InstructionId producer(TensorId tensor) const override { return producer_.at(index(tensor)); }
+  InstructionId producer(TensorId tensor) const override { return def_use_.producer(tensor); }
   TensorId gradient(TensorId tensor) override { return gradients_[index(tensor)]; }
   bool wants(TensorId tensor) const override { return wants_[index(tensor)]; }
   TensorId accumulator(TensorId tensor) override {
@@ -127,7 +126,7 @@ class Reverse final : public Differentiator {
   std::vector<TensorId> gradients_;  // by forward tensor: the sum of the contributions so far
   std::vector<bool> wants_;
   std::vector<bool> is_parameter_;
-  std::vector<InstructionId> producer_;        // by forward tensor, -1: none
+  const DefUse def_use_;                       // of forward
   std::unordered_map<TensorId, int> holders_;  // forward tensors whose gradient this is and may still be asked for
   std::vector<std::pair<TensorId, TensorId>> superseded_;
 };

@@ -9,8 +9,8 @@
 #include "consist/builder.h"
 #include "consist/error.h"
 #include "consist/op.h"
-#include "core/config/did_you_mean.h"
-#include "core/passes/differentiate.h"
+#include "consist/rewrite.h"
+#include "core/files/did_you_mean.h"
 
 namespace consist {
 namespace {

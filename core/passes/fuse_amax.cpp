@@ -1,7 +1,6 @@
 #include "core/passes/fuse_amax.h"
 
 #include <map>
-#include <string>
 #include <vector>
 
 #include "consist/op.h"
@@ -23,11 +22,11 @@ void fuse_amax(Program& program) {
   std::vector<bool> fused(program.instructions.size(), false);
   for (std::size_t index = 0; index < program.instructions.size(); ++index) {
     const Instruction& i = program.instructions[index];
-    if (i.op->name() == "amax") {
+    if (i.op->states_amax()) {
       const auto maker = makers.find(i.inputs[0]);
       if (maker == makers.end()) continue;
       fused[index] = of[maker->second.instruction].emplace(maker->second.output, i.outputs[0]).second;
-    } else if (registry().find(std::string(i.op->name()) + "_amax") != nullptr) {
+    } else if (i.op->with_amax() != nullptr) {
       for (std::size_t k = 0; k < i.outputs.size(); ++k) {
         if (i.outputs[k] != no_tensor) makers[i.outputs[k]] = {index, k};
       }
@@ -35,7 +34,7 @@ void fuse_amax(Program& program) {
   }
   for (const auto& [index, outputs] : of) {
     Instruction& i = program.instructions[index];
-    i.op = &registry().get(std::string(i.op->name()) + "_amax");
+    i.op = i.op->with_amax();
     std::int64_t mask = 0;
     for (const auto& [output, amax] : outputs) {
       mask |= std::int64_t{1} << output;

@@ -5,7 +5,7 @@
 
 namespace consist {
 
-/// Each amax of a tensor whose maker is an op that can state it (there is an op "<op>_amax", core/ops/with_amax.cpp) becomes an
+/// Each amax of a tensor whose maker is an op that can state it (Op::with_amax()) becomes an
 /// output of that instruction. After the schedule, so that nobody has to know these ops. Linear.
 CONSIST_API void fuse_amax(Program& program);
 

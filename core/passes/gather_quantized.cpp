@@ -1,10 +1,12 @@
 #include "core/passes/gather_quantized.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "consist/analysis.h"
 #include "consist/edit.h"
 #include "consist/error.h"
 #include "consist/op.h"
@@ -21,17 +23,7 @@ struct Gathered {
 
 class Rewriter {
  public:
-  explicit Rewriter(Program& program)
-      : program_(program), producer_(program.tensors.size(), none), readers_(program.tensors.size()) {
-    for (std::size_t n = 0; n < program.instructions.size(); ++n) {
-      for (TensorId input : program.instructions[n].inputs) {
-        if (input != no_tensor) readers_[index(input)].push_back(n);
-      }
-      for (TensorId output : program.instructions[n].outputs) {
-        if (output != no_tensor) producer_[index(output)] = n;
-      }
-    }
-  }
+  explicit Rewriter(Program& program) : program_(program), def_use_(program) {}
 
   void run() {
     std::vector<Gathered> activations;
@@ -61,22 +53,19 @@ class Rewriter {
   }
 
  private:
-  static constexpr std::size_t none = static_cast<std::size_t>(-1);
-
-  static std::size_t index(TensorId id) { return static_cast<std::size_t>(id); }
   static InstructionId position(std::size_t n) { return static_cast<InstructionId>(n); }
   Instruction& at(std::size_t n) { return program_.instructions[n]; }
 
   bool find(std::size_t n, Gathered& found) {
     const Instruction& quantize = at(n);
-    if (quantize.op->name() != "quantize" || quantize.attributes.integer_or("before_gathers", 0) == 0) return false;
+    if (!quantize.op->quantizes() || quantize.attributes.integer_or("before_gathers", 0) == 0) return false;
     const TensorId x = quantize.inputs[0], amax = quantize.inputs.at(1);
-    found = {producer_[index(x)], producer_[index(amax)], n};
-    if (found.gather == none || found.amax == none) return false;
+    if (!def_use_.is_made(x) || !def_use_.is_made(amax)) return false;
+    found = {static_cast<std::size_t>(def_use_.producer(x)), static_cast<std::size_t>(def_use_.producer(amax)), n};
     const Instruction& gather = at(found.gather);
-    if (gather.op->name() != "all_gather" || gather.inputs.size() != 1 || at(found.amax).op->name() != "amax") return false;
-    const std::vector<std::size_t> these{std::min(found.amax, n), std::max(found.amax, n)};
-    if (readers_[index(x)] != these || readers_[index(amax)] != std::vector{n}) return false;
+    if (gather.op->movement() != Movement::all_gather || gather.inputs.size() != 1 || !at(found.amax).op->states_amax()) return false;
+    const std::array<InstructionId, 2> these{position(std::min(found.amax, n)), position(std::max(found.amax, n))};
+    if (!std::ranges::equal(def_use_.users(x), these) || def_use_.only_user(amax) != position(n)) return false;
     found.part = gather.inputs[0];
     found.axes = gather.attributes.axes("axis");
     return true;
@@ -114,8 +103,8 @@ class Rewriter {
       b.reshard(make(b), g.axes, Placement::replicate());
       program_.instructions.back().outputs[0] = whole;
     });
-    if (turned != no_tensor && !readers_[index(turned)].empty()) {
-      const std::size_t first_reader = readers_[index(turned)].front();
+    if (turned != no_tensor && !def_use_.users(turned).empty()) {
+      const auto first_reader = static_cast<std::size_t>(def_use_.users(turned).front());
       inserter.after(position(first_reader) - 1, [&](Builder& b) {
         b.tag = at(first_reader).tag;
         b.tag.inserted_by = at(g.quantize).tag.inserted_by;
@@ -159,8 +148,7 @@ class Rewriter {
   }
 
   Program& program_;
-  std::vector<std::size_t> producer_;              // by tensor: the instruction that makes it
-  std::vector<std::vector<std::size_t>> readers_;  // by tensor
+  const DefUse def_use_;
 };
 
 }  // namespace
@@ -173,7 +161,7 @@ bool gathers_nothing_quantized(const Program& program) {
   bool asked = false;
   for (const Instruction& instruction : program.instructions) {
     asked |= instruction.attributes.integer_or("before_gathers", 0) != 0;
-    if (instruction.op->name() != "all_gather") continue;
+    if (instruction.op->movement() != Movement::all_gather) continue;
     for (const TensorId input : instruction.inputs) {
       if (program[input].dtype == DType::e4m3 || program[input].dtype == DType::e5m2) return false;
     }

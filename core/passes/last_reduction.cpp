@@ -1,14 +1,12 @@
-#include "core/passes/last_reduction.h"
+#include "consist/rewrite.h"
 
 #include <algorithm>
 #include <numeric>
-#include <string_view>
 #include <unordered_set>
 
 #include "consist/cost.h"
 #include "consist/edit.h"
 #include "consist/op.h"
-#include "core/passes/recompute.h"
 
 namespace consist {
 namespace {
@@ -21,11 +19,8 @@ class Delay {
       gradients_.insert(storage(gradient));
       if (last_ == no_tensor || writer(gradient) > writer(last_)) last_ = gradient;
     }
-    for (const Instruction& i : step.instructions) {
-      if (i.tag.inserted_by != std::string_view(recompute_name)) continue;
-      for (TensorId output : i.outputs) {
-        if (output != no_tensor) recomputed_.insert(storage(output));
-      }
+    for (const Tensor& tensor : step.tensors) {
+      if (tensor.recomputed) recomputed_.insert(tensor.storage);
     }
   }
 

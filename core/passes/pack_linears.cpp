@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <map>
-#include <string>
 #include <tuple>
 #include <vector>
 
 #include "consist/op.h"
+#include "consist/places.h"
 #include "core/passes/arrangement.h"
-#include "core/program/places.h"
 
 namespace consist {
 namespace {
@@ -29,7 +28,7 @@ class Packer {
   }
 
   void run() {
-    const std::vector<Group> forward = groups_of("linear"), weights = groups_of("linear_weight_grad"), chains = find_chains();
+    const std::vector<Group> forward = groups_of(LinearPart::product), weights = groups_of(LinearPart::weight_gradient), chains = find_chains();
     // All in the order in which backward comes to them, so that one order of weights serves both directions.
     for (Group group : forward) {
       std::reverse(group.begin(), group.end());
@@ -54,18 +53,25 @@ class Packer {
  private:
   const Instruction& at(InstructionId i) const { return program_.instructions[static_cast<std::size_t>(i)]; }
   TensorId input(InstructionId i, std::size_t k) const { return k < at(i).inputs.size() ? at(i).inputs[k] : no_tensor; }
-  bool is(InstructionId i, std::string_view op) const { return at(i).op->name() == op && at(i).queue == Queue::compute(); }
+  bool is(InstructionId i, LinearPart part) const {
+    return at(i).op->linear_part() == part && at(i).queue == Queue::compute() && at(i).op->packed() != nullptr;
+  }
+  /// Whether one packed instruction can compute both.
+  bool is_alike(InstructionId a, InstructionId b) const {
+    return at(a).op->packed() == at(b).op->packed() && at(a).attributes.all() == at(b).attributes.all();
+  }
 
-  /// Instructions of `op` that read one x and agree on whether they have the optional last input.
-  std::vector<Group> groups_of(std::string_view op) const {
+  /// Instructions of that part of linears that read one x and agree on whether they have the optional last input.
+  std::vector<Group> groups_of(LinearPart part) const {
     std::map<std::tuple<TensorId, bool, Phase>, std::size_t> open;  // groups that may still grow
     std::vector<Group> groups;
     for (std::size_t position = 0; position < program_.instructions.size(); ++position) {
       const auto i = static_cast<InstructionId>(position);
-      if (!is(i, op)) continue;
+      if (!is(i, part)) continue;
       const auto [known, is_new] =
           open.try_emplace({input(i, linear_x), input(i, linear_bias) != no_tensor, at(i).tag.phase}, groups.size());
-      if (is_new || !can_wait(groups[known->second], i, op == "linear_weight_grad")) {
+      if (is_new || !is_alike(groups[known->second].front(), i) ||
+          !can_wait(groups[known->second], i, part == LinearPart::weight_gradient)) {
         known->second = groups.size();
         groups.emplace_back();
       }
@@ -80,10 +86,10 @@ class Packer {
     std::vector<bool> inside(program_.instructions.size(), false);
     for (std::size_t position = 0; position < program_.instructions.size(); ++position) {
       const auto first = static_cast<InstructionId>(position);
-      if (inside[position] || !is(first, "linear_input_grad")) continue;
+      if (inside[position] || !is(first, LinearPart::input_gradient)) continue;
       Group chain{first};
       for (InstructionId next = only_reader(at(first).outputs[0]);
-           next >= 0 && is(next, "linear_input_grad") && input(next, input_grad_sum) == at(chain.back()).outputs[0] &&
+           next >= 0 && is(next, LinearPart::input_gradient) && is_alike(first, next) && input(next, input_grad_sum) == at(chain.back()).outputs[0] &&
            can_wait(chain, next, false);
            next = only_reader(at(next).outputs[0])) {
         chain.push_back(next);
@@ -208,7 +214,7 @@ class Packer {
     const auto last = static_cast<std::size_t>(*std::max_element(run.begin(), run.end()));
     dropped_[last] = false;
     Instruction& packed = program_.instructions[last];
-    packed.op = &registry().get("packed_" + std::string(packed.op->name()));
+    packed.op = packed.op->packed();
     packed.inputs = {shared};
     for (std::size_t k = 0; k < run.size(); ++k) packed.inputs.insert(packed.inputs.end(), {firsts[k], seconds[k]});
     packed.outputs = std::move(made);
@@ -236,20 +242,21 @@ class Packer {
   }
 
   void rotate_in_place() {
-    std::map<TensorId, Group> ropes;  // by the storage of what they make, whose parts some make
+    std::map<TensorId, Group> rotations;  // by the storage of what they make, whose parts some make
     for (std::size_t position = 0; position < program_.instructions.size(); ++position) {
       const auto i = static_cast<InstructionId>(position);
       if (dropped_[position]) continue;
-      if (is(i, "rope") && program_[at(i).inputs[0]].pitch != 0) {
-        ropes[program_[at(i).outputs[0]].storage].push_back(i);
-      } else if (is(i, "rope_grad") && program_[at(i).outputs[0]].pitch != 0) {
+      if (at(i).queue != Queue::compute() || at(i).outputs.empty() || at(i).op->may_take_place_of(0) != 0) continue;
+      if (program_[at(i).inputs[0]].pitch != 0) {
+        rotations[program_[at(i).outputs[0]].storage].push_back(i);
+      } else if (program_[at(i).outputs[0]].pitch != 0) {
         const TensorId dy = at(i).inputs[0], dx = at(i).outputs[0];
         if (untouched(dx, i, true) && program_[dy].storage == dy && arrangement_.in_storage(dy).size() == 1 &&
             can_be_columns(dy) && only_reader(dy) == i)
           arrangement_.put_in_place_of(dy, dx);
       }
     }
-    for (const auto& [storage, group] : ropes) {
+    for (const auto& [storage, group] : rotations) {
       const auto first =
           std::find_if(group.begin(), group.end(), [&](InstructionId i) { return program_[at(i).outputs[0]].offset == 0; });
       if (first != group.end() && can_rotate(storage, group, at(*first).inputs[0]))

@@ -1,5 +1,6 @@
-#include "core/passes/rebuild.h"
+#include "consist/rewrite.h"
 
+#include "consist/analysis.h"
 #include "consist/builder.h"
 #include "consist/error.h"
 
@@ -29,15 +30,10 @@ Program rebuild(const Program& old) {
   program.costs = old.costs;
   program.fields = old.fields;
 
-  std::vector<bool> made(old.tensors.size(), false);
-  for (const Instruction& i : old.instructions) {
-    for (TensorId output : i.outputs) {
-      if (output != no_tensor) made[static_cast<std::size_t>(output)] = true;
-    }
-  }
+  const DefUse def_use(old);
   std::vector<TensorId> map(old.tensors.size(), no_tensor);
   for (std::size_t t = 0; t < old.tensors.size(); ++t) {
-    if (made[t]) continue;
+    if (def_use.is_made(static_cast<TensorId>(t))) continue;
     map[t] = static_cast<TensorId>(program.tensors.size());
     program.tensors.push_back(old.tensors[t]);
     program.tensors.back().storage = map[t];

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
 #include <set>
 #include <string_view>
 
+#include "consist/analysis.h"
 #include "consist/error.h"
 #include "consist/op.h"
 
@@ -21,15 +23,15 @@ class Recomputer {
       : program_(program),
         request_(request),
         forward_(std::move(program.instructions)),
-        producer_(program.tensors.size(), -1),
-        sum_kept_(forward_.size(), false),
-        candidate_(forward_.size(), false),
         copy_(program.tensors.size(), no_tensor) {
     program_.instructions.clear();
     const auto backward =
         std::find_if(forward_.begin(), forward_.end(), [](const Instruction& i) { return i.tag.phase != Phase::forward; });
     backward_.assign(std::make_move_iterator(backward), std::make_move_iterator(forward_.end()));
     forward_.erase(backward, forward_.end());
+    sum_kept_.assign(forward_.size(), false);
+    candidate_.assign(forward_.size(), false);
+    def_use_.emplace(program.tensors.size(), forward_);
   }
 
   void run() {
@@ -47,17 +49,19 @@ class Recomputer {
     return request_.full || std::find(request_.ops.begin(), request_.ops.end(), i.op->name()) != request_.ops.end();
   }
 
+  /// The forward instruction that makes a tensor.
+  std::size_t maker(TensorId id) const { return static_cast<std::size_t>(def_use_->producer(id)); }
+
   bool is_of_layer(TensorId id, std::int16_t layer) const {
-    return id != no_tensor && producer_[index(id)] >= 0 &&
-           forward_[static_cast<std::size_t>(producer_[index(id)])].tag.layer == layer;
+    return id != no_tensor && def_use_->is_made(id) && forward_[maker(id)].tag.layer == layer;
   }
 
   /// Whether readers in `layer` get a repeated value for `id`. What another layer made is that layer's output: it is kept, or the
   /// repetition would go on to the embedding.
   bool is_repeated(TensorId id, std::int16_t layer) const {
-    if (id == no_tensor || index(id) >= producer_.size() || producer_[index(id)] < 0) return false;
-    const auto n = static_cast<std::size_t>(producer_[index(id)]);
-    return candidate_[n] && forward_[n].tag.layer == layer && !(sum_kept_[n] && id == forward_[n].outputs[1]);
+    if (id == no_tensor || !def_use_->is_made(id)) return false;
+    const std::size_t n = maker(id);
+    return candidate_[n] && forward_[n].tag.layer == layer && !(sum_kept_[n] && id == sum_of(forward_[n]));
   }
 
   /// Marks the forward instructions that may be repeated.
@@ -74,10 +78,9 @@ class Recomputer {
       for (TensorId output : i.outputs) {
         if (output == no_tensor) continue;
         of_activations[index(output)] = depends;
-        producer_[index(output)] = static_cast<InstructionId>(n);
       }
       candidate_[n] = depends && wanted(i) && can_repeat(i);
-      if (candidate_[n] && i.op->name() == "rms_norm") sum_kept_[n] = keeps_sum(i);
+      if (const auto residual = i.op->residual_sum(); candidate_[n] && residual) sum_kept_[n] = keeps_sum(i, *residual);
     }
   }
 
@@ -99,23 +102,29 @@ class Recomputer {
     return true;
   }
 
-  /// Whether an rms_norm of x + residual is better repeated on the sum: where x would have to be kept for it.
-  bool keeps_sum(const Instruction& i) const {
-    return i.inputs.size() > 1 && i.inputs[1] != no_tensor && !is_repeated(i.inputs[0], i.tag.layer);
+  /// Whether a norm of x + residual is better repeated on the sum: where x would have to be kept for it.
+  bool keeps_sum(const Instruction& i, const ResidualSum& of) const {
+    const auto residual = static_cast<std::size_t>(of.residual);
+    return i.inputs.size() > residual && i.inputs[residual] != no_tensor && sum_of(i) != no_tensor &&
+           !is_repeated(i.inputs[static_cast<std::size_t>(of.x)], i.tag.layer);
   }
+  /// The sum that an instruction with a ResidualSum makes.
+  static TensorId sum_of(const Instruction& i) { return i.outputs.at(static_cast<std::size_t>(i.op->residual_sum()->sum)); }
 
   /// The tensor that a reader in backward gets in place of forward's `id`.
   TensorId value_for(TensorId id, std::int16_t layer) {
     if (!is_repeated(id, layer)) return id;
-    if (copy_[index(id)] == no_tensor) repeat(static_cast<std::size_t>(producer_[index(id)]));
+    if (copy_[index(id)] == no_tensor) repeat(maker(id));
     return copy_[index(id)];
   }
 
   void repeat(std::size_t n) {
     Instruction again = forward_[n];
     if (sum_kept_[n]) {
-      again.inputs[0] = again.outputs[1];
-      again.inputs[1] = again.outputs[1] = no_tensor;
+      const ResidualSum of = *again.op->residual_sum();
+      TensorId& sum = again.outputs[static_cast<std::size_t>(of.sum)];
+      again.inputs[static_cast<std::size_t>(of.x)] = sum;
+      again.inputs[static_cast<std::size_t>(of.residual)] = sum = no_tensor;
     }
     for (TensorId& input : again.inputs) input = value_for(input, again.tag.layer);
     again.tag.phase = Phase::backward;
@@ -124,6 +133,7 @@ class Recomputer {
       if (output == no_tensor) continue;
       const auto id = static_cast<TensorId>(program_.tensors.size());
       Tensor tensor = program_[output];
+      tensor.recomputed = true;
       tensor.storage = tensor.storage == output ? id : program_[copy_[index(tensor.storage)]].storage;
       program_.tensors.push_back(std::move(tensor));
       copy_[index(output)] = id;
@@ -135,8 +145,8 @@ class Recomputer {
   Program& program_;
   const RecomputeRequest& request_;
   std::vector<Instruction> forward_, backward_;
-  std::vector<InstructionId> producer_;  // by tensor of forward
-  std::vector<bool> sum_kept_;           // by forward instruction: an rms_norm that is repeated on the sum it made
+  std::optional<DefUse> def_use_;        // of forward
+  std::vector<bool> sum_kept_;           // by forward instruction: it is repeated on the sum that it made
   std::vector<bool> candidate_;          // by forward instruction: may be repeated
   std::vector<TensorId> copy_;           // by tensor of forward: what backward has instead
 };

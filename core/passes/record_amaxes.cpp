@@ -4,14 +4,15 @@
 #include <vector>
 
 #include "consist/builder.h"
-#include "core/program/float8_scaling.h"
+#include "consist/float8_scaling.h"
+#include "consist/op.h"
 
 namespace consist {
 
 void record_amaxes(Program& program) {
   std::map<TensorId, std::vector<TensorId>> found;  // by history: what this step's instructions found
   for (const Instruction& i : program.instructions) {
-    if (i.op->name() == "quantize" && scaling_of(i.attributes) == Scaling::delayed) found[i.inputs[1]].push_back(i.outputs[3]);
+    if (i.op->quantizes() && scaling_of(i.attributes) == Scaling::delayed) found[i.inputs[1]].push_back(i.outputs[3]);
   }
   if (found.empty()) return;
   std::map<std::size_t, std::vector<TensorId>> by_count;  // weights have one, activations one for each micro-batch

@@ -30,7 +30,7 @@ class EqualCosts {
  public:
   explicit EqualCosts(const Program& program) {
     for (const Instruction& i : program.instructions) {
-      if (i.op->name() == "send") until_sent_[key_of(i.tag)] = instructions_[key_of(i.tag)];
+      if (i.op->movement() == Movement::send) until_sent_[key_of(i.tag)] = instructions_[key_of(i.tag)];
       if (!counts(i)) continue;
       ++instructions_[key_of(i.tag)];
       split_ |= i.tag.phase == Phase::weight_gradient;
@@ -162,7 +162,7 @@ StageOutline outline_of(const Program& program, const Durations& measured) {
     const Instruction& i = program.instructions[at];
     if (i.tag.phase == Phase::optimizer) continue;
     Needs own;
-    if (i.op->name() == "receive") {
+    if (i.op->movement() == Movement::receive) {
       std::int32_t& count = i.queue.lane() == Lane::from_previous ? arrived.from_previous : arrived.from_next;
       ++count;
       (i.queue.lane() == Lane::from_previous ? own.from_previous : own.from_next) = count;
@@ -175,7 +175,7 @@ StageOutline outline_of(const Program& program, const Durations& measured) {
                             .stage = i.tag.stage,
                             .from_previous = own.from_previous,
                             .from_next = own.from_next};
-    if (i.op->name() == "send") {
+    if (i.op->movement() == Movement::send) {
       step.sends = true;
       step.lane = i.queue.lane();
       std::size_t& newest = newest_sent[step.lane];  // messages of a lane keep their order

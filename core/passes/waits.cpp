@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "consist/op.h"
-#include "core/program/places.h"
+#include "consist/places.h"
 
 namespace consist {
 namespace {

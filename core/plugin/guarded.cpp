@@ -4,12 +4,25 @@
 #include <string>
 
 #include "consist/error.h"
+#include "consist/pass.h"
 #include "core/plugin/kernel_sets.h"
 
 namespace consist {
 namespace {
 
 constexpr auto limited = PluginCall::Limit::plugin_timeout;
+
+/// Lets the passes that a plugin has added to `own` run as calls of it.
+void add_guarded(PassList& to, const PassList& own, const PluginIdentity& plugin) {
+  for (std::size_t p = 0; p < pass_points; ++p) {
+    const auto point = static_cast<PassPoint>(p);
+    for (const Pass& pass : own.at(point)) {
+      to.add(point, {pass.name, [pass, &plugin](Program& program, PassContext& context) {
+                       in_plugin(plugin, pass.name.c_str(), limited, [&] { pass.run(program, context); });
+                     }});
+    }
+  }
+}
 
 template <typename Made>
 std::unique_ptr<Made> not_null(std::unique_ptr<Made> made, const PluginIdentity& plugin, const char* function) {
@@ -87,6 +100,11 @@ class GuardedStrategy final : public ParallelStrategy {
   void finish(Program& program, AxisSet axes) const override {
     in_plugin(plugin_, "finish", limited, [&] { part_->finish(program, axes); });
   }
+  void add_passes(PassList& passes, AxisSet axes) const override {
+    PassList own;
+    in_plugin(plugin_, "add_passes", [&] { part_->add_passes(own, axes); });
+    add_guarded(passes, own, plugin_);
+  }
 
  private:
   std::shared_ptr<ParallelStrategy> part_;
@@ -101,6 +119,11 @@ class GuardedPrecision final : public Precision {
   }
   void rewrite(Program& forward) const override {
     in_plugin(plugin_, "rewrite", limited, [&] { part_->rewrite(forward); });
+  }
+  void add_passes(PassList& passes) const override {
+    PassList own;
+    in_plugin(plugin_, "add_passes", [&] { part_->add_passes(own); });
+    add_guarded(passes, own, plugin_);
   }
   std::string describe() const override {
     return in_plugin(plugin_, "describe", [&] { return part_->describe(); });
@@ -128,6 +151,11 @@ class GuardedOptimizer final : public Optimizer {
   }
   void update(Builder& builder, TensorId scalars, TensorId clip, const UpdateGroup& group) const override {
     in_plugin(plugin_, "update", limited, [&] { part_->update(builder, scalars, clip, group); });
+  }
+  void add_passes(PassList& passes) const override {
+    PassList own;
+    in_plugin(plugin_, "add_passes", [&] { part_->add_passes(own); });
+    add_guarded(passes, own, plugin_);
   }
   std::string describe() const override {
     return in_plugin(plugin_, "describe", [&] { return part_->describe(); });

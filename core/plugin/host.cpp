@@ -8,7 +8,7 @@
 #include <cstdlib>
 
 #include "consist/error.h"
-#include "core/config/did_you_mean.h"
+#include "core/files/did_you_mean.h"
 #include "core/plugin/manifest.h"
 #include "core/plugin/plugin_faults.h"
 #include "core/plugin/probe.h"

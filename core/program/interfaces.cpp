@@ -14,11 +14,13 @@ Architecture::~Architecture() = default;
 Model::~Model() = default;
 Precision::~Precision() = default;
 void Precision::rewrite(Program& /*forward*/) const {}
+void Precision::add_passes(PassList& /*passes*/) const {}
 ParallelStrategy::~ParallelStrategy() = default;
 void ParallelStrategy::divide(Program& /*segment*/, AxisSet /*axes*/) const {}
 
 void ParallelStrategy::schedule(Program& /*step*/, AxisSet /*axes*/) const {}
 void ParallelStrategy::finish(Program& /*program*/, AxisSet /*axes*/) const {}
+void ParallelStrategy::add_passes(PassList& /*passes*/, AxisSet /*axes*/) const {}
 Kernel::~Kernel() = default;
 void Kernel::check() {}
 Executable::~Executable() = default;

@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "core/program/printable.h"
+#include "consist/text.h"
 
 namespace consist::log {
 namespace {

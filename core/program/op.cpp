@@ -5,7 +5,6 @@
 
 #include "consist/error.h"
 #include "consist/kernel.h"
-#include "core/ops/core_ops.h"
 
 namespace consist {
 
@@ -71,15 +70,6 @@ std::vector<const Op*> OpRegistry::all() const {
   std::vector<const Op*> all;
   for (const auto& [name, op] : impl_->ops) all.push_back(op.get());
   return all;
-}
-
-OpRegistry& registry() {
-  static OpRegistry* const the_registry = [] {
-    auto* made = new OpRegistry;  // lives as long as the process: programs point to its ops
-    ops::register_core_ops(*made);
-    return made;
-  }();
-  return *the_registry;
 }
 
 }  // namespace consist

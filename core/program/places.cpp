@@ -1,4 +1,4 @@
-#include "core/program/places.h"
+#include "consist/places.h"
 
 #include "consist/error.h"
 #include "consist/op.h"

@@ -1,4 +1,4 @@
-#include "core/program/printable.h"
+#include "consist/text.h"
 
 #include <cstdio>
 

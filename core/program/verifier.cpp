@@ -2,48 +2,62 @@
 
 #include <algorithm>
 #include <map>
-#include <unordered_map>
+#include <vector>
 
+#include "consist/analysis.h"
 #include "consist/error.h"
 #include "consist/op.h"
+#include "consist/places.h"
 #include "core/program/operands.h"
-#include "core/program/places.h"
 #include "core/program/printer.h"
 #include "core/program/well_formed.h"
 
 namespace consist {
 namespace {
 
-/// The newest value of each byte range of one storage.
+/// The newest value of each byte range of one storage. Most storages have one range, which is kept without a map.
 class Storage {
  public:
   void write(std::int64_t begin, std::int64_t end, TensorId value) {
+    if (ranges_.empty()) {
+      if (only_.value == no_tensor || (begin <= begin_ && only_.end <= end)) {
+        begin_ = begin;
+        only_ = {end, value};
+        return;
+      }
+      ranges_[begin_] = only_;
+    }
     auto first = ranges_.lower_bound(begin);
     if (first != ranges_.begin() && std::prev(first)->second.end > begin) --first;
     while (first != ranges_.end() && first->first < end) first = ranges_.erase(first);
     ranges_[begin] = {end, value};
   }
   bool holds(std::int64_t begin, TensorId value) const {
+    if (ranges_.empty()) return only_.value == value && begin_ == begin;
     auto range = ranges_.find(begin);
     return range != ranges_.end() && range->second.value == value;
   }
 
  private:
   struct Range {
-    std::int64_t end;
-    TensorId value;
+    std::int64_t end = 0;
+    TensorId value = no_tensor;
   };
-  std::map<std::int64_t, Range> ranges_;
+  std::int64_t begin_ = 0;
+  Range only_;                            // while `ranges_` is empty
+  std::map<std::int64_t, Range> ranges_;  // by their begin; they do not overlap
 };
 
 class Verifier {
  public:
-  Verifier(const Program& program, bool placed) : program_(program), placed_(placed), defined_(program.tensors.size(), false) {}
+  Verifier(const Program& program, bool placed)
+      : program_(program), placed_(placed), defined_(program.tensors.size(), false), storages_(placed ? program.tensors.size() : 0) {}
 
   void run() {
     check_ids(program_);
-    check_tensors();
-    check_names(program_);
+    const DefUse def_use(program_);
+    check_tensors(def_use);
+    check_names(program_, def_use);
     for (std::size_t i = 0; i < program_.instructions.size(); ++i) check(static_cast<InstructionId>(i));
   }
 
@@ -52,40 +66,40 @@ class Verifier {
     throw ProgramError("instruction " + to_text(program_, i) + ": " + why);
   }
 
+  std::int64_t bytes(TensorId id) const { return bytes_[static_cast<std::size_t>(id)]; }
+  Storage& storage_of(const Tensor& t) { return storages_[static_cast<std::size_t>(t.storage)]; }
+
   void define(TensorId id) {
     defined_[static_cast<std::size_t>(id)] = true;
     if (!placed_) return;
     const Tensor& t = program_[id];
     const std::int64_t begin = begin_by_columns(program_, id);
-    storages_[t.storage].write(begin, begin + std::max<std::int64_t>(program_.bytes(id), 1), id);
+    storage_of(t).write(begin, begin + std::max<std::int64_t>(bytes(id), 1), id);
   }
 
-  void check_tensors() {
-    std::vector<bool> output(program_.tensors.size(), false);
-    for (const Instruction& i : program_.instructions) {
-      for (TensorId id : i.outputs) {
-        if (id != no_tensor) output[static_cast<std::size_t>(id)] = true;
-      }
-    }
-    const auto name_of_tensor = [&](TensorId id) { return "tensor %" + std::to_string(id) + " '" + program_[id].name + "': "; };
+  void check_tensors(const DefUse& def_use) {
     for (std::size_t t = 0; t < program_.tensors.size(); ++t) {  // all, before the bytes of any are computed
       const auto id = static_cast<TensorId>(t);
-      if (!exists(program_, program_[id].storage)) throw ProgramError(name_of_tensor(id) + "its storage does not exist");
-      check_shape(program_[id], name_of_tensor(id));
+      if (!exists(program_, program_[id].storage)) throw ProgramError(who_is(program_, id) + "its storage does not exist");
+      check_shape(program_, id);
+    }
+    if (placed_) {
+      bytes_.reserve(program_.tensors.size());
+      for (std::size_t t = 0; t < program_.tensors.size(); ++t) bytes_.push_back(program_.bytes(static_cast<TensorId>(t)));
     }
     for (std::size_t t = 0; placed_ && t < program_.tensors.size(); ++t) {
       const auto id = static_cast<TensorId>(t);
       const Tensor& tensor = program_[id];
-      if (program_[tensor.storage].storage != tensor.storage) throw ProgramError(name_of_tensor(id) + "its storage lies in another storage");
-      if (tensor.offset < 0 || tensor.offset + program_.bytes(id) > program_.bytes(tensor.storage)) {
-        throw ProgramError(name_of_tensor(id) + "it does not lie inside its storage '" + program_[tensor.storage].name + "'");
+      if (program_[tensor.storage].storage != tensor.storage) throw ProgramError(who_is(program_, id) + "its storage lies in another storage");
+      if (tensor.offset < 0 || tensor.offset + bytes(id) > bytes(tensor.storage)) {
+        throw ProgramError(who_is(program_, id) + "it does not lie inside its storage '" + program_[tensor.storage].name + "'");
       }
     }
     // Of values that are there from the start, those inside a storage are newer than the storage itself.
     for (const bool whole : {true, false}) {
       for (std::size_t t = 0; t < program_.tensors.size(); ++t) {
         const Tensor& tensor = program_.tensors[t];
-        const bool there = !output[t] && (tensor.state || tensor.role == Role::input);
+        const bool there = !def_use.is_made(static_cast<TensorId>(t)) && (tensor.state || tensor.role == Role::input);
         if (there && (tensor.storage == static_cast<TensorId>(t)) == whole) define(static_cast<TensorId>(t));
       }
     }
@@ -101,7 +115,7 @@ class Verifier {
       if (!defined_[static_cast<std::size_t>(id)]) fail(index, "'" + t.name + "' is used before it is defined");
       if (t.pitch != 0 && i.op->touches_memory() && !i.op->takes_columns(static_cast<int>(k)))
         fail(index, "'" + t.name + "' is columns of a wider tensor, which the op does not take");
-      if (placed_ && !storages_[t.storage].holds(begin_by_columns(program_, id), id))
+      if (placed_ && !storage_of(t).holds(begin_by_columns(program_, id), id))
         fail(index, "'" + t.name + "' is read after it was overwritten in place");
       inputs[k] = TensorType{t.dtype, t.shape};
     }
@@ -187,7 +201,8 @@ class Verifier {
   const Program& program_;
   bool placed_;  // whether types, placements and memory are as they will be
   std::vector<bool> defined_;
-  std::unordered_map<TensorId, Storage> storages_;
+  std::vector<std::int64_t> bytes_;  // by tensor
+  std::vector<Storage> storages_;    // by tensor
 };
 
 }  // namespace

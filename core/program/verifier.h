@@ -1,8 +1,6 @@
 // Checks of the rules that consist/program.h states.
 #pragma once
 
-#include <span>
-
 #include "consist/program.h"
 
 namespace consist {
@@ -15,9 +13,5 @@ CONSIST_API void verify(const Program& program);
 /// The same but for types, placements and memory: for a program whose inputs and parameters have them while what follows from that
 /// is not carried on yet (between ParallelStrategy::partition and rebuild).
 CONSIST_API void verify_unplaced(const Program& program);
-
-/// Whether all ranks come through their programs: `programs[r]` is what rank r runs, all over the same mesh. See verify_streams
-/// in core/program/collective_stream.h, which does it.
-CONSIST_API void verify_collectives(std::span<const Program* const> programs);
 
 }  // namespace consist

@@ -3,6 +3,7 @@
 #include <set>
 #include <string_view>
 
+#include "consist/analysis.h"
 #include "consist/error.h"
 #include "consist/op.h"
 
@@ -77,38 +78,37 @@ void check_ids(const Program& program) {
   }
 }
 
-void check_shape(const Tensor& tensor, const std::string& who) {
-  if (name_of(tensor.dtype) == "?" || static_cast<int>(tensor.role) >= roles || tensor.space > MemorySpace::host ||
-      tensor.state_kind > StateKind::discardable)
-    throw ProgramError(who + "its dtype, role, memory space or kind of state does not exist");
-  std::int64_t room = most_bytes / static_cast<std::int64_t>(size_of(tensor.dtype));
-  for (int dim = 0; dim < tensor.shape.rank(); ++dim) {
-    if (tensor.shape[dim] < 1) throw ProgramError(who + "its shape " + tensor.shape.text() + " holds nothing");
-    room /= tensor.shape[dim];
-  }
-  if (room < 1) throw ProgramError(who + "its shape " + tensor.shape.text() + " has more bytes than any machine");
-  if (tensor.pitch < 0) throw ProgramError(who + "its pitch is negative");
-  if (tensor.pitch > most_bytes / static_cast<std::int64_t>(size_of(tensor.dtype)) / tensor.shape.rows())
-    throw ProgramError(who + "its pitch " + std::to_string(tensor.pitch) + " puts its rows further apart than any machine holds");
-  if (tensor.offset > most_bytes) throw ProgramError(who + "its offset " + std::to_string(tensor.offset) + " lies outside of any machine");
+std::string who_is(const Program& program, TensorId id) {
+  return "tensor %" + std::to_string(id) + " '" + program[id].name + "': ";
 }
 
-void check_names(const Program& program) {
+void check_shape(const Program& program, TensorId id) {
+  const Tensor& tensor = program[id];
+  if (name_of(tensor.dtype) == "?" || static_cast<int>(tensor.role) >= roles || tensor.space > MemorySpace::host ||
+      tensor.state_kind > StateKind::discardable)
+    throw ProgramError(who_is(program, id) + "its dtype, role, memory space or kind of state does not exist");
+  std::int64_t room = most_bytes / static_cast<std::int64_t>(size_of(tensor.dtype));
+  for (int dim = 0; dim < tensor.shape.rank(); ++dim) {
+    if (tensor.shape[dim] < 1) throw ProgramError(who_is(program, id) + "its shape " + tensor.shape.text() + " holds nothing");
+    room /= tensor.shape[dim];
+  }
+  if (room < 1) throw ProgramError(who_is(program, id) + "its shape " + tensor.shape.text() + " has more bytes than any machine");
+  if (tensor.pitch < 0) throw ProgramError(who_is(program, id) + "its pitch is negative");
+  if (tensor.pitch > most_bytes / static_cast<std::int64_t>(size_of(tensor.dtype)) / tensor.shape.rows())
+    throw ProgramError(who_is(program, id) + "its pitch " + std::to_string(tensor.pitch) + " puts its rows further apart than any machine holds");
+  if (tensor.offset > most_bytes) throw ProgramError(who_is(program, id) + "its offset " + std::to_string(tensor.offset) + " lies outside of any machine");
+}
+
+void check_names(const Program& program, const DefUse& def_use) {
   std::set<std::string_view> parameters;
   for (const Parameter& parameter : program.parameters) {
     if (parameter.name.empty()) throw ProgramError("a parameter has no name");
     if (!parameters.insert(parameter.name).second) throw ProgramError("two parameters are called '" + parameter.name + "'");
   }
-  std::vector<bool> made(program.tensors.size(), false);
-  for (const Instruction& i : program.instructions) {
-    for (TensorId id : i.outputs) {
-      if (id != no_tensor) made[static_cast<std::size_t>(id)] = true;
-    }
-  }
   std::set<std::string_view> states;
   for (std::size_t id = 0; id < program.tensors.size(); ++id) {
     const Tensor& tensor = program.tensors[id];
-    if (made[id] || !tensor.state || tensor.role != Role::optimizer_state) continue;
+    if (def_use.is_made(static_cast<TensorId>(id)) || !tensor.state || tensor.role != Role::optimizer_state) continue;
     if (tensor.name.empty()) throw ProgramError("a state has no name; a checkpoint could not tell it from others");
     if (!states.insert(tensor.name).second) throw ProgramError("two states are called '" + tensor.name + "'");
     for (int axis = 0; axis < program.mesh.axes(); ++axis) {

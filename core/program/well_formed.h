@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "consist/analysis.h"
 #include "consist/program.h"
 
 namespace consist {
@@ -16,12 +17,15 @@ inline bool exists(const Program& program, TensorId id) noexcept {
 /// an op or a tag, queues and axes that the mesh does not have, and a rank outside of it.
 void check_ids(const Program& program);
 
-/// Throws ProgramError, beginning with `who`, for dtypes, roles and spaces that do not exist and for shapes that hold nothing or
+/// Throws ProgramError that names the tensor for dtypes, roles and spaces that do not exist and for shapes that hold nothing or
 /// more than can be counted.
-void check_shape(const Tensor& tensor, const std::string& who);
+void check_shape(const Program& program, TensorId id);
+
+/// "tensor %5 'x': ", for messages.
+std::string who_is(const Program& program, TensorId id);
 
 /// Throws ProgramError for parameters and states without a name or of one name, and for states that are partial sums: a
 /// checkpoint could not hold them.
-void check_names(const Program& program);
+void check_names(const Program& program, const DefUse& def_use);
 
 }  // namespace consist

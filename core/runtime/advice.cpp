@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "core/runtime/text.h"
+#include "consist/text.h"
 
 namespace consist {
 namespace {
@@ -68,7 +68,7 @@ std::string about_gathers(const DTypes& dtypes, const Layout& layout, const Devi
   const std::int64_t whole = summary.parameters * static_cast<std::int64_t>(size_of(dtypes.parameter));
   double gathered = 0;  // by all ranks together
   for (const CollectiveSummary& c : summary.collectives) {
-    if (c.op == "all_gather") gathered += static_cast<double>(c.bytes) * layout.mesh.ranks();
+    if (c.gathers) gathered += static_cast<double>(c.bytes) * layout.mesh.ranks();
   }
   const double times = gathered / static_cast<double>(whole);
   const std::int64_t kept = summary.planned_bytes + whole;  // at most: some are there already at the peak

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "consist/error.h"
-#include "core/program/collective_stream.h"
+#include "core/cost/collective_stream.h"
 
 namespace consist {
 namespace {

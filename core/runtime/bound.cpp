@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "core/runtime/text.h"
+#include "consist/text.h"
 
 namespace consist {
 namespace {

@@ -6,8 +6,9 @@
 #include <string>
 
 #include "consist/error.h"
-#include "core/network/machine.h"
-#include "core/runtime/text.h"
+#include "consist/host.h"
+#include "consist/handshake.h"
+#include "consist/text.h"
 
 namespace consist {
 

@@ -1,4 +1,4 @@
-// The host's memory: what it has available, and whether what its ranks will pin together fits.
+// Whether what the ranks of a host will pin together fits into its memory.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,6 @@
 #include "consist/job.h"
 
 namespace consist {
-
-/// Bytes that processes of this host can still take without swapping: MemAvailable, or what the control group leaves if that is
-/// less. The largest number if neither can be read.
-CONSIST_API std::int64_t available_host_memory();
 
 /// Called by every rank before any of them pins memory; returns when it is known that what the ranks of this host want to pin
 /// together (`pinned` is this rank's) fits into `limit` bytes (0: what the host has available). Throws UsageError on the host's

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "core/runtime/text.h"
+#include "consist/text.h"
 
 namespace consist {
 namespace {

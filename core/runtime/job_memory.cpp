@@ -1,6 +1,6 @@
 #include "core/runtime/job_memory.h"
 
-#include "core/runtime/text.h"
+#include "consist/text.h"
 
 namespace consist {
 namespace {

@@ -7,10 +7,10 @@
 #include <sstream>
 
 #include "consist/error.h"
+#include "consist/files.h"
+#include "consist/json_input.h"
+#include "consist/text.h"
 #include "core/cost/machine_file.h"
-#include "core/files/input_file.h"
-#include "core/files/json_input.h"
-#include "core/runtime/text.h"
 
 namespace consist {
 namespace {

@@ -5,13 +5,13 @@
 #include <optional>
 
 #include "consist/error.h"
+#include "consist/files.h"
+#include "consist/json_input.h"
 #include "consist/log.h"
-#include "core/config/did_you_mean.h"
-#include "core/files/input_file.h"
-#include "core/files/json_input.h"
+#include "consist/text.h"
+#include "core/files/did_you_mean.h"
 #include "core/plugin/kernel_sets.h"
 #include "core/plugin/plugin_faults.h"
-#include "core/program/printable.h"
 #include "core/weights/tokenizer_files.h"
 
 namespace consist {

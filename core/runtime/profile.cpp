@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "consist/op.h"
+#include "consist/text.h"
 #include "core/program/operands.h"
-#include "core/runtime/text.h"
 
 namespace consist {
 namespace {

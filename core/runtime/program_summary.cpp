@@ -6,14 +6,17 @@
 #include <nlohmann/json.hpp>
 
 #include "consist/op.h"
+#include "consist/text.h"
 #include "core/passes/gather_quantized.h"
-#include "core/passes/recompute.h"
 #include "core/program/operands.h"
 #include "core/program/printer.h"
-#include "core/runtime/text.h"
 
 namespace consist {
 namespace {
+
+bool makes_again(const Program& program, const Instruction& i) {
+  return std::any_of(i.outputs.begin(), i.outputs.end(), [&](TensorId id) { return id != no_tensor && program[id].recomputed; });
+}
 
 std::string row(const char* format, const std::string& a, const std::string& b, const std::string& c, const std::string& d) {
   char text[512];
@@ -45,8 +48,9 @@ ProgramSummary summarize(const PreparedProgram& prepared) {
     op.flops += cost.flops;
     op.bytes += cost.bytes;
     s.flops += cost.flops;
-    if (i.tag.inserted_by == std::string_view(recompute_name)) s.repeated_flops += cost.flops;
-    if (name == "views" && i.tag.phase == Phase::forward)
+    if (makes_again(program, i)) s.repeated_flops += cost.flops;
+    const bool divides = !i.op->touches_memory() && i.attributes.has("parts");
+    if (divides && i.tag.phase == Phase::forward)
       s.parts = "forward in " + std::to_string(i.attributes.integer("parts")) + " parts of each micro-batch (" +
                 std::string(i.tag.inserted_by) + ")";
     const TensorId first = first_operand(i);
@@ -58,6 +62,7 @@ ProgramSummary summarize(const PreparedProgram& prepared) {
     CollectiveSummary& c = collectives[{program.mesh.text(axes), name}];
     c.axes = program.mesh.text(axes);
     c.op = name;
+    c.gathers = i.op->movement() == Movement::all_gather;
     ++c.count;
     c.bytes += bytes;
     c.bytes_sent += i.op->bytes_sent(bytes, program.mesh.size_of(axes));

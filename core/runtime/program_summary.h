@@ -15,6 +15,7 @@ namespace consist {
 struct CollectiveSummary {
   std::string axes;  ///< "data", "data+context"
   std::string op;
+  bool gathers = false;  ///< an all_gather
   std::int64_t count = 0;
   std::int64_t bytes = 0;       ///< of the tensors that enter them, as one rank holds them
   std::int64_t bytes_sent = 0;  ///< by one rank, if a ring carries it: all_reduce 2(n-1)/n, reduce_scatter (n-1)/n of the input,

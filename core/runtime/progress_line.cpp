@@ -6,8 +6,7 @@
 #include <array>
 #include <cstdio>
 
-#include "core/program/printable.h"
-#include "core/runtime/text.h"
+#include "consist/text.h"
 
 namespace consist {
 

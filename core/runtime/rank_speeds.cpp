@@ -6,7 +6,7 @@
 
 #include "consist/cost.h"
 #include "consist/op.h"
-#include "core/runtime/text.h"
+#include "consist/text.h"
 
 namespace consist {
 namespace {

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "consist/error.h"
-#include "core/files/json_input.h"
+#include "consist/json_input.h"
 
 namespace consist {
 namespace {

@@ -7,12 +7,12 @@
 #include <numeric>
 
 #include "consist/error.h"
+#include "consist/files.h"
 #include "consist/log.h"
 #include "consist/plugin.h"
+#include "consist/text.h"
 #include "core/archive/archive.h"
 #include "core/archive/past.h"
-#include "core/files/atomic_file.h"
-#include "core/program/printable.h"
 #include "core/runtime/advice.h"
 #include "core/runtime/agreement.h"
 #include "core/runtime/bound.h"
@@ -35,7 +35,6 @@
 #include "core/runtime/saved_state.h"
 #include "core/runtime/sensor_log.h"
 #include "core/runtime/step_trace.h"
-#include "core/runtime/text.h"
 #include "core/runtime/traffic.h"
 
 namespace consist {

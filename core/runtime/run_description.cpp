@@ -8,9 +8,9 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "consist/host.h"
+#include "consist/text.h"
 #include "core/passes/gather_quantized.h"
-#include "core/runtime/text.h"
-#include "core/runtime/usable_cores.h"
 
 namespace consist {
 namespace {

@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "consist/error.h"
+#include "consist/text.h"
 #include "core/runtime/step_trace.h"
-#include "core/runtime/text.h"
 
 namespace consist {
 

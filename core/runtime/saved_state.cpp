@@ -8,13 +8,13 @@
 
 #include "consist/builder.h"
 #include "consist/error.h"
+#include "consist/files.h"
+#include "consist/host.h"
 #include "consist/log.h"
 #include "core/archive/reader.h"
 #include "core/checkpoint/save_checkpoint.h"
 #include "core/checkpoint/tensor_parts.h"
-#include "core/files/atomic_file.h"
 #include "core/runtime/resume_checks.h"
-#include "core/runtime/usable_cores.h"
 #include "core/weights/model_weights.h"
 #include "core/weights/tokenizer_files.h"
 

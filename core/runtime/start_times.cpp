@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "core/runtime/text.h"
+#include "consist/text.h"
 
 namespace consist {
 namespace {

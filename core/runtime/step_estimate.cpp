@@ -5,9 +5,9 @@
 
 #include "consist/cost.h"
 #include "consist/op.h"
+#include "consist/text.h"
 #include "core/program/operands.h"
 #include "core/runtime/machine_choice.h"
-#include "core/runtime/text.h"
 
 namespace consist {
 namespace {

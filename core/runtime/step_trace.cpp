@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "consist/files.h"
 #include "consist/op.h"
-#include "core/files/atomic_file.h"
 #include "core/program/operands.h"
 #include "core/program/printer.h"
 

@@ -1,4 +1,4 @@
-#include "core/runtime/text.h"
+#include "consist/text.h"
 
 #include <cmath>
 #include <cstdio>

@@ -6,11 +6,11 @@
 #include <set>
 
 #include "consist/error.h"
+#include "consist/text.h"
 #include "core/program/bfloat16.h"
 #include "core/runtime/initial_values.h"
-#include "core/runtime/local_ranges.h"
+#include "core/program/local_ranges.h"
 #include "core/runtime/staged_upload.h"
-#include "core/runtime/text.h"
 
 namespace consist {
 namespace {

@@ -1,4 +1,4 @@
-#include "core/runtime/usable_cores.h"
+#include "consist/host.h"
 
 #include <sched.h>
 

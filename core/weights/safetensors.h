@@ -11,9 +11,8 @@
 
 #include "consist/dtype.h"
 #include "consist/export.h"
+#include "consist/files.h"
 #include "consist/shape.h"
-#include "core/files/atomic_file.h"
-#include "core/files/input_file.h"
 #include "core/files/sha256.h"
 #include "core/weights/tensor_table.h"
 

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "consist/error.h"
-#include "core/files/json_input.h"
-#include "core/program/printable.h"
+#include "consist/json_input.h"
+#include "consist/text.h"
 
 namespace consist {
 namespace {

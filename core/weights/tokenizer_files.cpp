@@ -5,8 +5,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "core/files/atomic_file.h"
-#include "core/files/input_file.h"
+#include "consist/files.h"
 
 namespace consist {
 namespace {

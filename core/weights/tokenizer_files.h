@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "consist/export.h"
-#include "core/files/atomic_file.h"
+#include "consist/files.h"
 
 namespace consist {
 

@@ -20,8 +20,7 @@
 #include <optional>
 #include <string>
 
-#include "core/files/atomic_file.h"
-#include "core/files/input_file.h"
+#include "consist/files.h"
 #include "datasets/packing/packed_stream.h"
 
 namespace consist::packing {

@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include "consist/error.h"
+#include "consist/files.h"
+#include "consist/json_input.h"
 #include "consist/log.h"
-#include "core/files/input_file.h"
-#include "core/files/json_input.h"
-#include "core/program/printable.h"
+#include "consist/text.h"
 #include "datasets/tokenizer/unicode.h"
 
 namespace consist::tokenizer {

@@ -6,7 +6,7 @@
 #include <shared_mutex>
 
 #include "consist/error.h"
-#include "core/files/input_file.h"
+#include "consist/files.h"
 #include "datasets/tokenizer/unicode.h"
 
 namespace consist::tokenizer {

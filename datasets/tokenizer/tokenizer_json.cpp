@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "consist/error.h"
-#include "core/files/json_input.h"
+#include "consist/json_input.h"
 #include "datasets/tokenizer/tokenizer.h"
 
 namespace consist::tokenizer {

@@ -12,8 +12,8 @@
 #include <optional>
 
 #include "consist/error.h"
+#include "consist/text.h"
 #include "core/runtime/parts.h"
-#include "core/runtime/text.h"
 #include "launch/commands/commands.h"
 #include "launch/compare_effects.h"
 #include "launch/compare_joined.h"

@@ -6,12 +6,16 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "consist/cost.h"
 #include "consist/error.h"
+#include "consist/text.h"
 #include "core/passes/gather_quantized.h"
+#include "core/passes/pass_manager.h"
 #include "core/passes/timeline.h"
-#include "core/program/printable.h"
 #include "core/program/printer.h"
 #include "core/runtime/machine_choice.h"
 #include "core/runtime/metrics.h"
@@ -19,7 +23,6 @@
 #include "core/runtime/program_summary.h"
 #include "core/runtime/step_estimate.h"
 #include "core/runtime/step_trace.h"
-#include "core/runtime/text.h"
 #include "launch/commands/commands.h"
 #include "launch/run_options.h"
 
@@ -83,6 +86,53 @@ std::string simulated_events(std::span<const Program* const> stages, const Simul
   return events;
 }
 
+/// For --print-after and --pass-times.
+class PassPrinter final : public PassObserver {
+ public:
+  explicit PassPrinter(std::string print_after) : print_after_(std::move(print_after)) {}
+
+  void after(const PassReport& report, const Program& program) override {
+    reports_.push_back(report);
+    if (report.name == print_after_) text_ += "After " + report.name + ":\n" + to_text(program) + "\n";
+  }
+
+  /// The program after every pass of that name, or the names. Throws UsageError where there is no such pass.
+  std::string text() const {
+    std::string names;
+    for (const PassReport& report : reports_) names += report.name + "\n";
+    if (print_after_ == "list") return names;
+    if (text_.empty()) {
+      throw UsageError("--print-after " + print_after_ + ": this configuration has no pass of that name. Its passes, in order:\n" +
+                       names.substr(0, names.size() - 1));
+    }
+    return text_;
+  }
+
+  /// A line for each pass.
+  std::string times() const {
+    std::string text = "PASS                              SECONDS   VERIFIED  INSTRUCTIONS\n";
+    PassReport total{.name = "all"};
+    const auto line = [&](const PassReport& report) {
+      char row[200];
+      std::snprintf(row, sizeof row, "%-30s %10.4f %10s %13zu\n", report.name.c_str(), report.seconds,
+                    report.changed ? fixed_text(report.verify_seconds, 4).c_str() : "unchanged", report.instructions);
+      text += row;
+    };
+    for (const PassReport& report : reports_) {
+      line(report);
+      total.seconds += report.seconds;
+      total.verify_seconds += report.verify_seconds;
+      total.instructions = report.instructions;
+    }
+    line(total);
+    return text;
+  }
+
+ private:
+  std::string print_after_, text_;
+  std::vector<PassReport> reports_;
+};
+
 std::string stages_text(const std::vector<Stage>& stages) {
   std::string text = "RANK  LAYERS    PARAMETERS    FLOP/step   INSTRUCTIONS      MEMORY\n";
   for (const Stage& stage : stages) {
@@ -104,6 +154,8 @@ int explain(const Arguments& arguments) {
       "summary", po::bool_switch(),
       "FLOPs, bytes per collective and axis, memory by role and at the peak; of all pipeline stages")(
       "machine", po::value<std::string>()->default_value(""), "the machine that is planned for")(
+      "print-after", po::value<std::string>()->default_value(""), "a pass, or list")(
+      "pass-times", po::bool_switch(), "what each pass takes")(
       "rank", po::value<int>(),
       "whose program; the default is 0, for --summary of a pipeline the rank that needs the most memory");
   const ParsedRun parsed = parse_run(arguments, own);
@@ -116,6 +168,8 @@ int explain(const Arguments& arguments) {
         "              ranks-per-node=8; the default is that of --device, else h200. With --summary also an estimate of the\n"
         "              step's time there, and whether the plan fits that machine's memory\n"
         "  --trace F   writes that estimate as a timeline of all stages for Perfetto\n"
+        "  --print-after PASS  the program as it is behind this pass, in place of the whole; list names the passes\n"
+        "  --pass-times        processor time of each pass and of the verification behind it, in seconds, in place of the program\n"
         "  --rank R    whose program; the default is 0, for --summary of a pipeline the rank that needs the most memory\n");
     std::fputs(tail, stdout);
     return 0;
@@ -147,6 +201,15 @@ int explain(const Arguments& arguments) {
     }
   }
   request.machine = planned_for;
+  const std::string print_after = parsed.values["print-after"].as<std::string>();
+  if (const bool times = parsed.values["pass-times"].as<bool>(); times || !print_after.empty()) {
+    PassPrinter printer(print_after);
+    request.observer = &printer;
+    compile_step(request, layout, rank);
+    if (!print_after.empty()) std::fputs(printable(printer.text()).c_str(), stdout);
+    if (times) std::fputs(printable(printer.times()).c_str(), stdout);
+    return 0;
+  }
   const auto prepare = [&](Program program) {
     return with_device ? std::make_unique<PreparedProgram>(std::move(program), *parts.device, CommunicatorOfQueue{})
                        : std::make_unique<PreparedProgram>(std::move(program));

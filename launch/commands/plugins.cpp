@@ -5,10 +5,10 @@
 
 #include "consist/error.h"
 #include "consist/model.h"
-#include "core/config/did_you_mean.h"
+#include "consist/text.h"
+#include "core/files/did_you_mean.h"
 #include "core/plugin/host.h"
 #include "core/plugin/plugin_call.h"
-#include "core/program/printable.h"
 #include "launch/commands/commands.h"
 #include "launch/run_options.h"
 

@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "consist/error.h"
-#include "core/files/json_input.h"
-#include "core/program/printable.h"
+#include "consist/json_input.h"
+#include "consist/text.h"
 
 namespace consist::decoder {
 namespace {

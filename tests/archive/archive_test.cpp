@@ -13,8 +13,8 @@
 #include <nlohmann/json.hpp>
 
 #include "consist/error.h"
+#include "consist/handshake.h"
 #include "core/archive/reader.h"
-#include "core/network/machine.h"
 #include "tests/temporary_folder.h"
 
 namespace consist {

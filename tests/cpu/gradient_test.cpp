@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "consist/layers.h"
-#include "core/passes/differentiate.h"
+#include "consist/rewrite.h"
 #include "core/program/verifier.h"
 #include "core/runtime/prepared_program.h"
 #include "tests/cpu/kernel_run.h"

@@ -10,8 +10,7 @@
 #include <vector>
 
 #include "consist/error.h"
-#include "core/files/atomic_file.h"
-#include "core/files/input_file.h"
+#include "consist/files.h"
 #include "core/files/sha256.h"
 #include "tests/temporary_folder.h"
 

@@ -1,5 +1,5 @@
 // JSON from outside: bounded, linear, and named where it is wrong.
-#include "core/files/json_input.h"
+#include "consist/json_input.h"
 
 #include <gmock/gmock.h>
 #include <sys/stat.h>

@@ -9,9 +9,9 @@
 #include <string>
 
 #include "consist/error.h"
+#include "consist/socket.h"
 #include "core/job/job_member.h"
 #include "core/job/job_server.h"
-#include "core/network/socket.h"
 
 namespace {
 

@@ -5,7 +5,7 @@
 #include <tuple>
 
 #include "consist/error.h"
-#include "core/program/verifier.h"
+#include "core/cost/collective_stream.h"
 #include "tests/interpreter/order_check.h"
 
 namespace consist::interpreter {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/program/float8_scaling.h"
+#include "consist/float8_scaling.h"
 #include "tests/interpreter/work.h"
 #include "tests/reference/gradients.h"
 

@@ -6,7 +6,7 @@
 
 #include "consist/error.h"
 #include "core/runtime/initial_values.h"
-#include "core/runtime/local_ranges.h"
+#include "core/program/local_ranges.h"
 #include "tests/interpreter/interpreter.h"
 
 namespace consist::interpreter {

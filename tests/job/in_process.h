@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/network/socket.h"
+#include "consist/socket.h"
 #include "core/job/job.h"
 
 namespace consist::testing {

@@ -9,10 +9,9 @@
 #include <thread>
 
 #include "consist/error.h"
+#include "consist/handshake.h"
+#include "consist/wire.h"
 #include "core/job/job_messages.h"
-#include "core/network/gate.h"
-#include "core/network/handshake.h"
-#include "core/network/wire.h"
 #include "tests/job/in_process.h"
 
 namespace consist {

@@ -8,7 +8,7 @@
 #include <map>
 
 #include "consist/error.h"
-#include "core/program/float8.h"
+#include "consist/float8.h"
 #include "tests/kernels/devices.h"
 #include "tests/kernels/fp8_product.h"
 #include "tests/kernels/run_kernel.h"

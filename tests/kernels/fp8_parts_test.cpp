@@ -6,7 +6,7 @@
 #include <string>
 
 #include "consist/error.h"
-#include "core/program/float8.h"
+#include "consist/float8.h"
 #include "tests/kernels/fp8_kernel.h"
 
 namespace consist {

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "consist/error.h"
-#include "core/program/float8_scaling.h"
+#include "consist/float8_scaling.h"
 #include "tests/kernels/fp8_kernel.h"
 
 namespace consist {

@@ -6,10 +6,10 @@
 #include <functional>
 
 #include "consist/error.h"
+#include "core/cost/collective_stream.h"
 #include "core/passes/memory_plan.h"
 #include "core/passes/waits.h"
 #include "core/program/printer.h"
-#include "core/program/verifier.h"
 #include "tests/golden_text.h"
 #include "tests/passes/tiny_case.h"
 #include "tests/program/plan_checks.h"

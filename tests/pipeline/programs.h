@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/cost/collective_stream.h"
 #include "core/passes/compile.h"
 #include "core/passes/memory_plan.h"
 #include "core/passes/waits.h"

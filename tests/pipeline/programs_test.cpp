@@ -14,13 +14,13 @@
 
 #include "consist/error.h"
 #include "consist/op.h"
+#include "core/cost/collective_stream.h"
 #include "core/passes/compile.h"
 #include "core/passes/memory_plan.h"
 #include "core/passes/timeline.h"
 #include "core/passes/waits.h"
 #include "core/plugin/host.h"
 #include "core/program/printer.h"
-#include "core/program/verifier.h"
 #include "plugins/strategies/pipeline/orders.h"
 #include "tests/golden_text.h"
 

@@ -8,9 +8,8 @@
 
 #include "consist/cost.h"
 #include "consist/error.h"
+#include "consist/rewrite.h"
 #include "core/passes/compile.h"
-#include "core/passes/differentiate.h"
-#include "core/passes/rebuild.h"
 #include "tests/program/tiny_model.h"
 
 namespace consist::pipeline {

@@ -7,7 +7,7 @@
 
 #include "consist/builder.h"
 #include "consist/error.h"
-#include "core/program/collective_stream.h"
+#include "core/cost/collective_stream.h"
 #include "core/program/printer.h"
 #include "core/program/verifier.h"
 

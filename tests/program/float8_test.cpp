@@ -1,5 +1,5 @@
 // 8-bit floats against their definition (OCP FP8): the nearest of all numbers of the format, found by trying each.
-#include "core/program/float8.h"
+#include "consist/float8.h"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,7 @@
 #include "consist/error.h"
 #include "consist/mesh.h"
 #include "consist/op.h"
-#include "core/runtime/local_ranges.h"
+#include "core/program/local_ranges.h"
 
 namespace consist {
 namespace {

@@ -1,5 +1,5 @@
 // Text of unknown origin on a terminal.
-#include "core/program/printable.h"
+#include "consist/text.h"
 
 #include <gtest/gtest.h>
 

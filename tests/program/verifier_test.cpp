@@ -1,3 +1,4 @@
+#include "core/cost/collective_stream.h"
 #include "core/program/verifier.h"
 
 #include <gmock/gmock.h>

@@ -10,9 +10,9 @@
 #include <random>
 #include <thread>
 
+#include "consist/handshake.h"
+#include "consist/socket.h"
 #include "core/archive/reader.h"
-#include "core/network/handshake.h"
-#include "core/network/socket.h"
 #include "tests/child_process.h"
 #include "tests/runtime/short_steps.h"
 #include "tests/temporary_folder.h"

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "consist/error.h"
+#include "consist/host.h"
 #include "tests/job/in_process.h"
 
 namespace consist {

@@ -14,7 +14,7 @@
 #include "core/plugin/host.h"
 #include "core/program/bfloat16.h"
 #include "core/runtime/initial_values.h"
-#include "core/runtime/local_ranges.h"
+#include "core/program/local_ranges.h"
 #include "core/runtime/parts.h"
 
 namespace consist {

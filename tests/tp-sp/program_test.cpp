@@ -6,12 +6,12 @@
 #include <utility>
 
 #include "consist/error.h"
+#include "core/cost/collective_stream.h"
 #include "core/passes/compile.h"
 #include "core/passes/memory_plan.h"
 #include "core/passes/waits.h"
 #include "core/plugin/host.h"
 #include "core/program/printer.h"
-#include "core/program/verifier.h"
 #include "tests/golden_text.h"
 #include "tests/program/tiny_model.h"
 

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "consist/error.h"
-#include "core/network/wire.h"
+#include "consist/wire.h"
 #include "plugins/transports/efa/endpoint.h"
 #include "plugins/transports/efa/fabric_links.h"
 #include "tests/conformance/transport/collective_checks.h"

@@ -23,7 +23,7 @@ using testing::whole_job;
 using Clock = std::chrono::steady_clock;
 
 std::unique_ptr<RingCommunicator> connect(const HostTransport& transport, Job& job,
-                                          std::size_t chunk_bytes = RingCommunicator::default_chunk_bytes) {
+                                          std::size_t chunk_bytes = default_chunk_bytes) {
   return std::make_unique<RingCommunicator>(transport.connect(job, whole_job(job)), chunk_bytes);
 }
 

@@ -25,7 +25,7 @@ using testing::run_ranks;
 using testing::text_of;
 using testing::whole_job;
 
-std::unique_ptr<RingCommunicator> connect(Job& job, std::size_t chunk_bytes = RingCommunicator::default_chunk_bytes,
+std::unique_ptr<RingCommunicator> connect(Job& job, std::size_t chunk_bytes = default_chunk_bytes,
                                           const SocketOptions& options = {}) {
   return std::make_unique<RingCommunicator>(connect_members(job, whole_job(job), options), chunk_bytes);
 }
@@ -98,7 +98,7 @@ TEST(Socket, TakesTheInterfaceThatWasAskedFor) {
   if (address.empty()) GTEST_SKIP() << "this machine has no address but loopback";
   expect_all_fine(run_ranks(make_addresses(2), [&](JoinedJob& job) {
     {
-      const auto group = connect(job, RingCommunicator::default_chunk_bytes, {address, 1 << 20});
+      const auto group = connect(job, default_chunk_bytes, {address, 1 << 20});
       // Both ends are on this machine, so the packets take the loopback interface all the same, and the report says so.
       EXPECT_EQ(group->verified_path(), "tcp " + address + " on lo");
       testing::check_all_reduce(*group, *testing::make_memory("cpu", 0), 1000, DType::f32);

@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "core/cost/collective_stream.h"
 #include "core/program/printer.h"
 #include "core/program/verifier.h"
 #include "tests/golden_text.h"

@@ -32,6 +32,10 @@ constexpr std::size_t size_of(DType type) noexcept {
   return 0;
 }
 
+constexpr bool is_float8(DType type) noexcept {
+  return type == DType::e4m3 || type == DType::e5m2;
+}
+
 /// "f32", "bf16", ...: the names in program texts, archives and checkpoints.
 CONSIST_API std::string_view name_of(DType type) noexcept;
 

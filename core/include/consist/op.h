@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "consist/export.h"
+#include "consist/op_traits.h"
 #include "consist/program.h"
 
 namespace consist {
@@ -99,6 +100,47 @@ class CONSIST_API Op {
   /// Whether it changes where values lie and not the values, so that its outputs' placements are what its emitter states
   /// (Builder::reshard) and not what shard() does. Has attribute "axis".
   virtual bool changes_placement() const noexcept { return is_collective(); }
+
+  // Traits of consist/op_traits.h, and some that need no words beside these.
+
+  /// What it moves between ranks. Of a collective that is none of these: none.
+  virtual Movement movement() const noexcept { return Movement::none; }
+
+  /// Which part of a linear and of its gradients it is.
+  virtual LinearPart linear_part() const noexcept { return LinearPart::none; }
+
+  /// The op that computes several of a linear part at once as a single product, null if there is none. Its inputs are one that all
+  /// share, then a pair for each: x, pairs of w and bias?; sum?, pairs of dy and w (their sum is output 0); x, pairs of dy and sum?.
+  virtual const Op* packed() const noexcept { return nullptr; }
+
+  virtual Separable separable() const noexcept { return Separable::no; }
+  virtual VocabularyUse vocabulary_use() const noexcept { return VocabularyUse::none; }
+  virtual std::optional<ResidualSum> residual_sum() const noexcept { return std::nullopt; }
+  virtual std::optional<ChannelSplit> channel_split(const Attributes& /*attributes*/) const { return std::nullopt; }
+
+  /// Whether f(a + b) = f(a) + f(b), element by element, over all inputs together: it may be applied to summands instead of their
+  /// sum, and to a rank's own where ranks add up.
+  virtual bool is_additive() const noexcept { return false; }
+
+  /// Whether output k is input 2k plus input 2k + 1, for every k.
+  virtual bool adds_pairs() const noexcept { return false; }
+
+  /// The input in whose place output `output` may be written if nobody reads that input later, or -1. Unlike updates_in_place() the
+  /// two may as well lie apart.
+  virtual int may_take_place_of(int /*output*/) const noexcept { return -1; }
+
+  /// Whether its gradient reads output `output` of forward, which then has to be kept.
+  virtual bool gradient_reads_output(int /*output*/) const noexcept { return true; }
+
+  /// Whether output 0, a scalar f32, is the largest magnitude in input 0.
+  virtual bool states_amax() const noexcept { return false; }
+
+  /// The op that also states the largest magnitudes of outputs: those that attribute "amax_of" names (bit k: of output k), behind its
+  /// own outputs, each a scalar f32. Null if there is none.
+  virtual const Op* with_amax() const noexcept { return nullptr; }
+
+  /// Whether it quantizes input 0 as consist/quantize.h has it: outputs are the 8-bit values, their transposed copy, and scales.
+  virtual bool quantizes() const noexcept { return false; }
 
   /// Bytes that each of `ranks` ranks sends when a collective runs as a ring; `bytes` are those of the rank's inputs, or of its
   /// outputs where there are no inputs.

@@ -15,6 +15,8 @@
 
 namespace consist {
 
+class PassList;
+
 /// One parameter's tensors. All have its logical shape and are placed as its gradient is.
 struct UpdatedParameter {
   const Parameter* parameter = nullptr;  ///< of the program; valid while the call lasts
@@ -50,6 +52,9 @@ class CONSIST_API Optimizer {
   /// Emits the update of a group. `scalars`: f32 [scalar_count()], what write_scalars() wrote for the step; `clip`: f32 scalar by which gradients are
   /// to be multiplied. The outputs must update `value`, `master` and `states` in place (Op::updates_in_place).
   virtual void update(Builder& builder, TensorId scalars, TensorId clip, const UpdateGroup& group) const = 0;
+
+  /// Adds passes of its own (consist/pass.h), beside update(). The default adds none.
+  virtual void add_passes(PassList& passes) const;
 
   /// One line for people: "AdamW, betas 0.9 and 0.95".
   virtual std::string describe() const = 0;

@@ -10,6 +10,8 @@
 
 namespace consist {
 
+class PassList;
+
 /// The dtype of every role of a run. Stated in the banner and the archive.
 struct DTypes {
   DType parameter = DType::f32;   ///< weights as forward and backward read them; activations follow
@@ -26,6 +28,8 @@ class CONSIST_API Precision {
   virtual DTypes dtypes() const = 0;
   /// Rewrites the forward program after parameters have taken dtypes().parameter and types were inferred anew.
   virtual void rewrite(Program& forward) const;
+  /// Adds passes of its own (consist/pass.h), beside rewrite(). The default adds none.
+  virtual void add_passes(PassList& passes) const;
   /// One line for people: "bf16 weights and activations, fp32 masters, gradients and moments".
   virtual std::string describe() const = 0;
   /// Precision of the device's peak that MFU refers to: "fp32", "tf32", "bf16", "fp8".

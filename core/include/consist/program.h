@@ -62,6 +62,7 @@ struct Tensor {
   MemorySpace space = MemorySpace::device;
   bool state = false;            ///< keeps its value from step to step (parameters, optimizer states)
   StateKind state_kind = StateKind::logical;
+  bool recomputed = false;       ///< made again for backward rather than kept from forward (--recompute)
   TensorId storage = no_tensor;  ///< the tensor whose bytes these are; its own id if it owns them; never a chain
   std::int64_t offset = 0;       ///< bytes from the start of the storage, on every rank
   /// Elements from the start of a row (of the last dimension) to the start of the next, on every rank, where the tensor is some

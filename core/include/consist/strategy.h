@@ -9,6 +9,8 @@
 
 namespace consist {
 
+class PassList;
+
 /// The mesh axes that a strategy works on.
 struct AxisRequest {
   std::string name;         ///< "data", "tensor", ...
@@ -53,6 +55,9 @@ class CONSIST_API ParallelStrategy {
   /// Works on the whole of a step, its optimizer included, or of an evaluation: states that lie in the host's memory and are brought to the
   /// device in time. Called last, in the order of the mesh's axes. The default does nothing.
   virtual void finish(Program& program, AxisSet axes) const;
+
+  /// Adds passes of its own (consist/pass.h), beside the functions above; `axes` are its mesh axes. The default adds none.
+  virtual void add_passes(PassList& passes, AxisSet axes) const;
 };
 
 }  // namespace consist

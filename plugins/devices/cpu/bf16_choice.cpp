@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "consist/error.h"
-#include "core/runtime/text.h"
+#include "consist/text.h"
 
 namespace consist::cpu {
 namespace {

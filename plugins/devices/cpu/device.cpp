@@ -16,9 +16,8 @@
 #include <mutex>
 
 #include "consist/error.h"
+#include "consist/host.h"
 #include "consist/plugin.h"
-#include "core/runtime/host_memory.h"
-#include "core/runtime/usable_cores.h"
 #include "plugins/devices/cpu/bf16_choice.h"
 #include "plugins/devices/cpu/executable.h"
 #include "plugins/devices/cpu/kernel_library.h"

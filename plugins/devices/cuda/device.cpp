@@ -13,9 +13,9 @@
 
 #include "consist/cost.h"
 #include "consist/error.h"
+#include "consist/host.h"
 #include "consist/log.h"
 #include "consist/plugin.h"
-#include "core/runtime/usable_cores.h"
 #include "plugins/devices/cuda/check.h"
 #include "plugins/devices/cuda/executable.h"
 #include "plugins/devices/cuda/kernels/kernels.h"

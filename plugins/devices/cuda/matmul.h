@@ -10,7 +10,7 @@
 #include <string>
 
 #include "consist/dtype.h"
-#include "core/program/float8_scaling.h"
+#include "consist/float8_scaling.h"
 
 namespace consist::cuda {
 

@@ -12,8 +12,9 @@
 
 #include "consist/edit.h"
 #include "consist/error.h"
+#include "consist/op.h"
 #include "consist/plugin.h"
-#include "core/ops/fp8_quantize.h"
+#include "consist/quantize.h"
 #include "plugins/precisions/bf16/dtypes.h"
 
 namespace {
@@ -137,7 +138,7 @@ class Fp8 final : public Precision {
     std::string example = "(none: the model has no linears)";
     for (std::size_t i = 0; i < forward.instructions.size(); ++i) {
       const Instruction& instruction = forward.instructions[i];
-      if (instruction.op->name() != "linear") continue;
+      if (instruction.op->linear_part() != LinearPart::product) continue;
       const std::string& name = forward[instruction.inputs[1]].name;
       example = name;
       const bool named = linears.match(name), excepted = except.match(name);

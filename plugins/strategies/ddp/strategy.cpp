@@ -8,7 +8,7 @@
 #include "consist/edit.h"
 #include "consist/op.h"
 #include "consist/plugin.h"
-#include "core/passes/last_reduction.h"
+#include "consist/rewrite.h"
 
 namespace {
 
@@ -42,14 +42,17 @@ class Ddp final : public ParallelStrategy {
     }
     compute_beside_last_reduction(step, partial, {.axes = axes, .collective = &registry().get("all_reduce"), .wire = {}});
     const std::vector<Bucket> buckets = fill_buckets(step, axes);
+    std::vector<Pack> packs;
+    for (std::size_t b = 0; b < buckets.size(); ++b) {
+      Pack& together = packs.emplace_back(Pack{{}, "ddp.bucket" + std::to_string(b)});
+      for (std::size_t p : buckets[b].parameters) together.tensors.push_back(step.parameters[p].gradient);
+    }
+    pack(step, packs);
     Inserter inserter(step);
     for (std::size_t b = 0; b < buckets.size(); ++b) {
-      std::vector<TensorId> gradients;
-      for (std::size_t p : buckets[b].parameters) gradients.push_back(step.parameters[p].gradient);
-      pack(step, gradients, "ddp.bucket" + std::to_string(b));
       inserter.after(buckets[b].ready, [&](Builder& builder) {
         builder.tag.inserted_by = "ddp";
-        const std::vector<TensorId> reduced = builder.all_reduce(gradients, axes);
+        const std::vector<TensorId> reduced = builder.all_reduce(packs[b].tensors, axes);
         for (std::size_t i = 0; i < reduced.size(); ++i) step.parameters[buckets[b].parameters[i]].gradient = reduced[i];
       });
     }

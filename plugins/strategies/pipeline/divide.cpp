@@ -7,11 +7,11 @@
 #include <string>
 #include <tuple>
 
+#include "consist/analysis.h"
 #include "consist/builder.h"
 #include "consist/error.h"
 #include "consist/op.h"
-#include "core/passes/differentiate.h"
-#include "core/passes/recompute.h"
+#include "consist/rewrite.h"
 #include "plugins/strategies/pipeline/messages.h"
 
 namespace consist::pipeline {
@@ -35,9 +35,8 @@ void keep_what_forward_sends(Program& program) {
   std::vector<const Instruction*> again(program.tensors.size(), nullptr);  // by tensor: the repetition that makes it
   for (const Instruction& i : program.instructions) {
     if (i.tag.phase == Phase::forward) in_forward[key_of(i)].push_back(&i);
-    if (i.tag.inserted_by != std::string_view(recompute_name)) continue;
     for (TensorId output : i.outputs) {
-      if (output != no_tensor) again[index(output)] = &i;
+      if (output != no_tensor && program[output].recomputed) again[index(output)] = &i;
     }
   }
   bool dropped = false;
@@ -65,7 +64,7 @@ class Divider {
         ranks_(program.mesh.size_of(axis)),
         me_(program.mesh.coordinate(program.rank, axis)),
         old_(std::move(program.instructions)),
-        maker_(program.tensors.size(), -1),
+        def_use_(program.tensors.size(), old_),
         value_(program.tensors.size()),
         users_(program.tensors.size(), 0),
         hops_(program.tensors.size(), 0),
@@ -75,12 +74,8 @@ class Divider {
         kind_(old_.size(), Kind::staged) {
     program.instructions.clear();
     for (std::size_t t = 0; t < value_.size(); ++t) value_[t] = static_cast<TensorId>(t);
-    for (std::size_t i = 0; i < old_.size(); ++i) {
-      for (TensorId output : old_[i].outputs) {
-        if (output == no_tensor) continue;
-        maker_[index(output)] = static_cast<int>(i);
-        value_[index(output)] = no_tensor;
-      }
+    for (TensorId& value : value_) {
+      if (def_use_.is_made(value)) value = no_tensor;
     }
   }
 
@@ -122,16 +117,17 @@ class Divider {
     return stage % ranks_;
   }
   static RankSet set_of(int rank) { return RankSet{1} << rank; }
-  bool made(TensorId id) const { return maker_[index(id)] >= 0; }
+  bool made(TensorId id) const { return def_use_.is_made(id); }
+  std::size_t maker(TensorId id) const { return static_cast<std::size_t>(def_use_.producer(id)); }
   /// Whether the tensor is a part of the gradient of a parameter, which every rank sums by itself.
   bool is_sum(TensorId id) const { return is_sum_[index(program_[id].storage)]; }
-  bool staged(TensorId id) const { return made(id) && kind_[static_cast<std::size_t>(maker_[index(id)])] == Kind::staged; }
+  bool staged(TensorId id) const { return made(id) && kind_[maker(id)] == Kind::staged; }
 
   void find_free() {
     for (std::size_t i = 0; i < old_.size(); ++i) {
       const bool free = !old_[i].inputs.empty() && std::all_of(old_[i].inputs.begin(), old_[i].inputs.end(), [&](TensorId id) {
         if (id == no_tensor) return true;
-        return made(id) ? kind_[static_cast<std::size_t>(maker_[index(id)])] == Kind::free : program_[id].state;
+        return made(id) ? kind_[maker(id)] == Kind::free : program_[id].state;
       });
       if (free) kind_[i] = Kind::free;
     }
@@ -142,8 +138,7 @@ class Divider {
       if (p.gradient != no_tensor) is_sum_[index(program_[p.gradient].storage)] = true;
     }
     for (std::size_t i = old_.size(); i-- > 0;) {
-      const std::string_view op = old_[i].op->name();
-      if (!old_[i].op->changes_placement() && op != "cast" && op != "add") continue;
+      if (!old_[i].op->changes_placement() && !old_[i].op->is_additive()) continue;
       const auto& outputs = old_[i].outputs;
       if (!std::all_of(outputs.begin(), outputs.end(), [&](TensorId id) { return id != no_tensor && is_sum(id); })) continue;
       kind_[i] = Kind::sum;
@@ -188,14 +183,14 @@ class Divider {
       if (kind_[i] != Kind::staged) continue;
       for (TensorId input : old_[i].inputs) {
         if (input == no_tensor || !staged(input) || is_sum(input)) continue;
-        const auto maker = static_cast<std::size_t>(maker_[index(input)]);
-        if (owner(maker) == owner(i)) continue;
-        const std::int16_t from = old_[maker].tag.stage, to = old_[i].tag.stage;
-        if (forward(maker) ? to < from : to > from) {
+        const std::size_t made_by = maker(input);
+        if (owner(made_by) == owner(i)) continue;
+        const std::int16_t from = old_[made_by].tag.stage, to = old_[i].tag.stage;
+        if (forward(made_by) ? to < from : to > from) {
           throw ProgramError("'" + program_[input].name + "' is made in pipeline stage " + std::to_string(from) +
                              " and read in stage " + std::to_string(to) + ", against the way of what it belongs to");
         }
-        const int towards = forward(maker) ? owner(i) - owner(maker) : owner(maker) - owner(i);
+        const int towards = forward(made_by) ? owner(i) - owner(made_by) : owner(made_by) - owner(i);
         hops_[index(input)] = std::max(hops_[index(input)], (towards + ranks_) % ranks_);
       }
     }
@@ -260,7 +255,7 @@ class Divider {
       instruction.tag.stage = stage_here_[index(instruction.inputs[0])];
       return keep(instruction);
     }
-    if (instruction.op->name() == "add") value_[index(instruction.outputs[0])] = here;  // one summand is the sum
+    if (instruction.op->adds_pairs()) value_[index(instruction.outputs[0])] = here;  // one summand is the sum
   }
 
   /// In front of the first instruction of a part: all that comes for it or through it, in the order in which it is sent.
@@ -347,7 +342,7 @@ class Divider {
   Builder builder_;
   int axis_, ranks_, me_;
   std::vector<Instruction> old_;
-  std::vector<int> maker_;                // by tensor: the instruction that makes it, -1 for inputs and states
+  const DefUse def_use_;                  // of the whole segment
   std::vector<TensorId> value_;           // by tensor: what stands for it on this rank, no_tensor if nothing (yet) does
   std::vector<RankSet> users_;            // by tensor: ranks whose staged instructions read it, through free ones too
   std::vector<int> hops_;                 // by tensor: to how many ranks it goes, one behind the other; 0: it stays

@@ -6,7 +6,7 @@
 #include "consist/cost.h"
 #include "consist/edit.h"
 #include "consist/op.h"
-#include "core/program/places.h"
+#include "consist/places.h"
 
 namespace consist::pipeline {
 namespace {
@@ -26,7 +26,7 @@ void hold_messages(Program& step) {
   for (std::size_t at = 0; at < step.instructions.size(); ++at) {
     const Instruction& instruction = step.instructions[at];
     const auto here = static_cast<InstructionId>(at);
-    if (instruction.op->name() == "send") {
+    if (instruction.op->movement() == Movement::send) {
       Travelling sent;
       for (TensorId id : instruction.inputs) {
         if (id == no_tensor || last[static_cast<std::size_t>(step[id].storage)] != here) continue;

@@ -27,8 +27,7 @@ std::vector<bool> weight_gradients(const Program& step) {
   std::vector<bool> result(step.instructions.size(), false);
   for (std::size_t i = step.instructions.size(); i-- > 0;) {
     const Instruction& instruction = step.instructions[i];
-    const std::string_view op = instruction.op->name();
-    bool all = instruction.tag.phase == Phase::backward && op != "send";
+    bool all = instruction.tag.phase == Phase::backward && instruction.op->movement() != Movement::send;
     for (TensorId output : instruction.outputs) {
       if (output == no_tensor) continue;
       const auto at = static_cast<std::size_t>(output);
@@ -36,7 +35,7 @@ std::vector<bool> weight_gradients(const Program& step) {
     }
     result[i] = all;
     // What is gathered, cast or added before it becomes a parameter's gradient belongs to it.
-    const bool passes_on = all && (instruction.op->is_collective() || op == "cast" || op == "add");
+    const bool passes_on = all && (instruction.op->is_collective() || instruction.op->is_additive());
     for (TensorId input : instruction.inputs) {
       if (input == no_tensor) continue;
       read[static_cast<std::size_t>(input)] = true;
@@ -49,7 +48,7 @@ std::vector<bool> weight_gradients(const Program& step) {
 /// Lets a part send what others wait for before it computes what only the optimizer waits for.
 void let_send_first(Body& part) {
   std::size_t sent = part.instructions.size();
-  while (sent > 0 && part.instructions[sent - 1].op->name() != "send") --sent;
+  while (sent > 0 && part.instructions[sent - 1].op->movement() != Movement::send) --sent;
   std::vector<Instruction> first, later;
   for (std::size_t i = 0; i < part.instructions.size(); ++i)
     (i < sent && !part.can_wait[i] ? first : later).push_back(std::move(part.instructions[i]));
@@ -61,8 +60,8 @@ void let_send_first(Body& part) {
 std::map<std::pair<int, int>, bool> sending_parts(const Program& step) {
   std::map<std::pair<int, int>, bool> sends;
   for (const Instruction& i : step.instructions) {
-    if (i.tag.phase != Phase::backward || !i.op->is_collective() || i.op->name() == "receive") continue;
-    const bool send = i.op->name() == "send";
+    if (i.tag.phase != Phase::backward || !i.op->is_collective() || i.op->movement() == Movement::receive) continue;
+    const bool send = i.op->movement() == Movement::send;
     bool& all = sends.try_emplace({i.tag.micro_batch, i.tag.stage}, true).first->second;
     all = all && send;
   }
@@ -137,6 +136,7 @@ class Keeper {
     Tensor tensor = step_[input];
     tensor.storage = copy->second;
     tensor.offset = 0;
+    tensor.recomputed = false;
     before.push_back({.op = &registry().get("cast"),
                       .inputs = {input},
                       .outputs = {copy->second},
@@ -160,19 +160,12 @@ std::vector<bool> can_wait(const Program& step, const std::vector<bool>& apart, 
   if (!send_first.on) return result;
   const std::map<std::pair<int, int>, bool> sends = sending_parts(step);
   std::vector<bool> wanted(step.tensors.size(), false);  // by what stays where it is
-  std::vector<bool> recomputed(step.tensors.size(), false);
-  for (const Instruction& instruction : step.instructions) {
-    for (TensorId output : instruction.outputs) {
-      if (output != no_tensor && instruction.tag.inserted_by == std::string_view("recompute"))
-        recomputed[static_cast<std::size_t>(output)] = true;
-    }
-  }
   for (std::size_t i = step.instructions.size(); i-- > 0;) {
     const Instruction& instruction = step.instructions[i];
     const bool keeps = instruction.tag.micro_batch >= step.micro_batches - send_first.of_last;
     const auto is_wanted = [&](TensorId id) { return id != no_tensor && wanted[static_cast<std::size_t>(id)]; };
     const auto is_short_lived = [&](TensorId id) {
-      return id != no_tensor && ((!keeps && keeper.overwritten(id, i)) || recomputed[static_cast<std::size_t>(id)]);
+      return id != no_tensor && ((!keeps && keeper.overwritten(id, i)) || step[id].recomputed);
     };
     const auto part = sends.find({instruction.tag.micro_batch, instruction.tag.stage});
     result[i] = apart[i] && part != sends.end() && part->second &&
@@ -210,7 +203,7 @@ void reorder(Program& step, const std::vector<Action>& order, const std::vector<
     }
     // What belongs to no stage, such as the sum of the losses, stays behind what it followed.
     if (newest == nullptr) throw ProgramError("'" + std::string(instruction.op->name()) + "' comes before any pipeline stage");
-    if (instruction.op->name() == "receive") {
+    if (instruction.op->movement() == Movement::receive) {
       newest->receives.push_back(std::move(instruction));
       continue;
     }

@@ -10,8 +10,7 @@
 #include "consist/cost.h"
 #include "consist/error.h"
 #include "consist/op.h"
-#include "core/passes/differentiate.h"
-#include "core/passes/rebuild.h"
+#include "consist/rewrite.h"
 #include "plugins/strategies/pipeline/stream.h"
 
 namespace consist::pipeline {

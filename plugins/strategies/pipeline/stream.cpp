@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
+#include "consist/analysis.h"
 #include "consist/op.h"
 
 namespace consist::pipeline {
@@ -13,10 +15,25 @@ std::size_t index(TensorId id) {
   return static_cast<std::size_t>(id);
 }
 
-/// Whether it is a norm of x + residual.
-bool adds_residual(const Instruction& i) {
-  return i.op->name() == "rms_norm" && i.inputs.size() > 1 && i.inputs[1] != no_tensor && i.outputs.size() > 1 &&
-         i.outputs[1] != no_tensor;
+/// What an instruction such as a norm of x + residual adds up, absent where it adds nothing.
+struct Summed {
+  TensorId x = no_tensor, residual = no_tensor, sum = no_tensor;
+  explicit operator bool() const { return residual != no_tensor && sum != no_tensor; }
+};
+Summed summed_by(const Instruction& i) {
+  const std::optional<ResidualSum> of = i.op->residual_sum();
+  if (!of) return {};
+  const auto at = [](const std::vector<TensorId>& tensors, int k) {
+    return static_cast<std::size_t>(k) < tensors.size() ? tensors[static_cast<std::size_t>(k)] : no_tensor;
+  };
+  return {at(i.inputs, of->x), at(i.inputs, of->residual), at(i.outputs, of->sum)};
+}
+
+/// Whether the gradient of the instruction that makes `tensor` does without its value.
+bool may_be_overwritten(const Program& program, std::size_t maker, TensorId tensor) {
+  const Instruction& i = program.instructions[maker];
+  const auto output = std::find(i.outputs.begin(), i.outputs.end(), tensor) - i.outputs.begin();
+  return program[tensor].storage == tensor && !i.op->gradient_reads_output(static_cast<int>(output));
 }
 
 }  // namespace
@@ -45,14 +62,15 @@ Crossing::Crossing(const Program& forward)
 
 std::vector<TensorId> Crossing::sent() const {
   const Instruction& next = forward_.instructions[at_];
-  if (!adds_residual(next)) return alive_;
+  const Summed summed = summed_by(next);
+  if (!summed) return alive_;
   std::vector<TensorId> others;
   for (TensorId id : alive_) {
-    const bool summand = (id == next.inputs[0] || id == next.inputs[1]) && last_[index(id)] == at_;
+    const bool summand = (id == summed.x || id == summed.residual) && last_[index(id)] == at_;
     if (!summand) others.push_back(id);
   }
   if (others.size() + 2 != alive_.size()) return alive_;
-  others.push_back(next.outputs[1]);
+  others.push_back(summed.sum);
   return others;
 }
 
@@ -65,32 +83,26 @@ void Crossing::advance() {
 }
 
 void sum_before_cuts(Program& forward) {
-  std::vector<std::size_t> maker(forward.tensors.size(), forward.instructions.size());
-  std::vector<int> readers(forward.tensors.size(), 0);
+  const DefUse def_use(forward);
   std::map<std::size_t, std::vector<Instruction>> behind;  // what follows an instruction
-  for (std::size_t i = 0; i < forward.instructions.size(); ++i) {
-    for (TensorId id : forward.instructions[i].outputs) {
-      if (id != no_tensor) maker[index(id)] = i;
-    }
-    for (TensorId id : forward.instructions[i].inputs) {
-      if (id != no_tensor) ++readers[index(id)];
-    }
-  }
   for (Instruction& norm : forward.instructions) {
-    if (!adds_residual(norm)) continue;
-    const TensorId x = norm.inputs[0], residual = norm.inputs[1], sum = norm.outputs[1];
-    const std::size_t later = std::max(maker[index(x)], maker[index(residual)]);
-    if (later >= forward.instructions.size() || forward.instructions[later].tag.stage >= norm.tag.stage) continue;
-    // The sum takes the place of x, which therefore nobody else may read: the gradient of a linear does not.
-    if (readers[index(x)] != 1 || forward.instructions[maker[index(x)]].op->name() != "linear") continue;
+    const Summed summed = summed_by(norm);
+    if (!summed) continue;
+    const auto [x, residual, sum] = summed;
+    if (!def_use.is_made(x) || !def_use.is_made(residual)) continue;
+    const auto later = static_cast<std::size_t>(std::max(def_use.producer(x), def_use.producer(residual)));
+    if (forward.instructions[later].tag.stage >= norm.tag.stage) continue;
+    // The sum takes the place of x, which therefore nobody else may read, its maker's gradient included.
+    if (def_use.only_user(x) < 0 || !may_be_overwritten(forward, static_cast<std::size_t>(def_use.producer(x)), x)) continue;
     Instruction add{.op = &registry().get("add"), .inputs = {x, residual}, .outputs = {sum}};
     add.tag = forward.instructions[later].tag;
     add.tag.inserted_by = "pipeline";
     forward[sum].storage = forward[x].storage;
     forward[sum].offset = forward[x].offset;
     behind[later].push_back(std::move(add));
-    norm.inputs[0] = sum;
-    norm.inputs[1] = norm.outputs[1] = no_tensor;
+    const ResidualSum of = *norm.op->residual_sum();
+    norm.inputs[static_cast<std::size_t>(of.x)] = sum;
+    norm.inputs[static_cast<std::size_t>(of.residual)] = norm.outputs[static_cast<std::size_t>(of.sum)] = no_tensor;
   }
   if (behind.empty()) return;
   std::vector<Instruction> old = std::exchange(forward.instructions, {});

@@ -35,7 +35,7 @@ void gather_again(Program& step, int axis) {
       input = again->second;
     }
     // Along the sequence: other gathers are not of activations that a rank has a part of.
-    if (forward && i.op->name() == "all_gather" && i.queue.axes() == axis && i.outputs.size() == 1 &&
+    if (forward && i.op->movement() == Movement::all_gather && i.queue.axes() == axis && i.outputs.size() == 1 &&
         i.attributes.integer("dim") == 1) {
       gathers.emplace(i.outputs[0], i);
     }

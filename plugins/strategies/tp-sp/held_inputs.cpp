@@ -6,7 +6,7 @@
 
 #include "consist/edit.h"
 #include "consist/op.h"
-#include "core/program/places.h"
+#include "consist/places.h"
 
 namespace consist::tensor_parallel {
 namespace {

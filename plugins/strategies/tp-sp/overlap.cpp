@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "consist/analysis.h"
 #include "consist/cost.h"
 #include "consist/error.h"
 #include "consist/op.h"
@@ -74,35 +75,35 @@ class Overlap {
   }
 
  private:
-  static std::size_t index(TensorId id) { return static_cast<std::size_t>(id); }
-
   bool moves_tokens(const Instruction& i) const { return tensor_parallel::moves_tokens(program_, i, axis_); }
-  bool is(std::size_t i, std::string_view op) const { return old_[i].op->name() == op && old_[i].tag.phase == Phase::forward; }
+  bool in_forward(std::size_t i) const { return old_[i].tag.phase == Phase::forward; }
+  bool is_product(std::size_t i) const { return in_forward(i) && old_[i].op->linear_part() == LinearPart::product; }
+  bool is(std::size_t i, Movement movement) const { return in_forward(i) && old_[i].op->movement() == movement; }
+  bool is_separable(std::size_t i, Separable into) const { return in_forward(i) && old_[i].op->separable() >= into; }
 
   void find_blocks() {
-    std::vector<std::size_t> maker(program_.tensors.size(), old_.size());
-    std::vector<std::vector<std::size_t>> readers(program_.tensors.size());
+    const DefUse def_use(program_.tensors.size(), old_);
+    const auto maker = [&](TensorId id) {
+      return def_use.is_made(id) ? static_cast<std::size_t>(def_use.producer(id)) : old_.size();
+    };
+    const auto readers = [&](TensorId id) {
+      return std::vector<std::size_t>(def_use.users(id).begin(), def_use.users(id).end());
+    };
     for (std::size_t i = 0; i < old_.size(); ++i) {
-      for (TensorId id : old_[i].outputs) {
-        if (id != no_tensor) maker[index(id)] = i;
-      }
-      for (TensorId id : old_[i].inputs) {
-        if (id != no_tensor) readers[index(id)].push_back(i);
-      }
-    }
-    for (std::size_t i = 0; i < old_.size(); ++i) {
-      if (!is(i, "rms_norm")) continue;
+      const std::optional<ResidualSum> of = old_[i].op->residual_sum();
+      if (!of || !is_separable(i, Separable::tokens)) continue;
       Block block{.norm = i};
-      block.scatter = maker[index(old_[i].inputs[0])];
-      if (block.scatter == old_.size() || !is(block.scatter, "reduce_scatter") || !moves_tokens(old_[block.scatter])) continue;
-      const std::size_t product = maker[index(old_[block.scatter].inputs[0])];
-      if (product < old_.size() && is(product, "linear")) block.product = product;
-      const std::vector<std::size_t>& normed = readers[index(old_[i].outputs[0])];
-      const auto gather =
-          std::find_if(normed.begin(), normed.end(), [&](std::size_t r) { return is(r, "all_gather") && moves_tokens(old_[r]); });
+      block.scatter = maker(old_[i].inputs[static_cast<std::size_t>(of->x)]);
+      if (block.scatter == old_.size() || !is(block.scatter, Movement::reduce_scatter) || !moves_tokens(old_[block.scatter]))
+        continue;
+      const std::size_t product = maker(old_[block.scatter].inputs[0]);
+      if (product < old_.size() && is_product(product)) block.product = product;
+      const std::vector<std::size_t> normed = readers(old_[i].outputs[0]);
+      const auto gather = std::find_if(normed.begin(), normed.end(),
+                                       [&](std::size_t r) { return is(r, Movement::all_gather) && moves_tokens(old_[r]); });
       if (gather == normed.end()) continue;
       block.gather = *gather;
-      block.readers = worth_cutting(readers[index(old_[*gather].outputs[0])]);
+      block.readers = worth_cutting(readers(old_[*gather].outputs[0]));
       if (!block.product && block.readers.empty()) continue;
       if (!blocks_.empty() && block.first() <= blocks_.back().last()) continue;
       blocks_.push_back(std::move(block));
@@ -115,10 +116,10 @@ class Overlap {
     std::vector<std::size_t> products;
     double all = 0;
     for (std::size_t r : readers) {
-      if (is(r, "linear")) all += flops(r);
+      if (is_product(r)) all += flops(r);
     }
     for (std::size_t r : readers) {
-      if (is(r, "linear") && flops(r) * 4 >= all) products.push_back(r);
+      if (is_product(r) && flops(r) * 4 >= all) products.push_back(r);
     }
     return products;
   }
@@ -128,7 +129,10 @@ class Overlap {
 
   void refuse_quantized() const {
     for (std::size_t i = 0; i < old_.size(); ++i) {
-      if (!is(i, "fp8_linear")) continue;
+      const bool quantized = in_forward(i) && std::any_of(old_[i].inputs.begin(), old_[i].inputs.end(), [&](TensorId id) {
+                               return id != no_tensor && is_float8(program_[id].dtype);
+                             });
+      if (!quantized || flops(i) <= 0) continue;
       throw UsageError(asked() +
                        "products of 8-bit floats read tokens that were scaled and transposed together, so that parts would wait "
                        "for each other; leave --tp-sp.overlap-parts out, or choose another precision");
@@ -137,7 +141,7 @@ class Overlap {
 
   /// Parts of the batch where it can be cut; of the only sequence otherwise.
   void choose_dimension() {
-    const Shape stream = program_.local(old_[blocks_.front().norm].inputs[0]);
+    const Shape stream = program_.local(input_of(blocks_.front().norm, residual_sum(blocks_.front()).x));
     if (stream[batch_dim] % parts_ == 0) {
       dim_ = batch_dim;
       return;
@@ -180,8 +184,7 @@ class Overlap {
         emit_part(block.scatter, 1, slot);
       }
       if (const int k = slot - apart; k >= 0 && k < parts_) {
-        emit_part(block.norm, 2, k);
-        emit_part(block.gather, 1, k);
+        emit_norm(block, k);
       }
       if (const int k = slot - 2 * apart; k >= 0 && k < parts_) {
         for (std::size_t reader : block.readers) emit_part(reader, 1, k);
@@ -212,17 +215,25 @@ class Overlap {
   bool linked(const Block& block, const Block& next) const {
     if (dim_ != batch_dim || parts_ != 2 || next.scatter < block.gather) return false;
     const Segment segment = segment_behind(block, next.scatter);
+    const auto is_input = [&](TensorId id) { return id != no_tensor && program_[id].role == Role::input && !program_[id].state; };
     const bool cuttable = std::all_of(segment.following.begin(), segment.following.end(), [&](std::size_t i) {
-      const bool within_documents = is(i, "attention") && old_[i].inputs.size() > 3;  // which are not cut
-      return is(i, "linear") || is(i, "rope") || (is(i, "attention") && !within_documents) || is(i, "swiglu");
+      const std::vector<TensorId>& read = old_[i].inputs;  // inputs of the step, such as documents, are not cut
+      return is_separable(i, Separable::sequences) && std::none_of(read.begin(), read.end(), is_input);
     });
     return cuttable && segment.following.size() > 1 && next.product == segment.following.back() &&
-           next.norm == next.scatter + 1 && next.gather == next.norm + 1 && old_[next.norm].inputs[1] == residual_of(block);
+           next.norm == next.scatter + 1 && next.gather == next.norm + 1 &&
+           input_of(next.norm, residual_sum(next).residual) == residual_of(block);
   }
   /// What a norm passes on beside its output.
   TensorId residual_of(const Block& block) const {
-    const Instruction& norm = old_[block.norm];
-    return norm.outputs.size() > 1 && norm.outputs[1] != no_tensor ? norm.outputs[1] : norm.inputs[0];
+    const std::vector<TensorId>& made = old_[block.norm].outputs;
+    const auto sum = static_cast<std::size_t>(residual_sum(block).sum);
+    return made.size() > sum && made[sum] != no_tensor ? made[sum] : input_of(block.norm, residual_sum(block).x);
+  }
+  ResidualSum residual_sum(const Block& block) const { return *old_[block.norm].op->residual_sum(); }
+  TensorId input_of(std::size_t i, int k) const {
+    const auto at = static_cast<std::size_t>(k);
+    return at < old_[i].inputs.size() ? old_[i].inputs[at] : no_tensor;
   }
   std::ptrdiff_t chain_length(BlockAt block) const {
     std::ptrdiff_t length = 1;
@@ -243,7 +254,10 @@ class Overlap {
   }
 
   void emit_norm(const Block& block, int k) {
-    emit_part(block.norm, 2, k);
+    const auto [x, residual, sum] = residual_sum(block);
+    cut_->emit_part(old_[block.norm], k, [x = x, residual = residual](std::size_t input) {
+      return static_cast<int>(input) == x || static_cast<int>(input) == residual;
+    });
     emit_part(block.gather, 1, k);
   }
 
@@ -291,8 +305,9 @@ class Overlap {
 bool halves_pay(const Program& program, int axis) {
   constexpr std::int64_t least_tokens = 4096;  // of a half
   for (const Instruction& i : program.instructions) {
-    if (i.op->name() != "rms_norm" || i.tag.phase != Phase::forward) continue;
-    const Shape stream = program.local(i.inputs[0]);
+    const std::optional<ResidualSum> of = i.op->residual_sum();
+    if (!of || i.tag.phase != Phase::forward) continue;
+    const Shape stream = program.local(i.inputs[static_cast<std::size_t>(of->x)]);
     return stream[batch_dim] % 2 == 0 &&
            stream[batch_dim] * stream[sequence_dim] * program.mesh.size_of(axis) >= 2 * least_tokens;
   }

@@ -1,10 +1,12 @@
 #include "plugins/strategies/tp-sp/partition.h"
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "consist/analysis.h"
 #include "consist/error.h"
 #include "consist/op.h"
 
@@ -23,19 +25,16 @@ std::size_t index(std::int32_t id) {
 class Partitioner {
  public:
   Partitioner(Program& program, const PartitionSettings& settings)
-      : program_(program), settings_(settings), ranks_(program.mesh.size_of(settings.axis)) {
-    producer_.assign(program.tensors.size(), -1);
-    for (std::size_t i = 0; i < program.instructions.size(); ++i) {
-      for (TensorId output : program.instructions[i].outputs) {
-        if (output != no_tensor) producer_[index(output)] = static_cast<InstructionId>(i);
-      }
+      : program_(program), settings_(settings), ranks_(program.mesh.size_of(settings.axis)), def_use_(program) {
+    for (const Instruction& reader : program.instructions) {
+      const std::optional<ChannelSplit> split = reader.op->channel_split(reader.attributes);
+      for (int k = 0; split && k < split->inputs; ++k) read_by_split_.insert(reader.inputs[index(k)]);
     }
   }
 
   void run() {
     for (const Instruction& i : program_.instructions) {
-      if (i.op->name() == "attention") split_attention(i);
-      if (i.op->name() == "swiglu") split_swiglu(i);
+      if (!feeds_another_split(i)) split_channels(i);
     }
     for (const Instruction& i : program_.instructions) old_inputs_.push_back(i.inputs.empty() ? no_tensor : i.inputs[0]);
     std::vector<Instruction> old = std::move(program_.instructions);
@@ -50,15 +49,23 @@ class Partitioner {
   }
   Placement& on_axis(TensorId tensor) { return program_[tensor].placements[settings_.axis]; }
 
-  /// The linear that made `tensor`, rope in between or not; null if something else did.
+  /// The linear that made `tensor`, with ops of one activation in between that are split as it is (rope); null if something else
+  /// did.
   const Instruction* linear_behind(TensorId tensor) const {
-    while (producer_[index(tensor)] >= 0) {
-      const Instruction& i = program_.instructions[index(producer_[index(tensor)])];
-      if (i.op->name() == "linear") return program_[i.inputs[1]].role == Role::parameter ? &i : nullptr;
-      if (i.op->name() != "rope") return nullptr;
+    while (def_use_.is_made(tensor)) {
+      const Instruction& i = program_.instructions[index(def_use_.producer(tensor))];
+      if (i.op->linear_part() == LinearPart::product) return program_[i.inputs[1]].role == Role::parameter ? &i : nullptr;
+      const std::optional<ChannelSplit> split = i.op->channel_split(i.attributes);
+      if (!split || split->inputs != 1 || i.outputs[0] != tensor) return nullptr;
       tensor = i.inputs[0];
     }
     return nullptr;
+  }
+
+  /// Whether it is one of those in between: what it makes is split for the op that reads it.
+  bool feeds_another_split(const Instruction& i) const {
+    const std::optional<ChannelSplit> split = i.op->channel_split(i.attributes);
+    return !split || split->inputs < 1 || (split->inputs == 1 && read_by_split_.contains(i.outputs[0]));
   }
 
   void split_outputs(const Instruction& linear) {
@@ -66,35 +73,34 @@ class Partitioner {
     if (linear.inputs.size() > 2 && linear.inputs[2] != no_tensor) on_axis(linear.inputs[2]) = Placement::shard(0);
   }
 
-  void split_attention(const Instruction& i) {
-    const Instruction* made_by[3];
-    for (std::size_t k = 0; k < 3; ++k) {
-      made_by[k] = linear_behind(i.inputs[k]);
-      if (made_by[k] == nullptr) return;  // not of linears: it stays whole, as the ops' rules have it
+  /// Attention's heads, the channels of a gated or any other activation: all that an op makes of linears' outputs, split alike.
+  void split_channels(const Instruction& i) {
+    const ChannelSplit split = *i.op->channel_split(i.attributes);
+    std::vector<const Instruction*> made_by;
+    for (int k = 0; k < split.inputs; ++k) {
+      made_by.push_back(linear_behind(i.inputs[index(k)]));
+      if (made_by.back() == nullptr) return;  // not of linears: it stays whole, as the ops' rules have it
     }
-    const std::int64_t head_dim = i.attributes.integer("head_dim");
-    const std::int64_t heads = program_[i.inputs[0]].shape[2] / head_dim, kv_heads = program_[i.inputs[1]].shape[2] / head_dim;
-    if (heads % ranks_ != 0) refuse("the number of attention heads is", heads);
-    if (kv_heads % ranks_ != 0 && ranks_ % kv_heads != 0) refuse("the number of key/value heads is", kv_heads);
-    split_outputs(*made_by[0]);
-    for (const Instruction* linear : {made_by[1], made_by[2]}) {
-      if (kv_heads % ranks_ == 0) {
-        split_outputs(*linear);
+    const auto groups_of = [&](std::size_t k) { return program_[i.inputs[k]].shape[2] / split.unit; };
+    for (std::size_t k = 0; k < made_by.size(); ++k) {
+      const std::int64_t groups = groups_of(k);
+      const bool repeats = split.unit > 1 && k > 0 && ranks_ % groups == 0;
+      if (groups % ranks_ != 0 && !repeats) refuse(what_is_split(i, k), groups);
+    }
+    for (std::size_t k = 0; k < made_by.size(); ++k) {
+      if (groups_of(k) % ranks_ == 0) {
+        split_outputs(*made_by[k]);
       } else {
-        repeated_[linear->outputs[0]] = head_dim;
+        repeated_[made_by[k]->outputs[0]] = split.unit;
       }
     }
     split_.insert(i.outputs[0]);
   }
 
-  void split_swiglu(const Instruction& i) {
-    const Instruction *gate = linear_behind(i.inputs[0]), *up = linear_behind(i.inputs[1]);
-    if (gate == nullptr || up == nullptr) return;
-    const std::int64_t channels = program_[i.inputs[0]].shape[2];
-    if (channels % ranks_ != 0) refuse("the intermediate size is", channels);
-    split_outputs(*gate);
-    split_outputs(*up);
-    split_.insert(i.outputs[0]);
+  /// What input k of an op is split into, for messages.
+  static std::string what_is_split(const Instruction& i, std::size_t k) {
+    if (i.op->channel_split(i.attributes)->unit == 1) return "the intermediate size is";
+    return k == 0 ? "the number of attention heads is" : "the number of key/value heads is";
   }
 
   /// Appends an instruction whose types are inferred when the program is rebuilt. The outputs are the newest tensors.
@@ -111,10 +117,10 @@ class Partitioner {
 
   void rewrite(Instruction i) {
     tag_ = i.tag;
-    const std::string_view op = i.op->name();
-    if (op == "linear") rewrite_linear(i);
-    if (op == "embedding") rewrite_embedding(i);
-    if (op == "lm_head_loss" && split_vocabulary(i.inputs[1])) return replace_loss(i);
+    const VocabularyUse use = i.op->vocabulary_use();
+    if (i.op->linear_part() == LinearPart::product) rewrite_linear(i);
+    if (use == VocabularyUse::lookup) rewrite_embedding(i);
+    if (use == VocabularyUse::loss && split_vocabulary(i.inputs[1])) return replace_loss(i);
     program_.instructions.push_back(std::move(i));
   }
 
@@ -160,7 +166,7 @@ class Partitioner {
   /// `targets` tells how many tokens a rank has: they come from an input, which whoever splits batches has placed.
   std::int64_t chunks_of(TensorId targets, TensorId table) const {
     const Program& p = program_;
-    while (producer_[index(targets)] >= 0) targets = old_inputs_[index(producer_[index(targets)])];
+    while (def_use_.is_made(targets)) targets = old_inputs_[index(def_use_.producer(targets))];
     const std::int64_t sequence = p[targets].shape[sequence_dim];
     const std::int64_t words = p[table].shape[vocabulary_dim] / ranks_;  // whatever other axes do to the table: it is gathered
     const std::int64_t bytes = p.local(targets).elements() * words * static_cast<std::int64_t>(size_of(p[table].dtype));
@@ -194,10 +200,11 @@ class Partitioner {
   const PartitionSettings& settings_;
   int ranks_;
   Tag tag_;                                    // of the instruction that is being rewritten
-  std::vector<InstructionId> producer_;        // by tensor
+  const DefUse def_use_;                       // of forward as it was
   std::vector<TensorId> old_inputs_;           // by instruction, as it was: its first input
   std::map<TensorId, std::int64_t> repeated_;  // outputs of k and v whose heads are fewer than the ranks; head_dim
-  std::set<TensorId> split_;                   // outputs of attentions and swiglus whose channels are split
+  std::set<TensorId> split_;                   // outputs of such ops (Op::channel_split) that are split
+  std::set<TensorId> read_by_split_;           // activations that such ops read
 };
 
 }  // namespace

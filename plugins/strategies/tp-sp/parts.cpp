@@ -25,6 +25,7 @@ const std::vector<TensorId>& Parts::parts(TensorId tensor, const Tag& tag) {
   if (auto known = parts_of_.find(tensor); known != parts_of_.end()) return known->second;
   const TensorId from = whole(tensor, tag);
   append("views", {from}, make_parts(tensor), tag);
+  program_.instructions.back().attributes.set("parts", std::int64_t{count_});
   return parts_of_[tensor];
 }
 
@@ -52,7 +53,6 @@ void Parts::append(std::string_view op, std::vector<TensorId> inputs, std::vecto
   tag.inserted_by = "tp-sp";
   Instruction made{.op = &registry().get(op), .inputs = std::move(inputs), .outputs = std::move(outputs), .tag = tag};
   made.attributes.set("dim", std::int64_t{dim_});
-  if (op == "views") made.attributes.set("parts", std::int64_t{count_});
   program_.instructions.push_back(std::move(made));
 }
 

@@ -19,8 +19,8 @@ bool moves_tokens(const Program& program, const Instruction& i, int axis) {
 
 bool any_tokens_do(const Program& step, int axis) {
   return std::none_of(step.instructions.begin(), step.instructions.end(), [&](const Instruction& i) {
-    if (i.op->name() == "slice") return i.attributes.axes("axis") == axis;
-    return i.op->name() == "send" || i.op->name() == "receive";
+    if (i.op->movement() == Movement::slice) return i.attributes.axes("axis") == axis;
+    return i.op->movement() == Movement::send || i.op->movement() == Movement::receive;
   });
 }
 

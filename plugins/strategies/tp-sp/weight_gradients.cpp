@@ -42,11 +42,8 @@ class Delay {
   static constexpr double most_shares_pending = 4;  // as many collectives as a layer has
 
   static std::size_t index(TensorId id) { return static_cast<std::size_t>(id); }
-  /// Whatever else works on the gradients of weights and may come as late as they do.
-  bool can_follow(const Instruction& i) const {
-    if (i.op->is_collective()) return i.queue.axes() != axis_;
-    return i.op->name() == "repeat_heads_grad";
-  }
+  /// Collectives of other axes that carry the gradients of weights may come as late as they do.
+  bool can_follow(const Instruction& i) const { return i.op->is_collective() && i.queue.axes() != axis_; }
   bool is_collective(const Instruction& i) const { return i.op->is_collective() && i.queue.axes() == axis_; }
 
   /// Whether it is the first to read what a collective makes.

@@ -292,7 +292,7 @@ void copy_before_gathers(Program& program, AxisSet axes, const Settings& setting
         first_use[static_cast<std::size_t>(input)] = static_cast<InstructionId>(i);
     }
     const auto on_host = [&](TensorId t) { return t != no_tensor && program[t].space == MemorySpace::host; };
-    if (instruction.op->name() == "all_gather" && instruction.attributes.axes("axis") == axes &&
+    if (instruction.op->movement() == Movement::all_gather && instruction.attributes.axes("axis") == axes &&
         std::any_of(instruction.inputs.begin(), instruction.inputs.end(), on_host))
       gathers.push_back(static_cast<InstructionId>(i));
   }

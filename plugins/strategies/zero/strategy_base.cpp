@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "consist/op.h"
-#include "core/passes/last_reduction.h"
+#include "consist/rewrite.h"
 #include "plugins/strategies/zero/gathers.h"
 #include "plugins/strategies/zero/offload.h"
 #include "plugins/strategies/zero/partition.h"

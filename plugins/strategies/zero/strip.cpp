@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "consist/analysis.h"
 #include "consist/op.h"
 
 namespace consist::zero {
@@ -13,15 +14,9 @@ class Stripper {
   Stripper(Program& step, AxisSet axes)
       : step_(step),
         axes_(axes),
-        producer_(step.tensors.size(), -1),
+        def_use_(step),
         source_(step.tensors.size(), no_tensor),
-        removed_(step.instructions.size(), false) {
-    for (std::size_t i = 0; i < step.instructions.size(); ++i) {
-      for (TensorId output : step.instructions[i].outputs) {
-        if (output != no_tensor) producer_[index(output)] = static_cast<InstructionId>(i);
-      }
-    }
-  }
+        removed_(step.instructions.size(), false) {}
 
   Stripped run() {
     for (std::size_t i = 0; i < step_.instructions.size(); ++i) find_gather(i);
@@ -37,13 +32,13 @@ class Stripper {
   static std::size_t index(TensorId id) { return static_cast<std::size_t>(id); }
 
   const Instruction* producer(TensorId id) const {
-    const InstructionId i = producer_[index(id)];
+    const InstructionId i = def_use_.producer(id);
     return i < 0 ? nullptr : &step_.instructions[static_cast<std::size_t>(i)];
   }
 
   /// Whether it moves between flat parts and wholes along the axes.
-  bool is_flat(const Instruction& i, std::string_view op) const {
-    return i.op->name() == op && i.attributes.axes("axis") == axes_ && i.attributes.integer("dim") < 0;
+  bool is_flat(const Instruction& i, Movement movement) const {
+    return i.op->movement() == movement && i.attributes.axes("axis") == axes_ && i.attributes.integer("dim") < 0;
   }
 
   bool is_of_states(TensorId id) const {
@@ -53,7 +48,7 @@ class Stripper {
 
   void find_gather(std::size_t position) {
     const Instruction& i = step_.instructions[position];
-    if (!is_flat(i, "all_gather")) return;
+    if (!is_flat(i, Movement::all_gather)) return;
     if (!std::all_of(i.inputs.begin(), i.inputs.end(), [&](TensorId id) { return is_of_states(id); })) return;
     for (std::size_t k = 0; k < i.outputs.size(); ++k) source_[index(i.outputs[k])] = i.inputs[k];
     removed_[position] = true;
@@ -67,17 +62,17 @@ class Stripper {
     for (TensorId sum = step_.parameters[parameter].gradient;;) {
       const Instruction* by = producer(sum);
       TensorId part = sum;
-      const bool added = by != nullptr && by->op->name() == "add";
+      const bool added = by != nullptr && by->op->adds_pairs();
       if (added) {
-        superfluous.push_back(producer_[index(sum)]);
+        superfluous.push_back(def_use_.producer(sum));
         part = by->inputs[1];
         sum = by->inputs[0];
         by = producer(part);
       }
-      if (by == nullptr || !is_flat(*by, "reduce_scatter")) return;
-      superfluous.push_back(producer_[index(part)]);
+      if (by == nullptr || !is_flat(*by, Movement::reduce_scatter)) return;
+      superfluous.push_back(def_use_.producer(part));
       const TensorId whole = by->inputs[0];
-      found.push_back({parameter, whole, producer_[index(whole)], !added, step_[whole].dtype});
+      found.push_back({parameter, whole, def_use_.producer(whole), !added, step_[whole].dtype});
       if (!added) break;
     }
     for (InstructionId i : superfluous) removed_[static_cast<std::size_t>(i)] = true;
@@ -97,7 +92,7 @@ class Stripper {
         const TensorId input = instruction.inputs[k];
         if (input == no_tensor || source_[index(input)] == no_tensor) continue;
         const TensorId source = source_[index(input)];
-        const InstructionId by = producer_[index(source)];
+        const InstructionId by = def_use_.producer(source);
         stripped_.uses.push_back({renumbered[i], k, source, by < 0 ? by : renumbered[static_cast<std::size_t>(by)]});
       }
       kept.push_back(std::move(instruction));
@@ -108,7 +103,7 @@ class Stripper {
 
   Program& step_;
   AxisSet axes_;
-  std::vector<InstructionId> producer_;  // by tensor
+  const DefUse def_use_;  // of the step as it was
   std::vector<TensorId> source_;         // by gathered tensor: the flat state
   std::vector<bool> removed_;
   Stripped stripped_;

@@ -7,10 +7,9 @@
 #include <vector>
 
 #include "consist/error.h"
-#include "core/collectives/exchange.h"
-#include "core/network/handshake.h"
-#include "core/network/machine.h"
-#include "core/network/wire.h"
+#include "consist/handshake.h"
+#include "consist/host_transport.h"
+#include "consist/wire.h"
 #include "plugins/transports/efa/devices.h"
 #include "plugins/transports/efa/fabric_links.h"
 

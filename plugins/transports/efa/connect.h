@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
+#include "consist/host_transport.h"
 #include "consist/transport.h"
-#include "core/collectives/point_to_point.h"
 
 namespace consist::efa {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "consist/host_transport.h"
 #include "consist/job.h"
-#include "core/collectives/point_to_point.h"
 #include "plugins/transports/efa/endpoint.h"
 
 namespace consist::efa {

@@ -9,7 +9,6 @@
 
 #include "consist/error.h"
 #include "consist/plugin.h"
-#include "core/collectives/ring.h"
 #include "plugins/transports/efa/connect.h"
 #include "plugins/transports/efa/ofi_plugin.h"
 #include "plugins/transports/efa/requirements.h"
@@ -42,7 +41,7 @@ class EfaTransport final : public Transport {
     if (const std::string reason = unavailable(group.device_kind); !reason.empty())
       throw UnavailableError("transport efa: " + reason);
     if (group.device_kind == "cuda") return connect_gpus(job, group);
-    return std::make_unique<RingCommunicator>(efa::connect_members(job, group, options_.host),
+    return make_ring_communicator(efa::connect_members(job, group, options_.host),
                                               static_cast<std::size_t>(chunk_bytes_));
   }
 

@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "consist/error.h"
+#include "consist/host_transport.h"
 #include "consist/log.h"
-#include "core/collectives/exchange.h"
 #include "plugins/transports/nccl/alone.h"
 #include "plugins/transports/nccl/communicator.h"
 #include "plugins/transports/nccl/log_capture.h"

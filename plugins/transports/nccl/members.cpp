@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "consist/error.h"
-#include "core/collectives/exchange.h"
+#include "consist/host_transport.h"
 
 namespace consist::nccl {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "consist/error.h"
-#include "core/collectives/exchange.h"
+#include "consist/host_transport.h"
 
 namespace consist::nccl {
 namespace {

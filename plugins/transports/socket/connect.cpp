@@ -10,10 +10,8 @@
 #include <vector>
 
 #include "consist/error.h"
-#include "core/network/gate.h"
-#include "core/network/handshake.h"
-#include "core/network/machine.h"
-#include "core/network/wire.h"
+#include "consist/handshake.h"
+#include "consist/wire.h"
 
 namespace consist {
 namespace {

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "consist/host_transport.h"
 #include "consist/job.h"
-#include "core/collectives/point_to_point.h"
-#include "core/network/socket.h"
+#include "consist/socket.h"
 
 namespace consist {
 

@@ -7,7 +7,6 @@
 
 #include "consist/error.h"
 #include "consist/plugin.h"
-#include "core/collectives/ring.h"
 #include "plugins/transports/nccl/connect.h"
 #include "plugins/transports/socket/connect.h"
 
@@ -42,7 +41,7 @@ class SocketTransport final : public Transport {
                             .library = library_,
                             .interface = interface_name(options_.interface)});
     }
-    return std::make_unique<RingCommunicator>(connect_members(job, group, options_), static_cast<std::size_t>(chunk_bytes_));
+    return make_ring_communicator(connect_members(job, group, options_), static_cast<std::size_t>(chunk_bytes_));
   }
 
  private:

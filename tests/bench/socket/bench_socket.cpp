@@ -137,7 +137,7 @@ int main(int argc, char** argv) {
       return launch::launch_local(words.empty() ? 2 : std::stoi(words[0]), arguments);
     }
     const auto job = join_job(job_address_from_environment(process_environment()));
-    const std::size_t chunk = words.size() > 1 ? std::stoul(words[1]) : RingCommunicator::default_chunk_bytes;
+    const std::size_t chunk = words.size() > 1 ? std::stoul(words[1]) : default_chunk_bytes;
     Bench(*job, chunk, words.size() > 2 ? std::stol(words[2]) : 0).run();
     job->leave(std::chrono::seconds(60));
     return 0;

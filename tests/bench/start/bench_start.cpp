@@ -16,13 +16,13 @@
 #include <vector>
 
 #include "consist/error.h"
+#include "consist/host.h"
 #include "core/passes/compile.h"
 #include "core/plugin/host.h"
 #include "core/runtime/initial_values.h"
-#include "core/runtime/local_ranges.h"
+#include "core/program/local_ranges.h"
 #include "core/runtime/parts.h"
 #include "core/runtime/training_state.h"
-#include "core/runtime/usable_cores.h"
 #include "core/weights/model_weights.h"
 
 namespace {

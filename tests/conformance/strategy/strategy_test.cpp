@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "consist/error.h"
+#include "core/cost/collective_stream.h"
 #include "core/passes/compile.h"
 #include "core/plugin/host.h"
 #include "core/program/printer.h"

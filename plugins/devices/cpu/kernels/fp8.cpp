@@ -1,7 +1,7 @@
 // Products of 8-bit floats: what a GPU computes, up to the order of fp32 sums.
 #include <algorithm>
 
-#include "core/program/float8_scaling.h"
+#include "consist/float8_scaling.h"
 #include "plugins/devices/cpu/kernels/parallel.h"
 #include "plugins/devices/cpu/kernels/product.h"
 

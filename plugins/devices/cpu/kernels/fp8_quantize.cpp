@@ -5,7 +5,7 @@
 #include <string>
 
 #include "consist/error.h"
-#include "core/program/float8_scaling.h"
+#include "consist/float8_scaling.h"
 #include "plugins/devices/cpu/kernels/kernels.h"
 #include "plugins/devices/cpu/kernels/parallel.h"
 

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "consist/float8.h"
 #include "consist/kernel.h"
-#include "core/program/float8.h"
 
 namespace consist::cpu {
 

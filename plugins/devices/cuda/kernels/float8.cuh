@@ -1,4 +1,4 @@
-// 8-bit floats on the device, value for value those of core/program/float8.h.
+// 8-bit floats on the device, value for value those of consist/float8.h.
 #pragma once
 
 #include <cuda_fp8.h>
@@ -10,7 +10,7 @@
 
 namespace consist::cuda {
 
-/// As float8_scale (core/program/float8.h).
+/// As float8_scale (consist/float8.h).
 template <__nv_fp8_interpretation_t format>
 __device__ __forceinline__ float scale_of(float amax) {
   const std::uint32_t bits = __float_as_uint(amax);

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "consist/error.h"
-#include "core/program/float8_scaling.h"
+#include "consist/float8_scaling.h"
 #include "plugins/devices/cuda/kernels/host_report.h"
 #include "plugins/devices/cuda/kernels/kernels.h"
 

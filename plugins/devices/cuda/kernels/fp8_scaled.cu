@@ -2,7 +2,7 @@
 // than a block of threads sees, so that they are read once more for them.
 #include <string>
 
-#include "core/program/float8_scaling.h"
+#include "consist/float8_scaling.h"
 #include "plugins/devices/cuda/kernels/amax.cuh"
 #include "plugins/devices/cuda/kernels/fp8.h"
 #include "plugins/devices/cuda/kernels/fp8_tile.cuh"

@@ -1,4 +1,4 @@
-#include "core/program/collective_stream.h"
+#include "core/cost/collective_stream.h"
 
 #include <algorithm>
 #include <map>
@@ -6,9 +6,9 @@
 
 #include "consist/error.h"
 #include "consist/op.h"
+#include "consist/wire.h"
 #include "core/cost/playback.h"
 #include "core/files/sha256.h"
-#include "core/network/wire.h"
 #include "core/program/operands.h"
 #include "core/program/printer.h"
 #include "core/program/verifier.h"
@@ -19,7 +19,7 @@ namespace {
 using Before = CollectiveCall::Before;
 
 bool is_message(const Instruction& i) {
-  return i.op->name() == "send" || i.op->name() == "receive";
+  return i.op->movement() == Movement::send || i.op->movement() == Movement::receive;
 }
 
 /// Names belong to it: two gradients of one size that change places would be summed without an error. Over the axis of pipeline

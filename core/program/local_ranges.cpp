@@ -1,4 +1,4 @@
-#include "core/runtime/local_ranges.h"
+#include "core/program/local_ranges.h"
 
 #include <algorithm>
 

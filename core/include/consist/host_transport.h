@@ -1,13 +1,16 @@
-// What a host-memory transport provides: ordered messages between the members of a group. The collectives are written once above
-// it (core/collectives/ring.h).
+// For transports on host memory: messages between the members of a group, collectives that are written once above them, and what members
+// tell each other before they have a connection.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "consist/export.h"
+#include "consist/transport.h"
 
 namespace consist {
 
@@ -49,5 +52,19 @@ class CONSIST_API PointToPoint {
 
   static constexpr std::size_t max_posted = 64;
 };
+
+/// Every member gives its text under `topic`, each a topic of its own per group, and gets all of them by member. Throws PeerError
+/// naming the member that gave none within the job's timeout.
+CONSIST_API std::vector<std::string> exchange_texts(Job& job, const GroupRequest& group, const std::string& topic, const std::string& own);
+/// Member 0's text, for all.
+CONSIST_API std::string share_text(Job& job, const GroupRequest& group, const std::string& topic, const std::string& text_of_first);
+
+/// Ring collectives over `links`, which move the least possible bytes per member: 2 (n-1)/n of the data for all_reduce, (n-1)/n for
+/// reduce_scatter and all_gather, all of it once for broadcast. Sums are made in one order: results are equal to the bit on all members.
+/// Data is cut into chunks of `chunk_bytes`, each sent on as soon as it has been summed. Each call is preceded by a head, so that members
+/// in different calls throw ProgramError naming both, and nothing that arrived is used.
+inline constexpr std::size_t default_chunk_bytes = std::size_t{64} << 10U;
+CONSIST_API std::unique_ptr<Communicator> make_ring_communicator(std::unique_ptr<PointToPoint> links,
+                                                                 std::size_t chunk_bytes = default_chunk_bytes);
 
 }  // namespace consist

@@ -1,14 +1,27 @@
-// The end of backward under data parallelism: the gradient that is made last is the embedding's, often the largest of all, and
-// nothing is left to be computed while it is reduced.
+// Rewrites of whole programs that strategies may use, on the step's program or on a copy that they want to know something of.
 #pragma once
 
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "consist/dtype.h"
 #include "consist/program.h"
 
 namespace consist {
+
+/// Appends the backward part of `program.loss` and sets Parameter::gradient (accumulated in `gradient_dtype`). Forward
+/// instructions that the backward part makes superfluous are removed. A parameter that the loss does not depend on is a
+/// ProgramError.
+CONSIST_API void differentiate(Program& program, DType gradient_dtype);
+
+/// Removes instructions none of whose outputs are read, updated in place, states, the loss or gradients. Linear.
+CONSIST_API void remove_dead(Program& program);
+
+/// Re-emits every instruction of a forward program: types, placements and the collectives between them follow from the inputs,
+/// parameters and constants as they stand in `program`. Instructions keep their tags; collectives that earlier placements needed
+/// are dropped.
+CONSIST_API Program rebuild(const Program& program);
 
 /// How ranks are to sum gradients.
 struct Reduction {

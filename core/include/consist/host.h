@@ -1,6 +1,7 @@
-// The processors that this process may use.
+// The host that this process runs on, as far as it may use it. All functions may be called from any thread.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
 #include "consist/export.h"
@@ -14,5 +15,9 @@ CONSIST_API int usable_cores();
 /// Cores that a quota is worth, as control groups write it: "QUOTA PERIOD" in microseconds, QUOTA being "max" or -1 where there
 /// is none. 0: no limit, or not such a text.
 CONSIST_API int cores_of_quota(std::string_view text);
+
+/// Bytes that processes of this host can still take without swapping: MemAvailable, or what the control group leaves if that is
+/// less. The largest number if neither can be read.
+CONSIST_API std::int64_t available_host_memory();
 
 }  // namespace consist

@@ -11,13 +11,15 @@
 #include <utility>
 #include <vector>
 
+#include "consist/export.h"
+
 namespace consist::network {
 
 using Clock = std::chrono::steady_clock;
 using Deadline = Clock::time_point;
 
 /// Owns a file descriptor. Movable; not thread-safe.
-class Socket {
+class CONSIST_API Socket {
  public:
   Socket() = default;
   explicit Socket(int fd) noexcept : fd_(fd) {}
@@ -36,7 +38,7 @@ class Socket {
 };
 
 /// A numeric IP address and a port.
-struct Endpoint {
+struct CONSIST_API Endpoint {
   std::string address;
   std::uint16_t port = 0;
   std::string text() const;  ///< "10.0.0.1:29500", "[fe80::1]:29500"
@@ -58,41 +60,41 @@ struct Moved {
 
 /// Listens on a numeric or named local address ("" for all of this machine's, IPv6 included where there is any), non-blocking and
 /// close-on-exec. Port 0 takes a free one. Throws SystemError naming address, port and reason.
-Socket listen_on(const std::string& host, std::uint16_t port);
+CONSIST_API Socket listen_on(const std::string& host, std::uint16_t port);
 
 /// Connects, non-blocking, close-on-exec, without Nagle's delay; `from` binds to a local address first ("" does not).
 /// Names are resolved by the system, whose own time limit applies. Throws SystemError when refused or at the deadline.
-Socket connect_to(const std::string& host, std::uint16_t port, Deadline deadline, const std::string& from = {});
+CONSIST_API Socket connect_to(const std::string& host, std::uint16_t port, Deadline deadline, const std::string& from = {});
 
 /// A connected pair within this process, non-blocking. Throws SystemError.
-std::pair<Socket, Socket> connected_pair();
+CONSIST_API std::pair<Socket, Socket> connected_pair();
 
 /// The next pending connection of a listening socket, set up as connect_to does; an empty Socket if there is none (`error` is
 /// then 0) or accepting failed for want of resources (`error` is the errno).
-Socket accept_from(const Socket& listener, int& error);
+CONSIST_API Socket accept_from(const Socket& listener, int& error);
 
-Endpoint local_endpoint(const Socket& socket);   ///< throws SystemError
-Endpoint remote_endpoint(const Socket& socket);  ///< empty address when it is not connected any more
+CONSIST_API Endpoint local_endpoint(const Socket& socket);   ///< throws SystemError
+CONSIST_API Endpoint remote_endpoint(const Socket& socket);  ///< empty address when it is not connected any more
 
 /// The addresses of all interfaces that are up. Throws SystemError.
-std::vector<InterfaceAddress> interface_addresses();
+CONSIST_API std::vector<InterfaceAddress> interface_addresses();
 
 /// Whether a name or numeric address means the loopback interface ("localhost", "127.0.0.1", "::1").
-bool is_loopback(const std::string& host);
+CONSIST_API bool is_loopback(const std::string& host);
 
-Moved try_send(const Socket& socket, std::span<const std::byte> bytes) noexcept;
-Moved try_receive(const Socket& socket, std::span<std::byte> bytes) noexcept;
+CONSIST_API Moved try_send(const Socket& socket, std::span<const std::byte> bytes) noexcept;
+CONSIST_API Moved try_receive(const Socket& socket, std::span<std::byte> bytes) noexcept;
 /// The same with several pieces of memory, one after the other, by one call of the system.
-Moved try_send(const Socket& socket, std::span<const iovec> pieces) noexcept;
-Moved try_receive(const Socket& socket, std::span<const iovec> pieces) noexcept;
+CONSIST_API Moved try_send(const Socket& socket, std::span<const iovec> pieces) noexcept;
+CONSIST_API Moved try_receive(const Socket& socket, std::span<const iovec> pieces) noexcept;
 
 /// Waits until the socket is ready for `events` (of poll) or the deadline has passed; false: passed.
-bool wait_for(const Socket& socket, short events, Deadline deadline);
+CONSIST_API bool wait_for(const Socket& socket, short events, Deadline deadline);
 
 /// Milliseconds left, for poll: never negative, rounded up, at most `limit`.
-int milliseconds_until(Deadline deadline, std::chrono::milliseconds limit);
+CONSIST_API int milliseconds_until(Deadline deadline, std::chrono::milliseconds limit);
 
 /// The text of an errno, or "connection closed" for 0.
-std::string describe_error(int error);
+CONSIST_API std::string describe_error(int error);
 
 }  // namespace consist::network

@@ -1,4 +1,4 @@
-#include "core/config/did_you_mean.h"
+#include "core/files/did_you_mean.h"
 
 #include <algorithm>
 #include <cctype>

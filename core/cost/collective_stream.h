@@ -48,4 +48,7 @@ CONSIST_API CollectiveStream decode_stream(std::string_view bytes);
 CONSIST_API void verify_streams(const Mesh& mesh, std::span<const CollectiveStream* const> streams,
                                 std::span<const int> names = {});
 
+/// The same of programs: `programs[r]` is what rank r runs, all over the same mesh.
+CONSIST_API void verify_collectives(std::span<const Program* const> programs);
+
 }  // namespace consist

@@ -1,0 +1,65 @@
+// Traits: what passes and strategies ask an op, so that they need not know it by name. An op that states a trait is treated like
+// the core's ops that do, whoever wrote it. The default of each is that nothing is known, which is always safe.
+#pragma once
+
+#include <cstdint>
+
+namespace consist {
+
+/// What an op moves between the ranks of the mesh axis in its attribute "axis".
+enum class Movement : std::uint8_t {
+  none,            ///< nothing, or a collective of a kind of its own
+  all_reduce,      ///< each rank gets the sum of all ranks' tensors; one output for each input
+  reduce_scatter,  ///< each rank gets its part of that sum; parts lie along attribute "dim", -1: flat
+  all_gather,      ///< each rank gets the parts of all; parts lie along attribute "dim", -1: flat
+  slice,           ///< each rank keeps its part of what it holds whole, along attribute "dim"; nothing is sent
+  send,            ///< input 0 to a neighbour (attribute "lane", see Lane)
+  receive,         ///< output 0 from a neighbour
+};
+
+/// What an op computes of y = x wᵀ + bias, x [batch, sequence, in], w [out, in].
+enum class LinearPart : std::uint8_t {
+  none,
+  product,          ///< inputs x, w, bias?; output y. Its gradients read x and w, never y
+  input_gradient,   ///< inputs dy, w, sum?; output dx
+  weight_gradient,  ///< inputs x, dy, sum?; output dw
+};
+
+/// Into which parts of activations [batch, sequence, channels] an op may be cut: no part needs another. Inputs and outputs are
+/// cut alike; what has no such dimensions (weights, tables) is read by every part.
+enum class Separable : std::uint8_t {
+  no,
+  sequences,  ///< along the batch
+  tokens,     ///< along the batch and along the sequence
+};
+
+/// What an op does with a table [vocabulary, channels], its input 1.
+enum class VocabularyUse : std::uint8_t {
+  none,
+  /// Output 0 is rows of the table, by the ids in input 0. With attribute "vocabulary" (rows of the whole table) the op accepts a
+  /// table that is split along its rows, and ranks then add up what they have.
+  lookup,
+  /// The cross-entropy of the product of input 0, [batch, sequence, channels], and the table, against the ids in input 2, times
+  /// attribute "scale". vocabulary_logits and vocabulary_loss compute the same with a table that is split along its rows.
+  loss,
+};
+
+/// Inputs and outputs of an op that works on the sum of two of its inputs and also makes that sum. It must accept the sum itself
+/// in the place of `x`, with `residual` and `sum` absent.
+struct ResidualSum {
+  int x = 0;         ///< input
+  int residual = 1;  ///< input; may be absent
+  int sum = 1;       ///< output; absent where `residual` is
+};
+
+/// How an op may be split along the channels of activations [batch, sequence, channels].
+struct ChannelSplit {
+  /// So many first inputs are activations which, if each is split along its channels into equal parts, give that part of output
+  /// 0.
+  int inputs = 0;
+  /// Channels that must stay together, those of a head; 1: each stands for itself. Inputs may have different numbers of such
+  /// groups, as queries and keys of grouped attention.
+  std::int64_t unit = 1;
+};
+
+}  // namespace consist

@@ -1,0 +1,60 @@
+// Passes: named steps from program to program. The core's own and those that plugins add run one behind the other; each is
+// verified, timed, and can be printed after (`consist explain --print-after NAME`, `--pass-times`).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "consist/export.h"
+#include "consist/precision.h"
+#include "consist/program.h"
+
+namespace consist {
+
+/// What holds for all passes of a program. Lives as long as they run.
+struct PassContext {
+  DTypes dtypes;            ///< of the run's precision
+  int micro_batches = 1;    ///< of a step
+  bool evaluation = false;  ///< forward of one micro-batch, without gradients and optimizer
+};
+
+/// Where passes of plugins run.
+enum class PassPoint : std::uint8_t {
+  forward,      ///< forward of one micro-batch, placed on the mesh, in the precision's dtypes; what it holds is differentiated
+  micro_batch,  ///< one micro-batch of this rank: forward and backward, in an evaluation forward alone
+  before_schedule,  ///< all micro-batches, gradients accumulated and not yet reduced. Not in an evaluation
+  after_schedule,   ///< the same behind every strategy's schedule(): reductions are in. Not in an evaluation
+  finished,         ///< the whole program, optimizer included: before memory is planned
+};
+inline constexpr std::size_t pass_points = 5;
+/// "forward", "micro_batch", "before_schedule", "after_schedule", "finished".
+CONSIST_API std::string_view name_of(PassPoint point) noexcept;
+
+struct Pass {
+  /// As messages and --print-after name it: "my-strategy.merge_casts", the plugin's name first. Not empty.
+  std::string name;
+  /// Changes the program, which was verified before (verify(), docs/plugins.md) and is afterwards: a rule that is broken then is
+  /// an error with the pass's name. Must do the same on every rank for the same program: no clocks, no random numbers. Throws
+  /// UsageError for what the user asked and cannot have. What it inserts carries its name in Tag::inserted_by.
+  std::function<void(Program&, PassContext&)> run;
+};
+
+/// The passes that plugins add, by point. At one point they run in the order in which they were added: strategies in the order of
+/// the mesh's axes, then the precision, then the optimizer.
+class CONSIST_API PassList {
+ public:
+  /// Throws UsageError for a pass without a name or without a function.
+  void add(PassPoint point, Pass pass);
+  const std::vector<Pass>& at(PassPoint point) const { return passes_.at(static_cast<std::size_t>(point)); }
+
+ private:
+  std::array<std::vector<Pass>, pass_points> passes_;
+};
+
+}  // namespace consist

@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""Checks of the source tree that no compiler makes. Usage: tests/checks/structure.py [--draw] [ROOT]
+
+  rooms     no include of core/ points from a room to a higher one (ROOMS, lowest first), but for KNOWN_ARROWS
+  parts     plugins/, models/ and datasets/ include public headers (consist/...), their own folder, and what FOLDERS_OF_SEVERAL names
+  op names  nothing outside core/ops and the devices' kernels compares the name of an op: it asks for a trait (consist/op_traits.h)
+  origin    nothing compares Tag::inserted_by, which is for people
+
+Prints what is wrong, one line each, and exits with 1; with --draw it prints the arrows between the rooms instead."""
+import os
+import re
+import sys
+
+# Lowest first: a room includes headers of its own and of rooms before it. Public headers (core/include) belong to none.
+ROOMS = ["files", "network", "job", "collectives", "program", "ops", "cost", "passes", "config", "plugin", "archive", "weights", "checkpoint", "runtime"]
+
+# (from, to): why it is still there.
+KNOWN_ARROWS = {}
+
+# What several parts of a kind share lies in plugins/<kind>/common, or here.
+FOLDERS_OF_SEVERAL = {
+    "plugins/devices/kernels": "kernels' arguments and formulas, the same on every device",
+    "plugins/devices/measured_matmul.h": "the choice between two ways of multiplying, for every device",
+    "plugins/devices/cpu/kernel_library.h": "zero3-offload updates on the host: cuda's device runs the CPU's kernels",
+    "plugins/transports/loaded_library.h": "libraries that are opened at run time",
+    "plugins/transports/nccl": "the transport socket and nvlink carry NCCL on GPUs",
+    "plugins/strategies/zero": "what zero2 and zero3-offload share",
+    "plugins/precisions/bf16": "fp8 trains in bf16 but for its linears",
+    "models/decoder": "what the dense decoders share",
+    "datasets/packing": "documents packed into sequences",
+    "datasets/tokenizer": "texts as tokens",
+}
+
+SOURCES = (".h", ".cpp", ".cu", ".cuh")
+INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
+
+# The ways in which an op's name has been compared: of an instruction, by a helper that takes it, or by looking one up beside it.
+NAME_COMPARED = [
+    re.compile(r'\bop(?:\(\))?\s*(?:->|\.)\s*name\(\)\s*[!=]='),
+    re.compile(r'[!=]=\s*[\w.>()\[\]-]*\bop(?:\(\))?\s*(?:->|\.)\s*name\(\)'),
+    re.compile(r'\bop\s*[!=]=\s*"\w'),
+    re.compile(r'"\w+"\s*[!=]=\s*op\b'),
+    re.compile(r'\bop(?:\(\))?\s*(?:->|\.)\s*name\(\)\s*\.\s*(?:starts_with|ends_with|find|compare)\b'),
+    re.compile(r'\b(?:is|is_op|is_flat|op_is)\([^()]*,\s*"\w+"\)'),
+    re.compile(r'(?:find|get)\([^;]*\bop->name\(\)\)?\s*\+'),
+    re.compile(r'(?:find|get)\([^;]*\+\s*(?:std::string\()?[\w.]*\bop->name\(\)'),
+]
+ORIGIN_COMPARED = re.compile(r"\binserted_by\s*[!=]=(?!\s*(?:nullptr|'))|[!=]=\s*[\w.>()\[\]-]*\binserted_by\b")
+OWN_NAMES = ("core/ops/",)
+KERNELS = re.compile(r"^plugins/devices/.*(kernels/|make_kernel)")
+# Figures of machine files are kept by the name of an op, "*" being all others: that is a key of a file, not a property of an op.
+NOT_OPS = {"core/cost/machine_file.cpp", "core/cost/cost_model.cpp", "core/runtime/machine_choice.cpp", "core/program/float8_scaling.h",
+           "core/include/consist/float8_scaling.h"}
+
+
+def files_of(root, folders):
+    for folder in folders:
+        for parent, _, names in os.walk(os.path.join(root, folder)):
+            for name in sorted(names):
+                if name.endswith(SOURCES):
+                    path = os.path.join(parent, name)
+                    yield os.path.relpath(path, root), open(path, encoding="utf-8").read().splitlines()
+
+
+def arrows(root):
+    """(room, room of the included header) -> the places."""
+    found = {}
+    for path, lines in files_of(root, ["core"]):
+        room = path.split("/")[1]
+        if room == "include":
+            room = "public headers"
+        for number, line in enumerate(lines, 1):
+            match = INCLUDE.match(line)
+            if match and match[1].startswith("core/"):
+                to = match[1].split("/")[1]
+                if to != room:
+                    found.setdefault((room, to), []).append(f"{path}:{number}")
+    return found
+
+
+def check_rooms(root):
+    found = arrows(root)
+    for (room, to), places in sorted(found.items()):
+        if room not in ROOMS or to not in ROOMS:
+            missing = room if room not in ROOMS else to
+            yield f"{places[0]}: '{missing}' is no room of core; add it to ROOMS where it belongs, or include a public header"
+        elif ROOMS.index(to) > ROOMS.index(room) and (room, to) not in KNOWN_ARROWS:
+            for place in places:
+                yield f"{place}: core/{room} includes core/{to}, which is above it"
+    for arrow in KNOWN_ARROWS:
+        if arrow not in found:
+            yield f"tests/checks/structure.py: nothing in core/{arrow[0]} includes core/{arrow[1]} any more: take it out of KNOWN_ARROWS"
+
+
+def check_parts(root):
+    for path, lines in files_of(root, ["plugins", "models", "datasets"]):
+        folder = os.path.dirname(path)
+        part = "/".join(folder.split("/")[:3 if folder.startswith("plugins/") else 2])
+        for number, line in enumerate(lines, 1):
+            match = INCLUDE.match(line)
+            if not match:
+                continue
+            header = match[1]
+            if header.startswith("core/"):
+                yield f"{path}:{number}: includes {header}; parts include public headers (consist/...) only"
+            elif header.startswith(("plugins/", "models/", "datasets/")) and not header.startswith(part + "/"):
+                shared = header.startswith("/".join(part.split("/")[:2]) + "/common/") or any(
+                    header == f or header.startswith(f + "/") for f in FOLDERS_OF_SEVERAL)
+                if not shared:
+                    yield f"{path}:{number}: includes {header} of another part; what several need lies in a folder of its own"
+
+
+def check_op_names(root):
+    for path, lines in files_of(root, ["core", "plugins", "launch"]):
+        if path.startswith(OWN_NAMES) or KERNELS.match(path) or path in NOT_OPS:
+            continue
+        for number, line in enumerate(lines, 1):
+            code = line.split("//")[0]
+            if any(pattern.search(code) for pattern in NAME_COMPARED):
+                yield f"{path}:{number}: compares the name of an op; ask for a trait (consist/op_traits.h): {code.strip()}"
+
+
+def check_origin(root):
+    for path, lines in files_of(root, ["core", "plugins", "launch"]):
+        for number, line in enumerate(lines, 1):
+            if ORIGIN_COMPARED.search(line.split("//")[0]):
+                yield f"{path}:{number}: compares Tag::inserted_by, which is for people: {line.strip()}"
+
+
+def draw(root):
+    for (room, to), places in sorted(arrows(root).items(), key=lambda a: tuple(ROOMS.index(r) if r in ROOMS else -1 for r in a[0])):
+        mark = " (upwards)" if room in ROOMS and to in ROOMS and ROOMS.index(to) > ROOMS.index(room) else ""
+        print(f"{room:12} -> {to:12} {len(places):3}{mark}")
+
+
+def main():
+    arguments = [a for a in sys.argv[1:] if not a.startswith("--")]
+    root = arguments[0] if arguments else os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+    if "--draw" in sys.argv:
+        return draw(root)
+    wrong = [*check_rooms(root), *check_parts(root), *check_op_names(root), *check_origin(root)]
+    for line in wrong:
+        print(line)
+    print(f"{len(wrong)} places are wrong" if wrong else "the structure is as it should be")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

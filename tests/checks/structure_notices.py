@@ -1,0 +1,48 @@
+#!/usr/bin/env python3
+"""That structure.py notices what it is for: a small tree with one fault at a time."""
+import os
+import subprocess
+import sys
+import tempfile
+
+CHECK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "structure.py")
+SOUND = {
+    "core/passes/compile.cpp": '#include "core/program/verifier.h"',
+    "plugins/strategies/ddp/strategy.cpp": '#include "consist/strategy.h"\n#include "plugins/strategies/common/buckets.h"',
+    "models/llama/model.cpp": '#include "models/decoder/decoder.h"',
+    "core/ops/linear.cpp": 'if (op == "linear") return;',
+}
+FAULTS = {
+    "core/files/file.h": '#include "core/passes/compile.h"',
+    "core/rooms/room.h": '#include "core/files/file.h"',
+    "plugins/strategies/ddp/strategy.cpp": '#include "core/passes/optimizer.h"',
+    "models/llama/model.cpp": '#include "models/qwen/model.h"',
+    "core/passes/pass.cpp": 'if (i.op->name() == "linear") return;',
+    "plugins/strategies/tp-sp/parts.cpp": 'if (op != "views") return;',
+    "core/passes/pack.cpp": 'bool both = is(i, "rope");',
+    "core/passes/last.cpp": "if (i.tag.inserted_by != std::string_view(recompute_name)) continue;",
+    "core/passes/fuse.cpp": 'return registry().find(std::string(i.op->name()) + "_amax");',
+}
+
+
+def run(files):
+    with tempfile.TemporaryDirectory() as root:
+        for path, text in files.items():
+            os.makedirs(os.path.dirname(os.path.join(root, path)), exist_ok=True)
+            with open(os.path.join(root, path), "w", encoding="utf-8") as file:
+                file.write(text + "\n")
+        return subprocess.run([sys.executable, CHECK, root], capture_output=True, text=True, check=False)
+
+
+def main():
+    missed = [] if run(SOUND).returncode == 0 else ["a sound tree is refused: " + run(SOUND).stdout]
+    for path, text in FAULTS.items():
+        result = run({**SOUND, path: text})
+        if result.returncode == 0 or path not in result.stdout:
+            missed.append(f"{path}: {text}")
+    print("\n".join(missed) or f"{len(FAULTS)} faults noticed")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
