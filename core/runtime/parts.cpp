@@ -211,9 +211,12 @@ Parts make_parts(const RunConfig& config, PluginHost& host) {
   parts.precision = host.make<Precision>("precision", config.precision, options_of(config, config.precision));
   parts.optimizer = host.make<Optimizer>("optimizer", config.optimizer_plugin, options_of(config, config.optimizer_plugin));
   parts.schedule = host.make<Schedule>("schedule", config.schedule, options_of(config, config.schedule));
-  // Where there is no such dataset, whoever opens it says so; a program can be looked at without data.
-  if (host.has("dataset", config.dataset))
-    parts.fields = host.make<Dataset>("dataset", config.dataset, options_of(config, config.dataset))->fields();
+  // Where there is no such dataset, or its files are not named, add_dataset() says so; a program can be looked at without data.
+  try {
+    if (host.has("dataset", config.dataset))
+      parts.fields = host.make<Dataset>("dataset", config.dataset, options_of(config, config.dataset))->fields();
+  } catch (const UsageError&) {
+  }
   for (const StrategyChoice& choice : config.strategies) {
     parts.strategies.push_back(host.make<ParallelStrategy>("strategy", choice.name, options_of(config, choice.name)));
     parts.uses.push_back({choice.name, parts.strategies.back().get(), choice.size, choice.split});
