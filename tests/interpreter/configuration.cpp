@@ -6,6 +6,7 @@
 
 #include "consist/error.h"
 #include "core/program/verifier.h"
+#include "tests/golden_config.h"
 #include "tests/temporary_folder.h"
 
 namespace consist::interpreter {
@@ -55,10 +56,7 @@ const std::string& model_folder(const ModelChoice& model) {
   auto [known, added] = made.try_emplace(model, folder / std::to_string(made.size()));
   if (!added) return known->second;
   std::filesystem::create_directory(known->second);
-  std::ifstream golden(CONSIST_SOURCE_DIR "/tests/golden/hf/" + model.golden + "/config.json");
-  nlohmann::json config = nlohmann::json::parse(golden);
-  config.update(nlohmann::json::parse(model.changes));
-  std::ofstream(known->second + "/config.json") << config;
+  std::ofstream(known->second + "/config.json") << test::golden_config(model.golden, nlohmann::json::parse(model.changes));
   return known->second;
 }
 

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/golden_config.h"
 #include "tests/parity/tolerances.h"
 #include "tests/temporary_folder.h"
 #include "tests/train_from_scratch.h"
@@ -43,10 +44,7 @@ class ChangedModelRuns {
  public:
   explicit ChangedModelRuns(const ChangedModel& model)
       : precision_(model.precision), device_(model.device), options_(model.options) {
-    std::ifstream golden(std::string(CONSIST_SOURCE_DIR) + "/tests/golden/hf/" + model.golden + "/config.json");
-    nlohmann::json config = nlohmann::json::parse(golden);
-    config.update(model.changes);
-    std::ofstream(folder_ / "config.json") << config;
+    std::ofstream(folder_ / "config.json") << golden_config(model.golden, model.changes);
   }
 
   static constexpr int steps = 10;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/weights/model_weights.h"
+#include "tests/golden_config.h"
 #include "tests/parity/tolerances.h"
 #include "tests/temporary_folder.h"
 #include "tests/train_from_scratch.h"
@@ -38,10 +39,7 @@ class PipelineParity : public testing::TestWithParam<Case> {
   void SetUp() override {
     model_ = folder_ / "model";
     std::filesystem::create_directory(model_);
-    std::ifstream original(std::string(CONSIST_SOURCE_DIR "/tests/golden/hf/") + GetParam().reference + "/config.json");
-    nlohmann::json config = nlohmann::json::parse(original);
-    config["num_hidden_layers"] = layers;
-    std::ofstream(model_ + "/config.json") << config.dump();
+    std::ofstream(model_ + "/config.json") << test::golden_config(GetParam().reference, {{"num_hidden_layers", layers}});
   }
 
   /// The losses of a run over 16 sequences a step, in processes of their own.
