@@ -46,8 +46,7 @@ constexpr const char* help =
     "  --freeze PATTERNS         parameters that are not trained, by name: model.embed_tokens.*,model.layers.0.*\n"
     "  --train-only PATTERNS     parameters that alone are trained: *norm*\n"
     "  --learning-rate X [3e-4]  the largest\n"
-    "  --schedule S [constant]   of the learning rate: constant, linear, cosine or wsd; warm-up and end are options of the part:\n"
-    "                            --cosine.warmup 100 --cosine.final-rate 0.1\n"
+    "  --schedule S [constant]   constant, linear, cosine or wsd; warm-up and end are options of the part: --wsd.warmup 9\n"
     "  --optimizer O [adamw]     adamw, sgd, lion or muon; its constants are options of the part: --adamw.beta2 0.95\n"
     "  --weight-decay X [0.1]    --clip X [1]: largest global gradient norm; 0: any\n"
     "  --from-scratch            do not load the weights of a model folder\n"
@@ -61,8 +60,7 @@ constexpr const char* help =
     "  --memory-limit BYTES      per rank, such as 2Gi [0: what the device has]\n"
     "  --host-memory-limit BYTES pinned by all ranks of a host [0: what it has available]\n"
     "  --timeout SECONDS [60]    how long a rank may keep the others waiting\n"
-    "  --profile                 time every instruction\n"
-    "  --trace FILE              timeline of the last step of all ranks, for Perfetto\n\n"
+    "  --trace FILE              timeline of the last step of all ranks, for Perfetto      --profile  time every instruction\n\n"
     "Options of parts, such as --ddp.bucket-size: consist plugins NAME.\n"
     "example: consist train --model qwen3-tiny --ranks 2 --precision bf16 --steps 100 --archive run.h5\n";
 

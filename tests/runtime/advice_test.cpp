@@ -65,7 +65,7 @@ TEST_F(Advice, GathersWhereWholeParametersFit) {
   layout.active = {{.name = "zero3-offload", .strategy = nullptr, .size = 0}};
   config.strategies = {{"zero3-offload", 0}};
   summary.parameters = 8'000'000'000;                                                // 14.9 GiB in bf16
-  summary.collectives = {{"data", "all_gather", 100, std::int64_t{8'000'000'000}}};  // a quarter of them, twice
+  summary.collectives = {{.axes = "data", .op = "all_gather", .gathers = true, .count = 100, .bytes = 8'000'000'000}};  // a quarter, twice
   EXPECT_THAT(advice(), ElementsAre(AllOf(HasSubstr("each parameter 2.0 times"), HasSubstr("at most 74.9 GiB of 100 GiB (75%)"),
                                           HasSubstr("max_live_parameters"))));
   summary.collectives[0].bytes = 4'000'000'000;  // once is what there must be
