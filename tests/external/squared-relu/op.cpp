@@ -44,6 +44,9 @@ class SquaredReluGrad final : public Op {
 class SquaredRelu final : public Op {
  public:
   std::string_view name() const noexcept override { return "squared_relu"; }
+  /// Traits that passes and strategies ask for: it may run on parts of the tokens, and on a rank's part of the channels.
+  Separable separable() const noexcept override { return Separable::tokens; }
+  std::optional<ChannelSplit> channel_split(const Attributes&) const override { return ChannelSplit{.inputs = 1}; }
   Types infer(const Types& inputs, const Attributes&) const override { return {common_type(*this, inputs, 1)}; }
   void shard(AxisSharding& axis, const Types&, const Attributes&) const override { same_placement(axis, axis.inputs[0]); }
   void differentiate(Differentiator& d, const Instruction& forward) const override {
