@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "consist/error.h"
+#include "core/files/split.h"
 #include "launch/run_options.h"
 
 namespace consist::launch {
@@ -28,13 +29,8 @@ ListRule rule_of_plugin(const std::string& name, PluginHost& host) {
 
 /// "a,b" at its commas.
 std::vector<std::string> at_commas(const std::string& list) {
-  std::vector<std::string> values;
-  for (std::size_t begin = 0; begin <= list.size();) {
-    const std::size_t end = std::min(list.find(',', begin), list.size());
-    values.push_back(list.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return values;
+  const std::vector<std::string_view> values = split(list, ',');
+  return {values.begin(), values.end()};
 }
 
 /// "[a,b],[c]" between its groups, brackets included; empty if the text is not made of at least two.

@@ -7,19 +7,10 @@
 #include <string_view>
 
 #include "consist/error.h"
+#include "core/files/split.h"
 
 namespace consist {
 namespace {
-
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(separator, begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
 
 void at_least(const char* option, std::int64_t value, std::int64_t least) {
   if (value < least)

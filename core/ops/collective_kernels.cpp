@@ -69,6 +69,17 @@ class Group {
   bool ended_ = false;
 };
 
+constexpr std::size_t most_messages = 256;  // per tensor
+
+/// Calls `send` for each message; several are one group.
+template <typename Message, typename Send>
+void each_as_one(Communicator& communicator, const std::vector<Message>& messages, NativeQueue queue, Send send) {
+  if (messages.size() == 1) return send(messages[0]);
+  Group group(communicator, queue);
+  for (const Message& message : messages) send(message);
+  group.end();
+}
+
 /// One message: a run of equal parts, one per rank, of which this rank has or gets one.
 struct Message {
   std::size_t tensor;
@@ -107,17 +118,12 @@ class PartsKernel final : public Kernel {
   }
 
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* /*workspace*/, NativeQueue queue) override {
-    if (messages_.size() == 1) return send(messages_[0], in, out, queue);
-    Group group(*communicator_, queue);
-    for (const Message& message : messages_) send(message, in, out, queue);
-    group.end();
+    each_as_one(*communicator_, messages_, queue, [&](const Message& message) { send(message, in, out, queue); });
   }
 
   void check() override { communicator_->check(); }
 
  private:
-  static constexpr std::size_t most_messages = 256;  // per tensor
-
   void send(const Message& m, std::span<const Buffer> in, std::span<const Buffer> out, NativeQueue queue) {
     const char* from = in[m.tensor].as<char>() + (gathers_ ? m.part_offset : m.whole_offset);
     char* to = out[m.tensor].as<char>() + (gathers_ ? m.whole_offset : m.part_offset);
@@ -147,17 +153,12 @@ class ExchangeKernel final : public Kernel {
   }
 
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* /*workspace*/, NativeQueue queue) override {
-    if (runs_.size() == 1) return exchange(runs_[0], in, out, queue);
-    Group group(*communicator_, queue);
-    for (const Run& run : runs_) exchange(run, in, out, queue);
-    group.end();
+    each_as_one(*communicator_, runs_, queue, [&](const Run& run) { exchange(run, in, out, queue); });
   }
 
   void check() override { communicator_->check(); }
 
  private:
-  static constexpr std::size_t most_messages = 256;  // per tensor
-
   /// As much of each part as lies in one piece on both sides. Bytes, but for strides and count.
   struct Run {
     std::size_t tensor;

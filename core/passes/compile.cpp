@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <utility>
 
 #include "consist/analysis.h"
@@ -25,15 +26,11 @@ const Optimizer& default_optimizer() {
 }
 
 int Layout::batch_ranks() const {
-  int product = 1;
-  for (int axis : batch_axes) product *= mesh.size_of(axis);
-  return product;
+  return mesh.size_of(batch_axes);
 }
 
 int Layout::batch_index(int rank) const {
-  int index = 0;
-  for (int axis : batch_axes) index = index * mesh.size_of(axis) + mesh.coordinate(rank, axis);
-  return index;
+  return mesh.coordinate(rank, batch_axes);
 }
 
 std::shared_ptr<const Machine> reference_machine() {
@@ -113,7 +110,7 @@ Layout lay_out(const std::vector<StrategyUse>& strategies, int ranks) {
     if (own.empty()) continue;
     for (const MeshAxis& axis : own) {
       const auto index = static_cast<int>(axes.size());
-      if (request.splits_batch) layout.batch_axes.push_back(index);
+      if (request.splits_batch) layout.batch_axes |= index;
       use.axes |= index;
       axes.push_back(axis);
     }
@@ -144,10 +141,12 @@ std::string fields_text(const Program& program) {
 }
 
 void check_inputs(const Program& program) {
-  const DefUse def_use(program);
+  std::optional<DefUse> def_use;  // made only for a program that has something to ask, since this runs behind every pass
   for (std::size_t id = 0; id < program.tensors.size(); ++id) {
     const Tensor& tensor = program.tensors[id];
-    if (def_use.is_made(static_cast<TensorId>(id)) || tensor.state || tensor.role != Role::input || is_written(program, tensor)) continue;
+    if (tensor.state || tensor.role != Role::input || is_written(program, tensor)) continue;
+    if (!def_use) def_use.emplace(program);
+    if (def_use->is_made(static_cast<TensorId>(id))) continue;
     throw ProgramError("nobody writes the input '" + tensor.name + "', " + std::string(name_of(tensor.dtype)) +
                        ": the trainer writes token ids, targets and the fields of the dataset, which are: " + fields_text(program) +
                        "; choose a dataset that has it. What never changes is a Builder::constant");

@@ -62,7 +62,7 @@ struct Layout {
   std::vector<StrategyUse> active;  ///< the strategies that have an axis, in the order of the mesh's axes: by
                                     ///< AxisRequest::distance, the largest outermost
   std::vector<std::size_t> schedule_order;  ///< indices of `active`, by AxisRequest::turn
-  std::vector<int> batch_axes;              ///< axes over which sequences are divided
+  AxisSet batch_axes;                       ///< over which sequences are divided
 
   /// The strategy that an axis of the mesh belongs to.
   const StrategyUse& strategy_of(int axis) const;

@@ -11,19 +11,19 @@
 #include "consist/op.h"
 #include "consist/rewrite.h"
 #include "core/files/did_you_mean.h"
+#include "core/files/split.h"
 
 namespace consist {
 namespace {
 
 std::vector<std::string> patterns_of(const std::string& option, const std::string& text) {
+  if (text.empty()) return {};
   std::vector<std::string> patterns;
-  for (std::size_t begin = 0; !text.empty() && begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    patterns.push_back(text.substr(begin, end - begin));
-    if (patterns.back().empty())
+  for (const std::string_view pattern : split(text, ',')) {
+    if (pattern.empty())
       throw UsageError(option + " '" + text + "' has an empty pattern; write for example " + option +
                        " 'model.embed_tokens.*,model.layers.0.*'");
-    begin = end + 1;
+    patterns.emplace_back(pattern);
   }
   return patterns;
 }
@@ -37,8 +37,7 @@ void require_matches(const Program& program, const std::string& option, const st
     if (std::any_of(program.parameters.begin(), program.parameters.end(),
                     [&](const Parameter& p) { return matches(pattern, p.name); }))
       continue;
-    std::string word = pattern;  // as far as a name could begin like that
-    word = word.substr(0, word.find_last_not_of('*') + 1);
+    const std::string word = pattern.substr(0, pattern.find_last_not_of('*') + 1);  // as far as a name could begin like that
     std::set<std::string> names;
     for (const Parameter& p : program.parameters) names.insert(word == pattern ? p.name : p.name.substr(0, word.size()));
     std::vector<KnownName> known;

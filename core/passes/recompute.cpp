@@ -9,6 +9,7 @@
 #include "consist/analysis.h"
 #include "consist/error.h"
 #include "consist/op.h"
+#include "core/files/split.h"
 
 namespace consist {
 namespace {
@@ -185,12 +186,12 @@ int layer_number(std::string_view text, const std::string& all) {
 RecomputeRequest parse_recompute(const std::string& what, const std::string& layers) {
   RecomputeRequest request;
   request.full = what == "full";
-  for (std::size_t begin = 0; !request.full && what != "none" && begin <= what.size();) {
-    const std::size_t end = std::min(what.find(',', begin), what.size());
-    request.ops.push_back(what.substr(begin, end - begin));
-    if (request.ops.back().empty() || request.ops.back() == "none" || request.ops.back() == "full")
-      throw UsageError("--recompute is '" + what + "'; it must be none, full or a list of ops such as swiglu,rms_norm");
-    begin = end + 1;
+  if (!request.full && what != "none") {
+    for (const std::string_view name : split(what, ',')) {
+      if (name.empty() || name == "none" || name == "full")
+        throw UsageError("--recompute is '" + what + "'; it must be none, full or a list of ops such as swiglu,rms_norm");
+      request.ops.emplace_back(name);
+    }
   }
   if (layers.empty()) return request;
   if (!request.any()) throw UsageError("--recompute-layers is given, but --recompute is none");

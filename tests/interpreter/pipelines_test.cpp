@@ -54,6 +54,15 @@ TEST_P(Pipelines, BesideOthers) {
   }
 }
 
+// Weights that travel in bf16 are used before another chunk's 8-bit parts are made: they cannot share a message.
+TEST(PipelinesOfTwoChunks, EightBitGathersBesideOthers) {
+  const ModelChoice four_layers{"qwen3-tied", R"({"num_hidden_layers":4})"};
+  for (const char* zero : {"zero2", "zero3-offload"})
+    expect_one_rank(four_layers, {std::string("--strategy=pipeline=2+") + zero, "--ranks=4", "--accumulation=2", "--global-batch=8",
+                                  "--pipeline.schedule=interleaved", "--pipeline.chunks=2", "--precision=fp8", "--fp8.gathers=true",
+                                  "--fp8.bf16-first=1"});
+}
+
 const std::string deep = R"({"num_hidden_layers":8})";
 INSTANTIATE_TEST_SUITE_P(Models, Pipelines,
                          testing::Values(Column{"llama_untied_fp32", {"llama-untied", deep}},

@@ -18,16 +18,6 @@ namespace {
 
 using test::Reference;
 
-class Losses final : public TrainerEvents {
- public:
-  void step_finished(const StepReport& report) override { reports.push_back(report); }
-  void evaluated(const EvaluationReport& /*report*/) override {}
-  void checkpoint(std::int64_t /*step*/) override {}
-  bool stop_requested() override { return false; }
-
-  std::vector<StepReport> reports;
-};
-
 struct Case {
   std::string model, device, precision;
 };
@@ -122,7 +112,7 @@ class HfParity : public testing::TestWithParam<Case> {
   PluginHost host_;
   Parts parts_;
   std::unique_ptr<TrainingState> state_;
-  Losses events_;
+  test::StepReports events_;
 };
 
 TEST_P(HfParity, WholeBatch) {

@@ -20,15 +20,6 @@ using test::Reference;
 /// Within which losses must be those of transformers.
 constexpr double tolerance = 1e-5;
 
-class Reports final : public TrainerEvents {
- public:
-  void step_finished(const StepReport& report) override { reports.push_back(report); }
-  void evaluated(const EvaluationReport& /*report*/) override {}
-  void checkpoint(std::int64_t /*step*/) override {}
-  bool stop_requested() override { return false; }
-  std::vector<StepReport> reports;
-};
-
 /// The reference's rows with fields, row by row.
 class Rows final : public Dataset {
  public:
@@ -104,7 +95,7 @@ TEST_P(MaskParity, LossesAreThoseOfTransformers) {
                                  .accumulation = config.accumulation,
                                  .learning_rate = reference.learning_rate,
                                  .optimizer = parts.optimizer.get()};
-  Reports events;
+  test::StepReports events;
   ASSERT_EQ(train(state, rows, layout, 0, settings, events), TrainerResult::finished);
 
   const auto losses = masks.at(GetParam().fields).at("losses").get<std::vector<double>>(),

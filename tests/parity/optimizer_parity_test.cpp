@@ -1,5 +1,5 @@
-// Every optimizer gives the losses of PyTorch (see tests/golden/make_optimizer_references.py), and in processes those of one rank: in
-// one layout each, since tests/interpreter/optimizers_test.cpp has them all.
+// Every optimizer gives the losses of PyTorch (see tests/golden/make_optimizer_references.py), and in processes those of one
+// rank: in one layout each, since tests/interpreter/optimizers_test.cpp has them all.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -18,16 +18,6 @@ namespace consist {
 namespace {
 
 using nlohmann::json;
-
-class Losses final : public TrainerEvents {
- public:
-  void step_finished(const StepReport& report) override { losses.push_back(report.loss); }
-  void evaluated(const EvaluationReport& /*report*/) override {}
-  void checkpoint(std::int64_t /*step*/) override {}
-  bool stop_requested() override { return false; }
-
-  std::vector<double> losses;
-};
 
 /// The losses of a run of optimizers.json on one rank.
 std::vector<double> losses_of(const test::Reference& reference, const json& run) {
@@ -49,21 +39,24 @@ std::vector<double> losses_of(const test::Reference& reference, const json& run)
   TrainingState state(compile_step(request, layout), std::nullopt, *parts.device, {}, 0, 0);
   state.allocate(false);
   const ModelWeights weights(reference.folder);
-  state.load_weights([&](const std::string& name, std::int64_t first, std::span<float> out) { weights.read_f32(name, first, out); });
+  state.load_weights(
+      [&](const std::string& name, std::int64_t first, std::span<float> out) { weights.read_f32(name, first, out); });
 
   const std::size_t steps = run.at("losses").size();
   test::Reference repeated = reference;
   while (repeated.batches.size() < steps)
     repeated.batches.insert(repeated.batches.end(), reference.batches.begin(), reference.batches.end());
   const test::ReferenceRows rows(repeated);
-  Losses events;
+  test::StepReports events;
   const TrainerSettings settings{.steps = static_cast<std::int64_t>(steps),
                                  .micro_batch = config.batch,
                                  .sequence = config.sequence,
                                  .learning_rate = run.at("learning_rate"),
                                  .optimizer = parts.optimizer.get()};
   EXPECT_EQ(train(state, rows, layout, 0, settings, events), TrainerResult::finished);
-  return events.losses;
+  std::vector<double> losses;
+  for (const StepReport& report : events.reports) losses.push_back(report.loss);
+  return losses;
 }
 
 TEST(OptimizerParity, LossesAreThoseOfPyTorch) {
@@ -94,21 +87,31 @@ TEST_P(OptimizerLayouts, LossesAreThoseOfOneRank) {
   std::vector<std::string> layout{std::string("--strategy=") + run.strategy, "--ranks=" + std::to_string(run.ranks),
                                   "--accumulation=2"};
   layout.insert(layout.end(), run.more.begin(), run.more.end());
-  test::expect_losses_of_one_rank(
-      {"llama", "llama-tied", {{"tie_word_embeddings", false}}, "fp32", "cpu",
-       {std::string("--optimizer=") + run.name, std::string("--learning-rate=") + run.learning_rate}},
-      {layout});
+  test::expect_losses_of_one_rank({"llama",
+                                   "llama-tied",
+                                   {{"tie_word_embeddings", false}},
+                                   "fp32",
+                                   "cpu",
+                                   {std::string("--optimizer=") + run.name, std::string("--learning-rate=") + run.learning_rate}},
+                                  {layout});
 }
 
 // The updates that the processor makes of what lies in the host's memory, and whole matrices of two axes.
-INSTANTIATE_TEST_SUITE_P(
-    Optimizers, OptimizerLayouts,
-    testing::Values(OptimizerCase{"sgd", "0.1", "zero3-offload", 2,
-                                  {"--zero3-offload.offload_optimizer.device=cpu", "--zero3-offload.offload_optimizer.update=cpu"}},
-                    OptimizerCase{"lion", "3e-4", "zero3-offload", 2,
-                                  {"--zero3-offload.offload_optimizer.device=cpu", "--zero3-offload.sub_group_size=3000"}},
-                    OptimizerCase{"muon", "3e-3", "tp-sp=2+zero2", 4, {"--zero2.reduce_bucket_size=4000"}}),
-    [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Optimizers, OptimizerLayouts,
+                         testing::Values(OptimizerCase{"sgd",
+                                                       "0.1",
+                                                       "zero3-offload",
+                                                       2,
+                                                       {"--zero3-offload.offload_optimizer.device=cpu",
+                                                        "--zero3-offload.offload_optimizer.update=cpu"}},
+                                         OptimizerCase{"lion",
+                                                       "3e-4",
+                                                       "zero3-offload",
+                                                       2,
+                                                       {"--zero3-offload.offload_optimizer.device=cpu",
+                                                        "--zero3-offload.sub_group_size=3000"}},
+                                         OptimizerCase{"muon", "3e-3", "tp-sp=2+zero2", 4, {"--zero2.reduce_bucket_size=4000"}}),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
 }  // namespace consist

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "consist/dataset.h"
+#include "core/runtime/trainer.h"
 
 namespace consist::test {
 
@@ -72,6 +73,17 @@ class ReferenceRows final : public Dataset {
 
  private:
   std::vector<std::vector<std::int32_t>> rows_;
+};
+
+/// The reports of a run's steps.
+class StepReports final : public TrainerEvents {
+ public:
+  void step_finished(const StepReport& report) override { reports.push_back(report); }
+  void evaluated(const EvaluationReport& /*report*/) override {}
+  void checkpoint(std::int64_t /*step*/) override {}
+  bool stop_requested() override { return false; }
+
+  std::vector<StepReport> reports;
 };
 
 }  // namespace consist::test

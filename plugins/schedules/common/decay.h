@@ -2,9 +2,14 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <cstdio>
+#include <numbers>
+#include <string>
 
 #include "consist/options.h"
+#include "consist/schedule.h"
 
 namespace consist::schedules {
 
@@ -33,7 +38,48 @@ inline double decayed(double peak, double last, double left) noexcept {
   return peak * (last + (1.0 - last) * left);
 }
 
+/// What is left of half a period of a cosine of which `done`, 0..1, is done.
+inline double left_of_cosine(double done) noexcept {
+  return 0.5 * (1.0 + std::cos(std::numbers::pi * done));
+}
+
+/// A warm-up, and one decay over the rest of the steps to a share of the peak. `left` is called with the share of the decay that
+/// is done. `counts_ahead`: as Counting::ahead() says.
+class FinalDecay : public Schedule {
+ public:
+  double rate(std::int64_t done, std::int64_t steps, double peak) const override {
+    const std::int64_t point = counting_.point(done);
+    if (point < warmup_.steps()) return warmup_.rate(point, peak);
+    return decayed(peak, last_, left_(done_of(point + ahead_ - warmup_.steps(), steps - warmup_.steps())));
+  }
+  std::string describe() const override {
+    char text[60];
+    std::snprintf(text, sizeof text, "%s to %g of the peak", name_, last_);
+    return text + warmup_.describe();
+  }
+
+ protected:
+  FinalDecay(const Options& options, const char* name, double (*left)(double), bool counts_ahead)
+      : warmup_(options),
+        counting_(options),
+        last_(options.real("final-rate")),
+        name_(name),
+        left_(left),
+        ahead_(counts_ahead ? counting_.ahead() : 0) {}
+
+ private:
+  Warmup warmup_;
+  Counting counting_;
+  double last_;
+  const char* name_;
+  double (*left_)(double);
+  std::int64_t ahead_;
+};
+
 }  // namespace consist::schedules
+
+#define CONSIST_FINAL_RATE_OPTION \
+  { "final-rate", consist::OptionKind::real, "0.1", "at the end, as a fraction of the peak", "0..1" }
 
 #define CONSIST_COUNTING_OPTION                                                                                           \
   {                                                                                                                       \

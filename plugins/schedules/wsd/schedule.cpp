@@ -5,7 +5,6 @@
 
 #include <cmath>
 #include <cstdio>
-#include <numbers>
 
 #include "consist/plugin.h"
 #include "plugins/schedules/common/decay.h"
@@ -34,7 +33,7 @@ class Wsd final : public Schedule {
  private:
   double left(double done) const {
     if (shape_ == "linear") return 1.0 - done;
-    return shape_ == "cosine" ? 0.5 * (1.0 + std::cos(std::numbers::pi * done)) : 1.0 - std::sqrt(done);
+    return shape_ == "cosine" ? schedules::left_of_cosine(done) : 1.0 - std::sqrt(done);
   }
 
   Warmup warmup_;

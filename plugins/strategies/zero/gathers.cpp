@@ -89,14 +89,16 @@ class PeriodPlanner {
   std::int64_t live_ = 0;
 };
 
-/// Cuts periods of one kind, in order of use, into buckets. A bucket never holds a parameter twice.
+/// Cuts periods of one kind, in order of use, into buckets. A bucket never holds a parameter twice, and nothing that is made only
+/// once the bucket's first parameter is in use (an 8-bit part whose amax another stage's products come before).
 std::vector<GatherBucket> cut(std::span<const Period> periods, bool kept, std::int64_t most) {
   std::vector<GatherBucket> buckets;
   std::int64_t elements = 0;
   std::set<TensorId> inside;
   for (std::size_t p = 0; p < periods.size(); ++p) {
     if (periods[p].kept != kept) continue;
-    if (buckets.empty() || elements + periods[p].elements > most || inside.contains(periods[p].source)) {
+    if (buckets.empty() || elements + periods[p].elements > most || inside.contains(periods[p].source) ||
+        periods[p].ready >= periods[buckets.back().periods.front()].first) {
       buckets.emplace_back();
       elements = 0;
       inside.clear();

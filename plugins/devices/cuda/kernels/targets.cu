@@ -24,7 +24,7 @@ class MaskedTargets final : public Kernel {
   }
 };
 
-/// One block: the count is exact in f32 up to 2^24 of each thread's part, and sums of whole numbers have no order.
+/// One block. Whole numbers are added, so that the order of the sum does not matter; f32 rounds it once.
 __global__ void count_targets(const std::int32_t* __restrict__ targets, std::int64_t count, float* __restrict__ sum) {
   __shared__ unsigned long long all;
   if (threadIdx.x == 0) all = 0;
