@@ -162,6 +162,12 @@ const std::vector<std::unique_ptr<Collective>>& collectives() {
   return made;
 }
 
+const Collective& collective_named(const std::string& name) {
+  const auto found = std::find_if(collectives().begin(), collectives().end(), [&](const auto& c) { return name == c->name(); });
+  if (found == collectives().end()) throw UsageError("there is no collective '" + name + "'");
+  return **found;
+}
+
 /// Many calls of a collective as one instruction of a device.
 class CollectiveKernel final : public Kernel {
  public:
@@ -313,7 +319,7 @@ class Bench {
 
   /// Every rank's number, in order of ranks.
   std::vector<double> agree(const char* what, double own) {
-    const std::string key = std::string("bench/") + what + "/" + std::to_string(++agreements_) + "/";
+    const std::string key = std::string("bench/") + what + "/" + std::to_string(++agreements) + "/";
     std::ostringstream text;
     text.precision(17);
     text << own;
@@ -331,8 +337,8 @@ class Bench {
   const std::int64_t element_;
   const DeviceBlock input_, output_, meeting_;
   std::vector<std::byte> host_;
-  std::vector<std::byte> right_;  ///< what a block of the result must be
-  int agreements_ = 0;
+  std::vector<std::byte> right_;     ///< what a block of the result must be
+  static inline int agreements = 0;  // of the process, since the job has them all
 };
 
 void print_head(const Collective& collective, int members) {
@@ -373,13 +379,20 @@ const std::vector<std::string>& collective_names() {
   return names;
 }
 
+std::vector<BenchRow> time_collective(Job& job, Device& device, Communicator& communicator, const std::string& name,
+                                      const BenchSettings& settings) {
+  Bench bench(job, device, communicator, settings);
+  std::vector<BenchRow> rows;
+  for (std::int64_t bytes = settings.min_bytes; bytes <= settings.max_bytes; bytes *= settings.factor)
+    rows.push_back(bench.measure(collective_named(name), bytes));
+  return rows;
+}
+
 std::int64_t bench_collectives(Job& job, Device& device, Communicator& communicator, const BenchSettings& settings) {
   Bench bench(job, device, communicator, settings);
   std::int64_t wrong = 0;
   for (const std::string& name : settings.collectives) {
-    const auto found = std::find_if(collectives().begin(), collectives().end(), [&](const auto& c) { return name == c->name(); });
-    if (found == collectives().end()) throw UsageError("there is no collective '" + name + "'");
-    const Collective& collective = **found;
+    const Collective& collective = collective_named(name);
     std::vector<TimedCall> calls;
     if (job.rank() == 0) print_head(collective, communicator.size());
     for (std::int64_t bytes = settings.min_bytes; bytes <= settings.max_bytes; bytes *= settings.factor) {

@@ -32,6 +32,11 @@ struct BenchRow {
   std::int64_t wrong = 0;  ///< elements with a wrong result, on all ranks
 };
 
+/// Collective over the job, whose ranks are the members of `communicator`; nothing is printed. The rows of one of
+/// collective_names(), the same on every rank. Throws UsageError for another name, and what the parts throw.
+std::vector<BenchRow> time_collective(Job& job, Device& device, Communicator& communicator, const std::string& name,
+                                      const BenchSettings& settings);
+
 /// Runs on every rank of the job; `communicator` is the group of all of them and `device` is open. Rank 0 prints a section per
 /// collective, in the columns of nccl-tests. Each size is run once on known data and its result compared with the right one, and
 /// then timed as one executable of many calls, as a step of training is. Returns the number of wrong elements. Throws what the

@@ -18,6 +18,13 @@ std::size_t type_class(DType operand) {
 }
 constexpr std::string_view class_names[] = {"fp32", "bf16", "fp8"};
 
+/// Costs are compared by their logarithms; what costs no FLOPs, or moves no bytes, is at 0.
+double log_of(double cost) {
+  return cost > 1 ? std::log(cost) : 0;
+}
+
+constexpr std::size_t neighbours = 4;  // from which an unmeasured instruction's time is estimated
+
 }  // namespace
 
 double DeviceRates::peak(DType operand) const {
@@ -95,6 +102,17 @@ CostModel::CostModel(std::shared_ptr<const Machine> machine, const Mesh& mesh)
   }
   shares_.emplace_back(nullptr, shares_of(any));
 
+  for (const DeviceRates::OpTimes& times : machine_->device.times) {
+    const Op* op = registry().find(times.op);
+    if (op == nullptr) continue;  // of a plugin that is not loaded
+    Measured measured{op, times.dtype, {}};
+    for (const DeviceRates::OpTimes::Point& point : times.points) {
+      const double bound = bound_seconds(times.dtype, point.flops, point.bytes);
+      measured.points.push_back({log_of(point.flops), log_of(point.bytes), std::log(point.seconds / bound)});
+    }
+    measured_.push_back(std::move(measured));
+  }
+
   host_rate_ = (std::min(mesh.ranks(), machine_->ranks_per_node) > 1 ? machine_->host_shared : machine_->host_alone).value;
 }
 
@@ -123,6 +141,38 @@ CostModel::Groups CostModel::groups_over(AxisSet axes) const {
   return here;
 }
 
+double CostModel::bound_seconds(DType operand, double flops, double bytes) const {
+  const DeviceRates& device = machine_->device;
+  return std::max(flops / device.peak(operand), bytes / device.memory_rate.value) + device.kernel_seconds.value;
+}
+
+const CostModel::Measured* CostModel::measured(const Op* op, DType operand) const {
+  const auto found =
+      std::find_if(measured_.begin(), measured_.end(), [&](const Measured& m) { return m.op == op && m.dtype == operand; });
+  return found == measured_.end() ? nullptr : &*found;
+}
+
+double CostModel::Measured::ratio_at(double flops, double bytes) const {
+  std::array<std::pair<double, double>, neighbours> nearest;  // square of the distance, ratio
+  std::size_t found = 0;
+  for (const Point& point : points) {
+    const double by_flops = point.flops - flops, by_bytes = point.bytes - bytes;
+    std::pair<double, double> here{by_flops * by_flops + by_bytes * by_bytes, point.ratio};
+    for (std::size_t n = 0; n < found; ++n) {
+      if (here < nearest[n]) std::swap(here, nearest[n]);
+    }
+    if (found < nearest.size()) nearest[found++] = here;
+  }
+  constexpr double same = 1e-12;
+  if (nearest[0].first < same) return nearest[0].second;
+  double sum = 0, weights = 0;
+  for (std::size_t n = 0; n < found; ++n) {
+    sum += nearest[n].second / nearest[n].first;
+    weights += 1 / nearest[n].first;
+  }
+  return sum / weights;
+}
+
 double CostModel::flops_rate(const Program& program, const Instruction& instruction, double flops) const {
   const DType operand = program[first_operand(instruction)].dtype;
   auto shares = shares_.begin();
@@ -142,6 +192,9 @@ double CostModel::seconds(const Program& program, const Instruction& instruction
   if (instruction.queue.is_copy()) return static_cast<double>(message_bytes(program, instruction)) / host_rate_;
   if (!instruction.op->touches_memory() || first_operand(instruction) == no_tensor) return 0;
   const Cost cost = instruction.op->cost(program, instruction);
+  const DType operand = program[first_operand(instruction)].dtype;
+  if (const Measured* of_op = measured(instruction.op, operand))
+    return bound_seconds(operand, cost.flops, cost.bytes) * std::exp(of_op->ratio_at(log_of(cost.flops), log_of(cost.bytes)));
   const double moving = cost.bytes / machine_->device.memory_rate.value;
   const double working = cost.flops > 0 ? std::max(moving, cost.flops / flops_rate(program, instruction, cost.flops)) : moving;
   return working + machine_->device.kernel_seconds.value;

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
+#include <utility>
 
 #include "consist/error.h"
 #include "consist/json_input.h"
@@ -110,6 +112,40 @@ std::vector<DeviceRates::Reached> reached_from(Object& device) {
   return all;
 }
 
+std::vector<DeviceRates::OpTimes> times_from(Object& device) {
+  std::vector<DeviceRates::OpTimes> all;
+  for (const nlohmann::json& json : device.list("times")) {
+    Object object(json, item(device.name("times"), all.size()));
+    DeviceRates::OpTimes times{.op = object.text("op"), .points = {}, .source = object.source()};
+    const std::string dtype = object.text("dtype");
+    if (const std::optional<DType> known = dtype_of(dtype)) {
+      times.dtype = *known;
+    } else {
+      throw DataError(object.name("dtype") + " is " + shown(nlohmann::json(dtype)) + "; it must be a dtype such as bf16 or f32");
+    }
+    for (const DeviceRates::OpTimes& other : all) {
+      if (other.op == times.op && other.dtype == times.dtype)
+        throw DataError(object.name("op") + ": " + times.op + " in " + dtype + " stands in the list twice");
+    }
+    std::set<std::pair<double, double>> costs;
+    for (const nlohmann::json& point : object.list("points")) {
+      const std::string where = item(object.name("points"), times.points.size());
+      if (!point.is_array() || point.size() != 3 ||
+          !std::all_of(point.begin(), point.end(),
+                       [](const nlohmann::json& n) { return n.is_number() && n.get<double>() >= 0; }) ||
+          !(point[2].get<double>() > 0))
+        throw DataError(where + " must be FLOPs, bytes and seconds above 0, not " + shown(point));
+      times.points.push_back({point[0].get<double>(), point[1].get<double>(), point[2].get<double>()});
+      if (!costs.emplace(times.points.back().flops, times.points.back().bytes).second)
+        throw DataError(where + " has the FLOPs and bytes of one before it: " + shown(point));
+    }
+    if (times.points.empty()) throw DataError(object.name("points") + " is empty");
+    object.finish();
+    all.push_back(std::move(times));
+  }
+  return all;
+}
+
 DeviceRates device_from(Object device) {
   DeviceRates rates;
   Object peak = device.object("peak");
@@ -119,6 +155,7 @@ DeviceRates device_from(Object device) {
   rates.peak_fp8 = peak.figure("fp8", 0);
   peak.finish();
   rates.reached = reached_from(device);
+  if (device.has("times")) rates.times = times_from(device);
   rates.sustained_clock = device.share("sustained_clock");
   rates.memory_bytes = device.figure("memory_bytes", 0);
   rates.memory_rate = device.figure("memory_rate", 0, true);
@@ -238,28 +275,35 @@ std::string to_json(const Machine& machine) {
     one["source"] = name_of(r.share.source);
     reached.push_back(one);
   }
-  const Json json{{"version", version},
-                  {"name", machine.name},
-                  {"device_kind", machine.device_kind},
-                  {"devices", machine.devices},
-                  {"ranks_per_node", machine.ranks_per_node},
-                  {"device",
-                   {{"peak",
-                     {{"fp32", json_of(d.peak_fp32)},
-                      {"tf32", json_of(d.peak_tf32)},
-                      {"bf16", json_of(d.peak_bf16)},
-                      {"fp8", json_of(d.peak_fp8)}}},
-                    {"reached", reached},
-                    {"sustained_clock", json_of(d.sustained_clock)},
-                    {"memory_bytes", json_of(d.memory_bytes)},
-                    {"memory_rate", json_of(d.memory_rate)},
-                    {"kernel_seconds", json_of(d.kernel_seconds)},
-                    {"launch_seconds", json_of(d.launch_seconds)}}},
-                  {"node", json_of(machine.node)},
-                  {"network", json_of(machine.network)},
-                  {"host_alone", json_of(machine.host_alone)},
-                  {"host_shared", json_of(machine.host_shared)},
-                  {"step_error", json_of(machine.step_error)}};
+  Json times = Json::array();
+  for (const DeviceRates::OpTimes& of_op : d.times) {
+    Json points = Json::array();
+    for (const DeviceRates::OpTimes::Point& p : of_op.points) points.push_back({p.flops, p.bytes, p.seconds});
+    times.push_back({{"op", of_op.op}, {"dtype", name_of(of_op.dtype)}, {"source", name_of(of_op.source)}, {"points", points}});
+  }
+  Json json{{"version", version},
+            {"name", machine.name},
+            {"device_kind", machine.device_kind},
+            {"devices", machine.devices},
+            {"ranks_per_node", machine.ranks_per_node},
+            {"device",
+             {{"peak",
+               {{"fp32", json_of(d.peak_fp32)},
+                {"tf32", json_of(d.peak_tf32)},
+                {"bf16", json_of(d.peak_bf16)},
+                {"fp8", json_of(d.peak_fp8)}}},
+              {"reached", reached},
+              {"sustained_clock", json_of(d.sustained_clock)},
+              {"memory_bytes", json_of(d.memory_bytes)},
+              {"memory_rate", json_of(d.memory_rate)},
+              {"kernel_seconds", json_of(d.kernel_seconds)},
+              {"launch_seconds", json_of(d.launch_seconds)}}},
+            {"node", json_of(machine.node)},
+            {"network", json_of(machine.network)},
+            {"host_alone", json_of(machine.host_alone)},
+            {"host_shared", json_of(machine.host_shared)},
+            {"step_error", json_of(machine.step_error)}};
+  if (!times.empty()) json["device"]["times"] = times;
   return json.dump(2) + "\n";
 }
 

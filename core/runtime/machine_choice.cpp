@@ -23,8 +23,12 @@ double positive(const std::string& part, const std::string& value) {
   return number;
 }
 
-/// One op's share, whatever the dtype and the size.
+/// One op's share, whatever the dtype and the size; also in place of measured times.
 void set_share(Machine& machine, const std::string& op, double value) {
+  std::erase_if(machine.device.times, [&](const DeviceRates::OpTimes& times) {
+    const bool computes = std::any_of(times.points.begin(), times.points.end(), [](const auto& point) { return point.flops > 0; });
+    return op == "*" ? computes && !times.op.starts_with("attention") : times.op == op;
+  });
   std::erase_if(machine.device.reached, [&](const DeviceRates::Reached& reached) { return reached.op == op; });
   machine.device.reached.push_back({.op = op, .dtype = "*", .share = {value, FigureSource::given}});
 }

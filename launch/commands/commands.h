@@ -15,6 +15,7 @@ int explain(const Arguments& arguments);
 int launch(const Arguments& arguments);
 int bench_expect(const Arguments& arguments);  ///< `consist bench expect`
 int bench(const Arguments& arguments);
+int calibrate(const Arguments& arguments);
 int tokenize(const Arguments& arguments);
 int plugins(const Arguments& arguments);
 int check(const Arguments& arguments);
@@ -36,6 +37,7 @@ inline constexpr Command table[] = {
     {"explain", explain, "print the program of a configuration: collectives, FLOPs, memory; nothing is run"},
     {"launch", launch, "run a command as several ranks on this machine"},
     {"bench", bench, "time the collectives of a transport on a device"},
+    {"calibrate", calibrate, "measure this machine: the file that --machine takes"},
     {"tokenize", tokenize, "turn text into a file of tokens for the dataset `tokens`"},
     {"plugins", plugins, "list the parts that are installed, and their options"},
     {"check", check, "run the conformance tests of a plugin's kind against it"},

@@ -1,6 +1,11 @@
 // Durations of instructions and collectives.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
 #include "consist/cost.h"
 #include "consist/error.h"
 #include "consist/op.h"
@@ -90,6 +95,61 @@ TEST(CostModel, OpsHaveRatesOfTheirOwnByTypeAndSize) {
   const double between = flops_seconds("linear_weight_grad");
   EXPECT_GT(between, 1 / 0.75);
   EXPECT_LT(between, 1 / 0.25);
+}
+
+TEST(CostModel, MeasuredInstructionsTakeWhatTheyTook) {
+  test::Case tiny(1);
+  Machine machine = plain_machine();
+  machine.device.memory_rate = {1};
+  // Each rms_norm and each linear of the step, by its cost.
+  const auto costs_in = [&](std::string_view name) {
+    std::set<std::pair<double, double>> costs;
+    const Program program = tiny.step();
+    for (const Instruction& i : program.instructions) {
+      if (i.op->name() == name) costs.emplace(i.op->cost(program, i).flops, i.op->cost(program, i).bytes);
+    }
+    return costs;
+  };
+  const auto seconds_of = [&](std::string_view name) {
+    tiny.request.machine = shared(machine);
+    const Program program = tiny.step();
+    std::map<std::pair<double, double>, double> seconds;
+    for (const Instruction& i : program.instructions) {
+      const Cost cost = i.op->cost(program, i);
+      if (i.op->name() == name) seconds[{cost.flops, cost.bytes}] = costs_of(program).seconds(program, i);
+    }
+    return seconds;
+  };
+  const auto norms = costs_in("rms_norm"), linears = costs_in("linear");
+  ASSERT_FALSE(norms.empty());
+  ASSERT_GE(linears.size(), 3U);
+  const auto [flops, bytes] = *norms.begin();
+  machine.device.times = {{.op = "rms_norm", .points = {{flops, bytes, 7 * bytes}}}};
+  EXPECT_NEAR((seconds_of("rms_norm")[{flops, bytes}]), 7 * bytes, 1e-9 * bytes) << "the one that was measured";
+  for (const auto& [cost, seconds] : seconds_of("linear"))
+    EXPECT_NEAR(seconds, std::max(cost.first, cost.second), 1e-9 * seconds);
+
+  // Of two measured linears, one at the bound and one at a third of its speed, others lie between.
+  machine.device.times = {{.op = "linear"}};
+  double slow = 1;
+  for (const auto& cost : {*linears.begin(), *linears.rbegin()}) {
+    machine.device.times[0].points.push_back({cost.first, cost.second, slow * std::max(cost.first, cost.second)});
+    slow = 3;
+  }
+  for (const auto& [cost, seconds] : seconds_of("linear")) {
+    const double ratio = seconds / std::max(cost.first, cost.second);
+    if (cost == *linears.begin()) {
+      EXPECT_NEAR(ratio, 1, 1e-9);
+    } else if (cost == *linears.rbegin()) {
+      EXPECT_NEAR(ratio, 3, 1e-9);
+    } else {
+      EXPECT_GT(ratio, 1);
+      EXPECT_LT(ratio, 3);
+    }
+  }
+  machine.device.times[0].dtype = DType::bf16;
+  for (const auto& [cost, seconds] : seconds_of("linear"))
+    EXPECT_NEAR(seconds, std::max(cost.first, cost.second), 1e-9 * seconds) << "nothing was measured in fp32";
 }
 
 TEST(CostModel, ProgramsThatNoMachineWasNamedForAreRefused) {

@@ -84,6 +84,33 @@ TEST(MachineFile, ErrorsNameTheKeyAndWhatIsLegal) {
   EXPECT_THROW(machine_from_json("{\"name\": \"a\", \"name\": \"b\"}", "twice.json"), DataError);
 }
 
+TEST(MachineFile, MeasuredTimesAreKeptToTheBit) {
+  Machine machine = *find_machine("h200");
+  machine.device.times = {{.op = "linear", .dtype = DType::bf16, .points = {{1e12 / 3, 1e9 / 7, 1e-3 / 3}, {2e12, 1e9, 3e-3}}},
+                          {.op = "linear", .dtype = DType::f32, .points = {{1e12, 1e9, 1e-2}}}};
+  const std::string text = to_json(machine);
+  EXPECT_EQ(to_json(machine_from_json(text, "again")), text);
+  const Json good = Json::parse(text);
+  const auto with = [&](const char* pointer, const Json& value) {
+    Json bad = good;
+    bad[Json::json_pointer(pointer)] = value;
+    return error_of(bad);
+  };
+  EXPECT_THAT(with("/device/times/1/dtype", "bf16"), HasSubstr("linear in bf16 stands in the list twice"));
+  EXPECT_THAT(with("/device/times/0/dtype", "int3"), HasSubstr("device: times[0]: dtype is \"int3\""));
+  EXPECT_THAT(with("/device/times/0/points", Json::array()), HasSubstr("times[0]: points is empty"));
+  EXPECT_THAT(with("/device/times/0/points/1", {1, 2}), HasSubstr("points[1] must be FLOPs, bytes and seconds above 0, not [1,2]"));
+  EXPECT_THAT(with("/device/times/0/points/1/2", 0), HasSubstr("seconds above 0"));
+  EXPECT_THAT(with("/device/times/0/points/1", good["device"]["times"][0]["points"][0]), HasSubstr("of one before it"));
+
+  const TemporaryFolder folder;
+  const std::string path = folder / "mine.json";
+  std::ofstream(path) << text;
+  EXPECT_EQ(parse_machine(path).device.times.size(), 2U);
+  EXPECT_EQ(parse_machine(path + ",products=0.5").device.times.size(), 0U) << "a share that is given is what counts";
+  EXPECT_EQ(parse_machine(path + ",attention=0.5").device.times.size(), 2U);
+}
+
 TEST(MachineChoice, IsAKnownOneOrAFileWithValuesReplaced) {
   const TemporaryFolder folder;
   const std::string path = folder / "mine.json";

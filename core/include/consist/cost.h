@@ -44,13 +44,26 @@ struct DeviceRates {
     Figure share;       ///< fraction, 0..1
   };
 
+  /// Seconds of instructions of one op on the compute queue, measured within steps. They go before `reached` and `memory_rate`.
+  struct OpTimes {
+    /// An instruction by its cost (Op::cost).
+    struct Point {
+      double flops = 0, bytes = 0, seconds = 0;
+    };
+    std::string op;
+    DType dtype = DType::f32;   ///< of the first operand
+    std::vector<Point> points;  ///< at least one; no two of one cost
+    FigureSource source = FigureSource::measured_here;
+  };
+
   Figure peak_fp32, peak_tf32, peak_bf16, peak_fp8;  ///< FLOP/s of dense matrix products; 0: not known, or it has none
   std::vector<Reached> reached;
-  Figure sustained_clock{1};  ///< clock under a step's load over that at which `reached` was measured; fraction, 0..1
-  Figure memory_bytes;        ///< that a rank's plan may take; 0: not known
-  Figure memory_rate;         ///< bytes/s that large kernels read and write
-  Figure kernel_seconds;      ///< that every kernel takes beside its work, on the device
-  Figure launch_seconds;      ///< that the host takes to enqueue a kernel
+  std::vector<OpTimes> times;  ///< no two of one op and dtype
+  Figure sustained_clock{1};   ///< clock under a step's load over that at which `reached` was measured; fraction, 0..1
+  Figure memory_bytes;         ///< that a rank's plan may take; 0: not known
+  Figure memory_rate;          ///< bytes/s that large kernels read and write
+  Figure kernel_seconds;       ///< that every kernel takes beside its work, on the device
+  Figure launch_seconds;       ///< that the host takes to enqueue a kernel
 
   /// FLOP/s of products of operands of this dtype. Without 8-bit products those of bf16.
   CONSIST_API double peak(DType operand) const;
@@ -109,9 +122,10 @@ class CONSIST_API CostModel {
 
   const Machine& machine() const noexcept { return *machine_; }
 
-  /// Seconds that the instruction takes on its queue, alone. Of compute: its FLOPs over what its op reaches or its bytes over the
-  /// memory's rate, whichever is longer. Of a collective see transfer_seconds(); a receive takes as long as what is sent. 0 if it
-  /// touches no memory.
+  /// Seconds that the instruction takes on its queue, alone. Of compute: as long as instructions of its op and dtype took that
+  /// cost about as much, if the machine has such (DeviceRates::times); else its FLOPs over what its op reaches or its bytes over
+  /// the memory's rate, whichever is longer. Of a collective see transfer_seconds(); a receive takes as long as what is sent. 0
+  /// if it touches no memory.
   double seconds(const Program& program, const Instruction& instruction) const;
 
   /// The same for instructions of the compute queue, 0 for all others.
@@ -154,9 +168,25 @@ class CONSIST_API CostModel {
     std::mutex mutex;
     std::map<AxisSet, Groups> of_axes;
   };
+  /// What was measured of one op and dtype.
+  struct Measured {
+    const Op* op = nullptr;
+    DType dtype = DType::f32;
+    /// ln FLOPs, ln bytes, ln of the seconds over bound_seconds().
+    struct Point {
+      double flops = 0, bytes = 0, ratio = 0;
+    };
+    std::vector<Point> points;
+    /// ln of the ratio: the mean of the nearest points, by the square of their distance.
+    double ratio_at(double flops, double bytes) const;
+  };
   using Curves = std::vector<std::pair<const Op*, const LinkRates::Curve*>>;  // the last one is for all others
 
   SharesByType shares_of(std::string_view op) const;
+  /// No instruction takes less: FLOPs over the peak or bytes over the memory's rate, and a kernel's start.
+  double bound_seconds(DType operand, double flops, double bytes) const;
+  /// Null if nothing of the kind was measured.
+  const Measured* measured(const Op* op, DType operand) const;
   static Curves curves_of(const LinkRates& links);
   static double over(const Curves& curves, const Op& op, double bytes, int members);
   Groups groups_over(AxisSet axes) const;
@@ -164,6 +194,7 @@ class CONSIST_API CostModel {
 
   std::shared_ptr<const Machine> machine_;
   std::vector<std::pair<const Op*, SharesByType>> shares_;  // the last one is for all others
+  std::vector<Measured> measured_;
   Curves node_, network_;
   Mesh mesh_;
   std::shared_ptr<KnownGroups> known_ = std::make_shared<KnownGroups>();

@@ -1,0 +1,64 @@
+#include "launch/calibrate/links.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "consist/error.h"
+#include "launch/bench_collectives.h"
+
+namespace consist::launch {
+namespace {
+
+struct Timed {
+  const char* op;          ///< in programs
+  const char* collective;  ///< of collective_names()
+};
+constexpr Timed timed[] = {
+    {"all_reduce", "all_reduce"}, {"all_gather", "all_gather"}, {"reduce_scatter", "reduce_scatter"}, {"send", "send_receive"}};
+
+constexpr std::int64_t least_bytes = 1 << 10, factor = 8;
+constexpr double seconds_of_a_row = 0.05;
+
+/// Times that grow with the size, as a curve must: noise may make a larger message faster.
+LinkRates::Curve curve_of(const char* op, const std::vector<BenchRow>& rows, int members) {
+  LinkRates::Curve curve{.op = op, .members = members, .source = FigureSource::measured_here};
+  // busbw is what each rank sends per second.
+  const double least = std::min_element(rows.begin(), rows.end(), [](const BenchRow& a, const BenchRow& b) {
+                         return a.seconds < b.seconds;
+                       })->seconds;
+  curve.latency = std::min(least, rows.front().seconds);
+  double seconds = curve.latency;
+  for (const BenchRow& row : rows) {
+    const double bytes = row.busbw * row.seconds;
+    if (bytes <= 0) continue;
+    seconds = std::max(seconds, row.seconds);
+    curve.rates.push_back({bytes, bytes / seconds});
+  }
+  return curve;
+}
+
+}  // namespace
+
+LinkRates measure_links(Job& job, Device& device, Communicator& communicator, std::int64_t most_bytes, const LinkRates& known) {
+  LinkRates links{.beside_compute = known.beside_compute};
+  const BenchSettings settings{
+      .dtype = DType::f32, .min_bytes = least_bytes, .max_bytes = most_bytes, .factor = factor, .seconds = seconds_of_a_row};
+  for (const Timed& one : timed) {
+    const std::vector<BenchRow> rows = time_collective(job, device, communicator, one.collective, settings);
+    for (const BenchRow& row : rows) {
+      if (row.wrong > 0)
+        throw SystemError(std::string(one.collective) + " of " + std::to_string(row.bytes) + " bytes gave " +
+                          std::to_string(row.wrong) + " wrong elements; see consist bench collectives");
+    }
+    const int members = std::string(one.op) == "send" ? 2 : communicator.size();
+    links.curves.push_back(curve_of(one.op, rows, members));
+    if (std::string(one.op) == "all_gather") {
+      links.curves.push_back(links.curves.back());
+      links.curves.back().op = "*";
+    }
+  }
+  return links;
+}
+
+}  // namespace consist::launch

@@ -1,0 +1,16 @@
+// What the links between the ranks of a node reach, for `consist calibrate`.
+#pragma once
+
+#include "consist/cost.h"
+#include "consist/device.h"
+#include "consist/job.h"
+#include "consist/transport.h"
+
+namespace consist::launch {
+
+/// Collective over the job, whose ranks are the members of `communicator`; `device` is open. Times collectives and messages to a
+/// neighbour by size, up to `most_bytes` of the whole data, with nothing beside them. What was not timed is as all_gather, and
+/// `beside_compute` as in `known`. Throws what the parts throw, and SystemError if a result is wrong.
+LinkRates measure_links(Job& job, Device& device, Communicator& communicator, std::int64_t most_bytes, const LinkRates& known);
+
+}  // namespace consist::launch

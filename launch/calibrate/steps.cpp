@@ -1,0 +1,73 @@
+#include "launch/calibrate/steps.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace consist::launch {
+namespace {
+
+CalibrationPlan plan_of_kind(const std::string& device_kind) {
+  if (device_kind == "cpu") {
+    return {.sampled = {{"llama-tiny", 2, 1, 64, "fp32", ""},
+                        {"llama-tiny", 2, 8, 128, "fp32", ""},
+                        {"qwen3-tiny", 2, 4, 64, "fp32", ""},
+                        {"qwen3-tiny", 2, 4, 512, "fp32", ""},
+                        {"llama-32m", 1, 1, 128, "fp32", ""},
+                        {"llama-32m", 1, 4, 256, "fp32", ""},
+                        {"llama-100m", 1, 2, 256, "fp32", ""},
+                        {"qwen3-100m", 1, 1, 512, "fp32", ""},
+                        {"llama-tiny", 2, 4, 128, "bf16", ""},
+                        {"qwen3-tiny", 2, 4, 256, "bf16", ""},
+                        {"llama-32m", 1, 2, 256, "bf16", ""}},
+            .checked = {{"llama-tiny", 4, 4, 128, "fp32", ""},
+                        {"qwen3-tiny", 4, 2, 256, "fp32", ""},
+                        {"llama-32m", 2, 2, 256, "fp32", ""}},
+            .joined = {"llama-32m", 2, 1, 256, "fp32", "ddp"},
+            .most_bytes = std::int64_t{32} << 20};
+  }
+  return {.sampled = {{"qwen3-0.6b", 2, 1, 4096, "bf16", ""},
+                      {"qwen3-0.6b", 2, 4, 4096, "bf16", ""},
+                      {"qwen3-0.6b", 2, 16, 2048, "bf16", ""},
+                      {"llama-3-8b", 1, 1, 4096, "bf16", ""},
+                      {"llama-3-8b", 2, 4, 4096, "bf16", ""},
+                      {"llama-3-8b", 1, 1, 32768, "bf16", ""},
+                      {"qwen3-4b", 1, 2, 4096, "bf16", ""},
+                      {"qwen3-32b", 1, 1, 8192, "bf16", ""},
+                      {"qwen3-0.6b", 2, 4, 2048, "fp32", ""},
+                      {"llama-3-8b", 1, 1, 4096, "fp8", ""},
+                      {"llama-3-8b", 2, 4, 4096, "fp8", ""}},
+          .checked = {{"qwen3-1.7b", 4, 4, 4096, "bf16", ""},
+                      {"llama-3-8b", 4, 2, 4096, "bf16", ""},
+                      {"qwen3-8b", 2, 2, 8192, "bf16", ""}},
+          .joined = {"llama-3-8b", 2, 1, 4096, "bf16", "ddp"},
+          .most_bytes = std::int64_t{1} << 30};
+}
+
+/// Of a model that the kind's plan does not have.
+void add_steps(CalibrationPlan& plan, const std::string& model, bool on_processor) {
+  const std::int64_t sequence = on_processor ? 128 : 4096;
+  const std::string precision = on_processor ? "fp32" : "bf16";
+  for (const std::int64_t batch : {1, 4}) plan.sampled.push_back({model, 1, batch, sequence, precision, ""});
+  plan.checked.push_back({model, 2, 2, sequence, precision, ""});
+}
+
+}  // namespace
+
+CalibrationPlan calibration_plan(const std::string& device_kind, const std::vector<std::string>& models) {
+  const CalibrationPlan all = plan_of_kind(device_kind);
+  if (models.empty()) return all;
+  CalibrationPlan plan{.sampled = {}, .checked = {}, .joined = all.joined, .most_bytes = all.most_bytes};
+  plan.joined.model = models.front();
+  for (const std::string& model : models) {
+    const auto is_of = [&](const CalibrationStep& step) { return step.model == model; };
+    if (std::none_of(all.sampled.begin(), all.sampled.end(), is_of)) {
+      add_steps(plan, model, device_kind == "cpu");
+      continue;
+    }
+    std::copy_if(all.sampled.begin(), all.sampled.end(), std::back_inserter(plan.sampled), is_of);
+    std::copy_if(all.checked.begin(), all.checked.end(), std::back_inserter(plan.checked), is_of);
+  }
+  return plan;
+}
+
+}  // namespace consist::launch
