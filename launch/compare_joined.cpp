@@ -214,6 +214,8 @@ std::string conditions_text(const std::vector<CompareRow>& rows, const std::vect
     Description description = description_of(outcomes[i]);
     if (description.environment.contains("device")) description.environment["name of the device"] = description.device();
     description.environment.erase("device");  // the configuration has an option of that name
+    const bool is_column = shown.count("machine") != 0 && !description.config.value("machine", "").empty();
+    if (is_column) description.environment.erase("planned_for");  // follows from it
     const auto add = [&](const json& object) {
       if (object.empty()) return;
       const json flat = object.flatten();

@@ -5,14 +5,11 @@
 #include <string_view>
 
 #include "consist/error.h"
+#include "core/config/option_table.h"
 #include "core/files/split.h"
-#include "launch/run_options.h"
 
 namespace consist::launch {
 namespace {
-
-/// What says where a run's files lie, or is itself given several times: never a list.
-const std::set<std::string> single_options{"archive", "checkpoint", "export", "trace", "plugin"};
 
 ListRule rule_of_plugin(const std::string& name, PluginHost& host) {
   const std::size_t dot = name.find('.');
@@ -56,13 +53,22 @@ std::string with_commas(std::string value) {
 
 ListRule list_rule(const std::string& name, PluginHost& host) {
   if (name.find('.') != std::string::npos) return rule_of_plugin(name, host);
-  if (single_options.count(name) != 0) return ListRule::single;
-  if (name == "transport" || name == "recompute" || name == "freeze" || name == "train-only" || name == "observe") return ListRule::pluses;
-  if (name == "deepspeed-set") return ListRule::keyed;
-  const auto options = run_options();
-  const auto* option = options.find_nothrow(name, false);
+  const RunOption* option = find_run_option(name);
   if (option == nullptr) return ListRule::single;
-  return option->semantic()->max_tokens() == 0 ? ListRule::no_value : ListRule::commas;
+  if (option->is_switch()) return ListRule::no_value;
+  switch (option->sweep) {
+    case Sweep::commas:
+      return ListRule::commas;
+    case Sweep::pluses:
+      return ListRule::pluses;
+    case Sweep::groups:
+      return ListRule::groups;
+    case Sweep::keyed:
+      return ListRule::keyed;
+    case Sweep::none:
+      return ListRule::single;
+  }
+  return ListRule::single;
 }
 
 Listed read_list(const std::string& name, const std::string& text, ListRule rule) {

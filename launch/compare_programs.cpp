@@ -6,7 +6,6 @@
 
 #include "consist/error.h"
 #include "core/program/printer.h"
-#include "core/runtime/parts.h"
 
 namespace consist::launch {
 namespace {
@@ -29,10 +28,9 @@ std::string text_without_layout(const RunConfig& config) {
   return all.dump();
 }
 
-std::string text_of_programs(const RunConfig& config, PluginHost& host) {
-  const Parts parts = make_parts(config, host);
-  const Layout layout = lay_out(parts.uses, config.ranks);
-  const CompileRequest request = parts.compile_request(config);
+std::string text_of_programs(const Plan& plan) {
+  const RunConfig& config = plan.config();
+  const Layout& layout = plan.layout();
   std::string text;
   const json options = config_of(config)["plugin_options"];
   for (int axis = 0; axis < layout.mesh.axes(); ++axis) {
@@ -41,11 +39,11 @@ std::string text_of_programs(const RunConfig& config, PluginHost& host) {
     text += (options.contains(transport) ? options[transport].dump() : "") + "\n";
   }
   for (int axis : layout.batch_axes) text += "batch over " + std::to_string(axis) + "\n";
-  const Program first = compile_step(request, layout, 0);
+  const Program first = plan.step(0);
   const std::vector<int> ranks = first.stage_axis < 0 ? std::vector<int>{0} : first.mesh.group(0, first.stage_axis);
   for (int rank : ranks) {
-    text += to_text(rank == 0 ? first : compile_step(request, layout, rank));
-    if (config.evaluate_every > 0) text += to_text(compile_evaluation(request, layout, rank));
+    text += to_text(rank == 0 ? first : plan.step(rank));
+    if (const std::optional<Program> evaluation = plan.evaluation(rank)) text += to_text(*evaluation);
   }
   return text;
 }
@@ -54,13 +52,13 @@ std::vector<std::size_t> first_of_equals(std::size_t count, const std::vector<Ch
   std::vector<std::size_t> first(count);
   std::iota(first.begin(), first.end(), 0);
   std::map<std::string, std::vector<const CheckedRow*>> groups;
-  for (const CheckedRow& row : checked) groups[text_without_layout(row.config)].push_back(&row);
+  for (const CheckedRow& row : checked) groups[text_without_layout(row.plan.config())].push_back(&row);
   for (const auto& [text, group] : groups) {
     std::map<std::string, std::size_t> known;
     for (const CheckedRow* row : group) {
       if (group.size() == 1) continue;
       try {
-        first[row->row] = known.try_emplace(text_of_programs(row->config, *row->host), row->row).first->second;
+        first[row->row] = known.try_emplace(text_of_programs(row->plan), row->row).first->second;
       } catch (const Error&) {
         // It is refused with its reason when its turn comes.
       }

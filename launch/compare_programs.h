@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/config/run_config.h"
-#include "core/plugin/host.h"
+#include "core/plan/plan.h"
 
 namespace consist::launch {
 
@@ -17,13 +17,12 @@ std::string text_without_layout(const RunConfig& config);
 /// What strategies and transports make of a checked configuration: the mesh, the programs of all ranks that differ, and the
 /// transports of the axes that there are, with their options. Configurations with equal texts here and in text_without_layout()
 /// do the same work. Throws what making and compiling the parts throws.
-std::string text_of_programs(const RunConfig& config, PluginHost& host);
+std::string text_of_programs(const Plan& plan);
 
-/// A row that can be run: its checked configuration and the plugins that it was checked with.
+/// A row that can be run.
 struct CheckedRow {
   std::size_t row = 0;
-  RunConfig config;
-  PluginHost* host = nullptr;
+  Plan plan;
 };
 
 /// For each of `count` rows the first row that runs the same program; itself for those that are not among `checked`. Compiles

@@ -5,14 +5,15 @@
 #include <set>
 
 #include "consist/error.h"
+#include "launch/compare_places.h"
 
 namespace consist::launch {
 namespace {
 
 /// Whether a value says by itself what it is of.
 bool speaks_for_itself(const std::string& option) {
-  return option == "model" || option == "strategy" || option == "transport" || option == "precision" || option == "optimizer" || option == "schedule" ||
-         option == "device";
+  return option == "model" || option == "strategy" || option == "transport" || option == "precision" || option == "optimizer" ||
+         option == "schedule" || option == "machine" || option == "device";
 }
 
 /// A value as part of a file name.
@@ -111,19 +112,13 @@ std::string label_of_repeat(const CompareRow& row, int repeat) {
 std::vector<std::string> arguments_of_repeat(const CompareRow& row, int repeat, bool alone) {
   std::vector<std::string> arguments = row.arguments;
   if (alone && repeat == 1) return arguments;
-  using std::filesystem::path;
   const std::string label = label_of_repeat(row, repeat);
-  const auto own = [&](const std::string& option, const path& given) {
-    if (option == "--trace")
-      return (given.parent_path() / (given.stem().string() + "-" + label + given.extension().string())).string();
-    return (given / label).string();
-  };
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     for (const std::string option : {"--checkpoint", "--export", "--trace"}) {
       if (arguments[i] == option && i + 1 < arguments.size()) {
-        arguments[i + 1] = own(option, arguments[i + 1]);
+        arguments[i + 1] = place_of(option, arguments[i + 1], label);
       } else if (arguments[i].starts_with(option + "=")) {
-        arguments[i] = option + "=" + own(option, arguments[i].substr(option.size() + 1));
+        arguments[i] = option + "=" + place_of(option, arguments[i].substr(option.size() + 1), label);
       }
     }
   }

@@ -11,7 +11,7 @@ std::string no_effect(const std::string& option, const std::string& needed) {
 }
 
 /// Of the core's options.
-void add_own(const boost::program_options::variables_map& given, const RunConfig& config, std::vector<std::string>& lines) {
+void add_own(const std::function<bool(const std::string&)>& given, const RunConfig& config, std::vector<std::string>& lines) {
   struct Rule {
     const char* option;
     bool has_effect;
@@ -19,12 +19,12 @@ void add_own(const boost::program_options::variables_map& given, const RunConfig
   };
   const bool checkpoints = !config.checkpoint.empty();
   const Rule rules[] = {
-      {"recompute-layers", given["recompute"].as<std::string>() != "none", "--recompute"},
+      {"recompute-layers", config.recompute.any(), "--recompute"},
       {"checkpoint-keep", checkpoints, "--checkpoint FOLDER"},
       {"evaluate-sequences", config.evaluate_every > 0, "--evaluate-every STEPS"},
   };
   for (const Rule& rule : rules) {
-    if (!given[rule.option].defaulted() && !rule.has_effect) lines.push_back(no_effect(rule.option, rule.needed));
+    if (given(rule.option) && !rule.has_effect) lines.push_back(no_effect(rule.option, rule.needed));
   }
 }
 
@@ -54,7 +54,7 @@ bool is_one_of(std::string_view value, std::string_view list) {
 
 }  // namespace
 
-std::vector<std::string> options_without_effect(const boost::program_options::variables_map& given, const RunConfig& config,
+std::vector<std::string> options_without_effect(const std::function<bool(const std::string&)>& given, const RunConfig& config,
                                                 const PluginOptions& given_to_plugins, PluginHost& host) {
   std::vector<std::string> lines;
   add_own(given, config, lines);

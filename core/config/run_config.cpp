@@ -2,41 +2,19 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "consist/error.h"
+#include "core/config/option_table.h"
+#include "core/config/option_value.h"
 #include "core/files/split.h"
 
 namespace consist {
 namespace {
 
-void at_least(const char* option, std::int64_t value, std::int64_t least) {
-  if (value < least)
-    throw UsageError(std::string(option) + " is " + std::to_string(value) + "; it must be at least " + std::to_string(least));
-}
-
-/// Above these, products of sizes would leave 64 bits long before any machine could hold them.
-void at_most(const char* option, std::int64_t value, std::int64_t most) {
-  if (value > most)
-    throw UsageError(std::string(option) + " is " + std::to_string(value) + "; it must be at most " + std::to_string(most));
-}
-
+/// Above it, products of sizes would leave 64 bits long before any machine could hold them.
 constexpr std::int64_t most_ranks = 65'536;
-
-std::string short_text(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.10g", value);
-  return text;
-}
-
-void within(const char* option, double value, double least, double most) {
-  if (!(value >= least && value <= most)) {
-    throw UsageError(std::string(option) + " is " + short_text(value) + "; it must lie between " + short_text(least) + " and " +
-                     short_text(most));
-  }
-}
 
 /// "8", "2x4" or "*x4", in which '*', once, is 0.
 std::vector<int> parse_sizes(const std::string& strategies, std::string_view text) {
@@ -52,7 +30,10 @@ std::vector<int> parse_sizes(const std::string& strategies, std::string_view tex
                        "first one has the ranks that are left)");
     }
     product *= size;
-    at_most("--strategy, ranks of one strategy", product, most_ranks);
+    if (product > most_ranks) {
+      throw UsageError("--strategy, ranks of one strategy is " + std::to_string(product) + "; it must be at most " +
+                       std::to_string(most_ranks));
+    }
   }
   return sizes;
 }
@@ -116,29 +97,24 @@ std::string transports_text(const RunConfig& config) {
   return text;
 }
 
+std::vector<std::string> parse_observers(const std::string& text) {
+  std::vector<std::string> names;
+  if (text.empty()) return names;
+  for (const std::string_view name : split(text, ',')) {
+    if (name.empty() || std::find(names.begin(), names.end(), name) != names.end())
+      throw UsageError("--observe is '" + text + "'; write names with commas between them, each once");
+    names.emplace_back(name);
+  }
+  return names;
+}
+
 void RunConfig::check() const {
   if (model.empty()) throw UsageError("--model is missing: name a preset (see `consist plugins llama`) or a Hugging Face folder");
-  at_least("--ranks", ranks, 1);
-  at_least("--global-batch", global_batch, 0);
-  at_least("--batch", batch, global_batch > 0 ? 0 : 1);
-  at_least("--sequence", sequence, 1);
-  at_least("--accumulation", accumulation, global_batch > 0 ? 0 : 1);
-  at_most("--ranks", ranks, most_ranks);
-  at_most("--global-batch", global_batch, 1'000'000'000'000);
-  at_most("--batch", batch, 1'000'000'000);
-  at_most("--sequence", sequence, 1'000'000'000);
-  at_most("--accumulation", accumulation, 65'536);
-  at_least("--steps", steps, 1);
-  at_least("--evaluate-every", evaluate_every, 0);
-  at_least("--evaluate-sequences", evaluate_sequences, 0);
-  at_least("--checkpoint-every", checkpoint_every, 0);
-  at_least("--checkpoint-keep", checkpoint_keep, 1);
-  at_least("--memory-limit", memory_limit, 0);
-  at_least("--timeout", timeout_seconds, 1);
-  within("--learning-rate", learning_rate, 0, 1e6);
-  within("--weight-decay", optimizer.weight_decay, 0, 1e3);
-  within("--clip", optimizer.max_norm, 0, 1e9);
-  at_least("--host-memory-limit", host_memory_limit, 0);
+  for (const RunOption& option : run_option_table()) {
+    const std::string name = option.spec.name;
+    const bool follows = global_batch > 0 && ((name == "batch" && batch == 0) || (name == "accumulation" && accumulation == 0));
+    if (option.get != nullptr && !follows) legal_value(option.spec, text_in(*this, option), "--" + name);
+  }
   if (checkpoint.empty() && (checkpoint_every > 0 || checkpoint_each_epoch || resume)) {
     throw UsageError(std::string(resume                 ? "--resume"
                                  : checkpoint_every > 0 ? "--checkpoint-every"
@@ -155,49 +131,15 @@ void RunConfig::check() const {
 }
 
 std::string RunConfig::to_json() const {
-  nlohmann::ordered_json json{
-      {"model", model},
-      {"strategy", text_of(strategies)},
-      {"transport", transports_text(*this)},
-      {"precision", precision},
-      {"device", device},
-      {"machine", machine},
-      {"dataset", dataset},
-      {"ranks", ranks},
-      {"batch", batch},
-      {"sequence", sequence},
-      {"accumulation", accumulation},
-      {"global_batch", global_batch},
-      {"recompute", what_text(recompute)},
-      {"recompute_layers", layers_text(recompute)},
-      {"pack", pack},
-      {"freeze", patterns_text(freeze.frozen)},
-      {"train_only", patterns_text(freeze.trained)},
-      {"steps", steps},
-      {"seed", seed},
-      {"from_scratch", from_scratch},
-      {"learning_rate", learning_rate},
-      {"schedule", schedule},
-      {"optimizer", optimizer_plugin},
-      {"weight_decay", optimizer.weight_decay},
-      {"clip", optimizer.max_norm},
-      {"evaluate_every", evaluate_every},
-      {"evaluate_sequences", evaluate_sequences},
-      {"checkpoint", checkpoint},
-      {"checkpoint_every", checkpoint_every},
-      {"checkpoint_each_epoch", checkpoint_each_epoch},
-      {"checkpoint_keep", checkpoint_keep},
-      {"resume", resume},
-      {"export", export_folder},
-      {"memory_limit", memory_limit},
-      {"host_memory_limit", host_memory_limit},
-      {"timeout", timeout_seconds},
-      {"observe", patterns_text(observers)},
-      {"profile", profile},
-      {"trace", trace},
-      {"plugin_options", plugin_options},
-      {"chosen_options", chosen_options},
-  };
+  nlohmann::ordered_json json;
+  for (const RunOption& option : run_option_table()) {
+    if (option.get == nullptr || !option.archived) continue;
+    std::string key = option.spec.name;
+    std::replace(key.begin(), key.end(), '-', '_');
+    json[key] = option.get(*this);
+  }
+  json["plugin_options"] = plugin_options;
+  json["chosen_options"] = chosen_options;
   return json.dump(2);
 }
 

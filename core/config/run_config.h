@@ -41,7 +41,7 @@ struct RunConfig {
   std::int64_t sequence = 512;
   int accumulation = 1;  ///< micro-batches per step; 0: follows from global_batch
   std::int64_t global_batch =
-      0;  ///< sequences per step of all ranks; 0: follows from the two (settle_batch in core/runtime/parts.h)
+      0;  ///< sequences per step of all ranks; 0: follows from the two (settle_batch in core/plan/parts.h)
   RecomputeRequest recompute;
   FreezeRequest freeze;
   bool pack = true;  ///< linears that read the same are one product
@@ -83,5 +83,7 @@ CONSIST_API std::string text_of(const std::vector<StrategyChoice>& strategies);
 /// "socket" or "tp-sp=nvlink,ddp=socket", into the two transport fields. Throws UsageError.
 CONSIST_API void parse_transports(const std::string& text, RunConfig& config);
 CONSIST_API std::string transports_text(const RunConfig& config);
+/// "a,b". Throws UsageError for an empty name and for one that is given twice.
+CONSIST_API std::vector<std::string> parse_observers(const std::string& text);
 
 }  // namespace consist

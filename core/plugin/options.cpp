@@ -1,11 +1,10 @@
 #include "consist/options.h"
 
 #include <charconv>
-#include <cmath>
 #include <limits>
-#include <vector>
 
 #include "consist/error.h"
+#include "core/config/option_value.h"
 
 namespace consist {
 namespace {
@@ -21,46 +20,6 @@ template <typename T>
 bool parse_number(std::string_view text, T& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc() && end == text.data() + text.size() && !text.empty();
-}
-
-bool is_number(const OptionSpec& spec) {
-  return spec.kind == OptionKind::integer || spec.kind == OptionKind::real || spec.kind == OptionKind::bytes;
-}
-
-/// A range such as "1..", "0..1" or "0..<1".
-struct Range {
-  std::string_view least, most;  // empty: without that end
-  bool below = false;            // the upper end is not legal itself
-
-  explicit Range(std::string_view text) {
-    const std::size_t dots = std::min(text.find(".."), text.size());
-    least = text.substr(0, dots);
-    most = text.substr(std::min(dots + 2, text.size()));
-    below = most.starts_with('<');
-    if (below) most.remove_prefix(1);
-  }
-  bool holds(double value) const {
-    double end = 0;
-    if (parse_number(least, end) && value < end) return false;
-    return !parse_number(most, end) || (below ? value < end : value <= end);
-  }
-  std::string text() const {
-    const std::string first(least), last(most);
-    if (most.empty()) return "at least " + first;
-    if (least.empty()) return (below ? "below " : "at most ") + last;
-    return below ? "at least " + first + " and below " + last : "from " + first + " to " + last;
-  }
-};
-
-std::vector<std::string_view> choices_of(const OptionSpec& spec) {
-  std::vector<std::string_view> choices;
-  const std::string_view all = spec.choices;
-  for (std::size_t begin = 0; begin <= all.size();) {
-    const std::size_t end = std::min(all.find('|', begin), all.size());
-    choices.push_back(all.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return choices;
 }
 
 }  // namespace
@@ -83,64 +42,11 @@ std::int64_t parse_bytes(std::string_view text) {
 }
 
 void Options::set(const OptionSpec& spec, std::string_view value) {
-  const std::string option = "--" + owner_ + "." + spec.name;
-  auto refuse = [&](const std::string& legal) -> void {
-    throw UsageError(option + " is '" + std::string(value) + "'; it must be " + legal);
-  };
-  const auto within_range = [&](double number) {
-    const Range range(spec.choices);
-    if (*spec.choices != '\0' && !range.holds(number)) refuse(range.text());
-  };
-  std::string stored(value);
-  switch (spec.kind) {
-    case OptionKind::flag:
-      if (value == "true" || value == "1" || value == "yes" || value == "on") {
-        stored = "true";
-      } else if (value == "false" || value == "0" || value == "no" || value == "off") {
-        stored = "false";
-      } else {
-        refuse("true or false");
-      }
-      break;
-    case OptionKind::integer: {
-      std::int64_t number = 0;
-      if (!parse_number(value, number)) refuse("an integer of 64 bits");
-      within_range(static_cast<double>(number));
-      stored = std::to_string(number);
-      break;
-    }
-    case OptionKind::real: {
-      double number = 0;
-      if (!parse_number(value, number) || !std::isfinite(number)) refuse("a finite number");
-      within_range(number);
-      break;
-    }
-    case OptionKind::bytes:
-      try {
-        stored = std::to_string(parse_bytes(value));
-      } catch (const UsageError&) {
-        refuse("a number of bytes such as 1000, 25M or 512Ki");
-      }
-      within_range(std::stod(stored));
-      break;
-    case OptionKind::text:
-      break;
-    case OptionKind::choice: {
-      bool legal = false;
-      std::string list;
-      for (std::string_view choice : choices_of(spec)) {
-        legal |= choice == value;
-        list += (list.empty() ? "" : ", ") + std::string(choice);
-      }
-      if (!legal) refuse("one of " + list);
-      break;
-    }
-  }
-  values_[spec.name] = std::move(stored);
+  values_[spec.name] = legal_value(spec, value, "--" + owner_ + "." + spec.name);
 }
 
 void Options::set_fallback(const OptionSpec& spec) {
-  if (is_number(spec) && *spec.fallback == '\0') {
+  if (is_number(spec.kind) && *spec.fallback == '\0') {
     values_[spec.name].clear();
   } else {
     set(spec, spec.fallback);

@@ -7,8 +7,8 @@
 #include "consist/device.h"
 #include "consist/export.h"
 #include "core/config/run_config.h"
-#include "core/runtime/parts.h"
-#include "core/runtime/program_summary.h"
+#include "core/plan/parts.h"
+#include "core/plan/program_summary.h"
 
 namespace consist {
 

@@ -12,7 +12,7 @@
 #include "consist/job.h"
 #include "consist/program.h"
 #include "consist/transport.h"
-#include "core/runtime/prepared_program.h"
+#include "core/plan/prepared_program.h"
 
 namespace consist {
 

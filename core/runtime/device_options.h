@@ -7,7 +7,7 @@
 
 #include "consist/job.h"
 #include "core/config/run_config.h"
-#include "core/runtime/parts.h"
+#include "core/plan/parts.h"
 
 namespace consist {
 

@@ -13,6 +13,9 @@
 #include "consist/text.h"
 #include "core/archive/archive.h"
 #include "core/archive/past.h"
+#include "core/plan/machine_choice.h"
+#include "core/plan/parts.h"
+#include "core/plan/program_summary.h"
 #include "core/runtime/advice.h"
 #include "core/runtime/agreement.h"
 #include "core/runtime/bound.h"
@@ -22,13 +25,10 @@
 #include "core/runtime/idle_share.h"
 #include "core/runtime/job_memory.h"
 #include "core/runtime/last_resort.h"
-#include "core/runtime/machine_choice.h"
 #include "core/runtime/metrics.h"
-#include "core/runtime/parts.h"
-#include "core/runtime/processor_use.h"
-#include "core/runtime/program_summary.h"
-#include "core/runtime/rank_speeds.h"
 #include "core/runtime/observers.h"
+#include "core/runtime/processor_use.h"
+#include "core/runtime/rank_speeds.h"
 #include "core/runtime/recorder.h"
 #include "core/runtime/run_description.h"
 #include "core/runtime/run_events.h"
@@ -188,11 +188,14 @@ void check_archive(const RunConfig& config) {
 
 /// `recorder` is made once nothing but training itself can fail: a run that is refused leaves no archive, and an older one as it
 /// was.
-TrainerResult run_recorded(RunConfig& config, Parts parts, PluginHost& host, JoinedJob& job, StopRequest& stop,
-                           std::optional<Recorder>& recorder_of_run, std::atomic<Recorder*>& open_recorder, Observers& observers) {
+TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, std::optional<Recorder>& recorder_of_run,
+                           std::atomic<Recorder*>& open_recorder, Observers& observers) {
   StartTimes start;
+  RunConfig& config = plan.config();
+  Parts& parts = plan.parts();
+  PluginHost& host = plan.host();
+  const Layout& layout = plan.layout();
   agree_on_options(job, config);
-  const Layout layout = lay_out(parts.uses, config.ranks);
   check_trace(config, job);
   SavedState saved(config, parts, layout, job);
   if (saved.nothing_left()) {
@@ -203,11 +206,9 @@ TrainerResult run_recorded(RunConfig& config, Parts parts, PluginHost& host, Joi
   const MachineChoice machine = agree_on_machine(job, parts.device->info(), config.machine);
   if (!machine.note.empty()) config.notes.push_back(machine.note);
   start.finished("device");
-  CompileRequest request = parts.compile_request(config);
-  request.machine = std::make_shared<Machine>(machine.machine);
-  Program step = compile_step(request, layout, job.rank());
-  std::optional<Program> evaluation;
-  if (config.evaluate_every > 0) evaluation = compile_evaluation(request, layout, job.rank());
+  plan.set_target({parts.device, std::make_shared<Machine>(machine.machine)});
+  Program step = plan.step(job.rank());
+  std::optional<Program> evaluation = plan.evaluation(job.rank());
   start.finished("program");
   add_dataset(parts, config, host);
   if (job.rank() == 0) {
@@ -246,8 +247,8 @@ TrainerResult run_recorded(RunConfig& config, Parts parts, PluginHost& host, Joi
   const ProgramSummary summary = summarize(state.step());
   const PlannedMemory planned{largest_bytes(job, "planned", state.planned_bytes()),
                               largest_bytes(job, "planned_host", state.planned_host_bytes())};
-  recorder.describe(environment_json(job, *parts.device, communicators, host), topology_json(config, layout, communicators),
-                    program_json(summary, planned), sensors.newest());
+  recorder.describe(environment_json(job, *parts.device, machine, communicators, host),
+                    topology_json(config, layout, communicators), program_json(summary, planned), sensors.newest());
   if (job.rank() == 0) {
     const std::string description = banner(config, parts, layout, planned, communicators, summary);
     std::fprintf(stderr, "%s\n", printable(description).c_str());
@@ -312,12 +313,12 @@ TrainerResult run_recorded(RunConfig& config, Parts parts, PluginHost& host, Joi
 
 }  // namespace
 
-TrainerResult run_training(const RunConfig& config, Parts parts, PluginHost& host, JoinedJob& job, StopRequest& stop) {
+TrainerResult run_training(Plan plan, JoinedJob& job, StopRequest& stop) {
+  RunConfig& config = plan.config();
   if (config.ranks != job.size()) {
     throw UsageError("--ranks is " + std::to_string(config.ranks) + ", but the job has " + std::to_string(job.size()) + " ranks");
   }
-  RunConfig mine = config;
-  if (job.rank() != 0) mine.archive.clear();
+  if (job.rank() != 0) config.archive.clear();
   Observers observers;
   std::optional<Recorder> recorder;
   std::atomic<Recorder*> open_recorder{nullptr};
@@ -326,9 +327,9 @@ TrainerResult run_training(const RunConfig& config, Parts parts, PluginHost& hos
   };
   const LastResort last_resort(job, end_archive);
   try {
-    check_archive(mine);
-    if (job.rank() == 0) observers = Observers(mine, host);
-    return run_recorded(mine, std::move(parts), host, job, stop, recorder, open_recorder, observers);
+    check_archive(config);
+    if (job.rank() == 0) observers = Observers(config, plan.host());
+    return run_recorded(plan, job, stop, recorder, open_recorder, observers);
   } catch (const std::exception& error) {
     job.fail(error.what());
     observers.tell([&](Observer& observer) { observer.end("failed", error.what()); });

@@ -41,15 +41,22 @@ std::string rate_text(double rate) {
 
 }  // namespace
 
-std::string environment_json(const Job& job, const Device& device, const Communicators& communicators, PluginHost& host) {
+std::string environment_json(const Job& job, const Device& device, const MachineChoice& machine,
+                             const Communicators& communicators, PluginHost& host) {
   const DeviceInfo info = device.info();
   std::map<std::string, std::string> versions = info.versions;
   versions.merge(communicators.versions());
-  Json json{{"consist", CONSIST_FINGERPRINT}, {"host", std::string(job.host())},
-            {"system", system_text()},        {"processor", processor_name()},
-            {"usable_cores", usable_cores()}, {"device", info.name},
-            {"device_kind", info.kind},       {"device_memory_bytes", info.memory_bytes},
-            {"device_notes", info.notes},     {"versions", versions}};
+  Json json{{"consist", CONSIST_FINGERPRINT},
+            {"host", std::string(job.host())},
+            {"system", system_text()},
+            {"processor", processor_name()},
+            {"usable_cores", usable_cores()},
+            {"device", info.name},
+            {"device_kind", info.kind},
+            {"device_memory_bytes", info.memory_bytes},
+            {"device_notes", info.notes},
+            {"versions", versions},
+            {"planned_for", {{"machine", machine.machine.name}, {"origin", machine.origin}}}};
   for (const PluginFile& file : host.files()) {
     if (file.problem.empty()) json["plugins"][file.kind + "/" + file.name] = file.version;
   }

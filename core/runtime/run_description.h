@@ -6,16 +6,19 @@
 #include "consist/device.h"
 #include "consist/job.h"
 #include "core/config/run_config.h"
+#include "core/plan/machine_choice.h"
+#include "core/plan/parts.h"
+#include "core/plan/program_summary.h"
 #include "core/plugin/host.h"
 #include "core/runtime/communicators.h"
 #include "core/runtime/job_memory.h"
-#include "core/runtime/parts.h"
-#include "core/runtime/program_summary.h"
 
 namespace consist {
 
-/// The archive's /environment: build, host, system, device, versions of drivers and libraries, plugins with theirs.
-std::string environment_json(const Job& job, const Device& device, const Communicators& communicators, PluginHost& host);
+/// The archive's /environment: build, host, system, device, versions of drivers and libraries, plugins with theirs, and the
+/// machine that the run is planned for.
+std::string environment_json(const Job& job, const Device& device, const MachineChoice& machine,
+                             const Communicators& communicators, PluginHost& host);
 /// The archive's /topology: the mesh's axes, each with its strategy, its transport and the path that this was proven to take.
 std::string topology_json(const RunConfig& config, const Layout& layout, const Communicators& communicators);
 /// The archive's /program: rank 0's program, and in "largest" the memory of the ranks that need the most.

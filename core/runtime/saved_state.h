@@ -11,7 +11,7 @@
 #include "core/checkpoint/checkpoint_writer.h"
 #include "core/config/run_config.h"
 #include "core/job/job.h"
-#include "core/runtime/parts.h"
+#include "core/plan/parts.h"
 #include "core/runtime/training_state.h"
 
 namespace consist {

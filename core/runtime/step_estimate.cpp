@@ -6,8 +6,8 @@
 #include "consist/cost.h"
 #include "consist/op.h"
 #include "consist/text.h"
+#include "core/plan/machine_choice.h"
 #include "core/program/operands.h"
-#include "core/runtime/machine_choice.h"
 
 namespace consist {
 namespace {

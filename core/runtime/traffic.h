@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "consist/export.h"
+#include "core/plan/program_summary.h"
 #include "core/runtime/communicators.h"
-#include "core/runtime/program_summary.h"
 
 namespace consist {
 

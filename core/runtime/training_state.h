@@ -14,7 +14,7 @@
 #include "consist/precision.h"
 #include "consist/program.h"
 #include "consist/transport.h"
-#include "core/runtime/prepared_program.h"
+#include "core/plan/prepared_program.h"
 #include "core/runtime/staged_upload.h"
 
 namespace consist {

@@ -5,7 +5,7 @@
 
 #include "consist/error.h"
 #include "core/job/environment.h"
-#include "core/runtime/parts.h"
+#include "core/plan/parts.h"
 #include "launch/bench_collectives.h"
 #include "launch/commands/commands.h"
 #include "launch/launcher.h"
@@ -95,7 +95,7 @@ Request read_request(const po::variables_map& values) {
   request.settings.max_bytes = parse_bytes(values["max-bytes"].as<std::string>());
   request.settings.factor = values["factor"].as<std::int64_t>();
   request.settings.seconds = values["seconds"].as<double>();
-  request.plugin_paths = plugin_paths(values);
+  if (values.count("plugin") != 0) request.plugin_paths = values["plugin"].as<std::vector<std::string>>();
   check(request);
   return request;
 }

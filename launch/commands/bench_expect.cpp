@@ -8,7 +8,7 @@
 
 #include "consist/error.h"
 #include "consist/text.h"
-#include "core/runtime/machine_choice.h"
+#include "core/plan/machine_choice.h"
 #include "launch/collective_model.h"
 #include "launch/commands/commands.h"
 

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -13,12 +12,14 @@
 
 #include "consist/error.h"
 #include "consist/text.h"
-#include "core/runtime/parts.h"
+#include "core/plan/plan.h"
 #include "launch/commands/commands.h"
 #include "launch/compare_effects.h"
 #include "launch/compare_joined.h"
 #include "launch/compare_outcome.h"
+#include "launch/compare_places.h"
 #include "launch/compare_programs.h"
+#include "launch/compare_request.h"
 #include "launch/compare_rows.h"
 #include "launch/compare_runs.h"
 #include "launch/compare_table.h"
@@ -44,6 +45,7 @@ constexpr const char* help =
     "  --overwrite       begin anew: what the folder holds under the same names is replaced\n"
     "  --repeats N       runs of each row [3; 1 where a run takes more than two minutes], and up to N more of rows beside\n"
     "                    which other work ran on the machine and of those that this may tell from the fastest\n"
+    "  --config FILE     options from a file (docs/configuration.md), in which lists are those of a comparison\n"
     "  --add FILE...     archives of runs made elsewhere (or of comparisons, comparison.h5) as rows beside these, or\n"
     "                    alone; what differs between the machines and conditions is said first\n\n"
     "Every option of consist train and of parts may be a list A,B; a list of a part's option (--zero2.stage 1,2) holds\n"
@@ -56,67 +58,10 @@ constexpr const char* help =
 constexpr int default_repeats = 3;
 constexpr double longest_repeated_run = 120;  // seconds; longer runs are made once unless --repeats says otherwise
 
-struct Request {
-  std::vector<std::string> train;  ///< the arguments of train, lists unexpanded
-  std::string output = "runs/compare";
-  bool has_output = false;
-  bool overwrite = false;  ///< runs that are done are done again
-  int repeats = 0;         ///< 0: by the time that runs take
-  std::vector<std::string> add;
-};
-
-int read_repeats(const std::string& text) {
-  int repeats = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), repeats);
-  if (error != std::errc() || end != text.data() + text.size() || repeats < 1 || repeats > 1000)
-    throw UsageError("--repeats is '" + text + "'; it must be a whole number from 1 to 1000");
-  return repeats;
-}
-
-Request read_request(const Arguments& arguments) {
-  Request request;
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const std::size_t equals = arguments[i].find('=');
-    const std::string name = arguments[i].substr(0, equals);
-    const auto value = [&](const char* what) {
-      if (equals != std::string::npos) return arguments[i].substr(equals + 1);
-      if (i + 1 == arguments.size()) throw UsageError(name + " needs " + what);
-      return arguments[++i];
-    };
-    if (name == "--output") {
-      request.output = value("a folder");
-      request.has_output = true;
-    } else if (name == "--archive") {
-      throw UsageError("compare names the archives itself, in the folder of --output; leave --archive out");
-    } else if (name == "--overwrite") {
-      request.overwrite = true;
-    } else if (name == "--repeats") {
-      request.repeats = read_repeats(value("a number"));
-    } else if (name == "--add") {
-      request.add.push_back(value("archives"));
-      while (equals == std::string::npos && i + 1 < arguments.size() && !arguments[i + 1].starts_with("--"))
-        request.add.push_back(arguments[++i]);
-    } else {
-      request.train.push_back(arguments[i]);
-    }
-  }
-  return request;
-}
-
-/// The folders and files of --plugin, without parsing the rest.
-std::vector<std::string> plugin_paths_of(const Arguments& arguments) {
-  std::vector<std::string> paths;
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    if (arguments[i].starts_with("--plugin=")) paths.push_back(arguments[i].substr(9));
-    if (arguments[i] == "--plugin" && i + 1 < arguments.size()) paths.push_back(arguments[i + 1]);
-  }
-  return paths;
-}
-
 /// The rows, what is known to be wrong with them, and what their runs brought.
 class Comparison {
  public:
-  Comparison(Request request, PluginHost& host)
+  Comparison(CompareRequest request, PluginHost& host)
       : request_(std::move(request)), host_(host), summary_((fs::path(request_.output) / "comparison.h5").string()) {}
 
   int run() {
@@ -138,8 +83,11 @@ class Comparison {
   }
 
  private:
-  RunConfig config_of(const CompareRow& row, int repeat) {
-    return make_config(parse_run(arguments_of_repeat(row, repeat, alone()), {}), host_);
+  /// A row's configuration, parsed once; its places are those of all repeats (config_in_place).
+  const RunConfig& config_of(const CompareRow& row) {
+    const auto known = configs_.find(row.arguments);
+    return known != configs_.end() ? known->second
+                                   : configs_.emplace(row.arguments, make_config(parse_run(row.arguments), host_)).first->second;
   }
   bool alone() const { return rows_.size() == 1; }
 
@@ -150,7 +98,7 @@ class Comparison {
     std::map<std::string, std::size_t> strays;
     for (std::size_t i = 0; i < rows_.size(); ++i) {
       try {
-        stray[i] = stray_owners(config_of(rows_[i], 1), host_);
+        stray[i] = stray_owners(config_of(rows_[i]), host_);
       } catch (const Error&) {
         continue;  // refused with its reason when it is checked
       }
@@ -167,15 +115,16 @@ class Comparison {
   /// Refuses what cannot run, and finds rows that are the same program.
   void check_rows() {
     outcomes_.resize(rows_.size());
+    settled_.resize(rows_.size());
     std::vector<CheckedRow> checked;
     for (std::size_t i = 0; i < rows_.size(); ++i) {
       bool parts_exist = false;
       try {
-        RunConfig config = config_of(rows_[i], 1);
-        make_parts(config, host_);
+        Plan plan(config_of(rows_[i]), host_);
         parts_exist = true;
-        check_configuration(config, host_);
-        checked.push_back({i, std::move(config), &host_});
+        plan.lay_out();
+        settled_[i] = plan.config();
+        checked.push_back({i, std::move(plan)});
       } catch (const Error& error) {
         outcomes_[i].status = "refused";
         outcomes_[i].reason = error.what();
@@ -189,10 +138,8 @@ class Comparison {
   std::string archive_of(std::size_t row, int repeat) const {
     return (fs::path(request_.output) / (label_of_repeat(rows_[row], repeat) + ".h5")).string();
   }
-  std::string config_text(std::size_t row, int repeat) {
-    RunConfig config = config_of(rows_[row], repeat);
-    check_configuration(config, host_);
-    return config.to_json();
+  std::string config_text(std::size_t row, int repeat) const {
+    return config_in_place(settled_[row], alone() && repeat == 1 ? "" : label_of_repeat(rows_[row], repeat)).to_json();
   }
 
   /// Results of other options under the same names are somebody's work: nothing is run before it is clear what becomes of them.
@@ -250,8 +197,8 @@ class Comparison {
     std::reverse(order.begin(), order.end());
   }
 
-  /// Makes more runs of the rows that other work has disturbed, as long as that helps (a round in which it goes on is the last), and
-  /// of those that more repeats are likely to tell from the fastest.
+  /// Makes more runs of the rows that other work has disturbed, as long as that helps (a round in which it goes on is the last),
+  /// and of those that more repeats are likely to tell from the fastest.
   void repeat_further(const std::vector<std::size_t>& all, int repeats) {
     bool disturbance_goes_on = false;
     for (int repeat = repeats + 1; repeat <= 2 * repeats && *signal_ == 0; ++repeat) {
@@ -344,12 +291,14 @@ class Comparison {
     return any && !misspelt_ ? 0 : exit_usage;
   }
 
-  const Request request_;
+  const CompareRequest request_;
   PluginHost& host_;
   const std::string summary_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::vector<CompareRow> rows_;
   std::vector<CompareOutcome> outcomes_;
+  std::map<std::vector<std::string>, RunConfig> configs_;  ///< by the arguments of rows
+  std::vector<RunConfig> settled_;                         ///< by row: checked, batch settled
   const std::atomic<int>* signal_ = nullptr;
   bool failed_ = false;
   bool misspelt_ = false;  ///< a row names what does not exist
@@ -364,8 +313,11 @@ int compare(const Arguments& arguments) {
       return 0;
     }
   }
-  const Request request = read_request(arguments);
-  PluginHost host(plugin_paths_of(request.train));
+  CompareRequest request = read_compare_request(arguments);
+  const std::vector<ConfigEntry> entries = entries_of(request);
+  PluginHost host(plugin_paths_of(request, entries));
+  const std::vector<std::string> words = words_of(entries, request.train, host);
+  request.train.insert(request.train.begin(), words.begin(), words.end());
   return Comparison(request, host).run();
 }
 

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -13,14 +12,14 @@
 #include "consist/cost.h"
 #include "consist/error.h"
 #include "consist/text.h"
+#include "core/config/option_value.h"
 #include "core/passes/gather_quantized.h"
 #include "core/passes/pass_manager.h"
 #include "core/passes/timeline.h"
+#include "core/plan/machine_choice.h"
+#include "core/plan/plan.h"
 #include "core/program/printer.h"
-#include "core/runtime/machine_choice.h"
 #include "core/runtime/metrics.h"
-#include "core/runtime/parts.h"
-#include "core/runtime/program_summary.h"
 #include "core/runtime/step_estimate.h"
 #include "core/runtime/step_trace.h"
 #include "launch/commands/commands.h"
@@ -29,7 +28,14 @@
 namespace consist::commands {
 namespace {
 
-namespace po = boost::program_options;
+constexpr RunOption rank_option{.spec = {"rank", OptionKind::integer, "", "whose program", "0.."}, .value = "R"};
+constexpr RunOption own_options[] = {
+    {.spec = {"help", OptionKind::flag, "false", "this text"}},
+    {.spec = {"summary", OptionKind::flag, "false", "FLOPs, bytes and memory instead of the program"}},
+    rank_option,
+    {.spec = {"print-after", OptionKind::text, "", "a pass, or list"}, .value = "PASS"},
+    {.spec = {"pass-times", OptionKind::flag, "false", "what each pass takes"}},
+};
 
 constexpr const char* head =
     "usage: consist explain --model NAME [OPTIONS of train]\n\n"
@@ -39,17 +45,6 @@ constexpr const char* head =
 constexpr const char* tail =
     "\nOf the options of train, the parts, the batch, --sequence and --accumulation matter here.\n\n"
     "example: consist explain --model llama-3-8b --strategy ddp --ranks 8 --precision bf16 --summary\n";
-
-/// The ranks whose programs differ from that of `program`'s, itself among them.
-std::vector<int> ranks_of_stages(const Program& program) {
-  return program.stage_axis < 0 ? std::vector<int>{program.rank} : program.mesh.group(program.rank, program.stage_axis);
-}
-
-struct Stage {
-  int rank = 0;
-  std::unique_ptr<PreparedProgram> program;
-  ProgramSummary summary;
-};
 
 std::string layers_text(const Program& program) {
   int first = -1, last = -1;
@@ -61,15 +56,10 @@ std::string layers_text(const Program& program) {
   return std::to_string(first) + "-" + std::to_string(last);
 }
 
-Simulation simulate_with(std::span<const Program* const> stages, Durations (*durations_of)(const Program&)) {
-  std::vector<Durations> durations;
-  for (const Program* stage : stages) durations.push_back(durations_of(*stage));
-  return simulate(stages, durations);
-}
-
 /// The schedule in equal units, and what the stages' uneven work makes of it.
-std::string pipeline_text(std::span<const Program* const> stages, const Simulation& estimated) {
-  const Timeline equal = timeline_of(stages, simulate_with(stages, equal_durations));
+std::string pipeline_text(std::span<const PlannedRank> ranks, const Simulation& estimated) {
+  const std::vector<const Program*> stages = programs_of(ranks);
+  const Timeline equal = timeline_of(stages, simulate(ranks, equal_durations));
   return "Pipeline (a forward part takes 1, a backward part 2):\n" + timeline_text(equal) + "idle " +
          fixed_text(100 * equal.idle_share(), 1) + "% if all stages are equal, " +
          fixed_text(100 * timeline_of(stages, estimated).idle_share(), 1) + "% by the costs of ops and messages\n\n";
@@ -102,7 +92,8 @@ class PassPrinter final : public PassObserver {
     for (const PassReport& report : reports_) names += report.name + "\n";
     if (print_after_ == "list") return names;
     if (text_.empty()) {
-      throw UsageError("--print-after " + print_after_ + ": this configuration has no pass of that name. Its passes, in order:\n" +
+      throw UsageError("--print-after " + print_after_ +
+                       ": this configuration has no pass of that name. Its passes, in order:\n" +
                        names.substr(0, names.size() - 1));
     }
     return text_;
@@ -133,12 +124,11 @@ class PassPrinter final : public PassObserver {
   std::vector<PassReport> reports_;
 };
 
-std::string stages_text(const std::vector<Stage>& stages) {
+std::string stages_text(std::span<const PlannedRank> stages) {
   std::string text = "RANK  LAYERS    PARAMETERS    FLOP/step   INSTRUCTIONS      MEMORY\n";
-  for (const Stage& stage : stages) {
+  for (const PlannedRank& stage : stages) {
     char line[160];
-    std::snprintf(line, sizeof line, "%4d  %-8s %11s %12s %14lld %11s\n", stage.rank,
-                  layers_text(stage.program->program()).c_str(),
+    std::snprintf(line, sizeof line, "%4d  %-8s %11s %12s %14lld %11s\n", stage.rank, layers_text(stage.step->program()).c_str(),
                   si_text(static_cast<double>(stage.summary.rank_parameters)).c_str(), si_text(stage.summary.flops).c_str(),
                   static_cast<long long>(stage.summary.instructions), bytes_text(stage.summary.planned_bytes).c_str());
     text += line;
@@ -146,20 +136,24 @@ std::string stages_text(const std::vector<Stage>& stages) {
   return text;
 }
 
+/// Makes the plan's device and opens it; without --machine the plan is for the machine that it is of.
+void open_device(Plan& plan) {
+  add_device(plan.parts(), plan.config(), plan.host());
+  Target target{plan.parts().device, nullptr};
+  target.device->open(0, 1);
+  if (plan.config().machine.empty()) {
+    const MachineChoice choice = machine_for(target.device->info());
+    if (!choice.note.empty()) std::fprintf(stderr, "%s\n", printable(choice.note).c_str());
+    target.machine = std::make_shared<Machine>(choice.machine);
+  }
+  plan.set_target(std::move(target));
+}
+
 }  // namespace
 
 int explain(const Arguments& arguments) {
-  po::options_description own("Explain");
-  own.add_options()("help", "this text")(
-      "summary", po::bool_switch(),
-      "FLOPs, bytes per collective and axis, memory by role and at the peak; of all pipeline stages")(
-      "machine", po::value<std::string>()->default_value(""), "the machine that is planned for")(
-      "print-after", po::value<std::string>()->default_value(""), "a pass, or list")(
-      "pass-times", po::bool_switch(), "what each pass takes")(
-      "rank", po::value<int>(),
-      "whose program; the default is 0, for --summary of a pipeline the rank that needs the most memory");
-  const ParsedRun parsed = parse_run(arguments, own);
-  if (parsed.values.count("help") != 0) {
+  const ParsedRun parsed = parse_run(arguments, own_options);
+  if (parsed.flag("help")) {
     std::fputs(head, stdout);
     std::printf(
         "  --summary   FLOPs, bytes per collective and axis, memory by role and at the peak; of all pipeline stages\n"
@@ -169,86 +163,73 @@ int explain(const Arguments& arguments) {
         "              step's time there, and whether the plan fits that machine's memory\n"
         "  --trace F   writes that estimate as a timeline of all stages for Perfetto\n"
         "  --print-after PASS  the program as it is behind this pass, in place of the whole; list names the passes\n"
-        "  --pass-times        processor time of each pass and of the verification behind it, in seconds, in place of the program\n"
+        "  --pass-times        processor time of each pass and of the verification behind it, in seconds, in place of the "
+        "program\n"
         "  --rank R    whose program; the default is 0, for --summary of a pipeline the rank that needs the most memory\n");
     std::fputs(tail, stdout);
     return 0;
   }
-  const bool summary = parsed.values["summary"].as<bool>();
-  const std::string machine = parsed.values["machine"].as<std::string>();
-  std::shared_ptr<const Machine> planned_for = machine.empty() ? nullptr : std::make_shared<Machine>(parse_machine(machine));
-  PluginHost host(plugin_paths(parsed.values));
+  const bool summary = parsed.flag("summary");
+  PluginHost host(plugin_paths(parsed));
   say_plugin_warnings(host);
   RunConfig config = make_config(parsed, host);
-  for (const std::string& note : config.notes) std::fprintf(stderr, "%s\n", printable(note).c_str());
-  Parts parts = make_parts(config, host);
-  const Layout layout = lay_out(parts.uses, config.ranks);
-  settle_batch(config, layout);
-  const bool one_rank = parsed.values.count("rank") != 0;
-  const int rank = one_rank ? parsed.values["rank"].as<int>() : 0;
-  if (rank < 0 || rank >= config.ranks) {
-    throw UsageError("--rank is " + std::to_string(rank) + "; the job has the ranks 0 to " + std::to_string(config.ranks - 1));
+  if (parsed.flag("print-config")) {
+    print_config(config, host, plugin_paths(parsed));
+    return 0;
   }
-  CompileRequest request = parts.compile_request(config);
-  const bool with_device = !parsed.values["device"].defaulted();
-  if (with_device) {
-    add_device(parts, config, host);
-    parts.device->open(0, 1);
-    if (!planned_for) {
-      const MachineChoice choice = machine_for(parts.device->info());
-      if (!choice.note.empty()) std::fprintf(stderr, "%s\n", printable(choice.note).c_str());
-      planned_for = std::make_shared<Machine>(choice.machine);
-    }
+  const bool with_machine = !config.machine.empty();
+  // Files have "auto" from runs that named no device: only the command line asks for it.
+  const bool with_device = parsed.has("device") && (config.device != "auto" || parsed.given.at("device").said.starts_with("--"));
+  Plan plan = plan_run(std::move(config), host);
+  for (const std::string& note : plan.config().notes) std::fprintf(stderr, "%s\n", printable(note).c_str());
+  const bool one_rank = parsed.has("rank");
+  const std::int64_t rank =
+      one_rank ? std::stoll(legal_value(rank_option.spec, parsed.text("rank"), parsed.given.at("rank").said)) : 0;
+  if (rank >= plan.config().ranks) {
+    throw UsageError("--rank is " + std::to_string(rank) + "; the job has the ranks 0 to " +
+                     std::to_string(plan.config().ranks - 1));
   }
-  request.machine = planned_for;
-  const std::string print_after = parsed.values["print-after"].as<std::string>();
-  if (const bool times = parsed.values["pass-times"].as<bool>(); times || !print_after.empty()) {
+  const std::string print_after = parsed.text("print-after");
+  if (with_device) open_device(plan);
+  if (const bool times = parsed.flag("pass-times"); times || !print_after.empty()) {
     PassPrinter printer(print_after);
-    request.observer = &printer;
-    compile_step(request, layout, rank);
+    plan.step(static_cast<int>(rank), &printer);
     if (!print_after.empty()) std::fputs(printable(printer.text()).c_str(), stdout);
     if (times) std::fputs(printable(printer.times()).c_str(), stdout);
     return 0;
   }
-  const auto prepare = [&](Program program) {
-    return with_device ? std::make_unique<PreparedProgram>(std::move(program), *parts.device, CommunicatorOfQueue{})
-                       : std::make_unique<PreparedProgram>(std::move(program));
-  };
 
-  std::vector<Stage> stages;
-  std::vector<const Program*> programs;
+  const std::vector<PlannedRank> stages = plan.ranks(static_cast<int>(rank));
+  const std::vector<const Program*> programs = programs_of(stages);
   std::size_t chosen = 0;
-  for (int of_rank : ranks_of_stages(compile_step(request, layout, rank))) {
-    Stage stage{of_rank, prepare(compile_step(request, layout, of_rank)), {}};
-    stage.program->plan();
-    stage.summary = summarize(*stage.program);
+  for (std::size_t s = 0; s < stages.size(); ++s) {
     const bool better =
-        one_rank ? of_rank == rank : stages.empty() || stage.summary.planned_bytes > stages[chosen].summary.planned_bytes;
-    if (better) chosen = stages.size();
-    stages.push_back(std::move(stage));
-    programs.push_back(&stages.back().program->program());
+        one_rank ? stages[s].rank == rank : stages[s].summary.planned_bytes > stages[chosen].summary.planned_bytes;
+    if (better) chosen = s;
   }
   if (!summary && !one_rank) chosen = 0;
   if (stages[chosen].summary.gathers_nothing_quantized) std::fprintf(stderr, "%s\n", no_quantized_gathers);
-  const bool estimates = summary && !machine.empty();
+  const std::string& trace = plan.config().trace;
+  const bool estimates = summary && with_machine;
   std::optional<Simulation> estimated;
-  if (estimates || stages.size() > 1 || !config.trace.empty()) estimated = simulate_with(programs, estimated_durations);
-  if (stages.size() > 1) std::fputs(pipeline_text(programs, *estimated).c_str(), stdout);
+  if (estimates || stages.size() > 1 || !trace.empty()) estimated = simulate(stages);
+  if (stages.size() > 1) std::fputs(pipeline_text(stages, *estimated).c_str(), stdout);
   if (summary && stages.size() > 1) std::printf("%s\nRank %d:\n", stages_text(stages).c_str(), stages[chosen].rank);
-  std::fputs(
-      summary ? summary_text(stages[chosen].summary).c_str() : printable(to_text(stages[chosen].program->program())).c_str(),
-      stdout);
+  std::fputs(summary ? summary_text(stages[chosen].summary).c_str() : printable(to_text(stages[chosen].step->program())).c_str(),
+             stdout);
   if (summary && !with_device)
     std::printf("Not counted is the scratch memory of kernels; --device NAME asks that device for it.\n");
-  if (!config.trace.empty()) write_trace_file(config.trace, simulated_events(programs, *estimated));
+  if (!trace.empty()) write_trace_file(trace, simulated_events(programs, *estimated));
   if (estimates) {
-    const auto tokens = static_cast<double>(config.batch * config.accumulation * layout.batch_ranks() * config.sequence);
-    const auto largest = std::max_element(stages.begin(), stages.end(), [](const Stage& a, const Stage& b) {
+    const RunConfig& settled = plan.config();
+    const Machine& machine = *plan.target().machine;
+    const auto tokens = static_cast<double>(settled.global_batch * settled.sequence);
+    const auto largest = std::max_element(stages.begin(), stages.end(), [](const PlannedRank& a, const PlannedRank& b) {
       return a.summary.planned_bytes < b.summary.planned_bytes;
     });
-    std::printf("\n%s", fit_text(largest->summary.planned_bytes, largest->rank, *planned_for).c_str());
-    std::printf("%s", estimate_text(estimate_step(programs, *estimated), *planned_for, config.ranks, tokens,
-                                    trained_flops_per_token(*parts.architecture, config.sequence, config.freeze))
+    std::printf("\n%s", fit_text(largest->summary.planned_bytes, largest->rank, machine).c_str());
+    std::printf("%s", estimate_text(estimate_step(programs, *estimated), machine, settled.ranks, tokens,
+                                    trained_flops_per_token(*plan.parts().architecture, settled.sequence, settled.freeze))
                           .c_str());
   }
   return 0;

@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "consist/error.h"
+#include "consist/text.h"
 #include "core/job/environment.h"
+#include "core/plan/plan.h"
 #include "core/plugin/plugin_faults.h"
-#include "core/runtime/machine_choice.h"
-#include "core/runtime/parts.h"
 #include "core/runtime/run.h"
 #include "launch/commands/commands.h"
 #include "launch/exit_status.h"
@@ -21,48 +21,13 @@
 namespace consist::commands {
 namespace {
 
-namespace po = boost::program_options;
-
-// One screen; the test of the help checks that it names every option and its default.
-constexpr const char* help =
-    "usage: consist train --model NAME [OPTIONS] [--<part>.<option> VALUE]...   (defaults in brackets)\n\n"
-    "Configuration\n"
-    "  --model NAME|FOLDER       preset, or Hugging Face folder (its weights are loaded)\n"
-    "  --strategy S [ddp]        one, or several combined over the ranks: a=2+b\n"
-    "  --transport T [socket]    one, or per strategy: a=T1,b=T2\n"
-    "  --precision P [fp32]      --device D [auto: the fastest]      --dataset D [text]\n"
-    "  --ranks N [1]             started on this machine             --machine M  that is planned for [the device's]\n"
-    "  --deepspeed-config FILE   strategy, precision, batch and optimizer from a DeepSpeed JSON, key by key\n"
-    "  --deepspeed-set KEY=VALUE in place of the file's value; may be repeated\n"
-    "  --plugin PATH             also look for plugins in this file or folder; may be repeated\n"
-    "Training\n"
-    "  --steps N [100]           --sequence N [512] tokens           --seed N [0]\n"
-    "  --batch N [4]             sequences per rank and micro-batch\n"
-    "  --accumulation N [1]      micro-batches per step\n"
-    "  --global-batch N          sequences per step of all ranks: sets the batch, or with --batch the accumulation\n"
-    "  --recompute WHAT [none]   activations made again in backward: none, full, or ops such as swiglu,rms_norm\n"
-    "  --recompute-layers A-B    only in these layers, counted from 0\n"
-    "  --pack on|off [on]        one product for linears that read the same: q, k and v; gate and up\n"
-    "  --freeze PATTERNS         parameters that are not trained, by name: model.embed_tokens.*,model.layers.0.*\n"
-    "  --train-only PATTERNS     parameters that alone are trained: *norm*\n"
-    "  --learning-rate X [3e-4]  the largest\n"
-    "  --schedule S [constant]   constant, linear, cosine or wsd; warm-up and end are options of the part: --wsd.warmup 9\n"
-    "  --optimizer O [adamw]     adamw, sgd, lion or muon; its constants are options of the part: --adamw.beta2 0.95\n"
-    "  --weight-decay X [0.1]    --clip X [1]: largest global gradient norm; 0: any\n"
-    "  --from-scratch            do not load the weights of a model folder\n"
-    "Results and limits\n"
-    "  --observe NAME,...        observers, plugins that are told of each step\n"
-    "  --archive FILE            HDF5 archive of the run             --overwrite  replace it if it is there\n"
-    "  --checkpoint FOLDER       --checkpoint-every STEPS [0: last]  --checkpoint-keep N [2]   --resume\n"
-    "  --checkpoint-each-epoch   also after each pass through the dataset\n"
-    "  --export FOLDER           the trained model in Hugging Face's format\n"
-    "  --evaluate-every STEPS [0: never]                             --evaluate-sequences N [64]\n"
-    "  --memory-limit BYTES      per rank, such as 2Gi [0: what the device has]\n"
-    "  --host-memory-limit BYTES pinned by all ranks of a host [0: what it has available]\n"
-    "  --timeout SECONDS [60]    how long a rank may keep the others waiting\n"
-    "  --trace FILE              timeline of the last step of all ranks, for Perfetto      --profile  time every instruction\n\n"
+constexpr const char* head =
+    "usage: consist train --model NAME [OPTIONS] [--<part>.<option> VALUE]...   (defaults in brackets)\n";
+constexpr const char* tail =
     "Options of parts, such as --ddp.bucket-size: consist plugins NAME.\n"
     "example: consist train --model qwen3-tiny --ranks 2 --precision bf16 --steps 100 --archive run.h5\n";
+
+constexpr RunOption own_options[] = {{.spec = {"help", OptionKind::flag, "false", "this text"}}};
 
 /// Whether the first rank of this host says it, so that a mistake is said once and not by every rank: the job takes a rank's own
 /// error to all others, which quote it. That a rank died or is stuck is said by everyone.
@@ -70,20 +35,6 @@ bool said_by_another(const Error& error, const Job& job) {
   if (job.local_rank() == 0) return false;
   const bool of_a_peer = dynamic_cast<const PeerError*>(&error) != nullptr;
   return !of_a_peer || std::string_view(error.what()).find(" failed: ") != std::string_view::npos;
-}
-
-RunConfig config_of(const ParsedRun& parsed, PluginHost& host) {
-  RunConfig config = make_config(parsed, host);
-  config.machine = parsed.values["machine"].as<std::string>();
-  if (!config.machine.empty()) parse_machine(config.machine);  // says now what is wrong with it
-  return config;
-}
-
-ParsedRun parse(const Arguments& arguments) {
-  po::options_description own;
-  own.add_options()("help", "this text")("machine", po::value<std::string>()->default_value(""),
-                                         "the machine that is planned for; the default is that of the device");
-  return parse_run(arguments, own);
 }
 
 /// Lets signals tell the job as long as it is there.
@@ -110,37 +61,41 @@ class Announced {
 
 /// --ranks is what this process starts, or says again how many were started.
 void check_ranks(const ParsedRun& parsed, const RunConfig& config, int size) {
-  if (parsed.values["ranks"].defaulted() || config.ranks == size) return;
-  throw UsageError("--ranks is " + std::to_string(config.ranks) + ", but the environment says that the job has " +
-                   std::to_string(size) + " ranks; leave --ranks out");
+  if (!parsed.has("ranks") || config.ranks == size) return;
+  const std::string own = std::to_string(config.ranks), of_job = std::to_string(size);
+  throw UsageError(parsed.given.at("ranks").said + " is " + own + ", but the environment says that the job has " + of_job +
+                   " ranks; leave it out, or give --ranks " + of_job);
 }
 
 }  // namespace
 
 void check_train(const Arguments& arguments, int ranks) {
-  const ParsedRun parsed = parse(arguments);
-  if (parsed.values.count("help") != 0) return;
-  PluginHost host(plugin_paths(parsed.values));
-  RunConfig config = config_of(parsed, host);
+  const ParsedRun parsed = parse_run(arguments, own_options);
+  if (parsed.flag("help")) return;
+  PluginHost host(plugin_paths(parsed));
+  RunConfig config = make_config(parsed, host);
   check_ranks(parsed, config, ranks);
   config.ranks = ranks;
-  check_configuration(config, host);
+  plan_run(config, host);
   say_plugin_warnings(host);
 }
 
 int train(const Arguments& arguments) {
-  const ParsedRun parsed = parse(arguments);
-  if (parsed.values.count("help") != 0) {
-    std::fputs(help, stdout);
+  const ParsedRun parsed = parse_run(arguments, own_options);
+  if (parsed.flag("help")) {
+    std::printf("%s\n%s\n%s", head, help_text(run_option_table()).c_str(), tail);
     return 0;
   }
-  PluginHost host(plugin_paths(parsed.values));
-  RunConfig config = config_of(parsed, host);
-
+  PluginHost host(plugin_paths(parsed));
+  RunConfig config = make_config(parsed, host);
+  if (parsed.flag("print-config")) {
+    print_config(config, host, plugin_paths(parsed));
+    return 0;
+  }
   JobAddress address = job_address_from_environment(process_environment());
   address.timeout = std::chrono::seconds(config.timeout_seconds);
   if (address.size == 1 && config.ranks > 1) {
-    check_configuration(config, host);
+    plan_run(config, host);
     say_plugin_warnings(host);
     Arguments again{"train"};
     again.insert(again.end(), arguments.begin(), arguments.end());
@@ -150,10 +105,10 @@ int train(const Arguments& arguments) {
   config.ranks = address.size;
   say_plugin_warnings(host, address);
   // Before joining: a plugin that ends the process does so before others wait for this rank.
-  std::optional<Parts> parts;
+  std::optional<Plan> plan;
   std::exception_ptr refusal;
   try {
-    parts = check_configuration(config, host);
+    plan = plan_run(config, host);
   } catch (const std::exception&) {
     refusal = std::current_exception();
   }
@@ -163,7 +118,7 @@ int train(const Arguments& arguments) {
   const Announced announced(signals, *job);
   try {
     if (refusal) tell(*job, refusal);
-    return run_training(config, std::move(*parts), host, *job, signals.request()) == TrainerResult::finished ? 0 : exit_stopped;
+    return run_training(std::move(*plan), *job, signals.request()) == TrainerResult::finished ? 0 : exit_stopped;
   } catch (const Error& error) {
     // Other ranks that the same signal has reached tell of their end, too: that is no failure to report.
     if (signals.request().requested() && !signals.request().training()) return exit_stopped;

@@ -12,7 +12,7 @@ import re
 import sys
 
 # Lowest first: a room includes headers of its own and of rooms before it. Public headers (core/include) belong to none.
-ROOMS = ["files", "network", "job", "collectives", "program", "ops", "cost", "passes", "config", "plugin", "archive", "weights", "checkpoint", "runtime"]
+ROOMS = ["files", "network", "job", "collectives", "program", "ops", "cost", "passes", "config", "plugin", "archive", "weights", "checkpoint", "plan", "runtime"]
 
 # (from, to): why it is still there.
 KNOWN_ARROWS = {}
@@ -49,7 +49,7 @@ ORIGIN_COMPARED = re.compile(r"\binserted_by\s*[!=]=(?!\s*(?:nullptr|'))|[!=]=\s
 OWN_NAMES = ("core/ops/",)
 KERNELS = re.compile(r"^plugins/devices/.*(kernels/|make_kernel)")
 # Figures of machine files are kept by the name of an op, "*" being all others: that is a key of a file, not a property of an op.
-NOT_OPS = {"core/cost/machine_file.cpp", "core/cost/cost_model.cpp", "core/runtime/machine_choice.cpp", "core/program/float8_scaling.h",
+NOT_OPS = {"core/cost/machine_file.cpp", "core/cost/cost_model.cpp", "core/plan/machine_choice.cpp", "core/program/float8_scaling.h",
            "core/include/consist/float8_scaling.h"}
 
 

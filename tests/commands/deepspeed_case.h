@@ -19,7 +19,7 @@ class DeepspeedTest : public ::testing::Test {
  protected:
   RunConfig config_of(const std::string& path, std::vector<std::string> words) {
     words.insert(words.begin(), {"--model=llama-tiny", "--deepspeed-config=" + path});
-    return make_config(parse_run(words, {}), host_);
+    return make_config(parse_run(words), host_);
   }
   RunConfig config_of_text(const std::string& file, const std::vector<std::string>& words = {}) {
     const std::string path = folder_ / "ds.json";

@@ -91,7 +91,7 @@ TEST_F(Deepspeed, ValuesOfTheFileCanBeReplaced) {
                  {"--deepspeed-set=zero_optimization.no_such_key=1"});
   expect_refused({{"zero_optimization", 3}}, "no object that could hold", {"--deepspeed-set=zero_optimization.stage=1"});
   expect_refused(json::object(), "must be KEY=VALUE", {"--deepspeed-set=stage"});
-  EXPECT_THROW(make_config(parse_run({"--model=llama-tiny", "--deepspeed-set=gradient_clipping=1"}, {}), host_), UsageError);
+  EXPECT_THROW(make_config(parse_run({"--model=llama-tiny", "--deepspeed-set=gradient_clipping=1"}), host_), UsageError);
 }
 
 TEST_F(Deepspeed, StagesAreStrategies) {

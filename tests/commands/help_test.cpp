@@ -1,10 +1,10 @@
-// Help texts: each fits a screen and shows an example; the hand-written one of train names every option with its default.
+// Help texts: each fits a screen and shows an example; that of train names every option with its default.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <sstream>
 
-#include "launch/run_options.h"
+#include "core/config/option_table.h"
 #include "tests/child_process.h"
 
 namespace consist {
@@ -47,18 +47,12 @@ INSTANTIATE_TEST_SUITE_P(Commands, HelpOf,
 
 TEST(TrainHelp, NamesEveryOptionWithItsDefault) {
   const std::string text = help_of("train");
-  const auto options = run_options();
-  for (const auto& option : options.options()) {
-    const std::string name = "--" + option->long_name();
-    const std::size_t at = text.find(name + (option->semantic()->max_tokens() == 0 ? "" : " "));
+  for (const RunOption& option : run_option_table()) {
+    const std::string name = std::string("--") + option.spec.name, shown = option.spec.fallback;
+    const std::size_t at = text.find(name + " ");
     ASSERT_NE(at, std::string::npos) << name << " is not in the help";
-    boost::any value;
-    if (!option->semantic()->apply_default(value)) continue;
-    std::string shown = option->format_parameter();  // "arg (=512)"
-    const std::size_t begin = shown.find("(=");
-    if (begin == std::string::npos) continue;
-    shown = shown.substr(begin + 2, shown.size() - begin - 3);
-    if (shown.empty() || shown == "0") continue;  // what an absent one means is said in words
+    EXPECT_NE(text.find(option.spec.help), std::string::npos) << name;
+    if (option.is_switch() || shown.empty() || shown == "0") continue;  // what an absent one means is said in words
     EXPECT_EQ(text.compare(text.find('[', at) + 1, shown.size(), shown), 0) << name << " is " << shown << " by default";
   }
 }

@@ -14,8 +14,8 @@ using testing::HasSubstr;
 
 std::vector<std::string> notes_of(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), {"--model", "llama-tiny", "--plugin", CONSIST_BINARY_DIR "/lib/consist/plugins"});
-  const ParsedRun parsed = parse_run(arguments, {});
-  PluginHost host(plugin_paths(parsed.values));
+  const ParsedRun parsed = parse_run(arguments);
+  PluginHost host(plugin_paths(parsed));
   return make_config(parsed, host).notes;
 }
 

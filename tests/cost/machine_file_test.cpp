@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "consist/error.h"
-#include "core/runtime/machine_choice.h"
+#include "core/plan/machine_choice.h"
 #include "tests/temporary_folder.h"
 
 namespace consist {

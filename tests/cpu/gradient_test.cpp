@@ -5,8 +5,8 @@
 
 #include "consist/layers.h"
 #include "consist/rewrite.h"
+#include "core/plan/prepared_program.h"
 #include "core/program/verifier.h"
-#include "core/runtime/prepared_program.h"
 #include "tests/cpu/kernel_run.h"
 
 namespace consist {

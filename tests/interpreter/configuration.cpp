@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "consist/error.h"
+#include "core/plan/plan.h"
 #include "core/program/verifier.h"
 #include "tests/golden_config.h"
 #include "tests/temporary_folder.h"
@@ -87,8 +88,9 @@ RunConfig config_of(const ModelChoice& model, const std::vector<std::string>& wo
 }
 
 std::unique_ptr<RankPrograms> compile(RunConfig config, std::int64_t workspace) {
-  Parts parts = check_configuration(config, plugin_host());
-  return compile(std::move(config), std::move(parts), workspace);
+  Plan plan = plan_run(std::move(config), plugin_host());
+  RunConfig settled = plan.config();
+  return compile(std::move(settled), std::move(plan.parts()), workspace);
 }
 
 std::unique_ptr<RankPrograms> compile(RunConfig config, Parts parts, std::int64_t workspace) {

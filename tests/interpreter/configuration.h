@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "core/plan/parts.h"
 #include "core/plugin/host.h"
-#include "core/runtime/parts.h"
 #include "tests/interpreter/planned.h"
 
 namespace consist::interpreter {

@@ -7,9 +7,9 @@
 #include "consist/builder.h"
 #include "consist/device.h"
 #include "consist/op.h"
+#include "core/plan/prepared_program.h"
+#include "core/plan/program_summary.h"
 #include "core/program/verifier.h"
-#include "core/runtime/prepared_program.h"
-#include "core/runtime/program_summary.h"
 
 namespace consist {
 namespace {

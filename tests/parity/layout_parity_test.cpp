@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "core/passes/compile.h"
+#include "core/plan/parts.h"
 #include "core/plugin/host.h"
-#include "core/runtime/parts.h"
 #include "core/runtime/training_state.h"
 #include "tests/parity/tolerances.h"
 #include "tests/temporary_folder.h"

@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "core/passes/compile.h"
+#include "core/plan/parts.h"
 #include "core/plugin/host.h"
-#include "core/runtime/parts.h"
 #include "core/runtime/trainer.h"
 #include "core/weights/model_weights.h"
 #include "tests/parity/reference.h"

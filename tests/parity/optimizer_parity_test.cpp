@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/passes/compile.h"
+#include "core/plan/parts.h"
 #include "core/plugin/host.h"
-#include "core/runtime/parts.h"
 #include "core/runtime/trainer.h"
 #include "core/weights/model_weights.h"
 #include "tests/parity/changed_model.h"

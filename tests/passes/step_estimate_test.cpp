@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "consist/op.h"
-#include "core/runtime/machine_choice.h"
+#include "core/plan/machine_choice.h"
 #include "tests/cost/plain_machine.h"
 #include "tests/passes/tiny_case.h"
 

@@ -243,7 +243,7 @@ TEST(OptionsOfParts, IllegalOnesAreRefused) {
       {{"--step", "3"}, "there is no option '--step'"},
       {{"--strategy", "dd"}, "there is no strategy 'dd'. There are: ddp "},
       {{"--sample.integer", "1"}, "'sample' is not part of this configuration"},
-      {{"--strategy", "sample", "--sample.integer", "1.5"}, "--sample.integer is '1.5'; it must be an integer"},
+      {{"--strategy", "sample", "--sample.integer", "1.5"}, "--sample.integer is '1.5'; it must be a whole number"},
       {{"--strategy", "sample", "--sample.choice", "gre"}, "--sample.choice is 'gre'; it must be one of red, green"},
       {{"--ddp.bucket-size=1M", "2M"}, "'2M' is neither an option nor the value of one"},
       {{"--plugin", "/not/there"}, "--plugin /not/there: there is no such file or folder"},

@@ -64,7 +64,7 @@ TEST(Options, IllegalValuesAreRefusedWithWhatIsLegal) {
       {"choice", {"", "blue", "r", "re", "red|green", "RED"}},
   };
   const std::map<std::string, std::string> legal = {{"flag", "true or false"},
-                                                    {"integer", "an integer of 64 bits"},
+                                                    {"integer", "a whole number of 64 bits"},
                                                     {"real", "a finite number"},
                                                     {"bytes", "a number of bytes such as 1000, 25M or 512Ki"},
                                                     {"choice", "one of red, green"}};

@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "core/passes/compile.h"
+#include "core/plan/parts.h"
 #include "core/plugin/host.h"
 #include "core/runtime/communicators.h"
-#include "core/runtime/parts.h"
 #include "core/runtime/trainer.h"
 #include "core/runtime/training_state.h"
 #include "tests/job/in_process.h"

@@ -8,9 +8,9 @@
 #include <numeric>
 
 #include "consist/error.h"
+#include "core/plan/parts.h"
 #include "core/plugin/host.h"
 #include "core/runtime/metrics.h"
-#include "core/runtime/parts.h"
 #include "tests/temporary_folder.h"
 #include "tests/train_from_scratch.h"
 
@@ -161,6 +161,7 @@ TEST_F(ArchiveOfARun, HasTheVersionsOfWhatItRestsOn) {
   const Json environment = text("/environment");
   for (const char* what : {"host", "system", "processor", "device"}) EXPECT_NE(environment.at(what), "") << what;
   EXPECT_GE(environment.at("usable_cores"), 1);
+  EXPECT_EQ(environment.at("planned_for"), (Json{{"machine", "cpu"}, {"origin", "the device's"}}));
   const std::string onednn = environment.at("versions").at("onednn");
   EXPECT_EQ(std::count(onednn.begin(), onednn.end(), '.'), 2) << onednn;
 }

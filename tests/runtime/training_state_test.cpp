@@ -11,11 +11,11 @@
 
 #include "consist/error.h"
 #include "core/passes/compile.h"
+#include "core/plan/parts.h"
 #include "core/plugin/host.h"
 #include "core/program/bfloat16.h"
-#include "core/runtime/initial_values.h"
 #include "core/program/local_ranges.h"
-#include "core/runtime/parts.h"
+#include "core/runtime/initial_values.h"
 
 namespace consist {
 namespace {

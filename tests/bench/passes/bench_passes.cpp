@@ -13,11 +13,11 @@
 #include "core/passes/compile.h"
 #include "core/passes/memory_plan.h"
 #include "core/passes/waits.h"
+#include "core/plan/parts.h"
+#include "core/plan/prepared_program.h"
 #include "core/plugin/host.h"
 #include "core/program/printer.h"
 #include "core/program/verifier.h"
-#include "core/runtime/parts.h"
-#include "core/runtime/prepared_program.h"
 
 namespace {
 

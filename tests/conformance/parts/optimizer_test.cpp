@@ -59,11 +59,9 @@ TEST_P(OptimizerConformance, ProgramsAreLegalAndTheSameEachTime) {
     for (const char* precision : {"fp32", "bf16"}) {
       SCOPED_TRACE(std::string(model) + " in " + precision);
       const RunConfig run = config(model, precision);
-      const Parts parts = make_parts(run, host());
-      const CompileRequest request = parts.compile_request(run);
-      const Layout layout = lay_out(request.strategies, 1);
-      const Program step = compile_step(request, layout);
-      EXPECT_EQ(to_text(step), to_text(compile_step(request, layout)));
+      const Plan plan = plan_run(run, host());
+      const Program step = plan.step(0);
+      EXPECT_EQ(to_text(step), to_text(plan.step(0)));
       for (const Parameter& parameter : step.parameters) {
         std::set<std::string> names;
         for (const ParameterState& state : parameter.states) {

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "core/passes/compile.h"
+#include "core/plan/plan.h"
 #include "core/plugin/host.h"
-#include "core/runtime/parts.h"
 #include "tests/conformance/candidates.h"
 #include "tests/conformance/places.h"
 

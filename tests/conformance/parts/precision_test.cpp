@@ -42,13 +42,12 @@ TEST_P(PrecisionConformance, ProgramsAreLegalAndTheSameEachTime) {
         RunConfig run = config(model);
         run.ranks = ranks;
         run.accumulation = accumulation;
-        const Parts parts = make_parts(run, host());
-        const CompileRequest request = parts.compile_request(run);
-        const Layout layout = lay_out(request.strategies, ranks);
-        const Program step = compile_step(request, layout);
-        EXPECT_EQ(to_text(step), to_text(compile_step(request, layout)));
+        run.evaluate_every = 1;
+        const Plan plan = plan_run(run, host());
+        const Program step = plan.step(0);
+        EXPECT_EQ(to_text(step), to_text(plan.step(0)));
         for (const Parameter& parameter : step.parameters) EXPECT_NE(parameter.gradient, no_tensor) << parameter.name;
-        EXPECT_NO_THROW(compile_evaluation(request, layout));
+        EXPECT_NO_THROW(plan.evaluation(0));
       }
     }
   }

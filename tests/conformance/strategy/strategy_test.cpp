@@ -14,10 +14,10 @@
 #include "consist/error.h"
 #include "core/cost/collective_stream.h"
 #include "core/passes/compile.h"
+#include "core/plan/plan.h"
 #include "core/plugin/host.h"
 #include "core/program/printer.h"
 #include "core/program/verifier.h"
-#include "core/runtime/parts.h"
 #include "tests/conformance/candidates.h"
 #include "tests/conformance/places.h"
 #include "tests/parity/tolerances.h"
@@ -52,11 +52,7 @@ class StrategyConformance : public ::testing::TestWithParam<Candidate> {
     return config;
   }
 
-  Program step_of(const RunConfig& config, int rank = 0) {
-    const Parts parts = make_parts(config, host_);
-    const CompileRequest request = parts.compile_request(config);
-    return compile_step(request, lay_out(request.strategies, config.ranks), rank);
-  }
+  Program step_of(const RunConfig& config, int rank = 0) { return plan_run(config, host_).step(rank); }
 
   PluginHost host_{std::vector<std::string>{}};
 };
@@ -75,21 +71,20 @@ TEST_P(StrategyConformance, ProgramsAreLegalAndTheSameEachTime) {
         for (const int accumulation : {1, 3}) {
           SCOPED_TRACE(model + " " + precision + " on " + std::to_string(ranks) + " ranks x accumulation " +
                        std::to_string(accumulation));
-          const RunConfig run = config(model, precision, ranks, accumulation);
+          RunConfig run = config(model, precision, ranks, accumulation);
+          run.evaluate_every = 1;
           try {
-            const Program program = step_of(run);
+            const Plan plan = plan_run(run, host_);
+            const Program program = plan.step(0);
             ++made;
             EXPECT_EQ(to_text(program), to_text(step_of(run)));
             EXPECT_EQ(program.micro_batches, accumulation);
             std::vector<Program> of_ranks;
             std::vector<const Program*> pointers;
-            for (int rank = 0; rank < ranks; ++rank) of_ranks.push_back(step_of(run, rank));
+            for (int rank = 0; rank < ranks; ++rank) of_ranks.push_back(plan.step(rank));
             for (const Program& of_rank : of_ranks) pointers.push_back(&of_rank);
             EXPECT_NO_THROW(verify_collectives(pointers));
-            const Parts parts = make_parts(run, host_);
-            const CompileRequest request = parts.compile_request(run);
-            for (int rank = 0; rank < ranks; ++rank)
-              EXPECT_NO_THROW(verify(compile_evaluation(request, lay_out(request.strategies, ranks), rank)));
+            for (int rank = 0; rank < ranks; ++rank) EXPECT_NO_THROW(verify(plan.evaluation(rank).value()));
           } catch (const UsageError& refusal) {
             EXPECT_GT(ranks, 1) << "one rank is never refused: " << refusal.what();
           }

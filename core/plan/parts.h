@@ -51,11 +51,6 @@ CONSIST_API ModelSizes model_sizes(const RunConfig& config, PluginHost& host);
 /// where they do not divide.
 CONSIST_API void settle_batch(RunConfig& config, const Layout& layout);
 
-/// All that can be known to be wrong before a device is opened, a file of data read or a rank started: names, options, sizes,
-/// mesh, batch (which it settles). Notes strategies whose options have no effect. Returns the parts, so that whoever goes on need
-/// not make them again. Throws what make_parts, lay_out and settle_batch throw.
-CONSIST_API Parts check_configuration(RunConfig& config, PluginHost& host);
-
 /// Chooses and makes the device (not opened).
 CONSIST_API void add_device(Parts& parts, const RunConfig& config, PluginHost& host);
 

@@ -1,4 +1,4 @@
-#include "core/runtime/parts.h"
+#include "core/plan/parts.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -251,19 +251,6 @@ void settle_batch(RunConfig& config, const Layout& layout) {
   } else if (open != 1) {
     throw UsageError(text() + ", which makes " + std::to_string(known) + "; leave one of the three options out");
   }
-}
-
-Parts check_configuration(RunConfig& config, PluginHost& host) {
-  Parts parts = make_parts(config, host);
-  const Layout layout = lay_out(parts.uses, config.ranks);
-  settle_batch(config, layout);
-  for (const StrategyUse& use : parts.uses) {
-    const bool has_axis =
-        std::any_of(layout.active.begin(), layout.active.end(), [&](const StrategyUse& a) { return a.name == use.name; });
-    if (has_axis || options_of(config, use.name).empty()) continue;
-    config.notes.push_back("strategy " + use.name + " has one rank and changes nothing: its options have no effect");
-  }
-  return parts;
 }
 
 void add_device(Parts& parts, const RunConfig& config, PluginHost& host) {

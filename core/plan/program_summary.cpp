@@ -1,4 +1,4 @@
-#include "core/runtime/program_summary.h"
+#include "core/plan/program_summary.h"
 
 #include <algorithm>
 #include <cstdio>

@@ -1,4 +1,4 @@
-#include "core/runtime/machine_choice.h"
+#include "core/plan/machine_choice.h"
 
 #include <algorithm>
 #include <cmath>
@@ -127,7 +127,8 @@ std::string text_of(const Machine& machine) {
 }
 
 MachineChoice machine_for(const DeviceInfo& device) {
-  if (const Machine* known = find_machine_of_device(device.kind, device.name)) return {*known, ""};
+  if (const Machine* known = find_machine_of_device(device.kind, device.name))
+    return {*known, "", "the device's"};
   const bool kind_is_known = std::any_of(known_machines().begin(), known_machines().end(),
                                          [&](const Machine& machine) { return machine.device_kind == device.kind; });
   const Machine* nearest = nullptr;
@@ -143,14 +144,16 @@ MachineChoice machine_for(const DeviceInfo& device) {
       nearest = &machine;
     }
   }
-  return {*nearest, "no machine is known for the device '" + device.name + "': the run is planned as for '" + nearest->name +
-                        "', the nearest by the size of its memory; --machine names another, or a file (docs/machines.md)"};
+  return {*nearest,
+          "no machine is known for the device '" + device.name + "': the run is planned as for '" + nearest->name +
+              "', the nearest by the size of its memory; --machine names another, or a file (docs/machines.md)",
+          "the nearest to the device's"};
 }
 
 MachineChoice agree_on_machine(Job& job, const DeviceInfo& device, const std::string& named) {
   constexpr const char* key = "plan.machine";
-  if (job.rank() != 0) return {machine_from_json(job.get(key, job.timeout()), "rank 0's machine"), ""};
-  MachineChoice choice = named.empty() ? machine_for(device) : MachineChoice{parse_machine(named), ""};
+  if (job.rank() != 0) return {machine_from_json(job.get(key, job.timeout()), "rank 0's machine"), "", ""};
+  MachineChoice choice = named.empty() ? machine_for(device) : MachineChoice{parse_machine(named), "", "--machine " + named};
   choice.machine.ranks_per_node = job.local_size();
   if (job.size() > 1) job.put(key, to_json(choice.machine));
   return choice;

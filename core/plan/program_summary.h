@@ -7,7 +7,7 @@
 
 #include "consist/export.h"
 #include "core/passes/memory_plan.h"
-#include "core/runtime/prepared_program.h"
+#include "core/plan/prepared_program.h"
 
 namespace consist {
 

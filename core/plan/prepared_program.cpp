@@ -1,4 +1,4 @@
-#include "core/runtime/prepared_program.h"
+#include "core/plan/prepared_program.h"
 
 #include "consist/cost.h"
 #include "consist/error.h"

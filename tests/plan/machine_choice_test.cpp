@@ -1,5 +1,5 @@
 // The machine that the ranks of a job plan for.
-#include "core/runtime/machine_choice.h"
+#include "core/plan/machine_choice.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

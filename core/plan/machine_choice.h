@@ -22,13 +22,15 @@ CONSIST_API std::string text_of(const Machine& machine);
 struct MachineChoice {
   Machine machine;
   std::string note;  ///< for people, if it is not the device's own: which other one it is, and why
+  std::string
+      origin;  ///< for the archive: "the device's", "the nearest to the device's", "--machine h200,network=1e10"
 };
 /// The machine that ships for this device; without one, that of the same kind, or of any, whose memory has the nearest size.
 CONSIST_API MachineChoice machine_for(const DeviceInfo& device);
 
 /// Collective over the job: what all ranks plan for, since ranks with different machines would come to different programs. Rank
 /// 0's choice: the machine that `named` says (parse_machine) or that of its device, and as many ranks a node as are on its host.
-/// The note is on rank 0 alone. Throws as parse_machine() on rank 0, and as Job::get.
+/// The note and the origin are on rank 0 alone. Throws as parse_machine() on rank 0, and as Job::get.
 CONSIST_API MachineChoice agree_on_machine(Job& job, const DeviceInfo& device, const std::string& named);
 
 }  // namespace consist

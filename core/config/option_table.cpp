@@ -1,0 +1,288 @@
+#include "core/config/option_table.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <type_traits>
+
+#include "consist/error.h"
+#include "core/config/option_value.h"
+
+namespace consist {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using enum OptionKind;
+using enum OptionGroup;
+
+template <auto Member>
+void set_member(RunConfig& config, const std::string& text) {
+  auto& field = config.*Member;
+  using Field = std::remove_reference_t<decltype(field)>;
+  if constexpr (std::is_same_v<Field, std::string>) {
+    field = text;
+  } else if constexpr (std::is_same_v<Field, bool>) {
+    field = text == "true";
+  } else if constexpr (std::is_floating_point_v<Field>) {
+    field = std::strtod(text.c_str(), nullptr);
+  } else {
+    field = static_cast<Field>(std::strtoll(text.c_str(), nullptr, 10));
+  }
+}
+
+template <auto Member>
+Json get_member(const RunConfig& config) {
+  return config.*Member;
+}
+
+/// A row whose value is a member of RunConfig.
+template <auto Member>
+constexpr RunOption row(const OptionSpec& spec, const char* value, OptionGroup group, Sweep sweep = Sweep::commas,
+                        bool archived = true) {
+  return {spec, value, group, sweep, false, set_member<Member>, get_member<Member>, archived};
+}
+
+/// A row that says where other values come from.
+constexpr RunOption source(const OptionSpec& spec, const char* value, Sweep sweep = Sweep::none, bool repeats = false) {
+  return {spec, value, configuration, sweep, repeats, nullptr, nullptr, false};
+}
+
+using C = RunConfig;
+
+void set_strategies(C& config, const std::string& text) {
+  config.strategies = parse_strategies(text);
+}
+Json get_strategies(const C& config) {
+  return text_of(config.strategies);
+}
+void set_transports(C& config, const std::string& text) {
+  parse_transports(text, config);
+}
+Json get_transports(const C& config) {
+  return transports_text(config);
+}
+void set_recompute(C& config, const std::string& text) {
+  config.recompute = parse_recompute(text, layers_text(config.recompute));
+}
+Json get_recompute(const C& config) {
+  return what_text(config.recompute);
+}
+void set_recompute_layers(C& config, const std::string& text) {
+  config.recompute = parse_recompute(what_text(config.recompute), text);
+}
+Json get_recompute_layers(const C& config) {
+  return layers_text(config.recompute);
+}
+void set_freeze(C& config, const std::string& text) {
+  config.freeze = parse_freeze(text, patterns_text(config.freeze.trained));
+}
+Json get_freeze(const C& config) {
+  return patterns_text(config.freeze.frozen);
+}
+void set_train_only(C& config, const std::string& text) {
+  config.freeze = parse_freeze(patterns_text(config.freeze.frozen), text);
+}
+Json get_train_only(const C& config) {
+  return patterns_text(config.freeze.trained);
+}
+void set_observers(C& config, const std::string& text) {
+  config.observers = parse_observers(text);
+}
+Json get_observers(const C& config) {
+  return patterns_text(config.observers);
+}
+void set_weight_decay(C& config, const std::string& text) {
+  config.optimizer.weight_decay = std::strtod(text.c_str(), nullptr);
+}
+Json get_weight_decay(const C& config) {
+  return config.optimizer.weight_decay;
+}
+void set_clip(C& config, const std::string& text) {
+  config.optimizer.max_norm = std::strtod(text.c_str(), nullptr);
+}
+Json get_clip(const C& config) {
+  return config.optimizer.max_norm;
+}
+
+// Sizes are bounded where their products would leave 64 bits long before any machine could hold them.
+constexpr RunOption table[] = {
+    row<&C::model>({"model", text, "", "preset, or Hugging Face folder (its weights are loaded)"}, "NAME|FOLDER", configuration),
+    source({"config", text, "", "options from a file (TOML, JSON; docs/configuration.md), or those of an archive's run"}, "FILE"),
+    source({"print-config", flag, "false", "write the configuration as such a file instead of running it"}, ""),
+    {{"strategy", text, "ddp", "one, several combined: a=2+b, or on two mesh axes: a=2x4"},
+     "S",
+     configuration,
+     Sweep::commas,
+     false,
+     set_strategies,
+     get_strategies},
+    {{"transport", text, "socket", "one, or per strategy: a=T1,b=T2"},
+     "T",
+     configuration,
+     Sweep::pluses,
+     false,
+     set_transports,
+     get_transports},
+    row<&C::precision>({"precision", text, "fp32", "dtypes of all values"}, "P", configuration),
+    row<&C::device>({"device", text, "auto", "auto: the fastest there is"}, "D", configuration),
+    row<&C::machine>({"machine", text, "", "planned for, if not the device's own"}, "M", configuration, Sweep::pluses),
+    row<&C::dataset>({"dataset", text, "text", "text, tokens, synthetic, ..."}, "D", configuration),
+    row<&C::ranks>({"ranks", integer, "1", "started on this machine", "1..65536"}, "N", configuration),
+    source({"plugin", text, "", "also look for plugins there; repeatable"}, "PATH", Sweep::none, true),
+    source({"deepspeed-config", text, "", "strategy, precision, batch and optimizer as a DeepSpeed JSON states them, key by key"},
+           "FILE", Sweep::commas),
+    source({"deepspeed-set", text, "", "in place of that file's value; repeatable"}, "KEY=VALUE", Sweep::keyed, true),
+
+    row<&C::steps>({"steps", integer, "100", "optimizer steps", "1.."}, "N", training),
+    row<&C::sequence>({"sequence", integer, "512", "tokens of a sequence", "1..1000000000"}, "N", training),
+    row<&C::batch>({"batch", integer, "4", "sequences per rank and micro-batch", "1..1000000000"}, "N", training),
+    row<&C::accumulation>({"accumulation", integer, "1", "micro-batches per step", "1..65536"}, "N", training),
+    row<&C::global_batch>(
+        {"global-batch", integer, "0", "sequences per step of all ranks: sets the batch, or with --batch the accumulation",
+         "0..1000000000000"},
+        "N", training),
+    row<&C::seed>({"seed", integer, "0", "of weights and of the data's order", "0.."}, "N", training),
+    row<&C::from_scratch>({"from-scratch", flag, "false", "do not load a folder's weights"}, "", training),
+    {{"recompute", text, "none", "activations made again in backward: none, full, or ops such as swiglu,rms_norm"},
+     "WHAT",
+     training,
+     Sweep::pluses,
+     false,
+     set_recompute,
+     get_recompute},
+    {{"recompute-layers", text, "", "only in these layers, from 0"},
+     "A-B",
+     training,
+     Sweep::commas,
+     false,
+     set_recompute_layers,
+     get_recompute_layers},
+    row<&C::pack>({"pack", flag, "on", "one product for q, k, v; gate, up"}, "on|off", training),
+    {{"freeze", text, "", "parameters that are not trained, by name: model.embed_tokens.*,*norm*"},
+     "PATTERNS",
+     training,
+     Sweep::pluses,
+     false,
+     set_freeze,
+     get_freeze},
+    {{"train-only", text, "", "parameters that alone are trained"},
+     "PATTERNS",
+     training,
+     Sweep::pluses,
+     false,
+     set_train_only,
+     get_train_only},
+    row<&C::optimizer_plugin>({"optimizer", text, "adamw", "sgd, lion, muon, ..."}, "O", training),
+    row<&C::learning_rate>({"learning-rate", real, "3e-4", "the largest", "0..1e6"}, "X", training),
+    row<&C::schedule>({"schedule", text, "constant", "linear, cosine, wsd, ..."}, "S", training),
+    {{"weight-decay", real, "0.1", "not of norms and biases", "0..1e3"},
+     "X",
+     training,
+     Sweep::commas,
+     false,
+     set_weight_decay,
+     get_weight_decay},
+    {{"clip", real, "1", "largest global gradient norm; 0: any", "0..1e9"},
+     "X",
+     training,
+     Sweep::commas,
+     false,
+     set_clip,
+     get_clip},
+
+    {{"observe", text, "", "observers, plugins that are told of each step"},
+     "NAME,...",
+     results,
+     Sweep::pluses,
+     false,
+     set_observers,
+     get_observers},
+    row<&C::archive>({"archive", text, "", "HDF5 archive of the run"}, "FILE", results, Sweep::none, false),
+    row<&C::overwrite>({"overwrite", flag, "false", "replace an archive or export"}, "", results, Sweep::commas, false),
+    row<&C::checkpoint>({"checkpoint", text, "", "where checkpoints go"}, "FOLDER", results, Sweep::none),
+    row<&C::checkpoint_every>({"checkpoint-every", integer, "0", "steps; 0: at the end", "0.."}, "N", results),
+    row<&C::checkpoint_each_epoch>({"checkpoint-each-epoch", flag, "false", "after each pass through the data"}, "", results),
+    row<&C::checkpoint_keep>({"checkpoint-keep", integer, "2", "the newest", "1..1000000"}, "N", results),
+    row<&C::resume>({"resume", flag, "false", "go on from the newest checkpoint"}, "", results),
+    row<&C::export_folder>({"export", text, "", "the model in Hugging Face's format"}, "FOLDER", results, Sweep::none),
+    row<&C::evaluate_every>({"evaluate-every", integer, "0", "steps; 0: never", "0.."}, "N", results),
+    row<&C::evaluate_sequences>({"evaluate-sequences", integer, "64", "at most", "0.."}, "N", results),
+    row<&C::memory_limit>({"memory-limit", bytes, "0", "per rank, such as 2Gi; 0: all"}, "BYTES", results),
+    row<&C::host_memory_limit>({"host-memory-limit", bytes, "0", "pinned by all ranks of a host; 0: what it has available"},
+                               "BYTES", results),
+    row<&C::timeout_seconds>({"timeout", integer, "60", "a rank may keep others waiting", "1..1000000000"}, "SECONDS", results),
+    row<&C::profile>({"profile", flag, "false", "time every instruction"}, "", results),
+    row<&C::trace>({"trace", text, "", "timeline of the last step of all ranks, for Perfetto"}, "FILE", results, Sweep::none),
+};
+
+/// "  --steps N [100]  optimizer steps"
+std::string entry_of(const RunOption& option) {
+  const std::string shown = option.spec.fallback;
+  const bool says_default = !option.is_switch() && !shown.empty() && shown != "0";  // what an absent one means is said in words
+  return std::string("  --") + option.spec.name + (option.is_switch() ? "" : std::string(" ") + option.value) +
+         (says_default ? " [" + shown + "]" : "") + "  " + option.spec.help;
+}
+
+}  // namespace
+
+const char* title_of(OptionGroup group) noexcept {
+  constexpr const char* titles[] = {"Configuration", "Training", "Results and limits"};
+  return titles[static_cast<std::size_t>(group)];
+}
+
+std::span<const RunOption> run_option_table() {
+  return table;
+}
+
+const RunOption* find_run_option(std::string_view name) noexcept {
+  const auto found =
+      std::find_if(std::begin(table), std::end(table), [&](const RunOption& option) { return option.spec.name == name; });
+  return found == std::end(table) ? nullptr : found;
+}
+
+std::string text_in(const RunConfig& config, const RunOption& option) {
+  if (option.get == nullptr) return "";
+  const Json value = option.get(config);
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+void set_option(RunConfig& config, const RunOption& option, std::string_view value, const std::string& said) {
+  if (option.set == nullptr) return;
+  const std::string legal = legal_value(option.spec, value, said);
+  try {
+    option.set(config, legal);
+  } catch (const UsageError& error) {  // which names the option as the command line does
+    if (said == std::string("--") + option.spec.name) throw;
+    throw UsageError(said + ": " + error.what());
+  }
+}
+
+std::string help_text(std::span<const RunOption> options, std::size_t columns) {
+  std::string text, pending;
+  const auto flush = [&] {
+    if (!pending.empty()) text += pending + "\n";
+    pending.clear();
+  };
+  const char* title = nullptr;
+  for (const RunOption& option : options) {
+    if (title != title_of(option.group)) {
+      flush();
+      title = title_of(option.group);
+      text += std::string(title) + "\n";
+    }
+    const std::string entry = entry_of(option);
+    const bool beside = !pending.empty() && pending.size() < columns / 2 && entry.size() <= columns - columns / 2;
+    if (beside) {
+      pending.resize(columns / 2, ' ');
+      pending += entry;
+      flush();
+    } else {
+      flush();
+      pending = entry;
+    }
+  }
+  flush();
+  return text;
+}
+
+}  // namespace consist

@@ -1,0 +1,56 @@
+// The table of a run's options: from it come the command line, its help, configuration files, the sweeps of compare and what an
+// archive says of the configuration. Options of plugins have the same rows (OptionSpec) in their plugins.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "consist/export.h"
+#include "consist/options.h"
+#include "core/config/run_config.h"
+
+namespace consist {
+
+/// How compare reads an option's text as a list.
+enum class Sweep {
+  commas,  ///< A,B
+  pluses,  ///< A,B, where commas of a value are written +: --transport tp-sp=nvlink+ddp=socket
+  groups,  ///< text that may have commas of its own: several values only as [A],[B]
+  keyed,   ///< KEY=A,B, or KEY=[A],[B] of JSON arrays, which keep their brackets: --deepspeed-set
+  none,    ///< one value, whatever it contains: names of files and folders, repeated options
+};
+
+enum class OptionGroup { configuration, training, results };
+CONSIST_API const char* title_of(OptionGroup group) noexcept;
+
+struct RunOption {
+  OptionSpec spec;
+  const char* value = "";  ///< what the help calls it: "FILE"; empty for a switch, whose bare name means true
+  OptionGroup group = OptionGroup::configuration;
+  Sweep sweep = Sweep::commas;
+  bool repeats = false;  ///< may be given several times
+  /// Where it stands in a RunConfig; null for what says where other values come from. `text` is a legal_value().
+  void (*set)(RunConfig& config, const std::string& text) = nullptr;
+  nlohmann::ordered_json (*get)(const RunConfig& config) = nullptr;
+  bool archived = true;  ///< in RunConfig::to_json(), under the name with '_' for '-'
+
+  bool is_switch() const noexcept { return *value == '\0'; }
+};
+
+/// All of them, in the order of the help.
+CONSIST_API std::span<const RunOption> run_option_table();
+/// By name; null if there is none.
+CONSIST_API const RunOption* find_run_option(std::string_view name) noexcept;
+
+/// The option's value in a configuration as text: what legal_value() makes of it. Empty for one that has none (get() is null).
+CONSIST_API std::string text_in(const RunConfig& config, const RunOption& option);
+
+/// Sets the option. Throws UsageError, as legal_value(); `said` names the option in messages.
+CONSIST_API void set_option(RunConfig& config, const RunOption& option, std::string_view value, const std::string& said);
+
+/// Rows as a help text: groups with their titles, short rows side by side, at most `columns` wide.
+CONSIST_API std::string help_text(std::span<const RunOption> options, std::size_t columns = 120);
+
+}  // namespace consist

@@ -1,0 +1,135 @@
+#include "core/config/option_value.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "consist/error.h"
+
+namespace consist {
+namespace {
+
+template <typename T>
+bool parse_number(std::string_view text, T& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() && !text.empty();
+}
+
+/// A range such as "1..", "0..1" or "0..<1".
+struct Range {
+  std::string_view least, most;  // empty: without that end
+  bool below = false;            // the upper end is not legal itself
+
+  explicit Range(std::string_view text) {
+    const std::size_t dots = std::min(text.find(".."), text.size());
+    least = text.substr(0, dots);
+    most = text.substr(std::min(dots + 2, text.size()));
+    below = most.starts_with('<');
+    if (below) most.remove_prefix(1);
+  }
+  template <typename T>
+  bool holds(T value) const {
+    double end = 0;
+    if (parse_number(least, end) && static_cast<double>(value) < end) return false;
+    return !parse_number(most, end) || (below ? static_cast<double>(value) < end : static_cast<double>(value) <= end);
+  }
+  std::string text() const {
+    const std::string first(least), last(most);
+    if (most.empty()) return least.empty() ? "" : "at least " + first;
+    if (least.empty()) return (below ? "below " : "at most ") + last;
+    return below ? "at least " + first + " and below " + last : "from " + first + " to " + last;
+  }
+};
+
+const char* kind_text(OptionKind kind) {
+  switch (kind) {
+    case OptionKind::flag:
+      return "true or false";
+    case OptionKind::integer:
+      return "a whole number of 64 bits";
+    case OptionKind::real:
+      return "a finite number";
+    case OptionKind::bytes:
+      return "a number of bytes such as 1000, 25M or 512Ki";
+    default:
+      return "";
+  }
+}
+
+}  // namespace
+
+bool is_number(OptionKind kind) noexcept {
+  return kind == OptionKind::integer || kind == OptionKind::real || kind == OptionKind::bytes;
+}
+
+std::vector<std::string> choices_of(const OptionSpec& spec) {
+  std::vector<std::string> choices;
+  const std::string_view all = spec.choices;
+  for (std::size_t begin = 0; begin <= all.size();) {
+    const std::size_t end = std::min(all.find('|', begin), all.size());
+    choices.emplace_back(all.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return choices;
+}
+
+std::string legal_text(const OptionSpec& spec) {
+  if (spec.kind == OptionKind::text) return "any text";
+  if (spec.kind == OptionKind::choice) {
+    std::string list;
+    for (const std::string& choice : choices_of(spec)) list += (list.empty() ? "one of " : ", ") + choice;
+    return list;
+  }
+  const std::string range = is_number(spec.kind) ? Range(spec.choices).text() : "";
+  return kind_text(spec.kind) + (range.empty() ? "" : ", " + range);
+}
+
+std::string legal_value(const OptionSpec& spec, std::string_view value, const std::string& said) {
+  const auto refuse = [&](const std::string& legal) {
+    throw UsageError(said + " is '" + std::string(value) + "'; it must be " + legal);
+  };
+  const auto check_range = [&](auto number) {
+    if (*spec.choices == '\0') return;
+    const Range range(spec.choices);
+    if (!range.holds(number)) refuse(range.text());
+  };
+  switch (spec.kind) {
+    case OptionKind::flag:
+      if (value == "true" || value == "1" || value == "yes" || value == "on") return "true";
+      if (value == "false" || value == "0" || value == "no" || value == "off") return "false";
+      refuse(legal_text(spec));
+      break;
+    case OptionKind::integer: {
+      std::int64_t number = 0;
+      if (!parse_number(value, number)) refuse(legal_text(spec));
+      check_range(number);
+      return std::to_string(number);
+    }
+    case OptionKind::real: {
+      double number = 0;
+      if (!parse_number(value, number) || !std::isfinite(number)) refuse(legal_text(spec));
+      check_range(number);
+      break;
+    }
+    case OptionKind::bytes: {
+      std::int64_t number = 0;
+      try {
+        number = parse_bytes(value);
+      } catch (const UsageError&) {
+        refuse(legal_text(spec));
+      }
+      check_range(number);
+      return std::to_string(number);
+    }
+    case OptionKind::text:
+      break;
+    case OptionKind::choice: {
+      const std::vector<std::string> choices = choices_of(spec);
+      if (std::find(choices.begin(), choices.end(), value) == choices.end()) refuse(legal_text(spec));
+      break;
+    }
+  }
+  return std::string(value);
+}
+
+}  // namespace consist

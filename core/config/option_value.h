@@ -1,0 +1,26 @@
+// What an option may be: one check for the options of a run and those of plugins, from whichever place a value comes.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "consist/export.h"
+#include "consist/options.h"
+
+namespace consist {
+
+/// The value as it is stored: flags as "true" and "false", integers and bytes in decimal. `said` is how messages name the option:
+/// "--steps", or "run.toml, line 3: steps". Throws UsageError: "<said> is '<value>'; it must be <legal>".
+CONSIST_API std::string legal_value(const OptionSpec& spec, std::string_view value, const std::string& said);
+
+/// What is legal, in words: "a whole number of 64 bits, at least 1", "one of a, b".
+CONSIST_API std::string legal_text(const OptionSpec& spec);
+
+/// "a|b|c" at its bars.
+CONSIST_API std::vector<std::string> choices_of(const OptionSpec& spec);
+
+/// Whether the kind is integer, real or bytes.
+CONSIST_API bool is_number(OptionKind kind) noexcept;
+
+}  // namespace consist

@@ -1,0 +1,84 @@
+#include "core/plan/plan.h"
+
+#include <algorithm>
+
+#include "core/plan/machine_choice.h"
+
+namespace consist {
+
+Plan::Plan(RunConfig config, PluginHost& host) : host_(&host), config_(std::move(config)), parts_(make_parts(config_, host)) {}
+
+void Plan::lay_out(Target target) {
+  layout_ = consist::lay_out(parts_.uses, config_.ranks);
+  settle_batch(config_, layout_);
+  for (const StrategyUse& use : parts_.uses) {
+    const bool has_axis = std::any_of(layout_.active.begin(), layout_.active.end(),
+                                      [&](const StrategyUse& active) { return active.name == use.name; });
+    const auto options = config_.plugin_options.find(use.name);
+    if (has_axis || options == config_.plugin_options.end() || options->second.empty()) continue;
+    config_.notes.push_back("strategy " + use.name + " has one rank and changes nothing: its options have no effect");
+  }
+  set_target(std::move(target));
+}
+
+void Plan::set_target(Target target) {
+  target_ = std::move(target);
+  if (!target_.machine && !config_.machine.empty()) target_.machine = std::make_shared<Machine>(parse_machine(config_.machine));
+}
+
+namespace {
+
+CompileRequest request_of(const Plan& plan) {
+  CompileRequest request = plan.parts().compile_request(plan.config());
+  request.machine = plan.target().machine;
+  return request;
+}
+
+}  // namespace
+
+Program Plan::step(int rank, PassObserver* observer) const {
+  CompileRequest request = request_of(*this);
+  request.observer = observer;
+  return compile_step(request, layout_, rank);
+}
+
+std::optional<Program> Plan::evaluation(int rank) const {
+  if (config_.evaluate_every == 0) return std::nullopt;
+  return compile_evaluation(request_of(*this), layout_, rank);
+}
+
+std::vector<PlannedRank> Plan::ranks(int rank) const {
+  Program first = step(rank);
+  const std::vector<int> members = first.stage_axis < 0 ? std::vector<int>{rank} : first.mesh.group(rank, first.stage_axis);
+  std::vector<PlannedRank> planned;
+  for (const int member : members) {
+    Program program = member == rank ? std::move(first) : step(member);
+    auto prepared = target_.device ? std::make_unique<PreparedProgram>(std::move(program), *target_.device, CommunicatorOfQueue{})
+                                   : std::make_unique<PreparedProgram>(std::move(program));
+    prepared->plan();
+    ProgramSummary summary = summarize(*prepared);
+    planned.push_back({member, std::move(prepared), std::move(summary)});
+  }
+  return planned;
+}
+
+Plan plan_run(RunConfig config, PluginHost& host, Target target) {
+  Plan plan(std::move(config), host);
+  plan.lay_out(std::move(target));
+  return plan;
+}
+
+std::vector<const Program*> programs_of(std::span<const PlannedRank> ranks) {
+  std::vector<const Program*> programs;
+  for (const PlannedRank& rank : ranks) programs.push_back(&rank.step->program());
+  return programs;
+}
+
+Simulation simulate(std::span<const PlannedRank> ranks, Durations (*durations_of)(const Program&)) {
+  const std::vector<const Program*> programs = programs_of(ranks);
+  std::vector<Durations> durations;
+  for (const Program* program : programs) durations.push_back(durations_of(*program));
+  return simulate(programs, durations);
+}
+
+}  // namespace consist

@@ -1,0 +1,91 @@
+#include "launch/compare_request.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+
+#include "consist/error.h"
+#include "core/config/option_table.h"
+#include "launch/config_of_archive.h"
+
+namespace consist::launch {
+namespace {
+
+int read_repeats(const std::string& text) {
+  int repeats = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), repeats);
+  if (error != std::errc() || end != text.data() + text.size() || repeats < 1 || repeats > 1000)
+    throw UsageError("--repeats is '" + text + "'; it must be a whole number from 1 to 1000");
+  return repeats;
+}
+
+/// Whether the option of that name is on the command line.
+bool is_given(const std::vector<std::string>& words, const std::string& name) {
+  return std::any_of(words.begin(), words.end(),
+                     [&](const std::string& word) { return word == "--" + name || word.starts_with("--" + name + "="); });
+}
+
+}  // namespace
+
+CompareRequest read_compare_request(const std::vector<std::string>& arguments) {
+  CompareRequest request;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::size_t equals = arguments[i].find('=');
+    const std::string name = arguments[i].substr(0, equals);
+    const auto value = [&](const char* what) {
+      if (equals != std::string::npos) return arguments[i].substr(equals + 1);
+      if (i + 1 == arguments.size()) throw UsageError(name + " needs " + what);
+      return arguments[++i];
+    };
+    if (name == "--output") {
+      request.output = value("a folder");
+      request.has_output = true;
+    } else if (name == "--archive") {
+      throw UsageError("compare names the archives itself, in the folder of --output; leave --archive out");
+    } else if (name == "--config") {
+      if (!request.config.empty()) throw UsageError("--config is given twice");
+      request.config = value("a file");
+    } else if (name == "--print-config") {
+      throw UsageError("--print-config writes one configuration; give it to consist train");
+    } else if (name == "--overwrite") {
+      request.overwrite = true;
+    } else if (name == "--repeats") {
+      request.repeats = read_repeats(value("a number"));
+    } else if (name == "--add") {
+      request.add.push_back(value("archives"));
+      while (equals == std::string::npos && i + 1 < arguments.size() && !arguments[i + 1].starts_with("--"))
+        request.add.push_back(arguments[++i]);
+    } else {
+      request.train.push_back(arguments[i]);
+    }
+  }
+  return request;
+}
+
+std::vector<ConfigEntry> entries_of(const CompareRequest& request) {
+  if (request.config.empty()) return {};
+  if (!is_archive_name(request.config)) return read_config_file(request.config);
+  const auto given = [&](const std::string& name) { return is_given(request.train, name); };
+  std::vector<std::string> notes;
+  std::vector<ConfigEntry> entries = config_of_archive(request.config, given, notes);
+  for (const std::string& note : notes) std::fprintf(stderr, "%s\n", note.c_str());
+  return entries;
+}
+
+std::vector<std::string> plugin_paths_of(const CompareRequest& request, const std::vector<ConfigEntry>& entries) {
+  std::vector<std::string> paths;
+  const std::vector<std::string>& words = request.train;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (words[i].starts_with("--plugin=")) paths.push_back(words[i].substr(9));
+    if (words[i] == "--plugin" && i + 1 < words.size()) paths.push_back(words[i + 1]);
+  }
+  if (!paths.empty()) return paths;
+  for (const ConfigEntry& entry : entries) {
+    if (entry.name != "plugin") continue;
+    for (const auto& path : entry.value.is_array() ? entry.value : nlohmann::json::array({entry.value}))
+      paths.push_back(option_text(find_run_option("plugin")->spec, path, entry));
+  }
+  return paths;
+}
+
+}  // namespace consist::launch

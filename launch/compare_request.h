@@ -1,0 +1,30 @@
+// What consist compare is asked for: its own options, those of train with their lists, and the file of --config.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/config/config_file.h"
+
+namespace consist::launch {
+
+struct CompareRequest {
+  std::vector<std::string> train;  ///< the arguments of train, lists unexpanded
+  std::string config;              ///< a file with more of them
+  std::string output = "runs/compare";
+  bool has_output = false;
+  bool overwrite = false;  ///< runs that are done are done again
+  int repeats = 0;         ///< 0: by the time that runs take
+  std::vector<std::string> add;
+};
+
+/// Reads the command line. Options of train are taken as they stand. Throws UsageError.
+CompareRequest read_compare_request(const std::vector<std::string>& arguments);
+
+/// The entries of --config; those of an archive are said to be. Throws as read_config_file() and config_of_archive().
+std::vector<ConfigEntry> entries_of(const CompareRequest& request);
+
+/// The folders and files of --plugin, without parsing the rest; those of the file where the command line has none.
+std::vector<std::string> plugin_paths_of(const CompareRequest& request, const std::vector<ConfigEntry>& entries);
+
+}  // namespace consist::launch

@@ -1,0 +1,92 @@
+#include "launch/config_of_archive.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "consist/error.h"
+#include "consist/json_input.h"
+#include "consist/text.h"
+#include "core/archive/reader.h"
+#include "core/config/option_table.h"
+
+namespace consist {
+namespace {
+
+using nlohmann::json;
+
+std::string this_host() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 ? name : "";
+}
+
+/// Options whose values are paths, if they look like one.
+void check_path(const std::string& path, const std::string& option, const std::string& value) {
+  std::error_code ignored;
+  if (value.find('/') == std::string::npos || std::filesystem::exists(value, ignored)) return;
+  throw UsageError("--config " + path + ": its run had --" + option + " " + printable(value) +
+                   ", which is not there any more; give another --" + option);
+}
+
+}  // namespace
+
+bool is_archive_name(const std::string& path) {
+  return path.ends_with(".h5") || path.ends_with(".hdf5");
+}
+
+std::vector<ConfigEntry> config_of_archive(const std::string& path, const std::function<bool(const std::string&)>& given,
+                                           std::vector<std::string>& notes) {
+  const ArchiveReader archive(path);
+  const std::string file = printable(path), text = archive.text("/config");
+  if (text.empty()) throw DataError("the archive " + file + " has no configuration; its run ended before it had one");
+  const json config = parse_json(text, file + ": /config"),
+             environment =
+                 parse_json(archive.text("/environment").empty() ? "{}" : archive.text("/environment"), file + ": /environment");
+  if (!config.is_object()) throw DataError("the archive " + file + " has no configuration");
+
+  const std::set<std::string> places{"checkpoint", "resume", "export", "trace"};
+  const bool batch_changes = given("ranks") || given("strategy") || given("batch") || given("accumulation");
+  std::vector<ConfigEntry> entries;
+  std::string left_out, unknown;
+  const auto add = [&](const std::string& name, const json& value, bool is_text) {
+    entries.push_back({name, value, file + ": " + printable(name), is_text});
+  };
+  for (const auto& [key, value] : config.items()) {
+    std::string name = key;
+    std::replace(name.begin(), name.end(), '_', '-');
+    if (key == "plugin_options" || key == "chosen_options" || value.is_null()) continue;
+    if (places.contains(name)) {
+      const bool has_value = value.is_string() ? !value.get<std::string>().empty() : value == true;
+      if (has_value && !given(name)) left_out += (left_out.empty() ? "--" : ", --") + name;
+    } else if (find_run_option(name) == nullptr) {
+      unknown += (unknown.empty() ? "" : ", ") + printable(name);
+    } else if ((name == "global-batch" && batch_changes) || (name == "batch" && given("global-batch"))) {
+      continue;
+    } else {
+      if ((name == "model" || name == "machine") && value.is_string() && !given(name))
+        check_path(path, name, value.get<std::string>());
+      add(name, value, false);
+    }
+  }
+  for (const char* key : {"chosen_options", "plugin_options"}) {  // the first of two counts
+    const json owners = config.value(key, json::object());
+    if (!owners.is_object()) continue;
+    for (const auto& [owner, options] : owners.items()) {
+      if (!options.is_object()) continue;
+      for (const auto& [option, value] : options.items()) add(owner + "." + option, value, true);
+    }
+  }
+  if (!left_out.empty())
+    notes.push_back("--config " + file + ": not taken over is where the results of that run lie: " + left_out);
+  if (!unknown.empty()) notes.push_back("--config " + file + ": this Consist has no options for what it also says: " + unknown);
+  const std::string host = environment.is_object() ? environment.value("host", "") : "",
+                    device = environment.is_object() ? environment.value("device", "") : "";
+  if (!host.empty() && host != this_host())
+    notes.push_back("--config " + file + ": its run was on the host " + printable(host) + " (" + printable(device) +
+                    "), this is " + this_host());
+  return entries;
+}
+
+}  // namespace consist

@@ -1,0 +1,24 @@
+// --config run.h5: the configuration that an archive describes.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/config/config_file.h"
+
+namespace consist {
+
+/// Whether a file of that name is read as an archive.
+bool is_archive_name(const std::string& path);
+
+/// The entries of /config in the archive `path`, and those of its plugin_options. What its device had chosen by measuring is
+/// given to the device, so that the run rounds as that one did. Not taken over is where that run's results lie (archive,
+/// checkpoint, resume, export, trace), and its global batch where `given` (names of options on the command line) changes what it
+/// follows from. `notes` gets a line for each thing that an archive cannot give: these, options that this Consist does not have,
+/// and another host. Throws DataError for a file that is no archive or has no configuration, UsageError for a model folder, a
+/// machine or a file of it that is gone.
+std::vector<ConfigEntry> config_of_archive(const std::string& path, const std::function<bool(const std::string&)>& given,
+                                           std::vector<std::string>& notes);
+
+}  // namespace consist

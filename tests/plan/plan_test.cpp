@@ -1,0 +1,104 @@
+// Plans: the same configuration gives the same plan, ranks of a pipeline stand in it once each, a target changes what depends on
+// it.
+#include "core/plan/plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "consist/error.h"
+#include "core/program/printer.h"
+
+namespace consist {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+PluginHost& host() {
+  static PluginHost host({CONSIST_BINARY_DIR "/lib/consist/plugins"});
+  return host;
+}
+
+RunConfig tiny(const std::string& strategies, int ranks) {
+  RunConfig config;
+  config.model = CONSIST_SOURCE_DIR "/tests/golden/hf/llama-untied";
+  config.strategies = parse_strategies(strategies);
+  config.ranks = ranks;
+  config.batch = 2;
+  config.accumulation = 4;
+  config.sequence = 16;
+  return config;
+}
+
+std::string refusal(const RunConfig& config) {
+  try {
+    plan_run(config, host());
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "nothing";
+}
+
+TEST(Plan, TheSameConfigurationGivesTheSamePlan) {
+  const Plan one = plan_run(tiny("zero2", 2), host()), two = plan_run(tiny("zero2", 2), host());
+  EXPECT_EQ(to_text(one.step(0)), to_text(two.step(0)));
+  EXPECT_EQ(one.config().to_json(), two.config().to_json());
+  const auto ranks = one.ranks();
+  ASSERT_EQ(ranks.size(), 1U) << "ranks that differ along the batch alone stand for each other";
+  EXPECT_GT(ranks[0].summary.planned_bytes, 0);
+  EXPECT_EQ(simulate(ranks).seconds, simulate(two.ranks()).seconds);
+}
+
+TEST(Plan, EachStageOfAPipelineStandsInItOnce) {
+  const Plan plan = plan_run(tiny("pipeline=2+ddp", 4), host());
+  for (const int rank : {0, 1, 2, 3}) {
+    std::vector<int> members;
+    for (const PlannedRank& planned : plan.ranks(rank)) {
+      members.push_back(planned.rank);
+      EXPECT_EQ(planned.step->program().rank, planned.rank);
+    }
+    ASSERT_EQ(members.size(), 2U);
+    EXPECT_THAT(members, Contains(rank));
+  }
+  EXPECT_GT(simulate(plan.ranks()).seconds, 0);
+}
+
+TEST(Plan, TheBatchIsSettledAndOptionsWithoutEffectAreNoted) {
+  RunConfig config = tiny("ddp", 2);
+  config.global_batch = 16;
+  config.accumulation = 0;
+  EXPECT_EQ(plan_run(config, host()).config().accumulation, 4);
+  config = tiny("ddp", 1);
+  config.plugin_options["ddp"]["bucket-size"] = "1M";
+  EXPECT_THAT(plan_run(config, host()).config().notes, ElementsAre(HasSubstr("strategy ddp has one rank")));
+  config = tiny("ddp", 2);
+  config.global_batch = 3;
+  EXPECT_THAT(refusal(config), HasSubstr("leaves a rest"));
+  EXPECT_THAT(refusal(tiny("tp-sp=2", 3)), HasSubstr("multiply to 2"));
+  config = tiny("ddp", 1);
+  config.machine = "abacus";
+  EXPECT_THAT(refusal(config), HasSubstr("--machine 'abacus'"));
+}
+
+TEST(Plan, TheEvaluationIsPlannedWhereItIsAskedFor) {
+  RunConfig config = tiny("ddp", 1);
+  EXPECT_FALSE(plan_run(config, host()).evaluation(0).has_value());
+  config.evaluate_every = 1;
+  EXPECT_TRUE(plan_run(config, host()).evaluation(0).has_value());
+}
+
+TEST(Plan, TheTargetsMachineIsThatOfItsPrograms) {
+  RunConfig config = tiny("ddp", 2);
+  config.machine = "l40s";
+  const Plan by_option = plan_run(config, host());
+  EXPECT_EQ(costs_of(by_option.step(0)).machine().name, "l40s");
+  config.machine.clear();
+  Plan plan = plan_run(config, host(), {nullptr, std::make_shared<Machine>(*by_option.target().machine)});
+  EXPECT_EQ(costs_of(plan.step(0)).machine().name, "l40s");
+  plan.set_target({});
+  EXPECT_EQ(costs_of(plan.step(0)).machine().name, reference_machine()->name);
+}
+
+}  // namespace
+}  // namespace consist
