@@ -15,7 +15,7 @@
 #include "core/passes/compile.h"
 #include "core/program/operands.h"
 #include "core/runtime/communicators.h"
-#include "core/runtime/parts.h"
+#include "core/plan/parts.h"
 #include "core/runtime/trainer.h"
 #include "core/runtime/training_state.h"
 
