@@ -70,7 +70,7 @@ Request read_request(const po::variables_map& values) {
   request.output = values["output"].as<std::string>();
   request.overwrite = values["overwrite"].as<bool>();
   request.seconds = values["seconds"].as<double>();
-  request.plugin_paths = plugin_paths(values);
+  if (values.count("plugin") != 0) request.plugin_paths = values["plugin"].as<std::vector<std::string>>();
   if (const std::string models = values["models"].as<std::string>(); !models.empty()) {
     for (const std::string_view model : split(models, ',')) {
       if (model.empty()) throw UsageError("--models '" + models + "' has an empty name");

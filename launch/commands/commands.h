@@ -16,6 +16,8 @@ int launch(const Arguments& arguments);
 int bench_expect(const Arguments& arguments);  ///< `consist bench expect`
 int bench(const Arguments& arguments);
 int calibrate(const Arguments& arguments);
+int predict(const Arguments& arguments);
+int tune(const Arguments& arguments);
 int tokenize(const Arguments& arguments);
 int plugins(const Arguments& arguments);
 int check(const Arguments& arguments);
@@ -35,6 +37,8 @@ inline constexpr Command table[] = {
     {"train", train, "train a model"},
     {"compare", compare, "train every combination of the listed parts and compare them"},
     {"explain", explain, "print the program of a configuration: collectives, FLOPs, memory; nothing is run"},
+    {"predict", predict, "say what a step takes on a machine that need not be there: time, memory, where the time goes"},
+    {"tune", tune, "search for the fastest configuration of a machine"},
     {"launch", launch, "run a command as several ranks on this machine"},
     {"bench", bench, "time the collectives of a transport on a device"},
     {"calibrate", calibrate, "measure this machine: the file that --machine takes"},

@@ -23,6 +23,7 @@
 #include "core/runtime/step_estimate.h"
 #include "core/runtime/step_trace.h"
 #include "launch/commands/commands.h"
+#include "launch/predict/simulated_trace.h"
 #include "launch/run_options.h"
 
 namespace consist::commands {
@@ -63,17 +64,6 @@ std::string pipeline_text(std::span<const PlannedRank> ranks, const Simulation& 
   return "Pipeline (a forward part takes 1, a backward part 2):\n" + timeline_text(equal) + "idle " +
          fixed_text(100 * equal.idle_share(), 1) + "% if all stages are equal, " +
          fixed_text(100 * timeline_of(stages, estimated).idle_share(), 1) + "% by the costs of ops and messages\n\n";
-}
-
-/// For --trace: every stage is a process.
-std::string simulated_events(std::span<const Program* const> stages, const Simulation& simulation) {
-  std::string events;
-  for (std::size_t s = 0; s < stages.size(); ++s) {
-    if (s > 0) events += ",\n";
-    events += trace_events(*stages[s], simulation.ranks[s].times, stages[s]->rank,
-                           costs_of(*stages[s]).machine().name + ", simulated", std::chrono::system_clock::time_point());
-  }
-  return events;
 }
 
 /// For --print-after and --pass-times.
@@ -219,7 +209,7 @@ int explain(const Arguments& arguments) {
              stdout);
   if (summary && !with_device)
     std::printf("Not counted is the scratch memory of kernels; --device NAME asks that device for it.\n");
-  if (!trace.empty()) write_trace_file(trace, simulated_events(programs, *estimated));
+  if (!trace.empty()) write_trace_file(trace, launch::simulated_events(programs, *estimated));
   if (estimates) {
     const RunConfig& settled = plan.config();
     const Machine& machine = *plan.target().machine;

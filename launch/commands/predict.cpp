@@ -1,0 +1,85 @@
+// consist predict: a step's time, its memory and where the time goes, on a machine that need not be there.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "consist/error.h"
+#include "consist/text.h"
+#include "core/plan/machine_choice.h"
+#include "core/plan/plan.h"
+#include "core/runtime/step_trace.h"
+#include "launch/commands/commands.h"
+#include "launch/exit_status.h"
+#include "launch/predict/prediction.h"
+#include "launch/predict/remedies.h"
+#include "launch/predict/simulated_trace.h"
+#include "launch/run_options.h"
+
+namespace consist::commands {
+namespace {
+
+constexpr RunOption own_options[] = {
+    {.spec = {"help", OptionKind::flag, "false", "this text"}},
+    {.spec = {"json", OptionKind::flag, "false", "for programs"}},
+};
+
+constexpr const char* help =
+    "usage: consist predict --model NAME [OPTIONS of train] [--machine M] [--json]\n\n"
+    "Says what a step of this configuration takes on a machine, without a device: its time, tokens/s, MFU, the memory\n"
+    "of each kind of ranks, where the time goes, and what sets it. The configuration is compiled as a run would be,\n"
+    "and its programs are simulated with the machine's figures.\n\n"
+    "  --machine M  h200 (the default), h100, a100, l40s, cpu, or a file that consist calibrate has written; with\n"
+    "               values of your own behind commas, to ask what if: --machine h200,network=100e9,capacity=80e9\n"
+    "  --trace F    writes the simulated step as a timeline of all stages for Perfetto\n"
+    "  --json       the same as JSON (docs/predict.md)\n\n"
+    "Returns 1 if the plan does not fit the machine's memory; what would make it fit was then planned, too.\n"
+    "All options of train are taken: consist train --help\n\n"
+    "example: consist predict --model llama-3-8b --strategy zero3-offload --ranks 8 --precision bf16 --sequence 8192\n";
+
+std::string title_of(const RunConfig& config) {
+  return config.model + ", " + text_of(config.strategies) + " on " + std::to_string(config.ranks) +
+         (config.ranks == 1 ? " rank, " : " ranks, ") + config.precision + ", " + std::to_string(config.batch) +
+         (config.accumulation > 1 ? " x " + std::to_string(config.accumulation) : std::string()) + " x " +
+         std::to_string(config.sequence) + " tokens per rank of the batch\n";
+}
+
+}  // namespace
+
+int predict(const Arguments& arguments) {
+  const ParsedRun parsed = parse_run(arguments, own_options);
+  if (parsed.flag("help")) {
+    std::fputs(help, stdout);
+    return 0;
+  }
+  PluginHost host(plugin_paths(parsed));
+  say_plugin_warnings(host);
+  RunConfig config = make_config(parsed, host);
+  if (parsed.flag("print-config")) {
+    print_config(config, host, plugin_paths(parsed));
+    return 0;
+  }
+  const auto machine =
+      config.machine.empty() ? reference_machine() : std::make_shared<const Machine>(parse_machine(config.machine));
+  const Plan plan = plan_run(std::move(config), host, {nullptr, machine});
+  for (const std::string& note : plan.config().notes) std::fprintf(stderr, "%s\n", printable(note).c_str());
+  const std::vector<PlannedRank> ranks = plan.ranks();
+  const Simulation simulation = simulate(ranks);
+  const launch::Prediction prediction = launch::predict(plan, ranks, simulation);
+  if (const std::string& trace = plan.config().trace; !trace.empty())
+    write_trace_file(trace, launch::simulated_events(programs_of(ranks), simulation));
+  if (parsed.flag("json")) {
+    std::fputs(json_of(prediction, plan).c_str(), stdout);
+    return prediction.fits() ? 0 : exit_failed;
+  }
+  std::printf("%s%s", printable(title_of(plan.config())).c_str(), printable(text_of(prediction, plan)).c_str());
+  if (prediction.fits()) return 0;
+  std::printf("DOES NOT FIT: a rank needs %s, %s has %s.\n", bytes_text(prediction.most_bytes()).c_str(),
+              plan.target().machine->name.c_str(), bytes_text(prediction.capacity).c_str());
+  const std::string remedies = launch::text_of(launch::remedies_for(plan, host), prediction);
+  std::fputs(remedies.empty() ? "No change that was tried makes it fit: more ranks would.\n" : remedies.c_str(), stdout);
+  return exit_failed;
+}
+
+}  // namespace consist::commands

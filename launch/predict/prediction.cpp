@@ -1,0 +1,198 @@
+#include "launch/predict/prediction.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "consist/cost.h"
+#include "consist/op.h"
+#include "consist/text.h"
+#include "core/runtime/metrics.h"
+
+namespace consist::launch {
+namespace {
+
+constexpr std::size_t path_items = 10;
+
+/// Adds what the compute queue of one rank did.
+void add_work(TimeShares& shares, const Program& program, const SimulatedRank& rank, double weight) {
+  for (std::size_t n = 0; n < program.instructions.size(); ++n) {
+    const Instruction& i = program.instructions[n];
+    if (i.queue != Queue::compute() || !i.op->touches_memory()) continue;
+    const double seconds = rank.times[n].seconds() * weight;
+    if (i.tag.phase == Phase::optimizer) {
+      shares.optimizer += seconds;
+    } else if (i.op->name().find("attention") != std::string_view::npos) {
+      shares.attention += seconds;
+    } else if (i.op->cost(program, i).flops > 0) {
+      shares.products += seconds;
+    } else {
+      shares.memory += seconds;
+    }
+  }
+}
+
+/// "model.layers.12.mlp.up_proj" as "model.layers.*.mlp.up_proj".
+std::string without_numbers(const std::string& name) {
+  std::string text;
+  for (std::size_t begin = 0; begin <= name.size();) {
+    const std::size_t end = std::min(name.find('.', begin), name.size());
+    const std::string part = name.substr(begin, end - begin);
+    const bool number = !part.empty() && part.find_first_not_of("0123456789") == std::string::npos;
+    text += (text.empty() ? "" : ".") + (number ? std::string("*") : part);
+    begin = end + 1;
+  }
+  return text;
+}
+
+std::string label_of(const Program& program, const Instruction& i) {
+  for (const TensorId output : i.outputs) {
+    if (output != no_tensor) return std::string(i.op->name()) + " " + without_numbers(program[output].name);
+  }
+  return std::string(i.op->name());
+}
+
+/// From the last instruction back: each began when the latest of those before it, on its queue or that it waits for, was over.
+std::vector<PathItem> path_of(const Program& program, const SimulatedRank& rank) {
+  const std::size_t count = program.instructions.size();
+  std::vector<InstructionId> before(count, -1);
+  std::map<Queue, InstructionId> newest;
+  InstructionId last = -1;
+  const auto end_of = [&](InstructionId i) { return rank.times[static_cast<std::size_t>(i)].end; };
+  for (std::size_t n = 0; n < count; ++n) {
+    const Instruction& i = program.instructions[n];
+    const auto [queue, is_first] = newest.try_emplace(i.queue, static_cast<InstructionId>(n));
+    if (!is_first) before[n] = std::exchange(queue->second, static_cast<InstructionId>(n));
+    for (const InstructionId waited : i.waits) {
+      if (before[n] < 0 || end_of(waited) > end_of(before[n])) before[n] = waited;
+    }
+    if (last < 0 || end_of(static_cast<InstructionId>(n)) >= end_of(last)) last = static_cast<InstructionId>(n);
+  }
+  std::map<std::string, PathItem> items;
+  for (InstructionId i = last; i >= 0; i = before[static_cast<std::size_t>(i)]) {
+    const Instruction& instruction = program.instructions[static_cast<std::size_t>(i)];
+    const double seconds = rank.times[static_cast<std::size_t>(i)].seconds();
+    if (seconds <= 0) continue;
+    PathItem& item = items[label_of(program, instruction)];
+    ++item.instructions;
+    item.seconds += seconds;
+  }
+  std::vector<PathItem> all;
+  for (auto& [label, item] : items) {
+    item.label = label;
+    all.push_back(item);
+  }
+  std::stable_sort(all.begin(), all.end(), [](const PathItem& a, const PathItem& b) { return a.seconds > b.seconds; });
+  if (all.size() > path_items) all.resize(path_items);
+  return all;
+}
+
+double peak_of(const Plan& plan) {
+  const DeviceRates& device = plan.target().machine->device;
+  const std::string_view peak = plan.parts().precision->peak();
+  return device.peak(peak == "fp8" ? DType::e4m3 : peak == "bf16" ? DType::bf16 : DType::f32);
+}
+
+std::string milliseconds(double seconds) {
+  return fixed_text(seconds * 1e3, seconds < 0.1 ? 2 : 1) + " ms";
+}
+
+}  // namespace
+
+std::int64_t Prediction::most_bytes() const {
+  std::int64_t most = 0;
+  for (const RankMemory& of_rank : memory) most = std::max(most, of_rank.bytes);
+  return most;
+}
+
+Prediction predict(const Plan& plan) {
+  const std::vector<PlannedRank> ranks = plan.ranks();
+  return predict(plan, ranks, simulate(ranks));
+}
+
+Prediction predict(const Plan& plan, const std::vector<PlannedRank>& ranks, const Simulation& simulation) {
+  const RunConfig& config = plan.config();
+  const Machine& machine = *plan.target().machine;
+  Prediction p{.seconds = simulation.seconds,
+               .low = simulation.seconds / (1 + machine.step_error.value),
+               .high = simulation.seconds * (1 + machine.step_error.value),
+               .capacity = static_cast<std::int64_t>(machine.device.memory_bytes.value)};
+  const auto tokens = static_cast<double>(config.global_batch * config.sequence);
+  p.tokens_per_second = tokens / p.seconds;
+  p.model_flops =
+      p.tokens_per_second * trained_flops_per_token(*plan.parts().architecture, config.sequence, config.freeze) / config.ranks;
+  p.model_flops_utilization = p.model_flops / peak_of(plan);
+
+  const double weight = 1 / static_cast<double>(ranks.size());
+  std::size_t busiest = 0;
+  for (std::size_t s = 0; s < ranks.size(); ++s) {
+    const Program& program = ranks[s].step->program();
+    const SimulatedRank& rank = simulation.ranks[s];
+    add_work(p.shares, program, rank, weight);
+    p.shares.pipeline += rank.for_ranks * weight;
+    p.shares.host += rank.for_copies * weight;
+    for (const auto& [axes, seconds] : rank.communication) p.shares.communication[program.mesh.text(axes)] += seconds * weight;
+    p.memory.push_back({ranks[s].rank, config.ranks / static_cast<int>(ranks.size()), ranks[s].summary.planned_bytes,
+                        ranks[s].summary.planned_host_bytes});
+    if (rank.busy > simulation.ranks[busiest].busy) busiest = s;
+  }
+  p.path = path_of(ranks[busiest].step->program(), simulation.ranks[busiest]);
+  return p;
+}
+
+std::string text_of(const Prediction& p, const Plan& plan) {
+  const Machine& machine = *plan.target().machine;
+  const auto share = [&](double seconds) { return fixed_text(100 * seconds / p.seconds, 1) + "%"; };
+  std::string text = "step       " + milliseconds(p.seconds);
+  if (p.high > p.low) text += " (" + milliseconds(p.low) + " to " + milliseconds(p.high) + ")";
+  text += ", predicted for " + machine.name + ", not measured\n";
+  text += "tokens/s   " + si_text(p.tokens_per_second) + ", " + si_text(p.tokens_per_second / plan.config().ranks) +
+          " per rank\nMFU        " + fixed_text(100 * p.model_flops_utilization, 1) + "% (" + si_text(p.model_flops) +
+          "FLOP/s per rank)\n";
+  for (const RankMemory& m : p.memory) {
+    text += "memory     rank " + std::to_string(m.rank) +
+            (m.ranks > 1 ? " and " + std::to_string(m.ranks - 1) + " like it" : std::string()) + ": " + bytes_text(m.bytes);
+    if (p.capacity > 0) text += " of " + bytes_text(p.capacity);
+    if (m.host_bytes > 0) text += ", " + bytes_text(m.host_bytes) + " on the host";
+    text += "\n";
+  }
+  text += "time       products " + share(p.shares.products) + ", attention " + share(p.shares.attention) + ", memory-bound " +
+          share(p.shares.memory) + ", optimizer " + share(p.shares.optimizer);
+  for (const auto& [axis, seconds] : p.shares.communication) text += ", exposed communication (" + axis + ") " + share(seconds);
+  if (p.shares.pipeline > 0) text += ", bubble " + share(p.shares.pipeline);
+  if (p.shares.host > 0) text += ", host " + share(p.shares.host);
+  text += "\nThe path that sets the time, by op:\n";
+  for (const PathItem& item : p.path) {
+    char line[200];
+    std::snprintf(line, sizeof line, "  %10s %6s %5d x ", milliseconds(item.seconds).c_str(), share(item.seconds).c_str(),
+                  item.instructions);
+    text += line + item.label + "\n";
+  }
+  return text;
+}
+
+std::string json_of(const Prediction& p, const Plan& plan) {
+  nlohmann::ordered_json json{{"version", 1},
+                              {"machine", plan.target().machine->name},
+                              {"ranks", plan.config().ranks},
+                              {"step_seconds", {{"value", p.seconds}, {"low", p.low}, {"high", p.high}}},
+                              {"tokens_per_second", p.tokens_per_second},
+                              {"model_flops_per_second_and_rank", p.model_flops},
+                              {"model_flops_utilization", p.model_flops_utilization},
+                              {"fits", p.fits()},
+                              {"capacity_bytes", p.capacity}};
+  for (const RankMemory& m : p.memory)
+    json["memory"].push_back({{"rank", m.rank}, {"ranks", m.ranks}, {"device_bytes", m.bytes}, {"host_bytes", m.host_bytes}});
+  json["seconds"] = {{"products", p.shares.products},
+                     {"attention", p.shares.attention},
+                     {"memory_bound", p.shares.memory},
+                     {"optimizer", p.shares.optimizer},
+                     {"exposed_communication", p.shares.communication},
+                     {"bubble", p.shares.pipeline},
+                     {"host", p.shares.host}};
+  for (const PathItem& item : p.path)
+    json["path"].push_back({{"op", item.label}, {"instructions", item.instructions}, {"seconds", item.seconds}});
+  return json.dump(2) + "\n";
+}
+
+}  // namespace consist::launch

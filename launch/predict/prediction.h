@@ -1,0 +1,63 @@
+// What a configuration will take on a machine that need not be there: seconds, memory, and where the time goes.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/plan/plan.h"
+
+namespace consist::launch {
+
+/// Seconds of a step, mean over the ranks of the axis of stages; they sum to the step.
+struct TimeShares {
+  double products = 0;  ///< linears, the LM head and their gradients
+  double attention = 0;
+  double memory = 0;  ///< all else of forward and backward: norms, activations, casts, bound by memory
+  double optimizer = 0;
+  std::map<std::string, double> communication;  ///< exposed, by axis: compute waits for it
+  double pipeline = 0;                          ///< compute waits for other stages
+  double host = 0;                              ///< compute waits for copies from or to the host
+};
+
+/// The ranks with one program.
+struct RankMemory {
+  int rank = 0;   ///< one of them
+  int ranks = 1;  ///< so many
+  std::int64_t bytes = 0, host_bytes = 0;
+};
+
+/// Instructions of one op on tensors that are named alike but for their layer, on the path that sets the step's time.
+struct PathItem {
+  std::string label;  ///< "linear model.layers.*.mlp.up_proj"
+  int instructions = 0;
+  double seconds = 0;
+};
+
+struct Prediction {
+  double seconds = 0, low = 0, high = 0;  ///< of a step
+  double tokens_per_second = 0;           ///< of all ranks
+  double model_flops = 0;                 ///< per second and rank
+  double model_flops_utilization = 0;     ///< of the peak of the precision's products; fraction, 0..1
+  TimeShares shares;
+  std::vector<RankMemory> memory;  ///< by stage
+  std::vector<PathItem> path;      ///< the longest first
+  std::int64_t capacity = 0;       ///< bytes of device memory that a plan may take; 0: not known
+
+  std::int64_t most_bytes() const;
+  bool fits() const { return capacity == 0 || most_bytes() <= capacity; }
+};
+
+/// Throws what compiling throws. `plan` is laid out.
+Prediction predict(const Plan& plan);
+/// Of these ranks' programs, which are the plan's, and their simulation.
+Prediction predict(const Plan& plan, const std::vector<PlannedRank>& ranks, const Simulation& simulation);
+
+/// For people.
+std::string text_of(const Prediction& prediction, const Plan& plan);
+/// docs/predict.md lists the keys.
+std::string json_of(const Prediction& prediction, const Plan& plan);
+
+}  // namespace consist::launch

@@ -1,0 +1,168 @@
+#include "launch/tune/search.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <optional>
+#include <utility>
+
+#include "consist/error.h"
+#include "consist/text.h"
+
+namespace consist::launch {
+namespace {
+
+class Search {
+ public:
+  Search(const SearchRequest& request, PluginHost& host) : request_(request), host_(host) {}
+
+  SearchResult run() {
+    const ModelSizes sizes = model_sizes(request_.config, host_);
+    for (const LayoutChoice& layout : layouts(request_.config, sizes, request_.machine->ranks_per_node, request_.settled)) {
+      for (const Choices& options : strategy_options(layout)) try_layout(layout, options);
+    }
+    if (result_.candidates.empty() && result_.too_large == 0 && !refusal_.empty()) throw UsageError(refusal_);
+    auto& all = result_.candidates;
+    std::stable_sort(all.begin(), all.end(),
+                     [](const Candidate& a, const Candidate& b) { return a.prediction.seconds < b.prediction.seconds; });
+    std::int64_t least = std::numeric_limits<std::int64_t>::max();
+    for (Candidate& candidate : all) {
+      candidate.best_for_memory = candidate.prediction.most_bytes() < least;
+      least = std::min(least, candidate.prediction.most_bytes());
+    }
+    return std::move(result_);
+  }
+
+ private:
+  /// Larger micro-batches first: without stages the largest that fits is the fastest or nearly so, and with them small ones,
+  /// which fill the stages sooner, compete with large ones, whose products reach more.
+  void try_layout(const LayoutChoice& layout, const Choices& options) {
+    Choices base;
+    if (!request_.settled.strategy) base.push_back({"strategy", layout.strategy});
+    base.insert(base.end(), options.begin(), options.end());
+    if (request_.settled.batch) {
+      try_recompute(base);
+      return;
+    }
+    const std::int64_t sequences = request_.config.global_batch / layout.data;
+    if (request_.config.global_batch % layout.data != 0 || sequences == 0) {
+      ++result_.refused;
+      return;
+    }
+    constexpr int that_fit = 2;
+    int fit = 0;
+    for (const std::int64_t batch : micro_batches(sequences, layout.stages)) {
+      Choices choices = base;
+      choices.push_back({"batch", std::to_string(batch)});
+      choices.push_back({"accumulation", std::to_string(sequences / batch)});
+      if (try_recompute(choices)) ++fit;
+      if (layout.stages == 1 && fit == that_fit) break;
+    }
+  }
+
+  /// Recomputation only where the plan does not fit without. Whether it fits without.
+  bool try_recompute(const Choices& choices) {
+    if (request_.settled.recompute) return try_one(choices).value_or(false);
+    for (const char* recompute : {"none", "swiglu,rms_norm", "full"}) {
+      Choices all = choices;
+      if (std::string_view(recompute) != "none") all.push_back({"recompute", recompute});
+      const std::optional<bool> fits = try_one(all);
+      if (!fits) return false;  // refused: so it is with recomputation
+      if (*fits) return std::string_view(recompute) == "none";
+    }
+    return false;
+  }
+
+  /// Whether it fits; nothing if it is refused.
+  std::optional<bool> try_one(const Choices& choices) {
+    const double passed = std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count();
+    result_.ended_early = result_.ended_early || (request_.most_seconds > 0 && passed > request_.most_seconds);
+    if (result_.ended_early) return std::nullopt;
+    try {
+      RunConfig config = request_.config;
+      if (!request_.settled.batch) config.global_batch = 0;
+      apply(choices, config);
+      if (request_.progress)
+        request_.progress(std::to_string(result_.candidates.size()) + " fit, " + std::to_string(result_.too_large) +
+                          " too large, " + std::to_string(result_.refused) + " refused; " + text_of(choices));
+      const Plan plan = plan_run(std::move(config), host_, {nullptr, request_.machine});
+      Prediction prediction = predict(plan);
+      if (!prediction.fits()) {
+        ++result_.too_large;
+        return false;
+      }
+      result_.candidates.push_back({choices, std::move(prediction), false, 0, ""});
+      return true;
+    } catch (const Error& error) {
+      ++result_.refused;
+      if (refusal_.empty()) refusal_ = error.what();
+      return std::nullopt;
+    }
+  }
+
+  const SearchRequest& request_;
+  PluginHost& host_;
+  SearchResult result_;
+  std::string refusal_;
+  const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+};
+
+std::string row_of(const Candidate& c) {
+  char line[120];
+  std::snprintf(line, sizeof line, "%10.2f %10s %11s %6.1f%% %5s ", c.prediction.seconds * 1e3,
+                c.measured > 0      ? fixed_text(c.measured * 1e3, 2).c_str()
+                : c.problem.empty() ? ""
+                                    : "failed",
+                bytes_text(c.prediction.most_bytes()).c_str(), 100 * c.prediction.model_flops_utilization,
+                c.best_for_memory ? "*" : "");
+  return line + text_of(c.choices) + "\n";
+}
+
+}  // namespace
+
+SearchResult search(const SearchRequest& request, PluginHost& host) {
+  return Search(request, host).run();
+}
+
+std::string table_of(const SearchResult& result, std::size_t rows) {
+  std::string text = " PREDICTED   MEASURED      MEMORY     MFU FRONT CONFIGURATION\n      (ms)       (ms)\n";
+  std::size_t shown = 0;
+  for (std::size_t n = 0; n < result.candidates.size(); ++n) {
+    const Candidate& candidate = result.candidates[n];
+    if (n >= rows && !candidate.best_for_memory) continue;
+    text += row_of(candidate);
+    ++shown;
+  }
+  if (shown < result.candidates.size()) text += "  and " + std::to_string(result.candidates.size() - shown) + " slower ones\n";
+  return text + "FRONT: no other is both as fast and as small.\n";
+}
+
+std::string why(const Candidate& winner, const Candidate& other) {
+  const auto parts_of = [](const Prediction& p) {
+    std::map<std::string, double> parts{{"products", p.shares.products},
+                                        {"attention", p.shares.attention},
+                                        {"memory-bound ops", p.shares.memory},
+                                        {"the optimizer", p.shares.optimizer},
+                                        {"the pipeline's bubble", p.shares.pipeline},
+                                        {"copies from and to the host", p.shares.host}};
+    for (const auto& [axis, seconds] : p.shares.communication) parts["exposed communication"] += seconds;
+    return parts;
+  };
+  std::map<std::string, double> less = parts_of(other.prediction);
+  for (const auto& [name, seconds] : parts_of(winner.prediction)) less[name] -= seconds;
+  std::vector<std::pair<double, std::string>> sorted;
+  for (const auto& [name, seconds] : less) sorted.emplace_back(seconds, name);
+  std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return std::abs(a.first) > std::abs(b.first); });
+  std::string text;
+  constexpr std::size_t most = 3;
+  const double difference = other.prediction.seconds - winner.prediction.seconds;
+  for (std::size_t n = 0; n < most && n < sorted.size(); ++n) {
+    if (std::abs(sorted[n].first) < 0.05 * std::abs(difference)) break;
+    text += (text.empty() ? "" : ", ") + fixed_text(std::abs(sorted[n].first) * 1e3, 2) + " ms " +
+            (sorted[n].first > 0 ? "less" : "more") + " of " + sorted[n].second;
+  }
+  return text;
+}
+
+}  // namespace consist::launch
