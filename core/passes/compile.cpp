@@ -263,7 +263,7 @@ class Passes {
     program.rank = rank;
     program.fields = request_.fields;
     program.costs = std::make_shared<CostModel>(request_.machine ? request_.machine : reference_machine(), layout_.mesh);
-    passes_.run(program, context_, check_program, request_.observer);
+    passes_.run(program, context_, check_program, request_.observer, request_.verify_each_pass);
     return program;
   }
 

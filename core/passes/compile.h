@@ -51,6 +51,9 @@ struct CompileRequest {
   std::shared_ptr<const Machine> machine;
   /// Is told of every pass; may be null.
   PassObserver* observer = nullptr;
+  /// False: the program is verified behind the last pass alone, for searches of many configurations. A pass that breaks it is
+  /// then not named.
+  bool verify_each_pass = true;
 };
 
 /// What programs are planned for where nobody names a machine: an H200's node.

@@ -49,7 +49,7 @@ void PassManager::add_of_part(const PassList& passes, PassPoint point, const std
     steps_.push_back({pass, "pass '" + pass.name + "' of " + part + " left an illegal program", nullptr});
 }
 
-void PassManager::run(Program& program, PassContext& context, Check check, PassObserver* observer) const {
+void PassManager::run(Program& program, PassContext& context, Check check, PassObserver* observer, bool after_each) const {
   std::optional<std::uint64_t> content;  // of the program as it was verified
   for (const Step& step : steps_) {
     PassReport report{.name = step.pass.name};
@@ -57,6 +57,7 @@ void PassManager::run(Program& program, PassContext& context, Check check, PassO
     step.pass.run(program, context);
     const double done = thread_seconds();
     report.seconds = done - start;
+    if (!after_each && &step != &steps_.back()) continue;
     // Two kinds of check do not vouch for one another.
     const std::optional<std::uint64_t> known = step.check == nullptr ? std::exchange(content, content_of(program)) : std::nullopt;
     report.changed = !known || known != content;

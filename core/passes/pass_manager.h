@@ -39,8 +39,8 @@ class CONSIST_API PassManager {
   void add_of_part(const PassList& passes, PassPoint point, const std::string& part);
 
   /// Runs all passes in the order in which they were added. `check` is applied behind each that was added without one and that
-  /// has changed the program. Throws what a pass throws, and ProgramError that names the pass behind which the check fails.
-  void run(Program& program, PassContext& context, Check check, PassObserver* observer = nullptr) const;
+  /// has changed the program, or, without `after_each`, behind the last one alone. Throws what a pass throws, and ProgramError that names the pass behind which the check fails.
+  void run(Program& program, PassContext& context, Check check, PassObserver* observer = nullptr, bool after_each = true) const;
 
  private:
   struct Step {

@@ -1,6 +1,9 @@
 #include "core/plan/plan.h"
 
 #include <algorithm>
+#include <atomic>
+#include <future>
+#include <utility>
 
 #include "core/plan/machine_choice.h"
 
@@ -31,6 +34,7 @@ namespace {
 CompileRequest request_of(const Plan& plan) {
   CompileRequest request = plan.parts().compile_request(plan.config());
   request.machine = plan.target().machine;
+  request.verify_each_pass = plan.target().verify_each_pass;
   return request;
 }
 
@@ -47,18 +51,27 @@ std::optional<Program> Plan::evaluation(int rank) const {
   return compile_evaluation(request_of(*this), layout_, rank);
 }
 
-std::vector<PlannedRank> Plan::ranks(int rank) const {
+std::vector<PlannedRank> Plan::ranks(int rank, int threads) const {
   Program first = step(rank);
   const std::vector<int> members = first.stage_axis < 0 ? std::vector<int>{rank} : first.mesh.group(rank, first.stage_axis);
-  std::vector<PlannedRank> planned;
-  for (const int member : members) {
-    Program program = member == rank ? std::move(first) : step(member);
+  std::vector<PlannedRank> planned(members.size());
+  const auto plan = [&](std::size_t n) {
+    Program program = members[n] == rank ? std::move(first) : step(members[n]);
     auto prepared = target_.device ? std::make_unique<PreparedProgram>(std::move(program), *target_.device, CommunicatorOfQueue{})
                                    : std::make_unique<PreparedProgram>(std::move(program));
     prepared->plan();
     ProgramSummary summary = summarize(*prepared);
-    planned.push_back({member, std::move(prepared), std::move(summary)});
-  }
+    planned[n] = {members[n], std::move(prepared), std::move(summary)};
+  };
+  const std::size_t workers = target_.device ? 1 : std::min(members.size(), static_cast<std::size_t>(std::max(threads, 1)));
+  std::atomic<std::size_t> next{0};
+  const auto work = [&] {
+    for (std::size_t n = next++; n < members.size(); n = next++) plan(n);
+  };
+  std::vector<std::future<void>> others;
+  for (std::size_t w = 1; w < workers; ++w) others.push_back(std::async(std::launch::async, work));
+  work();
+  for (std::future<void>& other : others) other.get();
   return planned;
 }
 

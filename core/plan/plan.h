@@ -22,6 +22,7 @@ namespace consist {
 struct Target {
   std::shared_ptr<Device> device;          ///< open; null: no device is asked, and the scratch of kernels is not counted
   std::shared_ptr<const Machine> machine;  ///< null: that of RunConfig::machine, else reference_machine()
+  bool verify_each_pass = true;            ///< as CompileRequest's
 };
 
 /// The step of a rank, its memory planned. It stands for all ranks that differ from it along other axes than that of stages.
@@ -56,8 +57,8 @@ class CONSIST_API Plan {
   std::optional<Program> evaluation(int rank) const;               ///< none without --evaluate-every
 
   /// Compiles each rank that differs from `rank` along the axis of stages, itself among them, in the axis's order; plans their
-  /// memory. Throws as step() and PreparedProgram.
-  std::vector<PlannedRank> ranks(int rank = 0) const;
+  /// memory. On as many threads, at most; with a device on one. Throws as step() and PreparedProgram.
+  std::vector<PlannedRank> ranks(int rank = 0, int threads = 1) const;
 
  private:
   PluginHost* host_;

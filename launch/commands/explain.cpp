@@ -11,6 +11,7 @@
 
 #include "consist/cost.h"
 #include "consist/error.h"
+#include "consist/host.h"
 #include "consist/text.h"
 #include "core/config/option_value.h"
 #include "core/passes/gather_quantized.h"
@@ -189,7 +190,7 @@ int explain(const Arguments& arguments) {
     return 0;
   }
 
-  const std::vector<PlannedRank> stages = plan.ranks(static_cast<int>(rank));
+  const std::vector<PlannedRank> stages = plan.ranks(static_cast<int>(rank), usable_cores());
   const std::vector<const Program*> programs = programs_of(stages);
   std::size_t chosen = 0;
   for (std::size_t s = 0; s < stages.size(); ++s) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "consist/error.h"
+#include "consist/host.h"
 #include "consist/text.h"
 #include "core/plan/machine_choice.h"
 #include "core/plan/plan.h"
@@ -64,7 +65,7 @@ int predict(const Arguments& arguments) {
       config.machine.empty() ? reference_machine() : std::make_shared<const Machine>(parse_machine(config.machine));
   const Plan plan = plan_run(std::move(config), host, {nullptr, machine});
   for (const std::string& note : plan.config().notes) std::fprintf(stderr, "%s\n", printable(note).c_str());
-  const std::vector<PlannedRank> ranks = plan.ranks();
+  const std::vector<PlannedRank> ranks = plan.ranks(0, usable_cores());
   const Simulation simulation = simulate(ranks);
   const launch::Prediction prediction = launch::predict(plan, ranks, simulation);
   if (const std::string& trace = plan.config().trace; !trace.empty())

@@ -105,8 +105,8 @@ std::int64_t Prediction::most_bytes() const {
   return most;
 }
 
-Prediction predict(const Plan& plan) {
-  const std::vector<PlannedRank> ranks = plan.ranks();
+Prediction predict(const Plan& plan, int threads) {
+  const std::vector<PlannedRank> ranks = plan.ranks(0, threads);
   return predict(plan, ranks, simulate(ranks));
 }
 

@@ -50,8 +50,8 @@ struct Prediction {
   bool fits() const { return capacity == 0 || most_bytes() <= capacity; }
 };
 
-/// Throws what compiling throws. `plan` is laid out.
-Prediction predict(const Plan& plan);
+/// Compiles on as many threads, at most. Throws what compiling throws. `plan` is laid out, for a machine.
+Prediction predict(const Plan& plan, int threads = 1);
 /// Of these ranks' programs, which are the plan's, and their simulation.
 Prediction predict(const Plan& plan, const std::vector<PlannedRank>& ranks, const Simulation& simulation);
 

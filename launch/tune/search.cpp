@@ -1,29 +1,66 @@
 #include "launch/tune/search.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <future>
+#include <iterator>
+#include <limits>
+#include <mutex>
 #include <optional>
 #include <utility>
 
 #include "consist/error.h"
+#include "consist/host.h"
 #include "consist/text.h"
 
 namespace consist::launch {
 namespace {
+
+/// What one layout with one set of its strategies' options gave.
+struct Unit {
+  LayoutChoice layout;
+  Choices options;
+  std::vector<Candidate> candidates;
+  int refused = 0, too_large = 0;
+  std::string refusal;  ///< the first one
+};
 
 class Search {
  public:
   Search(const SearchRequest& request, PluginHost& host) : request_(request), host_(host) {}
 
   SearchResult run() {
+    std::vector<Unit> units;
     const ModelSizes sizes = model_sizes(request_.config, host_);
     for (const LayoutChoice& layout : layouts(request_.config, sizes, request_.machine->ranks_per_node, request_.settled)) {
-      for (const Choices& options : strategy_options(layout)) try_layout(layout, options);
+      for (const Choices& options : strategy_options(layout)) units.push_back({layout, options, {}, 0, 0, ""});
     }
-    if (result_.candidates.empty() && result_.too_large == 0 && !refusal_.empty()) throw UsageError(refusal_);
-    auto& all = result_.candidates;
+    std::atomic<std::size_t> next{0};
+    const auto work = [&] {
+      for (std::size_t n = next++; n < units.size(); n = next++) try_layout(units[n]);
+    };
+    std::vector<std::future<void>> others;
+    for (int w = 1; w < usable_cores(); ++w) others.push_back(std::async(std::launch::async, work));
+    work();
+    for (std::future<void>& other : others) other.get();
+    return result_of(units);
+  }
+
+ private:
+  SearchResult result_of(std::vector<Unit>& units) const {
+    SearchResult result{.ended_early = ended_};
+    std::string refusal;
+    for (Unit& unit : units) {
+      result.refused += unit.refused;
+      result.too_large += unit.too_large;
+      if (refusal.empty()) refusal = unit.refusal;
+      std::move(unit.candidates.begin(), unit.candidates.end(), std::back_inserter(result.candidates));
+    }
+    auto& all = result.candidates;
+    if (all.empty() && result.too_large == 0 && !refusal.empty()) throw UsageError(refusal);
     std::stable_sort(all.begin(), all.end(),
                      [](const Candidate& a, const Candidate& b) { return a.prediction.seconds < b.prediction.seconds; });
     std::int64_t least = std::numeric_limits<std::int64_t>::max();
@@ -31,43 +68,42 @@ class Search {
       candidate.best_for_memory = candidate.prediction.most_bytes() < least;
       least = std::min(least, candidate.prediction.most_bytes());
     }
-    return std::move(result_);
+    return result;
   }
 
- private:
   /// Larger micro-batches first: without stages the largest that fits is the fastest or nearly so, and with them small ones,
   /// which fill the stages sooner, compete with large ones, whose products reach more.
-  void try_layout(const LayoutChoice& layout, const Choices& options) {
+  void try_layout(Unit& unit) {
     Choices base;
-    if (!request_.settled.strategy) base.push_back({"strategy", layout.strategy});
-    base.insert(base.end(), options.begin(), options.end());
+    if (!request_.settled.strategy) base.push_back({"strategy", unit.layout.strategy});
+    base.insert(base.end(), unit.options.begin(), unit.options.end());
     if (request_.settled.batch) {
-      try_recompute(base);
+      try_recompute(unit, base);
       return;
     }
-    const std::int64_t sequences = request_.config.global_batch / layout.data;
-    if (request_.config.global_batch % layout.data != 0 || sequences == 0) {
-      ++result_.refused;
+    const std::int64_t sequences = request_.config.global_batch / unit.layout.data;
+    if (request_.config.global_batch % unit.layout.data != 0 || sequences == 0) {
+      ++unit.refused;
       return;
     }
     constexpr int that_fit = 2;
     int fit = 0;
-    for (const std::int64_t batch : micro_batches(sequences, layout.stages)) {
+    for (const std::int64_t batch : micro_batches(sequences, unit.layout.stages)) {
       Choices choices = base;
       choices.push_back({"batch", std::to_string(batch)});
       choices.push_back({"accumulation", std::to_string(sequences / batch)});
-      if (try_recompute(choices)) ++fit;
-      if (layout.stages == 1 && fit == that_fit) break;
+      if (try_recompute(unit, choices)) ++fit;
+      if (unit.layout.stages == 1 && fit == that_fit) break;
     }
   }
 
   /// Recomputation only where the plan does not fit without. Whether it fits without.
-  bool try_recompute(const Choices& choices) {
-    if (request_.settled.recompute) return try_one(choices).value_or(false);
+  bool try_recompute(Unit& unit, const Choices& choices) {
+    if (request_.settled.recompute) return try_one(unit, choices).value_or(false);
     for (const char* recompute : {"none", "swiglu,rms_norm", "full"}) {
       Choices all = choices;
       if (std::string_view(recompute) != "none") all.push_back({"recompute", recompute});
-      const std::optional<bool> fits = try_one(all);
+      const std::optional<bool> fits = try_one(unit, all);
       if (!fits) return false;  // refused: so it is with recomputation
       if (*fits) return std::string_view(recompute) == "none";
     }
@@ -75,36 +111,44 @@ class Search {
   }
 
   /// Whether it fits; nothing if it is refused.
-  std::optional<bool> try_one(const Choices& choices) {
+  std::optional<bool> try_one(Unit& unit, const Choices& choices) {
     const double passed = std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count();
-    result_.ended_early = result_.ended_early || (request_.most_seconds > 0 && passed > request_.most_seconds);
-    if (result_.ended_early) return std::nullopt;
+    if (ended_ || (request_.most_seconds > 0 && passed > request_.most_seconds)) {
+      ended_ = true;
+      return std::nullopt;
+    }
     try {
-      RunConfig config = request_.config;
-      if (!request_.settled.batch) config.global_batch = 0;
-      apply(choices, config);
-      if (request_.progress)
-        request_.progress(std::to_string(result_.candidates.size()) + " fit, " + std::to_string(result_.too_large) +
-                          " too large, " + std::to_string(result_.refused) + " refused; " + text_of(choices));
-      const Plan plan = plan_run(std::move(config), host_, {nullptr, request_.machine});
+      const Plan plan = plan_of(choices);
       Prediction prediction = predict(plan);
       if (!prediction.fits()) {
-        ++result_.too_large;
+        ++unit.too_large;
         return false;
       }
-      result_.candidates.push_back({choices, std::move(prediction), false, 0, ""});
+      unit.candidates.push_back({choices, std::move(prediction), false, 0, ""});
       return true;
     } catch (const Error& error) {
-      ++result_.refused;
-      if (refusal_.empty()) refusal_ = error.what();
+      ++unit.refused;
+      if (unit.refusal.empty()) unit.refusal = error.what();
       return std::nullopt;
     }
   }
 
+  /// The host makes one part after the other.
+  Plan plan_of(const Choices& choices) {
+    RunConfig config = request_.config;
+    if (!request_.settled.batch) config.global_batch = 0;
+    apply(choices, config);
+    const std::lock_guard lock(making_);
+    ++tried_;
+    if (request_.progress) request_.progress(std::to_string(tried_) + " planned; " + text_of(choices));
+    return plan_run(std::move(config), host_, {nullptr, request_.machine, false});
+  }
+
   const SearchRequest& request_;
   PluginHost& host_;
-  SearchResult result_;
-  std::string refusal_;
+  std::mutex making_;
+  int tried_ = 0;
+  std::atomic<bool> ended_{false};
   const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
 };
 

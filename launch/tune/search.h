@@ -35,7 +35,7 @@ struct SearchResult {
   bool ended_early = false;           ///< by `most_seconds`
 };
 
-/// Throws UsageError if nothing is legal: the first refusal.
+/// On as many threads as there are cores. Throws UsageError if nothing is legal: the first refusal.
 SearchResult search(const SearchRequest& request, PluginHost& host);
 
 /// A table of the first `rows` and of the front of speed and memory.
