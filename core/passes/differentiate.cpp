@@ -1,5 +1,6 @@
 #include "consist/rewrite.h"
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "consist/analysis.h"
@@ -134,7 +135,7 @@ class Reverse final : public Differentiator {
 }  // namespace
 
 void remove_dead(Program& program) {
-  std::vector<bool> needed(program.tensors.size(), false);
+  std::vector<bool> needed(program.tensors.size(), false), dropped(program.tensors.size(), false);
   auto need = [&](TensorId id) {
     if (id != no_tensor) needed[static_cast<std::size_t>(id)] = true;
   };
@@ -144,16 +145,28 @@ void remove_dead(Program& program) {
   std::vector<Instruction> kept;
   for (std::size_t i = program.instructions.size(); i-- > 0;) {
     Instruction& instruction = program.instructions[i];
-    bool alive = false;
+    // Such as a send: it is there for what it does.
+    const bool makes_nothing = std::ranges::all_of(instruction.outputs, [](TensorId id) { return id == no_tensor; });
+    bool alive = makes_nothing;
     for (TensorId output : instruction.outputs) {
       if (output == no_tensor) continue;
       const Tensor& t = program[output];
       alive |= needed[static_cast<std::size_t>(output)] || t.state || t.role == Role::metric;
     }
-    if (!alive) continue;
-    for (TensorId input : instruction.inputs) need(input);
-    kept.push_back(std::move(instruction));
+    if (alive) {
+      // What says how long bytes lie (a release) is no reason to make them.
+      if (!makes_nothing || instruction.op->touches_memory()) std::ranges::for_each(instruction.inputs, need);
+      kept.push_back(std::move(instruction));
+      continue;
+    }
+    for (TensorId output : instruction.outputs) {
+      if (output != no_tensor) dropped[static_cast<std::size_t>(output)] = true;
+    }
   }
+  std::erase_if(kept, [&](Instruction& i) {
+    return std::erase_if(i.inputs, [&](TensorId id) { return id != no_tensor && dropped[static_cast<std::size_t>(id)]; }) > 0 &&
+           i.inputs.empty();
+  });
   program.instructions.assign(std::make_move_iterator(kept.rbegin()), std::make_move_iterator(kept.rend()));
 }
 

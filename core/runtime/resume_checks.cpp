@@ -117,10 +117,14 @@ std::string stored_name(const TrainingState::Value& value, int rank) {
 
 void check_names(const TensorParts& saved, const std::vector<std::vector<std::string>>& parameters, const TrainingState& state,
                  int ranks, bool has_stages, const std::string& path) {
-  std::set<std::string> known;
+  std::set<std::string> known, own;
   std::vector<std::string> missing, unknown;
+  for (const TrainingState::Value& value : state.values()) {
+    if (value.kind == StateKind::per_rank) own.insert(value.name);  // under other names, which are looked for where they are read
+  }
   for (const std::vector<std::string>& parameter : parameters) {
     for (const std::string& name : parameter) {
+      if (own.contains(name)) continue;
       known.insert(name);
       if (!saved.has(name)) missing.push_back(name);
     }

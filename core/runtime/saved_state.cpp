@@ -299,7 +299,7 @@ std::int64_t SavedState::save(TrainingState& state, std::int64_t step) {
     } else {
       mine.add(state.step().program(), job_.rank(), name, value.tensor, value.dtype, read);
     }
-    if (!value.of_parameter) mine.parts[kind_key(name)] = kind_text(value.kind);
+    if (!value.of_parameter || value.kind == StateKind::per_rank) mine.parts[kind_key(name)] = kind_text(value.kind);
   }
   CheckpointState saved;
   saved.step = step;

@@ -120,7 +120,7 @@ void TrainingState::zero(TensorId tensor) {
   }
 }
 
-void TrainingState::write_tensor(StagedUpload& upload, TensorId tensor, TensorId rounded, MakeElements make) {
+void TrainingState::write_tensor(StagedUpload& upload, TensorId tensor, TensorId rounded, MakeElements make, bool own) {
   const Program& program = step_->program();
   const Tensor& t = program[tensor];
   std::vector<StagedUpload::Target> targets;
@@ -128,7 +128,7 @@ void TrainingState::write_tensor(StagedUpload& upload, TensorId tensor, TensorId
     if (target != no_tensor)
       targets.push_back({step_->buffer(target).data, static_cast<std::int64_t>(size_of(program[target].dtype))});
   }
-  const std::vector<LocalRange> ranges = t.state_kind == StateKind::per_rank
+  const std::vector<LocalRange> ranges = own
                                              ? std::vector<LocalRange>{{0, 0, program.local(tensor).elements()}}
                                              : local_ranges(t.shape, t.placements, program.mesh, rank_);
   const std::int64_t elements = ranges.empty() ? 0 : ranges.back().local + ranges.back().count;
@@ -204,7 +204,8 @@ void TrainingState::load_values(std::span<const Value> values, const ReadValue& 
     if (is_master && !holds_masters_values(program, *parameter->second))
       throw ProgramError("'" + value.name + "' and its master are laid out differently");
     write_tensor(upload, value.tensor, is_master ? parameter->second->tensor : no_tensor,
-                 [&read, &value](std::int64_t logical, std::int64_t count, char* out) { read(value, logical, count, out); });
+                 [&read, &value](std::int64_t logical, std::int64_t count, char* out) { read(value, logical, count, out); },
+                 value.kind == StateKind::per_rank);
   }
   upload.finish();
   as_allocated_ = false;
@@ -259,7 +260,10 @@ void TrainingState::list_values() {
   const Program& program = step_->program();
   bool saved_here = true;
   auto add = [&](const std::string& name, TensorId tensor) {
-    if (tensor != no_tensor) values_.push_back({name, tensor, program[tensor].dtype, program[tensor].shape, saved_here});
+    if (tensor == no_tensor) return;
+    const Tensor& t = program[tensor];
+    const Shape shape = t.state_kind == StateKind::per_rank ? program.local(tensor) : t.shape;
+    values_.push_back({.name = name, .tensor = tensor, .dtype = t.dtype, .shape = shape, .saved_here = saved_here, .kind = t.state_kind});
   };
   for (const Parameter& p : program.parameters) {
     saved_here = p.twin < 0 || p.twin > rank_;

@@ -60,7 +60,7 @@ class CONSIST_API TrainingState {
     DType dtype = DType::f32;
     Shape shape;               ///< logical; of StateKind::per_rank what this rank holds
     bool saved_here = true;    ///< false: a rank before this one trains the same parameter (Parameter::twin) and saves it
-    bool of_parameter = true;  ///< false: a state beside the parameters, of this kind
+    bool of_parameter = true;  ///< false: a state beside the parameters
     StateKind kind = StateKind::logical;
   };
   const std::vector<Value>& values() const noexcept { return values_; }
@@ -80,9 +80,9 @@ class CONSIST_API TrainingState {
   using MakeElements = std::function<void(std::int64_t logical, std::int64_t count, char* out)>;
   /// Parameter, master and moments as at step 0; `make` is called from the upload's threads.
   void set_parameter(StagedUpload& upload, const Parameter& parameter, const MakeFloats& make);
-  /// Writes a tensor from `make`, which gives elements in the tensor's dtype. `rounded`, if there is one, is divided alike, and
-  /// gets the same values from a tensor of f32.
-  void write_tensor(StagedUpload& upload, TensorId tensor, TensorId rounded, MakeElements make);
+  /// Writes a tensor from `make`, which gives elements in the tensor's dtype: of the logical tensor, or of what is this rank's `own`
+  /// (StateKind::per_rank). `rounded`, if there is one, is divided alike, and gets the same values from a tensor of f32.
+  void write_tensor(StagedUpload& upload, TensorId tensor, TensorId rounded, MakeElements make, bool own = false);
   void zero(TensorId tensor);
   void zero_states();
   void list_values();

@@ -28,10 +28,12 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* help =
-    "usage: consist check PLUGIN.so [--option NAME=VALUE]... [--skip PATTERN] [--timeout SECONDS]\n\n"
+    "usage: consist check PLUGIN.so [--option NAME=VALUE]... [--plugin PATH]... [--skip PATTERN]\n"
+    "                               [--timeout SECONDS]\n\n"
     "Runs what every plugin of its kind must do against the plugin: its record, whether it loads here, and the\n"
     "conformance suite of its kind.\n\n"
     "  --option NAME=VALUE   an option of the plugin, without its name in front; may be repeated\n"
+    "  --plugin PATH         plugins that this one needs, such as the kernels of its ops; may be repeated\n"
     "  --skip PATTERN        leave out tests of that name, such as '*Losses*'\n"
     "  --timeout SECONDS     for the suite [600]\n\n"
     "Returns 0 if all that could be checked here passed, 1 if not.\n"
@@ -68,6 +70,7 @@ std::string find_program(const std::string& name) {
 struct Request {
   std::string file;
   std::string options;  ///< ":name=value..." as candidates are named
+  std::string others;   ///< ":path..." of plugins that this one needs
   std::string skip;     ///< a pattern of tests
   int timeout_seconds = 600;
 };
@@ -76,13 +79,18 @@ Request read_request(const Arguments& arguments) {
   Request request;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string& word = arguments[i];
-    const bool takes_value = word == "--option" || word == "--skip" || word == "--timeout";
+    const bool takes_value = word == "--option" || word == "--plugin" || word == "--skip" || word == "--timeout";
     if (takes_value && i + 1 == arguments.size()) throw UsageError(word + " needs a value; see consist check --help");
     if (word == "--option") {
       const std::string& option = arguments[++i];
       if (option.find('=') == std::string::npos || option.find_first_of(",:") != std::string::npos)
         throw UsageError("--option is '" + option + "'; it must be NAME=VALUE, without ',' and ':'");
       request.options += ":" + option;
+    } else if (word == "--plugin") {
+      std::error_code ignored;
+      const fs::path other = fs::canonical(arguments[++i], ignored);
+      if (other.empty()) throw UsageError("--plugin is '" + arguments[i] + "', which is not there");
+      request.others += ":" + other.string();
     } else if (word == "--skip") {
       request.skip = arguments[++i];
     } else if (word == "--timeout") {
@@ -147,7 +155,7 @@ int check(const Arguments& arguments) {
   const Suite suite = suite_of(kind);
   const std::string program = find_program(suite.program);
   const char* path = std::getenv("CONSIST_PLUGIN_PATH");
-  setenv("CONSIST_PLUGIN_PATH", (file + (path == nullptr ? "" : std::string(":") + path)).c_str(), 1);
+  setenv("CONSIST_PLUGIN_PATH", (file + request.others + (path == nullptr ? "" : std::string(":") + path)).c_str(), 1);
   setenv(suite.variable.c_str(), (std::string(info.name) + request.options).c_str(), 1);
   const int status = run_suite(program, suite.tests + (request.skip.empty() ? "" : "-" + request.skip), request.timeout_seconds);
   if (status == 0) {

@@ -2,14 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
-#include <memory>
 #include <sstream>
 
-#include "core/archive/reader.h"
-#include "tests/child_process.h"
-#include "tests/temporary_folder.h"
+#include "tests/external/installed.h"
 
 namespace consist {
 namespace {
@@ -18,39 +13,13 @@ namespace fs = std::filesystem;
 using testing::HasSubstr;
 using testing::Not;
 
-/// Runs to the end in the root folder, with nothing in the environment that points at the build; fails the test unless it exits
-/// with 0.
-std::string run(std::vector<std::string> words) {
-  words.insert(words.begin(), {"env", "-u", "CONSIST_PLUGIN_PATH", "-u", "LD_LIBRARY_PATH", "--chdir=/"});
-  const test::ChildResult result = test::run_child(words);
-  EXPECT_EQ(result.status, 0) << result.output;
-  return result.output;
-}
-
-/// The build installed into one folder, which was then moved to another; and ddp-plain built against the latter.
-class External : public testing::Test {
+/// ddp-plain and trapezoid, built out of tree.
+class External : public test::Installed {
  protected:
   static void SetUpTestSuite() {
-    folder_ = std::make_unique<TemporaryFolder>();
-    run({CMAKE_COMMAND, "--install", CONSIST_BINARY_DIR, "--prefix", *folder_ / "made"});
-    prefix_ = *folder_ / "moved";
-    fs::rename(*folder_ / "made", prefix_);
-    plugin_ = built("ddp-plain", "build") + "strategy-ddp-plain.so";
-    schedule_ = built("trapezoid", "build-trapezoid") + "schedule-trapezoid.so";
-  }
-  /// Builds the project of that folder; returns where its plugins are.
-  static std::string built(const std::string& project, const std::string& folder) {
-    const std::string build = *folder_ / folder;
-    run({CMAKE_COMMAND, "-G", CMAKE_GENERATOR, "-S", CONSIST_SOURCE_DIR "/tests/external/" + project, "-B", build,
-         "-DCMAKE_PREFIX_PATH=" + prefix_, "-DCMAKE_CXX_COMPILER=" CXX_COMPILER});
-    run({CMAKE_COMMAND, "--build", build});
-    return build + "/lib/consist/plugins/";
-  }
-  static void TearDownTestSuite() { folder_.reset(); }
-
-  static std::string consist(std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), prefix_ + "/bin/consist");
-    return run(std::move(arguments));
+    Installed::SetUpTestSuite();
+    plugin_ = built("ddp-plain") + "strategy-ddp-plain.so";
+    schedule_ = built("trapezoid") + "schedule-trapezoid.so";
   }
 
   struct Curves {
@@ -83,15 +52,11 @@ class External : public testing::Test {
     return consist(strategy);
   }
 
-  static std::unique_ptr<TemporaryFolder> folder_;
-  static std::string prefix_, plugin_, schedule_;
+  static inline std::string plugin_, schedule_;
 };
 
-std::unique_ptr<TemporaryFolder> External::folder_;
-std::string External::prefix_, External::plugin_, External::schedule_;
-
 TEST_F(External, AMovedTreeUsesNothingOfTheBuild) {
-  const std::string libraries = run({"env", "LD_TRACE_LOADED_OBJECTS=1", prefix_ + "/bin/consist"});
+  const std::string libraries = test::run_outside({"env", "LD_TRACE_LOADED_OBJECTS=1", prefix_ + "/bin/consist"});
   EXPECT_THAT(libraries, HasSubstr("libconsist.so => " + prefix_));
   EXPECT_THAT(libraries, Not(HasSubstr("not found")));
 
@@ -178,7 +143,7 @@ TEST_F(External, WhatTheDocumentPrintsIsTheWholePlugin) {
 }
 
 TEST_F(External, AProjectWithoutABuildTypeIsOptimized) {
-  EXPECT_THAT(read_whole(*folder_ / "build/CMakeCache.txt"), HasSubstr("CMAKE_BUILD_TYPE:STRING=Release"));
+  EXPECT_THAT(read_whole(*folder_ / "build-ddp-plain/CMakeCache.txt"), HasSubstr("CMAKE_BUILD_TYPE:STRING=Release"));
 }
 
 TEST_F(External, TheInstallationHasDocumentsAndTheExample) {
@@ -187,44 +152,31 @@ TEST_F(External, TheInstallationHasDocumentsAndTheExample) {
 }
 
 /// Mistral, built out of tree.
-class ExternalMistral : public External {
+class ExternalMistral : public test::Installed {
  protected:
   static void SetUpTestSuite() {
-    External::SetUpTestSuite();
-    plugin_ = built("mistral", "build-mistral") + "model-mistral.so";
-  }
-  /// A folder whose config.json is of `architecture`, small, and has `more`.
-  static std::string folder(const std::string& architecture, const std::string& type, const std::string& more) {
-    const std::string made = *folder_ / (type + std::to_string(fs::file_time_type::clock::now().time_since_epoch().count()));
-    fs::create_directory(made);
-    std::ofstream(made + "/config.json")
-        << R"({"architectures": [")" << architecture << R"("], "model_type": ")" << type
-        << R"(", "vocab_size": 512, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
- "num_key_value_heads": 2, "intermediate_size": 96, "max_position_embeddings": 256, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
- "hidden_act": "silu", "tie_word_embeddings": false)"
-        << more << "}";
-    return made;
+    Installed::SetUpTestSuite();
+    plugin_ = built("mistral") + "model-mistral.so";
   }
   static std::vector<double> losses(const std::string& model, std::vector<std::string> more) {
-    const std::string archive = *folder_ / "mistral.h5";
-    more.insert(more.begin(),
-                {"train", "--plugin", plugin_, "--device", "cpu", "--model", model, "--from-scratch", "--dataset", "synthetic",
-                 "--global-batch", "4", "--sequence", "40", "--steps", "4", "--archive", archive, "--overwrite"});
-    consist(more);
-    return ArchiveReader(archive).column("loss");
+    more.insert(more.begin(), {"--plugin", plugin_, "--model", model, "--from-scratch", "--dataset", "synthetic",
+                               "--global-batch", "4", "--sequence", "40", "--steps", "4"});
+    return Installed::losses(more);
   }
+
+  static inline std::string plugin_;
 };
 
 TEST_F(ExternalMistral, WithoutItsWindowItIsLlama) {
-  const std::vector<double> llama = losses(folder("LlamaForCausalLM", "llama", ""), {});
+  const std::vector<double> llama = losses(model_folder("LlamaForCausalLM", "llama", ""), {});
   ASSERT_EQ(llama.size(), 4u);
-  EXPECT_EQ(losses(folder("MistralForCausalLM", "mistral", R"(, "sliding_window": null)"), {}), llama);
-  EXPECT_EQ(losses(folder("MistralForCausalLM", "mistral", R"(, "sliding_window": 40)"), {}), llama);
-  EXPECT_NE(losses(folder("MistralForCausalLM", "mistral", R"(, "sliding_window": 8)"), {}), llama);
+  EXPECT_EQ(losses(model_folder("MistralForCausalLM", "mistral", R"(, "sliding_window": null)"), {}), llama);
+  EXPECT_EQ(losses(model_folder("MistralForCausalLM", "mistral", R"(, "sliding_window": 40)"), {}), llama);
+  EXPECT_NE(losses(model_folder("MistralForCausalLM", "mistral", R"(, "sliding_window": 8)"), {}), llama);
 }
 
 TEST_F(ExternalMistral, WithItsWindowEveryLayoutTrainsItAlike) {
-  const std::string model = folder("MistralForCausalLM", "mistral", R"(, "sliding_window": 8)");
+  const std::string model = model_folder("MistralForCausalLM", "mistral", R"(, "sliding_window": 8)");
   const std::vector<double> expected = losses(model, {"--accumulation", "2"});
   for (const char* strategy : {"tp-sp=2", "pipeline=2", "zero2"}) {
     const std::vector<double> found = losses(model, {"--ranks", "2", "--strategy", strategy, "--accumulation", "2"});
@@ -245,26 +197,17 @@ TEST_F(External, CheckRunsTheSuiteOfThePluginsKind) {
               testing::AllOf(HasSubstr("DatasetConformance"), HasSubstr("dataset 'synthetic' conforms")));
 }
 
-class OwnParts : public External {
+class OwnParts : public test::Installed {
  protected:
-  /// Losses of a run on the CPU with these words.
   static std::vector<double> losses(std::vector<std::string> words) {
-    const std::string archive = *folder_ / "own.h5";
-    words.insert(words.begin(),
-                 {"train", "--device", "cpu", "--sequence", "32", "--steps", "6", "--archive", archive, "--overwrite"});
-    consist(words);
-    return ArchiveReader(archive).column("loss");
-  }
-  static void expect_same(const std::vector<double>& found, const std::vector<double>& expected) {
-    ASSERT_EQ(found.size(), expected.size());
-    for (std::size_t s = 0; s < found.size(); ++s) EXPECT_NEAR(found[s] / expected[s], 1, 1e-5) << "loss of step " << s + 1;
-    EXPECT_LT(found.back(), found.front()) << "nothing was learnt, so that equal losses would say little";
+    words.insert(words.begin(), {"--sequence", "32", "--steps", "6"});
+    return Installed::losses(words);
   }
 };
 
 // An op that Consist does not have, its kernel for a device that it has, and a model that uses it.
 TEST_F(OwnParts, AnOpWithItsKernelIsSplitByTensorParallelism) {
-  const std::string plugins = built("squared-relu", "build-squared-relu");
+  const std::string plugins = built("squared-relu");
   const std::vector<std::string> words{"--plugin", plugins, "--model", "plain-decoder-tiny", "--learning-rate", "3e-3"};
   auto with = [&](const std::vector<std::string>& more) {
     std::vector<std::string> all = words;
@@ -290,7 +233,7 @@ TEST_F(OwnParts, ThePageOnKernelsPrintsTheWholePlugin) {
 }
 
 TEST_F(OwnParts, AnObserverIsToldOfEachStepAndOneThatFailsEndsNothing) {
-  const std::string plugin = built("csv-observer", "build-csv") + "observer-csv.so", file = *folder_ / "run.csv";
+  const std::string plugin = built("csv-observer") + "observer-csv.so", file = *folder_ / "run.csv";
   const std::vector<std::string> words{"train",
                                        "--plugin",
                                        plugin,
@@ -326,7 +269,7 @@ TEST_F(OwnParts, AnObserverIsToldOfEachStepAndOneThatFailsEndsNothing) {
 }
 
 TEST_F(OwnParts, ADatasetOfExamplesWithLossMasksTrainsTheSameInEveryLayout) {
-  const std::string plugin = built("jsonl", "build-jsonl") + "dataset-jsonl.so", file = *folder_ / "examples.jsonl";
+  const std::string plugin = built("jsonl") + "dataset-jsonl.so", file = *folder_ / "examples.jsonl";
   std::string text, unmasked;
   for (int example = 0; example < 400; ++example) {
     std::string ids, mask, ones;

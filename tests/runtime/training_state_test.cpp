@@ -29,8 +29,8 @@ struct Division {
 
 class ValuesOf : public ::testing::TestWithParam<Division> {
  protected:
-  /// Calls `body` with the state of each rank, allocated.
-  void for_each_rank(const std::function<void(TrainingState&, int rank)>& body) {
+  /// Calls `body` with the state of each rank, allocated; with `own` all that belongs to parameters is StateKind::per_rank.
+  void for_each_rank(const std::function<void(TrainingState&, int rank)>& body, bool own = false) {
     PluginHost host({CONSIST_BINARY_DIR "/lib/consist/plugins"});
     RunConfig config;
     config.model = "qwen3-tiny";
@@ -48,7 +48,16 @@ class ValuesOf : public ::testing::TestWithParam<Division> {
     parts.device->open(0, 1);
     const Layout layout = lay_out(parts.uses, config.ranks);
     for (int rank = 0; rank < config.ranks; ++rank) {
-      TrainingState state(compile_step(parts.compile_request(config), layout, rank), std::nullopt, *parts.device, {}, rank, 0);
+      Program step = compile_step(parts.compile_request(config), layout, rank);
+      const auto make_own = [&](TensorId tensor) {
+        if (own && tensor != no_tensor) step[tensor].state_kind = StateKind::per_rank;
+      };
+      for (const Parameter& p : step.parameters) {
+        make_own(p.tensor);
+        make_own(p.master);
+        for (const ParameterState& kept : p.states) make_own(kept.tensor);
+      }
+      TrainingState state(std::move(step), std::nullopt, *parts.device, {}, rank, 0);
       state.allocate(false);
       body(state, rank);
     }
@@ -151,6 +160,41 @@ TEST_P(ValuesOf, ACheckpointsValuesAreInTheirPlacesAndParametersFollow) {
       for (const ParameterState& kept : p.states) expect(p.name + "." + kept.name, kept.tensor);
     }
   });
+}
+
+// What ranks hold of their own is saved whole, in the order of their memory; a run still begins with the model's weights.
+TEST_P(ValuesOf, RanksOwnValuesAreInTheirPlacesAndBeginAlike) {
+  const auto body = [](TrainingState& state, int rank) {
+    state.initialize(5);
+    expect_parameters(state, rank, [](const Parameter& p, std::int64_t elements) {
+      std::vector<float> values(static_cast<std::size_t>(elements));
+      initial_values(values, 5, p.name, 0, p.init_mean, p.init_std);
+      return values;
+    });
+    const Program& program = state.step().program();
+    for (const TrainingState::Value& value : state.values()) {
+      EXPECT_EQ(value.kind, StateKind::per_rank) << value.name;
+      EXPECT_EQ(value.shape, program.local(value.tensor)) << value.name;
+    }
+    state.load_values(state.values(), [](const TrainingState::Value& value, std::int64_t first, std::int64_t count, void* out) {
+      for (std::int64_t i = 0; i < count; ++i) {
+        const float number = number_of(value.name, first + i);
+        const std::uint16_t rounded = to_bfloat16(number);
+        const void* element = value.dtype == DType::f32 ? static_cast<const void*>(&number) : &rounded;
+        const std::size_t size = size_of(value.dtype);
+        std::memcpy(static_cast<char*>(out) + static_cast<std::size_t>(i) * size, element, size);
+      }
+    });
+    for (const TrainingState::Value& value : state.values()) {
+      if (value.dtype != DType::f32) continue;
+      std::vector<float> found(static_cast<std::size_t>(value.shape.elements()));
+      state.read_value(value, 0, value.shape.elements(), found.data());
+      std::int64_t wrong = 0;
+      for (std::size_t i = 0; i < found.size(); ++i) wrong += found[i] != number_of(value.name, static_cast<std::int64_t>(i));
+      EXPECT_EQ(wrong, 0) << value.name;
+    }
+  };
+  for_each_rank(body, true);
 }
 
 TEST_P(ValuesOf, AFileThatCannotBeReadEndsIt) {

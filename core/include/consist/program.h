@@ -46,11 +46,11 @@ CONSIST_API std::string_view name_of(Role role) noexcept;
 enum class MemorySpace : std::uint8_t { device, host };  ///< host: pinned memory of the host
 CONSIST_API std::string_view name_of(MemorySpace space) noexcept;
 
-/// What a checkpoint makes of a state that belongs to no parameter (Builder::state).
+/// What a checkpoint makes of a state (Builder::state), or of a parameter, a master and an optimizer's state: a strategy's finish() may set it.
 enum class StateKind : std::uint8_t {
   logical,      ///< one value over all ranks, saved in parts as it is placed: any layout resumes it. Never partial
-  per_rank,     ///< a value of each rank's own, under any placement: only the layout that saved it resumes it
-  discardable,  ///< as logical, but a run may resume without it, from zeros, and another run may leave it unread
+  per_rank,     ///< a value of each rank's own, under any placement: only the layout that saved it resumes it. A run begins alike
+  discardable,  ///< as logical, but a run may resume without it, from zeros, and another run may leave it unread. No parameter's
 };
 
 struct Tensor {

@@ -15,7 +15,8 @@ namespace consist {
 /// ProgramError.
 CONSIST_API void differentiate(Program& program, DType gradient_dtype);
 
-/// Removes instructions none of whose outputs are read, updated in place, states, the loss or gradients. Linear.
+/// Removes instructions none of whose outputs are read, updated in place, states, the loss or gradients. Those without outputs stay: a
+/// send, and a release of what is still made. Linear.
 CONSIST_API void remove_dead(Program& program);
 
 /// Re-emits every instruction of a forward program: types, placements and the collectives between them follow from the inputs,

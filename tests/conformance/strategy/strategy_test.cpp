@@ -36,8 +36,17 @@ class StrategyConformance : public ::testing::TestWithParam<Candidate> {
  protected:
   AxisRequest axis() { return host_.make<ParallelStrategy>("strategy", GetParam().name, GetParam().options)->axis(); }
 
-  /// As on the command line, over all of `ranks`.
-  std::string use(int ranks) { return GetParam().name + (axis().takes_rest ? "" : "=" + std::to_string(ranks)); }
+  /// As on the command line, over all of `ranks`: split over as many axes as the strategy needs, evenly, the innermost first.
+  std::string use(int ranks) {
+    const AxisRequest request = axis();
+    if (request.least_axes == 1) return GetParam().name + (request.takes_rest ? "" : "=" + std::to_string(ranks));
+    std::vector<int> sizes(static_cast<std::size_t>(request.least_axes), 1);
+    for (std::size_t k = sizes.size(); ranks % 2 == 0; ranks /= 2) sizes[k = (k == 0 ? sizes.size() : k) - 1] *= 2;
+    sizes.back() *= ranks;
+    std::string text = GetParam().name;
+    for (std::size_t k = 0; k < sizes.size(); ++k) text += (k == 0 ? "=" : "x") + std::to_string(sizes[k]);
+    return text;
+  }
 
   RunConfig config(const std::string& model, const std::string& precision, int ranks, int accumulation) {
     RunConfig config;
