@@ -199,6 +199,7 @@ LinkRates links_from(Object object) {
   }
   if (!everything) throw DataError(object.name("curves") + " must have a curve of op \"*\", for all that are not named");
   links.beside_compute = object.share("beside_compute");
+  if (object.has("compute_beside")) links.compute_beside = object.share("compute_beside");
   object.finish();
   return links;
 }
@@ -218,7 +219,8 @@ Json json_of(const LinkRates& links) {
                       {"rates", rates},
                       {"source", name_of(curve.source)}});
   }
-  return {{"curves", curves}, {"beside_compute", json_of(links.beside_compute)}};
+  return {
+      {"curves", curves}, {"beside_compute", json_of(links.beside_compute)}, {"compute_beside", json_of(links.compute_beside)}};
 }
 
 }  // namespace

@@ -98,7 +98,11 @@ class Player {
     int computing = 0;                     // tasks of queue 0 that run and take time
     bool was_computing = false;            // as the speeds of what runs beside it know
     std::vector<std::size_t> beside = {};  // running tasks of other queues whose speed depends on that
+    std::size_t compute_at = none;         // what runs on queue 0
+    std::vector<double> slowing = {};      // speeds that running tasks of other queues leave to it
+    double compute_share = 1;              // the least of them, as it knows
   };
+  static constexpr std::size_t none = static_cast<std::size_t>(-1);
   struct Running {
     std::vector<ActorTask> tasks;
     double left = 0, since = 0, speed = 1;  // seconds at full speed
@@ -158,11 +162,17 @@ class Player {
     running.left = seconds;
     running.since = now_;
     for (const ActorTask& task : tasks) {
+      State& state = states_[index(task.actor)];
       if (queue_of(task) == 0) {
-        ++states_[index(task.actor)].computing;
+        ++state.computing;
+        state.compute_at = at;
         touch(task.actor);
-      } else if (share_of(task) < 1) {
-        states_[index(task.actor)].beside.push_back(at);
+        continue;
+      }
+      if (share_of(task) < 1) state.beside.push_back(at);
+      if (const double left = left_to_compute(task); left < 1) {
+        state.slowing.push_back(left);
+        touch(task.actor);
       }
     }
     running.speed = speed_of(running);
@@ -172,9 +182,16 @@ class Player {
   double share_of(const ActorTask& task) const {
     return rules_.share_beside_compute ? rules_.share_beside_compute({task.actor, queue_of(task)}) : 1;
   }
+  double left_to_compute(const ActorTask& task) const {
+    return rules_.compute_share_beside ? rules_.compute_share_beside({task.actor, queue_of(task)}) : 1;
+  }
+  static double least(const std::vector<double>& shares) {
+    return shares.empty() ? 1 : *std::min_element(shares.begin(), shares.end());
+  }
   double speed_of(const Running& running) const {
     double speed = 1;
     for (const ActorTask& task : running.tasks) {
+      if (queue_of(task) == 0) speed = std::min(speed, states_[index(task.actor)].compute_share);
       if (queue_of(task) != 0 && states_[index(task.actor)].was_computing) speed = std::min(speed, share_of(task));
     }
     return speed;
@@ -186,24 +203,30 @@ class Player {
 
   void touch(int actor) {
     State& state = states_[index(actor)];
-    if ((state.computing > 0) != state.was_computing) touched_.push_back(actor);
+    if ((state.computing > 0) != state.was_computing || least(state.slowing) != state.compute_share) touched_.push_back(actor);
   }
 
   /// Once all is done that happens now, so that a task behind another one is no pause.
   void change_speeds() {
     for (int actor : touched_) {
       State& state = states_[index(actor)];
+      if (const double share = least(state.slowing); share != state.compute_share) {
+        state.compute_share = share;
+        if (state.compute_at != none) change_speed(state.compute_at);
+      }
       if ((state.computing > 0) == state.was_computing) continue;
       state.was_computing = state.computing > 0;
-      for (std::size_t at : state.beside) {
-        Running& running = running_[at];
-        running.left -= (now_ - running.since) * running.speed;
-        running.since = now_;
-        running.speed = speed_of(running);
-        schedule(at);
-      }
+      for (std::size_t at : state.beside) change_speed(at);
     }
     touched_.clear();
+  }
+
+  void change_speed(std::size_t at) {
+    Running& running = running_[at];
+    running.left -= (now_ - running.since) * running.speed;
+    running.since = now_;
+    running.speed = speed_of(running);
+    schedule(at);
   }
 
   void over(std::size_t at) {
@@ -216,9 +239,14 @@ class Player {
       State& state = states_[index(task.actor)];
       if (queue_of(task) == 0) {
         --state.computing;
+        state.compute_at = none;
         touch(task.actor);
-      } else {
-        std::erase(state.beside, at);
+        continue;
+      }
+      std::erase(state.beside, at);
+      if (const double left = left_to_compute(task); left < 1) {
+        state.slowing.erase(std::find(state.slowing.begin(), state.slowing.end(), left));
+        touch(task.actor);
       }
     }
     over_now_.insert(over_now_.end(), tasks.begin(), tasks.end());

@@ -132,12 +132,14 @@ Simulation simulate(std::span<const Program* const> programs, std::span<const Du
   PlaybackRules rules{.meetings = meetings_of(stages, axis, queues)};
   const CostModel* const costs = programs[0]->costs.get();
   if (costs != nullptr) {
-    std::vector<double> shares;
+    std::vector<double> shares, left;  // messages and copies leave kernels alone
     for (const Queue queue : queues) {
       const bool collectives = queue.is_communication() && queue.lane() == Lane::collective;
-      shares.push_back(collectives ? costs->share_beside_compute(queue.axes()) : 1.0);  // messages and copies leave kernels alone
+      shares.push_back(collectives ? costs->share_beside_compute(queue.axes()) : 1.0);
+      left.push_back(collectives ? costs->compute_share_beside(queue.axes()) : 1.0);
     }
     rules.share_beside_compute = [shares](const QueueEnd& end) { return shares[static_cast<std::size_t>(end.queue)]; };
+    rules.compute_share_beside = [left](const QueueEnd& end) { return left[static_cast<std::size_t>(end.queue)]; };
   }
   Playback played = play(actors, rules);
   if (!played.stuck.empty()) {

@@ -19,11 +19,11 @@ CONSIST_API Durations estimated_durations(const Program& program);
 
 /// What a rank did, and for what its compute queue waited.
 struct SimulatedRank {
-  std::vector<LaunchTime> times;        ///< by instruction, in seconds from the start of the step
-  double busy = 0;                      ///< seconds in which the compute queue worked
-  double for_ranks = 0;                 ///< ... waited for another stage of the pipeline, until the step's end included
+  std::vector<LaunchTime> times;            ///< by instruction, in seconds from the start of the step
+  double busy = 0;                          ///< seconds in which the compute queue worked
+  double for_ranks = 0;                     ///< ... waited for another stage of the pipeline, until the step's end included
   std::map<AxisSet, double> communication;  ///< ... for what was on its way over axes of the mesh
-  double for_copies = 0;                ///< ... for copies from or to the host
+  double for_copies = 0;                    ///< ... for copies from or to the host
 };
 
 struct Simulation {

@@ -27,12 +27,13 @@ LinkRates::Curve curve_of(const char* op, const std::vector<BenchRow>& rows, int
   const double least = std::min_element(rows.begin(), rows.end(), [](const BenchRow& a, const BenchRow& b) {
                          return a.seconds < b.seconds;
                        })->seconds;
-  curve.latency = std::min(least, rows.front().seconds);
-  double seconds = curve.latency;
+  constexpr double rounding = 1e-9;  // a rate is seconds that were divided: a file's reader must find them in order
+  curve.latency = least * (1 - rounding);
+  double seconds = least;
   for (const BenchRow& row : rows) {
     const double bytes = row.busbw * row.seconds;
     if (bytes <= 0) continue;
-    seconds = std::max(seconds, row.seconds);
+    seconds = std::max(seconds * (1 + rounding), row.seconds);
     curve.rates.push_back({bytes, bytes / seconds});
   }
   return curve;
@@ -41,7 +42,7 @@ LinkRates::Curve curve_of(const char* op, const std::vector<BenchRow>& rows, int
 }  // namespace
 
 LinkRates measure_links(Job& job, Device& device, Communicator& communicator, std::int64_t most_bytes, const LinkRates& known) {
-  LinkRates links{.beside_compute = known.beside_compute};
+  LinkRates links{.beside_compute = known.beside_compute, .compute_beside = known.compute_beside};
   const BenchSettings settings{
       .dtype = DType::f32, .min_bytes = least_bytes, .max_bytes = most_bytes, .factor = factor, .seconds = seconds_of_a_row};
   for (const Timed& one : timed) {

@@ -10,7 +10,7 @@ namespace consist::launch {
 
 /// Collective over the job, whose ranks are the members of `communicator`; `device` is open. Times collectives and messages to a
 /// neighbour by size, up to `most_bytes` of the whole data, with nothing beside them. What was not timed is as all_gather, and
-/// `beside_compute` as in `known`. Throws what the parts throw, and SystemError if a result is wrong.
+/// `beside_compute` and `compute_beside` as in `known`. Throws what the parts throw, and SystemError if a result is wrong.
 LinkRates measure_links(Job& job, Device& device, Communicator& communicator, std::int64_t most_bytes, const LinkRates& known);
 
 }  // namespace consist::launch

@@ -13,9 +13,9 @@
 #include "consist/op.h"
 #include "core/cost/simulator.h"
 #include "core/passes/compile.h"
+#include "core/plan/parts.h"
 #include "core/program/operands.h"
 #include "core/runtime/communicators.h"
-#include "core/plan/parts.h"
 #include "core/runtime/trainer.h"
 #include "core/runtime/training_state.h"
 

@@ -22,28 +22,30 @@ CalibrationPlan plan_of_kind(const std::string& device_kind) {
             .checked = {{"llama-tiny", 4, 4, 128, "fp32", ""},
                         {"qwen3-tiny", 4, 2, 256, "fp32", ""},
                         {"llama-32m", 2, 2, 256, "fp32", ""}},
-            .joined = {"llama-32m", 2, 1, 256, "fp32", "ddp"},
+            .reduced = {"llama-32m", 2, 1, 256, "fp32", "ddp"},
+            .gathered = {"llama-32m", 2, 1, 256, "fp32", "zero3-offload"},
             .most_bytes = std::int64_t{32} << 20};
   }
   // As many layers as make the mix of a whole model: the LM head alone would draw the power, and with it the clock, of large
   // products.
-  return {.sampled = {{"qwen3-0.6b", 14, 1, 4096, "bf16", ""},
-                      {"qwen3-0.6b", 14, 8, 4096, "bf16", ""},
-                      {"qwen3-0.6b", 14, 32, 1024, "bf16", ""},
+  return {.sampled = {{"qwen3-0.6b", 28, 1, 4096, "bf16", ""},
+                      {"qwen3-0.6b", 28, 8, 4096, "bf16", ""},
+                      {"qwen3-0.6b", 28, 32, 1024, "bf16", ""},
                       {"qwen3-1.7b", 8, 1, 32768, "bf16", ""},
-                      {"llama-3.1-8b", 4, 1, 4096, "bf16", ""},
-                      {"llama-3.1-8b", 6, 4, 4096, "bf16", ""},
-                      {"llama-3.1-8b", 3, 1, 32768, "bf16", ""},
-                      {"qwen3-4b", 4, 2, 4096, "bf16", ""},
-                      {"qwen3-32b", 2, 1, 8192, "bf16", ""},
+                      {"llama-3.1-8b", 10, 1, 4096, "bf16", ""},
+                      {"llama-3.1-8b", 10, 4, 4096, "bf16", ""},
+                      {"llama-3.1-8b", 6, 1, 32768, "bf16", ""},
+                      {"qwen3-4b", 12, 2, 4096, "bf16", ""},
+                      {"qwen3-32b", 5, 1, 8192, "bf16", ""},
                       {"qwen3-0.6b", 4, 4, 2048, "fp32", ""},
-                      {"qwen3-0.6b", 14, 2, 4096, "fp8", ""},
-                      {"llama-3.1-8b", 4, 1, 4096, "fp8", ""},
-                      {"llama-3.1-8b", 6, 4, 4096, "fp8", ""}},
+                      {"qwen3-0.6b", 28, 2, 4096, "fp8", ""},
+                      {"llama-3.1-8b", 10, 1, 4096, "fp8", ""},
+                      {"llama-3.1-8b", 10, 4, 4096, "fp8", ""}},
           .checked = {{"qwen3-1.7b", 14, 4, 4096, "bf16", ""},
                       {"llama-3.1-8b", 12, 2, 4096, "bf16", ""},
                       {"qwen3-8b", 8, 2, 8192, "bf16", ""}},
-          .joined = {"llama-3.1-8b", 4, 1, 4096, "bf16", "ddp"},
+          .reduced = {"llama-3.1-8b", 4, 1, 4096, "bf16", "ddp"},
+          .gathered = {"llama-3.1-8b", 10, 1, 4096, "bf16", "zero3-offload"},
           .most_bytes = std::int64_t{1} << 30};
 }
 
@@ -60,8 +62,8 @@ void add_steps(CalibrationPlan& plan, const std::string& model, bool on_processo
 CalibrationPlan calibration_plan(const std::string& device_kind, const std::vector<std::string>& models) {
   const CalibrationPlan all = plan_of_kind(device_kind);
   if (models.empty()) return all;
-  CalibrationPlan plan{.sampled = {}, .checked = {}, .joined = all.joined, .most_bytes = all.most_bytes};
-  plan.joined.model = models.front();
+  CalibrationPlan plan{.sampled = {}, .checked = {}, .reduced = all.reduced, .gathered = all.gathered, .most_bytes = all.most_bytes};
+  plan.reduced.model = plan.gathered.model = models.front();
   for (const std::string& model : models) {
     const auto is_of = [&](const CalibrationStep& step) { return step.model == model; };
     if (std::none_of(all.sampled.begin(), all.sampled.end(), is_of)) {

@@ -11,7 +11,7 @@ namespace consist::launch {
 struct CalibrationPlan {
   std::vector<CalibrationStep> sampled;  ///< op by op
   std::vector<CalibrationStep> checked;  ///< of other sizes: the machine file's figures must give their time
-  CalibrationStep joined;                ///< over several ranks: how far collectives slow down beside kernels
+  CalibrationStep reduced, gathered;     ///< over all ranks: how far collectives and kernels slow each other down
   std::int64_t most_bytes = 0;           ///< of a collective's data
 };
 

@@ -124,8 +124,9 @@ class Calibration {
 
   void write() const {
     if (job_.rank() != 0) return;
-    AtomicFile file(request_.output);
     const std::string text = to_json(machine_);
+    machine_from_json(text, request_.output);  // what others will read must be legal
+    AtomicFile file(request_.output);
     file.write(text.data(), text.size());
     file.commit();
     std::printf("%s\n", printable("written: " + request_.output + "; use it as --machine " + request_.output).c_str());
@@ -173,26 +174,38 @@ class Calibration {
         say(curve.op + " of " + std::to_string(curve.members) + ": " + si_text(curve.rates.back().rate) + "B/s, " +
             fixed_text(curve.latency * 1e6, 1) + " us");
     }
-    fit_beside_compute();
+    fit_beside();
   }
 
-  /// The share of their rates that collectives keep beside kernels is the one with which the simulated step takes as long as the
-  /// real one.
-  void fit_beside_compute() {
-    const double measured = sampler_->step_seconds(plan_.joined, nullptr);
-    const auto expected = [&](double share) {
-      Machine machine = machine_;
-      machine.node.beside_compute = {share, FigureSource::measured_here};
-      return sampler_->expected_seconds(plan_.joined, std::make_shared<Machine>(machine));
-    };
-    double low = 0.05, high = 1;
-    for (int round = 0; round < 20; ++round) {
-      const double middle = 0.5 * (low + high);
-      (expected(middle) > measured ? low : high) = middle;
+  /// The shares of their speed that collectives and kernels leave each other are those with which two simulated steps take as long
+  /// as the real ones: one whose gradients are reduced beside backward, and one that also gathers its parameters.
+  void fit_beside() {
+    const double reduced = sampler_->step_seconds(plan_.reduced, nullptr),
+                 gathered = sampler_->step_seconds(plan_.gathered, nullptr);
+    constexpr int rounds = 3;
+    for (int round = 0; round < rounds; ++round) {
+      fit(machine_.node.beside_compute, plan_.reduced, reduced);
+      fit(machine_.node.compute_beside, plan_.gathered, gathered);
     }
-    machine_.node.beside_compute = {high, FigureSource::measured_here};
-    say("beside kernels collectives keep " + fixed_text(100 * high, 0) + "% of that (" + text_of(plan_.joined) + ": " +
-        fixed_text(measured * 1e3, 1) + " ms, simulated " + fixed_text(expected(high) * 1e3, 1) + ")");
+    const auto text = [&](const launch::CalibrationStep& step, double measured) {
+      return text_of(step) + ": " + fixed_text(measured * 1e3, 1) + " ms, simulated " +
+             fixed_text(sampler_->expected_seconds(step, std::make_shared<Machine>(machine_)) * 1e3, 1);
+    };
+    say("beside kernels collectives keep " + fixed_text(100 * machine_.node.beside_compute.value, 0) + "% of that, and kernels " +
+        fixed_text(100 * machine_.node.compute_beside.value, 0) + "% of their speed (" + text(plan_.reduced, reduced) + "; " +
+        text(plan_.gathered, gathered) + ")");
+  }
+
+  /// Sets a figure of machine_ so that the step takes `measured` seconds, as far as a share can.
+  void fit(Figure& figure, const launch::CalibrationStep& step, double measured) const {
+    double low = 0.2, high = 1;
+    constexpr int halvings = 12;
+    for (int n = 0; n < halvings; ++n) {
+      const double middle = 0.5 * (low + high);
+      figure = {middle, FigureSource::measured_here};
+      (sampler_->expected_seconds(step, std::make_shared<Machine>(machine_)) > measured ? low : high) = middle;
+    }
+    figure.value = high;
   }
 
   /// The largest relative error of steps that the machine was not measured with.

@@ -170,8 +170,11 @@ int tune(const Arguments& arguments) {
     return (a.measured > 0 ? a.measured : 1e30) < (b.measured > 0 ? b.measured : 1e30);
   });
   const launch::Candidate& winner = fastest->measured > 0 ? *fastest : result.candidates.front();
+  const auto strategy_of = [](const launch::Candidate& candidate) {
+    return candidate.choices.empty() ? std::string() : candidate.choices.front().value;
+  };
   const auto other = std::find_if(result.candidates.begin(), result.candidates.end(), [&](const launch::Candidate& candidate) {
-    return candidate.choices.front().value != winner.choices.front().value;
+    return strategy_of(candidate) != strategy_of(winner);
   });
   if (other != result.candidates.end())
     std::printf("Beside '%s' the winner has %s.\n", launch::text_of(other->choices).c_str(), launch::why(winner, *other).c_str());

@@ -22,12 +22,10 @@ void add_work(TimeShares& shares, const Program& program, const SimulatedRank& r
     const double seconds = rank.times[n].seconds() * weight;
     if (i.tag.phase == Phase::optimizer) {
       shares.optimizer += seconds;
-    } else if (i.op->name().find("attention") != std::string_view::npos) {
-      shares.attention += seconds;
-    } else if (i.op->cost(program, i).flops > 0) {
-      shares.products += seconds;
-    } else {
+    } else if (i.op->cost(program, i).flops <= 0) {
       shares.memory += seconds;
+    } else {
+      (i.attributes.has("head_dim") ? shares.attention : shares.products) += seconds;  // products of heads, or of rows
     }
   }
 }

@@ -152,6 +152,14 @@ TEST(CostModel, MeasuredInstructionsTakeWhatTheyTook) {
     EXPECT_NEAR(seconds, std::max(cost.first, cost.second), 1e-9 * seconds) << "nothing was measured in fp32";
 }
 
+TEST(CostModel, CollectivesAndKernelsSlowEachOtherDown) {
+  Machine machine = plain_machine();
+  machine.node.compute_beside = {0.8};
+  machine.network.compute_beside = {0.9};
+  EXPECT_EQ(CostModel(shared(machine), Mesh({{"data", 2}})).compute_share_beside(0), 0.8);
+  EXPECT_EQ(CostModel(shared(machine), Mesh({{"data", 4}})).compute_share_beside(0), 0.9) << "two ranks a node";
+}
+
 TEST(CostModel, ProgramsThatNoMachineWasNamedForAreRefused) {
   EXPECT_THROW(costs_of(Program()), ProgramError);
   EXPECT_EQ(costs_of(test::Case(1).step()).machine().name, "h200") << "the reference";

@@ -73,6 +73,30 @@ TEST(Playback, WhatRunsBesideComputeSlowsDown) {
   EXPECT_DOUBLE_EQ(played.times[0][2].end, 3);
 }
 
+TEST(Playback, ComputeSlowsDownBesideWhatRuns) {
+  Script s;
+  s.add(network, 3);
+  s.add(compute, 4);
+  s.add(other, 1);
+  const Actor actor = s.actor();
+  const auto left = [](const QueueEnd& end) { return end.queue == network ? 0.5 : end.queue == other ? 0.25 : 1; };
+  const Playback played = play({&actor, 1}, {.compute_share_beside = left});
+  // A quarter of the first second, beside both; half of the next two; the rest alone.
+  EXPECT_DOUBLE_EQ(played.times[0][0].end, 3);
+  EXPECT_DOUBLE_EQ(played.times[0][1].end, 3 + 4 - 0.25 - 1);
+
+  // Both slow each other down: in four seconds the network gets three quarters of its three done, compute half of its two.
+  Script both;
+  both.add(network, 3);
+  both.add(compute, 2);
+  const Actor second = both.actor();
+  const auto beside = [](const QueueEnd& end) { return end.queue == network ? 0.75 : 1; };
+  const auto half = [](const QueueEnd& end) { return end.queue == network ? 0.5 : 1; };
+  const Playback together = play({&second, 1}, {.share_beside_compute = beside, .compute_share_beside = half});
+  EXPECT_DOUBLE_EQ(together.times[0][0].end, 4);
+  EXPECT_DOUBLE_EQ(together.times[0][1].end, 4);
+}
+
 TEST(Playback, NothingTakesTimeWithoutDurations) {
   Script s;
   s.add(network, 4, {s.add(compute, 2)});

@@ -86,6 +86,7 @@ struct LinkRates {
 
   std::vector<Curve> curves;
   Figure beside_compute{1};  ///< share of the rates that is left beside kernels of the compute queue; fraction, 0..1
+  Figure compute_beside{1};  ///< share of the compute queue's speed that is left beside collectives; fraction, 0..1
 };
 
 /// Seconds in which each of `members` ranks sends `bytes`: linear between the points of the curve, at the last one's rate beyond.
@@ -146,6 +147,11 @@ class CONSIST_API CostModel {
   /// Share of their speed that collectives keep beside kernels of the compute queue; fraction, 0..1.
   double share_beside_compute(AxisSet axes) const {
     return (crosses_nodes(axes) ? machine_->network : machine_->node).beside_compute.value;
+  }
+
+  /// Share of their speed that kernels of the compute queue keep beside collectives; fraction, 0..1.
+  double compute_share_beside(AxisSet axes) const {
+    return (crosses_nodes(axes) ? machine_->network : machine_->node).compute_beside.value;
   }
 
   /// Whether some members of a group lie on different nodes.

@@ -1,0 +1,185 @@
+// consist predict and tune: what they say is of one piece, and what they recommend is so.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <sstream>
+#include <tuple>
+
+#include "tests/child_process.h"
+#include "tests/temporary_folder.h"
+
+namespace consist {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Json = nlohmann::json;
+using Words = std::vector<std::string>;
+
+test::ChildResult run(const std::string& command, const Words& words) {
+  Words all{CONSIST_BINARY_DIR "/bin/consist", command};
+  all.insert(all.end(), words.begin(), words.end());
+  return test::run_child(all);
+}
+
+Words split_words(const std::string& text) {
+  std::istringstream stream(text);
+  return {std::istream_iterator<std::string>(stream), std::istream_iterator<std::string>()};
+}
+
+Json predicted(const std::string& options) {
+  Words words = split_words(options);
+  words.push_back("--json");
+  const auto result = run("predict", words);
+  EXPECT_EQ(result.status, 0) << result.output;
+  return Json::parse(result.output.substr(std::min(result.output.find('{'), result.output.size())));
+}
+
+const std::string eight_b = "--model llama-3-8b --precision bf16 --sequence 4096 --batch 1 ";
+
+TEST(Predict, ThePartsOfAStepSumToIt) {
+  for (const char* more : {"--ranks 1 --machine h100", "--strategy zero3-offload --ranks 8", "--strategy tp-sp=4+ddp --ranks 8",
+                           "--strategy pipeline=4+zero2 --ranks 8 --accumulation 4",
+                           "--strategy zero3-offload --ranks 4 --zero3-offload.offload_optimizer.device cpu"}) {
+    const Json json = predicted(eight_b + more);
+    const double step = json["step_seconds"]["value"];
+    EXPECT_GT(step, 0);
+    EXPECT_LT(json["step_seconds"]["low"], step);
+    EXPECT_GT(json["step_seconds"]["high"], step);
+    double sum = 0;
+    for (const auto& [part, seconds] : json["seconds"].items()) {
+      if (seconds.is_number()) {
+        sum += seconds.get<double>();
+      } else {
+        for (const auto& [axis, exposed] : seconds.items()) sum += exposed.get<double>();
+      }
+    }
+    EXPECT_NEAR(sum, step, 1e-6 * step) << more << "\n" << json.dump(2);
+    EXPECT_GT(json["seconds"]["attention"], 0);
+    EXPECT_GT(json["seconds"]["products"], json["seconds"]["memory_bound"]);
+    int ranks = 0;
+    for (const Json& memory : json["memory"]) ranks += memory["ranks"].get<int>();
+    EXPECT_EQ(ranks, json["ranks"]);
+    const double tokens = json["tokens_per_second"].get<double>() * step;
+    EXPECT_NEAR(tokens, std::round(tokens / 4096) * 4096, 1e-3) << "whole sequences";
+    EXPECT_EQ(json["path"].size(), 10U);
+  }
+  EXPECT_GT(predicted(eight_b + "--strategy pipeline=4 --ranks 4 --accumulation 4")["seconds"]["bubble"], 0);
+  EXPECT_EQ(predicted(eight_b + "--ranks 1")["seconds"]["bubble"], 0);
+}
+
+TEST(Predict, AsksWhatIf) {
+  const std::string two_nodes = eight_b + "--strategy zero3-offload --ranks 16 --machine h200";
+  const double fast = predicted(two_nodes)["step_seconds"]["value"];
+  const double slow = predicted(two_nodes + ",network=1e9")["step_seconds"]["value"];
+  EXPECT_GT(slow, 1.5 * fast);
+  EXPECT_EQ(predicted(two_nodes + ",ranks-per-node=16,network=1e9")["seconds"]["exposed_communication"].size(), 1U);
+}
+
+TEST(Predict, WhatDoesNotFitIsToldWithWhatWould) {
+  const std::string too_large = "--model llama-3-8b --precision bf16 --sequence 8192 --ranks 8 --batch 4";
+  const auto result = run("predict", split_words(too_large));
+  EXPECT_EQ(result.status, 1) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("DOES NOT FIT: a rank needs 245 GiB, h200 has 139 GiB."));
+  // Each remedy fits, as a run of predict of its own.
+  const std::regex remedy("'(--[^']*)' fits: ");
+  int found = 0;
+  for (std::sregex_iterator at(result.output.begin(), result.output.end(), remedy), end; at != end; ++at, ++found) {
+    std::string words = too_large;
+    if ((*at)[1].str().find("--batch") != std::string::npos) words = words.substr(0, words.find(" --batch"));
+    const Json fits = predicted(words + " " + (*at)[1].str());
+    EXPECT_TRUE(fits["fits"].get<bool>()) << (*at)[1];
+  }
+  EXPECT_GE(found, 3) << result.output;
+  const auto hopeless = run("predict", split_words("--model llama-3-70b --ranks 1 --batch 1"));
+  EXPECT_EQ(hopeless.status, 1);
+  EXPECT_THAT(hopeless.output, HasSubstr("No change that was tried makes it fit"));
+}
+
+TEST(Predict, WritesATimelineAndRefusesWhatCannotBe) {
+  const TemporaryFolder folder;
+  const std::string trace = folder / "trace.json";
+  const auto result = run("predict", split_words(eight_b + "--strategy pipeline=2 --ranks 2 --accumulation 2 --trace " + trace));
+  EXPECT_EQ(result.status, 0) << result.output;
+  EXPECT_THAT(result.output, AllOf(HasSubstr("predicted for h200, not measured"), HasSubstr("bubble "), HasSubstr("rank 1: ")));
+  std::ifstream file(trace);
+  const Json events = Json::parse(file);
+  EXPECT_FALSE(events.empty());
+  const auto wrong = run("predict", split_words(eight_b + "--machine abacus"));
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_THAT(wrong.output, HasSubstr("abacus"));
+}
+
+/// The lines behind the heading, with the configuration each.
+std::vector<std::pair<double, std::string>> rows_of(const std::string& output) {
+  std::vector<std::pair<double, std::string>> rows;
+  std::istringstream lines(output);
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t options = line.find(" --strategy");
+    char* end = nullptr;
+    const double milliseconds = std::strtod(line.c_str(), &end);
+    if (options != std::string::npos && end != line.c_str()) rows.emplace_back(milliseconds, line.substr(options + 1));
+  }
+  return rows;
+}
+
+TEST(Tune, TheTableIsSortedAndSaysWhatPredictSays) {
+  const std::string base = "--model llama-3-8b --ranks 8 --sequence 4096 --precision bf16 ";
+  const auto result = run("tune", split_words(base + "--global-batch 16 --measure 0 --rows 5"));
+  ASSERT_EQ(result.status, 0) << result.output;
+  const auto rows = rows_of(result.output);
+  ASSERT_GE(rows.size(), 5U) << result.output;
+  for (std::size_t n = 1; n < rows.size(); ++n) EXPECT_LE(rows[n - 1].first, rows[n].first);
+  const Json winner = predicted(base + rows[0].second);
+  EXPECT_NEAR(winner["step_seconds"]["value"].get<double>() * 1e3, rows[0].first, 0.006);
+  EXPECT_TRUE(winner["fits"].get<bool>());
+  EXPECT_THAT(result.output, HasSubstr("Train with it:\n  consist train " + base + rows[0].second));
+  // Simple choices of a user are no faster.
+  for (const char* usual : {"--strategy zero2 --batch 2", "--strategy zero3-offload --batch 2",
+                            "--strategy tp-sp=8 --batch 4 "
+                            "--accumulation 4",
+                            "--strategy pipeline=8 --batch 1 --accumulation 16"})
+    EXPECT_GE(predicted(base + usual)["step_seconds"]["value"].get<double>() * 1e3, rows[0].first - 0.006) << usual;
+}
+
+TEST(Tune, WhatIsGivenIsNotSearched) {
+  const auto result = run("tune", split_words("--model qwen3-0.6b --ranks 4 --sequence 1024 --precision bf16 --global-batch 16 "
+                                              "--strategy zero2 --measure 0 --machine h100"));
+  ASSERT_EQ(result.status, 0) << result.output;
+  EXPECT_THAT(result.output, AllOf(HasSubstr("fit h100"), Not(HasSubstr("pipeline")), Not(HasSubstr("tp-sp"))));
+  EXPECT_THAT(result.output, HasSubstr("--batch "));
+}
+
+TEST(Tune, TheBestAreRun) {
+  const auto result =
+      run("tune", split_words("--model llama-tiny --ranks 2 --sequence 32 --global-batch 4 --device cpu --machine "
+                              "cpu --measure 2 --rows 3"));
+  ASSERT_EQ(result.status, 0) << result.output;
+  const std::regex running("running (--strategy[^\n]*), (10|30) steps");
+  std::vector<std::string> steps;
+  for (std::sregex_iterator at(result.output.begin(), result.output.end(), running), end; at != end; ++at)
+    steps.push_back((*at)[2]);
+  EXPECT_EQ(steps, (std::vector<std::string>{"10", "10", "30"})) << result.output;
+  EXPECT_THAT(result.output, Not(HasSubstr("failed")));
+  EXPECT_THAT(result.output, HasSubstr("Train with it:\n  consist train --model llama-tiny --ranks 2 "));
+}
+
+TEST(Tune, RefusesWhatCannotBe) {
+  for (const auto& [words, status, says] : std::vector<std::tuple<std::string, int, std::string>>{
+           {"--model llama-tiny --ranks 2", 2, "--global-batch is missing"},
+           {"--model llama-tiny --ranks 2 --global-batch 4 --measure some", 2, "measure"},
+           {"--model llama-3-70b --ranks 1 --global-batch 1 --precision bf16 --measure 0", 1, "None fits"}}) {
+    const auto result = run("tune", split_words(words));
+    EXPECT_EQ(result.status, status) << result.output;
+    EXPECT_THAT(result.output, HasSubstr(says));
+  }
+}
+
+}  // namespace
+}  // namespace consist
