@@ -63,7 +63,7 @@ Expectation expect(const std::string& collective, std::int64_t members, double b
   return e;
 }
 
-std::string judge(const Expectation& e, double measured) {
+std::string compare_with_expectation(const Expectation& e, double measured) {
   if (measured > e.bound) {
     return "more than these links can carry: as algbw it needs " + si_text(measured * e.bus_factor) +
            "B/s of each; as busbw it is algbw " + si_text(measured / e.bus_factor) + "B/s, " +

@@ -37,7 +37,7 @@ Expectation expect(const std::string& collective, std::int64_t members, double b
 Expectation expect(const std::string& collective, std::int64_t members, double bytes, std::shared_ptr<const Machine> machine);
 
 /// What a measured algbw says about the links: "as expected", or what is wrong with it.
-std::string judge(const Expectation& expectation, double measured_algbw);
+std::string compare_with_expectation(const Expectation& expectation, double measured_algbw);
 
 struct TimedCall {
   double bytes = 0, seconds = 0;

@@ -208,7 +208,7 @@ class Reader {
     } else if (key == "data_types.grad_accum_dtype") {
       gradient_dtype_ = value;
     } else if (key == "communication_data_type") {
-      read_wire(key, value);
+      read_reduce_dtype(key, value);
     } else if (key.starts_with("scheduler.")) {
       scheduler_[key.substr(key.rfind('.') + 1)] = value;
     } else if (key == "tensor_parallel.autotp_size") {
@@ -227,7 +227,7 @@ class Reader {
     }
   }
 
-  void read_wire(const std::string& key, const Json& value) {
+  void read_reduce_dtype(const std::string& key, const Json& value) {
     const std::string name = value.is_string() ? lower(value.get<std::string>()) : "";
     if (name == "auto") {
       target_.note(key, value, "gradients travel in the dtype in which the precision makes them");

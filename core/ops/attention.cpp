@@ -81,8 +81,8 @@ class AttentionGrad final : public AttentionBase {
   void check_places(const Program& program, const Instruction& i) const override {
     check_heads(program, i.attributes, i.inputs[1], i.inputs[2], i.inputs[3]);
   }
-  bool takes_columns(int input) const noexcept override { return input >= 1 && input <= 3; }
-  bool makes_columns(int /*output*/) const noexcept override { return true; }
+  bool takes_strided_view(int input) const noexcept override { return input >= 1 && input <= 3; }
+  bool makes_strided_view(int /*output*/) const noexcept override { return true; }
   Cost cost(const Program& program, const Instruction& i) const override {
     Cost cost = Op::cost(program, i);
     cost.flops = visible_flops(program, i, i.inputs[1], 5);  // scores again, dv, dp, dq, dk
@@ -112,7 +112,7 @@ class Attention final : public AttentionBase {
   void check_places(const Program& program, const Instruction& i) const override {
     check_heads(program, i.attributes, i.inputs[0], i.inputs[1], i.inputs[2]);
   }
-  bool takes_columns(int input) const noexcept override { return input < 3; }
+  bool takes_strided_view(int input) const noexcept override { return input < 3; }
   void differentiate(Differentiator& d, const Instruction& f) const override {
     const TensorId dy = d.gradient(f.outputs[0]);
     std::vector<std::string> names;
@@ -120,7 +120,7 @@ class Attention final : public AttentionBase {
     std::vector<TensorId> inputs{dy, f.inputs[0], f.inputs[1], f.inputs[2], f.outputs[0], f.outputs[1]};
     if (const TensorId documents = input_of(f, 3); documents != no_tensor) inputs.push_back(documents);
     const std::vector<TensorId> grads = d.build().emit("attention_grad", std::move(inputs), f.attributes, names);
-    for (std::size_t i = 0; i < 3; ++i) d.contribute(f.inputs[i], grads[i]);
+    for (std::size_t i = 0; i < 3; ++i) d.accumulate_grad(f.inputs[i], grads[i]);
   }
   Cost cost(const Program& program, const Instruction& i) const override {
     Cost cost = Op::cost(program, i);

@@ -22,7 +22,7 @@ Placement parts_of(const Instruction& i) {
 void pass_back(Differentiator& d, const Instruction& f, Placement to) {
   for (std::size_t i = 0; i < f.inputs.size(); ++i) {
     const TensorId dy = d.gradient(f.outputs[i]);
-    if (dy != no_tensor) d.contribute(f.inputs[i], d.build().reshard(dy, axes_of(f), to));
+    if (dy != no_tensor) d.accumulate_grad(f.inputs[i], d.build().reshard(dy, axes_of(f), to));
   }
 }
 

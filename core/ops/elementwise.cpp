@@ -37,9 +37,9 @@ class Add final : public NamedOp {
   void differentiate(Differentiator& d, const Instruction& f) const override {
     for (std::size_t i = 0; i < f.inputs.size(); ++i) {
       const TensorId dy = d.gradient(f.outputs[i / 2]);
-      if (dy == no_tensor || !d.wants(f.inputs[i])) continue;
+      if (dy == no_tensor || !d.requires_grad(f.inputs[i])) continue;
       if (d.program()[f.inputs[i]].dtype != d.program()[dy].dtype) fail("sums of two dtypes have no gradient");
-      d.contribute(f.inputs[i], dy);
+      d.accumulate_grad(f.inputs[i], dy);
     }
   }
   int updates_in_place(int output) const noexcept override { return 2 * output; }
@@ -60,8 +60,8 @@ class Cast final : public NamedOp {
   void differentiate(Differentiator& d, const Instruction& f) const override {
     const Tensor& x = d.program()[f.inputs[0]];
     const DType to = x.role == Role::parameter ? d.gradient_dtype(f.inputs[0]) : x.dtype;
-    d.contribute(f.inputs[0],
-                 d.build().emit_one("cast", {d.gradient(f.outputs[0])}, {{"dtype", dtype_value(to)}}, x.name + ".grad"));
+    d.accumulate_grad(f.inputs[0],
+                      d.build().emit_one("cast", {d.gradient(f.outputs[0])}, {{"dtype", dtype_value(to)}}, x.name + ".grad"));
   }
 };
 

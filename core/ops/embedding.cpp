@@ -78,7 +78,7 @@ class Embedding final : public NamedOp {
     for (int axis = 0; axis < d.program().mesh.axes(); ++axis) {
       if (t.placements[axis].is_shard(0)) attributes.set(vocabulary_axis, std::int64_t{axis});
     }
-    d.contribute(table, d.build().emit_one("embedding_grad", {ids, dy, d.accumulator(table)}, attributes, t.name + ".grad"));
+    d.accumulate_grad(table, d.build().emit_one("embedding_grad", {ids, dy, d.accumulator(table)}, attributes, t.name + ".grad"));
   }
   /// Of the table only the rows of the ids are read.
   Cost cost(const Program& program, const Instruction& i) const override {

@@ -157,23 +157,23 @@ class Fp8Linear final : public Fp8Product {
       if (forward.attributes.has("scaling")) made.set("scaling", forward.attributes.string("scaling"));
       return made;
     };
-    if (d.wants(w.made.value)) {
+    if (d.requires_grad(w.made.value)) {
       const std::string name = d.program()[w.tensor].name + ".grad";
-      d.contribute(w.made.value, b.emit_one("fp8_linear_weight_grad",
-                                            {g.transposed, g.transposed_descale, x.made.transposed, x.made.transposed_descale,
-                                             d.accumulator(w.made.value)},
-                                            attributes(d.gradient_dtype(w.tensor)), name));
+      d.accumulate_grad(w.made.value, b.emit_one("fp8_linear_weight_grad",
+                                                 {g.transposed, g.transposed_descale, x.made.transposed,
+                                                  x.made.transposed_descale, d.accumulator(w.made.value)},
+                                                 attributes(d.gradient_dtype(w.tensor)), name));
     }
-    if (bias != no_tensor && d.wants(bias)) {
-      d.contribute(bias, b.emit_one("linear_bias_grad", {dy, d.accumulator(bias)},
-                                    {{"dtype", dtype_value(d.gradient_dtype(bias))}}, d.program()[bias].name + ".grad"));
+    if (bias != no_tensor && d.requires_grad(bias)) {
+      d.accumulate_grad(bias, b.emit_one("linear_bias_grad", {dy, d.accumulator(bias)},
+                                         {{"dtype", dtype_value(d.gradient_dtype(bias))}}, d.program()[bias].name + ".grad"));
     }
-    if (d.wants(x.made.value)) {
+    if (d.requires_grad(x.made.value)) {
       const std::string name = d.program()[x.tensor].name + ".grad";
-      d.contribute(x.made.value,
-                   b.emit_one("fp8_linear_input_grad",
-                              {g.value, g.descale, w.made.transposed, w.made.transposed_descale, d.accumulator(x.made.value)},
-                              attributes(d.program()[y].dtype), name));
+      d.accumulate_grad(x.made.value, b.emit_one("fp8_linear_input_grad",
+                                                 {g.value, g.descale, w.made.transposed, w.made.transposed_descale,
+                                                  d.accumulator(x.made.value)},
+                                                 attributes(d.program()[y].dtype), name));
     }
   }
 

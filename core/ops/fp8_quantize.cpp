@@ -134,7 +134,7 @@ class Quantize final : public NamedOp {
   void differentiate(Differentiator& d, const Instruction& f) const override {
     // Rounding passes the gradient through.
     const TensorId dy = d.gradient(f.outputs[0]);
-    if (dy != no_tensor) d.contribute(f.inputs[0], dy);
+    if (dy != no_tensor) d.accumulate_grad(f.inputs[0], dy);
   }
 };
 

@@ -50,7 +50,7 @@ class LinearInputGrad final : public NamedOp {
     return cost;
   }
   int updates_in_place(int /*output*/) const noexcept override { return 2; }
-  bool takes_columns(int input) const noexcept override { return input == 0; }
+  bool takes_strided_view(int input) const noexcept override { return input == 0; }
 };
 
 class LinearWeightGrad final : public NamedOp {
@@ -94,7 +94,7 @@ class LinearWeightGrad final : public NamedOp {
     return cost;
   }
   int updates_in_place(int /*output*/) const noexcept override { return 2; }
-  bool takes_columns(int input) const noexcept override { return input == 1; }
+  bool takes_strided_view(int input) const noexcept override { return input == 1; }
 };
 
 class LinearBiasGrad final : public NamedOp {
@@ -116,7 +116,7 @@ class LinearBiasGrad final : public NamedOp {
     if (has(in, 1)) axis.inputs[1] = axis.outputs[0];
   }
   int updates_in_place(int /*output*/) const noexcept override { return 1; }
-  bool takes_columns(int input) const noexcept override { return input == 0; }
+  bool takes_strided_view(int input) const noexcept override { return input == 0; }
 };
 
 class Linear final : public NamedOp {
@@ -163,21 +163,21 @@ class Linear final : public NamedOp {
     const TensorId dy = d.gradient(forward.outputs[0]);
     Builder& b = d.build();
     const std::string& name = d.program()[w].name;
-    if (d.wants(w)) {
+    if (d.requires_grad(w)) {
       Attributes attributes{{"dtype", dtype_value(d.gradient_dtype(w))}};
-      d.contribute(w, b.emit_one("linear_weight_grad", {x, dy, d.accumulator(w)}, attributes, name + ".grad"));
+      d.accumulate_grad(w, b.emit_one("linear_weight_grad", {x, dy, d.accumulator(w)}, attributes, name + ".grad"));
     }
-    if (bias != no_tensor && d.wants(bias)) {
+    if (bias != no_tensor && d.requires_grad(bias)) {
       Attributes attributes{{"dtype", dtype_value(d.gradient_dtype(bias))}};
       const std::string bias_name = d.program()[bias].name + ".grad";
-      d.contribute(bias, b.emit_one("linear_bias_grad", {dy, d.accumulator(bias)}, attributes, bias_name));
+      d.accumulate_grad(bias, b.emit_one("linear_bias_grad", {dy, d.accumulator(bias)}, attributes, bias_name));
     }
-    if (d.wants(x)) {
+    if (d.requires_grad(x)) {
       const std::string x_name = d.program()[x].name + ".grad";
-      d.contribute(x, b.emit_one("linear_input_grad", {dy, w, d.accumulator(x)}, {}, x_name));
+      d.accumulate_grad(x, b.emit_one("linear_input_grad", {dy, w, d.accumulator(x)}, {}, x_name));
     }
   }
-  bool makes_columns(int /*output*/) const noexcept override { return true; }
+  bool makes_strided_view(int /*output*/) const noexcept override { return true; }
   Cost cost(const Program& program, const Instruction& i) const override {
     Cost cost = Op::cost(program, i);
     cost.flops = product_flops(program, i.inputs[0], i.inputs[1]);

@@ -74,14 +74,14 @@ class LmHeadLoss final : public LmHeadLossBase {
     const TensorId x = f.inputs[0], w = f.inputs[1];
     const Program& program = d.program();
     Attributes attributes{{"scale", f.attributes.real("scale")}};
-    if (d.wants(w)) attributes.set("dtype", dtype_value(d.gradient_dtype(w)));
-    if (!d.wants(x)) attributes.set(only_weight, std::int64_t{1});
+    if (d.requires_grad(w)) attributes.set("dtype", dtype_value(d.gradient_dtype(w)));
+    if (!d.requires_grad(x)) attributes.set(only_weight, std::int64_t{1});
     const std::vector<TensorId> out =
         d.build().emit("lm_head_loss_grad", {x, w, f.inputs[2], d.accumulator(w)}, attributes,
                        {program[f.outputs[0]].name, program[x].name + ".grad", program[w].name + ".grad"});
-    d.supersede(f.outputs[0], out[0]);
-    if (out[1] != no_tensor) d.contribute(x, out[1]);
-    if (out[2] != no_tensor) d.contribute(w, out[2]);
+    d.replace_all_uses_with(f.outputs[0], out[0]);
+    if (out[1] != no_tensor) d.accumulate_grad(x, out[1]);
+    if (out[2] != no_tensor) d.accumulate_grad(w, out[2]);
   }
   Cost cost(const Program& program, const Instruction& i) const override { return products(program, i, 1, Op::cost(program, i)); }
 };

@@ -1,6 +1,6 @@
 // packed_linear, packed_linear_input_grad, packed_linear_weight_grad: linears that read one x as a single product. Weights lie
-// one behind the other in memory, and so do the results of a row: y = [y1 | … | yn], of which each yk is columns. Made by a pass
-// (core/passes/pack_linears.h), never differentiated.
+// one behind the other in memory, and so do the results of a row: y = [y1 | … | yn], of which each yk is a strided view. Made by
+// a pass (core/passes/pack_linears.h), never differentiated.
 #include <array>
 
 #include "consist/places.h"
@@ -74,7 +74,7 @@ class Packed : public NamedOp {
   void check_side_by_side(const Program& program, const std::vector<TensorId>& tensors) const {
     for (std::size_t k = 1; k < tensors.size(); ++k) {
       if (!lie_side_by_side(program, tensors[k - 1], tensors[k]))
-        fail("'" + program[tensors[k]].name + "' must be the columns behind '" + program[tensors[k - 1]].name + "'");
+        fail("'" + program[tensors[k]].name + "' must be the strided view beside '" + program[tensors[k - 1]].name + "'");
     }
   }
 
@@ -94,7 +94,7 @@ class Packed : public NamedOp {
 class PackedLinear final : public Packed {
  public:
   PackedLinear() : Packed("linear", {0, 1, 2}) {}
-  bool makes_columns(int /*output*/) const noexcept override { return true; }
+  bool makes_strided_view(int /*output*/) const noexcept override { return true; }
   void check_places(const Program& program, const Instruction& i) const override {
     check_behind_each_other(program, every_second(i.inputs, 1));
     check_behind_each_other(program, every_second(i.inputs, 2));
@@ -107,7 +107,7 @@ class PackedLinearInputGrad final : public Packed {
  public:
   PackedLinearInputGrad() : Packed("linear_input_grad", {1, 2, 0}) {}
   int updates_in_place(int /*output*/) const noexcept override { return 0; }
-  bool takes_columns(int input) const noexcept override { return input % 2 == 1; }
+  bool takes_strided_view(int input) const noexcept override { return input % 2 == 1; }
   void check_places(const Program& program, const Instruction& i) const override {
     check_side_by_side(program, every_second(i.inputs, 1));
     check_behind_each_other(program, every_second(i.inputs, 2));
@@ -120,7 +120,7 @@ class PackedLinearWeightGrad final : public Packed {
   PackedLinearWeightGrad() : Packed("linear_weight_grad", {0, 1, 2}) {}
   int updates_in_place(int output) const noexcept override { return 2 + 2 * output; }
   bool makes_weight_gradients() const noexcept override { return true; }
-  bool takes_columns(int input) const noexcept override { return input % 2 == 1; }
+  bool takes_strided_view(int input) const noexcept override { return input % 2 == 1; }
   void check_places(const Program& program, const Instruction& i) const override {
     check_side_by_side(program, every_second(i.inputs, 1));
     check_behind_each_other(program, every_second(i.inputs, 2));

@@ -75,7 +75,7 @@ class RepeatHeads final : public RepeatHeadsBase {
     const Tensor& t = d.program()[x];
     Attributes attributes = f.attributes;
     attributes.set("rows", t.shape[0]);
-    d.contribute(
+    d.accumulate_grad(
         x, d.build().emit_one("repeat_heads_grad", {d.gradient(f.outputs[0]), d.accumulator(x)}, attributes, t.name + ".grad"));
   }
 };

@@ -75,18 +75,18 @@ class RmsNorm final : public NamedOp {
     const TensorId normed = residual == no_tensor ? x : sum;
     const TensorId dy = d.gradient(forward.outputs[0]);
     Attributes attributes;
-    if (d.wants(w)) attributes.set("dtype", dtype_value(d.gradient_dtype(w)));
+    if (d.requires_grad(w)) attributes.set("dtype", dtype_value(d.gradient_dtype(w)));
     // What flows in past the norm: into the sum where there is one, else into x itself (used again as the next residual).
     const TensorId passing = d.accumulator(normed);
     const std::vector<TensorId> out =
         d.build().emit("rms_norm_grad", {dy, normed, rstd, w, passing, d.accumulator(w)}, attributes,
                        {d.program()[normed].name + ".grad", d.program()[w].name + ".grad"});
-    d.contribute(normed, out[0]);
-    if (out[1] != no_tensor) d.contribute(w, out[1]);
+    d.accumulate_grad(normed, out[0]);
+    if (out[1] != no_tensor) d.accumulate_grad(w, out[1]);
     if (residual != no_tensor) {
       const TensorId dsum = d.gradient(sum);
-      if (d.wants(x)) d.contribute(x, dsum);
-      if (d.wants(residual)) d.contribute(residual, dsum);
+      if (d.requires_grad(x)) d.accumulate_grad(x, dsum);
+      if (d.requires_grad(residual)) d.accumulate_grad(residual, dsum);
     }
   }
 };

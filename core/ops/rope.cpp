@@ -47,8 +47,8 @@ class RopeGrad final : public NamedOp {
     require_whole_heads(program, i.inputs[0], i.attributes.integer("head_dim"));
   }
   int updates_in_place(int output) const noexcept override { return output == 1 ? 5 : -1; }
-  bool takes_columns(int input) const noexcept override { return input == 0 || input == 2; }
-  bool makes_columns(int output) const noexcept override { return output == 0; }
+  bool takes_strided_view(int input) const noexcept override { return input == 0 || input == 2; }
+  bool makes_strided_view(int output) const noexcept override { return output == 0; }
 };
 
 class Rope final : public NamedOp {
@@ -82,22 +82,22 @@ class Rope final : public NamedOp {
   void check_places(const Program& program, const Instruction& i) const override {
     require_whole_heads(program, i.inputs[0], i.attributes.integer("head_dim"));
   }
-  bool takes_columns(int input) const noexcept override { return input == 0; }
-  bool makes_columns(int output) const noexcept override { return output == 0; }
+  bool takes_strided_view(int input) const noexcept override { return input == 0; }
+  bool makes_strided_view(int output) const noexcept override { return output == 0; }
   void differentiate(Differentiator& d, const Instruction& forward) const override {
     const TensorId x = forward.inputs[0], table = forward.inputs[1], w = input_of(forward, 2);
     const TensorId dy = d.gradient(forward.outputs[0]);
     const std::string x_name = d.program()[x].name + ".grad";
     Attributes attributes{{"head_dim", forward.attributes.integer("head_dim")}};
     if (w == no_tensor) {
-      d.contribute(x, d.build().emit_one("rope_grad", {dy, table}, attributes, x_name));
+      d.accumulate_grad(x, d.build().emit_one("rope_grad", {dy, table}, attributes, x_name));
       return;
     }
-    if (d.wants(w)) attributes.set("dtype", dtype_value(d.gradient_dtype(w)));
+    if (d.requires_grad(w)) attributes.set("dtype", dtype_value(d.gradient_dtype(w)));
     const std::vector<TensorId> out = d.build().emit("rope_grad", {dy, table, x, forward.outputs[1], w, d.accumulator(w)},
                                                      attributes, {x_name, d.program()[w].name + ".grad"});
-    d.contribute(x, out[0]);
-    if (out[1] != no_tensor) d.contribute(w, out[1]);
+    d.accumulate_grad(x, out[0]);
+    if (out[1] != no_tensor) d.accumulate_grad(w, out[1]);
   }
 };
 

@@ -18,7 +18,7 @@ class Copy final : public NamedOp {
     axis.outputs = {axis.inputs[0]};
   }
   void differentiate(Differentiator& d, const Instruction& f) const override {
-    d.contribute(f.inputs[0], d.gradient(f.outputs[0]));
+    d.accumulate_grad(f.inputs[0], d.gradient(f.outputs[0]));
   }
   int updates_in_place(int /*output*/) const noexcept override { return 1; }
 };

@@ -28,8 +28,8 @@ class SwigluGrad final : public NamedOp {
     std::swap(axis.inputs[0], axis.inputs[1]);  // the saved gate leads
     same_placement(axis, 2);
   }
-  bool takes_columns(int input) const noexcept override { return input > 0; }
-  bool makes_columns(int /*output*/) const noexcept override { return true; }
+  bool takes_strided_view(int input) const noexcept override { return input > 0; }
+  bool makes_strided_view(int /*output*/) const noexcept override { return true; }
 };
 
 class Swiglu final : public NamedOp {
@@ -51,13 +51,13 @@ class Swiglu final : public NamedOp {
   void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& /*attributes*/) const override {
     same_placement(axis, 1);
   }
-  bool takes_columns(int /*input*/) const noexcept override { return true; }
+  bool takes_strided_view(int /*input*/) const noexcept override { return true; }
   void differentiate(Differentiator& d, const Instruction& f) const override {
     const std::vector<TensorId> grads =
         d.build().emit("swiglu_grad", {d.gradient(f.outputs[0]), f.inputs[0], f.inputs[1]}, {},
                        {d.program()[f.inputs[0]].name + ".grad", d.program()[f.inputs[1]].name + ".grad"});
-    d.contribute(f.inputs[0], grads[0]);
-    d.contribute(f.inputs[1], grads[1]);
+    d.accumulate_grad(f.inputs[0], grads[0]);
+    d.accumulate_grad(f.inputs[1], grads[1]);
   }
 };
 

@@ -125,8 +125,8 @@ class VocabularyLoss final : public VocabularyBase {
                             {"logits", "logits.statistics"});
     };
     Attributes attributes = f.attributes;
-    if (d.wants(w)) attributes.set("dtype", dtype_value(d.gradient_dtype(w)));
-    if (!d.wants(x)) attributes.set(only_weight, std::int64_t{1});
+    if (d.requires_grad(w)) attributes.set("dtype", dtype_value(d.gradient_dtype(w)));
+    if (!d.requires_grad(x)) attributes.set(only_weight, std::int64_t{1});
     std::vector<TensorId> made{no_tensor, no_tensor, d.accumulator(w)};
     std::vector<TensorId> next = logits_of(0);
     for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
@@ -137,9 +137,9 @@ class VocabularyLoss final : public VocabularyBase {
       made = d.build().emit("vocabulary_loss_grad", {now[0], now[1], x, w, targets, made[0], made[1], made[2]}, attributes,
                             {loss, x_name, w_name, "dlogits"});
     }
-    d.supersede(f.outputs[0], made[0]);
-    if (made[1] != no_tensor) d.contribute(x, made[1]);
-    if (made[2] != no_tensor) d.contribute(w, made[2]);
+    d.replace_all_uses_with(f.outputs[0], made[0]);
+    if (made[1] != no_tensor) d.accumulate_grad(x, made[1]);
+    if (made[2] != no_tensor) d.accumulate_grad(w, made[2]);
   }
 };
 

@@ -55,9 +55,9 @@ bool Arrangement::can_lie_behind_each_other(const std::vector<TensorId>& tensors
   const Tensor& first = program_[tensors[0]];
   return padding_ == 0 && all_different(tensors) && std::all_of(tensors.begin(), tensors.end(), [&](TensorId id) {
            const Tensor &t = program_[id], &storage = program_[t.storage];
-           return t.offset == 0 && t.pitch == 0 && t.space == first.space && storage.state == program_[first.storage].state &&
-                  storage.role == program_[first.storage].role && program_.bytes(id) == program_.bytes(t.storage) &&
-                  program_.bytes(id) % tensor_alignment == 0;
+           return t.offset == 0 && t.row_stride == 0 && t.space == first.space &&
+                  storage.state == program_[first.storage].state && storage.role == program_[first.storage].role &&
+                  program_.bytes(id) == program_.bytes(t.storage) && program_.bytes(id) % tensor_alignment == 0;
          });
 }
 
@@ -75,10 +75,10 @@ void Arrangement::put_behind_each_other(const std::vector<TensorId>& tensors) {
   }
 }
 
-bool Arrangement::takes_columns(TensorId tensor) const {
+bool Arrangement::takes_strided_view(TensorId tensor) const {
   return std::all_of(accesses_[index(tensor)].begin(), accesses_[index(tensor)].end(), [&](const Access& access) {
     const Op& op = *program_.instructions[static_cast<std::size_t>(access.instruction)].op;
-    return !op.touches_memory() || (access.writes ? op.makes_columns(access.index) : op.takes_columns(access.index));
+    return !op.touches_memory() || (access.writes ? op.makes_strided_view(access.index) : op.takes_strided_view(access.index));
   });
 }
 
@@ -96,54 +96,56 @@ bool Arrangement::can_lie_side_by_side(const std::vector<TensorId>& tensors) con
     return t.dtype == first.dtype && row > 0 && row % column_alignment == 0 && t.offset / row == offset &&
            program_[t.storage].role == Role::activation && program_[t.storage].space == first.space &&
            program_.bytes(t.storage) % row == 0 && rows_of_storage(id) == rows_of_storage(tensors[0]) &&
-           std::all_of(all.begin(), all.end(), [&](TensorId member) { return is_rows_of(member, id) && takes_columns(member); });
+           std::all_of(all.begin(), all.end(),
+                       [&](TensorId member) { return is_rows_of(member, id) && takes_strided_view(member); });
   });
 }
 
 bool Arrangement::is_rows_of(TensorId member, TensorId like) const {
   const Tensor &m = program_[member], &t = program_[like];
   const std::int64_t row = row_bytes(program_, like);
-  return m.pitch == 0 && !m.state && m.dtype == t.dtype && row > 0 && row_bytes(program_, member) == row && m.offset % row == 0;
+  return m.row_stride == 0 && !m.state && m.dtype == t.dtype && row > 0 && row_bytes(program_, member) == row &&
+         m.offset % row == 0;
 }
 
-std::int64_t Arrangement::offset_in_columns(TensorId tensor, std::int64_t pitch) const {
+std::int64_t Arrangement::strided_offset(TensorId tensor, std::int64_t row_stride) const {
   const Tensor& t = program_[tensor];
-  return t.offset / row_bytes(program_, tensor) * pitch * static_cast<std::int64_t>(size_of(t.dtype));
+  return t.offset / row_bytes(program_, tensor) * row_stride * static_cast<std::int64_t>(size_of(t.dtype));
 }
 
 void Arrangement::put_side_by_side(const std::vector<TensorId>& tensors) {
   if (all_pairs(tensors, [&](TensorId a, TensorId b) { return lie_side_by_side(program_, a, b); })) return;
-  std::int64_t bytes = 0, pitch = 0, column = 0;
+  std::int64_t bytes = 0, row_stride = 0, column = 0;
   for (TensorId id : tensors) {
     bytes += program_.bytes(program_[id].storage);
-    pitch += program_.local(id).last();
+    row_stride += program_.local(id).last();
   }
   const TensorId storage = add_storage(tensors, bytes);
   for (TensorId id : tensors) {
     const std::vector<TensorId> all = in_storage_[index(program_[id].storage)];
-    for (TensorId member : all) move(member, storage, column + offset_in_columns(member, pitch), pitch);
+    for (TensorId member : all) move(member, storage, column + strided_offset(member, row_stride), row_stride);
     column += row_bytes(program_, id);
   }
 }
 
 void Arrangement::put_in_place_of(TensorId storage, TensorId place) {
   const TensorId target = program_[place].storage;
-  const std::int64_t offset = program_[place].offset, pitch = program_[place].pitch;
+  const std::int64_t offset = program_[place].offset, row_stride = program_[place].row_stride;
   const std::vector<TensorId> all = in_storage_[index(storage)];
-  for (TensorId member : all) move(member, target, offset + offset_in_columns(member, pitch), pitch);
+  for (TensorId member : all) move(member, target, offset + strided_offset(member, row_stride), row_stride);
 }
 
 void Arrangement::make_owner(TensorId owner) {
   const std::vector<TensorId> all = in_storage_[index(program_[owner].storage)];
-  for (TensorId member : all) move(member, owner, program_[member].offset, program_[member].pitch);
+  for (TensorId member : all) move(member, owner, program_[member].offset, program_[member].row_stride);
 }
 
-void Arrangement::move(TensorId tensor, TensorId storage, std::int64_t offset, std::int64_t pitch) {
+void Arrangement::move(TensorId tensor, TensorId storage, std::int64_t offset, std::int64_t row_stride) {
   Tensor& t = program_[tensor];
   std::erase(in_storage_[index(t.storage)], tensor);
   t.storage = storage;
   t.offset = offset;
-  t.pitch = pitch;
+  t.row_stride = row_stride;
   in_storage_[index(storage)].push_back(tensor);
 }
 

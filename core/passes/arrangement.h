@@ -31,28 +31,28 @@ class Arrangement {
   /// Brings them there.
   void put_behind_each_other(const std::vector<TensorId>& tensors);
 
-  /// Whether the tensors are columns side by side already, or can be brought to: each is in a storage of its own of which all
-  /// tensors are rows, and all that touch them take columns.
+  /// Whether the tensors are strided views side by side already, or can become that: each is in a storage of its own of which
+  /// all tensors are rows, and all that touch them take strided views.
   bool can_lie_side_by_side(const std::vector<TensorId>& tensors) const;
   /// Brings their storages there.
   void put_side_by_side(const std::vector<TensorId>& tensors);
 
-  /// Whether every instruction that reads or writes the tensor takes columns there.
-  bool takes_columns(TensorId tensor) const;
+  /// Whether every instruction that reads or writes the tensor takes a strided view there.
+  bool takes_strided_view(TensorId tensor) const;
 
-  /// Whether `member`, in the same storage, is whole rows as `like` has them; no columns yet, and no state.
+  /// Whether `member`, in the same storage, is whole rows as `like` has them; no strided view yet, and no state.
   bool is_rows_of(TensorId member, TensorId like) const;
-  /// How far behind the first row a tensor of such rows begins once rows are `pitch` elements apart, in bytes.
-  std::int64_t offset_in_columns(TensorId tensor, std::int64_t pitch) const;
+  /// How far behind the first row a tensor of such rows begins once rows are `row_stride` elements apart, in bytes.
+  std::int64_t strided_offset(TensorId tensor, std::int64_t row_stride) const;
 
-  /// Gives all tensors of `storage`, which must be rows of it, the columns that begin at `place`.
+  /// Gives all tensors of `storage`, which must be rows of it, the strided view that begins at `place`.
   void put_in_place_of(TensorId storage, TensorId place);
 
   /// Lets `owner`, a tensor at the start of its storage, own it.
   void make_owner(TensorId owner);
 
  private:
-  void move(TensorId tensor, TensorId storage, std::int64_t offset, std::int64_t pitch);
+  void move(TensorId tensor, TensorId storage, std::int64_t offset, std::int64_t row_stride);
   TensorId add_storage(const std::vector<TensorId>& tensors, std::int64_t bytes);
 
   Program& program_;

@@ -9,13 +9,13 @@
 #include "consist/builder.h"
 #include "consist/error.h"
 #include "consist/rewrite.h"
-#include "core/passes/accumulate.h"
 #include "core/passes/fuse_amax.h"
 #include "core/passes/gather_quantized.h"
+#include "core/passes/hoist_step_invariants.h"
 #include "core/passes/pack_linears.h"
 #include "core/passes/pass_manager.h"
 #include "core/passes/record_amaxes.h"
-#include "core/passes/reuse.h"
+#include "core/passes/unroll_micro_batches.h"
 #include "core/program/verifier.h"
 
 namespace consist {
@@ -126,11 +126,11 @@ Layout lay_out(const std::vector<StrategyUse>& strategies, int ranks) {
 
 namespace {
 
-/// Inputs that the trainer writes: "ids", "targets" and the dataset's fields of each micro-batch, what the optimizer needs of a step,
-/// the votes.
+/// Inputs that the trainer writes: "ids", "targets" and the dataset's fields of each micro-batch, what the optimizer needs of a
+/// step, the stop requests.
 bool is_written(const Program& program, const Tensor& input) {
   const std::string name = input.name.substr(0, input.name.find('.'));
-  if (input.name == "hyper" || input.name == "votes" || name == "ids" || name == "targets") return true;
+  if (input.name == "optimizer_scalars" || input.name == "stop_requests" || name == "ids" || name == "targets") return true;
   return std::find(program.fields.begin(), program.fields.end(), Field{name, input.dtype}) != program.fields.end();
 }
 
@@ -215,9 +215,9 @@ class Passes {
     each(
         "partition", [](const ParallelStrategy& strategy, Program& program, AxisSet axes) { strategy.partition(program, axes); },
         check_unplaced);
-    add("propagate_placements", [](Program& program) {
+    add("propagate_shardings", [](Program& program) {
       program.micro_batches = 1;
-      program = rebuild(program);
+      program = propagate_shardings(program);
     });
     passes_.add_call({"rewrite", [this](Program& program, PassContext& /*context*/) { request_.precision->rewrite(program); }},
                      request_.precision_name, "rewrite");
@@ -302,7 +302,7 @@ void unroll(Program& program, int accumulation) {
                      std::to_string(instructions * accumulation) + " instructions, at most " + std::to_string(most_instructions) +
                      " are allowed: choose a larger --batch and fewer micro-batches");
   }
-  accumulate(program, accumulation);
+  unroll_micro_batches(program, accumulation);
 }
 
 }  // namespace
@@ -316,12 +316,12 @@ Program compile_step(const CompileRequest& request, const Layout& layout, int ra
   passes.each("divide", divide);
   passes.add("gather_quantized", gather_quantized);
   passes.of_plugins(PassPoint::micro_batch);
-  passes.add("accumulate", [&](Program& program) { unroll(program, request.accumulation); });
-  passes.add("reuse", reuse);  // what strategies gather is then the same for all micro-batches
+  passes.add("unroll_micro_batches", [&](Program& program) { unroll(program, request.accumulation); });
+  passes.add("hoist_step_invariants", hoist_step_invariants);  // what strategies gather is then the same for all micro-batches
   passes.of_plugins(PassPoint::before_schedule);
   passes.each("schedule", schedule, nullptr, layout.schedule_order);
   passes.of_plugins(PassPoint::after_schedule);
-  passes.add("reuse", reuse);
+  passes.add("hoist_step_invariants", hoist_step_invariants);
   passes.add("fuse_amax", fuse_amax);
   passes.add("record_amaxes", record_amaxes);
   if (request.pack_linears) passes.add("pack_linears", pack_linears);

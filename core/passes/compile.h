@@ -77,9 +77,10 @@ struct Layout {
 /// works on.
 CONSIST_API Layout lay_out(const std::vector<StrategyUse>& strategies, int ranks);
 
-/// The whole step of `rank`: forward and backward of every micro-batch, reduction, clipping, updates. Verified. Inputs: "ids.<m>",
-/// "targets.<m>" (i32 [micro_batch·batch_ranks, sequence]; a pipeline stage lacks those that it does not read) and "hyper";
-/// those of CompileRequest::fields that the model asked for, likewise; metrics "loss" and "grad_norm", with a loss mask "loss_count". Ranks differ only along a strategy's axis of stages (Program::stage_axis).
+/// The whole step of `rank`: forward and backward of every micro-batch, reduction, clipping, updates. Verified. Inputs:
+/// "ids.<m>", "targets.<m>" (i32 [micro_batch·batch_ranks, sequence]; a pipeline stage lacks those that it does not read) and
+/// "optimizer_scalars"; those of CompileRequest::fields that the model asked for, likewise; metrics "loss" and "grad_norm", with
+/// a loss mask "loss_count". Ranks differ only along a strategy's axis of stages (Program::stage_axis).
 CONSIST_API Program compile_step(const CompileRequest& request, const Layout& layout, int rank = 0);
 
 /// Forward only, one micro-batch: inputs "ids" and "targets", metric "loss".

@@ -17,21 +17,21 @@ class Reverse final : public Differentiator {
         builder_(program),
         gradient_dtype_(gradient_dtype),
         gradients_(program.tensors.size(), no_tensor),
-        wants_(program.tensors.size(), false),
+        requires_grad_(program.tensors.size(), false),
         is_parameter_(program.tensors.size(), false),
         def_use_(program) {
     for (const Parameter& p : program.parameters) {
-      wants_[index(p.tensor)] = p.trainable;
+      requires_grad_[index(p.tensor)] = p.trainable;
       is_parameter_[index(p.tensor)] = true;
     }
     for (const Instruction& i : program.instructions) {
       bool depends = false;
-      for (TensorId input : i.inputs) depends |= input != no_tensor && wants_[index(input)];
+      for (TensorId input : i.inputs) depends |= input != no_tensor && requires_grad_[index(input)];
       for (std::size_t k = 0; i.op->passes_parameters_on() && k < i.outputs.size(); ++k)
         is_parameter_[index(i.outputs[k])] = is_parameter_[index(i.inputs[k])];
       for (TensorId output : i.outputs) {
         if (output == no_tensor) continue;
-        wants_[index(output)] = depends;
+        requires_grad_[index(output)] = depends;
       }
     }
   }
@@ -55,26 +55,26 @@ class Reverse final : public Differentiator {
       p.gradient = gradients_[index(p.tensor)];
       if (p.gradient == no_tensor) throw ProgramError("the loss does not depend on parameter '" + p.name + "'");
     }
-    for (const auto& [old, by] : superseded_) replace(old, by, forward);
+    for (const auto& [old, by] : replaced_) replace(old, by, forward);
   }
 
   Builder& build() override { return builder_; }
   const Program& program() const override { return program_; }
   InstructionId producer(TensorId tensor) const override { return def_use_.producer(tensor); }
   TensorId gradient(TensorId tensor) override { return gradients_[index(tensor)]; }
-  bool wants(TensorId tensor) const override { return wants_[index(tensor)]; }
+  bool requires_grad(TensorId tensor) const override { return requires_grad_[index(tensor)]; }
   TensorId accumulator(TensorId tensor) override {
     const TensorId known = gradients_[index(tensor)];
     return known != no_tensor && holders_[known] == 1 ? known : no_tensor;
   }
   bool is_root(TensorId tensor) const override { return tensor == program_.loss; }
-  void supersede(TensorId tensor, TensorId by) override { superseded_.emplace_back(tensor, by); }
+  void replace_all_uses_with(TensorId tensor, TensorId by) override { replaced_.emplace_back(tensor, by); }
   DType gradient_dtype(TensorId tensor) const override {
     return is_parameter_[index(tensor)] ? gradient_dtype_ : program_[tensor].dtype;
   }
 
-  void contribute(TensorId tensor, TensorId gradient) override {
-    if (!wants(tensor)) return;
+  void accumulate_grad(TensorId tensor, TensorId gradient) override {
+    if (!requires_grad(tensor)) return;
     TensorId& known = gradients_[index(tensor)];
     if (known == gradient) return;
     if (known == no_tensor) {
@@ -96,7 +96,8 @@ class Reverse final : public Differentiator {
 
   bool flows_back(const Instruction& i) const {
     for (TensorId output : i.outputs) {
-      if (output != no_tensor && wants_[index(output)] && (output == program_.loss || gradients_[index(output)] != no_tensor))
+      if (output != no_tensor && requires_grad_[index(output)] &&
+          (output == program_.loss || gradients_[index(output)] != no_tensor))
         return true;
     }
     return false;
@@ -124,12 +125,12 @@ class Reverse final : public Differentiator {
   Program& program_;
   Builder builder_;
   DType gradient_dtype_;
-  std::vector<TensorId> gradients_;  // by forward tensor: the sum of the contributions so far
-  std::vector<bool> wants_;
+  std::vector<TensorId> gradients_;  // by forward tensor: as accumulated so far
+  std::vector<bool> requires_grad_;
   std::vector<bool> is_parameter_;
   const DefUse def_use_;                       // of forward
   std::unordered_map<TensorId, int> holders_;  // forward tensors whose gradient this is and may still be asked for
-  std::vector<std::pair<TensorId, TensorId>> superseded_;
+  std::vector<std::pair<TensorId, TensorId>> replaced_;
 };
 
 }  // namespace

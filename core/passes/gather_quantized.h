@@ -9,8 +9,9 @@ namespace consist {
 /// rank's part, a small all_gather of the ranks' amaxes, quantize_part with the largest of them, and an all_gather of the 8-bit
 /// values; the transposed copy is made of what was gathered, where it is first read. All of it is equal to the bit to what was:
 /// the largest magnitude of the parts is that of the whole, and each element is rounded by itself. Parts of states are quantized
-/// at the start of the step, with one gather of all their amaxes, and once per step (see reuse.h). After differentiation, so that
-/// gradients flow as if nothing had changed. Throws UsageError for a part in the host's memory. Near linear.
+/// at the start of the step, with one gather of all their amaxes, and once per step (see hoist_step_invariants.h). After
+/// differentiation, so that gradients flow as if nothing had changed. Throws UsageError for a part in the host's memory. Near
+/// linear.
 CONSIST_API void gather_quantized(Program& program);
 
 /// What `consist` says then.

@@ -53,7 +53,7 @@ class Delay {
   InstructionId writer(TensorId id) const { return writers_[static_cast<std::size_t>(id)]; }
   const Instruction& at(InstructionId i) const { return step_.instructions[static_cast<std::size_t>(i)]; }
   double send_seconds(TensorId gradient) const {
-    const auto width = static_cast<std::int64_t>(size_of(reduction_.wire.value_or(step_[gradient].dtype)));
+    const auto width = static_cast<std::int64_t>(size_of(reduction_.reduce_dtype.value_or(step_[gradient].dtype)));
     const std::int64_t bytes = step_.local(gradient).elements() * width;
     const std::int64_t sent = reduction_.collective->bytes_sent(bytes, step_.mesh.size_of(reduction_.axes));
     return costs_.transfer_seconds(*reduction_.collective, static_cast<double>(sent), reduction_.axes);

@@ -115,7 +115,7 @@ TensorId total_sum_of_squares(Program& program, Builder& builder) {
   for (std::size_t i = 0; i < program.parameters.size(); ++i) {
     const Parameter& p = program.parameters[i];
     if (p.gradient == no_tensor) continue;
-    if (p.twin >= 0 && p.twin < program.rank) continue;  // the other rank counts it
+    if (p.tied_replica >= 0 && p.tied_replica < program.rank) continue;  // the other rank counts it
     std::vector<bool> sharded;
     for (int axis = 0; axis < program.mesh.axes(); ++axis) {
       const Placement placement = program[p.gradient].placements[axis];
@@ -166,12 +166,12 @@ void append_metrics(Program& program, double targets) {
 
 namespace {
 
-/// "votes" of all ranks, summed into the metric "stop": the ranks agree within the step after which of them the run ends.
-void append_stop_vote(Program& program, Builder& builder) {
+/// "stop_requests" of all ranks, summed into the metric "stop": the ranks agree within the step after which of them the run ends.
+void append_stop_requests(Program& program, Builder& builder) {
   Placements one_each;
   for (int axis = 0; axis < program.mesh.axes(); ++axis) one_each[axis] = Placement::partial();
-  const TensorId votes = builder.input("votes", DType::f32, {}, one_each);
-  const TensorId sum = builder.emit_one("cast", {votes}, {{"dtype", std::string(name_of(DType::f32))}}, "stop");
+  const TensorId stop_requests = builder.input("stop_requests", DType::f32, {}, one_each);
+  const TensorId sum = builder.emit_one("cast", {stop_requests}, {{"dtype", std::string(name_of(DType::f32))}}, "stop");
   make_metric(program, replicated(builder, sum), "stop");
 }
 
@@ -233,7 +233,7 @@ void append_optimizer(Program& program, const DTypes& dtypes, const Optimizer& o
 
   const auto scalars = static_cast<std::int64_t>(optimizer.scalar_count());
   if (scalars == 0) throw ProgramError("the optimizer's scalar_count() is 0; the update needs the rate at least");
-  const TensorId hyper = builder.input("hyper", DType::f32, {scalars});
+  const TensorId optimizer_scalars = builder.input("optimizer_scalars", DType::f32, {scalars});
   const TensorId count = count_of_all(program, builder);
   const TensorId squares = per_target(builder, total_sum_of_squares(program, builder), count, targets, 2);
   const std::vector<TensorId> clip =
@@ -246,23 +246,23 @@ void append_optimizer(Program& program, const DTypes& dtypes, const Optimizer& o
   for (std::size_t i = 0; i < program.parameters.size(); ++i) {
     const Parameter& p = program.parameters[i];
     if (p.gradient == no_tensor) continue;
-    groups[{p.twin < 0 ? layers[i] : std::int16_t{-1}, p.decay, p.twin >= 0}].push_back(&p);
+    groups[{p.tied_replica < 0 ? layers[i] : std::int16_t{-1}, p.decay, p.tied_replica >= 0}].push_back(&p);
   }
   const auto first = static_cast<InstructionId>(program.instructions.size());
   for (const auto& [key, group] : groups) {
-    const auto [layer, decay, twin] = key;
+    const auto [layer, decay, tied_replica] = key;
     builder.tag.layer = layer;
     UpdateGroup parameters{.parameters = {},
                            .weight_decay = decay ? settings.weight_decay : 0.0,
                            .stochastic_rounding = dtypes.stochastic_rounding,
-                           .seed = twin ? -2 : layer};
+                           .seed = tied_replica ? -2 : layer};
     for (const Parameter* p : group) parameters.parameters.push_back(updated(*p));
-    optimizer.update(builder, hyper, coefficient, parameters);
+    optimizer.update(builder, optimizer_scalars, coefficient, parameters);
   }
   check_updates(program, first);
   builder.tag = {Phase::optimizer, -1, -1, who};
   make_metric(program, clip[0], "grad_norm");
-  append_stop_vote(program, builder);
+  append_stop_requests(program, builder);
   append_metrics(program, targets);
 }
 

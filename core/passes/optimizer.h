@@ -14,10 +14,10 @@ struct OptimizerSettings {
 };
 
 /// Appends the optimizer. Creates the masters and states ("<parameter>.master", "<parameter>.moment1"; they lie as the gradients
-/// do), the inputs "hyper" (Optimizer::write_scalars()) and "votes" (a scalar of each rank), and the replicated metrics "loss",
-/// "grad_norm" and "stop" (the votes' sum). `targets`: those of the step over all ranks, by which the loss was divided; where a mask
-/// decides which count (Program::loss_count), loss and gradients become means over those, and the metric "loss_count" says how many.
-/// Throws ProgramError that names what the optimizer did not do.
+/// do), the inputs "optimizer_scalars" (Optimizer::write_scalars()) and "stop_requests" (a scalar of each rank), and the
+/// replicated metrics "loss", "grad_norm" and "stop" (the stop requests' sum). `targets`: those of the step over all ranks, by
+/// which the loss was divided; where a mask decides which count (Program::loss_count), loss and gradients become means over
+/// those, and the metric "loss_count" says how many. Throws ProgramError that names what the optimizer did not do.
 CONSIST_API void append_optimizer(Program& program, const DTypes& dtypes, const Optimizer& optimizer,
                                   const OptimizerSettings& settings, double targets);
 

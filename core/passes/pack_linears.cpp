@@ -220,24 +220,24 @@ class Packer {
     packed.outputs = std::move(made);
   }
 
-  /// Tensors that share elements with columns, they themselves included.
-  std::vector<TensorId> in_columns(TensorId columns) const {
-    const Tensor& t = program_[columns];
-    const auto row = t.pitch * static_cast<std::int64_t>(size_of(t.dtype));
+  /// Strided views of the same columns as `view`, itself included.
+  std::vector<TensorId> views_of_same_columns(TensorId view) const {
+    const Tensor& t = program_[view];
+    const auto row = t.row_stride * static_cast<std::int64_t>(size_of(t.dtype));
     std::vector<TensorId> found;
     for (TensorId member : arrangement_.in_storage(t.storage)) {
-      if (program_[member].pitch == t.pitch && program_[member].offset % row == t.offset % row) found.push_back(member);
+      if (program_[member].row_stride == t.row_stride && program_[member].offset % row == t.offset % row) found.push_back(member);
     }
     return found;
   }
-  /// Whether nothing touches those elements of the columns before (after) an instruction.
-  bool untouched(TensorId columns, InstructionId i, bool before) const {
-    const std::vector<TensorId> all = in_columns(columns);
+  /// Whether nothing touches the elements of the view before (after) an instruction.
+  bool untouched(TensorId view, InstructionId i, bool before) const {
+    const std::vector<TensorId> all = views_of_same_columns(view);
     return std::all_of(all.begin(), all.end(), [&](TensorId member) {
       const auto accesses = arrangement_.accesses(member);
-      return !extents_overlap(program_, columns, member) ||
-             std::all_of(accesses.begin(), accesses.end(),
-                         [&](const Access& access) { return before ? access.instruction >= i : access.instruction <= i; });
+      return !extents_overlap(program_, view, member) || std::all_of(accesses.begin(), accesses.end(), [&](const Access& access) {
+        return before ? access.instruction >= i : access.instruction <= i;
+      });
     });
   }
 
@@ -247,12 +247,12 @@ class Packer {
       const auto i = static_cast<InstructionId>(position);
       if (dropped_[position]) continue;
       if (at(i).queue != Queue::compute() || at(i).outputs.empty() || at(i).op->may_take_place_of(0) != 0) continue;
-      if (program_[at(i).inputs[0]].pitch != 0) {
+      if (program_[at(i).inputs[0]].row_stride != 0) {
         rotations[program_[at(i).outputs[0]].storage].push_back(i);
-      } else if (program_[at(i).outputs[0]].pitch != 0) {
+      } else if (program_[at(i).outputs[0]].row_stride != 0) {
         const TensorId dy = at(i).inputs[0], dx = at(i).outputs[0];
         if (untouched(dx, i, true) && program_[dy].storage == dy && arrangement_.in_storage(dy).size() == 1 &&
-            can_be_columns(dy) && only_reader(dy) == i)
+            can_be_strided(dy) && only_reader(dy) == i)
           arrangement_.put_in_place_of(dy, dx);
       }
     }
@@ -264,16 +264,16 @@ class Packer {
     }
   }
 
-  /// Whether all that lies in `storage` is made by `group`, row by row from the columns that begin at `place`, which nobody reads
+  /// Whether all that lies in `storage` is made by `group`, row by row from the view that begins at `place`, which nobody reads
   /// afterwards.
   bool can_rotate(TensorId storage, const Group& group, TensorId place) const {
-    const Tensor& columns = program_[place];
+    const Tensor& view = program_[place];
     const std::vector<TensorId>& members = arrangement_.in_storage(storage);
     const auto in_group = [&](const Access& access) {
       return !access.writes || !at(access.instruction).op->touches_memory() ||
              std::find(group.begin(), group.end(), access.instruction) != group.end();
     };
-    return can_be_columns(storage) &&
+    return can_be_strided(storage) &&
            std::all_of(members.begin(), members.end(),
                        [&](TensorId member) {
                          const auto accesses = arrangement_.accesses(member);
@@ -281,17 +281,16 @@ class Packer {
                        }) &&
            std::all_of(group.begin(), group.end(), [&](InstructionId i) {
              const TensorId x = at(i).inputs[0], y = at(i).outputs[0];
-             return program_[x].storage == columns.storage && program_[x].pitch == columns.pitch &&
-                    program_[x].offset == columns.offset + arrangement_.offset_in_columns(y, columns.pitch) &&
-                    untouched(x, i, false);
+             return program_[x].storage == view.storage && program_[x].row_stride == view.row_stride &&
+                    program_[x].offset == view.offset + arrangement_.strided_offset(y, view.row_stride) && untouched(x, i, false);
            });
   }
 
-  /// Whether all tensors of a storage are rows of it, and all that touch them take columns.
-  bool can_be_columns(TensorId storage) const {
+  /// Whether all tensors of a storage are rows of it, and all that touch them take strided views.
+  bool can_be_strided(TensorId storage) const {
     const std::vector<TensorId>& members = arrangement_.in_storage(storage);
     return program_[storage].role == Role::activation && std::all_of(members.begin(), members.end(), [&](TensorId member) {
-             return arrangement_.is_rows_of(member, storage) && arrangement_.takes_columns(member);
+             return arrangement_.is_rows_of(member, storage) && arrangement_.takes_strided_view(member);
            });
   }
 

@@ -142,7 +142,7 @@ std::string cell_of(const TimelinePart& part, std::size_t ranks) {
 
 }  // namespace
 
-double Timeline::idle_share() const {
+double Timeline::bubble_fraction() const {
   double busy = 0;
   for (const auto& parts : ranks) {
     for (const TimelinePart& part : parts) busy += part.end - part.begin;

@@ -23,7 +23,7 @@ struct Timeline {
   std::vector<std::vector<TimelinePart>> ranks;  ///< by coordinate on the stage axis, in order of time
   double end = 0;
   /// The part of the time until `end` in which ranks wait, over all of them; a fraction, 0..1.
-  double idle_share() const;
+  double bubble_fraction() const;
 };
 
 enum class TimelineCost : std::uint8_t {

@@ -23,7 +23,7 @@ std::string signature(const Instruction& i, std::span<const Buffer> inputs, std:
   std::string text(i.op->name());
   auto add = [&](const Buffer& buffer) {
     (text += ' ').append(name_of(buffer.dtype)) += buffer.shape.text();
-    if (buffer.pitch != 0) text += "/" + std::to_string(buffer.pitch);
+    if (buffer.row_stride != 0) text += "/" + std::to_string(buffer.row_stride);
   };
   for (const Buffer& buffer : inputs) add(buffer);
   text += " >";
@@ -68,7 +68,7 @@ PreparedProgram::~PreparedProgram() = default;
 
 Buffer PreparedProgram::buffer_of(TensorId tensor, const Shape& local) const {
   if (tensor == no_tensor) return {nullptr, DType::u8, Shape{0}};
-  return {nullptr, program_[tensor].dtype, local, program_[tensor].pitch, program_[tensor].space};
+  return {nullptr, program_[tensor].dtype, local, program_[tensor].row_stride, program_[tensor].space};
 }
 
 Kernel* PreparedProgram::kernel_for(const Instruction& i, const CommunicatorOfQueue& communicators) {

@@ -211,7 +211,7 @@ class GuardedDataset final : public Dataset {
   }
   std::vector<Field> fields() const override {
     std::vector<Field> fields = in_plugin(plugin_, "fields", [&] { return part_->fields(); });
-    std::set<std::string> names{"ids", "targets", "hyper", "votes"};
+    std::set<std::string> names{"ids", "targets", "optimizer_scalars", "stop_requests"};
     for (const Field& field : fields) {
       if (field.dtype != DType::i32 && field.dtype != DType::f32) refuse_field(field, "must be i32 or f32");
       if (field.name.empty() || field.name.find('.') != std::string::npos) refuse_field(field, "must have a name without dots");

@@ -41,7 +41,7 @@ void add(Hash& hash, const Tensor& t, int axes) {
   }
   hash.add(t.storage);
   hash.add(t.offset);
-  hash.add(t.pitch);
+  hash.add(t.row_stride);
 }
 
 void add(Hash& hash, const Instruction& i) {
@@ -72,7 +72,7 @@ void add(Hash& hash, const Instruction& i) {
 void add(Hash& hash, const Parameter& p) {
   hash.add(std::string_view(p.name));
   for (TensorId id : {p.tensor, p.gradient, p.master}) hash.add(id);
-  hash.add(p.twin);
+  hash.add(p.tied_replica);
   hash.add(p.trainable);
   hash.add(p.states.size());
   for (const ParameterState& state : p.states) {

@@ -14,9 +14,9 @@ std::int64_t element_bytes(const Tensor& tensor) {
 
 std::int64_t extent_of(const Program& program, TensorId tensor) {
   const Tensor& t = program[tensor];
-  if (t.pitch == 0) return program.bytes(tensor);
+  if (t.row_stride == 0) return program.bytes(tensor);
   const Shape local = program.local(tensor);
-  return local.elements() == 0 ? 0 : ((local.rows() - 1) * t.pitch + local.last()) * element_bytes(t);
+  return local.elements() == 0 ? 0 : ((local.rows() - 1) * t.row_stride + local.last()) * element_bytes(t);
 }
 
 std::int64_t extent_moved(const Program& program, const Instruction& instruction, TensorId tensor) {
@@ -48,23 +48,24 @@ std::vector<InstructionId> last_uses(const Program& program) {
 
 bool lie_behind_each_other(const Program& program, TensorId first, TensorId next) {
   const Tensor &a = program[first], &b = program[next];
-  return a.storage == b.storage && a.pitch == 0 && b.pitch == 0 && b.offset == a.offset + program.bytes(first);
+  return a.storage == b.storage && a.row_stride == 0 && b.row_stride == 0 && b.offset == a.offset + program.bytes(first);
 }
 
 bool lie_side_by_side(const Program& program, TensorId first, TensorId next) {
   const Tensor &a = program[first], &b = program[next];
-  return a.storage == b.storage && a.dtype == b.dtype && a.pitch != 0 && a.pitch == b.pitch &&
+  return a.storage == b.storage && a.dtype == b.dtype && a.row_stride != 0 && a.row_stride == b.row_stride &&
          program.local(first).rows() == program.local(next).rows() &&
          b.offset == a.offset + program.local(first).last() * element_bytes(a);
 }
 
-std::int64_t begin_by_columns(const Program& program, TensorId tensor) {
+std::int64_t unstrided_begin(const Program& program, TensorId tensor) {
   const Tensor& t = program[tensor];
-  if (t.pitch == 0) return t.offset;
-  const std::int64_t row = t.pitch * element_bytes(t), own = program.local(tensor).last() * element_bytes(t);
+  if (t.row_stride == 0) return t.offset;
+  const std::int64_t row = t.row_stride * element_bytes(t), own = program.local(tensor).last() * element_bytes(t);
   const std::int64_t storage = program.bytes(t.storage), column = t.offset % row;
   if (storage % row != 0 || column + own > row || t.offset + extent_of(program, tensor) > storage)
-    throw ProgramError("the columns '" + t.name + "' do not lie inside rows of their storage '" + program[t.storage].name + "'");
+    throw ProgramError("the strided view '" + t.name + "' does not lie inside rows of its storage '" + program[t.storage].name +
+                       "'");
   return storage / row * column + t.offset / row * own;
 }
 

@@ -34,7 +34,7 @@ std::string storage_text(const Program& program, TensorId id) {
   const Tensor& t = program[id];
   if (t.storage == id) return "";
   return "@" + std::to_string(t.storage) + (t.offset == 0 ? "" : "+" + std::to_string(t.offset)) +
-         (t.pitch == 0 ? "" : "/" + std::to_string(t.pitch));
+         (t.row_stride == 0 ? "" : "/" + std::to_string(t.row_stride));
 }
 
 std::string list(const std::vector<TensorId>& ids) {

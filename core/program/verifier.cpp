@@ -73,7 +73,7 @@ class Verifier {
     defined_[static_cast<std::size_t>(id)] = true;
     if (!placed_) return;
     const Tensor& t = program_[id];
-    const std::int64_t begin = begin_by_columns(program_, id);
+    const std::int64_t begin = unstrided_begin(program_, id);
     storage_of(t).write(begin, begin + std::max<std::int64_t>(bytes(id), 1), id);
   }
 
@@ -113,9 +113,9 @@ class Verifier {
       if (id == no_tensor) continue;
       const Tensor& t = program_[id];
       if (!defined_[static_cast<std::size_t>(id)]) fail(index, "'" + t.name + "' is used before it is defined");
-      if (t.pitch != 0 && i.op->touches_memory() && !i.op->takes_columns(static_cast<int>(k)))
-        fail(index, "'" + t.name + "' is columns of a wider tensor, which the op does not take");
-      if (placed_ && !storage_of(t).holds(begin_by_columns(program_, id), id))
+      if (t.row_stride != 0 && i.op->touches_memory() && !i.op->takes_strided_view(static_cast<int>(k)))
+        fail(index, "'" + t.name + "' is a strided view of a wider tensor, which the op does not take");
+      if (placed_ && !storage_of(t).holds(unstrided_begin(program_, id), id))
         fail(index, "'" + t.name + "' is read after it was overwritten in place");
       inputs[k] = TensorType{t.dtype, t.shape};
     }
@@ -133,9 +133,9 @@ class Verifier {
 
   void check_places(InstructionId index, const Instruction& i) const {
     for (std::size_t k = 0; k < i.outputs.size(); ++k) {
-      const bool columns = i.outputs[k] != no_tensor && program_[i.outputs[k]].pitch != 0 && i.op->touches_memory();
-      if (columns && !i.op->makes_columns(static_cast<int>(k)))
-        fail(index, "'" + program_[i.outputs[k]].name + "' is columns of a wider tensor, which the op does not make");
+      const bool strided = i.outputs[k] != no_tensor && program_[i.outputs[k]].row_stride != 0 && i.op->touches_memory();
+      if (strided && !i.op->makes_strided_view(static_cast<int>(k)))
+        fail(index, "'" + program_[i.outputs[k]].name + "' is a strided view of a wider tensor, which the op does not make");
       check_updated(index, i, static_cast<int>(k));
     }
     try {

@@ -10,8 +10,8 @@ namespace consist {
 /// parameters and states of one name, states that are partial sums. Never crashes, whatever the program holds. Near linear.
 CONSIST_API void verify(const Program& program);
 
-/// The same but for types, placements and memory: for a program whose inputs and parameters have them while what follows from that
-/// is not carried on yet (between ParallelStrategy::partition and rebuild).
+/// The same but for types, placements and memory: for a program whose inputs and parameters have them while what follows from
+/// that is not carried on yet (between ParallelStrategy::partition and propagate_shardings).
 CONSIST_API void verify_unplaced(const Program& program);
 
 }  // namespace consist

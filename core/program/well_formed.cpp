@@ -52,8 +52,8 @@ void check_parameter(const Program& program, const Parameter& parameter) {
   if (parameter.gradient != no_tensor) must_exist(parameter.gradient, "gradient");
   if (parameter.master != no_tensor) must_exist(parameter.master, "master");
   for (const ParameterState& state : parameter.states) must_exist(state.tensor, state.name.c_str());
-  if (parameter.twin < -1 || parameter.twin >= program.mesh.ranks())
-    throw ProgramError("parameter '" + parameter.name + "': its twin is rank " + std::to_string(parameter.twin));
+  if (parameter.tied_replica < -1 || parameter.tied_replica >= program.mesh.ranks())
+    throw ProgramError("parameter '" + parameter.name + "': its tied replica is rank " + std::to_string(parameter.tied_replica));
 }
 
 }  // namespace
@@ -93,9 +93,10 @@ void check_shape(const Program& program, TensorId id) {
     room /= tensor.shape[dim];
   }
   if (room < 1) throw ProgramError(who_is(program, id) + "its shape " + tensor.shape.text() + " has more bytes than any machine");
-  if (tensor.pitch < 0) throw ProgramError(who_is(program, id) + "its pitch is negative");
-  if (tensor.pitch > most_bytes / static_cast<std::int64_t>(size_of(tensor.dtype)) / tensor.shape.rows())
-    throw ProgramError(who_is(program, id) + "its pitch " + std::to_string(tensor.pitch) + " puts its rows further apart than any machine holds");
+  if (tensor.row_stride < 0) throw ProgramError(who_is(program, id) + "its row stride is negative");
+  if (tensor.row_stride > most_bytes / static_cast<std::int64_t>(size_of(tensor.dtype)) / tensor.shape.rows())
+    throw ProgramError(who_is(program, id) + "its row stride " + std::to_string(tensor.row_stride) +
+                       " puts its rows further apart than any machine holds");
   if (tensor.offset > most_bytes) throw ProgramError(who_is(program, id) + "its offset " + std::to_string(tensor.offset) + " lies outside of any machine");
 }
 

@@ -21,7 +21,7 @@ constexpr double largest_wait = 0.05;  // of the time of measuring
 
 }  // namespace
 
-Bound judge_bound(std::span<const double> rates) {
+Bound bound_from_rates(std::span<const double> rates) {
   std::vector<double> sorted(rates.begin(), rates.end());
   std::sort(sorted.begin(), sorted.end(), std::greater<>());
   if (sorted.empty() || !(sorted.back() > 0)) return {0, "the device measured no rate"};
@@ -45,7 +45,7 @@ Bound measure_bound(const std::function<double()>& look, const std::function<dou
     return {0, "while the product was measured, the threads waited " + fixed_text(100 * share, 0) +
                    "% of the time for a processor, all together: there is other work, or there are more threads than processors"};
   }
-  return judge_bound(rates);
+  return bound_from_rates(rates);
 }
 
 double seconds_waited_for_processor() {

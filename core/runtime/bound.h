@@ -16,11 +16,12 @@ struct Bound {
 
 /// Rates of several short looks at one product, in the order in which they were taken. The bound is the median of the looks that
 /// reach 90% of the fastest, if those are more than half. A machine on which fewer do is doing other work: there is no bound.
-CONSIST_API Bound judge_bound(std::span<const double> rates);
+CONSIST_API Bound bound_from_rates(std::span<const double> rates);
 
-/// Calls `look` (which returns FLOP/s) five times, less often where that would take more than three seconds, and judges.
-/// `waited` returns the seconds that this process's threads have waited for a processor so far, or a negative number where that
-/// is not known or does not matter to the device: a bound during which they waited for more than 5% of the time is none.
+/// Calls `look` (which returns FLOP/s) five times, less often where that would take more than three seconds, for
+/// bound_from_rates(). `waited` returns the seconds that this process's threads have waited for a processor so far, or a negative
+/// number where that is not known or does not matter to the device: a bound during which they waited for more than 5% of the time
+/// is none.
 CONSIST_API Bound measure_bound(const std::function<double()>& look, const std::function<double()>& waited);
 
 /// Seconds that this process's living threads have been ready to run without a processor to run on; -1 where the kernel does not

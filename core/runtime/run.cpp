@@ -19,10 +19,10 @@
 #include "core/runtime/advice.h"
 #include "core/runtime/agreement.h"
 #include "core/runtime/bound.h"
+#include "core/runtime/bubble_fraction.h"
 #include "core/runtime/communicators.h"
 #include "core/runtime/device_options.h"
 #include "core/runtime/host_memory.h"
-#include "core/runtime/idle_share.h"
 #include "core/runtime/job_memory.h"
 #include "core/runtime/last_resort.h"
 #include "core/runtime/metrics.h"
@@ -124,15 +124,15 @@ void print_stop(const RunConfig& config, std::int64_t step) {
 
 /// Of pipelines, on rank 0: what the ranks waited, and how fast they are, for people; added to `profile`, too. Called by every
 /// rank.
-std::string measure_idle(Job& job, const Mesh& mesh, const Program& program, const RunEvents& events, Json& profile) {
+std::string measure_bubble(Job& job, const Mesh& mesh, const Program& program, const RunEvents& events, Json& profile) {
   const std::vector<double>& seconds = events.seconds();
   if (program.stage_axis < 0 || events.profile().steps() == 0) return {};
   const double mean = std::accumulate(seconds.begin() + 1, seconds.end(), 0.0) / static_cast<double>(seconds.size() - 1);
-  const std::vector<double> shares = collect_idle_shares(job, idle_share(program, events.profile(), mean));
+  const std::vector<double> shares = collect_bubble_fractions(job, bubble_fraction(program, events.profile(), mean));
   const std::vector<OpTimes> times = collect_op_times(job, op_times(program, events.profile()));
   const std::vector<StageOutline> stages = collect_outlines(job, program, events.profile());
   if (job.rank() != 0) return {};
-  const IdleReport report = report_idle(shares, stages);
+  const BubbleReport report = report_bubble(shares, stages);
   profile["idle_share"] = {{"ranks", report.ranks},
                            {"mean", report.mean},
                            {"equal_stages", report.equal_stages},
@@ -140,7 +140,7 @@ std::string measure_idle(Job& job, const Mesh& mesh, const Program& program, con
                            {"by_times", report.by_times}};
   const std::vector<double> speeds = rank_speeds(times);
   profile["rank_speeds"] = speeds;
-  return idle_text(report) + "speeds beside one another by the ops that all have, for --pipeline.rank-speeds: " +
+  return bubble_text(report) + "speeds beside one another by the ops that all have, for --pipeline.rank-speeds: " +
          stage_speeds_text(speeds, mesh, program.stage_axis) + "\n";
 }
 
@@ -292,7 +292,7 @@ TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, std::o
   std::string idle;
   if (config.profile) {
     Json profile = Json::parse(events.profile().json(state.step().program()));
-    idle = measure_idle(job, layout.mesh, state.step().program(), events, profile);
+    idle = measure_bubble(job, layout.mesh, state.step().program(), events, profile);
     recorder.profile(profile.dump());
   }
   if (!config.trace.empty()) write_trace(job, config.trace, events.last_step());

@@ -319,7 +319,7 @@ void SavedState::export_model(TrainingState& state) const {
                                              [&](const Parameter& p) { return !is_whole(program, weights_of(p)); });
   OwnedTensors mine;
   for (const Parameter& parameter : program.parameters) {
-    if (parameter.twin >= 0 && parameter.twin < job_.rank()) continue;  // that one exports it
+    if (parameter.tied_replica >= 0 && parameter.tied_replica < job_.rank()) continue;  // that one exports it
     mine.add(program, job_.rank(), parameter.name, weights_of(parameter), DType::f32,
              [&state, &parameter](void* to, std::int64_t first, std::int64_t count) {
                state.read_weights(parameter.name, first, {static_cast<float*>(to), static_cast<std::size_t>(count)});

@@ -28,7 +28,7 @@ double rate_of(const TrainerSettings& settings, std::int64_t step) {
 void write_scalars(TrainingState& state, const TrainerSettings& settings, std::int64_t step, double rate,
                    std::vector<float>& scalars) {
   settings.optimizer->write_scalars(step, rate, scalars);
-  state.write_input(state.step(), "hyper", scalars.data(), static_cast<std::int64_t>(scalars.size() * sizeof(float)));
+  state.write_input(state.step(), "optimizer_scalars", scalars.data(), static_cast<std::int64_t>(scalars.size() * sizeof(float)));
 }
 
 EvaluationReport evaluate(TrainingState& state, Batches& batches, std::int64_t step, TrainerEvents& events) {
@@ -61,7 +61,7 @@ TrainerResult train(TrainingState& state, const Dataset& dataset, const Layout& 
   Executable& step_program = state.step().executable();
   std::vector<float> scalars(settings.optimizer->scalar_count());
   for (std::int64_t step = settings.first_step + 1; step <= settings.steps; ++step) {
-    const float vote = events.stop_requested() ? 1.0F : 0.0F;
+    const float stop_request = events.stop_requested() ? 1.0F : 0.0F;
     const Clock::time_point asked = Clock::now();
     events.begins(Activity::reading, step, 0);
     const StepTokens& tokens = reader.take(step - 1);
@@ -69,7 +69,7 @@ TrainerResult train(TrainingState& state, const Dataset& dataset, const Layout& 
     batches.write_step(tokens);
     const double rate = rate_of(settings, step);
     write_scalars(state, settings, step, rate, scalars);
-    state.write_input(state.step(), "votes", &vote, sizeof vote);
+    state.write_input(state.step(), "stop_requests", &stop_request, sizeof stop_request);
     const auto began = std::chrono::system_clock::now();
     events.begins(Activity::running, step, 0);
     step_program.run();

@@ -266,7 +266,7 @@ void TrainingState::list_values() {
     values_.push_back({.name = name, .tensor = tensor, .dtype = t.dtype, .shape = shape, .saved_here = saved_here, .kind = t.state_kind});
   };
   for (const Parameter& p : program.parameters) {
-    saved_here = p.twin < 0 || p.twin > rank_;
+    saved_here = p.tied_replica < 0 || p.tied_replica > rank_;
     add(p.name, p.master == no_tensor ? p.tensor : p.master);
     for (const ParameterState& kept : p.states) add(p.name + "." + kept.name, kept.tensor);
   }

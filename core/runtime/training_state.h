@@ -59,7 +59,7 @@ class CONSIST_API TrainingState {
     TensorId tensor = no_tensor;
     DType dtype = DType::f32;
     Shape shape;               ///< logical; of StateKind::per_rank what this rank holds
-    bool saved_here = true;    ///< false: a rank before this one trains the same parameter (Parameter::twin) and saves it
+    bool saved_here = true;    ///< false: a rank before this one trains the same parameter (Parameter::tied_replica) and saves it
     bool of_parameter = true;  ///< false: a state beside the parameters
     StateKind kind = StateKind::logical;
   };

@@ -36,7 +36,7 @@ constexpr const char* help =
     "  --bandwidth B                 bytes per second that a member can send, by the data sheet of its links\n"
     "  --efficiency X [0.85]         share of the bandwidth that large messages reach; an assumption\n"
     "  --latency S [20e-6]           seconds of a step; an assumption. consist bench collectives measures both\n"
-    "  --measured LIST               algbw per entry of --members, in bytes per second, to be judged\n\n"
+    "  --measured LIST               algbw per entry of --members, in bytes per second, to be compared\n\n"
     "example: consist bench expect --members 2,8,125 --bytes 16e9 --bandwidth 400e9 --measured 340e9,270e9,156e9\n";
 
 double number(const std::string& option, const std::string& text) {
@@ -76,7 +76,7 @@ void print_expectations(const std::vector<double>& members, const std::vector<do
                 e.seconds * 1e3, giga(e.algbw).c_str(), giga(e.busbw).c_str(), giga(e.bound).c_str());
     if (!measured.empty())
       std::printf("  %s GB/s, busbw %s: %s", giga(measured[i]).c_str(), giga(measured[i] * e.bus_factor).c_str(),
-                  launch::judge(e, measured[i]).c_str());
+                  launch::compare_with_expectation(e, measured[i]).c_str());
     std::printf("\n");
   }
 }

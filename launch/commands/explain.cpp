@@ -63,8 +63,8 @@ std::string pipeline_text(std::span<const PlannedRank> ranks, const Simulation& 
   const std::vector<const Program*> stages = programs_of(ranks);
   const Timeline equal = timeline_of(stages, simulate(ranks, equal_durations));
   return "Pipeline (a forward part takes 1, a backward part 2):\n" + timeline_text(equal) + "idle " +
-         fixed_text(100 * equal.idle_share(), 1) + "% if all stages are equal, " +
-         fixed_text(100 * timeline_of(stages, estimated).idle_share(), 1) + "% by the costs of ops and messages\n\n";
+         fixed_text(100 * equal.bubble_fraction(), 1) + "% if all stages are equal, " +
+         fixed_text(100 * timeline_of(stages, estimated).bubble_fraction(), 1) + "% by the costs of ops and messages\n\n";
 }
 
 /// For --print-after and --pass-times.

@@ -52,14 +52,15 @@ TEST(BenchExpect, JudgesTheUsersFigures) {
       expect_command({"--members", "2,8,125", "--bytes", "16e9", "--bandwidth", "400e9", "--measured", "340e9,270e9,156e9"});
   EXPECT_EQ(result.status, 0) << result.output;
   const LinkModel links{.bandwidth = 400e9};
-  EXPECT_THAT(judge(expect("all_reduce", 2, 16e9, links), 340e9), testing::EndsWith("good"));
-  EXPECT_THAT(judge(expect("all_reduce", 125, 16e9, links), 156e9), testing::EndsWith("good")) << "though it is 39% of 400";
+  EXPECT_THAT(compare_with_expectation(expect("all_reduce", 2, 16e9, links), 340e9), testing::EndsWith("good"));
+  EXPECT_THAT(compare_with_expectation(expect("all_reduce", 125, 16e9, links), 156e9), testing::EndsWith("good"))
+      << "though it is 39% of 400";
   // 8 nodes must each send 1.75 times the data: 270 GB/s would be 472 GB/s of a link that carries 400.
-  EXPECT_THAT(judge(expect("all_reduce", 8, 16e9, links), 270e9),
+  EXPECT_THAT(compare_with_expectation(expect("all_reduce", 8, 16e9, links), 270e9),
               HasSubstr("more than these links can carry: as algbw it needs 472 GB/s"));
   for (const char* part : {"340.0 GB/s", "472 GB/s", "algbw 154 GB/s", "96% of what to expect: good", "An estimate"})
     EXPECT_THAT(result.output, HasSubstr(part));
-  EXPECT_THAT(judge(expect("all_reduce", 125, 16e9, links), 80e9), HasSubstr("low; look at the path"));
+  EXPECT_THAT(compare_with_expectation(expect("all_reduce", 125, 16e9, links), 80e9), HasSubstr("low; look at the path"));
 }
 
 TEST(BenchExpect, TakesTheRatesOfAMachine) {

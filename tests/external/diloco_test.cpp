@@ -110,7 +110,7 @@ TEST_F(OwnDiloco, ARoundIsWhatReplicasDoAloneAndThenTheOuterStep) {
   EXPECT_GT(furthest, 1e-2);
   EXPECT_LT(worst, 1e-5);
 
-  // In a round nothing is sent but what all strategies send: the loss, its count, the votes.
+  // In a round nothing is sent but what all strategies send: the loss, its count, the stop requests.
   const auto bytes = [&](const char* every) {
     run(of_both, std::string("every") + every,
         {"--steps", "4", "--ranks", "2", "--strategy", "my-diloco", "--my-diloco.every", every});

@@ -67,7 +67,7 @@ void change_tensor(Source& source, Program& p) {
       t.offset = any_number(source);
       break;
     case 2:
-      t.pitch = any_number(source);
+      t.row_stride = any_number(source);
       break;
     case 3:
       t.dtype = static_cast<DType>(source.below(6));

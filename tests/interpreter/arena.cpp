@@ -120,9 +120,9 @@ reference::Value Arena::read(TensorId tensor) const {
   const Tensor& t = planned().program[tensor];
   reference::Value value = reference::zeros(t.dtype, planned().program.part(tensor).shape);
   const Place place = place_of_tensor(tensor);
-  const std::int64_t columns = t.pitch != 0 ? value.shape.last() : value.shape.elements();
+  const std::int64_t columns = t.row_stride != 0 ? value.shape.last() : value.shape.elements();
   for (std::int64_t first = 0, row = 0; first < value.shape.elements(); first += columns, ++row)
-    read_run(place, place.begin + row * t.pitch * place.step, columns, tensor, value.data.data() + first);
+    read_run(place, place.begin + row * t.row_stride * place.step, columns, tensor, value.data.data() + first);
   return value;
 }
 
@@ -140,12 +140,12 @@ void Arena::write_elements(TensorId tensor, std::int64_t first, const std::vecto
   const Tensor& t = planned().program[tensor];
   const Place place = place_of_tensor(tensor);
   const auto count = static_cast<std::int64_t>(values.size());
-  if (t.pitch == 0) return write_run(place, place.begin + first * place.step, count, values.data());
+  if (t.row_stride == 0) return write_run(place, place.begin + first * place.step, count, values.data());
   const std::int64_t columns = planned().program.part(tensor).shape.last();
   for (std::int64_t done = 0; done < count;) {
     const std::int64_t row = (first + done) / columns, column = (first + done) % columns,
                        run = std::min(columns - column, count - done);
-    write_run(place, place.begin + (row * t.pitch + column) * place.step, run, values.data() + done);
+    write_run(place, place.begin + (row * t.row_stride + column) * place.step, run, values.data() + done);
     done += run;
   }
 }

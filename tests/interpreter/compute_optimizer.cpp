@@ -25,8 +25,8 @@ void clip_coefficient(Work& w) {
 }
 
 void adamw(Work& w) {
-  const Value hyper = w.in(0);
-  const double rate = hyper.at(0), coefficient = w.scalar(1), beta1 = w.attributes().real("beta1"),
+  const Value scalars = w.in(0);
+  const double rate = scalars.at(0), coefficient = w.scalar(1), beta1 = w.attributes().real("beta1"),
                beta2 = w.attributes().real("beta2"), epsilon = w.attributes().real("epsilon"),
                decay = w.attributes().real("weight_decay");
   for (std::size_t k = 0; 2 + 5 * k < w.inputs(); ++k) {
@@ -39,7 +39,7 @@ void adamw(Work& w) {
       m.data[i] = beta1 * m.data[i] + (1 - beta1) * g;
       v.data[i] = beta2 * v.data[i] + (1 - beta2) * g * g;
       weight.data[i] = weight.data[i] * (1 - rate * decay) -
-                       rate / hyper.at(1) * m.data[i] / (std::sqrt(v.data[i]) / std::sqrt(hyper.at(2)) + epsilon);
+                       rate / scalars.at(1) * m.data[i] / (std::sqrt(v.data[i]) / std::sqrt(scalars.at(2)) + epsilon);
     }
     w.out(4 * k, weight);
     if (has_master) w.out(4 * k + 1, weight);

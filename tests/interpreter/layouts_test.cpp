@@ -41,8 +41,8 @@ TEST_P(Layouts, Zero2) {
     }
   }
   expect(over("zero2", 2, 2) + Words{"--zero2.overlap_comm=false", "--zero2.contiguous_gradients=false"});
-  for (const char* wire : {"fp32", "bf16"})
-    expect(over("zero2", 2, 2) + Words{"--zero2.communication_data_type=" + std::string(wire)});
+  for (const char* reduce_dtype : {"fp32", "bf16"})
+    expect(over("zero2", 2, 2) + Words{"--zero2.communication_data_type=" + std::string(reduce_dtype)});
   for (const char* update : {"device", "cpu"}) {
     expect(over("zero2", 2, 2) + Words{"--zero2.offload_optimizer.device=cpu", "--zero2.offload_optimizer.ratio=0.5",
                                        "--zero2.sub_group_size=3000", "--zero2.offload_optimizer.update=" + std::string(update)});
@@ -59,10 +59,10 @@ TEST_P(Layouts, Zero3) {
       expect(over("zero3-offload", ranks, accumulation));
     }
   }
-  for (const char* wire : {"fp32", "bf16"}) {
-    expect(
-        over("zero3-offload", 2, 2) + given_up +
-        Words{"--zero3-offload.reduce_each_micro_batch=false", "--zero3-offload.communication_data_type=" + std::string(wire)});
+  for (const char* reduce_dtype : {"fp32", "bf16"}) {
+    expect(over("zero3-offload", 2, 2) + given_up +
+           Words{"--zero3-offload.reduce_each_micro_batch=false",
+                 "--zero3-offload.communication_data_type=" + std::string(reduce_dtype)});
   }
   expect(over("zero3-offload", 4, 2) + given_up + Words{"--zero3-offload.max_live_parameters=3000"});
   expect(over("zero3-offload", 2, 2) + given_up + Words{"--zero3-offload.overlap_comm=false"});

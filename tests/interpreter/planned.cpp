@@ -20,7 +20,7 @@ std::vector<Stretch> stretches(const Planned& planned, const Instruction& instru
   const Shape local = planned.program.local(tensor);
   const auto size = static_cast<std::int64_t>(size_of(t.dtype));
   const std::int64_t begin = planned.plan.address[static_cast<std::size_t>(tensor)];
-  if (t.pitch == 0) {
+  if (t.row_stride == 0) {
     std::int64_t elements = local.elements();
     const bool in_flat_parts = instruction.op->is_collective() && instruction.attributes.integer_or("dim", 0) < 0;
     const AxisSet axes = in_flat_parts ? instruction.attributes.axes("axis") : AxisSet();
@@ -32,7 +32,7 @@ std::vector<Stretch> stretches(const Planned& planned, const Instruction& instru
   }
   std::vector<Stretch> rows;
   for (std::int64_t row = 0; row < local.rows(); ++row) {
-    const std::int64_t at = begin + row * t.pitch * size;
+    const std::int64_t at = begin + row * t.row_stride * size;
     rows.push_back({t.space, at, at + local.last() * size});
   }
   return rows;

@@ -27,8 +27,8 @@ struct Stretch {
   std::int64_t begin, end;
 };
 
-/// The bytes that `instruction` touches of one of its tensors on this rank: one stretch, or one per row where it is columns of a
-/// wider tensor; with the padding behind a whole tensor that is moved in flat parts of equal length.
+/// The bytes that `instruction` touches of one of its tensors on this rank: one stretch, or one per row where it is a strided
+/// view of a wider tensor; with the padding behind a whole tensor that is moved in flat parts of equal length.
 std::vector<Stretch> stretches(const Planned& planned, const Instruction& instruction, TensorId tensor);
 
 /// "rank 1, #12: all_reduce ..." for messages.

@@ -242,13 +242,13 @@ Outcome run(const RankPrograms& programs, const RunOptions& options) {
         const std::int64_t first = ((step * config.accumulation + m) * parts + index) * config.batch;
         write_tokens(ranks[rank], "." + std::to_string(m), first, config.batch, config.sequence, vocabulary);
       }
-      write_input(ranks[rank], "hyper", scalars);
-      write_input(ranks[rank], "votes", {1});
+      write_input(ranks[rank], "optimizer_scalars", scalars);
+      write_input(ranks[rank], "stop_requests", {1});
     }
     run_all(ranks, options.order + static_cast<std::uint64_t>(step));
     outcome.losses.push_back(metric(ranks, "loss"));
     outcome.grad_norms.push_back(metric(ranks, "grad_norm"));
-    if (metric(ranks, "stop") != config.ranks) throw ProgramError("the votes to stop do not sum to the number of ranks");
+    if (metric(ranks, "stop") != config.ranks) throw ProgramError("the stop requests do not sum to the number of ranks");
     if (step > 0 || options.rounded) continue;
 
     outcome.after_first_step = states_of(ranks);

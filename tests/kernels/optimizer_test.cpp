@@ -32,7 +32,7 @@ TEST_P(DeviceKernel, ClippingAndItsNorm) {
 
 TEST_P(DeviceKernel, AdamW) {
   const double rate = 0.01, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-3, decay = 0.1, coefficient = 0.5;
-  const Value hyper{
+  const Value scalars{
       DType::f32,
       {4},
       {static_cast<float>(rate), static_cast<float>(1 - std::pow(beta1, 3)), static_cast<float>(1 - std::pow(beta2, 3)), 3}};
@@ -44,7 +44,7 @@ TEST_P(DeviceKernel, AdamW) {
                               {"stochastic_rounding", std::int64_t{0}},
                               {"seed", std::int64_t{1}}};
   for (const bool with_master : kWithAndWithout) {
-    Values in = {hyper, clip};
+    Values in = {scalars, clip};
     Values expected;
     for (const std::int64_t n : {1, 37, 1000}) {  // several parameters in one instruction
       const Value p = random({n}), g = random_value(engine_, gradient(), {n});
@@ -60,7 +60,7 @@ TEST_P(DeviceKernel, AdamW) {
         m.data[i] = beta1 * m.data[i] + (1 - beta1) * gradient;
         v.data[i] = beta2 * v.data[i] + (1 - beta2) * gradient * gradient;
         weight.data[i] = weight.data[i] * (1 - rate * decay) -
-                         rate / hyper.data[1] * m.data[i] / (std::sqrt(v.data[i]) / std::sqrt(hyper.data[2]) + epsilon);
+                         rate / scalars.data[1] * m.data[i] / (std::sqrt(v.data[i]) / std::sqrt(scalars.data[2]) + epsilon);
       }
       Value rounded = weight;
       rounded.dtype = dtype();
@@ -81,14 +81,14 @@ TEST_P(DeviceKernels, StochasticRoundingIsUnbiased) {
   // change.
   constexpr std::int64_t n = 200'000;
   const double rate = static_cast<float>(1.0 / 128 / 1000);
-  const Value hyper{DType::f32, {4}, {rate, 1, 1, 1}}, one{DType::f32, {}, {1}};
+  const Value scalars{DType::f32, {4}, {rate, 1, 1, 1}}, one{DType::f32, {}, {1}};
   Value p = zeros(DType::bf16, {n}), g = zeros(DType::f32, {n}), m = zeros(DType::f32, {n}), v = m;
   for (double& x : p.data) x = 1.5;
   for (double& x : g.data) x = -1;
   Attributes attributes{
       {"beta1", 0.0},           {"beta2", 0.0}, {"epsilon", 0.0}, {"weight_decay", 0.0}, {"stochastic_rounding", std::int64_t{1}},
       {"seed", std::int64_t{5}}};
-  const Value rounded = *test::run_kernel(*device_, "adamw", {hyper, one, p, g, std::nullopt, m, v}, attributes)[0];
+  const Value rounded = *test::run_kernel(*device_, "adamw", {scalars, one, p, g, std::nullopt, m, v}, attributes)[0];
   double moved = 0;
   for (const double x : rounded.data) {
     ASSERT_TRUE(x == 1.5 || x == 1.5 + 1.0 / 128) << x;
@@ -97,7 +97,7 @@ TEST_P(DeviceKernels, StochasticRoundingIsUnbiased) {
   // The mean of n draws of probability 1/1000 has a standard deviation of 7 %.
   EXPECT_NEAR(moved / static_cast<double>(n) / rate, 1, 0.3);
   attributes.set("stochastic_rounding", std::int64_t{0});
-  EXPECT_EQ(test::run_kernel(*device_, "adamw", {hyper, one, p, g, std::nullopt, m, v}, attributes)[0]->data, p.data);
+  EXPECT_EQ(test::run_kernel(*device_, "adamw", {scalars, one, p, g, std::nullopt, m, v}, attributes)[0]->data, p.data);
 }
 
 /// Weights, and moments if they are there, of `n` elements with the same gradient of -1 after `steps` steps of two parameters
@@ -113,10 +113,10 @@ Values after_steps(Device& device, std::int64_t n, int steps, double rate, doubl
   Value p2 = p, m2 = m, v2 = v;
   for (int step = 1; step <= steps; ++step) {
     const auto correction = [&](double beta) { return static_cast<float>(1 - std::pow(beta, step)); };
-    const Value hyper{
+    const Value scalars{
         DType::f32, {4}, {static_cast<float>(rate), correction(beta1), correction(beta2), static_cast<float>(step)}};
     const Values made =
-        test::run_kernel(device, "adamw", {hyper, one, p, g, std::nullopt, m, v, p2, g, std::nullopt, m2, v2}, attributes);
+        test::run_kernel(device, "adamw", {scalars, one, p, g, std::nullopt, m, v, p2, g, std::nullopt, m2, v2}, attributes);
     p = *made[0], m = *made[2], v = *made[3], p2 = *made[4], m2 = *made[6], v2 = *made[7];
   }
   return {p, m, v, p2};

@@ -181,9 +181,9 @@ TEST_P(DeviceKernel, RotatesInPlace) {
     test::HostTensors in{test::to_host(x), test::to_host(table), std::nullopt};
     const auto same = [&](const std::string& op, const Attributes& with) {
       const auto apart = run_kernel_at({}, *device_, op, in, with, test::Repeated::same_bits, {});
-      for (const bool columns : kWithAndWithout) {
+      for (const bool strided : kWithAndWithout) {
         const auto in_place =
-            run_kernel_at({.columns = columns, .in_place = true}, *device_, op, in, with, test::Repeated::same_bits, {});
+            run_kernel_at({.strided = strided, .in_place = true}, *device_, op, in, with, test::Repeated::same_bits, {});
         EXPECT_TRUE(in_place[0]->bytes == apart[0]->bytes) << op << " of heads of " << dim;
       }
     };

@@ -84,7 +84,7 @@ enum class Repeated { same_bits, within_rounding };
 
 /// How the tensors lie in memory.
 struct Places {
-  bool columns = false;   ///< those that may be columns of a wider tensor are
+  bool strided = false;   ///< those that may be strided views of a wider tensor are
   bool in_place = false;  ///< output 0 takes the place of input 0, of the same type
   bool apart = false;     ///< outputs that may lie apart from the input that they update do
 };
@@ -93,13 +93,13 @@ struct Places {
 struct Rows {
   std::int64_t count = 0, bytes = 0, first = 0, apart = 0;
   Rows() = default;
-  Rows(const TensorType& type, bool columns)
-      : count(columns ? type.shape.rows() : 1),
+  Rows(const TensorType& type, bool strided)
+      : count(strided ? type.shape.rows() : 1),
         bytes(type.shape.elements() * static_cast<std::int64_t>(size_of(type.dtype)) / std::max<std::int64_t>(count, 1)),
-        first(columns ? 16 : 0),
-        apart(columns ? (bytes + 15) / 16 * 16 + 32 : bytes) {}
+        first(strided ? 16 : 0),
+        apart(strided ? (bytes + 15) / 16 * 16 + 32 : bytes) {}
   std::int64_t reserved() const { return count * apart; }
-  std::int64_t pitch(DType type) const { return first == 0 ? 0 : apart / static_cast<std::int64_t>(size_of(type)); }
+  std::int64_t row_stride(DType type) const { return first == 0 ? 0 : apart / static_cast<std::int64_t>(size_of(type)); }
   void put(const std::vector<std::uint8_t>& from, std::uint8_t* memory) const {
     for (std::int64_t row = 0; row < count; ++row) std::copy_n(from.data() + row * bytes, bytes, memory + first + row * apart);
   }
@@ -142,8 +142,8 @@ inline HostTensors run_kernel_at(const Places& places, Device& device, const std
     std::vector<Rows> rows;
     for (std::size_t i = 0; i < all.size(); ++i) {
       const int index = static_cast<int>(i);
-      const bool columns = places.columns && (made ? op.makes_columns(index) : op.takes_columns(index));
-      rows.push_back(all[i] ? Rows(*all[i], columns && all[i]->shape.rank() == 3) : Rows());
+      const bool strided = places.strided && (made ? op.makes_strided_view(index) : op.takes_strided_view(index));
+      rows.push_back(all[i] ? Rows(*all[i], strided && all[i]->shape.rank() == 3) : Rows());
     }
     return rows;
   };
@@ -151,7 +151,7 @@ inline HostTensors run_kernel_at(const Places& places, Device& device, const std
   const auto buffers_of = [&](const Types& all, const std::vector<Rows>& rows) {
     std::vector<Buffer> buffers;
     for (std::size_t i = 0; i < all.size(); ++i)
-      buffers.push_back(all[i] ? Buffer{nullptr, all[i]->dtype, all[i]->shape, rows[i].pitch(all[i]->dtype)} : absent);
+      buffers.push_back(all[i] ? Buffer{nullptr, all[i]->dtype, all[i]->shape, rows[i].row_stride(all[i]->dtype)} : absent);
     return buffers;
   };
   std::vector<Buffer> in = buffers_of(types, in_rows), out = buffers_of(out_types, out_rows);
@@ -206,7 +206,7 @@ inline HostTensors run_kernel_at(const Places& places, Device& device, const std
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       if (!inputs[i]) continue;
       EXPECT_TRUE(in_rows[i].intact_beside(memory.image(in_parts[i]), GuardedMemory::kPoison))
-          << op_name << " writes beside the columns of input " << i;
+          << op_name << " writes beside the rows of input " << i;
       EXPECT_TRUE(updated[i] || in_rows[i].holds(inputs[i]->bytes, memory.image(in_parts[i])))
           << op_name << " changes input " << i;
     }
@@ -217,7 +217,7 @@ inline HostTensors run_kernel_at(const Places& places, Device& device, const std
       made.back().emplace(out_types[i]->dtype, out_types[i]->shape);
       out_rows[i].take(memory.image(out_parts[i]), made.back()->bytes);
       EXPECT_TRUE(out_rows[i].intact_beside(memory.image(out_parts[i]), GuardedMemory::kPoison))
-          << op_name << " writes beside the columns of output " << i;
+          << op_name << " writes beside the rows of output " << i;
     }
     results.push_back(std::move(made));
   }
@@ -242,26 +242,26 @@ inline void expect_alike(const HostTensor& found, const HostTensor& expected, co
   }
 }
 
-/// run_kernel_at() with dense tensors that are updated in place. Again with columns of wider tensors where the op takes or makes
-/// them, and with outputs apart from what they update where they may be, which must give the same.
+/// run_kernel_at() with dense tensors that are updated in place. Again with strided views of wider tensors where the op takes or
+/// makes them, and with outputs apart from what they update where they may be, which must give the same.
 inline HostTensors run_kernel(Device& device, const std::string& op_name, const HostTensors& inputs, const Attributes& attributes,
                               Repeated repeated = Repeated::same_bits, const LocalParts& parts = {}) {
   HostTensors dense = run_kernel_at({}, device, op_name, inputs, attributes, repeated, parts);
   const Op& op = registry().get(op_name);
-  bool columns = false, apart = false;
-  for (std::size_t i = 0; i < inputs.size(); ++i) columns = columns || op.takes_columns(static_cast<int>(i));
+  bool strided = false, apart = false;
+  for (std::size_t i = 0; i < inputs.size(); ++i) strided = strided || op.takes_strided_view(static_cast<int>(i));
   for (std::size_t i = 0; i < dense.size(); ++i) {
-    columns = columns || op.makes_columns(static_cast<int>(i));
+    strided = strided || op.makes_strided_view(static_cast<int>(i));
     apart = apart || op.updates_apart(static_cast<int>(i));
   }
   std::vector<Places> others;
-  if (columns) others.push_back({.columns = true});
+  if (strided) others.push_back({.strided = true});
   if (apart) others.push_back({.apart = true});
   for (const Places& places : others) {
     const HostTensors again = run_kernel_at(places, device, op_name, inputs, attributes, repeated, parts);
     for (std::size_t i = 0; i < dense.size() && i < again.size(); ++i) {
       if (dense[i])
-        expect_alike(*again[i], *dense[i], op_name + ", output " + std::to_string(i) + (places.apart ? ", apart" : ", columns"));
+        expect_alike(*again[i], *dense[i], op_name + ", output " + std::to_string(i) + (places.apart ? ", apart" : ", strided"));
     }
   }
   return dense;

@@ -178,13 +178,13 @@ TEST_P(KernelShapes, Optimizer) {
   std::vector<std::int64_t> sizes = {e().channels * e().hidden + 3};
   for (std::int64_t i = 0; i < 1400; ++i) sizes.push_back(i % 7 == 0 ? 8192 + i % 5 : i % 40);
   const float beta1 = 0.9F, beta2 = 0.95F, rate = 1e-2F, epsilon = 1e-8F, decay = 0.1F;
-  HostTensor hyper(DType::f32, {4}), clip(DType::f32, {});
+  HostTensor scalars(DType::f32, {4}), clip(DType::f32, {});
   const std::array<double, 4> values = {rate, 1 - std::pow(beta1, 3), 1 - std::pow(beta2, 3), 3};
-  for (std::int64_t i = 0; i < 4; ++i) hyper.set(i, values[static_cast<std::size_t>(i)]);
+  for (std::int64_t i = 0; i < 4; ++i) scalars.set(i, values[static_cast<std::size_t>(i)]);
   clip.set(0, 0.5);
   HostTensors squares;
   for (const bool with_master : kWithAndWithout) {
-    HostTensors in = {hyper, clip};
+    HostTensors in = {scalars, clip};
     for (const std::int64_t n : sizes) {
       HostTensor v = random(gradient(), {n}, 0.1);
       for (std::int64_t i = 0; i < n; ++i) v.set(i, std::abs(v[i]));
@@ -209,7 +209,7 @@ TEST_P(KernelShapes, Optimizer) {
         const double g = 0.5 * given(1, i), m = double{beta1} * given(3, i) + (1 - double{beta1}) * g,
                      v = double{beta2} * given(4, i) + (1 - double{beta2}) * g * g, before = given(with_master ? 2 : 0, i);
         const double weight = before * (1 - double{rate} * double{decay}) -
-                              double{rate} / hyper[1] * m / (std::sqrt(v) / std::sqrt(hyper[2]) + double{epsilon});
+                              double{rate} / scalars[1] * m / (std::sqrt(v) / std::sqrt(scalars[2]) + double{epsilon});
         p_samples.add((*out[4 * tensor])[i], weight);
         if (with_master) master_samples.add((*out[4 * tensor + 1])[i], weight);
         m_samples.add((*out[4 * tensor + 2])[i], m);

@@ -88,7 +88,7 @@ TEST(PackLinears, PackedTensorsLieSideBySideInPlannedMemory) {
       EXPECT_EQ(address(i->outputs[k]), address(i->outputs[k - 1]) + p.local(i->outputs[k - 1]).last() * 4) << "columns";
     std::int64_t width = 0;
     for (TensorId y : i->outputs) width += p.local(y).last();
-    for (TensorId y : i->outputs) EXPECT_EQ(p[y].pitch, width);
+    for (TensorId y : i->outputs) EXPECT_EQ(p[y].row_stride, width);
   }
   for (const Instruction* i : all_of(p, "packed_linear_weight_grad")) {
     for (std::size_t k = 1; k < i->outputs.size(); ++k)
@@ -125,7 +125,7 @@ TEST(PackLinears, RotationsAreInPlaceAndKeepNothingAlive) {
   for (const char* op : {"rope", "rope_grad"}) {
     for (const Instruction* i : all_of(p, op)) {
       const Tensor &from = p[i->inputs[0]], &to = p[i->outputs[0]];
-      EXPECT_NE(to.pitch, 0);
+      EXPECT_NE(to.row_stride, 0);
       EXPECT_EQ(from.storage, to.storage) << op;
       EXPECT_EQ(from.offset, to.offset) << op;
     }
@@ -171,7 +171,7 @@ TEST(PackLinears, LeavesWhatIsNeededBeforeTheLastOfThem) {
   auto gate = std::find_if(p.instructions.begin(), p.instructions.end(), [&](const Instruction& i) {
     return i.op->name() == "linear" && p[i.inputs[1]].name.find("gate") != std::string::npos;
   });
-  // Something between gate and up that reads gate, and takes columns.
+  // Something between gate and up that reads gate, and takes a strided view.
   Inserter inserter(p);
   const TensorId y = gate->outputs[0];
   inserter.after(static_cast<InstructionId>(gate - p.instructions.begin()), [&](Builder& b) {
@@ -204,13 +204,13 @@ TEST(PackLinears, LeavesGradientsOfWeightsBetweenWhichACollectiveStands) {
 TEST(Verifier, RefusesColumnsWhereAnOpTakesNone) {
   Program p = packed(test::Case(1, 1, true, {.layers = 1}));
   for (Instruction& i : p.instructions) {
-    if (i.op->name() == "rms_norm" && i.tag.layer == 0) p[i.outputs[0]].pitch = p.local(i.outputs[0]).last() + 4;
+    if (i.op->name() == "rms_norm" && i.tag.layer == 0) p[i.outputs[0]].row_stride = p.local(i.outputs[0]).last() + 4;
   }
   try {
     verify(p);
-    FAIL() << "columns went unnoticed";
+    FAIL() << "a strided view went unnoticed";
   } catch (const ProgramError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("columns"));
+    EXPECT_THAT(error.what(), HasSubstr("strided view"));
   }
 }
 

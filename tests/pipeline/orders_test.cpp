@@ -83,7 +83,7 @@ TEST(Orders, EveryPartOnceInOrderAndWithoutDeadlock) {
   }
 }
 
-TEST(Orders, IdleShareIsThatOfTheFormula) {
+TEST(Orders, BubbleFractionIsThatOfTheFormula) {
   for (Schedule schedule : schedules) {
     for (int ranks = 2; ranks <= 8; ++ranks) {
       for (int chunks = 1; chunks <= (schedule == Schedule::interleaved ? 4 : 1); ++chunks) {
@@ -92,7 +92,7 @@ TEST(Orders, IdleShareIsThatOfTheFormula) {
           if (schedule == Schedule::zero_bubble_h2 && micro_batches < 2 * ranks) continue;
           const double end = finish(orders(schedule, ranks, chunks, micro_batches), ranks * chunks, costs_of(schedule)).value();
           const double busy = 3.0 * chunks * micro_batches;
-          ASSERT_NEAR(1 - busy / end, idle_share(schedule, ranks, chunks, micro_batches), 1e-12)
+          ASSERT_NEAR(1 - busy / end, bubble_fraction(schedule, ranks, chunks, micro_batches), 1e-12)
               << "schedule " << static_cast<int>(schedule) << " ranks " << ranks << " chunks " << chunks << " micro-batches "
               << micro_batches;
         }

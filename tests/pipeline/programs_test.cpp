@@ -155,7 +155,7 @@ TEST_F(PipelinePrograms, TiedEmbeddingIsTrainedByBothItsStages) {
     const auto table =
         std::find_if(parameters.begin(), parameters.end(), [](const Parameter& p) { return p.name == "embed.weight"; });
     ASSERT_NE(table, parameters.end());
-    EXPECT_EQ(table->twin, 3 - rank);
+    EXPECT_EQ(table->tied_replica, 3 - rank);
   }
 }
 
@@ -208,7 +208,7 @@ TEST_F(PipelinePrograms, GoldenPrograms) {
     test::expect_golden("pipeline_rank" + std::to_string(rank), to_text(programs[static_cast<std::size_t>(rank)]));
 }
 
-TEST_F(PipelinePrograms, IdleShareOfEqualStagesIsThatOfTheFormula) {
+TEST_F(PipelinePrograms, BubbleFractionOfEqualStagesIsThatOfTheFormula) {
   using pipeline::Schedule;
   const std::map<std::string, Schedule> schedules{{"gpipe", Schedule::gpipe},
                                                   {"1f1b", Schedule::one_f_one_b},
@@ -219,8 +219,8 @@ TEST_F(PipelinePrograms, IdleShareOfEqualStagesIsThatOfTheFormula) {
     for (const int stages : {2, 4}) {
       const auto programs = compile(host_, {.schedule = name, .stages = stages, .micro_batches = 8, .shape = {.layers = 8}});
       const int chunks = schedule == Schedule::interleaved ? 2 : 1;
-      EXPECT_NEAR(simulate(pointers(programs), TimelineCost::equal).idle_share(),
-                  pipeline::idle_share(schedule, stages, chunks, 8), 1e-9)
+      EXPECT_NEAR(simulate(pointers(programs), TimelineCost::equal).bubble_fraction(),
+                  pipeline::bubble_fraction(schedule, stages, chunks, 8), 1e-9)
           << name << " over " << stages;
     }
   }
@@ -277,7 +277,7 @@ TEST_F(PipelinePrograms, SimulatedWithUnitDurationsTheyAreTheSameTimelines) {
       const Timeline by_outlines = simulate(pointers(programs), TimelineCost::equal);
       const Timeline simulated = timeline_of(pointers(programs), simulate(pointers(programs), units));
       EXPECT_EQ(timeline_text(simulated), timeline_text(by_outlines));
-      EXPECT_NEAR(simulated.idle_share(), by_outlines.idle_share(), 1e-9);
+      EXPECT_NEAR(simulated.bubble_fraction(), by_outlines.bubble_fraction(), 1e-9);
     }
   }
 }
@@ -291,7 +291,7 @@ TEST_F(PipelinePrograms, RanksTellEachOtherTheirTimelines) {
     const Timeline told = simulate(outlines, cost), own = simulate(pointers(programs), cost);
     EXPECT_EQ(told.end, own.end);
     EXPECT_EQ(timeline_text(told), timeline_text(own));
-    EXPECT_EQ(told.idle_share(), own.idle_share());
+    EXPECT_EQ(told.bubble_fraction(), own.bubble_fraction());
   }
   EXPECT_NEAR(simulate(outlines, TimelineCost::measured).end, simulate(outlines, TimelineCost::by_ops).end, 1e-12)
       << "times that were measured are as good as others";

@@ -117,7 +117,7 @@ TEST(AssignStages, WithinLayersStagesAreMoreEven) {
 TEST(AssignStages, CountsWhatBackwardCosts) {
   Program program = forward_of(test::TinyModel({.layers = 6, .hidden = 64, .heads = 4, .head_dim = 16, .ffn = 256}));
   assign_stages(program, 0, 2, Cut::operators, false);
-  Program step = rebuild(program);
+  Program step = propagate_shardings(program);
   differentiate(step, DType::f32);
   std::vector<double> seconds(2, 0);
   double longest = 0;  // of what lies between two places to cut

@@ -140,9 +140,9 @@ TEST_F(Fixture, RefusesShapesThatHoldNothing) {
 TEST_F(Fixture, RefusesPlacesBeyondAnyMachine) {
   b.state("far", DType::f32, {2, 4}, {});
   Tensor& far = program.tensors.back();
-  far.pitch = std::int64_t{1} << 61;  // times the size of an element it is no number of 64 bits any more
+  far.row_stride = std::int64_t{1} << 61;  // times the size of an element it is no number of 64 bits any more
   expect_error("puts its rows further apart than any machine holds");
-  far.pitch = 0;
+  far.row_stride = 0;
   far.offset = std::int64_t{1} << 62;
   expect_error("lies outside of any machine");
 }

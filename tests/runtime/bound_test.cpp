@@ -14,7 +14,7 @@ namespace {
 using testing::HasSubstr;
 
 Bound judged(std::vector<double> rates) {
-  return judge_bound(rates);
+  return bound_from_rates(rates);
 }
 
 TEST(Bound, IsWhatMostLooksAgreeOn) {

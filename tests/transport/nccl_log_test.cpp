@@ -140,26 +140,28 @@ MemberFindings member(std::vector<Connection> connections, int links = 18) {
 }
 
 TEST(PathVerification, NamesTheProvenPath) {
-  const Verdict nvlink = judge(Path::nvlink, {member({{0, 1, "P2P/CUMEM"}}), member({{1, 0, "P2P/CUMEM"}})}, {4, 6});
+  const Verdict nvlink = verify_path(Path::nvlink, {member({{0, 1, "P2P/CUMEM"}}), member({{1, 0, "P2P/CUMEM"}})}, {4, 6});
   EXPECT_EQ(nvlink.problem, "");
   EXPECT_EQ(nvlink.path, "P2P/CUMEM over 18 NVLinks");
-  const Verdict socket =
-      judge(Path::socket, {member({{0, 1, "NET/Socket/0"}, {1, 0, "NET/Socket/0"}}), member({{1, 0, "NET/Socket/0"}})}, {4, 6});
+  const Verdict socket = verify_path(
+      Path::socket, {member({{0, 1, "NET/Socket/0"}, {1, 0, "NET/Socket/0"}}), member({{1, 0, "NET/Socket/0"}})}, {4, 6});
   EXPECT_EQ(socket.problem, "");
   EXPECT_EQ(socket.path, "NET/Socket on eth0");
 }
 
 TEST(PathVerification, NamesWhatWasFoundInstead) {
-  EXPECT_EQ(judge(Path::nvlink, {member({{0, 1, "SHM/direct/direct"}}), member({{1, 0, "SHM/direct/direct"}})}, {4, 6}).problem,
-            "asked for nvlink, got SHM/direct/direct between ranks 4 and 6");
+  EXPECT_EQ(
+      verify_path(Path::nvlink, {member({{0, 1, "SHM/direct/direct"}}), member({{1, 0, "SHM/direct/direct"}})}, {4, 6}).problem,
+      "asked for nvlink, got SHM/direct/direct between ranks 4 and 6");
   // One wrong connection among right ones is enough.
-  EXPECT_EQ(judge(Path::nvlink, {member({{0, 1, "P2P/CUMEM"}}), member({{1, 2, "NET/Socket/0"}}), member({{2, 0, "P2P/CUMEM"}})},
+  EXPECT_EQ(
+      verify_path(Path::nvlink, {member({{0, 1, "P2P/CUMEM"}}), member({{1, 2, "NET/Socket/0"}}), member({{2, 0, "P2P/CUMEM"}})},
                   {0, 1, 2})
-                .problem,
-            "asked for nvlink, got NET/Socket on eth0 between ranks 1 and 2");
-  EXPECT_EQ(judge(Path::nvlink, {member({{0, 1, "P2P/indirect/2[2]"}}), member({{1, 0, "P2P/CUMEM"}})}, {0, 1}).problem,
+          .problem,
+      "asked for nvlink, got NET/Socket on eth0 between ranks 1 and 2");
+  EXPECT_EQ(verify_path(Path::nvlink, {member({{0, 1, "P2P/indirect/2[2]"}}), member({{1, 0, "P2P/CUMEM"}})}, {0, 1}).problem,
             "asked for nvlink, got P2P/indirect/2[2] between ranks 0 and 1");
-  EXPECT_EQ(judge(Path::socket, {member({{0, 1, "NET/IB/0/GDRDMA"}}), member({{1, 0, "NET/Socket/0"}})}, {0, 1}).problem,
+  EXPECT_EQ(verify_path(Path::socket, {member({{0, 1, "NET/IB/0/GDRDMA"}}), member({{1, 0, "NET/Socket/0"}})}, {0, 1}).problem,
             "asked for socket, got NET/IB/0/GDRDMA between ranks 0 and 1");
 }
 
@@ -171,7 +173,7 @@ TEST(PathVerification, JudgesWhatWasWrittenOnARealMachine) {
       MemberFindings& findings = members.emplace_back(member(log.connections));
       findings.interfaces = log.interfaces;
     }
-    return judge(wanted, members, {0, 1});
+    return verify_path(wanted, members, {0, 1});
   };
   EXPECT_EQ(verdict(Path::nvlink, "p2p_cumem.log").path, "P2P/CUMEM over 18 NVLinks");
   EXPECT_EQ(verdict(Path::nvlink, "shm.log").problem, "asked for nvlink, got SHM/direct/direct between ranks 0 and 1");
@@ -206,14 +208,14 @@ std::vector<MemberFindings> both_members(const std::string& name, const std::str
 
 TEST(PathVerification, JudgesWhatWasPublishedOfMachinesWithEfa) {
   const std::vector<MemberFindings> members = both_members("aws_libfabric.log", "worker-0", "worker-1");
-  EXPECT_EQ(judge(Path::efa, members, {0, 1}).problem,
+  EXPECT_EQ(verify_path(Path::efa, members, {0, 1}).problem,
             "asked for efa, got NET/AWS Libfabric without GPUDirect between ranks 0 and 1");
   Promise without_gpudirect = Path::efa;
   without_gpudirect.gpudirect = false;
-  EXPECT_EQ(judge(without_gpudirect, members, {0, 1}).problem, "");
-  EXPECT_EQ(judge(without_gpudirect, members, {0, 1}).path,
+  EXPECT_EQ(verify_path(without_gpudirect, members, {0, 1}).problem, "");
+  EXPECT_EQ(verify_path(without_gpudirect, members, {0, 1}).path,
             "NET/AWS Libfabric without GPUDirect; provider efa, aws-ofi-nccl 1.5.0aws");
-  EXPECT_EQ(judge(Path::socket, members, {0, 1}).problem,
+  EXPECT_EQ(verify_path(Path::socket, members, {0, 1}).problem,
             "asked for socket, got NET/AWS Libfabric without GPUDirect between ranks 0 and 1");
 
   const LogFindings log = read_log(log_named("libfabric_gdr.log"));
@@ -224,16 +226,16 @@ TEST(PathVerification, JudgesWhatWasPublishedOfMachinesWithEfa) {
 
 TEST(PathVerification, EfaIsLibfabricsProviderEfaWithGpudirect) {
   const std::vector<Connection> there{{0, 1, "NET/Libfabric/3/GDRDMA/Shared"}}, back{{1, 0, "NET/Libfabric/0/GDRDMA"}};
-  const Verdict good = judge(Path::efa, {efa_member(there), efa_member(back)}, {4, 6});
+  const Verdict good = verify_path(Path::efa, {efa_member(there), efa_member(back)}, {4, 6});
   EXPECT_EQ(good.problem, "");
   EXPECT_EQ(good.path, "NET/Libfabric with GPUDirect; provider efa, aws-ofi-nccl 1.16.2");
   const std::vector<std::string> tcp = read_log(log_named("libfabric_tcp.log")).providers;
-  EXPECT_EQ(judge(Path::efa, {efa_member(there), efa_member(back, tcp.front())}, {4, 6}).problem,
+  EXPECT_EQ(verify_path(Path::efa, {efa_member(there), efa_member(back, tcp.front())}, {4, 6}).problem,
             "asked for efa, got libfabric's provider tcp;ofi_rxm on rank 6");
-  EXPECT_EQ(judge(Path::efa, {efa_member(there), member(back)}, {4, 6}).problem,
+  EXPECT_EQ(verify_path(Path::efa, {efa_member(there), member(back)}, {4, 6}).problem,
             "asked for efa, but the AWS OFI plugin named no provider of libfabric on rank 6");
   for (const char* path : {"NET/Socket/0", "NET/IB/0/GDRDMA", "SHM/direct/direct", "P2P/indirect/2[2]"}) {
-    EXPECT_THAT(judge(Path::efa, {efa_member({{0, 1, path}}), efa_member(back)}, {4, 6}).problem,
+    EXPECT_THAT(verify_path(Path::efa, {efa_member({{0, 1, path}}), efa_member(back)}, {4, 6}).problem,
                 ::testing::AllOf(HasSubstr("asked for efa, got "), HasSubstr("between ranks 4 and 6")))
         << path;
   }
@@ -242,41 +244,41 @@ TEST(PathVerification, EfaIsLibfabricsProviderEfaWithGpudirect) {
 TEST(PathVerification, EfaWithinAHostIsNvlinkOrEfaAsAsked) {
   const std::vector<MemberFindings> mixed{efa_member({{0, 1, "P2P/CUMEM"}}), efa_member({{1, 2, "NET/Libfabric/0/GDRDMA"}}),
                                           efa_member({{2, 0, "NET/Libfabric/1/GDRDMA"}})};
-  EXPECT_EQ(judge(Path::efa, mixed, {0, 1, 2}).path,
+  EXPECT_EQ(verify_path(Path::efa, mixed, {0, 1, 2}).path,
             "NET/Libfabric with GPUDirect, P2P/CUMEM over 18 NVLinks; provider efa, aws-ofi-nccl 1.16.2");
   Promise network_only = Path::efa;
   network_only.nvlink_within_host = false;
-  EXPECT_EQ(judge(network_only, mixed, {0, 1, 2}).problem, "asked for efa, got P2P/CUMEM between ranks 0 and 1");
+  EXPECT_EQ(verify_path(network_only, mixed, {0, 1, 2}).problem, "asked for efa, got P2P/CUMEM between ranks 0 and 1");
   std::vector<MemberFindings> no_links = mixed;
   no_links[0].active_links = 0;
-  EXPECT_THAT(judge(Path::efa, no_links, {0, 1, 2}).problem, HasSubstr("GPU of rank 0 has no NVLink that is up"));
+  EXPECT_THAT(verify_path(Path::efa, no_links, {0, 1, 2}).problem, HasSubstr("GPU of rank 0 has no NVLink that is up"));
   // Nothing went through EFA.
-  EXPECT_THAT(judge(Path::efa, {efa_member({{0, 1, "P2P/CUMEM"}}), efa_member({{1, 0, "P2P/CUMEM"}})}, {0, 1}).problem,
+  EXPECT_THAT(verify_path(Path::efa, {efa_member({{0, 1, "P2P/CUMEM"}}), efa_member({{1, 0, "P2P/CUMEM"}})}, {0, 1}).problem,
               HasSubstr("--efa.within-host=efa"));
 }
 
 TEST(PathVerification, NothingSaidIsNothingProven) {
-  EXPECT_THAT(judge(Path::nvlink, {member({{0, 1, "P2P/CUMEM"}}), member({})}, {4, 6}).problem,
+  EXPECT_THAT(verify_path(Path::nvlink, {member({{0, 1, "P2P/CUMEM"}}), member({})}, {4, 6}).problem,
               HasSubstr("no connection of rank 6"));
 }
 
 TEST(PathVerification, PeerToPeerWithoutNvlinkIsNotNvlink) {
-  EXPECT_THAT(judge(Path::nvlink, {member({{0, 1, "P2P/CUMEM"}}, 0), member({{1, 0, "P2P/CUMEM"}}, 0)}, {4, 6}).problem,
+  EXPECT_THAT(verify_path(Path::nvlink, {member({{0, 1, "P2P/CUMEM"}}, 0), member({{1, 0, "P2P/CUMEM"}}, 0)}, {4, 6}).problem,
               HasSubstr("GPU of rank 4 has no NVLink that is up"));
   MemberFindings apart = member({{0, 1, "P2P/CUMEM"}});
   apart.not_linked = {1};
-  EXPECT_EQ(judge(Path::nvlink, {apart, member({{1, 0, "P2P/CUMEM"}})}, {4, 6}).problem,
+  EXPECT_EQ(verify_path(Path::nvlink, {apart, member({{1, 0, "P2P/CUMEM"}})}, {4, 6}).problem,
             "asked for nvlink, got P2P/CUMEM without NVLink between ranks 4 and 6 (says NVML)");
-  EXPECT_THAT(
-      judge(Path::nvlink, {member({{0, 1, "P2P/CUMEM"}}, unknown_links), member({{1, 0, "P2P/CUMEM"}}, unknown_links)}, {0, 1})
-          .path,
-      HasSubstr("NVML does not tell"));
+  EXPECT_THAT(verify_path(Path::nvlink,
+                          {member({{0, 1, "P2P/CUMEM"}}, unknown_links), member({{1, 0, "P2P/CUMEM"}}, unknown_links)}, {0, 1})
+                  .path,
+              HasSubstr("NVML does not tell"));
 }
 
 TEST(PathVerification, MulticastIsAnotherPath) {
   MemberFindings one = member({{0, 1, "P2P/CUMEM"}});
   one.multicast = {"NVLS multicast support is available on dev 0 (NVLS_NCHANNELS 16)"};
-  EXPECT_THAT(judge(Path::nvlink, {one, member({{1, 0, "P2P/CUMEM"}})}, {0, 1}).problem, HasSubstr("NCCL_NVLS_ENABLE=0"));
+  EXPECT_THAT(verify_path(Path::nvlink, {one, member({{1, 0, "P2P/CUMEM"}})}, {0, 1}).problem, HasSubstr("NCCL_NVLS_ENABLE=0"));
 }
 
 TEST(PathVerification, FindingsTravelAsText) {

@@ -126,13 +126,13 @@ std::vector<ZeroCase> cases() {
     }
   }
   for (const char* each : {"true", "false"}) {
-    for (const char* wire : {"fp32", "bf16"}) {
+    for (const char* reduce_dtype : {"fp32", "bf16"}) {
       for (const bool tied : {true, false}) {
         for (const bool mixed : {false, true}) {
           ZeroCase c{
               .strategy = "zero3-offload", .options = gather_always, .ranks = 3, .accumulation = 3, .shape = {.tied = tied}};
           if (mixed) c.dtypes = test::mixed_bf16;
-          c.options.insert({{"reduce_each_micro_batch", each}, {"communication_data_type", wire}});
+          c.options.insert({{"reduce_each_micro_batch", each}, {"communication_data_type", reduce_dtype}});
           all.push_back(std::move(c));
         }
       }

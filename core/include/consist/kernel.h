@@ -14,17 +14,17 @@ namespace consist {
 /// A device's own handle of a queue: cudaStream_t on `cuda`; null on `cpu`, where a launch returns when the work is done.
 using NativeQueue = void*;
 
-/// One local tensor as a kernel sees it: row-major, and dense but for what Op::takes_columns and makes_columns allow. An absent
-/// optional tensor has data == nullptr, dtype u8 and shape [0], in requests and launches alike.
+/// One local tensor as a kernel sees it: row-major, and dense but for what Op::takes_strided_view and makes_strided_view allow.
+/// An absent optional tensor has data == nullptr, dtype u8 and shape [0], in requests and launches alike.
 struct Buffer {
   void* data = nullptr;
   DType dtype = DType::f32;
   Shape shape;
-  std::int64_t pitch = 0;  ///< see Tensor::pitch; the same in request and launch
+  std::int64_t row_stride = 0;              ///< see Tensor::row_stride; 0: dense; the same in request and launch
   MemorySpace space = MemorySpace::device;  ///< where `data` lies; the same in request and launch
 
-  /// Elements from the start of a row to the start of the next.
-  std::int64_t row_stride() const noexcept { return pitch != 0 ? pitch : shape.last(); }
+  /// Elements from the start of a row to the start of the next, of dense tensors, too.
+  std::int64_t leading_dimension() const noexcept { return row_stride != 0 ? row_stride : shape.last(); }
 
   template <typename T>
   T* as() const noexcept {

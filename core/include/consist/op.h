@@ -87,9 +87,9 @@ class CONSIST_API Op {
   /// Whether its outputs are gradients of weights, for which nothing in backward waits: strategies may run it later.
   virtual bool makes_weight_gradients() const noexcept { return false; }
 
-  /// Whether input or output `index` may be columns of a wider tensor (Tensor::pitch).
-  virtual bool takes_columns(int /*input*/) const noexcept { return false; }
-  virtual bool makes_columns(int /*output*/) const noexcept { return false; }
+  /// Whether input or output `index` may be a strided view of a wider tensor (Tensor::row_stride).
+  virtual bool takes_strided_view(int /*input*/) const noexcept { return false; }
+  virtual bool makes_strided_view(int /*output*/) const noexcept { return false; }
 
   /// What else the op needs of where its tensors lie: throws ProgramError that says what does not.
   virtual void check_places(const Program& program, const Instruction& instruction) const;  ///< default: nothing is needed
@@ -174,7 +174,7 @@ class CONSIST_API OpRegistry {
 /// The process-wide registry, filled with the core's ops.
 CONSIST_API OpRegistry& registry();
 
-/// What Op::differentiate works with. Reverse mode: gradients of outputs are known, those of inputs are contributed.
+/// What Op::differentiate works with. Reverse mode: gradients of outputs are known, those of inputs are accumulated.
 class CONSIST_API Differentiator {
  public:
   virtual ~Differentiator();
@@ -186,15 +186,15 @@ class CONSIST_API Differentiator {
   /// The gradient of a forward tensor; no_tensor if no gradient flows into it.
   virtual TensorId gradient(TensorId tensor) = 0;
   /// Whether a gradient of `tensor` is of use: it is, or depends on, a parameter.
-  virtual bool wants(TensorId tensor) const = 0;
-  /// The sum of the contributions so far if an op may add to it in place, no_tensor otherwise (none yet, or shared).
+  virtual bool requires_grad(TensorId tensor) const = 0;
+  /// The gradient as accumulated so far if an op may add to it in place, no_tensor otherwise (none yet, or shared).
   virtual TensorId accumulator(TensorId tensor) = 0;
   /// Adds `gradient` to that of `tensor`. If it was made by accumulating into accumulator(tensor), it replaces that.
-  virtual void contribute(TensorId tensor, TensorId gradient) = 0;
+  virtual void accumulate_grad(TensorId tensor, TensorId gradient) = 0;
   /// Whether `tensor` is the loss that is differentiated (its own gradient is the constant 1 and has no tensor).
   virtual bool is_root(TensorId tensor) const = 0;
-  /// Lets `by` take the place of a forward tensor wherever it is used, for ops whose gradient instruction makes the value again.
-  virtual void supersede(TensorId tensor, TensorId by) = 0;
+  /// Lets all uses of a forward tensor read `by` instead, for ops whose gradient instruction makes the value again.
+  virtual void replace_all_uses_with(TensorId tensor, TensorId by) = 0;
   /// The dtype for the gradient of `tensor`: that of the precision for parameters, else the tensor's own.
   virtual DType gradient_dtype(TensorId tensor) const = 0;
 };

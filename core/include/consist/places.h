@@ -8,8 +8,8 @@
 
 namespace consist {
 
-/// Bytes from the first element that a rank holds of the tensor to behind the last: those between the rows of a tensor that is
-/// columns of a wider one included.
+/// Bytes from the first element that a rank holds of the tensor to behind the last: those between the rows of a
+/// strided view included.
 CONSIST_API std::int64_t extent_of(const Program& program, TensorId tensor);
 
 /// Bytes that `instruction` moves of one of its tensors, from its first element on: those of extent_of, and behind a whole tensor
@@ -25,12 +25,12 @@ CONSIST_API std::vector<InstructionId> last_uses(const Program& program);
 /// Whether both are dense and `next` begins where `first` ends, in the same storage.
 CONSIST_API bool lie_behind_each_other(const Program& program, TensorId first, TensorId next);
 
-/// Whether both are columns of one wider tensor, and the rows of `next` begin where those of `first` end.
+/// Whether both are strided views of one wider tensor, and the rows of `next` begin where those of `first` end.
 CONSIST_API bool lie_side_by_side(const Program& program, TensorId first, TensorId next);
 
 /// Where a tensor's bytes would begin in its storage if every column range of it lay by itself, one behind the other: tensors
 /// overlap exactly where they do there, as long as all tensors of the storage are rows of the same column ranges, or all of it.
-/// Throws ProgramError for columns that do not lie in whole rows of their storage.
-CONSIST_API std::int64_t begin_by_columns(const Program& program, TensorId tensor);
+/// Throws ProgramError for a strided view that does not lie in whole rows of its storage.
+CONSIST_API std::int64_t unstrided_begin(const Program& program, TensorId tensor);
 
 }  // namespace consist

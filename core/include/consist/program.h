@@ -65,9 +65,9 @@ struct Tensor {
   bool recomputed = false;       ///< made again for backward rather than kept from forward (--recompute)
   TensorId storage = no_tensor;  ///< the tensor whose bytes these are; its own id if it owns them; never a chain
   std::int64_t offset = 0;       ///< bytes from the start of the storage, on every rank
-  /// Elements from the start of a row (of the last dimension) to the start of the next, on every rank, where the tensor is some
-  /// columns of a wider one; 0: rows lie one behind the other.
-  std::int64_t pitch = 0;
+  /// Elements from the start of a row (of the last dimension) to the start of the next, on every rank, where the tensor is a
+  /// strided view of a wider one; 0: rows lie one behind the other.
+  std::int64_t row_stride = 0;
 };
 
 /// What an optimizer keeps for a parameter (Optimizer::states()).
@@ -86,7 +86,7 @@ struct Parameter {
   float init_mean = 0.0F;       ///< initial values: mean, and the standard deviation around it (0: constant)
   float init_std = 0.0F;
   TensorId gradient = no_tensor;  ///< the accumulated gradient that the optimizer consumes, once known
-  int twin = -1;                  ///< the rank whose program trains this parameter too (see stage_axis), -1: none
+  int tied_replica = -1;          ///< the rank whose program trains this parameter too (see stage_axis), -1: none
   TensorId master = no_tensor;    ///< the weight that the optimizer keeps, once it is there; absent in fp32
   std::vector<ParameterState> states;  ///< of the optimizer, once they are there
 };

@@ -19,16 +19,16 @@ CONSIST_API void differentiate(Program& program, DType gradient_dtype);
 /// send, and a release of what is still made. Linear.
 CONSIST_API void remove_dead(Program& program);
 
-/// Re-emits every instruction of a forward program: types, placements and the collectives between them follow from the inputs,
-/// parameters and constants as they stand in `program`. Instructions keep their tags; collectives that earlier placements needed
-/// are dropped.
-CONSIST_API Program rebuild(const Program& program);
+/// Propagates the placements and dtypes of inputs, parameters and constants, as they stand in `program`, through a forward
+/// program: every instruction is emitted anew, and types, placements and the collectives between them follow. Instructions keep
+/// their tags; collectives that earlier placements needed are dropped.
+CONSIST_API Program propagate_shardings(const Program& program);
 
 /// How ranks are to sum gradients.
 struct Reduction {
   AxisSet axes;                    ///< of the mesh
   const Op* collective = nullptr;  ///< all_reduce or reduce_scatter, as the registry has it
-  std::optional<DType> wire;       ///< in which they travel; absent: in their own
+  std::optional<DType> reduce_dtype;  ///< the dtype in which they travel; absent: their own
 };
 
 /// Moves gradients of weights, for which nothing else waits, behind the instruction that completes the last of `gradients`

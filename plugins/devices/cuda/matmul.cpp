@@ -21,8 +21,8 @@ namespace {
 /// cuBLASLt's advice for Hopper is 32 MiB; more gains nothing.
 constexpr std::int64_t workspace_limit = std::int64_t{32} << 20;
 
-std::string pitch_text(const char* of, std::int64_t pitch) {
-  return pitch == 0 ? "" : of + std::to_string(pitch);
+std::string row_stride_text(const char* of, std::int64_t row_stride) {
+  return row_stride == 0 ? "" : of + std::to_string(row_stride);
 }
 
 /// What decides which algorithm is best, as a word of the cache file.
@@ -30,7 +30,7 @@ std::string key_of(const MatmulShape& s, bool tf32) {
   std::ostringstream text;
   text << s.m << 'x' << s.n << 'x' << s.k << (s.transpose_a ? 't' : 'n') << (s.transpose_b ? 't' : 'n') << '.' << name_of(s.a)
        << '.' << name_of(s.b) << '.' << name_of(s.d) << (s.add ? "+d" : "") << (s.bias ? "+bias" : "")
-       << pitch_text("+a", s.a_pitch) << pitch_text("+d", s.d_pitch) << (s.fast_accumulation ? "+fast" : "")
+       << row_stride_text("+a", s.a_row_stride) << row_stride_text("+d", s.d_row_stride) << (s.fast_accumulation ? "+fast" : "")
        << (s.a_scaling != Scaling::tensor ? "+" : "")
        << (s.a_scaling != Scaling::tensor ? std::string(name_of(s.a_scaling)) + "." + std::string(name_of(s.b_scaling)) : "")
        << (s.a == DType::f32 && tf32 ? ".tf32" : "");

@@ -21,7 +21,7 @@ struct MatmulShape {
   bool transpose_b = false;  ///< B is stored as [n, k]
   DType a = DType::bf16, b = DType::bf16, d = DType::bf16;
   /// Elements from row to row of A as it is stored, and of D; 0: rows lie one behind the other.
-  std::int64_t a_pitch = 0, d_pitch = 0;
+  std::int64_t a_row_stride = 0, d_row_stride = 0;
   bool add = false;   ///< D is added to
   bool bias = false;  ///< of dtype d
   /// op(A) and op(B) are multiplied by scales; of 8-bit floats, which need transpose_b without transpose_a on Hopper.

@@ -9,7 +9,7 @@
 namespace consist::cuda {
 namespace {
 
-/// What the addresses of columns of a wider matrix divide by (column_alignment in core/passes/pack_linears.h).
+/// What the addresses of strided views of a wider matrix divide by (column_alignment in core/passes/pack_linears.h).
 constexpr std::uint32_t column_bytes = 16;
 
 cudaDataType_t cuda_type(DType type) {
@@ -72,15 +72,16 @@ MatmulDescription::MatmulDescription(const MatmulShape& s, cublasComputeType_t c
     set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, aligned);
     set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, aligned);
   }
-  auto layout = [](cublasLtMatrixLayout_t* made, DType type, std::int64_t rows, std::int64_t columns, std::int64_t pitch = 0) {
+  auto layout = [](cublasLtMatrixLayout_t* made, DType type, std::int64_t rows, std::int64_t columns,
+                   std::int64_t row_stride = 0) {
     check(cublasLtMatrixLayoutCreate(made, cuda_type(type), static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(columns),
-                                     pitch == 0 ? rows : pitch),
+                                     row_stride == 0 ? rows : row_stride),
           "cublasLtMatrixLayoutCreate");
   };
   // Column-major: the fast dimension, which is the row-major one's last, comes first.
   s.transpose_b ? layout(&first_, s.b, s.k, s.n) : layout(&first_, s.b, s.n, s.k);
-  s.transpose_a ? layout(&second_, s.a, s.m, s.k, s.a_pitch) : layout(&second_, s.a, s.k, s.m, s.a_pitch);
-  layout(&result_, s.d, s.n, s.m, s.d_pitch);
+  s.transpose_a ? layout(&second_, s.a, s.m, s.k, s.a_row_stride) : layout(&second_, s.a, s.k, s.m, s.a_row_stride);
+  layout(&result_, s.d, s.n, s.m, s.d_row_stride);
 }
 
 MatmulDescription::~MatmulDescription() {
@@ -128,8 +129,8 @@ cublasStatus_t MatmulDescription::propose(cublasLtHandle_t handle, std::int64_t 
     check(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &bytes, sizeof bytes),
           "cublasLtMatmulPreferenceSetAttribute");
   };
-  if (shape_.a_pitch != 0) begins_at(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES);
-  if (shape_.d_pitch != 0) {
+  if (shape_.a_row_stride != 0) begins_at(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES);
+  if (shape_.d_row_stride != 0) {
     begins_at(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES);
     begins_at(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES);
   }

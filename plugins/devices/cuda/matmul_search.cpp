@@ -54,8 +54,8 @@ int fastest_of(const std::vector<cublasLtMatmulHeuristicResult_t>& proposals, co
   const MatmulShape& shape = description.shape();
   const auto bytes = [](std::int64_t elements, DType type) { return elements * static_cast<std::int64_t>(size_of(type)); };
   const std::int64_t a_rows = shape.transpose_a ? shape.k : shape.m, a_columns = shape.transpose_a ? shape.m : shape.k;
-  const std::int64_t a_elements = a_rows * std::max(a_columns, shape.a_pitch),
-                     d_elements = shape.m * std::max(shape.n, shape.d_pitch);
+  const std::int64_t a_elements = a_rows * std::max(a_columns, shape.a_row_stride),
+                     d_elements = shape.m * std::max(shape.n, shape.d_row_stride);
   const Scratch a(bytes(a_elements, shape.a)), b(bytes(shape.k * shape.n, shape.b)), d(bytes(d_elements, shape.d)),
       bias(bytes(shape.n, shape.d)), space(workspace);
   // Power, and with it the clock, depends on the data: zeros would be timed too fast.

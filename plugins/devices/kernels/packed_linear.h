@@ -14,7 +14,7 @@ inline Buffer joined(std::span<const Buffer> buffers, std::size_t first, std::si
   Buffer whole = buffers[first];
   if (whole.absent()) return whole;
   for (std::size_t i = first + step; i < buffers.size(); i += step) whole.shape[dim] += buffers[i].shape[dim];
-  if (whole.pitch == whole.shape.last()) whole.pitch = 0;
+  if (whole.row_stride == whole.shape.last()) whole.row_stride = 0;
   return whole;
 }
 

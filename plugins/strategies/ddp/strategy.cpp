@@ -40,7 +40,7 @@ class Ddp final : public ParallelStrategy {
       const TensorId gradient = parameter.gradient;
       if (gradient != no_tensor && step[gradient].placements.on(axes) == Placement::partial()) partial.push_back(gradient);
     }
-    compute_beside_last_reduction(step, partial, {.axes = axes, .collective = &registry().get("all_reduce"), .wire = {}});
+    compute_beside_last_reduction(step, partial, {.axes = axes, .collective = &registry().get("all_reduce"), .reduce_dtype = {}});
     const std::vector<Bucket> buckets = fill_buckets(step, axes);
     std::vector<Pack> packs;
     for (std::size_t b = 0; b < buckets.size(); ++b) {

@@ -317,7 +317,7 @@ class Divider {
       }
       if (std::popcount(users) == 2) {
         const int other = std::countr_zero(users & ~set_of(me_));
-        p.twin = program_.mesh.group(program_.rank, axis_)[static_cast<std::size_t>(other)];
+        p.tied_replica = program_.mesh.group(program_.rank, axis_)[static_cast<std::size_t>(other)];
       }
       if (p.gradient != no_tensor) p.gradient = value_[index(p.gradient)];
       mine.push_back(std::move(p));

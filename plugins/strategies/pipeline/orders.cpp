@@ -153,7 +153,7 @@ std::vector<std::size_t> asked_before(Schedule schedule, int ranks, int chunks, 
   return result;
 }
 
-double idle_share(Schedule schedule, int ranks, int chunks, int micro_batches, double backward, double weight_gradient) {
+double bubble_fraction(Schedule schedule, int ranks, int chunks, int micro_batches, double backward, double weight_gradient) {
   const double work = micro_batches * (1 + backward);
   double idle = (ranks - 1) * (1 + backward);
   if (schedule == Schedule::interleaved) idle /= chunks;

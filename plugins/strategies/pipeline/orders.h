@@ -45,10 +45,11 @@ std::vector<Action> order_of(Schedule schedule, int ranks, int chunks, int micro
 /// cannot block each other, however long parts really take.
 std::vector<std::size_t> asked_before(Schedule schedule, int ranks, int chunks, int micro_batches, int rank);
 
-/// The share of time in which a rank is idle if all stages are equal and a backward part takes as long as `backward` forward
-/// ones, its weight gradients `weight_gradient` (a part of `backward`): the published formulas, for at least as many
-/// micro-batches as ranks; for interleaved the number must be a multiple of the ranks. That of zero_bubble_h2, which the paper
-/// runs without an end of the step that all ranks share, is for 2, 1 and at least 2·ranks micro-batches.
-double idle_share(Schedule schedule, int ranks, int chunks, int micro_batches, double backward = 2, double weight_gradient = 1);
+/// The bubble fraction: the share of time in which a rank is idle if all stages are equal and a backward part takes as long as
+/// `backward` forward ones, its weight gradients `weight_gradient` (a part of `backward`): the published formulas, for at least
+/// as many micro-batches as ranks; for interleaved the number must be a multiple of the ranks. That of zero_bubble_h2, which the
+/// paper runs without an end of the step that all ranks share, is for 2, 1 and at least 2·ranks micro-batches.
+double bubble_fraction(Schedule schedule, int ranks, int chunks, int micro_batches, double backward = 2,
+                       double weight_gradient = 1);
 
 }  // namespace consist::pipeline

@@ -111,7 +111,7 @@ class Keeper {
     const std::int64_t bytes = step_.bytes(step_[value].storage);
     const auto can_move = [&](const Write& write) {
       const Tensor& t = step_[write.made];
-      return write.stays && t.offset == 0 && t.pitch == 0 && !t.state && step_.bytes(write.made) == bytes;
+      return write.stays && t.offset == 0 && t.row_stride == 0 && !t.state && step_.bytes(write.made) == bytes;
     };
     if (!updates_apart(step_.instructions[next->at], value, next->made) || !std::all_of(next, writes.end(), can_move))
       return false;
@@ -235,13 +235,13 @@ void reorder(Program& step, const std::vector<Action>& order, const std::vector<
   }
 }
 
-void sum_over_twins(Program& step, int axis) {
+void sum_tied_gradients(Program& step, int axis) {
   Builder builder(step);
   builder.tag.phase = Phase::backward;
   builder.tag.inserted_by = "pipeline";
   for (Parameter& p : step.parameters) {
-    if (p.twin < 0 || p.gradient == no_tensor) continue;
-    const int mine = step.mesh.coordinate(step.rank, axis), other = step.mesh.coordinate(p.twin, axis);
+    if (p.tied_replica < 0 || p.gradient == no_tensor) continue;
+    const int mine = step.mesh.coordinate(step.rank, axis), other = step.mesh.coordinate(p.tied_replica, axis);
     // The lower of two neighbours sends to the next one; with two ranks both ways are the same.
     const int lower = std::min(mine, other), higher = std::max(mine, other);
     const bool adjacent = next_on(step.mesh, axis, lower) == higher;

@@ -21,7 +21,7 @@ struct SendFirst {
 void reorder(Program& step, const std::vector<Action>& order, const std::vector<std::size_t>& asked_before,
              const SendFirst& send_first);
 
-/// Sums the gradients of parameters that two ranks train (Parameter::twin), after the last micro-batch.
-void sum_over_twins(Program& step, int axis);
+/// Sums the gradients of parameters that two ranks train (Parameter::tied_replica), after the last micro-batch.
+void sum_tied_gradients(Program& step, int axis);
 
 }  // namespace consist::pipeline

@@ -88,7 +88,7 @@ double assign(Program& forward, int axis, int stages, Cut cut, bool leads, const
 std::vector<Piece> pieces_of(Program& forward, int axis, Cut cut, bool leads) {
   const CostModel& costs = costs_of(forward);
   const std::size_t count = number_pieces(forward, cut);
-  Program program = rebuild(forward);  // with the dtypes that it is to have
+  Program program = propagate_shardings(forward);  // with the dtypes that it is to have
   std::vector<Piece> pieces(count);
   const auto at = [](std::int16_t stage) { return static_cast<std::size_t>(stage); };
   Crossing crossing(program);

@@ -7,7 +7,7 @@
 #include "consist/error.h"
 #include "consist/plugin.h"
 #include "plugins/strategies/pipeline/divide.h"
-#include "plugins/strategies/pipeline/held_messages.h"
+#include "plugins/strategies/pipeline/in_flight_messages.h"
 #include "plugins/strategies/pipeline/orders.h"
 #include "plugins/strategies/pipeline/reorder.h"
 #include "plugins/strategies/pipeline/stages.h"
@@ -79,8 +79,8 @@ class Pipeline final : public ParallelStrategy {
     pipeline::reorder(step, pipeline::order_of(schedule_, ranks, chunks_, step.micro_batches, mine),
                       pipeline::asked_before(schedule_, ranks, chunks_, step.micro_batches, mine),
                       {.on = sends_first_, .of_last = ranks});
-    pipeline::hold_messages(step);
-    pipeline::sum_over_twins(step, axis);
+    pipeline::keep_in_flight_messages(step);
+    pipeline::sum_tied_gradients(step, axis);
   }
 
  private:

@@ -103,7 +103,7 @@ class Partitioner {
     return k == 0 ? "the number of attention heads is" : "the number of key/value heads is";
   }
 
-  /// Appends an instruction whose types are inferred when the program is rebuilt. The outputs are the newest tensors.
+  /// Appends an instruction whose types are inferred when shardings are propagated. The outputs are the newest tensors.
   TensorId append(std::string_view op, std::vector<TensorId> inputs, const Attributes& attributes,
                   const std::vector<std::string>& names) {
     Instruction made{.op = &registry().get(op), .inputs = std::move(inputs), .attributes = attributes, .tag = tag_};

@@ -128,7 +128,8 @@ struct Wish {
 
 /// From the last bucket to the first: when one begins, those before it must be done.
 std::vector<Wish> find_wishes(std::span<const GatherBucket> buckets, std::span<const Period> periods,
-                              std::span<const std::int64_t> sent_bytes, const LeadTime& lead_time, const Settings& settings) {
+                              std::span<const std::int64_t> sent_bytes, const PrefetchDistance& prefetch_distance,
+                              const Settings& settings) {
   std::vector<Wish> wishes(buckets.size());
   for (std::size_t b = buckets.size(); b-- > 0;) {
     const InstructionId needed = first_use(buckets[b], periods);
@@ -139,7 +140,7 @@ std::vector<Wish> find_wishes(std::span<const GatherBucket> buckets, std::span<c
     std::int64_t bytes = 0;
     for (std::size_t p : buckets[b].periods) bytes += sent_bytes[p];
     const InstructionId done_before = makes_way ? wishes[b + 1].begin : needed;
-    wishes[b].begin = std::min(wishes[b].begin, lead_time.latest_begin(bytes, done_before));
+    wishes[b].begin = std::min(wishes[b].begin, prefetch_distance.latest_begin(bytes, done_before));
     if (makes_way) wishes[b].ahead = std::max(wishes[b].ahead, wishes[b + 1].ahead);
   }
   return wishes;
@@ -152,12 +153,12 @@ std::vector<Period> plan_periods(const Program& step, std::span<const Use> uses,
 }
 
 std::vector<GatherBucket> plan_gathers(std::span<const Period> periods, std::span<const std::int64_t> sent_bytes,
-                                       const LeadTime& lead_time, const Settings& settings) {
+                                       const PrefetchDistance& prefetch_distance, const Settings& settings) {
   std::vector<GatherBucket> buckets = cut(periods, true, settings.gather_bucket);
   for (GatherBucket& bucket : buckets) bucket.before = settings.overlap ? 0 : first_use(bucket, periods);
 
   std::vector<GatherBucket> passing = cut(periods, false, settings.gather_bucket);
-  const std::vector<Wish> wishes = find_wishes(passing, periods, sent_bytes, lead_time, settings);
+  const std::vector<Wish> wishes = find_wishes(passing, periods, sent_bytes, prefetch_distance, settings);
   using End = std::pair<InstructionId, std::int64_t>;  // last use of what is whole, and its elements
   std::priority_queue<End, std::vector<End>, std::greater<>> ends;
   std::int64_t live = 0;
@@ -201,7 +202,7 @@ void insert_gathers(Program& step, Inserter& inserter, std::span<const Use> uses
   std::vector<std::int64_t> sent_bytes;
   for (const Period& period : periods)
     sent_bytes.push_back(period.elements * static_cast<std::int64_t>(size_of(step[period.source].dtype)) / ranks * (ranks - 1));
-  for (const GatherBucket& bucket : plan_gathers(periods, sent_bytes, LeadTime(step, axes), settings)) {
+  for (const GatherBucket& bucket : plan_gathers(periods, sent_bytes, PrefetchDistance(step, axes), settings)) {
     std::vector<TensorId> sources;
     for (std::size_t p : bucket.periods) sources.push_back(periods[p].source);
     const Tag of_use = step.instructions[static_cast<std::size_t>(periods[bucket.periods.front()].first)].tag;

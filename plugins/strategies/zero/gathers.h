@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "consist/edit.h"
-#include "plugins/strategies/zero/lead_time.h"
+#include "plugins/strategies/zero/prefetch_distance.h"
 #include "plugins/strategies/zero/settings.h"
 #include "plugins/strategies/zero/strip.h"
 
@@ -37,7 +37,7 @@ struct GatherBucket {
 /// in time, and so do those that must then be done before it; of them as many elements may be whole as it has. All begin later
 /// where `max_live` elements would be exceeded. `sent_bytes`: by period, what a rank sends of it.
 std::vector<GatherBucket> plan_gathers(std::span<const Period> periods, std::span<const std::int64_t> sent_bytes,
-                                       const LeadTime& lead_time, const Settings& settings);
+                                       const PrefetchDistance& prefetch_distance, const Settings& settings);
 
 /// Inserts the gathers and makes the uses read what they gather.
 void insert_gathers(Program& step, Inserter& inserter, std::span<const Use> uses, AxisSet axes, const Settings& settings);

@@ -36,8 +36,8 @@ void read_shared(const Options& options, Settings& settings) {
   settings.overlap = options.flag("overlap_comm");
   settings.contiguous_gradients = options.flag("contiguous_gradients");
   settings.reduce_bucket = elements(options, settings.strategy, "reduce_bucket_size", 0);
-  const std::string wire = options.text("communication_data_type");
-  if (wire != "auto") settings.wire = wire == "bf16" ? DType::bf16 : DType::f32;
+  const std::string reduce_dtype = options.text("communication_data_type");
+  if (reduce_dtype != "auto") settings.reduce_dtype = reduce_dtype == "bf16" ? DType::bf16 : DType::f32;
   settings.sub_group = elements(options, settings.strategy, "sub_group_size", 0);
   settings.offload_optimizer = offloads(options, settings.strategy, "offload_optimizer");
   settings.offload_ratio = options.real("offload_optimizer.ratio");

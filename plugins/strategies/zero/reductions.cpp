@@ -5,7 +5,7 @@
 
 #include "consist/error.h"
 #include "consist/op.h"
-#include "plugins/strategies/zero/wire.h"
+#include "plugins/strategies/zero/reduce_dtype.h"
 
 namespace consist::zero {
 namespace {
@@ -137,7 +137,7 @@ std::vector<PartialGradient> add_up_whole(Program& step, std::span<const Partial
 
 void insert_reductions(Program& step, Inserter& inserter, std::span<PartialGradient> gradients, AxisSet axes,
                        const Settings& settings) {
-  if (settings.wire) cast_to(step, inserter, gradients, *settings.wire, settings.strategy);
+  if (settings.reduce_dtype) cast_to(step, inserter, gradients, *settings.reduce_dtype, settings.strategy);
   std::vector<int> summands(step.parameters.size(), 0);
   for (const PartialGradient& gradient : gradients) ++summands[gradient.parameter];
   std::vector<Bucket> buckets = cut(step, gradients, settings.reduce_bucket);

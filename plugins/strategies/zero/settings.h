@@ -15,8 +15,8 @@ inline constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::max
 struct Settings {
   const char* strategy = "";  ///< for tags; a string literal
   bool reduce_each = true;    ///< gradients are reduced after each micro-batch; false: added up whole and reduced once per step
-  std::optional<DType> wire;  ///< of gradients on their way between ranks; absent: as they are made
-  bool overlap = true;        ///< collectives run beside other work; false: each is waited for where it stands
+  std::optional<DType> reduce_dtype;        ///< of gradients on their way between ranks; absent: as they are made
+  bool overlap = true;                      ///< collectives run beside other work; false: each is waited for where it stands
   bool contiguous_gradients = true;         ///< gradients of a bucket lie side by side
   std::int64_t reduce_bucket = 50'000'000;  ///< gradients per reduce_scatter
   std::int64_t gather_bucket = 50'000'000;  ///< parameters per all_gather, and how far gathers run ahead of use in stage 3

@@ -7,9 +7,9 @@
 #include "plugins/strategies/zero/gathers.h"
 #include "plugins/strategies/zero/offload.h"
 #include "plugins/strategies/zero/partition.h"
+#include "plugins/strategies/zero/reduce_dtype.h"
 #include "plugins/strategies/zero/reductions.h"
 #include "plugins/strategies/zero/strip.h"
-#include "plugins/strategies/zero/wire.h"
 
 namespace consist::zero {
 namespace {
@@ -39,9 +39,9 @@ void ZeroStrategy::partition(Program& forward, AxisSet axes) const {
 void ZeroStrategy::schedule(Program& step, AxisSet axes) const {
   Stripped stripped = strip(step, axes);
   if (!settings_.reduce_each) stripped.gradients = add_up_whole(step, stripped.gradients);
-  if (settings_.wire) make_as(step, stripped.gradients, *settings_.wire);
-  compute_beside_last_reduction(step, stripped,
-                                {.axes = axes, .collective = &registry().get("reduce_scatter"), .wire = settings_.wire});
+  if (settings_.reduce_dtype) make_as(step, stripped.gradients, *settings_.reduce_dtype);
+  compute_beside_last_reduction(
+      step, stripped, {.axes = axes, .collective = &registry().get("reduce_scatter"), .reduce_dtype = settings_.reduce_dtype});
   Inserter inserter(step);
   // Gathers first: where both stand at one place, compute is waiting for the parameters and nobody yet for the gradients.
   insert_gathers(step, inserter, stripped.uses, axes, settings_);

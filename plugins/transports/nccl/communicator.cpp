@@ -74,7 +74,7 @@ void NcclCommunicator::enqueue(const char* what, NativeQueue queue, Call call) {
   if (failed_.load()) rethrow();
   const auto stream = static_cast<cudaStream_t>(queue);
   if (!in_group_) stall_->before(stream);
-  judge(what, call(handle_->get(), stream));
+  check_result(what, call(handle_->get(), stream));
   if (!in_group_) stall_->after(stream);
 }
 
@@ -94,7 +94,7 @@ void NcclCommunicator::use_copy_engines(std::size_t staging, std::size_t least_p
   least_part_ = least_part;
 }
 
-void NcclCommunicator::judge(const char* what, ncclResult_t result) {
+void NcclCommunicator::check_result(const char* what, ncclResult_t result) {
   if (result == ncclSuccess) return;
   if (failed_.load()) rethrow();
   job_.check();
@@ -106,7 +106,7 @@ void NcclCommunicator::judge(const char* what, ncclResult_t result) {
 void NcclCommunicator::group_begin(NativeQueue queue) {
   if (failed_.load()) rethrow();
   stall_->before(static_cast<cudaStream_t>(queue));
-  judge("ncclGroupStart", library_.group_start());
+  check_result("ncclGroupStart", library_.group_start());
   in_group_ = true;
   gathered_.clear();
   scattered_.clear();
@@ -131,7 +131,7 @@ void NcclCommunicator::group_end(NativeQueue queue) {
     if (!copy_exchanged) nccl_exchange(parts, queue);
   }
   in_group_ = false;
-  judge("ncclGroupEnd", library_.group_end());
+  check_result("ncclGroupEnd", library_.group_end());
   if (copy_gathered) copies_->gather(gathered_, stream);
   if (copy_scattered) copies_->scatter(scattered_, stream);
   if (copy_exchanged) copies_->all_to_all(exchanged_, stream);

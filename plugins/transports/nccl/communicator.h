@@ -78,7 +78,7 @@ class NcclCommunicator final : public Communicator {
   void nccl_scatter(const Parts& parts, NativeQueue queue);
   void nccl_exchange(const Parts& parts, NativeQueue queue);
   /// Throws what a call's result means unless it is ncclSuccess.
-  void judge(const char* what, ncclResult_t result);
+  void check_result(const char* what, ncclResult_t result);
   void watch();
   void look_for_trouble();
   void look_at_log();

@@ -215,7 +215,7 @@ std::unique_ptr<Communicator> connect(Job& job, const GroupRequest& group, const
        exchange_texts(job, group, "nccl.path", encode(find_out(members, group, read_log(text, device))))) {
     findings.push_back(decode(said));
   }
-  Verdict verdict = judge(promise, findings, group.ranks);
+  Verdict verdict = verify_path(promise, findings, group.ranks);
   pass_on(log, log_begin);
   if (!verdict.problem.empty()) throw UnavailableError("transport " + options.transport + ": " + verdict.problem);
   std::string path = std::move(verdict.path);

@@ -130,7 +130,7 @@ bool keeps_promise(const Promise& promise, const Connection& connection) {
   return !ofi_network(path).empty() && (!promise.gpudirect || path.find("/GDRDMA") != std::string_view::npos);
 }
 
-Verdict judge(const Promise& promise, const std::vector<MemberFindings>& members, const std::vector<int>& ranks) {
+Verdict verify_path(const Promise& promise, const std::vector<MemberFindings>& members, const std::vector<int>& ranks) {
   const std::string asked = "asked for " + std::string(name_of(promise.path)) + ", ";
   std::set<std::string> good;
   std::map<std::string, std::pair<int, int>> bad;  // the first pair of each kind

@@ -48,7 +48,7 @@ struct Verdict {
 
 /// `ranks[i]` is the job's rank of member i, for the messages. A member that names no connection at all is a problem, too: then
 /// nothing was proven.
-Verdict judge(const Promise& promise, const std::vector<MemberFindings>& members, const std::vector<int>& ranks);
+Verdict verify_path(const Promise& promise, const std::vector<MemberFindings>& members, const std::vector<int>& ranks);
 
 /// Whether one connection keeps the promise, as far as NCCL's log tells.
 bool keeps_promise(const Promise& promise, const Connection& connection);

@@ -162,8 +162,8 @@ class Bench {
       return;
     }
     if (c.op == "adamw" && type.shape == Shape{4}) {
-      const float hyper[4] = {1e-3F, 0.1F, 0.05F, 3};
-      device_.upload(memory, hyper, sizeof hyper);
+      const float scalars[4] = {1e-3F, 0.1F, 0.05F, 3};
+      device_.upload(memory, scalars, sizeof scalars);
       return;
     }
     const std::size_t part = c.op == "adamw" ? 1 : 0;  // second moments are not negative

@@ -9,9 +9,9 @@
 #include <string>
 #include <utility>
 
-#include "core/passes/accumulate.h"
 #include "core/passes/compile.h"
 #include "core/passes/memory_plan.h"
+#include "core/passes/unroll_micro_batches.h"
 #include "core/passes/waits.h"
 #include "core/plan/parts.h"
 #include "core/plan/prepared_program.h"

@@ -51,8 +51,8 @@ class SquaredRelu final : public Op {
   void shard(AxisSharding& axis, const Types&, const Attributes&) const override { same_placement(axis, axis.inputs[0]); }
   void differentiate(Differentiator& d, const Instruction& forward) const override {
     const TensorId x = forward.inputs[0];
-    d.contribute(x,
-                 d.build().emit_one("squared_relu_grad", {d.gradient(forward.outputs[0]), x}, {}, d.program()[x].name + ".grad"));
+    d.accumulate_grad(
+        x, d.build().emit_one("squared_relu_grad", {d.gradient(forward.outputs[0]), x}, {}, d.program()[x].name + ".grad"));
   }
   Cost cost(const Program& program, const Instruction& i) const override { return bytes_once(program, i); }
 };

@@ -41,8 +41,8 @@ class SquaredRelu final : public Elementwise {
   std::optional<ChannelSplit> channel_split(const Attributes& /*attributes*/) const override { return ChannelSplit{.inputs = 1}; }
   void differentiate(Differentiator& d, const Instruction& forward) const override {
     const TensorId x = forward.inputs[0];
-    d.contribute(x,
-                 d.build().emit_one("squared_relu_grad", {x, d.gradient(forward.outputs[0])}, {}, d.program()[x].name + ".grad"));
+    d.accumulate_grad(
+        x, d.build().emit_one("squared_relu_grad", {x, d.gradient(forward.outputs[0])}, {}, d.program()[x].name + ".grad"));
   }
 };
 

@@ -45,7 +45,7 @@ template <typename T>
 struct Heads {
   T* data;
   std::int64_t row;
-  explicit Heads(const Buffer& buffer) : data(buffer.as<T>()), row(buffer.row_stride()) {}
+  explicit Heads(const Buffer& buffer) : data(buffer.as<T>()), row(buffer.leading_dimension()) {}
 };
 
 /// What of `seen` belongs to the document of the token at `position`. `starts`: [batch, sequence], or null where each sequence is

@@ -1,5 +1,5 @@
 // linear, linear_input_grad, linear_weight_grad, linear_bias_grad. Rows are tokens: x [rows, in], w [out, in], y [rows, out].
-// y and dy may be columns of wider tensors.
+// y and dy may be strided views of wider tensors.
 #include "plugins/devices/cpu/kernels/parallel.h"
 #include "plugins/devices/cpu/kernels/product.h"
 #include "plugins/devices/kernels/packed_linear.h"
@@ -17,7 +17,7 @@ class Linear final : public Kernel {
   Linear(const KernelRequest& r, const KernelSettings& s)
       : rows_(r.inputs[0].shape.rows()),
         out_(r.inputs[1].shape[0]),
-        row_stride_(r.outputs[0].row_stride()),
+        row_stride_(r.outputs[0].leading_dimension()),
         product_(rows_, out_, r.inputs[1].shape[1], {r.inputs[0].dtype}, {r.inputs[1].dtype, true}, r.outputs[0].dtype, false, s,
                  row_stride_) {}
   std::int64_t workspace_bytes() const override { return product_.workspace_bytes(); }
@@ -47,7 +47,7 @@ class LinearInputGrad final : public Kernel {
  public:
   LinearInputGrad(const KernelRequest& r, const KernelSettings& s)
       : product_(r.inputs[0].shape.rows(), r.inputs[1].shape[1], r.inputs[1].shape[0],
-                 {r.inputs[0].dtype, false, r.inputs[0].pitch}, {r.inputs[1].dtype}, r.outputs[0].dtype,
+                 {r.inputs[0].dtype, false, r.inputs[0].row_stride}, {r.inputs[1].dtype}, r.outputs[0].dtype,
                  !at(r.inputs, 2).absent(), s) {}
   std::int64_t workspace_bytes() const override { return product_.workspace_bytes(); }
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue) override {
@@ -63,8 +63,8 @@ class LinearWeightGrad final : public Kernel {
  public:
   LinearWeightGrad(const KernelRequest& r, const KernelSettings& s)
       : product_(r.outputs[0].shape[0], r.outputs[0].shape[1], r.inputs[0].shape.rows(),
-                 {r.inputs[1].dtype, true, r.inputs[1].pitch}, {r.inputs[0].dtype}, r.outputs[0].dtype, !at(r.inputs, 2).absent(),
-                 s) {}
+                 {r.inputs[1].dtype, true, r.inputs[1].row_stride}, {r.inputs[0].dtype}, r.outputs[0].dtype,
+                 !at(r.inputs, 2).absent(), s) {}
   std::int64_t workspace_bytes() const override { return product_.workspace_bytes(); }
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue) override {
     product_.run(in[1].data, in[0].data, out[0].data, workspace);
@@ -82,7 +82,7 @@ class LinearBiasGrad final : public Kernel {
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue) override {
     const T* dy = in[0].as<T>();  // [rows, n], `stride` apart
     G* db = out[0].as<G>();       // [n]
-    const std::int64_t rows = in[0].shape.rows(), n = in[0].shape.last(), stride = in[0].row_stride();
+    const std::int64_t rows = in[0].shape.rows(), n = in[0].shape.last(), stride = in[0].leading_dimension();
     const bool accumulate = !at(in, 1).absent();
     parallel_for(threads_, [=, this](int part) {
       const Part columns = part_of(n, part, threads_);

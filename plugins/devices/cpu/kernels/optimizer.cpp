@@ -117,14 +117,14 @@ class AdamW final : public Kernel {
     k_.decay = static_cast<float>(r.attributes.real("weight_decay"));
   }
   void launch(std::span<const Buffer> in, std::span<const Buffer>, void*, NativeQueue) override {
-    const float* hyper = in[0].as<float>();
+    const float* scalars = in[0].as<float>();
     AdamConstants k = k_;
-    k.rate = hyper[0];
-    k.correction1 = hyper[1];
-    k.correction2 = hyper[2];
+    k.rate = scalars[0];
+    k.correction1 = scalars[1];
+    k.correction2 = scalars[2];
     k.coefficient = *in[1].as<float>();
     for (std::size_t i = 2; i + 4 < in.size(); i += 5) {
-      k.seed = seed_of(rounding_.seed, hyper[3], i);
+      k.seed = seed_of(rounding_.seed, scalars[3], i);
       by_types(in[i], in[i + 1], in[i + 2], in[i + 3], in[i + 4], k);
     }
   }

@@ -58,25 +58,25 @@ void convert(const void* from, DType from_type, void* to, DType to_type, std::in
 }
 
 Product::Product(std::int64_t m, std::int64_t n, std::int64_t k, Operand a, Operand b, DType c, bool accumulate,
-                 const KernelSettings& settings, std::int64_t c_pitch)
+                 const KernelSettings& settings, std::int64_t c_row_stride)
     : m_(m),
       n_(n),
       k_(k),
       a_{a},
       b_{b},
       c_(c),
-      c_row_(c_pitch != 0 ? c_pitch : n),
+      c_row_(c_row_stride != 0 ? c_row_stride : n),
       accumulate_(accumulate),
       widen_(!settings.native_bf16 && (a.dtype == DType::bf16 || b.dtype == DType::bf16 || c == DType::bf16)),
       block_(widen_ && !a.transposed ? rows_of_block(m, n, k) : m),
       stream_(engine()) {
-  if (a_.pitch == 0) a_.pitch = a.transposed ? m : k;
-  if (b_.pitch == 0) b_.pitch = b.transposed ? k : n;
+  if (a_.row_stride == 0) a_.row_stride = a.transposed ? m : k;
+  if (b_.row_stride == 0) b_.row_stride = b.transposed ? k : n;
   const auto operand = [&](std::int64_t rows, std::int64_t columns, Stored& o) {
     const std::int64_t dense = o.transposed ? rows : columns;
     // For a transposed operand with gaps oneDNN has no other implementation than one that allocates its own copy in every run.
-    o.moved = (widen_ && o.dtype == DType::bf16) || (o.transposed && o.pitch != dense);
-    return layout(rows, columns, widen_ ? DType::f32 : o.dtype, o.transposed, o.moved ? dense : o.pitch);
+    o.moved = (widen_ && o.dtype == DType::bf16) || (o.transposed && o.row_stride != dense);
+    return layout(rows, columns, widen_ ? DType::f32 : o.dtype, o.transposed, o.moved ? dense : o.row_stride);
   };
   const DType out = widen_ ? DType::f32 : c;
   const auto source = operand(block_, k, a_), weights = operand(k, n, b_);
@@ -125,7 +125,7 @@ void Product::run(const void* a, const void* b, void* c, void* workspace) {
   if (b_.moved) move(b, b_, k_, n_, moved_b);
   weights_.set_data_handle(b_.moved ? moved_b : const_cast<void*>(b));
   scratch_.set_data_handle(library);
-  const std::int64_t a_step = block_ * (a_.transposed ? 1 : a_.pitch) * static_cast<std::int64_t>(size_of(a_.dtype)),
+  const std::int64_t a_step = block_ * (a_.transposed ? 1 : a_.row_stride) * static_cast<std::int64_t>(size_of(a_.dtype)),
                      c_step = block_ * c_row_ * static_cast<std::int64_t>(size_of(c_));
   for (std::int64_t block = 0; block * block_ < m_; ++block) {
     const void* const block_of_a = static_cast<const char*>(a) + block * a_step;
@@ -140,7 +140,7 @@ void Product::run(const void* a, const void* b, void* c, void* workspace) {
 
 void Product::move(const void* from, const Stored& o, std::int64_t rows, std::int64_t columns, void* to) const {
   if (o.transposed) std::swap(rows, columns);
-  const std::int64_t row_stride = o.pitch;
+  const std::int64_t row_stride = o.row_stride;
   if (widen_ && o.dtype == DType::bf16) {
     auto* wide = static_cast<float*>(to);
     const auto* narrow = static_cast<const bf16*>(from);

@@ -16,10 +16,10 @@ class Product {
   struct Operand {
     DType dtype;
     bool transposed = false;
-    std::int64_t pitch = 0;  ///< elements from row to row as it is stored; 0: rows lie one behind the other
+    std::int64_t row_stride = 0;  ///< elements from row to row as it is stored; 0: rows lie one behind the other
   };
   Product(std::int64_t m, std::int64_t n, std::int64_t k, Operand a, Operand b, DType c, bool accumulate,
-          const KernelSettings& settings, std::int64_t c_pitch = 0);
+          const KernelSettings& settings, std::int64_t c_row_stride = 0);
 
   /// Scratch of run(), 64-byte aligned.
   std::int64_t workspace_bytes() const;

@@ -39,7 +39,7 @@ class Rope final : public Kernel {
     T* y = out[0].as<T>();                                      // [tokens, heads, dim]
     float* rstd = at(out, 1).as<float>();                       // [tokens, heads] or null
     const std::int64_t tokens = shape_.tokens, sequence = shape_.sequence, heads = shape_.heads, dim = shape_.dim;
-    const std::int64_t half = dim / 2, x_row = in[0].row_stride(), y_row = out[0].row_stride();
+    const std::int64_t half = dim / 2, x_row = in[0].leading_dimension(), y_row = out[0].leading_dimension();
     parallel_for(tokens, [=, this](std::int64_t token) {
       const float *cosine = table + token % sequence * dim, *sine = cosine + half;
       for (std::int64_t head = 0; head < heads; ++head) {
@@ -77,7 +77,8 @@ class RopeGrad final : public Kernel {
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue) override {
     const auto [dy, table, dx, x, rstd, w, dw, add_dw] = kernels::RopeGradTensors<T, G>(in, out);
     const std::int64_t tokens = shape_.tokens, sequence = shape_.sequence, heads = shape_.heads, dim = shape_.dim;
-    const std::int64_t half = dim / 2, dy_row = in[0].row_stride(), x_row = at(in, 2).row_stride(), dx_row = out[0].row_stride();
+    const std::int64_t half = dim / 2, dy_row = in[0].leading_dimension(), x_row = at(in, 2).leading_dimension(),
+                       dx_row = out[0].leading_dimension();
     if (!normed_) {
       parallel_for(tokens, [=](std::int64_t token) {
         const float *cosine = table + token % sequence * dim, *sine = cosine + half;

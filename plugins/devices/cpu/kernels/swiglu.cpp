@@ -11,7 +11,7 @@ class Swiglu final : public Kernel {
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue) override {
     const T *gate = in[0].as<T>(), *up = in[1].as<T>();
     T* h = out[0].as<T>();
-    const std::int64_t columns = in[0].shape.last(), gate_row = in[0].row_stride(), up_row = in[1].row_stride();
+    const std::int64_t columns = in[0].shape.last(), gate_row = in[0].leading_dimension(), up_row = in[1].leading_dimension();
     parallel_for_elements(in[0].shape.rows(), columns, [=](std::int64_t row, std::int64_t i) {
       const float g = load(gate[row * gate_row + i]);
       store(h[row * columns + i], g * sigmoid(g) * load(up[row * up_row + i]));
@@ -25,8 +25,8 @@ class SwigluGrad final : public Kernel {
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue) override {
     const T *dh = in[0].as<T>(), *gate = in[1].as<T>(), *up = in[2].as<T>();
     T *dgate = out[0].as<T>(), *dup = out[1].as<T>();
-    const std::int64_t columns = in[0].shape.last(), gate_row = in[1].row_stride(), up_row = in[2].row_stride(),
-                       dgate_row = out[0].row_stride(), dup_row = out[1].row_stride();
+    const std::int64_t columns = in[0].shape.last(), gate_row = in[1].leading_dimension(), up_row = in[2].leading_dimension(),
+                       dgate_row = out[0].leading_dimension(), dup_row = out[1].leading_dimension();
     parallel_for_elements(in[0].shape.rows(), columns, [=](std::int64_t row, std::int64_t i) {
       const float g = load(gate[row * gate_row + i]), d = load(dh[row * columns + i]), s = sigmoid(g);
       const float u = load(up[row * up_row + i]);

@@ -31,8 +31,8 @@ struct Constants {
 /// What is the same for every element in this step.
 struct Step {
   float coefficient, shrink, step, root;
-  __device__ Step(const float* hyper, const float* clip, const Constants& k)
-      : coefficient(*clip), shrink(1.0F - hyper[0] * k.decay), step(hyper[0] / hyper[1]), root(1.0F / sqrtf(hyper[2])) {}
+  __device__ Step(const float* scalars, const float* clip, const Constants& k)
+      : coefficient(*clip), shrink(1.0F - scalars[0] * k.decay), step(scalars[0] / scalars[1]), root(1.0F / sqrtf(scalars[2])) {}
 };
 
 __device__ __forceinline__ float quick_root(float x) {
@@ -147,12 +147,12 @@ __device__ __forceinline__ void update_single(const Updated& t, std::int64_t i, 
 
 template <typename P, typename G, typename M, bool mastered, bool stochastic>
 __global__ void __launch_bounds__(threads, 3)
-    update_tensors(const __grid_constant__ TensorList<Updated> list, const float* __restrict__ hyper,
+    update_tensors(const __grid_constant__ TensorList<Updated> list, const float* __restrict__ scalars,
                    const float* __restrict__ clip, Constants k) {
   constexpr int N = pack_of<P, G, M, mastered>;
   const Updated& t = list.entry[entry_of(list, blockIdx.x)];
-  const Step s(hyper, clip, k);
-  const auto step = static_cast<std::uint32_t>(hyper[3]);
+  const Step s(scalars, clip, k);
+  const auto step = static_cast<std::uint32_t>(scalars[3]);
   const std::int64_t start = static_cast<std::int64_t>(blockIdx.x - t.first) * chunk, end = min(t.count, start + chunk);
   const auto misaligned = [](const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16; };
   const bool packs = (misaligned(t.p) | misaligned(t.g) | misaligned(t.master) | misaligned(t.m) | misaligned(t.v)) == 0;

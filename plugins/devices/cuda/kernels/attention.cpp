@@ -200,7 +200,8 @@ AttentionShape shape_of(std::span<const Buffer> qkv, const Attributes& attribute
                      std::to_string(window) + " or less, or --device cpu");
   }
   const Buffer &q = qkv[0], &k = qkv[1];
-  return {q.shape[0], q.shape[1], q.shape[2] / dim, k.shape[2] / dim, dim, {q.row_stride(), k.row_stride(), qkv[2].row_stride()}};
+  return {q.shape[0],       q.shape[1], q.shape[2] / dim,
+          k.shape[2] / dim, dim,        {q.leading_dimension(), k.leading_dimension(), qkv[2].leading_dimension()}};
 }
 
 /// Our own kernel, or why there is none.
@@ -240,7 +241,7 @@ Made make_attention(const KernelRequest& r, const KernelSettings& s) {
 Made make_attention_grad(const KernelRequest& r, const KernelSettings& s) {
   refuse_documents(r, 6);
   AttentionShape shape = shape_of(r.inputs.subspan(1, 3), r.attributes);
-  shape.written = {r.outputs[0].row_stride(), r.outputs[1].row_stride(), r.outputs[2].row_stride()};
+  shape.written = {r.outputs[0].leading_dimension(), r.outputs[1].leading_dimension(), r.outputs[2].leading_dimension()};
   if (r.inputs[1].dtype == DType::bf16) {
     auto device = CudnnDevice::get(s.device);
     auto plan = device->plan(shape, Direction::backward, s.deterministic_attention);

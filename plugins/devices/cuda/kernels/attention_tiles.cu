@@ -9,7 +9,7 @@ using namespace tiles;
 /// Bytes of shared memory of a block.
 template <int D, int R>
 struct Shared {
-  static constexpr int bytes = (2 * tile<R> * (D + 4) + tile<R> * score_pitch<R>)*4;
+  static constexpr int bytes = (2 * tile<R> * (D + 4) + tile<R> * score_row_stride<R>)*4;
 };
 
 /// Block (query tile<R>, head, batch). Tiles of late queries see most keys and start first.

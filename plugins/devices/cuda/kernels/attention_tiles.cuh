@@ -4,7 +4,7 @@
 //
 // A block is 16 x 16 threads, a tile is 16·R queries and as many keys. Of a tile of scores thread (y, x) holds rows R·y … R·y + R
 // − 1 and columns x, x + 16, …; of a result [16·R, dim] the same rows (or keys) and columns 4x + 64j … 4x + 64j + 3. Tiles in
-// shared memory are row-major with a pitch of dim + 4 floats, so that accesses of 16 bytes of 8 neighbouring rows fall into
+// shared memory are row-major with a row stride of dim + 4 floats, so that accesses of 16 bytes of 8 neighbouring rows fall into
 // different banks. R is 4; 2 where tiles of 64 would leave multiprocessors without work or do not fit into shared memory (GPUs
 // other than Hopper), and for bf16.
 #pragma once
@@ -19,7 +19,7 @@ inline constexpr int threads = 256;
 template <int R>
 constexpr int tile = 16 * R;  // queries and keys
 template <int R>
-constexpr int score_pitch = tile<R> + 4;  // of a tile of scores
+constexpr int score_row_stride = tile<R> + 4;  // of a tile of scores
 
 struct Extents {
   int sequence, heads, kv_heads, dim, group;
@@ -50,12 +50,12 @@ __device__ __forceinline__ int column_of(int j) {
   return static_cast<int>(threadIdx.x) % 16 + 16 * j;
 }
 
-/// Rows [first, first + 16·R) of one head into a tile<R> [16·R, D] of pitch D + 4; what lies beyond the sequence or the head is
-/// 0.
+/// Rows [first, first + 16·R) of one head into a tile<R> [16·R, D] of row stride D + 4; what lies beyond the sequence or the head
+/// is 0.
 template <typename T, int D, int R>
 __device__ void load_tile(const T* __restrict__ tensor, const Extents& e, int b, int head, std::int64_t token_row, int first,
                           float* to) {
-  constexpr int pitch = D + 4;
+  constexpr int row_stride = D + 4;
   if (e.dim == D && e.dim % per_access<T> == 0 && token_row % per_access<T> == 0 &&
       reinterpret_cast<std::uintptr_t>(tensor) % 16 == 0) {
     constexpr int N = per_access<T>;
@@ -65,14 +65,14 @@ __device__ void load_tile(const T* __restrict__ tensor, const Extents& e, int b,
       if (first + row < e.sequence) pack = load_pack<N>(tensor + e.at(b, first + row, head, token_row) + column);
 #pragma unroll
       for (int k = 0; k < N; k += 4) {
-        *reinterpret_cast<float4*>(to + row * pitch + column + k) = make_float4(
+        *reinterpret_cast<float4*>(to + row * row_stride + column + k) = make_float4(
             number(pack.element[k]), number(pack.element[k + 1]), number(pack.element[k + 2]), number(pack.element[k + 3]));
       }
     }
   } else {
     for (int i = threadIdx.x; i < tile<R> * D; i += threads) {
       const int row = i / D, column = i % D;
-      to[row * pitch + column] =
+      to[row * row_stride + column] =
           first + row < e.sequence && column < e.dim ? number(tensor[e.at(b, first + row, head, token_row) + column]) : 0.0F;
     }
   }
@@ -85,7 +85,7 @@ __device__ __forceinline__ float component(const float4& v, int i) {
 /// scores[i][j] = Σ over D of left[row i] · right[column j]
 template <int D, int R>
 __device__ __forceinline__ void product_of_rows(const float* left, const float* right, float (&scores)[R][R]) {
-  constexpr int pitch = D + 4;
+  constexpr int row_stride = D + 4;
 #pragma unroll
   for (int i = 0; i < R; ++i) {
 #pragma unroll
@@ -95,10 +95,10 @@ __device__ __forceinline__ void product_of_rows(const float* left, const float* 
   for (int d = 0; d < D; d += 4) {
     float4 b[R];
 #pragma unroll
-    for (int j = 0; j < R; ++j) b[j] = *reinterpret_cast<const float4*>(right + column_of(j) * pitch + d);
+    for (int j = 0; j < R; ++j) b[j] = *reinterpret_cast<const float4*>(right + column_of(j) * row_stride + d);
 #pragma unroll
     for (int i = 0; i < R; ++i) {
-      const float4 a = *reinterpret_cast<const float4*>(left + row_of<R>(i) * pitch + d);
+      const float4 a = *reinterpret_cast<const float4*>(left + row_of<R>(i) * row_stride + d);
 #pragma unroll
       for (int j = 0; j < R; ++j) scores[i][j] += a.x * b[j].x + a.y * b[j].y + a.z * b[j].z + a.w * b[j].w;
     }
@@ -111,17 +111,17 @@ constexpr int quads = D / 64;  // groups of 4 columns of a result that a thread 
 /// result[i] += Σ over k of weights[row i][k] · values[k], k over the rows of `values`
 template <int D, int R>
 __device__ __forceinline__ void add_weighted_rows(const float* weights, const float* values, float4 (&result)[R][quads<D>]) {
-  constexpr int pitch = D + 4;
+  constexpr int row_stride = D + 4;
 #pragma unroll 2
   for (int k = 0; k < tile<R>; k += 4) {
     float4 w[R];
 #pragma unroll
-    for (int i = 0; i < R; ++i) w[i] = *reinterpret_cast<const float4*>(weights + row_of<R>(i) * score_pitch<R> + k);
+    for (int i = 0; i < R; ++i) w[i] = *reinterpret_cast<const float4*>(weights + row_of<R>(i) * score_row_stride<R> + k);
 #pragma unroll
     for (int step = 0; step < 4; ++step) {
 #pragma unroll
       for (int j = 0; j < quads<D>; ++j) {
-        const float4 value = *reinterpret_cast<const float4*>(values + (k + step) * pitch + threadIdx.x % 16 * 4 + 64 * j);
+        const float4 value = *reinterpret_cast<const float4*>(values + (k + step) * row_stride + threadIdx.x % 16 * 4 + 64 * j);
 #pragma unroll
         for (int i = 0; i < R; ++i) {
           const float weight = component(w[i], step);
@@ -139,13 +139,13 @@ __device__ __forceinline__ void add_weighted_rows(const float* weights, const fl
 template <int D, int R>
 __device__ __forceinline__ void add_weighted_rows_transposed(const float* weights, const float* values,
                                                              float4 (&result)[R][quads<D>]) {
-  constexpr int pitch = D + 4;
+  constexpr int row_stride = D + 4;
 #pragma unroll 4
   for (int k = 0; k < tile<R>; ++k) {
-    const Pack<float, R> w = load_pack<R>(weights + k * score_pitch<R> + row_of<R>(0));
+    const Pack<float, R> w = load_pack<R>(weights + k * score_row_stride<R> + row_of<R>(0));
 #pragma unroll
     for (int j = 0; j < quads<D>; ++j) {
-      const float4 value = *reinterpret_cast<const float4*>(values + k * pitch + threadIdx.x % 16 * 4 + 64 * j);
+      const float4 value = *reinterpret_cast<const float4*>(values + k * row_stride + threadIdx.x % 16 * 4 + 64 * j);
 #pragma unroll
       for (int i = 0; i < R; ++i) {
         const float weight = w.element[i];
@@ -163,7 +163,7 @@ __device__ __forceinline__ void store_scores(const float (&scores)[R][R], float*
 #pragma unroll
   for (int i = 0; i < R; ++i) {
 #pragma unroll
-    for (int j = 0; j < R; ++j) to[row_of<R>(i) * score_pitch<R> + column_of(j)] = scores[i][j];
+    for (int j = 0; j < R; ++j) to[row_of<R>(i) * score_row_stride<R> + column_of(j)] = scores[i][j];
   }
 }
 

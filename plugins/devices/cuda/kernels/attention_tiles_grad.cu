@@ -10,7 +10,7 @@ using namespace tiles;
 /// Bytes of shared memory of a block.
 template <int D, int R>
 struct Shared {
-  static constexpr int bytes = (4 * tile<R> * (D + 4) + 2 * tile<R> * score_pitch<R>)*4;
+  static constexpr int bytes = (4 * tile<R> * (D + 4) + 2 * tile<R> * score_row_stride<R>)*4;
 };
 
 /// delta [batch, heads, sequence] = Σ over dim of do·o: a warp for each.
@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(threads, 1) attend_grad_keys(Gradients<T> t, E
   extern __shared__ float4 memory[];
   constexpr int size = tile<R> * (D + 4);
   float *keys = reinterpret_cast<float*>(memory), *values = keys + size, *queries = values + size, *douts = queries + size,
-        *p_tile = douts + size, *dp_tile = p_tile + tile<R> * score_pitch<R>;
+        *p_tile = douts + size, *dp_tile = p_tile + tile<R> * score_row_stride<R>;
   const int start = static_cast<int>(blockIdx.x) * tile<R>, kv_head = blockIdx.y, b = blockIdx.z;
   load_tile<T, D, R>(t.k, e, b, kv_head, e.read.k, start, keys);
   load_tile<T, D, R>(t.v, e, b, kv_head, e.read.v, start, values);

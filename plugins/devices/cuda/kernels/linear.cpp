@@ -1,5 +1,5 @@
 // linear and its gradients: each is one matrix product of cuBLASLt (the bias gradient is a kernel of its own). y and dy may be
-// columns of wider tensors.
+// strided views of wider tensors.
 #include "plugins/devices/cuda/kernels/kernels.h"
 #include "plugins/devices/cuda/matmul.h"
 #include "plugins/devices/kernels/packed_linear.h"
@@ -26,7 +26,7 @@ class Linear final : public Kernel {
                               .a = r.inputs[0].dtype,
                               .b = r.inputs[1].dtype,
                               .d = r.outputs[0].dtype,
-                              .d_pitch = r.outputs[0].pitch,
+                              .d_row_stride = r.outputs[0].row_stride,
                               .bias = !at(r.inputs, 2).absent()}) {}
   std::int64_t workspace_bytes() const override { return product_.workspace_bytes(); }
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue queue) override {
@@ -47,7 +47,7 @@ class LinearInputGrad final : public Kernel {
                               .a = r.inputs[0].dtype,
                               .b = r.inputs[1].dtype,
                               .d = r.outputs[0].dtype,
-                              .a_pitch = r.inputs[0].pitch,
+                              .a_row_stride = r.inputs[0].row_stride,
                               .add = !at(r.inputs, 2).absent()}) {}
   std::int64_t workspace_bytes() const override { return product_.workspace_bytes(); }
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue queue) override {
@@ -69,7 +69,7 @@ class LinearWeightGrad final : public Kernel {
                               .a = r.inputs[1].dtype,
                               .b = r.inputs[0].dtype,
                               .d = r.outputs[0].dtype,
-                              .a_pitch = r.inputs[1].pitch,
+                              .a_row_stride = r.inputs[1].row_stride,
                               .add = !at(r.inputs, 2).absent()}) {}
   std::int64_t workspace_bytes() const override { return product_.workspace_bytes(); }
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue queue) override {

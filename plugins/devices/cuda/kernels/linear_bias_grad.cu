@@ -60,8 +60,8 @@ class LinearBiasGrad final : public Kernel {
   std::int64_t workspace_bytes() const override { return parts_ * columns_ * 4; }
 
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue queue) override {
-    const T* dy = in[0].as<T>();  // [rows, columns], possibly columns of a wider tensor
-    const std::int64_t stride = in[0].row_stride();
+    const T* dy = in[0].as<T>();  // [rows, columns], possibly a strided view of a wider tensor
+    const std::int64_t stride = in[0].leading_dimension();
     auto* partial = static_cast<float*>(workspace);  // [parts, columns]
     if (columns_ == 0) return;
     constexpr int N = per_access<T>;

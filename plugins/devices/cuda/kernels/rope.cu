@@ -30,8 +30,8 @@ struct RopeShape {
         heads(static_cast<int>(from.shape[2] / head_dim)),
         dim(static_cast<int>(head_dim)),
         tokens(from.shape.rows()),
-        from_row(from.row_stride()),
-        to_row(to.row_stride()) {}
+        from_row(from.leading_dimension()),
+        to_row(to.leading_dimension()) {}
   /// Groups of heads of a token.
   __host__ __device__ unsigned groups() const { return static_cast<unsigned>((heads + group - 1) / group); }
   /// Lanes of a head for packs of N, or 0 if heads do not split so or are more than 32 bits count.
@@ -311,7 +311,7 @@ class RopeGrad final : public Kernel {
       : shape_(r.inputs[0], r.outputs[0], r.attributes.integer("head_dim")),
         normed_(!at(r.inputs, 4).absent()),
         parts_(blocks_backward<T> * s.multiprocessors) {
-    if (normed_) shape_.x_row = r.inputs[2].row_stride();
+    if (normed_) shape_.x_row = r.inputs[2].leading_dimension();
   }
   std::int64_t workspace_bytes() const override { return normed_ ? static_cast<std::int64_t>(parts_) * shape_.dim * 4 : 0; }
 

@@ -20,10 +20,10 @@ struct Rows {
       : count(whole.shape.rows()),
         columns(whole.shape.last()),
         h(columns),
-        gate(gate_like.row_stride()),
-        up(up_like.row_stride()),
-        dgate(dgate_like.row_stride()),
-        dup(dup_like.row_stride()) {
+        gate(gate_like.leading_dimension()),
+        up(up_like.leading_dimension()),
+        dgate(dgate_like.leading_dimension()),
+        dup(dup_like.leading_dimension()) {
     if (gate != columns || up != columns || dgate != columns || dup != columns) return;
     columns *= count;
     count = count == 0 ? 0 : 1;

@@ -1,4 +1,4 @@
-#include "core/runtime/idle_share.h"
+#include "core/runtime/bubble_fraction.h"
 
 #include <algorithm>
 #include <numeric>
@@ -9,18 +9,18 @@ namespace consist {
 namespace {
 
 std::string key_of(int rank) {
-  return "idle_share." + std::to_string(rank);
+  return "bubble_fraction." + std::to_string(rank);
 }
 
 }  // namespace
 
-double idle_share(const Program& program, const Profile& profile, double step_seconds) {
+double bubble_fraction(const Program& program, const Profile& profile, double step_seconds) {
   const double optimizer = profile.compute_seconds(program, true), busy = profile.compute_seconds(program, false);
   const double time = step_seconds - optimizer;
   return time > 0 ? std::clamp(1 - busy / time, 0.0, 1.0) : 0;
 }
 
-std::vector<double> collect_idle_shares(Job& job, double own) {
+std::vector<double> collect_bubble_fractions(Job& job, double own) {
   job.put(key_of(job.rank()), std::to_string(own));
   std::vector<double> shares;
   for (int rank = 0; job.rank() == 0 && rank < job.size(); ++rank) {
@@ -54,15 +54,15 @@ std::vector<StageOutline> collect_outlines(Job& job, const Program& own, const P
   return outlines;
 }
 
-IdleReport report_idle(const std::vector<double>& ranks, std::span<const StageOutline> stages) {
+BubbleReport report_bubble(const std::vector<double>& ranks, std::span<const StageOutline> stages) {
   return {.ranks = ranks,
           .mean = std::accumulate(ranks.begin(), ranks.end(), 0.0) / static_cast<double>(std::max<std::size_t>(ranks.size(), 1)),
-          .equal_stages = simulate(stages, TimelineCost::equal).idle_share(),
-          .by_ops = simulate(stages, TimelineCost::by_ops).idle_share(),
-          .by_times = simulate(stages, TimelineCost::measured).idle_share()};
+          .equal_stages = simulate(stages, TimelineCost::equal).bubble_fraction(),
+          .by_ops = simulate(stages, TimelineCost::by_ops).bubble_fraction(),
+          .by_times = simulate(stages, TimelineCost::measured).bubble_fraction()};
 }
 
-std::string idle_text(const IdleReport& report) {
+std::string bubble_text(const BubbleReport& report) {
   std::string text = "idle " + fixed_text(100 * report.mean, 1) + "% of forward and backward, measured (by rank:";
   for (double share : report.ranks) text += " " + fixed_text(100 * share, 1) + "%";
   return text + "); the schedule gives " + fixed_text(100 * report.equal_stages, 1) + "% if all stages are equal, " +

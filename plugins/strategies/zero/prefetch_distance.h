@@ -1,4 +1,4 @@
-// How long before its use a gather must begin.
+// The prefetch distance: how long before its use a gather must begin.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@ namespace consist::zero {
 /// Knows by estimate when each instruction of a step begins. What arrives is put in its place by a kernel, and NCCL's begin with
 /// one: beside a matrix product that fills the device, it runs when the product ends. So a gather goes on from one end of an
 /// instruction to another, a piece of the tensor at a time: a GB may take a layer, whatever the links can carry.
-class LeadTime {
+class PrefetchDistance {
  public:
   /// Of gathers along `axes`.
-  LeadTime(const Program& step, AxisSet axes);
+  PrefetchDistance(const Program& step, AxisSet axes);
 
   /// The last instruction beside which the gather of `bytes`, sent by each rank to the others, can begin and still be done when
   /// instruction `needed` begins; 0 if there is none.

@@ -1,4 +1,4 @@
-#include "plugins/strategies/zero/lead_time.h"
+#include "plugins/strategies/zero/prefetch_distance.h"
 
 #include <algorithm>
 
@@ -12,7 +12,7 @@ constexpr std::int64_t piece_bytes = std::int64_t{96} << 20;
 
 }  // namespace
 
-LeadTime::LeadTime(const Program& step, AxisSet axes) : costs_(step.costs), axes_(axes) {
+PrefetchDistance::PrefetchDistance(const Program& step, AxisSet axes) : costs_(step.costs), axes_(axes) {
   const CostModel& costs = costs_of(step);
   double now = 0;
   for (const Instruction& instruction : step.instructions) {
@@ -21,7 +21,7 @@ LeadTime::LeadTime(const Program& step, AxisSet axes) : costs_(step.costs), axes
   }
 }
 
-InstructionId LeadTime::latest_begin(std::int64_t bytes, InstructionId needed) const {
+InstructionId PrefetchDistance::latest_begin(std::int64_t bytes, InstructionId needed) const {
   static const Op& gather = registry().get("all_gather");
   InstructionId at = needed;
   while (bytes > 0 && at > 0) {

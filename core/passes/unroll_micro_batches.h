@@ -9,6 +9,6 @@ namespace consist {
 /// time, gradients of parameters accumulate in place, losses are summed. Unrolled rather than looped, so that every later pass
 /// (overlap, pipeline schedules, memory plan) sees one flat list; the cost is linear and small (10^5 instructions compile in
 /// seconds).
-CONSIST_API void accumulate(Program& program, int micro_batches);
+CONSIST_API void unroll_micro_batches(Program& program, int micro_batches);
 
 }  // namespace consist

@@ -20,7 +20,7 @@ TensorId moved(Builder& builder, TensorId tensor, const Tensor& wish) {
 
 }  // namespace
 
-Program rebuild(const Program& old) {
+Program propagate_shardings(const Program& old) {
   Program program;
   program.mesh = old.mesh;
   program.rank = old.rank;

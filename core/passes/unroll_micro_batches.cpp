@@ -1,4 +1,4 @@
-#include "core/passes/accumulate.h"
+#include "core/passes/unroll_micro_batches.h"
 
 #include "consist/analysis.h"
 #include "consist/builder.h"
@@ -32,7 +32,7 @@ class Repeater {
       } else {
         again(m);
         Builder builder(program_);
-        builder.tag = {Phase::backward, -1, static_cast<std::int16_t>(m), "accumulate"};
+        builder.tag = {Phase::backward, -1, static_cast<std::int16_t>(m), "unroll_micro_batches"};
         if (first_count != no_tensor)
           program_.loss_count = builder.emit_one("add", {program_.loss_count, map_[index(first_count)]}, {}, "loss_count");
         if (first_loss == no_tensor) continue;  // another rank has it
@@ -97,7 +97,7 @@ class Repeater {
   void add_up(const Tag& tag) {
     Builder builder(program_);
     builder.tag = tag;
-    builder.tag.inserted_by = "accumulate";
+    builder.tag.inserted_by = "unroll_micro_batches";
     for (const auto& [sum, old] : to_add_) {
       TensorId& value = map_[index(old)];
       value = builder.emit_one("add", {sum, value}, {}, program_[old].name);
@@ -155,7 +155,7 @@ class Repeater {
 
 }  // namespace
 
-void accumulate(Program& program, int micro_batches) {
+void unroll_micro_batches(Program& program, int micro_batches) {
   if (micro_batches < 1)
     throw UsageError("accumulation over " + std::to_string(micro_batches) + " micro-batches; it must be at least 1");
   Repeater(program).run(micro_batches);

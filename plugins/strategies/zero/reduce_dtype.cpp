@@ -1,4 +1,4 @@
-#include "plugins/strategies/zero/wire.h"
+#include "plugins/strategies/zero/reduce_dtype.h"
 
 #include <unordered_map>
 #include <vector>
@@ -17,13 +17,13 @@ struct Users {
 
 }  // namespace
 
-void make_as(Program& step, std::span<const PartialGradient> gradients, DType wire) {
+void make_as(Program& step, std::span<const PartialGradient> gradients, DType reduce_dtype) {
   std::unordered_map<TensorId, Users> users;  // by storage
   for (const PartialGradient& gradient : gradients) {
     const Parameter& parameter = step.parameters[gradient.parameter];
     Users& of = users[step[gradient.whole].storage];
     // Products of f32 make gradients of f32.
-    of.fixed = step[parameter.tensor].dtype != wire || step[gradient.whole].dtype != DType::f32;
+    of.fixed = step[parameter.tensor].dtype != reduce_dtype || step[gradient.whole].dtype != DType::f32;
   }
   for (const Tensor& tensor : step.tensors) {
     if (const auto of = users.find(tensor.storage); of != users.end()) of->second.fixed |= tensor.offset != 0;
@@ -47,20 +47,20 @@ void make_as(Program& step, std::span<const PartialGradient> gradients, DType wi
   }
   for (const auto& [storage, of] : users) {
     if (of.fixed) continue;
-    for (std::size_t writer : of.writers) step.instructions[writer].attributes.set("dtype", std::string(name_of(wire)));
+    for (std::size_t writer : of.writers) step.instructions[writer].attributes.set("dtype", std::string(name_of(reduce_dtype)));
   }
   for (Tensor& tensor : step.tensors) {
-    if (const auto of = users.find(tensor.storage); of != users.end() && !of->second.fixed) tensor.dtype = wire;
+    if (const auto of = users.find(tensor.storage); of != users.end() && !of->second.fixed) tensor.dtype = reduce_dtype;
   }
 }
 
-void cast_to(Program& step, Inserter& inserter, std::span<PartialGradient> gradients, DType wire, const char* strategy) {
+void cast_to(Program& step, Inserter& inserter, std::span<PartialGradient> gradients, DType reduce_dtype, const char* strategy) {
   for (PartialGradient& gradient : gradients) {
-    if (step[gradient.whole].dtype == wire) continue;
+    if (step[gradient.whole].dtype == reduce_dtype) continue;
     inserter.after(gradient.ready, [&](Builder& builder) {
       builder.tag.inserted_by = strategy;
       gradient.whole =
-          builder.emit_one("cast", {gradient.whole}, {{"dtype", std::string(name_of(wire))}}, step[gradient.whole].name);
+          builder.emit_one("cast", {gradient.whole}, {{"dtype", std::string(name_of(reduce_dtype))}}, step[gradient.whole].name);
       step[gradient.whole].role = Role::gradient;
     });
   }

@@ -1,4 +1,4 @@
-// How long the ranks of a pipeline wait, measured (--profile).
+// The bubble of a pipeline: how long its ranks wait, measured (--profile).
 #pragma once
 
 #include <span>
@@ -12,19 +12,19 @@
 
 namespace consist {
 
-/// The part of a step, its optimizer apart, in which this rank's compute queue had nothing to do; from the mean times of its
-/// instructions and of the same steps as a whole.
-double idle_share(const Program& program, const Profile& profile, double step_seconds);
+/// The part of a step, its optimizer apart, in which this rank's compute queue had nothing to do, 0..1; from the mean times of
+/// its instructions and of the same steps as a whole.
+double bubble_fraction(const Program& program, const Profile& profile, double step_seconds);
 
 /// Called by every rank, once: `own` of all ranks on rank 0, by rank; elsewhere nothing. Throws as Job::get.
-std::vector<double> collect_idle_shares(Job& job, double own);
+std::vector<double> collect_bubble_fractions(Job& job, double own);
 
 /// Called by every rank, once: on rank 0 the outlines of the ranks of its stages, with the times that they measured, in their
 /// order; elsewhere nothing. Throws as Job::get.
 std::vector<StageOutline> collect_outlines(Job& job, const Program& own, const Profile& profile);
 
 /// What was measured, beside what the schedule gives.
-struct IdleReport {
+struct BubbleReport {
   std::vector<double> ranks;
   double mean = 0;
   double equal_stages = 0;  ///< if all stages took the same time
@@ -33,8 +33,8 @@ struct IdleReport {
 };
 
 /// `stages`: the outlines of the programs along Program::stage_axis.
-IdleReport report_idle(const std::vector<double>& ranks, std::span<const StageOutline> stages);
+BubbleReport report_bubble(const std::vector<double>& ranks, std::span<const StageOutline> stages);
 /// A line for people.
-std::string idle_text(const IdleReport& report);
+std::string bubble_text(const BubbleReport& report);
 
 }  // namespace consist

@@ -1,4 +1,4 @@
-// What is computed from weights alone is computed once per step.
+// Hoists step invariants: results that depend on weights alone are computed once per step.
 #pragma once
 
 #include "consist/program.h"
@@ -9,6 +9,6 @@ namespace consist {
 /// readers read its outputs. Whoever marks them says that the memory of their results is worth less than making them again for
 /// every micro-batch. After the schedule: a strategy that gathers a weight anew for each micro-batch has other inputs. Near
 /// linear.
-CONSIST_API void reuse(Program& program);
+CONSIST_API void hoist_step_invariants(Program& program);
 
 }  // namespace consist

@@ -1,4 +1,4 @@
-#include "plugins/strategies/pipeline/held_messages.h"
+#include "plugins/strategies/pipeline/in_flight_messages.h"
 
 #include <utility>
 #include <vector>
@@ -11,31 +11,31 @@
 namespace consist::pipeline {
 namespace {
 
-struct Travelling {
+struct InFlight {
   std::vector<TensorId> tensors;
-  double seconds = 0;  ///< for which it is still held
+  double seconds = 0;  ///< for which it is still in flight
 };
 
 }  // namespace
 
-void hold_messages(Program& step) {
+void keep_in_flight_messages(Program& step) {
   const CostModel& costs = costs_of(step);
   const std::vector<InstructionId> last = last_uses(step);
-  std::vector<Travelling> travelling;
+  std::vector<InFlight> in_flight;
   std::vector<std::pair<InstructionId, std::vector<TensorId>>> releases;  // behind which instruction
   for (std::size_t at = 0; at < step.instructions.size(); ++at) {
     const Instruction& instruction = step.instructions[at];
     const auto here = static_cast<InstructionId>(at);
     if (instruction.op->movement() == Movement::send) {
-      Travelling sent;
+      InFlight sent;
       for (TensorId id : instruction.inputs) {
         if (id == no_tensor || last[static_cast<std::size_t>(step[id].storage)] != here) continue;
         sent.tensors.push_back(id);
         sent.seconds += 2 * costs.message_seconds(static_cast<double>(step.bytes(id)), instruction.queue.axes());
       }
-      if (!sent.tensors.empty()) travelling.push_back(std::move(sent));
+      if (!sent.tensors.empty()) in_flight.push_back(std::move(sent));
     } else if (const double seconds = costs.compute_seconds(step, instruction); seconds > 0) {
-      std::erase_if(travelling, [&](Travelling& sent) {
+      std::erase_if(in_flight, [&](InFlight& sent) {
         sent.seconds -= seconds;
         if (sent.seconds > 0) return false;
         releases.emplace_back(here, std::move(sent.tensors));

@@ -1,4 +1,4 @@
-#include "core/passes/reuse.h"
+#include "core/passes/hoist_step_invariants.h"
 
 #include <map>
 #include <string>
@@ -16,7 +16,7 @@ std::string key_of(const Instruction& i) {
 
 }  // namespace
 
-void reuse(Program& program) {
+void hoist_step_invariants(Program& program) {
   std::map<TensorId, TensorId> replaced;
   std::map<std::string, std::vector<TensorId>> known;
   std::vector<Instruction> kept;
