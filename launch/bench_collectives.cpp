@@ -42,7 +42,7 @@ class Collective {
   virtual const char* name() const = 0;
   virtual const char* operation() const { return "none"; }  ///< of the reduction
   virtual int root() const { return -1; }
-  /// What a link carries per byte of data.
+  /// Bytes that a link carries per byte of data: busbw / algbw.
   virtual double bus_factor(int members) const { return 1.0 * (members - 1) / members; }
   /// Elements that a rank reads, of `total`; `total` is a multiple of the number of members.
   virtual std::int64_t input(std::int64_t total, int members) const = 0;

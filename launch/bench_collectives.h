@@ -22,7 +22,7 @@ struct BenchSettings {
 /// all_reduce, all_gather, reduce_scatter, broadcast, send_receive.
 const std::vector<std::string>& collective_names();
 
-/// What one row measured.
+/// The measurements of one row.
 struct BenchRow {
   std::int64_t bytes = 0;  ///< of the whole data: what all_gather gathers, what reduce_scatter reads on each rank
   std::int64_t count = 0;  ///< elements: of the data of all_reduce, broadcast, send_receive; of one rank's part otherwise

@@ -25,7 +25,7 @@ const std::vector<std::string>& modelled_collectives() {
 
 namespace {
 
-/// What does not depend on the links.
+/// The part that does not depend on the links.
 Expectation ring(const std::string& collective, std::int64_t members) {
   const std::vector<std::string>& known = modelled_collectives();
   if (std::find(known.begin(), known.end(), collective) == known.end())

@@ -1,4 +1,4 @@
-// What a ring makes of links of a known speed: the time to expect of a collective, and rates of links from times.
+// A model of ring collectives on links of a known speed: the expected time of a collective, and rates of links from times.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ Expectation expect(const std::string& collective, std::int64_t members, double b
 /// that of its largest messages.
 Expectation expect(const std::string& collective, std::int64_t members, double bytes, std::shared_ptr<const Machine> machine);
 
-/// What a measured algbw says about the links: "as expected", or what is wrong with it.
+/// A judgement of a measured algbw: "as expected", or what is wrong with it.
 std::string compare_with_expectation(const Expectation& expectation, double measured_algbw);
 
 struct TimedCall {

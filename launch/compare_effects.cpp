@@ -45,7 +45,7 @@ bool differ_only_in(const CompareRow& a, const CompareRow& b, std::size_t option
   return true;
 }
 
-/// What one value of an option is worth beside another.
+/// The effect of one value of an option relative to another.
 struct Effect {
   Ratio memory, host_memory, sent, collectives;
   std::vector<double> pairs;  ///< ratios of speeds
@@ -68,7 +68,7 @@ struct Effect {
     }
   }
 
-  /// Of the mean over the pairs: as uncertain as the intervals of their rows say together.
+  /// Interval of the mean over the pairs, from the intervals of their rows.
   Interval speed() const {
     const double mean = interval_of(pairs).mean;
     if (!repeated) return {.mean = mean};

@@ -1,4 +1,4 @@
-// What each choice of a comparison is worth, from the rows that differ in it alone.
+// The effect of each choice of a comparison, from the rows that differ in it alone.
 #pragma once
 
 #include <string>

@@ -21,7 +21,7 @@ const std::set<std::string> places{
     "archive", "overwrite", "checkpoint", "checkpoint_every", "checkpoint_keep",   "export",
     "trace",   "resume",    "timeout",    "memory_limit",     "host_memory_limit", "checkpoint_each_epoch"};
 
-/// What rows of other machines are compared by where no option is listed; the rest are conditions.
+/// Options by which rows of other machines are compared where no option is listed; the rest are conditions.
 const std::vector<std::string> choices{"strategy", "transport", "precision",    "optimizer", "schedule", "ranks",
                                        "batch",    "sequence",  "accumulation", "recompute"};
 
@@ -43,7 +43,7 @@ json object_of(const std::string& text) {
 Description describe(const std::string& path) {
   const ArchiveReader archive(path);
   Description description{object_of(archive.text("/config")), object_of(archive.text("/environment"))};
-  // What a start happened to find free, and to measure: no two of one machine are alike.
+  // Values that depend on the moment of the start: free memory, measured choices.
   for (const char* figure : {"device_memory_bytes", "device_notes"}) description.environment.erase(figure);
   for (const std::string& place : places) description.config.erase(place);
   return description;
@@ -189,7 +189,7 @@ void join_archives(const std::vector<std::string>& archives, std::vector<Compare
       rows[i].varied.emplace_back("machine", !known ? no_such_option : devices.size() > 1 ? d.device() : d.host());
     }
   }
-  // What the columns do not tell apart, the conditions do, by the rows' labels.
+  // Rows that the columns do not tell apart are told apart by the conditions, by the rows' labels.
   std::set<std::vector<std::pair<std::string, std::string>>> shown;
   const bool ambiguous =
       std::any_of(rows.begin(), rows.end(), [&](const CompareRow& row) { return !shown.insert(row.varied).second; });

@@ -17,8 +17,8 @@ namespace consist::launch {
 void join_archives(const std::vector<std::string>& archives, std::vector<CompareRow>& rows,
                    std::vector<CompareOutcome>& outcomes);
 
-/// What differs between the runs' configurations and environments though no column of the table shows it, one line each; empty if
-/// nothing does. `configurations`: also what their configurations say (rows of one command differ only in what it lists).
+/// Differences between the runs' configurations and environments that no column of the table shows, one line each; empty if there
+/// are none. `configurations`: also what their configurations say (rows of one command differ only in what it lists).
 std::string conditions_text(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes,
                             bool configurations);
 

@@ -1,4 +1,4 @@
-// What came out of the runs of a comparison's row.
+// The results of the runs of a comparison's row.
 #pragma once
 
 #include <limits>
@@ -66,7 +66,7 @@ void settle(std::span<CompareOutcome> outcomes);
 /// Runs that nothing is known to have disturbed.
 int quiet_runs(const CompareOutcome& outcome);
 
-/// What is shown for a row beside its speed: means of times and shares, the largest memory.
+/// The figures that are shown for a row beside its speed: means of times and shares, the largest memory.
 RunOutcome figures_of(const CompareOutcome& outcome);
 
 }  // namespace consist::launch

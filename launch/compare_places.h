@@ -9,8 +9,8 @@
 
 namespace consist::launch {
 
-/// What --checkpoint, --export or --trace is in the run of that label: a folder of its own within the one given, or a file with
-/// the label in its name.
+/// The value of --checkpoint, --export or --trace in the run of that label: a folder of its own within the one given, or a file
+/// with the label in its name.
 std::string place_of(const std::string& option, const std::filesystem::path& given, const std::string& label);
 
 /// The configuration with its places, those that it has, in the run of that label; as it is without a label.

@@ -14,8 +14,8 @@ namespace consist::launch {
 /// the places of files: configurations that differ in this text cannot be the same program.
 std::string text_without_layout(const RunConfig& config);
 
-/// What strategies and transports make of a checked configuration: the mesh, the programs of all ranks that differ, and the
-/// transports of the axes that there are, with their options. Configurations with equal texts here and in text_without_layout()
+/// The result of strategies and transports for a checked configuration, as text: the mesh, the programs of all ranks that differ,
+/// and the transports of its axes, with their options. Configurations with equal texts here and in text_without_layout()
 /// do the same work. Throws what making and compiling the parts throws.
 std::string text_of_programs(const Plan& plan);
 

@@ -1,4 +1,4 @@
-// What consist compare is asked for: its own options, those of train with their lists, and the file of --config.
+// The request of consist compare: its own options, those of train with their lists, and the file of --config.
 #pragma once
 
 #include <string>

@@ -10,7 +10,7 @@
 
 namespace consist::launch {
 
-/// What a row shows for an option that its configuration does not have: --zero2.stage beside --strategy ddp.
+/// Shown in a row for an option that its configuration does not have: --zero2.stage beside --strategy ddp.
 inline constexpr const char* no_such_option = "-";
 
 /// One configuration.

@@ -32,7 +32,7 @@ class Reason {
 /// Whether `archive` holds a finished run of exactly this configuration.
 bool is_done(const std::string& archive, const std::string& config_json);
 
-/// What a readable archive at `path` holds that running this configuration would replace: "a finished run with steps 40, here
+/// Describes the run in the archive at `path` that running this configuration would replace: "a finished run with steps 40, here
 /// 6". Empty if it holds a run of this configuration, or no run that could be read.
 std::string other_run(const std::string& path, const std::string& config_json);
 

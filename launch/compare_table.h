@@ -15,7 +15,7 @@ namespace consist::launch {
 /// first finished row of the same model. Rows that did not finish show their reason, all lines of it.
 std::string comparison_text(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes, int columns = 0);
 
-/// What speaks against the figures, one line each: other work on the machine, products and clocks that ran unevenly, bounds that
+/// Doubts about the figures, one line each: other work on the machine, products and clocks that ran unevenly, bounds that
 /// could not be measured.
 std::string warnings_text(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes);
 

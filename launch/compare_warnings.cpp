@@ -1,4 +1,4 @@
-// What speaks against the figures of a comparison.
+// Doubts about the figures of a comparison.
 #include <algorithm>
 #include <cmath>
 #include <map>

@@ -12,7 +12,7 @@ namespace consist {
 /// Whether a file of that name is read as an archive.
 bool is_archive_name(const std::string& path);
 
-/// The entries of /config in the archive `path`, and those of its plugin_options. What its device had chosen by measuring is
+/// The entries of /config in the archive `path`, and those of its plugin_options. Values that its device chose by measuring are
 /// given to the device, so that the run rounds as that one did. Not taken over is where that run's results lie (archive,
 /// checkpoint, resume, export, trace), and its global batch where `given` (names of options on the command line) changes what it
 /// follows from. `notes` gets a line for each thing that an archive cannot give: these, options that this Consist does not have,

@@ -11,7 +11,7 @@
 
 namespace consist {
 
-/// What the file is read against.
+/// The command line and defaults that the file is checked against.
 struct DeepspeedContext {
   /// Whether the option (without "--") was given on the command line: such values must not contradict the file's.
   std::function<bool(const std::string& option)> given;

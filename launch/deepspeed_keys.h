@@ -1,4 +1,4 @@
-// What is done with each key of a DeepSpeed JSON. Keys are those of DeepSpeed's documentation and of its configuration
+// The treatment of each key of a DeepSpeed JSON. Keys are those of DeepSpeed's documentation and of its configuration
 // classes for stages 0 to 3.
 #pragma once
 
@@ -208,7 +208,7 @@ inline constexpr DeepspeedRule deepspeed_rules[] = {
     {"load_universal_checkpoint", DeepspeedKey::no_effect, "checkpoints are read under any layout"},
     {"use_node_local_storage", DeepspeedKey::only, "false"},
     {"aio", DeepspeedKey::ignored_group, no_nvme},
-    // What is not here
+    // Features that Consist does not have
     {"disable_allgather", DeepspeedKey::no_effect, "DeepSpeed reads it and does nothing with it"},
     {"sparse_attention", DeepspeedKey::off},
     {"compression_training", DeepspeedKey::off},

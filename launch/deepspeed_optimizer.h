@@ -20,7 +20,7 @@ class OptimizerReader {
 
  private:
   void read_betas(const std::string& key, const Json& value);
-  // Options of the plugin adamw. What is "auto" keeps the plugin's default, or what the command line gives.
+  // Options of the plugin adamw. A value "auto" keeps the plugin's default, or what the command line gives.
   void read_adam(const std::string& key, const Json& value, const std::string& option);
   void keep_adam(const std::string& key, const Json& value, const std::string& option);
   void absent_adam(const std::string& key, const std::string& option, const std::string& fallback);

@@ -1,4 +1,4 @@
-// What the exit status of `consist` means. 128 + n: ended by signal n.
+// The exit statuses of `consist`. 128 + n: ended by signal n.
 #pragma once
 
 namespace consist {

@@ -70,7 +70,7 @@ class Launcher {
   Launcher(int ranks, const std::vector<std::string>& arguments, const LaunchOptions& options)
       : options_(options), listener_(network::listen_on("127.0.0.1", 0)) {
     signal(SIGPIPE,
-           SIG_IGN);  // output that nobody reads any more (`| head`) ends neither this process nor, by inheriting it, the ranks
+           SIG_IGN);  // output without a reader (`| head`) ends neither this process nor, by inheriting it, the ranks
     int ends[2];
     if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) throw SystemError("cannot make a pipe: " + system_error_text(errno));
     joined_ = network::Socket(ends[0]);
@@ -147,7 +147,7 @@ class Launcher {
       if (result == 0) continue;
       // After a signal, ranks end with a status of their own choice, and others may still be saving.
       if (status_ == 0 && signals_seen_ == 0) {
-        // Before the job has formed nobody else notices, and there is nothing to bring to a good end.
+        // Before the job has formed no other process notices, and there is no work to save.
         formed_ = process.joined;
         deadline_ = Clock::now() + (formed_ ? options_.grace_after_failure : time_to_fail_alike);
         failed_rank_ = rank;
@@ -156,8 +156,8 @@ class Launcher {
     }
   }
 
-  /// The first signal goes to the ranks as it came, for their orderly end; whoever repeats it is in a hurry, except for a
-  /// terminal that is gone.
+  /// The first signal goes to the ranks as it came, for their orderly end; a repeated signal asks for haste, except that of
+  /// a terminal that is gone.
   void pass_on(int signal) {
     const auto now = Clock::now();
     if (signals_seen_ > 0 && (signal == SIGHUP || now - first_signal_ < same_wish)) return;

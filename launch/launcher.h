@@ -19,8 +19,8 @@ struct LaunchOptions {
 /// token and a port that rank 0 inherits already open, and waits for all of them. Rank 0's output passes straight through; of the
 /// others, the standard error, with "[rank k] " before every line. SIGINT, SIGTERM and, unless it is ignored, SIGHUP are passed
 /// on; repeated (later than half a second) or after the grace period they become SIGTERM, then SIGKILL. When a rank fails before
-/// all have joined the job, which nobody else could notice, it is named and the others are ended at once. Output that nobody
-/// reads any more is dropped. If this process dies, the system kills the ranks. Returns 0 if all ranks did, otherwise the status
+/// all have joined the job, which no rank could notice, it is named and the others are ended at once. Output without a reader
+/// is dropped. If this process dies, the system kills the ranks. Returns 0 if all ranks did, otherwise the status
 /// of the one that failed first by itself (128 + n for signal n). Call it from the main thread of a process that has no others.
 /// Throws UsageError for a number of ranks below 1, SystemError when the ranks cannot be started.
 int launch_local(int ranks, const std::vector<std::string>& arguments, const LaunchOptions& options = {});

@@ -19,7 +19,7 @@ constexpr const char* version = CONSIST_VERSION;
 
 void print_help() {
   std::puts(
-      "Consist makes up a training run from interchangeable parts, runs it, and measures which configuration wins.\n\n"
+      "Consist composes a training run from interchangeable parts, runs it, and measures which configuration is fastest.\n\n"
       "usage: consist COMMAND [OPTIONS]\n");
   for (const auto& command : consist::commands::table) {
     if (command.summary != nullptr) std::printf("  %-10s %s\n", command.name, command.summary);
@@ -54,7 +54,7 @@ int run(const std::vector<std::string>& arguments) {
                             consist::did_you_mean(arguments[0], known));
 }
 
-/// What is said holds names and values from files and from other processes.
+/// Messages hold names and values from files and from other processes.
 void report(const std::exception& error) {
   std::fprintf(stderr, "consist: %s\n", consist::printable(error.what()).c_str());
 }

@@ -10,7 +10,7 @@ std::string no_effect(const std::string& option, const std::string& needed) {
   return "--" + option + " has no effect here; it needs " + needed;
 }
 
-/// Of the core's options.
+/// Adds lines for the core's options.
 void add_own(const std::function<bool(const std::string&)>& given, const RunConfig& config, std::vector<std::string>& lines) {
   struct Rule {
     const char* option;

@@ -1,4 +1,4 @@
-// What a process needs from the system before it does anything else.
+// Settings of the process that must be made before anything else.
 #pragma once
 
 namespace consist::launch {

@@ -69,7 +69,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return result;
 }
 
-/// What the child does; only calls that are safe between fork and exec.
+/// Runs in the child; only calls that are safe between fork and exec.
 [[noreturn]] void become_rank(pid_t launcher, const std::array<int, 2>& inherited, int output, int errors, char** arguments,
                               char** environment) {
   setpgid(0, 0);
@@ -125,7 +125,7 @@ void RankOutput::write_line(std::string_view line) const {
   for (std::string_view rest = text; !rest.empty();) {
     const ssize_t count = write(target_, rest.data(), rest.size());
     if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return;  // the launcher's own output is gone: nobody is there to be told
+    if (count <= 0) return;  // the launcher's own output is closed
     rest.remove_prefix(static_cast<std::size_t>(count));
   }
 }
@@ -159,7 +159,7 @@ RankProcess start_rank(const LocalJob& job, int rank, const std::vector<std::str
     become_rank(launcher, {rank == 0 ? job.listener : -1, job.joined}, output.write ? output.write.fd() : nowhere.fd(),
                 errors.write.fd(), const_cast<char**>(argument_list.data()), const_cast<char**>(environment_list.data()));
   }
-  setpgid(process.pid, process.pid);  // here too: whoever comes first
+  setpgid(process.pid, process.pid);  // in the parent and in the child: either may come first
   process.running = true;
   return process;
 }

@@ -11,7 +11,7 @@
 
 namespace consist::launch {
 
-/// What every rank of a local job is told.
+/// A local job, as every rank of it is told.
 struct LocalJob {
   int ranks = 1;
   std::string token;

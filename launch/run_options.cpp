@@ -37,7 +37,7 @@ void describe(std::span<const RunOption> table, po::options_description& describ
   }
 }
 
-/// What the file of --config gives and the command line does not.
+/// Adds the options that the file of --config gives and the command line does not.
 void add_file(ParsedRun& parsed, std::span<const RunOption> own) {
   const std::string path = parsed.text("config");
   const std::set<std::string> sources{"config", "print-config"};
@@ -227,7 +227,7 @@ std::map<std::string, std::map<std::string, std::string>> read_plugin_options(co
 
 namespace {
 
-/// What a file gives to plugins and the command line does not.
+/// Adds the options of plugins that a file gives and the command line does not.
 void add_entries_of_plugins(const std::vector<ConfigEntry>& entries, PluginOptions& options, PluginHost& host) {
   for (const ConfigEntry& entry : entries) {
     const std::optional<OptionSpec> spec = spec_of_plugin(entry.name, host);
@@ -254,7 +254,7 @@ std::set<std::string> read_deepspeed_config(const ParsedRun& parsed, PluginHost&
   return apply_deepspeed_config(path, context, config);
 }
 
-/// Of batch and accumulation, the first that nobody has stated follows from the global batch.
+/// The global batch determines the batch if that is not given, else the accumulation if that is not given.
 void leave_batch_open(const ParsedRun& parsed, const std::set<std::string>& stated, RunConfig& config) {
   const auto open = [&](const char* option) { return !parsed.has(option) && stated.count(option) == 0; };
   if (config.global_batch > 0 && open("batch")) {

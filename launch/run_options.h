@@ -22,7 +22,7 @@ struct GivenOption {
   std::vector<std::string> values;  ///< one, unless the option may be repeated; not checked yet
 };
 
-/// What was given, from the command line and the file of --config.
+/// Options that were given, on the command line and in the file of --config.
 struct ParsedRun {
   std::map<std::string, GivenOption> given;  ///< options of the run and of the command, by name
   /// Tokens of the command line that are none of these: `--<plugin>.<option> VALUE`, read by read_plugin_options.
@@ -31,7 +31,7 @@ struct ParsedRun {
   std::vector<std::string> notes;       ///< for people: what the file cannot give
 
   bool has(const std::string& name) const { return given.contains(name); }
-  /// What was given, the first of several; else empty.
+  /// The given value, the first of several; empty if none was given.
   std::string text(const std::string& name) const { return has(name) ? given.at(name).values.front() : ""; }
   std::vector<std::string> texts(const std::string& name) const {
     return has(name) ? given.at(name).values : std::vector<std::string>{};

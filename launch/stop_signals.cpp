@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::int64_t same_wish_ns = 500'000'000;
 
-// What the handler touches: lock-free, and there as long as the process.
+// Variables of the signal handler: lock-free, and alive as long as the process.
 StopRequest stop;
 std::atomic<std::int64_t> first_signal_ns{0};
 std::atomic<int> wake_fd{-1};
@@ -54,7 +54,7 @@ std::string name_of_signal(int signal) {
 void say(const std::string& text) {
   // On a terminal the line of progress may be open.
   const std::string line = (isatty(STDERR_FILENO) == 1 ? "\nconsist: " : "consist: ") + text + "\n";
-  if (write(STDERR_FILENO, line.data(), line.size()) < 0) return;  // nobody is there to be told
+  if (write(STDERR_FILENO, line.data(), line.size()) < 0) return;  // stderr is closed
 }
 
 }  // namespace

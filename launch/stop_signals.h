@@ -14,13 +14,13 @@ namespace consist::launch {
 bool hangup_is_ignored() noexcept;
 
 /// Takes SIGINT, SIGTERM and, unless it is ignored, SIGHUP for this process, and has SIGPIPE and SIGXFSZ ignored: output that
-/// nobody reads any more (`| head`) and a file that may not grow are then errors of write(). One at a time; made on the main
+/// has no reader any more (`| head`) and a file that may not grow are then errors of write(). One at a time; made on the main
 /// thread before there are others.
 ///
 /// Before training begins there is nothing to save: a signal ends the process at once with status 130, whatever it is doing, and
 /// the other ranks are told why. From then on the first signal requests the end after the running step; another one ends the
-/// process at once with 128 + n. What comes within half a second of the first is the same wish, which a terminal, a shell and a
-/// launcher may each pass on; and a hangup, which comes from a terminal that is gone, is never a wish for haste.
+/// process at once with 128 + n. A signal within half a second of the first is the same request, which a terminal, a shell and a
+/// launcher may each pass on; and a hangup, which comes from a terminal that is gone, never asks for haste.
 class StopSignals {
  public:
   /// `speaks`: this process is the one of its host that says on stderr what it does.

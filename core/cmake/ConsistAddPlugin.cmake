@@ -1,4 +1,4 @@
-# consist_add_plugin(<name> KIND <device|dataset|kernels|model|observer|optimizer|precision|strategy|transport> SOURCES <file>... [LIBRARIES <target>...]
+# consist_add_plugin(<name> KIND <device|dataset|kernels|model|observer|optimizer|precision|schedule|strategy|transport> SOURCES <file>... [LIBRARIES <target>...]
 #                    [CUDA] [OUTPUT_DIRECTORY <folder>])
 #
 # Builds a plugin: a module that the `consist` executable finds at run time. In this tree it goes beside the executable; elsewhere

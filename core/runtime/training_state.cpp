@@ -219,7 +219,7 @@ void TrainingState::zero_states() {
 }
 
 TensorId TrainingState::find_named(PreparedProgram& program, const std::string& name) {
-  auto [known, added] = named_.try_emplace({&program, name}, no_tensor);
+  auto [known, added] = named_[&program].try_emplace(name, no_tensor);  // copies the name once, not in every step
   if (added) {
     // The newest tensor of that name: a metric's last value.
     const std::vector<Tensor>& tensors = program.program().tensors;

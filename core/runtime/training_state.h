@@ -98,7 +98,7 @@ class CONSIST_API TrainingState {
   void* device_arena_ = nullptr;
   void* host_arena_ = nullptr;
   bool as_allocated_ = true;  ///< states are zero still, as device memory is handed out
-  std::map<std::pair<const PreparedProgram*, std::string>, TensorId> named_;
+  std::map<const PreparedProgram*, std::map<std::string, TensorId>> named_;
 };
 
 }  // namespace consist

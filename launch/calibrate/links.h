@@ -1,4 +1,4 @@
-// What the links between the ranks of a node reach, for `consist calibrate`.
+// Measures the rates of the links between the ranks of a node, for `consist calibrate`.
 #pragma once
 
 #include "consist/cost.h"
@@ -9,8 +9,9 @@
 namespace consist::launch {
 
 /// Collective over the job, whose ranks are the members of `communicator`; `device` is open. Times collectives and messages to a
-/// neighbour by size, up to `most_bytes` of the whole data, with nothing beside them. What was not timed is as all_gather, and
-/// `beside_compute` and `compute_beside` as in `known`. Throws what the parts throw, and SystemError if a result is wrong.
+/// neighbour by size, up to `most_bytes` of the whole data, with nothing beside them. A collective that is not timed takes
+/// the rates of all_gather; `beside_compute` and `compute_beside` are those of `known`. Throws what the parts throw, and
+/// SystemError if a result is wrong.
 LinkRates measure_links(Job& job, Device& device, Communicator& communicator, std::int64_t most_bytes, const LinkRates& known);
 
 }  // namespace consist::launch

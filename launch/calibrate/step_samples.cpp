@@ -18,6 +18,7 @@
 #include "core/runtime/communicators.h"
 #include "core/runtime/trainer.h"
 #include "core/runtime/training_state.h"
+#include "launch/calibrate/scoped_job.h"
 
 namespace consist::launch {
 namespace {
@@ -148,6 +149,7 @@ std::vector<double> StepSampler::mean_over_ranks(const std::vector<double>& own)
 StepSampler::Measured StepSampler::run(const CalibrationStep& step, std::shared_ptr<const Machine> machine, bool profile) {
   Made made = make(step, std::move(machine));
   add_dataset(made.parts, made.config, host_);
+  std::optional<ScopedJob> job;
   std::optional<Communicators> communicators;
   CommunicatorOfQueue by_queue;
   const int rank = step.strategy.empty() ? 0 : job_.rank();
@@ -155,7 +157,8 @@ StepSampler::Measured StepSampler::run(const CalibrationStep& step, std::shared_
     const Program* const program = &made.program;
     const std::vector<NamedTransport> transports(static_cast<std::size_t>(made.layout.mesh.axes()),
                                                  {config_.transport, transport_});
-    communicators.emplace(made.layout.mesh, job_, *device_, transports, std::span(&program, 1));
+    job.emplace(job_, "calibrate/step/" + std::to_string(++meetings_));
+    communicators.emplace(made.layout.mesh, *job, *device_, transports, std::span(&program, 1));
     by_queue = communicators->by_queue();
   }
   TrainingState state(std::move(made.program), std::nullopt, *device_, by_queue, rank, 0);

@@ -1,4 +1,4 @@
-// What instructions of real training steps take, for `consist calibrate`.
+// Times of the instructions of real training steps, for `consist calibrate`.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,7 @@ class StepSampler {
 
   /// Collective over the job. The step's instructions; the same on every rank. Throws what parts and plans throw.
   std::vector<OpSample> sample(const CalibrationStep& step);
-  /// Collective over the job. Seconds of the step where nobody measures its parts, the median, mean over ranks. Planned for
+  /// Collective over the job. Seconds of the step without measuring its parts: median over repeats, mean over ranks. Planned for
   /// `machine`, the same on all ranks.
   double step_seconds(const CalibrationStep& step, const std::shared_ptr<const Machine>& machine);
   /// Seconds of the step by `machine`. Not collective.

@@ -49,7 +49,7 @@ CalibrationPlan plan_of_kind(const std::string& device_kind) {
           .most_bytes = std::int64_t{1} << 30};
 }
 
-/// Of a model that the kind's plan does not have.
+/// Adds steps of a model that the kind's plan does not have.
 void add_steps(CalibrationPlan& plan, const std::string& model, bool on_processor) {
   const std::int64_t sequence = on_processor ? 128 : 4096;
   const std::string precision = on_processor ? "fp32" : "bf16";
@@ -62,7 +62,8 @@ void add_steps(CalibrationPlan& plan, const std::string& model, bool on_processo
 CalibrationPlan calibration_plan(const std::string& device_kind, const std::vector<std::string>& models) {
   const CalibrationPlan all = plan_of_kind(device_kind);
   if (models.empty()) return all;
-  CalibrationPlan plan{.sampled = {}, .checked = {}, .reduced = all.reduced, .gathered = all.gathered, .most_bytes = all.most_bytes};
+  CalibrationPlan plan{
+      .sampled = {}, .checked = {}, .reduced = all.reduced, .gathered = all.gathered, .most_bytes = all.most_bytes};
   plan.reduced.model = plan.gathered.model = models.front();
   for (const std::string& model : models) {
     const auto is_of = [&](const CalibrationStep& step) { return step.model == model; };

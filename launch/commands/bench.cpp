@@ -19,17 +19,17 @@ namespace po = boost::program_options;
 constexpr const char* help =
     "usage: consist bench collectives --transport T [OPTIONS] [--<part>.<option> VALUE]...   (defaults in brackets)\n\n"
     "Times the collectives of a transport between ranks on this machine, or between those that a launcher has\n"
-    "started, and compares every size's result with the right one. Prints the columns of nccl-tests: bytes of\n"
-    "the whole data, elements, time of a call, algbw = bytes / time, busbw = what each link carried, and the\n"
-    "number of wrong elements; then the bandwidth and latency of links that fit the times. The first lines say\n"
-    "which path the bytes took. Memory: twice --max-bytes.\n\n"
+    "started, and checks the result of every size. Prints the columns of nccl-tests: bytes of the whole data,\n"
+    "elements, time of a call, algbw = bytes / time, busbw = what each link carried, and the number of wrong\n"
+    "elements; then the bandwidth and latency of links that fit the times. The first lines name the verified\n"
+    "path of the bytes. Needs twice --max-bytes of memory per rank.\n\n"
     "  --transport T [socket]      --ranks N [2]         --device D [auto: the fastest]\n"
     "  --collectives LIST          of all_reduce,all_gather,reduce_scatter,broadcast,send_receive [all]\n"
     "  --min-bytes B [1Mi]         --max-bytes B [64Mi]  --factor N [2]      sizes\n"
     "  --dtype f32|bf16 [f32]      --seconds S [0.5]     measured per line, about\n"
-    "  --timeout SECONDS [60]      how long a rank may keep the others waiting\n"
+    "  --timeout SECONDS [60]      longest wait for another rank\n"
     "  --plugin PATH               also look for plugins in this file or folder; may be repeated\n\n"
-    "Returns 1 if a result is wrong. What links of a known speed should reach: consist bench expect --help\n"
+    "Returns 1 if a result is wrong. To estimate what links of a known speed should reach: consist bench expect --help\n"
     "example: consist bench collectives --transport nvlink --device cuda --ranks 4 --max-bytes 1Gi --dtype bf16\n";
 
 struct Request {

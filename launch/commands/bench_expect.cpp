@@ -1,4 +1,4 @@
-// consist bench expect: what a collective should reach on links that are described, and what measured figures say.
+// consist bench expect: the rate that a collective should reach on described links, beside measured figures.
 #include <boost/program_options.hpp>
 #include <cmath>
 #include <cstdio>
@@ -22,21 +22,21 @@ using launch::LinkModel;
 constexpr const char* help =
     "usage: consist bench expect --members N,M --bytes B --bandwidth B/S | --machine M [OPTIONS]   (defaults in\n"
     "brackets)\n\n"
-    "Says what a collective should reach on links of a known speed, as an estimate by one formula, or on a machine\n"
-    "that is described, and what measured figures mean. Nothing is run.\n\n"
+    "Estimates what a collective should reach: on links of a known speed, by one formula, or on a machine, by its\n"
+    "file. Compares measured figures with the estimate. Nothing is run.\n\n"
     "  algbw = bytes / time. busbw = algbw x 2(n-1)/n for all_reduce, x (n-1)/n for all_gather and reduce_scatter:\n"
     "  what each member sends, so that busbw is what to compare with a link's speed, and algbw is not.\n"
     "  A ring of n takes 2(n-1) steps (all_reduce) or n-1: time = steps x latency + busbw factor x bytes / (efficiency\n"
     "  x bandwidth). No algorithm that adds up on its members passes algbw = bandwidth / busbw factor.\n\n"
     "  --collective C [all_reduce]   all_reduce, all_gather or reduce_scatter\n"
-    "  --members LIST                what owns a link: nodes, if their GPUs add up among themselves first, or GPUs\n"
+    "  --members LIST                numbers of members, each with a link: GPUs, or nodes whose GPUs reduce first\n"
     "  --bytes B                     of the whole data, e.g. 16e9\n"
-    "  --machine M                   ranks of this machine, by its rates: h200, h100, a100, l40s or a file, as explain\n"
-    "                                takes it; members are its ranks\n"
+    "  --machine M                   rates of this machine, whose ranks are the members: h200, h100, a100, l40s, cpu or a\n"
+    "                                file, as explain takes it\n"
     "  --bandwidth B                 bytes per second that a member can send, by the data sheet of its links\n"
-    "  --efficiency X [0.85]         share of the bandwidth that large messages reach; an assumption\n"
+    "  --efficiency X [0.85]         fraction of the bandwidth that large messages reach, 0..1; an assumption\n"
     "  --latency S [20e-6]           seconds of a step; an assumption. consist bench collectives measures both\n"
-    "  --measured LIST               algbw per entry of --members, in bytes per second, to be compared\n\n"
+    "  --measured LIST               measured algbw per entry of --members, in bytes per second, to compare with\n\n"
     "example: consist bench expect --members 2,8,125 --bytes 16e9 --bandwidth 400e9 --measured 340e9,270e9,156e9\n";
 
 double number(const std::string& option, const std::string& text) {

@@ -28,18 +28,18 @@ namespace po = boost::program_options;
 
 constexpr const char* help =
     "usage: consist calibrate [OPTIONS] [--<part>.<option> VALUE]...   (defaults in brackets)\n\n"
-    "Measures this machine and writes a machine file (docs/machines.md) that --machine takes: what products, attention\n"
-    "and what is bound by memory take within training steps, all ranks at work together, and what links between the\n"
-    "ranks carry. Steps of other sizes, which the file must predict, say how far it can be trusted.\n\n"
+    "Measures this machine and writes a machine file (docs/machines.md) that --machine takes: times of products,\n"
+    "attention and memory-bound ops within training steps, on all ranks at once, and rates of the links between the\n"
+    "ranks. Steps of other sizes are then measured and predicted: the largest error becomes that of the file.\n\n"
     "  --output FILE [machine.json]   not overwritten unless --overwrite is given\n"
-    "  --ranks N [1]                  as many as will train on the machine: links are measured from 2 on\n"
+    "  --ranks N [1]                  as many as will train on the machine; links are measured from two ranks on\n"
     "  --device D [auto: the fastest] --transport T [socket]\n"
     "  --models LIST [of many sizes]  presets: only steps of these are measured\n"
-    "  --seconds S [1]                for each of the steps, about\n"
-    "  --timeout SECONDS [60]         how long a rank may keep the others waiting\n"
+    "  --seconds S [1]                measured per step, about\n"
+    "  --timeout SECONDS [60]         longest wait for another rank\n"
     "  --plugin PATH                  also look for plugins in this file or folder; may be repeated\n\n"
-    "Takes about a minute. Not measured, and taken from the nearest machine that is known: peaks, links to other\n"
-    "machines, copies between host and device.\n\n"
+    "Takes a minute or two. Peaks, links to other nodes, and copies between host and device are not measured: they are\n"
+    "taken from the nearest machine that is known.\n\n"
     "example: consist calibrate --device cuda --ranks 4 --transport nvlink --output here.json\n";
 
 struct Request {

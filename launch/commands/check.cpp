@@ -30,13 +30,12 @@ using Clock = std::chrono::steady_clock;
 constexpr const char* help =
     "usage: consist check PLUGIN.so [--option NAME=VALUE]... [--plugin PATH]... [--skip PATTERN]\n"
     "                               [--timeout SECONDS]\n\n"
-    "Runs what every plugin of its kind must do against the plugin: its record, whether it loads here, and the\n"
-    "conformance suite of its kind.\n\n"
-    "  --option NAME=VALUE   an option of the plugin, without its name in front; may be repeated\n"
+    "Checks a plugin: its record, whether it loads on this machine, and the conformance suite of its kind.\n\n"
+    "  --option NAME=VALUE   an option of the plugin, without the plugin's name; may be repeated\n"
     "  --plugin PATH         plugins that this one needs, such as the kernels of its ops; may be repeated\n"
     "  --skip PATTERN        leave out tests of that name, such as '*Losses*'\n"
-    "  --timeout SECONDS     for the suite [600]\n\n"
-    "Returns 0 if all that could be checked here passed, 1 if not.\n"
+    "  --timeout SECONDS     time limit of the suite [600]\n\n"
+    "Returns 0 if all tests that can run on this machine passed, 1 if not.\n"
     "example: consist check build/lib/consist/plugins/strategy-ddp-plain.so --option message=each\n";
 
 /// A kind's suite: the program, the variable that names candidates, and those of the program's tests.
@@ -53,7 +52,8 @@ Suite suite_of(const std::string& kind) {
   if (kind == "optimizer") return {"test_conformance_parts", "CONSIST_CONFORMANCE_OPTIMIZERS", "*OptimizerConformance*"};
   if (kind == "schedule") return {"test_conformance_parts", "CONSIST_CONFORMANCE_SCHEDULES", "*ScheduleConformance*"};
   if (kind == "precision") return {"test_conformance_parts", "CONSIST_CONFORMANCE_PRECISIONS", "*PrecisionConformance*"};
-  return {"test_conformance_parts", "CONSIST_CONFORMANCE_DEVICES", "*DeviceConformance*"};
+  if (kind == "device") return {"test_conformance_parts", "CONSIST_CONFORMANCE_DEVICES", "*DeviceConformance*"};
+  throw UsageError("plugins of kind '" + kind + "' have no conformance suite; the record is right, and it loads here");
 }
 
 std::string find_program(const std::string& name) {

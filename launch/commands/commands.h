@@ -35,13 +35,13 @@ struct Command {
 
 inline constexpr Command table[] = {
     {"train", train, "train a model"},
-    {"compare", compare, "train every combination of the listed parts and compare them"},
+    {"compare", compare, "train every combination of the listed values and compare them"},
     {"explain", explain, "print the program of a configuration: collectives, FLOPs, memory; nothing is run"},
-    {"predict", predict, "say what a step takes on a machine that need not be there: time, memory, where the time goes"},
+    {"predict", predict, "predict a step's time and memory on a machine that need not be present"},
     {"tune", tune, "search for the fastest configuration of a machine"},
     {"launch", launch, "run a command as several ranks on this machine"},
-    {"bench", bench, "time the collectives of a transport on a device"},
-    {"calibrate", calibrate, "measure this machine: the file that --machine takes"},
+    {"bench", bench, "time the collectives of a transport, or estimate what they should reach"},
+    {"calibrate", calibrate, "measure this machine and write the file that --machine takes"},
     {"tokenize", tokenize, "turn text into a file of tokens for the dataset `tokens`"},
     {"plugins", plugins, "list the parts that are installed, and their options"},
     {"check", check, "run the conformance tests of a plugin's kind against it"},

@@ -1,4 +1,4 @@
-// consist compare: every combination of the listed parts, each in processes of its own, and a table of what they are worth.
+// consist compare: every combination of the listed parts, each in processes of its own, and a table of their speed and memory.
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -37,17 +37,17 @@ constexpr const char* help =
     "usage: consist compare --model A,B --strategy S,T --precision P,Q ... [--output FOLDER] [OPTIONS of train]\n\n"
     "Trains every combination of the listed values, each in processes of its own and several times in turn, and\n"
     "prints a table: tokens/s with their confidence interval, step time, share of the measured bound, planned and\n"
-    "measured memory, bytes sent, final loss and its parity; then what each choice is worth by itself, and the\n"
-    "fastest row of each model where it can be told. Combinations that are illegal or unavailable are in the table\n"
+    "measured memory, bytes sent, final loss and its parity; then the effect of each choice by itself, and the\n"
+    "fastest row of each model if it can be told apart. Combinations that are illegal or unavailable are in the table\n"
     "with their reason, those that are the same program share a row, and a run that fails does not stop the rest.\n"
-    "Run again with the same options, it goes on where it stopped.\n\n"
+    "The same command continues a comparison that was stopped.\n\n"
     "  --output FOLDER   archives, logs and comparison.h5 (default runs/compare)\n"
-    "  --overwrite       begin anew: what the folder holds under the same names is replaced\n"
+    "  --overwrite       begin again: files of the same names in the folder are replaced\n"
     "  --repeats N       runs of each row [3; 1 where a run takes more than two minutes], and up to N more of rows beside\n"
-    "                    which other work ran on the machine and of those that this may tell from the fastest\n"
+    "                    which other work ran, and of rows whose interval meets that of the fastest\n"
     "  --config FILE     options from a file (docs/configuration.md), in which lists are those of a comparison\n"
     "  --add FILE...     archives of runs made elsewhere (or of comparisons, comparison.h5) as rows beside these, or\n"
-    "                    alone; what differs between the machines and conditions is said first\n\n"
+    "                    alone; differences between the machines and conditions are printed first\n\n"
     "Every option of consist train and of parts may be a list A,B; a list of a part's option (--zero2.stage 1,2) holds\n"
     "for the runs that have the part. Where values have commas of their own: --transport a=T1+b=T2, --recompute A+B,\n"
     "--deepspeed-set KEY=A,B or KEY=[..],[..]; text options of parts (files, patterns, speeds) take [A,B],[C]. Not lists:\n"

@@ -42,10 +42,10 @@ constexpr RunOption own_options[] = {
 constexpr const char* head =
     "usage: consist explain --model NAME [OPTIONS of train]\n\n"
     "Prints the program that a rank of this configuration executes in one step: every instruction, its tensors and\n"
-    "placements, its queue, what it waits for and which pass put it there; for a pipeline also when which stage\n"
-    "does what. Nothing is run, and no device is asked unless --device names one: its kernels' scratch then counts.\n\n";
+    "placements, its queue, its waits and the pass that inserted it; for a pipeline also the schedule of its stages.\n"
+    "Nothing is run, and no device is asked unless --device names one: its kernels' workspaces then count.\n\n";
 constexpr const char* tail =
-    "\nOf the options of train, the parts, the batch, --sequence and --accumulation matter here.\n\n"
+    "\nAll options of train are taken; those of parts, batch, sequence and accumulation change the program.\n\n"
     "example: consist explain --model llama-3-8b --strategy ddp --ranks 8 --precision bf16 --summary\n";
 
 std::string layers_text(const Program& program) {
@@ -148,13 +148,13 @@ int explain(const Arguments& arguments) {
     std::fputs(head, stdout);
     std::printf(
         "  --summary   FLOPs, bytes per collective and axis, memory by role and at the peak; of all pipeline stages\n"
-        "  --machine M the machine that is planned for, which need not be there: h200, h100, a100, l40s, cpu or a file\n"
-        "              (docs/machines.md), with values of your own behind commas, e.g. h100,products=0.45,network=12.5e9,\n"
-        "              ranks-per-node=8; the default is that of --device, else h200. With --summary also an estimate of the\n"
-        "              step's time there, and whether the plan fits that machine's memory\n"
+        "  --machine M the machine to plan for; it need not be present: h200, h100, a100, l40s, cpu or a file, then figures to\n"
+        "              replace (docs/machines.md): h100,products=0.45,network=12.5e9,ranks-per-node=8; the default is that\n"
+        "              of --device, else h200. With --summary also an estimate of the step's time on it, and whether the\n"
+        "              plan fits its memory\n"
         "  --trace F   writes that estimate as a timeline of all stages for Perfetto\n"
-        "  --print-after PASS  the program as it is behind this pass, in place of the whole; list names the passes\n"
-        "  --pass-times        processor time of each pass and of the verification behind it, in seconds, in place of the "
+        "  --print-after PASS  the program after this pass, instead of the final one; list names the passes\n"
+        "  --pass-times        processor time of each pass and of the verification after it, in seconds, instead of the "
         "program\n"
         "  --rank R    whose program; the default is 0, for --summary of a pipeline the rank that needs the most memory\n");
     std::fputs(tail, stdout);

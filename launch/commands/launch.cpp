@@ -11,8 +11,8 @@ namespace {
 
 constexpr const char* help =
     "usage: consist launch --nproc N [--all-output] [--grace SECONDS] -- COMMAND...\n\n"
-    "Runs a command of consist as N ranks on this machine, in the environment that torchrun makes. Rank 0\n"
-    "writes as usual; of the other ranks only the errors are shown, after \"[rank k]\".\n\n"
+    "Runs a command of consist as N ranks on this machine, with the environment variables of torchrun. Rank 0\n"
+    "prints as usual; other ranks print only errors, after \"[rank k]\".\n\n"
     "  --nproc N         number of ranks\n"
     "  --all-output      show the standard output of all ranks\n"
     "  --grace SECONDS   after Ctrl-C: time for the ranks to end by themselves (default 60)\n\n"
@@ -28,7 +28,7 @@ int number(const std::string& option, const std::string& text) {
   return value;
 }
 
-/// What every rank would say is said once.
+/// Checks the command once, so that not every rank prints the same error.
 void check(const Arguments& command, int ranks) {
   for (const Command& known : table) {
     if (command[0] != known.name) continue;

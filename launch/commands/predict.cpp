@@ -1,4 +1,4 @@
-// consist predict: a step's time, its memory and where the time goes, on a machine that need not be there.
+// consist predict: a step's time, the parts of it, and its memory, on a machine that need not be present.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -28,14 +28,14 @@ constexpr RunOption own_options[] = {
 
 constexpr const char* help =
     "usage: consist predict --model NAME [OPTIONS of train] [--machine M] [--json]\n\n"
-    "Says what a step of this configuration takes on a machine, without a device: its time, tokens/s, MFU, the memory\n"
-    "of each kind of ranks, where the time goes, and what sets it. The configuration is compiled as a run would be,\n"
-    "and its programs are simulated with the machine's figures.\n\n"
-    "  --machine M  h200 (the default), h100, a100, l40s, cpu, or a file that consist calibrate has written; with\n"
-    "               values of your own behind commas, to ask what if: --machine h200,network=100e9,capacity=80e9\n"
+    "Predicts a step of this configuration on a machine, without a device: its time, tokens/s, MFU, the memory of the\n"
+    "ranks of each pipeline stage, the parts of its time, and its critical path. The configuration is compiled as for\n"
+    "a run, and its programs are simulated with the machine's figures.\n\n"
+    "  --machine M  h200 (the default), h100, a100, l40s, cpu, or a file of consist calibrate; figures behind commas\n"
+    "               replace its own (docs/machines.md): --machine h200,network=100e9,capacity=80e9\n"
     "  --trace F    writes the simulated step as a timeline of all stages for Perfetto\n"
     "  --json       the same as JSON (docs/predict.md)\n\n"
-    "Returns 1 if the plan does not fit the machine's memory; what would make it fit was then planned, too.\n"
+    "Returns 1 if the plan does not fit the machine's memory, and then prints changes that make it fit.\n"
     "All options of train are taken: consist train --help\n\n"
     "example: consist predict --model llama-3-8b --strategy zero3-offload --ranks 8 --precision bf16 --sequence 8192\n";
 

@@ -20,7 +20,7 @@ namespace po = boost::program_options;
 po::options_description options() {
   po::options_description options("Options", 110);
   options.add_options()("output,o", po::value<std::string>()->value_name("FILE"),
-                        "the file of tokens; it appears when it is whole")(
+                        "the file of tokens; it appears when it is complete")(
       "tokenizer", po::value<std::string>()->value_name("FILE"),
       "a Hugging Face tokenizer.json, or a model's folder with one; left out: the one that ships with Consist")(
       "documents", po::value<std::string>()->default_value("file")->value_name("KIND"), "what makes a document: file or line")(

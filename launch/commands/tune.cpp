@@ -32,15 +32,15 @@ constexpr const char* help =
     "usage: consist tune --model NAME --ranks N --global-batch B [OPTIONS of train] [--machine M]   (defaults in\n"
     "brackets)\n\n"
     "Searches for the fastest way to train: strategies and how the ranks are divided between them, micro-batch and\n"
-    "accumulation, schedules of pipelines, recomputation where the memory asks for it. Each configuration is compiled\n"
-    "and simulated with the machine's figures; the best few are then run. Options that are given are not searched.\n\n"
-    "  --measure N [3]          so many of the best are run for a few steps each, then the better half for longer;\n"
-    "                           0 without a device, or for --machine of another kind\n"
-    "  --search-seconds S [300] the search ends after that\n"
-    "  --rows N [10]            of the table\n"
-    "  --machine M              that is searched for: h200 (the default), h100, a100, l40s, cpu or a file that\n"
-    "                           consist calibrate has written\n\n"
-    "Prints the table, the front of speed and memory, what makes the winner faster, and the command to train with it.\n"
+    "accumulation, schedules of pipelines, recomputation if the plan would not fit otherwise. Each configuration is\n"
+    "compiled and simulated with the machine's figures; the best N are then run. Options that are given are fixed.\n\n"
+    "  --measure N [3]          runs of the best N on this machine: all for 10 steps, the better half for 30, and so on;\n"
+    "                           give 0 if there is no device here, or if --machine is another machine\n"
+    "  --search-seconds S [300] time limit of the search\n"
+    "  --rows N [10]            rows of the table\n"
+    "  --machine M              machine to search for: h200 (the default), h100, a100, l40s, cpu or a file of\n"
+    "                           consist calibrate\n\n"
+    "Prints the table, the Pareto front of speed and memory, why the winner is faster, and the command to train with it.\n"
     "All options of train are taken: consist train --help\n\n"
     "example: consist tune --model llama-3-8b --ranks 8 --global-batch 64 --sequence 4096 --precision bf16 --measure 0\n";
 
@@ -57,8 +57,7 @@ std::vector<std::string> words_of_train(const Arguments& arguments) {
     const std::string name = arguments[n].substr(0, arguments[n].find('='));
     const bool own = std::any_of(std::begin(own_options), std::end(own_options),
                                  [&](const RunOption& o) { return name == "--" + std::string(o.spec.name); });
-    const bool batch = name == "--global-batch";  // follows from the batch, the accumulation and the layout
-    if (!own && !batch) {
+    if (!own) {
       words.push_back(arguments[n]);
       continue;
     }
@@ -136,6 +135,10 @@ int tune(const Arguments& arguments) {
   PluginHost host(plugin_paths(parsed));
   say_plugin_warnings(host);
   launch::SearchRequest request{.config = make_config(parsed, host)};
+  if (parsed.flag("print-config")) {
+    print_config(request.config, host, plugin_paths(parsed));
+    return 0;
+  }
   if (request.config.global_batch == 0)
     throw UsageError("--global-batch is missing: the sequences of a step, which all configurations have in common");
   request.settled = {parsed.has("strategy"), parsed.has("batch") || parsed.has("accumulation"), parsed.has("recompute")};

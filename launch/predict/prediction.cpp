@@ -159,7 +159,7 @@ std::string text_of(const Prediction& p, const Plan& plan) {
   for (const auto& [axis, seconds] : p.shares.communication) text += ", exposed communication (" + axis + ") " + share(seconds);
   if (p.shares.pipeline > 0) text += ", bubble " + share(p.shares.pipeline);
   if (p.shares.host > 0) text += ", host " + share(p.shares.host);
-  text += "\nThe path that sets the time, by op:\n";
+  text += "\nCritical path, by op:\n";
   for (const PathItem& item : p.path) {
     char line[200];
     std::snprintf(line, sizeof line, "  %10s %6s %5d x ", milliseconds(item.seconds).c_str(), share(item.seconds).c_str(),
@@ -189,7 +189,7 @@ std::string json_of(const Prediction& p, const Plan& plan) {
                      {"bubble", p.shares.pipeline},
                      {"host", p.shares.host}};
   for (const PathItem& item : p.path)
-    json["path"].push_back({{"op", item.label}, {"instructions", item.instructions}, {"seconds", item.seconds}});
+    json["critical_path"].push_back({{"op", item.label}, {"instructions", item.instructions}, {"seconds", item.seconds}});
   return json.dump(2) + "\n";
 }
 

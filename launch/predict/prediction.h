@@ -1,4 +1,4 @@
-// What a configuration will take on a machine that need not be there: seconds, memory, and where the time goes.
+// The predicted seconds and memory of a step on a machine that need not be present, and the parts of its time.
 #pragma once
 
 #include <cstdint>
@@ -52,7 +52,7 @@ struct Prediction {
 
 /// Compiles on as many threads, at most. Throws what compiling throws. `plan` is laid out, for a machine.
 Prediction predict(const Plan& plan, int threads = 1);
-/// Of these ranks' programs, which are the plan's, and their simulation.
+/// From the programs of these ranks, which are the plan's, and their simulation.
 Prediction predict(const Plan& plan, const std::vector<PlannedRank>& ranks, const Simulation& simulation);
 
 /// For people.

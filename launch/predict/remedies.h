@@ -1,4 +1,4 @@
-// What would make a plan fit a machine's memory.
+// Changes that make a plan fit a machine's memory.
 #pragma once
 
 #include <string>

@@ -19,7 +19,7 @@
 namespace consist::launch {
 namespace {
 
-/// What one layout with one set of its strategies' options gave.
+/// Results of one layout with one set of its strategies' options.
 struct Unit {
   LayoutChoice layout;
   Choices options;
@@ -34,8 +34,7 @@ class Search {
 
   SearchResult run() {
     std::vector<Unit> units;
-    const ModelSizes sizes = model_sizes(request_.config, host_);
-    for (const LayoutChoice& layout : layouts(request_.config, sizes, request_.machine->ranks_per_node, request_.settled)) {
+    for (const LayoutChoice& layout : layouts()) {
       for (const Choices& options : strategy_options(layout)) units.push_back({layout, options, {}, 0, 0, ""});
     }
     std::atomic<std::size_t> next{0};
@@ -50,6 +49,14 @@ class Search {
   }
 
  private:
+  /// Of the strategy that the user has settled, or all.
+  std::vector<LayoutChoice> layouts() const {
+    const RunConfig& config = request_.config;
+    if (!request_.settled.strategy) return launch::layouts(config, model_sizes(config, host_), request_.machine->ranks_per_node);
+    const Parts parts = make_parts(config, host_);
+    return {{consist::text_of(config.strategies), 1, 1, lay_out(parts.uses, config.ranks).batch_ranks()}};
+  }
+
   SearchResult result_of(std::vector<Unit>& units) const {
     SearchResult result{.ended_early = ended_};
     std::string refusal;
@@ -90,8 +97,7 @@ class Search {
     int fit = 0;
     for (const std::int64_t batch : micro_batches(sequences, unit.layout.stages)) {
       Choices choices = base;
-      choices.push_back({"batch", std::to_string(batch)});
-      choices.push_back({"accumulation", std::to_string(sequences / batch)});
+      choices.push_back({"batch", std::to_string(batch)});  // the accumulation follows
       if (try_recompute(unit, choices)) ++fit;
       if (unit.layout.stages == 1 && fit == that_fit) break;
     }
@@ -136,7 +142,7 @@ class Search {
   /// The host makes one part after the other.
   Plan plan_of(const Choices& choices) {
     RunConfig config = request_.config;
-    if (!request_.settled.batch) config.global_batch = 0;
+    if (!request_.settled.batch) config.accumulation = 0;  // follows from the batch and the global batch
     apply(choices, config);
     const std::lock_guard lock(making_);
     ++tried_;
@@ -154,7 +160,7 @@ class Search {
 
 std::string row_of(const Candidate& c) {
   char line[120];
-  std::snprintf(line, sizeof line, "%10.2f %10s %11s %6.1f%% %5s ", c.prediction.seconds * 1e3,
+  std::snprintf(line, sizeof line, "%10.2f %10s %11s %6.1f%% %6s ", c.prediction.seconds * 1e3,
                 c.measured > 0      ? fixed_text(c.measured * 1e3, 2).c_str()
                 : c.problem.empty() ? ""
                                     : "failed",
@@ -170,7 +176,7 @@ SearchResult search(const SearchRequest& request, PluginHost& host) {
 }
 
 std::string table_of(const SearchResult& result, std::size_t rows) {
-  std::string text = " PREDICTED   MEASURED      MEMORY     MFU FRONT CONFIGURATION\n      (ms)       (ms)\n";
+  std::string text = " PREDICTED   MEASURED      MEMORY     MFU PARETO CONFIGURATION\n      (ms)       (ms)\n";
   std::size_t shown = 0;
   for (std::size_t n = 0; n < result.candidates.size(); ++n) {
     const Candidate& candidate = result.candidates[n];
@@ -179,7 +185,7 @@ std::string table_of(const SearchResult& result, std::size_t rows) {
     ++shown;
   }
   if (shown < result.candidates.size()) text += "  and " + std::to_string(result.candidates.size() - shown) + " slower ones\n";
-  return text + "FRONT: no other is both as fast and as small.\n";
+  return text + "PARETO: no other configuration is both as fast and as small.\n";
 }
 
 std::string why(const Candidate& winner, const Candidate& other) {

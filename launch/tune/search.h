@@ -38,10 +38,10 @@ struct SearchResult {
 /// On as many threads as there are cores. Throws UsageError if nothing is legal: the first refusal.
 SearchResult search(const SearchRequest& request, PluginHost& host);
 
-/// A table of the first `rows` and of the front of speed and memory.
+/// A table of the first `rows` and of the Pareto front of speed and memory.
 std::string table_of(const SearchResult& result, std::size_t rows);
 
-/// What makes `winner` faster than `other`: the parts of the step that differ most.
+/// Why `winner` is faster than `other`: the parts of the step that differ most.
 std::string why(const Candidate& winner, const Candidate& other);
 
 }  // namespace consist::launch

@@ -15,8 +15,7 @@ std::vector<int> divisors(int number) {
 
 }  // namespace
 
-std::vector<LayoutChoice> layouts(const RunConfig& config, const ModelSizes& sizes, int ranks_per_node, const Settled& settled) {
-  if (settled.strategy) return {{text_of(config.strategies), 1, 1, 1}};
+std::vector<LayoutChoice> layouts(const RunConfig& config, const ModelSizes& sizes, int ranks_per_node) {
   std::vector<LayoutChoice> all;
   for (const int tensor : divisors(config.ranks)) {
     if (tensor > ranks_per_node || sizes.kv_heads % tensor != 0) continue;

@@ -17,19 +17,19 @@ struct LayoutChoice {
   int tensor = 1, stages = 1, data = 1;
 };
 
-/// What the user has settled, which is not searched.
+/// Options that the user has given, which are not searched.
 struct Settled {
   bool strategy = false, batch = false, recompute = false;
 };
 
 /// Every way to divide the ranks over tensor parallelism, within a node of `ranks_per_node`, stages and a data strategy.
-std::vector<LayoutChoice> layouts(const RunConfig& config, const ModelSizes& sizes, int ranks_per_node, const Settled& settled);
+std::vector<LayoutChoice> layouts(const RunConfig& config, const ModelSizes& sizes, int ranks_per_node);
 
 /// Micro-batches, largest first, that divide `sequences` (of a step, per data rank); of pipelines only those that give each stage
 /// something to do.
 std::vector<std::int64_t> micro_batches(std::int64_t sequences, int stages);
 
-/// What the strategies of a layout can be told, the usual first: schedules of a pipeline, persistence of sharded parameters.
+/// Options of a layout's strategies to try, the defaults first: schedules of a pipeline.
 std::vector<Choices> strategy_options(const LayoutChoice& layout);
 
 }  // namespace consist::launch

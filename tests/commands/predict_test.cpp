@@ -44,7 +44,7 @@ Json predicted(const std::string& options) {
 const std::string eight_b = "--model llama-3-8b --precision bf16 --sequence 4096 --batch 1 ";
 
 TEST(Predict, ThePartsOfAStepSumToIt) {
-  for (const char* more : {"--ranks 1 --machine h100", "--strategy zero3-offload --ranks 8", "--strategy tp-sp=4+ddp --ranks 8",
+  for (const char* more : {"--ranks 1 --machine h200", "--strategy zero3-offload --ranks 8", "--strategy tp-sp=4+ddp --ranks 8",
                            "--strategy pipeline=4+zero2 --ranks 8 --accumulation 4",
                            "--strategy zero3-offload --ranks 4 --zero3-offload.offload_optimizer.device cpu"}) {
     const Json json = predicted(eight_b + more);
@@ -68,7 +68,7 @@ TEST(Predict, ThePartsOfAStepSumToIt) {
     EXPECT_EQ(ranks, json["ranks"]);
     const double tokens = json["tokens_per_second"].get<double>() * step;
     EXPECT_NEAR(tokens, std::round(tokens / 4096) * 4096, 1e-3) << "whole sequences";
-    EXPECT_EQ(json["path"].size(), 10U);
+    EXPECT_EQ(json["critical_path"].size(), 10U);
   }
   EXPECT_GT(predicted(eight_b + "--strategy pipeline=4 --ranks 4 --accumulation 4")["seconds"]["bubble"], 0);
   EXPECT_EQ(predicted(eight_b + "--ranks 1")["seconds"]["bubble"], 0);
@@ -136,10 +136,10 @@ TEST(Tune, TheTableIsSortedAndSaysWhatPredictSays) {
   const auto rows = rows_of(result.output);
   ASSERT_GE(rows.size(), 5U) << result.output;
   for (std::size_t n = 1; n < rows.size(); ++n) EXPECT_LE(rows[n - 1].first, rows[n].first);
-  const Json winner = predicted(base + rows[0].second);
+  const Json winner = predicted(base + "--global-batch 16 " + rows[0].second);
   EXPECT_NEAR(winner["step_seconds"]["value"].get<double>() * 1e3, rows[0].first, 0.006);
   EXPECT_TRUE(winner["fits"].get<bool>());
-  EXPECT_THAT(result.output, HasSubstr("Train with it:\n  consist train " + base + rows[0].second));
+  EXPECT_THAT(result.output, HasSubstr("Train with it:\n  consist train " + base + "--global-batch 16 " + rows[0].second));
   // Simple choices of a user are no faster.
   for (const char* usual : {"--strategy zero2 --batch 2", "--strategy zero3-offload --batch 2",
                             "--strategy tp-sp=8 --batch 4 "
@@ -153,7 +153,13 @@ TEST(Tune, WhatIsGivenIsNotSearched) {
                                               "--strategy zero2 --measure 0 --machine h100"));
   ASSERT_EQ(result.status, 0) << result.output;
   EXPECT_THAT(result.output, AllOf(HasSubstr("fit h100"), Not(HasSubstr("pipeline")), Not(HasSubstr("tp-sp"))));
-  EXPECT_THAT(result.output, HasSubstr("--batch "));
+  EXPECT_THAT(result.output, HasSubstr("--strategy zero2 --machine h100 --batch 4\n"));  // of sixteen sequences on four ranks
+
+  const auto whole = run("tune", split_words("--model qwen3-0.6b --ranks 2 --sequence 1024 --precision bf16 --global-batch 16 "
+                                             "--strategy ddp --batch 2 --measure 0"));
+  ASSERT_EQ(whole.status, 0) << whole.output;
+  EXPECT_THAT(whole.output, HasSubstr("1 configurations fit h200"));
+  EXPECT_THAT(whole.output, HasSubstr("--global-batch 16 --strategy ddp --batch 2 \n"));
 }
 
 TEST(Tune, TheBestAreRun) {
