@@ -1,4 +1,4 @@
-// Analyses of programs: who makes and who reads a tensor.
+// Analyses of programs: which instruction makes a tensor, and which read it.
 #pragma once
 
 #include <cstddef>
@@ -11,16 +11,16 @@
 
 namespace consist {
 
-/// Definitions and uses of the tensors of a program, as it was when this was made: instructions that are added, moved or changed
-/// later are not known. Made in linear time. Every tensor that instructions name must exist (verify()). Const members may be
-/// called from any thread.
+/// Definitions and uses of the tensors of a program at the time of construction: instructions that are added, moved or changed
+/// later are not seen. Construction is linear. REQUIRES: every tensor that instructions name exists (verify()). THREADS: const
+/// members from any thread.
 class CONSIST_API DefUse {
  public:
   explicit DefUse(const Program& program) : DefUse(program.tensors.size(), program.instructions) {}
-  /// Of instructions that were taken out of a program with so many tensors. Ids are places in `instructions`.
+  /// For instructions of a program with `tensors` tensors, outside of it. Instruction ids are indices into `instructions`.
   DefUse(std::size_t tensors, std::span<const Instruction> instructions);
 
-  /// The instruction that makes the tensor; -1 for inputs, states and constants, and for a tensor that is newer than this.
+  /// The instruction that makes the tensor; -1 for inputs, states and constants, and for a tensor that was added later.
   InstructionId producer(TensorId tensor) const noexcept {
     const auto at = static_cast<std::size_t>(tensor);
     return at < producer_.size() ? producer_[at] : -1;

@@ -13,7 +13,7 @@
 
 namespace consist {
 
-/// Appends to one program, which must outlive it. Not thread-safe.
+/// Appends to one program. REQUIRES: the program outlives the builder. THREADS: one at a time.
 class CONSIST_API Builder {
  public:
   explicit Builder(Program& program) : program_(program) {}
@@ -24,37 +24,38 @@ class CONSIST_API Builder {
   /// A tensor that the trainer writes before each step.
   TensorId input(std::string name, DType dtype, Shape shape, Placements placements = {});
   /// The field of that name as an input [batch, sequence] of the micro-batch, the same tensor each time; no_tensor if the dataset has
-  /// no such field (Program::fields). A model that cannot do without states the tensor as an input(): who then lacks a dataset that
-  /// writes it is told so before the first step.
+  /// no such field (Program::fields). A model that needs the field makes it an input() instead: a run whose dataset does not
+  /// write that input is refused before the first step.
   TensorId field(std::string_view name);
   /// A weight, initialised from a normal distribution (init_std > 0) or to the constant init_mean.
   TensorId parameter(std::string name, Shape shape, float init_mean, float init_std, bool decay);
   /// A tensor that keeps its value from step to step: zeros at the start of a run, saved in checkpoints and resumed by its name,
-  /// which must be unique among all states. `kind` says what another layout may make of it.
+  /// which must be unique among all states. `kind` says how another layout resumes it.
   TensorId state(std::string name, DType dtype, Shape shape, Placements placements, StateKind kind = StateKind::logical);
   /// A replicated f32 tensor that never changes; `fill` receives its elements at set-up.
   TensorId constant(std::string name, Shape shape, std::function<void(std::span<float>)> fill);
-  /// A tensor that only lends its bytes to others (see rehome in core/program/storage.h).
+  /// A tensor of `bytes` bytes in which others lie (Tensor::storage).
   TensorId storage(std::string name, std::int64_t bytes, Role role);
 
-  /// Appends an instruction; returns its outputs. Types and placements come from the op; inputs that lie otherwise than the op's
-  /// placement rule asks are resharded first. `names` names the outputs; missing ones are named after the op.
+  /// Appends an instruction; returns its outputs. Types and placements come from the op; inputs with other placements than
+  /// the op's placement rule asks for are resharded first. `names` names the outputs; missing ones are named after the op.
+  /// ERRORS: ProgramError of Op::infer.
   std::vector<TensorId> emit(std::string_view op, std::vector<TensorId> inputs, Attributes attributes = {},
                              std::vector<std::string> names = {});
   /// The same for an op with one output.
   TensorId emit_one(std::string_view op, std::vector<TensorId> inputs, Attributes attributes = {}, std::string name = {});
 
-  /// The tensor with the given placement on each of `axes`, through the collective that it takes, over all of them at once:
+  /// The tensor with the given placement on each of `axes`, by one collective over all of them at once:
   /// partial→replicate all_reduce, partial→shard or flat reduce_scatter, shard or flat→replicate all_gather, replicate→shard or
-  /// flat slice, shard→shard of another dimension all_to_all; between flat and shard it is gathered, then sliced. Throws
-  /// ProgramError if it lies differently on some of the axes; if it is flat along these and others; and if an axis further in
-  /// than one of these divides the same dimension, whose parts would not be contiguous.
+  /// flat slice, shard→shard of another dimension all_to_all; between flat and shard it is gathered, then sliced. ERRORS:
+  /// ProgramError if its placements on the axes differ; if it is flat along these and other axes; and if an inner axis that is
+  /// not among these divides the same dimension, so that the parts would not be contiguous.
   TensorId reshard(TensorId tensor, AxisSet axes, Placement placement);
-  /// The tensor with these placements. Axes along which parts are gathered or made alike move together.
+  /// The tensor with these placements. Axes with the same change from or to a shard or flat placement take one collective.
   TensorId reshard(TensorId tensor, const Placements& placements);
 
-  /// The same for several tensors that lie alike on `axes`, as one instruction. All-reduces are in place; tensors of one that lie
-  /// side by side in memory (see pack) move as one message.
+  /// The same for several tensors with equal placements on `axes`, as one instruction. All-reduces are in place; tensors that are
+  /// adjacent in memory (see pack) move as one message.
   std::vector<TensorId> reshard(std::vector<TensorId> tensors, AxisSet axes, Placement placement);
 
   /// reshard of tensors that are partial on `axes` (ProgramError if one is not) to replicate.
@@ -73,7 +74,7 @@ class CONSIST_API Builder {
   TensorId add_tensor(Tensor tensor);
 
   Program& program_;
-  std::vector<Reshard> reshards_;  // of states all, else the latest: an input that two instructions want alike is moved once
+  std::vector<Reshard> reshards_;  // all of states, else the latest: an input that two instructions need alike is resharded once
 };
 
 }  // namespace consist

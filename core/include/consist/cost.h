@@ -1,5 +1,5 @@
-// How long things take on the machine that a program is planned for. Passes, strategies, estimates and reports ask here: no rate
-// of a machine stands anywhere else.
+// Durations of instructions on the machine that a program is planned for. Passes, strategies, estimates and reports ask here; no
+// other code holds a rate of a machine.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@
 
 namespace consist {
 
-/// Where a figure of a machine comes from.
+/// The source of a figure of a machine.
 enum class FigureSource : std::uint8_t {
   data_sheet,     ///< the vendor's, or derived from it
   measured,       ///< on a machine of the kind
@@ -34,17 +34,18 @@ struct Figure {
   FigureSource source = FigureSource::data_sheet;
 };
 
-/// What the device of one rank does per second.
+/// Rates of the device of one rank.
 struct DeviceRates {
-  /// The share of the peak that one op reaches, in steps that last (see sustained_clock).
+  /// The fraction of the peak that one op reaches under the load of a step (see sustained_clock).
   struct Reached {
     std::string op;     ///< by its name; "*": every op that is not named
     std::string dtype;  ///< of the operands: "fp32", "bf16", "fp8"; "*": all that are not named
-    double flops = 0;   ///< of an instruction of this size; between sizes shares are interpolated. 0: of any size
+    double flops = 0;   ///< of an instruction of this size; shares between two sizes are interpolated. 0: any size
     Figure share;       ///< fraction, 0..1
   };
 
-  /// Seconds of instructions of one op on the compute queue, measured within steps. They go before `reached` and `memory_rate`.
+  /// Seconds of instructions of one op on the compute queue, measured within steps. They take precedence over `reached` and
+  /// `memory_rate`.
   struct OpTimes {
     /// An instruction by its cost (Op::cost).
     struct Point {
@@ -60,26 +61,26 @@ struct DeviceRates {
   std::vector<Reached> reached;
   std::vector<OpTimes> times;  ///< no two of one op and dtype
   Figure sustained_clock{1};   ///< clock under a step's load over that at which `reached` was measured; fraction, 0..1
-  Figure memory_bytes;         ///< that a rank's plan may take; 0: not known
+  Figure memory_bytes;         ///< bytes that a rank's plan may take; 0: not known
   Figure memory_rate;          ///< bytes/s that large kernels read and write
-  Figure kernel_seconds;       ///< that every kernel takes beside its work, on the device
-  Figure launch_seconds;       ///< that the host takes to enqueue a kernel
+  Figure kernel_seconds;       ///< overhead of every kernel on the device, seconds
+  Figure launch_seconds;       ///< time of the host to enqueue a kernel, seconds
 
-  /// FLOP/s of products of operands of this dtype. Without 8-bit products those of bf16.
+  /// FLOP/s of products of operands of this dtype. The peak of bf16 for 8-bit operands if the device has no 8-bit products.
   CONSIST_API double peak(DType operand) const;
 };
 
-/// What a rank reaches over links of one distance.
+/// Rates of a rank over the links within a node, or over those to other nodes.
 struct LinkRates {
   /// A message of `bytes`, sent by each rank, travels at `rate` bytes/s, latency included.
   struct Point {
     double bytes = 0, rate = 0;
   };
-  /// Of one collective, or of messages to a neighbour (op "send").
+  /// Rates of one collective, or of messages to a neighbour (op "send").
   struct Curve {
     std::string op;            ///< by its name; "*": every collective that is not named
-    int members = 2;           ///< with which it was measured
-    double latency = 0;        ///< seconds of an empty one with so many members; of a ring, it grows with members - 1
+    int members = 2;           ///< of the group with which it was measured
+    double latency = 0;        ///< seconds of an empty one with so many members; proportional to members - 1
     std::vector<Point> rates;  ///< by size, ascending; at least one
     FigureSource source = FigureSource::data_sheet;
   };
@@ -111,22 +112,22 @@ CONSIST_API const Machine* find_machine(std::string_view name);
 /// The machine that ships for devices of this kind and name (DeviceInfo), null if none does.
 CONSIST_API const Machine* find_machine_of_device(std::string_view device_kind, std::string_view device_name);
 
-/// What runs at the same time as a collective.
+/// Work that runs at the same time as a collective.
 enum class Beside : std::uint8_t { nothing, compute };
 
-/// Durations of a program's instructions on a machine. All members may be called from any thread. The same for all ranks of a
-/// mesh: ranks that plan with one machine come to one program.
+/// Durations of a program's instructions on a machine. They are equal for all ranks of a mesh, so that ranks with one machine
+/// compile one program. THREADS: all members from any thread.
 class CONSIST_API CostModel {
  public:
-  /// Of programs on `mesh`, whose ranks fill one node behind the other.
+  /// For programs on `mesh`: rank r is on node r / Machine::ranks_per_node.
   CostModel(std::shared_ptr<const Machine> machine, const Mesh& mesh);
 
   const Machine& machine() const noexcept { return *machine_; }
 
-  /// Seconds that the instruction takes on its queue, alone. Of compute: as long as instructions of its op and dtype took that
-  /// cost about as much, if the machine has such (DeviceRates::times); else its FLOPs over what its op reaches or its bytes over
-  /// the memory's rate, whichever is longer. Of a collective see transfer_seconds(); a receive takes as long as what is sent. 0
-  /// if it touches no memory.
+  /// Seconds of the instruction on its queue if nothing runs beside it. On the compute queue: by DeviceRates::times of its op and
+  /// dtype, from instructions of about the same cost, if the machine has such; else the longer of its FLOPs over the rate that
+  /// its op reaches and its bytes over the memory's rate. Collectives: see transfer_seconds(); a receive takes as long as its
+  /// send. 0 if it touches no memory.
   double seconds(const Program& program, const Instruction& instruction) const;
 
   /// The same for instructions of the compute queue, 0 for all others.
@@ -135,21 +136,21 @@ class CONSIST_API CostModel {
   /// Seconds of a kernel that reads and writes so many bytes and computes next to nothing.
   double moving_seconds(double bytes) const;
 
-  // Over a set of mesh axes; one that is none of the mesh's throws std::out_of_range.
+  // Over a set of mesh axes. ERRORS: std::out_of_range for an axis that the mesh does not have.
 
-  /// Seconds in which `collective` sends `bytes` from each member of a group (Op::bytes_sent). Where members lie on several
-  /// nodes, those of one node send over the links of all of them, and none is faster than within the node.
+  /// Seconds in which `collective` sends `bytes` from each member of a group (Op::bytes_sent). If members are on several
+  /// nodes, those of one node send over the links of all of them, and no transfer is faster than within the node.
   double transfer_seconds(const Op& collective, double bytes, AxisSet axes, Beside beside = Beside::nothing) const;
 
   /// Seconds of a message between neighbours in a group.
   double message_seconds(double bytes, AxisSet axes) const;
 
-  /// Share of their speed that collectives keep beside kernels of the compute queue; fraction, 0..1.
+  /// The fraction of their speed, 0..1, that collectives keep beside kernels of the compute queue.
   double share_beside_compute(AxisSet axes) const {
     return (crosses_nodes(axes) ? machine_->network : machine_->node).beside_compute.value;
   }
 
-  /// Share of their speed that kernels of the compute queue keep beside collectives; fraction, 0..1.
+  /// The fraction of their speed, 0..1, that kernels of the compute queue keep beside collectives.
   double compute_share_beside(AxisSet axes) const {
     return (crosses_nodes(axes) ? machine_->network : machine_->node).compute_beside.value;
   }
@@ -169,12 +170,12 @@ class CONSIST_API CostModel {
     int together = 1;  // fewest members of a group that share a node
     bool crosses = false;
   };
-  /// Of the sets that were asked for, since a mesh has very many.
+  /// Groups of the axis sets that were asked for: a mesh has very many sets.
   struct KnownGroups {
     std::mutex mutex;
     std::map<AxisSet, Groups> of_axes;
   };
-  /// What was measured of one op and dtype.
+  /// Measured instructions of one op and dtype.
   struct Measured {
     const Op* op = nullptr;
     DType dtype = DType::f32;
@@ -189,7 +190,7 @@ class CONSIST_API CostModel {
   using Curves = std::vector<std::pair<const Op*, const LinkRates::Curve*>>;  // the last one is for all others
 
   SharesByType shares_of(std::string_view op) const;
-  /// No instruction takes less: FLOPs over the peak or bytes over the memory's rate, and a kernel's start.
+  /// A lower bound of any instruction's time: FLOPs over the peak or bytes over the memory's rate, and a kernel's start.
   double bound_seconds(DType operand, double flops, double bytes) const;
   /// Null if nothing of the kind was measured.
   const Measured* measured(const Op* op, DType operand) const;

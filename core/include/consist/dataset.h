@@ -14,17 +14,17 @@ namespace consist {
 
 struct DatasetRequest {
   std::int64_t sequence_length = 0;  ///< tokens per sequence; reads return one more, so that targets are ids shifted by one
-  std::int64_t vocabulary = 0;       ///< of the model: a token id outside of it is a DataError
+  std::int64_t vocabulary = 0;       ///< of the model. ERRORS: a token id outside of it is a DataError
   std::uint64_t seed = 0;            ///< fixes the order
 };
 
-/// Room for one field of one sequence: sequence_length numbers.
+/// Memory for one field of one sequence: sequence_length numbers, owned by the caller.
 struct FieldValues {
   Field field;
   void* data = nullptr;  ///< std::int32_t or float, as field.dtype has it
 };
 
-/// The plugin kind "dataset". After open(), read() may be called from several threads.
+/// The plugin kind "dataset". THREADS: after open() the read functions may be called from several threads at a time.
 class CONSIST_API Dataset {
  public:
   virtual ~Dataset();
@@ -38,21 +38,20 @@ class CONSIST_API Dataset {
   virtual void read_train(std::int64_t index, std::span<std::int32_t> tokens) const = 0;
   /// Evaluation sequence `index` < eval_sequences(), in a fixed order.
   virtual void read_eval(std::int64_t index, std::span<std::int32_t> tokens) const = 0;
-  /// What it has for each token of a sequence beside ids and targets, the same from construction on; a model that asks for a field
+  /// The values that it has for each token beside ids and targets; constant from construction on. A model that asks for a field
   /// (Builder::field) gets it as an input. Names that the models of this project ask for:
-  ///   "loss_mask" i32: 0 where the target behind the token is not to be learnt; the loss is the mean over the others of a step;
+  ///   "loss_mask" i32: 0 if the token's target does not count; the loss is the mean over the targets of a step that count;
   ///   "document_start" i32: the position in the sequence, from 0, at which the token's document starts; attention sees nothing before.
   /// The default has none.
   virtual std::vector<Field> fields() const;
-  /// Reads some of them, those that are used, for a sequence of read_train() or read_eval(). From several threads, as those. The
-  /// default throws ProgramError.
+  /// Reads the fields that are used, for a sequence of read_train() or read_eval(). The default throws ProgramError.
   virtual void read_train_fields(std::int64_t index, std::span<const FieldValues> values) const;
   virtual void read_eval_fields(std::int64_t index, std::span<const FieldValues> values) const;
   /// One line for people and the archive: files, documents, tokens.
   virtual std::string describe() const = 0;
   /// The tokenizer.json that the ids come from, which goes with an exported model; empty: not known. After open().
   virtual std::string tokenizer() const;
-  /// What is likely to be a mistake in these data with this model, one text each; rank 0 prints them. After open().
+  /// Likely mistakes in these data with this model, one text each; rank 0 prints them. REQUIRES: open() was called.
   virtual std::vector<std::string> warnings() const;
 };
 

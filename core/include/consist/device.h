@@ -25,7 +25,7 @@ struct Launch {
   std::vector<std::int32_t> waits;  ///< indices of earlier launches on other queues
   Tag tag;
   std::string label;  ///< op and first output, for profiles and error messages
-  double seconds = 0;  ///< that it takes by estimate, on the machine that the program is planned for
+  double seconds = 0;  ///< estimated, on the machine that the program is planned for
 };
 
 /// When a launch ran, in seconds since the run() that it belongs to.
@@ -39,7 +39,7 @@ struct LaunchTime {
 class CONSIST_API Executable {
  public:
   virtual ~Executable();
-  /// Starts the launches in order per queue. Returns at once where the device is asynchronous. Throws what a launch threw.
+  /// Starts the launches, in order within each queue. An asynchronous device returns at once. ERRORS: those of a launch.
   virtual void run() = 0;
   /// Blocks until the last run() has finished; rethrows the first failure of a launch (PeerError, SystemError).
   virtual void wait() = 0;
@@ -57,10 +57,10 @@ struct DeviceInfo {
   double peak_flops_tf32 = 0;
   double peak_flops_bf16 = 0;
   double peak_flops_fp8 = 0;
-  /// Of the driver and the libraries that it rests on, by name: "nvidia_driver", "cuda_runtime", "cudnn", "onednn". Recorded in
-  /// the archive's /environment.
+  /// Versions of the driver and of the libraries that it uses, by name: "nvidia_driver", "cuda_runtime", "cudnn", "onednn".
+  /// Recorded in the archive's /environment.
   std::map<std::string, std::string> versions;
-  /// One line for people and the archive each: what the device has chosen by itself, and why. Known after open().
+  /// The choices that the device has made by itself, and why, one line each. Known after open().
   std::vector<std::string> notes;
 };
 
@@ -70,7 +70,8 @@ struct DeviceCounters {
   std::int64_t peak_bytes = 0;   ///< most bytes of MemorySpace::device held at once through allocate()
 };
 
-/// One figure of the device's state at this moment, for the archive: "gpu_use" in "1", "power" in "W", "sm_clock" in "Hz", ...
+/// One figure of the device's state now, for the archive: "gpu_use" in "1" (a fraction, 0..1), "power" in "W", "sm_clock" in
+/// "Hz".
 struct DeviceReading {
   std::string name;
   std::string unit;
@@ -84,16 +85,16 @@ class CONSIST_API Device {
   /// Takes the device for this rank: `local_rank` of `local_ranks` on this host. Throws UnavailableError.
   virtual void open(int local_rank, int local_ranks) = 0;
   virtual DeviceInfo info() const = 0;
-  /// Settles what this device's options left open ("auto") and what only measuring can decide, for a run whose largest
-  /// matrix product is [m, k] by [k, n] with operands of `dtype`. Returns the options' values, by option; info().notes says why they were chosen. Called at most
-  /// once, on rank 0, after open() and before anything else is asked of the device; the devices of the other ranks, and of runs
-  /// that go on from a checkpoint, are made with these values. The default settles nothing.
+  /// Chooses values for options of this device that are "auto" or that only measuring can decide, for a run whose largest matrix
+  /// product is [m, k] by [k, n] with operands of `dtype`. Returns the values, by option; info().notes gives the reasons. Called
+  /// at most once, on rank 0, after open() and before any other member; the devices of the other ranks, and of runs that resume
+  /// from a checkpoint, are made with these values. The default chooses nothing.
   virtual std::map<std::string, std::string> choose_options(DType dtype, std::int64_t m, std::int64_t n, std::int64_t k);
 
   /// Zeroed memory, 256-byte aligned; freed by release(). Throws SystemError when there is not enough.
   virtual void* allocate(MemorySpace space, std::int64_t bytes) = 0;
   virtual void release(MemorySpace space, void* memory) noexcept = 0;
-  /// Copies between the caller's memory and the device; return when done (for set-up, checkpoints, inputs and metrics).
+  /// Copy between the caller's memory and the device, and return when done. For set-up, checkpoints, inputs and metrics.
   virtual void upload(void* device_memory, const void* host, std::int64_t bytes) = 0;
   virtual void download(void* host, const void* device_memory, std::int64_t bytes) = 0;
 
@@ -101,11 +102,10 @@ class CONSIST_API Device {
   virtual std::unique_ptr<Kernel> make_kernel(const KernelRequest& request) = 0;
   virtual std::unique_ptr<Executable> prepare(std::vector<Launch> launches, bool profile) = 0;
   virtual DeviceCounters counters() const = 0;
-  /// What sensors say now, always the same figures in the same order; empty where there are none. Callable from any thread after
-  /// open().
+  /// Readings of the sensors now, always the same figures in the same order; empty if there are none. THREADS: any, after open().
   virtual std::vector<DeviceReading> readings();
 
-  /// Rates that this device reached just now on the given local matrix products, in FLOP/s (the measured bound of compare).
+  /// Measures the rate of the local matrix product [m, k] by [k, n] now, in FLOP/s: the measured bound of compare.
   virtual double measure_matmul(DType dtype, std::int64_t m, std::int64_t n, std::int64_t k) = 0;
 };
 

@@ -17,10 +17,10 @@ namespace consist {
 class CONSIST_API Inserter {
  public:
   explicit Inserter(Program& program);
-  /// Calls `emit` with a builder whose instructions go right behind instruction `position` (-1: to the front). Groups at the same
+  /// Calls `emit` with a builder whose instructions go right after instruction `position` (-1: to the front). Groups at the same
   /// position keep the order of the calls.
   void after(InstructionId position, const std::function<void(Builder&)>& emit);
-  /// Moves everything into place. Waits must not have been computed yet.
+  /// Applies all insertions. REQUIRES: waits have not been computed yet.
   void apply();
 
  private:
@@ -33,8 +33,9 @@ class CONSIST_API Inserter {
   std::vector<Group> groups_;
 };
 
-/// Moves the storages of `tensors` (distinct, none a state, each owned or updated in place from one storage) into one new
-/// storage, one behind the other at 256-byte boundaries; collectives over all of them become one message. Returns the storage.
+/// Moves the storages of `tensors` into one new storage, one after the other at 256-byte boundaries; collectives over all of them
+/// become one message. Returns the storage. REQUIRES: the tensors are distinct, none is a state, and each owns its storage or
+/// updates one in place.
 CONSIST_API TensorId pack(Program& program, std::span<const TensorId> tensors, std::string name);
 
 /// Tensors that are to share one storage, called `name`.
@@ -45,8 +46,8 @@ struct Pack {
 /// The same for several, in one pass over the program; returns their storages.
 CONSIST_API std::vector<TensorId> pack(Program& program, std::span<const Pack> packs);
 
-/// Makes output `output` of `instruction`, which overwrote its memory, add to `sum` instead; giving both one storage is the
-/// caller's part. Throws ProgramError if the op cannot add.
+/// Makes output `output` of `instruction`, which overwrote its memory, add to `sum` instead. The caller gives both one
+/// storage. ERRORS: ProgramError if the op cannot add.
 CONSIST_API void add_into(const Program& program, Instruction& instruction, std::size_t output, TensorId sum);
 
 /// The last instruction that writes each tensor's storage, by tensor id; -1 if none does.

@@ -1,4 +1,4 @@
-// Files: reading parts of one by position, and writing one so that nobody ever sees a part of it.
+// Files: reading by position, and writing a file that appears only when it is complete.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace consist {
 
-/// An open file that is read by position. Read, not mapped: a file that shrinks or a disk that fails while in use is then an
-/// error with a name, where a mapping would end the process with SIGBUS. Const members may be called from several threads.
+/// An open file that is read by position. It is not mapped into memory: a file that shrinks or a disk that fails is then an error
+/// that names the file, where a mapping would end the process with SIGBUS. THREADS: const members from several at a time.
 class CONSIST_API InputFile {
  public:
   /// Throws SystemError if there is no such file, or it is no regular file or may not be read.
@@ -34,8 +34,8 @@ class CONSIST_API InputFile {
 /// The whole of a small text file. Throws as InputFile does, and DataError if it has more than `most` bytes.
 CONSIST_API std::string read_text(const std::string& path, std::int64_t most);
 
-/// A file that appears under its name only when it is whole and on the disk. Until publish() it is "<path>.partial-<pid>" in the
-/// same folder, and it is removed if it is never published. Used from one thread at a time. Errors are SystemErrors that name the
+/// A file that appears under its name only when it is complete and on the disk. Until publish() it is "<path>.partial-<pid>" in
+/// the same folder, and it is removed if it is never published. THREADS: one at a time. ERRORS: SystemError that names the
 /// path, the system's reason and, where space has run out, how many bytes the file needs and how many are free.
 class CONSIST_API AtomicFile {
  public:

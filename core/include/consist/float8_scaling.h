@@ -15,7 +15,7 @@ namespace consist {
 enum class Scaling : std::uint8_t {
   tensor,    ///< one scale, from the tensor's own largest magnitude
   delayed,   ///< one scale, from the largest magnitudes of the steps before
-  row,       ///< one per row: of what a product sums over, all elements share it
+  row,       ///< one per row: all elements that a product sums over share it
   block_1d,  ///< one per 128 neighbours of a row
   block_2d,  ///< one per 128 rows and 128 columns
 };
@@ -35,7 +35,7 @@ constexpr bool has_transposed_scales(Scaling scaling) noexcept {
   return scaling != Scaling::tensor && scaling != Scaling::delayed;
 }
 
-/// Of an instruction `quantize`. Throws ProgramError for a name that there is not.
+/// The scaling of an instruction `quantize`. ERRORS: ProgramError for an unknown name.
 inline Scaling scaling_of(const Attributes& attributes) {
   if (!attributes.has("scaling")) return Scaling::tensor;
   const std::string_view text = attributes.string("scaling");
@@ -46,8 +46,8 @@ inline Scaling scaling_of(const Attributes& attributes) {
                      "'; quantize knows tensor, delayed, row, block_1d and block_2d");
 }
 
-/// Of the operands of a product of 8-bit floats, whose attribute "scaling" is that of option --fp8.scaling: weights are scaled in
-/// squares where activations and gradients are in stretches of rows.
+/// The scalings of the operands of an 8-bit product. Its attribute "scaling" is the value of --fp8.scaling: with block scaling
+/// weights have a scale per 128 x 128 block, activations and gradients one per 128 elements of a row.
 struct OperandScalings {
   Scaling a = Scaling::tensor, b = Scaling::tensor;
 };
@@ -61,13 +61,13 @@ inline OperandScalings operand_scalings(std::string_view op, const Attributes& a
   throw ProgramError("attribute 'scaling' is '" + std::string(text) + "'; products know row, block and delayed");
 }
 
-/// Elements of a row that share a scale, and rows of a square.
+/// Side of a block: elements of a row that share a scale, and rows of a two-dimensional block.
 inline constexpr std::int64_t scale_block = 128;
 
 constexpr std::int64_t scale_blocks(std::int64_t elements) noexcept {
   return (elements + scale_block - 1) / scale_block;
 }
-/// From one row of squares' scales to the next: cuBLASLt wants multiples of 4.
+/// Elements from one row of scales of two-dimensional blocks to the next: cuBLASLt needs multiples of 4.
 constexpr std::int64_t square_stride(std::int64_t elements) noexcept {
   return (scale_blocks(elements) + 3) / 4 * 4;
 }

@@ -1,12 +1,12 @@
 // Proof of a shared secret over a fresh connection, in both directions, without the secret ever on the wire.
 //
-//     client → server   magic, client nonce, claim (who I say I am)
+//     client → server   magic, client nonce, claim (the identity that the client states)
 //     server → client   magic, server nonce
 //     client → server   HMAC-SHA256(secret, "client", purpose, nonces, claim)
 //     server → client   HMAC-SHA256(secret, "server", purpose, nonces, claim)      only after the client's proof was right
 //
-// This keeps out whoever does not know the secret. What follows on the connection is neither encrypted nor signed: a network in
-// which others can alter packets between the ranks needs protection below (WireGuard, IPsec).
+// A process that does not know the secret is refused. Later bytes on the connection are neither encrypted nor signed: a network
+// in which others can alter packets between the ranks needs protection below (WireGuard, IPsec).
 #pragma once
 
 #include <poll.h>
@@ -55,14 +55,15 @@ CONSIST_API void prove_to_server(const Socket& socket, std::string_view secret, 
 CONSIST_API void send_all(const Socket& socket, std::string_view bytes, Deadline deadline);
 CONSIST_API std::string receive_exactly(const Socket& socket, std::size_t count, Deadline deadline);
 
-/// Who was let in: a connection past its handshake, and who they said they are (bound into their proof).
+/// An admitted peer: a connection past its handshake, and the identity that it claimed (part of its proof).
 struct Admitted {
   Socket socket;
   std::string claim;
 };
 
-/// Used from one thread. Strangers are closed after handshake_time or at their first wrong byte; at most max_pending are looked
-/// at at once, and when more come, the oldest is closed (an honest client of a flooded gate tries again).
+/// Authenticates connections to a listening socket. THREADS: one. A connection is closed after handshake_time or at its first
+/// wrong byte. At most max_pending are open at a time: when more come, the oldest is closed (a client of the job then tries
+/// again).
 class CONSIST_API Gate {
  public:
   static constexpr std::chrono::milliseconds handshake_time{5000};
@@ -104,11 +105,11 @@ class CONSIST_API Gate {
   std::vector<std::string> warned_;  // addresses that were complained about already
 };
 
-/// What this machine calls itself; "unknown" if it does not say.
+/// The name of this machine; "unknown" if the system gives none.
 CONSIST_API std::string host_name();
 
-/// The boot of this machine and the network namespace of this process: processes that agree reach one another by loopback. Where
-/// that cannot be found out, it is a text that no other process has.
+/// The boot of this machine and the network namespace of this process: processes with equal texts reach one another by loopback.
+/// A text that no other process has if this is not known.
 CONSIST_API std::string machine_identity();
 
 }  // namespace consist::network

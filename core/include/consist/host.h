@@ -8,8 +8,8 @@
 
 namespace consist {
 
-/// Cores that the process may be scheduled on, or as many as its control group's quota of processor time is worth if that is
-/// less (rounded up): in a container, std::thread::hardware_concurrency() counts those of the whole host. At least 1.
+/// Cores that the process may be scheduled on, or the cores of its control group's quota of processor time (rounded up) if those
+/// are fewer: in a container, std::thread::hardware_concurrency() counts those of the whole host. At least 1.
 CONSIST_API int usable_cores();
 
 /// Cores that a quota is worth, as control groups write it: "QUOTA PERIOD" in microseconds, QUOTA being "max" or -1 where there

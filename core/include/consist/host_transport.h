@@ -1,5 +1,5 @@
-// For transports on host memory: messages between the members of a group, collectives that are written once above them, and what members
-// tell each other before they have a connection.
+// For transports on host memory: messages between the members of a group, collectives on top of them, and texts that members
+// exchange before they have a connection.
 #pragma once
 
 #include <cstddef>
@@ -15,10 +15,10 @@
 namespace consist {
 
 /// Connections to all other members of a group. Sends to one member arrive in the order in which they were posted, and fill its
-/// receives in the order of those; the sizes of a send and its receive are equal (the caller's duty). Used from one thread at a
-/// time. Nothing moves unless a function of this class runs; every wait moves whatever can be moved, in both directions. Waits
-/// throw PeerError (through Job::blame) when the connection breaks, the job fails or no byte has moved to or from the awaited
-/// member for Job::timeout().
+/// receives in the order of those; the sizes of a send and its receive are equal (the caller's duty). THREADS: one at a
+/// time. Bytes move only while a function of this class runs; every wait moves all bytes that can be moved, in both directions.
+/// ERRORS: waits throw PeerError (through Job::blame) when the connection breaks, the job fails or no byte has moved to or from
+/// the awaited member for Job::timeout().
 class CONSIST_API PointToPoint {
  public:
   /// Names a posted operation: tickets to (or from) one member count up from 1.
@@ -43,7 +43,7 @@ class CONSIST_API PointToPoint {
   /// "rank 3", the member's number in the job; and the group's name.
   virtual std::string name(int member) const = 0;
   virtual const std::string& group() const noexcept = 0;
-  /// More bytes than this in one message are possible and unwise.
+  /// Larger messages than this many bytes work, and are slower.
   virtual std::size_t best_largest_message() const noexcept { return std::numeric_limits<std::size_t>::max(); }
 
   /// See Communicator.
@@ -61,8 +61,8 @@ CONSIST_API std::string share_text(Job& job, const GroupRequest& group, const st
 
 /// Ring collectives over `links`, which move the least possible bytes per member: 2 (n-1)/n of the data for all_reduce, (n-1)/n for
 /// reduce_scatter and all_gather, all of it once for broadcast. Sums are made in one order: results are equal to the bit on all members.
-/// Data is cut into chunks of `chunk_bytes`, each sent on as soon as it has been summed. Each call is preceded by a head, so that members
-/// in different calls throw ProgramError naming both, and nothing that arrived is used.
+/// Data is cut into chunks of `chunk_bytes`, each sent on as soon as it has been summed. A header precedes each call: if members
+/// are in different calls, they throw ProgramError naming both, and use none of the bytes.
 inline constexpr std::size_t default_chunk_bytes = std::size_t{64} << 10U;
 CONSIST_API std::unique_ptr<Communicator> make_ring_communicator(std::unique_ptr<PointToPoint> links,
                                                                  std::size_t chunk_bytes = default_chunk_bytes);

@@ -1,5 +1,5 @@
 // The job: the ranks that train together, seen from one of them. A small key-value store at rank 0 for rendezvous, and the place
-// where every rank learns that another one died or is stuck. Strangers without the job's token are turned away.
+// where every rank learns that another one died or is stuck. Processes without the job's token are refused.
 #pragma once
 
 #include <chrono>
@@ -11,7 +11,7 @@
 
 namespace consist {
 
-/// Thread-safe. Every wait has a timeout and ends at once when the job fails.
+/// THREADS: any. Every wait has a timeout and ends at once when the job fails.
 class CONSIST_API Job {
  public:
   virtual ~Job();
@@ -34,9 +34,10 @@ class CONSIST_API Job {
   /// Throws the job's PeerError if failed().
   virtual void check() const = 0;
   /// For a transport whose connection to `peer` broke or timed out: asks the others which rank is to blame, waits briefly for the
-  /// answer, and throws PeerError naming the culprit's rank, host and last instruction.
+  /// answer, and throws PeerError naming the rank, host and last instruction of the one to blame.
   [[noreturn]] virtual void blame(int peer, std::string_view what) = 0;
-  /// What this rank is doing, for such reports: set once, called from the job's own thread, must not block.
+  /// Sets the function that describes what this rank is doing, for such reports. Set once; the job's own thread calls it, and it
+  /// must not block.
   virtual void set_progress(std::function<std::string()> progress) = 0;
 
   /// How long a collective may wait for a peer (--timeout).

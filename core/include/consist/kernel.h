@@ -33,32 +33,32 @@ struct Buffer {
   bool absent() const noexcept { return dtype == DType::u8 && shape.elements() == 0; }
 };
 
-/// What a kernel is made from: local types (by dtype and shape; data is null) and the attributes.
+/// A request for a kernel: local types (dtype and shape; data is null) and the attributes.
 struct KernelRequest {
   std::string_view op;
   std::span<const Buffer> inputs;
   std::span<const Buffer> outputs;
   const Attributes& attributes;
-  /// Where the rank's parts begin in the logical tensors (LocalPart::origin), for kernels to which positions mean something: a
-  /// slice of a vocabulary. Empty: all begin at 0.
+  /// Where the rank's parts begin in the logical tensors (LocalPart::origin), for kernels that depend on positions: a slice of a
+  /// vocabulary. Empty: all begin at 0.
   std::span<const Origin> input_origins = {};
   std::span<const Origin> output_origins = {};
-  /// The kind of the device that runs it: "cpu", whose memory the host reads and writes, or "cuda". With Buffer::space it says what
-  /// memory a collective's kernel gets. Empty: not known (tests).
+  /// The kind of the device that runs it: "cpu", whose memory the host reads and writes, or "cuda". With Buffer::space it
+  /// determines the memory that a collective's kernel gets. Empty: not known (tests).
   std::string_view device = {};
 };
 
-/// Instructions of one queue whose requests are equal share a kernel, so that it may keep nothing from one launch to the next that
-/// belongs to one instruction. Launched from the one thread that owns its queue; never concurrently with itself. Must not allocate
-/// or wait for the host.
+/// Instructions of one queue with equal requests share a kernel, so it must not keep data of one instruction from launch to
+/// launch. THREADS: launched from the one thread that owns its queue, never concurrently with itself. launch() must not allocate,
+/// nor wait for the host.
 class CONSIST_API Kernel {
  public:
   virtual ~Kernel();
   /// Scratch needed during a launch; planned and passed by the executor, 256-byte aligned. Constant.
   virtual std::int64_t workspace_bytes() const { return 0; }
   virtual void launch(std::span<const Buffer> inputs, std::span<const Buffer> outputs, void* workspace, NativeQueue queue) = 0;
-  /// Called by an asynchronous device after each step has finished, also when the step was replayed without launch(): throws what
-  /// went wrong since then and could not be thrown by launch() (PeerError).
+  /// Called by an asynchronous device after each step has finished, also when the step was replayed without launch(): throws a
+  /// failure since then that launch() could not throw (PeerError).
   virtual void check();
 };
 

@@ -1,6 +1,6 @@
-// Kernels that plugins bring for ops of their own on devices that are there: the plugin kind "kernels".
+// Kernels that plugins bring for ops of their own on devices that exist already: the plugin kind "kernels".
 //
-// A device is asked first; what it has no kernel for, the kernel sets are asked for. All of them that were found (--plugin,
+// A device is asked for a kernel first, then the kernel sets. All of them that were found (--plugin,
 // CONSIST_PLUGIN_PATH, the plugin folder) are loaded before a model is built, so that an op whose class lies in the same plugin
 // (registry(), consist/op.h) is known by then. A set that was built with CUDA is loaded only where the device is "cuda": it
 // brings kernels and no ops, which a plugin without CUDA registers.
@@ -16,7 +16,7 @@
 
 namespace consist {
 
-/// What a set has kernels for. Two sets that have a key in common are an error that names both.
+/// A device, an op and dtypes for which a set has kernels. Two sets with a key in common are an error that names both.
 struct KernelKey {
   std::string device;         ///< kind of the device, as DeviceInfo::kind has it: "cpu", "cuda"
   std::string op;             ///< Op::name()
@@ -30,13 +30,13 @@ struct KernelExample {
   Attributes attributes;
 };
 
-/// One object per process. Called from one thread; kernels are launched as consist/kernel.h says.
+/// The plugin kind "kernels". One object per process. THREADS: one; kernels are launched as consist/kernel.h says.
 class CONSIST_API KernelSet {
  public:
   virtual ~KernelSet();
   /// The same each time; at least one.
   virtual std::vector<KernelKey> keys() const = 0;
-  /// The kernel for a request of one of keys(); null where it has none for the other operands. Throws what a device throws.
+  /// The kernel for a request of one of keys(); null if it has none for the other operands. ERRORS: those of Device::make_kernel.
   virtual std::unique_ptr<Kernel> make_kernel(const KernelRequest& request) = 0;
   /// At least one for every op of keys().
   virtual std::vector<KernelExample> examples() const = 0;

@@ -30,7 +30,7 @@ CONSIST_API TensorId rope(Builder& b, TensorId x, TensorId table, TensorId norm_
 
 /// Causal softmax(q kᵀ / sqrt(head_dim)) v with grouped queries: q [batch, sequence, heads*head_dim], k and v [batch, sequence,
 /// kv_heads*head_dim], heads a multiple of kv_heads. With `window` above 0 (sliding-window attention, Beltagy et al., 2020) a
-/// position attends to itself and the window - 1 positions before it; 0: to all before it. Negative: throws UsageError. With
+/// position attends to itself and the window - 1 positions before it; 0: to all before it. ERRORS: UsageError if negative. With
 /// `document_start` [batch, sequence] (i32: the position at which each token's document begins, 0 or more and not behind the token; the
 /// dataset's field of that name) a token sees those of its document alone.
 CONSIST_API TensorId attention(Builder& b, TensorId q, TensorId k, TensorId v, std::int64_t head_dim, std::string name,
@@ -41,8 +41,8 @@ CONSIST_API TensorId swiglu(Builder& b, TensorId gate, TensorId up, std::string 
 
 /// Sum over all positions of the cross-entropy of softmax(x wᵀ) against `targets` [batch, sequence] (i32; negative: ignored),
 /// times `scale`; a scalar. Logits are made in chunks and never stored whole. With `mask` [batch, sequence] (i32: 0 ignores a target;
-/// the dataset's field "loss_mask") the step's loss is the mean over what is left of all micro-batches and ranks; `scale` must then
-/// be 1 over their targets, as Architecture::build gets it.
+/// the dataset's field "loss_mask") the step's loss is the mean over the targets that count, of all micro-batches and ranks;
+/// `scale` must then be 1 over the number of all targets, as Architecture::build gets it.
 CONSIST_API TensorId lm_head_loss(Builder& b, TensorId x, TensorId weight, TensorId targets, double scale, std::string name,
                                   TensorId mask = no_tensor);
 

@@ -23,7 +23,7 @@ struct MeshAxis {
 };
 
 /// Some axes of a mesh, by index. Over a set of axes ranks form groups: the members of a group differ along these axes only, in
-/// row-major order, the last axis of the set fastest. Of tensors, collectives and queues a set is treated as one axis of the
+/// row-major order, the last axis of the set fastest. Tensors, collectives and queues treat a set as one axis, whose size is the
 /// product of the sizes.
 class CONSIST_API AxisSet {
  public:
@@ -77,8 +77,8 @@ class CONSIST_API AxisSet {
   std::uint64_t bits_ = 0;
 };
 
-/// Ranks in row-major order over the axes: the last axis varies fastest, so its members are neighbours (the chattiest
-/// axis goes last). A mesh without axes has one rank.
+/// Ranks in row-major order over the axes: the last axis varies fastest, so its members are neighbours (the axis with
+/// the most communication goes last). A mesh without axes has one rank.
 class CONSIST_API Mesh {
  public:
   static constexpr int max_axes = 16;  ///< each of two ranks or more: 65,536 ranks
@@ -93,7 +93,7 @@ class CONSIST_API Mesh {
   int ranks() const noexcept;
   AxisSet all_axes() const noexcept;
 
-  // Of a set of axes (an index is the set of that axis). Each throws std::out_of_range for an axis that the mesh does not have.
+  // For a set of axes (an index is the set of that axis). ERRORS: std::out_of_range for an axis that the mesh does not have.
 
   int size_of(AxisSet axes) const;  ///< members of a group: the product of the sizes, 1 of no axis
   int groups(AxisSet axes) const { return ranks() / size_of(axes); }
@@ -161,8 +161,8 @@ class CONSIST_API Placements {
   std::array<Placement, Mesh::max_axes> on_{};
 };
 
-/// What one rank holds of a tensor of `shape`, in memory: sharded extents divided by the axis size; [ceil(elements / ranks)]
-/// where it is flat. Throws ProgramError if an extent does not divide.
+/// The shape of the part of a tensor of `shape` that one rank holds in memory: sharded extents divided by the axis size;
+/// [ceil(elements / ranks)] where it is flat. Throws ProgramError if an extent does not divide.
 CONSIST_API Shape local_shape(const Shape& shape, const Placements& placements, const Mesh& mesh);
 
 /// An index per dimension.

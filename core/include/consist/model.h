@@ -1,4 +1,4 @@
-// Models: the forward part of a training step in logical shapes. A model knows nothing of ranks, dtypes and devices.
+// Models: the forward part of a training step in logical shapes. A model does not know ranks, dtypes or devices.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ struct ModelSizes {
   std::int64_t windowed_layers = 0;
 };
 
-/// One configured architecture. Immutable; may be used from several threads.
+/// One configured architecture. Immutable. THREADS: any.
 class CONSIST_API Architecture {
  public:
   virtual ~Architecture();

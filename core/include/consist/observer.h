@@ -1,4 +1,4 @@
-// Observers: who is told what a run does while it does it, for another archive, a dashboard, a message at the end.
+// Observers: plugins that are called while a run goes on, for another archive, a dashboard, a message at the end.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct ObservedRun {
   std::int64_t steps = 0;       ///< after which it ends
 };
 
-/// A step that is done, of all ranks. docs/metrics.md defines the figures.
+/// A finished step, over all ranks. docs/metrics.md defines the figures.
 struct ObservedStep {
   std::int64_t step = 0;  ///< counted from 1
   double loss = 0;        ///< nat per token
@@ -29,8 +29,9 @@ struct ObservedStep {
   std::int64_t sequences = 0;
 };
 
-/// The plugin kind "observer", chosen by --observe. One object per run, on rank 0 alone; called from the trainer's thread between steps,
-/// which wait for it. It changes nothing: what it throws is reported once with its name, and it is not called again; the run goes on.
+/// The plugin kind "observer", chosen by --observe. One object per run, on rank 0 alone. THREADS: the trainer's, between steps;
+/// the next step waits for it. It changes nothing. ERRORS: an exception is reported once with the observer's name; it is not
+/// called again, and the run goes on.
 class CONSIST_API Observer {
  public:
   virtual ~Observer();

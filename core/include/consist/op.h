@@ -1,6 +1,6 @@
-// Ops: what an instruction does, in one place: types (infer), placement rule (shard), gradient (differentiate), cost.
-// The op set is open: a plugin registers ops of its own (registry(), usually from a static initialiser or its constructor)
-// together with kernels on the devices it supports.
+// Ops: the operations of instructions, each with its rules in one place: types (infer), placement rule (shard), gradient
+// (differentiate), cost. The op set is open: a plugin registers ops of its own (registry(), usually from a static initialiser or
+// its constructor) together with kernels on the devices it supports.
 #pragma once
 
 #include <cstdint>
@@ -30,12 +30,12 @@ struct TensorType {
 /// Inputs or outputs of an instruction as an op sees them: absent optional ones are nullopt.
 using Types = std::vector<std::optional<TensorType>>;
 
-/// Placements of one instruction along one mesh axis. `inputs` arrives with what the inputs are and leaves with what the op
-/// needs them to be (the builder inserts the collective where they differ); `outputs` arrives empty and must be filled.
+/// Placements of one instruction along one mesh axis. `inputs` arrives with the placements that the inputs have; the op replaces
+/// them by those that it needs (the builder inserts a collective where they differ); `outputs` arrives empty and must be filled.
 struct AxisSharding {
   std::vector<Placement> inputs;
   std::vector<Placement> outputs;
-  int axis = 0;  ///< which of the mesh's, for ops whose attributes name one
+  int axis = 0;  ///< index of the mesh axis, for ops whose attributes name one
 };
 
 /// Work of one instruction on one rank. Bytes: each input read once, each output written once.
@@ -46,7 +46,7 @@ struct Cost {
 
 class Differentiator;
 
-/// Ops are stateless singletons; all members are const and may be called from any thread.
+/// Ops are stateless singletons. THREADS: all members are const and may be called from any thread.
 class CONSIST_API Op {
  public:
   virtual ~Op();
@@ -67,17 +67,17 @@ class CONSIST_API Op {
   /// accumulator: absent means overwrite, present means add.
   virtual int updates_in_place(int /*output*/) const noexcept { return -1; }
 
-  /// Whether that output may also lie in memory of its own, so that the input keeps its value for others who read it later.
+  /// Whether that output may also lie in memory of its own, so that the input keeps its value for later readers.
   virtual bool updates_apart(int /*output*/) const noexcept { return false; }
 
   /// For an op that updates parameters side by side, how many states each has, else -1. Inputs: scalars and clip (Optimizer), then
   /// for each parameter the value, the gradient, the master and its states; outputs: for each the value, the master and the
-  /// states, in place. Absent are the master and states that a run does without. Each element is updated by itself, so that
-  /// strategies may do it in parts and elsewhere.
+  /// states, in place. The master and states that a run does not have are absent. Each element is updated by itself, so
+  /// that strategies may update in parts, or on the host.
   virtual int states_per_update() const noexcept { return -1; }
 
-  /// Whether running it reads or writes tensors. Ops that only say where bytes lie, for how long or under which names do not:
-  /// they have no kernel, wait for nobody, and nobody waits for them.
+  /// Whether running it reads or writes tensors. Ops that only state where bytes lie, for how long or under which name do
+  /// not: they have no kernel and take no part in waits.
   virtual bool touches_memory() const noexcept { return true; }
 
   /// Whether output k is input k in another place (gathered, repeated, the part of a rank), for every k: of a parameter it is
@@ -91,7 +91,7 @@ class CONSIST_API Op {
   virtual bool takes_strided_view(int /*input*/) const noexcept { return false; }
   virtual bool makes_strided_view(int /*output*/) const noexcept { return false; }
 
-  /// What else the op needs of where its tensors lie: throws ProgramError that says what does not.
+  /// Further demands on where tensors lie in memory. ERRORS: ProgramError that names the tensor.
   virtual void check_places(const Program& program, const Instruction& instruction) const;  ///< default: nothing is needed
 
   /// Collectives move bytes between the ranks of a group over the axes in attribute "axis" (an AxisSet) and run on their queue.
@@ -101,9 +101,9 @@ class CONSIST_API Op {
   /// (Builder::reshard) and not what shard() does. Has attribute "axis".
   virtual bool changes_placement() const noexcept { return is_collective(); }
 
-  // Traits of consist/op_traits.h, and some that need no words beside these.
+  // Traits of consist/op_traits.h, and some that are explained here.
 
-  /// What it moves between ranks. Of a collective that is none of these: none.
+  /// The data that it moves between ranks. Movement::none for a collective of another kind.
   virtual Movement movement() const noexcept { return Movement::none; }
 
   /// Which part of a linear and of its gradients it is.
@@ -118,15 +118,15 @@ class CONSIST_API Op {
   virtual std::optional<ResidualSum> residual_sum() const noexcept { return std::nullopt; }
   virtual std::optional<ChannelSplit> channel_split(const Attributes& /*attributes*/) const { return std::nullopt; }
 
-  /// Whether f(a + b) = f(a) + f(b), element by element, over all inputs together: it may be applied to summands instead of their
-  /// sum, and to a rank's own where ranks add up.
+  /// Whether f(a + b) = f(a) + f(b), element by element, over all inputs together: it may be applied to the summands instead of
+  /// their sum, and to the partial tensor of each rank.
   virtual bool is_additive() const noexcept { return false; }
 
   /// Whether output k is input 2k plus input 2k + 1, for every k.
   virtual bool adds_pairs() const noexcept { return false; }
 
-  /// The input in whose place output `output` may be written if nobody reads that input later, or -1. Unlike updates_in_place() the
-  /// two may as well lie apart.
+  /// The input in whose place output `output` may be written if no instruction reads that input later, or -1. Unlike with
+  /// updates_in_place(), the output may have memory of its own.
   virtual int may_take_place_of(int /*output*/) const noexcept { return -1; }
 
   /// Whether its gradient reads output `output` of forward, which then has to be kept.
@@ -148,13 +148,13 @@ class CONSIST_API Op {
 
   /// The kernel of a collective, on every device; other ops' kernels come from the device. `communicator` is that of the
   /// instruction's queue, with `ranks` members; it outlives the kernel, and is null where the program is only planned. The
-  /// default throws ProgramError. Throws ProgramError for a layout that would take very many messages. The request says what memory
-  /// it gets: `device`, and `space` of each buffer.
+  /// default throws ProgramError. Throws ProgramError for a layout that would take very many messages. The request
+  /// states the memory that it gets: `device`, and `space` of each buffer.
   virtual std::unique_ptr<Kernel> make_collective_kernel(const KernelRequest& request, Communicator* communicator,
                                                          int ranks) const;
 };
 
-/// All ops of the process. Thread-safe. Ops are never removed.
+/// All ops of the process. THREADS: any. Ops are never removed.
 class CONSIST_API OpRegistry {
  public:
   OpRegistry();
@@ -174,7 +174,7 @@ class CONSIST_API OpRegistry {
 /// The process-wide registry, filled with the core's ops.
 CONSIST_API OpRegistry& registry();
 
-/// What Op::differentiate works with. Reverse mode: gradients of outputs are known, those of inputs are accumulated.
+/// The argument of Op::differentiate. Reverse mode: gradients of outputs are known, those of inputs are accumulated.
 class CONSIST_API Differentiator {
  public:
   virtual ~Differentiator();

@@ -1,12 +1,12 @@
-// Traits: what passes and strategies ask an op, so that they need not know it by name. An op that states a trait is treated like
-// the core's ops that do, whoever wrote it. The default of each is that nothing is known, which is always safe.
+// Traits: properties that passes and strategies ask an op for, so that they need not know its name. An op of a plugin with a
+// trait is treated like the core's ops that have it. The default of each trait means "not known", which is always safe.
 #pragma once
 
 #include <cstdint>
 
 namespace consist {
 
-/// What an op moves between the ranks of the mesh axis in its attribute "axis".
+/// The data movement of an op between the ranks of the mesh axes in its attribute "axis".
 enum class Movement : std::uint8_t {
   none,            ///< nothing, or a collective of a kind of its own
   all_reduce,      ///< each rank gets the sum of all ranks' tensors; one output for each input
@@ -17,7 +17,7 @@ enum class Movement : std::uint8_t {
   receive,         ///< output 0 from a neighbour
 };
 
-/// What an op computes of y = x wᵀ + bias, x [batch, sequence, in], w [out, in].
+/// The part of y = x wᵀ + bias that an op computes; x [batch, sequence, in], w [out, in].
 enum class LinearPart : std::uint8_t {
   none,
   product,          ///< inputs x, w, bias?; output y. Its gradients read x and w, never y
@@ -25,19 +25,19 @@ enum class LinearPart : std::uint8_t {
   weight_gradient,  ///< inputs x, dy, sum?; output dw
 };
 
-/// Into which parts of activations [batch, sequence, channels] an op may be cut: no part needs another. Inputs and outputs are
-/// cut alike; what has no such dimensions (weights, tables) is read by every part.
+/// The dimensions of activations [batch, sequence, channels] along which an op may be cut into independent parts. Inputs and
+/// outputs are cut alike; tensors without these dimensions (weights, tables) are read by every part.
 enum class Separable : std::uint8_t {
   no,
   sequences,  ///< along the batch
   tokens,     ///< along the batch and along the sequence
 };
 
-/// What an op does with a table [vocabulary, channels], its input 1.
+/// The use that an op makes of a table [vocabulary, channels], its input 1.
 enum class VocabularyUse : std::uint8_t {
   none,
   /// Output 0 is rows of the table, by the ids in input 0. With attribute "vocabulary" (rows of the whole table) the op accepts a
-  /// table that is split along its rows, and ranks then add up what they have.
+  /// table that is split along its rows; outputs are then partial.
   lookup,
   /// The cross-entropy of the product of input 0, [batch, sequence, channels], and the table, against the ids in input 2, times
   /// attribute "scale". vocabulary_logits and vocabulary_loss compute the same with a table that is split along its rows.
@@ -54,10 +54,10 @@ struct ResidualSum {
 
 /// How an op may be split along the channels of activations [batch, sequence, channels].
 struct ChannelSplit {
-  /// So many first inputs are activations which, if each is split along its channels into equal parts, give that part of output
-  /// 0.
+  /// Number of leading inputs that are activations: if each is split along its channels into equal parts, they give the same part
+  /// of output 0.
   int inputs = 0;
-  /// Channels that must stay together, those of a head; 1: each stands for itself. Inputs may have different numbers of such
+  /// Channels that must stay together, as those of a head; 1: none must. Inputs may have different numbers of such
   /// groups, as queries and keys of grouped attention.
   std::int64_t unit = 1;
 };

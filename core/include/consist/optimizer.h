@@ -1,6 +1,6 @@
 // Optimizers: which states a parameter has, and its update as instructions of the step. An optimizer knows neither ranks nor
-// strategies: the tensors it is given lie as the strategies left the gradients (a ZeRO rank has its part), and what needs a whole
-// matrix asks for it by Builder::reshard.
+// strategies: its tensors have the placements that the strategies gave the gradients (a ZeRO rank has its part). An optimizer
+// that needs a whole matrix asks for it by Builder::reshard.
 #pragma once
 
 #include <cstdint>
@@ -31,10 +31,10 @@ struct UpdateGroup {
   std::vector<UpdatedParameter> parameters;  ///< at least one
   double weight_decay = 0;
   bool stochastic_rounding = false;  ///< of bf16 states, and of bf16 weights without a master
-  std::int64_t seed = 0;             ///< of random rounding: another one for each group, the same on all ranks
+  std::int64_t seed = 0;             ///< of stochastic rounding: another one for each group, the same on all ranks
 };
 
-/// The plugin kind "optimizer". Called from one thread; const members give the same answer each time and on every rank.
+/// The plugin kind "optimizer". THREADS: one. Const members give the same answer each time and on every rank.
 class CONSIST_API Optimizer {
  public:
   virtual ~Optimizer();
@@ -43,10 +43,10 @@ class CONSIST_API Optimizer {
   /// empty. Never "master".
   virtual std::vector<std::string> states(const Parameter& parameter, const Shape& shape) const = 0;
 
-  /// How many numbers of a step the update reads, at least one.
+  /// The number of scalars of a step that the update reads, at least one.
   virtual std::size_t scalar_count() const = 0;
-  /// Writes them: the rate and what follows from the step's number, `step` counted from 1. `out` has scalar_count() elements. Called
-  /// before each step: it must not allocate.
+  /// Writes the scalars: the learning rate and numbers that follow from `step`, which counts from 1. `out` has scalar_count()
+  /// elements. Called before each step: it must not allocate.
   virtual void write_scalars(std::int64_t step, double learning_rate, std::span<float> out) const = 0;
 
   /// Emits the update of a group. `scalars`: f32 [scalar_count()], what write_scalars() wrote for the step; `clip`: f32 scalar by which gradients are
@@ -61,7 +61,7 @@ class CONSIST_API Optimizer {
 };
 
 /// AdamW (Loshchilov & Hutter, 2019), states "moment1" and "moment2"; Adam's constants are those of Kingma & Ba (2015). The plugin
-/// "adamw"; others use it for parameters that their own rule is not for.
+/// "adamw"; other optimizers use it for parameters that their own rule does not cover.
 class CONSIST_API AdamW final : public Optimizer {
  public:
   struct Settings {

@@ -26,10 +26,10 @@ struct OptionSpec {
   OptionKind kind;
   const char* fallback;  ///< the default, as text; must itself be legal. Empty for a number: without a value, Options::has() is false
   const char* help;      ///< one line, with the unit
-  /// What is legal: of a choice "a|b|c", of numbers their range: "1..", "0..1", or "0..<1" without the upper end. Empty: all.
+  /// Legal values: for a choice "a|b|c", for a number its range "1..", "0..1", or "0..<1" without the upper end. Empty: all.
   const char* choices = "";
-  /// What another option of the same table must be for this one to have an effect: "schedule=interleaved", "device=cpu|host";
-  /// empty: it always has. A run that is given an option without effect says so.
+  /// The value that another option of the same table must have for this one to have an effect: "schedule=interleaved",
+  /// "device=cpu|host". Empty: it always has an effect. A run that is given an option without effect says so.
   const char* needs = "";
 };
 

@@ -1,5 +1,5 @@
-// Passes: named steps from program to program. The core's own and those that plugins add run one behind the other; each is
-// verified, timed, and can be printed after (`consist explain --print-after NAME`, `--pass-times`).
+// Passes: named transformations from program to program. The core's own and those of plugins run one after the other. After each
+// the program is verified, and can be printed (`consist explain --print-after NAME`, `--pass-times`).
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@
 
 namespace consist {
 
-/// What holds for all passes of a program. Lives as long as they run.
+/// Values that are the same for all passes of a program. Lives as long as they run.
 struct PassContext {
   DTypes dtypes;            ///< of the run's precision
   int micro_batches = 1;    ///< of a step
@@ -26,7 +26,7 @@ struct PassContext {
 
 /// Where passes of plugins run.
 enum class PassPoint : std::uint8_t {
-  forward,      ///< forward of one micro-batch, placed on the mesh, in the precision's dtypes; what it holds is differentiated
+  forward,      ///< forward of one micro-batch, placed on the mesh, in the precision's dtypes; differentiated afterwards
   micro_batch,  ///< one micro-batch of this rank: forward and backward, in an evaluation forward alone
   before_schedule,  ///< all micro-batches, gradients accumulated and not yet reduced. Not in an evaluation
   after_schedule,   ///< the same behind every strategy's schedule(): reductions are in. Not in an evaluation
@@ -39,9 +39,9 @@ CONSIST_API std::string_view name_of(PassPoint point) noexcept;
 struct Pass {
   /// As messages and --print-after name it: "my-strategy.merge_casts", the plugin's name first. Not empty.
   std::string name;
-  /// Changes the program, which was verified before (verify(), docs/plugins.md) and is afterwards: a rule that is broken then is
-  /// an error with the pass's name. Must do the same on every rank for the same program: no clocks, no random numbers. Throws
-  /// UsageError for what the user asked and cannot have. What it inserts carries its name in Tag::inserted_by.
+  /// Changes the program. The program is verified before and after it (verify(), docs/plugins.md); a rule that the pass breaks is
+  /// an error with its name. REQUIRES: it does the same on every rank for the same program (no clocks, no random numbers), and
+  /// inserted instructions carry its name in Tag::inserted_by. ERRORS: UsageError for a request of the user that cannot be met.
   std::function<void(Program&, PassContext&)> run;
 };
 

@@ -16,7 +16,7 @@ CONSIST_API std::int64_t extent_of(const Program& program, TensorId tensor);
 /// the padding that a collective over flat parts of equal size moves along (Program::padding).
 CONSIST_API std::int64_t extent_moved(const Program& program, const Instruction& instruction, TensorId tensor);
 
-/// Whether both lie in one storage and those stretches of it have bytes in common.
+/// Whether both lie in one storage and their extents have bytes in common.
 CONSIST_API bool extents_overlap(const Program& program, TensorId a, TensorId b);
 
 /// By storage, the last instruction that names a tensor in it; -1 if none does.

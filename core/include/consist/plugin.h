@@ -1,5 +1,5 @@
 // The plugin ABI. A plugin is a shared object with one record of constant bytes (read from the file without loading it) and three
-// C functions, all made by one macro at namespace scope of one source file:
+// C functions: create, destroy, and the option table. Two macros make them, outside of any namespace in one source file:
 //
 //     CONSIST_PLUGIN(strategy, consist::ParallelStrategy, MyStrategy, "my-strategy", "1.0.0", "what it does, in one line")
 //     CONSIST_PLUGIN_OPTIONS({"bucket-size", consist::OptionKind::bytes, "25M", "bytes per bucket"})   // or CONSIST_PLUGIN_NO_OPTIONS
@@ -43,7 +43,7 @@ struct PluginInfo {
   char name[32] = {};
   char version[16] = {};
   char summary[160] = {};
-  std::uint32_t cuda_major = 0;  ///< of the toolkit it was built with, 0: none. Those of one process hand each other streams.
+  std::uint32_t cuda_major = 0;  ///< of the toolkit it was built with, 0: none. Plugins of one process exchange streams.
 };
 
 class Dataset;
@@ -91,7 +91,8 @@ constexpr PluginInfo make_plugin_info(const char (&fingerprint)[F], const char (
 
 }  // namespace consist
 
-/// kind: device, dataset, model, optimizer, precision, schedule, strategy or transport (a bare word); Interface: its class; Type: yours.
+/// kind: dataset, device, kernels, model, observer, optimizer, precision, schedule, strategy or transport (a bare word);
+/// Interface: its class; Type: yours.
 #define CONSIST_PLUGIN(kind, Interface, Type, name, version, summary)                                                     \
   static_assert(std::is_same_v<Interface, consist::detail::interface_of_##kind>,                                          \
                 "CONSIST_PLUGIN: the interface is not that of the kind (strategy: consist::ParallelStrategy, ...)");      \

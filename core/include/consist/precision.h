@@ -1,4 +1,5 @@
-// Precisions: the dtype of every role, and rewrites of the forward program (casts, quantization). A precision knows nothing of ranks.
+// Precisions: the dtype of every role, and rewrites of the forward program (casts, quantization). A precision does not know
+// ranks.
 #pragma once
 
 #include <optional>
@@ -26,7 +27,7 @@ class CONSIST_API Precision {
  public:
   virtual ~Precision();
   virtual DTypes dtypes() const = 0;
-  /// Rewrites the forward program after parameters have taken dtypes().parameter and types were inferred anew.
+  /// Rewrites the forward program of one micro-batch. Parameters have dtypes().parameter by then, and types follow from them.
   virtual void rewrite(Program& forward) const;
   /// Adds passes of its own (consist/pass.h), beside rewrite(). The default adds none.
   virtual void add_passes(PassList& passes) const;

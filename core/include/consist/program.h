@@ -4,7 +4,7 @@
 // - a tensor is defined once: it is an input or state of the program, or an output of exactly one instruction;
 // - an instruction reads only tensors defined before it;
 // - tensors may share storage: a view lies inside its storage; an update in place is an output whose storage is that of
-//   an input, and nobody reads an older value of those bytes afterwards;
+//   an input, and no later instruction reads an older value of those bytes;
 // - dtypes, shapes and placements of outputs are what the op infers from the inputs.
 // Shapes are logical (over all ranks of the mesh); what a rank holds follows from the placements (local_shape).
 #pragma once
@@ -46,11 +46,12 @@ CONSIST_API std::string_view name_of(Role role) noexcept;
 enum class MemorySpace : std::uint8_t { device, host };  ///< host: pinned memory of the host
 CONSIST_API std::string_view name_of(MemorySpace space) noexcept;
 
-/// What a checkpoint makes of a state (Builder::state), or of a parameter, a master and an optimizer's state: a strategy's finish() may set it.
+/// How a state (Builder::state), a parameter, a master or an optimizer's state is saved and resumed. A strategy's finish() may
+/// set it.
 enum class StateKind : std::uint8_t {
   logical,      ///< one value over all ranks, saved in parts as it is placed: any layout resumes it. Never partial
-  per_rank,     ///< a value of each rank's own, under any placement: only the layout that saved it resumes it. A run begins alike
-  discardable,  ///< as logical, but a run may resume without it, from zeros, and another run may leave it unread. No parameter's
+  per_rank,     ///< a value of each rank's own, under any placement; equal at the start. Only the layout that saved it resumes it
+  discardable,  ///< as logical, but a run may resume without it, from zeros, or leave it unread. Not for parameters
 };
 
 struct Tensor {
@@ -70,13 +71,13 @@ struct Tensor {
   std::int64_t row_stride = 0;
 };
 
-/// What an optimizer keeps for a parameter (Optimizer::states()).
+/// A tensor that an optimizer keeps for a parameter (Optimizer::states()).
 struct ParameterState {
   std::string name;  ///< "moment1"
   TensorId tensor = no_tensor;
 };
 
-/// Which parameter-like tensor this is. Kept apart from Tensor since few tensors are parameters.
+/// A parameter of the model: its tensors and initial values. Apart from Tensor, since few tensors are parameters.
 struct Parameter {
   TensorId tensor = no_tensor;  ///< the value that forward reads at the start of the step
   std::string name;             ///< as in Hugging Face's checkpoints: "model.layers.0.mlp.up_proj.weight"
@@ -124,9 +125,9 @@ class CONSIST_API Attributes {
 enum class Lane : std::uint8_t { collective, to_next, from_previous, to_previous, from_next };
 inline constexpr int lanes = 5;
 
-/// Whose work a queue carries: the device's kernels, what moves over a set of mesh axes, copies from the host or to it.
+/// The work of a queue: the device's kernels, communication over a set of mesh axes, or copies from or to the host.
 /// Instructions of one queue run in program order; queues run side by side, ordered only by waits. The queues of a program are
-/// those that its instructions name; whatever is kept per queue is indexed by a QueueTable.
+/// those that its instructions name; data per queue are indexed by a QueueTable.
 class Queue {
  public:
   enum class Kind : std::uint8_t { compute, host_to_device, device_to_host, communication };
@@ -159,7 +160,7 @@ CONSIST_API std::string text_of(Queue queue, const Mesh& mesh);
 enum class Phase : std::uint8_t {
   forward,
   backward,
-  weight_gradient,  ///< what of backward only the optimizer waits for, where a schedule runs it apart
+  weight_gradient,  ///< the part of backward that only the optimizer waits for, where a schedule runs it apart
   optimizer,
 };
 CONSIST_API std::string_view name_of(Phase phase) noexcept;
@@ -192,7 +193,7 @@ struct Constant {
   std::function<void(std::span<float>)> fill;  ///< receives the elements of the logical shape
 };
 
-/// What a dataset has for each token of a sequence beside ids and targets (Builder::field): "loss_mask", "document_start".
+/// Values of a dataset for each token of a sequence beside ids and targets (Builder::field): "loss_mask", "document_start".
 struct Field {
   std::string name;
   DType dtype = DType::i32;  ///< i32 or f32
@@ -210,19 +211,19 @@ struct Program {
   std::vector<Parameter> parameters;  ///< in the model's order
   std::vector<Constant> constants;    ///< replicated
   TensorId loss = no_tensor;          ///< the scalar that is trained on
-  /// How many targets of a step the loss counts, an f32 scalar, where a mask decides it: what `loss` sums is divided by its sum over
-  /// micro-batches and ranks, and so are the gradients. Absent: every target counts, and `loss` is the mean.
+  /// The number of targets that the loss counts, an f32 scalar, where a mask decides it: the loss and the gradients are divided
+  /// by its sum over micro-batches and ranks. Absent: every target counts, and `loss` is the mean.
   TensorId loss_count = no_tensor;
   std::vector<Field> fields;  ///< of the dataset; those that a model asks for become inputs
   int micro_batches = 1;
-  /// The axis along which ranks run different programs (pipeline stages), -1: none. Each of them has only what it runs:
-  /// parameters, inputs, the loss. Placements along this axis say nothing but which values are still to be summed over it.
+  /// The axis along which ranks run different programs (pipeline stages), -1: none. Each program has only the
+  /// parameters, inputs and loss that its rank needs. Placements along this axis only say which values are partial along it.
   int stage_axis = -1;
   /// How long instructions take on the machine that the program is planned for (consist/cost.h); the same for all ranks of a job.
   /// Null in programs that were made by hand; see costs_of().
   std::shared_ptr<const CostModel> costs;
 
-  /// Both throw ProgramError for an id that is none of the program's, no_tensor among them.
+  /// ERRORS: both throw ProgramError for an id that the program does not have, no_tensor included.
   const Tensor& operator[](TensorId id) const {
     if (static_cast<std::size_t>(id) >= tensors.size()) throw_no_such_tensor(id, tensors.size());
     return tensors[static_cast<std::size_t>(id)];
@@ -232,7 +233,7 @@ struct Program {
     const Tensor& t = (*this)[id];
     return local_shape(t.shape, t.placements, mesh);
   }
-  /// What rank `rank` of the program holds of it.
+  /// The part of it that this program's rank holds.
   LocalPart part(TensorId id) const {
     const Tensor& t = (*this)[id];
     return local_part(t.shape, t.placements, mesh, rank);
@@ -248,9 +249,9 @@ struct Program {
 /// Numbers queues: in the order of Queue, so that compute, which is always among them, is number 0.
 class CONSIST_API QueueTable {
  public:
-  /// Of these queues, in any order and as often as they come.
+  /// For these queues, in any order; a queue may be repeated.
   explicit QueueTable(std::vector<Queue> queues = {});
-  /// Of those that the program's instructions name.
+  /// For the queues that the program's instructions name.
   explicit QueueTable(const Program& program);
 
   std::size_t size() const noexcept { return queues_.size(); }

@@ -16,8 +16,8 @@ struct Quantized {
   TensorId descale = no_tensor, transposed_descale = no_tensor;  ///< the same tensor where both copies have one scale
 };
 
-/// Of delayed scaling: the state "<of>.amax_history", f32[1 + length]: the largest of the others, then the largest magnitudes of the
-/// last `length` steps, newest first, 0 where there was none (core/passes/record_amaxes.h).
+/// The history of delayed scaling: the state "<of>.amax_history", f32[1 + length]: the largest of the others, then the largest
+/// magnitudes of the last `length` steps, newest first, 0 where there was none (core/passes/record_amaxes.h).
 struct AmaxHistory {
   std::string of;
   std::int64_t length = 0;
@@ -28,13 +28,13 @@ struct QuantizeSettings {
   Scaling scaling = Scaling::tensor;
   AmaxHistory history;         ///< of delayed scaling
   bool once_per_step = false;   ///< of weights: micro-batches share it
-  bool before_gathers = false;  ///< what was gathered for it may be quantized in parts before (core/passes/gather_quantized.h)
+  bool before_gathers = false;  ///< parts may be quantized before they are gathered (core/passes/gather_quantized.h)
 };
 
-/// Emits what quantizes `tensor`.
+/// Emits the instructions that quantize `tensor`.
 CONSIST_API Quantized quantize(Builder& builder, TensorId tensor, const QuantizeSettings& settings);
 
-/// The parts that an instruction quantize makes.
+/// The outputs of an instruction quantize, by name.
 CONSIST_API Quantized quantized(const Instruction& quantize);
 
 }  // namespace consist

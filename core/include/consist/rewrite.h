@@ -1,4 +1,4 @@
-// Rewrites of whole programs that strategies may use, on the step's program or on a copy that they want to know something of.
+// Rewrites of whole programs that strategies may use, on the step's program or on a copy that they analyse.
 #pragma once
 
 #include <optional>
@@ -11,12 +11,12 @@
 namespace consist {
 
 /// Appends the backward part of `program.loss` and sets Parameter::gradient (accumulated in `gradient_dtype`). Forward
-/// instructions that the backward part makes superfluous are removed. A parameter that the loss does not depend on is a
-/// ProgramError.
+/// instructions that the backward part makes superfluous are removed. ERRORS: ProgramError for a parameter that the loss does not
+/// depend on.
 CONSIST_API void differentiate(Program& program, DType gradient_dtype);
 
 /// Removes instructions none of whose outputs are read, updated in place, states, the loss or gradients. Those without outputs stay: a
-/// send, and a release of what is still made. Linear.
+/// send, and a release of a tensor that is still made. Linear.
 CONSIST_API void remove_dead(Program& program);
 
 /// Propagates the placements and dtypes of inputs, parameters and constants, as they stand in `program`, through a forward

@@ -10,7 +10,7 @@
 
 namespace consist {
 
-/// The plugin kind "schedule". Called from any thread; the same answer each time and on every rank. A schedule has no state: a run
+/// The plugin kind "schedule". THREADS: any. The same answer each time and on every rank. A schedule has no state: a run
 /// that resumes asks for the rate at the number of steps that are done, also where the steps before had another schedule, other
 /// options or another total. The rate may jump there, and the run says so.
 class CONSIST_API Schedule {

@@ -18,7 +18,7 @@ namespace consist::network {
 using Clock = std::chrono::steady_clock;
 using Deadline = Clock::time_point;
 
-/// Owns a file descriptor. Movable; not thread-safe.
+/// Owns a file descriptor. Movable. THREADS: one at a time.
 class CONSIST_API Socket {
  public:
   Socket() = default;
@@ -51,7 +51,7 @@ struct InterfaceAddress {
   bool loopback = false;
 };
 
-/// What a non-blocking read or write did. `closed`: the other side is gone, `error` says how; bytes may still have moved before.
+/// The result of a non-blocking read or write. `closed`: the connection has ended, `error` says how; bytes may have moved before.
 struct Moved {
   std::size_t bytes = 0;  ///< 0 and not closed: it would have had to wait
   bool closed = false;

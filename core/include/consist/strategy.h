@@ -1,5 +1,5 @@
-// Parallel strategies: where tensors live on the mesh and in which order things happen. A strategy states placements and moves
-// instructions; it knows neither the model nor the transport.
+// Parallel strategies: the placements of tensors on the mesh, and the order of communication and compute. A strategy sets
+// placements, and inserts and moves instructions; it knows neither the model nor the transport.
 #pragma once
 
 #include <string>
@@ -14,11 +14,11 @@ class PassList;
 /// The mesh axes that a strategy works on.
 struct AxisRequest {
   std::string name;         ///< "data", "tensor", ...
-  bool takes_rest = false;  ///< size may be left out: the ranks that the others leave
+  bool takes_rest = false;  ///< the size may be left out: it is then that of all ranks that other strategies do not take
   bool splits_batch =
       false;  ///< each rank of the axis has sequences of its own: the logical batch is the local one times the size
-  /// Where the axis stands in the mesh: members of the axis with the smallest distance are neighbours, on one host where it holds
-  /// them. An axis that moves activations within layers wants 0, one that sums gradients once per step 1, one that hands on
+  /// Where the axis stands in the mesh: members of the axis with the smallest distance are neighbours, on one host if they fit on
+  /// one. An axis that moves activations within layers wants 0, one that sums gradients once per step 1, one that hands on
   /// activations between layers 2.
   int distance = 1;
   /// How many axes the strategy works on: `--strategy NAME=2x4` gives it two, of which the members of the second one are
@@ -29,7 +29,7 @@ struct AxisRequest {
   int turn = 0;
 };
 
-/// The plugin kind "strategy". One object per use on the command line; called from one thread.
+/// The plugin kind "strategy". One object per use on the command line. THREADS: one.
 class CONSIST_API ParallelStrategy {
  public:
   virtual ~ParallelStrategy();
@@ -38,17 +38,17 @@ class CONSIST_API ParallelStrategy {
   // `axes` are the mesh axes that the strategy was given: one, unless its request allows several.
 
   /// Sets placements on inputs and parameters of the forward program of one micro-batch, along `axes`; everything else
-  /// follows by the ops' placement rules. A placement set on an activation is a wish that is granted: the activation is moved
-  /// there as soon as it is made. Logical batch sizes cover all ranks of the mesh. Throws UsageError for what cannot be split.
+  /// follows by the ops' placement rules. An activation with a placement set here is resharded to it as soon as it is
+  /// made. Logical batch sizes cover all ranks of the mesh. ERRORS: UsageError for a tensor that cannot be split.
   virtual void partition(Program& forward, AxisSet axes) const = 0;
 
-  /// Leaves of a program what the rank `program.rank` runs, where ranks run different parts of it. `segment` is one micro-batch:
-  /// forward (evaluation) or forward and backward. Called in the order of the mesh's axes, before any schedule(). The default
-  /// leaves everything.
+  /// Reduces a program to the part that its rank (Program::rank) runs, if ranks run different parts. `segment` is one
+  /// micro-batch: forward (evaluation) or forward and backward. Called in the order of the mesh's axes, before any schedule().
+  /// The default removes nothing.
   virtual void divide(Program& segment, AxisSet axes) const;
 
   /// Works on the whole step but the optimizer: forward and backward of every micro-batch, gradients accumulated in
-  /// Parameter::gradient. Called in the order of AxisRequest::turn. Whatever gradient is still partial along the axes afterwards
+  /// Parameter::gradient. Called in the order of AxisRequest::turn. A gradient that is still partial along the axes afterwards
   /// is reduced by the optimizer pass, one by one and without overlap. The default does nothing.
   virtual void schedule(Program& step, AxisSet axes) const;
 

@@ -14,9 +14,9 @@
 
 namespace consist {
 
-/// A group of ranks with a transport between them. Collectives are started by all members in the same order; each communicator is
-/// used from one thread at a time. Counts are in elements. On host memory calls return when done; on a device they are
-/// enqueued on `queue`. Failures: PeerError naming the rank; every wait obeys Job::timeout().
+/// A group of ranks with a transport between them. Counts are in elements. On host memory calls return when done; on a device
+/// they are enqueued on `queue`. REQUIRES: all members start collectives in the same order. THREADS: one at a time. ERRORS:
+/// PeerError naming the rank; every wait ends after Job::timeout().
 class CONSIST_API Communicator {
  public:
   virtual ~Communicator();
@@ -39,13 +39,12 @@ class CONSIST_API Communicator {
   virtual void send(const void* data, std::int64_t count, DType dtype, int to, NativeQueue queue) = 0;
   virtual void receive(void* data, std::int64_t count, DType dtype, int from, NativeQueue queue) = 0;
 
-  /// Calls between the two may travel as one message, and what they enqueue is only to be relied on after group_end(). The same
-  /// queue throughout, no nesting; members group alike. The default does nothing.
+  /// Calls between the two may travel as one message; rely on their results only after group_end(). REQUIRES: one queue
+  /// throughout, no nesting, and the same groups on all members. The default does nothing.
   virtual void group_begin(NativeQueue queue);
   virtual void group_end(NativeQueue queue);
 
-  /// Throws the failure (PeerError) of a collective that was enqueued before and broke afterwards; does nothing where calls
-  /// return when done.
+  /// Throws the failure (PeerError) of a collective that was enqueued earlier; does nothing if calls return when done.
   virtual void check();
   /// The path that was proven to carry the bytes: "tcp 127.0.0.1", "P2P/CUMEM", "NET/Socket on eth0".
   virtual std::string verified_path() const = 0;
@@ -60,14 +59,14 @@ struct GroupRequest {
   std::vector<int> ranks;   ///< ranks of the job, in group order
   int index = 0;            ///< position of this process in `ranks`
   std::string device_kind;  ///< "cpu" (host memory) or "cuda"
-  bool link = false;  ///< of two members, the first of which only sends and the second only receives: there are no collectives
+  bool link = false;  ///< a group of two, of which the first only sends and the second only receives: no collectives
 };
 
 /// The plugin kind "transport".
 class CONSIST_API Transport {
  public:
   virtual ~Transport();
-  /// Why this transport cannot serve a device of that kind on this machine; empty if it can. Starts nothing.
+  /// Why this transport cannot serve a device of that kind on this machine; empty if it can. Must not start anything.
   virtual std::string unavailable(std::string_view device_kind) const = 0;
   /// Connects the members of a group; called by all of them. The job outlives the communicator.
   virtual std::unique_ptr<Communicator> connect(Job& job, const GroupRequest& group) = 0;

@@ -32,7 +32,7 @@ class WireWriter {
   std::string bytes_;
 };
 
-/// Reads a message, which must outlive the reader. Throws DataError where the message ends too early.
+/// Reads a message. REQUIRES: the message outlives the reader. ERRORS: DataError if the message ends too early.
 class WireReader {
  public:
   explicit WireReader(std::string_view bytes) : bytes_(bytes) {}
