@@ -52,6 +52,12 @@ TEST(Comparison, LinksLeadToTheRunsAlsoAfterAMove) {
   EXPECT_EQ(read_number(file, "/runs/b fp32/steps/loss", 0), 3.5);
   EXPECT_EQ(read_number(file, "/summary/tokens_per_second", 1), 200.0);
   EXPECT_EQ(H5Lexists(file, "/runs/c", H5P_DEFAULT), 0);
+  const hid_t attribute = H5Aopen(file, "consist_comparison_version", H5P_DEFAULT);
+  ASSERT_GE(attribute, 0);
+  int version = -1;
+  EXPECT_GE(H5Aread(attribute, H5T_NATIVE_INT, &version), 0);
+  EXPECT_EQ(version, 1);
+  H5Aclose(attribute);
   H5Fclose(file);
 }
 

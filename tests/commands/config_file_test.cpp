@@ -156,6 +156,15 @@ TEST_F(ConfigFile, FilesAreBoundedAndOfAKnownFormat) {
 }
 
 // The table's defaults are those of RunConfig, and all texts of values are read back as the same values.
+// As compare sets them, row by row.
+TEST(OptionTable, TransportsTakeThePlaceOfAllThatWereThere) {
+  RunConfig config;
+  const RunOption& transport = *find_run_option("transport");
+  set_option(config, transport, "tp-sp=nvlink,socket", "--transport");
+  set_option(config, transport, "ddp=efa", "--transport");
+  EXPECT_EQ(config.transport_of, (std::map<std::string, std::string>{{"ddp", "efa"}}));
+}
+
 TEST(OptionTable, DefaultsAreThoseOfAConfiguration) {
   RunConfig c;
   for (const RunOption& option : run_option_table()) {

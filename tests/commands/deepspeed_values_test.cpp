@@ -108,6 +108,7 @@ TEST_F(DeepspeedValues, SchedulersGiveTheRatesOfDeepspeed) {
   expect_text_refused(R"({"scheduler": {"type": "OneCycle"}})", "it may be WarmupLR, WarmupDecayLR or WarmupCosineLR");
   expect_text_refused(scheduler("WarmupLR", R"("warmup_type": "cubic")"), "it may be \"log\" or \"linear\"");
   expect_text_refused(scheduler("WarmupLR", R"("total_num_steps": 5)"), "which WarmupLR does not have");
+  expect_text_refused(scheduler("WarmupLR", R"("last_batch_iteration": 5)"), "last_batch_iteration is 5");
   expect_text_refused(scheduler("WarmupCosineLR", R"("warmup_max_lr": 1)"), "which WarmupCosineLR does not have");
   expect_text_refused(scheduler("WarmupLR", R"("warmup_min_lr": 1e-4)"), "--constant.warmup-from 1e-5 is given", {"--constant.warmup-from=1e-5"});
 }

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "consist/builder.h"
 #include "consist/error.h"
 #include "consist/op.h"
 #include "tests/cost/plain_machine.h"
@@ -61,6 +62,27 @@ TEST(Simulator, TakesMeasuredDurations) {
   double sum = 0;
   for (double seconds : measured) sum += seconds;
   EXPECT_EQ(simulation.seconds, sum);
+}
+
+// Steps of whole programs end with a sum over the stages; this one does not.
+TEST(Simulator, AStageThatIsDoneWaitsUntilTheStepsEnd) {
+  Program programs[2];
+  const Program* stages[2];
+  for (int stage = 0; stage < 2; ++stage) {
+    Program& program = programs[stage];
+    program.mesh = Mesh({{"pipeline", 2}});
+    program.stage_axis = 0;
+    program.rank = stage;
+    Builder builder(program);
+    builder.emit_one("cast", {builder.input("x", DType::f32, {4})}, {{"dtype", std::string("bf16")}}, "y");
+    stages[stage] = &program;
+  }
+  const Durations durations[] = {{1}, {3}};
+  const Simulation simulation = simulate({stages, 2}, {durations, 2});
+  EXPECT_EQ(simulation.seconds, 3);
+  EXPECT_EQ(simulation.ranks[0].busy, 1);
+  EXPECT_EQ(simulation.ranks[0].for_ranks, 2);
+  EXPECT_EQ(simulation.ranks[1].for_ranks, 0);
 }
 
 TEST(Simulator, RefusesProgramsWithoutTheirDurationsOrStages) {

@@ -314,6 +314,7 @@ TEST(Job, WhatIsCollectedOrForgottenTakesNoRoomInTheStore) {
       const std::string key = std::to_string(job.rank()) + "." + std::to_string(round);
       job.put(key, text);
       job.forget(key);
+      job.put("replaced by " + std::to_string(job.rank()), text);
     }
     job.leave(20s);
   });

@@ -155,6 +155,45 @@ TEST(Gate, AProofCannotBeReplayedOrReflected) {
   EXPECT_EQ(gate.admitted, 1);
 }
 
+// Who changes the claim on its way has no proof for what the gate then reads.
+TEST(Gate, AProofHoldsForItsClaimAlone) {
+  ServedGate gate;
+  const Socket changed = knock(gate.port);
+  const network::Nonce client = network::make_nonce();
+  const std::string hello = std::string(network::handshake_magic) + std::string(client.data(), client.size()) +
+                            network::WireWriter().integer(std::uint16_t{3}).take() + "you";
+  network::send_all(changed, hello, Clock::now() + 1s);
+  const std::string answer = network::receive_exactly(changed, 8 + network::nonce_bytes, Clock::now() + 1s);
+  network::Nonce server;
+  std::copy_n(answer.data() + 8, server.size(), server.data());
+  network::send_all(changed, network::make_proof(test_token, network::Side::client, "test", client, server, "me!"),
+                    Clock::now() + 1s);
+  EXPECT_TRUE(is_closed_within(changed, 1s));
+  EXPECT_EQ(gate.admitted, 0);
+}
+
+// A server without the token has one proof to show: the client's own.
+TEST(Gate, AClientsProofIsNoneOfTheServer) {
+  const Socket listener = network::listen_on("127.0.0.1", 0);
+  std::thread echo([&] {
+    network::wait_for(listener, POLLIN, Clock::now() + 5s);
+    int error = 0;
+    const Socket socket = network::accept_from(listener, error);
+    const std::size_t hello = network::handshake_magic.size() + network::nonce_bytes + sizeof(std::uint16_t) + 2;
+    network::receive_exactly(socket, hello, Clock::now() + 5s);
+    network::send_all(socket, std::string(network::handshake_magic) + std::string(network::nonce_bytes, 'n'), Clock::now() + 5s);
+    network::send_all(socket, network::receive_exactly(socket, network::proof_bytes, Clock::now() + 5s), Clock::now() + 5s);
+    is_closed_within(socket, 5s);
+  });
+  try {
+    network::prove_to_server(knock(network::local_endpoint(listener).port), test_token, "test", "me", Clock::now() + 5s);
+    ADD_FAILURE() << "the client believes its own proof";
+  } catch (const SystemError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("does not know the job's token"));
+  }
+  echo.join();
+}
+
 TEST(Gate, AFloodIsBoundedAndDoesNotKeepOthersOut) {
   ServedGate gate;
   std::atomic<bool> stop{false};
@@ -325,6 +364,51 @@ TEST(Member, WhoGaveUpOnRankZeroIsNotTheOneThatFailed) {
   const std::string error = rank_zeros_error({message(MessageKind::gave_up).integer(std::int64_t{6200}).take()});
   EXPECT_THAT(error, HasSubstr("was stopped, or is cut off from the others: rank 1 on host evil heard nothing of it for 6.2 s"));
   EXPECT_THAT(error, ::testing::StartsWith("rank 0"));
+}
+
+// A rank 0 that lives but does not answer, and then one that says nothing at all: neither is waited for longer than it is said.
+TEST(Member, IsNotKeptByARankZeroThatDoesNotAnswerOrFallsSilent) {
+  Socket listener = network::listen_on("127.0.0.1", 0);
+  auto addresses = make_addresses(2, 1s);
+  close(addresses[0].listen_fd);
+  addresses[1].master_port = network::local_endpoint(listener).port;
+  std::atomic<bool> silent{false}, stop{false};
+  std::thread rank_zero([&] {
+    Gate gate(std::move(listener), test_token, std::string(job_purpose), "the test's rank 0");
+    FrameStream stream;
+    while (!stop) {
+      std::vector<pollfd> entries;
+      gate.watch(entries);
+      poll(entries.data(), entries.size(), 50);
+      for (auto& admitted : gate.serve()) {
+        stream = FrameStream(std::move(admitted.socket));
+        stream.push(message(MessageKind::welcome).text("here").text("there").take());
+      }
+      if (!stream.is_open() || silent) continue;
+      stream.push(message(MessageKind::pulse).text("").take());
+      stream.flush();
+      stream.fill();
+    }
+  });
+  {
+    const std::unique_ptr<JoinedJob> job = join_job(addresses[1]);
+    auto start = Clock::now();
+    try {
+      job->get("key", 2s);
+      ADD_FAILURE() << "an answer";
+    } catch (const SystemError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("rank 0 does not answer"));
+    }
+    EXPECT_GE(Clock::now() - start, 5s) << "three seconds of grace: rank 0 itself says that the time is over";
+    EXPECT_LT(Clock::now() - start, 6500ms);
+    silent = true;
+    start = Clock::now();
+    while (!job->failed() && Clock::now() - start < 20s) std::this_thread::sleep_for(10ms);
+    EXPECT_LT(Clock::now() - start, silence_limit(1s) + 2s);
+    EXPECT_GE(Clock::now() - start, silence_limit(1s) - 1s);
+  }
+  stop = true;
+  rank_zero.join();
 }
 
 TEST(Stranger, NonsenseFromARankEndsTheJobInGoodOrder) {

@@ -162,6 +162,39 @@ TEST_P(DeviceKernels, StochasticRoundingKeepsMomentsMoving) {
   EXPECT_NEAR(mean_of(*made[1]), -(1 - std::pow(beta1, steps)), 1e-3);
   EXPECT_NEAR(mean_of(*made[2]), 1 - std::pow(beta2, steps), 1e-3);
   EXPECT_EQ(mean_of(*made[0]), 1.5) << "at a rate of 0 weights stay";
+  // On the way there, where most values lie between two neighbours, each step would add what it is biased by.
+  const Values early = after_steps(*device_, n, 6, 0, beta1, beta2, 5);
+  EXPECT_NEAR(mean_of(*early[1]), -(1 - std::pow(beta1, 6)), 3e-4);
+  EXPECT_NEAR(mean_of(*early[2]), 1 - std::pow(beta2, 6), 3e-4);
+}
+
+// A weight and its two moments, each of which lies half way between two neighbours, are rounded apart from each other.
+TEST_P(DeviceKernels, StochasticRoundingDrawsForEachTensor) {
+  constexpr std::int64_t n = 20'000;
+  constexpr double ulp = 1.0 / 128;  // between 1 and 2
+  const Attributes attributes{
+      {"beta1", 0.5},           {"beta2", 0.5}, {"epsilon", 0.0}, {"weight_decay", 0.0}, {"stochastic_rounding", std::int64_t{1}},
+      {"seed", std::int64_t{5}}};
+  const Value one{DType::f32, {}, {1}}, hyper{DType::f32, {4}, {static_cast<float>(ulp / 2), 1, 1, 1}};
+  Value p = zeros(DType::bf16, {n}), g = zeros(DType::f32, {n}), m = p, v = p;
+  for (double& x : p.data) x = 1.5;
+  for (double& x : g.data) x = 1 + ulp;      // m becomes 1 + ulp / 2
+  for (double& x : m.data) x = 1;
+  for (double& x : v.data) x = 1 + ulp;      // v becomes 1 + 1.5 ulp, and p a little more than 1.5 - ulp / 2
+  const Values made = test::run_kernel(*device_, "adamw", {hyper, one, p, g, std::nullopt, m, v}, attributes);
+  const std::vector<double>&weights = made[0]->data, &first = made[2]->data, &second = made[3]->data;
+  int up[3] = {}, alike[3] = {};
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    const bool rounded_up[3] = {weights[i] > 1.5 - ulp / 2, first[i] > 1 + ulp / 2, second[i] > 1 + 1.5 * ulp};
+    for (int k = 0; k < 3; ++k) {
+      up[k] += rounded_up[k] ? 1 : 0;
+      alike[k] += rounded_up[k] == rounded_up[(k + 1) % 3] ? 1 : 0;
+    }
+  }
+  for (int k = 0; k < 3; ++k) {  // a standard deviation is 0.0035
+    EXPECT_NEAR(static_cast<double>(up[k]) / n, 0.5, 0.03) << k;
+    EXPECT_NEAR(static_cast<double>(alike[k]) / n, 0.5, 0.03) << k;
+  }
 }
 
 }  // namespace

@@ -69,6 +69,10 @@ class Launched {
     while (output.find(text) == std::string::npos && read_some()) {
     }
   }
+  void wait_for_error(const std::string& text) {
+    while (errors.find(text) == std::string::npos && read_some()) {
+    }
+  }
   /// Reads both outputs to their end, which comes when the launcher and all ranks have ended; the status as a shell shows it.
   int wait() {
     while (read_some()) {
@@ -165,8 +169,12 @@ TEST(Launcher, AKilledRankIsNamedByAllOthers) {
 TEST(Launcher, AStoppedRankIsNamedAndRemoved) {
   const auto start = Clock::now();
   Launched job({"3", "3000", "train", "100000", "1500", "stop", "2", "25"});
+  job.wait_for_error("ends: rank 2 on host");
+  const auto failed = Clock::now();
   EXPECT_NE(job.wait(), 0);
   EXPECT_LT(Clock::now() - start, 15s);
+  EXPECT_GE(Clock::now() - failed, 2500ms) << "the grace";
+  EXPECT_LT(Clock::now() - failed, 5s);
   EXPECT_EQ(count_of(job.errors, "ends: rank 2 on host"), 2) << job.errors;
   EXPECT_THAT(job.errors, HasSubstr("last at step "));
 }

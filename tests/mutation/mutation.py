@@ -116,24 +116,59 @@ class Copy:
 QUIET = 300  # seconds without a word of a test program, after which it hangs: single tests take seconds
 
 
+class Failure:
+    """How tests failed, and the one that failed or was running (None: the program ran none)."""
+
+    def __init__(self, how, test):
+        self.how, self.test = how, test
+
+    def __str__(self):
+        return f"{self.test} ({self.how})" if self.how and self.test else self.how or self.test
+
+
 def run_tests(copy, command):
-    """None if they pass, else how they failed. Everything that they started ends with them."""
+    """None if they pass, else a Failure. Everything that they started ends with them."""
     process = subprocess.Popen(command, cwd=copy.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
-    output = b""
+    output, heard, how = b"", time.monotonic(), ""
     while True:
-        if not select.select([process.stdout], [], [], QUIET)[0]:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            running = re.findall(rb"\[ RUN      \] (\S+)", output)
-            return f"timeout of {QUIET} s" + (f" in {running[-1].decode()}" if running else "")
-        chunk = os.read(process.stdout.fileno(), 1 << 16)
-        output = (output + chunk)[-200_000:]
-        if not chunk:
+        ended = process.poll() is not None  # what it started may keep the pipe open
+        if select.select([process.stdout], [], [], 0 if ended else 1)[0]:
+            chunk = os.read(process.stdout.fileno(), 1 << 16)
+            output, heard = (output + chunk)[-200_000:], time.monotonic()
+            if not chunk:
+                break
+        elif ended:
             break
+        elif time.monotonic() - heard > QUIET:
+            how = f"timeout of {QUIET} s"
+            break
+    if how or process.poll() is not None:
+        end_session(process.pid)
     if process.wait() == 0:
         return None
-    failed = re.findall(r"\[  FAILED  \] ([^ ,]+\.[^ ,]+)|- (\S+) \(Failed\)", output.decode(errors="replace"))
-    return next((a or b for a, b in failed), f"exit status {process.returncode}")
+    text = output.decode(errors="replace")
+    failed = re.findall(r"\[  FAILED  \] ([^ ,]+\.[^ ,\n]+)|- (\S+) \(Failed\)", text)
+    if failed:
+        return Failure(how, failed[0][0] or failed[0][1])
+    begun, passed = re.findall(r"\[ RUN      \] (\S+)", text), set(re.findall(r"\[(?:       OK|  SKIPPED) \] (\S+)", text))
+    return Failure(how or f"exit status {process.returncode}", next((test for test in reversed(begun) if test not in passed), None))
+
+
+def without(command, tests):
+    """The command of a test program that leaves these tests out."""
+    mark = "--gtest_filter="
+    if not tests:
+        return command
+    return [word + (":" if "-" in word[len(mark):] else "-") + ":".join(tests) if word.startswith(mark) else word for word in command]
+
+
+def end_session(leader):
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if os.getsid(int(pid)) == leader:
+                os.kill(int(pid), signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            pass
 
 
 class Campaign:
@@ -155,18 +190,22 @@ class Campaign:
             commands.append(["ctest", "--test-dir", str(self.copy.build), "-j", str(self.options.jobs), "--stop-on-failure", "--timeout", "300"])
         return commands
 
-    def fails_again(self, command, failed):
+    def fails_again(self, command, failure):
         """Whether the test that failed does so once more in two runs: tests that measure time fail by other work, too."""
-        if failed.startswith(("timeout", "exit status")) or command[0] == "ctest":
+        if failure.how.startswith("timeout") or failure.test is None or command[0] == "ctest":
             return True
-        return any(run_tests(self.copy, [command[0], f"--gtest_filter={failed}"]) for _ in range(2))
+        return any(run_tests(self.copy, [command[0], f"--gtest_filter={failure.test}"]) for _ in range(2))
 
     def noticed_by(self, mutant):
         """The command that fails, and how."""
         for command in self.commands(mutant):
-            failed = run_tests(self.copy, command)
-            if failed and self.fails_again(command, failed):
-                return command, failed
+            left_out = []  # failed once; --gtest_fail_fast kept those behind it from running
+            while failure := run_tests(self.copy, without(command, left_out)):
+                if self.fails_again(command, failure):
+                    return command, failure
+                if failure.test in left_out:
+                    break
+                left_out.append(failure.test)
         return None, None
 
     def verdict(self, mutant):
@@ -178,14 +217,14 @@ class Campaign:
             if not self.copy.build_targets(sorted(self.stale)):
                 return "compile"
             self.stale = set(suites.targets_of(mutant.path))
-            command, failed = self.noticed_by(mutant)
+            command, failure = self.noticed_by(mutant)
         finally:
             self.copy.restore(mutant.path)
-        if not failed:
+        if not failure:
             return None
-        if not failed.startswith(("timeout", "exit status")) and command[0] != "ctest":
-            self.noticing.add((command[0], failed))
-        return f"{pathlib.Path(command[0]).name}: {failed}"
+        if failure.test is not None and command[0] != "ctest":
+            self.noticing.add((command[0], failure.test))
+        return f"{pathlib.Path(command[0]).name}: {failure}"
 
     def check_noticing_tests(self):
         """That each test that noticed an error passes without one."""
@@ -221,12 +260,14 @@ class Campaign:
                 return
             if not self.try_one(mutant, "listed"):
                 sys.exit(f"{mutant.name} does not compile")
+        names = set()
         for index in range(self.options.random):
             for attempt in range(100):
                 if time.monotonic() > self.end:
                     return
-                drawn = operators.draw(TREE, random.Random(f"{self.options.seed}:{index}:{attempt}"))
-                if self.try_one(Mutant(*drawn), "random"):
+                mutant = Mutant(*operators.draw(TREE, random.Random(f"{self.options.seed}:{index}:{attempt}")))
+                if mutant.name not in names and self.try_one(mutant, "random"):
+                    names.add(mutant.name)
                     break
 
     def summarize(self, names):

@@ -43,7 +43,8 @@ def draw(tree, random):
         file, number = random.choice(places)
         what, changes = random.choice(OPERATORS)
         lines = texts[file].splitlines()
-        found = [(m, new) for pattern, new in changes for m in re.finditer(pattern, lines[number])]
+        code = lines[number].split("//")[0]  # code_lines() gives none with a string
+        found = [(m, new) for pattern, new in changes for m in re.finditer(pattern, code.rstrip())]
         if not found:
             continue
         match, new = random.choice(found)

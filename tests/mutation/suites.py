@@ -11,7 +11,8 @@ PROGRAM = [
 # Short tests of what a run does; those with faults, kills and resumed layouts take minutes and come last.
 RUNS = [
     ("runtime", "Trainer*:Evaluation*:TrainingData*:*StepOf*:Mfu*:ModelFlops*:Bound*:SavedState*:InitialValues*:Divisions*:*StagedUpload*:*Agree*:"
-                "Archive*:RankSpeeds*:StartTimes*:HostMemory*:JobMemory*:MemoryLimit*:*Traffic*:Advice*:SteadyState*:Progress*:FitLine*:CommunicatorProof*"),
+                "Archive*:RankSpeeds*:StartTimes*:HostMemory*:JobMemory*:MemoryLimit*:*Traffic*:Advice*:SteadyState*:Progress*:FitLine*:CommunicatorProof*:"
+                "DeviceOptions*:Profile*:Observers*:ProcessorUse*:UsableCores*:LastResort*:StandardStreams*"),
     ("archive", "-*Kill*"), ("commands", "TrainCommand*:Explain*"), ("runtime", "Bf16States*:*ResumeOf*:*DiskFull*:RankProgress*:Precisions/LayoutResume.ARunMay*/fp32"),
 ]
 
@@ -22,15 +23,18 @@ SUITES = {
     "core/checkpoint": [("checkpoint", "*"), ("runtime", "*SavedState*:*DiskFull*"), ("runtime", "*Resume*:*State*")],
     "core/collectives": [("transport", "*"), ("conformance_transport", "*")],
     "core/config": [("commands", "*")] + RUNS,
-    "core/cost": [("cost", "*"), ("passes", "*"), ("commands", "Explain*:BenchExpect*"), ("pipeline", "*"), ("zero", "*")],
+    "core/cost": [("cost", "*"), ("plan", "*"), ("passes", "*"), ("commands", "Explain*:BenchExpect*:Calibrate*:Compare*"), ("pipeline", "*"), ("zero", "*")],
     "core/files": [("files", "*"), ("checkpoint", "*"), ("weights", "*"), ("models", "*"), ("runtime", "*DiskFull*")],
+    "core/files/did_you_mean": [("commands", "BadOptions*"), ("plugin", "*Command*")],
     "core/job": [("job", "*"), ("runtime", "*Agreement*:*Progress*"), ("launcher", "*"), ("runtime", "*Fault*")],
     "core/network": [("job", "*"), ("transport", "*"), ("launcher", "*")],
-    "core/ops": PROGRAM + [("ops", "*"), ("cpu", "*"), ("cost", "*"), ("commands", "Explain*")],
-    "core/passes": PROGRAM + [("commands", "Explain*")] + RUNS[:1],
+    "core/ops": [("ops", "*")] + PROGRAM + [("cpu", "*"), ("cost", "*"), ("plan", "*"), ("runtime", "*Traffic*"), ("commands", "Explain*")],
+    "core/passes": PROGRAM[:1] + [("cpu", "Gradient*")] + PROGRAM[1:] + [("plan", "*"), ("commands", "Explain*")] + RUNS[:1],
+    "core/passes/adamw": [("parity", "*OptimizerParity*"), ("interpreter", "*Optimizers*"), ("passes", "*")],
+    "core/plan": [("plan", "*"), ("program", "*"), ("passes", "*"), ("cost", "*"), ("commands", "Explain*:BenchExpect*")] + RUNS + PROGRAM[:1] + [("conformance_strategy", "*ddp*:*zero2*")],
     "core/plugin": [("plugin", "*"), ("commands", "*Plugins*:*Options*"), ("external", "*")],
     "core/program": [("program", "*"), ("cost", "*")] + PROGRAM + [("ops", "*"), ("plugin", "*"), ("commands", "Explain*")],
-    "core/runtime": RUNS + [("parity", "*HfParity.WholeBatch*:*OptimizerParity*"), ("checkpoint", "-*Kill*"), ("cost", "*")],
+    "core/runtime": RUNS + [("parity", "*HfParity.WholeBatch*:*OptimizerParity*"), ("checkpoint", "-*Kill*"), ("cost", "*"), ("commands", "*Profile*:Trace*:Compare*"), ("runtime", "*")],
     "core/runtime/batches": [("runtime", "Trainer*:Evaluation*:TrainingData*")] + RUNS,
     "core/runtime/bound": [("runtime", "Bound*:Mfu*")] + RUNS,
     "core/runtime/initial_values": [("runtime", "InitialValues*")] + RUNS,
@@ -45,7 +49,7 @@ SUITES = {
     "plugins/precisions": [("precision", "*"), ("runtime", "*Bf16*")] + PROGRAM + [("conformance_parts", "*"), ("parity", "*HfParity.WholeBatch*")],
     "plugins/optimizers": [("interpreter", "*Optimizers*:*Layouts*llama_fp32*"), ("parity", "*OptimizerParity*"), ("passes", "*")],
     "plugins/schedules": [("schedules", "*"), ("conformance_parts", "*Schedule*")],
-    "plugins/devices": [("kernels", "*"), ("cpu", "*"), ("runtime", "*Bf16*:*Progress*"), ("parity", "*HfParity.WholeBatch*:*OptimizerParity*")],
+    "plugins/devices": [("kernels", "*"), ("cpu", "*"), ("runtime", "*Bf16*:*Progress*"), ("parity", "*HfParity.WholeBatch*:*OptimizerParity*:*MaskParity*")],
     "plugins/devices/cpu/executable": [("cpu", "*"), ("runtime", "*Bf16*:*Progress*:*StepOf*"), ("parity", "*HfParity.WholeBatch*")],
     "datasets": [("datasets", "*"), ("tokenizer", "*")],
     "models": [("models", "*"), ("parity", "*HfParity.WholeBatch*")],

@@ -111,6 +111,7 @@ struct OverSets : ::testing::Test {
 TEST_F(OverSets, OneCollectiveMovesOverAllAxes) {
   const TensorId part = b.reshard(x, data | context, Placement::shard(0));
   EXPECT_EQ(program.local(part), Shape({2, 12}));
+  EXPECT_FALSE(program[part].placements.all_replicate());
   const TensorId whole = b.reshard(part, data | context, Placement::replicate());
   EXPECT_TRUE(program[whole].placements.all_replicate());
   ASSERT_EQ(program.instructions.size(), 2U);

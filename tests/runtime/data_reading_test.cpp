@@ -165,12 +165,12 @@ TEST(Evaluation, TakesAllThereAreIfMoreAreAskedFor) {
 TEST(TrainingData, IsReadOnceEachFromTheStepThatIsResumed) {
   for (const auto& [ranks, batch, accumulation] : std::vector<std::tuple<int, int, int>>{{1, 4, 1}, {1, 1, 4}, {2, 1, 2}}) {
     SCOPED_TRACE(std::to_string(ranks) + " ranks, batch " + std::to_string(batch));
-    Reads reads;
+    std::vector<Reads> reads(static_cast<std::size_t>(ranks));
     test::run_in_process(tiny(ranks, batch, accumulation, 5), [&](const test::RankInProcess& rank) {
       const auto state = rank.make_state();
       state->allocate(false);
       state->initialize(1);
-      const WatchedDataset data(*rank.parts->dataset, reads);
+      const WatchedDataset data(*rank.parts->dataset, reads[static_cast<std::size_t>(rank.rank)]);
       TrainerSettings settings = rank.settings();
       settings.first_step = 2;
       Reports reports;
@@ -178,7 +178,14 @@ TEST(TrainingData, IsReadOnceEachFromTheStepThatIsResumed) {
       EXPECT_EQ(reports.steps.size(), 3U);
       EXPECT_EQ(reports.steps[0].sequences, 4);
     });
-    EXPECT_THAT(reads.sorted_train(), ElementsAreArray(up_to(2 * 4, 5 * 4)));
+    // In each micro-batch the ranks read one behind the other.
+    for (int rank = 0; rank < ranks; ++rank) {
+      std::vector<std::int64_t> own;
+      for (const std::int64_t index : up_to(2 * 4, 5 * 4)) {
+        if (index / batch % ranks == rank) own.push_back(index);
+      }
+      EXPECT_THAT(reads[static_cast<std::size_t>(rank)].sorted_train(), ElementsAreArray(own)) << "rank " << rank;
+    }
   }
 }
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/checkpoint/checkpoint_reader.h"
+#include "core/plan/parts.h"
 #include "tests/temporary_folder.h"
 #include "tests/train_from_scratch.h"
 
@@ -59,6 +60,46 @@ TEST_F(DeviceOptions, OfAResumedRunAreThoseItBeganWith) {
   const Json told = Json::parse(train(3, {"--resume", "--cpu.bf16=" + other}));
   EXPECT_TRUE(told.at("chosen_options").empty()) << told;
   EXPECT_NE(device_.find("bf16 " + other), std::string::npos) << device_;
+}
+
+/// Rank 1 of a job in which rank 0 has said what it settled.
+class ToldJob final : public Job {
+ public:
+  explicit ToldJob(std::string told) : told_(std::move(told)) {}
+  int rank() const noexcept override { return 1; }
+  int size() const noexcept override { return 2; }
+  int local_rank() const noexcept override { return 1; }
+  int local_size() const noexcept override { return 2; }
+  std::string_view host() const noexcept override { return "here"; }
+  std::string_view token() const noexcept override { return ""; }
+  void put(std::string_view, std::string_view) override { ADD_FAILURE() << "rank 0 alone says what was settled"; }
+  std::string get(std::string_view, std::chrono::milliseconds) override { return told_; }
+  void barrier(std::string_view, std::chrono::milliseconds) override {}
+  bool failed() const noexcept override { return false; }
+  void check() const override {}
+  void blame(int, std::string_view what) override { throw std::runtime_error(std::string(what)); }
+  void set_progress(std::function<std::string()>) override {}
+  std::chrono::milliseconds timeout() const noexcept override { return std::chrono::seconds(1); }
+
+ private:
+  std::string told_;
+};
+
+TEST(DeviceOptionsOfRanks, AreThoseThatRankZeroSettled) {
+  PluginHost host({CONSIST_BINARY_DIR "/lib/consist/plugins"});
+  RunConfig config;
+  config.model = CONSIST_SOURCE_DIR "/tests/golden/hf/llama-tied";
+  config.device = "cpu";
+  config.precision = "bf16";
+  config.sequence = 16;
+  config.batch = 1;
+  config.ranks = 2;
+  Parts parts = make_parts(config, host);
+  ToldJob job(R"({"cpu": {"bf16": "emulated"}})");
+  open_device(parts, config, host, job);
+  ASSERT_EQ(config.chosen_options.count("cpu"), 1U);
+  EXPECT_EQ(config.chosen_options.at("cpu"), (std::map<std::string, std::string>{{"bf16", "emulated"}}));
+  EXPECT_NE(parts.device->info().name.find("bf16 emulated"), std::string::npos) << parts.device->info().name;
 }
 
 TEST_F(DeviceOptions, AreNotMeasuredForARunThatDoesNotNeedThem) {

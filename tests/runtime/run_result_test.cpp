@@ -47,6 +47,17 @@ TEST(ModelFlops, AreSixPerWeightOfAProductAndCausalAttention) {
   }
 }
 
+// Query q sees min(q + 1, window) keys; attention's FLOPs are 12 per key, head and element of a head.
+TEST(ModelFlops, CountTheKeysOfAWindowOnly) {
+  const std::int64_t window = 64, sequence = 1000;
+  const ModelSizes sizes{.layers = 5, .heads = 3, .head_dim = 8, .window = window, .windowed_layers = 2};
+  double keys = 0;
+  for (std::int64_t q = 0; q < sequence; ++q)
+    keys += 3.0 * (static_cast<double>(q) + 0.5) + 2.0 * std::min(static_cast<double>(q) + 0.5, static_cast<double>(window));
+  const double expected = 12.0 * 3 * 8 * keys / static_cast<double>(sequence);
+  EXPECT_NEAR(model_flops_per_token(sizes, sequence), expected, 1e-3 * expected);
+}
+
 TEST(SteadyState, IsTheMedianBehindTheWarmUp) {
   // Ten steps: two of warm-up (slow), eight behind.
   const std::vector<double> seconds{9, 8, 5, 1, 2, 3, 4, 6, 7, 10};
