@@ -20,7 +20,7 @@ struct PassReport {
   bool changed = true;           ///< what has not changed is not verified again
 };
 
-/// Is told of every pass of a compilation, in their order, once the program behind it has been verified.
+/// Is told of the passes of a compilation, in their order, once the program behind each has been verified.
 class CONSIST_API PassObserver {
  public:
   virtual ~PassObserver();
@@ -39,7 +39,8 @@ class CONSIST_API PassManager {
   void add_of_part(const PassList& passes, PassPoint point, const std::string& part);
 
   /// Runs all passes in the order in which they were added. `check` is applied behind each that was added without one and that
-  /// has changed the program, or, without `after_each`, behind the last one alone. Throws what a pass throws, and ProgramError that names the pass behind which the check fails.
+  /// has changed the program, or, without `after_each`, behind the last one alone. Throws what a pass throws, and ProgramError
+  /// that names the pass behind which the check fails. `observer` is told of the passes behind which the program is verified.
   void run(Program& program, PassContext& context, Check check, PassObserver* observer = nullptr, bool after_each = true) const;
 
  private:

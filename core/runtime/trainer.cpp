@@ -27,9 +27,8 @@ double rate_of(const TrainerSettings& settings, std::int64_t step) {
 /// What the optimizer needs of step `step`, counted from 1.
 void write_scalars(TrainingState& state, const TrainerSettings& settings, std::int64_t step, double rate,
                    std::vector<float>& scalars) {
-  static const std::string input = "optimizer_scalars";  // once: a step allocates nothing
   settings.optimizer->write_scalars(step, rate, scalars);
-  state.write_input(state.step(), input, scalars.data(), static_cast<std::int64_t>(scalars.size() * sizeof(float)));
+  state.write_input(state.step(), "optimizer_scalars", scalars.data(), static_cast<std::int64_t>(scalars.size() * sizeof(float)));
 }
 
 EvaluationReport evaluate(TrainingState& state, Batches& batches, std::int64_t step, TrainerEvents& events) {
@@ -48,7 +47,9 @@ EvaluationReport evaluate(TrainingState& state, Batches& batches, std::int64_t s
     counted += count;
   }
   return {.step = step,
-          .loss = !masked ? batches.evaluation_mean(sum) : counted > 0 ? sum / counted : 0,
+          .loss = !masked       ? batches.evaluation_mean(sum)
+                  : counted > 0 ? sum / counted
+                                : 0,
           .sequences = batches.evaluation_sequences(),
           .seconds = std::chrono::duration<double>(Clock::now() - start).count()};
 }

@@ -8,8 +8,8 @@
 #include "consist/error.h"
 #include "consist/text.h"
 #include "core/program/bfloat16.h"
-#include "core/runtime/initial_values.h"
 #include "core/program/local_ranges.h"
+#include "core/runtime/initial_values.h"
 #include "core/runtime/staged_upload.h"
 
 namespace consist {
@@ -128,8 +128,7 @@ void TrainingState::write_tensor(StagedUpload& upload, TensorId tensor, TensorId
     if (target != no_tensor)
       targets.push_back({step_->buffer(target).data, static_cast<std::int64_t>(size_of(program[target].dtype))});
   }
-  const std::vector<LocalRange> ranges = own
-                                             ? std::vector<LocalRange>{{0, 0, program.local(tensor).elements()}}
+  const std::vector<LocalRange> ranges = own ? std::vector<LocalRange>{{0, 0, program.local(tensor).elements()}}
                                              : local_ranges(t.shape, t.placements, program.mesh, rank_);
   const std::int64_t elements = ranges.empty() ? 0 : ranges.back().local + ranges.back().count;
   const DType rounded_to = rounded == no_tensor ? DType::f32 : program[rounded].dtype;
@@ -203,9 +202,10 @@ void TrainingState::load_values(std::span<const Value> values, const ReadValue& 
     const bool is_master = parameter != of_master.end();
     if (is_master && !holds_masters_values(program, *parameter->second))
       throw ProgramError("'" + value.name + "' and its master are laid out differently");
-    write_tensor(upload, value.tensor, is_master ? parameter->second->tensor : no_tensor,
-                 [&read, &value](std::int64_t logical, std::int64_t count, char* out) { read(value, logical, count, out); },
-                 value.kind == StateKind::per_rank);
+    write_tensor(
+        upload, value.tensor, is_master ? parameter->second->tensor : no_tensor,
+        [&read, &value](std::int64_t logical, std::int64_t count, char* out) { read(value, logical, count, out); },
+        value.kind == StateKind::per_rank);
   }
   upload.finish();
   as_allocated_ = false;
@@ -218,39 +218,39 @@ void TrainingState::zero_states() {
   }
 }
 
-TensorId TrainingState::find_named(PreparedProgram& program, const std::string& name) {
-  auto [known, added] = named_[&program].try_emplace(name, no_tensor);  // copies the name once, not in every step
-  if (added) {
-    // The newest tensor of that name: a metric's last value.
-    const std::vector<Tensor>& tensors = program.program().tensors;
-    for (std::size_t t = tensors.size(); t-- > 0 && known->second == no_tensor;) {
-      const bool right_role = tensors[t].role == Role::input || tensors[t].role == Role::metric;
-      if (right_role && tensors[t].name == name) known->second = static_cast<TensorId>(t);
-    }
+TensorId TrainingState::find_named(PreparedProgram& program, std::string_view name) {
+  auto& known = named_[&program];
+  if (const auto found = known.find(name); found != known.end()) return found->second;
+  // The newest tensor of that name: a metric's last value.
+  const std::vector<Tensor>& tensors = program.program().tensors;
+  TensorId newest = no_tensor;
+  for (std::size_t t = tensors.size(); t-- > 0 && newest == no_tensor;) {
+    const bool right_role = tensors[t].role == Role::input || tensors[t].role == Role::metric;
+    if (right_role && tensors[t].name == name) newest = static_cast<TensorId>(t);
   }
-  return known->second;
+  return known.emplace(name, newest).first->second;
 }
 
-TensorId TrainingState::named(PreparedProgram& program, const std::string& name) {
+TensorId TrainingState::named(PreparedProgram& program, std::string_view name) {
   const TensorId tensor = find_named(program, name);
-  if (tensor == no_tensor) throw ProgramError("the program has no input or metric '" + name + "'");
+  if (tensor == no_tensor) throw ProgramError("the program has no input or metric '" + std::string(name) + "'");
   return tensor;
 }
 
-bool TrainingState::has_input(PreparedProgram& program, const std::string& name) {
+bool TrainingState::has_input(PreparedProgram& program, std::string_view name) {
   return find_named(program, name) != no_tensor;
 }
 
-void TrainingState::write_input(PreparedProgram& program, const std::string& name, const void* data, std::int64_t bytes) {
+void TrainingState::write_input(PreparedProgram& program, std::string_view name, const void* data, std::int64_t bytes) {
   const TensorId tensor = named(program, name);
   if (program.program().bytes(tensor) != bytes) {
-    throw ProgramError("input '" + name + "' holds " + std::to_string(program.program().bytes(tensor)) + " bytes, given " +
-                       std::to_string(bytes));
+    throw ProgramError("input '" + std::string(name) + "' holds " + std::to_string(program.program().bytes(tensor)) +
+                       " bytes, given " + std::to_string(bytes));
   }
   device_.upload(program.buffer(tensor).data, data, bytes);
 }
 
-float TrainingState::read_metric(PreparedProgram& program, const std::string& name) {
+float TrainingState::read_metric(PreparedProgram& program, std::string_view name) {
   float value = 0;
   device_.download(&value, program.buffer(named(program, name)).data, sizeof value);
   return value;
@@ -263,7 +263,8 @@ void TrainingState::list_values() {
     if (tensor == no_tensor) return;
     const Tensor& t = program[tensor];
     const Shape shape = t.state_kind == StateKind::per_rank ? program.local(tensor) : t.shape;
-    values_.push_back({.name = name, .tensor = tensor, .dtype = t.dtype, .shape = shape, .saved_here = saved_here, .kind = t.state_kind});
+    values_.push_back(
+        {.name = name, .tensor = tensor, .dtype = t.dtype, .shape = shape, .saved_here = saved_here, .kind = t.state_kind});
   };
   for (const Parameter& p : program.parameters) {
     saved_here = p.tied_replica < 0 || p.tied_replica > rank_;

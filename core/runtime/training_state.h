@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "consist/device.h"
@@ -47,9 +48,9 @@ class CONSIST_API TrainingState {
   std::int64_t planned_host_bytes() const noexcept { return host_bytes_; }
 
   /// Whether the program has an input of that name: a pipeline stage lacks those that others read.
-  bool has_input(PreparedProgram& program, const std::string& name);
-  void write_input(PreparedProgram& program, const std::string& name, const void* data, std::int64_t bytes);
-  float read_metric(PreparedProgram& program, const std::string& name);
+  bool has_input(PreparedProgram& program, std::string_view name);
+  void write_input(PreparedProgram& program, std::string_view name, const void* data, std::int64_t bytes);
+  float read_metric(PreparedProgram& program, std::string_view name);
 
   /// A value that a checkpoint must hold: f32 parameters or masters, their states, bf16 parameters without master, and the states
   /// that strategies and precisions keep beside them (Builder::state), if the step writes them.
@@ -80,15 +81,15 @@ class CONSIST_API TrainingState {
   using MakeElements = std::function<void(std::int64_t logical, std::int64_t count, char* out)>;
   /// Parameter, master and moments as at step 0; `make` is called from the upload's threads.
   void set_parameter(StagedUpload& upload, const Parameter& parameter, const MakeFloats& make);
-  /// Writes a tensor from `make`, which gives elements in the tensor's dtype: of the logical tensor, or of what is this rank's `own`
-  /// (StateKind::per_rank). `rounded`, if there is one, is divided alike, and gets the same values from a tensor of f32.
+  /// Writes a tensor from `make`, which gives elements in the tensor's dtype: of the logical tensor, or of what is this rank's
+  /// `own` (StateKind::per_rank). `rounded`, if there is one, is divided alike, and gets the same values from a tensor of f32.
   void write_tensor(StagedUpload& upload, TensorId tensor, TensorId rounded, MakeElements make, bool own = false);
   void zero(TensorId tensor);
   void zero_states();
   void list_values();
   void list_states();
-  TensorId find_named(PreparedProgram& program, const std::string& name);  // no_tensor if there is none
-  TensorId named(PreparedProgram& program, const std::string& name);
+  TensorId find_named(PreparedProgram& program, std::string_view name);  // no_tensor if there is none
+  TensorId named(PreparedProgram& program, std::string_view name);
 
   Device& device_;
   int rank_;
@@ -98,7 +99,7 @@ class CONSIST_API TrainingState {
   void* device_arena_ = nullptr;
   void* host_arena_ = nullptr;
   bool as_allocated_ = true;  ///< states are zero still, as device memory is handed out
-  std::map<const PreparedProgram*, std::map<std::string, TensorId>> named_;
+  std::map<const PreparedProgram*, std::map<std::string, TensorId, std::less<>>> named_;  // a step looks up without a copy
 };
 
 }  // namespace consist

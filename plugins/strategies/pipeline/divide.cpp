@@ -13,6 +13,7 @@
 #include "consist/op.h"
 #include "consist/rewrite.h"
 #include "plugins/strategies/pipeline/messages.h"
+#include "plugins/strategies/pipeline/unused_tensors.h"
 
 namespace consist::pipeline {
 namespace {
@@ -352,51 +353,6 @@ class Divider {
   std::vector<Kind> kind_;                // by instruction
   std::map<std::tuple<std::int16_t, Phase>, std::vector<Message>> incoming_;  // by the part of this rank that receives them
 };
-
-/// Leaves out tensors that nothing refers to any more; the others are numbered anew.
-void drop_unused_tensors(Program& program) {
-  std::vector<bool> used(program.tensors.size(), false);
-  auto use = [&](TensorId id) {
-    if (id == no_tensor) return;
-    used[index(id)] = true;
-    used[index(program[id].storage)] = true;
-  };
-  for (const Instruction& i : program.instructions) {
-    for (TensorId id : i.inputs) use(id);
-    for (TensorId id : i.outputs) use(id);
-  }
-  for (const Parameter& p : program.parameters) {
-    use(p.tensor);
-    use(p.gradient);
-  }
-  use(program.loss);
-  use(program.loss_count);
-  std::erase_if(program.constants, [&](const Constant& constant) { return !used[index(constant.tensor)]; });
-
-  std::vector<TensorId> now(program.tensors.size(), no_tensor);
-  std::vector<Tensor> kept;
-  for (std::size_t t = 0; t < program.tensors.size(); ++t) {
-    if (!used[t]) continue;
-    now[t] = static_cast<TensorId>(kept.size());
-    kept.push_back(std::move(program.tensors[t]));
-  }
-  auto renumber = [&](TensorId& id) {
-    if (id != no_tensor) id = now[index(id)];
-  };
-  for (Tensor& tensor : kept) renumber(tensor.storage);
-  for (Instruction& i : program.instructions) {
-    std::for_each(i.inputs.begin(), i.inputs.end(), renumber);
-    std::for_each(i.outputs.begin(), i.outputs.end(), renumber);
-  }
-  for (Parameter& p : program.parameters) {
-    renumber(p.tensor);
-    renumber(p.gradient);
-  }
-  for (Constant& constant : program.constants) renumber(constant.tensor);
-  renumber(program.loss);
-  renumber(program.loss_count);
-  program.tensors = std::move(kept);
-}
 
 }  // namespace
 
