@@ -7,5 +7,6 @@ if(CONSIST_SANITIZE)
 endif()
 find_program(CONSIST_CCACHE ccache)
 if(CONSIST_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CONSIST_CCACHE})
+  # Without these two, ccache leaves sources with precompiled headers alone.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CONSIST_CCACHE})
 endif()
