@@ -12,7 +12,6 @@
 
 #include "consist/op.h"
 #include "core/cost/simulator.h"
-#include "core/passes/compile.h"
 #include "core/plan/parts.h"
 #include "core/program/operands.h"
 #include "core/runtime/communicators.h"
@@ -23,7 +22,8 @@
 namespace consist::launch {
 namespace {
 
-/// Trains until the time is over, which rank 0 says; collects the times of the steps and of their instructions.
+/// Trains until the steps have taken so long; ranks of one job stop with the first of them. Collects the times of the steps and
+/// of their instructions.
 class Sampling final : public TrainerEvents {
  public:
   Sampling(TrainingState& state, double seconds) : state_(state), seconds_(seconds) {}
@@ -86,13 +86,6 @@ std::string text_of(const CalibrationStep& step) {
          (step.strategy.empty() ? "" : ", " + step.strategy);
 }
 
-struct StepSampler::Made {
-  RunConfig config;
-  Parts parts;
-  Layout layout;
-  Program program;
-};
-
 struct StepSampler::Measured {
   Program program;
   std::vector<double> instructions;
@@ -100,15 +93,16 @@ struct StepSampler::Measured {
 };
 
 StepSampler::StepSampler(PluginHost& host, std::shared_ptr<Device> device, std::shared_ptr<Transport> transport, Job& job,
-                         RunConfig config, double seconds)
+                         RunConfig config, std::shared_ptr<const Machine> machine, double seconds)
     : host_(host),
       device_(std::move(device)),
       transport_(std::move(transport)),
       job_(job),
       config_(std::move(config)),
+      machine_(std::move(machine)),
       seconds_(seconds) {}
 
-StepSampler::Made StepSampler::make(const CalibrationStep& step, std::shared_ptr<const Machine> machine) const {
+Plan StepSampler::plan_of(const CalibrationStep& step) const {
   RunConfig config = config_;
   config.model = step.model;
   config.precision = step.precision;
@@ -117,15 +111,10 @@ StepSampler::Made StepSampler::make(const CalibrationStep& step, std::shared_ptr
   config.sequence = step.sequence;
   config.ranks = step.strategy.empty() ? 1 : job_.size();
   if (!step.strategy.empty()) config.strategies = parse_strategies(step.strategy);
-  Parts parts = make_parts(config, host_);
-  parts.architecture = with_layers(parts, step.layers);
-  parts.device = device_;
-  Layout layout = lay_out(parts.uses, config.ranks);
-  settle_batch(config, layout);
-  CompileRequest request = parts.compile_request(config);
-  request.machine = std::move(machine);
-  Program program = compile_step(request, layout, step.strategy.empty() ? 0 : job_.rank());
-  return {std::move(config), std::move(parts), std::move(layout), std::move(program)};
+  Plan plan(std::move(config), host_);
+  plan.parts().architecture = with_layers(plan.parts(), step.layers);
+  plan.lay_out({nullptr, machine_});
+  return plan;
 }
 
 std::vector<double> StepSampler::mean_over_ranks(const std::vector<double>& own) {
@@ -146,38 +135,39 @@ std::vector<double> StepSampler::mean_over_ranks(const std::vector<double>& own)
   return sums;
 }
 
-StepSampler::Measured StepSampler::run(const CalibrationStep& step, std::shared_ptr<const Machine> machine, bool profile) {
-  Made made = make(step, std::move(machine));
-  add_dataset(made.parts, made.config, host_);
+StepSampler::Measured StepSampler::run(const CalibrationStep& step, bool profile) {
+  Plan plan = plan_of(step);
+  add_dataset(plan.parts(), plan.config(), host_);
+  const int rank = rank_in(step);
+  Program program = plan.step(rank);
   std::optional<ScopedJob> job;
   std::optional<Communicators> communicators;
   CommunicatorOfQueue by_queue;
-  const int rank = step.strategy.empty() ? 0 : job_.rank();
   if (!step.strategy.empty()) {
-    const Program* const program = &made.program;
-    const std::vector<NamedTransport> transports(static_cast<std::size_t>(made.layout.mesh.axes()),
+    const Program* const of_rank = &program;
+    const std::vector<NamedTransport> transports(static_cast<std::size_t>(plan.layout().mesh.axes()),
                                                  {config_.transport, transport_});
     job.emplace(job_, "calibrate/step/" + std::to_string(++meetings_));
-    communicators.emplace(made.layout.mesh, *job, *device_, transports, std::span(&program, 1));
+    communicators.emplace(plan.layout().mesh, *job, *device_, transports, std::span(&of_rank, 1));
     by_queue = communicators->by_queue();
   }
-  TrainingState state(std::move(made.program), std::nullopt, *device_, by_queue, rank, 0);
+  TrainingState state(std::move(program), std::nullopt, *device_, by_queue, rank, 0);
   state.allocate(profile);
   state.initialize(1);
   job_.barrier("calibrate/start/" + std::to_string(++meetings_), job_.timeout());
   Sampling sampling(state, seconds_);
   const TrainerSettings settings{.steps = 1'000'000,  // the sampling ends it
-                                 .micro_batch = made.config.batch,
-                                 .sequence = made.config.sequence,
+                                 .micro_batch = plan.config().batch,
+                                 .sequence = plan.config().sequence,
                                  .learning_rate = 1e-5,
-                                 .optimizer = made.parts.optimizer.get(),
-                                 .dataset = made.config.dataset};
-  train(state, *made.parts.dataset, made.layout, rank, settings, sampling);
+                                 .optimizer = plan.parts().optimizer.get(),
+                                 .dataset = plan.config().dataset};
+  train(state, *plan.parts().dataset, plan.layout(), rank, settings, sampling);
   return {state.step().program(), sampling.instructions(), sampling.seconds()};
 }
 
 std::vector<OpSample> StepSampler::sample(const CalibrationStep& step) {
-  const Measured measured = run(step, nullptr, true);
+  const Measured measured = run(step, true);
   std::vector<OpSample> samples;
   std::vector<double> seconds;
   for (std::size_t n = 0; n < measured.program.instructions.size(); ++n) {
@@ -192,21 +182,21 @@ std::vector<OpSample> StepSampler::sample(const CalibrationStep& step) {
   return samples;
 }
 
-double StepSampler::step_seconds(const CalibrationStep& step, const std::shared_ptr<const Machine>& machine) {
-  return mean_over_ranks({run(step, machine, false).seconds})[0];
+TimedStep StepSampler::time(const CalibrationStep& step) {
+  Measured measured = run(step, false);
+  const double seconds = mean_over_ranks({measured.seconds})[0];
+  return {std::move(measured.program), seconds};
 }
 
-double StepSampler::expected_seconds(const CalibrationStep& step, const std::shared_ptr<const Machine>& machine) const {
-  PreparedProgram prepared(make(step, machine).program);
-  prepared.plan();
-  const Program* const program = &prepared.program();
+double simulated_seconds(TimedStep& step, std::shared_ptr<const Machine> machine) {
+  step.program.costs = std::make_shared<CostModel>(std::move(machine), step.program.mesh);
+  const Program* const program = &step.program;
   const Durations durations = estimated_durations(*program);
   return simulate({&program, 1}, {&durations, 1}).seconds;
 }
 
 bool StepSampler::fits(const CalibrationStep& step) const {
-  PreparedProgram prepared(make(step, nullptr).program);
-  return prepared.plan().bytes[static_cast<std::size_t>(MemorySpace::device)] < device_->info().memory_bytes;
+  return plan_of(step).ranks(rank_in(step)).front().summary.planned_bytes < device_->info().memory_bytes;
 }
 
 std::vector<DeviceRates::OpTimes> op_times(const std::vector<OpSample>& samples) {
