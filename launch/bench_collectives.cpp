@@ -7,11 +7,11 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
-#include <sstream>
 
 #include "consist/error.h"
 #include "launch/collective_kinds.h"
 #include "launch/collective_model.h"
+#include "launch/rank_numbers.h"
 
 namespace consist::launch {
 namespace {
@@ -181,14 +181,9 @@ class Bench {
 
   /// Every rank's number, in order of ranks.
   std::vector<double> agree(const char* what, double own) {
-    const std::string key = std::string("bench/") + what + "/" + std::to_string(++agreements) + "/";
-    std::ostringstream text;
-    text.precision(17);
-    text << own;
-    job_.put(key + std::to_string(job_.rank()), text.str());
     std::vector<double> numbers;
-    for (int rank = 0; rank < job_.size(); ++rank)
-      numbers.push_back(std::strtod(job_.get(key + std::to_string(rank), job_.timeout()).c_str(), nullptr));
+    for (const auto& of_rank : numbers_of_ranks(job_, std::string("bench/") + what + "/" + std::to_string(++agreements), {own}))
+      numbers.push_back(of_rank[0]);
     return numbers;
   }
 

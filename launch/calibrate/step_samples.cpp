@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
 #include <span>
-#include <sstream>
-#include <tuple>
 #include <utility>
 
 #include "consist/op.h"
@@ -18,6 +16,7 @@
 #include "core/runtime/trainer.h"
 #include "core/runtime/training_state.h"
 #include "launch/calibrate/scoped_job.h"
+#include "launch/rank_numbers.h"
 
 namespace consist::launch {
 namespace {
@@ -78,6 +77,13 @@ std::unique_ptr<Architecture> with_layers(const Parts& parts, int layers) {
   return parts.model->from_config(config.dump());
 }
 
+/// OpSample::kind.
+std::string kind_of(const Instruction& i, const Cost& cost, DType operand) {
+  if (cost.flops <= 0) return "";
+  if (i.attributes.has("head_dim")) return std::string(i.op->name());  // products of heads
+  return "products of " + std::to_string(8 * size_of(operand)) + " bits";
+}
+
 }  // namespace
 
 std::string text_of(const CalibrationStep& step) {
@@ -89,6 +95,7 @@ std::string text_of(const CalibrationStep& step) {
 struct StepSampler::Measured {
   Program program;
   std::vector<double> instructions;
+  std::vector<std::int64_t> workspace_bytes;  // by instruction
   double seconds = 0;
 };
 
@@ -117,22 +124,16 @@ Plan StepSampler::plan_of(const CalibrationStep& step) const {
   return plan;
 }
 
+std::vector<std::vector<double>> StepSampler::numbers_of_ranks(const std::vector<double>& own) {
+  return launch::numbers_of_ranks(job_, "calibrate/" + std::to_string(++meetings_), own);
+}
+
 std::vector<double> StepSampler::mean_over_ranks(const std::vector<double>& own) {
-  const std::string key = "calibrate/" + std::to_string(++meetings_) + "/";
-  std::ostringstream text;
-  text.precision(17);
-  for (const double number : own) text << number << ' ';
-  job_.put(key + std::to_string(job_.rank()), text.str());
-  std::vector<double> sums(own.size());
-  for (int rank = 0; rank < job_.size(); ++rank) {
-    std::istringstream numbers(job_.get(key + std::to_string(rank), job_.timeout()));
-    for (double& sum : sums) {
-      double number = 0;
-      numbers >> number;
-      sum += number / job_.size();
-    }
+  std::vector<double> means(own.size());
+  for (const std::vector<double>& of_rank : numbers_of_ranks(own)) {
+    for (std::size_t n = 0; n < means.size(); ++n) means[n] += of_rank[n] / job_.size();
   }
-  return sums;
+  return means;
 }
 
 StepSampler::Measured StepSampler::run(const CalibrationStep& step, bool profile) {
@@ -163,23 +164,42 @@ StepSampler::Measured StepSampler::run(const CalibrationStep& step, bool profile
                                  .optimizer = plan.parts().optimizer.get(),
                                  .dataset = plan.config().dataset};
   train(state, *plan.parts().dataset, plan.layout(), rank, settings, sampling);
-  return {state.step().program(), sampling.instructions(), sampling.seconds()};
+  const std::span<const std::int64_t> workspaces = state.step().workspace_bytes();
+  return {state.step().program(), sampling.instructions(), {workspaces.begin(), workspaces.end()}, sampling.seconds()};
 }
 
 std::vector<OpSample> StepSampler::sample(const CalibrationStep& step) {
   const Measured measured = run(step, true);
+  const CostModel& costs = costs_of(measured.program);
   std::vector<OpSample> samples;
-  std::vector<double> seconds;
+  std::vector<double> own;
   for (std::size_t n = 0; n < measured.program.instructions.size(); ++n) {
     const Instruction& i = measured.program.instructions[n];
     if (i.queue != Queue::compute() || !i.op->touches_memory() || first_operand(i) == no_tensor) continue;
     const Cost cost = i.op->cost(measured.program, i);
-    samples.push_back({std::string(i.op->name()), measured.program[first_operand(i)].dtype, cost.flops, cost.bytes});
-    seconds.push_back(measured.instructions.at(n));
+    OpSample sample{std::string(i.op->name()), measured.program[first_operand(i)].dtype, cost.flops, cost.bytes};
+    sample.kind = kind_of(i, cost, sample.dtype);
+    if (const double base = costs.scratch_base(measured.program, i); base > 0)
+      sample.scratch = static_cast<double>(measured.workspace_bytes[n]) / base;
+    samples.push_back(std::move(sample));
+    own.push_back(measured.instructions.at(n));
   }
-  seconds = mean_over_ranks(seconds);
-  for (std::size_t n = 0; n < samples.size(); ++n) samples[n].seconds = seconds[n];
+  sampled_seconds_.resize(static_cast<std::size_t>(job_.size()));
+  const std::vector<std::vector<double>> by_rank = numbers_of_ranks(own);
+  for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
+    for (std::size_t n = 0; n < samples.size(); ++n) {
+      samples[n].seconds += by_rank[rank][n] / job_.size();
+      sampled_seconds_[rank] += by_rank[rank][n];
+    }
+  }
   return samples;
+}
+
+double StepSampler::rank_skew() const {
+  if (sampled_seconds_.empty()) return 0;
+  const double sum = std::accumulate(sampled_seconds_.begin(), sampled_seconds_.end(), 0.0);
+  const double slowest = *std::max_element(sampled_seconds_.begin(), sampled_seconds_.end());
+  return sum > 0 ? slowest * static_cast<double>(sampled_seconds_.size()) / sum - 1 : 0;
 }
 
 TimedStep StepSampler::time(const CalibrationStep& step) {
@@ -197,28 +217,6 @@ double simulated_seconds(TimedStep& step, std::shared_ptr<const Machine> machine
 
 bool StepSampler::fits(const CalibrationStep& step) const {
   return plan_of(step).ranks(rank_in(step)).front().summary.planned_bytes < device_->info().memory_bytes;
-}
-
-std::vector<DeviceRates::OpTimes> op_times(const std::vector<OpSample>& samples) {
-  struct Sum {
-    double seconds = 0;
-    int count = 0;
-  };
-  std::map<std::tuple<std::string, DType, double, double>, Sum> sums;
-  for (const OpSample& sample : samples) {
-    Sum& sum = sums[{sample.op, sample.dtype, sample.flops, sample.bytes}];
-    sum.seconds += sample.seconds;
-    ++sum.count;
-  }
-  std::vector<DeviceRates::OpTimes> all;
-  for (const auto& [key, sum] : sums) {
-    const auto& [op, dtype, flops, bytes] = key;
-    if (sum.seconds <= 0) continue;
-    if (all.empty() || all.back().op != op || all.back().dtype != dtype)
-      all.push_back({.op = op, .dtype = dtype, .points = {}, .source = FigureSource::measured_here});
-    all.back().points.push_back({flops, bytes, sum.seconds / sum.count});
-  }
-  return all;
 }
 
 }  // namespace consist::launch

@@ -33,6 +33,8 @@ struct OpSample {
   DType dtype = DType::f32;  ///< of its first operand
   double flops = 0, bytes = 0;
   double seconds = 0;  ///< median of the steps, mean over ranks
+  double scratch = 0;  ///< the kernel's workspace over CostModel::scratch_base()
+  std::string kind;    ///< of work that draws power alike: "attention", "products of 16 bits"; empty if it is bound by memory
 };
 
 /// A step that was run without measuring its parts.
@@ -52,8 +54,10 @@ class StepSampler {
   StepSampler(PluginHost& host, std::shared_ptr<Device> device, std::shared_ptr<Transport> transport, Job& job, RunConfig config,
               std::shared_ptr<const Machine> machine, double seconds);
 
-  /// Collective over the job. The step's instructions; the same on every rank. Throws what parts and plans throw.
+  /// Collective over the job. The step's instructions in order; the same on every rank. Throws what parts and plans throw.
   std::vector<OpSample> sample(const CalibrationStep& step);
+  /// Relative time by which the slowest rank took longer than their mean for all that was sampled.
+  double rank_skew() const;
   /// Collective over the job. Throws what parts and plans throw.
   TimedStep time(const CalibrationStep& step);
   /// Whether the step's plan fits the device.
@@ -63,8 +67,9 @@ class StepSampler {
   Plan plan_of(const CalibrationStep& step) const;
   /// The rank of the step's job that this one is.
   int rank_in(const CalibrationStep& step) const { return step.strategy.empty() ? 0 : job_.rank(); }
-  /// Every rank's numbers, added up element by element and divided by the number of ranks.
+  /// Of every rank's numbers, element by element.
   std::vector<double> mean_over_ranks(const std::vector<double>& own);
+  std::vector<std::vector<double>> numbers_of_ranks(const std::vector<double>& own);
   struct Measured;
   Measured run(const CalibrationStep& step, bool profile);
 
@@ -76,9 +81,7 @@ class StepSampler {
   const std::shared_ptr<const Machine> machine_;
   const double seconds_;
   int meetings_ = 0;
+  std::vector<double> sampled_seconds_;  ///< by rank
 };
-
-/// Means of the samples of one op, dtype and cost.
-std::vector<DeviceRates::OpTimes> op_times(const std::vector<OpSample>& samples);
 
 }  // namespace consist::launch

@@ -13,7 +13,11 @@
 #include "core/files/split.h"
 #include "core/plan/machine_choice.h"
 #include "core/plan/parts.h"
+#include "core/runtime/device_options.h"
+#include "launch/calibrate/host_link.h"
 #include "launch/calibrate/links.h"
+#include "launch/calibrate/op_times.h"
+#include "launch/calibrate/sample_file.h"
 #include "launch/calibrate/steps.h"
 #include "launch/commands/commands.h"
 #include "launch/job_command.h"
@@ -26,21 +30,23 @@ namespace po = boost::program_options;
 constexpr const char* help =
     "usage: consist calibrate [OPTIONS] [--<part>.<option> VALUE]...   (defaults in brackets)\n\n"
     "Measures this machine and writes a machine file (docs/machines.md) that --machine takes: times of products,\n"
-    "attention and memory-bound ops within training steps, on all ranks at once, and rates of the links between the\n"
-    "ranks. Steps of other sizes are then measured and predicted: the largest error becomes that of the file.\n\n"
+    "attention and memory-bound ops within training steps, on all ranks at once, how their clock follows the load,\n"
+    "and rates of the links between the ranks and to the host. Steps of other sizes are then measured and predicted:\n"
+    "the largest error becomes that of the file.\n\n"
     "  --output FILE [machine.json]   not overwritten unless --overwrite is given\n"
     "  --ranks N [1]                  as many as will train on the machine; links are measured from two ranks on\n"
     "  --device D [auto: the fastest] --transport T [socket]\n"
     "  --models LIST [of many sizes]  presets: only steps of these are measured\n"
     "  --seconds S [1]                measured per step, about\n"
+    "  --samples FILE                 also write the time of every sampled instruction (JSON)\n"
     "  --timeout SECONDS [60]         longest wait for another rank\n"
     "  --plugin PATH                  also look for plugins in this file or folder; may be repeated\n\n"
-    "Takes a minute or two. Peaks, links to other nodes, and copies between host and device are not measured: they are\n"
-    "taken from the nearest machine that is known.\n\n"
+    "Takes a minute or two. Peaks and links to other nodes are not measured: they are taken from the nearest machine\n"
+    "that is known.\n\n"
     "example: consist calibrate --device cuda --ranks 4 --transport nvlink --output here.json\n";
 
 struct Request {
-  std::string output;
+  std::string output, samples;
   double seconds = 1;
   std::vector<std::string> models;
 };
@@ -48,12 +54,13 @@ struct Request {
 po::options_description own_options() {
   po::options_description own;
   own.add_options()("output", po::value<std::string>()->default_value("machine.json"))("overwrite", po::bool_switch())(
-      "models", po::value<std::string>()->default_value(""))("seconds", po::value<double>()->default_value(1, "1"));
+      "models", po::value<std::string>()->default_value(""))("samples", po::value<std::string>()->default_value(""))(
+      "seconds", po::value<double>()->default_value(1, "1"));
   return own;
 }
 
 Request read_request(const po::variables_map& values) {
-  Request request{values["output"].as<std::string>(), values["seconds"].as<double>(), {}};
+  Request request{values["output"].as<std::string>(), values["samples"].as<std::string>(), values["seconds"].as<double>(), {}};
   if (const std::string models = values["models"].as<std::string>(); !models.empty()) {
     for (const std::string_view model : split(models, ',')) {
       if (model.empty()) throw UsageError("--models '" + models + "' has an empty name");
@@ -61,8 +68,10 @@ Request read_request(const po::variables_map& values) {
     }
   }
   if (!(request.seconds > 0) || !std::isfinite(request.seconds)) throw UsageError("--seconds must be above 0");
-  if (!values["overwrite"].as<bool>() && std::filesystem::exists(request.output))
-    throw UsageError("--output " + request.output + " is there already; choose another name, or give --overwrite");
+  for (const auto& [option, file] : {std::pair{"--output ", request.output}, {"--samples ", request.samples}}) {
+    if (!values["overwrite"].as<bool>() && !file.empty() && std::filesystem::exists(file))
+      throw UsageError(option + file + " is there already; choose another name, or give --overwrite");
+  }
   return request;
 }
 
@@ -72,7 +81,7 @@ class Calibration {
   Calibration(const Request& request, const RunConfig& config, PluginHost& host, JoinedJob& job)
       : request_(request),
         job_(job),
-        device_(launch::open_device(config, host, job)),
+        device_(open_for_training(request, config, host, job)),
         info_(device_->info()),
         plan_(launch::calibration_plan(info_.kind, request.models)),
         machine_(agree_on_machine(job, info_, "").machine) {
@@ -87,7 +96,8 @@ class Calibration {
     machine_.name = std::filesystem::path(request_.output).stem().string();
     machine_.devices = {info_.name};
     machine_.device.memory_bytes = {static_cast<double>(info_.memory_bytes), FigureSource::measured_here};
-    machine_.device.times = sample();
+    sample();
+    measure_host();
     if (job_.size() > 1) measure_links();
     machine_.step_error = {check(), FigureSource::measured_here};
   }
@@ -103,14 +113,32 @@ class Calibration {
   }
 
  private:
+  /// With the options that a training would settle by measuring (core/runtime/device_options.h), for the first of the steps in
+  /// less than fp32.
+  static std::shared_ptr<Device> open_for_training(const Request& request, RunConfig config, PluginHost& host, JoinedJob& job) {
+    Parts probe;
+    add_device(probe, config, host);
+    const std::vector<launch::CalibrationStep> steps = launch::calibration_plan(probe.device_name, request.models).sampled;
+    const auto narrow = std::find_if(steps.begin(), steps.end(), [](const auto& step) { return step.precision != "fp32"; });
+    const launch::CalibrationStep& step = narrow == steps.end() ? steps.front() : *narrow;
+    config.model = step.model;
+    config.precision = step.precision;
+    config.batch = step.batch;
+    config.sequence = step.sequence;
+    Parts parts = make_parts(config, host);
+    for (const std::string& note : consist::open_device(parts, config, host, job)) std::printf("%s\n", printable(note).c_str());
+    return parts.device;
+  }
+
   void say(const std::string& text) const {
     if (job_.rank() != 0) return;
     std::printf("%s\n", printable(text).c_str());
     std::fflush(stdout);
   }
 
-  std::vector<DeviceRates::OpTimes> sample() {
-    std::vector<launch::OpSample> all;
+  void sample() {
+    std::vector<launch::CalibrationStep> fitting;
+    std::vector<std::vector<launch::OpSample>> steps;
     for (std::size_t n = 0; n < plan_.sampled.size(); ++n) {
       const launch::CalibrationStep& step = plan_.sampled[n];
       const std::string head = "[" + std::to_string(n + 1) + "/" + std::to_string(plan_.sampled.size()) + "] " + text_of(step);
@@ -118,13 +146,37 @@ class Calibration {
         say(head + ": left out, does not fit the device's memory");
         continue;
       }
-      const std::vector<launch::OpSample> samples = sampler_->sample(step);
+      fitting.push_back(step);
+      steps.push_back(sampler_->sample(step));
       double seconds = 0;
-      for (const launch::OpSample& sample : samples) seconds += sample.seconds;
-      say(head + ": " + fixed_text(seconds * 1e3, 2) + " ms in " + std::to_string(samples.size()) + " kernels");
-      all.insert(all.end(), samples.begin(), samples.end());
+      for (const launch::OpSample& sample : steps.back()) seconds += sample.seconds;
+      say(head + ": " + fixed_text(seconds * 1e3, 2) + " ms in " + std::to_string(steps.back().size()) + " kernels");
     }
-    return launch::op_times(all);
+    if (job_.rank() == 0 && !request_.samples.empty()) launch::write_samples(request_.samples, fitting, steps);
+    const launch::ThrottlingFit fit = launch::fit_throttling(steps);
+    say(text_of(fit));
+    machine_.device.throttling = {{fit.lag, FigureSource::measured_here}, {fit.memory_bound, FigureSource::measured_here}};
+    machine_.device.times = launch::op_times(steps, fit);
+    if (job_.size() == 1) return;
+    machine_.rank_skew = {sampler_->rank_skew(), FigureSource::measured_here};
+    say("the slowest rank takes " + fixed_text(100 * machine_.rank_skew.value, 1) + "% longer than their mean");
+  }
+
+  void measure_host() {
+    const launch::HostLink link = launch::measure_host_link(job_, *device_);
+    if (!link.problem.empty()) {
+      say("copies between host and device were not measured, their rates are those of the nearest machine: " + link.problem);
+      return;
+    }
+    const auto mean = [](const double(&rates)[2]) { return 2 / (1 / rates[0] + 1 / rates[1]); };  // of as many bytes each way
+    const auto text = [](const double(&rates)[2]) {
+      return si_text(rates[0]) + "B/s to the device, " + si_text(rates[1]) + "B/s from it";
+    };
+    machine_.host_alone = {mean(link.alone), FigureSource::measured_here};
+    machine_.host_both = {link.both, FigureSource::measured_here};
+    if (job_.size() > 1) machine_.host_shared = {mean(link.shared), FigureSource::measured_here};
+    say("host: " + text(link.alone) + (job_.size() > 1 ? "; all ranks at once, each " + text(link.shared) : "") +
+        "; while both directions copy, " + fixed_text(100 * link.both, 0) + "% of that");
   }
 
   void measure_links() {
