@@ -7,23 +7,18 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
-#include <sstream>
 
 #include "consist/error.h"
+#include "launch/collective_kinds.h"
 #include "launch/collective_model.h"
+#include "launch/rank_numbers.h"
 
 namespace consist::launch {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Position and member make a small whole number, so that sums over many members are exact in every dtype. Repeats after `period`
-/// elements.
-constexpr std::int64_t period = 13;
-constexpr std::int64_t block_elements = period * 4096;
-std::int64_t value_of(int member, std::int64_t i) {
-  return (i * 7 + member * 3) % period;
-}
+constexpr std::int64_t block_elements = collective_period * 4096;  // after which data is a copy of what came before
 
 void put(std::byte* to, DType dtype, float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
@@ -33,139 +28,6 @@ void put(std::byte* to, DType dtype, float value) {
     const auto upper = static_cast<std::uint16_t>(bits >> 16U);  // exact: whole numbers below 256
     std::memcpy(to, &upper, 2);
   }
-}
-
-/// One collective: what it reads and writes, and what must come out.
-class Collective {
- public:
-  virtual ~Collective() = default;
-  virtual const char* name() const = 0;
-  virtual const char* operation() const { return "none"; }  ///< of the reduction
-  virtual int root() const { return -1; }
-  /// Bytes that a link carries per byte of data: busbw / algbw.
-  virtual double bus_factor(int members) const { return 1.0 * (members - 1) / members; }
-  /// Elements that a rank reads, of `total`; `total` is a multiple of the number of members.
-  virtual std::int64_t input(std::int64_t total, int members) const = 0;
-  virtual std::int64_t output(std::int64_t total, int members) const = 0;
-  virtual bool in_place() const { return false; }
-  virtual std::int64_t count(std::int64_t total, int members) const { return total / members; }
-  virtual void call(Communicator& group, void* input, void* output, std::int64_t total, DType dtype, NativeQueue queue) const = 0;
-  /// Whether `member` has a result to check, and its element i.
-  virtual bool has_result(int /*member*/, int /*members*/) const { return true; }
-  virtual std::int64_t expected(int member, int members, std::int64_t total, std::int64_t i) const = 0;
-  /// The result consists of pieces of that many elements, in each of which it repeats after `period` elements; 0: one piece.
-  virtual std::int64_t piece(std::int64_t /*total*/, int /*members*/) const { return 0; }
-
- protected:
-  static std::int64_t sum(int members, std::int64_t i) {
-    std::int64_t total = 0;
-    for (int member = 0; member < members; ++member) total += value_of(member, i);
-    return total;
-  }
-};
-
-class InPlaceCollective : public Collective {
- public:
-  std::int64_t input(std::int64_t total, int /*members*/) const override { return total; }
-  std::int64_t output(std::int64_t /*total*/, int /*members*/) const override { return 0; }
-  bool in_place() const override { return true; }
-  std::int64_t count(std::int64_t total, int /*members*/) const override { return total; }
-};
-
-class AllReduce final : public InPlaceCollective {
- public:
-  const char* name() const override { return "all_reduce"; }
-  const char* operation() const override { return "sum"; }
-  double bus_factor(int members) const override { return 2.0 * (members - 1) / members; }
-  void call(Communicator& group, void* input, void* /*output*/, std::int64_t total, DType dtype,
-            NativeQueue queue) const override {
-    group.all_reduce(input, total, dtype, queue);
-  }
-  std::int64_t expected(int /*member*/, int members, std::int64_t /*total*/, std::int64_t i) const override {
-    return sum(members, i);
-  }
-};
-
-class AllGather final : public Collective {
- public:
-  const char* name() const override { return "all_gather"; }
-  std::int64_t input(std::int64_t total, int members) const override { return total / members; }
-  std::int64_t output(std::int64_t total, int /*members*/) const override { return total; }
-  void call(Communicator& group, void* input, void* output, std::int64_t total, DType dtype, NativeQueue queue) const override {
-    group.all_gather(input, output, total / group.size(), dtype, queue);
-  }
-  std::int64_t piece(std::int64_t total, int members) const override { return total / members; }
-  std::int64_t expected(int /*member*/, int members, std::int64_t total, std::int64_t i) const override {
-    const std::int64_t part = total / members;
-    return value_of(static_cast<int>(i / part), i % part);
-  }
-};
-
-class ReduceScatter final : public Collective {
- public:
-  const char* name() const override { return "reduce_scatter"; }
-  const char* operation() const override { return "sum"; }
-  std::int64_t input(std::int64_t total, int /*members*/) const override { return total; }
-  std::int64_t output(std::int64_t total, int members) const override { return total / members; }
-  void call(Communicator& group, void* input, void* output, std::int64_t total, DType dtype, NativeQueue queue) const override {
-    group.reduce_scatter(input, output, total / group.size(), dtype, queue);
-  }
-  std::int64_t expected(int member, int members, std::int64_t total, std::int64_t i) const override {
-    return sum(members, member * (total / members) + i);
-  }
-};
-
-class Broadcast final : public InPlaceCollective {
- public:
-  const char* name() const override { return "broadcast"; }
-  int root() const override { return 0; }
-  double bus_factor(int /*members*/) const override { return 1; }
-  void call(Communicator& group, void* input, void* /*output*/, std::int64_t total, DType dtype,
-            NativeQueue queue) const override {
-    group.broadcast(input, total, dtype, 0, queue);
-  }
-  std::int64_t expected(int /*member*/, int /*members*/, std::int64_t /*total*/, std::int64_t i) const override {
-    return value_of(0, i);
-  }
-};
-
-/// One way: every even member sends to the one after it.
-class SendReceive final : public InPlaceCollective {
- public:
-  const char* name() const override { return "send_receive"; }
-  double bus_factor(int /*members*/) const override { return 1; }
-  void call(Communicator& group, void* input, void* /*output*/, std::int64_t total, DType dtype,
-            NativeQueue queue) const override {
-    const int rank = group.rank();
-    if (rank % 2 == 1) {
-      group.receive(input, total, dtype, rank - 1, queue);
-    } else if (rank + 1 < group.size()) {
-      group.send(input, total, dtype, rank + 1, queue);
-    }
-  }
-  bool has_result(int member, int /*members*/) const override { return member % 2 == 1; }
-  std::int64_t expected(int member, int /*members*/, std::int64_t /*total*/, std::int64_t i) const override {
-    return value_of(member - 1, i);
-  }
-};
-
-const std::vector<std::unique_ptr<Collective>>& collectives() {
-  static const auto made = [] {
-    std::vector<std::unique_ptr<Collective>> all;
-    all.push_back(std::make_unique<AllReduce>());
-    all.push_back(std::make_unique<AllGather>());
-    all.push_back(std::make_unique<ReduceScatter>());
-    all.push_back(std::make_unique<Broadcast>());
-    all.push_back(std::make_unique<SendReceive>());
-    return all;
-  }();
-  return made;
-}
-
-const Collective& collective_named(const std::string& name) {
-  const auto found = std::find_if(collectives().begin(), collectives().end(), [&](const auto& c) { return name == c->name(); });
-  if (found == collectives().end()) throw UsageError("there is no collective '" + name + "'");
-  return **found;
 }
 
 /// Many calls of a collective as one instruction of a device.
@@ -272,7 +134,7 @@ class Bench {
     const int member = group_.rank(), members = group_.size();
     const std::int64_t read = collective.input(total, members);
     host_.resize(static_cast<std::size_t>(std::max(read, total) * element_));
-    fill(read, [&](std::int64_t i) { return value_of(member, i); });
+    fill(read, [&](std::int64_t i) { return collective_value(member, i); });
     device_.upload(input_.data(), host_.data(), read * element_);
     CollectiveKernel kernel(group_, collective, total, 1);
     const auto executable = prepare(collective, kernel, total, input_.data(), output_.data());
@@ -319,14 +181,9 @@ class Bench {
 
   /// Every rank's number, in order of ranks.
   std::vector<double> agree(const char* what, double own) {
-    const std::string key = std::string("bench/") + what + "/" + std::to_string(++agreements) + "/";
-    std::ostringstream text;
-    text.precision(17);
-    text << own;
-    job_.put(key + std::to_string(job_.rank()), text.str());
     std::vector<double> numbers;
-    for (int rank = 0; rank < job_.size(); ++rank)
-      numbers.push_back(std::strtod(job_.get(key + std::to_string(rank), job_.timeout()).c_str(), nullptr));
+    for (const auto& of_rank : numbers_of_ranks(job_, std::string("bench/") + what + "/" + std::to_string(++agreements), {own}))
+      numbers.push_back(of_rank[0]);
     return numbers;
   }
 

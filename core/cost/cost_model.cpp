@@ -105,10 +105,11 @@ CostModel::CostModel(std::shared_ptr<const Machine> machine, const Mesh& mesh)
   for (const DeviceRates::OpTimes& times : machine_->device.times) {
     const Op* op = registry().find(times.op);
     if (op == nullptr) continue;  // of a plugin that is not loaded
-    Measured measured{op, times.dtype, {}};
+    Measured measured{op, times.dtype, times.demand, {}};
     for (const DeviceRates::OpTimes::Point& point : times.points) {
       const double bound = bound_seconds(times.dtype, point.flops, point.bytes);
-      measured.points.push_back({log_of(point.flops), log_of(point.bytes), std::log(point.seconds / bound)});
+      measured.points.push_back(
+          {log_of(point.flops), log_of(point.bytes), std::log(point.seconds / bound), point.load, point.scratch});
     }
     measured_.push_back(std::move(measured));
   }
@@ -152,25 +153,31 @@ const CostModel::Measured* CostModel::measured(const Op* op, DType operand) cons
   return found == measured_.end() ? nullptr : &*found;
 }
 
-double CostModel::Measured::ratio_at(double flops, double bytes) const {
-  std::array<std::pair<double, double>, neighbours> nearest;  // square of the distance, ratio
+CostModel::Measured::Point CostModel::Measured::at(double cost_flops, double cost_bytes) const {
+  const double flops = log_of(cost_flops), bytes = log_of(cost_bytes);
+  std::array<std::pair<double, const Point*>, neighbours> nearest;  // square of the distance
   std::size_t found = 0;
   for (const Point& point : points) {
     const double by_flops = point.flops - flops, by_bytes = point.bytes - bytes;
-    std::pair<double, double> here{by_flops * by_flops + by_bytes * by_bytes, point.ratio};
+    std::pair<double, const Point*> here{by_flops * by_flops + by_bytes * by_bytes, &point};
     for (std::size_t n = 0; n < found; ++n) {
-      if (here < nearest[n]) std::swap(here, nearest[n]);
+      if (here.first < nearest[n].first) std::swap(here, nearest[n]);
     }
     if (found < nearest.size()) nearest[found++] = here;
   }
   constexpr double same = 1e-12;
-  if (nearest[0].first < same) return nearest[0].second;
-  double sum = 0, weights = 0;
+  if (nearest[0].first < same) return *nearest[0].second;
+  Point mean{.flops = flops, .bytes = bytes};
+  double weights = 0;
+  for (std::size_t n = 0; n < found; ++n) weights += 1 / nearest[n].first;
   for (std::size_t n = 0; n < found; ++n) {
-    sum += nearest[n].second / nearest[n].first;
-    weights += 1 / nearest[n].first;
+    const auto& [distance, point] = nearest[n];
+    const double weight = 1 / distance / weights;
+    mean.ratio += weight * point->ratio;
+    mean.load += weight * point->load;
+    mean.scratch += weight * point->scratch;
   }
-  return sum / weights;
+  return mean;
 }
 
 double CostModel::flops_rate(const Program& program, const Instruction& instruction, double flops) const {
@@ -190,14 +197,21 @@ double CostModel::seconds(const Program& program, const Instruction& instruction
     return transfer_seconds(*instruction.op, static_cast<double>(sent), axes);
   }
   if (instruction.queue.is_copy()) return static_cast<double>(message_bytes(program, instruction)) / host_rate_;
-  if (!instruction.op->touches_memory() || first_operand(instruction) == no_tensor) return 0;
+  return timed(program, instruction).seconds;
+}
+
+CostModel::Timed CostModel::timed(const Program& program, const Instruction& instruction) const {
+  if (!instruction.op->touches_memory() || first_operand(instruction) == no_tensor) return {};
   const Cost cost = instruction.op->cost(program, instruction);
   const DType operand = program[first_operand(instruction)].dtype;
-  if (const Measured* of_op = measured(instruction.op, operand))
-    return bound_seconds(operand, cost.flops, cost.bytes) * std::exp(of_op->ratio_at(log_of(cost.flops), log_of(cost.bytes)));
+  if (const Measured* of_op = measured(instruction.op, operand)) {
+    const Measured::Point point = of_op->at(cost.flops, cost.bytes);
+    return {bound_seconds(operand, cost.flops, cost.bytes) * std::exp(point.ratio), of_op->demand, point.load,
+            cost.flops > 0 ? 1 : machine_->device.throttling.memory_bound.value};
+  }
   const double moving = cost.bytes / machine_->device.memory_rate.value;
   const double working = cost.flops > 0 ? std::max(moving, cost.flops / flops_rate(program, instruction, cost.flops)) : moving;
-  return working + machine_->device.kernel_seconds.value;
+  return {.seconds = working + machine_->device.kernel_seconds.value};
 }
 
 double CostModel::compute_seconds(const Program& program, const Instruction& instruction) const {

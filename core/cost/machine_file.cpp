@@ -76,6 +76,7 @@ class Object {
     object.finish();
     return figure;
   }
+  /// A fraction above 0, up to 1.
   Figure share(const char* key) {
     const Figure figure = this->figure(key, 0, true);
     if (figure.value > 1) throw DataError(name(key) + " is a share: at most 1, not " + shown(nlohmann::json(figure.value)));
@@ -130,16 +131,20 @@ std::vector<DeviceRates::OpTimes> times_from(Object& device) {
     std::set<std::pair<double, double>> costs;
     for (const nlohmann::json& point : object.list("points")) {
       const std::string where = item(object.name("points"), times.points.size());
-      if (!point.is_array() || point.size() != 3 ||
+      if (!point.is_array() || point.size() < 3 || point.size() > 5 ||
           !std::all_of(point.begin(), point.end(),
                        [](const nlohmann::json& n) { return n.is_number() && n.get<double>() >= 0; }) ||
           !(point[2].get<double>() > 0))
-        throw DataError(where + " must be FLOPs, bytes and seconds above 0, not " + shown(point));
-      times.points.push_back({point[0].get<double>(), point[1].get<double>(), point[2].get<double>()});
+        throw DataError(where + " must be FLOPs, bytes and seconds above 0, perhaps load and scratch, not " + shown(point));
+      times.points.push_back(
+          {.flops = point[0].get<double>(), .bytes = point[1].get<double>(), .seconds = point[2].get<double>()});
+      if (point.size() > 3) times.points.back().load = point[3].get<double>();
+      if (point.size() > 4) times.points.back().scratch = point[4].get<double>();
       if (!costs.emplace(times.points.back().flops, times.points.back().bytes).second)
         throw DataError(where + " has the FLOPs and bytes of one before it: " + shown(point));
     }
     if (times.points.empty()) throw DataError(object.name("points") + " is empty");
+    if (object.has("demand")) times.demand = object.number("demand", 0);
     object.finish();
     all.push_back(std::move(times));
   }
@@ -161,6 +166,13 @@ DeviceRates device_from(Object device) {
   rates.memory_rate = device.figure("memory_rate", 0, true);
   rates.kernel_seconds = device.figure("kernel_seconds", 0);
   rates.launch_seconds = device.figure("launch_seconds", 0);
+  if (device.has("chunk_bytes")) rates.chunk_bytes = device.figure("chunk_bytes", 0);
+  if (device.has("throttling")) {
+    Object throttling = device.object("throttling");
+    rates.throttling.lag = throttling.figure("lag", 0);
+    rates.throttling.memory_bound = throttling.figure("memory_bound", 0);
+    throttling.finish();
+  }
   device.finish();
   return rates;
 }
@@ -262,6 +274,8 @@ Machine machine_from_json(std::string_view text, const std::string& name) {
   machine.network = links_from(object.object("network"));
   machine.host_alone = object.figure("host_alone", 0, true);
   machine.host_shared = object.figure("host_shared", 0, true);
+  if (object.has("host_both")) machine.host_both = object.share("host_both");
+  if (object.has("rank_skew")) machine.rank_skew = object.figure("rank_skew", 0);
   machine.step_error = object.figure("step_error", 0);
   object.finish();
   return machine;
@@ -280,8 +294,12 @@ std::string to_json(const Machine& machine) {
   Json times = Json::array();
   for (const DeviceRates::OpTimes& of_op : d.times) {
     Json points = Json::array();
-    for (const DeviceRates::OpTimes::Point& p : of_op.points) points.push_back({p.flops, p.bytes, p.seconds});
-    times.push_back({{"op", of_op.op}, {"dtype", name_of(of_op.dtype)}, {"source", name_of(of_op.source)}, {"points", points}});
+    for (const DeviceRates::OpTimes::Point& p : of_op.points) points.push_back({p.flops, p.bytes, p.seconds, p.load, p.scratch});
+    times.push_back({{"op", of_op.op},
+                     {"dtype", name_of(of_op.dtype)},
+                     {"source", name_of(of_op.source)},
+                     {"demand", of_op.demand},
+                     {"points", points}});
   }
   Json json{{"version", version},
             {"name", machine.name},
@@ -299,11 +317,15 @@ std::string to_json(const Machine& machine) {
               {"memory_bytes", json_of(d.memory_bytes)},
               {"memory_rate", json_of(d.memory_rate)},
               {"kernel_seconds", json_of(d.kernel_seconds)},
-              {"launch_seconds", json_of(d.launch_seconds)}}},
+              {"launch_seconds", json_of(d.launch_seconds)},
+              {"chunk_bytes", json_of(d.chunk_bytes)},
+              {"throttling", {{"lag", json_of(d.throttling.lag)}, {"memory_bound", json_of(d.throttling.memory_bound)}}}}},
             {"node", json_of(machine.node)},
             {"network", json_of(machine.network)},
             {"host_alone", json_of(machine.host_alone)},
             {"host_shared", json_of(machine.host_shared)},
+            {"host_both", json_of(machine.host_both)},
+            {"rank_skew", json_of(machine.rank_skew)},
             {"step_error", json_of(machine.step_error)}};
   if (!times.empty()) json["device"]["times"] = times;
   return json.dump(2) + "\n";

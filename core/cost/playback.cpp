@@ -1,6 +1,7 @@
 #include "core/cost/playback.h"
 
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <map>
 #include <queue>
@@ -43,6 +44,7 @@ class Player {
     for (const Actor& actor : actors) {
       const auto [known, is_new] = dependents_.try_emplace(actor.graph, *actor.graph);
       State state{.dependents = &known->second, .pending = known->second.pending};
+      state.pairs.resize(rules.pairs.size());
       state.meeting_of.assign(index(actor.graph->queues()), -1);
       state.place_of = state.meeting_of;
       states_.push_back(std::move(state));
@@ -90,6 +92,7 @@ class Player {
   }
 
  private:
+  static constexpr std::size_t none = static_cast<std::size_t>(-1);
   struct State {
     const Dependents* dependents;
     std::vector<std::int32_t> pending;
@@ -101,8 +104,12 @@ class Player {
     std::size_t compute_at = none;         // what runs on queue 0
     std::vector<double> slowing = {};      // speeds that running tasks of other queues leave to it
     double compute_share = 1;              // the least of them, as it knows
+    struct Pair {
+      std::array<std::size_t, 2> at{none, none};  // what runs on the two queues
+      bool together = false;                      // as the speeds of both know
+    };
+    std::vector<Pair> pairs = {};  // as PlaybackRules::pairs
   };
-  static constexpr std::size_t none = static_cast<std::size_t>(-1);
   struct Running {
     std::vector<ActorTask> tasks;
     double left = 0, since = 0, speed = 1;  // seconds at full speed
@@ -170,6 +177,7 @@ class Player {
         continue;
       }
       if (share_of(task) < 1) state.beside.push_back(at);
+      set_in_pairs(task, at);
       if (const double left = left_to_compute(task); left < 1) {
         state.slowing.push_back(left);
         touch(task.actor);
@@ -193,8 +201,21 @@ class Player {
     for (const ActorTask& task : running.tasks) {
       if (queue_of(task) == 0) speed = std::min(speed, states_[index(task.actor)].compute_share);
       if (queue_of(task) != 0 && states_[index(task.actor)].was_computing) speed = std::min(speed, share_of(task));
+      for (std::size_t p = 0; p < rules_.pairs.size(); ++p) {
+        if (place_in(rules_.pairs[p], queue_of(task)) >= 0 && states_[index(task.actor)].pairs[p].together)
+          speed = std::min(speed, rules_.pairs[p].share);
+      }
     }
     return speed;
+  }
+  static int place_in(const PlaybackRules::Pair& pair, int queue) { return queue == pair.one ? 0 : queue == pair.other ? 1 : -1; }
+  void set_in_pairs(const ActorTask& task, std::size_t at) {
+    for (std::size_t p = 0; p < rules_.pairs.size(); ++p) {
+      const int place = place_in(rules_.pairs[p], queue_of(task));
+      if (place < 0) continue;
+      states_[index(task.actor)].pairs[p].at[index(place)] = at;
+      touched_.push_back(task.actor);
+    }
   }
   void schedule(std::size_t at) {
     Running& running = running_[at];
@@ -213,6 +234,14 @@ class Player {
       if (const double share = least(state.slowing); share != state.compute_share) {
         state.compute_share = share;
         if (state.compute_at != none) change_speed(state.compute_at);
+      }
+      for (State::Pair& pair : state.pairs) {
+        if (const bool both = pair.at[0] != none && pair.at[1] != none; both != pair.together) {
+          pair.together = both;
+          for (const std::size_t at : pair.at) {
+            if (at != none) change_speed(at);
+          }
+        }
       }
       if ((state.computing > 0) == state.was_computing) continue;
       state.was_computing = state.computing > 0;
@@ -244,6 +273,7 @@ class Player {
         continue;
       }
       std::erase(state.beside, at);
+      set_in_pairs(task, none);
       if (const double left = left_to_compute(task); left < 1) {
         state.slowing.erase(std::find(state.slowing.begin(), state.slowing.end(), left));
         touch(task.actor);

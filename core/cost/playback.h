@@ -61,6 +61,13 @@ struct PlaybackRules {
   /// The speed at which tasks of queue 0 go on while one of this queue of their actor works; fraction, 0..1. The least counts
   /// where several do. Empty: 1.
   std::function<double(const QueueEnd&)> compute_share_beside;
+  /// Two queues of each actor whose tasks slow each other down: while both have one, each goes on at `share` of its speed;
+  /// fraction, 0..1. Not queue 0; no ends of a meeting; a queue is in one pair at most.
+  struct Pair {
+    int one = 0, other = 0;
+    double share = 1;
+  };
+  std::vector<Pair> pairs;
   bool keep_times = true;
 };
 

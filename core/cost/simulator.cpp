@@ -108,10 +108,7 @@ class Waits {
 }  // namespace
 
 Durations estimated_durations(const Program& program) {
-  const CostModel& costs = costs_of(program);
-  Durations seconds;
-  for (const Instruction& i : program.instructions) seconds.push_back(costs.seconds(program, i));
-  return seconds;
+  return costs_of(program).durations(program);
 }
 
 Simulation simulate(std::span<const Program* const> programs, std::span<const Durations> durations) {
@@ -140,6 +137,10 @@ Simulation simulate(std::span<const Program* const> programs, std::span<const Du
     }
     rules.share_beside_compute = [shares](const QueueEnd& end) { return shares[static_cast<std::size_t>(end.queue)]; };
     rules.compute_share_beside = [left](const QueueEnd& end) { return left[static_cast<std::size_t>(end.queue)]; };
+    const Queue in = Queue::host_to_device(), out = Queue::device_to_host();
+    if (costs->copy_share_beside_copies() < 1 && queues.contains(in) && queues.contains(out))
+      rules.pairs = {
+          {static_cast<int>(queues.number_of(in)), static_cast<int>(queues.number_of(out)), costs->copy_share_beside_copies()}};
   }
   Playback played = play(actors, rules);
   if (!played.stuck.empty()) {

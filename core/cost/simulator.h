@@ -14,7 +14,7 @@ namespace consist {
 /// Seconds of each instruction of a program, by its place in the program.
 using Durations = std::vector<double>;
 
-/// What costs_of() the program says.
+/// CostModel::durations() of costs_of() the program.
 CONSIST_API Durations estimated_durations(const Program& program);
 
 /// What a rank did, and for what its compute queue waited.

@@ -301,4 +301,12 @@ std::string transport_for(const RunConfig& config, const std::string& strategy) 
   return own == config.transport_of.end() ? config.transport : own->second;
 }
 
+std::shared_ptr<Transport> make_transport(const std::string& name, const RunConfig& config, PluginHost& host,
+                                          const std::string& device_kind) {
+  auto transport = host.make<Transport>("transport", name, options_of(config, name));
+  if (const std::string reason = transport->unavailable(device_kind); !reason.empty())
+    throw UnavailableError("transport '" + name + "' cannot serve device '" + device_kind + "': " + reason);
+  return transport;
+}
+
 }  // namespace consist

@@ -57,7 +57,12 @@ CONSIST_API void add_device(Parts& parts, const RunConfig& config, PluginHost& h
 /// Makes the dataset and opens it.
 CONSIST_API void add_dataset(Parts& parts, const RunConfig& config, PluginHost& host);
 
-/// The transport of a strategy's axis, by --transport; one object per plugin and run.
+/// The name of the transport of a strategy's axis, by --transport.
 CONSIST_API std::string transport_for(const RunConfig& config, const std::string& strategy);
+
+/// Makes the transport plugin of this name with its options. Throws UsageError if there is none, UnavailableError if it cannot serve
+/// devices of this kind (DeviceInfo::kind) here.
+CONSIST_API std::shared_ptr<Transport> make_transport(const std::string& name, const RunConfig& config, PluginHost& host,
+                                                      const std::string& device_kind);
 
 }  // namespace consist

@@ -20,7 +20,7 @@ namespace consist {
 
 /// What a run is planned for.
 struct Target {
-  std::shared_ptr<Device> device;          ///< open; null: no device is asked, and the scratch of kernels is not counted
+  std::shared_ptr<Device> device;          ///< open; null: no device is asked, and the scratch of kernels is estimated
   std::shared_ptr<const Machine> machine;  ///< null: that of RunConfig::machine, else reference_machine()
   bool verify_each_pass = true;            ///< as CompileRequest's
 };

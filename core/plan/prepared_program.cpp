@@ -59,7 +59,8 @@ void PreparedProgram::make_kernels(const CommunicatorOfQueue& communicators) {
   for (const Instruction& i : program_.instructions) {
     Kernel* kernel = kernel_for(i, communicators);
     kernel_of_.push_back(kernel);
-    workspace_bytes_.push_back(kernel->workspace_bytes());
+    const bool estimated = device_ == nullptr && !i.op->is_collective() && program_.costs;
+    workspace_bytes_.push_back(estimated ? program_.costs->scratch_bytes(program_, i) : kernel->workspace_bytes());
     labels_.push_back(std::string(i.op->name()) + " " + first_output_name(program_, i));
   }
 }

@@ -24,7 +24,8 @@ class CONSIST_API PreparedProgram {
   /// `communicators` holds one for each communication queue of the program; missing and null entries are allowed if nothing is to
   /// run (explain). Throws UnavailableError naming the op and dtypes for which the device has no kernel.
   PreparedProgram(Program program, Device& device, const CommunicatorOfQueue& communicators);
-  /// For planning alone, without any device: bind() is not to be called, and of the kernels' scratch only that of collectives counts.
+  /// For planning alone, without any device: bind() is not to be called, and the scratch of kernels is estimated by the program's
+  /// costs (CostModel::scratch_bytes).
   explicit PreparedProgram(Program program);
   ~PreparedProgram();
 

@@ -48,13 +48,7 @@ std::vector<NamedTransport> make_transports(const RunConfig& config, PluginHost&
   std::vector<NamedTransport> made;
   for (int axis = 0; axis < layout.mesh.axes(); ++axis) {
     const std::string name = transport_for(config, layout.strategy_of(axis).name);
-    auto options = config.plugin_options.find(name);
-    made.push_back({name, host.make<Transport>(
-                              "transport", name,
-                              options == config.plugin_options.end() ? std::map<std::string, std::string>{} : options->second)});
-    if (const std::string reason = made.back().transport->unavailable(device_kind); !reason.empty()) {
-      throw UnavailableError("transport '" + name + "' cannot serve device '" + device_kind + "': " + reason);
-    }
+    made.push_back({name, make_transport(name, config, host, device_kind)});
   }
   return made;
 }

@@ -2,28 +2,27 @@
 
 #include <algorithm>
 #include <chrono>
-#include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
 #include <span>
-#include <sstream>
-#include <tuple>
 #include <utility>
 
 #include "consist/op.h"
 #include "core/cost/simulator.h"
-#include "core/passes/compile.h"
 #include "core/plan/parts.h"
 #include "core/program/operands.h"
 #include "core/runtime/communicators.h"
 #include "core/runtime/trainer.h"
 #include "core/runtime/training_state.h"
 #include "launch/calibrate/scoped_job.h"
+#include "launch/rank_numbers.h"
 
 namespace consist::launch {
 namespace {
 
-/// Trains until the time is over, which rank 0 says; collects the times of the steps and of their instructions.
+/// Trains until the steps have taken so long; ranks of one job stop with the first of them. Collects the times of the steps and
+/// of their instructions.
 class Sampling final : public TrainerEvents {
  public:
   Sampling(TrainingState& state, double seconds) : state_(state), seconds_(seconds) {}
@@ -78,6 +77,13 @@ std::unique_ptr<Architecture> with_layers(const Parts& parts, int layers) {
   return parts.model->from_config(config.dump());
 }
 
+/// OpSample::kind.
+std::string kind_of(const Instruction& i, const Cost& cost, DType operand) {
+  if (cost.flops <= 0) return "";
+  if (i.attributes.has("head_dim")) return std::string(i.op->name());  // products of heads
+  return "products of " + std::to_string(8 * size_of(operand)) + " bits";
+}
+
 }  // namespace
 
 std::string text_of(const CalibrationStep& step) {
@@ -86,29 +92,24 @@ std::string text_of(const CalibrationStep& step) {
          (step.strategy.empty() ? "" : ", " + step.strategy);
 }
 
-struct StepSampler::Made {
-  RunConfig config;
-  Parts parts;
-  Layout layout;
-  Program program;
-};
-
 struct StepSampler::Measured {
   Program program;
   std::vector<double> instructions;
+  std::vector<std::int64_t> workspace_bytes;  // by instruction
   double seconds = 0;
 };
 
 StepSampler::StepSampler(PluginHost& host, std::shared_ptr<Device> device, std::shared_ptr<Transport> transport, Job& job,
-                         RunConfig config, double seconds)
+                         RunConfig config, std::shared_ptr<const Machine> machine, double seconds)
     : host_(host),
       device_(std::move(device)),
       transport_(std::move(transport)),
       job_(job),
       config_(std::move(config)),
+      machine_(std::move(machine)),
       seconds_(seconds) {}
 
-StepSampler::Made StepSampler::make(const CalibrationStep& step, std::shared_ptr<const Machine> machine) const {
+Plan StepSampler::plan_of(const CalibrationStep& step) const {
   RunConfig config = config_;
   config.model = step.model;
   config.precision = step.precision;
@@ -117,118 +118,105 @@ StepSampler::Made StepSampler::make(const CalibrationStep& step, std::shared_ptr
   config.sequence = step.sequence;
   config.ranks = step.strategy.empty() ? 1 : job_.size();
   if (!step.strategy.empty()) config.strategies = parse_strategies(step.strategy);
-  Parts parts = make_parts(config, host_);
-  parts.architecture = with_layers(parts, step.layers);
-  parts.device = device_;
-  Layout layout = lay_out(parts.uses, config.ranks);
-  settle_batch(config, layout);
-  CompileRequest request = parts.compile_request(config);
-  request.machine = std::move(machine);
-  Program program = compile_step(request, layout, step.strategy.empty() ? 0 : job_.rank());
-  return {std::move(config), std::move(parts), std::move(layout), std::move(program)};
+  Plan plan(std::move(config), host_);
+  plan.parts().architecture = with_layers(plan.parts(), step.layers);
+  plan.lay_out({nullptr, machine_});
+  return plan;
+}
+
+std::vector<std::vector<double>> StepSampler::numbers_of_ranks(const std::vector<double>& own) {
+  return launch::numbers_of_ranks(job_, "calibrate/" + std::to_string(++meetings_), own);
 }
 
 std::vector<double> StepSampler::mean_over_ranks(const std::vector<double>& own) {
-  const std::string key = "calibrate/" + std::to_string(++meetings_) + "/";
-  std::ostringstream text;
-  text.precision(17);
-  for (const double number : own) text << number << ' ';
-  job_.put(key + std::to_string(job_.rank()), text.str());
-  std::vector<double> sums(own.size());
-  for (int rank = 0; rank < job_.size(); ++rank) {
-    std::istringstream numbers(job_.get(key + std::to_string(rank), job_.timeout()));
-    for (double& sum : sums) {
-      double number = 0;
-      numbers >> number;
-      sum += number / job_.size();
-    }
+  std::vector<double> means(own.size());
+  for (const std::vector<double>& of_rank : numbers_of_ranks(own)) {
+    for (std::size_t n = 0; n < means.size(); ++n) means[n] += of_rank[n] / job_.size();
   }
-  return sums;
+  return means;
 }
 
-StepSampler::Measured StepSampler::run(const CalibrationStep& step, std::shared_ptr<const Machine> machine, bool profile) {
-  Made made = make(step, std::move(machine));
-  add_dataset(made.parts, made.config, host_);
+StepSampler::Measured StepSampler::run(const CalibrationStep& step, bool profile) {
+  Plan plan = plan_of(step);
+  add_dataset(plan.parts(), plan.config(), host_);
+  const int rank = rank_in(step);
+  Program program = plan.step(rank);
   std::optional<ScopedJob> job;
   std::optional<Communicators> communicators;
   CommunicatorOfQueue by_queue;
-  const int rank = step.strategy.empty() ? 0 : job_.rank();
   if (!step.strategy.empty()) {
-    const Program* const program = &made.program;
-    const std::vector<NamedTransport> transports(static_cast<std::size_t>(made.layout.mesh.axes()),
+    const Program* const of_rank = &program;
+    const std::vector<NamedTransport> transports(static_cast<std::size_t>(plan.layout().mesh.axes()),
                                                  {config_.transport, transport_});
     job.emplace(job_, "calibrate/step/" + std::to_string(++meetings_));
-    communicators.emplace(made.layout.mesh, *job, *device_, transports, std::span(&program, 1));
+    communicators.emplace(plan.layout().mesh, *job, *device_, transports, std::span(&of_rank, 1));
     by_queue = communicators->by_queue();
   }
-  TrainingState state(std::move(made.program), std::nullopt, *device_, by_queue, rank, 0);
+  TrainingState state(std::move(program), std::nullopt, *device_, by_queue, rank, 0);
   state.allocate(profile);
   state.initialize(1);
   job_.barrier("calibrate/start/" + std::to_string(++meetings_), job_.timeout());
   Sampling sampling(state, seconds_);
   const TrainerSettings settings{.steps = 1'000'000,  // the sampling ends it
-                                 .micro_batch = made.config.batch,
-                                 .sequence = made.config.sequence,
+                                 .micro_batch = plan.config().batch,
+                                 .sequence = plan.config().sequence,
                                  .learning_rate = 1e-5,
-                                 .optimizer = made.parts.optimizer.get(),
-                                 .dataset = made.config.dataset};
-  train(state, *made.parts.dataset, made.layout, rank, settings, sampling);
-  return {state.step().program(), sampling.instructions(), sampling.seconds()};
+                                 .optimizer = plan.parts().optimizer.get(),
+                                 .dataset = plan.config().dataset};
+  train(state, *plan.parts().dataset, plan.layout(), rank, settings, sampling);
+  const std::span<const std::int64_t> workspaces = state.step().workspace_bytes();
+  return {state.step().program(), sampling.instructions(), {workspaces.begin(), workspaces.end()}, sampling.seconds()};
 }
 
 std::vector<OpSample> StepSampler::sample(const CalibrationStep& step) {
-  const Measured measured = run(step, nullptr, true);
+  const Measured measured = run(step, true);
+  const CostModel& costs = costs_of(measured.program);
   std::vector<OpSample> samples;
-  std::vector<double> seconds;
+  std::vector<double> own;
   for (std::size_t n = 0; n < measured.program.instructions.size(); ++n) {
     const Instruction& i = measured.program.instructions[n];
     if (i.queue != Queue::compute() || !i.op->touches_memory() || first_operand(i) == no_tensor) continue;
     const Cost cost = i.op->cost(measured.program, i);
-    samples.push_back({std::string(i.op->name()), measured.program[first_operand(i)].dtype, cost.flops, cost.bytes});
-    seconds.push_back(measured.instructions.at(n));
+    OpSample sample{std::string(i.op->name()), measured.program[first_operand(i)].dtype, cost.flops, cost.bytes};
+    sample.kind = kind_of(i, cost, sample.dtype);
+    if (const double base = costs.scratch_base(measured.program, i); base > 0)
+      sample.scratch = static_cast<double>(measured.workspace_bytes[n]) / base;
+    samples.push_back(std::move(sample));
+    own.push_back(measured.instructions.at(n));
   }
-  seconds = mean_over_ranks(seconds);
-  for (std::size_t n = 0; n < samples.size(); ++n) samples[n].seconds = seconds[n];
+  sampled_seconds_.resize(static_cast<std::size_t>(job_.size()));
+  const std::vector<std::vector<double>> by_rank = numbers_of_ranks(own);
+  for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
+    for (std::size_t n = 0; n < samples.size(); ++n) {
+      samples[n].seconds += by_rank[rank][n] / job_.size();
+      sampled_seconds_[rank] += by_rank[rank][n];
+    }
+  }
   return samples;
 }
 
-double StepSampler::step_seconds(const CalibrationStep& step, const std::shared_ptr<const Machine>& machine) {
-  return mean_over_ranks({run(step, machine, false).seconds})[0];
+double StepSampler::rank_skew() const {
+  if (sampled_seconds_.empty()) return 0;
+  const double sum = std::accumulate(sampled_seconds_.begin(), sampled_seconds_.end(), 0.0);
+  const double slowest = *std::max_element(sampled_seconds_.begin(), sampled_seconds_.end());
+  return sum > 0 ? slowest * static_cast<double>(sampled_seconds_.size()) / sum - 1 : 0;
 }
 
-double StepSampler::expected_seconds(const CalibrationStep& step, const std::shared_ptr<const Machine>& machine) const {
-  PreparedProgram prepared(make(step, machine).program);
-  prepared.plan();
-  const Program* const program = &prepared.program();
+TimedStep StepSampler::time(const CalibrationStep& step) {
+  Measured measured = run(step, false);
+  const double seconds = mean_over_ranks({measured.seconds})[0];
+  return {std::move(measured.program), seconds};
+}
+
+double simulated_seconds(TimedStep& step, std::shared_ptr<const Machine> machine) {
+  step.program.costs = std::make_shared<CostModel>(std::move(machine), step.program.mesh);
+  const Program* const program = &step.program;
   const Durations durations = estimated_durations(*program);
   return simulate({&program, 1}, {&durations, 1}).seconds;
 }
 
 bool StepSampler::fits(const CalibrationStep& step) const {
-  PreparedProgram prepared(make(step, nullptr).program);
-  return prepared.plan().bytes[static_cast<std::size_t>(MemorySpace::device)] < device_->info().memory_bytes;
-}
-
-std::vector<DeviceRates::OpTimes> op_times(const std::vector<OpSample>& samples) {
-  struct Sum {
-    double seconds = 0;
-    int count = 0;
-  };
-  std::map<std::tuple<std::string, DType, double, double>, Sum> sums;
-  for (const OpSample& sample : samples) {
-    Sum& sum = sums[{sample.op, sample.dtype, sample.flops, sample.bytes}];
-    sum.seconds += sample.seconds;
-    ++sum.count;
-  }
-  std::vector<DeviceRates::OpTimes> all;
-  for (const auto& [key, sum] : sums) {
-    const auto& [op, dtype, flops, bytes] = key;
-    if (sum.seconds <= 0) continue;
-    if (all.empty() || all.back().op != op || all.back().dtype != dtype)
-      all.push_back({.op = op, .dtype = dtype, .points = {}, .source = FigureSource::measured_here});
-    all.back().points.push_back({flops, bytes, sum.seconds / sum.count});
-  }
-  return all;
+  return plan_of(step).ranks(rank_in(step)).front().summary.planned_bytes < device_->info().memory_bytes;
 }
 
 }  // namespace consist::launch

@@ -11,6 +11,7 @@
 #include "consist/job.h"
 #include "consist/transport.h"
 #include "core/config/run_config.h"
+#include "core/plan/plan.h"
 #include "core/plugin/host.h"
 
 namespace consist::launch {
@@ -32,44 +33,55 @@ struct OpSample {
   DType dtype = DType::f32;  ///< of its first operand
   double flops = 0, bytes = 0;
   double seconds = 0;  ///< median of the steps, mean over ranks
+  double scratch = 0;  ///< the kernel's workspace over CostModel::scratch_base()
+  std::string kind;    ///< of work that draws power alike: "attention", "products of 16 bits"; empty if it is bound by memory
 };
+
+/// A step that was run without measuring its parts.
+struct TimedStep {
+  Program program;     ///< as it ran on this rank
+  double seconds = 0;  ///< median over repeats, mean over ranks
+};
+/// Seconds of the step by `machine`, which its program is not planned for anew. Not collective.
+double simulated_seconds(TimedStep& step, std::shared_ptr<const Machine> machine);
 
 /// Used on every rank of the job. All ranks run the same step at the same time, each for itself, as they do in training: on one
 /// machine they share memory, power and the processor.
 class StepSampler {
  public:
-  /// `device` is open. `transport` may be null if no step has a strategy. `seconds`: how long each step is repeated, about.
+  /// `device` is open. `transport` may be null if no step has a strategy. Steps are planned for `machine`, the same on all ranks.
+  /// `seconds`: how long each step is repeated, about.
   StepSampler(PluginHost& host, std::shared_ptr<Device> device, std::shared_ptr<Transport> transport, Job& job, RunConfig config,
-              double seconds);
+              std::shared_ptr<const Machine> machine, double seconds);
 
-  /// Collective over the job. The step's instructions; the same on every rank. Throws what parts and plans throw.
+  /// Collective over the job. The step's instructions in order; the same on every rank. Throws what parts and plans throw.
   std::vector<OpSample> sample(const CalibrationStep& step);
-  /// Collective over the job. Seconds of the step without measuring its parts: median over repeats, mean over ranks. Planned for
-  /// `machine`, the same on all ranks.
-  double step_seconds(const CalibrationStep& step, const std::shared_ptr<const Machine>& machine);
-  /// Seconds of the step by `machine`. Not collective.
-  double expected_seconds(const CalibrationStep& step, const std::shared_ptr<const Machine>& machine) const;
+  /// Relative time by which the slowest rank took longer than their mean for all that was sampled.
+  double rank_skew() const;
+  /// Collective over the job. Throws what parts and plans throw.
+  TimedStep time(const CalibrationStep& step);
   /// Whether the step's plan fits the device.
   bool fits(const CalibrationStep& step) const;
 
  private:
-  struct Made;
-  Made make(const CalibrationStep& step, std::shared_ptr<const Machine> machine) const;
-  /// Every rank's numbers, added up element by element and divided by the number of ranks.
+  Plan plan_of(const CalibrationStep& step) const;
+  /// The rank of the step's job that this one is.
+  int rank_in(const CalibrationStep& step) const { return step.strategy.empty() ? 0 : job_.rank(); }
+  /// Of every rank's numbers, element by element.
   std::vector<double> mean_over_ranks(const std::vector<double>& own);
+  std::vector<std::vector<double>> numbers_of_ranks(const std::vector<double>& own);
   struct Measured;
-  Measured run(const CalibrationStep& step, std::shared_ptr<const Machine> machine, bool profile);
+  Measured run(const CalibrationStep& step, bool profile);
 
   PluginHost& host_;
   std::shared_ptr<Device> device_;
   std::shared_ptr<Transport> transport_;
   Job& job_;
   const RunConfig config_;
+  const std::shared_ptr<const Machine> machine_;
   const double seconds_;
   int meetings_ = 0;
+  std::vector<double> sampled_seconds_;  ///< by rank
 };
-
-/// Means of the samples of one op, dtype and cost.
-std::vector<DeviceRates::OpTimes> op_times(const std::vector<OpSample>& samples);
 
 }  // namespace consist::launch

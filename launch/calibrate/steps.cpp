@@ -31,9 +31,11 @@ CalibrationPlan plan_of_kind(const std::string& device_kind) {
   return {.sampled = {{"qwen3-0.6b", 28, 1, 4096, "bf16", ""},
                       {"qwen3-0.6b", 28, 8, 4096, "bf16", ""},
                       {"qwen3-0.6b", 28, 32, 1024, "bf16", ""},
+                      {"qwen3-0.6b", 4, 8, 4096, "bf16", ""},  // the same under another load
                       {"qwen3-1.7b", 8, 1, 32768, "bf16", ""},
                       {"llama-3.1-8b", 10, 1, 4096, "bf16", ""},
                       {"llama-3.1-8b", 10, 4, 4096, "bf16", ""},
+                      {"llama-3.1-8b", 2, 4, 4096, "bf16", ""},  // the same under another load
                       {"llama-3.1-8b", 6, 1, 32768, "bf16", ""},
                       {"qwen3-4b", 12, 2, 4096, "bf16", ""},
                       {"qwen3-32b", 5, 1, 8192, "bf16", ""},

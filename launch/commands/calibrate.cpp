@@ -1,7 +1,6 @@
 // consist calibrate: measures the machine it runs on, and writes the file that --machine takes.
 #include <algorithm>
 #include <boost/program_options.hpp>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -12,14 +11,16 @@
 #include "consist/text.h"
 #include "core/cost/machine_file.h"
 #include "core/files/split.h"
-#include "core/job/environment.h"
 #include "core/plan/machine_choice.h"
 #include "core/plan/parts.h"
+#include "core/runtime/device_options.h"
+#include "launch/calibrate/host_link.h"
 #include "launch/calibrate/links.h"
+#include "launch/calibrate/op_times.h"
+#include "launch/calibrate/sample_file.h"
 #include "launch/calibrate/steps.h"
 #include "launch/commands/commands.h"
-#include "launch/launcher.h"
-#include "launch/run_options.h"
+#include "launch/job_command.h"
 
 namespace consist::commands {
 namespace {
@@ -29,95 +30,74 @@ namespace po = boost::program_options;
 constexpr const char* help =
     "usage: consist calibrate [OPTIONS] [--<part>.<option> VALUE]...   (defaults in brackets)\n\n"
     "Measures this machine and writes a machine file (docs/machines.md) that --machine takes: times of products,\n"
-    "attention and memory-bound ops within training steps, on all ranks at once, and rates of the links between the\n"
-    "ranks. Steps of other sizes are then measured and predicted: the largest error becomes that of the file.\n\n"
+    "attention and memory-bound ops within training steps, on all ranks at once, how their clock follows the load,\n"
+    "and rates of the links between the ranks and to the host. Steps of other sizes are then measured and predicted:\n"
+    "the largest error becomes that of the file.\n\n"
     "  --output FILE [machine.json]   not overwritten unless --overwrite is given\n"
     "  --ranks N [1]                  as many as will train on the machine; links are measured from two ranks on\n"
     "  --device D [auto: the fastest] --transport T [socket]\n"
     "  --models LIST [of many sizes]  presets: only steps of these are measured\n"
     "  --seconds S [1]                measured per step, about\n"
+    "  --samples FILE                 also write the time of every sampled instruction (JSON)\n"
     "  --timeout SECONDS [60]         longest wait for another rank\n"
     "  --plugin PATH                  also look for plugins in this file or folder; may be repeated\n\n"
-    "Takes a minute or two. Peaks, links to other nodes, and copies between host and device are not measured: they are\n"
-    "taken from the nearest machine that is known.\n\n"
+    "Takes a minute or two. Peaks and links to other nodes are not measured: they are taken from the nearest machine\n"
+    "that is known.\n\n"
     "example: consist calibrate --device cuda --ranks 4 --transport nvlink --output here.json\n";
 
 struct Request {
-  RunConfig config;
-  std::string output;
+  std::string output, samples;
   double seconds = 1;
-  bool overwrite = false, ranks_given = false;
-  std::vector<std::string> models, plugin_paths;
+  std::vector<std::string> models;
 };
 
-po::options_description options() {
-  po::options_description all;
-  all.add_options()("help", "this text")("output", po::value<std::string>()->default_value("machine.json"))(
-      "overwrite", po::bool_switch())("ranks", po::value<int>()->default_value(1))(
-      "device", po::value<std::string>()->default_value("auto"))("transport", po::value<std::string>()->default_value("socket"))(
-      "models", po::value<std::string>()->default_value(""))("seconds", po::value<double>()->default_value(1, "1"))(
-      "timeout", po::value<int>()->default_value(60))("plugin", po::value<std::vector<std::string>>()->composing());
-  return all;
+po::options_description own_options() {
+  po::options_description own;
+  own.add_options()("output", po::value<std::string>()->default_value("machine.json"))("overwrite", po::bool_switch())(
+      "models", po::value<std::string>()->default_value(""))("samples", po::value<std::string>()->default_value(""))(
+      "seconds", po::value<double>()->default_value(1, "1"));
+  return own;
 }
 
 Request read_request(const po::variables_map& values) {
-  Request request;
-  request.config.device = values["device"].as<std::string>();
-  request.config.transport = values["transport"].as<std::string>();
-  request.config.ranks = values["ranks"].as<int>();
-  request.config.timeout_seconds = values["timeout"].as<int>();
-  request.ranks_given = !values["ranks"].defaulted();
-  request.output = values["output"].as<std::string>();
-  request.overwrite = values["overwrite"].as<bool>();
-  request.seconds = values["seconds"].as<double>();
-  if (values.count("plugin") != 0) request.plugin_paths = values["plugin"].as<std::vector<std::string>>();
+  Request request{values["output"].as<std::string>(), values["samples"].as<std::string>(), values["seconds"].as<double>(), {}};
   if (const std::string models = values["models"].as<std::string>(); !models.empty()) {
     for (const std::string_view model : split(models, ',')) {
       if (model.empty()) throw UsageError("--models '" + models + "' has an empty name");
       request.models.emplace_back(model);
     }
   }
-  if (request.config.ranks < 1)
-    throw UsageError("--ranks is " + std::to_string(request.config.ranks) + "; it must be at least 1");
-  if (request.config.timeout_seconds < 1)
-    throw UsageError("--timeout is " + std::to_string(request.config.timeout_seconds) + "; it must be at least 1");
   if (!(request.seconds > 0) || !std::isfinite(request.seconds)) throw UsageError("--seconds must be above 0");
-  if (!request.overwrite && std::filesystem::exists(request.output))
-    throw UsageError("--output " + request.output + " is there already; choose another name, or give --overwrite");
+  for (const auto& [option, file] : {std::pair{"--output ", request.output}, {"--samples ", request.samples}}) {
+    if (!values["overwrite"].as<bool>() && !file.empty() && std::filesystem::exists(file))
+      throw UsageError(option + file + " is there already; choose another name, or give --overwrite");
+  }
   return request;
 }
 
 /// One rank's part.
 class Calibration {
  public:
-  Calibration(const Request& request, PluginHost& host, JoinedJob& job)
+  Calibration(const Request& request, const RunConfig& config, PluginHost& host, JoinedJob& job)
       : request_(request),
         job_(job),
-        device_(open_device(host)),
+        device_(open_for_training(request, config, host, job)),
         info_(device_->info()),
-        plan_(launch::calibration_plan(info_.kind, request.models)) {
-    if (job.size() > 1) {
-      const auto own = request.config.plugin_options.find(request.config.transport);
-      transport_ =
-          host.make<Transport>("transport", request.config.transport,
-                               own == request.config.plugin_options.end() ? std::map<std::string, std::string>{} : own->second);
-      if (const std::string reason = transport_->unavailable(info_.kind); !reason.empty())
-        throw UnavailableError("transport '" + request.config.transport + "' cannot serve device '" + info_.kind +
-                               "': " + reason);
-    }
-    sampler_ = std::make_unique<launch::StepSampler>(host, device_, transport_, job, request.config, request.seconds);
+        plan_(launch::calibration_plan(info_.kind, request.models)),
+        machine_(agree_on_machine(job, info_, "").machine) {
+    if (job.size() > 1) transport_ = make_transport(config.transport, config, host, info_.kind);
+    sampler_ = std::make_unique<launch::StepSampler>(host, device_, transport_, job, config,
+                                                     std::make_shared<const Machine>(machine_), request.seconds);
   }
 
   void run() {
-    MachineChoice known = machine_for(info_);
-    machine_ = known.machine;
     say(info_.name + ", " + std::to_string(job_.size()) + (job_.size() == 1 ? " rank" : " ranks") +
         "; what is not measured is taken from '" + machine_.name + "'");
     machine_.name = std::filesystem::path(request_.output).stem().string();
     machine_.devices = {info_.name};
-    machine_.ranks_per_node = job_.local_size();
     machine_.device.memory_bytes = {static_cast<double>(info_.memory_bytes), FigureSource::measured_here};
-    machine_.device.times = sample();
+    sample();
+    measure_host();
     if (job_.size() > 1) measure_links();
     machine_.step_error = {check(), FigureSource::measured_here};
   }
@@ -133,10 +113,20 @@ class Calibration {
   }
 
  private:
-  std::shared_ptr<Device> open_device(PluginHost& host) {
-    Parts parts;
-    add_device(parts, request_.config, host);
-    parts.device->open(job_.local_rank(), job_.local_size());
+  /// With the options that a training would settle by measuring (core/runtime/device_options.h), for the first of the steps in
+  /// less than fp32.
+  static std::shared_ptr<Device> open_for_training(const Request& request, RunConfig config, PluginHost& host, JoinedJob& job) {
+    Parts probe;
+    add_device(probe, config, host);
+    const std::vector<launch::CalibrationStep> steps = launch::calibration_plan(probe.device_name, request.models).sampled;
+    const auto narrow = std::find_if(steps.begin(), steps.end(), [](const auto& step) { return step.precision != "fp32"; });
+    const launch::CalibrationStep& step = narrow == steps.end() ? steps.front() : *narrow;
+    config.model = step.model;
+    config.precision = step.precision;
+    config.batch = step.batch;
+    config.sequence = step.sequence;
+    Parts parts = make_parts(config, host);
+    for (const std::string& note : consist::open_device(parts, config, host, job)) std::printf("%s\n", printable(note).c_str());
     return parts.device;
   }
 
@@ -146,8 +136,9 @@ class Calibration {
     std::fflush(stdout);
   }
 
-  std::vector<DeviceRates::OpTimes> sample() {
-    std::vector<launch::OpSample> all;
+  void sample() {
+    std::vector<launch::CalibrationStep> fitting;
+    std::vector<std::vector<launch::OpSample>> steps;
     for (std::size_t n = 0; n < plan_.sampled.size(); ++n) {
       const launch::CalibrationStep& step = plan_.sampled[n];
       const std::string head = "[" + std::to_string(n + 1) + "/" + std::to_string(plan_.sampled.size()) + "] " + text_of(step);
@@ -155,19 +146,41 @@ class Calibration {
         say(head + ": left out, does not fit the device's memory");
         continue;
       }
-      const std::vector<launch::OpSample> samples = sampler_->sample(step);
+      fitting.push_back(step);
+      steps.push_back(sampler_->sample(step));
       double seconds = 0;
-      for (const launch::OpSample& sample : samples) seconds += sample.seconds;
-      say(head + ": " + fixed_text(seconds * 1e3, 2) + " ms in " + std::to_string(samples.size()) + " kernels");
-      all.insert(all.end(), samples.begin(), samples.end());
+      for (const launch::OpSample& sample : steps.back()) seconds += sample.seconds;
+      say(head + ": " + fixed_text(seconds * 1e3, 2) + " ms in " + std::to_string(steps.back().size()) + " kernels");
     }
-    return launch::op_times(all);
+    if (job_.rank() == 0 && !request_.samples.empty()) launch::write_samples(request_.samples, fitting, steps);
+    const launch::ThrottlingFit fit = launch::fit_throttling(steps);
+    say(text_of(fit));
+    machine_.device.throttling = {{fit.lag, FigureSource::measured_here}, {fit.memory_bound, FigureSource::measured_here}};
+    machine_.device.times = launch::op_times(steps, fit);
+    if (job_.size() == 1) return;
+    machine_.rank_skew = {sampler_->rank_skew(), FigureSource::measured_here};
+    say("the slowest rank takes " + fixed_text(100 * machine_.rank_skew.value, 1) + "% longer than their mean");
+  }
+
+  void measure_host() {
+    const launch::HostLink link = launch::measure_host_link(job_, *device_);
+    if (!link.problem.empty()) {
+      say("copies between host and device were not measured, their rates are those of the nearest machine: " + link.problem);
+      return;
+    }
+    const auto mean = [](const double(&rates)[2]) { return 2 / (1 / rates[0] + 1 / rates[1]); };  // of as many bytes each way
+    const auto text = [](const double(&rates)[2]) {
+      return si_text(rates[0]) + "B/s to the device, " + si_text(rates[1]) + "B/s from it";
+    };
+    machine_.host_alone = {mean(link.alone), FigureSource::measured_here};
+    machine_.host_both = {link.both, FigureSource::measured_here};
+    if (job_.size() > 1) machine_.host_shared = {mean(link.shared), FigureSource::measured_here};
+    say("host: " + text(link.alone) + (job_.size() > 1 ? "; all ranks at once, each " + text(link.shared) : "") +
+        "; while both directions copy, " + fixed_text(100 * link.both, 0) + "% of that");
   }
 
   void measure_links() {
-    GroupRequest group{"calibrate.0", {}, job_.rank(), info_.kind};
-    for (int rank = 0; rank < job_.size(); ++rank) group.ranks.push_back(rank);
-    const std::unique_ptr<Communicator> communicator = transport_->connect(job_, group);
+    const std::unique_ptr<Communicator> communicator = launch::connect_all(*transport_, job_, "calibrate.0", info_.kind);
     machine_.node = launch::measure_links(job_, *device_, *communicator, plan_.most_bytes, machine_.node);
     for (const LinkRates::Curve& curve : machine_.node.curves) {
       if (curve.op != "*")
@@ -177,33 +190,32 @@ class Calibration {
     fit_beside();
   }
 
-  /// The shares of their speed that collectives and kernels leave each other are those with which two simulated steps take as long
-  /// as the real ones: one whose gradients are reduced beside backward, and one that also gathers its parameters.
+  /// The shares of their speed that collectives and kernels leave each other are those with which two simulated steps take as
+  /// long as the real ones: one whose gradients are reduced beside backward, and one that also gathers its parameters.
   void fit_beside() {
-    const double reduced = sampler_->step_seconds(plan_.reduced, nullptr),
-                 gathered = sampler_->step_seconds(plan_.gathered, nullptr);
+    launch::TimedStep reduced = sampler_->time(plan_.reduced), gathered = sampler_->time(plan_.gathered);
     constexpr int rounds = 3;
     for (int round = 0; round < rounds; ++round) {
-      fit(machine_.node.beside_compute, plan_.reduced, reduced);
-      fit(machine_.node.compute_beside, plan_.gathered, gathered);
+      fit(machine_.node.beside_compute, reduced);
+      fit(machine_.node.compute_beside, gathered);
     }
-    const auto text = [&](const launch::CalibrationStep& step, double measured) {
-      return text_of(step) + ": " + fixed_text(measured * 1e3, 1) + " ms, simulated " +
-             fixed_text(sampler_->expected_seconds(step, std::make_shared<Machine>(machine_)) * 1e3, 1);
+    const auto text = [&](const launch::CalibrationStep& step, launch::TimedStep& timed) {
+      return text_of(step) + ": " + fixed_text(timed.seconds * 1e3, 1) + " ms, simulated " +
+             fixed_text(launch::simulated_seconds(timed, std::make_shared<Machine>(machine_)) * 1e3, 1);
     };
     say("beside kernels collectives keep " + fixed_text(100 * machine_.node.beside_compute.value, 0) + "% of that, and kernels " +
         fixed_text(100 * machine_.node.compute_beside.value, 0) + "% of their speed (" + text(plan_.reduced, reduced) + "; " +
         text(plan_.gathered, gathered) + ")");
   }
 
-  /// Sets a figure of machine_ so that the step takes `measured` seconds, as far as a share can.
-  void fit(Figure& figure, const launch::CalibrationStep& step, double measured) const {
+  /// Sets a figure of machine_ so that the step simulated takes as long as it took, as far as a share can.
+  void fit(Figure& figure, launch::TimedStep& step) const {
     double low = 0.2, high = 1;
     constexpr int halvings = 12;
     for (int n = 0; n < halvings; ++n) {
       const double middle = 0.5 * (low + high);
       figure = {middle, FigureSource::measured_here};
-      (sampler_->expected_seconds(step, std::make_shared<Machine>(machine_)) > measured ? low : high) = middle;
+      (launch::simulated_seconds(step, std::make_shared<Machine>(machine_)) > step.seconds ? low : high) = middle;
     }
     figure.value = high;
   }
@@ -214,7 +226,8 @@ class Calibration {
     double largest = 0;
     for (const launch::CalibrationStep& step : plan_.checked) {
       if (!sampler_->fits(step)) continue;
-      const double measured = sampler_->step_seconds(step, nullptr), expected = sampler_->expected_seconds(step, machine);
+      launch::TimedStep timed = sampler_->time(step);
+      const double measured = timed.seconds, expected = launch::simulated_seconds(timed, machine);
       const double error = expected / measured - 1;
       largest = std::max(largest, std::abs(error));
       char line[160];
@@ -230,62 +243,27 @@ class Calibration {
   std::shared_ptr<Device> device_;
   const DeviceInfo info_;
   const launch::CalibrationPlan plan_;
+  Machine machine_;  ///< with what is known of such devices, until it is measured
   std::shared_ptr<Transport> transport_;
   std::unique_ptr<launch::StepSampler> sampler_;
-  Machine machine_;
 };
 
 }  // namespace
 
 int calibrate(const Arguments& arguments) {
-  po::variables_map values;
-  std::vector<std::string> rest;
-  try {
-    const po::options_description known = options();
-    const po::parsed_options parsed = po::command_line_parser(arguments)
-                                          .options(known)
-                                          .style(po::command_line_style::unix_style & ~po::command_line_style::allow_guessing &
-                                                 ~po::command_line_style::allow_short)
-                                          .allow_unregistered()
-                                          .run();
-    po::store(parsed, values);
-    po::notify(values);
-    rest = po::collect_unrecognized(parsed.options, po::include_positional);
-  } catch (const po::error& error) {
-    throw UsageError(std::string(error.what()) + " (see consist calibrate --help)");
-  }
-  if (values.count("help") != 0) {
-    std::fputs(help, stdout);
-    return 0;
-  }
-  Request request = read_request(values);
-  PluginHost host(request.plugin_paths);
-  request.config.plugin_options = read_plugin_options(rest, host);
-  host.find("transport", request.config.transport);
-
-  JobAddress address = job_address_from_environment(process_environment());
-  address.timeout = std::chrono::seconds(request.config.timeout_seconds);
-  say_plugin_warnings(host, address);
-  if (address.size == 1 && request.config.ranks > 1) {
-    Arguments again{"calibrate"};
-    again.insert(again.end(), arguments.begin(), arguments.end());
-    return launch::launch_local(request.config.ranks, again);
-  }
-  if (request.ranks_given && request.config.ranks != address.size) {
-    throw UsageError("--ranks is " + std::to_string(request.config.ranks) + ", but the environment says that the job has " +
-                     std::to_string(address.size) + " ranks; leave --ranks out");
-  }
-  const std::unique_ptr<JoinedJob> job = join_job(address);
-  try {
-    Calibration calibration(request, host, *job);
+  const launch::JobCommand command{{"calibrate"}, help, 1, own_options()};
+  std::optional<launch::JobCommandLine> line = launch::read_command_line(command, arguments);
+  if (!line) return 0;
+  const Request request = read_request(line->values);
+  PluginHost host(line->plugin_paths);
+  launch::take_part_options(*line, host);
+  return launch::run_on_ranks(command, *line, host, [&](JoinedJob& job) {
+    Calibration calibration(request, line->config, host, job);
     calibration.run();
-    job->leave(job->timeout());
+    job.leave(job.timeout());
     calibration.write();
     return 0;
-  } catch (const std::exception& error) {
-    job->fail(error.what());
-    throw;
-  }
+  });
 }
 
 }  // namespace consist::commands

@@ -34,8 +34,19 @@ const LinkRates::Curve& curve(const Machine& machine, const std::string& op) {
 TEST(Calibrate, WritesWhatItMeasuredAndOtherCommandsTakeIt) {
   const TemporaryFolder folder;
   const std::string file = folder / "here.json";
-  const std::vector<std::string> command{"calibrate",  "--device",  "cpu",  "--ranks",  "2", "--models",
-                                         "llama-tiny", "--seconds", "0.01", "--output", file};
+  const std::vector<std::string> command{"calibrate",
+                                         "--device",
+                                         "cpu",
+                                         "--ranks",
+                                         "2",
+                                         "--models",
+                                         "llama-tiny",
+                                         "--seconds",
+                                         "0.01",
+                                         "--output",
+                                         file,
+                                         "--samples",
+                                         folder / "samples.json"};
   const auto result = run(command);
   ASSERT_EQ(result.status, 0) << result.output;
   EXPECT_THAT(result.output, HasSubstr("[1/3] llama-tiny, 2 layers, 1 x 64 tokens, fp32: "));
@@ -61,6 +72,20 @@ TEST(Calibrate, WritesWhatItMeasuredAndOtherCommandsTakeIt) {
     EXPECT_GE(curve(machine, op).rates.size(), 2U) << op;
   }
   EXPECT_EQ(curve(machine, "send").members, 2);
+  for (const Figure& figure : {machine.host_alone, machine.host_shared, machine.host_both, machine.rank_skew})
+    EXPECT_EQ(figure.source, FigureSource::measured_here);
+  EXPECT_GT(machine.host_shared.value, 0);
+  EXPECT_THAT(result.output, HasSubstr("host: "));
+  const auto samples = nlohmann::json::parse(read_text(folder / "samples.json", 10'000'000));
+  ASSERT_EQ(samples.size(), 3U);
+  EXPECT_EQ(samples[0]["step"], "llama-tiny, 2 layers, 1 x 64 tokens, fp32");
+  EXPECT_GT(samples[0]["instructions"].size(), 20U);
+  for (const auto& instruction : samples[0]["instructions"]) {
+    ASSERT_EQ(instruction.size(), 7U);
+    EXPECT_GT(instruction[5].get<double>(), 0) << instruction;
+    if (instruction[0] == "linear") EXPECT_EQ(instruction[2], "products of 32 bits");
+    if (instruction[0] == "lm_head_loss_grad") EXPECT_GT(instruction[6].get<double>(), 0) << "the logits";
+  }
 
   const auto explained = run({"explain", "--model", "llama-tiny", "--ranks", "2", "--summary", "--machine", file});
   EXPECT_EQ(explained.status, 0) << explained.output;

@@ -86,10 +86,21 @@ TEST(MachineFile, ErrorsNameTheKeyAndWhatIsLegal) {
 
 TEST(MachineFile, MeasuredTimesAreKeptToTheBit) {
   Machine machine = *find_machine("h200");
-  machine.device.times = {{.op = "linear", .dtype = DType::bf16, .points = {{1e12 / 3, 1e9 / 7, 1e-3 / 3}, {2e12, 1e9, 3e-3}}},
+  machine.device.times = {{.op = "linear",
+                           .dtype = DType::bf16,
+                           .points = {{1e12 / 3, 1e9 / 7, 1e-3 / 3, 0.1, 1.0 / 3}, {2e12, 1e9, 3e-3}},
+                           .demand = 1.0 / 7},
                           {.op = "linear", .dtype = DType::f32, .points = {{1e12, 1e9, 1e-2}}}};
+  machine.device.throttling = {.lag = {0.025}, .memory_bound = {0.3}};
+  machine.host_both = {0.7};
+  machine.rank_skew = {0.02};
   const std::string text = to_json(machine);
-  EXPECT_EQ(to_json(machine_from_json(text, "again")), text);
+  const Machine again = machine_from_json(text, "again");
+  EXPECT_EQ(to_json(again), text);
+  EXPECT_EQ(again.device.times[0].points[0].scratch, 1.0 / 3);
+  EXPECT_EQ(again.device.throttling.lag.value, 0.025);
+  EXPECT_EQ(again.host_both.value, 0.7);
+  EXPECT_EQ(again.rank_skew.value, 0.02);
   const Json good = Json::parse(text);
   const auto with = [&](const char* pointer, const Json& value) {
     Json bad = good;
@@ -99,7 +110,14 @@ TEST(MachineFile, MeasuredTimesAreKeptToTheBit) {
   EXPECT_THAT(with("/device/times/1/dtype", "bf16"), HasSubstr("linear in bf16 stands in the list twice"));
   EXPECT_THAT(with("/device/times/0/dtype", "int3"), HasSubstr("device: times[0]: dtype is \"int3\""));
   EXPECT_THAT(with("/device/times/0/points", Json::array()), HasSubstr("times[0]: points is empty"));
-  EXPECT_THAT(with("/device/times/0/points/1", {1, 2}), HasSubstr("points[1] must be FLOPs, bytes and seconds above 0, not [1,2]"));
+  EXPECT_THAT(with("/device/times/0/points/1", {1, 2}),
+              HasSubstr("points[1] must be FLOPs, bytes and seconds above 0, perhaps load and scratch, not [1,2]"));
+  EXPECT_THAT(with("/device/times/0/points/1", {1, 2, 3, 4, 5, 6}), HasSubstr("not [1,2,3,4,5,6]"));
+  EXPECT_EQ(with("/device/times/0/points/1", {1, 2, 3}), "") << "measured without load and scratch";
+  EXPECT_THAT(with("/device/times/0/demand", -1), HasSubstr("demand must be a number of at least 0"));
+  EXPECT_THAT(with("/device/throttling/lag/value", -1), HasSubstr("throttling: lag: value must be"));
+  EXPECT_THAT(with("/host_both/value", 1.5), HasSubstr("host_both is a share"));
+  EXPECT_THAT(with("/rank_skew/value", -1), HasSubstr("rank_skew: value must be"));
   EXPECT_THAT(with("/device/times/0/points/1/2", 0), HasSubstr("seconds above 0"));
   EXPECT_THAT(with("/device/times/0/points/1", good["device"]["times"][0]["points"][0]), HasSubstr("of one before it"));
 

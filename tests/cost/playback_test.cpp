@@ -97,6 +97,21 @@ TEST(Playback, ComputeSlowsDownBesideWhatRuns) {
   EXPECT_DOUBLE_EQ(together.times[0][1].end, 4);
 }
 
+TEST(Playback, PairsOfQueuesSlowEachOtherDown) {
+  Script s;
+  s.add(compute, 20);
+  s.add(network, 3);
+  s.add(other, 2);
+  s.add(other, 2);  // behind the other without a pause
+  const Actor actor = s.actor();
+  const Playback played = play({&actor, 1}, {.pairs = {{network, other, 0.5}}});
+  // Half of their speed for six seconds, in which the first is done; of the other's four seconds one is left.
+  EXPECT_DOUBLE_EQ(played.times[0][1].end, 6);
+  EXPECT_DOUBLE_EQ(played.times[0][2].end, 4);
+  EXPECT_DOUBLE_EQ(played.times[0][3].end, 7);
+  EXPECT_DOUBLE_EQ(played.times[0][0].end, 20) << "no other queue";
+}
+
 TEST(Playback, NothingTakesTimeWithoutDurations) {
   Script s;
   s.add(network, 4, {s.add(compute, 2)});

@@ -50,21 +50,36 @@ struct DeviceRates {
     /// An instruction by its cost (Op::cost).
     struct Point {
       double flops = 0, bytes = 0, seconds = 0;
+      double load = 0;     ///< at which it was measured (Throttling)
+      double scratch = 0;  ///< its kernel's workspace over scratch_base() bytes
     };
     std::string op;
     DType dtype = DType::f32;   ///< of the first operand
     std::vector<Point> points;  ///< at least one; no two of one cost
     FigureSource source = FigureSource::measured_here;
+    double demand = 0;  ///< what the load becomes if nothing else runs (Throttling)
+  };
+
+  /// A device at its power limit lowers its clock, some time after the load that it draws the power for. At a load x an
+  /// instruction takes 1 + x times as long as without, one without FLOPs 1 + memory_bound * x. The load is the mean of `demand`
+  /// over the time before, weighted by exp(-age / lag).
+  struct Throttling {
+    Figure lag;           ///< seconds; 0: times do not depend on what runs before
+    Figure memory_bound;  ///< fraction, 0..1
   };
 
   Figure peak_fp32, peak_tf32, peak_bf16, peak_fp8;  ///< FLOP/s of dense matrix products; 0: not known, or it has none
   std::vector<Reached> reached;
   std::vector<OpTimes> times;  ///< no two of one op and dtype
+  Throttling throttling;
   Figure sustained_clock{1};   ///< clock under a step's load over that at which `reached` was measured; fraction, 0..1
   Figure memory_bytes;         ///< bytes that a rank's plan may take; 0: not known
   Figure memory_rate;          ///< bytes/s that large kernels read and write
   Figure kernel_seconds;       ///< overhead of every kernel on the device, seconds
   Figure launch_seconds;       ///< time of the host to enqueue a kernel, seconds
+  /// Kernels that make the logits of the vocabulary for themselves make them in equal chunks of tokens, of at most so many bytes
+  /// in the operands' dtype; 0: not known.
+  Figure chunk_bytes;
 
   /// FLOP/s of products of operands of this dtype. The peak of bf16 for 8-bit operands if the device has no 8-bit products.
   CONSIST_API double peak(DType operand) const;
@@ -104,6 +119,9 @@ struct Machine {
   LinkRates network;   ///< to another node, all ranks of the node sending
   Figure host_alone;   ///< bytes/s between the memories of host and device in one direction, if no other rank of the node copies
   Figure host_shared;  ///< the same if all ranks do
+  Figure host_both{1};  ///< fraction of these rates that is left to each direction while both copy, 0..1
+  /// Relative time by which the slowest rank of a node computes longer than their mean: ranks of one job wait for it.
+  Figure rank_skew;
   Figure step_error;   ///< relative error of a simulated step, as comparisons with measured ones have it; 0: not known
 };
 
@@ -130,7 +148,18 @@ class CONSIST_API CostModel {
   /// send. 0 if it touches no memory.
   double seconds(const Program& program, const Instruction& instruction) const;
 
-  /// The same for instructions of the compute queue, 0 for all others.
+  /// Seconds of all instructions, by their place in the program, in a step that is repeated: seconds(), at the clock that the load
+  /// before each of them leaves (DeviceRates::Throttling), and, if there are several ranks, those of the slowest (Machine::rank_skew).
+  std::vector<double> durations(const Program& program) const;
+
+  /// Estimated workspace (Kernel::workspace_bytes) of an instruction of the compute queue, where no device is asked: by
+  /// DeviceRates::times of its op and dtype; else the chunk of logits that it makes for itself; else 0. Bytes.
+  std::int64_t scratch_bytes(const Program& program, const Instruction& instruction) const;
+  /// Bytes to which a workspace is proportional: of the chunk of logits (DeviceRates::chunk_bytes), else what the instruction
+  /// reads and writes (Cost::bytes).
+  double scratch_base(const Program& program, const Instruction& instruction) const;
+
+  /// The same as seconds() for instructions of the compute queue, 0 for all others.
   double compute_seconds(const Program& program, const Instruction& instruction) const;
 
   /// Seconds of a kernel that reads and writes so many bytes and computes next to nothing.
@@ -154,6 +183,9 @@ class CONSIST_API CostModel {
   double compute_share_beside(AxisSet axes) const {
     return (crosses_nodes(axes) ? machine_->network : machine_->node).compute_beside.value;
   }
+
+  /// The fraction of their speed, 0..1, that copies between host and device keep while others go the other way.
+  double copy_share_beside_copies() const { return machine_->host_both.value; }
 
   /// Whether some members of a group lie on different nodes.
   bool crosses_nodes(AxisSet axes) const { return groups_over(axes).crosses; }
@@ -179,13 +211,15 @@ class CONSIST_API CostModel {
   struct Measured {
     const Op* op = nullptr;
     DType dtype = DType::f32;
-    /// ln FLOPs, ln bytes, ln of the seconds over bound_seconds().
+    double demand = 0;
     struct Point {
-      double flops = 0, bytes = 0, ratio = 0;
+      double flops = 0, bytes = 0;  ///< ln
+      double ratio = 0;             ///< ln of the seconds over bound_seconds()
+      double load = 0, scratch = 0;
     };
     std::vector<Point> points;
-    /// ln of the ratio: the mean of the nearest points, by the square of their distance.
-    double ratio_at(double flops, double bytes) const;
+    /// For an instruction of this cost: the mean of the nearest points, by the square of their distance.
+    Point at(double flops, double bytes) const;
   };
   using Curves = std::vector<std::pair<const Op*, const LinkRates::Curve*>>;  // the last one is for all others
 
@@ -194,6 +228,12 @@ class CONSIST_API CostModel {
   double bound_seconds(DType operand, double flops, double bytes) const;
   /// Null if nothing of the kind was measured.
   const Measured* measured(const Op* op, DType operand) const;
+  /// Of an instruction of the compute queue.
+  struct Timed {
+    double seconds = 0;
+    double demand = 0, load = 0, sensitivity = 0;  ///< to the load; 0: it takes as long at any
+  };
+  Timed timed(const Program& program, const Instruction& instruction) const;
   static Curves curves_of(const LinkRates& links);
   static double over(const Curves& curves, const Op& op, double bytes, int members);
   Groups groups_over(AxisSet axes) const;

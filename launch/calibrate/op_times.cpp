@@ -1,0 +1,44 @@
+#include "launch/calibrate/op_times.h"
+
+#include <map>
+#include <tuple>
+
+namespace consist::launch {
+
+std::vector<DeviceRates::OpTimes> op_times(const std::vector<std::vector<OpSample>>& steps, const ThrottlingFit& fit) {
+  struct Sum {
+    double unloaded = 0;  ///< seconds at no load
+    double load = 0, scratch = 0, demand = 0, sensitivity = 0;
+    int count = 0;
+  };
+  std::map<std::tuple<std::string, DType, double, double>, Sum> sums;
+  for (const std::vector<OpSample>& step : steps) {
+    const std::vector<double> loads = loads_of(step, fit);
+    for (std::size_t n = 0; n < step.size(); ++n) {
+      const OpSample& sample = step[n];
+      Sum& sum = sums[{sample.op, sample.dtype, sample.flops, sample.bytes}];
+      sum.unloaded += sample.seconds / (1 + fit.sensitivity_of(sample) * loads[n]);
+      sum.load += loads[n];
+      sum.scratch += sample.scratch;
+      sum.demand = fit.demand_of(sample);
+      sum.sensitivity = fit.sensitivity_of(sample);
+      ++sum.count;
+    }
+  }
+  std::vector<DeviceRates::OpTimes> all;
+  for (const auto& [key, sum] : sums) {
+    const auto& [op, dtype, flops, bytes] = key;
+    if (sum.unloaded <= 0) continue;
+    if (all.empty() || all.back().op != op || all.back().dtype != dtype)
+      all.push_back({.op = op, .dtype = dtype, .points = {}, .source = FigureSource::measured_here, .demand = sum.demand});
+    const double load = sum.load / sum.count;
+    all.back().points.push_back({.flops = flops,
+                                 .bytes = bytes,
+                                 .seconds = sum.unloaded / sum.count * (1 + sum.sensitivity * load),
+                                 .load = load,
+                                 .scratch = sum.scratch / sum.count});
+  }
+  return all;
+}
+
+}  // namespace consist::launch

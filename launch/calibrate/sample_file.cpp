@@ -1,0 +1,25 @@
+#include "launch/calibrate/sample_file.h"
+
+#include <nlohmann/json.hpp>
+
+#include "consist/files.h"
+
+namespace consist::launch {
+
+void write_samples(const std::string& path, const std::vector<CalibrationStep>& steps,
+                   const std::vector<std::vector<OpSample>>& samples) {
+  using Json = nlohmann::ordered_json;
+  Json all = Json::array();
+  for (std::size_t s = 0; s < samples.size(); ++s) {
+    Json instructions = Json::array();
+    for (const OpSample& i : samples[s])
+      instructions.push_back({i.op, name_of(i.dtype), i.kind, i.flops, i.bytes, i.seconds, i.scratch});
+    all.push_back({{"step", text_of(steps[s])}, {"instructions", std::move(instructions)}});
+  }
+  const std::string text = all.dump(-1) + "\n";
+  AtomicFile file(path);
+  file.write(text.data(), text.size());
+  file.commit();
+}
+
+}  // namespace consist::launch
