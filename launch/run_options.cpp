@@ -321,6 +321,14 @@ void print_config(const RunConfig& config, PluginHost& host, const std::vector<s
   std::fputs(to_toml(config, host, plugins).c_str(), stdout);
 }
 
+std::optional<RunConfig> config_to_plan(const ParsedRun& parsed, PluginHost& host) {
+  say_plugin_warnings(host);
+  RunConfig config = make_config(parsed, host);
+  if (!parsed.flag("print-config")) return config;
+  print_config(config, host, plugin_paths(parsed));
+  return std::nullopt;
+}
+
 namespace {
 
 /// A list as compare takes it on its command line.

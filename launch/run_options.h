@@ -4,6 +4,7 @@
 
 #include <boost/program_options.hpp>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -57,6 +58,10 @@ void say_plugin_warnings(const PluginHost& host, const JobAddress& process = {})
 
 /// The config, checked, options of parts included. Throws UsageError.
 RunConfig make_config(const ParsedRun& parsed, PluginHost& host);
+
+/// What commands that plan begin with: the plugins' warnings on stderr, then make_config(). With --print-config it is printed,
+/// and nothing comes back: the command is done.
+std::optional<RunConfig> config_to_plan(const ParsedRun& parsed, PluginHost& host);
 
 /// The configuration as a TOML file that --config reads back as the same. Options of parts are those that are given. `plugins`
 /// are the paths of --plugin.

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "consist/error.h"
+#include "core/files/split.h"
 
 namespace consist {
 namespace {
@@ -63,14 +64,8 @@ bool is_number(OptionKind kind) noexcept {
 }
 
 std::vector<std::string> choices_of(const OptionSpec& spec) {
-  std::vector<std::string> choices;
-  const std::string_view all = spec.choices;
-  for (std::size_t begin = 0; begin <= all.size();) {
-    const std::size_t end = std::min(all.find('|', begin), all.size());
-    choices.emplace_back(all.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return choices;
+  const std::vector<std::string_view> parts = split(spec.choices, '|');
+  return {parts.begin(), parts.end()};
 }
 
 std::string legal_text(const OptionSpec& spec) {
@@ -130,6 +125,23 @@ std::string legal_value(const OptionSpec& spec, std::string_view value, const st
     }
   }
   return std::string(value);
+}
+
+std::vector<std::string> tunable_values(const OptionSpec& spec, const std::string& said) {
+  std::vector<std::string> values, legal;
+  if (*spec.tunable == '\0') return values;
+  for (const std::string_view value : split(spec.tunable, '|')) {
+    legal.push_back(legal_value(spec, value, "a tunable value of " + said));
+    values.emplace_back(value);
+    if (std::count(legal.begin(), legal.end(), legal.back()) > 1)
+      throw UsageError("the tunable values of " + said + " name '" + values.back() + "' twice");
+  }
+  const auto fallback = std::find(legal.begin(), legal.end(), legal_value(spec, spec.fallback, "the default of " + said));
+  if (fallback == legal.end())
+    throw UsageError("the tunable values of " + said + " are '" + spec.tunable + "', without its default, '" + spec.fallback +
+                     "'");
+  std::rotate(values.begin(), values.begin() + (fallback - legal.begin()), values.begin() + (fallback - legal.begin()) + 1);
+  return values;
 }
 
 }  // namespace consist

@@ -20,6 +20,10 @@ CONSIST_API std::string legal_text(const OptionSpec& spec);
 /// "a|b|c" at its bars.
 CONSIST_API std::vector<std::string> choices_of(const OptionSpec& spec);
 
+/// OptionSpec::tunable at its bars, the default first; none of an option that is not searched. Throws UsageError for a value that
+/// is not legal or stands there twice, and where the default is missing: a bug in the plugin. `said` names the option.
+CONSIST_API std::vector<std::string> tunable_values(const OptionSpec& spec, const std::string& said);
+
 /// Whether the kind is integer, real or bytes.
 CONSIST_API bool is_number(OptionKind kind) noexcept;
 

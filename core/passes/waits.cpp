@@ -77,8 +77,11 @@ void insert_waits(Program& program, const MemoryPlan& plan, std::span<const std:
   const QueueTable queues(program);
   const Clock never(queues.size(), -1);
   std::vector<Accesses> spaces(memory_spaces, Accesses(queues.size()));
-  std::vector<Clock> known_of_queue(queues.size(), never);   // what the newest instruction of each queue may rely on
-  std::vector<Clock> known_at(program.instructions.size());  // the same, of every instruction
+  std::vector<Clock> known_of_queue(queues.size(), never);  // what the newest instruction of each queue may rely on
+  Clock known_at(program.instructions.size() * queues.size(), -1);  // the same, of every instruction
+  const auto known_by = [&](InstructionId of, std::size_t queue) -> InstructionId& {
+    return known_at[static_cast<std::size_t>(of) * queues.size() + queue];
+  };
 
   for (std::size_t index = 0; index < program.instructions.size(); ++index) {
     Instruction& i = program.instructions[index];
@@ -109,14 +112,14 @@ void insert_waits(Program& program, const MemoryPlan& plan, std::span<const std:
     std::erase_if(i.waits, [&](InstructionId w) {
       return std::any_of(i.waits.begin(), i.waits.end(), [&](InstructionId other) {
         const std::size_t q = queues.number_of(program.instructions[static_cast<std::size_t>(w)].queue);
-        return other != w && known_at[static_cast<std::size_t>(other)][q] >= w;
+        return other != w && known_by(other, q) >= w;
       });
     });
     for (InstructionId w : i.waits) {
-      for (std::size_t q = 0; q < queues.size(); ++q) known[q] = std::max(known[q], known_at[static_cast<std::size_t>(w)][q]);
+      for (std::size_t q = 0; q < queues.size(); ++q) known[q] = std::max(known[q], known_by(w, q));
     }
     known[queue] = static_cast<InstructionId>(index);
-    known_at[index] = known;
+    std::copy(known.begin(), known.end(), &known_by(static_cast<InstructionId>(index), 0));
   }
 }
 

@@ -11,6 +11,7 @@
 #include "consist/json_input.h"
 #include "consist/text.h"
 #include "core/cost/machine_file.h"
+#include "core/passes/compile.h"
 
 namespace consist {
 namespace {
@@ -26,7 +27,8 @@ double positive(const std::string& part, const std::string& value) {
 /// One op's share, whatever the dtype and the size; also in place of measured times.
 void set_share(Machine& machine, const std::string& op, double value) {
   std::erase_if(machine.device.times, [&](const DeviceRates::OpTimes& times) {
-    const bool computes = std::any_of(times.points.begin(), times.points.end(), [](const auto& point) { return point.flops > 0; });
+    const bool computes =
+        std::any_of(times.points.begin(), times.points.end(), [](const auto& point) { return point.flops > 0; });
     return op == "*" ? computes && !times.op.starts_with("attention") : times.op == op;
   });
   std::erase_if(machine.device.reached, [&](const DeviceRates::Reached& reached) { return reached.op == op; });
@@ -112,6 +114,10 @@ Machine parse_machine(const std::string& text) {
   return machine;
 }
 
+std::shared_ptr<const Machine> machine_named(const std::string& text) {
+  return text.empty() ? reference_machine() : std::make_shared<const Machine>(parse_machine(text));
+}
+
 std::string text_of(const Machine& machine) {
   const auto share = [](double of_peak) { return fixed_text(100 * of_peak, 0) + "%"; };
   const DeviceRates& d = machine.device;
@@ -127,8 +133,7 @@ std::string text_of(const Machine& machine) {
 }
 
 MachineChoice machine_for(const DeviceInfo& device) {
-  if (const Machine* known = find_machine_of_device(device.kind, device.name))
-    return {*known, "", "the device's"};
+  if (const Machine* known = find_machine_of_device(device.kind, device.name)) return {*known, "", "the device's"};
   const bool kind_is_known = std::any_of(known_machines().begin(), known_machines().end(),
                                          [&](const Machine& machine) { return machine.device_kind == device.kind; });
   const Machine* nearest = nullptr;

@@ -1,6 +1,7 @@
 // Which machine is planned for: the one that --machine names, or that of the device which is there.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "consist/cost.h"
@@ -14,6 +15,9 @@ namespace consist {
 /// "h100,products=0.6,network=12.5e9,ranks-per-node=4". Throws UsageError naming what is known, and as read_json() and
 /// machine_from_json() do.
 CONSIST_API Machine parse_machine(const std::string& text);
+
+/// What a plan without a device is for: the machine that --machine names (`text`, as above), or without one reference_machine().
+CONSIST_API std::shared_ptr<const Machine> machine_named(const std::string& text);
 
 /// "h100, 8 ranks a node; products at 70%, ...": what an estimate rests on, for people.
 CONSIST_API std::string text_of(const Machine& machine);

@@ -26,7 +26,7 @@ void Plan::lay_out(Target target) {
 
 void Plan::set_target(Target target) {
   target_ = std::move(target);
-  if (!target_.machine && !config_.machine.empty()) target_.machine = std::make_shared<Machine>(parse_machine(config_.machine));
+  if (!target_.machine) target_.machine = machine_named(config_.machine);
 }
 
 namespace {
@@ -51,7 +51,7 @@ std::optional<Program> Plan::evaluation(int rank) const {
   return compile_evaluation(request_of(*this), layout_, rank);
 }
 
-std::vector<PlannedRank> Plan::ranks(int rank, int threads) const {
+std::vector<PlannedRank> Plan::ranks(int rank, int threads, bool summarized) const {
   Program first = step(rank);
   const std::vector<int> members = first.stage_axis < 0 ? std::vector<int>{rank} : first.mesh.group(rank, first.stage_axis);
   std::vector<PlannedRank> planned(members.size());
@@ -60,7 +60,7 @@ std::vector<PlannedRank> Plan::ranks(int rank, int threads) const {
     auto prepared = target_.device ? std::make_unique<PreparedProgram>(std::move(program), *target_.device, CommunicatorOfQueue{})
                                    : std::make_unique<PreparedProgram>(std::move(program));
     prepared->plan();
-    ProgramSummary summary = summarize(*prepared);
+    ProgramSummary summary = summarized ? summarize(*prepared) : ProgramSummary();
     planned[n] = {members[n], std::move(prepared), std::move(summary)};
   };
   const std::size_t workers = target_.device ? 1 : std::min(members.size(), static_cast<std::size_t>(std::max(threads, 1)));

@@ -49,7 +49,7 @@ class CONSIST_API Plan {
   const Parts& parts() const noexcept { return parts_; }
   Parts& parts() noexcept { return parts_; }  ///< device and dataset are added
   const Layout& layout() const noexcept { return layout_; }
-  const Target& target() const noexcept { return target_; }
+  const Target& target() const noexcept { return target_; }  ///< its machine is there once the plan is laid out
   void set_target(Target target);
 
   /// Compiled for the target. Throw what compile_step() throws.
@@ -57,8 +57,9 @@ class CONSIST_API Plan {
   std::optional<Program> evaluation(int rank) const;               ///< none without --evaluate-every
 
   /// Compiles each rank that differs from `rank` along the axis of stages, itself among them, in the axis's order; plans their
-  /// memory. On as many threads, at most; with a device on one. Throws as step() and PreparedProgram.
-  std::vector<PlannedRank> ranks(int rank = 0, int threads = 1) const;
+  /// memory. On as many threads, at most; with a device on one. Without `summarized` PlannedRank::summary is empty, for searches,
+  /// which need the times and the memory alone. Throws as step() and PreparedProgram.
+  std::vector<PlannedRank> ranks(int rank = 0, int threads = 1, bool summarized = true) const;
 
  private:
   PluginHost* host_;

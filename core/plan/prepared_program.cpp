@@ -10,7 +10,7 @@
 namespace consist {
 namespace {
 
-/// Of instructions that only say how long memory is kept, and of all but collectives where no device is there to ask.
+/// Of instructions that only say how long memory is kept.
 class NoKernel final : public Kernel {
  public:
   void launch(std::span<const Buffer> /*inputs*/, std::span<const Buffer> /*outputs*/, void* /*workspace*/,
@@ -57,11 +57,15 @@ void PreparedProgram::make_kernels(const CommunicatorOfQueue& communicators) {
   kernel_of_.reserve(program_.instructions.size());
   workspace_bytes_.reserve(program_.instructions.size());
   for (const Instruction& i : program_.instructions) {
+    if (device_ == nullptr && !i.op->is_collective()) {  // neither launched nor asked for its scratch
+      kernel_of_.push_back(nullptr);
+      workspace_bytes_.push_back(program_.costs ? program_.costs->scratch_bytes(program_, i) : 0);
+      continue;
+    }
     Kernel* kernel = kernel_for(i, communicators);
     kernel_of_.push_back(kernel);
-    const bool estimated = device_ == nullptr && !i.op->is_collective() && program_.costs;
-    workspace_bytes_.push_back(estimated ? program_.costs->scratch_bytes(program_, i) : kernel->workspace_bytes());
-    labels_.push_back(std::string(i.op->name()) + " " + first_output_name(program_, i));
+    workspace_bytes_.push_back(kernel->workspace_bytes());
+    if (device_ != nullptr) labels_.push_back(std::string(i.op->name()) + " " + first_output_name(program_, i));
   }
 }
 
@@ -88,15 +92,13 @@ Kernel* PreparedProgram::kernel_for(const Instruction& i, const CommunicatorOfQu
   const std::string key = signature(i, inputs, outputs) + text_of(input_origins) + text_of(output_origins);
   if (auto known = kernel_cache_.find(key); known != kernel_cache_.end()) return known->second;
 
-  const KernelRequest request{i.op->name(),  inputs,         outputs,
-                              i.attributes,  input_origins,  output_origins,
-                              device_kind_};
+  const KernelRequest request{i.op->name(), inputs, outputs, i.attributes, input_origins, output_origins, device_kind_};
   std::unique_ptr<Kernel> kernel;
   if (i.op->is_collective()) {
     const auto found = communicators.find(i.queue);
     kernel = i.op->make_collective_kernel(request, found == communicators.end() ? nullptr : found->second,
                                           program_.mesh.size_of(i.queue.axes()));
-  } else if (!i.op->touches_memory() || device_ == nullptr) {
+  } else if (!i.op->touches_memory()) {
     kernel = std::make_unique<NoKernel>();
   } else {
     kernel = device_->make_kernel(request);
@@ -105,8 +107,8 @@ Kernel* PreparedProgram::kernel_for(const Instruction& i, const CommunicatorOfQu
     std::string types;
     for (const Buffer& buffer : inputs)
       types += " " + (buffer.absent() ? "-" : std::string(name_of(buffer.dtype)) + buffer.shape.text());
-    throw UnavailableError("device '" + device_kind_ + "' has no kernel for op '" + std::string(i.op->name()) +
-                           "' with inputs" + types + "; choose another device or precision, or name the plugin that brings one with --plugin");
+    throw UnavailableError("device '" + device_kind_ + "' has no kernel for op '" + std::string(i.op->name()) + "' with inputs" +
+                           types + "; choose another device or precision, or name the plugin that brings one with --plugin");
   }
   Kernel* made = kernel.get();
   kernels_.push_back(std::move(kernel));

@@ -41,9 +41,9 @@ class CONSIST_API PreparedProgram {
   /// Local buffer of a tensor; bound programs only.
   Buffer buffer(TensorId tensor) const;
   Executable& executable() { return *executable_; }
-  /// "adamw model.norm.weight" and the like; for messages about a launch.
+  /// "adamw model.norm.weight" and the like; for messages about a launch. Programs with a device only.
   const std::string& label(std::int32_t launch) const { return labels_.at(static_cast<std::size_t>(launch)); }
-  std::int64_t launches() const noexcept { return static_cast<std::int64_t>(labels_.size()); }
+  std::int64_t launches() const noexcept { return static_cast<std::int64_t>(kernel_of_.size()); }
 
  private:
   void make_kernels(const CommunicatorOfQueue& communicators);

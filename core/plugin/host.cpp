@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "consist/error.h"
+#include "core/config/option_value.h"
 #include "core/files/did_you_mean.h"
 #include "core/plugin/manifest.h"
 #include "core/plugin/plugin_faults.h"
@@ -192,6 +193,20 @@ const PluginFile& PluginHost::find(std::string_view kind, std::string_view name)
   throw UsageError(message + "." + did_you_mean(name, described) + " " + looked_in());
 }
 
+namespace {
+
+void check_tunable(const std::vector<OptionSpec>& options, const PluginFile& file) {
+  for (const OptionSpec& spec : options) {
+    try {
+      tunable_values(spec, "--" + file.name + "." + spec.name);
+    } catch (const UsageError& error) {
+      throw UnavailableError(file.path.string() + ": " + error.what() + "; correct it in the plugin's CONSIST_PLUGIN_OPTIONS");
+    }
+  }
+}
+
+}  // namespace
+
 PluginHost::Loaded& PluginHost::load(const PluginFile& file) {
   std::shared_ptr<Loaded>& slot = loaded_[file.path];
   if (slot) return *slot;
@@ -218,6 +233,7 @@ PluginHost::Loaded& PluginHost::load(const PluginFile& file) {
   const auto options = loaded->library.get<const OptionSpec*(std::size_t*)>("consist_plugin_options");
   const OptionSpec* table = in_plugin(*identity, "consist_plugin_options", [&] { return options(&count); });
   loaded->options.assign(table, table + count);
+  check_tunable(loaded->options, file);
   slot = std::move(loaded);
   return *slot;
 }

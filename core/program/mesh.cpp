@@ -144,8 +144,10 @@ std::string Placements::text(const Mesh& mesh) const {
 
 Shape local_shape(const Shape& shape, const Placements& placements, const Mesh& mesh) {
   Shape local = shape;
+  AxisSet flat;
   for (int axis = 0; axis < mesh.axes(); ++axis) {
     const Placement placement = placements[axis];
+    if (placement.is_flat()) flat |= axis;
     if (!placement.is_shard()) continue;
     const int size = mesh.size_of(axis);
     if (placement.dim() >= shape.rank() || local[placement.dim()] % size != 0) {
@@ -154,7 +156,6 @@ Shape local_shape(const Shape& shape, const Placements& placements, const Mesh& 
     }
     local[placement.dim()] /= size;
   }
-  const AxisSet flat = placements.flat_axes() & mesh.all_axes();
   if (flat.empty()) return local;
   const std::int64_t ranks = mesh.size_of(flat);
   return {(local.elements() + ranks - 1) / ranks};

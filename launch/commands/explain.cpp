@@ -162,16 +162,12 @@ int explain(const Arguments& arguments) {
   }
   const bool summary = parsed.flag("summary");
   PluginHost host(plugin_paths(parsed));
-  say_plugin_warnings(host);
-  RunConfig config = make_config(parsed, host);
-  if (parsed.flag("print-config")) {
-    print_config(config, host, plugin_paths(parsed));
-    return 0;
-  }
-  const bool with_machine = !config.machine.empty();
+  std::optional<RunConfig> config = config_to_plan(parsed, host);
+  if (!config) return 0;
+  const bool with_machine = !config->machine.empty();
   // Files have "auto" from runs that named no device: only the command line asks for it.
-  const bool with_device = parsed.has("device") && (config.device != "auto" || parsed.given.at("device").said.starts_with("--"));
-  Plan plan = plan_run(std::move(config), host);
+  const bool with_device = parsed.has("device") && (config->device != "auto" || parsed.given.at("device").said.starts_with("--"));
+  Plan plan = plan_run(std::move(*config), host);
   for (const std::string& note : plan.config().notes) std::fprintf(stderr, "%s\n", printable(note).c_str());
   const bool one_rank = parsed.has("rank");
   const std::int64_t rank =

@@ -75,6 +75,7 @@ void print_options(PluginHost& host, const std::string& name) {
       }
       std::printf("  --%s.%s  (%s, default %s)\n      %s\n", file.name.c_str(), option.name, kind.c_str(),
                   *option.fallback == '\0' ? "empty" : printable(option.fallback).c_str(), printable(option.help).c_str());
+      if (*option.tunable != '\0') std::printf("      consist tune chooses between %s\n", printable(option.tunable).c_str());
     }
   }
   if (!found) {

@@ -2,13 +2,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "consist/error.h"
 #include "consist/host.h"
 #include "consist/text.h"
-#include "core/plan/machine_choice.h"
 #include "core/plan/plan.h"
 #include "core/runtime/step_trace.h"
 #include "launch/commands/commands.h"
@@ -55,15 +55,9 @@ int predict(const Arguments& arguments) {
     return 0;
   }
   PluginHost host(plugin_paths(parsed));
-  say_plugin_warnings(host);
-  RunConfig config = make_config(parsed, host);
-  if (parsed.flag("print-config")) {
-    print_config(config, host, plugin_paths(parsed));
-    return 0;
-  }
-  const auto machine =
-      config.machine.empty() ? reference_machine() : std::make_shared<const Machine>(parse_machine(config.machine));
-  const Plan plan = plan_run(std::move(config), host, {nullptr, machine});
+  std::optional<RunConfig> config = config_to_plan(parsed, host);
+  if (!config) return 0;
+  const Plan plan = plan_run(std::move(*config), host);
   for (const std::string& note : plan.config().notes) std::fprintf(stderr, "%s\n", printable(note).c_str());
   const std::vector<PlannedRank> ranks = plan.ranks(0, usable_cores());
   const Simulation simulation = simulate(ranks);

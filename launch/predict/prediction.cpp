@@ -7,6 +7,7 @@
 #include "consist/cost.h"
 #include "consist/op.h"
 #include "consist/text.h"
+#include "core/files/split.h"
 #include "core/runtime/metrics.h"
 
 namespace consist::launch {
@@ -33,12 +34,10 @@ void add_work(TimeShares& shares, const Program& program, const SimulatedRank& r
 /// "model.layers.12.mlp.up_proj" as "model.layers.*.mlp.up_proj".
 std::string without_numbers(const std::string& name) {
   std::string text;
-  for (std::size_t begin = 0; begin <= name.size();) {
-    const std::size_t end = std::min(name.find('.', begin), name.size());
-    const std::string part = name.substr(begin, end - begin);
-    const bool number = !part.empty() && part.find_first_not_of("0123456789") == std::string::npos;
-    text += (text.empty() ? "" : ".") + (number ? std::string("*") : part);
-    begin = end + 1;
+  for (const std::string_view part : split(name, '.')) {
+    const bool number = !part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos;
+    if (!text.empty()) text += '.';
+    text += number ? "*" : part;
   }
   return text;
 }
@@ -104,7 +103,7 @@ std::int64_t Prediction::most_bytes() const {
 }
 
 Prediction predict(const Plan& plan, int threads) {
-  const std::vector<PlannedRank> ranks = plan.ranks(0, threads);
+  const std::vector<PlannedRank> ranks = plan.ranks(0, threads, false);
   return predict(plan, ranks, simulate(ranks));
 }
 
@@ -130,8 +129,8 @@ Prediction predict(const Plan& plan, const std::vector<PlannedRank>& ranks, cons
     p.shares.pipeline += rank.for_ranks * weight;
     p.shares.host += rank.for_copies * weight;
     for (const auto& [axes, seconds] : rank.communication) p.shares.communication[program.mesh.text(axes)] += seconds * weight;
-    p.memory.push_back({ranks[s].rank, config.ranks / static_cast<int>(ranks.size()), ranks[s].summary.planned_bytes,
-                        ranks[s].summary.planned_host_bytes});
+    p.memory.push_back({ranks[s].rank, config.ranks / static_cast<int>(ranks.size()), ranks[s].step->memory().bytes[0],
+                        ranks[s].step->memory().bytes[1]});
     if (rank.busy > simulation.ranks[busiest].busy) busiest = s;
   }
   p.path = path_of(ranks[busiest].step->program(), simulation.ranks[busiest]);

@@ -52,7 +52,7 @@ struct Prediction {
 
 /// Compiles on as many threads, at most. Throws what compiling throws. `plan` is laid out, for a machine.
 Prediction predict(const Plan& plan, int threads = 1);
-/// From the programs of these ranks, which are the plan's, and their simulation.
+/// From the programs of these ranks, which are the plan's and need no summary, and their simulation.
 Prediction predict(const Plan& plan, const std::vector<PlannedRank>& ranks, const Simulation& simulation);
 
 /// For people.

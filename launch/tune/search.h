@@ -12,36 +12,47 @@
 
 namespace consist::launch {
 
+/// A configuration that fits, planned whole.
 struct Candidate {
   Choices choices;
   Prediction prediction;
-  bool best_for_memory = false;  ///< no other is both as fast and as small (on the Pareto front)
-  double measured = 0;           ///< seconds of a step; 0: not measured
-  std::string problem;           ///< of the measurement
+  bool best_for_memory = false;     ///< no other is both as fast and as small (on the Pareto front)
+  bool changes_rounding = false;    ///< an option of the precision differs from what the user has asked for
+  double measured = 0;              ///< seconds of a step; 0: not measured, or it failed
+  std::int64_t measured_steps = 0;  ///< of the run that says so
+  std::string problem;              ///< of the measurement
+};
+
+enum class Objective {
+  tokens,  ///< the most tokens per second
+  memory,  ///< the least memory of the rank that needs the most; of equal ones the fastest
 };
 
 struct SearchRequest {
   RunConfig config;  ///< `global_batch` is settled
   std::shared_ptr<const Machine> machine;
   Settled settled;
+  Objective objective = Objective::tokens;
+  bool exhaustive = false;                                ///< every combination, each planned whole
+  std::size_t least = 2000;                               ///< configurations that are simulated before the search ends by itself
+  std::size_t rows = 10;                                  ///< of result.candidates, at least, if there are so many
   double most_seconds = 0;                                ///< of searching; 0: no limit
-  std::function<void(const std::string& text)> progress;  ///< one line, again and again; may be empty
+  std::function<void(const std::string& text)> progress;  ///< one line, again and again; may be empty. One thread at a time
 };
 
 struct SearchResult {
-  std::vector<Candidate> candidates;  ///< that fit, the fastest first
-  int refused = 0;                    ///< their parts or sizes do not go together
-  int too_large = 0;                  ///< for the machine's memory
-  bool ended_early = false;           ///< by `most_seconds`
+  /// The best by the objective, in its order: of configurations that differ in options of plugins alone the best one. The Pareto
+  /// front is among them.
+  std::vector<Candidate> candidates;
+  std::size_t whole = 0;      ///< configurations that fit, planned and simulated whole
+  std::size_t shortened = 0;  ///< planned and simulated with fewer micro-batches alone (estimate.h)
+  std::size_t too_large = 0;  ///< planned; for the machine's memory
+  std::size_t refused = 0;    ///< their parts or sizes do not go together
+  double seconds = 0;         ///< that the search took
+  bool ended_early = false;   ///< by `most_seconds`
 };
 
 /// On as many threads as there are cores. Throws UsageError if nothing is legal: the first refusal.
 SearchResult search(const SearchRequest& request, PluginHost& host);
-
-/// A table of the first `rows` and of the Pareto front of speed and memory.
-std::string table_of(const SearchResult& result, std::size_t rows);
-
-/// Why `winner` is faster than `other`: the parts of the step that differ most.
-std::string why(const Candidate& winner, const Candidate& other);
 
 }  // namespace consist::launch

@@ -1,6 +1,13 @@
 #include "launch/tune/space.h"
 
 #include <algorithm>
+#include <set>
+#include <string_view>
+
+#include "consist/error.h"
+#include "core/config/option_value.h"
+#include "core/files/split.h"
+#include "core/plan/parts.h"
 
 namespace consist::launch {
 namespace {
@@ -13,27 +20,105 @@ std::vector<int> divisors(int number) {
   return all;
 }
 
-}  // namespace
+bool makes_stages(const AxisRequest& request) {
+  return request.distance >= 2 && !request.splits_batch;
+}
 
-std::vector<LayoutChoice> layouts(const RunConfig& config, const ModelSizes& sizes, int ranks_per_node) {
-  std::vector<LayoutChoice> all;
-  for (const int tensor : divisors(config.ranks)) {
-    if (tensor > ranks_per_node || sizes.kv_heads % tensor != 0) continue;
-    for (const int stages : divisors(config.ranks / tensor)) {
-      if (stages > sizes.layers) continue;
-      const int data = config.ranks / tensor / stages;
-      std::string rest;
-      if (tensor > 1) rest += "tp-sp=" + std::to_string(tensor);
-      if (stages > 1) rest += (rest.empty() ? "pipeline=" : "+pipeline=") + std::to_string(stages);
-      if (data == 1) {
-        all.push_back({rest.empty() ? "ddp" : rest, tensor, stages, data});
-        continue;
+/// The strategies that there are, by what they divide.
+struct Strategies {
+  std::vector<std::string> within_layers, of_stages, of_batch;
+  std::set<std::string> on_two_axes;  ///< of those that split the batch
+
+  explicit Strategies(PluginHost& host) {
+    for (const std::string& name : host.names("strategy")) {
+      AxisRequest request;
+      try {
+        request = host.make<ParallelStrategy>("strategy", name, {})->axis();
+      } catch (const Error&) {
+        continue;  // it needs options, or cannot be loaded: whoever names it is told
       }
-      for (const char* over_data : {"ddp", "zero2", "zero3-offload"})
-        all.push_back({rest.empty() ? over_data : rest + "+" + over_data, tensor, stages, data});
+      if (request.splits_batch && request.takes_rest) {
+        of_batch.push_back(name);
+        if (request.least_axes <= 2 && request.most_axes >= 2) on_two_axes.insert(name);
+      } else if (makes_stages(request)) {
+        of_stages.push_back(name);
+      } else if (!request.splits_batch && request.distance == 0) {
+        within_layers.push_back(name);
+      }
     }
   }
-  return all;
+};
+
+/// "tp-sp=4", or nothing of one rank.
+std::vector<std::string> terms_of(const std::vector<std::string>& names, int size) {
+  if (size == 1) return {""};
+  std::vector<std::string> terms;
+  for (const std::string& name : names) terms.push_back(name + "=" + std::to_string(size));
+  return terms;
+}
+
+/// Also, over several nodes, one axis between the nodes and one within.
+std::vector<std::string> data_terms(const Strategies& strategies, int size, int within_node) {
+  if (size == 1) return {""};
+  std::vector<std::string> terms;
+  for (const std::string& name : strategies.of_batch) {
+    terms.push_back(name);
+    if (within_node > 1 && size > within_node && size % within_node == 0 && strategies.on_two_axes.contains(name))
+      terms.push_back(name + "=" + std::to_string(size / within_node) + "x" + std::to_string(within_node));
+  }
+  return terms;
+}
+
+std::string joined(const std::vector<std::string>& terms) {
+  std::string text;
+  for (const std::string& term : terms) {
+    if (!term.empty()) text += (text.empty() ? "" : "+") + term;
+  }
+  return text;
+}
+
+/// The tunable options of a plugin that the user has not given.
+void add_options(std::vector<Dimension>& dimensions, const char* kind, const std::string& owner, const RunConfig& config,
+                 PluginHost& host) {
+  const auto options = config.plugin_options.find(owner);
+  const auto given = [&](const std::string& name) -> const std::string* {
+    if (options == config.plugin_options.end()) return nullptr;
+    const auto value = options->second.find(name);
+    return value == options->second.end() ? nullptr : &value->second;
+  };
+  const std::vector<OptionSpec> table = host.option_table(kind, owner);
+  for (const OptionSpec& spec : table) {
+    Dimension dimension{owner + "." + spec.name, tunable_values(spec, "--" + owner + "." + spec.name)};
+    if (dimension.values.size() < 2 || given(spec.name) != nullptr) continue;
+    if (const std::string_view needs = spec.needs; !needs.empty()) {
+      const std::size_t equals = std::min(needs.find('='), needs.size());
+      const std::string other(needs.substr(0, equals));
+      for (const std::string_view value : split(needs.substr(std::min(equals + 1, needs.size())), '|'))
+        dimension.needs_values.emplace_back(value);
+      const auto row = std::find_if(table.begin(), table.end(), [&](const OptionSpec& s) { return other == s.name; });
+      const bool searched = row != table.end() && *row->tunable != '\0' && given(other) == nullptr;
+      if (searched) {
+        dimension.needs_option = owner + "." + other;
+      } else {
+        const std::string value = given(other) != nullptr ? *given(other) : row != table.end() ? row->fallback : "";
+        const bool met =
+            std::find(dimension.needs_values.begin(), dimension.needs_values.end(), value) != dimension.needs_values.end();
+        if (!met) continue;
+        dimension.needs_values.clear();
+      }
+    }
+    dimensions.push_back(std::move(dimension));
+  }
+}
+
+}  // namespace
+
+int stages_of(const Layout& layout) {
+  int stages = 1;
+  for (const StrategyUse& use : layout.active) {
+    if (makes_stages(use.strategy->axis())) stages *= use.size;
+  }
+  return stages;
 }
 
 std::vector<std::int64_t> micro_batches(std::int64_t sequences, int stages) {
@@ -47,14 +132,147 @@ std::vector<std::int64_t> micro_batches(std::int64_t sequences, int stages) {
   return all;
 }
 
-std::vector<Choices> strategy_options(const LayoutChoice& layout) {
-  std::vector<Choices> all{{}};
-  if (layout.stages > 1) {
-    all.push_back({{"pipeline.schedule", "interleaved"}});
-    all.push_back({{"pipeline.schedule", "zero-bubble"}});
-    all.push_back({{"pipeline.schedule", "zero-bubble-h2"}});
+Space::Space(const RunConfig& config, const Settled& settled, const Machine& machine, PluginHost& host)
+    : strategy_is_settled_(settled.strategy) {
+  add_layouts(config, settled, machine, host);
+  for (LayoutChoice& layout : layouts_) add_dimensions(layout, config, settled, host);
+}
+
+void Space::add_layouts(const RunConfig& config, const Settled& settled, const Machine& machine, PluginHost& host) {
+  const ModelSizes sizes = model_sizes(config, host);
+  layers_ = sizes.layers;
+  if (settled.strategy || config.ranks == 1) {
+    const Parts parts = make_parts(config, host);
+    const Layout layout = lay_out(parts.uses, config.ranks);
+    layouts_.push_back({consist::text_of(config.strategies), stages_of(layout), layout.batch_ranks()});
+    return;
   }
-  return all;
+  const Strategies strategies(host);
+  for (const int tensor : divisors(config.ranks)) {
+    if (tensor > machine.ranks_per_node || sizes.kv_heads % tensor != 0) continue;
+    for (const int stages : divisors(config.ranks / tensor)) {
+      if (stages > sizes.layers) continue;
+      const int data = config.ranks / tensor / stages;
+      for (const std::string& within : terms_of(strategies.within_layers, tensor)) {
+        for (const std::string& between : terms_of(strategies.of_stages, stages)) {
+          for (const std::string& over_data : data_terms(strategies, data, machine.ranks_per_node / tensor))
+            layouts_.push_back({joined({within, between, over_data}), stages, data});
+        }
+      }
+    }
+  }
+}
+
+void Space::add_dimensions(LayoutChoice& layout, const RunConfig& config, const Settled& settled, PluginHost& host) const {
+  std::vector<Dimension>& all = layout.dimensions;
+  const std::int64_t sequences = config.global_batch / layout.data;
+  if (!settled.batch && config.global_batch % layout.data == 0) {
+    all.push_back({"batch", {}});
+    for (const std::int64_t batch : micro_batches(sequences, layout.stages)) all.back().values.push_back(std::to_string(batch));
+  }
+  if (!settled.recompute) {
+    all.push_back({"recompute", {"none", "swiglu,rms_norm", "full"}});
+    if (config.recompute.first_layer == 0 && config.recompute.last_layer < 0 && layers_ >= 4) {
+      Dimension layers{"recompute-layers", {""}, "recompute", {"swiglu,rms_norm", "full"}};
+      for (const int quarters : {1, 2, 3}) layers.values.push_back("0-" + std::to_string(layers_ * quarters / 4 - 1));
+      all.push_back(std::move(layers));
+    }
+  }
+  for (const StrategyChoice& choice : parse_strategies(layout.strategy)) {
+    if (config.ranks > 1) add_options(all, "strategy", choice.name, config, host);
+  }
+  add_options(all, "precision", config.precision, config, host);
+  add_options(all, "optimizer", config.optimizer_plugin, config, host);
+}
+
+std::string Space::value_of(const Point& point, const std::string& option) const {
+  const std::vector<Dimension>& dimensions = layouts_[point.layout].dimensions;
+  for (std::size_t d = 0; d < dimensions.size(); ++d) {
+    if (dimensions[d].option == option) return dimensions[d].values[point.values[d]];
+  }
+  return {};
+}
+
+Choices Space::choices_of(const Point& point) const {
+  const LayoutChoice& layout = layouts_[point.layout];
+  Choices choices;
+  if (!strategy_is_settled_) choices.push_back({"strategy", layout.strategy});
+  for (std::size_t d = 0; d < layout.dimensions.size(); ++d) {
+    const Dimension& dimension = layout.dimensions[d];
+    if (point.values[d] > 0 || dimension.option == "batch")
+      choices.push_back({dimension.option, dimension.values[point.values[d]]});
+  }
+  return choices;
+}
+
+Point Space::first(std::size_t layout) const {
+  return {layout, std::vector<std::uint8_t>(layouts_[layout].dimensions.size(), 0)};
+}
+
+bool Space::set(Point& point, const std::string& option, const std::string& value) const {
+  const std::vector<Dimension>& dimensions = layouts_[point.layout].dimensions;
+  for (std::size_t d = 0; d < dimensions.size(); ++d) {
+    if (dimensions[d].option != option) continue;
+    const auto found = std::find(dimensions[d].values.begin(), dimensions[d].values.end(), value);
+    if (found == dimensions[d].values.end()) return false;
+    point.values[d] = static_cast<std::uint8_t>(found - dimensions[d].values.begin());
+    return true;
+  }
+  return false;
+}
+
+bool Space::has_effect(const Point& point, const Dimension& dimension) const {
+  if (dimension.needs_option.empty()) return true;
+  const std::string value = value_of(point, dimension.needs_option);
+  return std::find(dimension.needs_values.begin(), dimension.needs_values.end(), value) != dimension.needs_values.end();
+}
+
+Point Space::without_idle_options(Point point) const {
+  const std::vector<Dimension>& dimensions = layouts_[point.layout].dimensions;
+  for (std::size_t d = 0; d < dimensions.size(); ++d) {
+    if (!has_effect(point, dimensions[d])) point.values[d] = 0;
+  }
+  return point;
+}
+
+std::vector<Point> Space::around(const Point& point, int options) const {
+  std::set<Point> found;
+  const std::vector<Dimension>& dimensions = layouts_[point.layout].dimensions;
+  const auto each_change = [&](const Point& from, std::size_t begin, const auto& take) {
+    for (std::size_t d = begin; d < dimensions.size(); ++d) {
+      for (std::size_t v = 0; v < dimensions[d].values.size(); ++v) {
+        if (v == point.values[d]) continue;
+        Point changed = from;
+        changed.values[d] = static_cast<std::uint8_t>(v);
+        take(changed, d);
+      }
+    }
+  };
+  each_change(point, 0, [&](const Point& once, std::size_t d) {
+    if (options == 1) {
+      found.insert(without_idle_options(once));
+    } else {
+      each_change(once, d + 1, [&](const Point& twice, std::size_t) { found.insert(without_idle_options(twice)); });
+    }
+  });
+  found.erase(point);
+  return {found.begin(), found.end()};
+}
+
+std::vector<Point> Space::all(std::size_t layout, std::size_t most) const {
+  std::set<Point> found;
+  Point point = first(layout);
+  const std::vector<Dimension>& dimensions = layouts_[layout].dimensions;
+  for (std::size_t d = 0; found.size() < most;) {
+    if (d == 0) found.insert(without_idle_options(point));
+    if (d == dimensions.size()) break;
+    if (++point.values[d] < dimensions[d].values.size()) {
+      d = 0;
+    } else {
+      point.values[d++] = 0;
+    }
+  }
+  return {found.begin(), found.end()};
 }
 
 }  // namespace consist::launch

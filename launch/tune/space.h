@@ -1,35 +1,87 @@
-// The configurations that `consist tune` looks at.
+// The configurations that `consist tune` looks at: ways to divide the ranks, and options with the values that each may have.
 #pragma once
 
+#include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "consist/model.h"
+#include "consist/cost.h"
 #include "core/config/run_config.h"
+#include "core/passes/compile.h"
+#include "core/plugin/host.h"
 #include "launch/predict/choices.h"
 
 namespace consist::launch {
 
-/// How the ranks are divided: "tp-sp=2+pipeline=2+zero2".
-struct LayoutChoice {
-  std::string strategy;
-  int tensor = 1, stages = 1, data = 1;
-};
-
-/// Options that the user has given, which are not searched.
+/// Options of the run that the user has given, which are not searched; so it is with the plugins' options in the configuration.
 struct Settled {
   bool strategy = false, batch = false, recompute = false;
 };
 
-/// Every way to divide the ranks over tensor parallelism, within a node of `ranks_per_node`, stages and a data strategy.
-std::vector<LayoutChoice> layouts(const RunConfig& config, const ModelSizes& sizes, int ranks_per_node);
+/// An option that is searched.
+struct Dimension {
+  std::string option;               ///< "batch", "recompute", "zero2.stage"
+  std::vector<std::string> values;  ///< the default first; of "batch" the largest first
+  /// It has an effect only where that option of the same layout has one of these values; empty: always.
+  std::string needs_option = {};
+  std::vector<std::string> needs_values = {};
+};
+
+/// How the ranks are divided, and what can be chosen then.
+struct LayoutChoice {
+  std::string strategy;  ///< "tp-sp=2+pipeline=2+zero2"
+  int stages = 1, data = 1;
+  std::vector<Dimension> dimensions = {};
+};
+
+/// A configuration: a layout, and the value of each of its dimensions.
+struct Point {
+  std::size_t layout = 0;
+  std::vector<std::uint8_t> values;
+  auto operator<=>(const Point&) const = default;
+};
+
+/// Ranks along the axes that hand on activations between layers, 1 without.
+int stages_of(const Layout& layout);
 
 /// Micro-batches, largest first, that divide `sequences` (of a step, per data rank); of pipelines only those that give each stage
 /// something to do.
 std::vector<std::int64_t> micro_batches(std::int64_t sequences, int stages);
 
-/// Options of a layout's strategies to try, the defaults first: schedules of a pipeline.
-std::vector<Choices> strategy_options(const LayoutChoice& layout);
+class Space {
+ public:
+  /// `config` has its global batch. Layouts: the user's strategy, or every way to divide the ranks over one strategy within
+  /// layers (inside of a node), one of stages and one that splits the batch, of all plugins that there are. Options:
+  /// micro-batches, recomputation, and those that the plugins of a layout, the precision and the optimizer call tunable. Throws
+  /// as make_parts().
+  Space(const RunConfig& config, const Settled& settled, const Machine& machine, PluginHost& host);
+
+  const std::vector<LayoutChoice>& layouts() const noexcept { return layouts_; }
+
+  /// What it is by options of the command line; defaults are left out.
+  Choices choices_of(const Point& point) const;
+  /// The value of an option; empty if the layout has no such dimension.
+  std::string value_of(const Point& point, const std::string& option) const;
+  /// The defaults of a layout, and the largest micro-batch.
+  Point first(std::size_t layout) const;
+  /// With this value of an option. False if the layout does not have it.
+  bool set(Point& point, const std::string& option, const std::string& value) const;
+  /// Those that differ in the value of one option (`options` 1), or of two. What would have no effect is left at its default.
+  std::vector<Point> around(const Point& point, int options) const;
+  /// All of a layout; `most` at most.
+  std::vector<Point> all(std::size_t layout, std::size_t most) const;
+
+ private:
+  void add_layouts(const RunConfig& config, const Settled& settled, const Machine& machine, PluginHost& host);
+  void add_dimensions(LayoutChoice& layout, const RunConfig& config, const Settled& settled, PluginHost& host) const;
+  bool has_effect(const Point& point, const Dimension& dimension) const;
+  Point without_idle_options(Point point) const;
+
+  std::vector<LayoutChoice> layouts_;
+  bool strategy_is_settled_;
+  std::int64_t layers_ = 0;
+};
 
 }  // namespace consist::launch

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -131,7 +132,7 @@ std::vector<std::pair<double, std::string>> rows_of(const std::string& output) {
 
 TEST(Tune, TheTableIsSortedAndSaysWhatPredictSays) {
   const std::string base = "--model llama-3-8b --ranks 8 --sequence 4096 --precision bf16 ";
-  const auto result = run("tune", split_words(base + "--global-batch 16 --measure 0 --rows 5"));
+  const auto result = run("tune", split_words(base + "--global-batch 16 --measure 0 --rows 5 --configurations 100"));
   ASSERT_EQ(result.status, 0) << result.output;
   const auto rows = rows_of(result.output);
   ASSERT_GE(rows.size(), 5U) << result.output;
@@ -150,16 +151,74 @@ TEST(Tune, TheTableIsSortedAndSaysWhatPredictSays) {
 
 TEST(Tune, WhatIsGivenIsNotSearched) {
   const auto result = run("tune", split_words("--model qwen3-0.6b --ranks 4 --sequence 1024 --precision bf16 --global-batch 16 "
-                                              "--strategy zero2 --measure 0 --machine h100"));
+                                              "--strategy zero2 --zero2.stage 1 --measure 0 --machine h100 --configurations 20"));
   ASSERT_EQ(result.status, 0) << result.output;
-  EXPECT_THAT(result.output, AllOf(HasSubstr("fit h100"), Not(HasSubstr("pipeline")), Not(HasSubstr("tp-sp"))));
-  EXPECT_THAT(result.output, HasSubstr("--strategy zero2 --machine h100 --batch 4\n"));  // of sixteen sequences on four ranks
+  EXPECT_THAT(result.output, AllOf(HasSubstr("Fit h100"), Not(HasSubstr("pipeline")), Not(HasSubstr("tp-sp"))));
+  EXPECT_THAT(result.output,
+              AllOf(HasSubstr("--strategy zero2 --zero2.stage 1 --machine h100 --batch 4"),  // 16 sequences on four ranks
+                    Not(HasSubstr("--zero2.stage 2"))));
 
-  const auto whole = run("tune", split_words("--model qwen3-0.6b --ranks 2 --sequence 1024 --precision bf16 --global-batch 16 "
-                                             "--strategy ddp --batch 2 --measure 0"));
+  const auto whole =
+      run("tune", split_words("--model qwen3-0.6b --ranks 2 --sequence 1024 --global-batch 16 --strategy ddp --batch 2 "
+                              "--ddp.bucket-size 25Mi --recompute none --measure 0"));
   ASSERT_EQ(whole.status, 0) << whole.output;
-  EXPECT_THAT(whole.output, HasSubstr("1 configurations fit h200"));
-  EXPECT_THAT(whole.output, HasSubstr("--global-batch 16 --strategy ddp --batch 2 \n"));
+  EXPECT_THAT(whole.output, HasSubstr("Fit h200: 1 configurations"));
+  EXPECT_THAT(whole.output, HasSubstr("--ddp.bucket-size 25Mi --recompute none \n"));
+}
+
+double milliseconds_of_the_best(const std::string& options) {
+  const auto result = run("tune", split_words(options + " --measure 0 --rows 1 --search-seconds 600"));
+  EXPECT_EQ(result.status, 0) << result.output;
+  const std::regex row("\\n +([0-9.]+) [^\n]* --(strategy|batch|recompute)");  // the first
+  std::smatch found;
+  return std::regex_search(result.output, found, row) ? std::stod(found[1]) : -1;
+}
+
+// The search plans a part of the space and shortens long steps; what it recommends is the best of the whole space nevertheless.
+TEST(Tune, FindsWhatPlanningEveryCombinationFinds) {
+  const std::string tiny = "--model qwen3-tiny --sequence 128 --machine cpu ";
+  for (const std::string& space : {
+           tiny + "--ranks 2 --global-batch 16 --recompute none --bf16.states f32 --precision bf16 --strategy zero3-offload "
+                  "--zero3-offload.offload_param.device none --zero3-offload.offload_optimizer.device none "
+                  "--zero3-offload.communication_data_type auto",
+           tiny + "--ranks 4 --global-batch 16 --precision bf16 --strategy pipeline=2+ddp --recompute none",
+           tiny + "--ranks 4 --global-batch 32 --precision bf16 --strategy tp-sp=2+zero2 --zero2.offload_optimizer.device none "
+                  "--zero2.communication_data_type auto --zero2.reduce_bucket_size 5e7 --recompute none",
+       }) {
+    const double best = milliseconds_of_the_best(space + " --exhaustive"),
+                 found = milliseconds_of_the_best(space + " --configurations 60");
+    EXPECT_GT(best, 0) << space;
+    EXPECT_GE(found, best - 0.006) << space;
+    EXPECT_LE(found, 1.01 * best) << space;
+  }
+}
+
+TEST(Tune, OptionsOfThirdPartiesAreSearched) {
+  const auto result =
+      run("tune", split_words("--plugin " CONSIST_BINARY_DIR "/tests/plugin/sample --model llama-tiny --ranks 2 --sequence "
+                              "32 --batch 2 --global-batch 4 --strategy sample --recompute none --measure 0"));
+  ASSERT_EQ(result.status, 0) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("Fit h200: 2 configurations"));  // sample.bytes is 25Mi or 10M
+}
+
+TEST(Tune, TheLeastMemoryIsAnObjectiveAndEnergyIsRefused) {
+  const std::string base =
+      "--model qwen3-0.6b --ranks 2 --sequence 1024 --precision bf16 --global-batch 8 --measure 0 --configurations 100";
+  const auto result = run("tune", split_words(base + " --objective memory"));
+  ASSERT_EQ(result.status, 0) << result.output;
+  const auto rows = rows_of(result.output);
+  ASSERT_GE(rows.size(), 2U);
+  const auto bytes_of = [&](const std::string& options) {
+    double most = 0;
+    const Json json = predicted("--model qwen3-0.6b --ranks 2 --sequence 1024 --precision bf16 --global-batch 8 " + options);
+    for (const Json& memory : json["memory"]) most = std::max(most, memory["device_bytes"].get<double>());
+    return most;
+  };
+  for (std::size_t n = 1; n < rows.size(); ++n) EXPECT_LE(bytes_of(rows[0].second), bytes_of(rows[n].second)) << rows[n].second;
+  EXPECT_LT(bytes_of(rows[0].second), 0.5 * bytes_of("--strategy ddp --batch 4"));
+  const auto energy = run("tune", split_words(base + " --objective energy"));
+  EXPECT_EQ(energy.status, 2);
+  EXPECT_THAT(energy.output, HasSubstr("--objective is 'energy'; no machine file has the power"));
 }
 
 TEST(Tune, TheBestAreRun) {
@@ -174,6 +233,31 @@ TEST(Tune, TheBestAreRun) {
   EXPECT_EQ(steps, (std::vector<std::string>{"10", "10", "30"})) << result.output;
   EXPECT_THAT(result.output, Not(HasSubstr("failed")));
   EXPECT_THAT(result.output, HasSubstr("Train with it:\n  consist train --model llama-tiny --ranks 2 "));
+}
+
+// What a run reads or writes besides its steps is of the user's run, not of those that are measured.
+TEST(Tune, MeasuredRunsAreOfTheirOwnLengthAndLeaveTheUsersFilesAlone) {
+  const TemporaryFolder folder;
+  const std::string archive = folder / "run.h5", trace = folder / "trace.json";
+  const auto result =
+      run("tune",
+          split_words("--model llama-tiny --ranks 2 --sequence 32 --global-batch 4 --device cpu --machine cpu "
+                      "--strategy ddp --measure 2 --steps 7 --dataset text --text.documents line "
+                      "--evaluate-every 2 --checkpoint " +
+                      (folder / "ckpt") + " --export " + (folder / "export") + " --archive " + archive + " --trace " + trace));
+  ASSERT_EQ(result.status, 0) << result.output;
+  EXPECT_THAT(result.output, AllOf(HasSubstr(", 10 steps\n"), HasSubstr(", 30 steps\n"), Not(HasSubstr("failed"))));
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << "a measured run wrote there";
+  EXPECT_THAT(result.output, HasSubstr("--steps 7"));  // of the command to train with
+}
+
+TEST(Tune, AStrategyThatIsGivenHasItsStages) {
+  const auto result = run("tune", split_words("--model llama-tiny --ranks 2 --sequence 32 --global-batch 8 --machine cpu "
+                                              "--strategy pipeline=2 --measure 0 --rows 50"));
+  ASSERT_EQ(result.status, 0) << result.output;
+  // Each stage has something to do: of eight sequences no micro-batch of all eight.
+  EXPECT_THAT(result.output,
+              AllOf(HasSubstr("--pipeline.schedule zero-bubble"), HasSubstr("--batch 4"), Not(HasSubstr("--batch 8"))));
 }
 
 TEST(Tune, RefusesWhatCannotBe) {

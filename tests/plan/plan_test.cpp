@@ -97,6 +97,7 @@ TEST(Plan, TheTargetsMachineIsThatOfItsPrograms) {
   Plan plan = plan_run(config, host(), {nullptr, std::make_shared<Machine>(*by_option.target().machine)});
   EXPECT_EQ(costs_of(plan.step(0)).machine().name, "l40s");
   plan.set_target({});
+  EXPECT_EQ(plan.target().machine->name, reference_machine()->name);
   EXPECT_EQ(costs_of(plan.step(0)).machine().name, reference_machine()->name);
 }
 

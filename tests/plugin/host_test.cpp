@@ -118,6 +118,13 @@ TEST(PluginHost, AMissingOptionTableIsNamed) {
               HasSubstr("consist_plugin_options"));
 }
 
+TEST(PluginHost, ATunableValueThatIsNotLegalIsNamed) {
+  PluginHost host({plugin_folder("tunable")});
+  EXPECT_THAT(message_of<UnavailableError>([&] { host.option_table("strategy", "tunable"); }),
+              AllOf(HasSubstr(plugin_file("tunable")), HasSubstr("a tunable value of --tunable.bytes is 'many'; it must be"),
+                    HasSubstr("CONSIST_PLUGIN_OPTIONS")));
+}
+
 TEST(PluginHost, TwoPluginsOfOneNameAreAnErrorThatNamesBoth) {
   const auto both = AllOf(HasSubstr(plugin_file("sample")), HasSubstr(plugin_file("namesake")), HasSubstr("'sample'"));
   EXPECT_THAT(message_of<UsageError>([] { PluginHost({plugin_folder("sample"), plugin_folder("namesake")}); }), both);

@@ -6,6 +6,7 @@
 
 #include "consist/error.h"
 #include "consist/strategy.h"
+#include "core/config/option_value.h"
 #include "core/plugin/host.h"
 #include "tests/plugin/test_plugins.h"
 
@@ -81,6 +82,24 @@ TEST(Options, UnknownAndAbbreviatedOnesAreRefusedWithWhatThereIs) {
     EXPECT_THAT(refusal(option, "red"), AllOf(HasSubstr("plugin 'sample' has no option '" + std::string(option) + "'"),
                                               HasSubstr("It has flag integer real bytes text choice")));
   }
+}
+
+TEST(Options, TunableValuesBeginWithTheDefaultAndAreLegal) {
+  using std::string;
+  const auto of = [](OptionKind kind, const char* fallback, const char* choices, const char* tunable) {
+    return tunable_values({"size", kind, fallback, "", choices, "", tunable}, "--p.size");
+  };
+  EXPECT_EQ(of(OptionKind::bytes, "25Mi", "", ""), std::vector<string>{});
+  EXPECT_EQ(of(OptionKind::bytes, "26214400", "", "10M|1G|25Mi"),
+            (std::vector<string>{"25Mi", "10M", "1G"}));  // as they are written
+  EXPECT_EQ(of(OptionKind::flag, "false", "", "true|false"), (std::vector<string>{"false", "true"}));
+  const auto refusal = [&](OptionKind kind, const char* fallback, const char* choices, const char* tunable) {
+    return message_of<UsageError>([&] { of(kind, fallback, choices, tunable); });
+  };
+  EXPECT_THAT(refusal(OptionKind::integer, "1", "1..", "1|0"),
+              HasSubstr("a tunable value of --p.size is '0'; it must be at least 1"));
+  EXPECT_THAT(refusal(OptionKind::choice, "a", "a|b", "b"), HasSubstr("are 'b', without its default, 'a'"));
+  EXPECT_THAT(refusal(OptionKind::bytes, "1Mi", "", "1Mi|2Mi|1048576"), HasSubstr("name '1048576' twice"));
 }
 
 TEST(Options, APluginThatReadsAnotherOptionThanItsOwnIsToldSo) {

@@ -31,6 +31,10 @@ struct OptionSpec {
   /// The value that another option of the same table must have for this one to have an effect: "schedule=interleaved",
   /// "device=cpu|host". Empty: it always has an effect. A run that is given an option without effect says so.
   const char* needs = "";
+  /// Values between which `consist tune` may choose where the user gives none, the default among them: "10Mi|25Mi|100Mi". They
+  /// change the time or the memory of a step, and what is trained no more than by the order of sums or, of a precision, by
+  /// rounding. Empty: the option is not searched. The host refuses a plugin whose values are not legal.
+  const char* tunable = "";
 };
 
 /// Values for the options of one plugin: every option of its table has a checked value. Copyable.

@@ -10,10 +10,10 @@
 namespace consist::bf16 {
 
 inline constexpr OptionSpec gradients_option{"gradients", OptionKind::choice, "f32",
-                                             "dtype in which gradients of parameters accumulate", "f32|bf16"};
+                                             "dtype in which gradients of parameters accumulate", "f32|bf16", "", "f32|bf16"};
 inline constexpr OptionSpec states_option{"states", OptionKind::choice, "f32",
                                           "f32: fp32 master weights and moments; bf16: neither, with stochastic rounding",
-                                          "f32|bf16"};
+                                          "f32|bf16", "", "f32|bf16"};
 
 inline DTypes dtypes(const Options& options) {
   DTypes dtypes;

@@ -89,4 +89,5 @@ class Ddp final : public ParallelStrategy {
 
 CONSIST_PLUGIN(strategy, consist::ParallelStrategy, Ddp, "ddp", "1.0.0",
                "distributed data parallel: gradients summed in buckets, overlapped with backward");
-CONSIST_PLUGIN_OPTIONS({"bucket-size", consist::OptionKind::bytes, "25Mi", "bytes of gradients per all_reduce"});
+CONSIST_PLUGIN_OPTIONS({"bucket-size", consist::OptionKind::bytes, "25Mi", "bytes of gradients per all_reduce", "", "",
+                        "10Mi|25Mi|100Mi|400Mi"});

@@ -99,9 +99,9 @@ CONSIST_PLUGIN(
     "zero-bubble-h2)");
 CONSIST_PLUGIN_OPTIONS(
     {"schedule", consist::OptionKind::choice, "1f1b", "the order of forward and backward parts",
-     "gpipe|1f1b|interleaved|zero-bubble|zero-bubble-h2"},
+     "gpipe|1f1b|interleaved|zero-bubble|zero-bubble-h2", "", "1f1b|interleaved|zero-bubble|zero-bubble-h2"},
     {"chunks", consist::OptionKind::integer, "2", "parts of the model per rank, of schedule interleaved", "",
-     "schedule=interleaved"},
+     "schedule=interleaved", "2|4"},
     {"send-first", consist::OptionKind::flag, "true",
      "backward parts send before they compute weight gradients; of the last micro-batches also before those that read "
      "what would be updated in place"},

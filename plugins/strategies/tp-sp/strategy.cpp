@@ -90,11 +90,12 @@ CONSIST_PLUGIN(
 CONSIST_PLUGIN_OPTIONS({"sequence-parallel", consist::OptionKind::flag, "true",
                         "norms and residuals split along the sequence; false: plain tensor parallelism, they are on every rank"},
                        {"delay-weight-gradients", consist::OptionKind::flag, "true",
-                        "backward computes gradients of weights while gradients of activations travel"},
+                        "backward computes gradients of weights while gradients of activations travel", "", "", "true|false"},
                        {"gather-again", consist::OptionKind::flag, "false",
                         "backward gathers the outputs of norms again instead of keeping them whole: less memory, more bytes", "",
-                        "sequence-parallel=true"},
+                        "sequence-parallel=true", "true|false"},
                        {"overlap-parts", consist::OptionKind::integer, "0",
                         "forward is cut along tokens into so many parts, whose collectives and products overlap; 0: halves of "
-                        "the batch where each has 4,096 tokens or more; 1: nothing is cut"},
+                        "the batch where each has 4,096 tokens or more; 1: nothing is cut",
+                        "", "", "0|1|2|4"},
                        {"logits-bytes", consist::OptionKind::bytes, "512Mi", "most bytes of logits that a rank makes at once"});

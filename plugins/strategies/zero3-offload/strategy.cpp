@@ -32,15 +32,18 @@ CONSIST_PLUGIN(
     "ZeRO stage 3 (FSDP): parameters, gradients and optimizer states divided over the ranks, on the device or the host");
 CONSIST_PLUGIN_OPTIONS(
     {"prefetch_bucket_size", consist::OptionKind::real, "5e7",
-     "parameters per all_gather, which runs one bucket ahead of use (of larger ones: by time); in elements; 0: each by itself"},
+     "parameters per all_gather, which runs one bucket ahead of use (of larger ones: by time); in elements; 0: each by itself",
+     "", "", "2e7|5e7|2e8"},
     {"param_persistence_threshold", consist::OptionKind::real, "1e5",
      "parameters of fewer elements are gathered once per step and kept"},
-    {"max_live_parameters", consist::OptionKind::real, "1e9", "elements of parameters that are whole at one time"},
+    {"max_live_parameters", consist::OptionKind::real, "1e9", "elements of parameters that are whole at one time", "", "",
+     "1e9|1e10"},
     {"max_reuse_distance", consist::OptionKind::real, "1e9",
-     "a parameter is not given up if it is used again within so many elements"},
+     "a parameter is not given up if it is used again within so many elements", "", "", "1e9|1e11"},
     {"reduce_each_micro_batch", consist::OptionKind::flag, "true",
-     "false: gradients are added up whole and reduced once per step, which takes their memory"},
-    {"offload_param.device", consist::OptionKind::choice, "none", "where divided parameters lie: none is the device", "none|cpu"},
+     "false: gradients are added up whole and reduced once per step, which takes their memory", "", "", "true|false"},
+    {"offload_param.device", consist::OptionKind::choice, "none", "where divided parameters lie: none is the device", "none|cpu",
+     "", "none|cpu"},
     {"offload_param.pin_memory", consist::OptionKind::flag, "true", "the host's memory is pinned, always", "",
      "offload_param.device=cpu"},
     CONSIST_ZERO_SHARED_OPTIONS);

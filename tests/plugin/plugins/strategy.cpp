@@ -72,11 +72,14 @@ using interface_of_locomotive = ParallelStrategy;
 #define SAMPLE_PLUGIN(kind) CONSIST_PLUGIN(kind, consist::ParallelStrategy, Sample, PLUGIN_NAME, "1.2.3", "changes nothing")
 SAMPLE_PLUGIN(PLUGIN_KIND);
 CONSIST_PLUGIN_AVAILABILITY(unavailable);
+#ifndef TUNABLE_BYTES
+#define TUNABLE_BYTES "10M|25Mi"
+#endif
 #ifndef NO_OPTION_TABLE
 CONSIST_PLUGIN_OPTIONS({"flag", consist::OptionKind::flag, "false", "a flag"},
                        {"integer", consist::OptionKind::integer, "7", "an integer"},
                        {"real", consist::OptionKind::real, "0.5", "a real number"},
-                       {"bytes", consist::OptionKind::bytes, "25Mi", "a number of bytes"},
+                       {"bytes", consist::OptionKind::bytes, "25Mi", "a number of bytes", "", "", TUNABLE_BYTES},
                        {"text", consist::OptionKind::text, "", "a text"},
                        {"choice", consist::OptionKind::choice, "red", "a colour", "red|green"});
 #endif

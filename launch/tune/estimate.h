@@ -1,0 +1,27 @@
+// What a search has to know of a configuration: the seconds of a step and its memory.
+#pragma once
+
+#include <cstdint>
+
+#include "core/plan/plan.h"
+
+namespace consist::launch {
+
+/// Of a step that was planned and simulated, whole or with fewer micro-batches.
+struct Estimate {
+  double seconds = 0;      ///< 0: it does not fit and was not simulated
+  std::int64_t bytes = 0;  ///< of the rank that needs the most
+  bool fits = false;
+  bool whole = true;
+};
+
+/// Micro-batches of a step from which the time of a longer one follows: those at its beginning and end, and one (for each stage
+/// of a pipeline) between them.
+int fewest_micro_batches(int stages);
+
+/// `plan` is laid out, for a machine, and is changed unless `whole`. A step of at least twice fewest_micro_batches() is then
+/// planned with so few; each one more takes the time of those in the middle, and the memory of its tokens. Throws as
+/// Plan::ranks().
+Estimate estimate(Plan& plan, int stages, bool whole);
+
+}  // namespace consist::launch

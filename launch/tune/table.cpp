@@ -1,0 +1,78 @@
+#include "launch/tune/table.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "consist/text.h"
+
+namespace consist::launch {
+namespace {
+
+std::string row_of(const Candidate& c) {
+  char line[120];
+  std::snprintf(line, sizeof line, "%10.2f %10s %11s %6.1f%% %6s ", c.prediction.seconds * 1e3,
+                c.measured > 0      ? fixed_text(c.measured * 1e3, 2).c_str()
+                : c.problem.empty() ? ""
+                                    : "failed",
+                bytes_text(c.prediction.most_bytes()).c_str(), 100 * c.prediction.model_flops_utilization,
+                c.best_for_memory ? "*" : "");
+  return line + text_of(c.choices) + "\n";
+}
+
+}  // namespace
+
+std::string extent_of(const SearchResult& result, const std::string& machine) {
+  return "Fit " + machine + ": " + std::to_string(result.whole + result.shortened) +
+         " configurations, planned and simulated in " + fixed_text(result.seconds, 1) + " s (" + std::to_string(result.whole) +
+         " whole, " + std::to_string(result.shortened) +
+         " with fewer micro-batches). Too large: " + std::to_string(result.too_large) +
+         ". Do not go together: " + std::to_string(result.refused) +
+         (result.ended_early ? ". The search ended by --search-seconds.\n" : ".\n");
+}
+
+std::string table_of(const SearchResult& result, std::size_t rows) {
+  std::string text = " PREDICTED   MEASURED      MEMORY     MFU PARETO CONFIGURATION\n      (ms)       (ms)\n";
+  std::size_t shown = 0;
+  for (std::size_t n = 0; n < result.candidates.size(); ++n) {
+    const Candidate& candidate = result.candidates[n];
+    if (n >= rows && !candidate.best_for_memory) continue;
+    text += row_of(candidate);
+    ++shown;
+  }
+  const std::size_t all = result.whole + result.shortened;
+  if (shown < all) text += "  and " + std::to_string(all - shown) + " others\n";
+  return text + "PARETO: no other configuration is both as fast and as small.\n";
+}
+
+std::string why(const Candidate& winner, const Candidate& other) {
+  const auto parts_of = [](const Prediction& p) {
+    std::map<std::string, double> parts{{"products", p.shares.products},
+                                        {"attention", p.shares.attention},
+                                        {"memory-bound ops", p.shares.memory},
+                                        {"the optimizer", p.shares.optimizer},
+                                        {"the pipeline's bubble", p.shares.pipeline},
+                                        {"copies from and to the host", p.shares.host}};
+    for (const auto& [axis, seconds] : p.shares.communication) parts["exposed communication"] += seconds;
+    return parts;
+  };
+  std::map<std::string, double> less = parts_of(other.prediction);
+  for (const auto& [name, seconds] : parts_of(winner.prediction)) less[name] -= seconds;
+  std::vector<std::pair<double, std::string>> sorted;
+  for (const auto& [name, seconds] : less) sorted.emplace_back(seconds, name);
+  std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return std::abs(a.first) > std::abs(b.first); });
+  std::string text;
+  constexpr std::size_t most = 3;
+  const double difference = other.prediction.seconds - winner.prediction.seconds;
+  for (std::size_t n = 0; n < most && n < sorted.size(); ++n) {
+    if (std::abs(sorted[n].first) < 0.05 * std::abs(difference)) break;
+    text += (text.empty() ? "" : ", ") + fixed_text(std::abs(sorted[n].first) * 1e3, 2) + " ms " +
+            (sorted[n].first > 0 ? "less" : "more") + " of " + sorted[n].second;
+  }
+  return text;
+}
+
+}  // namespace consist::launch
