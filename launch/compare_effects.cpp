@@ -51,6 +51,7 @@ struct Effect {
   std::vector<double> pairs;  ///< ratios of speeds
   double squares = 0;         ///< sum over the pairs' rows of their squared half intervals, of logarithms
   bool repeated = true;       ///< all rows of the pairs have intervals
+  bool simulated = true;      ///< all rows of the pairs are
   std::string disturbance;
 
   void add(const CompareOutcome& with, const CompareOutcome& without) {
@@ -63,6 +64,7 @@ struct Effect {
     for (const CompareOutcome* outcome : {&with, &without}) {
       if (disturbance.empty()) disturbance = outcome->disturbance;
       repeated = repeated && outcome->speed.known();
+      simulated = simulated && outcome->prediction;
       const double half = std::log(outcome->speed.high / outcome->speed.mean);
       squares += half * half;
     }
@@ -82,7 +84,7 @@ std::string line_of(const std::string& option, const std::string& value, const s
   std::string text = "  " + option + " " + value + " over " + reference + ": " + fixed_text(speed.mean, 2) + "x the speed";
   if (speed.known()) {
     text += " (" + fixed_text(speed.low, 2) + " to " + fixed_text(speed.high, 2) + ")";
-  } else {
+  } else if (!effect.simulated) {
     text += " (measured once)";
   }
   text += effect.memory.text("memory") + effect.host_memory.text("memory on the host") + effect.sent.text("bytes sent") +
@@ -155,6 +157,7 @@ std::string advice_text(const std::vector<CompareRow>& rows, const std::vector<C
 
 std::string effects_text(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes) {
   std::string effects, fastest;
+  bool simulated = false;
   for (std::size_t option = 0; option < rows.front().varied.size(); ++option) {
     const std::string& name = rows.front().varied[option].first;
     const std::vector<std::string> values = values_of(rows, option);
@@ -164,12 +167,13 @@ std::string effects_text(const std::vector<CompareRow>& rows, const std::vector<
       } else if (v > 0) {
         const Effect effect = effect_of(rows, outcomes, option, values[v], values[0]);
         if (!effect.pairs.empty()) effects += line_of(name, values[v], values[0], effect);
+        simulated = simulated || (!effect.pairs.empty() && effect.simulated);
       }
     }
   }
   if (!effects.empty()) {
-    effects =
-        "What each choice is worth, by rows that differ in it alone (geometric means, with their 95% intervals):\n" + effects;
+    effects = std::string("What each choice is worth, by rows that differ in it alone (geometric means") +
+              (simulated ? "" : ", with their 95% intervals") + "):\n" + effects;
   }
   return effects + fastest + advice_text(rows, outcomes);
 }

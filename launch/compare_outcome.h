@@ -9,6 +9,7 @@
 
 #include "core/runtime/processor_use.h"
 #include "launch/compare_statistics.h"
+#include "launch/predict/prediction.h"
 
 namespace consist::launch {
 
@@ -40,13 +41,18 @@ struct RunOutcome {
 
 /// A row: its repeats, and what they say together.
 struct CompareOutcome {
-  std::string status = "pending";  ///< as RunOutcome::status: "finished" once a repeat has; "pending": not run
+  /// As RunOutcome::status: "finished" once a repeat has; "pending": not run; "does not fit": the machine of compare --predict.
+  std::string status = "pending";
   std::string reason;
   std::vector<RunOutcome> runs;  ///< that finished
   Interval speed;                ///< tokens/s over the repeats that count
   /// Why the speed cannot be held against another's: other work on the machine. Empty if repeats without it are enough.
   std::string disturbance;
   std::size_t same_program_as = 0;  ///< index of the row that was run for this one; its own: it was run itself
+
+  /// compare --predict: what was simulated; `runs` is then one that says the same, and `speed` has no interval.
+  std::optional<Prediction> prediction;
+  double predicted_seconds = unknown;  ///< beside runs: of a step, simulated for the machine of the runs (predicted_seconds())
 
   bool finished() const { return status == "finished"; }
 };
@@ -58,9 +64,9 @@ RunOutcome read_outcome(const std::string& archive);
 /// known.
 std::string disturbance_of(const RunOutcome& run);
 
-/// Sets speeds and disturbances of rows that were measured on one machine from their `runs`: those that nothing disturbed count, if
-/// they are at least two or all there are; otherwise all count, and the disturbance is named. How far speeds scatter is estimated
-/// from all rows that nothing disturbed together (pooled_intervals()).
+/// Sets speeds and disturbances of rows that were measured on one machine from their `runs`: those that nothing disturbed count,
+/// if they are at least two or all there are; otherwise all count, and the disturbance is named. How far speeds scatter is
+/// estimated from all rows that nothing disturbed together (pooled_intervals()).
 void settle(std::span<CompareOutcome> outcomes);
 
 /// Runs that nothing is known to have disturbed.

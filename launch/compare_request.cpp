@@ -49,6 +49,9 @@ CompareRequest read_compare_request(const std::vector<std::string>& arguments) {
       throw UsageError("--print-config writes one configuration; give it to consist train");
     } else if (name == "--overwrite") {
       request.overwrite = true;
+    } else if (name == "--predict") {
+      if (equals != std::string::npos) throw UsageError("--predict takes no value");
+      request.predict = true;
     } else if (name == "--repeats") {
       request.repeats = read_repeats(value("a number"));
     } else if (name == "--add") {
@@ -59,6 +62,14 @@ CompareRequest read_compare_request(const std::vector<std::string>& arguments) {
       request.train.push_back(arguments[i]);
     }
   }
+  const char* of_runs = request.repeats > 0    ? "--repeats"
+                        : request.overwrite    ? "--overwrite"
+                        : request.has_output   ? "--output"
+                        : !request.add.empty() ? "--add"
+                                               : nullptr;
+  if (request.predict && of_runs != nullptr)
+    throw UsageError(std::string("--predict runs nothing and writes nothing, so that ") + of_runs +
+                     " has no meaning beside it; leave one of them out");
   return request;
 }
 

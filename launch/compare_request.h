@@ -14,6 +14,7 @@ struct CompareRequest {
   std::string output = "runs/compare";
   bool has_output = false;
   bool overwrite = false;  ///< runs that are done are done again
+  bool predict = false;    ///< rows are simulated, and nothing is run or written
   int repeats = 0;         ///< 0: by the time that runs take
   std::vector<std::string> add;
 };

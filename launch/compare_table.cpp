@@ -47,21 +47,82 @@ std::string bytes_of(double bytes) {
   return bytes_text(static_cast<std::int64_t>(bytes));
 }
 
-const std::vector<std::string> number_headers{"TOKENS/S", "±95%",      "STEP ms", "BOUND", "PLANNED",
-                                              "MEASURED", "SENT/STEP", "LOSS",    "PARITY"};
+/// A column of numbers: its header and a finished row's cell.
+struct NumberColumn {
+  const char* header;
+  std::string (*cell)(const CompareOutcome& outcome, const RunOutcome& figures, double parity);
+};
 
-std::vector<std::string> numbers_of(const CompareOutcome& outcome, double parity) {
-  if (!outcome.finished()) return std::vector<std::string>(number_headers.size());
-  const RunOutcome o = figures_of(outcome);
-  return {si_text(o.tokens_per_second),
-          spread_text(outcome.speed),
-          fixed_text(o.step_seconds * 1e3, 1),
-          std::isnan(o.share_of_bound) ? "-" : fixed_text(100 * o.share_of_bound, 0) + "%",
-          bytes_of(o.planned_bytes),
-          bytes_of(o.measured_bytes) + (o.measured_rank > 0 ? " @" + std::to_string(o.measured_rank) : ""),
-          std::isnan(o.bytes_sent_per_step) ? "-" : (o.sent_is_counted ? "" : "~") + bytes_of(o.bytes_sent_per_step),
-          fixed_text(o.final_loss, 4),
-          scientific(parity)};
+std::string percent(double share) {
+  return fixed_text(100 * share, 0) + "%";
+}
+
+constexpr NumberColumn measured_columns[] = {
+    {"TOKENS/S", [](const CompareOutcome&, const RunOutcome& r, double) { return si_text(r.tokens_per_second); }},
+    {"±95%", [](const CompareOutcome& o, const RunOutcome&, double) { return spread_text(o.speed); }},
+    {"STEP ms", [](const CompareOutcome&, const RunOutcome& r, double) { return fixed_text(r.step_seconds * 1e3, 1); }},
+    {"PREDICTED ms",
+     [](const CompareOutcome& o, const RunOutcome& r, double) {
+       if (std::isnan(o.predicted_seconds)) return std::string("-");
+       char error[16];
+       std::snprintf(error, sizeof error, " %+.1f%%", 100 * (o.predicted_seconds / r.step_seconds - 1));
+       return fixed_text(o.predicted_seconds * 1e3, 1) + error;
+     }},
+    {"BOUND", [](const CompareOutcome&, const RunOutcome& r,
+                 double) { return std::isnan(r.share_of_bound) ? std::string("-") : percent(r.share_of_bound); }},
+    {"PLANNED", [](const CompareOutcome&, const RunOutcome& r, double) { return bytes_of(r.planned_bytes); }},
+    {"MEASURED",
+     [](const CompareOutcome&, const RunOutcome& r, double) {
+       return bytes_of(r.measured_bytes) + (r.measured_rank > 0 ? " @" + std::to_string(r.measured_rank) : "");
+     }},
+    {"SENT/STEP",
+     [](const CompareOutcome&, const RunOutcome& r, double) {
+       if (std::isnan(r.bytes_sent_per_step)) return std::string("-");
+       return (r.sent_is_counted ? "" : "~") + bytes_of(r.bytes_sent_per_step);
+     }},
+    {"LOSS", [](const CompareOutcome&, const RunOutcome& r, double) { return fixed_text(r.final_loss, 4); }},
+    {"PARITY", [](const CompareOutcome&, const RunOutcome&, double parity) { return scientific(parity); }},
+};
+
+/// Of rows that were simulated, not run.
+constexpr NumberColumn predicted_columns[] = {
+    {"TOKENS/S", [](const CompareOutcome&, const RunOutcome& r, double) { return si_text(r.tokens_per_second); }},
+    {"STEP ms", [](const CompareOutcome&, const RunOutcome& r, double) { return fixed_text(r.step_seconds * 1e3, 1); }},
+    {"ERROR",
+     [](const CompareOutcome& o, const RunOutcome&, double) {
+       const double error = o.prediction->high / o.prediction->seconds - 1;
+       return error > 0 ? "±" + percent(error) : std::string("?");
+     }},
+    {"MFU", [](const CompareOutcome& o, const RunOutcome&,
+               double) { return fixed_text(100 * o.prediction->model_flops_utilization, 1) + "%"; }},
+    {"MEMORY",
+     [](const CompareOutcome&, const RunOutcome& r, double) {
+       return bytes_of(r.planned_bytes) + (r.planned_host_bytes > 0 ? " +" + bytes_of(r.planned_host_bytes) + " host" : "");
+     }},
+    {"SENT/STEP", [](const CompareOutcome&, const RunOutcome& r, double) { return bytes_of(r.bytes_sent_per_step); }},
+    {"WAITS",
+     [](const CompareOutcome& o, const RunOutcome&, double) {
+       const TimeShares& shares = o.prediction->shares;
+       double waits = shares.pipeline + shares.host;
+       for (const auto& [axis, seconds] : shares.communication) waits += seconds;
+       return percent(waits / o.prediction->seconds);
+     }},
+};
+
+bool any_predicted(const std::vector<CompareOutcome>& outcomes) {
+  return std::any_of(outcomes.begin(), outcomes.end(), [](const CompareOutcome& o) { return o.prediction.has_value(); });
+}
+
+/// Those that the outcomes have something to say in.
+std::vector<NumberColumn> number_columns(const std::vector<CompareOutcome>& outcomes) {
+  if (any_predicted(outcomes)) return {std::begin(predicted_columns), std::end(predicted_columns)};
+  const bool beside = std::any_of(outcomes.begin(), outcomes.end(),
+                                  [](const CompareOutcome& o) { return o.finished() && !std::isnan(o.predicted_seconds); });
+  std::vector<NumberColumn> columns;
+  for (const NumberColumn& column : measured_columns) {
+    if (beside || std::string_view(column.header) != "PREDICTED ms") columns.push_back(column);
+  }
+  return columns;
 }
 
 /// Labels of the other rows for which row `of` was run.
@@ -129,8 +190,13 @@ std::string legend(const std::vector<CompareRow>& rows, const std::vector<Compar
     return std::any_of(outcomes.begin(), outcomes.end(), [&](const CompareOutcome& o) { return o.finished() && holds(o); });
   };
   std::string text =
-      "* faster than every other row of its model. ±95%: confidence interval over the repeats. BOUND: share of the\n"
-      "measured rate of the model's largest linear. PARITY: final loss against the first row of the model.\n";
+      any_predicted(outcomes)
+          ? "Simulated, not measured. * faster than every other row of its model by more than 2%. ERROR: the machine's (?: not\n"
+            "known). MEMORY: of the rank that needs the most. WAITS: of the step, compute waits for other ranks or the host.\n"
+          : "* faster than every other row of its model. ±95%: confidence interval over the repeats. BOUND: share of the\n"
+            "measured rate of the model's largest linear. PARITY: final loss against the first row of the model.\n";
+  if (any([](const CompareOutcome& o) { return !std::isnan(o.predicted_seconds); }))
+    text += "PREDICTED: a step as simulated for the machine, and how far that is from the measured one.\n";
   if (any([](const CompareOutcome& o) { return figures_of(o).measured_rank > 0; }))
     text += "@3: of rank 3, which takes the most.\n";
   if (any([](const CompareOutcome& o) { return !o.runs.front().sent_is_counted; }))
@@ -149,7 +215,8 @@ std::string comparison_text(const std::vector<CompareRow>& rows, const std::vect
   lines[0].cells.push_back("");
   for (const auto& [option, value] : rows.front().varied) lines[0].cells.push_back(upper(option));
   const std::size_t texts = lines[0].cells.size();
-  lines[0].cells.insert(lines[0].cells.end(), number_headers.begin(), number_headers.end());
+  const std::vector<NumberColumn> numbers = number_columns(outcomes);
+  for (const NumberColumn& column : numbers) lines[0].cells.emplace_back(column.header);
   const std::vector<double> parity = parities(rows, outcomes);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (outcomes[i].same_program_as != i) continue;
@@ -157,8 +224,9 @@ std::string comparison_text(const std::vector<CompareRow>& rows, const std::vect
     const bool several = !stands_for(rows, outcomes, i).empty();
     Line line{{std::string(best ? "*" : " ") + (several ? "=" : "")}, remark_of(outcomes[i])};
     for (const auto& [option, value] : rows[i].varied) line.cells.push_back(value);
-    const std::vector<std::string> numbers = numbers_of(outcomes[i], parity[i]);
-    line.cells.insert(line.cells.end(), numbers.begin(), numbers.end());
+    const RunOutcome figures = outcomes[i].finished() ? figures_of(outcomes[i]) : RunOutcome();
+    for (const NumberColumn& column : numbers)
+      line.cells.push_back(outcomes[i].finished() ? column.cell(outcomes[i], figures, parity[i]) : std::string());
     lines.push_back(std::move(line));
   }
   const Columns table(lines, texts);
@@ -183,6 +251,7 @@ void write_comparison_archive(const std::string& path, const std::vector<Compare
                                    {"tokens_per_second_low", "1/s"},
                                    {"tokens_per_second_high", "1/s"},
                                    {"step_seconds", "s"},
+                                   {"predicted_step_seconds", "s"},
                                    {"share_of_bound", "1"},
                                    {"planned_bytes", "B"},
                                    {"measured_peak_bytes", "B"},
@@ -211,13 +280,13 @@ void write_comparison_archive(const std::string& path, const std::vector<Compare
       }
     }
     for (const auto& [option, value] : rows[i].varied) run.values.emplace_back(value);
-    run.values.insert(
-        run.values.end(),
-        {outcome.status, outcome.reason, static_cast<double>(outcome.runs.size()), number(o.tokens_per_second),
-         number(outcome.speed.low), number(outcome.speed.high), number(o.step_seconds), number(o.share_of_bound),
-         number(o.planned_bytes), number(o.measured_bytes), number(o.bytes_sent_per_step), number(o.sent_is_counted ? 1 : 0),
-         number(o.final_loss), parity[i], winner_of(rows, outcomes, model_of(rows[i])) == i ? 1.0 : 0.0, outcome.disturbance,
-         joined(stands_for(rows, outcomes, i))});
+    run.values.insert(run.values.end(),
+                      {outcome.status, outcome.reason, static_cast<double>(outcome.runs.size()), number(o.tokens_per_second),
+                       number(outcome.speed.low), number(outcome.speed.high), number(o.step_seconds),
+                       number(outcome.predicted_seconds), number(o.share_of_bound), number(o.planned_bytes),
+                       number(o.measured_bytes), number(o.bytes_sent_per_step), number(o.sent_is_counted ? 1 : 0),
+                       number(o.final_loss), parity[i], winner_of(rows, outcomes, model_of(rows[i])) == i ? 1.0 : 0.0,
+                       outcome.disturbance, joined(stands_for(rows, outcomes, i))});
     runs.push_back(std::move(run));
   }
   write_comparison(path, columns, runs);

@@ -7,8 +7,14 @@
 namespace consist::launch {
 namespace {
 
+constexpr double simulated_apart = 1.02;  // predicted winners by less are not promised (docs/predict.md)
+
 /// Why two rows cannot be told apart; empty if they can.
 std::string not_apart(const CompareOutcome& a, const CompareOutcome& b) {
+  if (a.prediction && b.prediction) {
+    const double ratio = a.speed.mean / b.speed.mean;
+    return std::max(ratio, 1 / ratio) > simulated_apart ? "" : "predictions within 2% of one another do not tell which is faster";
+  }
   if (!a.disturbance.empty()) return a.disturbance;
   if (!b.disturbance.empty()) return b.disturbance;
   if (!a.speed.known() || !b.speed.known()) return "each was measured once, which gives no interval: see --repeats";

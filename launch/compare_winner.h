@@ -23,7 +23,8 @@ struct Ranking {
   std::string reason;       ///< why, if there are several
 };
 
-/// Two rows can be told apart if the 95% intervals of their speeds do not meet and no other work on the machine disturbed either.
+/// Two rows can be told apart if the 95% intervals of their speeds do not meet and no other work on the machine disturbed either;
+/// simulated rows if their speeds differ by more than 2%.
 Ranking rank_rows(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes, const std::string& model);
 
 /// Rows that cannot be told apart from the fastest of their model, and the fastest, where twice as many repeats would tell them

@@ -18,6 +18,7 @@
 #include "launch/compare_joined.h"
 #include "launch/compare_outcome.h"
 #include "launch/compare_places.h"
+#include "launch/compare_predicted.h"
 #include "launch/compare_programs.h"
 #include "launch/compare_request.h"
 #include "launch/compare_rows.h"
@@ -34,13 +35,16 @@ namespace fs = std::filesystem;
 using namespace launch;
 
 constexpr const char* help =
-    "usage: consist compare --model A,B --strategy S,T --precision P,Q ... [--output FOLDER] [OPTIONS of train]\n\n"
+    "usage: consist compare --model A,B --strategy S,T --precision P,Q ... [--predict | --output FOLDER] [OPTIONS of train]\n\n"
     "Trains every combination of the listed values, each in processes of its own and several times in turn, and\n"
     "prints a table: tokens/s with their confidence interval, step time, share of the measured bound, planned and\n"
     "measured memory, bytes sent, final loss and its parity; then the effect of each choice by itself, and the\n"
     "fastest row of each model if it can be told apart. Combinations that are illegal or unavailable are in the table\n"
     "with their reason, those that are the same program share a row, and a run that fails does not stop the rest.\n"
     "The same command continues a comparison that was stopped.\n\n"
+    "  --predict         simulate each row for the machine of --machine (h200 without it) and run nothing; after real runs\n"
+    "                    the table has predicted steps beside the measured ones if --machine is given or the device's\n"
+    "                    machine is known (docs/predict.md)\n"
     "  --output FOLDER   archives, logs and comparison.h5 (default runs/compare)\n"
     "  --overwrite       begin again: files of the same names in the folder are replaced\n"
     "  --repeats N       runs of each row [3; 1 where a run takes more than two minutes], and up to N more of rows beside\n"
@@ -69,6 +73,10 @@ class Comparison {
       rows_ = expand_rows(request_.train, [&](const std::string& name) { return list_rule(name, host_); });
       leave_out_stray_options();
       check_rows();
+      if (request_.predict) {
+        print();
+        return exit_status();
+      }
       refuse_to_replace();
       make_folder();
       run_rows();
@@ -132,6 +140,12 @@ class Comparison {
       }
     }
     const std::vector<std::size_t> first = first_of_equals(rows_.size(), checked);
+    if (request_.predict) {
+      for (CheckedRow& row : checked) {
+        if (first[row.row] == row.row) outcomes_[row.row] = predicted_outcome(row.plan);
+      }
+      for (const CheckedRow& row : checked) outcomes_[row.row] = outcomes_[first[row.row]];
+    }
     for (std::size_t i = 0; i < rows_.size(); ++i) outcomes_[i].same_program_as = first[i];
   }
 
@@ -179,6 +193,10 @@ class Comparison {
     const int repeats = *signal_ == 0 ? choose_repeats(order) : 1;
     for (int repeat = 2; repeat <= repeats; ++repeat) run_round(order, repeat, repeats);
     if (repeats > 1) repeat_further(order, repeats);
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+      if (outcomes_[i].finished() && outcomes_[i].same_program_as == i)
+        outcomes_[i].predicted_seconds = predicted_seconds(settled_[i], outcomes_[i].runs.front().archive, host_);
+    }
     for (std::size_t i = 0; i < rows_.size(); ++i) {
       if (const std::size_t run = outcomes_[i].same_program_as; run != i) outcomes_[i] = outcomes_[run];
     }
@@ -288,7 +306,10 @@ class Comparison {
     if (signal_ != nullptr && *signal_ != 0) return 128 + *signal_;
     if (failed_) return exit_failed;
     const bool any = std::any_of(outcomes_.begin(), outcomes_.end(), [](const CompareOutcome& o) { return o.finished(); });
-    return any && !misspelt_ ? 0 : exit_usage;
+    if (any || misspelt_) return misspelt_ ? exit_usage : 0;
+    const bool too_large =
+        std::any_of(outcomes_.begin(), outcomes_.end(), [](const CompareOutcome& o) { return o.prediction.has_value(); });
+    return too_large ? exit_failed : exit_usage;
   }
 
   const CompareRequest request_;
