@@ -1,6 +1,8 @@
 #include "core/program/content.h"
 
+#include <algorithm>
 #include <bit>
+#include <cstring>
 #include <string_view>
 #include <type_traits>
 #include <variant>
@@ -20,15 +22,29 @@ class Hash {
   requires std::is_integral_v<Number> || std::is_enum_v<Number>
   void add(Number value) noexcept { add(static_cast<std::uint64_t>(value)); }
   void add(const void* pointer) noexcept { add(static_cast<std::uint64_t>(std::bit_cast<std::uintptr_t>(pointer))); }
-  void add(std::string_view text) noexcept { add(static_cast<std::uint64_t>(std::hash<std::string_view>()(text))); }
+  void add(std::string_view text) noexcept {
+    add(static_cast<std::uint64_t>(text.size()));
+    for (; text.size() >= sizeof(std::uint64_t); text.remove_prefix(sizeof(std::uint64_t))) add(word_of(text));
+    add(word_of(text));
+  }
   std::uint64_t value() const noexcept { return state_; }
 
  private:
+  /// The first eight bytes, or all with zeros behind them.
+  static std::uint64_t word_of(std::string_view text) noexcept {
+    std::uint64_t word = 0;
+    std::memcpy(&word, text.data(), std::min(text.size(), sizeof word));
+    return word;
+  }
+
   static constexpr std::uint64_t odd = 0x9e3779b97f4a7c15U;
   std::uint64_t state_ = odd;
 };
 
-void add(Hash& hash, const Tensor& t, int axes) {
+// Tensors and instructions have a hash each, which goes into the program's: the processor works on several at a time.
+
+std::uint64_t hash_of(const Tensor& t, int axes) {
+  Hash hash;
   hash.add(std::string_view(t.name));
   hash.add(static_cast<std::uint64_t>(t.dtype) | static_cast<std::uint64_t>(t.role) << 8 |
            static_cast<std::uint64_t>(t.space) << 16 | static_cast<std::uint64_t>(t.state_kind) << 24 |
@@ -42,9 +58,11 @@ void add(Hash& hash, const Tensor& t, int axes) {
   hash.add(t.storage);
   hash.add(t.offset);
   hash.add(t.row_stride);
+  return hash.value();
 }
 
-void add(Hash& hash, const Instruction& i) {
+std::uint64_t hash_of(const Instruction& i) {
+  Hash hash;
   hash.add(static_cast<const void*>(i.op));
   for (const auto* tensors : {&i.inputs, &i.outputs}) {
     hash.add(tensors->size());
@@ -67,6 +85,7 @@ void add(Hash& hash, const Instruction& i) {
   hash.add(static_cast<const void*>(i.tag.inserted_by));
   hash.add(i.waits.size());
   for (InstructionId wait : i.waits) hash.add(wait);
+  return hash.value();
 }
 
 void add(Hash& hash, const Parameter& p) {
@@ -95,9 +114,9 @@ std::uint64_t content_of(const Program& program) {
   hash.add(program.micro_batches);
   hash.add(program.stage_axis);
   hash.add(program.tensors.size());
-  for (const Tensor& tensor : program.tensors) add(hash, tensor, axes);
+  for (const Tensor& tensor : program.tensors) hash.add(hash_of(tensor, axes));
   hash.add(program.instructions.size());
-  for (const Instruction& instruction : program.instructions) add(hash, instruction);
+  for (const Instruction& instruction : program.instructions) hash.add(hash_of(instruction));
   hash.add(program.parameters.size());
   for (const Parameter& parameter : program.parameters) add(hash, parameter);
   hash.add(program.constants.size());
