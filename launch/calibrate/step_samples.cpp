@@ -80,8 +80,8 @@ std::unique_ptr<Architecture> with_layers(const Parts& parts, int layers) {
 /// OpSample::kind.
 std::string kind_of(const Instruction& i, const Cost& cost, DType operand) {
   if (cost.flops <= 0) return "";
-  if (i.attributes.has("head_dim")) return std::string(i.op->name());  // products of heads
-  return "products of " + std::to_string(8 * size_of(operand)) + " bits";
+  const std::string bits = " of " + std::to_string(8 * size_of(operand)) + " bits";
+  return (i.attributes.has("head_dim") ? std::string(i.op->name()) : "products") + bits;  // attention has products of heads
 }
 
 }  // namespace

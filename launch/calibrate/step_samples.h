@@ -34,7 +34,8 @@ struct OpSample {
   double flops = 0, bytes = 0;
   double seconds = 0;  ///< median of the steps, mean over ranks
   double scratch = 0;  ///< the kernel's workspace over CostModel::scratch_base()
-  std::string kind;    ///< of work that draws power alike: "attention", "products of 16 bits"; empty if it is bound by memory
+  std::string
+      kind;  ///< of work that draws power alike: "attention of 16 bits", "products of 8 bits"; empty if it is bound by memory
 };
 
 /// A step that was run without measuring its parts.
