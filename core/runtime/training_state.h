@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "consist/device.h"
+#include "consist/error.h"
 #include "consist/precision.h"
 #include "consist/program.h"
 #include "consist/transport.h"
@@ -22,11 +23,21 @@ namespace consist {
 /// Reads elements [first, first + out.size()) of the logical tensor `name` as f32. Called from several threads at once.
 using ReadElements = std::function<void(const std::string& name, std::int64_t first, std::span<float> out)>;
 
+/// A plan exceeds the memory that it may take.
+class CONSIST_API TooLarge : public UsageError {
+ public:
+  TooLarge(const std::string& message, std::int64_t bytes) : UsageError(message), bytes_(bytes) {}
+  std::int64_t bytes() const noexcept { return bytes_; }  ///< of device memory, per rank
+
+ private:
+  std::int64_t bytes_;
+};
+
 /// Owned by the trainer, used from its thread. Device and communicators must outlive it.
 class CONSIST_API TrainingState {
  public:
-  /// Prepares and plans both programs. Throws UsageError, before anything is allocated, if the plan exceeds `memory_limit` bytes
-  /// (0: what the device has); the message names the largest tensors and what would make it fit.
+  /// Prepares and plans both programs. Throws TooLarge, before anything is allocated, if the plan exceeds `memory_limit` bytes
+  /// (0: what the device has); the message names the largest tensors and what makes plans smaller.
   TrainingState(Program step, std::optional<Program> evaluation, Device& device, const CommunicatorOfQueue& communicators,
                 int rank, std::int64_t memory_limit);
   ~TrainingState();
@@ -80,8 +91,8 @@ class CONSIST_API TrainingState {
   using MakeElements = std::function<void(std::int64_t logical, std::int64_t count, char* out)>;
   /// Parameter, master and moments as at step 0; `make` is called from the upload's threads.
   void set_parameter(StagedUpload& upload, const Parameter& parameter, const MakeFloats& make);
-  /// Writes a tensor from `make`, which gives elements in the tensor's dtype: of the logical tensor, or of what is this rank's `own`
-  /// (StateKind::per_rank). `rounded`, if there is one, is divided alike, and gets the same values from a tensor of f32.
+  /// Writes a tensor from `make`, which gives elements in the tensor's dtype: of the logical tensor, or of what is this rank's
+  /// `own` (StateKind::per_rank). `rounded`, if there is one, is divided alike, and gets the same values from a tensor of f32.
   void write_tensor(StagedUpload& upload, TensorId tensor, TensorId rounded, MakeElements make, bool own = false);
   void zero(TensorId tensor);
   void zero_states();
