@@ -16,7 +16,6 @@
 #include "core/plan/machine_choice.h"
 #include "core/plan/parts.h"
 #include "core/plan/program_summary.h"
-#include "core/runtime/advice.h"
 #include "core/runtime/agreement.h"
 #include "core/runtime/bound.h"
 #include "core/runtime/bubble_fraction.h"
@@ -180,10 +179,28 @@ void check_archive(const RunConfig& config) {
   if (goes_on) check_same_run(config.archive, config.to_json());
 }
 
+std::int64_t memory_limit(const RunConfig& config, const Device& device) {
+  return config.memory_limit > 0 ? config.memory_limit : device.info().memory_bytes;
+}
+
+/// Throws UsageError for a plan that does not fit, with configurations that would.
+TrainingState make_state(const Plan& plan, Program step, std::optional<Program> evaluation, const Communicators& communicators,
+                         int rank, Adviser* adviser) {
+  Device& device = *plan.parts().device;
+  const std::int64_t limit = memory_limit(plan.config(), device);
+  try {
+    return TrainingState(std::move(step), std::move(evaluation), device, communicators.by_queue(), rank, limit);
+  } catch (const TooLarge& refusal) {
+    const std::string fitting = adviser == nullptr ? "" : adviser->fitting(plan, {limit, refusal.bytes()});
+    throw UsageError(refusal.what() + (fitting.empty() ? "" : "\nThese fit, by their plans and simulated steps:\n" + fitting));
+  }
+}
+
 /// `recorder` is made once nothing but training itself can fail: a run that is refused leaves no archive, and an older one as it
 /// was.
-TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, std::optional<Recorder>& recorder_of_run,
-                           std::atomic<Recorder*>& open_recorder, Observers& observers) {
+TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, Adviser* adviser,
+                           std::optional<Recorder>& recorder_of_run, std::atomic<Recorder*>& open_recorder,
+                           Observers& observers) {
   StartTimes start;
   RunConfig& config = plan.config();
   Parts& parts = plan.parts();
@@ -202,8 +219,10 @@ TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, std::o
   start.finished("device");
   plan.set_target({parts.device, std::make_shared<Machine>(machine.machine)});
   Program step = plan.step(job.rank());
+  const int stages = step.stage_axis < 0 ? 1 : step.mesh.size_of(step.stage_axis);
   std::optional<Program> evaluation = plan.evaluation(job.rank());
   start.finished("program");
+  const double compile_seconds = start.parts().back().second * stages;
   add_dataset(parts, config, host);
   if (job.rank() == 0) {
     for (const std::string& warning : parts.dataset->warnings()) log::warn(warning);
@@ -218,8 +237,7 @@ TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, std::o
                                     programs);
   start.finished("connecting");
 
-  TrainingState state(std::move(step), std::move(evaluation), *parts.device, communicators.by_queue(), job.rank(),
-                      config.memory_limit);
+  TrainingState state = make_state(plan, std::move(step), std::move(evaluation), communicators, job.rank(), adviser);
   programs = {&state.step().program()};
   if (state.evaluation() != nullptr) programs.push_back(&state.evaluation()->program());
   agree_on_programs(job, "planned collectives", programs);
@@ -247,12 +265,6 @@ TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, std::o
     const std::string description = banner(config, parts, layout, planned, communicators, summary);
     std::fprintf(stderr, "%s\n", printable(description).c_str());
     observers.tell([&](Observer& observer) { observer.begin({config.to_json(), description, first_step, config.steps}); });
-    ProgramSummary advised = summary;
-    advised.planned_bytes = planned.device.bytes;  // what is advised must fit on every rank
-    for (const std::string& advice : advise(config, parts.precision->dtypes(), layout, parts.device->info(), advised)) {
-      std::fprintf(stderr, "note: %s\n", advice.c_str());
-      recorder.event("advice", advice);
-    }
     if (first_step > 0) std::fprintf(stderr, "resumed after step %lld\n", static_cast<long long>(first_step));
     if (const std::string change = saved.schedule_change(host); !change.empty()) log::warn(change);
   }
@@ -260,6 +272,15 @@ TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, std::o
   start.finished("archive");
   const Bound measured = bound_of(parts, config);
   start.finished("bound");
+  // Behind the bound, which all ranks measure at once.
+  if (job.rank() == 0 && adviser != nullptr) {
+    const RunMemory memory{memory_limit(config, *parts.device), planned.device.bytes};
+    for (const std::string& note : adviser->faster(plan, memory, compile_seconds)) {
+      std::fprintf(stderr, "note: %s\n", printable(note).c_str());
+      recorder.event("advice", note);
+    }
+  }
+  start.finished("advice");
   RunEvents events(config, job, state, saved, first_step, stop, recorder, observers, sensors, start);
   const ProcessorWatch watch;
   const TrainerResult result = [&] {
@@ -307,7 +328,7 @@ TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, std::o
 
 }  // namespace
 
-TrainerResult run_training(Plan plan, JoinedJob& job, StopRequest& stop) {
+TrainerResult run_training(Plan plan, JoinedJob& job, StopRequest& stop, Adviser* adviser) {
   RunConfig& config = plan.config();
   if (config.ranks != job.size()) {
     throw UsageError("--ranks is " + std::to_string(config.ranks) + ", but the job has " + std::to_string(job.size()) + " ranks");
@@ -323,7 +344,7 @@ TrainerResult run_training(Plan plan, JoinedJob& job, StopRequest& stop) {
   try {
     check_archive(config);
     if (job.rank() == 0) observers = Observers(config, plan.host());
-    return run_recorded(plan, job, stop, recorder, open_recorder, observers);
+    return run_recorded(plan, job, stop, adviser, recorder, open_recorder, observers);
   } catch (const std::exception& error) {
     job.fail(error.what());
     observers.tell([&](Observer& observer) { observer.end("failed", error.what()); });

@@ -84,10 +84,10 @@ void TrainingState::check_limit(std::int64_t limit) const {
     message += "\n  " + bytes_text(share.bytes) + " " + share.what;
   }
   message +=
-      "\nWhat would make it fit: a smaller --batch or --sequence (activations shrink in proportion; --accumulation keeps the "
+      "\nWhat makes it smaller: a smaller --batch or --sequence (activations shrink in proportion; --accumulation keeps the "
       "step's batch), "
       "a 16-bit --precision, a smaller model, or a larger --memory-limit";
-  throw UsageError(message);
+  throw TooLarge(message, device_bytes_);
 }
 
 void TrainingState::allocate(bool profile) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "consist/device.h"
+#include "consist/error.h"
 #include "consist/precision.h"
 #include "consist/program.h"
 #include "consist/transport.h"
@@ -23,11 +24,21 @@ namespace consist {
 /// Reads elements [first, first + out.size()) of the logical tensor `name` as f32. Called from several threads at once.
 using ReadElements = std::function<void(const std::string& name, std::int64_t first, std::span<float> out)>;
 
+/// A plan exceeds the memory that it may take.
+class CONSIST_API TooLarge : public UsageError {
+ public:
+  TooLarge(const std::string& message, std::int64_t bytes) : UsageError(message), bytes_(bytes) {}
+  std::int64_t bytes() const noexcept { return bytes_; }  ///< of device memory, per rank
+
+ private:
+  std::int64_t bytes_;
+};
+
 /// Owned by the trainer, used from its thread. Device and communicators must outlive it.
 class CONSIST_API TrainingState {
  public:
-  /// Prepares and plans both programs. Throws UsageError, before anything is allocated, if the plan exceeds `memory_limit` bytes
-  /// (0: what the device has); the message names the largest tensors and what would make it fit.
+  /// Prepares and plans both programs. Throws TooLarge, before anything is allocated, if the plan exceeds `memory_limit` bytes
+  /// (0: what the device has); the message names the largest tensors and what makes plans smaller.
   TrainingState(Program step, std::optional<Program> evaluation, Device& device, const CommunicatorOfQueue& communicators,
                 int rank, std::int64_t memory_limit);
   ~TrainingState();

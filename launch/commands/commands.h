@@ -18,6 +18,7 @@ int bench(const Arguments& arguments);
 int calibrate(const Arguments& arguments);
 int predict(const Arguments& arguments);
 int tune(const Arguments& arguments);
+int advise(const Arguments& arguments);
 int tokenize(const Arguments& arguments);
 int plugins(const Arguments& arguments);
 int check(const Arguments& arguments);
@@ -39,6 +40,7 @@ inline constexpr Command table[] = {
     {"explain", explain, "print the program of a configuration: collectives, FLOPs, memory; nothing is run"},
     {"predict", predict, "predict a step's time and memory on a machine that need not be present"},
     {"tune", tune, "search for the fastest configuration of a machine"},
+    {"advise", advise, "say what would make a configuration faster on a machine; nothing is run"},
     {"launch", launch, "run a command as several ranks on this machine"},
     {"bench", bench, "time the collectives of a transport, or estimate what they should reach"},
     {"calibrate", calibrate, "measure this machine and write the file that --machine takes"},

@@ -12,6 +12,7 @@
 #include "core/plan/plan.h"
 #include "core/plugin/plugin_faults.h"
 #include "core/runtime/run.h"
+#include "launch/advise/run_adviser.h"
 #include "launch/commands/commands.h"
 #include "launch/exit_status.h"
 #include "launch/launcher.h"
@@ -118,7 +119,8 @@ int train(const Arguments& arguments) {
   const Announced announced(signals, *job);
   try {
     if (refusal) tell(*job, refusal);
-    return run_training(std::move(*plan), *job, signals.request()) == TrainerResult::finished ? 0 : exit_stopped;
+    launch::RunAdviser adviser(host);
+    return run_training(std::move(*plan), *job, signals.request(), &adviser) == TrainerResult::finished ? 0 : exit_stopped;
   } catch (const Error& error) {
     // Other ranks that the same signal has reached tell of their end, too: that is no failure to report.
     if (signals.request().requested() && !signals.request().training()) return exit_stopped;

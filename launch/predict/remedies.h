@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "launch/advise/trials.h"
 #include "launch/predict/prediction.h"
 
 namespace consist::launch {
@@ -12,10 +13,13 @@ namespace consist::launch {
 struct Remedy {
   std::string options;  ///< "--recompute full"
   Prediction prediction;
+  std::string caution;  ///< as Alternative::caution
 };
 
-/// Changes of `plan`'s configuration that fit the machine, the fastest first; each was planned. Those that its parts refuse are
-/// passed over.
+/// Alternatives to `plan` that fit the room, the fastest first; each was planned. Those that its parts refuse are passed over,
+/// and those that take more memory than one which is as fast and leaves the training as it is.
+std::vector<Remedy> remedies_for(const Plan& plan, PluginHost& host, const Room& room, const TrialLimits& limits);
+/// For the plan's machine, on as many threads as there are cores.
 std::vector<Remedy> remedies_for(const Plan& plan, PluginHost& host);
 
 /// "'--recompute full' fits: 74.0 GiB, 3% slower": a line for each, as against `asked`, which does not fit.

@@ -1,0 +1,250 @@
+#include "launch/advise/alternatives.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace consist::launch {
+namespace {
+
+constexpr std::array data_strategies{"ddp", "zero2", "zero3-offload"};
+
+bool is_data_strategy(const std::string& name) {
+  return std::find(data_strategies.begin(), data_strategies.end(), name) != data_strategies.end();
+}
+
+/// Collects the alternatives to one configuration.
+class Collector {
+ public:
+  Collector(const Plan& plan, PluginHost& host) : plan_(plan), config_(plan.config()), host_(host) {}
+
+  std::vector<Alternative> all() {
+    precisions();
+    recomputation();
+    micro_batches();  // fewer ones compile sooner, too
+    options_of_strategies();
+    strategies();
+    global_batches();
+    options_of_precision();
+    less_memory();
+    return std::move(all_);
+  }
+
+ private:
+  void add(const char* subject, Choices choices, Aim aim, std::string caution = {}) {
+    all_.push_back({subject, std::move(choices), aim, std::move(caution)});
+  }
+
+  std::vector<OptionSpec> table_of(const char* kind, const std::string& plugin) {
+    return host_.has(kind, plugin) ? host_.option_table(kind, plugin) : std::vector<OptionSpec>{};
+  }
+  /// The option's value in this configuration; empty if the plugin has no such option.
+  std::string value_of(const char* kind, const std::string& plugin, const std::string& option) {
+    for (const OptionSpec& spec : table_of(kind, plugin)) {
+      if (option != spec.name) continue;
+      const auto given = config_.plugin_options.find(plugin);
+      if (given == config_.plugin_options.end() || !given->second.contains(option)) return spec.fallback;
+      return given->second.at(option);
+    }
+    return {};
+  }
+  /// Adds "--PLUGIN.OPTION VALUE" where the option exists and has another value.
+  void add_option(const char* subject, const std::string& strategy, const std::string& option, const std::string& value,
+                  Aim aim) {
+    const std::string now = value_of("strategy", strategy, option);
+    if (!now.empty() && now != value) add(subject, {{strategy + "." + option, value}}, aim);
+  }
+
+  /// Options that are given and that the other precision has under the same name go along.
+  void precisions() {
+    for (const std::string& name : host_.names("precision")) {
+      if (name == config_.precision || name == "fp32") continue;
+      const DeviceRates& device = plan_.target().machine->device;
+      const bool faster_products = device.peak_fp8.value > device.peak_bf16.value;
+      // fp8 is bf16 but for its linears: from fp32, bf16 is the first step.
+      if (name == "fp8" && (!faster_products || config_.precision == "fp32")) continue;
+      Choices choices{{"precision", name}};
+      for (const OptionSpec& spec : table_of("precision", name)) {
+        const auto given = config_.plugin_options.find(config_.precision);
+        if (given == config_.plugin_options.end() || !given->second.contains(spec.name)) continue;
+        choices.push_back({name + "." + spec.name, given->second.at(spec.name)});
+      }
+      add("precision", choices, Aim::both, "changes the numerics: " + name + " rounds more coarsely than " + config_.precision);
+    }
+  }
+
+  void options_of_precision() {
+    const std::string& name = config_.precision;
+    const bool states = value_of("precision", name, "states") == "f32";
+    if (value_of("precision", name, "gradients") == "f32")
+      add("gradients", {{name + ".gradients", "bf16"}}, Aim::both, "changes the numerics: gradients are added up in bf16");
+    if (!states) return;
+    const char* const caution = "changes the numerics: no fp32 masters and moments, stochastic rounding instead";
+    add("states", {{name + ".states", "bf16"}}, Aim::both, caution);
+    if (!config_.recompute.any()) add("states", {{name + ".states", "bf16"}, {"recompute", "full"}}, Aim::memory, caution);
+  }
+
+  /// Another way to divide the data, or all ranks in one way.
+  void strategies() {
+    if (config_.ranks < 2) return;
+    std::vector<std::string> tried{consist::text_of(config_.strategies)};
+    const auto try_one = [&](const std::string& text, Choices more, Aim aim) {
+      if (more.empty() && std::find(tried.begin(), tried.end(), text) != tried.end()) return;
+      if (more.empty()) tried.push_back(text);
+      more.insert(more.begin(), {"strategy", text});
+      add("strategy", more, aim);
+      if (!config_.recompute.any() && aim != Aim::speed) {
+        more.push_back({"recompute", "full"});
+        add("strategy", std::move(more), Aim::memory);
+      }
+    };
+    for (std::size_t n = 0; n < config_.strategies.size(); ++n) {
+      if (!is_data_strategy(config_.strategies[n].name)) continue;
+      for (const char* other : data_strategies) {
+        RunConfig config = config_;
+        config.strategies[n].name = other;
+        try_one(consist::text_of(config.strategies), transport_choices(config_.strategies[n].name, other), Aim::both);
+      }
+    }
+    if (!config_.transport_of.empty()) return;  // transports are named for the strategies that there are
+    const std::string ranks = std::to_string(config_.ranks);
+    for (const std::string& text :
+         {std::string("ddp"), std::string("zero2"), std::string("zero3-offload"), "tp-sp=" + ranks, "pipeline=" + ranks})
+      try_one(text, {}, Aim::both);
+    for (const char* option : {"offload_optimizer.device", "offload_param.device"}) {
+      if (value_of("strategy", "zero3-offload", option) == "none")
+        try_one("zero3-offload", {{std::string("zero3-offload.") + option, "cpu"}}, Aim::memory);
+    }
+  }
+
+  /// --transport for the strategy's new name; nothing where it names no strategies.
+  Choices transport_choices(const std::string& old_name, const std::string& new_name) const {
+    const auto found = config_.transport_of.find(old_name);
+    if (found == config_.transport_of.end() || old_name == new_name) return {};
+    RunConfig config = config_;
+    config.transport_of.erase(old_name);
+    config.transport_of[new_name] = found->second;
+    return {{"transport", transports_text(config)}};
+  }
+
+  void options_of_strategies() {
+    for (const StrategyUse& use : plan_.layout().active) {
+      const std::string& name = use.name;
+      Choices on_device;
+      for (const char* option : {"offload_optimizer.device", "offload_param.device"}) {
+        if (value_of("strategy", name, option) == "cpu") on_device.push_back({name + "." + option, "none"});
+      }
+      for (const Choice& choice : on_device) add("offload", {choice}, Aim::speed);
+      if (on_device.size() > 1) add("offload", on_device, Aim::speed);
+      if (!value_of("strategy", name, "max_live_parameters").empty())
+        add("gathers", {{name + ".max_live_parameters", "1e12"}, {name + ".max_reuse_distance", "1e12"}}, Aim::speed);
+      if (config_.accumulation > 1) {
+        add_option("reductions", name, "reduce_each_micro_batch", "false", Aim::speed);
+        if (name == "zero2") add_option("reductions", name, "stage", "1", Aim::speed);
+      }
+      add_option("sequence-parallel", name, "sequence-parallel", "true", Aim::both);
+      const bool gathers_again = value_of("strategy", name, "gather-again") == "true";
+      add_option("gather-again", name, "gather-again", gathers_again ? "false" : "true", Aim::both);
+      if (name != "pipeline") continue;
+      for (const char* schedule : {"zero-bubble", "zero-bubble-h2", "interleaved", "1f1b"})
+        add_option("schedule", name, "schedule", schedule, Aim::both);
+    }
+  }
+
+  void recomputation() {
+    const RecomputeRequest& now = config_.recompute;
+    if (now.any()) add("recompute", {{"recompute", "none"}}, Aim::speed);
+    if (now.full) add("recompute", {{"recompute", "swiglu,rms_norm"}}, Aim::speed);
+    if (now.any()) return;
+    add("recompute", {{"recompute", "swiglu,rms_norm"}}, Aim::memory);
+    add("recompute", {{"recompute", "full"}}, Aim::memory);
+  }
+
+  /// The same sequences a step in fewer and larger micro-batches, or in more and smaller ones.
+  Choices micro_batch(std::int64_t batch) const {
+    return {{"batch", std::to_string(batch)}, {"accumulation", std::to_string(config_.batch * config_.accumulation / batch)}};
+  }
+
+  void micro_batches() {
+    for (std::int64_t times = 2; times <= config_.accumulation; ++times) {
+      if (config_.accumulation % times == 0) add("micro-batch", micro_batch(config_.batch * times), Aim::speed);
+    }
+    const bool stages = std::any_of(plan_.layout().active.begin(), plan_.layout().active.end(),
+                                    [](const StrategyUse& use) { return use.name == "pipeline"; });
+    for (std::int64_t divisor = 2; divisor <= config_.batch && config_.batch % divisor == 0; divisor *= 2) {
+      const Choices smaller = micro_batch(config_.batch / divisor);
+      add("micro-batch", smaller, stages ? Aim::both : Aim::memory);  // small ones fill the stages sooner
+      if (config_.recompute.any()) continue;
+      add("micro-batch", smaller, Aim::memory);
+      all_.back().choices.push_back({"recompute", "full"});
+    }
+  }
+
+  /// More sequences a step: larger products, and communication for more of them.
+  void global_batches() {
+    for (const std::int64_t times : {4, 2, 8, 16}) {
+      const std::int64_t sequences = config_.global_batch * times;
+      add("global-batch",
+          {{"global-batch", std::to_string(sequences)},
+           {"batch", std::to_string(config_.batch * times)},
+           {"accumulation", std::to_string(config_.accumulation)}},
+          Aim::speed,
+          "changes the training: a step is of " + std::to_string(sequences) + " sequences, not " +
+              std::to_string(config_.global_batch));
+    }
+  }
+
+  /// What is left where nothing by itself is enough.
+  void less_memory() {
+    if (config_.ranks < 2 || config_.recompute.any() || !config_.transport_of.empty()) return;
+    add("strategy",
+        {{"strategy", "zero3-offload"},
+         {"zero3-offload.offload_optimizer.device", "cpu"},
+         {"zero3-offload.offload_param.device", "cpu"},
+         {"recompute", "full"}},
+        Aim::memory);
+  }
+
+  const Plan& plan_;
+  const RunConfig& config_;
+  PluginHost& host_;
+  std::vector<Alternative> all_;
+};
+
+/// Owners whose options have a place in `config` and none in `other`.
+std::vector<std::string> owners_left_out(const RunConfig& config, const RunConfig& other, PluginHost& host) {
+  const std::vector<std::string> before = stray_owners(config, host);
+  std::vector<std::string> owners;
+  for (const std::string& owner : stray_owners(other, host)) {
+    if (std::find(before.begin(), before.end(), owner) == before.end()) owners.push_back(owner);
+  }
+  return owners;
+}
+
+}  // namespace
+
+std::vector<Alternative> alternatives_of(const Plan& plan, PluginHost& host) {
+  return Collector(plan, host).all();
+}
+
+RunConfig changed(const RunConfig& config, const Choices& choices, PluginHost& host) {
+  RunConfig other = config;
+  apply(choices, other);
+  if (std::none_of(choices.begin(), choices.end(), [](const Choice& c) { return c.option == "batch"; })) other.batch = 0;
+  for (const std::string& owner : owners_left_out(config, other, host)) other.plugin_options.erase(owner);
+  return other;
+}
+
+std::string text_of(const Choices& choices, const RunConfig& config, PluginHost& host) {
+  std::string text = text_of(choices);
+  RunConfig other = config;
+  apply(choices, other);
+  const char* separator = " without --";
+  for (const std::string& owner : owners_left_out(config, other, host)) {
+    text += separator + owner + ".*";
+    separator = ", --";
+  }
+  return text;
+}
+
+}  // namespace consist::launch

@@ -1,0 +1,123 @@
+// consist advise: configurations that are faster and fit, each planned and simulated; nothing is run.
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "consist/error.h"
+#include "consist/host.h"
+#include "consist/text.h"
+#include "core/plan/machine_choice.h"
+#include "core/plan/plan.h"
+#include "launch/advise/advice.h"
+#include "launch/commands/commands.h"
+#include "launch/exit_status.h"
+#include "launch/predict/remedies.h"
+#include "launch/run_options.h"
+
+namespace consist::commands {
+namespace {
+
+constexpr RunOption own_options[] = {
+    {.spec = {"help", OptionKind::flag, "false", "this text"}},
+    {.spec = {"json", OptionKind::flag, "false", "for programs"}},
+};
+
+constexpr const char* help =
+    "usage: consist advise --model NAME [OPTIONS of train] [--machine M] [--json]\n\n"
+    "Says what would make this configuration faster on a machine: other precisions, strategies and their options,\n"
+    "recomputation, micro-batches, batches. Each alternative is compiled and simulated; it is said if it fits and is at\n"
+    "least 2% faster (tokens/s), with what it costs in memory and what else it changes. Nothing is run.\n\n"
+    "  --machine M  h200 (the default), h100, a100, l40s, cpu, or a file of consist calibrate (docs/machines.md)\n"
+    "  --json       the same as JSON (docs/predict.md)\n\n"
+    "Returns 1 if the configuration does not fit the machine's memory, and then prints changes that make it fit.\n"
+    "All options of train are taken: consist train --help. consist tune searches all configurations of a model instead.\n\n"
+    "example: consist advise --model qwen3-0.6b --strategy zero2 --ranks 4 --batch 4 --sequence 4096 --machine h200\n";
+
+nlohmann::ordered_json json_of(const launch::Advice& advice) {
+  return {{"options", advice.options},
+          {"speed", advice.speed},
+          {"device_bytes", advice.bytes},
+          {"caution", advice.alternative.caution}};
+}
+
+/// Advice, and what of it goes together.
+struct Found {
+  std::vector<launch::Advice> advice, same_training, all;
+};
+
+std::string json_of(const launch::Prediction& base, const Found& found, const Machine& machine) {
+  nlohmann::ordered_json json{{"version", 1},
+                              {"machine", machine.name},
+                              {"step_seconds", base.seconds},
+                              {"tokens_per_second", base.tokens_per_second},
+                              {"device_bytes", base.most_bytes()},
+                              {"advice", nlohmann::ordered_json::array()},
+                              {"together_same_training", nullptr},
+                              {"together", nullptr}};
+  for (const launch::Advice& one : found.advice) json["advice"].push_back(json_of(one));
+  if (!found.same_training.empty()) json["together_same_training"] = json_of(found.same_training.front());
+  if (!found.all.empty()) json["together"] = json_of(found.all.front());
+  return json.dump(2) + "\n";
+}
+
+std::string base_text(const launch::Prediction& base, const Machine& machine) {
+  std::string text = "As it is: " + si_text(base.tokens_per_second) + " tokens/s, a step of " +
+                     fixed_text(base.seconds * 1e3, 1) + " ms, " + bytes_text(base.most_bytes());
+  if (base.capacity > 0) text += " of " + bytes_text(base.capacity);
+  text += "; predicted for " + machine.name + ", not measured.\n";
+  if (machine.step_error.value <= 0)
+    text += "How far " + machine.name + "'s figures are off is not known: consist calibrate measures a machine.\n";
+  return text;
+}
+
+int refuse(const Plan& plan, PluginHost& host, const launch::Prediction& base) {
+  std::printf("DOES NOT FIT: a rank needs %s, %s has %s.\n", bytes_text(base.most_bytes()).c_str(),
+              printable(plan.target().machine->name).c_str(), bytes_text(base.capacity).c_str());
+  const std::string remedies = launch::text_of(launch::remedies_for(plan, host), base);
+  std::fputs(remedies.empty() ? "No change that was tried makes it fit: more ranks would.\n" : printable(remedies).c_str(),
+             stdout);
+  return exit_failed;
+}
+
+}  // namespace
+
+int advise(const Arguments& arguments) {
+  const ParsedRun parsed = parse_run(arguments, own_options);
+  if (parsed.flag("help")) {
+    std::fputs(help, stdout);
+    return 0;
+  }
+  PluginHost host(plugin_paths(parsed));
+  say_plugin_warnings(host);
+  RunConfig config = make_config(parsed, host);
+  if (parsed.flag("print-config")) {
+    print_config(config, host, plugin_paths(parsed));
+    return 0;
+  }
+  const auto machine =
+      config.machine.empty() ? reference_machine() : std::make_shared<const Machine>(parse_machine(config.machine));
+  const Plan plan = plan_run(std::move(config), host, {nullptr, machine, false});
+  for (const std::string& note : plan.config().notes) std::fprintf(stderr, "%s\n", printable(note).c_str());
+  const launch::Prediction base = launch::predict(plan, usable_cores());
+  if (!base.fits()) return refuse(plan, host, base);
+
+  const launch::AdviceRequest request{.room = launch::room_of(*machine), .limits = {.threads = usable_cores()}};
+  Found found{.advice = launch::advise(plan, host, base, request)};
+  const std::vector<launch::Advice> same = launch::without_caution(found.advice);
+  found.same_training = launch::together(plan, host, base, same, request);
+  if (same.size() < found.advice.size()) found.all = launch::together(plan, host, base, found.advice, request);
+  if (parsed.flag("json")) {
+    std::fputs(json_of(base, found, *machine).c_str(), stdout);
+    return 0;
+  }
+  std::fputs(printable(base_text(base, *machine)).c_str(), stdout);
+  for (const launch::Advice& one : found.advice) std::printf("  %s\n", printable(text_of(one)).c_str());
+  if (found.advice.empty()) std::printf("No alternative that was tried fits and is 2%% faster.\n");
+  for (const launch::Advice& one : found.same_training)
+    std::printf("Together, the training as it is:\n  %s\n", printable(text_of(one)).c_str());
+  for (const launch::Advice& one : found.all) std::printf("All together:\n  %s\n", printable(text_of(one)).c_str());
+  return 0;
+}
+
+}  // namespace consist::commands
