@@ -105,7 +105,7 @@ CostModel::CostModel(std::shared_ptr<const Machine> machine, const Mesh& mesh)
   for (const DeviceRates::OpTimes& times : machine_->device.times) {
     const Op* op = registry().find(times.op);
     if (op == nullptr) continue;  // of a plugin that is not loaded
-    Measured measured{op, times.dtype, times.demand, {}};
+    Measured measured{op, times.dtype, times.depth, times.demand, {}};
     for (const DeviceRates::OpTimes::Point& point : times.points) {
       const double bound = bound_seconds(times.dtype, point.flops, point.bytes);
       measured.points.push_back(
@@ -147,10 +147,17 @@ double CostModel::bound_seconds(DType operand, double flops, double bytes) const
   return std::max(flops / device.peak(operand), bytes / device.memory_rate.value) + device.kernel_seconds.value;
 }
 
-const CostModel::Measured* CostModel::measured(const Op* op, DType operand) const {
-  const auto found =
-      std::find_if(measured_.begin(), measured_.end(), [&](const Measured& m) { return m.op == op && m.dtype == operand; });
-  return found == measured_.end() ? nullptr : &*found;
+const CostModel::Measured* CostModel::measured(const Op* op, DType operand, int depth) const {
+  const Measured* nearest = nullptr;
+  double distance = 0;
+  for (const Measured& m : measured_) {
+    if (m.op != op || m.dtype != operand) continue;
+    const double here = std::abs(log_of(m.depth) - log_of(depth));
+    if (nearest != nullptr && here >= distance) continue;
+    nearest = &m;
+    distance = here;
+  }
+  return nearest;
 }
 
 CostModel::Measured::Point CostModel::Measured::at(double cost_flops, double cost_bytes) const {
@@ -196,7 +203,8 @@ double CostModel::seconds(const Program& program, const Instruction& instruction
     const std::int64_t sent = instruction.op->bytes_sent(bytes, program.mesh.size_of(axes));
     return transfer_seconds(*instruction.op, static_cast<double>(sent), axes);
   }
-  if (instruction.queue.is_copy()) return static_cast<double>(message_bytes(program, instruction)) / host_rate_;
+  // Once, what it writes: a copy to memory that is there already has that among its inputs.
+  if (instruction.queue.is_copy()) return static_cast<double>(program.bytes(instruction.outputs[0])) / host_rate_;
   return timed(program, instruction).seconds;
 }
 
@@ -204,7 +212,7 @@ CostModel::Timed CostModel::timed(const Program& program, const Instruction& ins
   if (!instruction.op->touches_memory() || first_operand(instruction) == no_tensor) return {};
   const Cost cost = instruction.op->cost(program, instruction);
   const DType operand = program[first_operand(instruction)].dtype;
-  if (const Measured* of_op = measured(instruction.op, operand)) {
+  if (const Measured* of_op = measured(instruction.op, operand, cost.depth)) {
     const Measured::Point point = of_op->at(cost.flops, cost.bytes);
     return {bound_seconds(operand, cost.flops, cost.bytes) * std::exp(point.ratio), of_op->demand, point.load,
             cost.flops > 0 ? 1 : machine_->device.throttling.memory_bound.value};

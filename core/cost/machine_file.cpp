@@ -124,8 +124,9 @@ std::vector<DeviceRates::OpTimes> times_from(Object& device) {
     } else {
       throw DataError(object.name("dtype") + " is " + shown(nlohmann::json(dtype)) + "; it must be a dtype such as bf16 or f32");
     }
+    if (object.has("depth")) times.depth = static_cast<int>(object.number("depth", 0));
     for (const DeviceRates::OpTimes& other : all) {
-      if (other.op == times.op && other.dtype == times.dtype)
+      if (other.op == times.op && other.dtype == times.dtype && other.depth == times.depth)
         throw DataError(object.name("op") + ": " + times.op + " in " + dtype + " stands in the list twice");
     }
     std::set<std::pair<double, double>> costs;
@@ -295,11 +296,10 @@ std::string to_json(const Machine& machine) {
   for (const DeviceRates::OpTimes& of_op : d.times) {
     Json points = Json::array();
     for (const DeviceRates::OpTimes::Point& p : of_op.points) points.push_back({p.flops, p.bytes, p.seconds, p.load, p.scratch});
-    times.push_back({{"op", of_op.op},
-                     {"dtype", name_of(of_op.dtype)},
-                     {"source", name_of(of_op.source)},
-                     {"demand", of_op.demand},
-                     {"points", points}});
+    Json one{{"op", of_op.op}, {"dtype", name_of(of_op.dtype)}};
+    if (of_op.depth > 0) one["depth"] = of_op.depth;
+    one.update({{"source", name_of(of_op.source)}, {"demand", of_op.demand}, {"points", points}});
+    times.push_back(std::move(one));
   }
   Json json{{"version", version},
             {"name", machine.name},

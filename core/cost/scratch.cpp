@@ -31,10 +31,8 @@ std::int64_t CostModel::scratch_bytes(const Program& program, const Instruction&
     return 0;
   const DType operand = program[first_operand(instruction)].dtype;
   double ratio = 0;
-  if (const Measured* of_op = measured(instruction.op, operand)) {
-    const Cost cost = instruction.op->cost(program, instruction);
-    ratio = of_op->at(cost.flops, cost.bytes).scratch;
-  }
+  const Cost cost = instruction.op->cost(program, instruction);
+  if (const Measured* of_op = measured(instruction.op, operand, cost.depth)) ratio = of_op->at(cost.flops, cost.bytes).scratch;
   if (ratio <= 0 && machine_->device.chunk_bytes.value > 0 && logits_bytes(program, instruction) > 0) ratio = 1;
   return ratio > 0 ? static_cast<std::int64_t>(std::ceil(ratio * scratch_base(program, instruction))) : 0;
 }

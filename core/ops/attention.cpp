@@ -86,6 +86,7 @@ class AttentionGrad final : public AttentionBase {
   Cost cost(const Program& program, const Instruction& i) const override {
     Cost cost = Op::cost(program, i);
     cost.flops = visible_flops(program, i, i.inputs[1], 5);  // scores again, dv, dp, dq, dk
+    cost.depth = static_cast<int>(i.attributes.integer("head_dim"));
     return cost;
   }
 };
@@ -125,6 +126,7 @@ class Attention final : public AttentionBase {
   Cost cost(const Program& program, const Instruction& i) const override {
     Cost cost = Op::cost(program, i);
     cost.flops = visible_flops(program, i, i.inputs[0], 2);  // scores, values
+    cost.depth = static_cast<int>(i.attributes.integer("head_dim"));
     return cost;
   }
 };

@@ -11,12 +11,12 @@ std::vector<DeviceRates::OpTimes> op_times(const std::vector<std::vector<OpSampl
     double load = 0, scratch = 0, demand = 0, sensitivity = 0;
     int count = 0;
   };
-  std::map<std::tuple<std::string, DType, double, double>, Sum> sums;
+  std::map<std::tuple<std::string, DType, int, double, double>, Sum> sums;
   for (const std::vector<OpSample>& step : steps) {
     const std::vector<double> loads = loads_of(step, fit);
     for (std::size_t n = 0; n < step.size(); ++n) {
       const OpSample& sample = step[n];
-      Sum& sum = sums[{sample.op, sample.dtype, sample.flops, sample.bytes}];
+      Sum& sum = sums[{sample.op, sample.dtype, sample.depth, sample.flops, sample.bytes}];
       sum.unloaded += sample.seconds / (1 + fit.sensitivity_of(sample) * loads[n]);
       sum.load += loads[n];
       sum.scratch += sample.scratch;
@@ -27,10 +27,10 @@ std::vector<DeviceRates::OpTimes> op_times(const std::vector<std::vector<OpSampl
   }
   std::vector<DeviceRates::OpTimes> all;
   for (const auto& [key, sum] : sums) {
-    const auto& [op, dtype, flops, bytes] = key;
+    const auto& [op, dtype, depth, flops, bytes] = key;
     if (sum.unloaded <= 0) continue;
-    if (all.empty() || all.back().op != op || all.back().dtype != dtype)
-      all.push_back({.op = op, .dtype = dtype, .points = {}, .source = FigureSource::measured_here, .demand = sum.demand});
+    if (all.empty() || all.back().op != op || all.back().dtype != dtype || all.back().depth != depth)
+      all.push_back({.op = op, .dtype = dtype, .depth = depth, .points = {}, .source = FigureSource::measured_here, .demand = sum.demand});
     const double load = sum.load / sum.count;
     all.back().points.push_back({.flops = flops,
                                  .bytes = bytes,

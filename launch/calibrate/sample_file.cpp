@@ -13,7 +13,7 @@ void write_samples(const std::string& path, const std::vector<CalibrationStep>& 
   for (std::size_t s = 0; s < samples.size(); ++s) {
     Json instructions = Json::array();
     for (const OpSample& i : samples[s])
-      instructions.push_back({i.op, name_of(i.dtype), i.kind, i.flops, i.bytes, i.seconds, i.scratch});
+      instructions.push_back({i.op, name_of(i.dtype), i.kind, i.flops, i.bytes, i.seconds, i.scratch, i.depth});
     all.push_back({{"step", text_of(steps[s])}, {"instructions", std::move(instructions)}});
   }
   const std::string text = all.dump(-1) + "\n";

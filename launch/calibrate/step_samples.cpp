@@ -178,6 +178,7 @@ std::vector<OpSample> StepSampler::sample(const CalibrationStep& step) {
     if (i.queue != Queue::compute() || !i.op->touches_memory() || first_operand(i) == no_tensor) continue;
     const Cost cost = i.op->cost(measured.program, i);
     OpSample sample{std::string(i.op->name()), measured.program[first_operand(i)].dtype, cost.flops, cost.bytes};
+    sample.depth = cost.depth;
     sample.kind = kind_of(i, cost, sample.dtype);
     if (const double base = costs.scratch_base(measured.program, i); base > 0)
       sample.scratch = static_cast<double>(measured.workspace_bytes[n]) / base;

@@ -32,6 +32,7 @@ struct OpSample {
   std::string op;
   DType dtype = DType::f32;  ///< of its first operand
   double flops = 0, bytes = 0;
+  int depth = 0;  ///< Cost::depth
   double seconds = 0;  ///< median of the steps, mean over ranks
   double scratch = 0;  ///< the kernel's workspace over CostModel::scratch_base()
   std::string

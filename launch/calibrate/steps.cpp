@@ -37,6 +37,8 @@ CalibrationPlan plan_of_kind(const std::string& device_kind) {
                       {"llama-3.1-8b", 10, 4, 4096, "bf16", ""},
                       {"llama-3.1-8b", 2, 4, 4096, "bf16", ""},  // the same under another load
                       {"llama-3.1-8b", 6, 1, 32768, "bf16", ""},
+                      {"llama-3.2-1b", 6, 4, 4096, "bf16", ""},  // heads of 64
+                      {"llama-3.2-1b", 3, 1, 32768, "bf16", ""},
                       {"qwen3-4b", 12, 2, 4096, "bf16", ""},
                       {"qwen3-32b", 5, 1, 8192, "bf16", ""},
                       {"qwen3-0.6b", 4, 4, 2048, "fp32", ""},

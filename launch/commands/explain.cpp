@@ -43,7 +43,8 @@ constexpr const char* head =
     "usage: consist explain --model NAME [OPTIONS of train]\n\n"
     "Prints the program that a rank of this configuration executes in one step: every instruction, its tensors and\n"
     "placements, its queue, its waits and the pass that inserted it; for a pipeline also the schedule of its stages.\n"
-    "Nothing is run, and no device is asked unless --device names one: its kernels' workspaces then count.\n\n";
+    "Nothing is run, and no device is asked unless --device names one: scratch memory is then that of its\n"
+    "kernels, else it is estimated.\n\n";
 constexpr const char* tail =
     "\nAll options of train are taken; those of parts, batch, sequence and accumulation change the program.\n\n"
     "example: consist explain --model llama-3-8b --strategy ddp --ranks 8 --precision bf16 --summary\n";
@@ -205,7 +206,7 @@ int explain(const Arguments& arguments) {
   std::fputs(summary ? summary_text(stages[chosen].summary).c_str() : printable(to_text(stages[chosen].step->program())).c_str(),
              stdout);
   if (summary && !with_device)
-    std::printf("Not counted is the scratch memory of kernels; --device NAME asks that device for it.\n");
+    std::printf("The scratch memory of kernels is estimated; --device NAME asks that device for it.\n");
   if (!trace.empty()) write_trace_file(trace, launch::simulated_events(programs, *estimated));
   if (estimates) {
     const RunConfig& settled = plan.config();

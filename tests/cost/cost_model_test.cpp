@@ -152,6 +152,53 @@ TEST(CostModel, MeasuredInstructionsTakeWhatTheyTook) {
     EXPECT_NEAR(seconds, std::max(cost.first, cost.second), 1e-9 * seconds) << "nothing was measured in fp32";
 }
 
+TEST(CostModel, AttentionTakesTheTimesOfItsHeadSize) {
+  test::Case tiny(1);
+  Cost cost;
+  const Program planned = tiny.step();
+  for (const Instruction& i : planned.instructions) {
+    if (i.op->name() == "attention") cost = i.op->cost(planned, i);
+  }
+  ASSERT_GT(cost.depth, 0);
+  Machine machine = plain_machine();
+  const auto with = [&](int depth, double seconds) {
+    return DeviceRates::OpTimes{.op = "attention", .depth = depth, .points = {{cost.flops, cost.bytes, seconds}}};
+  };
+  const auto seconds = [&] {
+    tiny.request.machine = shared(machine);
+    const Program program = tiny.step();
+    double of_attention = 0;
+    for (const Instruction& i : program.instructions) {
+      if (i.op->name() == "attention") of_attention = costs_of(program).seconds(program, i);
+    }
+    return of_attention;
+  };
+  machine.device.times = {with(4 * cost.depth, 3), with(cost.depth, 5)};
+  EXPECT_NEAR(seconds(), 5, 1e-9);
+  machine.device.times = {with(4 * cost.depth, 3), with(2 * cost.depth, 7)};
+  EXPECT_NEAR(seconds(), 7, 1e-9) << "the nearest";
+  machine.device.times = {with(0, 2)};
+  EXPECT_NEAR(seconds(), 2, 1e-9) << "of any head size";
+}
+
+TEST(CostModel, ACopyToMemoryThatIsThereMovesItsBytesOnce) {
+  Program program;
+  program.mesh = Mesh({{"data", 1}});
+  Tensor device{.name = "moment", .shape = {1000}};
+  Tensor host = device;
+  host.space = MemorySpace::host;
+  program.tensors = {device, host, host};
+  program.tensors[2].storage = 1;
+  Instruction copy;
+  copy.op = &registry().get("copy");
+  copy.inputs = {0, 1};
+  copy.outputs = {2};
+  copy.queue = Queue::device_to_host();
+  Machine machine = plain_machine();
+  machine.host_alone = {8};
+  EXPECT_EQ(CostModel(shared(machine), program.mesh).seconds(program, copy), 500);
+}
+
 TEST(CostModel, CollectivesAndKernelsSlowEachOtherDown) {
   Machine machine = plain_machine();
   machine.node.compute_beside = {0.8};

@@ -90,7 +90,9 @@ TEST(MachineFile, MeasuredTimesAreKeptToTheBit) {
                            .dtype = DType::bf16,
                            .points = {{1e12 / 3, 1e9 / 7, 1e-3 / 3, 0.1, 1.0 / 3}, {2e12, 1e9, 3e-3}},
                            .demand = 1.0 / 7},
-                          {.op = "linear", .dtype = DType::f32, .points = {{1e12, 1e9, 1e-2}}}};
+                          {.op = "linear", .dtype = DType::f32, .points = {{1e12, 1e9, 1e-2}}},
+                          {.op = "attention", .dtype = DType::bf16, .depth = 64, .points = {{1e12, 1e9, 1e-2}}},
+                          {.op = "attention", .dtype = DType::bf16, .depth = 128, .points = {{1e12, 1e9, 1e-2}}}};
   machine.device.throttling = {.lag = {0.025}, .memory_bound = {0.3}};
   machine.host_both = {0.7};
   machine.rank_skew = {0.02};
@@ -98,6 +100,7 @@ TEST(MachineFile, MeasuredTimesAreKeptToTheBit) {
   const Machine again = machine_from_json(text, "again");
   EXPECT_EQ(to_json(again), text);
   EXPECT_EQ(again.device.times[0].points[0].scratch, 1.0 / 3);
+  EXPECT_EQ(again.device.times[2].depth, 64);
   EXPECT_EQ(again.device.throttling.lag.value, 0.025);
   EXPECT_EQ(again.host_both.value, 0.7);
   EXPECT_EQ(again.rank_skew.value, 0.02);
@@ -108,6 +111,8 @@ TEST(MachineFile, MeasuredTimesAreKeptToTheBit) {
     return error_of(bad);
   };
   EXPECT_THAT(with("/device/times/1/dtype", "bf16"), HasSubstr("linear in bf16 stands in the list twice"));
+  EXPECT_THAT(with("/device/times/3/depth", 64), HasSubstr("attention in bf16 stands in the list twice"));
+  EXPECT_THAT(with("/device/times/3/depth", -1), HasSubstr("depth must be a number of at least 0"));
   EXPECT_THAT(with("/device/times/0/dtype", "int3"), HasSubstr("device: times[0]: dtype is \"int3\""));
   EXPECT_THAT(with("/device/times/0/points", Json::array()), HasSubstr("times[0]: points is empty"));
   EXPECT_THAT(with("/device/times/0/points/1", {1, 2}),

@@ -55,6 +55,7 @@ struct DeviceRates {
     };
     std::string op;
     DType dtype = DType::f32;   ///< of the first operand
+    int depth = 0;              ///< Cost::depth; 0: any that has no times of its own
     std::vector<Point> points;  ///< at least one; no two of one cost
     FigureSource source = FigureSource::measured_here;
     double demand = 0;  ///< what the load becomes if nothing else runs (Throttling)
@@ -70,7 +71,7 @@ struct DeviceRates {
 
   Figure peak_fp32, peak_tf32, peak_bf16, peak_fp8;  ///< FLOP/s of dense matrix products; 0: not known, or it has none
   std::vector<Reached> reached;
-  std::vector<OpTimes> times;  ///< no two of one op and dtype
+  std::vector<OpTimes> times;  ///< no two of one op, dtype and depth
   Throttling throttling;
   Figure sustained_clock{1};   ///< clock under a step's load over that at which `reached` was measured; fraction, 0..1
   Figure memory_bytes;         ///< bytes that a rank's plan may take; 0: not known
@@ -211,6 +212,7 @@ class CONSIST_API CostModel {
   struct Measured {
     const Op* op = nullptr;
     DType dtype = DType::f32;
+    int depth = 0;
     double demand = 0;
     struct Point {
       double flops = 0, bytes = 0;  ///< ln
@@ -227,7 +229,7 @@ class CONSIST_API CostModel {
   /// A lower bound of any instruction's time: FLOPs over the peak or bytes over the memory's rate, and a kernel's start.
   double bound_seconds(DType operand, double flops, double bytes) const;
   /// Null if nothing of the kind was measured.
-  const Measured* measured(const Op* op, DType operand) const;
+  const Measured* measured(const Op* op, DType operand, int depth) const;
   /// Of an instruction of the compute queue.
   struct Timed {
     double seconds = 0;

@@ -42,6 +42,7 @@ struct AxisSharding {
 struct Cost {
   double flops = 0;  ///< multiply and add count as two; only matrix work is counted
   double bytes = 0;
+  int depth = 0;  ///< length of its products' sums where rates depend on it: the head size of attention. 0: they do not
 };
 
 class Differentiator;
