@@ -129,9 +129,9 @@ TEST(MachineFile, MeasuredTimesAreKeptToTheBit) {
   const TemporaryFolder folder;
   const std::string path = folder / "mine.json";
   std::ofstream(path) << text;
-  EXPECT_EQ(parse_machine(path).device.times.size(), 2U);
-  EXPECT_EQ(parse_machine(path + ",products=0.5").device.times.size(), 0U) << "a share that is given is what counts";
-  EXPECT_EQ(parse_machine(path + ",attention=0.5").device.times.size(), 2U);
+  EXPECT_EQ(parse_machine(path).device.times.size(), 4U);
+  EXPECT_EQ(parse_machine(path + ",products=0.5").device.times.size(), 2U) << "a share that is given is what counts";
+  EXPECT_EQ(parse_machine(path + ",attention=0.5").device.times.size(), 4U);
 }
 
 TEST(MachineChoice, IsAKnownOneOrAFileWithValuesReplaced) {
