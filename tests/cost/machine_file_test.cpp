@@ -131,7 +131,7 @@ TEST(MachineFile, MeasuredTimesAreKeptToTheBit) {
   std::ofstream(path) << text;
   EXPECT_EQ(parse_machine(path).device.times.size(), 4U);
   EXPECT_EQ(parse_machine(path + ",products=0.5").device.times.size(), 2U) << "a share that is given is what counts";
-  EXPECT_EQ(parse_machine(path + ",attention=0.5").device.times.size(), 4U);
+  EXPECT_EQ(parse_machine(path + ",attention=0.5").device.times.size(), 2U);
 }
 
 TEST(MachineChoice, IsAKnownOneOrAFileWithValuesReplaced) {
