@@ -59,7 +59,8 @@ void PassManager::run(Program& program, PassContext& context, Check check, PassO
     report.seconds = done - start;
     if (!after_each && &step != &steps_.back()) continue;
     // Two kinds of check do not vouch for one another.
-    const std::optional<std::uint64_t> known = step.check == nullptr ? std::exchange(content, content_of(program)) : std::nullopt;
+    std::optional<std::uint64_t> known;
+    if (after_each && step.check == nullptr) known = std::exchange(content, content_of(program));
     report.changed = !known || known != content;
     if (step.check != nullptr) content.reset();
     try {

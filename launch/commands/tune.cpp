@@ -113,12 +113,15 @@ void recommend(const launch::SearchResult& result, launch::Objective objective, 
   if (other != result.candidates.end())
     std::printf("Beside '%s' the winner has %s.\n", launch::text_of(other->choices).c_str(), launch::why(winner, *other).c_str());
   const auto as_asked = std::find_if(result.candidates.begin(), result.candidates.end(),
-                                     [](const launch::Candidate& candidate) { return !candidate.changes_rounding; });
-  if (winner.changes_rounding && as_asked != result.candidates.end())
-    std::printf("The winner rounds what it trains in another way. The best that does not, predicted to be %s%% %s: '%s'.\n",
-                fixed_text(100 * std::abs(as_asked->prediction.seconds / winner.prediction.seconds - 1), 1).c_str(),
-                as_asked->prediction.seconds < winner.prediction.seconds ? "faster" : "slower",
-                launch::text_of(as_asked->choices).c_str());
+                                     [](const launch::Candidate& candidate) { return !candidate.changes_precision; });
+  if (winner.changes_precision && as_asked != result.candidates.end())
+    std::printf(
+        "The winner has options of the precision, which may round what is trained in another way. The best without them, "
+        "predicted "
+        "to be %s%% %s: '%s'.\n",
+        fixed_text(100 * std::abs(as_asked->prediction.seconds / winner.prediction.seconds - 1), 1).c_str(),
+        as_asked->prediction.seconds < winner.prediction.seconds ? "faster" : "slower",
+        launch::text_of(as_asked->choices).c_str());
   std::string command = "consist train";
   for (const std::string& word : words_of_train(arguments)) command += " " + word;
   std::printf("Train with it:\n  %s %s\n", printable(command).c_str(), launch::text_of(winner.choices).c_str());
@@ -163,7 +166,7 @@ int tune(const Arguments& arguments) {
   std::vector<launch::Candidate*> best;
   for (std::size_t n = 0; n < std::min(static_cast<std::size_t>(number(parsed, measure_option)), result.candidates.size()); ++n)
     best.push_back(&result.candidates[n]);
-  launch::measure(best, request.config, host, plugin_paths(parsed));
+  launch::measure(best, host, plugin_paths(parsed));
   std::fputs(printable(launch::table_of(result, static_cast<std::size_t>(number(parsed, rows_option)))).c_str(), stdout);
   recommend(result, request.objective, arguments);
   return 0;

@@ -19,23 +19,27 @@ std::vector<double> begins_of(const Program& program, const SimulatedRank& rank,
   return begins;
 }
 
-/// Seconds of a micro-batch in the middle of the step, by the last stage, which waits for all others.
-double seconds_of_one_more(const Program& last_stage, const SimulatedRank& rank, int stages, int micro_batches) {
-  const std::vector<double> begins = begins_of(last_stage, rank, micro_batches);
-  const auto period = static_cast<std::size_t>(stages);
-  return (begins[2 * period] - begins[period]) / static_cast<double>(period);
+/// Seconds of a micro-batch in the middle of the step, of the stage that takes the longest.
+double seconds_of_one_more(const std::vector<PlannedRank>& ranks, const Simulation& simulation, int micro_batches) {
+  double most = 0;
+  const std::size_t period = ranks.size();
+  for (std::size_t s = 0; s < ranks.size(); ++s) {
+    const std::vector<double> begins = begins_of(ranks[s].step->program(), simulation.ranks[s], micro_batches);
+    most = std::max(most, (begins[begins.size() - 1] - begins[begins.size() - 1 - period]) / static_cast<double>(period));
+  }
+  return most;
 }
 
 }  // namespace
 
 int fewest_micro_batches(int stages) {
-  return 3 * stages;
+  return stages == 1 ? 3 : 4 * stages;  // zero-bubble schedules put off gradients of weights for long
 }
 
 Estimate estimate(Plan& plan, int stages, bool whole) {
   const RunConfig& config = plan.config();
   const int fewest = fewest_micro_batches(stages), asked = config.accumulation;
-  Estimate result{.whole = whole || asked < 2 * fewest};
+  Estimate result{.whole = whole || asked <= fewest};
   if (!result.whole) plan.config().accumulation = fewest;
   const std::vector<PlannedRank> ranks = plan.ranks(0, 1, false);
   for (const PlannedRank& rank : ranks) result.bytes = std::max(result.bytes, rank.step->memory().bytes[0]);
@@ -47,9 +51,7 @@ Estimate estimate(Plan& plan, int stages, bool whole) {
   if (!result.fits) return result;
   const Simulation simulation = simulate(ranks);
   result.seconds = simulation.seconds;
-  if (more > 0)
-    result.seconds +=
-        more * seconds_of_one_more(ranks.back().step->program(), simulation.ranks.back(), stages, config.accumulation);
+  if (more > 0) result.seconds += more * seconds_of_one_more(ranks, simulation, config.accumulation);
   return result;
 }
 

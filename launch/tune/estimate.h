@@ -15,13 +15,12 @@ struct Estimate {
   bool whole = true;
 };
 
-/// Micro-batches of a step from which the time of a longer one follows: those at its beginning and end, and one (for each stage
-/// of a pipeline) between them.
+/// Micro-batches of a step from which the time of a longer one follows: those at its beginning and end, and one between them; of
+/// a pipeline some for each stage.
 int fewest_micro_batches(int stages);
 
-/// `plan` is laid out, for a machine, and is changed unless `whole`. A step of at least twice fewest_micro_batches() is then
-/// planned with so few; each one more takes the time of those in the middle, and the memory of its tokens. Throws as
-/// Plan::ranks().
+/// `plan` is laid out, for a machine, and is changed unless `whole`: a longer step is then planned with fewest_micro_batches().
+/// Each one more takes the time of those in the middle, and the memory of its tokens. Throws as Plan::ranks().
 Estimate estimate(Plan& plan, int stages, bool whole);
 
 }  // namespace consist::launch

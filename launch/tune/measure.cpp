@@ -89,14 +89,12 @@ bool measured_before(const Candidate& a, const Candidate& b) {
   return rank_of(a) < rank_of(b);
 }
 
-void measure(std::vector<Candidate*> best, const RunConfig& config, PluginHost& host, const std::vector<std::string>& plugins) {
+void measure(std::vector<Candidate*> best, PluginHost& host, const std::vector<std::string>& plugins) {
   const RunFolder folder;
   const std::string file = folder / "run.toml";
   for (std::int64_t steps = 10; !best.empty(); steps *= 3) {
     for (Candidate* candidate : best) {
-      RunConfig changed = config;
-      launch::apply(candidate->choices, changed);
-      write(file, to_toml(measured_config(std::move(changed), steps, host), host, plugins));
+      write(file, to_toml(measured_config(candidate->config, steps, host), host, plugins));
       run(*candidate, file, folder, steps);
     }
     if (best.size() == 1) break;

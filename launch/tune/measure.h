@@ -18,8 +18,8 @@ RunConfig measured_config(RunConfig config, std::int64_t steps, PluginHost& host
 bool measured_before(const Candidate& a, const Candidate& b);
 
 /// Runs those of `best` in processes of their own, by successive halving: all for 10 steps, the better half for 30, and so on.
-/// Says so on stdout. `config` is that of the search, `plugins` the paths of --plugin. Throws SystemError where no process can be
-/// started and when it is interrupted.
-void measure(std::vector<Candidate*> best, const RunConfig& config, PluginHost& host, const std::vector<std::string>& plugins);
+/// Says so on stdout. `plugins` are the paths of --plugin. Throws SystemError where no process can be started and when it is
+/// interrupted.
+void measure(std::vector<Candidate*> best, PluginHost& host, const std::vector<std::string>& plugins);
 
 }  // namespace consist::launch

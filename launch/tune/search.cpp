@@ -3,41 +3,29 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cmath>
 #include <future>
 #include <limits>
-#include <map>
 #include <mutex>
+#include <optional>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "consist/error.h"
 #include "consist/host.h"
 #include "launch/tune/estimate.h"
+#include "launch/tune/findings.h"
 
 namespace consist::launch {
 namespace {
 
-/// What is known of a configuration.
-struct Known {
-  Estimate estimate;
-  bool refused = false;
-  int changed = 0;  ///< all configurations around it that differ in so many options were planned
-};
-
-/// Objective first; less is better.
-using Score = std::pair<double, double>;
-
-/// Shares by which configurations count as equal.
-constexpr double margin_of_estimates = 0.02;  // of shortened steps
-constexpr double margin_of_simplicity = 0.001;
-/// A layout is left when its best is slower by this than the best of all, with the options that one change reaches.
-constexpr double margin_of_layouts = 0.15;
+/// Of the time of a shortened step (estimate.h) as against the whole one.
+constexpr double margin_of_estimates = 0.02;
+/// A layout whose best is slower by this than the best of all is not looked at further.
+constexpr double margin_of_layouts = 0.25;
 constexpr double gain_worth_a_round = 0.001;
 /// Of the time: rounds end then, and the best are planned whole.
 constexpr double share_of_rounds = 0.8;
-constexpr std::size_t most_of_front = 12;  // configurations of the Pareto front that are shown
+constexpr double without_limit = std::numeric_limits<double>::infinity();
 constexpr std::size_t most_combinations = 200'000;
 
 /// Calls `work` with 0 to `count` - 1, on as many threads as there are cores.
@@ -56,7 +44,10 @@ void in_parallel(std::size_t count, const std::function<void(std::size_t)>& work
 class Search {
  public:
   Search(const SearchRequest& request, PluginHost& host)
-      : request_(request), host_(host), space_(request.config, request.settled, *request.machine, host), known_(layouts()) {}
+      : request_(request),
+        host_(host),
+        space_(request.config, request.settled, *request.machine, host),
+        found_(space_, request.objective, request.config.precision) {}
 
   SearchResult run() {
     if (request_.exhaustive) {
@@ -65,12 +56,11 @@ class Search {
       plan_each_layout();
       plan_around_the_best();
     }
-    const std::vector<Point> best = best_whole();
-    SearchResult result{.candidates = candidates_of(best)};
-    for (const auto& [point, known] : all_known()) {
-      const Estimate& e = known->estimate;
-      ++(known->refused ? result.refused : !e.fits ? result.too_large : e.whole ? result.whole : result.shortened);
-    }
+    plan_the_best_whole();
+    SearchResult result{.candidates = candidates_of(shown())};
+    found_.each([&](const Point&, const Known& known) {
+      ++(known.refused ? result.refused : !known.fits() ? result.too_large : known.is_whole() ? result.whole : result.shortened);
+    });
     if (result.candidates.empty() && result.too_large == 0 && !refusal_.empty()) throw UsageError(refusal_);
     result.seconds = passed();
     result.ended_early = ended_;
@@ -78,55 +68,11 @@ class Search {
   }
 
  private:
-  using Points = std::vector<Point>;
-
-  std::size_t layouts() const { return space_.layouts().size(); }
   double passed() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count(); }
   bool is_late(double share) {
-    if (request_.most_seconds > 0 && passed() > share * request_.most_seconds) ended_ = true;
-    return ended_;
-  }
-
-  std::vector<std::pair<Point, const Known*>> all_known() const {
-    std::vector<std::pair<Point, const Known*>> all;
-    for (const auto& of_layout : known_) {
-      for (const auto& [point, known] : of_layout) all.emplace_back(point, &known);
-    }
-    return all;
-  }
-  const Known* find(const Point& point) const {
-    const auto found = known_[point.layout].find(point);
-    return found == known_[point.layout].end() ? nullptr : &found->second;
-  }
-
-  Score score(const Estimate& e) const {
-    const auto bytes = static_cast<double>(e.bytes);
-    return request_.objective == Objective::memory ? Score(bytes, e.seconds) : Score(e.seconds, bytes);
-  }
-  /// Those that fit, the best first.
-  Points sorted_fits(const std::vector<std::pair<Point, const Known*>>& among) const {
-    std::vector<std::pair<Score, Point>> sorted;
-    for (const auto& [point, known] : among) {
-      if (known->estimate.fits) sorted.emplace_back(score(known->estimate), point);
-    }
-    std::sort(sorted.begin(), sorted.end());
-    Points points;
-    for (auto& [of_point, point] : sorted) points.push_back(std::move(point));
-    return points;
-  }
-  Points sorted_fits(std::size_t layout) const {
-    std::vector<std::pair<Point, const Known*>> all;
-    for (const auto& [point, known] : known_[layout]) all.emplace_back(point, &known);
-    return sorted_fits(all);
-  }
-  double best_score() const {
-    double best = std::numeric_limits<double>::infinity();
-    for (const auto& of_layout : known_) {
-      for (const auto& [point, known] : of_layout) {
-        if (known.estimate.fits) best = std::min(best, score(known.estimate).first);
-      }
-    }
-    return best;
+    const bool late = request_.most_seconds > 0 && passed() > share * request_.most_seconds;
+    if (late) ended_ = true;
+    return late;
   }
 
   /// The host makes one part after the other.
@@ -145,20 +91,20 @@ class Search {
     Points open;
     std::set<Point> seen;
     for (const Point& point : points) {
-      const Known* known = find(point);
-      if (known != nullptr && (!whole || known->estimate.whole || known->refused || !known->estimate.fits)) continue;
+      const Known* known = found_.find(point);
+      if (known != nullptr && (!whole || known->is_whole() || !known->fits())) continue;
       if (seen.insert(point).second) open.push_back(point);
     }
-    std::vector<Known> found(open.size());
+    std::vector<Known> known(open.size());
     std::vector<char> done(open.size(), 0);
     std::vector<std::string> refusals(open.size());
     in_parallel(open.size(), [&](std::size_t n) {
       if (is_late(share_of_time)) return;
       try {
         Plan plan = plan_of(open[n]);
-        found[n].estimate = estimate(plan, space_.layouts()[open[n].layout].stages, whole);
+        known[n].estimate = estimate(plan, space_.layouts()[open[n].layout].stages, whole);
       } catch (const Error& error) {
-        found[n].refused = true;
+        known[n].refused = true;
         refusals[n] = error.what();
       }
       done[n] = 1;
@@ -166,14 +112,12 @@ class Search {
     for (std::size_t n = 0; n < open.size(); ++n) {
       if (done[n] == 0) continue;
       if (refusal_.empty()) refusal_ = refusals[n];
-      Known& known = known_[open[n].layout][open[n]];
-      known.estimate = found[n].estimate;
-      known.refused = found[n].refused;
+      found_.add(open[n], known[n]);
     }
   }
 
   void plan_all() {
-    for (std::size_t layout = 0; layout < layouts(); ++layout) {
+    for (std::size_t layout = 0; layout < space_.layouts().size(); ++layout) {
       const Points all = space_.all(layout, most_combinations + 1);
       if (all.size() > most_combinations)
         throw UsageError("--exhaustive would plan more than " + std::to_string(most_combinations) + " combinations of '" +
@@ -185,7 +129,7 @@ class Search {
   /// Every layout and micro-batch, with recomputation where the plan would not fit otherwise.
   void plan_each_layout() {
     std::vector<Points> open(1);
-    for (std::size_t layout = 0; layout < layouts(); ++layout) {
+    for (std::size_t layout = 0; layout < space_.layouts().size(); ++layout) {
       Point point = space_.first(layout);
       open[0].push_back(point);
       for (const Dimension& dimension : space_.layouts()[layout].dimensions) {
@@ -201,174 +145,105 @@ class Search {
       plan(now, false, share_of_rounds);
       Points larger;
       for (Point& point : now) {
-        const Known* known = find(point);
-        if (known == nullptr || known->refused || known->estimate.fits) continue;
+        const Known* known = found_.find(point);
+        if (known == nullptr || known->refused || known->fits()) continue;
         if (space_.set(point, "recompute", next)) larger.push_back(point);
       }
       now = std::move(larger);
     }
   }
 
-  /// The configuration of a layout around which others are planned next, and in how many options they differ. False: there is
-  /// none.
-  bool next_of(std::size_t layout, std::size_t width, Point& next, int& options) {
-    const Points best = sorted_fits(layout);
-    if (best.empty()) {  // what needs the least memory may fit with one more change
-      std::int64_t least = std::numeric_limits<std::int64_t>::max();
-      for (const auto& [point, known] : known_[layout]) {
-        if (known.refused || known.estimate.bytes >= least) continue;
-        least = known.estimate.bytes;
-        next = point;
-        options = known.changed + 1;
-      }
-      return least < std::numeric_limits<std::int64_t>::max() && options <= 2;
-    }
-    for (options = 1; options <= 2; ++options) {
-      for (std::size_t n = 0; n < std::min(width, best.size()); ++n) {
-        next = best[n];
-        if (find(next)->changed < options) return true;
-      }
-    }
-    return false;
+  /// The best of a layout around which not all that differs in `options` options was planned; of a layout where nothing fits what
+  /// needs the least memory. Null: there is none among the first `width`.
+  std::optional<Point> open_in(std::size_t layout, std::size_t width, int options) const {
+    const Points best = found_.best_of_layout(layout);
+    const auto end = best.begin() + static_cast<std::ptrdiff_t>(std::min(width, best.size()));
+    const auto open = std::find_if(best.begin(), end, [&](const Point& point) { return found_.find(point)->changed < options; });
+    return open == end ? std::nullopt : std::optional(*open);
   }
 
-  /// Rounds: of each layout the best configuration, with one option changed, then with two. The search moves on to what is
-  /// better, leaves layouts that are far behind, and ends when no round gains and enough was planned.
+  /// Around the best of each layout all that differ in one option; where that is done, around the best of one layout all that
+  /// differ in two.
+  Points next_round(std::size_t width, double margin) {
+    Points around;
+    for (const int options : {1, 2}) {
+      for (const std::size_t layout : found_.layouts_within(margin)) {
+        if (options == 2 && !around.empty()) return around;
+        const std::optional<Point> from = open_in(layout, width, options);
+        if (!from) continue;
+        found_.set_changed(*from, options);
+        const Points changed = space_.around(*from, options);
+        around.insert(around.end(), changed.begin(), changed.end());
+      }
+    }
+    return around;
+  }
+
+  /// Rounds move on to what is better, leave layouts that are far behind, and end when none gains and enough was planned.
   void plan_around_the_best() {
     std::size_t width = 3;
-    double margin = margin_of_layouts, best = best_score();
-    int idle = 0;
-    for (int round = 0; !is_late(share_of_rounds); ++round) {
-      Points around;
-      for (std::size_t layout = 0; layout < layouts(); ++layout) {
-        const Points fits = sorted_fits(layout);
-        const double own = fits.empty() ? best : score(find(fits.front())->estimate).first;
-        if (round > 0 && own > (1 + margin) * best) continue;
-        Point from;
-        int options = 0;
-        if (!next_of(layout, width, from, options)) continue;
-        known_[layout][from].changed = options;
-        const Points found = space_.around(from, options);
-        around.insert(around.end(), found.begin(), found.end());
-      }
-      const bool enough = simulated() >= request_.least;
+    double margin = margin_of_layouts, best = found_.best_score();
+    for (int idle = 0; !is_late(share_of_rounds);) {
+      const Points around = next_round(width, margin);
+      const bool enough = found_.simulated() >= request_.least;
+      if (enough && (idle >= 2 || around.empty())) break;
       if (around.empty()) {
-        if (enough || width > 1000) break;
-        width *= 4;  // the rest of the space, as far as there is time
+        if (width > 10'000) break;  // that was all
+        width *= 4;
         margin *= 2;
         continue;
       }
       plan(around, false, share_of_rounds);
-      const double now = best_score();
+      const double now = found_.best_score();
       idle = now < (1 - gain_worth_a_round) * best ? 0 : idle + 1;
       best = std::min(best, now);
-      if (enough && idle >= 2) break;
     }
   }
 
-  std::size_t simulated() const {
-    std::size_t count = 0;
-    for (const auto& of_layout : known_)
-      count += static_cast<std::size_t>(
-          std::count_if(of_layout.begin(), of_layout.end(), [](const auto& k) { return k.second.estimate.fits; }));
-    return count;
-  }
-
-  /// Layout, micro-batch and recomputation: configurations that share them differ in options of plugins alone.
-  std::tuple<std::size_t, std::string, std::string, std::string> family_of(const Point& point) const {
-    return {point.layout, space_.value_of(point, "batch"), space_.value_of(point, "recompute"),
-            space_.value_of(point, "recompute-layers")};
-  }
-  bool changes_rounding(const Point& point) const {
-    const Choices choices = space_.choices_of(point);
-    return std::any_of(choices.begin(), choices.end(),
-                       [&](const Choice& choice) { return choice.option.starts_with(request_.config.precision + "."); });
-  }
-
-  /// The best of each family, as many as are asked for; the Pareto front; the best that rounds as the user has asked.
+  /// The best of as many families as are asked for, the Pareto front, and the best with the user's precision.
   Points shown() const {
-    const Points sorted = sorted_fits(all_known());
-    std::set<std::tuple<std::size_t, std::string, std::string, std::string>> families;
-    Points chosen;
-    bool as_asked = false;
-    for (const Point& point : sorted) {
-      const bool first_as_asked = !as_asked && !changes_rounding(point);
-      if (!first_as_asked && (families.size() >= request_.rows || families.contains(family_of(point)))) continue;
-      families.insert(family_of(point));
-      as_asked |= first_as_asked;
-      chosen.push_back(point);
-    }
-    std::vector<std::pair<Score, Point>> by_time;
-    for (const Point& point : sorted) {
-      const Estimate& e = find(point)->estimate;
-      by_time.push_back({{e.seconds, static_cast<double>(e.bytes)}, point});
-    }
-    std::sort(by_time.begin(), by_time.end());
-    double least = std::numeric_limits<double>::infinity();
-    std::size_t front = 0;
-    for (const auto& [of_point, point] : by_time) {
-      if (front == most_of_front) break;
-      if (of_point.second > 0.95 * least) continue;
-      least = of_point.second;
-      chosen.push_back(point);
-      ++front;
-    }
+    Points chosen = found_.best_of_families();
+    if (chosen.size() > request_.rows) chosen.resize(request_.rows);
+    const Points front = found_.front();
+    const Points as_asked = found_.best_of_families([this](const Point& point) { return !found_.changes_precision(point); });
+    chosen.insert(chosen.end(), front.begin(), front.end());
+    if (!as_asked.empty()) chosen.push_back(as_asked.front());
     return chosen;
   }
 
-  /// What is shown, and what may be as good as the best of it, planned whole: until the order no longer changes.
-  Points best_whole() {
-    for (int again = 0; again < 20; ++again) {
-      Points open;
-      const Points sorted = sorted_fits(all_known());
-      for (const Point& point : shown()) {
-        if (!find(point)->estimate.whole) open.push_back(point);
+  /// What is shown, and families that may be as good as the best of it: until the order no longer changes.
+  void plan_the_best_whole() {
+    constexpr int most_passes = 6;
+    for (int pass = 0; pass < most_passes; ++pass) {
+      Points open = shown();
+      double best = without_limit;
+      const Points families = found_.best_of_families();
+      for (const Point& point : families) {
+        if (found_.find(point)->is_whole()) best = std::min(best, found_.score(point).first);
       }
-      double best = std::numeric_limits<double>::infinity();
-      for (const Point& point : sorted) {
-        if (find(point)->estimate.whole) best = std::min(best, score(find(point)->estimate).first);
+      for (const Point& point : families) {
+        if (found_.score(point).first <= (1 + margin_of_estimates) * best) open.push_back(point);
       }
-      constexpr std::size_t at_once = 64;
-      for (const Point& point : sorted) {
-        if (open.size() >= at_once || score(find(point)->estimate).first > (1 + margin_of_estimates) * best) break;
-        if (!find(point)->estimate.whole) open.push_back(point);
-      }
-      if (open.empty() || (is_late(1) && again > 0)) break;
-      plan(open, true, again == 0 ? std::numeric_limits<double>::infinity() : 1);
+      std::erase_if(open, [&](const Point& point) { return found_.find(point)->is_whole(); });
+      if (open.empty() || (pass > 0 && is_late(1))) break;
+      if (pass == 0) plan({found_.sorted(open).front()}, true, without_limit);  // one at least
+      plan(open, true, 1);
     }
-    return simplified(shown());
-  }
-
-  /// Options that gain nothing are left at their defaults.
-  Points simplified(Points points) {
-    if (request_.exhaustive) return points;
-    for (Point& point : points) {
-      const Score of_point = score(find(point)->estimate);
-      for (std::size_t d = 0; d < point.values.size(); ++d) {
-        const std::string& option = space_.layouts()[point.layout].dimensions[d].option;
-        if (point.values[d] == 0 || option == "batch") continue;
-        Point simpler = point;
-        simpler.values[d] = 0;
-        plan({simpler}, true, 1);
-        const Known* known = find(simpler);
-        if (known == nullptr || !known->estimate.fits || !known->estimate.whole) continue;
-        if (score(known->estimate).first <= (1 + margin_of_simplicity) * of_point.first) point = simpler;
-      }
-    }
-    return points;
   }
 
   std::vector<Candidate> candidates_of(const Points& points) {
     std::set<Point> distinct;
     for (const Point& point : points) {
-      if (find(point)->estimate.whole && find(point)->estimate.fits) distinct.insert(point);
+      if (found_.find(point)->is_whole()) distinct.insert(point);
     }
     const Points all(distinct.begin(), distinct.end());
     std::vector<Candidate> candidates(all.size());
     in_parallel(all.size(), [&](std::size_t n) {
       const Plan plan = plan_of(all[n]);
-      candidates[n] = {
-          .choices = space_.choices_of(all[n]), .prediction = predict(plan), .changes_rounding = changes_rounding(all[n])};
+      candidates[n] = {.choices = space_.choices_of(all[n]),
+                       .config = plan.config(),
+                       .prediction = predict(plan),
+                       .changes_precision = found_.changes_precision(all[n])};
     });
     std::stable_sort(candidates.begin(), candidates.end(),
                      [](const Candidate& a, const Candidate& b) { return a.prediction.seconds < b.prediction.seconds; });
@@ -389,8 +264,8 @@ class Search {
   PluginHost& host_;
   const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
   Space space_;
-  std::vector<std::map<Point, Known>> known_;  // by layout
-  std::string refusal_;                        // the first one
+  Findings found_;
+  std::string refusal_;  // the first one
   std::mutex making_;
   int tried_ = 0;
   std::atomic<bool> ended_{false};

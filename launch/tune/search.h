@@ -8,6 +8,7 @@
 
 #include "core/plugin/host.h"
 #include "launch/predict/prediction.h"
+#include "launch/tune/findings.h"
 #include "launch/tune/space.h"
 
 namespace consist::launch {
@@ -15,17 +16,13 @@ namespace consist::launch {
 /// A configuration that fits, planned whole.
 struct Candidate {
   Choices choices;
+  RunConfig config;  ///< of the search with these, batch and accumulation stated
   Prediction prediction;
   bool best_for_memory = false;     ///< no other is both as fast and as small (on the Pareto front)
-  bool changes_rounding = false;    ///< an option of the precision differs from what the user has asked for
+  bool changes_precision = false;   ///< it has options of the precision that the user has not given
   double measured = 0;              ///< seconds of a step; 0: not measured, or it failed
   std::int64_t measured_steps = 0;  ///< of the run that says so
   std::string problem;              ///< of the measurement
-};
-
-enum class Objective {
-  tokens,  ///< the most tokens per second
-  memory,  ///< the least memory of the rank that needs the most; of equal ones the fastest
 };
 
 struct SearchRequest {

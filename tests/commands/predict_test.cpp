@@ -132,7 +132,8 @@ std::vector<std::pair<double, std::string>> rows_of(const std::string& output) {
 
 TEST(Tune, TheTableIsSortedAndSaysWhatPredictSays) {
   const std::string base = "--model llama-3-8b --ranks 8 --sequence 4096 --precision bf16 ";
-  const auto result = run("tune", split_words(base + "--global-batch 16 --measure 0 --rows 5 --configurations 100"));
+  const auto result =
+      run("tune", split_words(base + "--global-batch 16 --measure 0 --rows 5 --configurations 1 --search-seconds 40"));
   ASSERT_EQ(result.status, 0) << result.output;
   const auto rows = rows_of(result.output);
   ASSERT_GE(rows.size(), 5U) << result.output;
@@ -176,17 +177,17 @@ double milliseconds_of_the_best(const std::string& options) {
 
 // The search plans a part of the space and shortens long steps; what it recommends is the best of the whole space nevertheless.
 TEST(Tune, FindsWhatPlanningEveryCombinationFinds) {
-  const std::string tiny = "--model qwen3-tiny --sequence 128 --machine cpu ";
+  const std::string tiny = "--model qwen3-tiny --sequence 128 --precision bf16 --bf16.states f32 --recompute none --machine cpu ";
   for (const std::string& space : {
-           tiny + "--ranks 2 --global-batch 16 --recompute none --bf16.states f32 --precision bf16 --strategy zero3-offload "
-                  "--zero3-offload.offload_param.device none --zero3-offload.offload_optimizer.device none "
-                  "--zero3-offload.communication_data_type auto",
-           tiny + "--ranks 4 --global-batch 16 --precision bf16 --strategy pipeline=2+ddp --recompute none",
-           tiny + "--ranks 4 --global-batch 32 --precision bf16 --strategy tp-sp=2+zero2 --zero2.offload_optimizer.device none "
-                  "--zero2.communication_data_type auto --zero2.reduce_bucket_size 5e7 --recompute none",
+           tiny + "--ranks 2 --global-batch 8 --strategy zero3-offload --zero3-offload.offload_param.device none "
+                  "--zero3-offload.offload_optimizer.device none --zero3-offload.communication_data_type auto "
+                  "--zero3-offload.reduce_bucket_size 5e7",
+           tiny + "--ranks 4 --global-batch 16 --strategy pipeline=2+ddp --ddp.bucket-size 25Mi",
+           tiny + "--ranks 4 --global-batch 8 --strategy tp-sp=2+zero2 --zero2.offload_optimizer.device none "
+                  "--zero2.communication_data_type auto --zero2.reduce_bucket_size 5e7",
        }) {
     const double best = milliseconds_of_the_best(space + " --exhaustive"),
-                 found = milliseconds_of_the_best(space + " --configurations 60");
+                 found = milliseconds_of_the_best(space + " --configurations 40");
     EXPECT_GT(best, 0) << space;
     EXPECT_GE(found, best - 0.006) << space;
     EXPECT_LE(found, 1.01 * best) << space;
@@ -204,19 +205,19 @@ TEST(Tune, OptionsOfThirdPartiesAreSearched) {
 TEST(Tune, TheLeastMemoryIsAnObjectiveAndEnergyIsRefused) {
   const std::string base =
       "--model qwen3-0.6b --ranks 2 --sequence 1024 --precision bf16 --global-batch 8 --measure 0 --configurations 100";
-  const auto result = run("tune", split_words(base + " --objective memory"));
+  const auto result = run("tune", split_words(base + "--measure 0 --configurations 100 --objective memory"));
   ASSERT_EQ(result.status, 0) << result.output;
   const auto rows = rows_of(result.output);
   ASSERT_GE(rows.size(), 2U);
   const auto bytes_of = [&](const std::string& options) {
     double most = 0;
-    const Json json = predicted("--model qwen3-0.6b --ranks 2 --sequence 1024 --precision bf16 --global-batch 8 " + options);
+    const Json json = predicted(base + options);
     for (const Json& memory : json["memory"]) most = std::max(most, memory["device_bytes"].get<double>());
     return most;
   };
   for (std::size_t n = 1; n < rows.size(); ++n) EXPECT_LE(bytes_of(rows[0].second), bytes_of(rows[n].second)) << rows[n].second;
   EXPECT_LT(bytes_of(rows[0].second), 0.5 * bytes_of("--strategy ddp --batch 4"));
-  const auto energy = run("tune", split_words(base + " --objective energy"));
+  const auto energy = run("tune", split_words(base + "--objective energy"));
   EXPECT_EQ(energy.status, 2);
   EXPECT_THAT(energy.output, HasSubstr("--objective is 'energy'; no machine file has the power"));
 }
