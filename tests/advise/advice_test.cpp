@@ -85,6 +85,21 @@ TEST(Alternatives, KeepTransports) {
   }
 }
 
+/// A step has as many sequences, however many ranks divide them.
+TEST(Alternatives, KeepTheGlobalBatch) {
+  const Plan plan = planned("h200", [](RunConfig& c) {
+    c.ranks = 4;
+    c.strategies = {{"tp-sp", 4}};
+    c.batch = 8;
+  });
+  const Plan other = plan_run(changed(plan.config(), {{"strategy", "ddp"}}, plugin_host()), plugin_host(), plan.target());
+  EXPECT_EQ(other.config().global_batch, 8);
+  EXPECT_EQ(other.config().batch, 2);
+  const Plan stated =
+      plan_run(changed(plan.config(), {{"batch", "4"}, {"accumulation", "2"}}, plugin_host()), plugin_host(), plan.target());
+  EXPECT_EQ(stated.config().batch, 4);
+}
+
 TEST(Alternatives, SayWhatElseTheyChange) {
   const Plan plan = planned("h200", [](RunConfig& c) { c.ranks = 2; });
   for (const Alternative& a : alternatives_of(plan, plugin_host())) {
@@ -145,8 +160,8 @@ TEST(Advice, KeepsToTheRoomAndTheLeastGain) {
   // Nothing to spare: only what takes less is left.
   request.room.capacity = base.most_bytes();
   EXPECT_THAT(advise(plan, plugin_host(), base, request), Each(testing::Field(&Advice::more_bytes, testing::Le(0))));
-  // Workspaces count, and a tenth stays free.
-  request.room = {.capacity = 100 * base.most_bytes(), .besides = 99 * base.most_bytes()};
+  // With the workspaces 95% are taken: there is room for a little more, but a tenth is to stay free.
+  request.room = {.capacity = 100 * base.most_bytes(), .besides = 94 * base.most_bytes()};
   EXPECT_THAT(advise(plan, plugin_host(), base, request), Each(testing::Field(&Advice::more_bytes, testing::Le(0))));
   request = request_for(plan);
   request.least_gain = 100;

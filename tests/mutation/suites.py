@@ -54,6 +54,8 @@ SUITES = {
     "datasets": [("datasets", "*"), ("tokenizer", "*")],
     "models": [("models", "*"), ("parity", "*HfParity.WholeBatch*")],
     "launch": [("commands", "*"), ("launcher", "*")],
+    "launch/advise": [("advise", "*")],
+    "launch/predict": [("advise", "*"), ("commands", "Predict*:ComparePredict*:Tune*")],
     "launch/deepspeed": [("commands", "*DeepSpeed*:*Deepspeed*"), ("commands", "*")],
     "launch/launcher": [("launcher", "*"), ("commands", "TrainCommand*:Signals*")],
     "launch/stop_signals": [("launcher", "*"), ("commands", "TrainCommand*:Signals*")],
@@ -88,6 +90,8 @@ TARGETS = {
     "plugins/schedules": [f"lib/consist/plugins/schedule-{name}.so" for name in ("constant", "linear", "cosine", "wsd")],
     "plugins/precisions": ["lib/consist/plugins/precision-bf16.so", "lib/consist/plugins/precision-fp8.so"],
     "launch": ["bin/consist", "bin/test_commands", "bin/test_launcher"],
+    "launch/advise": ["bin/consist", "bin/test_advise"],
+    "launch/predict": ["bin/consist", "bin/test_advise", "bin/test_commands"],
 }
 for kind, name in [("strategies", "ddp"), ("strategies", "pipeline"), ("strategies", "tp-sp"), ("optimizers", "adamw"), ("optimizers", "lion"), ("optimizers", "muon"), ("optimizers", "sgd")]:
     TARGETS[f"plugins/{kind}/{name}"] = [f"lib/consist/plugins/{'strategy' if kind == 'strategies' else 'optimizer'}-{name}.so"]
