@@ -1,9 +1,20 @@
 #include "launch/calibrate/op_times.h"
 
+#include <algorithm>
 #include <map>
 #include <tuple>
 
 namespace consist::launch {
+
+double measuring_seconds(const std::vector<OpSample>& samples, double seconds) {
+  double sum = 0;
+  for (const OpSample& sample : samples) sum += sample.seconds;
+  return samples.empty() ? 0 : std::max(0.0, (sum - seconds) / static_cast<double>(samples.size()));
+}
+
+void take_off(std::vector<OpSample>& samples, double measuring) {
+  for (OpSample& sample : samples) sample.seconds = std::max(sample.seconds / 2, sample.seconds - measuring);
+}
 
 std::vector<DeviceRates::OpTimes> op_times(const std::vector<std::vector<OpSample>>& steps, const ThrottlingFit& fit) {
   struct Sum {

@@ -152,6 +152,11 @@ class Calibration {
       for (const launch::OpSample& sample : steps.back()) seconds += sample.seconds;
       say(head + ": " + fixed_text(seconds * 1e3, 2) + " ms in " + std::to_string(steps.back().size()) + " kernels");
     }
+    if (!steps.empty()) {
+      const double measuring = launch::measuring_seconds(steps.front(), sampler_->time(fitting.front()).seconds);
+      for (std::vector<launch::OpSample>& step : steps) launch::take_off(step, measuring);
+      say("measuring makes a kernel " + fixed_text(measuring * 1e6, 1) + " us longer: taken off");
+    }
     if (job_.rank() == 0 && !request_.samples.empty()) launch::write_samples(request_.samples, fitting, steps);
     const launch::ThrottlingFit fit = launch::fit_throttling(steps);
     say(text_of(fit));
