@@ -133,7 +133,7 @@ std::vector<std::pair<double, std::string>> rows_of(const std::string& output) {
 TEST(Tune, TheTableIsSortedAndSaysWhatPredictSays) {
   const std::string base = "--model llama-3-8b --ranks 8 --sequence 4096 --precision bf16 ";
   const auto result =
-      run("tune", split_words(base + "--global-batch 16 --measure 0 --rows 5 --configurations 1 --search-seconds 40"));
+      run("tune", split_words(base + "--global-batch 16 --measure 0 --rows 5 --configurations 1 --search-seconds 20"));
   ASSERT_EQ(result.status, 0) << result.output;
   const auto rows = rows_of(result.output);
   ASSERT_GE(rows.size(), 5U) << result.output;
@@ -167,12 +167,14 @@ TEST(Tune, WhatIsGivenIsNotSearched) {
   EXPECT_THAT(whole.output, HasSubstr("--ddp.bucket-size 25Mi --recompute none \n"));
 }
 
-double milliseconds_of_the_best(const std::string& options) {
-  const auto result = run("tune", split_words(options + " --measure 0 --rows 1 --search-seconds 600"));
+/// Of a search: milliseconds of the best, and the number of configurations that were planned and simulated.
+std::pair<double, int> best_and_extent(const std::string& options) {
+  const auto result = run("tune", split_words(options + " --measure 0 --rows 1"));
   EXPECT_EQ(result.status, 0) << result.output;
-  const std::regex row("\\n +([0-9.]+) [^\n]* --(strategy|batch|recompute)");  // the first
-  std::smatch found;
-  return std::regex_search(result.output, found, row) ? std::stod(found[1]) : -1;
+  const std::regex extent("Fit cpu: ([0-9]+) "), row("\\n +([0-9.]+) [^\n]* --(strategy|batch)");  // the first
+  std::smatch planned, first;
+  if (!std::regex_search(result.output, planned, extent) || !std::regex_search(result.output, first, row)) return {};
+  return {std::stod(first[1]), std::stoi(planned[1])};
 }
 
 // The search plans a part of the space and shortens long steps; what it recommends is the best of the whole space nevertheless.
@@ -180,17 +182,15 @@ TEST(Tune, FindsWhatPlanningEveryCombinationFinds) {
   const std::string tiny = "--model qwen3-tiny --sequence 128 --precision bf16 --bf16.states f32 --recompute none --machine cpu ";
   for (const std::string& space : {
            tiny + "--ranks 2 --global-batch 8 --strategy zero3-offload --zero3-offload.offload_param.device none "
-                  "--zero3-offload.offload_optimizer.device none --zero3-offload.communication_data_type auto "
-                  "--zero3-offload.reduce_bucket_size 5e7",
-           tiny + "--ranks 4 --global-batch 16 --strategy pipeline=2+ddp --ddp.bucket-size 25Mi",
-           tiny + "--ranks 4 --global-batch 8 --strategy tp-sp=2+zero2 --zero2.offload_optimizer.device none "
-                  "--zero2.communication_data_type auto --zero2.reduce_bucket_size 5e7",
+                  "--zero3-offload.offload_optimizer.device none",
+           tiny + "--ranks 4 --global-batch 16 --strategy pipeline=2+ddp",
+           tiny + "--ranks 4 --global-batch 8 --strategy tp-sp=2+zero2 --zero2.offload_optimizer.device none",
        }) {
-    const double best = milliseconds_of_the_best(space + " --exhaustive"),
-                 found = milliseconds_of_the_best(space + " --configurations 40");
+    const auto [best, all] = best_and_extent(space + " --exhaustive");
+    const auto [found, planned] = best_and_extent(space + " --configurations 40");
     EXPECT_GT(best, 0) << space;
-    EXPECT_GE(found, best - 0.006) << space;
-    EXPECT_LE(found, 1.01 * best) << space;
+    EXPECT_NEAR(found, best, 0.01 * best) << space;
+    EXPECT_LE(planned, 0.8 * all) << space;
   }
 }
 
@@ -203,8 +203,7 @@ TEST(Tune, OptionsOfThirdPartiesAreSearched) {
 }
 
 TEST(Tune, TheLeastMemoryIsAnObjectiveAndEnergyIsRefused) {
-  const std::string base =
-      "--model qwen3-0.6b --ranks 2 --sequence 1024 --precision bf16 --global-batch 8 --measure 0 --configurations 100";
+  const std::string base = "--model llama-tiny --ranks 2 --sequence 512 --precision bf16 --global-batch 8 ";
   const auto result = run("tune", split_words(base + "--measure 0 --configurations 100 --objective memory"));
   ASSERT_EQ(result.status, 0) << result.output;
   const auto rows = rows_of(result.output);
@@ -225,7 +224,7 @@ TEST(Tune, TheLeastMemoryIsAnObjectiveAndEnergyIsRefused) {
 TEST(Tune, TheBestAreRun) {
   const auto result =
       run("tune", split_words("--model llama-tiny --ranks 2 --sequence 32 --global-batch 4 --device cpu --machine "
-                              "cpu --measure 2 --rows 3"));
+                              "cpu --measure 2 --rows 3 --configurations 50"));
   ASSERT_EQ(result.status, 0) << result.output;
   const std::regex running("running (--strategy[^\n]*), (10|30) steps");
   std::vector<std::string> steps;

@@ -31,7 +31,7 @@ void read_shared(const Options& options, Settings& settings);
   {"reduce_bucket_size", consist::OptionKind::real, "5e7",                                                                                \
    "gradients per reduce_scatter, in elements; 0: each by itself", "", "", "2e7|5e7|2e8"},                                                                       \
   {"communication_data_type", consist::OptionKind::choice, "auto",                                                                        \
-   "of gradients on their way between ranks; auto: as the precision makes them", "auto|fp32|bf16", "", "auto|bf16"},                                       \
+   "of gradients on their way between ranks; auto: as the precision makes them", "auto|fp32|bf16"},                                       \
   {"sub_group_size", consist::OptionKind::real, "1e8",                                                                                    \
    "of a rank's elements that are updated at a time with offload; 0: each parameter by itself", "", "offload_optimizer.device=cpu"},      \
   {"offload_optimizer.device", consist::OptionKind::choice, "none", "where masters and moments lie: none is the device", "none|cpu", "", "none|cpu"},     \
