@@ -32,6 +32,15 @@ Advice advice_of(Trial trial, const Prediction& base, const Plan& plan, PluginHo
   return advice;
 }
 
+/// Whether the other one makes the same choices and more.
+bool is_part_of(const Advice& advice, const Advice& other) {
+  const Choices& all = other.alternative.choices;
+  return std::all_of(advice.alternative.choices.begin(), advice.alternative.choices.end(), [&](const Choice& choice) {
+    return std::any_of(all.begin(), all.end(),
+                       [&](const Choice& c) { return c.option == choice.option && c.value == choice.value; });
+  });
+}
+
 /// Choices of both; empty if they set an option to different values.
 Choices joined(const Choices& first, const Choices& second) {
   Choices all = first;
@@ -66,7 +75,12 @@ std::vector<Advice> advise(const Plan& plan, PluginHost& host, const Prediction&
     found.push_back(advice_of(std::move(*smallest), base, plan, host));
   }
   std::stable_sort(found.begin(), found.end(), [](const Advice& a, const Advice& b) { return a.speed > b.speed; });
-  return found;
+  std::vector<Advice> said;
+  for (Advice& one : found) {
+    const bool part = std::any_of(said.begin(), said.end(), [&](const Advice& faster) { return is_part_of(one, faster); });
+    if (!part) said.push_back(std::move(one));
+  }
+  return said;
 }
 
 std::vector<Advice> together(const Plan& plan, PluginHost& host, const Prediction& base, const std::vector<Advice>& advice,
@@ -96,8 +110,9 @@ std::vector<Advice> without_caution(std::vector<Advice> advice) {
 }
 
 std::string text_of(const Advice& advice) {
-  std::string text = advice.options + ": " + fixed_text(advice.speed, 2) + " times as fast, " +
-                     bytes_text(std::abs(advice.more_bytes)) + (advice.more_bytes < 0 ? " less" : " more");
+  std::string text = advice.options + ": " + fixed_text(advice.speed, 2) + " times as fast, ";
+  text += advice.more_bytes == 0 ? "as much memory"
+                                 : bytes_text(std::abs(advice.more_bytes)) + (advice.more_bytes < 0 ? " less" : " more");
   if (!advice.alternative.caution.empty()) text += "; " + advice.alternative.caution;
   return text;
 }

@@ -23,7 +23,8 @@ struct AdviceRequest {
 };
 
 /// The best alternative of each subject that fits and gains enough, the fastest first. Of one subject's that are within 1% of
-/// its fastest it is the one that needs the least memory; what takes more memory than the configuration must leave a tenth free.
+/// its fastest it is the one that needs the least memory; one that is a part of a faster one is not said. What takes more memory
+/// than the configuration must leave a tenth free.
 std::vector<Advice> advise(const Plan& plan, PluginHost& host, const Prediction& base, const AdviceRequest& request);
 
 /// All of them at once, as far as each still gains beside those before it; nothing if that is fewer than two.

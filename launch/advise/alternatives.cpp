@@ -2,11 +2,17 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
+
+#include "consist/dtype.h"
+#include "core/config/option_value.h"
+#include "core/files/split.h"
 
 namespace consist::launch {
 namespace {
 
+/// They train the same; a strategy from outside of this tree need not.
 constexpr std::array data_strategies{"ddp", "zero2", "zero3-offload"};
 
 bool is_data_strategy(const std::string& name) {
@@ -22,17 +28,18 @@ class Collector {
     precisions();
     recomputation();
     micro_batches();  // fewer ones compile sooner, too
-    options_of_strategies();
+    pairs_of_options();
+    tunable_options(false);
     strategies();
     global_batches();
-    options_of_precision();
+    tunable_options(true);
     less_memory();
     return std::move(all_);
   }
 
  private:
-  void add(const char* subject, Choices choices, Aim aim, std::string caution = {}) {
-    all_.push_back({subject, std::move(choices), aim, std::move(caution)});
+  void add(std::string subject, Choices choices, Aim aim, std::string caution = {}) {
+    all_.push_back({std::move(subject), std::move(choices), aim, std::move(caution)});
   }
 
   std::vector<OptionSpec> table_of(const char* kind, const std::string& plugin) {
@@ -48,13 +55,6 @@ class Collector {
     }
     return {};
   }
-  /// Adds "--PLUGIN.OPTION VALUE" where the option exists and has another value.
-  void add_option(const char* subject, const std::string& strategy, const std::string& option, const std::string& value,
-                  Aim aim) {
-    const std::string now = value_of("strategy", strategy, option);
-    if (!now.empty() && now != value) add(subject, {{strategy + "." + option, value}}, aim);
-  }
-
   /// Options that are given and that the other precision has under the same name go along.
   void precisions() {
     for (const std::string& name : host_.names("precision")) {
@@ -71,17 +71,6 @@ class Collector {
       }
       add("precision", choices, Aim::both, "changes the numerics: " + name + " rounds more coarsely than " + config_.precision);
     }
-  }
-
-  void options_of_precision() {
-    const std::string& name = config_.precision;
-    const bool states = value_of("precision", name, "states") == "f32";
-    if (value_of("precision", name, "gradients") == "f32")
-      add("gradients", {{name + ".gradients", "bf16"}}, Aim::both, "changes the numerics: gradients are added up in bf16");
-    if (!states) return;
-    const char* const caution = "changes the numerics: no fp32 masters and moments, stochastic rounding instead";
-    add("states", {{name + ".states", "bf16"}}, Aim::both, caution);
-    if (!config_.recompute.any()) add("states", {{name + ".states", "bf16"}, {"recompute", "full"}}, Aim::memory, caution);
   }
 
   /// Another way to divide the data, or all ranks in one way.
@@ -127,28 +116,48 @@ class Collector {
     return {{"transport", transports_text(config)}};
   }
 
-  void options_of_strategies() {
+  /// Options that only change anything together, or that nobody searches.
+  void pairs_of_options() {
     for (const StrategyUse& use : plan_.layout().active) {
       const std::string& name = use.name;
-      Choices on_device;
-      for (const char* option : {"offload_optimizer.device", "offload_param.device"}) {
-        if (value_of("strategy", name, option) == "cpu") on_device.push_back({name + "." + option, "none"});
-      }
-      for (const Choice& choice : on_device) add("offload", {choice}, Aim::speed);
-      if (on_device.size() > 1) add("offload", on_device, Aim::speed);
+      const char* const offload[] = {"offload_optimizer.device", "offload_param.device"};
+      if (value_of("strategy", name, offload[0]) == "cpu" && value_of("strategy", name, offload[1]) == "cpu")
+        add("offload", {{name + "." + offload[0], "none"}, {name + "." + offload[1], "none"}}, Aim::speed);
       if (!value_of("strategy", name, "max_live_parameters").empty())
         add("gathers", {{name + ".max_live_parameters", "1e12"}, {name + ".max_reuse_distance", "1e12"}}, Aim::speed);
-      if (config_.accumulation > 1) {
-        add_option("reductions", name, "reduce_each_micro_batch", "false", Aim::speed);
-        if (name == "zero2") add_option("reductions", name, "stage", "1", Aim::speed);
-      }
-      add_option("sequence-parallel", name, "sequence-parallel", "true", Aim::both);
-      const bool gathers_again = value_of("strategy", name, "gather-again") == "true";
-      add_option("gather-again", name, "gather-again", gathers_again ? "false" : "true", Aim::both);
-      if (name != "pipeline") continue;
-      for (const char* schedule : {"zero-bubble", "zero-bubble-h2", "interleaved", "1f1b"})
-        add_option("schedule", name, "schedule", schedule, Aim::both);
+      if (value_of("strategy", name, "sequence-parallel") == "false")
+        add("sequence-parallel", {{name + ".sequence-parallel", "true"}}, Aim::both);
     }
+  }
+
+  /// The values that parts of the configuration call tunable: choices and flags, or numbers, which are worth less.
+  void tunable_options(bool numbers) {
+    for (const StrategyUse& use : plan_.layout().active) tunable_options("strategy", use.name, numbers);
+    tunable_options("precision", config_.precision, numbers);
+    tunable_options("optimizer", config_.optimizer_plugin, numbers);
+  }
+  void tunable_options(const char* kind, const std::string& owner, bool numbers) {
+    for (const OptionSpec& spec : table_of(kind, owner)) {
+      if (*spec.tunable == '\0') continue;
+      if ((spec.kind != OptionKind::choice && spec.kind != OptionKind::flag) != numbers || !is_in_effect(kind, owner, spec))
+        continue;
+      const std::string said = "--" + owner + "." + spec.name;
+      const std::string now = legal_value(spec, value_of(kind, owner, spec.name), said);
+      for (const std::string& value : tunable_values(spec, said)) {
+        if (value == now) continue;
+        // A dtype: what is kept or sent is rounded to it.
+        const std::string caution = dtype_of(value) ? "changes the numerics: " + value + " instead of " + now : std::string();
+        add(owner + "." + spec.name, {{owner + "." + spec.name, value}}, Aim::both, caution);
+      }
+    }
+  }
+  bool is_in_effect(const char* kind, const std::string& owner, const OptionSpec& spec) {
+    const std::string_view needs = spec.needs;
+    if (needs.empty()) return true;
+    const std::size_t equals = std::min(needs.find('='), needs.size());
+    const std::string value = value_of(kind, owner, std::string(needs.substr(0, equals)));
+    const std::vector<std::string_view> legal = split(needs.substr(std::min(equals + 1, needs.size())), '|');
+    return std::find(legal.begin(), legal.end(), value) != legal.end();
   }
 
   void recomputation() {
@@ -196,6 +205,9 @@ class Collector {
 
   /// What is left where nothing by itself is enough.
   void less_memory() {
+    if (!config_.recompute.any() && value_of("precision", config_.precision, "states") == "f32")
+      add("states", {{config_.precision + ".states", "bf16"}, {"recompute", "full"}}, Aim::memory,
+          "changes the numerics: bf16 instead of f32");
     if (config_.ranks < 2 || config_.recompute.any() || !config_.transport_of.empty()) return;
     add("strategy",
         {{"strategy", "zero3-offload"},

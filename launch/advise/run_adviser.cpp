@@ -24,7 +24,7 @@ int threads() {
   return std::min(usable_cores(), most_threads);
 }
 
-/// Kernels' workspaces, which the base's plan lacks, are taken to be those of the alternatives, too.
+/// What the device's kernels take beyond the base's prediction they are taken to need in the alternatives, too.
 Room room_for(const RunMemory& memory, const Prediction& base) {
   return {memory.capacity, std::max<std::int64_t>(memory.planned - base.most_bytes(), 0)};
 }

@@ -30,7 +30,7 @@ Prediction base_prediction(const Plan& plan, PluginHost& host, int threads);
 /// The memory that alternatives must fit.
 struct Room {
   std::int64_t capacity = 0;  ///< bytes of device memory per rank; 0: not known
-  std::int64_t besides = 0;   ///< bytes of kernels' workspaces, which plans without a device do not count
+  std::int64_t besides = 0;   ///< bytes that a plan takes on the device beyond what its prediction says: scratch of kernels
 
   /// Whether a rank's plan leaves at least the fraction `spare` of the capacity.
   bool fits(const Prediction& prediction, double spare = 0) const {

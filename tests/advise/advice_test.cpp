@@ -101,11 +101,15 @@ TEST(Alternatives, KeepTheGlobalBatch) {
 }
 
 TEST(Alternatives, SayWhatElseTheyChange) {
-  const Plan plan = planned("h200", [](RunConfig& c) { c.ranks = 2; });
+  const Plan plan = planned("h200", [](RunConfig& c) {
+    c.ranks = 2;
+    c.strategies = {{"zero2", 0}};
+  });
   for (const Alternative& a : alternatives_of(plan, plugin_host())) {
     std::set<std::string> options;
     for (const Choice& choice : a.choices) options.insert(choice.option);
-    const bool numerics = options.contains("precision") || options.contains("bf16.states") || options.contains("bf16.gradients");
+    const bool numerics = options.contains("precision") || options.contains("bf16.states") ||
+                          options.contains("bf16.gradients") || options.contains("zero2.communication_data_type");
     EXPECT_EQ(a.caution.starts_with("changes the numerics"), numerics) << text_of(a.choices);
     EXPECT_EQ(a.caution.starts_with("changes the training"), options.contains("global-batch")) << text_of(a.choices);
   }
@@ -190,9 +194,24 @@ TEST(Advice, OfAsFastOnesTheSmallest) {
   }
 }
 
+TEST(Advice, PartsOfAFasterChangeAreNotSaid) {
+  const Plan plan = planned("h200", [](RunConfig& c) {
+    c.ranks = 4;
+    c.strategies = {{"zero3-offload", 0}};
+    c.plugin_options["zero3-offload"] = {{"offload_optimizer.device", "cpu"}, {"offload_param.device", "cpu"}};
+  });
+  const Prediction base = base_prediction(plan, plugin_host(), 1);
+  std::vector<std::string> texts;
+  for (const Advice& one : advise(plan, plugin_host(), base, request_for(plan))) texts.push_back(one.options);
+  EXPECT_THAT(texts, Contains("--zero3-offload.offload_optimizer.device none --zero3-offload.offload_param.device none"));
+  EXPECT_THAT(texts, Not(Contains("--zero3-offload.offload_optimizer.device none")));
+}
+
 TEST(Advice, IsOneLine) {
   Advice advice{.options = "--batch 4 --accumulation 2", .speed = 1.118, .more_bytes = std::int64_t{41} << 30};
   EXPECT_EQ(text_of(advice), "--batch 4 --accumulation 2: 1.12 times as fast, 41.0 GiB more");
+  advice.more_bytes = 0;
+  EXPECT_EQ(text_of(advice), "--batch 4 --accumulation 2: 1.12 times as fast, as much memory");
   advice.more_bytes = -(std::int64_t{1} << 30);
   advice.alternative.caution = "changes the numerics: x";
   EXPECT_EQ(text_of(advice), "--batch 4 --accumulation 2: 1.12 times as fast, 1.0 GiB less; changes the numerics: x");

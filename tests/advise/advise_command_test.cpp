@@ -73,7 +73,7 @@ TEST(Advise, WhatDoesNotFitIsToldWithWhatWould) {
   const auto result =
       consist_says("advise --model llama-3-8b --precision bf16 --sequence 8192 --ranks 8 --batch 4 --machine h200");
   EXPECT_EQ(result.status, 1) << result.output;
-  EXPECT_THAT(result.output, HasSubstr("DOES NOT FIT: a rank needs 245 GiB, h200 has 139 GiB."));
+  EXPECT_THAT(result.output, HasSubstr("DOES NOT FIT: a rank needs 246 GiB, h200 has 139 GiB."));
   EXPECT_THAT(result.output, HasSubstr("' fits: "));
   const auto wrong = consist_says("advise --model llama-tiny --machine abacus");
   EXPECT_EQ(wrong.status, 2);
