@@ -81,8 +81,9 @@ TEST(Calibrate, WritesWhatItMeasuredAndOtherCommandsTakeIt) {
   EXPECT_EQ(samples[0]["step"], "llama-tiny, 2 layers, 1 x 64 tokens, fp32");
   EXPECT_GT(samples[0]["instructions"].size(), 20U);
   for (const auto& instruction : samples[0]["instructions"]) {
-    ASSERT_EQ(instruction.size(), 7U);
+    ASSERT_EQ(instruction.size(), 8U);
     EXPECT_GT(instruction[5].get<double>(), 0) << instruction;
+    EXPECT_EQ(instruction[7].get<int>() > 0, instruction[0].get<std::string>().starts_with("attention")) << "head sizes: " << instruction;
     if (instruction[0] == "linear") EXPECT_EQ(instruction[2], "products of 32 bits");
     if (instruction[0] == "lm_head_loss_grad") EXPECT_GT(instruction[6].get<double>(), 0) << "the logits";
   }
