@@ -1,13 +1,13 @@
 // consist advise: configurations that are faster and fit, each planned and simulated; nothing is run.
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "consist/error.h"
 #include "consist/host.h"
 #include "consist/text.h"
-#include "core/plan/machine_choice.h"
 #include "core/plan/plan.h"
 #include "launch/advise/advice.h"
 #include "launch/commands/commands.h"
@@ -71,15 +71,6 @@ std::string base_text(const launch::Prediction& base, const Machine& machine) {
   return text;
 }
 
-int refuse(const Plan& plan, PluginHost& host, const launch::Prediction& base) {
-  std::printf("DOES NOT FIT: a rank needs %s, %s has %s.\n", bytes_text(base.most_bytes()).c_str(),
-              printable(plan.target().machine->name).c_str(), bytes_text(base.capacity).c_str());
-  const std::string remedies = launch::text_of(launch::remedies_for(plan, host), base);
-  std::fputs(remedies.empty() ? "No change that was tried makes it fit: more ranks would.\n" : printable(remedies).c_str(),
-             stdout);
-  return exit_failed;
-}
-
 }  // namespace
 
 int advise(const Arguments& arguments) {
@@ -89,29 +80,27 @@ int advise(const Arguments& arguments) {
     return 0;
   }
   PluginHost host(plugin_paths(parsed));
-  say_plugin_warnings(host);
-  RunConfig config = make_config(parsed, host);
-  if (parsed.flag("print-config")) {
-    print_config(config, host, plugin_paths(parsed));
-    return 0;
-  }
-  const auto machine =
-      config.machine.empty() ? reference_machine() : std::make_shared<const Machine>(parse_machine(config.machine));
-  const Plan plan = plan_run(std::move(config), host, {nullptr, machine, false});
+  std::optional<RunConfig> config = config_to_plan(parsed, host);
+  if (!config) return 0;
+  const Plan plan = plan_run(std::move(*config), host, {nullptr, nullptr, false});
+  const Machine& machine = *plan.target().machine;
   for (const std::string& note : plan.config().notes) std::fprintf(stderr, "%s\n", printable(note).c_str());
   const launch::Prediction base = launch::predict(plan, usable_cores());
-  if (!base.fits()) return refuse(plan, host, base);
+  if (!base.fits()) {
+    std::fputs(printable(launch::refusal_of(plan, host, base)).c_str(), stdout);
+    return exit_failed;
+  }
 
-  const launch::AdviceRequest request{.room = launch::room_of(*machine), .limits = {.threads = usable_cores()}};
+  const launch::AdviceRequest request{.room = launch::room_of(machine), .limits = {.threads = usable_cores()}};
   Found found{.advice = launch::advise(plan, host, base, request)};
   const std::vector<launch::Advice> same = launch::without_caution(found.advice);
   found.same_training = launch::together(plan, host, base, same, request);
   if (same.size() < found.advice.size()) found.all = launch::together(plan, host, base, found.advice, request);
   if (parsed.flag("json")) {
-    std::fputs(json_of(base, found, *machine).c_str(), stdout);
+    std::fputs(json_of(base, found, machine).c_str(), stdout);
     return 0;
   }
-  std::fputs(printable(base_text(base, *machine)).c_str(), stdout);
+  std::fputs(printable(base_text(base, machine)).c_str(), stdout);
   for (const launch::Advice& one : found.advice) std::printf("  %s\n", printable(text_of(one)).c_str());
   if (found.advice.empty()) std::printf("No alternative that was tried fits and is 2%% faster.\n");
   for (const launch::Advice& one : found.same_training)

@@ -70,10 +70,7 @@ int predict(const Arguments& arguments) {
   }
   std::printf("%s%s", printable(title_of(plan.config())).c_str(), printable(text_of(prediction, plan)).c_str());
   if (prediction.fits()) return 0;
-  std::printf("DOES NOT FIT: a rank needs %s, %s has %s.\n", bytes_text(prediction.most_bytes()).c_str(),
-              plan.target().machine->name.c_str(), bytes_text(prediction.capacity).c_str());
-  const std::string remedies = launch::text_of(launch::remedies_for(plan, host), prediction);
-  std::fputs(remedies.empty() ? "No change that was tried makes it fit: more ranks would.\n" : remedies.c_str(), stdout);
+  std::fputs(printable(launch::refusal_of(plan, host, prediction)).c_str(), stdout);
   return exit_failed;
 }
 

@@ -53,4 +53,11 @@ std::string text_of(const std::vector<Remedy>& remedies, const Prediction& asked
   return text;
 }
 
+std::string refusal_of(const Plan& plan, PluginHost& host, const Prediction& asked) {
+  const std::string remedies = text_of(remedies_for(plan, host), asked);
+  return "DOES NOT FIT: a rank needs " + bytes_text(asked.most_bytes()) + ", " + plan.target().machine->name + " has " +
+         bytes_text(asked.capacity) + ".\n" +
+         (remedies.empty() ? "No change that was tried makes it fit: more ranks would.\n" : remedies);
+}
+
 }  // namespace consist::launch
