@@ -22,7 +22,7 @@ namespace consist {
 struct Parts {
   std::shared_ptr<Model> model;  ///< made the architecture; kept for its code's sake
   std::string model_name;  ///< the plugin's, not the preset's
-  std::unique_ptr<Architecture> architecture;
+  std::shared_ptr<Architecture> architecture;
   std::string model_folder;  ///< empty for a preset
   std::shared_ptr<Precision> precision;
   std::shared_ptr<Optimizer> optimizer;

@@ -49,7 +49,8 @@ std::vector<std::string> RunAdviser::faster(const Plan& plan, const RunMemory& m
   // The base and a few alternatives must be planned to say anything.
   if (4 * compile_seconds > most_seconds * threads()) return {};
   try {
-    Plan simulated = plan_run(plan.config(), host_, {nullptr, plan.target().machine, false});
+    Plan simulated = plan;  // with the same parts
+    simulated.set_target({nullptr, plan.target().machine, false});
     Prediction base = predict(simulated, threads());
     const double run_seconds = base.seconds * static_cast<double>(plan.config().steps);
     AdviceRequest request{.room = room_for(memory, base), .limits = {std::min(most_seconds, run_seconds / 10), threads()}};
