@@ -70,6 +70,34 @@ class Search {
     return result;
   }
 
+  /// Of each layout what needs little memory; then around those that need the least what differs in one option, several times.
+  bool finds_one_that_fits() {
+    Points points;
+    for (std::size_t layout = 0; layout < space_.layouts().size(); ++layout) {
+      points.push_back(space_.first(layout));
+      if (const std::vector<std::string> batches = space_.values_of(layout, "batch"); !batches.empty())
+        space_.set(points.back(), "batch", batches.back());
+      space_.set(points.back(), "recompute", "full");
+    }
+    constexpr int rounds = 3;
+    constexpr std::size_t layouts_of_round = 3;
+    for (int round = 0; round <= rounds; ++round) {
+      plan(points, false, without_limit);
+      if (found_.simulated() > 0) return true;
+      std::vector<std::pair<std::int64_t, Point>> by_bytes;
+      for (std::size_t layout = 0; layout < space_.layouts().size(); ++layout) {
+        for (const Point& point : found_.best_of_layout(layout)) by_bytes.emplace_back(found_.find(point)->estimate.bytes, point);
+      }
+      std::sort(by_bytes.begin(), by_bytes.end());
+      points.clear();
+      for (std::size_t n = 0; n < std::min(layouts_of_round, by_bytes.size()); ++n) {
+        const Points around = space_.around(by_bytes[n].second, 1);
+        points.insert(points.end(), around.begin(), around.end());
+      }
+    }
+    return false;
+  }
+
  private:
   double passed() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count(); }
   bool is_late(double share) {
@@ -289,6 +317,10 @@ class Search {
 
 SearchResult search(const SearchRequest& request, PluginHost& host) {
   return Search(request, host).run();
+}
+
+bool anything_fits(const SearchRequest& request, PluginHost& host) {
+  return Search(request, host).finds_one_that_fits();
 }
 
 }  // namespace consist::launch
