@@ -17,6 +17,7 @@
 #include "launch/commands/commands.h"
 #include "launch/exit_status.h"
 #include "launch/run_options.h"
+#include "launch/tune/fit.h"
 #include "launch/tune/measure.h"
 #include "launch/tune/search.h"
 #include "launch/tune/table.h"
@@ -32,13 +33,16 @@ constexpr RunOption least_option{
 constexpr RunOption rows_option{.spec = {"rows", OptionKind::integer, "10", "of the table", "1.."}, .value = "N"};
 constexpr RunOption objective_option{
     .spec = {"objective", OptionKind::choice, "tokens", "what the best configuration has", "tokens|memory"}, .value = "O"};
+constexpr RunOption fit_option{.spec = {"fit", OptionKind::choice, "", "what is made as large as fits", "batch|sequence"},
+                               .value = "WHAT"};
 constexpr RunOption own_options[] = {{.spec = {"help", OptionKind::flag, "false", "this text"}},
                                      {.spec = {"exhaustive", OptionKind::flag, "false", "every combination"}},
                                      measure_option,
                                      limit_option,
                                      rows_option,
                                      objective_option,
-                                     least_option};
+                                     least_option,
+                                     fit_option};
 
 constexpr const char* help =
     "usage: consist tune --model NAME --ranks N --global-batch B [OPTIONS of train] [--machine M]   (defaults in\n"
@@ -51,6 +55,8 @@ constexpr const char* help =
     "                           give 0 if there is no device here, or if --machine is another machine\n"
     "  --objective O [tokens]   tokens: the most tokens per second; memory: the least memory\n"
     "  --search-seconds S [300] time limit of the search\n"
+    "  --fit batch|sequence     the largest global batch of one micro-batch, instead of --global-batch; or the longest\n"
+    "                           sequence, instead of --sequence: a multiple of 1,024 up to the model's positions\n"
     "  --configurations N [2000] are simulated, if there are so many, before the search ends by itself\n"
     "  --exhaustive             every combination of the options, each planned whole: for small models alone\n"
     "  --rows N [10]            rows of the table\n"
@@ -101,8 +107,34 @@ const launch::Candidate& winner_of(const std::vector<launch::Candidate>& candida
   return sound == candidates.end() ? candidates.front() : *sound;
 }
 
-/// Why the winner is faster than the best of another strategy, and the command to train with it.
-void recommend(const launch::SearchResult& result, launch::Objective objective, const Arguments& arguments) {
+/// Makes what --fit names as large as fits, and says so. Returns the options to train with it: "--sequence 65536 ".
+std::string fit(launch::SearchRequest& request, const ParsedRun& parsed, PluginHost& host) {
+  const std::string what = parsed.has("fit") ? value_of(parsed, fit_option) : "";
+  const auto refuse_beside = [&](const char* option) {
+    if (parsed.has(option))
+      throw UsageError("--fit " + what + " looks for what --" + option + " would state; leave one of them out");
+  };
+  if (what == "batch") {
+    for (const char* option : {"global-batch", "batch", "accumulation"}) refuse_beside(option);
+    launch::fit_batch(request, host);
+    const std::string options = "--global-batch " + std::to_string(request.config.global_batch) + " --accumulation 1 ";
+    std::printf("The largest batch that fits in one micro-batch: %s\n", options.c_str());
+    return options;
+  }
+  if (request.config.global_batch == 0)
+    throw UsageError(
+        "--global-batch is missing: the sequences of a step, which all configurations have in common; or --fit batch");
+  if (what.empty()) return {};
+  refuse_beside("sequence");
+  launch::fit_sequence(request, host);
+  const std::string options = "--sequence " + std::to_string(request.config.sequence) + " ";
+  std::printf("The longest sequence that fits: %s\n", options.c_str());
+  return options;
+}
+
+/// Why the winner is faster than the best of another strategy, and the command to train with it, which has `fitted`.
+void recommend(const launch::SearchResult& result, launch::Objective objective, const Arguments& arguments,
+               const std::string& fitted) {
   const launch::Candidate& winner = winner_of(result.candidates, objective);
   const auto strategy_of = [](const launch::Candidate& candidate) {
     return candidate.choices.empty() ? std::string() : candidate.choices.front().value;
@@ -124,7 +156,7 @@ void recommend(const launch::SearchResult& result, launch::Objective objective, 
         launch::text_of(as_asked->choices).c_str());
   std::string command = "consist train";
   for (const std::string& word : words_of_train(arguments)) command += " " + word;
-  std::printf("Train with it:\n  %s %s\n", printable(command).c_str(), launch::text_of(winner.choices).c_str());
+  std::printf("Train with it:\n  %s %s\n", printable(command).c_str(), (fitted + launch::text_of(winner.choices)).c_str());
 }
 
 }  // namespace
@@ -139,10 +171,9 @@ int tune(const Arguments& arguments) {
   std::optional<RunConfig> config = config_to_plan(parsed, host);
   if (!config) return 0;
   launch::SearchRequest request{.config = std::move(*config)};
-  if (request.config.global_batch == 0)
-    throw UsageError("--global-batch is missing: the sequences of a step, which all configurations have in common");
   request.settled = {parsed.has("strategy"), parsed.has("batch") || parsed.has("accumulation"), parsed.has("recompute")};
   request.machine = machine_named(request.config.machine);
+  const std::string fitted = fit(request, parsed, host);
   request.objective = objective_of(parsed);
   request.least = static_cast<std::size_t>(number(parsed, least_option));
   request.exhaustive = parsed.flag("exhaustive");
@@ -168,7 +199,7 @@ int tune(const Arguments& arguments) {
     best.push_back(&result.candidates[n]);
   launch::measure(best, host, plugin_paths(parsed));
   std::fputs(printable(launch::table_of(result, static_cast<std::size_t>(number(parsed, rows_option)))).c_str(), stdout);
-  recommend(result, request.objective, arguments);
+  recommend(result, request.objective, arguments, fitted);
   return 0;
 }
 

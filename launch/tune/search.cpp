@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "consist/error.h"
@@ -19,9 +20,11 @@ namespace consist::launch {
 namespace {
 
 /// Of the time of a shortened step (estimate.h) as against the whole one.
-constexpr double margin_of_estimates = 0.02;
+constexpr double margin_of_estimates = 0.01;
 /// A layout whose best is slower by this than the best of all is not looked at further.
 constexpr double margin_of_layouts = 0.25;
+/// Larger micro-batches are planned of layouts whose smaller ones are slower than the best of all by less than this factor.
+constexpr double worth_larger_batches = 2;
 constexpr double gain_worth_a_round = 0.001;
 /// Of the time: rounds end then, and the best are planned whole.
 constexpr double share_of_rounds = 0.8;
@@ -65,6 +68,34 @@ class Search {
     result.seconds = passed();
     result.ended_early = ended_;
     return result;
+  }
+
+  /// Of each layout what needs little memory; then around those that need the least what differs in one option, several times.
+  bool finds_one_that_fits() {
+    Points points;
+    for (std::size_t layout = 0; layout < space_.layouts().size(); ++layout) {
+      points.push_back(space_.first(layout));
+      if (const std::vector<std::string> batches = space_.values_of(layout, "batch"); !batches.empty())
+        space_.set(points.back(), "batch", batches.back());
+      space_.set(points.back(), "recompute", "full");
+    }
+    constexpr int rounds = 3;
+    constexpr std::size_t layouts_of_round = 3;
+    for (int round = 0; round <= rounds; ++round) {
+      plan(points, false, without_limit);
+      if (found_.simulated() > 0) return true;
+      std::vector<std::pair<std::int64_t, Point>> by_bytes;
+      for (std::size_t layout = 0; layout < space_.layouts().size(); ++layout) {
+        for (const Point& point : found_.best_of_layout(layout)) by_bytes.emplace_back(found_.find(point)->estimate.bytes, point);
+      }
+      std::sort(by_bytes.begin(), by_bytes.end());
+      points.clear();
+      for (std::size_t n = 0; n < std::min(layouts_of_round, by_bytes.size()); ++n) {
+        const Points around = space_.around(by_bytes[n].second, 1);
+        points.insert(points.end(), around.begin(), around.end());
+      }
+    }
+    return false;
   }
 
  private:
@@ -126,31 +157,42 @@ class Search {
     }
   }
 
-  /// Every layout and micro-batch, with recomputation where the plan would not fit otherwise.
+  /// Every layout and micro-batch, the smallest first, with recomputation where the plan would not fit otherwise. Larger ones are
+  /// left out where a smaller one is too large, and of layouts that are far behind.
   void plan_each_layout() {
-    std::vector<Points> open(1);
-    for (std::size_t layout = 0; layout < space_.layouts().size(); ++layout) {
-      Point point = space_.first(layout);
-      open[0].push_back(point);
-      for (const Dimension& dimension : space_.layouts()[layout].dimensions) {
-        if (dimension.option != "batch") continue;
-        for (const std::string& value : dimension.values) {
-          space_.set(point, "batch", value);
-          open[0].push_back(point);
-        }
+    std::vector<bool> ended(space_.layouts().size(), false);
+    for (std::size_t nth = 0; std::find(ended.begin(), ended.end(), false) != ended.end(); ++nth) {
+      const double best = found_.best_score();
+      Points now;
+      for (std::size_t layout = 0; layout < ended.size(); ++layout) {
+        const std::vector<std::string> batches = space_.values_of(layout, "batch");  // the largest first
+        const double own = own_score(layout);
+        if (nth > 0 && (nth >= batches.size() || (own < without_limit && own > worth_larger_batches * best)))
+          ended[layout] = true;
+        if (ended[layout]) continue;
+        now.push_back(space_.first(layout));
+        if (!batches.empty()) space_.set(now.back(), "batch", batches[batches.size() - 1 - nth]);
+      }
+      for (const Point& point : now) ended[point.layout] = true;  // unless one of them fits
+      for (const char* recompute : {"none", "swiglu,rms_norm", "full"}) {
+        std::erase_if(now, [&](Point& point) {
+          return std::string_view(recompute) != "none" && !space_.set(point, "recompute", recompute);
+        });
+        plan(now, false, share_of_rounds);
+        std::erase_if(now, [&](const Point& point) {
+          const Known* known = found_.find(point);
+          const bool goes_on = known != nullptr && (known->refused || known->fits());
+          if (goes_on) ended[point.layout] = false;
+          return goes_on || known == nullptr;
+        });
       }
     }
-    Points now = open[0];
-    for (const char* next : {"swiglu,rms_norm", "full", ""}) {
-      plan(now, false, share_of_rounds);
-      Points larger;
-      for (Point& point : now) {
-        const Known* known = found_.find(point);
-        if (known == nullptr || known->refused || known->fits()) continue;
-        if (space_.set(point, "recompute", next)) larger.push_back(point);
-      }
-      now = std::move(larger);
-    }
+  }
+
+  /// Of the best of a layout; infinity if nothing fits.
+  double own_score(std::size_t layout) const {
+    const Points best = found_.best_of_layout(layout);
+    return best.empty() || !found_.find(best.front())->fits() ? without_limit : found_.score(best.front()).first;
   }
 
   /// The best of a layout around which not all that differs in `options` options was planned; of a layout where nothing fits what
@@ -275,6 +317,10 @@ class Search {
 
 SearchResult search(const SearchRequest& request, PluginHost& host) {
   return Search(request, host).run();
+}
+
+bool anything_fits(const SearchRequest& request, PluginHost& host) {
+  return Search(request, host).finds_one_that_fits();
 }
 
 }  // namespace consist::launch

@@ -52,4 +52,8 @@ struct SearchResult {
 /// On as many threads as there are cores. Throws UsageError if nothing is legal: the first refusal.
 SearchResult search(const SearchRequest& request, PluginHost& host);
 
+/// Whether any configuration fits, as far as small micro-batches, full recomputation and the options that save the most memory
+/// say. Throws as search().
+bool anything_fits(const SearchRequest& request, PluginHost& host);
+
 }  // namespace consist::launch

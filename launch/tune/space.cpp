@@ -185,6 +185,13 @@ void Space::add_dimensions(LayoutChoice& layout, const RunConfig& config, const 
   add_options(all, "optimizer", config.optimizer_plugin, config, host);
 }
 
+std::vector<std::string> Space::values_of(std::size_t layout, const std::string& option) const {
+  for (const Dimension& dimension : layouts_[layout].dimensions) {
+    if (dimension.option == option) return dimension.values;
+  }
+  return {};
+}
+
 std::string Space::value_of(const Point& point, const std::string& option) const {
   const std::vector<Dimension>& dimensions = layouts_[point.layout].dimensions;
   for (std::size_t d = 0; d < dimensions.size(); ++d) {

@@ -62,6 +62,8 @@ class Space {
 
   /// What it is by options of the command line; defaults are left out.
   Choices choices_of(const Point& point) const;
+  /// Of a dimension of a layout; none if it has no such dimension.
+  std::vector<std::string> values_of(std::size_t layout, const std::string& option) const;
   /// The value of an option; empty if the layout has no such dimension.
   std::string value_of(const Point& point, const std::string& option) const;
   /// The defaults of a layout, and the largest micro-batch.

@@ -221,6 +221,31 @@ TEST(Tune, TheLeastMemoryIsAnObjectiveAndEnergyIsRefused) {
   EXPECT_THAT(energy.output, HasSubstr("--objective is 'energy'; no machine file has the power"));
 }
 
+// One unit more does not fit, whatever is chosen.
+TEST(Tune, FitsTheLongestSequenceAndTheLargestBatch) {
+  const std::string base =
+      "--model qwen3-tiny --ranks 2 --machine h200,capacity=400e6 --strategy ddp --ddp.bucket-size 25Mi --measure 0 "
+      "--configurations 1 ";
+  const auto sequence = run("tune", split_words(base + "--global-batch 2 --fit sequence"));
+  ASSERT_EQ(sequence.status, 0) << sequence.output;
+  std::smatch found;
+  ASSERT_TRUE(std::regex_search(sequence.output, found, std::regex("fits: --sequence ([0-9]+)"))) << sequence.output;
+  const int longest = std::stoi(found[1]);
+  EXPECT_THAT(sequence.output, HasSubstr(" --sequence " + std::to_string(longest) + " --batch 1"));
+  EXPECT_EQ(longest % 1024, 0);
+  const auto more = run("tune", split_words(base + "--global-batch 2 --sequence " + std::to_string(longest + 1024)));
+  EXPECT_EQ(more.status, 1) << more.output;
+
+  const auto batch = run("tune", split_words(base + "--sequence 2048 --fit batch"));
+  ASSERT_EQ(batch.status, 0) << batch.output;
+  ASSERT_TRUE(std::regex_search(batch.output, found, std::regex("--global-batch ([0-9]+) --accumulation 1"))) << batch.output;
+  const int largest = std::stoi(found[1]);
+  const auto larger =
+      run("tune", split_words(base + "--sequence 2048 --accumulation 1 --global-batch " + std::to_string(largest + 2)));
+  EXPECT_EQ(larger.status, 1) << larger.output;
+  EXPECT_THAT(run("tune", split_words(base + "--global-batch 4 --fit batch")).output, HasSubstr("leave one of them out"));
+}
+
 TEST(Tune, TheBestAreRun) {
   const auto result =
       run("tune", split_words("--model llama-tiny --ranks 2 --sequence 32 --global-batch 4 --device cpu --machine "
