@@ -321,12 +321,19 @@ void print_config(const RunConfig& config, PluginHost& host, const std::vector<s
   std::fputs(to_toml(config, host, plugins).c_str(), stdout);
 }
 
-std::optional<RunConfig> config_to_plan(const ParsedRun& parsed, PluginHost& host) {
+int planning_command(const std::vector<std::string>& arguments, std::span<const RunOption> own, const char* help,
+                     const std::function<int(const ParsedRun&, PluginHost&, RunConfig)>& body) {
+  const ParsedRun parsed = parse_run(arguments, own);
+  if (parsed.flag("help")) {
+    std::fputs(help, stdout);
+    return 0;
+  }
+  PluginHost host(plugin_paths(parsed));
   say_plugin_warnings(host);
   RunConfig config = make_config(parsed, host);
-  if (!parsed.flag("print-config")) return config;
+  if (!parsed.flag("print-config")) return body(parsed, host, std::move(config));
   print_config(config, host, plugin_paths(parsed));
-  return std::nullopt;
+  return 0;
 }
 
 namespace {

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <boost/program_options.hpp>
+#include <functional>
 #include <map>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -59,9 +59,10 @@ void say_plugin_warnings(const PluginHost& host, const JobAddress& process = {})
 /// The config, checked, options of parts included. Throws UsageError.
 RunConfig make_config(const ParsedRun& parsed, PluginHost& host);
 
-/// What commands that plan begin with: the plugins' warnings on stderr, then make_config(). With --print-config it is printed,
-/// and nothing comes back: the command is done.
-std::optional<RunConfig> config_to_plan(const ParsedRun& parsed, PluginHost& host);
+/// A command that plans: parses its options, says the plugins' warnings on stderr, and calls `body` with what make_config()
+/// makes. With --help, which is among the `own` ones, or --print-config it prints that instead. Returns the exit status.
+int planning_command(const std::vector<std::string>& arguments, std::span<const RunOption> own, const char* help,
+                     const std::function<int(const ParsedRun&, PluginHost&, RunConfig)>& body);
 
 /// The configuration as a TOML file that --config reads back as the same. Options of parts are those that are given. `plugins`
 /// are the paths of --plugin.

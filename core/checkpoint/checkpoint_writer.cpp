@@ -14,6 +14,7 @@
 #include "consist/log.h"
 #include "core/checkpoint/checkpoint_reader.h"
 #include "core/files/system_error.h"
+#include "core/files/write_text.h"
 
 namespace consist {
 namespace {
@@ -109,10 +110,7 @@ void CheckpointWriter::commit(const CheckpointState& state) {
                         (error ? "no such file" : std::to_string(bytes)) + ": checkpoints need a folder that all ranks share");
       }
     }
-    AtomicFile file(partial_ + "/state.json");
-    const std::string text = to_text(state);
-    file.write(text.data(), text.size());
-    file.commit();
+    write_text(partial_ + "/state.json", to_text(state));
 
     const std::string path = checkpoint_path(folder_, step_);
     std::error_code error;

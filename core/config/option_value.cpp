@@ -144,4 +144,30 @@ std::vector<std::string> tunable_values(const OptionSpec& spec, const std::strin
   return values;
 }
 
+std::string value_of(std::span<const OptionSpec> table, const std::map<std::string, std::string>& given, std::string_view name) {
+  const auto spec = std::find_if(table.begin(), table.end(), [&](const OptionSpec& s) { return s.name == name; });
+  if (spec == table.end()) return {};
+  const auto found = given.find(spec->name);
+  Options options;  // which writes "yes" and "on" as "true"
+  if (found == given.end()) {
+    options.set_fallback(*spec);
+  } else {
+    options.set(*spec, found->second);
+  }
+  return options.all().begin()->second;
+}
+
+bool OptionNeed::is_met_by(std::string_view value) const {
+  return option.empty() || std::find(values.begin(), values.end(), value) != values.end();
+}
+
+OptionNeed need_of(const OptionSpec& spec) {
+  const std::string_view text = spec.needs;
+  if (text.empty()) return {};
+  const std::size_t equals = std::min(text.find('='), text.size());
+  OptionNeed need{std::string(text.substr(0, equals)), {}};
+  for (const std::string_view value : split(text.substr(std::min(equals + 1, text.size())), '|')) need.values.emplace_back(value);
+  return need;
+}
+
 }  // namespace consist

@@ -1,6 +1,8 @@
 // What an option may be: one check for the options of a run and those of plugins, from whichever place a value comes.
 #pragma once
 
+#include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +25,19 @@ CONSIST_API std::vector<std::string> choices_of(const OptionSpec& spec);
 /// OptionSpec::tunable at its bars, the default first; none of an option that is not searched. Throws UsageError for a value that
 /// is not legal or stands there twice, and where the default is missing: a bug in the plugin. `said` names the option.
 CONSIST_API std::vector<std::string> tunable_values(const OptionSpec& spec, const std::string& said);
+
+/// The value of option `name` of a plugin in a run: what is `given`, else its default, as it is stored; empty if the table has no
+/// such option.
+CONSIST_API std::string value_of(std::span<const OptionSpec> table, const std::map<std::string, std::string>& given,
+                                 std::string_view name);
+
+/// OptionSpec::needs: the option of the same plugin that must have one of these values.
+struct OptionNeed {
+  std::string option;  ///< empty: none
+  std::vector<std::string> values;
+  CONSIST_API bool is_met_by(std::string_view value) const;
+};
+CONSIST_API OptionNeed need_of(const OptionSpec& spec);
 
 /// Whether the kind is integer, real or bytes.
 CONSIST_API bool is_number(OptionKind kind) noexcept;

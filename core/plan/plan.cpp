@@ -1,10 +1,9 @@
 #include "core/plan/plan.h"
 
 #include <algorithm>
-#include <atomic>
-#include <future>
 #include <utility>
 
+#include "core/plan/in_parallel.h"
 #include "core/plan/machine_choice.h"
 
 namespace consist {
@@ -63,15 +62,7 @@ std::vector<PlannedRank> Plan::ranks(int rank, int threads, bool summarized) con
     ProgramSummary summary = summarized ? summarize(*prepared) : ProgramSummary();
     planned[n] = {members[n], std::move(prepared), std::move(summary)};
   };
-  const std::size_t workers = target_.device ? 1 : std::min(members.size(), static_cast<std::size_t>(std::max(threads, 1)));
-  std::atomic<std::size_t> next{0};
-  const auto work = [&] {
-    for (std::size_t n = next++; n < members.size(); n = next++) plan(n);
-  };
-  std::vector<std::future<void>> others;
-  for (std::size_t w = 1; w < workers; ++w) others.push_back(std::async(std::launch::async, work));
-  work();
-  for (std::future<void>& other : others) other.get();
+  in_parallel(members.size(), target_.device ? 1 : threads, plan);
   return planned;
 }
 

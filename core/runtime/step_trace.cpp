@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "consist/files.h"
 #include "consist/op.h"
+#include "core/files/write_text.h"
 #include "core/program/operands.h"
 #include "core/program/printer.h"
 
@@ -64,10 +64,7 @@ std::string trace_events(const Program& program, std::span<const LaunchTime> tim
 }
 
 void write_trace_file(const std::string& path, const std::string& events) {
-  const std::string text = "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n" + events + "\n]}\n";
-  AtomicFile file(path);
-  file.write(text.data(), text.size());
-  file.commit();
+  write_text(path, "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n" + events + "\n]}\n");
 }
 
 void write_trace(Job& job, const std::string& path, const std::string& events) {

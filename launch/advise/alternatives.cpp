@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
+#include <map>
 #include <utility>
 
 #include "consist/dtype.h"
 #include "core/config/option_value.h"
-#include "core/files/split.h"
 
 namespace consist::launch {
 namespace {
@@ -47,13 +46,10 @@ class Collector {
   }
   /// The option's value in this configuration; empty if the plugin has no such option.
   std::string value_of(const char* kind, const std::string& plugin, const std::string& option) {
-    for (const OptionSpec& spec : table_of(kind, plugin)) {
-      if (option != spec.name) continue;
-      const auto given = config_.plugin_options.find(plugin);
-      if (given == config_.plugin_options.end() || !given->second.contains(option)) return spec.fallback;
-      return given->second.at(option);
-    }
-    return {};
+    const auto given = config_.plugin_options.find(plugin);
+    return consist::value_of(table_of(kind, plugin),
+                             given == config_.plugin_options.end() ? std::map<std::string, std::string>{} : given->second,
+                             option);
   }
   /// Options that are given and that the other precision has under the same name go along.
   void precisions() {
@@ -139,27 +135,19 @@ class Collector {
   void tunable_options(const char* kind, const std::string& owner, bool numbers) {
     for (const OptionSpec& spec : table_of(kind, owner)) {
       if (*spec.tunable == '\0') continue;
-      if ((spec.kind != OptionKind::choice && spec.kind != OptionKind::flag) != numbers || !is_in_effect(kind, owner, spec))
-        continue;
+      if ((spec.kind != OptionKind::choice && spec.kind != OptionKind::flag) != numbers) continue;
+      const OptionNeed need = need_of(spec);
+      if (!need.is_met_by(value_of(kind, owner, need.option))) continue;
       const std::string said = "--" + owner + "." + spec.name;
-      const std::string now = legal_value(spec, value_of(kind, owner, spec.name), said);
+      const std::string now = value_of(kind, owner, spec.name);
       for (const std::string& value : tunable_values(spec, said)) {
-        if (value == now) continue;
+        if (legal_value(spec, value, said) == now) continue;
         // A dtype: what is kept or sent is rounded to it.
         const std::string caution = dtype_of(value) ? "changes the numerics: " + value + " instead of " + now : std::string();
         add(owner + "." + spec.name, {{owner + "." + spec.name, value}}, Aim::both, caution);
       }
     }
   }
-  bool is_in_effect(const char* kind, const std::string& owner, const OptionSpec& spec) {
-    const std::string_view needs = spec.needs;
-    if (needs.empty()) return true;
-    const std::size_t equals = std::min(needs.find('='), needs.size());
-    const std::string value = value_of(kind, owner, std::string(needs.substr(0, equals)));
-    const std::vector<std::string_view> legal = split(needs.substr(std::min(equals + 1, needs.size())), '|');
-    return std::find(legal.begin(), legal.end(), value) != legal.end();
-  }
-
   void recomputation() {
     const RecomputeRequest& now = config_.recompute;
     if (now.any()) add("recompute", {{"recompute", "none"}}, Aim::speed);

@@ -49,8 +49,7 @@ std::vector<std::string> RunAdviser::faster(const Plan& plan, const RunMemory& m
   // The base and a few alternatives must be planned to say anything.
   if (4 * compile_seconds > most_seconds * threads()) return {};
   try {
-    Plan simulated = plan;  // with the same parts
-    simulated.set_target({nullptr, plan.target().machine, false});
+    Plan simulated = without_device(plan);
     Prediction base = predict(simulated, threads());
     const double run_seconds = base.seconds * static_cast<double>(plan.config().steps);
     AdviceRequest request{.room = room_for(memory, base), .limits = {std::min(most_seconds, run_seconds / 10), threads()}};
@@ -75,7 +74,7 @@ std::vector<std::string> RunAdviser::faster(const Plan& plan, const RunMemory& m
 
 std::string RunAdviser::fitting(const Plan& plan, const RunMemory& memory) {
   try {
-    const Prediction base = base_prediction(plan, host_, threads());
+    const Prediction base = predict(without_device(plan), threads());
     std::vector<Remedy> remedies = remedies_for(plan, host_, room_for(memory, base), {refusal_seconds, threads()});
     if (remedies.size() > most_remedies) remedies.resize(most_remedies);
     return text_of(remedies, base);

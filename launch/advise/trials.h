@@ -24,8 +24,8 @@ struct TrialLimits {
 std::vector<Trial> try_alternatives(const Plan& plan, PluginHost& host, std::vector<Alternative> alternatives,
                                     const TrialLimits& limits);
 
-/// The plan itself as the trials see it: no device, the plan's machine.
-Prediction base_prediction(const Plan& plan, PluginHost& host, int threads);
+/// The plan itself as the trials see it: with the same parts and machine, and no device.
+Plan without_device(Plan plan);
 
 /// The memory that alternatives must fit.
 struct Room {

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "consist/files.h"
+#include "core/files/write_text.h"
 
 namespace consist::launch {
 
@@ -16,10 +16,7 @@ void write_samples(const std::string& path, const std::vector<CalibrationStep>& 
       instructions.push_back({i.op, name_of(i.dtype), i.kind, i.flops, i.bytes, i.seconds, i.scratch, i.depth});
     all.push_back({{"step", text_of(steps[s])}, {"instructions", std::move(instructions)}});
   }
-  const std::string text = all.dump(-1) + "\n";
-  AtomicFile file(path);
-  file.write(text.data(), text.size());
-  file.commit();
+  write_text(path, all.dump(-1) + "\n");
 }
 
 }  // namespace consist::launch

@@ -1,7 +1,6 @@
 // consist advise: configurations that are faster and fit, each planned and simulated; nothing is run.
 #include <cstdio>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -71,18 +70,8 @@ std::string base_text(const launch::Prediction& base, const Machine& machine) {
   return text;
 }
 
-}  // namespace
-
-int advise(const Arguments& arguments) {
-  const ParsedRun parsed = parse_run(arguments, own_options);
-  if (parsed.flag("help")) {
-    std::fputs(help, stdout);
-    return 0;
-  }
-  PluginHost host(plugin_paths(parsed));
-  std::optional<RunConfig> config = config_to_plan(parsed, host);
-  if (!config) return 0;
-  const Plan plan = plan_run(std::move(*config), host, {nullptr, nullptr, false});
+int advise_config(const ParsedRun& parsed, PluginHost& host, RunConfig config) {
+  const Plan plan = plan_run(std::move(config), host, {nullptr, nullptr, false});
   const Machine& machine = *plan.target().machine;
   for (const std::string& note : plan.config().notes) std::fprintf(stderr, "%s\n", printable(note).c_str());
   const launch::Prediction base = launch::predict(plan, usable_cores());
@@ -107,6 +96,12 @@ int advise(const Arguments& arguments) {
     std::printf("Together, the training as it is:\n  %s\n", printable(text_of(one)).c_str());
   for (const launch::Advice& one : found.all) std::printf("All together:\n  %s\n", printable(text_of(one)).c_str());
   return 0;
+}
+
+}  // namespace
+
+int advise(const Arguments& arguments) {
+  return planning_command(arguments, own_options, help, advise_config);
 }
 
 }  // namespace consist::commands

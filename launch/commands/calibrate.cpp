@@ -11,6 +11,7 @@
 #include "consist/text.h"
 #include "core/cost/machine_file.h"
 #include "core/files/split.h"
+#include "core/files/write_text.h"
 #include "core/plan/machine_choice.h"
 #include "core/plan/parts.h"
 #include "core/runtime/device_options.h"
@@ -106,9 +107,7 @@ class Calibration {
     if (job_.rank() != 0) return;
     const std::string text = to_json(machine_);
     machine_from_json(text, request_.output);  // what others will read must be legal
-    AtomicFile file(request_.output);
-    file.write(text.data(), text.size());
-    file.commit();
+    write_text(request_.output, text);
     std::printf("%s\n", printable("written: " + request_.output + "; use it as --machine " + request_.output).c_str());
   }
 

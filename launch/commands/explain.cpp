@@ -39,13 +39,22 @@ constexpr RunOption own_options[] = {
     {.spec = {"pass-times", OptionKind::flag, "false", "what each pass takes"}},
 };
 
-constexpr const char* head =
+constexpr const char* help =
     "usage: consist explain --model NAME [OPTIONS of train]\n\n"
     "Prints the program that a rank of this configuration executes in one step: every instruction, its tensors and\n"
     "placements, its queue, its waits and the pass that inserted it; for a pipeline also the schedule of its stages.\n"
     "Nothing is run, and no device is asked unless --device names one: scratch memory is then that of its\n"
-    "kernels, else it is estimated.\n\n";
-constexpr const char* tail =
+    "kernels, else it is estimated.\n\n"
+    "  --summary   FLOPs, bytes per collective and axis, memory by role and at the peak; of all pipeline stages\n"
+    "  --machine M the machine to plan for; it need not be present: h200, h100, a100, l40s, cpu or a file, then figures to\n"
+    "              replace (docs/machines.md): h100,products=0.45,network=12.5e9,ranks-per-node=8; the default is that\n"
+    "              of --device, else h200. With --summary also an estimate of the step's time on it, and whether the\n"
+    "              plan fits its memory\n"
+    "  --trace F   writes that estimate as a timeline of all stages for Perfetto\n"
+    "  --print-after PASS  the program after this pass, instead of the final one; list names the passes\n"
+    "  --pass-times        processor time of each pass and of the verification after it, in seconds, instead of the "
+    "program\n"
+    "  --rank R    whose program; the default is 0, for --summary of a pipeline the rank that needs the most memory\n"
     "\nAll options of train are taken; those of parts, batch, sequence and accumulation change the program.\n\n"
     "example: consist explain --model llama-3-8b --strategy ddp --ranks 8 --precision bf16 --summary\n";
 
@@ -141,34 +150,12 @@ void open_device(Plan& plan) {
   plan.set_target(std::move(target));
 }
 
-}  // namespace
-
-int explain(const Arguments& arguments) {
-  const ParsedRun parsed = parse_run(arguments, own_options);
-  if (parsed.flag("help")) {
-    std::fputs(head, stdout);
-    std::printf(
-        "  --summary   FLOPs, bytes per collective and axis, memory by role and at the peak; of all pipeline stages\n"
-        "  --machine M the machine to plan for; it need not be present: h200, h100, a100, l40s, cpu or a file, then figures to\n"
-        "              replace (docs/machines.md): h100,products=0.45,network=12.5e9,ranks-per-node=8; the default is that\n"
-        "              of --device, else h200. With --summary also an estimate of the step's time on it, and whether the\n"
-        "              plan fits its memory\n"
-        "  --trace F   writes that estimate as a timeline of all stages for Perfetto\n"
-        "  --print-after PASS  the program after this pass, instead of the final one; list names the passes\n"
-        "  --pass-times        processor time of each pass and of the verification after it, in seconds, instead of the "
-        "program\n"
-        "  --rank R    whose program; the default is 0, for --summary of a pipeline the rank that needs the most memory\n");
-    std::fputs(tail, stdout);
-    return 0;
-  }
+int explain_config(const ParsedRun& parsed, PluginHost& host, RunConfig config) {
   const bool summary = parsed.flag("summary");
-  PluginHost host(plugin_paths(parsed));
-  std::optional<RunConfig> config = config_to_plan(parsed, host);
-  if (!config) return 0;
-  const bool with_machine = !config->machine.empty();
+  const bool with_machine = !config.machine.empty();
   // Files have "auto" from runs that named no device: only the command line asks for it.
-  const bool with_device = parsed.has("device") && (config->device != "auto" || parsed.given.at("device").said.starts_with("--"));
-  Plan plan = plan_run(std::move(*config), host);
+  const bool with_device = parsed.has("device") && (config.device != "auto" || parsed.given.at("device").said.starts_with("--"));
+  Plan plan = plan_run(std::move(config), host);
   for (const std::string& note : plan.config().notes) std::fprintf(stderr, "%s\n", printable(note).c_str());
   const bool one_rank = parsed.has("rank");
   const std::int64_t rank =
@@ -221,6 +208,12 @@ int explain(const Arguments& arguments) {
                           .c_str());
   }
   return 0;
+}
+
+}  // namespace
+
+int explain(const Arguments& arguments) {
+  return planning_command(arguments, own_options, help, explain_config);
 }
 
 }  // namespace consist::commands

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,18 +45,8 @@ std::string title_of(const RunConfig& config) {
          std::to_string(config.sequence) + " tokens per rank of the batch\n";
 }
 
-}  // namespace
-
-int predict(const Arguments& arguments) {
-  const ParsedRun parsed = parse_run(arguments, own_options);
-  if (parsed.flag("help")) {
-    std::fputs(help, stdout);
-    return 0;
-  }
-  PluginHost host(plugin_paths(parsed));
-  std::optional<RunConfig> config = config_to_plan(parsed, host);
-  if (!config) return 0;
-  const Plan plan = plan_run(std::move(*config), host);
+int predict_config(const ParsedRun& parsed, PluginHost& host, RunConfig config) {
+  const Plan plan = plan_run(std::move(config), host);
   for (const std::string& note : plan.config().notes) std::fprintf(stderr, "%s\n", printable(note).c_str());
   const std::vector<PlannedRank> ranks = plan.ranks(0, usable_cores());
   const Simulation simulation = simulate(ranks);
@@ -72,6 +61,12 @@ int predict(const Arguments& arguments) {
   if (prediction.fits()) return 0;
   std::fputs(printable(launch::refusal_of(plan, host, prediction)).c_str(), stdout);
   return exit_failed;
+}
+
+}  // namespace
+
+int predict(const Arguments& arguments) {
+  return planning_command(arguments, own_options, help, predict_config);
 }
 
 }  // namespace consist::commands

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -159,18 +158,8 @@ void recommend(const launch::SearchResult& result, launch::Objective objective, 
   std::printf("Train with it:\n  %s %s\n", printable(command).c_str(), (fitted + launch::text_of(winner.choices)).c_str());
 }
 
-}  // namespace
-
-int tune(const Arguments& arguments) {
-  const ParsedRun parsed = parse_run(arguments, own_options);
-  if (parsed.flag("help")) {
-    std::fputs(help, stdout);
-    return 0;
-  }
-  PluginHost host(plugin_paths(parsed));
-  std::optional<RunConfig> config = config_to_plan(parsed, host);
-  if (!config) return 0;
-  launch::SearchRequest request{.config = std::move(*config)};
+int tune_config(const ParsedRun& parsed, PluginHost& host, RunConfig config, const Arguments& arguments) {
+  launch::SearchRequest request{.config = std::move(config)};
   request.settled = {parsed.has("strategy"), parsed.has("batch") || parsed.has("accumulation"), parsed.has("recompute")};
   request.machine = machine_named(request.config.machine);
   const std::string fitted = fit(request, parsed, host);
@@ -201,6 +190,14 @@ int tune(const Arguments& arguments) {
   std::fputs(printable(launch::table_of(result, static_cast<std::size_t>(number(parsed, rows_option)))).c_str(), stdout);
   recommend(result, request.objective, arguments, fitted);
   return 0;
+}
+
+}  // namespace
+
+int tune(const Arguments& arguments) {
+  return planning_command(arguments, own_options, help, [&](const ParsedRun& parsed, PluginHost& host, RunConfig config) {
+    return tune_config(parsed, host, std::move(config), arguments);
+  });
 }
 
 }  // namespace consist::commands

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "consist/error.h"
-#include "consist/files.h"
 #include "consist/text.h"
+#include "core/files/write_text.h"
 #include "core/plan/parts.h"
 #include "launch/compare_runs.h"
 #include "launch/run_options.h"
@@ -37,12 +37,6 @@ class RunFolder {
  private:
   std::filesystem::path path_;
 };
-
-void write(const std::string& path, const std::string& text) {
-  AtomicFile file(path);
-  file.write(text.data(), text.size());
-  file.commit();
-}
 
 void run(Candidate& candidate, const std::string& config_file, const RunFolder& folder, std::int64_t steps) {
   std::printf("running %s, %lld steps\n", printable(text_of(candidate.choices)).c_str(), static_cast<long long>(steps));
@@ -94,7 +88,7 @@ void measure(std::vector<Candidate*> best, PluginHost& host, const std::vector<s
   const std::string file = folder / "run.toml";
   for (std::int64_t steps = 10; !best.empty(); steps *= 3) {
     for (Candidate* candidate : best) {
-      write(file, to_toml(measured_config(candidate->config, steps, host), host, plugins));
+      write_text(file, to_toml(measured_config(candidate->config, steps, host), host, plugins));
       run(*candidate, file, folder, steps);
     }
     if (best.size() == 1) break;

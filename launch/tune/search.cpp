@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <future>
 #include <limits>
 #include <mutex>
 #include <optional>
@@ -13,6 +12,7 @@
 
 #include "consist/error.h"
 #include "consist/host.h"
+#include "core/plan/in_parallel.h"
 #include "launch/tune/estimate.h"
 #include "launch/tune/findings.h"
 
@@ -30,19 +30,6 @@ constexpr double gain_worth_a_round = 0.001;
 constexpr double share_of_rounds = 0.8;
 constexpr double without_limit = std::numeric_limits<double>::infinity();
 constexpr std::size_t most_combinations = 200'000;
-
-/// Calls `work` with 0 to `count` - 1, on as many threads as there are cores.
-void in_parallel(std::size_t count, const std::function<void(std::size_t)>& work) {
-  std::atomic<std::size_t> next{0};
-  const auto run = [&] {
-    for (std::size_t n = next++; n < count; n = next++) work(n);
-  };
-  std::vector<std::future<void>> others;
-  for (std::size_t w = 1; w < std::min<std::size_t>(count, static_cast<std::size_t>(usable_cores())); ++w)
-    others.push_back(std::async(std::launch::async, run));
-  run();
-  for (std::future<void>& other : others) other.get();
-}
 
 class Search {
  public:
@@ -129,7 +116,7 @@ class Search {
     std::vector<Known> known(open.size());
     std::vector<char> done(open.size(), 0);
     std::vector<std::string> refusals(open.size());
-    in_parallel(open.size(), [&](std::size_t n) {
+    in_parallel(open.size(), usable_cores(), [&](std::size_t n) {
       if (is_late(share_of_time)) return;
       try {
         Plan plan = plan_of(open[n]);
@@ -280,7 +267,7 @@ class Search {
     }
     const Points all(distinct.begin(), distinct.end());
     std::vector<Candidate> candidates(all.size());
-    in_parallel(all.size(), [&](std::size_t n) {
+    in_parallel(all.size(), usable_cores(), [&](std::size_t n) {
       const Plan plan = plan_of(all[n]);
       candidates[n] = {.choices = space_.choices_of(all[n]),
                        .config = plan.config(),

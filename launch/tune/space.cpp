@@ -1,12 +1,11 @@
 #include "launch/tune/space.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
-#include <string_view>
 
 #include "consist/error.h"
 #include "core/config/option_value.h"
-#include "core/files/split.h"
 #include "core/plan/parts.h"
 
 namespace consist::launch {
@@ -81,31 +80,19 @@ std::string joined(const std::vector<std::string>& terms) {
 void add_options(std::vector<Dimension>& dimensions, const char* kind, const std::string& owner, const RunConfig& config,
                  PluginHost& host) {
   const auto options = config.plugin_options.find(owner);
-  const auto given = [&](const std::string& name) -> const std::string* {
-    if (options == config.plugin_options.end()) return nullptr;
-    const auto value = options->second.find(name);
-    return value == options->second.end() ? nullptr : &value->second;
-  };
+  const std::map<std::string, std::string> given =
+      options == config.plugin_options.end() ? std::map<std::string, std::string>{} : options->second;
   const std::vector<OptionSpec> table = host.option_table(kind, owner);
   for (const OptionSpec& spec : table) {
     Dimension dimension{owner + "." + spec.name, tunable_values(spec, "--" + owner + "." + spec.name)};
-    if (dimension.values.size() < 2 || given(spec.name) != nullptr) continue;
-    if (const std::string_view needs = spec.needs; !needs.empty()) {
-      const std::size_t equals = std::min(needs.find('='), needs.size());
-      const std::string other(needs.substr(0, equals));
-      for (const std::string_view value : split(needs.substr(std::min(equals + 1, needs.size())), '|'))
-        dimension.needs_values.emplace_back(value);
-      const auto row = std::find_if(table.begin(), table.end(), [&](const OptionSpec& s) { return other == s.name; });
-      const bool searched = row != table.end() && *row->tunable != '\0' && given(other) == nullptr;
-      if (searched) {
-        dimension.needs_option = owner + "." + other;
-      } else {
-        const std::string value = given(other) != nullptr ? *given(other) : row != table.end() ? row->fallback : "";
-        const bool met =
-            std::find(dimension.needs_values.begin(), dimension.needs_values.end(), value) != dimension.needs_values.end();
-        if (!met) continue;
-        dimension.needs_values.clear();
-      }
+    if (dimension.values.size() < 2 || given.contains(spec.name)) continue;
+    const OptionNeed need = need_of(spec);
+    const auto needed = std::find_if(table.begin(), table.end(), [&](const OptionSpec& s) { return need.option == s.name; });
+    if (needed != table.end() && *needed->tunable != '\0' && !given.contains(need.option)) {  // which is searched, too
+      dimension.needs_option = owner + "." + need.option;
+      dimension.needs_values = need.values;
+    } else if (!need.is_met_by(value_of(table, given, need.option))) {
+      continue;
     }
     dimensions.push_back(std::move(dimension));
   }

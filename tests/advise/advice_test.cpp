@@ -127,7 +127,7 @@ TEST(Advice, IsWhatThePlansSay) {
     c.batch = 1;
     c.recompute.full = true;
   });
-  const Prediction base = base_prediction(plan, plugin_host(), 1);
+  const Prediction base = predict(without_device(plan), 1);
   const std::vector<Advice> advice = advise(plan, plugin_host(), base, request_for(plan));
   ASSERT_GE(advice.size(), 3U);
   std::set<std::string> subjects;
@@ -158,7 +158,7 @@ TEST(Advice, KeepsToTheRoomAndTheLeastGain) {
     c.accumulation = 2;
     c.recompute.full = true;
   });
-  const Prediction base = base_prediction(plan, plugin_host(), 1);
+  const Prediction base = predict(without_device(plan), 1);
   AdviceRequest request = request_for(plan);
   ASSERT_THAT(advise(plan, plugin_host(), base, request), Contains(testing::Field(&Advice::more_bytes, testing::Gt(0))));
   // Nothing to spare: only what takes less is left.
@@ -174,7 +174,7 @@ TEST(Advice, KeepsToTheRoomAndTheLeastGain) {
 
 TEST(Advice, OfAsFastOnesTheSmallest) {
   const Plan plan = planned("h200", [](RunConfig& c) { c.accumulation = 4; });
-  const Prediction base = base_prediction(plan, plugin_host(), 1);
+  const Prediction base = predict(without_device(plan), 1);
   const AdviceRequest request = request_for(plan);
   const std::vector<Trial> trials = try_alternatives(plan, plugin_host(), alternatives_of(plan, plugin_host()), {.threads = 2});
   const std::vector<Advice> advice = advise(plan, plugin_host(), base, request);
@@ -200,7 +200,7 @@ TEST(Advice, PartsOfAFasterChangeAreNotSaid) {
     c.strategies = {{"zero3-offload", 0}};
     c.plugin_options["zero3-offload"] = {{"offload_optimizer.device", "cpu"}, {"offload_param.device", "cpu"}};
   });
-  const Prediction base = base_prediction(plan, plugin_host(), 1);
+  const Prediction base = predict(without_device(plan), 1);
   std::vector<std::string> texts;
   for (const Advice& one : advise(plan, plugin_host(), base, request_for(plan))) texts.push_back(one.options);
   EXPECT_THAT(texts, Contains("--zero3-offload.offload_optimizer.device none --zero3-offload.offload_param.device none"));
@@ -222,7 +222,7 @@ TEST(Remedies, AreFastestFirstAndEachSavesMemoryForItsTime) {
     c.ranks = 2;
     c.batch = 32;
   });
-  const Prediction asked = base_prediction(plan, plugin_host(), 1);
+  const Prediction asked = predict(without_device(plan), 1);
   ASSERT_FALSE(asked.fits());
   const std::vector<Remedy> remedies = remedies_for(plan, plugin_host());
   ASSERT_GE(remedies.size(), 2U);

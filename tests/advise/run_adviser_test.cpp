@@ -9,6 +9,7 @@
 
 #include "launch/predict/prediction.h"
 #include "tests/advise/planned.h"
+#include "tests/idle_device.h"
 
 namespace consist::launch {
 namespace {
@@ -86,18 +87,10 @@ TEST(RunAdviser, FindsWhatFits) {
 }
 
 /// A processor that multiplies, and does nothing else.
-class Multiplier final : public Device {
+class Multiplier final : public test::IdleDevice {
  public:
   explicit Multiplier(double bf16_over_fp32) : gain_(bf16_over_fp32) {}
-  void open(int, int) override {}
   DeviceInfo info() const override { return {.kind = "cpu", .name = "a processor", .memory_bytes = 100 * gib}; }
-  void* allocate(MemorySpace, std::int64_t) override { return nullptr; }
-  void release(MemorySpace, void*) noexcept override {}
-  void upload(void*, const void*, std::int64_t) override {}
-  void download(void*, const void*, std::int64_t) override {}
-  std::unique_ptr<Kernel> make_kernel(const KernelRequest&) override { return nullptr; }
-  std::unique_ptr<Executable> prepare(std::vector<Launch>, bool) override { return nullptr; }
-  DeviceCounters counters() const override { return {}; }
   double measure_matmul(DType dtype, std::int64_t, std::int64_t, std::int64_t) override {
     return dtype == DType::bf16 ? 1e11 * gain_ : 1e11;
   }

@@ -9,34 +9,10 @@
 #include <thread>
 
 #include "consist/error.h"
+#include "tests/lone_job.h"
 
 namespace consist::launch {
 namespace {
-
-/// The only rank.
-class LonelyJob final : public Job {
- public:
-  int rank() const noexcept override { return 0; }
-  int size() const noexcept override { return 1; }
-  int local_rank() const noexcept override { return 0; }
-  int local_size() const noexcept override { return 1; }
-  std::string_view host() const noexcept override { return "here"; }
-  std::string_view token() const noexcept override { return ""; }
-  void put(std::string_view key, std::string_view value) override { values_[std::string(key)] = value; }
-  std::string get(std::string_view key, std::chrono::milliseconds /*timeout*/) override { return values_.at(std::string(key)); }
-  void barrier(std::string_view name, std::chrono::milliseconds /*timeout*/) override {
-    EXPECT_TRUE(entered_.emplace(name).second) << "a name is used once: " << name;
-  }
-  bool failed() const noexcept override { return false; }
-  void check() const override {}
-  [[noreturn]] void blame(int /*peer*/, std::string_view what) override { throw PeerError(0, std::string(what)); }
-  void set_progress(std::function<std::string()> /*progress*/) override {}
-  std::chrono::milliseconds timeout() const noexcept override { return std::chrono::milliseconds(1000); }
-
- private:
-  std::map<std::string, std::string> values_;
-  std::set<std::string> entered_;
-};
 
 /// Copies take so many milliseconds each; in both directions at once, so much longer.
 struct Speed {
@@ -103,7 +79,7 @@ class CopyingDevice final : public Device {
 };
 
 TEST(HostLink, IsMeasuredByDirectionAndInBoth) {
-  LonelyJob job;
+  test::LoneJob job;
   CopyingDevice device({.to_device = 5, .from_device = 10, .both = 2});
   const HostLink link = measure_host_link(job, device);
   EXPECT_EQ(link.problem, "");
@@ -115,7 +91,7 @@ TEST(HostLink, IsMeasuredByDirectionAndInBoth) {
 }
 
 TEST(HostLink, SaysWhyItIsNotMeasured) {
-  LonelyJob job;
+  test::LoneJob job;
   CopyingDevice device({}, false);
   EXPECT_EQ(measure_host_link(job, device).problem, "no memory can be pinned");
   EXPECT_EQ(device.held, 0);

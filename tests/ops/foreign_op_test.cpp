@@ -10,6 +10,7 @@
 #include "core/plan/prepared_program.h"
 #include "core/plan/program_summary.h"
 #include "core/program/verifier.h"
+#include "tests/idle_device.h"
 
 namespace consist {
 namespace {
@@ -46,20 +47,6 @@ class Mark final : public Op {
   bool touches_memory() const noexcept override { return false; }
 };
 
-class NoKernels final : public Device {
- public:
-  void open(int, int) override {}
-  DeviceInfo info() const override { return {.kind = "none"}; }
-  void* allocate(MemorySpace, std::int64_t) override { return nullptr; }
-  void release(MemorySpace, void*) noexcept override {}
-  void upload(void*, const void*, std::int64_t) override {}
-  void download(void*, const void*, std::int64_t) override {}
-  std::unique_ptr<Kernel> make_kernel(const KernelRequest&) override { return nullptr; }
-  std::unique_ptr<Executable> prepare(std::vector<Launch>, bool) override { return nullptr; }
-  DeviceCounters counters() const override { return {}; }
-  double measure_matmul(DType, std::int64_t, std::int64_t, std::int64_t) override { return 0; }
-};
-
 TEST(ForeignOp, BringsItsCollectiveKernelAndNeedsNoneWhereNothingIsTouched) {
   registry().add(std::make_unique<Rotate>());
   registry().add(std::make_unique<Mark>());
@@ -72,7 +59,7 @@ TEST(ForeignOp, BringsItsCollectiveKernelAndNeedsNoneWhereNothingIsTouched) {
   ASSERT_EQ(program.instructions.size(), 2u);
   verify(program);
 
-  NoKernels device;
+  test::IdleDevice device;
   PreparedProgram prepared(program, device, {});
   prepared.plan();
   EXPECT_EQ(prepared.program().instructions[0].queue, Queue::communication(0));

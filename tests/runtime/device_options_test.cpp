@@ -9,6 +9,7 @@
 #include "core/plan/parts.h"
 #include "tests/temporary_folder.h"
 #include "tests/train_from_scratch.h"
+#include "tests/lone_job.h"
 
 namespace consist {
 namespace {
@@ -63,23 +64,13 @@ TEST_F(DeviceOptions, OfAResumedRunAreThoseItBeganWith) {
 }
 
 /// Rank 1 of a job in which rank 0 has said what it settled.
-class ToldJob final : public Job {
+class ToldJob final : public test::LoneJob {
  public:
   explicit ToldJob(std::string told) : told_(std::move(told)) {}
   int rank() const noexcept override { return 1; }
   int size() const noexcept override { return 2; }
-  int local_rank() const noexcept override { return 1; }
-  int local_size() const noexcept override { return 2; }
-  std::string_view host() const noexcept override { return "here"; }
-  std::string_view token() const noexcept override { return ""; }
   void put(std::string_view, std::string_view) override { ADD_FAILURE() << "rank 0 alone says what was settled"; }
   std::string get(std::string_view, std::chrono::milliseconds) override { return told_; }
-  void barrier(std::string_view, std::chrono::milliseconds) override {}
-  bool failed() const noexcept override { return false; }
-  void check() const override {}
-  void blame(int, std::string_view what) override { throw std::runtime_error(std::string(what)); }
-  void set_progress(std::function<std::string()>) override {}
-  std::chrono::milliseconds timeout() const noexcept override { return std::chrono::seconds(1); }
 
  private:
   std::string told_;
