@@ -119,6 +119,20 @@ class CONSIST_API Op {
   virtual std::optional<ResidualSum> residual_sum() const noexcept { return std::nullopt; }
   virtual std::optional<ChannelSplit> channel_split(const Attributes& /*attributes*/) const { return std::nullopt; }
 
+  /// The input whose dimension 0 runs over the positions of a sequence, as the table of rope does; -1: none.
+  virtual int position_rows() const noexcept { return -1; }
+
+  /// Whether it is causal attention: inputs queries, keys, values [batch, sequence, heads*head_dim] and perhaps the starts of
+  /// documents; output 0 is placed as the queries are. It accepts queries that are divided along the sequence, in the order of
+  /// Program::zigzag, and whole keys and values.
+  virtual bool attends() const noexcept { return false; }
+
+  /// The input whose dimension 0 runs over experts, their weights; -1: none. With a part of them it works on the rows of those.
+  virtual int expert_weights() const noexcept { return -1; }
+
+  /// Whether it brings tokens to their experts; attribute "rows": for how many choices of tokens there is room over all ranks.
+  virtual bool dispatches_tokens() const noexcept { return false; }
+
   /// Whether f(a + b) = f(a) + f(b), element by element, over all inputs together: it may be applied to the summands instead of
   /// their sum, and to the partial tensor of each rank.
   virtual bool is_additive() const noexcept { return false; }

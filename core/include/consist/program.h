@@ -214,6 +214,15 @@ struct Program {
   /// The number of targets that the loss counts, an f32 scalar, where a mask decides it: the loss and the gradients are divided
   /// by its sum over micro-batches and ranks. Absent: every target counts, and `loss` is the mean.
   TensorId loss_count = no_tensor;
+  /// Scalars that are trained on beside `loss`, such as a router's balance loss, each times its weight already. The reported loss
+  /// does not contain them.
+  std::vector<TensorId> auxiliary_losses;
+  /// Rows that experts had no room for, an f32 scalar that is partial as the loss is: a step in which it is not 0 changes nothing.
+  /// Absent: there is always room.
+  TensorId overflow = no_tensor;
+  /// The order of the sequence in all inputs, activations and tables of positions. 0: that of positions. n: zigzag over n ranks: of 2n
+  /// chunks of equal length the first and the last, the second and the last but one, and so on (Llama 3, Grattafiori et al., 2024).
+  int zigzag = 0;
   std::vector<Field> fields;  ///< of the dataset; those that a model asks for become inputs
   int micro_batches = 1;
   /// The axis along which ranks run different programs (pipeline stages), -1: none. Each program has only the

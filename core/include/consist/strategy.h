@@ -27,6 +27,12 @@ struct AxisRequest {
   /// When schedule() runs, whatever `distance` is: strategies of a smaller turn first, those of one turn in the order of the
   /// mesh's axes.
   int turn = 0;
+  /// Each rank of the axis has tokens of its own and the parameters that all others have, but for those that partition() divided
+  /// along it: gradients of the others are partial along the axis, and a strategy that `takes_shared` reduces them.
+  bool shares_parameters = false;
+  /// Works on the parameters of its own axes and of all axes of strategies that share theirs: its functions get the set of all.
+  /// Inputs, and parameters that are not replicated along an axis of others, are placed there already; they stay as they are.
+  bool takes_shared = false;
 };
 
 /// The plugin kind "strategy". One object per use on the command line. THREADS: one.
