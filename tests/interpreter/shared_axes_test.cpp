@@ -50,9 +50,10 @@ class Sharing final : public ParallelStrategy {
   bool divides_;
 };
 
-/// The programs of `words` with axes of `split` ranks that share parameters added; the strategy in `words` names takes `own` ranks.
-std::unique_ptr<RankPrograms> with_shared(const ModelChoice& model, const Sharing& sharing, const std::vector<int>& split, int own,
-                                          const Words& words) {
+/// The programs of `words` with axes of `split` ranks that share parameters added; the strategy in `words` names takes `own`
+/// ranks.
+std::unique_ptr<RankPrograms> with_shared(const ModelChoice& model, const Sharing& sharing, const std::vector<int>& split,
+                                          int own, const Words& words) {
   int shared = 1;
   for (const int size : split) shared *= size;
   RunConfig config = config_of(model, words + Words{"--ranks=" + std::to_string(shared * own)});
@@ -71,7 +72,8 @@ std::set<std::string> of_parameters(const RankPrograms& programs) {
   for (const Instruction& i : step.instructions) {
     const bool flat = i.attributes.has("dim") && i.attributes.integer("dim") < 0;
     const bool gradients = i.op->movement() == Movement::all_reduce && step[i.inputs[0]].role == Role::gradient;
-    if (i.op->is_collective() && (flat || gradients)) found.insert(std::string(i.op->name()) + " " + step.mesh.text(i.queue.axes()));
+    if (i.op->is_collective() && (flat || gradients))
+      found.insert(std::string(i.op->name()) + " " + step.mesh.text(i.queue.axes()));
   }
   return found;
 }
