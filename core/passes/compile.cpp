@@ -100,8 +100,11 @@ Layout lay_out(const std::vector<StrategyUse>& strategies, int ranks) {
   Layout layout;
   std::vector<MeshAxis> axes;
   std::vector<StrategyUse> ordered = strategies;
+  // Of one distance, axes along which ranks have tokens of their own are outermost: what others divide further nests in their parts.
   std::stable_sort(ordered.begin(), ordered.end(), [](const StrategyUse& a, const StrategyUse& b) {
-    return a.strategy->axis().distance > b.strategy->axis().distance;
+    const AxisRequest of_a = a.strategy->axis(), of_b = b.strategy->axis();
+    if (of_a.distance != of_b.distance) return of_a.distance > of_b.distance;
+    return of_a.shares_parameters && !of_b.shares_parameters;
   });
   for (StrategyUse use : ordered) {
     if (use.size == 0) use.size = ranks / fixed;

@@ -60,6 +60,8 @@ class CONSIST_API TrainingState {
 
   /// Whether the program has an input of that name: a pipeline stage lacks those that others read.
   bool has_input(PreparedProgram& program, std::string_view name);
+  /// The part of an input that this rank holds.
+  LocalPart input_part(PreparedProgram& program, std::string_view name);
   void write_input(PreparedProgram& program, std::string_view name, const void* data, std::int64_t bytes);
   float read_metric(PreparedProgram& program, std::string_view name);
 
