@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "consist/error.h"
 #include "core/config/option_value.h"
@@ -27,8 +28,11 @@ bool makes_stages(const AxisRequest& request) {
 struct Strategies {
   std::vector<std::string> within_layers, of_stages, of_batch;
   std::set<std::string> on_two_axes;  ///< of those that split the batch
+  /// Of those, one within the other: parts of parameters, and replicas of the parts (hybrid sharding).
+  std::vector<std::pair<std::string, std::string>> inner_and_outer;
 
   explicit Strategies(PluginHost& host) {
+    std::vector<AxisRequest> requests;  // of those that split the batch
     for (const std::string& name : host.names("strategy")) {
       AxisRequest request;
       try {
@@ -38,11 +42,18 @@ struct Strategies {
       }
       if (request.splits_batch && request.takes_rest) {
         of_batch.push_back(name);
+        requests.push_back(request);
         if (request.least_axes <= 2 && request.most_axes >= 2) on_two_axes.insert(name);
       } else if (makes_stages(request)) {
         of_stages.push_back(name);
       } else if (!request.splits_batch && request.distance == 0) {
         within_layers.push_back(name);
+      }
+    }
+    for (std::size_t a = 0; a < of_batch.size(); ++a) {
+      for (std::size_t b = 0; b < of_batch.size(); ++b) {
+        if (requests[a].name == requests[b].name && requests[a].distance < requests[b].distance)
+          inner_and_outer.emplace_back(of_batch[a], of_batch[b]);
       }
     }
   }
@@ -56,14 +67,20 @@ std::vector<std::string> terms_of(const std::vector<std::string>& names, int siz
   return terms;
 }
 
-/// Also, over several nodes, one axis between the nodes and one within.
+/// Also, over several nodes, one axis between the nodes and one within: of one strategy, or of one that divides parameters within a
+/// node and one that sums their gradients between nodes.
 std::vector<std::string> data_terms(const Strategies& strategies, int size, int within_node) {
   if (size == 1) return {""};
   std::vector<std::string> terms;
+  const bool several = within_node > 1 && size > within_node && size % within_node == 0;
+  const std::string within = std::to_string(within_node), nodes = std::to_string(several ? size / within_node : 1);
   for (const std::string& name : strategies.of_batch) {
     terms.push_back(name);
-    if (within_node > 1 && size > within_node && size % within_node == 0 && strategies.on_two_axes.contains(name))
-      terms.push_back(name + "=" + std::to_string(size / within_node) + "x" + std::to_string(within_node));
+    if (!several) continue;
+    if (strategies.on_two_axes.contains(name)) terms.push_back(name + "=" + nodes + "x" + within);
+    for (const auto& [inner, outer] : strategies.inner_and_outer) {
+      if (inner == name) terms.push_back(inner + "=" + within + "+" + outer + "=" + nodes);
+    }
   }
   return terms;
 }

@@ -61,7 +61,13 @@ class Draw {
     std::vector<std::string> uses;
     if (tensor_ > 1) uses.push_back("tp-sp=" + std::to_string(tensor_));
     if (stages_ > 1) uses.push_back("pipeline=" + std::to_string(stages_));
-    if (data_ > 1 || uses.empty() || dice_.one_in(4)) uses.push_back(over_data_);
+    if (over_data_ != "ddp" && data_ % 2 == 0 && dice_.one_in(3)) replicas_ = dice_.of({2, data_ % 4 == 0 ? data_ / 2 : 2, data_});
+    if (replicas_ > 1) {  // within them parts; of a single rank where there are as many as ranks
+      uses.push_back(over_data_ + "=" + std::to_string(data_ / replicas_));
+      uses.push_back("ddp=" + std::to_string(replicas_));
+    } else if (data_ > 1 || uses.empty() || dice_.one_in(4)) {
+      uses.push_back(over_data_);
+    }
     dice_.shuffle(uses);
     std::string strategy = uses[0];
     for (std::size_t i = 1; i < uses.size(); ++i) strategy += "+" + uses[i];
@@ -121,7 +127,8 @@ class Draw {
       maybe("pipeline.cut", {"layers", "blocks", "operators"});
     }
     if (data_ == 1) return;
-    if (over_data_ == "ddp") return maybe("ddp.bucket-size", {"1Ki", "4Ki", "20Ki"});
+    if (over_data_ == "ddp" || replicas_ > 1) maybe("ddp.bucket-size", {"1Ki", "4Ki", "20Ki"});
+    if (over_data_ == "ddp") return;
     const auto zero = [&](const std::string& option) { return over_data_ + "." + option; };
     maybe(zero("overlap_comm"), {"true", "false"});
     maybe(zero("contiguous_gradients"), {"true", "false"});
@@ -192,7 +199,7 @@ class Draw {
 
   Dice dice_;
   RandomConfiguration made_;
-  int tensor_ = 1, stages_ = 1, data_ = 1;
+  int tensor_ = 1, stages_ = 1, data_ = 1, replicas_ = 1;
   std::string over_data_;
 };
 

@@ -83,6 +83,20 @@ TEST_P(TransportParity, EveryLayoutOverEfaGivesTheLossesOfOneRankAndTheBitsOfSoc
   std::printf("largest relative deviation of a loss: %.2g (tolerance %.2g)\n", worst, tolerance);
 }
 
+// Parts within a group over one transport, sums across over another one.
+TEST_P(TransportParity, TwoStrategiesOfTheDataAxisMayHaveATransportEach) {
+  if (std::string(GetParam().strategy) == "ddp") GTEST_SKIP() << "two strategies that cannot lie within each other";
+  const std::vector<double> expected = train(1, 1, over_socket);
+  const double tolerance = test::layout_loss_tolerance(GetParam().precision);
+  std::string topology;
+  const std::vector<double> found = train(4, 1, {"--strategy=zero2=2+ddp=2", "--transport=socket,ddp=efa", "--efa.provider=tcp"}, &topology);
+  EXPECT_THAT(topology, testing::HasSubstr(" tcp;ofi_rxm on lo\"")) << "ddp's";
+  EXPECT_THAT(topology, testing::HasSubstr("\"socket\"")) << "zero2's";
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t s = 0; s < expected.size(); ++s)
+    EXPECT_LE(std::abs(found[s] / expected[s] - 1), tolerance) << "loss of step " << s + 1;
+}
+
 INSTANTIATE_TEST_SUITE_P(Configurations, TransportParity,
                          testing::Values(Case{"ddp_llama_fp32", "ddp", "llama-untied", "fp32"},
                                          Case{"zero2_qwen3_bf16", "zero2", "qwen3-tied", "bf16"}),
