@@ -2,7 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "consist/error.h"
+#include "consist/op.h"
 #include "tests/interpreter/expect_one_rank.h"
 
 namespace consist::interpreter {
@@ -82,6 +85,14 @@ INSTANTIATE_TEST_SUITE_P(
         Column{"qwen3_tied_fp8", {"qwen3-untied", R"({"tie_word_embeddings":true})"}, {"--precision=fp8"}}),
     [](const auto& info) { return std::string(info.param.name); });
 
+TEST_P(ContextParallel, ParametersAreThoseOfAllRanks) {
+  for (const char* kind : kinds) {
+    expect("cp=4+ddp=1", 4, attention(kind) + Words{"--ddp.bucket-size=4Ki"});
+    expect("cp=4+zero3-offload=1", 4, attention(kind) + Words{"--zero3-offload.param_persistence_threshold=100", "--recompute=full"});
+    expect("cp=2+zero2=2+ddp=2", 8, attention(kind) + Words{"--accumulation=2"});
+  }
+}
+
 const ModelChoice qwen{"qwen3-tied", R"({"num_attention_heads": 4, "num_key_value_heads": 2})"};
 
 std::string refusal(const Words& words) {
@@ -91,6 +102,32 @@ std::string refusal(const Words& words) {
     return error.what();
   }
   return "nothing was refused";
+}
+
+/// Bytes that a rank sends over the axis "context" by op, in the forward and backward part of two layers.
+std::map<std::string, std::int64_t> sent(const Words& words) {
+  const auto programs = compile(config_of(qwen, words), 0);
+  const Program& program = programs->steps[0].program;
+  std::map<std::string, std::int64_t> bytes;
+  for (const Instruction& i : program.instructions) {
+    if (!i.op->is_collective() || i.tag.layer < 0) continue;
+    std::int64_t moved = 0;
+    for (const TensorId input : i.inputs) moved += program.bytes(input);
+    bytes[std::string(i.op->name())] += i.op->bytes_sent(moved, program.mesh.size_of(i.queue.axes()));
+  }
+  return bytes;
+}
+
+// docs/ops.md, plugins/strategies/cp/README.md: per layer and micro-batch, of the elements of queries and of keys of all tokens.
+TEST(ContextParallelBytes, AreThoseOfTheFormulas) {
+  constexpr std::int64_t layers = 2, tokens = 8 * 16, element = 4, ranks = 2, head_dim = 12;
+  constexpr std::int64_t queries = tokens * 4 * head_dim * element, keys = tokens * 2 * head_dim * element;
+  const Words words{"--strategy=cp=2", "--ranks=2", "--sequence=16"};
+  EXPECT_THAT(sent(words), testing::UnorderedElementsAre(testing::Pair("all_gather", layers * 2 * keys * (ranks - 1) / ranks),
+                                                         testing::Pair("reduce_scatter", layers * 2 * keys * (ranks - 1) / ranks)));
+  EXPECT_THAT(sent(words + attention("ulysses")),
+              testing::UnorderedElementsAre(
+                  testing::Pair("all_to_all", layers * 2 * (2 * queries + 2 * keys) * (ranks - 1) / ranks / ranks)));
 }
 
 TEST(ContextParallelRefuses, SequencesThatTheRanksCannotShare) {

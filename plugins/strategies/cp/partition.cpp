@@ -18,7 +18,6 @@ constexpr int sequence_dim = 1;  // of activations [batch, sequence, channels]
 constexpr int channel_dim = 2;
 constexpr int row_dim = 0;          // of a table of positions
 constexpr std::size_t operands = 3;  // of attention: queries, keys, values
-constexpr std::size_t documents = 3;  // the input of attention behind them
 
 class Partitioner {
  public:
@@ -91,7 +90,7 @@ class Partitioner {
     };
   }
 
-  /// Ulysses: attention gets all tokens of some heads. Starts of documents are an input that each rank has whole.
+  /// Ulysses: attention gets all tokens of some heads.
   void share_heads(const Instruction& i, std::vector<RepeatedHeads>& repeated) {
     const std::int64_t head_dim = i.op->channel_split(i.attributes)->unit;
     for (std::size_t k = 0; k < operands; ++k) {
@@ -103,7 +102,6 @@ class Partitioner {
       on_axis(i.inputs[k]) = Placement::shard(channel_dim);
     }
     on_axis(i.outputs[0]) = Placement::shard(sequence_dim);
-    if (i.inputs.size() > documents && i.inputs[documents] != no_tensor) on_axis(i.inputs[documents]) = Placement::replicate();
   }
 
   [[noreturn]] void refuse_heads(bool queries, std::int64_t heads) const {
