@@ -67,8 +67,8 @@ std::vector<std::string> terms_of(const std::vector<std::string>& names, int siz
   return terms;
 }
 
-/// Also, over several nodes, one axis between the nodes and one within: of one strategy, or of one that divides parameters within a
-/// node and one that sums their gradients between nodes.
+/// Also, over several nodes, one axis between the nodes and one within: of one strategy, or of one that divides parameters within
+/// a node and one that sums their gradients between nodes.
 std::vector<std::string> data_terms(const Strategies& strategies, int size, int within_node) {
   if (size == 1) return {""};
   std::vector<std::string> terms;
