@@ -260,7 +260,8 @@ TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, Advise
   const PlannedMemory planned{largest_bytes(job, "planned", state.planned_bytes()),
                               largest_bytes(job, "planned_host", state.planned_host_bytes())};
   recorder.describe(environment_json(job, *parts.device, machine, communicators, host),
-                    topology_json(config, layout, communicators), program_json(summary, planned), sensors.newest());
+                    topology_json(config, layout, communicators), program_json(summary, planned), sensors.newest(),
+                    state.has_metric(state.step(), "aux_loss"));
   if (job.rank() == 0) {
     const std::string description = banner(config, parts, layout, planned, communicators, summary);
     std::fprintf(stderr, "%s\n", printable(description).c_str());

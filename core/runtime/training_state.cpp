@@ -6,6 +6,7 @@
 #include <set>
 
 #include "consist/error.h"
+#include "consist/host.h"
 #include "consist/text.h"
 #include "core/program/bfloat16.h"
 #include "core/program/local_ranges.h"
@@ -166,6 +167,11 @@ void TrainingState::set_parameter(StagedUpload& upload, const Parameter& paramet
   }
   if (as_allocated_) return;  // states are zero
   for (const ParameterState& kept : parameter.states) zero(kept.tensor);
+}
+
+int filling_threads(const Job& job) {
+  constexpr int most = 32;  // with more, initial weights are made faster than any bus takes them
+  return std::clamp(usable_cores() / job.local_size(), 1, most);
 }
 
 void TrainingState::initialize(std::uint64_t seed, int threads) {
