@@ -136,7 +136,11 @@ std::vector<std::size_t> schedule_order_of(const std::vector<StrategyUse>& activ
 Layout lay_out(const std::vector<StrategyUse>& strategies, int ranks) {
   std::vector<StrategyUse> ordered = strategies;
   take_ranks(ordered, ranks);
-  std::ranges::stable_sort(ordered, std::ranges::greater(), [](const StrategyUse& use) { return use.strategy->axis().distance; });
+  // Of one distance, axes along which ranks have tokens of their own are outermost: what others divide further nests in their parts.
+  std::ranges::stable_sort(ordered, std::ranges::greater(), [](const StrategyUse& use) {
+    const AxisRequest request = use.strategy->axis();
+    return std::pair(request.distance, request.shares_parameters);
+  });
   refuse_same_axis(ordered);
   std::map<std::string, std::size_t> axes_of_name, made_of_name;
   for (const StrategyUse& use : ordered) axes_of_name[use.strategy->axis().name] += std::max(std::size_t{1}, use.split.size());

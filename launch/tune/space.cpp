@@ -26,7 +26,7 @@ bool makes_stages(const AxisRequest& request) {
 
 /// The strategies that there are, by what they divide.
 struct Strategies {
-  std::vector<std::string> within_layers, of_stages, of_batch;
+  std::vector<std::string> within_layers, of_stages, of_batch, of_sequence;
   std::set<std::string> on_two_axes;  ///< of those that split the batch
   /// Of those, one within the other: parts of parameters, and replicas of the parts (hybrid sharding).
   std::vector<std::pair<std::string, std::string>> inner_and_outer;
@@ -46,6 +46,8 @@ struct Strategies {
         if (request.least_axes <= 2 && request.most_axes >= 2) on_two_axes.insert(name);
       } else if (makes_stages(request)) {
         of_stages.push_back(name);
+      } else if (!request.splits_batch && request.shares_parameters) {
+        of_sequence.push_back(name);
       } else if (!request.splits_batch && request.distance == 0) {
         within_layers.push_back(name);
       }
@@ -68,9 +70,9 @@ std::vector<std::string> terms_of(const std::vector<std::string>& names, int siz
 }
 
 /// Also, over several nodes, one axis between the nodes and one within: of one strategy, or of one that divides parameters within a
-/// node and one that sums their gradients between nodes.
-std::vector<std::string> data_terms(const Strategies& strategies, int size, int within_node) {
-  if (size == 1) return {""};
+/// node and one that sums their gradients between nodes. Of one rank those that work where others share their parameters.
+std::vector<std::string> data_terms(const Strategies& strategies, int size, int within_node, bool others_share) {
+  if (size == 1 && !others_share) return {""};
   std::vector<std::string> terms;
   const bool several = within_node > 1 && size > within_node && size % within_node == 0;
   const std::string within = std::to_string(within_node), nodes = std::to_string(several ? size / within_node : 1);
@@ -83,6 +85,12 @@ std::vector<std::string> data_terms(const Strategies& strategies, int size, int 
     }
   }
   return terms;
+}
+
+/// Whether a sequence is long enough for `context` ranks to have a part each, whose tokens `tensor` ranks share again.
+bool can_divide(std::int64_t sequence, int context, int tensor) {
+  constexpr std::int64_t shortest = 2048;  // tokens of a part: of fewer, products and attention leave GPUs idle
+  return context == 1 || (sequence % (2 * context * tensor) == 0 && sequence / context >= shortest);
 }
 
 std::string joined(const std::vector<std::string>& terms) {
@@ -156,11 +164,16 @@ void Space::add_layouts(const RunConfig& config, const Settled& settled, const M
     if (tensor > machine.ranks_per_node || sizes.kv_heads % tensor != 0) continue;
     for (const int stages : divisors(config.ranks / tensor)) {
       if (stages > sizes.layers) continue;
-      const int data = config.ranks / tensor / stages;
-      for (const std::string& within : terms_of(strategies.within_layers, tensor)) {
-        for (const std::string& between : terms_of(strategies.of_stages, stages)) {
-          for (const std::string& over_data : data_terms(strategies, data, machine.ranks_per_node / tensor))
-            layouts_.push_back({joined({within, between, over_data}), stages, data});
+      for (const int context : divisors(config.ranks / tensor / stages)) {
+        if (!can_divide(config.sequence, context, tensor)) continue;
+        const int data = config.ranks / tensor / stages / context, within_node = machine.ranks_per_node / tensor / context;
+        for (const std::string& within : terms_of(strategies.within_layers, tensor)) {
+          for (const std::string& along : terms_of(strategies.of_sequence, context)) {
+            for (const std::string& between : terms_of(strategies.of_stages, stages)) {
+              for (const std::string& over_data : data_terms(strategies, data, within_node, context > 1))
+                layouts_.push_back({joined({within, along, between, over_data}), stages, data});
+            }
+          }
         }
       }
     }
