@@ -81,7 +81,7 @@ MODELS = {
                             tie_word_embeddings=False, use_sliding_window=True, sliding_window=7, max_window_layers=1),
     # Experts in the first and the last layer, trained to be balanced.
     "qwen3-moe": qwen3_moe(vocab_size=67, hidden_size=32, intermediate_size=40, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
-                           head_dim=8, num_experts=8, num_experts_per_tok=3, moe_intermediate_size=16, norm_topk_prob=True, mlp_only_layers=[1],
+                           head_dim=8, num_experts=8, num_experts_per_tok=4, moe_intermediate_size=16, norm_topk_prob=True, mlp_only_layers=[1],
                            output_router_logits=True, router_aux_loss_coef=0.1, tie_word_embeddings=False),
     "mixtral": mixtral(vocab_size=64, hidden_size=32, intermediate_size=24, num_attention_heads=4, num_key_value_heads=2, num_local_experts=4,
                        num_experts_per_tok=2, tie_word_embeddings=False),
@@ -126,6 +126,9 @@ def train(model, batches, max_norm):
         (loss + balance if balanced else loss).backward()
         if balanced:
             balances.append(balance.item())
+        # PyTorch skips a parameter without a gradient, weight decay included; transformers 4 gives none to an expert without tokens.
+        if any(p.grad is None for p in model.parameters()):
+            raise SystemExit("an expert has no tokens in a step; choose other sizes")
         norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm).item())
         optimizer.step()
         losses.append(loss.item())

@@ -155,7 +155,7 @@ void orthogonalize(Work& w) {
   double squares = 0;
   for (const double g : value.data) squares += g * g;
   Matrix x(rows, std::vector<double>(columns));
-  for (std::size_t i = 0; i < value.data.size(); ++i) x[i / columns][i % columns] = value.data[i] / std::sqrt(squares);
+  for (std::size_t i = 0; i < value.data.size(); ++i) x[i / columns][i % columns] = value.data[i] / std::max(std::sqrt(squares), 1e-7);  // a matrix of zeros stays one
   if (rows > columns) x = transposed(x);
   for (std::int64_t n = w.attributes().integer("iterations"); n > 0; --n) {
     const Matrix zero(x.size(), std::vector<double>(x.size())), gram = combined(0, zero, 1, x, transposed(x));

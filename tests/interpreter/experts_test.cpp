@@ -37,7 +37,7 @@ TEST_P(Experts, SharedByRanks) {
 
 TEST_P(Experts, Pairs) {
   const Words more{"--ep.capacity=2", "--accumulation=2"};
-  for (const char* with : {"ddp", "zero2", "zero3-offload", "tp-sp=2", "pipeline=2"}) {
+  for (const char* with : {"ddp", "zero2", "zero3-offload", "tp-sp=2", "pipeline=2", "cp=2"}) {
     expect(std::string("ep=2+") + with, 4, more);
     expect(std::string("ep=2+") + with, 4, more + Words{"--recompute=full"});
   }
@@ -45,7 +45,7 @@ TEST_P(Experts, Pairs) {
 
 TEST_P(Experts, Triples) {
   const Words more{"--ep.capacity=2", "--accumulation=1"};
-  for (const char* with : {"tp-sp=2+zero3-offload", "tp-sp=2+pipeline=2", "pipeline=2+zero2", "pipeline=2+ddp"})
+  for (const char* with : {"tp-sp=2+zero3-offload", "tp-sp=2+pipeline=2", "pipeline=2+zero2", "pipeline=2+ddp", "cp=2+zero2", "cp=2+ddp"})
     expect(std::string("ep=2+") + with, 8, more);
 }
 

@@ -93,6 +93,8 @@ class HfParity : public testing::TestWithParam<Case> {
     if (tolerance.weights > 0) expect_weights(tolerance);
   }
 
+  const Reference reference_;
+
  private:
   void expect_weights(const test::ReferenceTolerance& of) {
     const std::vector<Parameter>& parameters = state_->step().program().parameters;
@@ -123,7 +125,6 @@ class HfParity : public testing::TestWithParam<Case> {
     EXPECT_EQ(stored, reference_.final_weights.size());
   }
 
-  Reference reference_;
   PluginHost host_;
   Parts parts_;
   std::unique_ptr<TrainingState> state_;
