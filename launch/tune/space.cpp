@@ -46,7 +46,7 @@ struct Strategies {
         if (request.least_axes <= 2 && request.most_axes >= 2) on_two_axes.insert(name);
       } else if (makes_stages(request)) {
         of_stages.push_back(name);
-      } else if (!request.splits_batch && request.distance == 0) {
+      } else if (!request.splits_batch && !request.shares_parameters && request.distance == 0) {
         within_layers.push_back(name);
       }
     }
