@@ -3,7 +3,11 @@
 // order so that all ranks have equal work (Grattafiori et al., 2024, "The Llama 3 Herd of Models").
 #include "consist/strategy.h"
 
+#include "consist/op.h"
 #include "consist/plugin.h"
+#include "plugins/strategies/common/held_inputs.h"
+#include "plugins/strategies/common/weight_gradients.h"
+#include "plugins/strategies/cp/messages.h"
 #include "plugins/strategies/cp/partition.h"
 
 namespace {
@@ -14,7 +18,8 @@ using context_parallel::Attention;
 class ContextParallel final : public ParallelStrategy {
  public:
   explicit ContextParallel(const Options& options)
-      : attention_(options.text("attention") == "ulysses" ? Attention::ulysses : Attention::gather) {}
+      : attention_(options.text("attention") == "ulysses" ? Attention::ulysses : Attention::gather),
+        delay_weight_gradients_(options.flag("delay-weight-gradients")) {}
 
   AxisRequest axis() const override { return {.name = "context", .distance = 0, .shares_parameters = true}; }
 
@@ -22,8 +27,19 @@ class ContextParallel final : public ParallelStrategy {
     context_parallel::partition(forward, axes.first(), attention_);
   }
 
+  void schedule(Program& step, AxisSet axes) const override {
+    const int axis = axes.first();
+    context_parallel::join_messages(step, axis);
+    if (delay_weight_gradients_) strategies::delay_weight_gradients(step, axis);
+    strategies::hold_inputs(step, axis);
+    for (Instruction& i : step.instructions) {
+      if (i.op->is_collective() && i.queue.axes() == axis) i.tag.inserted_by = "cp";
+    }
+  }
+
  private:
   Attention attention_;
+  bool delay_weight_gradients_;
 };
 
 }  // namespace
@@ -33,4 +49,6 @@ CONSIST_PLUGIN(strategy, consist::ParallelStrategy, ContextParallel, "cp", "1.0.
 CONSIST_PLUGIN_OPTIONS({"attention", consist::OptionKind::choice, "gather",
                         "gather: keys and values of all tokens are brought to every rank; ulysses: each rank attends in some of the "
                         "heads over the whole sequence",
-                        "gather|ulysses", "", "gather|ulysses"});
+                        "gather|ulysses", "", "gather|ulysses"},
+                       {"delay-weight-gradients", consist::OptionKind::flag, "true",
+                        "backward computes gradients of weights while gradients of keys and values travel", "", "", "true|false"});
