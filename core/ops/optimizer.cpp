@@ -44,6 +44,24 @@ class ClipCoefficient final : public NamedOp {
   }
 };
 
+/// Turns the update of a step that must change nothing into one that does not: see docs/ops.md.
+class HoldUpdate final : public NamedOp {
+ public:
+  HoldUpdate() : NamedOp("hold_update") {}
+
+  Types infer(const Types& in, const Attributes& /*attributes*/) const override {
+    const TensorType& scalars = present(in, 0);
+    require(scalars.dtype == DType::f32 && scalars.shape.rank() == 1 && scalars.shape[0] > 0, "the scalars must be f32[n]");
+    check_present(in, 1, scalar);
+    check_present(in, 2, scalar);
+    return {scalars, scalar};
+  }
+  void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& /*attributes*/) const override {
+    for (Placement& input : axis.inputs) input = Placement::replicate();
+    axis.outputs = {Placement::replicate(), Placement::replicate()};
+  }
+};
+
 /// See Op::states_per_update().
 class ParameterUpdate : public NamedOp {
  public:
@@ -101,6 +119,7 @@ class ParameterUpdate : public NamedOp {
 void register_optimizer(OpRegistry& registry) {
   registry.add(std::make_unique<SumOfSquares>());
   registry.add(std::make_unique<ClipCoefficient>());
+  registry.add(std::make_unique<HoldUpdate>());
   registry.add(std::make_unique<ParameterUpdate>("adamw", 4, 2, std::vector{"beta1", "beta2", "epsilon", "weight_decay"}));
   registry.add(std::make_unique<ParameterUpdate>("sgd", 2, 1, std::vector{"momentum", "weight_decay"}));
   registry.add(std::make_unique<ParameterUpdate>("lion", 2, 1, std::vector{"beta1", "beta2", "weight_decay"}));

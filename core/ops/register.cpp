@@ -13,6 +13,9 @@ void register_core_ops(OpRegistry& registry) {
   register_rope(registry);
   register_attention(registry);
   register_swiglu(registry);
+  register_moe_route(registry);
+  register_moe_rows(registry);
+  register_grouped_linear(registry);
   register_lm_head_loss(registry);
   register_vocabulary(registry);
   register_targets(registry);

@@ -17,6 +17,7 @@
 #include "core/passes/pack_linears.h"
 #include "core/passes/pass_manager.h"
 #include "core/passes/record_amaxes.h"
+#include "core/passes/room_for_rows.h"
 #include "core/passes/unroll_micro_batches.h"
 #include "core/program/verifier.h"
 
@@ -185,7 +186,8 @@ bool is_written(const Program& program, const Tensor& input) {
 
 std::string fields_text(const Program& program) {
   std::string text;
-  for (const Field& field : program.fields) text += (text.empty() ? "" : ", ") + field.name + " " + std::string(name_of(field.dtype));
+  for (const Field& field : program.fields)
+    text += (text.empty() ? "" : ", ") + field.name + " " + std::string(name_of(field.dtype));
   return text.empty() ? "none" : text;
 }
 
@@ -197,8 +199,8 @@ void check_inputs(const Program& program) {
     if (!def_use) def_use.emplace(program);
     if (def_use->is_made(static_cast<TensorId>(id))) continue;
     throw ProgramError("nobody writes the input '" + tensor.name + "', " + std::string(name_of(tensor.dtype)) +
-                       ": the trainer writes token ids, targets and the fields of the dataset, which are: " + fields_text(program) +
-                       "; choose a dataset that has it. What never changes is a Builder::constant");
+                       ": the trainer writes token ids, targets and the fields of the dataset, which are: " +
+                       fields_text(program) + "; choose a dataset that has it. What never changes is a Builder::constant");
   }
 }
 
@@ -235,6 +237,13 @@ void check(const CompileRequest& request) {
   }
 }
 
+/// An evaluation reports the loss alone.
+void drop_auxiliary_losses(Program& program) {
+  if (program.auxiliary_losses.empty()) return;
+  program.auxiliary_losses.clear();
+  remove_dead(program);
+}
+
 /// The passes of one compilation, in order.
 class Passes {
  public:
@@ -264,9 +273,11 @@ class Passes {
     each(
         "partition", [](const ParallelStrategy& strategy, Program& program, AxisSet axes) { strategy.partition(program, axes); },
         check_unplaced, layout_.partition_order);
-    add("propagate_shardings", [](Program& program) {
+    add("propagate_shardings", [this](Program& program) {
       program.micro_batches = 1;
       program = propagate_shardings(program);
+      may_overflow_ = may_overflow(program);
+      if (context_.evaluation) drop_auxiliary_losses(program);
     });
     passes_.add_call({"rewrite", [this](Program& program, PassContext& /*context*/) { request_.precision->rewrite(program); }},
                      request_.precision_name, "rewrite");
@@ -294,6 +305,13 @@ class Passes {
       passes_.add_of_part(of_strategies_[k], point, "strategy '" + layout_.active[k].name + "'");
     passes_.add_of_part(of_precision_, point, request_.precision_name);
     passes_.add_of_part(of_optimizer_, point, request_.optimizer_name);
+  }
+
+  /// Sums the rows that had no room, on all ranks if on any: those of a pipeline have different instructions by now.
+  void sum_overflow() {
+    add("sum_overflow", [this](Program& program) {
+      if (may_overflow_) consist::sum_overflow(program);
+    });
   }
 
   /// The optimizer's update.
@@ -329,6 +347,7 @@ class Passes {
   const CompileRequest& request_;
   const Layout& layout_;
   PassContext context_;
+  bool may_overflow_ = false;
   PassManager passes_;
   std::vector<PassList> of_strategies_;
   PassList of_precision_, of_optimizer_;
@@ -363,6 +382,7 @@ Program compile_step(const CompileRequest& request, const Layout& layout, int ra
   passes.add("differentiate", [&](Program& program) { differentiate(program, request.precision->dtypes().gradient); });
   passes.add("recompute", [&](Program& program) { recompute(program, request.recompute); });
   passes.each("divide", divide);
+  passes.sum_overflow();
   passes.add("gather_quantized", gather_quantized);
   passes.of_plugins(PassPoint::micro_batch);
   passes.add("unroll_micro_batches", [&](Program& program) { unroll(program, request.accumulation); });
@@ -385,6 +405,7 @@ Program compile_evaluation(const CompileRequest& request, const Layout& layout, 
   Passes passes(request, layout, true);
   passes.forward();
   passes.each("divide", divide);
+  passes.sum_overflow();
   passes.add("gather_quantized", gather_quantized);
   passes.of_plugins(PassPoint::micro_batch);
   passes.add("fuse_amax", fuse_amax);

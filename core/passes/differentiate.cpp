@@ -1,11 +1,10 @@
-#include "consist/rewrite.h"
-
 #include <algorithm>
 #include <unordered_map>
 
 #include "consist/analysis.h"
 #include "consist/builder.h"
 #include "consist/error.h"
+#include "consist/rewrite.h"
 
 namespace consist {
 namespace {
@@ -67,7 +66,9 @@ class Reverse final : public Differentiator {
     const TensorId known = gradients_[index(tensor)];
     return known != no_tensor && holders_[known] == 1 ? known : no_tensor;
   }
-  bool is_root(TensorId tensor) const override { return tensor == program_.loss; }
+  bool is_root(TensorId tensor) const override {
+    return tensor == program_.loss || std::ranges::find(program_.auxiliary_losses, tensor) != program_.auxiliary_losses.end();
+  }
   void replace_all_uses_with(TensorId tensor, TensorId by) override { replaced_.emplace_back(tensor, by); }
   DType gradient_dtype(TensorId tensor) const override {
     return is_parameter_[index(tensor)] ? gradient_dtype_ : program_[tensor].dtype;
@@ -96,8 +97,7 @@ class Reverse final : public Differentiator {
 
   bool flows_back(const Instruction& i) const {
     for (TensorId output : i.outputs) {
-      if (output != no_tensor && requires_grad_[index(output)] &&
-          (output == program_.loss || gradients_[index(output)] != no_tensor))
+      if (output != no_tensor && requires_grad_[index(output)] && (is_root(output) || gradients_[index(output)] != no_tensor))
         return true;
     }
     return false;
@@ -142,6 +142,8 @@ void remove_dead(Program& program) {
   };
   need(program.loss);
   need(program.loss_count);
+  need(program.overflow);
+  std::ranges::for_each(program.auxiliary_losses, need);
   for (const Parameter& p : program.parameters) need(p.gradient);
   std::vector<Instruction> kept;
   for (std::size_t i = program.instructions.size(); i-- > 0;) {

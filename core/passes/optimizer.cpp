@@ -61,9 +61,9 @@ TensorId nothing(Builder& builder, const std::string& name) {
 /// by estimate.
 std::vector<bool> find_late_gradients(const Program& program) {
   const CostModel& costs = costs_of(program);
-  double computed = 0;             // seconds from the start of the step
+  double computed = 0;                 // seconds from the start of the step
   std::map<AxisSet, double> finished;  // by axes: until when its queue is busy
-  std::vector<double> made;        // by instruction
+  std::vector<double> made;            // by instruction
   for (const Instruction& i : program.instructions) {
     if (i.op->is_collective()) {
       const AxisSet axes = i.attributes.axes("axis");
@@ -146,6 +146,26 @@ TensorId count_of_all(Program& program, Builder& builder) {
   return program.loss_count;
 }
 
+/// How many rows had no room at their experts, over all micro-batches and ranks; no_tensor where there is always room. A metric.
+TensorId overflow_of_all(Program& program, Builder& builder) {
+  if (program.overflow == no_tensor || program[program.overflow].role == Role::metric) return program.overflow;
+  sum_over_stages(program, program.overflow);
+  program.overflow = replicated(builder, program.overflow);
+  make_metric(program, program.overflow, "overflow");
+  return program.overflow;
+}
+
+/// The metric "aux_loss": the sum of the auxiliary losses, of which there may be none.
+void append_auxiliary_loss(Program& program, Builder& builder) {
+  TensorId sum = no_tensor;
+  for (TensorId loss : program.auxiliary_losses) {
+    sum_over_stages(program, loss);
+    loss = replicated(builder, loss);
+    sum = sum == no_tensor ? loss : builder.emit_one("add", {sum, loss}, {}, "aux_loss");
+  }
+  if (sum != no_tensor) make_metric(program, sum, "aux_loss");
+}
+
 /// x times targets/count, or its square: what was divided by all targets is divided by those that count.
 TensorId per_target(Builder& builder, TensorId x, TensorId count, double targets, std::int64_t power) {
   if (count == no_tensor) return x;
@@ -162,6 +182,8 @@ void append_metrics(Program& program, double targets) {
   program.loss = replicated(builder, program.loss);
   program.loss = per_target(builder, program.loss, count_of_all(program, builder), targets, 1);
   make_metric(program, program.loss, "loss");
+  append_auxiliary_loss(program, builder);
+  overflow_of_all(program, builder);
 }
 
 namespace {
@@ -233,12 +255,18 @@ void append_optimizer(Program& program, const DTypes& dtypes, const Optimizer& o
 
   const auto scalars = static_cast<std::int64_t>(optimizer.scalar_count());
   if (scalars == 0) throw ProgramError("the optimizer's scalar_count() is 0; the update needs the rate at least");
-  const TensorId optimizer_scalars = builder.input("optimizer_scalars", DType::f32, {scalars});
+  TensorId optimizer_scalars = builder.input("optimizer_scalars", DType::f32, {scalars});
   const TensorId count = count_of_all(program, builder);
   const TensorId squares = per_target(builder, total_sum_of_squares(program, builder), count, targets, 2);
   const std::vector<TensorId> clip =
       builder.emit("clip_coefficient", {squares}, {{"max_norm", settings.max_norm}}, {"grad_norm", "clip"});
-  const TensorId coefficient = per_target(builder, clip[1], count, targets, 1);
+  TensorId coefficient = per_target(builder, clip[1], count, targets, 1);
+  if (const TensorId overflow = overflow_of_all(program, builder); overflow != no_tensor) {
+    const std::vector<TensorId> held =
+        builder.emit("hold_update", {optimizer_scalars, coefficient, overflow}, {}, {"scalars", "clip"});
+    optimizer_scalars = held[0];
+    coefficient = held[1];
+  }
 
   // Parameters that another rank trains too go apart: random rounding is keyed by a parameter's group and its place there, and
   // both ranks must come to the same values.

@@ -1,8 +1,7 @@
-#include "consist/rewrite.h"
-
 #include "consist/analysis.h"
 #include "consist/builder.h"
 #include "consist/error.h"
+#include "consist/rewrite.h"
 
 namespace consist {
 
@@ -59,7 +58,8 @@ Program propagate_shardings(const Program& old) {
     builder.tag = i.tag;
     const std::vector<TensorId> outputs = builder.emit(i.op->name(), std::move(inputs), i.attributes, std::move(names));
     if (outputs.size() != i.outputs.size())
-      throw ProgramError("an instruction of op '" + std::string(i.op->name()) + "' has another number of outputs than its op makes");
+      throw ProgramError("an instruction of op '" + std::string(i.op->name()) +
+                         "' has another number of outputs than its op makes");
     for (std::size_t k = 0; k < outputs.size(); ++k) {
       if (i.outputs[k] != no_tensor) map[static_cast<std::size_t>(i.outputs[k])] = moved(builder, outputs[k], old[i.outputs[k]]);
     }
@@ -67,6 +67,7 @@ Program propagate_shardings(const Program& old) {
   for (Parameter& parameter : program.parameters) parameter.tensor = map[static_cast<std::size_t>(parameter.tensor)];
   for (Constant& constant : program.constants) constant.tensor = map[static_cast<std::size_t>(constant.tensor)];
   if (old.loss_count != no_tensor) program.loss_count = map[static_cast<std::size_t>(old.loss_count)];
+  for (TensorId loss : old.auxiliary_losses) program.auxiliary_losses.push_back(map[static_cast<std::size_t>(loss)]);
   if (old.loss != no_tensor) program.loss = map[static_cast<std::size_t>(old.loss)];
   return program;
 }

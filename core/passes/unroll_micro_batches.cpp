@@ -25,7 +25,8 @@ class Repeater {
   void run(int micro_batches) {
     program_.instructions.reserve(segment_.size() * static_cast<std::size_t>(micro_batches) +
                                   static_cast<std::size_t>(micro_batches));
-    const TensorId first_loss = program_.loss, first_count = program_.loss_count;
+    const TensorId first_loss = program_.loss, first_count = program_.loss_count, first_overflow = program_.overflow;
+    const std::vector<TensorId> first_auxiliary = program_.auxiliary_losses;
     for (int m = 0; m < micro_batches; ++m) {
       if (m == 0) {
         first();
@@ -33,10 +34,14 @@ class Repeater {
         again(m);
         Builder builder(program_);
         builder.tag = {Phase::backward, -1, static_cast<std::int16_t>(m), "unroll_micro_batches"};
-        if (first_count != no_tensor)
-          program_.loss_count = builder.emit_one("add", {program_.loss_count, map_[index(first_count)]}, {}, "loss_count");
-        if (first_loss == no_tensor) continue;  // another rank has it
-        program_.loss = builder.emit_one("add", {program_.loss, map_[index(first_loss)]}, {}, "loss");
+        const auto add = [&](TensorId& sum, TensorId first, const char* name) {
+          if (first != no_tensor) sum = builder.emit_one("add", {sum, map_[index(first)]}, {}, name);
+        };
+        add(program_.loss_count, first_count, "loss_count");
+        add(program_.overflow, first_overflow, "overflow");
+        for (std::size_t k = 0; k < first_auxiliary.size(); ++k)
+          add(program_.auxiliary_losses[k], first_auxiliary[k], "aux_loss");
+        add(program_.loss, first_loss, "loss");  // where another rank does not have it
       }
     }
   }

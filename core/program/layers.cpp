@@ -44,6 +44,27 @@ TensorId swiglu(Builder& b, TensorId gate, TensorId up, std::string name) {
   return b.emit_one("swiglu", {gate, up}, {}, std::move(name));
 }
 
+Mixed mixture_of_experts(Builder& b, TensorId x, const Mixture& m, const std::string& name) {
+  const std::int64_t experts = b[m.router].shape[0];
+  const TensorId logits = linear(b, x, m.router, no_tensor, name + ".logits");
+  const std::vector<TensorId> routed =
+      b.emit("moe_route", {logits}, {{"choices", m.choices}, {"normalize", std::int64_t{m.normalize ? 1 : 0}}},
+             {name + ".weights", name + ".experts", name + ".statistics"});
+  const std::vector<TensorId> rows =
+      b.emit("moe_dispatch", {x, routed[1], routed[0]}, {{"rows", b[routed[1]].shape.elements()}, {"experts", experts}},
+             {name + ".rows", name + ".row_weights", name + ".pairs", name + ".counts", name + ".overflow"});
+  const TensorId counts = rows[3];
+  const TensorId gate_up = b.emit_one("grouped_linear", {rows[0], m.gate_up, counts}, {}, name + ".gate_up");
+  const TensorId h = b.emit_one("moe_swiglu", {gate_up, rows[1]}, {}, name + ".act");
+  const TensorId y = b.emit_one("grouped_linear", {h, m.down, counts}, {}, name + ".down");
+  return {b.emit_one("moe_combine", {y, rows[2], counts, routed[1]}, {}, name), routed[2]};
+}
+
+void add_balance_loss(Builder& b, TensorId statistics, double balance, double z, std::string name) {
+  b.program().auxiliary_losses.push_back(
+      b.emit_one("balance_loss", {statistics}, {{"balance", balance}, {"z", z}}, std::move(name)));
+}
+
 TensorId lm_head_loss(Builder& b, TensorId x, TensorId weight, TensorId targets, double scale, std::string name, TensorId mask) {
   if (mask != no_tensor) {
     if (b.program().loss_count != no_tensor) throw ProgramError("a second loss with a mask: each would need a count of its own");

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -15,6 +17,7 @@
 #include "core/checkpoint/tensor_parts.h"
 #include "core/runtime/resume_checks.h"
 #include "core/weights/model_weights.h"
+#include "core/weights/stored_parts.h"
 #include "core/weights/tokenizer_files.h"
 
 namespace consist {
@@ -50,14 +53,18 @@ struct SavedState::OwnedTensors {
 
 namespace {
 
-/// By parameter of the model, the names of what a checkpoint holds for it: its own first, see TrainingState::Value.
-std::vector<std::vector<std::string>> names_of_parameters(const Architecture& architecture, const Optimizer& optimizer,
-                                                          const FreezeRequest& request) {
+/// The model's parameters, whatever the layout: all that a program of one rank has.
+Program whole_model(const Architecture& architecture, const FreezeRequest& request) {
   Program program;
   Builder builder(program);
   const TensorId ids = builder.input("ids", DType::i32, {1, 1}), targets = builder.input("targets", DType::i32, {1, 1});
   architecture.build(builder, ids, targets, 1);
   freeze(program, request);
+  return program;
+}
+
+/// By parameter of the model, the names of what a checkpoint holds for it: its own first, see TrainingState::Value.
+std::vector<std::vector<std::string>> names_of_parameters(const Program& program, const Optimizer& optimizer) {
   std::vector<std::vector<std::string>> names;
   for (const Parameter& parameter : program.parameters) {
     names.push_back({parameter.name});
@@ -103,6 +110,15 @@ bool archive_is_open(const RunConfig& config) {
          ArchiveReader(config.archive).status() != "finished";
 }
 
+/// Parameters as the tensors that files have of them.
+std::vector<TensorSource> as_stored(const std::vector<TensorSource>& parameters) {
+  std::vector<TensorSource> stored;
+  for (const TensorSource& parameter : parameters) {
+    for (TensorSource& part : split_into_parts(parameter)) stored.push_back(std::move(part));
+  }
+  return stored;
+}
+
 constexpr const char* embedding_name = "model.embed_tokens.weight";
 constexpr const char* head_name = "lm_head.weight";
 
@@ -134,7 +150,7 @@ SavedState::SavedState(const RunConfig& config, const Parts& parts, const Layout
       job_(job),
       layout_(mesh_text(layout.mesh)),
       sequences_per_step_(config.batch * config.accumulation * layout.batch_ranks()),
-      parameters_(names_of_parameters(*parts.architecture, *parts.optimizer, config.freeze)) {
+      parameters_(names_of_parameters(whole_model(*parts.architecture, config.freeze), *parts.optimizer)) {
   if (!parts.model_folder.empty() && !config.from_scratch && !ModelWeights::present(parts.model_folder)) {
     throw UsageError("--model " + parts.model_folder + " has a config.json and no weights (model.safetensors or its index)" +
                      ModelWeights::advice(parts.model_folder) + "; --from-scratch initialises weights");
@@ -257,25 +273,34 @@ std::string SavedState::schedule_change(PluginHost& host) const {
 void SavedState::load_model_folder(TrainingState& state) const {
   const ModelWeights weights(parts_.model_folder);
   const Program& program = state.step().program();
-  std::vector<std::string> left_over = weights.names();
+  std::map<std::string, std::vector<StoredPart>, std::less<>> stored;  // by parameter of this rank's program
   for (const Parameter& parameter : program.parameters) {
-    check_shape(weights.shape(parameter.name), program[parameter.tensor].shape, weights.file_of(parameter.name).path(),
-                parameter.name);
+    const std::vector<StoredPart>& parts =
+        stored.emplace(parameter.name, stored_parts(parameter.name, program[parameter.tensor].shape)).first->second;
+    for (const StoredPart& part : parts)
+      check_shape(weights.shape(part.name), part.shape, weights.file_of(part.name).path(), part.name);
   }
   const auto is_parameter = [&](const char* name) {
     return std::any_of(parameters_.begin(), parameters_.end(), [&](const auto& names) { return names.front() == name; });
   };
   if (job_.rank() == 0 && weights.has(head_name) && !is_parameter(head_name) && is_parameter(embedding_name))
     check_tied_head(weights, parts_.model_folder);
-  for (const std::vector<std::string>& names : parameters_) std::erase(left_over, names.front());
+  const std::vector<std::string> all = weights.names();
+  std::set<std::string, std::less<>> left_over(all.begin(), all.end());
+  const Program model = whole_model(*parts_.architecture, config_.freeze);
+  for (const Parameter& parameter : model.parameters) {
+    for (const StoredPart& part : stored_parts(parameter.name, model[parameter.tensor].shape)) left_over.erase(part.name);
+  }
   std::erase_if(left_over, may_be_left_over);
   if (!left_over.empty()) {
-    throw DataError(weights.file_of(left_over.front()).path() + ": '" + left_over.front() + "'" +
+    throw DataError(weights.file_of(*left_over.begin()).path() + ": '" + *left_over.begin() + "'" +
                     (left_over.size() > 1 ? " and " + std::to_string(left_over.size() - 1) + " more" : "") +
                     " have no place in the model that config.json describes");
   }
   state.load_weights(
-      [&](const std::string& name, std::int64_t first, std::span<float> out) { weights.read_f32(name, first, out); },
+      [&](const std::string& name, std::int64_t first, std::span<float> out) {
+        read_parts(weights, stored.find(name)->second, first, out);
+      },
       filling_threads(job_));
 }
 
@@ -331,7 +356,7 @@ void SavedState::export_model(TrainingState& state) const {
   if (divided) {
     export_parts(mine);
   } else if (job_.rank() == 0) {
-    write_model_weights(config_.export_folder, mine.sources, default_max_file_bytes, config_.overwrite);
+    write_model_weights(config_.export_folder, as_stored(mine.sources), default_max_file_bytes, config_.overwrite);
   }
   for (AtomicFile& file : beside_weights) file.publish();
 }
@@ -364,7 +389,7 @@ void SavedState::export_parts(const OwnedTensors& mine) const {
                            parts.read(name, DType::f32, first, count, to);
                          }});
     }
-    write_model_weights(config_.export_folder, sources, default_max_file_bytes, config_.overwrite);
+    write_model_weights(config_.export_folder, as_stored(sources), default_max_file_bytes, config_.overwrite);
   }
   job_.barrier("export.written", checkpoint_timeout);
 }

@@ -64,6 +64,8 @@ class CONSIST_API TrainingState {
 
   /// Whether the program has an input of that name: a pipeline stage lacks those that others read.
   bool has_input(PreparedProgram& program, std::string_view name);
+  /// Whether it has a metric of that name, which read_metric() reads.
+  bool has_metric(PreparedProgram& program, std::string_view name) { return has_input(program, name); }
   /// The part of an input that this rank holds.
   LocalPart input_part(PreparedProgram& program, std::string_view name);
   void write_input(PreparedProgram& program, std::string_view name, const void* data, std::int64_t bytes);

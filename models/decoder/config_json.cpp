@@ -90,6 +90,59 @@ RopeScaling parse_scaling(const Json& json, const char* field) {
   return scaling;
 }
 
+/// The field that says how many experts there are.
+const char* count_field(const Variant& variant) {
+  return variant.experts == Variant::Experts::mixtral ? "num_local_experts" : "num_experts";
+}
+bool has_experts(const Fields& f, const Variant& variant) {
+  return variant.experts != Variant::Experts::none && f.has(count_field(variant)) && f[count_field(variant)] != 0;
+}
+
+/// Which layers have experts, and what else transformers reads of them.
+void parse_mixture(const Fields& f, const Variant& variant, Config& c) {
+  if (!has_experts(f, variant)) return;
+  MixtureConfig& m = c.mixture;
+  const bool mixtral = variant.experts == Variant::Experts::mixtral;
+  m.names = mixtral ? MixtureConfig::Names::mixtral : MixtureConfig::Names::qwen3;
+  m.experts = f.integer(count_field(variant));
+  m.choices = f.integer_or("num_experts_per_tok", mixtral ? 2 : 8);
+  m.ffn = mixtral ? c.ffn : f.integer_or("moe_intermediate_size", 768);
+  m.normalize = mixtral || f.boolean_or("norm_topk_prob", false);
+  m.balance = f.number_or("router_aux_loss_coef", 0.001);
+  m.trains_balance = f.boolean_or("output_router_logits", false);
+  m.sparse.assign(static_cast<std::size_t>(c.layers), true);
+  if (mixtral) return;
+  if (f.boolean_or("use_sliding_window", false))
+    not_supported("use_sliding_window", "true", "with experts all layers attend to the whole sequence");
+  const std::int64_t step = f.integer_or("decoder_sparse_step", 1);
+  if (step < 1) throw DataError("the field \"decoder_sparse_step\" is " + std::to_string(step) + "; it must be at least 1");
+  for (std::int64_t layer = 0; layer < c.layers; ++layer) m.sparse[static_cast<std::size_t>(layer)] = (layer + 1) % step == 0;
+  if (!f.has("mlp_only_layers")) return;
+  if (!f["mlp_only_layers"].is_array())
+    not_supported("mlp_only_layers", shown(f["mlp_only_layers"]), "it must be a list of layers");
+  for (const Json& layer : f["mlp_only_layers"]) {
+    if (!layer.is_number_integer()) not_supported("mlp_only_layers", shown(f["mlp_only_layers"]), "it must be a list of layers");
+    const auto index = layer.get<std::int64_t>();
+    if (index >= 0 && index < c.layers) m.sparse[static_cast<std::size_t>(index)] = false;
+  }
+}
+
+void write_mixture(const MixtureConfig& m, nlohmann::ordered_json& json) {
+  const bool mixtral = m.names == MixtureConfig::Names::mixtral;
+  json[mixtral ? "num_local_experts" : "num_experts"] = m.experts;
+  json["num_experts_per_tok"] = m.choices;
+  json["router_aux_loss_coef"] = m.balance;
+  json["output_router_logits"] = m.trains_balance;
+  if (mixtral) return;
+  json["moe_intermediate_size"] = m.ffn;
+  json["norm_topk_prob"] = m.normalize;
+  json["decoder_sparse_step"] = 1;
+  json["mlp_only_layers"] = Json::array();
+  for (std::size_t layer = 0; layer < m.sparse.size(); ++layer) {
+    if (!m.sparse[layer]) json["mlp_only_layers"].push_back(layer);
+  }
+}
+
 /// Fields that change the computation in ways this decoder does not know.
 void refuse_unknown_computation(const Fields& f, const Variant& variant) {
   const std::string activation = f.text_or("hidden_act", "silu");
@@ -105,9 +158,15 @@ void refuse_unknown_computation(const Fields& f, const Variant& variant) {
   if (f.has("quantization_config")) not_supported("quantization_config", "given", "load unquantized weights");
   if (f.number_or("partial_rotary_factor", 1) != 1) not_supported("partial_rotary_factor", shown(f["partial_rotary_factor"]), "");
   for (const char* experts :
+       {"n_shared_experts", "shared_expert_intermediate_size", "moe_layer_start_index", "router_jitter_noise"}) {
+    if (f.has(experts) && f[experts] != 0) not_supported(experts, shown(f[experts]), "");
+  }
+  for (const char* experts :
        {"num_experts", "num_local_experts", "n_routed_experts", "num_experts_per_tok", "moe_intermediate_size"}) {
     // A count of 0 is how some tools write that there are none.
-    if (f.has(experts) && f[experts] != 0) not_supported(experts, shown(f[experts]), "mixtures of experts are not implemented");
+    if (!has_experts(f, variant) && f.has(experts) && f[experts] != 0)
+      not_supported(experts, shown(f[experts]),
+                    std::string(variant.architecture) + " has no experts, or their number is missing");
   }
   for (const char* capping : {"attn_logit_softcapping", "final_logit_softcapping"}) {
     if (f.has(capping)) not_supported(capping, shown(f[capping]), "");
@@ -172,7 +231,7 @@ const Variant& variant_of(const Fields& f, std::span<const Variant> variants) {
 
 std::int64_t parse_head_dim(const Fields& f, const Config& c, const Variant& variant) {
   if (f.has("head_dim")) return f.integer("head_dim");
-  if (variant.head_dim != 0) return variant.head_dim;
+  if (variant.head_dim != 0 && !has_experts(f, variant)) return variant.head_dim;
   if (c.heads < 1) throw DataError("\"num_attention_heads\" must be at least 1");
   if (c.hidden % c.heads == 0) return c.hidden / c.heads;
   throw DataError("the field \"head_dim\" is missing, and \"hidden_size\" " + std::to_string(c.hidden) +
@@ -231,6 +290,7 @@ Config parse_config_json(std::string_view text, std::span<const Variant> variant
   parse_token_ids(f, c);
   c.check();  // before anything is made for each layer
   parse_windows(f, variant, c);
+  parse_mixture(f, variant, c);
   c.check();
   return c;
 }
@@ -268,6 +328,7 @@ std::string to_config_json(const Config& c) {
     json["max_window_layers"] = std::find(c.windowed.begin(), c.windowed.end(), true) - c.windowed.begin();
     for (const bool windowed : c.windowed) json["layer_types"].push_back(windowed ? "sliding_attention" : "full_attention");
   }
+  if (c.mixture.any()) write_mixture(c.mixture, json);
   if (c.bos_token) json["bos_token_id"] = *c.bos_token;
   if (c.eos_tokens.size() == 1) json["eos_token_id"] = c.eos_tokens[0];
   if (c.eos_tokens.size() > 1) json["eos_token_id"] = c.eos_tokens;

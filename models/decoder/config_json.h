@@ -12,13 +12,15 @@ namespace consist::decoder {
 /// What an entry of "architectures" stands for: what transformers fixes in code, and what it takes for fields that a file leaves
 /// out.
 struct Variant {
+  enum class Experts { none, qwen3, mixtral };
   std::string_view architecture;           ///< "Qwen3ForCausalLM"
   std::string_view model_type;             ///< "qwen3"; transformers chooses the class by it, so a file's must not contradict
   std::string_view other_model_type = {};  ///< one more that files of this architecture may have
   bool qkv_bias = false;
   bool qk_norm = false;
-  std::int64_t head_dim = 0;      ///< without "head_dim"; 0: hidden_size / num_attention_heads
-  bool has_window_switch = true;  ///< "sliding_window" counts only if "use_sliding_window" is true
+  std::int64_t head_dim = 0;        ///< without "head_dim"; 0: hidden_size / num_attention_heads
+  Experts experts = Experts::none;  ///< the fields that say so; a file without them is of a dense model
+  bool has_window_switch = true;    ///< "sliding_window" counts only if "use_sliding_window" is true
 };
 
 /// Reads a config.json by the first of its "architectures" that is among `variants`. Fields that do not change the computation

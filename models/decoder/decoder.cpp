@@ -57,6 +57,10 @@ class Weights {
   TensorId matrix(const std::string& name, std::int64_t out, std::int64_t in) const {
     return b_.parameter(prefix_ + name + ".weight", {out, in}, 0, static_cast<float>(c_.initializer_range), true);
   }
+  /// Matrices of all experts; `name` stands for those that files have.
+  TensorId stacked(const std::string& name, std::int64_t experts, std::int64_t out, std::int64_t in) const {
+    return b_.parameter(prefix_ + name, {experts, out, in}, 0, static_cast<float>(c_.initializer_range), true);
+  }
   TensorId norm(const std::string& name, std::int64_t channels) const {
     return b_.parameter(prefix_ + name + ".weight", {channels}, 1, 0, false);
   }
@@ -74,7 +78,49 @@ class Weights {
   std::string prefix_;
 };
 
+/// Under a layer's prefix. Parameters of all experts stand for the tensors that files have: "*" for an expert's number, "{a,b}"
+/// for two matrices whose rows lie one behind the other.
+struct MixtureNames {
+  const char *router, *gate_up, *down;
+};
+MixtureNames names_of(MixtureConfig::Names names) {
+  if (names == MixtureConfig::Names::mixtral)
+    return {"block_sparse_moe.gate", "block_sparse_moe.experts.*.{w1,w3}.weight", "block_sparse_moe.experts.*.w2.weight"};
+  return {"mlp.gate", "mlp.experts.*.{gate_proj,up_proj}.weight", "mlp.experts.*.down_proj.weight"};
+}
+
+layers::Mixed experts(Builder& b, const Weights& w, const Config& c, TensorId x) {
+  const MixtureConfig& m = c.mixture;
+  const MixtureNames names = names_of(m.names);
+  return layers::mixture_of_experts(b, x,
+                                    {.router = w.matrix(names.router, m.experts, c.hidden),
+                                     .gate_up = w.stacked(names.gate_up, m.experts, 2 * m.ffn, c.hidden),
+                                     .down = w.stacked(names.down, m.experts, c.hidden, m.ffn),
+                                     .choices = m.choices,
+                                     .normalize = m.normalize},
+                                    w.name("mlp"));
+}
+
+/// As load_balancing_loss_func of transformers: experts · Σ_e (choices of e per token) · (mean probability of e), tokens counted
+/// once in every layer with experts; the mean over a step's micro-batches.
+void train_balance(Builder& b, const Config& c, TensorId statistics, std::int64_t all_tokens, double loss_scale) {
+  const MixtureConfig& m = c.mixture;
+  if (b.field("loss_mask") != no_tensor) {
+    throw UsageError(
+        "the data have a loss mask, and the model trains on its routers' balance, whose weight beside a mean over some of "
+        "the targets is not defined here; set \"output_router_logits\" to false in its config.json");
+  }
+  const auto tokens = static_cast<double>(all_tokens), seen = tokens * static_cast<double>(m.layers());
+  const double of_micro_batch = loss_scale * tokens;  // 1 over the number of those that are summed
+  layers::add_balance_loss(b, statistics, of_micro_batch * m.balance * static_cast<double>(m.experts) / (seen * seen), 0,
+                           "aux_loss");
+}
+
 }  // namespace
+
+std::int64_t MixtureConfig::layers() const {
+  return any() ? std::count(sparse.begin(), sparse.end(), true) : 0;
+}
 
 void Config::check() const {
   // The largest extent keeps the bytes of every matrix, and sums of them over all layers, far within 64 bits.
@@ -106,6 +152,13 @@ void Config::check() const {
     throw DataError("\"pad_token_id\" is " + std::to_string(*pad_token) + ", but \"vocab_size\" is " +
                     std::to_string(vocabulary) + ": the embedding has no such row (negative ids count from its end)");
   }
+  if (mixture.any()) {
+    in_range("num_experts", mixture.experts, 1 << 14);
+    in_range("num_experts_per_tok", mixture.choices, mixture.experts);
+    in_range("moe_intermediate_size", mixture.ffn);
+    if (!(mixture.balance >= 0) || !std::isfinite(mixture.balance))
+      throw DataError("\"router_aux_loss_coef\" is " + std::to_string(mixture.balance) + "; it must be at least 0 and finite");
+  }
   positive("rms_norm_eps", norm_epsilon);
   positive("rope_theta", rope_theta);
   positive("initializer_range", initializer_range);
@@ -123,7 +176,12 @@ Decoder::Decoder(Config config) : config_(std::move(config)) {
 ModelSizes Decoder::sizes() const {
   const Config& c = config_;
   const std::int64_t q = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim;
-  const std::int64_t layer_matrices = c.hidden * (2 * q + 2 * kv) + 3 * c.hidden * c.ffn;
+  const MixtureConfig& m = c.mixture;
+  const std::int64_t attention_matrices = c.hidden * (2 * q + 2 * kv), expert = 3 * c.hidden * m.ffn, sparse = m.layers(),
+                     dense_matrices = (c.layers - sparse) * 3 * c.hidden * c.ffn, router_matrices = sparse * c.hidden * m.experts;
+  // Those of all experts, and those that a token meets.
+  const std::int64_t matrices = c.layers * attention_matrices + dense_matrices + router_matrices + sparse * m.experts * expert,
+                     active = c.layers * attention_matrices + dense_matrices + router_matrices + sparse * m.choices * expert;
   const std::int64_t layer_vectors = 2 * c.hidden + (c.qkv_bias ? q + 2 * kv : 0) + (c.qk_norm ? 2 * c.head_dim : 0);
   const std::int64_t table = c.vocabulary * c.hidden;
   return {.layers = c.layers,
@@ -134,8 +192,8 @@ ModelSizes Decoder::sizes() const {
           .ffn = c.ffn,
           .vocabulary = c.vocabulary,
           .max_sequence = c.max_positions,
-          .parameters = c.layers * (layer_matrices + layer_vectors) + c.hidden + (c.tied ? 1 : 2) * table,
-          .matmul_parameters = c.layers * layer_matrices + table,
+          .parameters = matrices + c.layers * layer_vectors + c.hidden + (c.tied ? 1 : 2) * table,
+          .matmul_parameters = active + table,
           .window = c.window,
           .windowed_layers = c.window > 0 ? std::count(c.windowed.begin(), c.windowed.end(), true) : 0};
 }
@@ -149,6 +207,7 @@ TensorId Decoder::build(Builder& b, TensorId ids, TensorId targets, double loss_
   const TensorId embedding = top.matrix("embed_tokens", c.vocabulary, c.hidden);
   TensorId x = layers::embedding(b, ids, embedding, "model.embed_tokens", c.padding_row());
   TensorId residual = no_tensor;
+  TensorId statistics = no_tensor;  // of all routers so far
   // Positions need not begin anew in each document: rotary embedding makes scores of distances alone.
   const TensorId documents = b.field("document_start");
 
@@ -170,13 +229,22 @@ TensorId Decoder::build(Builder& b, TensorId ids, TensorId targets, double loss_
     const TensorId o = w.linear(mixed, "self_attn.o_proj", c.hidden, q_channels);
     const layers::Normed mlp_in = layers::rms_norm(b, o, attention_in.residual, w.norm("post_attention_layernorm", c.hidden),
                                                    c.norm_epsilon, w.name("post_attention_layernorm"));
-    const TensorId gate = w.linear(mlp_in.y, "mlp.gate_proj", c.ffn, c.hidden);
-    const TensorId up = w.linear(mlp_in.y, "mlp.up_proj", c.ffn, c.hidden);
-    x = w.linear(layers::swiglu(b, gate, up, w.name("mlp.act")), "mlp.down_proj", c.hidden, c.ffn);
+    if (c.mixture.at(layer)) {
+      const layers::Mixed mixed_experts = experts(b, w, c, mlp_in.y);
+      x = mixed_experts.y;
+      statistics = statistics == no_tensor
+                       ? mixed_experts.statistics
+                       : b.emit_one("add", {statistics, mixed_experts.statistics}, {}, w.name("mlp.statistics.sum"));
+    } else {
+      const TensorId gate = w.linear(mlp_in.y, "mlp.gate_proj", c.ffn, c.hidden);
+      const TensorId up = w.linear(mlp_in.y, "mlp.up_proj", c.ffn, c.hidden);
+      x = w.linear(layers::swiglu(b, gate, up, w.name("mlp.act")), "mlp.down_proj", c.hidden, c.ffn);
+    }
     residual = mlp_in.residual;
   }
 
   b.tag.layer = -1;
+  if (c.mixture.trains_balance && statistics != no_tensor) train_balance(b, c, statistics, b[ids].shape.elements(), loss_scale);
   const layers::Normed last = layers::rms_norm(b, x, residual, top.norm("norm", c.hidden), c.norm_epsilon, "model.norm");
   const TensorId head = c.tied ? embedding : Weights(b, c, "").matrix("lm_head", c.vocabulary, c.hidden);
   return layers::lm_head_loss(b, last.y, head, targets, loss_scale, "loss", b.field("loss_mask"));

@@ -20,6 +20,25 @@ struct RopeScaling {
   std::int64_t original_max_position_embeddings = 8192;
 };
 
+/// Layers whose feed-forward part is a mixture of experts.
+struct MixtureConfig {
+  std::int64_t experts = 0;  ///< 0: there are none
+  std::int64_t choices = 0;  ///< experts per token
+  std::int64_t ffn = 0;      ///< of an expert
+  bool normalize = true;     ///< weights of a token's choices are divided by their sum
+  /// Weight of the balance loss, as config.json's router_aux_loss_coef. It is trained on where `trains_balance` is true
+  /// (output_router_logits, as transformers has it).
+  double balance = 0;
+  bool trains_balance = false;
+  std::vector<bool> sparse;  ///< which layers are such; as many as layers
+  enum class Names { qwen3, mixtral };
+  Names names = Names::qwen3;  ///< of weights and of fields in config.json
+
+  bool any() const noexcept { return experts != 0; }
+  bool at(std::int64_t layer) const { return any() && sparse.at(static_cast<std::size_t>(layer)); }
+  std::int64_t layers() const;  ///< how many are
+};
+
 /// Everything that tells one of these models from another.
 struct Config {
   std::string architecture = "LlamaForCausalLM";
@@ -36,11 +55,12 @@ struct Config {
   RopeScaling rope_scaling;
   double norm_epsilon = 1e-6;
   double initializer_range = 0.02;
-  bool tied = false;                      ///< the LM head is the embedding
-  bool qkv_bias = false;                  ///< Qwen2
-  bool qk_norm = false;                   ///< Qwen3
-  std::int64_t window = 0;                ///< positions that attention sees in windowed layers; 0: there are none
-  std::vector<bool> windowed;             ///< which layers are; as many as layers where `window` is not 0
+  bool tied = false;           ///< the LM head is the embedding
+  bool qkv_bias = false;       ///< Qwen2
+  bool qk_norm = false;        ///< Qwen3
+  std::int64_t window = 0;     ///< positions that attention sees in windowed layers; 0: there are none
+  std::vector<bool> windowed;  ///< which layers are; as many as layers where `window` is not 0
+  MixtureConfig mixture;
   std::optional<std::int64_t> pad_token;  ///< as config.json has it: its row of the embedding gets no gradient; -1: the last row
   // Not used in training; an exported folder hands them on, so that generation from it stops where it did.
   std::optional<std::int64_t> bos_token;

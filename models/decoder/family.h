@@ -21,10 +21,13 @@ inline std::vector<ModelPreset> list_presets(const std::vector<Preset>& presets)
   std::vector<ModelPreset> list;
   for (const Preset& preset : presets) {
     const Config& c = preset.config;
-    list.push_back({preset.name, std::to_string(c.layers) + " layers of " + std::to_string(c.hidden) + ", " +
-                                     std::to_string(c.heads) + "/" + std::to_string(c.kv_heads) + " heads of " +
-                                     std::to_string(c.head_dim) + ", vocabulary " + std::to_string(c.vocabulary) +
-                                     (c.tied ? ", tied" : "")});
+    list.push_back({preset.name,
+                    std::to_string(c.layers) + " layers of " + std::to_string(c.hidden) + ", " + std::to_string(c.heads) + "/" +
+                        std::to_string(c.kv_heads) + " heads of " + std::to_string(c.head_dim) + ", vocabulary " +
+                        std::to_string(c.vocabulary) + (c.tied ? ", tied" : "") +
+                        (c.mixture.any() ? ", " + std::to_string(c.mixture.choices) + " of " + std::to_string(c.mixture.experts) +
+                                               " experts of " + std::to_string(c.mixture.ffn)
+                                         : "")});
   }
   return list;
 }

@@ -268,7 +268,7 @@ const std::map<std::string_view, Formula>& formulas() {
                                             {"add", add},
                                             {"cast", same},
                                             {"copy", same}};
-    for (const auto* family : {&float8_formulas(), &optimizer_formulas()}) all.insert(family->begin(), family->end());
+    for (const auto* family : {&float8_formulas(), &optimizer_formulas(), &moe_formulas()}) all.insert(family->begin(), family->end());
     return all;
   }();
   return table;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/reference/gradients.h"
+#include "tests/reference/moe.h"
 
 namespace consist::reference {
 namespace {
@@ -74,6 +75,88 @@ TEST_F(Formulas, LmHeadLoss) {
   const Values found = lm_head_loss_grad(in, 0.25);
   expect_near(*found[0], *lm_head_loss(in, 0.25)[0]);
   for (std::size_t k = 0; k < 2; ++k) expect_near(*found[k + 1], gradient("lm_head_loss", in, attributes, k, one));
+}
+
+double dot(const Value& a, const Value& b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.data.size(); ++i) sum += a.data[i] * b.data[i];
+  return sum;
+}
+/// d/dx of `function`, by central differences.
+Value numerical(Value& x, const std::function<double()>& function) {
+  return {DType::f32, x.shape, numerical_gradient(x.data, function)};
+}
+
+TEST_F(Formulas, Routing) {
+  // Logits far enough apart that the small steps of differences change no choice.
+  Value logits = random({2, 3, 5});
+  for (std::size_t i = 0; i < logits.data.size(); ++i)
+    logits.data[i] = 0.3 * logits.data[i] + static_cast<double>(i % 5 * (i % 3));
+  for (const bool normalize : {false, true}) {
+    const Values made = moe_route(logits, 2, normalize);
+    const Value dweights = random({2, 3, 2});
+    Value dstatistics = random({11});
+    for (std::int64_t e = 0; e < 5; ++e) dstatistics.at(e) = 0;  // how many choices fell on an expert has no gradient
+    const Value expected = numerical(logits, [&] {
+      const Values again = moe_route(logits, 2, normalize);
+      return dot(*again[0], dweights) + dot(*again[2], dstatistics);
+    });
+    expect_near(moe_route_grad(logits, *made[1], &dweights, &dstatistics, normalize), expected);
+  }
+}
+
+TEST_F(Formulas, BalanceLoss) {
+  Value statistics = random({9});
+  Value expected = numerical(statistics, [&] { return balance_loss(statistics, 0.3, 0.2); });
+  for (std::int64_t e = 0; e < 4; ++e) expected.at(e) = 0;
+  expect_near(balance_loss_grad(statistics, 0.3, 0.2), expected);
+}
+
+TEST_F(Formulas, RowsOfExperts) {
+  Value x = random({2, 3, 4}), weights = random({2, 3, 2});
+  const Value experts{DType::i32, {2, 3, 2}, {0, 2, 1, 0, 2, 1, 1, 2, 2, 0, 2, 1}};
+  for (const std::int64_t room : {12, 20}) {
+    const Values made = moe_dispatch(x, experts, weights, room, 0, 3);
+    Value drows = random({1, room, 4}), drow_weights = random({room});
+    for (std::int64_t row = 12; row < room; ++row) {  // of padding: nothing
+      drow_weights.at(row) = 0;
+      for (std::int64_t i = 0; i < 4; ++i) drows.at(row * 4 + i) = 0;
+    }
+    const auto function = [&] {
+      const Values again = moe_dispatch(x, experts, weights, room, 0, 3);
+      return dot(*again[0], drows) + dot(*again[1], drow_weights);
+    };
+    const Values found = moe_dispatch_grad(drows, drow_weights, *made[2], experts);
+    expect_near(*found[0], numerical(x, function));
+    expect_near(*found[1], numerical(weights, function));
+    Value rows = random({1, room, 4});
+    const Value dy = random({2, 3, 4});
+    expect_near(moe_combine_grad(dy, *made[2], 2),
+                numerical(rows, [&] { return dot(moe_combine(rows, *made[2], experts), dy); }));
+  }
+}
+
+TEST_F(Formulas, RowsWithoutRoom) {
+  const Value x = random({1, 3, 2}), weights = random({1, 3, 2});
+  const Value experts{DType::i32, {1, 3, 2}, {0, 2, 1, 2, 2, 1}};
+  const Values made = moe_dispatch(x, experts, weights, 4, 1, 2);  // experts 1 and 2 have 2 + 3 rows
+  EXPECT_EQ(made[4]->data, std::vector<double>{1});
+  EXPECT_EQ(made[3]->data, (std::vector<double>{2, 2}));
+  EXPECT_EQ(made[2]->data, (std::vector<double>{2, 5, 1, 3}));
+}
+
+TEST_F(Formulas, GroupedProducts) {
+  Value x = random({1, 7, 4}), w = random({3, 5, 4});
+  const Value dy = random({1, 7, 5}), counts{DType::i32, {3}, {2, 0, 3}};
+  const auto function = [&] { return dot(grouped_linear(x, w, counts), dy); };
+  expect_near(grouped_linear_input_grad(dy, w, counts), numerical(x, function));
+  expect_near(grouped_linear_weight_grad(x, dy, counts), numerical(w, function));
+  Value gate_up = random({1, 5, 6}), weights = random({5});
+  const Value dh = random({1, 5, 3});
+  const Values found = moe_swiglu_grad(dh, gate_up, weights);
+  const auto activation = [&] { return dot(moe_swiglu(gate_up, weights), dh); };
+  expect_near(*found[0], numerical(gate_up, activation));
+  expect_near(*found[1], numerical(weights, activation));
 }
 
 }  // namespace

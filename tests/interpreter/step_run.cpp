@@ -142,6 +142,17 @@ double metric(const std::vector<Arena>& ranks, const std::string& name) {
   return value;
 }
 
+bool has_metric(const std::vector<Arena>& ranks, const std::string& name) {
+  return find(ranks.front().planned().program, name, Role::metric) != no_tensor;
+}
+
+/// Rows that had no room in what ran last.
+double overflow(const std::vector<Arena>& ranks, const RunOptions& options) {
+  const double missing = has_metric(ranks, "overflow") ? metric(ranks, "overflow") : 0;
+  if (missing != 0 && !options.without_room) throw ProgramError(std::to_string(missing) + " rows had no room");
+  return missing;
+}
+
 /// Puts the ranks' parts of logical tensors together.
 class Assembly {
  public:
@@ -263,8 +274,10 @@ Outcome run(const RankPrograms& programs, const RunOptions& options) {
     run_all(ranks, options.order + static_cast<std::uint64_t>(step));
     outcome.losses.push_back(metric(ranks, "loss"));
     outcome.grad_norms.push_back(metric(ranks, "grad_norm"));
+    if (has_metric(ranks, "aux_loss")) outcome.auxiliary_losses.push_back(metric(ranks, "aux_loss"));
+    outcome.overflow += overflow(ranks, options);
     if (metric(ranks, "stop") != config.ranks) throw ProgramError("the stop requests do not sum to the number of ranks");
-    if (step > 0 || options.rounded) continue;
+    if (step > 0 || options.rounded || options.without_room) continue;
 
     outcome.after_first_step = states_of(ranks);
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -275,10 +288,12 @@ Outcome run(const RankPrograms& programs, const RunOptions& options) {
     }
     run_all(ranks, options.order + 1000);
     outcome.evaluation = metric(ranks, "loss");
+    overflow(ranks, options);
     for (Arena& arena : ranks) arena.go_on_with(0);
   }
   outcome.values = states_of(ranks);
-  add_gradients(outcome.values, options.steps > 1 ? outcome.after_first_step : before, config);
+  if (!options.without_room) add_gradients(outcome.values, options.steps > 1 ? outcome.after_first_step : before, config);
+  outcome.before = std::move(before);
   return outcome;
 }
 

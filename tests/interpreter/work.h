@@ -69,5 +69,6 @@ using Formula = void (*)(Work&);
 /// The formulas of a family of ops, by op.
 const std::vector<std::pair<std::string_view, Formula>>& float8_formulas();
 const std::vector<std::pair<std::string_view, Formula>>& optimizer_formulas();
+const std::vector<std::pair<std::string_view, Formula>>& moe_formulas();
 
 }  // namespace consist::interpreter

@@ -31,18 +31,36 @@ CONSIST_API TensorId rope(Builder& b, TensorId x, TensorId table, TensorId norm_
 /// Causal softmax(q kᵀ / sqrt(head_dim)) v with grouped queries: q [batch, sequence, heads*head_dim], k and v [batch, sequence,
 /// kv_heads*head_dim], heads a multiple of kv_heads. With `window` above 0 (sliding-window attention, Beltagy et al., 2020) a
 /// position attends to itself and the window - 1 positions before it; 0: to all before it. ERRORS: UsageError if negative. With
-/// `document_start` [batch, sequence] (i32: the position at which each token's document begins, 0 or more and not behind the token; the
-/// dataset's field of that name) a token sees those of its document alone.
+/// `document_start` [batch, sequence] (i32: the position at which each token's document begins, 0 or more and not behind the
+/// token; the dataset's field of that name) a token sees those of its document alone.
 CONSIST_API TensorId attention(Builder& b, TensorId q, TensorId k, TensorId v, std::int64_t head_dim, std::string name,
                                std::int64_t window = 0, TensorId document_start = no_tensor);
 
 /// silu(gate) * up (Shazeer, 2020).
 CONSIST_API TensorId swiglu(Builder& b, TensorId gate, TensorId up, std::string name);
 
+/// A mixture of experts (Shazeer et al., 2017) of gated linears: each token goes to `choices` of them.
+struct Mixture {
+  TensorId router = no_tensor;   ///< [experts, channels]
+  TensorId gate_up = no_tensor;  ///< [experts, 2 ffn, channels]: of each expert the rows of gate_proj, then those of up_proj
+  TensorId down = no_tensor;     ///< [experts, channels, ffn]
+  std::int64_t choices = 1;
+  bool normalize = true;  ///< the weights of a token's choices are divided by their sum
+};
+struct Mixed {
+  TensorId y;           ///< [batch, sequence, channels]
+  TensorId statistics;  ///< f32 [2 experts + 1]: choices per expert, sums of probabilities, the sum of squared logsumexps
+};
+CONSIST_API Mixed mixture_of_experts(Builder& b, TensorId x, const Mixture& mixture, const std::string& name);
+
+/// Adds to Program::auxiliary_losses what keeps routers balanced, of the statistics of all of them (from mixture_of_experts(),
+/// added up): `balance` times Σ over experts of choices times probabilities, plus `z` times the squares.
+CONSIST_API void add_balance_loss(Builder& b, TensorId statistics, double balance, double z, std::string name);
+
 /// Sum over all positions of the cross-entropy of softmax(x wᵀ) against `targets` [batch, sequence] (i32; negative: ignored),
-/// times `scale`; a scalar. Logits are made in chunks and never stored whole. With `mask` [batch, sequence] (i32: 0 ignores a target;
-/// the dataset's field "loss_mask") the step's loss is the mean over the targets that count, of all micro-batches and ranks;
-/// `scale` must then be 1 over the number of all targets, as Architecture::build gets it.
+/// times `scale`; a scalar. Logits are made in chunks and never stored whole. With `mask` [batch, sequence] (i32: 0 ignores a
+/// target; the dataset's field "loss_mask") the step's loss is the mean over the targets that count, of all micro-batches and
+/// ranks; `scale` must then be 1 over the number of all targets, as Architecture::build gets it.
 CONSIST_API TensorId lm_head_loss(Builder& b, TensorId x, TensorId weight, TensorId targets, double scale, std::string name,
                                   TensorId mask = no_tensor);
 

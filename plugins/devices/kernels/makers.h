@@ -44,6 +44,19 @@
   apply(swiglu_amax) \
   apply(swiglu_grad) \
   apply(swiglu_grad_amax) \
+  apply(moe_route) \
+  apply(moe_route_grad) \
+  apply(balance_loss) \
+  apply(balance_loss_grad) \
+  apply(moe_dispatch) \
+  apply(moe_dispatch_grad) \
+  apply(moe_combine) \
+  apply(moe_combine_grad) \
+  apply(grouped_linear) \
+  apply(grouped_linear_input_grad) \
+  apply(grouped_linear_weight_grad) \
+  apply(moe_swiglu) \
+  apply(moe_swiglu_grad) \
   apply(lm_head_loss) \
   apply(lm_head_loss_grad) \
   apply(vocabulary_logits) \
@@ -60,6 +73,7 @@
   apply(copy) \
   apply(sum_of_squares) \
   apply(clip_coefficient) \
+  apply(hold_update) \
   apply(adamw) \
   apply(sgd) \
   apply(lion) \

@@ -325,18 +325,19 @@ class Divider {
     }
     program_.parameters = std::move(mine);
     if (program_.loss != no_tensor) program_.loss = value_[index(program_.loss)];
-    if (program_.loss_count == no_tensor) return;
-    program_.loss_count = value_[index(program_.loss_count)];
-    if (program_.loss_count == no_tensor) count_nothing();
+    keep_or_zero(program_.loss_count, "loss_count");
+    for (TensorId& loss : program_.auxiliary_losses) keep_or_zero(loss, "aux_loss");
   }
 
-  /// Another rank counts the loss's targets: here there are none.
-  void count_nothing() {
-    if (program_.instructions.empty()) return;
+  /// A scalar that is summed over the stages, each of which must have a summand: zero where another rank makes it.
+  void keep_or_zero(TensorId& scalar, const std::string& name) {
+    if (scalar == no_tensor) return;
+    scalar = value_[index(scalar)];
+    if (scalar != no_tensor || program_.instructions.empty()) return;
     builder_.tag = program_.instructions.front().tag;
     builder_.tag.inserted_by = "pipeline";
-    const TensorId zero = builder_.constant("no_loss_count", {}, [](std::span<float> out) { out[0] = 0; });
-    program_.loss_count = builder_.emit_one("cast", {zero}, {{"dtype", std::string(name_of(DType::f32))}}, "loss_count");
+    const TensorId zero = builder_.constant("no_" + name, {}, [](std::span<float> out) { out[0] = 0; });
+    scalar = builder_.emit_one("cast", {zero}, {{"dtype", std::string(name_of(DType::f32))}}, name);
   }
 
   Program& program_;

@@ -30,6 +30,8 @@ void drop_unused_tensors(Program& program) {
   }
   use(program.loss);
   use(program.loss_count);
+  use(program.overflow);
+  std::for_each(program.auxiliary_losses.begin(), program.auxiliary_losses.end(), use);
   std::erase_if(program.constants, [&](const Constant& constant) { return !used[index_of(constant.tensor)]; });
 
   std::vector<TensorId> now(program.tensors.size(), no_tensor);
@@ -54,6 +56,8 @@ void drop_unused_tensors(Program& program) {
   for (Constant& constant : program.constants) renumber(constant.tensor);
   renumber(program.loss);
   renumber(program.loss_count);
+  renumber(program.overflow);
+  std::for_each(program.auxiliary_losses.begin(), program.auxiliary_losses.end(), renumber);
   program.tensors = std::move(kept);
 }
 

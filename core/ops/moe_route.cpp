@@ -1,0 +1,126 @@
+// moe_route: which experts each token goes to (Shazeer et al., 2017), and what is known of that choice: how many tokens went to
+// each expert and how probable each was. balance_loss: the losses that keep routers balanced, of those statistics (Fedus et al.,
+// 2022; Zoph et al., 2022, for the z-loss). Gradients of both.
+#include "core/ops/core_ops.h"
+
+namespace consist::ops {
+namespace {
+
+/// f32[2·experts + 1]: choices per expert, sums of probabilities per expert, the sum of squared logsumexps.
+TensorType statistics_of(std::int64_t experts) {
+  return {DType::f32, {2 * experts + 1}};
+}
+
+class Router : public NamedOp {
+ public:
+  using NamedOp::NamedOp;
+
+ protected:
+  const TensorType& logits(const Types& in, const Attributes& attributes) const {
+    const TensorType& logits = present(in, 0);
+    require(logits.shape.rank() == 3, "logits must be [batch, sequence, experts]");
+    const std::int64_t choices = attributes.integer("choices"), normalize = attributes.integer("normalize");
+    require(choices >= 1 && choices <= logits.shape[2], "choices must be at least 1 and at most the number of experts");
+    require(normalize == 0 || normalize == 1, "normalize must be 0 or 1");
+    return logits;
+  }
+  static Shape chosen(const TensorType& logits, const Attributes& attributes) {
+    return {logits.shape[0], logits.shape[1], attributes.integer("choices")};
+  }
+  static Placement tokens_of(const AxisSharding& axis) {
+    return over_tokens(axis.inputs[0]) ? axis.inputs[0] : Placement::replicate();
+  }
+};
+
+class RouteGrad final : public Router {
+ public:
+  RouteGrad() : Router("moe_route_grad") {}
+  Types infer(const Types& in, const Attributes& attributes) const override {
+    const TensorType& x = logits(in, attributes);
+    check_present(in, 1, {DType::i32, chosen(x, attributes)});
+    check(in, 2, {DType::f32, chosen(x, attributes)});
+    check(in, 3, statistics_of(x.shape[2]));
+    require(has(in, 2) || has(in, 3), "there is no gradient to pass on");
+    return {x};
+  }
+  void shard(AxisSharding& axis, const Types& in, const Attributes& /*attributes*/) const override {
+    const Placement tokens = tokens_of(axis);
+    axis.inputs[0] = axis.inputs[1] = tokens;
+    if (has(in, 2)) axis.inputs[2] = tokens;
+    if (has(in, 3)) axis.inputs[3] = Placement::replicate();
+    axis.outputs = {tokens};
+  }
+};
+
+class Route final : public Router {
+ public:
+  Route() : Router("moe_route") {}
+  bool gradient_reads_output(int output) const noexcept override { return output == 1; }
+  Types infer(const Types& in, const Attributes& attributes) const override {
+    const TensorType& x = logits(in, attributes);
+    return {TensorType{DType::f32, chosen(x, attributes)}, TensorType{DType::i32, chosen(x, attributes)},
+            statistics_of(x.shape[2])};
+  }
+  void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& /*attributes*/) const override {
+    const Placement tokens = tokens_of(axis);
+    axis.inputs[0] = tokens;
+    axis.outputs = {tokens, tokens, summed_over_tokens(tokens)};
+  }
+  void differentiate(Differentiator& d, const Instruction& f) const override {
+    const TensorId logits = f.inputs[0];
+    d.accumulate_grad(
+        logits, d.build().emit_one("moe_route_grad", {logits, f.outputs[1], d.gradient(f.outputs[0]), d.gradient(f.outputs[2])},
+                                   f.attributes, d.program()[logits].name + ".grad"));
+  }
+};
+
+class Balance : public NamedOp {
+ public:
+  using NamedOp::NamedOp;
+  void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& /*attributes*/) const override {
+    axis.inputs[0] = Placement::replicate();  // a product of sums: it needs those of all tokens
+    axis.outputs = {Placement::replicate()};
+  }
+
+ protected:
+  const TensorType& statistics(const Types& in, const Attributes& attributes) const {
+    const TensorType& statistics = present(in, 0);
+    require(statistics.dtype == DType::f32 && statistics.shape.rank() == 1 && statistics.shape[0] % 2 == 1,
+            "statistics must be f32[2·experts + 1]");
+    attributes.real("balance");
+    attributes.real("z");
+    return statistics;
+  }
+};
+
+class BalanceLossGrad final : public Balance {
+ public:
+  BalanceLossGrad() : Balance("balance_loss_grad") {}
+  Types infer(const Types& in, const Attributes& attributes) const override { return {statistics(in, attributes)}; }
+};
+
+class BalanceLoss final : public Balance {
+ public:
+  BalanceLoss() : Balance("balance_loss") {}
+  bool gradient_reads_output(int /*output*/) const noexcept override { return false; }
+  Types infer(const Types& in, const Attributes& attributes) const override {
+    statistics(in, attributes);
+    return {TensorType{DType::f32, {}}};
+  }
+  void differentiate(Differentiator& d, const Instruction& f) const override {
+    if (!d.is_root(f.outputs[0])) fail("its result is used for something else than to be trained on");
+    d.accumulate_grad(f.inputs[0], d.build().emit_one("balance_loss_grad", {f.inputs[0]}, f.attributes,
+                                                      d.program()[f.inputs[0]].name + ".grad"));
+  }
+};
+
+}  // namespace
+
+void register_moe_route(OpRegistry& registry) {
+  registry.add(std::make_unique<Route>());
+  registry.add(std::make_unique<RouteGrad>());
+  registry.add(std::make_unique<BalanceLoss>());
+  registry.add(std::make_unique<BalanceLossGrad>());
+}
+
+}  // namespace consist::ops

@@ -1,0 +1,168 @@
+// moe_dispatch: a row for each choice of an expert by a token, sorted by expert; moe_combine: the sum of each token's rows.
+// Gradients of both. Along an axis of experts, which a strategy names in moe_dispatch's attribute "axis", each rank sees the
+// tokens of the whole group and makes the rows of its own experts, for which there is room up to a number; the sums of combine
+// are then partial. Along an axis of tokens each rank makes the rows of its own tokens, and there is always room.
+#include "core/ops/core_ops.h"
+
+namespace consist::ops {
+namespace {
+
+constexpr Placement row_dim = Placement::shard(1);  // of rows [1, rows, channels]
+constexpr Placement first_dim = Placement::shard(0);
+
+/// What ops that read rows find along an axis: rows of other experts, rows of other tokens, or the same rows on all ranks.
+enum class Along : std::uint8_t { experts, tokens, neither };
+
+/// `counts` is divided by experts, or is each rank's own where tokens are.
+Along kind_of(Placement pairs, Placement counts) {
+  if (counts.is_shard(0)) return Along::experts;
+  return pairs.is_shard(0) ? Along::tokens : Along::neither;
+}
+
+class Rows : public NamedOp {
+ public:
+  using NamedOp::NamedOp;
+
+ protected:
+  /// pairs i32[rows], which says how many rows there are.
+  std::int64_t check_rows(const Types& in, std::size_t pairs, std::size_t counts) const {
+    const TensorType& p = present(in, pairs);
+    const TensorType& c = present(in, counts);
+    require(p.dtype == DType::i32 && p.shape.rank() == 1, "pairs must be i32[rows]");
+    require(c.dtype == DType::i32 && c.shape.rank() == 1, "counts must be i32[experts]");
+    return p.shape[0];
+  }
+  const TensorType& check_experts(const Types& in, std::size_t index) const {
+    const TensorType& experts = present(in, index);
+    require(experts.dtype == DType::i32 && experts.shape.rank() == 3, "experts must be i32[batch, sequence, choices]");
+    return experts;
+  }
+  /// Placements of pairs, counts and a tensor of tokens, in place; returns what a sum of rows over each token becomes.
+  static Placement place(Placement& pairs, Placement& counts, Placement& tokens) {
+    switch (kind_of(pairs, counts)) {
+      case Along::experts:
+        tokens = Placement::replicate();
+        return Placement::partial();
+      case Along::tokens:
+        if (!over_tokens(tokens)) tokens = first_dim;
+        counts = Placement::partial();
+        return tokens;
+      case Along::neither:
+        pairs = counts = tokens = Placement::replicate();
+        return tokens;
+    }
+    return tokens;
+  }
+  static Placement rows_as(Placement pairs) { return pairs.is_shard(0) ? row_dim : Placement::replicate(); }
+};
+
+class DispatchGrad final : public Rows {
+ public:
+  DispatchGrad() : Rows("moe_dispatch_grad") {}
+  Types infer(const Types& in, const Attributes& /*attributes*/) const override {
+    const TensorType& drows = present(in, 0);
+    require(drows.shape.rank() == 3 && drows.shape[0] == 1, "the gradient of rows must be [1, rows, channels]");
+    check_present(in, 1, {DType::f32, {drows.shape[1]}});
+    require(check_rows(in, 2, 3) == drows.shape[1], "pairs are of other rows");
+    const TensorType& experts = check_experts(in, 4);
+    return {TensorType{drows.dtype, {experts.shape[0], experts.shape[1], drows.shape[2]}}, TensorType{DType::f32, experts.shape}};
+  }
+  void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& /*attributes*/) const override {
+    const Placement sum = place(axis.inputs[2], axis.inputs[3], axis.inputs[4]);
+    axis.inputs[0] = rows_as(axis.inputs[2]);
+    axis.inputs[1] = axis.inputs[2];
+    axis.outputs = {sum, sum};
+  }
+};
+
+class Dispatch final : public Rows {
+ public:
+  Dispatch() : Rows("moe_dispatch") {}
+  bool dispatches_tokens() const noexcept override { return true; }
+  bool gradient_reads_output(int output) const noexcept override { return output == 2 || output == 3; }
+  Types infer(const Types& in, const Attributes& attributes) const override {
+    const TensorType& x = present(in, 0);
+    require(x.shape.rank() == 3, "x must be [batch, sequence, channels]");
+    const TensorType& experts = check_experts(in, 1);
+    require(experts.shape[0] == x.shape[0] && experts.shape[1] == x.shape[1], "x and experts are of different tokens");
+    check_present(in, 2, {DType::f32, experts.shape});
+    const std::int64_t rows = attributes.integer("rows"), count = attributes.integer("experts");
+    require(rows > 0 && count > 0, "rows and experts must be positive");
+    require(attributes.has("axis") || rows == experts.shape.elements(),
+            "rows must be as many as choices where every rank has all experts");
+    return {TensorType{x.dtype, {1, rows, x.shape[2]}}, TensorType{DType::f32, {rows}}, TensorType{DType::i32, {rows}},
+            TensorType{DType::i32, {count}}, TensorType{DType::f32, {}}};
+  }
+  void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& attributes) const override {
+    if (attributes.has("axis") && attributes.axes("axis").contains(axis.axis)) {
+      for (Placement& input : axis.inputs) input = Placement::replicate();
+      axis.outputs = {row_dim, first_dim, first_dim, first_dim, Placement::partial()};
+      return;
+    }
+    const Placement tokens = over_tokens(axis.inputs[0]) ? axis.inputs[0] : Placement::replicate();
+    for (Placement& input : axis.inputs) input = tokens;
+    if (tokens.is_replicate()) {
+      axis.outputs.assign(5, tokens);
+    } else {
+      axis.outputs = {row_dim, first_dim, first_dim, Placement::partial(), Placement::partial()};
+    }
+  }
+  void differentiate(Differentiator& d, const Instruction& f) const override {
+    const TensorId x = f.inputs[0], weights = f.inputs[2];
+    const TensorId drows = d.gradient(f.outputs[0]), drow_weights = d.gradient(f.outputs[1]);
+    if (drows == no_tensor || drow_weights == no_tensor) fail("its rows and their weights must both be used");
+    const std::vector<TensorId> grads =
+        d.build().emit("moe_dispatch_grad", {drows, drow_weights, f.outputs[2], f.outputs[3], f.inputs[1]}, {},
+                       {d.program()[x].name + ".grad", d.program()[weights].name + ".grad"});
+    d.accumulate_grad(x, grads[0]);
+    d.accumulate_grad(weights, grads[1]);
+  }
+};
+
+class CombineGrad final : public Rows {
+ public:
+  CombineGrad() : Rows("moe_combine_grad") {}
+  Types infer(const Types& in, const Attributes& attributes) const override {
+    const TensorType& dy = present(in, 0);
+    require(dy.shape.rank() == 3, "dy must be [batch, sequence, channels]");
+    require(attributes.integer("choices") > 0, "choices must be positive");
+    return {TensorType{dy.dtype, {1, check_rows(in, 1, 2), dy.shape[2]}}};
+  }
+  void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& /*attributes*/) const override {
+    place(axis.inputs[1], axis.inputs[2], axis.inputs[0]);
+    axis.outputs = {rows_as(axis.inputs[1])};
+  }
+};
+
+class Combine final : public Rows {
+ public:
+  Combine() : Rows("moe_combine") {}
+  bool gradient_reads_output(int /*output*/) const noexcept override { return false; }
+  Types infer(const Types& in, const Attributes& /*attributes*/) const override {
+    const TensorType& rows = present(in, 0);
+    require(rows.shape.rank() == 3 && rows.shape[0] == 1, "rows must be [1, rows, channels]");
+    require(check_rows(in, 1, 2) == rows.shape[1], "pairs are of other rows");
+    const TensorType& experts = check_experts(in, 3);
+    return {TensorType{rows.dtype, {experts.shape[0], experts.shape[1], rows.shape[2]}}};
+  }
+  void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& /*attributes*/) const override {
+    axis.outputs = {place(axis.inputs[1], axis.inputs[2], axis.inputs[3])};
+    axis.inputs[0] = rows_as(axis.inputs[1]);
+  }
+  void differentiate(Differentiator& d, const Instruction& f) const override {
+    const Attributes choices{{"choices", d.program()[f.inputs[3]].shape[2]}};
+    d.accumulate_grad(f.inputs[0], d.build().emit_one("moe_combine_grad", {d.gradient(f.outputs[0]), f.inputs[1], f.inputs[2]},
+                                                      choices, d.program()[f.inputs[0]].name + ".grad"));
+  }
+};
+
+}  // namespace
+
+void register_moe_rows(OpRegistry& registry) {
+  registry.add(std::make_unique<Dispatch>());
+  registry.add(std::make_unique<DispatchGrad>());
+  registry.add(std::make_unique<Combine>());
+  registry.add(std::make_unique<CombineGrad>());
+}
+
+}  // namespace consist::ops

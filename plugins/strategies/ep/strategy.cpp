@@ -1,0 +1,71 @@
+// Expert parallelism (Shazeer et al., 2017; Lepikhin et al., 2021): ranks share the experts of a mixture. Each rank gathers the tokens of
+// its group, works on the rows of its own experts, and the sums go back to the tokens' ranks. Where data move follows from the
+// placement rules of the ops; this says who has which experts, and for how many rows there is room.
+#include "consist/strategy.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "consist/error.h"
+#include "consist/op.h"
+#include "consist/plugin.h"
+
+namespace {
+
+using namespace consist;
+
+class ExpertParallel final : public ParallelStrategy {
+ public:
+  explicit ExpertParallel(const Options& options) : capacity_(options.real("capacity")) {}
+
+  AxisRequest axis() const override {
+    return {.name = "expert", .splits_batch = true, .distance = 0, .shares_parameters = true};
+  }
+
+  void partition(Program& forward, AxisSet axes) const override {
+    for (Tensor& tensor : forward.tensors) {
+      if (tensor.role == Role::input && !tensor.state) tensor.placements.set(axes, Placement::shard(0));
+    }
+    bool any = false;
+    for (Instruction& i : forward.instructions) {
+      if (const int weights = i.op->expert_weights(); weights >= 0)
+        share_experts(forward, i.inputs[static_cast<std::size_t>(weights)], axes);
+      if (!i.op->dispatches_tokens()) continue;
+      any = true;
+      i.attributes.set("axis", axes);
+      i.attributes.set("rows", room_for(i.attributes.integer("rows"), forward.mesh));
+    }
+    if (!any) throw UsageError("ep: the model has no experts that ranks could share; leave ep out of --strategy");
+  }
+
+ private:
+  static void share_experts(Program& forward, TensorId weights, AxisSet axes) {
+    Tensor& tensor = forward[weights];
+    const std::int64_t experts = tensor.shape[0], ranks = forward.mesh.size_of(axes);
+    if (tensor.role != Role::parameter) throw UsageError("ep: '" + tensor.name + "' are weights of experts that another strategy has changed");
+    if (experts % ranks != 0) {
+      throw UsageError("ep=" + std::to_string(ranks) + ": the model has " + std::to_string(experts) + " experts, which " +
+                       std::to_string(ranks) + " ranks cannot share equally; choose a size for ep that divides them");
+    }
+    tensor.placements.set(axes, Placement::shard(0));
+  }
+
+  /// Rows over all ranks where `choices` fall on experts, each rank's a multiple of `unit`.
+  std::int64_t room_for(std::int64_t choices, const Mesh& mesh) const {
+    constexpr std::int64_t unit = 16;
+    const std::int64_t multiple = unit * mesh.ranks();
+    const auto wanted = static_cast<std::int64_t>(std::ceil(capacity_ * static_cast<double>(choices)));
+    return (std::max<std::int64_t>(wanted, 1) + multiple - 1) / multiple * multiple;
+  }
+
+  double capacity_;
+};
+
+}  // namespace
+
+CONSIST_PLUGIN(strategy, consist::ParallelStrategy, ExpertParallel, "ep", "1.0.0",
+               "expert parallel: ranks share the experts of a mixture; tokens are gathered, sums are scattered");
+CONSIST_PLUGIN_OPTIONS({"capacity", consist::OptionKind::real, "1.25",
+                        "rows that a rank has room for, as a multiple of what each would have if all had the same", "0..", "",
+                        "1.25|1.5|2"});
