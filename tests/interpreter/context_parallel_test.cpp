@@ -32,6 +32,7 @@ TEST_P(ContextParallel, Alone) {
     expect("cp=4", 4, attention(kind) + Words{"--sequence=16", "--accumulation=4"});
     expect("cp=2", 2, attention(kind) + Words{"--cp.delay-weight-gradients=false", "--accumulation=2"});
   }
+  expect("cp=2", 2, {"--cp.queries-beside-gathers=false", "--accumulation=2", "--recompute=full"});
 }
 
 TEST_P(ContextParallel, MasksAndDocuments) {
