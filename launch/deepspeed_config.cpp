@@ -42,6 +42,13 @@ class Reader {
   }
 
  private:
+  /// A strategy that the value of a key amounts to.
+  struct Asked {
+    StrategyChoice strategy;
+    const char* key;
+    int value;
+  };
+
   /// null is how files say that a key is not there.
   void drop_nulls(Json& object, const std::string& prefix) {
     for (auto entry = object.begin(); entry != object.end();) {
@@ -61,24 +68,34 @@ class Reader {
     const Json* stage = find(root, "zero_optimization", "stage");
     if (stage != nullptr) stage_ = static_cast<int>(target_.whole("zero_optimization.stage", *stage, 0, 3));
     strategy_ = stage_ == 3 ? "zero3-offload" : stage_ > 0 ? "zero2" : "ddp";
-    std::vector<StrategyChoice> strategies{{strategy_, 0}};
+    std::vector<Asked> all{{{strategy_, 0}, "zero_optimization.stage", stage_}};
     if (const Json* size = find(root, "tensor_parallel", "autotp_size"); size != nullptr && !is_auto(*size)) {
       const auto tp = static_cast<int>(target_.whole("tensor_parallel.autotp_size", *size, 0, 65'536));
-      if (tp > 1) strategies.insert(strategies.begin(), {"tp-sp", tp});
+      if (tp > 1) all.insert(all.begin(), {{"tp-sp", tp}, "tensor_parallel.autotp_size", tp});
+    }
+    // Groups of so many ranks divide parameters, gradients and states; each group has them all.
+    if (const Json* size = find(root, "zero_optimization", "mics_shard_size"); size != nullptr && stage_ == 3) {
+      const char* const key = "zero_optimization.mics_shard_size";
+      const auto group = static_cast<int>(target_.whole(key, *size, -1, 65'536));
+      if (group == 0) target_.refuse(key, "is 0; it must be a number of ranks, or -1 for all");
+      if (group > 0) {
+        all.back() = {{strategy_, group}, key, group};
+        all.push_back({{"ddp", 0}, key, group});
+      }
     }
     if (target_.context.given("strategy")) {
-      for (const StrategyChoice& asked : strategies) {
+      for (const Asked& asked : all) {
         const bool there = std::any_of(config_.strategies.begin(), config_.strategies.end(), [&](const StrategyChoice& s) {
-          return s.name == asked.name && (asked.size == 0 || s.size == asked.size);
+          return s.name == asked.strategy.name && (asked.strategy.size == 0 || s.size == asked.strategy.size);
         });
         if (!there) {
-          target_.refuse(asked.size == 0 ? "zero_optimization.stage" : "tensor_parallel.autotp_size",
-                         std::to_string(asked.size == 0 ? stage_ : asked.size) + " is the strategy " + text_of({asked}) +
-                             ", but --strategy " + text_of(config_.strategies) + " is given");
+          target_.refuse(asked.key, std::to_string(asked.value) + " is the strategy " + text_of({asked.strategy}) +
+                                        ", but --strategy " + text_of(config_.strategies) + " is given");
         }
       }
     } else {
-      config_.strategies = strategies;
+      config_.strategies.clear();
+      for (const Asked& asked : all) config_.strategies.push_back(asked.strategy);
       target_.stated.insert("strategy");
     }
     if (stage_ == 1 || stage_ == 2) set_option("zero_optimization.stage", Json(stage_), "stage", std::to_string(stage_));
@@ -211,7 +228,9 @@ class Reader {
       read_reduce_dtype(key, value);
     } else if (key.starts_with("scheduler.")) {
       scheduler_[key.substr(key.rfind('.') + 1)] = value;
-    } else if (key == "tensor_parallel.autotp_size") {
+    } else if (key == "zero_optimization.mics_shard_size" && (stage_ < 3 || value == -1)) {
+      target_.note(key, value, stage_ < 3 ? "no effect at stage " + std::to_string(stage_) : "all ranks divide parameters");
+    } else if (key == "tensor_parallel.autotp_size" || key == "zero_optimization.mics_shard_size") {
       target_.note(key, value, "--strategy " + text_of(config_.strategies));
     } else if (key == "activation_checkpointing.partition_activations") {
       // It divides them over the ranks of tensor parallelism.

@@ -166,7 +166,7 @@ inline constexpr DeepspeedRule deepspeed_rules[] = {
     {"zero_optimization.zero_quantized_nontrainable_weights", DeepspeedKey::only, "false"},
     {"zero_optimization.zero_quantized_gradients", DeepspeedKey::only, "false"},
     {"zero_optimization.zeropp_loco_param", DeepspeedKey::only, "null"},
-    {"zero_optimization.mics_shard_size", DeepspeedKey::only, "-1"},
+    {"zero_optimization.mics_shard_size", DeepspeedKey::own},
     {"zero_optimization.mics_hierarchical_params_gather", DeepspeedKey::only, "false"},
     {"zero_optimization.zenflow", DeepspeedKey::off},
     {"zero_optimization.leaf_module", DeepspeedKey::ignored_group, "parameters are gathered by use, not by module"},

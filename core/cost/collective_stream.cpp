@@ -22,6 +22,11 @@ bool is_message(const Instruction& i) {
   return i.op->movement() == Movement::send || i.op->movement() == Movement::receive;
 }
 
+/// Ranks with tokens in different orders would exchange them without an error.
+std::string order_of(const Program& program) {
+  return program.zigzag == 0 ? "" : ", of a sequence in zigzag order over " + std::to_string(program.zigzag);
+}
+
 /// Names belong to it: two gradients of one size that change places would be summed without an error. Over the axis of pipeline
 /// stages the members of a collective name their tensors by themselves.
 std::string describe_call(const Program& program, const Instruction& i) {
@@ -34,7 +39,7 @@ std::string describe_call(const Program& program, const Instruction& i) {
     what +=
         ";" + (named ? t.name : std::string()) + " " + std::string(name_of(t.dtype)) + " " + std::to_string(program.bytes(id));
   }
-  return what;
+  return what + order_of(program);
 }
 
 void take_later(Before& before, const Before& other) {
@@ -60,7 +65,7 @@ CollectiveStream collective_stream(const Program& program) {
     for (InstructionId wait : i.waits) take_later(mine, over.at(static_cast<std::size_t>(wait)));
     last[queue] = static_cast<std::int64_t>(index);
     if (i.op->is_collective()) {
-      stream.calls.push_back({i.queue, describe_call(program, i), to_text(program, static_cast<InstructionId>(index)), mine});
+      stream.calls.push_back({i.queue, describe_call(program, i), to_text(program, static_cast<InstructionId>(index)) + order_of(program), mine});
       ++mine[stream.queues.number_of(i.queue)];
     }
     over.push_back(std::move(mine));

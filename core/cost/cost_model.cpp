@@ -114,7 +114,10 @@ CostModel::CostModel(std::shared_ptr<const Machine> machine, const Mesh& mesh)
     measured_.push_back(std::move(measured));
   }
 
-  host_rate_ = (std::min(mesh.ranks(), machine_->ranks_per_node) > 1 ? machine_->host_shared : machine_->host_alone).value;
+  const int copying = std::min(mesh.ranks(), machine_->ranks_per_node);
+  host_rate_ = (copying > 1 ? machine_->host_shared : machine_->host_alone).value;
+  if (copying > 1 && copying < machine_->host_shared_ranks)
+    host_rate_ = std::min(machine_->host_alone.value, host_rate_ * machine_->host_shared_ranks / copying);
 }
 
 CostModel::Groups CostModel::groups_over(AxisSet axes) const {

@@ -265,16 +265,19 @@ Machine machine_from_json(std::string_view text, const std::string& name) {
     if (!device.is_string()) throw DataError(object.name("devices") + " must be a list of texts, not of " + shown(device));
     machine.devices.push_back(device.get<std::string>());
   }
-  const double per_node = object.number("ranks_per_node", 1);
-  if (per_node != std::floor(per_node) || per_node > 1e6)
-    throw DataError(object.name("ranks_per_node") + " must be a whole number up to a million, not " +
-                    shown(json["ranks_per_node"]));
-  machine.ranks_per_node = static_cast<int>(per_node);
+  const auto ranks = [&](const char* name, double least) {
+    const double number = object.number(name, least);
+    if (number != std::floor(number) || number > 1e6)
+      throw DataError(object.name(name) + " must be a whole number up to a million, not " + shown(json[name]));
+    return static_cast<int>(number);
+  };
+  machine.ranks_per_node = ranks("ranks_per_node", 1);
   machine.device = device_from(object.object("device"));
   machine.node = links_from(object.object("node"));
   machine.network = links_from(object.object("network"));
   machine.host_alone = object.figure("host_alone", 0, true);
   machine.host_shared = object.figure("host_shared", 0, true);
+  if (object.has("host_shared_ranks")) machine.host_shared_ranks = ranks("host_shared_ranks", 0);
   if (object.has("host_both")) machine.host_both = object.share("host_both");
   if (object.has("rank_skew")) machine.rank_skew = object.figure("rank_skew", 0);
   machine.step_error = object.figure("step_error", 0);
@@ -324,6 +327,7 @@ std::string to_json(const Machine& machine) {
             {"network", json_of(machine.network)},
             {"host_alone", json_of(machine.host_alone)},
             {"host_shared", json_of(machine.host_shared)},
+            {"host_shared_ranks", machine.host_shared_ranks},
             {"host_both", json_of(machine.host_both)},
             {"rank_skew", json_of(machine.rank_skew)},
             {"step_error", json_of(machine.step_error)}};

@@ -1,5 +1,5 @@
-// attention: causal, grouped queries, within a window or not, and its gradient. Batches and heads may be split, positions may
-// not.
+// attention: causal, grouped queries, within a window or not, and its gradient. Batches and heads may be split, and the queries
+// along the sequence, where each rank has all keys and values.
 #include <algorithm>
 
 #include "core/ops/core_ops.h"
@@ -11,21 +11,35 @@ struct AttentionShape {
   TensorType q, kv, lse;
 };
 
-Placement heads_or_batch(Placement placement) {
-  return placement.is_shard(0) || placement.is_shard(2) ? placement : Placement::replicate();
+Placement of_queries(Placement placement) {
+  return placement.is_shard() ? placement : Placement::replicate();
 }
-/// lse is [batch, heads, sequence]: heads are its dimension 1.
-Placement of_lse(Placement placement) {
-  return placement.is_shard(2) ? Placement::shard(1) : placement;
+/// Queries of a part of the sequence see keys of all of it.
+Placement of_keys(Placement queries) {
+  return queries.is_shard(1) ? Placement::replicate() : queries;
+}
+/// The gradients of keys that queries on several ranks see.
+Placement of_keys_grad(Placement queries) {
+  return queries.is_shard(1) ? Placement::partial() : queries;
+}
+/// lse is [batch, heads, sequence].
+Placement of_lse(Placement queries) {
+  if (queries.is_shard(2)) return Placement::shard(1);
+  return queries.is_shard(1) ? Placement::shard(2) : queries;
+}
+/// Starts of documents are [batch, sequence], one per query.
+Placement of_documents(Placement queries) {
+  return queries.is_shard(2) ? Placement::replicate() : queries;
 }
 
-/// `products` matrix products of 2·D flops per head and visible pair of a query and a key: half of the square of the sequence,
-/// without the half square that a window hides.
-double visible_flops(const Program& program, const Instruction& i, TensorId q, double products) {
-  const Shape shape = program.local(q);
-  const auto sequence = static_cast<double>(shape[1]), window = static_cast<double>(i.attributes.integer_or("window", shape[1]));
-  const double hidden = std::max(0.0, sequence - window);
-  return products * static_cast<double>(shape.elements()) * (sequence - hidden * hidden / sequence);
+/// `products` matrix products of 2·D flops per head and visible pair of a query and a key: on average over the queries half of the
+/// keys, without those that a window hides. So many each rank has whose queries are a part in zigzag order (but for the ends of
+/// windows); of parts in order of position the last has more.
+double visible_flops(const Program& program, const Instruction& i, TensorId q, TensorId k, double products) {
+  const auto queries = static_cast<double>(program.local(q).elements()), keys = static_cast<double>(program.local(k)[1]);
+  const double window = static_cast<double>(i.attributes.integer_or("window", program.local(k)[1]));
+  const double hidden = std::max(0.0, keys - window);
+  return products * queries * (keys - hidden * hidden / keys);
 }
 
 class AttentionBase : public NamedOp {
@@ -43,7 +57,6 @@ class AttentionBase : public NamedOp {
   void check_documents(const Types& in, std::size_t index, const Shape& q) const {
     check(in, index, {DType::i32, {q[0], q[1]}});
   }
-  static Placement of_documents(Placement placement) { return placement.is_shard(0) ? placement : Placement::replicate(); }
   AttentionShape shapes(const TensorType& q, const TensorType& k, const TensorType& v, const Attributes& attributes) const {
     const std::int64_t head_dim = attributes.integer("head_dim");
     require(q.shape.rank() == 3 && k.shape.rank() == 3, "q, k and v must be [batch, sequence, heads*head_dim]");
@@ -54,6 +67,8 @@ class AttentionBase : public NamedOp {
             "head_dim must divide the channels of q, k and v");
     require(q.shape[1] > 0 && q.shape[2] > 0 && k.shape[2] > 0, "q, k and v must not be empty");
     require(attributes.integer_or("window", 1) > 0, "window must be at least 1");
+    const std::int64_t zigzag = attributes.integer_or("zigzag", 0);
+    require(zigzag >= 0 && (zigzag == 0 || q.shape[1] % (2 * zigzag) == 0), "the sequence must be 2·zigzag chunks of equal length");
     require(q.shape[2] % k.shape[2] == 0, "the heads of q must be a multiple of the heads of k and v");
     return {q, k, {DType::f32, {q.shape[0], q.shape[2] / head_dim, q.shape[1]}}};
   }
@@ -72,11 +87,12 @@ class AttentionGrad final : public AttentionBase {
     return {s.q, s.kv, s.kv};
   }
   void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& /*attributes*/) const override {
-    const Placement placement = heads_or_batch(axis.inputs[1]);
-    for (std::size_t i = 0; i < 5; ++i) axis.inputs[i] = placement;
+    const Placement placement = of_queries(axis.inputs[1]);
+    for (const std::size_t i : {0U, 1U, 4U}) axis.inputs[i] = placement;
+    axis.inputs[2] = axis.inputs[3] = of_keys(placement);
     axis.inputs[5] = of_lse(placement);
     if (axis.inputs.size() > 6) axis.inputs[6] = of_documents(placement);
-    axis.outputs = {placement, placement, placement};
+    axis.outputs = {placement, of_keys_grad(placement), of_keys_grad(placement)};
   }
   void check_places(const Program& program, const Instruction& i) const override {
     check_heads(program, i.attributes, i.inputs[1], i.inputs[2], i.inputs[3]);
@@ -85,7 +101,7 @@ class AttentionGrad final : public AttentionBase {
   bool makes_strided_view(int /*output*/) const noexcept override { return true; }
   Cost cost(const Program& program, const Instruction& i) const override {
     Cost cost = Op::cost(program, i);
-    cost.flops = visible_flops(program, i, i.inputs[1], 5);  // scores again, dv, dp, dq, dk
+    cost.flops = visible_flops(program, i, i.inputs[1], i.inputs[2], 5);  // scores again, dv, dp, dq, dk
     cost.depth = static_cast<int>(i.attributes.integer("head_dim"));
     return cost;
   }
@@ -95,6 +111,7 @@ class Attention final : public AttentionBase {
  public:
   Attention() : AttentionBase("attention") {}
   Separable separable() const noexcept override { return Separable::sequences; }
+  bool attends() const noexcept override { return true; }
   std::optional<ChannelSplit> channel_split(const Attributes& attributes) const override {
     return ChannelSplit{.inputs = 3, .unit = attributes.integer("head_dim")};
   }
@@ -105,8 +122,9 @@ class Attention final : public AttentionBase {
     return {s.q, s.lse};
   }
   void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& /*attributes*/) const override {
-    const Placement placement = heads_or_batch(axis.inputs[0]);
-    for (std::size_t i = 0; i < 3; ++i) axis.inputs[i] = placement;
+    const Placement placement = of_queries(axis.inputs[0]);
+    axis.inputs[0] = placement;
+    axis.inputs[1] = axis.inputs[2] = of_keys(placement);
     if (axis.inputs.size() > 3) axis.inputs[3] = of_documents(placement);
     axis.outputs = {placement, of_lse(placement)};
   }
@@ -125,7 +143,7 @@ class Attention final : public AttentionBase {
   }
   Cost cost(const Program& program, const Instruction& i) const override {
     Cost cost = Op::cost(program, i);
-    cost.flops = visible_flops(program, i, i.inputs[0], 2);  // scores, values
+    cost.flops = visible_flops(program, i, i.inputs[0], i.inputs[1], 2);  // scores, values
     cost.depth = static_cast<int>(i.attributes.integer("head_dim"));
     return cost;
   }

@@ -4,15 +4,22 @@
 namespace consist::ops {
 namespace {
 
-/// Heads may be split (channels), batches may be; positions may not, since the table starts at position 0.
-Placement heads_or_batch(Placement placement) {
-  return placement.is_shard(0) || placement.is_shard(2) ? placement : Placement::replicate();
+constexpr int table_input = 1;
+
+/// Batches, tokens and heads (channels) may be split.
+Placement parts_of(Placement placement) {
+  return placement.is_shard() ? placement : Placement::replicate();
+}
+/// The rows of the table that the tokens of a part read.
+Placement rows_of(Placement placement) {
+  return placement.is_shard(1) ? Placement::shard(0) : Placement::replicate();
 }
 
 class RopeGrad final : public NamedOp {
  public:
   RopeGrad() : NamedOp("rope_grad") {}
   int may_take_place_of(int output) const noexcept override { return output == 0 ? 0 : -1; }
+  int position_rows() const noexcept override { return table_input; }
 
   Types infer(const Types& in, const Attributes& attributes) const override {
     const TensorType& dy = present(in, 0);
@@ -32,9 +39,9 @@ class RopeGrad final : public NamedOp {
     return {dy, dw};
   }
   void shard(AxisSharding& axis, const Types& in, const Attributes& /*attributes*/) const override {
-    const Placement placement = heads_or_batch(axis.inputs[0]);
+    const Placement placement = parts_of(axis.inputs[0]);
     axis.inputs[0] = placement;
-    axis.inputs[1] = Placement::replicate();
+    axis.inputs[table_input] = rows_of(placement);
     const Placement dw = placement.is_replicate() ? Placement::replicate() : Placement::partial();
     if (has(in, 2)) {
       axis.inputs[2] = axis.inputs[3] = placement;
@@ -60,6 +67,7 @@ class Rope final : public NamedOp {
   }
   int may_take_place_of(int output) const noexcept override { return output == 0 ? 0 : -1; }
   bool gradient_reads_output(int output) const noexcept override { return output == 1; }
+  int position_rows() const noexcept override { return table_input; }
 
   Types infer(const Types& in, const Attributes& attributes) const override {
     const TensorType& x = present(in, 0);
@@ -73,9 +81,9 @@ class Rope final : public NamedOp {
     return {x, TensorType{DType::f32, {x.shape[0], x.shape[1], x.shape[2] / head_dim}}};
   }
   void shard(AxisSharding& axis, const Types& in, const Attributes& /*attributes*/) const override {
-    const Placement placement = heads_or_batch(axis.inputs[0]);
+    const Placement placement = parts_of(axis.inputs[0]);
     axis.inputs[0] = placement;
-    axis.inputs[1] = Placement::replicate();
+    axis.inputs[table_input] = rows_of(placement);
     if (has(in, 2)) axis.inputs[2] = Placement::replicate();
     axis.outputs = {placement, placement};
   }

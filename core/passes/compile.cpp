@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -47,8 +49,8 @@ const StrategyUse& Layout::strategy_of(int axis) const {
 
 namespace {
 
-/// The axes of a strategy that spans `use.size` ranks: name and size, without those of size 1.
-std::vector<MeshAxis> axes_of(const StrategyUse& use, const AxisRequest& request) {
+/// How a strategy that spans `use.size` ranks divides them over its axes, the outermost first.
+std::vector<int> sizes_of(const StrategyUse& use, const AxisRequest& request) {
   std::vector<int> sizes = use.split;
   if (sizes.empty()) sizes = {use.size};
   const auto count = static_cast<int>(sizes.size());
@@ -67,20 +69,17 @@ std::vector<MeshAxis> axes_of(const StrategyUse& use, const AxisRequest& request
     throw UsageError("strategy '" + use.name + "' is left " + std::to_string(use.size) + " ranks, which its axes of " +
                      std::to_string(known) + " do not divide");
   }
-  std::vector<MeshAxis> axes;
-  for (int k = 0; k < count; ++k) {
-    const int size = sizes[static_cast<std::size_t>(k)] > 0 ? sizes[static_cast<std::size_t>(k)] : use.size / known;
-    if (size > 1) axes.push_back({count == 1 ? request.name : request.name + "." + std::to_string(k), size});
+  for (int& size : sizes) {
+    if (size <= 0) size = use.size / known;
   }
-  return axes;
+  return sizes;
 }
 
-}  // namespace
-
-Layout lay_out(const std::vector<StrategyUse>& strategies, int ranks) {
+/// Sets the sizes that were left out. Throws UsageError where they do not fit.
+void take_ranks(std::vector<StrategyUse>& strategies, int ranks) {
   int fixed = 1;
-  const StrategyUse* rest = nullptr;
-  for (const StrategyUse& use : strategies) {
+  StrategyUse* rest = nullptr;
+  for (StrategyUse& use : strategies) {
     if (use.size > 0) {
       fixed *= use.size;
       continue;
@@ -98,29 +97,79 @@ Layout lay_out(const std::vector<StrategyUse>& strategies, int ranks) {
     throw UsageError("the strategies' sizes multiply to " + std::to_string(fixed) + ", but the job has " + std::to_string(ranks) +
                      " ranks; " + (rest == nullptr ? "they must be equal" : "the one must divide the other"));
   }
+  if (rest != nullptr) rest->size = ranks / fixed;
+}
+
+/// Strategies of one axis name lie one within the other, by their distance.
+void refuse_same_axis(const std::vector<StrategyUse>& outermost_first) {
+  for (std::size_t k = 0; k < outermost_first.size(); ++k) {
+    const AxisRequest one = outermost_first[k].strategy->axis();
+    for (std::size_t j = k + 1; j < outermost_first.size(); ++j) {
+      const AxisRequest other = outermost_first[j].strategy->axis();
+      if (one.name != other.name || one.distance != other.distance) continue;
+      throw UsageError("strategies '" + outermost_first[k].name + "' and '" + outermost_first[j].name +
+                       "' both want the mesh axis '" + one.name +
+                       "', and neither can lie within the other: leave one of them out; shards within replicas are one that "
+                       "divides parameters and one that only sums gradients, such as zero2=4+ddp=2");
+    }
+  }
+}
+
+/// By AxisRequest::turn, then in the order of the mesh; but of those of one axis name and turn the inner ones first, whose results
+/// the outer ones take.
+std::vector<std::size_t> schedule_order_of(const std::vector<StrategyUse>& active) {
+  std::vector<std::size_t> order(active.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto request = [&](std::size_t k) { return active[k].strategy->axis(); };
+  std::ranges::stable_sort(order, {}, [&](std::size_t k) { return request(k).turn; });
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    for (std::size_t j = i + 1; j < order.size(); ++j) {
+      const AxisRequest one = request(order[i]), other = request(order[j]);
+      if (one.name == other.name && one.turn == other.turn && order[i] < order[j]) std::swap(order[i], order[j]);
+    }
+  }
+  return order;
+}
+
+}  // namespace
+
+Layout lay_out(const std::vector<StrategyUse>& strategies, int ranks) {
+  std::vector<StrategyUse> ordered = strategies;
+  take_ranks(ordered, ranks);
+  // Of one distance, axes along which ranks have tokens of their own are outermost: what others divide further nests in their parts.
+  std::ranges::stable_sort(ordered, std::ranges::greater(), [](const StrategyUse& use) {
+    const AxisRequest request = use.strategy->axis();
+    return std::pair(request.distance, request.shares_parameters);
+  });
+  refuse_same_axis(ordered);
+  std::map<std::string, std::size_t> axes_of_name, made_of_name;
+  for (const StrategyUse& use : ordered) axes_of_name[use.strategy->axis().name] += std::max(std::size_t{1}, use.split.size());
+
   Layout layout;
   std::vector<MeshAxis> axes;
-  std::vector<StrategyUse> ordered = strategies;
-  std::stable_sort(ordered.begin(), ordered.end(), [](const StrategyUse& a, const StrategyUse& b) {
-    return a.strategy->axis().distance > b.strategy->axis().distance;
-  });
-  for (StrategyUse use : ordered) {
-    if (use.size == 0) use.size = ranks / fixed;
+  AxisSet shared;
+  for (StrategyUse& use : ordered) {
     const AxisRequest request = use.strategy->axis();
-    const std::vector<MeshAxis> own = axes_of(use, request);
-    if (own.empty()) continue;
-    for (const MeshAxis& axis : own) {
+    for (const int size : sizes_of(use, request)) {
+      const std::size_t number = made_of_name[request.name]++;
+      if (size == 1) continue;
       const auto index = static_cast<int>(axes.size());
       if (request.splits_batch) layout.batch_axes |= index;
+      if (request.shares_parameters) shared |= index;
       use.axes |= index;
-      axes.push_back(axis);
+      axes.push_back({axes_of_name[request.name] == 1 ? request.name : request.name + "." + std::to_string(number), size});
     }
-    layout.schedule_order.push_back(layout.active.size());
-    layout.active.push_back(use);
   }
-  std::stable_sort(layout.schedule_order.begin(), layout.schedule_order.end(), [&](std::size_t a, std::size_t b) {
-    return layout.active[a].strategy->axis().turn < layout.active[b].strategy->axis().turn;
-  });
+  for (StrategyUse& use : ordered) {
+    use.works_on = use.strategy->axis().takes_shared ? use.axes | shared : use.axes;
+    if (!use.works_on.empty()) layout.active.push_back(use);
+  }
+  for (const bool shares : {true, false}) {
+    for (std::size_t k = 0; k < layout.active.size(); ++k) {
+      if (layout.active[k].strategy->axis().shares_parameters == shares) layout.partition_order.push_back(k);
+    }
+  }
+  layout.schedule_order = schedule_order_of(layout.active);
   layout.mesh = Mesh(std::move(axes));
   return layout;
 }
@@ -202,7 +251,7 @@ class Passes {
       : request_(request),
         layout_(layout),
         context_{.dtypes = request.precision->dtypes(), .micro_batches = request.accumulation, .evaluation = evaluation} {
-    for (const StrategyUse& use : layout.active) use.strategy->add_passes(of_strategies_.emplace_back(), use.axes);
+    for (const StrategyUse& use : layout.active) use.strategy->add_passes(of_strategies_.emplace_back(), use.works_on);
     request.precision->add_passes(of_precision_);
     if (!evaluation) request.optimizer->add_passes(of_optimizer_);
   }
@@ -223,7 +272,7 @@ class Passes {
         check_unplaced);
     each(
         "partition", [](const ParallelStrategy& strategy, Program& program, AxisSet axes) { strategy.partition(program, axes); },
-        check_unplaced);
+        check_unplaced, layout_.partition_order);
     add("propagate_shardings", [this](Program& program) {
       program.micro_batches = 1;
       program = propagate_shardings(program);
@@ -239,15 +288,15 @@ class Passes {
     passes_.add({name, [pass = std::move(pass)](Program& program, PassContext& /*context*/) { pass(program); }}, check);
   }
 
-  /// A function of every strategy that has an axis, in the order of the mesh or that of `order` (indices of Layout::active).
+  /// A function of every strategy that has an axis to work on, in the order of the mesh or that of `order` (indices of Layout::active).
   void each(const char* function, void (*call)(const ParallelStrategy&, Program&, AxisSet), PassManager::Check check = nullptr,
             std::vector<std::size_t> order = {}) {
     for (std::size_t k = order.size(); k < layout_.active.size(); ++k) order.push_back(k);
     for (const std::size_t turn : order) {
       const StrategyUse& use = layout_.active[turn];
-      passes_.add_call({use.name + "." + function,
-                        [&use, call](Program& program, PassContext& /*context*/) { call(*use.strategy, program, use.axes); }},
-                       "strategy '" + use.name + "'", function, check);
+      passes_.add_call(
+          {use.name + "." + function, [&use, call](Program& program, PassContext& /*context*/) { call(*use.strategy, program, use.works_on); }},
+          "strategy '" + use.name + "'", function, check);
     }
   }
 

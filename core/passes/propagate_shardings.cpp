@@ -28,6 +28,7 @@ Program propagate_shardings(const Program& old) {
   program.micro_batches = old.micro_batches;
   program.costs = old.costs;
   program.fields = old.fields;
+  program.zigzag = old.zigzag;
 
   const DefUse def_use(old);
   std::vector<TensorId> map(old.tensors.size(), no_tensor);

@@ -1,5 +1,8 @@
 #include "consist/analysis.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace consist {
 namespace {
 
@@ -30,6 +33,24 @@ DefUse::DefUse(std::size_t tensors, std::span<const Instruction> instructions)
   users_.resize(first_user_[tensors]);
   std::vector<std::size_t> next(first_user_.begin(), first_user_.end() - 1);
   each_use(tensors, instructions, [&](std::size_t tensor, InstructionId at) { users_[next[tensor]++] = at; });
+}
+
+AxisSet axes_with(const Tensor& tensor, Placement placement, AxisSet among) {
+  AxisSet found;
+  for (const int axis : among) {
+    if (tensor.placements[axis] == placement) found |= axis;
+  }
+  return found;
+}
+
+std::vector<AxisSet> sets_with(const Program& program, std::span<const TensorId> tensors, Placement placement, AxisSet among) {
+  std::vector<AxisSet> sets;
+  for (const TensorId tensor : tensors) {
+    const AxisSet found = tensor == no_tensor ? AxisSet() : axes_with(program[tensor], placement, among);
+    if (!found.empty() && std::ranges::find(sets, found) == sets.end()) sets.push_back(found);
+  }
+  std::ranges::sort(sets, [](AxisSet a, AxisSet b) { return std::pair(a.count(), a) > std::pair(b.count(), b); });
+  return sets;
 }
 
 }  // namespace consist

@@ -170,10 +170,10 @@ TensorId Builder::reshard(TensorId tensor, AxisSet axes, Placement placement) {
     if (known.from == tensor && known.axes == axes && known.placement == placement) return known.to;
   }
   const TensorId to = reshard(std::vector<TensorId>{tensor}, axes, placement)[0];
-  // Consumers that share a moved input stand close together; only states are wanted from far away (a tied embedding), and their
-  // gradients must come together.
+  // Consumers that share a moved tensor stand close together; only states (a tied embedding, whose gradients must come together)
+  // and inputs (the starts of documents) are wanted from far away.
   constexpr std::ptrdiff_t remembered = 16;
-  const auto passing = [&](const Reshard& known) { return !program_[known.from].state; };
+  const auto passing = [&](const Reshard& known) { return !program_[known.from].state && program_[known.from].role != Role::input; };
   if (std::count_if(reshards_.begin(), reshards_.end(), passing) == remembered)
     reshards_.erase(std::find_if(reshards_.begin(), reshards_.end(), passing));
   reshards_.push_back({tensor, axes, placement, to});

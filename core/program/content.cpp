@@ -113,6 +113,7 @@ std::uint64_t content_of(const Program& program) {
   hash.add(program.loss);
   hash.add(program.micro_batches);
   hash.add(program.stage_axis);
+  hash.add(program.zigzag);
   hash.add(program.tensors.size());
   for (const Tensor& tensor : program.tensors) hash.add(hash_of(tensor, axes));
   hash.add(program.instructions.size());

@@ -77,6 +77,7 @@ std::string to_text(const Program& program, const PrintOptions& options) {
   for (int axis = 0; axis < program.mesh.axes(); ++axis) {
     text += " " + program.mesh.axis(axis).name + "=" + std::to_string(program.mesh.size_of(axis));
   }
+  if (program.zigzag > 0) text += ", sequence in zigzag order over " + std::to_string(program.zigzag);
   text += "\n";
   std::vector<bool> defined(program.tensors.size(), false), used(program.tensors.size(), false);
   for (const Instruction& i : program.instructions) {

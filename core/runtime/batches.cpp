@@ -4,6 +4,7 @@
 #include <string>
 
 #include "consist/error.h"
+#include "consist/token_order.h"
 #include "core/runtime/trainer.h"
 
 namespace consist {
@@ -41,7 +42,8 @@ Batches::Batches(const Dataset& dataset, const Layout& layout, int rank, const T
       evaluate_sequences_(settings.evaluate_sequences),
       accumulation_(settings.accumulation),
       step_tokens_(static_cast<std::size_t>(sequence_ + 1)),
-      evaluation_tokens_(step_tokens_.size()) {
+      evaluation_tokens_(step_tokens_.size()),
+      part_(static_cast<std::size_t>(micro_batch_ * sequence_)) {
   for (const Field& field : dataset.fields()) {
     if (std::find(state.step().program().fields.begin(), state.step().program().fields.end(), field) ==
         state.step().program().fields.end())
@@ -95,10 +97,22 @@ void Batches::read_step(std::int64_t step, StepTokens& tokens, const std::atomic
   }
 }
 
+std::span<const std::int32_t> Batches::of_part(const std::int32_t* tokens, const LocalPart& part, int zigzag) {
+  const std::int64_t length = part.shape[1], first = part.origin[1];
+  if (length == sequence_ && zigzag == 0) return {tokens, static_cast<std::size_t>(micro_batch_ * sequence_)};
+  for (std::int64_t row = 0; row < micro_batch_; ++row) {
+    for (std::int64_t i = 0; i < length; ++i)
+      part_[static_cast<std::size_t>(row * length + i)] = tokens[row * sequence_ + position_of(first + i, sequence_, zigzag)];
+  }
+  return std::span(part_).first(static_cast<std::size_t>(micro_batch_ * length));
+}
+
 void Batches::write(PreparedProgram& program, const std::string& suffix, const StepTokens& tokens, std::int64_t at) {
-  const std::int64_t bytes = micro_batch_ * sequence_ * static_cast<std::int64_t>(sizeof(std::int32_t));
   const auto write = [&](const std::string& name, const std::vector<std::int32_t>& values) {
-    if (state_.has_input(program, name + suffix)) state_.write_input(program, name + suffix, values.data() + at, bytes);
+    if (!state_.has_input(program, name + suffix)) return;
+    const LocalPart part = state_.input_part(program, name + suffix);
+    const std::span<const std::int32_t> tokens_here = of_part(values.data() + at, part, program.program().zigzag);
+    state_.write_input(program, name + suffix, tokens_here.data(), static_cast<std::int64_t>(tokens_here.size_bytes()));
   };
   write("ids", tokens.ids);
   write("targets", tokens.targets);

@@ -25,7 +25,8 @@ struct StepTokens {
 };
 
 /// Step s consumes the sequences [s·G, (s+1)·G) of the dataset's stream, G being the global batch, whatever the layout;
-/// micro-batch m of batch rank r takes the r-th part of the m-th part. The position is the step alone, so a resumed run reads on
+/// micro-batch m of batch rank r takes the r-th part of the m-th part. Ranks that share sequences each read them whole and write
+/// their part, in the program's order (Program::zigzag). The position is the step alone, so a resumed run reads on
 /// where it stopped. Steps are counted from 0 here.
 ///
 /// An evaluation reads the sequences [0, evaluation_sequences()) of the evaluation part, each once over all ranks, whatever the
@@ -64,6 +65,9 @@ class CONSIST_API Batches {
  private:
   /// Splits sequence_length + 1 tokens into ids and the targets one position later.
   static void split(std::span<const std::int32_t> tokens, std::int32_t* ids, std::int32_t* targets);
+  /// What a rank whose part of an input is `part` holds of the micro-batch `tokens`, [micro_batch, sequence] in order of position;
+  /// valid until the next call.
+  std::span<const std::int32_t> of_part(const std::int32_t* tokens, const LocalPart& part, int zigzag);
   /// Writes the micro-batch that begins at element `at` to "ids<suffix>", "targets<suffix>" and "<field><suffix>", as far as the
   /// program has them.
   void write(PreparedProgram& program, const std::string& suffix, const StepTokens& tokens, std::int64_t at);
@@ -81,6 +85,7 @@ class CONSIST_API Batches {
   std::vector<bool> reads_;                                    // by micro-batch
   std::vector<std::int32_t> step_tokens_, evaluation_tokens_;  // of one sequence, by the thread that reads
   StepTokens round_;                                           // of an evaluation: one micro-batch
+  std::vector<std::int32_t> part_;                             // of a micro-batch: what of_part() gives
 };
 
 }  // namespace consist

@@ -44,7 +44,7 @@ void Recorder::take_over(std::span<const Column> columns) {
 }
 
 void Recorder::describe(const std::string& environment, const std::string& topology, const std::string& program,
-                        std::span<const DeviceReading> sensors) {
+                        std::span<const DeviceReading> sensors, bool auxiliary_loss) {
   const std::lock_guard lock(mutex_);
   if (!archive_) return;
   std::vector<Column> columns{{"step", "1", "step, counted from 1"},
@@ -56,6 +56,7 @@ void Recorder::describe(const std::string& environment, const std::string& topol
                               {"tokens_per_second", "1/s", "tokens of all ranks per second"},
                               {"samples_per_second", "1/s", "sequences of all ranks per second"},
                               {"data_seconds", "s", "how long rank 0 waited before the step for its data"}};
+  if (auxiliary_loss) columns.push_back({"aux_loss", "1", "losses trained on beside the loss, weighted: the balance of routers"});
   for (const DeviceReading& sensor : sensors)
     columns.push_back({"device_" + sensor.name, sensor.unit, "sensor of rank 0's device, newest reading when the step ended"});
   archive_->define_steps(columns);
@@ -77,6 +78,7 @@ void Recorder::step(const StepReport& r, std::span<const DeviceReading> sensors)
                           static_cast<double>(r.tokens) / r.seconds,
                           static_cast<double>(r.sequences) / r.seconds,
                           r.data_seconds};
+  if (r.auxiliary_loss) row.push_back(*r.auxiliary_loss);
   for (const DeviceReading& sensor : sensors) row.push_back(sensor.value);
   archive_->append(row);
 }

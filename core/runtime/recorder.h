@@ -24,9 +24,9 @@ class Recorder {
   /// With --resume and an archive that is there, the run goes on in it after `first_step` steps: what it holds is copied into a
   /// new file, which takes its place in describe(). Throws what Archive and read_past throw.
   Recorder(const RunConfig& config, std::int64_t first_step);
-  /// Before the first step. `sensors`: what the device can read, each a column of /steps.
+  /// Before the first step. `sensors`: what the device can read, each a column of /steps. `auxiliary_loss`: whether steps report one.
   void describe(const std::string& environment, const std::string& topology, const std::string& program,
-                std::span<const DeviceReading> sensors);
+                std::span<const DeviceReading> sensors, bool auxiliary_loss = false);
   /// `sensors`: the newest readings, in the order of describe().
   void step(const StepReport& report, std::span<const DeviceReading> sensors);
   /// Before the first step is recorded: what the run's start took.

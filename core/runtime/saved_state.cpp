@@ -11,7 +11,6 @@
 #include "consist/builder.h"
 #include "consist/error.h"
 #include "consist/files.h"
-#include "consist/host.h"
 #include "consist/log.h"
 #include "core/archive/reader.h"
 #include "core/checkpoint/save_checkpoint.h"
@@ -23,9 +22,6 @@
 
 namespace consist {
 namespace {
-
-/// With more threads, initial weights are made faster than any bus takes them.
-constexpr int most_threads = 32;
 
 bool is_whole(const Program& program, TensorId tensor) {
   return program.local(tensor) == program[tensor].shape;
@@ -190,17 +186,13 @@ SavedState::~SavedState() {
   if (made_export_folder_) std::filesystem::remove(config_.export_folder, ignored);
 }
 
-int SavedState::threads() const {
-  return std::clamp(usable_cores() / job_.local_size(), 1, most_threads);
-}
-
 std::int64_t SavedState::fill(TrainingState& state) {
   if (checkpoint_) {
     resume_from_checkpoint(state);
     return checkpoint_->state().step;
   }
   if (parts_.model_folder.empty() || config_.from_scratch) {
-    state.initialize(config_.seed, threads());
+    state.initialize(config_.seed, filling_threads(job_));
   } else {
     load_model_folder(state);
   }
@@ -270,7 +262,7 @@ void SavedState::resume_from_checkpoint(TrainingState& state) {
       [&](const TrainingState::Value& value, std::int64_t first, std::int64_t count, void* out) {
         saved_tensors.read(stored_name(value, job_.rank()), value.dtype, first, count, out);
       },
-      threads());
+      filling_threads(job_));
 }
 
 std::string SavedState::schedule_change(PluginHost& host) const {
@@ -309,7 +301,7 @@ void SavedState::load_model_folder(TrainingState& state) const {
       [&](const std::string& name, std::int64_t first, std::span<float> out) {
         read_parts(weights, stored.find(name)->second, first, out);
       },
-      threads());
+      filling_threads(job_));
 }
 
 std::int64_t SavedState::save(TrainingState& state, std::int64_t step) {

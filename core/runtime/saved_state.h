@@ -51,8 +51,6 @@ class SavedState {
   void export_model(TrainingState& state) const;
 
  private:
-  /// For making and reading values: this rank's share of the host's.
-  int threads() const;
   void find_newest_checkpoint();
   void resume_from_checkpoint(TrainingState& state);
   void load_model_folder(TrainingState& state) const;

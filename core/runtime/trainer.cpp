@@ -4,6 +4,8 @@
 #include <chrono>
 #include <vector>
 
+#include "consist/error.h"
+#include "core/passes/room_for_rows.h"
 #include "core/runtime/batches.h"
 #include "core/runtime/step_reader.h"
 
@@ -31,6 +33,13 @@ void write_scalars(TrainingState& state, const TrainerSettings& settings, std::i
   state.write_input(state.step(), "optimizer_scalars", scalars.data(), static_cast<std::int64_t>(scalars.size() * sizeof(float)));
 }
 
+/// Throws if rows of tokens had no room at their experts in what `program` just ran.
+void check_room(TrainingState& state, PreparedProgram& program, const std::string& what, const std::string& hint) {
+  const double missing = state.has_metric(program, "overflow") ? state.read_metric(program, "overflow") : 0;
+  if (missing == 0) return;
+  throw Error("in " + what + " " + overflow_text(program.program(), missing) + "." + hint);
+}
+
 EvaluationReport evaluate(TrainingState& state, Batches& batches, std::int64_t step, TrainerEvents& events) {
   const Clock::time_point start = Clock::now();
   PreparedProgram& program = *state.evaluation();
@@ -42,6 +51,7 @@ EvaluationReport evaluate(TrainingState& state, Batches& batches, std::int64_t s
     batches.write_evaluation(round);
     program.executable().run();
     program.executable().wait();
+    check_room(state, program, "the evaluation after step " + std::to_string(step), "");
     const double count = masked ? state.read_metric(program, "loss_count") : 1;
     sum += count * state.read_metric(program, "loss");
     counted += count;
@@ -78,10 +88,21 @@ TrainerResult train(TrainingState& state, const Dataset& dataset, const Layout& 
     step_program.wait();
     events.begins(Activity::recording, step, 0);
     const std::chrono::duration<double> taken = Clock::now() - start;
+    const bool saves = settings.checkpoint_every > 0 || settings.checkpoint_each_epoch;
+    if (state.has_metric(state.step(), "overflow") && state.read_metric(state.step(), "overflow") != 0) {
+      // The step has changed nothing: what was trained before it is not lost.
+      const bool saved = step - 1 == settings.first_step || due(step - 1, settings.checkpoint_every);
+      if (saves && !saved) events.checkpoint(step - 1);
+      check_room(state, state.step(), "step " + std::to_string(step),
+                 saves && step > 1 ? " --resume goes on with step " + std::to_string(step) + "." : "");
+    }
 
     events.step_finished({.step = step,
                           .loss = state.read_metric(state.step(), "loss"),
                           .grad_norm = state.read_metric(state.step(), "grad_norm"),
+                          .auxiliary_loss = state.has_metric(state.step(), "aux_loss")
+                                                ? std::optional<double>(state.read_metric(state.step(), "aux_loss"))
+                                                : std::nullopt,
                           .learning_rate = rate,
                           .seconds = taken.count(),
                           .data_seconds = std::chrono::duration<double>(start - asked).count(),
@@ -92,7 +113,6 @@ TrainerResult train(TrainingState& state, const Dataset& dataset, const Layout& 
     if (state.evaluation() != nullptr && (due(step, settings.evaluate_every) || step == settings.steps)) {
       events.evaluated(evaluate(state, batches, step, events));
     }
-    const bool saves = settings.checkpoint_every > 0 || settings.checkpoint_each_epoch;
     if (due(step, settings.checkpoint_every) || (settings.checkpoint_each_epoch && batches.ends_epoch(step - 1)) ||
         (saves && (stop || step == settings.steps))) {
       events.begins(Activity::saving, step, 0);

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "consist/dataset.h"
@@ -34,6 +35,7 @@ struct StepReport {
   std::int64_t step = 0;  ///< counted from 1
   double loss = 0;        ///< mean over the step's tokens of all ranks
   double grad_norm = 0;   ///< before clipping
+  std::optional<double> auxiliary_loss;  ///< what is trained on beside the loss (Program::auxiliary_losses), if anything is
   double learning_rate = 0;
   double seconds = 0;       ///< from before the batch is written to the device until the last instruction has finished
   double data_seconds = 0;  ///< how long this rank waited before that for its tokens, which are read while the step before runs

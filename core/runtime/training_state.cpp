@@ -6,6 +6,7 @@
 #include <set>
 
 #include "consist/error.h"
+#include "consist/host.h"
 #include "consist/text.h"
 #include "core/program/bfloat16.h"
 #include "core/program/local_ranges.h"
@@ -102,10 +103,12 @@ void TrainingState::fill_constants() {
   for (PreparedProgram* program : {step_.get(), evaluation_.get()}) {
     if (program == nullptr) continue;
     for (const Constant& constant : program->program().constants) {
-      std::vector<float> values(static_cast<std::size_t>(program->program()[constant.tensor].shape.elements()));
+      const Tensor& t = program->program()[constant.tensor];
+      std::vector<float> values(static_cast<std::size_t>(t.shape.elements()));
       constant.fill(values);
-      device_.upload(program->buffer(constant.tensor).data, values.data(),
-                     static_cast<std::int64_t>(values.size() * sizeof(float)));
+      constexpr auto size = static_cast<std::int64_t>(sizeof(float));
+      for (const LocalRange& range : local_ranges(t.shape, t.placements, program->program().mesh, rank_))
+        device_.upload(program->buffer(constant.tensor).as<float>() + range.local, values.data() + range.logical, range.count * size);
     }
   }
 }
@@ -166,6 +169,11 @@ void TrainingState::set_parameter(StagedUpload& upload, const Parameter& paramet
   }
   if (as_allocated_) return;  // states are zero
   for (const ParameterState& kept : parameter.states) zero(kept.tensor);
+}
+
+int filling_threads(const Job& job) {
+  constexpr int most = 32;  // with more, initial weights are made faster than any bus takes them
+  return std::clamp(usable_cores() / job.local_size(), 1, most);
 }
 
 void TrainingState::initialize(std::uint64_t seed, int threads) {
@@ -239,6 +247,10 @@ TensorId TrainingState::named(PreparedProgram& program, std::string_view name) {
 
 bool TrainingState::has_input(PreparedProgram& program, std::string_view name) {
   return find_named(program, name) != no_tensor;
+}
+
+LocalPart TrainingState::input_part(PreparedProgram& program, std::string_view name) {
+  return program.program().part(named(program, name));
 }
 
 void TrainingState::write_input(PreparedProgram& program, std::string_view name, const void* data, std::int64_t bytes) {

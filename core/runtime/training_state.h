@@ -13,6 +13,7 @@
 
 #include "consist/device.h"
 #include "consist/error.h"
+#include "consist/job.h"
 #include "consist/precision.h"
 #include "consist/program.h"
 #include "consist/transport.h"
@@ -23,6 +24,9 @@ namespace consist {
 
 /// Reads elements [first, first + out.size()) of the logical tensor `name` as f32. Called from several threads at once.
 using ReadElements = std::function<void(const std::string& name, std::int64_t first, std::span<float> out)>;
+
+/// Threads with which each rank of the job best fills its memory: its share of the cores of its host.
+CONSIST_API int filling_threads(const Job& job);
 
 /// A plan exceeds the memory that it may take.
 class CONSIST_API TooLarge : public UsageError {
@@ -60,6 +64,10 @@ class CONSIST_API TrainingState {
 
   /// Whether the program has an input of that name: a pipeline stage lacks those that others read.
   bool has_input(PreparedProgram& program, std::string_view name);
+  /// Whether it has a metric of that name, which read_metric() reads.
+  bool has_metric(PreparedProgram& program, std::string_view name) { return has_input(program, name); }
+  /// The part of an input that this rank holds.
+  LocalPart input_part(PreparedProgram& program, std::string_view name);
   void write_input(PreparedProgram& program, std::string_view name, const void* data, std::int64_t bytes);
   float read_metric(PreparedProgram& program, std::string_view name);
 

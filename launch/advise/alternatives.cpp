@@ -85,13 +85,16 @@ class Collector {
     };
     for (std::size_t n = 0; n < config_.strategies.size(); ++n) {
       if (!is_data_strategy(config_.strategies[n].name)) continue;
+      if (config_.strategies[n].name == "ddp" && (is_given("zero2") || is_given("zero3-offload"))) continue;  // around the other
       for (const char* other : data_strategies) {
+        if (is_given(other)) continue;
         RunConfig config = config_;
         config.strategies[n].name = other;
         try_one(consist::text_of(config.strategies), transport_choices(config_.strategies[n].name, other), Aim::both);
       }
     }
     if (!config_.transport_of.empty()) return;  // transports are named for the strategies that there are
+    within_and_across_nodes(try_one);
     const std::string ranks = std::to_string(config_.ranks);
     for (const std::string& text :
          {std::string("ddp"), std::string("zero2"), std::string("zero3-offload"), "tp-sp=" + ranks, "pipeline=" + ranks})
@@ -99,6 +102,38 @@ class Collector {
     for (const char* option : {"offload_optimizer.device", "offload_param.device"}) {
       if (value_of("strategy", "zero3-offload", option) == "none")
         try_one("zero3-offload", {{std::string("zero3-offload.") + option, "cpu"}}, Aim::memory);
+    }
+  }
+
+  bool is_given(const std::string& strategy) const {
+    return std::ranges::any_of(config_.strategies, [&](const StrategyChoice& choice) { return choice.name == strategy; });
+  }
+
+  /// Parameters divided within a node and replicated between nodes, where one strategy divides the data over several nodes.
+  template <typename TryOne>
+  void within_and_across_nodes(const TryOne& try_one) {
+    const int node = plan_.target().machine->ranks_per_node;
+    int used = 1, data = 0;  // ranks of a node that other strategies take; strategies that divide the data
+    StrategyUse over_data;
+    for (const StrategyUse& use : plan_.layout().active) {
+      const AxisRequest request = use.strategy->axis();
+      if (is_data_strategy(use.name)) {
+        ++data;
+        over_data = use;
+      } else if (request.distance < 1) {
+        used *= use.size;
+      }
+    }
+    const int within = node % used == 0 ? node / used : 1;
+    if (data != 1 || within == 1 || over_data.size <= within || over_data.size % within != 0) return;
+    for (const char* inner : {"zero2", "zero3-offload"}) {
+      std::vector<StrategyChoice> strategies;
+      for (const StrategyChoice& choice : config_.strategies) {
+        if (choice.name != over_data.name) strategies.push_back(choice);
+      }
+      strategies.push_back({inner, within});
+      strategies.push_back({"ddp", over_data.size / within});
+      try_one(consist::text_of(strategies), {}, Aim::both);
     }
   }
 

@@ -154,7 +154,7 @@ StepSampler::Measured StepSampler::run(const CalibrationStep& step, bool profile
   }
   TrainingState state(std::move(program), std::nullopt, *device_, by_queue, rank, 0);
   state.allocate(profile);
-  state.initialize(1);
+  state.initialize(1, filling_threads(job_));
   job_.barrier("calibrate/start/" + std::to_string(++meetings_), job_.timeout());
   Sampling sampling(state, seconds_);
   const TrainerSettings settings{.steps = 1'000'000,  // the sampling ends it

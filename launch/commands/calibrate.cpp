@@ -178,7 +178,10 @@ class Calibration {
     };
     machine_.host_alone = {mean(link.alone), FigureSource::measured_here};
     machine_.host_both = {link.both, FigureSource::measured_here};
-    if (job_.size() > 1) machine_.host_shared = {mean(link.shared), FigureSource::measured_here};
+    if (job_.size() > 1) {
+      machine_.host_shared = {mean(link.shared), FigureSource::measured_here};
+      machine_.host_shared_ranks = job_.size();
+    }
     say("host: " + text(link.alone) + (job_.size() > 1 ? "; all ranks at once, each " + text(link.shared) : "") +
         "; while both directions copy, " + fixed_text(100 * link.both, 0) + "% of that");
   }

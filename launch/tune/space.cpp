@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "consist/error.h"
 #include "core/config/option_value.h"
@@ -25,10 +26,13 @@ bool makes_stages(const AxisRequest& request) {
 
 /// The strategies that there are, by what they divide.
 struct Strategies {
-  std::vector<std::string> within_layers, of_stages, of_batch;
+  std::vector<std::string> within_layers, of_stages, of_batch, of_sequence;
   std::set<std::string> on_two_axes;  ///< of those that split the batch
+  /// Of those, one within the other: parts of parameters, and replicas of the parts (hybrid sharding).
+  std::vector<std::pair<std::string, std::string>> inner_and_outer;
 
   explicit Strategies(PluginHost& host) {
+    std::vector<AxisRequest> requests;  // of those that split the batch
     for (const std::string& name : host.names("strategy")) {
       AxisRequest request;
       try {
@@ -38,11 +42,20 @@ struct Strategies {
       }
       if (request.splits_batch && request.takes_rest) {
         of_batch.push_back(name);
+        requests.push_back(request);
         if (request.least_axes <= 2 && request.most_axes >= 2) on_two_axes.insert(name);
       } else if (makes_stages(request)) {
         of_stages.push_back(name);
+      } else if (!request.splits_batch && request.shares_parameters) {
+        of_sequence.push_back(name);
       } else if (!request.splits_batch && request.distance == 0) {
         within_layers.push_back(name);
+      }
+    }
+    for (std::size_t a = 0; a < of_batch.size(); ++a) {
+      for (std::size_t b = 0; b < of_batch.size(); ++b) {
+        if (requests[a].name == requests[b].name && requests[a].distance < requests[b].distance)
+          inner_and_outer.emplace_back(of_batch[a], of_batch[b]);
       }
     }
   }
@@ -56,16 +69,28 @@ std::vector<std::string> terms_of(const std::vector<std::string>& names, int siz
   return terms;
 }
 
-/// Also, over several nodes, one axis between the nodes and one within.
-std::vector<std::string> data_terms(const Strategies& strategies, int size, int within_node) {
-  if (size == 1) return {""};
+/// Also, over several nodes, one axis between the nodes and one within: of one strategy, or of one that divides parameters within a
+/// node and one that sums their gradients between nodes. Of one rank those that work where others share their parameters.
+std::vector<std::string> data_terms(const Strategies& strategies, int size, int within_node, bool others_share) {
+  if (size == 1 && !others_share) return {""};
   std::vector<std::string> terms;
+  const bool several = within_node > 1 && size > within_node && size % within_node == 0;
+  const std::string within = std::to_string(within_node), nodes = std::to_string(several ? size / within_node : 1);
   for (const std::string& name : strategies.of_batch) {
     terms.push_back(name);
-    if (within_node > 1 && size > within_node && size % within_node == 0 && strategies.on_two_axes.contains(name))
-      terms.push_back(name + "=" + std::to_string(size / within_node) + "x" + std::to_string(within_node));
+    if (!several) continue;
+    if (strategies.on_two_axes.contains(name)) terms.push_back(name + "=" + nodes + "x" + within);
+    for (const auto& [inner, outer] : strategies.inner_and_outer) {
+      if (inner == name) terms.push_back(inner + "=" + within + "+" + outer + "=" + nodes);
+    }
   }
   return terms;
+}
+
+/// Whether a sequence is long enough for `context` ranks to have a part each, whose tokens `tensor` ranks share again.
+bool can_divide(std::int64_t sequence, int context, int tensor) {
+  constexpr std::int64_t shortest = 2048;  // tokens of a part: of fewer, products and attention leave GPUs idle
+  return context == 1 || (sequence % (2 * context * tensor) == 0 && sequence / context >= shortest);
 }
 
 std::string joined(const std::vector<std::string>& terms) {
@@ -139,11 +164,16 @@ void Space::add_layouts(const RunConfig& config, const Settled& settled, const M
     if (tensor > machine.ranks_per_node || sizes.kv_heads % tensor != 0) continue;
     for (const int stages : divisors(config.ranks / tensor)) {
       if (stages > sizes.layers) continue;
-      const int data = config.ranks / tensor / stages;
-      for (const std::string& within : terms_of(strategies.within_layers, tensor)) {
-        for (const std::string& between : terms_of(strategies.of_stages, stages)) {
-          for (const std::string& over_data : data_terms(strategies, data, machine.ranks_per_node / tensor))
-            layouts_.push_back({joined({within, between, over_data}), stages, data});
+      for (const int context : divisors(config.ranks / tensor / stages)) {
+        if (!can_divide(config.sequence, context, tensor)) continue;
+        const int data = config.ranks / tensor / stages / context, within_node = machine.ranks_per_node / tensor / context;
+        for (const std::string& within : terms_of(strategies.within_layers, tensor)) {
+          for (const std::string& along : terms_of(strategies.of_sequence, context)) {
+            for (const std::string& between : terms_of(strategies.of_stages, stages)) {
+              for (const std::string& over_data : data_terms(strategies, data, within_node, context > 1))
+                layouts_.push_back({joined({within, along, between, over_data}), stages, data});
+            }
+          }
         }
       }
     }

@@ -34,7 +34,7 @@ struct MixtureConfig {
   enum class Names { qwen3, mixtral };
   Names names = Names::qwen3;  ///< of weights and of fields in config.json
 
-  bool any() const noexcept { return experts > 0; }
+  bool any() const noexcept { return experts != 0; }
   bool at(std::int64_t layer) const { return any() && sparse.at(static_cast<std::size_t>(layer)); }
   std::int64_t layers() const;  ///< how many are
 };

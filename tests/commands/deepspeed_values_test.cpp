@@ -190,6 +190,20 @@ TEST_F(DeepspeedValues, TensorParallelismAndOldKeys) {
   EXPECT_EQ(options_of(R"({"zero_optimization": true})", "zero2").at("stage"), "1");
 }
 
+TEST_F(DeepspeedValues, MicsDividesWithinGroups) {
+  const std::string four = R"({"zero_optimization": {"stage": 3, "mics_shard_size": 4}})";
+  EXPECT_EQ(text_of(config_of_text(four, {"--ranks=8"}).strategies), "zero3-offload=4+ddp");
+  EXPECT_EQ(text_of(config_of_text(four, {"--ranks=8", "--strategy=ddp=2+zero3-offload=4"}).strategies), "ddp=2+zero3-offload=4");
+  expect_text_refused(four, "mics_shard_size 4 is the strategy zero3-offload=4", {"--ranks=8", "--strategy=zero3-offload"});
+  expect_text_refused(four, "mics_shard_size 4 is the strategy ddp", {"--ranks=4", "--strategy=zero3-offload=4"});
+  expect_text_refused(R"({"zero_optimization": {"stage": 3, "mics_shard_size": 0}})", "mics_shard_size is 0");
+  EXPECT_EQ(text_of(config_of_text(R"({"zero_optimization": {"stage": 3, "mics_shard_size": -1}})").strategies), "zero3-offload");
+  const RunConfig second = config_of_text(R"({"zero_optimization": {"stage": 2, "mics_shard_size": 4}})");
+  EXPECT_EQ(text_of(second.strategies), "zero2");
+  EXPECT_THAT(second.notes, Contains(HasSubstr("mics_shard_size 4: no effect at stage 2")));
+  expect_text_refused(R"({"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 4}})", "zero_hpz_partition_size is 4");
+}
+
 TEST_F(DeepspeedValues, FilesAreReadAsDeepspeedReadsThem) {
   const RunConfig c = config_of_text(R"(# one GPU
 {

@@ -197,6 +197,22 @@ TEST(CostModel, ACopyToMemoryThatIsThereMovesItsBytesOnce) {
   Machine machine = plain_machine();
   machine.host_alone = {8};
   EXPECT_EQ(CostModel(shared(machine), program.mesh).seconds(program, copy), 500);
+
+  // Fewer ranks than were measured share as much between them, each at most what it has alone.
+  machine.host_shared = {2};
+  machine.ranks_per_node = 16;
+  const auto seconds_of = [&](int ranks) {
+    program.mesh = Mesh({{"data", ranks}});
+    return CostModel(shared(machine), program.mesh).seconds(program, copy);
+  };
+  EXPECT_EQ(seconds_of(2), 2000) << "how many were measured is not known";
+  machine.host_shared_ranks = 6;
+  EXPECT_EQ(seconds_of(2), 4000.0 / 6);
+  EXPECT_EQ(seconds_of(3), 1000);
+  EXPECT_EQ(seconds_of(6), 2000);
+  EXPECT_EQ(seconds_of(12), 2000);
+  machine.host_alone = {4};
+  EXPECT_EQ(seconds_of(2), 1000);
 }
 
 TEST(CostModel, CollectivesAndKernelsSlowEachOtherDown) {

@@ -96,6 +96,7 @@ TEST(MachineFile, MeasuredTimesAreKeptToTheBit) {
   machine.device.throttling = {.lag = {0.025}, .memory_bound = {0.3}};
   machine.host_both = {0.7};
   machine.rank_skew = {0.02};
+  machine.host_shared_ranks = 4;
   const std::string text = to_json(machine);
   const Machine again = machine_from_json(text, "again");
   EXPECT_EQ(to_json(again), text);
@@ -104,6 +105,7 @@ TEST(MachineFile, MeasuredTimesAreKeptToTheBit) {
   EXPECT_EQ(again.device.throttling.lag.value, 0.025);
   EXPECT_EQ(again.host_both.value, 0.7);
   EXPECT_EQ(again.rank_skew.value, 0.02);
+  EXPECT_EQ(again.host_shared_ranks, 4);
   const Json good = Json::parse(text);
   const auto with = [&](const char* pointer, const Json& value) {
     Json bad = good;
@@ -122,6 +124,7 @@ TEST(MachineFile, MeasuredTimesAreKeptToTheBit) {
   EXPECT_THAT(with("/device/times/0/demand", -1), HasSubstr("demand must be a number of at least 0"));
   EXPECT_THAT(with("/device/throttling/lag/value", -1), HasSubstr("throttling: lag: value must be"));
   EXPECT_THAT(with("/host_both/value", 1.5), HasSubstr("host_both is a share"));
+  EXPECT_THAT(with("/host_shared_ranks", 2.5), HasSubstr("host_shared_ranks must be a whole number"));
   EXPECT_THAT(with("/rank_skew/value", -1), HasSubstr("rank_skew: value must be"));
   EXPECT_THAT(with("/device/times/0/points/1/2", 0), HasSubstr("seconds above 0"));
   EXPECT_THAT(with("/device/times/0/points/1", good["device"]["times"][0]["points"][0]), HasSubstr("of one before it"));

@@ -7,6 +7,8 @@ Each folder holds config.json and model.safetensors (f32) as `save_pretrained` w
 
   batches          5 batches of 2 rows of 33 token ids; a step trains on row[:32] with row[1:] as targets
   losses           mean cross-entropy of each of five steps, before its update
+  aux_losses       only of mixtures whose config.json has output_router_logits: the load balancing loss of each step times
+                   router_aux_loss_coef, which is trained on beside the cross-entropy
   grad_norms       global gradient norm of each step, before clipping
   max_norm         torch.nn.utils.clip_grad_norm_'s; lies among the norms, so that some steps are clipped and some are not
   adamw            the hyperparameters; weight decay applies to matrices (the embedding included), not to norms and biases
@@ -22,7 +24,8 @@ import statistics
 
 import torch
 import transformers
-from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
+from transformers import (LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM,
+                          Qwen3MoeConfig, Qwen3MoeForCausalLM)
 
 STEPS, ROWS, SEQUENCE = 5, 2, 32
 ADAMW = {"lr": 1e-3, "beta1": 0.9, "beta2": 0.95, "epsilon": 1e-8, "weight_decay": 0.1}
@@ -44,6 +47,14 @@ def qwen3(**sizes):
 def qwen2(**sizes):
     return Qwen2ForCausalLM, Qwen2Config(rms_norm_eps=1e-6, max_position_embeddings=128, num_hidden_layers=2, rope_theta=1e6, bos_token_id=1,
                                          eos_token_id=2, **sizes)
+
+
+def qwen3_moe(**sizes):
+    return Qwen3MoeForCausalLM, Qwen3MoeConfig(rms_norm_eps=1e-6, max_position_embeddings=128, rope_theta=1e6, bos_token_id=1, eos_token_id=2, **sizes)
+
+
+def mixtral(**sizes):
+    return MixtralForCausalLM, MixtralConfig(rms_norm_eps=1e-5, max_position_embeddings=128, num_hidden_layers=2, bos_token_id=1, eos_token_id=2, **sizes)
 
 
 # Odd vocabularies and channels that are no multiples of a vector register are on purpose.
@@ -68,6 +79,12 @@ MODELS = {
     # Its second layer sees 7 positions.
     "qwen2.5-window": qwen2(vocab_size=64, hidden_size=48, intermediate_size=56, num_attention_heads=6, num_key_value_heads=2,
                             tie_word_embeddings=False, use_sliding_window=True, sliding_window=7, max_window_layers=1),
+    # Experts in the first and the last layer, trained to be balanced.
+    "qwen3-moe": qwen3_moe(vocab_size=67, hidden_size=32, intermediate_size=40, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
+                           head_dim=8, num_experts=8, num_experts_per_tok=4, moe_intermediate_size=16, norm_topk_prob=True, mlp_only_layers=[1],
+                           output_router_logits=True, router_aux_loss_coef=0.1, tie_word_embeddings=False),
+    "mixtral": mixtral(vocab_size=64, hidden_size=32, intermediate_size=24, num_attention_heads=4, num_key_value_heads=2, num_local_experts=4,
+                       num_experts_per_tok=2, tie_word_embeddings=False),
 }
 
 
@@ -93,21 +110,29 @@ def batches_of(config, generator):
 
 
 def train(model, batches, max_norm):
-    """Five steps from the model's present weights; returns losses and gradient norms. The model keeps the final weights."""
+    """Five steps from the model's present weights; returns losses, balance losses (none if the model has none) and gradient norms. The model keeps the final weights."""
     matrices = [p for p in model.parameters() if p.ndim == 2]
     vectors = [p for p in model.parameters() if p.ndim != 2]
     optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": ADAMW["weight_decay"]}, {"params": vectors, "weight_decay": 0.0}],
                                   lr=ADAMW["lr"], betas=(ADAMW["beta1"], ADAMW["beta2"]), eps=ADAMW["epsilon"])
-    losses, norms = [], []
+    balanced = getattr(model.config, "output_router_logits", False)
+    losses, balances, norms = [], [], []
     for batch in batches:
         optimizer.zero_grad()
-        logits = model(input_ids=batch[:, :-1], use_cache=False).logits
+        output = model(input_ids=batch[:, :-1], use_cache=False)
+        logits = output.logits
         loss = torch.nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), batch[:, 1:].reshape(-1))
-        loss.backward()
+        balance = model.config.router_aux_loss_coef * output.aux_loss if balanced else None
+        (loss + balance if balanced else loss).backward()
+        if balanced:
+            balances.append(balance.item())
+        # PyTorch skips a parameter without a gradient, weight decay included; transformers 4 gives none to an expert without tokens.
+        if any(p.grad is None for p in model.parameters()):
+            raise SystemExit("an expert has no tokens in a step; choose other sizes")
         norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm).item())
         optimizer.step()
         losses.append(loss.item())
-    return losses, norms
+    return losses, balances, norms
 
 
 def make(name, folder, seed):
@@ -129,10 +154,10 @@ def make(name, folder, seed):
     if size > LARGEST_FILE:
         raise SystemExit(f"{name}: model.safetensors has {size} bytes, more than {LARGEST_FILE}")
 
-    _, unclipped = train(model, batches, float("inf"))
+    _, _, unclipped = train(model, batches, float("inf"))
     max_norm = round(statistics.median(unclipped), 3)
     model.load_state_dict(start)
-    losses, norms = train(model, batches, max_norm)
+    losses, balances, norms = train(model, batches, max_norm)
     clipped = sum(norm > max_norm for norm in norms)
     if clipped in (0, STEPS):
         raise SystemExit(f"{name}: {clipped} of {STEPS} steps are clipped; choose max_norm among {norms}")
@@ -144,6 +169,7 @@ def make(name, folder, seed):
         "adamw": ADAMW,
         "max_norm": max_norm,
         "losses": losses,
+        **({"aux_losses": balances} if balances else {}),
         "grad_norms": norms,
         "final_weights": final,
         "batches": [batch.tolist() for batch in batches],

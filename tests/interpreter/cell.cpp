@@ -1,7 +1,10 @@
 #include "tests/interpreter/cell.h"
 
 #include <cmath>
+#include <fstream>
+#include <iterator>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <tuple>
 
 #include "consist/error.h"
@@ -16,6 +19,13 @@ void copy_options(const RunConfig& from, const std::string& plugin, RunConfig& t
     to.plugin_options[plugin] = options->second;
 }
 
+/// Whether the loss of a step is not the sum of those of its tokens, whatever their micro-batches: a balance loss is of a micro-batch.
+bool depends_on_micro_batches(const RunConfig& config) {
+  std::ifstream file(config.model + "/config.json");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  return nlohmann::json::parse(text).value("output_router_logits", false);
+}
+
 /// The same run on one rank: its strategies and precision change nothing but where numbers lie.
 RunConfig alone(const RunConfig& config) {
   RunConfig one;
@@ -25,6 +35,7 @@ RunConfig alone(const RunConfig& config) {
   one.sequence = config.sequence;
   one.global_batch = config.global_batch;
   one.batch = 0;
+  if (depends_on_micro_batches(config)) one.accumulation = config.accumulation;
   one.pack = false;
   one.freeze = config.freeze;
   one.optimizer = config.optimizer;
@@ -68,7 +79,7 @@ void check_programs(std::vector<std::string>& wrong, const std::vector<Planned>&
 const Outcome& one_rank(const RunConfig& config) {
   using OptionValues = std::map<std::string, std::string>;
   static std::map<
-      std::tuple<std::string, std::int64_t, std::int64_t, double, double, std::string, OptionValues, std::string, std::string, OptionValues>,
+      std::tuple<std::string, std::int64_t, std::int64_t, double, double, std::string, OptionValues, std::string, std::string, OptionValues, int>,
       Outcome>
       known;
   const auto options = config.plugin_options.find(config.optimizer_plugin);
@@ -77,7 +88,7 @@ const Outcome& one_rank(const RunConfig& config) {
                        config.optimizer.weight_decay, config.optimizer_plugin,
                        options == config.plugin_options.end() ? OptionValues() : OptionValues(options->second),
                        patterns_text(config.freeze.frozen), patterns_text(config.freeze.trained),
-                       fields == config.plugin_options.end() ? OptionValues() : OptionValues(fields->second));
+                       fields == config.plugin_options.end() ? OptionValues() : OptionValues(fields->second), alone(config).accumulation);
   auto [found, added] = known.try_emplace(key);
   if (added) found->second = run(*compile(alone(config), 0), {});
   return found->second;
@@ -88,6 +99,7 @@ std::vector<std::string> differences(const RankPrograms& programs, const Outcome
   const Outcome& expected = one_rank(config);
   std::vector<std::string> wrong;
   compare(wrong, "the loss", found.losses, expected.losses);
+  compare(wrong, "the auxiliary loss", found.auxiliary_losses, expected.auxiliary_losses);
   compare(wrong, "the gradients' norm", found.grad_norms, expected.grad_norms);
   for (const auto& [name, values] : expected.values) {
     if (const auto here = found.values.find(name); here != found.values.end())

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "consist/error.h"
+#include "consist/token_order.h"
 #include "tests/interpreter/work.h"
 #include "tests/reference/vocabulary.h"
 
@@ -104,15 +105,22 @@ void rope_grad(Work& w) {
   w.out(0, *made[0]);
 }
 
+/// Of the op whose inputs q and k are inputs `q` and `q` + 1 and whose starts of documents, if there are any, are `starts`.
+reference::Visibility visibility(const Work& w, std::size_t q, const Value* starts) {
+  reference::Visibility seen{.window = w.attributes().integer_or("window", 0), .starts = starts};
+  const std::int64_t queries = w.in(q).shape[1], keys = w.in(q + 1).shape[1], zigzag = w.attributes().integer_or("zigzag", 0);
+  for (std::int64_t row = 0; row < queries; ++row) seen.queries.push_back(position_of(w.in_origin(q, 1) + row, keys, zigzag));
+  for (std::int64_t row = 0; row < keys; ++row) seen.keys.push_back(position_of(row, keys, zigzag));
+  return seen;
+}
 void attention(Work& w) {
   const Value starts = w.has(3) ? w.in(3) : Value{};
-  out_all(w, reference::attention(w.all(3), w.attributes().integer("head_dim"), w.attributes().integer_or("window", 0),
-                                  w.has(3) ? &starts : nullptr));
+  out_all(w, reference::attention(w.all(3), w.attributes().integer("head_dim"), visibility(w, 0, w.has(3) ? &starts : nullptr)));
 }
 void attention_grad(Work& w) {
   const Value starts = w.has(6) ? w.in(6) : Value{};
   out_all(w, reference::attention_grad(w.in(0), w.in(1), w.in(2), w.in(3), w.in(4), w.in(5), w.attributes().integer("head_dim"),
-                                       w.attributes().integer_or("window", 0), w.has(6) ? &starts : nullptr));
+                                       visibility(w, 1, w.has(6) ? &starts : nullptr)));
 }
 
 void swiglu(Work& w) {

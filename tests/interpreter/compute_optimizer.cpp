@@ -24,8 +24,17 @@ void clip_coefficient(Work& w) {
   w.out(1, max_norm > 0 ? std::min(1.0, max_norm / (norm + 1e-6)) : 1.0);
 }
 
+void hold_update(Work& w) {
+  const bool held = w.scalar(2) != 0;
+  Value scalars = w.in(0);
+  if (held) scalars.at(0) = 0;
+  w.out(0, scalars);
+  w.out(1, held ? -1 : w.scalar(1));
+}
+
 void adamw(Work& w) {
   const Value scalars = w.in(0);
+  const bool held = w.scalar(1) < 0;
   const double rate = scalars.at(0), coefficient = w.scalar(1), beta1 = w.attributes().real("beta1"),
                beta2 = w.attributes().real("beta2"), epsilon = w.attributes().real("epsilon"),
                decay = w.attributes().real("weight_decay");
@@ -34,7 +43,7 @@ void adamw(Work& w) {
     const bool has_master = w.has(at + 2);
     const Value gradient = w.in(at + 1);
     Value weight = w.in(has_master ? at + 2 : at), m = w.in(at + 3), v = w.in(at + 4);
-    for (std::size_t i = 0; i < weight.data.size(); ++i) {
+    for (std::size_t i = 0; i < weight.data.size() && !held; ++i) {
       const double g = coefficient * gradient.data[i];
       m.data[i] = beta1 * m.data[i] + (1 - beta1) * g;
       v.data[i] = beta2 * v.data[i] + (1 - beta2) * g * g;
@@ -58,13 +67,14 @@ struct Update {
 template <typename Rule>
 void update_each(Work& w, const Rule& rule) {
   const double coefficient = w.scalar(1);
+  const bool held = coefficient < 0;
   for (std::size_t k = 0; 2 + 4 * k < w.inputs(); ++k) {
     const std::size_t at = 2 + 4 * k;
     const bool has_master = w.has(at + 2);
     Update u{w.in(has_master ? at + 2 : at), w.in(at + 1), {}};
     u.momentum = w.has(at + 3) ? w.in(at + 3) : reference::zeros(DType::f32, u.weight.shape);
     for (double& g : u.gradient.data) g *= coefficient;
-    rule(u);
+    if (!held) rule(u);
     w.out(3 * k, u.weight);
     if (has_master) w.out(3 * k + 1, u.weight);
     w.out(3 * k + 2, u.momentum);
@@ -103,6 +113,10 @@ void muon_momentum(Work& w) {
   const Value gradient = w.in(1);
   Value momentum = w.in(2), direction = gradient;
   for (std::size_t i = 0; i < momentum.data.size(); ++i) {
+    if (coefficient < 0) {
+      direction.data[i] = 0;
+      continue;
+    }
     const double g = coefficient * gradient.data[i];
     momentum.data[i] += (1 - mu) * (g - momentum.data[i]);
     direction.data[i] = nesterov ? g + mu * (momentum.data[i] - g) : momentum.data[i];
@@ -141,7 +155,7 @@ void orthogonalize(Work& w) {
   double squares = 0;
   for (const double g : value.data) squares += g * g;
   Matrix x(rows, std::vector<double>(columns));
-  for (std::size_t i = 0; i < value.data.size(); ++i) x[i / columns][i % columns] = value.data[i] / std::sqrt(squares);
+  for (std::size_t i = 0; i < value.data.size(); ++i) x[i / columns][i % columns] = value.data[i] / std::max(std::sqrt(squares), 1e-7);  // a matrix of zeros stays one
   if (rows > columns) x = transposed(x);
   for (std::int64_t n = w.attributes().integer("iterations"); n > 0; --n) {
     const Matrix zero(x.size(), std::vector<double>(x.size())), gram = combined(0, zero, 1, x, transposed(x));
@@ -166,7 +180,7 @@ void muon(Work& w) {
 
 const std::vector<std::pair<std::string_view, Formula>>& optimizer_formulas() {
   static const std::vector<std::pair<std::string_view, Formula>> table{
-      {"sum_of_squares", sum_of_squares}, {"clip_coefficient", clip_coefficient}, {"adamw", adamw}, {"sgd", sgd}, {"lion", lion},
+      {"sum_of_squares", sum_of_squares}, {"clip_coefficient", clip_coefficient}, {"hold_update", hold_update}, {"adamw", adamw}, {"sgd", sgd}, {"lion", lion},
       {"muon_momentum", muon_momentum},   {"orthogonalize", orthogonalize},       {"muon", muon}};
   return table;
 }

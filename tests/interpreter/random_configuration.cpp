@@ -56,23 +56,31 @@ class Draw {
       tensor_ = dice_.of({1, 1, 1, 2, 2, 3, 4, 8});
       stages_ = dice_.of({1, 1, 1, 2, 2, 3, 4, 6});
       data_ = dice_.of({1, 2, 2, 3, 4, 5, 8});
-    } while (tensor_ * stages_ * data_ > (dice_.one_in(16) ? 16 : 8));
+      context_ = dice_.of({1, 1, 1, 2, 2, 3, 4});
+    } while (tensor_ * stages_ * data_ * context_ > (dice_.one_in(16) ? 16 : 8));
     over_data_ = dice_.text({"ddp", "zero2", "zero3-offload"});
     std::vector<std::string> uses;
     if (tensor_ > 1) uses.push_back("tp-sp=" + std::to_string(tensor_));
     if (stages_ > 1) uses.push_back("pipeline=" + std::to_string(stages_));
-    if (data_ > 1 || uses.empty() || dice_.one_in(4)) uses.push_back(over_data_);
+    if (context_ > 1) uses.push_back("cp=" + std::to_string(context_));
+    if (over_data_ != "ddp" && data_ % 2 == 0 && dice_.one_in(3)) replicas_ = dice_.of({2, data_ % 4 == 0 ? data_ / 2 : 2, data_});
+    if (replicas_ > 1) {  // within them parts; of a single rank where there are as many as ranks
+      uses.push_back(over_data_ + "=" + std::to_string(data_ / replicas_));
+      uses.push_back("ddp=" + std::to_string(replicas_));
+    } else if (data_ > 1 || uses.empty() || dice_.one_in(4)) {
+      uses.push_back(over_data_);
+    }
     dice_.shuffle(uses);
     std::string strategy = uses[0];
     for (std::size_t i = 1; i < uses.size(); ++i) strategy += "+" + uses[i];
     add("strategy", strategy);
-    add("ranks", std::to_string(tensor_ * stages_ * data_));
+    add("ranks", std::to_string(tensor_ * stages_ * data_ * context_));
   }
 
   void draw_model() {
     const std::string golden = dice_.text(
         {"llama-untied", "llama-tied", "llama-rope-scaled", "qwen3-untied", "qwen3-tied", "qwen3-padded", "qwen2.5-bias"});
-    const int kv_heads = dice_.of({1, 2, 2, 4}) * (tensor_ == 3 ? 3 : 1), heads = kv_heads * dice_.of({1, 1, 2, 3}),
+    const int kv_heads = dice_.of({1, 2, 2, 4}) * (tensor_ == 3 || context_ == 3 ? 3 : 1), heads = kv_heads * dice_.of({1, 1, 2, 3}),
               head_dim = dice_.of({2, 4, 6, 8});
     nlohmann::json changes{{"num_attention_heads", heads},
                            {"num_key_value_heads", kv_heads},
@@ -101,10 +109,17 @@ class Draw {
     add("accumulation", std::to_string(accumulation));
     add("global-batch", std::to_string(accumulation * micro_batch * data_));
     add("sequence",
-        std::to_string(tensor_ > 1 ? std::max(tensor_, 4) * dice_.of({1, 2, tensor_ == 3 ? 3 : 2}) : dice_.of({1, 3, 4, 5, 8})));
+        std::to_string(context_ > 1  ? 2 * context_ * tensor_ * dice_.of({1, 1, 2})
+                       : tensor_ > 1 ? std::max(tensor_, 4) * dice_.of({1, 2, tensor_ == 3 ? 3 : 2})
+                                     : dice_.of({1, 3, 4, 5, 8})));
   }
 
   void draw_options() {
+    if (context_ > 1) {
+      maybe("cp.attention", {"gather", "ulysses", "ulysses"});
+      maybe("cp.queries-beside-gathers", {"true", "false"});
+      maybe("cp.delay-weight-gradients", {"true", "false"});
+    }
     if (tensor_ > 1) {
       const bool sequences = !dice_.one_in(4);
       if (!sequences) add("tp-sp.sequence-parallel", "false");
@@ -121,7 +136,8 @@ class Draw {
       maybe("pipeline.cut", {"layers", "blocks", "operators"});
     }
     if (data_ == 1) return;
-    if (over_data_ == "ddp") return maybe("ddp.bucket-size", {"1Ki", "4Ki", "20Ki"});
+    if (over_data_ == "ddp" || replicas_ > 1) maybe("ddp.bucket-size", {"1Ki", "4Ki", "20Ki"});
+    if (over_data_ == "ddp") return;
     const auto zero = [&](const std::string& option) { return over_data_ + "." + option; };
     maybe(zero("overlap_comm"), {"true", "false"});
     maybe(zero("contiguous_gradients"), {"true", "false"});
@@ -192,7 +208,7 @@ class Draw {
 
   Dice dice_;
   RandomConfiguration made_;
-  int tensor_ = 1, stages_ = 1, data_ = 1;
+  int tensor_ = 1, stages_ = 1, data_ = 1, context_ = 1, replicas_ = 1;
   std::string over_data_;
 };
 

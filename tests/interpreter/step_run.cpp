@@ -5,6 +5,7 @@
 #include <random>
 
 #include "consist/error.h"
+#include "consist/token_order.h"
 #include "core/runtime/initial_values.h"
 #include "core/program/local_ranges.h"
 #include "tests/interpreter/interpreter.h"
@@ -74,7 +75,7 @@ void write_constants(Arena& arena) {
   for (const Constant& constant : program.constants) {
     std::vector<float> values(static_cast<std::size_t>(program[constant.tensor].shape.elements()));
     constant.fill(values);
-    arena.write(constant.tensor, {DType::f32, {}, std::vector<double>(values.begin(), values.end())});
+    write_logical(arena, constant.tensor, values);
   }
 }
 
@@ -92,6 +93,20 @@ void write_input(Arena& arena, const std::string& name, const std::vector<double
   if (id != no_tensor) arena.write(id, {DType::f32, {}, values});
 }
 
+/// The same of what the rank holds of an input [sequences, length]; `rows` are its sequences, whole and in order of position.
+void write_tokens_of(Arena& arena, const std::string& name, const std::vector<double>& rows, std::int64_t length) {
+  const Program& program = arena.planned().program;
+  const TensorId id = find(program, name, Role::input);
+  if (id == no_tensor) return;
+  const LocalPart part = program.part(id);
+  std::vector<double> values;
+  for (std::int64_t row = 0; row < static_cast<std::int64_t>(rows.size()) / length; ++row) {
+    for (std::int64_t at = 0; at < part.shape[1]; ++at)
+      values.push_back(rows[static_cast<std::size_t>(row * length + position_of(part.origin[1] + at, length, program.zigzag))]);
+  }
+  write_input(arena, name, values);
+}
+
 /// `rows` sequences from `first` on, as "ids" and "targets" with a suffix. Some positions count nothing.
 void write_tokens(Arena& arena, const std::string& suffix, std::int64_t first, std::int64_t rows, std::int64_t length,
                   std::int64_t vocabulary) {
@@ -105,10 +120,10 @@ void write_tokens(Arena& arena, const std::string& suffix, std::int64_t first, s
       starts.push_back(static_cast<double>(at - at % (2 + sequence % 3)));  // documents of 2, 3 or 4 tokens
     }
   }
-  write_input(arena, "ids" + suffix, ids);
-  write_input(arena, "targets" + suffix, targets);
-  write_input(arena, "loss_mask" + suffix, mask);
-  write_input(arena, "document_start" + suffix, starts);
+  write_tokens_of(arena, "ids" + suffix, ids, length);
+  write_tokens_of(arena, "targets" + suffix, targets, length);
+  write_tokens_of(arena, "loss_mask" + suffix, mask, length);
+  write_tokens_of(arena, "document_start" + suffix, starts, length);
 }
 
 /// A replicated scalar, from all ranks.
@@ -125,6 +140,17 @@ double metric(const std::vector<Arena>& ranks, const std::string& name) {
                          std::to_string(here) + ", rank 0 has " + std::to_string(value));
   }
   return value;
+}
+
+bool has_metric(const std::vector<Arena>& ranks, const std::string& name) {
+  return find(ranks.front().planned().program, name, Role::metric) != no_tensor;
+}
+
+/// Rows that had no room in what ran last.
+double overflow(const std::vector<Arena>& ranks, const RunOptions& options) {
+  const double missing = has_metric(ranks, "overflow") ? metric(ranks, "overflow") : 0;
+  if (missing != 0 && !options.without_room) throw ProgramError(std::to_string(missing) + " rows had no room");
+  return missing;
 }
 
 /// Puts the ranks' parts of logical tensors together.
@@ -248,8 +274,10 @@ Outcome run(const RankPrograms& programs, const RunOptions& options) {
     run_all(ranks, options.order + static_cast<std::uint64_t>(step));
     outcome.losses.push_back(metric(ranks, "loss"));
     outcome.grad_norms.push_back(metric(ranks, "grad_norm"));
+    if (has_metric(ranks, "aux_loss")) outcome.auxiliary_losses.push_back(metric(ranks, "aux_loss"));
+    outcome.overflow += overflow(ranks, options);
     if (metric(ranks, "stop") != config.ranks) throw ProgramError("the stop requests do not sum to the number of ranks");
-    if (step > 0 || options.rounded) continue;
+    if (step > 0 || options.rounded || options.without_room) continue;
 
     outcome.after_first_step = states_of(ranks);
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -260,10 +288,12 @@ Outcome run(const RankPrograms& programs, const RunOptions& options) {
     }
     run_all(ranks, options.order + 1000);
     outcome.evaluation = metric(ranks, "loss");
+    overflow(ranks, options);
     for (Arena& arena : ranks) arena.go_on_with(0);
   }
   outcome.values = states_of(ranks);
-  add_gradients(outcome.values, options.steps > 1 ? outcome.after_first_step : before, config);
+  if (!options.without_room) add_gradients(outcome.values, options.steps > 1 ? outcome.after_first_step : before, config);
+  outcome.before = std::move(before);
   return outcome;
 }
 

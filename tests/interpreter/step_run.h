@@ -16,13 +16,16 @@ struct Outcome {
   /// decayed weight added). Row-major, logical.
   std::map<std::string, std::vector<double>> values;
   std::vector<double> losses, grad_norms;                       ///< by step
+  std::vector<double> auxiliary_losses;                         ///< by step, of models that have one
   double evaluation = 0;                                        ///< loss after the first step
-  std::map<std::string, std::vector<double>> after_first_step;  ///< parameters and states
+  std::map<std::string, std::vector<double>> before, after_first_step;  ///< parameters and states
+  double overflow = 0;                                                  ///< of all steps
 };
 
 struct RunOptions {
   std::uint64_t order = 0;  ///< chooses among legal timings
   int steps = 2;            ///< 1 or 2
+  bool without_room = false;  ///< rows may overflow; otherwise that is an error
   bool rounded = false;     ///< what is written to f32 and bf16 is rounded as they are
 };
 

@@ -145,7 +145,7 @@ TEST_P(DeviceKernel, Attention) {
       EXPECT_THROW(run("attention", {q, k, v}, attributes), UsageError);
       continue;
     }
-    const Values expected = reference::attention({q, k, v}, c.dim, c.window), made = run("attention", {q, k, v}, attributes);
+    const Values expected = reference::attention({q, k, v}, c.dim, {.window = c.window}), made = run("attention", {q, k, v}, attributes);
     expect_close(made[0], *expected[0], tolerance(), "o");
     expect_close(made[1], *expected[1], 2e-6, "lse");
     Value o = *expected[0], lse = *expected[1];

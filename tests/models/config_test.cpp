@@ -267,13 +267,58 @@ TEST(QwenConfig, AMixtureWithoutExpertsIsTheDenseModel) {
   const auto architecture = parse(file, "qwen");
   EXPECT_THAT(architecture->config_json(), AllOf(HasSubstr("\"Qwen3ForCausalLM\""), HasSubstr("\"qwen3\"")));
   EXPECT_EQ(BuiltModel(*architecture).shape("model.layers.0.self_attn.q_norm.weight"), "[16]");
-  for (const char* field : {"num_experts", "num_experts_per_tok", "moe_intermediate_size"}) {
+  for (const char* field : {"num_local_experts", "num_experts_per_tok", "moe_intermediate_size"}) {
     json mixture = file;
-    mixture[field] = 8;
+    mixture[field] = 8;  // without the number of experts
     expect_refused(mixture, field, "qwen");
     mixture[field] = 0;
     EXPECT_EQ(parse(mixture, "qwen")->config_json(), architecture->config_json()) << field;
   }
+}
+
+TEST(QwenConfig, ReadsAndWritesMixtures) {
+  json file = qwen_json("Qwen3MoeForCausalLM", "qwen3_moe");
+  file.update(json{{"head_dim", 16},
+                   {"num_hidden_layers", 5},
+                   {"num_experts", 6},
+                   {"num_experts_per_tok", 3},
+                   {"moe_intermediate_size", 20},
+                   {"norm_topk_prob", true},
+                   {"output_router_logits", true},
+                   {"router_aux_loss_coef", 0.25},
+                   {"decoder_sparse_step", 2},
+                   {"mlp_only_layers", {1}}});
+  const auto architecture = parse(file, "qwen");
+  const BuiltModel built(*architecture);
+  const std::string hidden = std::to_string(architecture->sizes().hidden);
+  for (const int layer : {0, 1, 2, 4})
+    EXPECT_NE(built.shape("model.layers." + std::to_string(layer) + ".mlp.up_proj.weight"), "absent") << layer;
+  const std::string experts = "model.layers.3.mlp.experts.*.";
+  EXPECT_EQ(built.shape(experts + "{gate_proj,up_proj}.weight"), "[6,40," + hidden + "]");
+  EXPECT_EQ(built.shape(experts + "down_proj.weight"), "[6," + hidden + ",20]");
+  EXPECT_EQ(built.shape("model.layers.3.mlp.gate.weight"), "[6," + hidden + "]");
+  EXPECT_EQ(built.program.auxiliary_losses.size(), 1U);
+  const json written = json::parse(architecture->config_json());
+  EXPECT_EQ(written["mlp_only_layers"], (json{0, 1, 2, 4}));
+  for (const char* field : {"num_experts", "num_experts_per_tok", "moe_intermediate_size", "norm_topk_prob", "output_router_logits",
+                            "router_aux_loss_coef"})
+    EXPECT_EQ(written[field], file[field]) << field;
+  EXPECT_EQ(parse(written, "qwen")->config_json(), architecture->config_json());
+
+  for (const auto& [field, value] : std::vector<std::pair<const char*, json>>{{"num_experts_per_tok", 7},
+                                                                            {"num_experts", -1},
+                                                                            {"moe_intermediate_size", 0},
+                                                                            {"decoder_sparse_step", 0},
+                                                                            {"mlp_only_layers", {"all"}},
+                                                                            {"use_sliding_window", true},
+                                                                            {"router_aux_loss_coef", -1},
+                                                                            {"n_shared_experts", 1}}) {
+    json wrong = file;
+    wrong[field] = value;
+    expect_refused(wrong, field, "qwen");
+  }
+  file["output_router_logits"] = false;
+  EXPECT_TRUE(BuiltModel(*parse(file, "qwen")).program.auxiliary_losses.empty());
 }
 
 TEST(QwenConfig, GoesByTheListOfArchitecturesAlone) {

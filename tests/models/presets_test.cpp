@@ -24,7 +24,7 @@ void PrintTo(const PresetOf& preset, std::ostream* out) {
 
 std::vector<PresetOf> all_presets() {
   std::vector<PresetOf> list;
-  for (const char* family : {"llama", "qwen"}) {
+  for (const char* family : {"llama", "qwen", "mixtral"}) {
     for (const ModelPreset& preset : test::family(family)->presets()) list.push_back({family, preset.name});
   }
   return list;
@@ -49,9 +49,17 @@ TEST_P(EveryPreset, HoldsTheParametersThatItsSizesSay) {
 
 TEST_P(EveryPreset, CountsTheWeightsOfItsMatrixProducts) {
   const BuiltModel built(*architecture_);
-  std::int64_t elements = 0;
+  std::int64_t elements = 0, choices = 0;
   for (const Instruction& i : built.program.instructions) {
     if (i.op->name() == "linear" || i.op->name() == "lm_head_loss") elements += built.program[i.inputs[1]].shape.elements();
+    if (i.op->name() != "moe_dispatch") continue;
+    // A token meets some of the experts.
+    choices = built.program[i.inputs[1]].shape[2];
+  }
+  for (const Instruction& i : built.program.instructions) {
+    if (i.op->name() != "grouped_linear") continue;
+    const Shape& w = built.program[i.inputs[1]].shape;
+    elements += choices * w[1] * w[2];
   }
   EXPECT_EQ(architecture_->sizes().matmul_parameters, elements);
 }
@@ -59,7 +67,7 @@ TEST_P(EveryPreset, CountsTheWeightsOfItsMatrixProducts) {
 TEST_P(EveryPreset, InitialisesAndDecaysByRank) {
   const BuiltModel built(*architecture_);
   for (const Parameter& p : built.program.parameters) {
-    const bool matrix = built.program[p.tensor].shape.rank() == 2;
+    const bool matrix = built.program[p.tensor].shape.rank() >= 2;
     const bool bias = p.name.ends_with(".bias");
     EXPECT_EQ(p.decay, matrix) << p.name;
     EXPECT_FLOAT_EQ(p.init_std, matrix ? 0.02F : 0.0F) << p.name;

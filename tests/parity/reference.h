@@ -22,6 +22,7 @@ struct Reference {
   std::string folder;
   std::vector<std::vector<std::vector<std::int32_t>>> batches;  ///< [step][row][token]
   std::vector<double> losses, grad_norms;                       ///< by step; norms before clipping
+  std::vector<double> aux_losses;                               ///< by step; of models that have one
   double max_norm = 0;
   double learning_rate = 0, beta1 = 0, beta2 = 0, epsilon = 0, weight_decay = 0;
   std::map<std::string, WeightSums> final_weights;
@@ -38,6 +39,7 @@ inline Reference read_reference(const std::string& name) {
   const nlohmann::json json = nlohmann::json::parse(file);
   r.batches = json.at("batches").get<decltype(r.batches)>();
   r.losses = json.at("losses").get<std::vector<double>>();
+  r.aux_losses = json.value("aux_losses", std::vector<double>());
   r.grad_norms = json.at("grad_norms").get<std::vector<double>>();
   r.max_norm = json.at("max_norm").get<double>();
   const nlohmann::json& adamw = json.at("adamw");

@@ -80,10 +80,11 @@ TEST(Layout, AStrategyMayHaveSeveralAxes) {
 class Timed final : public ParallelStrategy {
  public:
   Timed(std::string name, int distance, int turn) : request_{.name = std::move(name), .distance = distance, .turn = turn} {}
+  explicit Timed(AxisRequest request) : request_(std::move(request)) {}
   AxisRequest axis() const override { return request_; }
-  void partition(Program&, AxisSet) const override {}
+  void partition(Program& forward, AxisSet axes) const override { partitioned += forward.mesh.text(axes) + " "; }
   void schedule(Program& step, AxisSet axes) const override { scheduled += step.mesh.text(axes) + " "; }
-  static inline std::string scheduled;
+  static inline std::string partitioned, scheduled;
 
  private:
   AxisRequest request_;
@@ -99,6 +100,55 @@ TEST(Layout, SchedulesInTurnsWhereverAxesLie) {
   Timed::scheduled.clear();
   c.step();
   EXPECT_EQ(Timed::scheduled, "middle far near ");
+}
+
+TEST(Layout, StrategiesOfOneAxisNameDivideItByTheirDistance) {
+  const AxisRequest inside{.name = "data", .takes_rest = true, .splits_batch = true, .distance = 1, .most_axes = 2};
+  AxisRequest outside = inside;
+  outside.distance = 2;
+  const Timed shards(inside), sums(outside), near("near", 0, 0);
+  Case c(1);
+  c.request.strategies = {{"shards", &shards, 0}, {"near", &near, 2}, {"sums", &sums, 3}};
+  c.request.ranks = 24;
+  c.layout = lay_out(c.request.strategies, 24);
+  EXPECT_EQ(c.layout.mesh, Mesh({{"data.0", 3}, {"data.1", 4}, {"near", 2}}));
+  EXPECT_EQ(c.layout.strategy_of(0).name, "sums");
+  EXPECT_EQ(c.layout.strategy_of(1).name, "shards");
+  EXPECT_EQ(c.layout.batch_ranks(), 12);
+  Timed::partitioned = Timed::scheduled = "";
+  c.step();
+  EXPECT_EQ(Timed::partitioned, "data.0 data.1 near ");
+  EXPECT_EQ(Timed::scheduled, "data.1 data.0 near ") << "the inner one first";
+  EXPECT_EQ(lay_out({{"shards", &shards, 8, {2, 4}}, {"sums", &sums, 3}}, 24).mesh,
+            Mesh({{"data.0", 3}, {"data.1", 2}, {"data.2", 4}}));
+  EXPECT_EQ(lay_out({{"shards", &shards, 1}, {"sums", &sums, 0}}, 4).mesh, Mesh({{"data.0", 4}}));
+}
+
+TEST(Layout, StrategiesMayTakeAxesThatShareParameters) {
+  const Timed sharing({.name = "shared", .distance = 0, .shares_parameters = true});
+  const Timed taking({.name = "data", .takes_rest = true, .takes_shared = true}), plain("far", 3, 0);
+  const auto laid = [&](int ranks) { return lay_out({{"plain", &plain, 2}, {"taking", &taking, 0}, {"sharing", &sharing, 2}}, ranks); };
+  const Layout eight = laid(8), four = laid(4);
+  EXPECT_EQ(eight.mesh, Mesh({{"far", 2}, {"data", 2}, {"shared", 2}}));
+  EXPECT_EQ(eight.active[1].axes, AxisSet(1));
+  EXPECT_EQ(eight.active[1].works_on, AxisSet(1) | 2);
+  EXPECT_EQ(eight.active[2].works_on, AxisSet(2));
+  EXPECT_EQ(eight.partition_order, (std::vector<std::size_t>{2, 0, 1})) << "those that share first";
+  ASSERT_EQ(four.active.size(), 3U) << "without ranks of its own it still has theirs";
+  EXPECT_EQ(four.active[1].axes, AxisSet());
+  EXPECT_EQ(four.active[1].works_on, AxisSet(1));
+  EXPECT_EQ(four.strategy_of(1).name, "sharing");
+  EXPECT_EQ(lay_out({{"plain", &plain, 2}, {"taking", &taking, 0}}, 2).active.size(), 1U);
+}
+
+TEST(Layout, RefusesTwoStrategiesOfOneAxisAtOneDistance) {
+  const Timed one("data", 2, 0), other("data", 2, 0);
+  try {
+    lay_out({{"one", &one, 2}, {"other", &other, 2}}, 4);
+    FAIL() << "it was laid out";
+  } catch (const UsageError& error) {
+    EXPECT_EQ(std::string(error.what()).find("strategies 'one' and 'other' both want the mesh axis 'data'"), 0U) << error.what();
+  }
 }
 
 TEST(Layout, RefusesANumberOfAxesThatTheStrategyDoesNotWorkOn) {

@@ -99,11 +99,9 @@ inline Values rope_grad(const Value& dy, const Value& table, const Value* x, con
 
 /// dq, dk, dv. The probabilities come from lse, as kernels make them again.
 inline Values attention_grad(const Value& dout, const Value& q, const Value& k, const Value& v, const Value& o, const Value& lse,
-                             std::int64_t head_dim, std::int64_t window = 0, const Value* starts = nullptr) {
-  const std::int64_t batch = q.shape[0], sequence = q.shape[1], heads = q.shape[2] / head_dim, kv_heads = k.shape[2] / head_dim;
-  const auto index = [&](std::int64_t b, std::int64_t s, std::int64_t h, std::int64_t n) {
-    return ((b * sequence + s) * n + h) * head_dim;
-  };
+                             std::int64_t head_dim, const Visibility& visibility = {}) {
+  const std::int64_t batch = q.shape[0], queries = q.shape[1], keys = k.shape[1], heads = q.shape[2] / head_dim,
+                     kv_heads = k.shape[2] / head_dim;
   const auto dot = [&](const Value& a, std::int64_t at_a, const Value& b, std::int64_t at_b) {
     double sum = 0;
     for (std::int64_t i = 0; i < head_dim; ++i) sum += a.at(at_a + i) * b.at(at_b + i);
@@ -114,12 +112,13 @@ inline Values attention_grad(const Value& dout, const Value& q, const Value& k, 
   for (std::int64_t b = 0; b < batch; ++b) {
     for (std::int64_t h = 0; h < heads; ++h) {
       const std::int64_t kv = h / (heads / kv_heads);
-      for (std::int64_t s = 0; s < sequence; ++s) {
-        const std::int64_t here = index(b, s, h, heads);
+      for (std::int64_t s = 0; s < queries; ++s) {
+        const std::int64_t here = ((b * queries + s) * heads + h) * head_dim;
         const double mean = dot(dout, here, o, here);
-        for (std::int64_t t = first_key(s, window, starts, b, sequence); t <= s; ++t) {
-          const std::int64_t there = index(b, t, kv, kv_heads);
-          const double p = std::exp(dot(q, here, k, there) * scale - lse.at((b * heads + h) * sequence + s));
+        for (std::int64_t t = 0; t < keys; ++t) {
+          if (!visibility.sees(b, s, queries, t)) continue;
+          const std::int64_t there = ((b * keys + t) * kv_heads + kv) * head_dim;
+          const double p = std::exp(dot(q, here, k, there) * scale - lse.at((b * heads + h) * queries + s));
           const double dscore = p * (dot(dout, here, v, there) - mean) * scale;
           for (std::int64_t i = 0; i < head_dim; ++i) {
             dv.at(there + i) += p * dout.at(here + i);

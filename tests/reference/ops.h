@@ -125,44 +125,52 @@ inline Values rope(const Values& in, std::int64_t head_dim, double epsilon) {
   return {y, rstd};
 }
 
-/// The first key that `query` sees; `window` 0: it sees all before it, or all of its document where `starts` [batch, sequence]
-/// are given.
-inline std::int64_t first_key(std::int64_t query, std::int64_t window, const Value* starts, std::int64_t b,
-                              std::int64_t sequence) {
-  const std::int64_t start = starts == nullptr ? 0 : static_cast<std::int64_t>(starts->at(b * sequence + query));
-  return window == 0 ? start : std::max(start, query - window + 1);
-}
+/// Which keys the queries of attention see.
+struct Visibility {
+  std::int64_t window = 0;        ///< 0: all before, or all of the document
+  const Value* starts = nullptr;  ///< of documents: [batch, queries]
+  /// The positions of queries and keys, by row; empty: 0, 1, 2, ...
+  std::vector<std::int64_t> queries = {}, keys = {};
+
+  std::int64_t of_query(std::int64_t row) const { return queries.empty() ? row : queries[static_cast<std::size_t>(row)]; }
+  std::int64_t of_key(std::int64_t row) const { return keys.empty() ? row : keys[static_cast<std::size_t>(row)]; }
+  /// Of `count` queries.
+  bool sees(std::int64_t b, std::int64_t query, std::int64_t count, std::int64_t key) const {
+    const std::int64_t at = of_query(query), seen = of_key(key);
+    if (seen > at || (window > 0 && seen <= at - window)) return false;
+    return starts == nullptr || seen >= static_cast<std::int64_t>(starts->at(b * count + query));
+  }
+};
 
 /// o, lse
-inline Values attention(const Values& in, std::int64_t head_dim, std::int64_t window = 0, const Value* starts = nullptr) {
+inline Values attention(const Values& in, std::int64_t head_dim, const Visibility& visibility = {}) {
   const Value &q = *in[0], &k = *in[1], &v = *in[2];
-  const std::int64_t batch = q.shape[0], sequence = q.shape[1], heads = q.shape[2] / head_dim, kv_heads = k.shape[2] / head_dim;
-  const auto index = [&](std::int64_t b, std::int64_t s, std::int64_t h, std::int64_t n) {
-    return ((b * sequence + s) * n + h) * head_dim;
-  };
-  Value o = zeros(q.dtype, q.shape), lse = zeros(DType::f32, {batch, heads, sequence});
-  std::vector<double> p(static_cast<std::size_t>(sequence));
+  const std::int64_t batch = q.shape[0], queries = q.shape[1], keys = k.shape[1], heads = q.shape[2] / head_dim,
+                     kv_heads = k.shape[2] / head_dim;
+  Value o = zeros(q.dtype, q.shape), lse = zeros(DType::f32, {batch, heads, queries});
+  std::vector<double> p(static_cast<std::size_t>(keys));
   for (std::int64_t b = 0; b < batch; ++b) {
     for (std::int64_t h = 0; h < heads; ++h) {
       const std::int64_t kv = h / (heads / kv_heads);
-      for (std::int64_t s = 0; s < sequence; ++s) {
+      for (std::int64_t s = 0; s < queries; ++s) {
+        const std::int64_t here = ((b * queries + s) * heads + h) * head_dim;
         double largest = -INFINITY, sum = 0;
-        const std::int64_t seen = first_key(s, window, starts, b, sequence);
-        for (std::int64_t t = seen; t <= s; ++t) {
-          double score = 0;
-          for (std::int64_t i = 0; i < head_dim; ++i)
-            score += q.at(index(b, s, h, heads) + i) * k.at(index(b, t, kv, kv_heads) + i);
-          p[static_cast<std::size_t>(t)] = score / std::sqrt(static_cast<double>(head_dim));
-          largest = std::max(largest, p[static_cast<std::size_t>(t)]);
-        }
-        for (std::int64_t t = seen; t <= s; ++t)
-          sum += p[static_cast<std::size_t>(t)] = std::exp(p[static_cast<std::size_t>(t)] - largest);
-        for (std::int64_t t = seen; t <= s; ++t) {
-          for (std::int64_t i = 0; i < head_dim; ++i) {
-            o.at(index(b, s, h, heads) + i) += p[static_cast<std::size_t>(t)] / sum * v.at(index(b, t, kv, kv_heads) + i);
+        const auto each_key = [&](const auto& use) {
+          for (std::int64_t t = 0; t < keys; ++t) {
+            if (visibility.sees(b, s, queries, t)) use(p[static_cast<std::size_t>(t)], ((b * keys + t) * kv_heads + kv) * head_dim);
           }
-        }
-        lse.at((b * heads + h) * sequence + s) = largest + std::log(sum);
+        };
+        each_key([&](double& score, std::int64_t there) {
+          score = 0;
+          for (std::int64_t i = 0; i < head_dim; ++i) score += q.at(here + i) * k.at(there + i);
+          score /= std::sqrt(static_cast<double>(head_dim));
+          largest = std::max(largest, score);
+        });
+        each_key([&](double& score, std::int64_t) { sum += score = std::exp(score - largest); });
+        each_key([&](const double& score, std::int64_t there) {
+          for (std::int64_t i = 0; i < head_dim; ++i) o.at(here + i) += score / sum * v.at(there + i);
+        });
+        lse.at((b * heads + h) * queries + s) = largest + std::log(sum);
       }
     }
   }
@@ -201,7 +209,7 @@ inline Values forward(std::string_view op, const Values& in, const Attributes& a
   if (op == "linear") return linear(in);
   if (op == "rms_norm") return rms_norm(in, attributes.real("epsilon"));
   if (op == "rope") return rope(in, attributes.integer("head_dim"), attributes.real_or("epsilon", 0));
-  if (op == "attention") return attention(in, attributes.integer("head_dim"), attributes.integer_or("window", 0));
+  if (op == "attention") return attention(in, attributes.integer("head_dim"), {.window = attributes.integer_or("window", 0)});
   if (op == "swiglu") return swiglu(in);
   if (op == "lm_head_loss") return lm_head_loss(in, attributes.real("scale"));
   throw std::invalid_argument("no reference for op " + std::string(op));

@@ -12,8 +12,10 @@ using test::gather_always;
 using test::zero_step;
 using test::ZeroCase;
 
+/// Bytes per rank and step.
 struct Sent {
-  double gathered = 0, reduced = 0;  ///< bytes per rank and step
+  double gathered = 0, reduced = 0;
+  double across = 0;  ///< gradients, by all_reduce
 };
 
 Sent sent(const Program& program) {
@@ -21,10 +23,12 @@ Sent sent(const Program& program) {
   for (const Instruction& i : program.instructions) {
     for (TensorId input : i.inputs) {
       if (input == no_tensor) continue;
+      if (!i.op->is_collective()) continue;
       const auto bytes = static_cast<double>(program.bytes(input));
-      const int n = program.mesh.axes() == 0 ? 1 : program.mesh.size_of(0);
+      const int n = program.mesh.size_of(i.queue.axes());
       if (i.op->name() == "all_gather") sum.gathered += bytes * (n - 1);
       if (i.op->name() == "reduce_scatter") sum.reduced += bytes * (n - 1) / n;
+      if (i.op->name() == "all_reduce" && program[input].role == Role::gradient) sum.across += 2 * bytes * (n - 1) / n;
     }
   }
   return sum;
@@ -141,6 +145,29 @@ TEST_P(Bytes, SmallParametersAreGatheredOncePerStep) {
     if (count < 17) small += static_cast<double>(count);
   }
   EXPECT_DOUBLE_EQ(sent(program).gathered, 4 * (2 * 2 * (elements(program) - small) + small) * share());
+}
+
+// Parts of N ranks in M replicas: within as ZeRO, across only parts of gradients, once per step however many micro-batches there
+// are: 2 (M-1)/M of P/N.
+TEST_P(Bytes, HybridSendsPartsAcrossOncePerStep) {
+  for (const int replicas : {2, 3}) {
+    const double m = replicas, n = ranks(), across = 2 * (m - 1) / m / n;
+    for (const int accumulation : {1, 3}) {
+      const Program two = zero_step({.ranks = ranks() * replicas, .accumulation = accumulation, .replicas = replicas});
+      const double p = 4 * elements(two);
+      EXPECT_DOUBLE_EQ(sent(two).gathered, p * share());
+      EXPECT_DOUBLE_EQ(sent(two).reduced, accumulation * p * share());
+      EXPECT_DOUBLE_EQ(sent(two).across, p * across);
+      const Program three = zero_step({.strategy = "zero3-offload",
+                                       .options = gather_always,
+                                       .ranks = ranks() * replicas,
+                                       .accumulation = accumulation,
+                                       .replicas = replicas});
+      EXPECT_DOUBLE_EQ(sent(three).gathered, accumulation * 2 * p * share());
+      EXPECT_DOUBLE_EQ(sent(three).reduced, accumulation * p * share());
+      EXPECT_DOUBLE_EQ(sent(three).across, p * across);
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Bytes, testing::Values(2, 4, 8));

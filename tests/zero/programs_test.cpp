@@ -42,6 +42,15 @@ TEST(Golden, Zero3) {
                 to_text(planned(zero_step({.strategy = "zero3-offload", .options = gather_always, .dtypes = test::mixed_bf16}))));
 }
 
+TEST(Golden, Hybrid) {
+  expect_golden("hybrid", to_text(planned(zero_step({.options = {{"reduce_bucket_size", "600"}},
+                                                     .ranks = 4,
+                                                     .accumulation = 2,
+                                                     .replicas = 2,
+                                                     .shape = {.layers = 1},
+                                                     .dtypes = test::mixed_bf16}))));
+}
+
 TEST(Golden, Zero3InBf16) {
   ZeroCase c{.strategy = "zero3-offload",
              .options = gather_always,

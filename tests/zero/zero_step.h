@@ -20,6 +20,7 @@ struct ZeroCase {
   std::string strategy = "zero2";
   std::map<std::string, std::string> options;
   int ranks = 2, accumulation = 1;
+  int replicas = 1;  ///< of the parts, by ddp: as many groups of ranks, of which `ranks` are all
   TinyShape shape;
   DTypes dtypes;
   bool pack_linears = false;
@@ -44,6 +45,8 @@ inline Program zero_step(const ZeroCase& c) {
   request.architecture = &model;
   request.precision = &precision;
   request.strategies = {{c.strategy, strategy.get(), 0}};
+  const std::shared_ptr<ParallelStrategy> ddp = host.make<ParallelStrategy>("strategy", "ddp", {});
+  if (c.replicas > 1) request.strategies.push_back({"ddp", ddp.get(), c.replicas});
   request.ranks = c.ranks;
   request.micro_batch = c.micro_batch;
   request.sequence = c.sequence;

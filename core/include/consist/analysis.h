@@ -1,4 +1,4 @@
-// Analyses of programs: which instruction makes a tensor, and which read it.
+// Analyses of programs: which instruction makes a tensor, and which read it; along which axes tensors lie how.
 #pragma once
 
 #include <cstddef>
@@ -41,5 +41,13 @@ class CONSIST_API DefUse {
   std::vector<std::size_t> first_user_;  // by tensor: where its users begin; one more than there are tensors
   std::vector<InstructionId> users_;
 };
+
+/// Those of `among` along which the tensor lies as `placement` says.
+CONSIST_API AxisSet axes_with(const Tensor& tensor, Placement placement, AxisSet among);
+
+/// The different sets, without the empty one, that axes_with() finds for `tensors`, the largest first: one collective moves tensors
+/// of one set.
+CONSIST_API std::vector<AxisSet> sets_with(const Program& program, std::span<const TensorId> tensors, Placement placement,
+                                           AxisSet among);
 
 }  // namespace consist

@@ -120,6 +120,8 @@ struct Machine {
   LinkRates network;   ///< to another node, all ranks of the node sending
   Figure host_alone;   ///< bytes/s between the memories of host and device in one direction, if no other rank of the node copies
   Figure host_shared;  ///< the same if all ranks do
+  /// How many ranks these were when it was measured: fewer share as much between them. 0: that is not known, and two are as all.
+  int host_shared_ranks = 0;
   Figure host_both{1};  ///< fraction of these rates that is left to each direction while both copy, 0..1
   /// Relative time by which the slowest rank of a node computes longer than their mean: ranks of one job wait for it.
   Figure rank_skew;

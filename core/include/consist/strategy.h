@@ -17,9 +17,9 @@ struct AxisRequest {
   bool takes_rest = false;  ///< the size may be left out: it is then that of all ranks that other strategies do not take
   bool splits_batch =
       false;  ///< each rank of the axis has sequences of its own: the logical batch is the local one times the size
-  /// Where the axis stands in the mesh: members of the axis with the smallest distance are neighbours, on one host if they fit on
-  /// one. An axis that moves activations within layers wants 0, one that sums gradients once per step 1, one that hands on
-  /// activations between layers 2.
+  /// Where the axis lies: members of the smallest distance are neighbours. 0: activations move within layers; 1: gradients are
+  /// divided, parameters gathered; 2: gradients are only summed; 3: activations are handed on between layers. Strategies of one
+  /// name and different distances share the axis: "name.0" is the outermost one's, whose schedule() runs last of theirs.
   int distance = 1;
   /// How many axes the strategy works on: `--strategy NAME=2x4` gives it two, of which the members of the second one are
   /// neighbours. One axis is called `name`; of several, axis k is called "name.k", and one of size 1 does not exist.

@@ -73,6 +73,7 @@
   apply(copy) \
   apply(sum_of_squares) \
   apply(clip_coefficient) \
+  apply(hold_update) \
   apply(adamw) \
   apply(sgd) \
   apply(lion) \

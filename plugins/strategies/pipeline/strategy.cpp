@@ -55,7 +55,7 @@ class Pipeline final : public ParallelStrategy {
     }
   }
 
-  AxisRequest axis() const override { return {.name = "pipeline", .distance = 2}; }
+  AxisRequest axis() const override { return {.name = "pipeline", .distance = 3}; }
 
   void partition(Program& forward, AxisSet axes) const override {
     const int axis = axes.first();

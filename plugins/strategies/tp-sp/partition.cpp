@@ -15,7 +15,8 @@ namespace {
 
 constexpr int out_dim = 0;  // of a weight
 constexpr int in_dim = 1;
-constexpr int sequence_dim = 1;
+constexpr int sequence_dim = 1;  // of an activation
+constexpr int channel_dim = 2;
 constexpr int vocabulary_dim = 0;
 
 std::size_t index(std::int32_t id) {
@@ -47,6 +48,15 @@ class Partitioner {
     throw UsageError("tp-sp=" + std::to_string(ranks_) + ": " + what + " " + std::to_string(count) + ", which " +
                      std::to_string(ranks_) + " ranks cannot share equally; choose another size for tp-sp");
   }
+  /// Channels that another axis divides already: parts of parts would not be the heads that both mean.
+  void refuse_divided(TensorId activation) const {
+    for (int axis = 0; axis < program_.mesh.axes(); ++axis) {
+      if (axis == settings_.axis || !program_[activation].placements[axis].is_shard(channel_dim)) continue;
+      throw UsageError("tp-sp=" + std::to_string(ranks_) + ": the heads of attention are divided over axis '" +
+                       program_.mesh.axis(axis).name +
+                       "' already; choose a way of dividing sequences that leaves heads whole, such as --cp.attention gather, or no tp-sp");
+    }
+  }
   Placement& on_axis(TensorId tensor) { return program_[tensor].placements[settings_.axis]; }
 
   /// The linear that made `tensor`, with ops of one activation in between that are split as it is (rope); null if something else
@@ -76,6 +86,7 @@ class Partitioner {
   /// Attention's heads, the channels of a gated or any other activation: all that an op makes of linears' outputs, split alike.
   void split_channels(const Instruction& i) {
     const ChannelSplit split = *i.op->channel_split(i.attributes);
+    for (int k = 0; k < split.inputs; ++k) refuse_divided(i.inputs[index(k)]);
     std::vector<const Instruction*> made_by;
     for (int k = 0; k < split.inputs; ++k) {
       made_by.push_back(linear_behind(i.inputs[index(k)]));
@@ -154,10 +165,12 @@ class Partitioner {
     if (split_vocabulary(i.inputs[1])) i.attributes.set("vocabulary", program_[i.inputs[1]].shape[vocabulary_dim]);
     if (!settings_.sequence_parallel) return;
     const std::int64_t sequence = program_[i.outputs[0]].shape[sequence_dim];
-    if (sequence % ranks_ != 0) {
+    const std::int64_t parts = sequence / program_.local(i.inputs[0])[sequence_dim];  // that other axes make of it
+    if (sequence % (parts * ranks_) != 0) {
       throw UsageError("tp-sp=" + std::to_string(ranks_) + ": --sequence is " + std::to_string(sequence) +
-                       ", which the ranks cannot share equally; choose a multiple of " + std::to_string(ranks_) +
-                       ", or --tp-sp.sequence-parallel=false");
+                       ", which the ranks cannot share equally" +
+                       (parts > 1 ? " where other axes make " + std::to_string(parts) + " parts of it" : "") +
+                       "; choose a multiple of " + std::to_string(parts * ranks_) + ", or --tp-sp.sequence-parallel=false");
     }
     on_axis(i.outputs[0]) = Placement::shard(sequence_dim);
   }
@@ -167,7 +180,7 @@ class Partitioner {
   std::int64_t chunks_of(TensorId targets, TensorId table) const {
     const Program& p = program_;
     while (def_use_.is_made(targets)) targets = old_inputs_[index(def_use_.producer(targets))];
-    const std::int64_t sequence = p[targets].shape[sequence_dim];
+    const std::int64_t sequence = p.local(targets)[sequence_dim];
     const std::int64_t words = p[table].shape[vocabulary_dim] / ranks_;  // whatever other axes do to the table: it is gathered
     const std::int64_t bytes = p.local(targets).elements() * words * static_cast<std::int64_t>(size_of(p[table].dtype));
     const std::int64_t wanted = (bytes + settings_.logits_bytes - 1) / settings_.logits_bytes;

@@ -5,10 +5,10 @@
 
 namespace consist::zero {
 
-/// Elements that a rank has of `tensor` when it is gathered along `axes`.
-inline std::int64_t whole_elements(const Program& program, TensorId tensor, AxisSet axes) {
+/// Elements that a rank has of `tensor` when its flat parts are gathered.
+inline std::int64_t whole_elements(const Program& program, TensorId tensor) {
   Placements placements = program[tensor].placements;
-  placements.set(axes, Placement::replicate());
+  placements.set(placements.flat_axes(), Placement::replicate());
   return local_shape(program[tensor].shape, placements, program.mesh).elements();
 }
 

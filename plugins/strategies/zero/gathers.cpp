@@ -12,10 +12,10 @@ namespace {
 
 class PeriodPlanner {
  public:
-  PeriodPlanner(const Program& step, std::span<const Use> uses, AxisSet axes, const Settings& settings)
+  PeriodPlanner(const Program& step, std::span<const Use> uses, const Settings& settings)
       : uses_(uses), settings_(settings), before_(uses.size() + 1, 0), next_(uses.size(), none) {
     for (const Use& use : uses) {
-      if (!elements_.contains(use.source)) elements_[use.source] = whole_elements(step, use.source, axes);
+      if (!elements_.contains(use.source)) elements_[use.source] = whole_elements(step, use.source);
     }
     std::unordered_map<TensorId, std::size_t> seen;
     for (std::size_t u = 0; u < uses.size(); ++u) {
@@ -148,8 +148,8 @@ std::vector<Wish> find_wishes(std::span<const GatherBucket> buckets, std::span<c
 
 }  // namespace
 
-std::vector<Period> plan_periods(const Program& step, std::span<const Use> uses, AxisSet axes, const Settings& settings) {
-  return PeriodPlanner(step, uses, axes, settings).run();
+std::vector<Period> plan_periods(const Program& step, std::span<const Use> uses, const Settings& settings) {
+  return PeriodPlanner(step, uses, settings).run();
 }
 
 std::vector<GatherBucket> plan_gathers(std::span<const Period> periods, std::span<const std::int64_t> sent_bytes,
@@ -197,7 +197,7 @@ std::vector<GatherBucket> plan_gathers(std::span<const Period> periods, std::spa
 }
 
 void insert_gathers(Program& step, Inserter& inserter, std::span<const Use> uses, AxisSet axes, const Settings& settings) {
-  const std::vector<Period> periods = plan_periods(step, uses, axes, settings);
+  const std::vector<Period> periods = plan_periods(step, uses, settings);
   const std::int64_t ranks = step.mesh.size_of(axes);
   std::vector<std::int64_t> sent_bytes;
   for (const Period& period : periods)

@@ -24,7 +24,7 @@ struct Period {
 /// Stretches in the order of their first use. A parameter is given up after a use unless it is small, or is used again before
 /// more than `max_reuse_distance` elements of others are; of those that are kept idle, the ones needed last go first when more
 /// than `max_live` elements would be whole.
-std::vector<Period> plan_periods(const Program& step, std::span<const Use> uses, AxisSet axes, const Settings& settings);
+std::vector<Period> plan_periods(const Program& step, std::span<const Use> uses, const Settings& settings);
 
 /// Periods that one instruction gathers, and where it stands.
 struct GatherBucket {

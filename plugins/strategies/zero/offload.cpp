@@ -274,11 +274,12 @@ class Streamer {
 
 }  // namespace
 
-void place_parameters(Program& forward, AxisSet axes, const Settings& settings) {
+void place_parameters(Program& forward, const Settings& settings) {
   if (!settings.offload_param) return;
   for (const Parameter& parameter : forward.parameters) {
-    if (whole_elements(forward, parameter.tensor, axes) >= settings.persistence)
-      forward[parameter.tensor].space = MemorySpace::host;
+    Tensor& tensor = forward[parameter.tensor];
+    if (!tensor.placements.flat_axes().empty() && whole_elements(forward, parameter.tensor) >= settings.persistence)
+      tensor.space = MemorySpace::host;
   }
 }
 
@@ -292,7 +293,7 @@ void copy_before_gathers(Program& program, AxisSet axes, const Settings& setting
         first_use[static_cast<std::size_t>(input)] = static_cast<InstructionId>(i);
     }
     const auto on_host = [&](TensorId t) { return t != no_tensor && program[t].space == MemorySpace::host; };
-    if (instruction.op->movement() == Movement::all_gather && instruction.attributes.axes("axis") == axes &&
+    if (instruction.op->movement() == Movement::all_gather && axes.contains(instruction.attributes.axes("axis")) &&
         std::any_of(instruction.inputs.begin(), instruction.inputs.end(), on_host))
       gathers.push_back(static_cast<InstructionId>(i));
   }

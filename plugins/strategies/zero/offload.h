@@ -7,10 +7,11 @@
 
 namespace consist::zero {
 
-/// Gives the parameters that settings.persistence lets go to the host's memory.
-void place_parameters(Program& forward, AxisSet axes, const Settings& settings);
+/// Gives the flat parameters that settings.persistence lets go to the host's memory. Others are read where they lie.
+void place_parameters(Program& forward, const Settings& settings);
 
-/// Puts a copy in front of each gather of a parameter that lies in the host's memory, on its own queue, two gathers ahead.
+/// Puts a copy in front of each gather, along `axes` or some of them, of a parameter that lies in the host's memory, on its own
+/// queue, two gathers ahead.
 void copy_before_gathers(Program& program, AxisSet axes, const Settings& settings);
 
 /// Moves optimizer states to the host's memory (the first parameters' up to the ratio) and updates in groups of sub_group

@@ -136,14 +136,14 @@ std::vector<PartialGradient> add_up_whole(Program& step, std::span<const Partial
 }
 
 void insert_reductions(Program& step, Inserter& inserter, std::span<PartialGradient> gradients, AxisSet axes,
-                       const Settings& settings) {
+                       const std::string& bucket, const Settings& settings) {
   if (settings.reduce_dtype) cast_to(step, inserter, gradients, *settings.reduce_dtype, settings.strategy);
   std::vector<int> summands(step.parameters.size(), 0);
   for (const PartialGradient& gradient : gradients) ++summands[gradient.parameter];
   std::vector<Bucket> buckets = cut(step, gradients, settings.reduce_bucket);
   std::vector<Pack> packs;
   for (std::size_t b = 0; b < buckets.size(); ++b) {
-    packs.push_back({{}, std::string(settings.strategy) + ".bucket" + std::to_string(b)});
+    packs.push_back({{}, bucket + std::to_string(b)});
     for (const PartialGradient& gradient : buckets[b].gradients) {
       packs.back().tensors.push_back(gradient.whole);
       step[gradient.whole].role = step[step[gradient.whole].storage].role = Role::gradient;

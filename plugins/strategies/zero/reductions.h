@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 
 #include "consist/edit.h"
 #include "plugins/strategies/zero/settings.h"
@@ -14,9 +15,9 @@ namespace consist::zero {
 std::vector<PartialGradient> add_up_whole(Program& step, std::span<const PartialGradient> gradients);
 
 /// Inserts a cast of gradients that travel in another dtype, a reduce_scatter behind the instruction that completes the last
-/// gradient of each bucket, adds the results up over micro-batches, and sets Parameter::gradient. A bucket's memory is given up
-/// and its results are added when the next bucket is reduced, so that nobody waits for the network meanwhile.
+/// gradient of each bucket, adds the results up over micro-batches, and sets Parameter::gradient. The storage of a bucket is called
+/// `bucket` and its number; its memory is given up and its results are added when the next bucket is reduced, so that nobody waits for the network meanwhile.
 void insert_reductions(Program& step, Inserter& inserter, std::span<PartialGradient> gradients, AxisSet axes,
-                       const Settings& settings);
+                       const std::string& bucket, const Settings& settings);
 
 }  // namespace consist::zero

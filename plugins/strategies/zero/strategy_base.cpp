@@ -1,7 +1,10 @@
 #include "plugins/strategies/zero/strategy_base.h"
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
+#include "consist/analysis.h"
 #include "consist/op.h"
 #include "consist/rewrite.h"
 #include "plugins/strategies/zero/gathers.h"
@@ -29,24 +32,36 @@ void compute_beside_last_reduction(Program& step, Stripped& stripped, const Redu
   std::ranges::stable_sort(stripped.gradients, {}, &PartialGradient::ready);
 }
 
+/// Of the parameters that lie flat along `axes`; `bucket` names what holds gradients.
+void schedule_along(Program& step, AxisSet axes, const std::string& bucket, const Settings& settings) {
+  Stripped stripped = strip(step, axes);
+  if (!settings.reduce_each) stripped.gradients = add_up_whole(step, stripped.gradients);
+  if (settings.reduce_dtype) make_as(step, stripped.gradients, *settings.reduce_dtype);
+  compute_beside_last_reduction(
+      step, stripped, {.axes = axes, .collective = &registry().get("reduce_scatter"), .reduce_dtype = settings.reduce_dtype});
+  Inserter inserter(step);
+  // Gathers first: where both stand at one place, compute is waiting for the parameters and nobody yet for the gradients.
+  insert_gathers(step, inserter, stripped.uses, axes, settings);
+  insert_reductions(step, inserter, stripped.gradients, axes, bucket, settings);
+  inserter.apply();
+}
+
 }  // namespace
 
 void ZeroStrategy::partition(Program& forward, AxisSet axes) const {
   zero::partition(forward, axes, settings_);
-  place_parameters(forward, axes, settings_);
+  place_parameters(forward, settings_);
 }
 
 void ZeroStrategy::schedule(Program& step, AxisSet axes) const {
-  Stripped stripped = strip(step, axes);
-  if (!settings_.reduce_each) stripped.gradients = add_up_whole(step, stripped.gradients);
-  if (settings_.reduce_dtype) make_as(step, stripped.gradients, *settings_.reduce_dtype);
-  compute_beside_last_reduction(
-      step, stripped, {.axes = axes, .collective = &registry().get("reduce_scatter"), .reduce_dtype = settings_.reduce_dtype});
-  Inserter inserter(step);
-  // Gathers first: where both stand at one place, compute is waiting for the parameters and nobody yet for the gradients.
-  insert_gathers(step, inserter, stripped.uses, axes, settings_);
-  insert_reductions(step, inserter, stripped.gradients, axes, settings_);
-  inserter.apply();
+  std::vector<TensorId> parameters;
+  for (const Parameter& parameter : step.parameters) parameters.push_back(parameter.tensor);
+  // The largest first: its reduction is the step's last, beside which products are moved that stand behind no other collective.
+  const std::vector<AxisSet> sets = sets_with(step, parameters, Placement::flat(), axes);
+  for (const AxisSet set : sets) {
+    const std::string of_set = set == sets.front() ? "" : "." + step.mesh.text(set);
+    schedule_along(step, set, settings_.strategy + of_set + ".bucket", settings_);
+  }
 }
 
 void ZeroStrategy::finish(Program& program, AxisSet axes) const {

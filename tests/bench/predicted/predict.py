@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measured steps beside what `consist predict` says of them now. Usage: predict.py [--consist build/bin/consist] [--markdown]
+"""Measured steps beside what `consist predict` says of them now. Usage: predict.py [--consist build/bin/consist] [--machine NAME] [--markdown]
 
 rows.csv holds a row per measured configuration: a machine file (here; made by `consist calibrate`, not by these steps) of the GPUs
 it ran on, or of others of the kind, its options, the median of its steps and its planned memory. No device is needed. Prints errors, worst first, and in
@@ -18,9 +18,9 @@ def value_of(options, name, default):
     return options[options.index(name) + 1] if name in options else default
 
 
-def predicted(consist, row):
+def predicted(consist, row, machine):
     options = row["options"].split()
-    command = [consist, "predict", "--json", "--transport", "nvlink", "--machine", str(HERE / row["machine"])] + options
+    command = [consist, "predict", "--json", "--transport", "nvlink", "--machine", machine or str(HERE / row["machine"])] + options
     done = subprocess.run(command, capture_output=True, text=True)
     if not done.stdout.strip().startswith("{"):
         raise SystemExit(f"{row['options']}: predict failed:\n{done.stderr}")
@@ -58,11 +58,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--consist", default="build/bin/consist")
     parser.add_argument("--markdown", action="store_true", help="as docs/results.md has it")
+    parser.add_argument("--machine", help="for all rows, instead of their own: h200 is the one that ships")
     arguments = parser.parse_args()
     with open(HERE / "rows.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     for row in rows:
-        predicted(arguments.consist, row)
+        predicted(arguments.consist, row, arguments.machine)
     rows.sort(key=lambda row: -abs(row["error"]))
     for row in rows:
         line = [row["options"].replace("--", ""), row["machine"].removesuffix(".json") + ("" if row["measured_on"] == "the same GPUs" else ", another"), f"{row['measured']:.1f}",

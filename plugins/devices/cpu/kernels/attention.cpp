@@ -1,7 +1,10 @@
 // attention and attention_grad: causal, grouped queries, within a window or not, in blocks with a running softmax (Dao et al.,
-// 2022, "FlashAttention"); the square of scores is never stored. All tiles are f32 and padded to whole vectors.
+// 2022, "FlashAttention"); the square of scores is never stored. All tiles are f32 and padded to whole vectors. Queries are rows as
+// they lie in memory; keys and values are gathered by position, whatever the order of the sequence is.
 #include <algorithm>
+#include <vector>
 
+#include "consist/token_order.h"
 #include "plugins/devices/cpu/kernels/kernels.h"
 #include "plugins/devices/cpu/kernels/parallel.h"
 #include "plugins/devices/cpu/kernels/tile.h"
@@ -12,31 +15,50 @@ namespace {
 constexpr std::int64_t block = 64;  // queries and keys per tile
 
 struct AttentionShape {
-  std::int64_t batch, sequence, heads, kv_heads, dim, width;  ///< width: dim padded to whole vectors
-  std::int64_t window;                                        ///< keys that a query sees, itself included
-  AttentionShape(const Shape& q, const Shape& k, const Attributes& attributes)
-      : AttentionShape(q, k, attributes.integer("head_dim"), attributes.integer_or("window", q[1])) {}
-  AttentionShape(const Shape& q, const Shape& k, std::int64_t head_dim, std::int64_t visible_keys)
-      : batch(q[0]),
-        sequence(q[1]),
-        heads(q[2] / head_dim),
-        kv_heads(k[2] / head_dim),
-        dim(head_dim),
-        width(pad_columns(head_dim)),
-        window(std::min(visible_keys, q[1])) {}
+  std::int64_t batch, queries, keys, heads, kv_heads, dim, width;  ///< width: dim padded to whole vectors
+  std::int64_t window;                                             ///< keys that a query sees, itself included
+  std::vector<std::int64_t> position;                              ///< by row of the queries
+  std::vector<std::int64_t> row_of_key;                            ///< by position
+
+  /// Of the request whose inputs `q` and `q` + 1 are queries and keys.
+  AttentionShape(const KernelRequest& r, std::size_t q)
+      : batch(r.inputs[q].shape[0]),
+        queries(r.inputs[q].shape[1]),
+        keys(r.inputs[q + 1].shape[1]),
+        heads(r.inputs[q].shape[2] / r.attributes.integer("head_dim")),
+        kv_heads(r.inputs[q + 1].shape[2] / r.attributes.integer("head_dim")),
+        dim(r.attributes.integer("head_dim")),
+        width(pad_columns(dim)),
+        window(std::min(r.attributes.integer_or("window", keys), keys)) {
+    const std::int64_t zigzag = r.attributes.integer_or("zigzag", 0), first = r.input_origins.empty() ? 0 : r.input_origins[q][1];
+    for (std::int64_t row = 0; row < queries; ++row) position.push_back(position_of(first + row, keys, zigzag));
+    for (std::int64_t at = 0; at < keys; ++at) row_of_key.push_back(index_of(at, keys, zigzag));
+  }
   std::int64_t group() const { return heads / kv_heads; }
-  std::int64_t blocks() const { return (sequence + block - 1) / block; }
-  /// Of the keys [keys, keys + columns) those that `query` sees are [first, last); empty where first >= last.
+  std::int64_t blocks() const { return (queries + block - 1) / block; }
+  /// Of the keys at positions [first_key, first_key + columns) those that a query sees are [first, last); empty where first >=
+  /// last.
   struct Visible {
     std::int64_t first, last;
   };
-  Visible visible(std::int64_t query, std::int64_t keys, std::int64_t columns) const {
-    const std::int64_t last = std::clamp(query + 1 - keys, std::int64_t{0}, columns);
-    return {std::clamp(query + 1 - window - keys, std::int64_t{0}, last), last};
+  Visible visible(std::int64_t row, std::int64_t first_key, std::int64_t columns) const {
+    const std::int64_t last = std::clamp(position[static_cast<std::size_t>(row)] + 1 - first_key, std::int64_t{0}, columns);
+    return {std::clamp(position[static_cast<std::size_t>(row)] + 1 - window - first_key, std::int64_t{0}, last), last};
   }
-  /// Element (b, position, head, 0) of a [batch, sequence, …] tensor whose rows are `row` elements apart.
-  std::int64_t at(std::int64_t b, std::int64_t position, std::int64_t head, std::int64_t row) const {
-    return (b * sequence + position) * row + head * dim;
+  /// The positions of keys that some of the queries [first, first + rows) see are within [begin, end).
+  struct Range {
+    std::int64_t begin, end;
+  };
+  Range seen_by(std::int64_t first, std::int64_t rows) const {
+    const auto [least, most] = std::minmax_element(position.begin() + first, position.begin() + first + rows);
+    return {std::max(std::int64_t{0}, *least + 1 - window), *most + 1};
+  }
+  /// Element (b, row, head, 0) of a [batch, rows, …] tensor whose rows are `stride` elements apart.
+  std::int64_t at_query(std::int64_t b, std::int64_t row, std::int64_t head, std::int64_t stride) const {
+    return (b * queries + row) * stride + head * dim;
+  }
+  std::int64_t at_key(std::int64_t b, std::int64_t at, std::int64_t head, std::int64_t stride) const {
+    return (b * keys + row_of_key[static_cast<std::size_t>(at)]) * stride + head * dim;
   }
 };
 
@@ -48,33 +70,42 @@ struct Heads {
   explicit Heads(const Buffer& buffer) : data(buffer.as<T>()), row(buffer.leading_dimension()) {}
 };
 
-/// What of `seen` belongs to the document of the token at `position`. `starts`: [batch, sequence], or null where each sequence is
-/// one.
+/// What of `seen` belongs to the document of query `row`. `starts`: [batch, queries], or null where each sequence is one.
 AttentionShape::Visible within_document(AttentionShape::Visible seen, const std::int32_t* starts, const AttentionShape& s,
-                                        std::int64_t b, std::int64_t position, std::int64_t keys) {
-  if (starts != nullptr) seen.first = std::clamp<std::int64_t>(starts[b * s.sequence + position] - keys, seen.first, seen.last);
+                                        std::int64_t b, std::int64_t row, std::int64_t first_key) {
+  if (starts != nullptr) seen.first = std::clamp<std::int64_t>(starts[b * s.queries + row] - first_key, seen.first, seen.last);
   return seen;
 }
 
-/// Rows [first, first + rows) of one head, times `factor`, into tile [rows, width]; padding is zero.
+/// One row of a head, times `factor`, into a row of a tile; padding is zero.
 template <typename T>
-void gather(Heads<T> tensor, const AttentionShape& s, std::int64_t b, std::int64_t head, std::int64_t first, std::int64_t rows,
-            float factor, float* tile) {
-  for (std::int64_t r = 0; r < rows; ++r) {
-    const T* from = tensor.data + s.at(b, first + r, head, tensor.row);
-    float* to = tile + r * s.width;
-    for (std::int64_t i = 0; i < s.dim; ++i) to[i] = load(from[i]) * factor;
-    for (std::int64_t i = s.dim; i < s.width; ++i) to[i] = 0.0F;
-  }
+void gather_row(const T* from, const AttentionShape& s, float factor, float* to) {
+  for (std::int64_t i = 0; i < s.dim; ++i) to[i] = load(from[i]) * factor;
+  for (std::int64_t i = s.dim; i < s.width; ++i) to[i] = 0.0F;
 }
 
-/// The same transposed: tile [dim, block]; columns beyond `rows` are zero.
+/// Queries [first, first + rows) of one head, times `factor`, into tile [rows, width].
 template <typename T>
-void gather_transposed(Heads<T> tensor, const AttentionShape& s, std::int64_t b, std::int64_t head, std::int64_t first,
-                       std::int64_t rows, float* tile) {
+void gather_queries(Heads<T> tensor, const AttentionShape& s, std::int64_t b, std::int64_t head, std::int64_t first,
+                    std::int64_t rows, float factor, float* tile) {
+  for (std::int64_t r = 0; r < rows; ++r)
+    gather_row(tensor.data + s.at_query(b, first + r, head, tensor.row), s, factor, tile + r * s.width);
+}
+/// The same of keys at positions [first, first + rows).
+template <typename T>
+void gather_keys(Heads<T> tensor, const AttentionShape& s, std::int64_t b, std::int64_t head, std::int64_t first,
+                 std::int64_t rows, float* tile) {
+  for (std::int64_t r = 0; r < rows; ++r)
+    gather_row(tensor.data + s.at_key(b, first + r, head, tensor.row), s, 1.0F, tile + r * s.width);
+}
+
+/// Transposed: tile [dim, block]; columns beyond `rows` are zero.
+template <typename T>
+void gather_keys_transposed(Heads<T> tensor, const AttentionShape& s, std::int64_t b, std::int64_t head, std::int64_t first,
+                            std::int64_t rows, float* tile) {
   if (rows < block) std::fill(tile, tile + s.dim * block, 0.0F);
   for (std::int64_t r = 0; r < rows; ++r) {
-    const T* from = tensor.data + s.at(b, first + r, head, tensor.row);
+    const T* from = tensor.data + s.at_key(b, first + r, head, tensor.row);
     for (std::int64_t i = 0; i < s.dim; ++i) tile[i * block + r] = load(from[i]);
   }
 }
@@ -83,15 +114,15 @@ template <typename T>
 class Attention final : public Kernel {
  public:
   Attention(const KernelRequest& r, const KernelSettings& s)
-      : s_(r.inputs[0].shape, r.inputs[1].shape, r.attributes), threads_(s.threads) {}
+      : s_(r, 0), threads_(s.threads) {}
   /// Per thread: q [block, width], kᵀ [dim, block], v [block, width], scores [block, block], o [block, width].
   std::int64_t workspace_bytes() const override { return threads_ * floats() * 4; }
 
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue) override {
     const Heads<T> q(in[0]), k(in[1]), v(in[2]);
     starts_ = at(in, 3).as<std::int32_t>();
-    T* o = out[0].as<T>();            // [batch, sequence, heads, dim]
-    float* lse = out[1].as<float>();  // [batch, heads, sequence]
+    T* o = out[0].as<T>();            // [batch, queries, heads, dim]
+    float* lse = out[1].as<float>();  // [batch, heads, queries]
     const std::int64_t units = s_.batch * s_.heads * s_.blocks();
     parallel_for(threads_, [=, this](int part) {
       float* scratch = static_cast<float*>(workspace) + part * floats();
@@ -109,18 +140,19 @@ class Attention final : public Kernel {
 
   void queries(Heads<T> q, Heads<T> k, Heads<T> v, T* o, float* lse, std::int64_t b, std::int64_t head, std::int64_t first,
                float* scratch) {
-    const std::int64_t rows = std::min(block, s_.sequence - first), kv_head = head / s_.group();
+    const std::int64_t rows = std::min(block, s_.queries - first), kv_head = head / s_.group();
     float *qt = scratch, *vt = qt + block * s_.width, *ot = vt + block * s_.width, *kt = ot + block * s_.width,
           *p = kt + s_.dim * block;
     float largest[block], sum[block];
     std::fill(largest, largest + rows, -INFINITY);
     std::fill(sum, sum + rows, 0.0F);
     std::fill(ot, ot + rows * s_.width, 0.0F);
-    gather(q, s_, b, head, first, rows, 1.0F / std::sqrt(static_cast<float>(s_.dim)), qt);
-    for (std::int64_t keys = std::max(std::int64_t{0}, first + 1 - s_.window) / block * block; keys <= first; keys += block) {
-      const std::int64_t columns = std::min(block, s_.sequence - keys);
-      gather_transposed(k, s_, b, kv_head, keys, columns, kt);
-      gather(v, s_, b, kv_head, keys, columns, 1.0F, vt);
+    gather_queries(q, s_, b, head, first, rows, 1.0F / std::sqrt(static_cast<float>(s_.dim)), qt);
+    const AttentionShape::Range seen = s_.seen_by(first, rows);
+    for (std::int64_t keys = seen.begin / block * block; keys < seen.end; keys += block) {
+      const std::int64_t columns = std::min(block, s_.keys - keys);
+      gather_keys_transposed(k, s_, b, kv_head, keys, columns, kt);
+      gather_keys(v, s_, b, kv_head, keys, columns, vt);
       tile_product(rows, block, s_.dim, {qt, s_.width, 1}, kt, block, p, block, false);
       for (std::int64_t r = 0; r < rows; ++r) {
         const AttentionShape::Visible visible =
@@ -148,10 +180,10 @@ class Attention final : public Kernel {
       tile_product(rows, s_.width, columns, {p, block, 1}, vt, s_.width, ot, s_.width, true);
     }
     for (std::int64_t r = 0; r < rows; ++r) {
-      T* to = o + s_.at(b, first + r, head, s_.heads * s_.dim);
+      T* to = o + s_.at_query(b, first + r, head, s_.heads * s_.dim);
       const float inverse = 1.0F / sum[r];
       for (std::int64_t i = 0; i < s_.dim; ++i) store(to[i], ot[r * s_.width + i] * inverse);
-      lse[(b * s_.heads + head) * s_.sequence + first + r] = largest[r] + std::log(sum[r]);
+      lse[(b * s_.heads + head) * s_.queries + first + r] = largest[r] + std::log(sum[r]);
     }
   }
 
@@ -166,7 +198,7 @@ template <typename T>
 class AttentionGrad final : public Kernel {
  public:
   AttentionGrad(const KernelRequest& r, const KernelSettings& s)
-      : s_(r.inputs[1].shape, r.inputs[2].shape, r.attributes), threads_(s.threads) {}
+      : s_(r, 1), threads_(s.threads) {}
   std::int64_t workspace_bytes() const override { return threads_ * floats() * 4; }
 
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue) override {
@@ -184,55 +216,60 @@ class AttentionGrad final : public Kernel {
  private:
   struct Tensors {
     Heads<T> dout, q, k, v;
-    const T* o;        // [batch, sequence, heads, dim], as dout
-    const float* lse;  // [batch, heads, sequence]
+    const T* o;        // [batch, queries, heads, dim], as dout
+    const float* lse;  // [batch, heads, queries]
     Heads<T> dq, dk, dv;
   };
 
-  /// Per thread: dq of a head [sequence, width], Σ do·o [sequence]; of the whole group of query heads dk, dv [sequence, width];
-  /// tiles.
+  /// Per thread: dq of a head [queries, width], Σ do·o [queries]; of the whole group of query heads dk, dv [keys, width], by
+  /// position; tiles.
   std::int64_t floats() const {
-    return 3 * s_.sequence * s_.width + pad_columns(s_.sequence) + 3 * block * s_.width + 2 * s_.dim * block + 2 * block * block;
+    return (s_.queries + 2 * s_.keys) * s_.width + pad_columns(s_.queries) + 3 * block * s_.width + 2 * s_.dim * block +
+           2 * block * block;
   }
 
   void head(const Tensors& t, std::int64_t b, std::int64_t kv_head, float* scratch) {
-    const std::int64_t whole = s_.sequence * s_.width;
-    float *dq = scratch, *dk = dq + whole, *dv = dk + whole, *delta = dv + whole, *tiles = delta + pad_columns(s_.sequence);
-    std::fill(dk, dk + 2 * whole, 0.0F);
+    const std::int64_t of_queries = s_.queries * s_.width, of_keys = s_.keys * s_.width;
+    float *dq = scratch, *dk = dq + of_queries, *dv = dk + of_keys, *delta = dv + of_keys,
+          *tiles = delta + pad_columns(s_.queries);
+    std::fill(dk, dk + 2 * of_keys, 0.0F);
     for (std::int64_t h = kv_head * s_.group(); h < (kv_head + 1) * s_.group(); ++h) {
-      std::fill(dq, dq + whole, 0.0F);
-      for (std::int64_t position = 0; position < s_.sequence; ++position) {
-        const std::int64_t base = s_.at(b, position, h, s_.heads * s_.dim);
+      std::fill(dq, dq + of_queries, 0.0F);
+      for (std::int64_t row = 0; row < s_.queries; ++row) {
+        const std::int64_t base = s_.at_query(b, row, h, s_.heads * s_.dim);
         float dot = 0;
 #pragma omp simd reduction(+ : dot)
         for (std::int64_t i = 0; i < s_.dim; ++i) dot += load(t.dout.data[base + i]) * load(t.o[base + i]);
-        delta[position] = dot;
+        delta[row] = dot;
       }
-      for (std::int64_t keys = 0; keys < s_.sequence; keys += block) key_block(t, b, h, kv_head, keys, dq, dk, dv, delta, tiles);
-      scatter(dq, t.dq, b, h);
+      for (std::int64_t keys = 0; keys < s_.keys; keys += block) key_block(t, b, h, kv_head, keys, dq, dk, dv, delta, tiles);
+      for (std::int64_t row = 0; row < s_.queries; ++row)
+        scatter_row(dq + row * s_.width, t.dq.data + s_.at_query(b, row, h, t.dq.row));
     }
-    scatter(dk, t.dk, b, kv_head);
-    scatter(dv, t.dv, b, kv_head);
+    for (std::int64_t at = 0; at < s_.keys; ++at) {
+      scatter_row(dk + at * s_.width, t.dk.data + s_.at_key(b, at, kv_head, t.dk.row));
+      scatter_row(dv + at * s_.width, t.dv.data + s_.at_key(b, at, kv_head, t.dv.row));
+    }
   }
 
   void key_block(const Tensors& t, std::int64_t b, std::int64_t h, std::int64_t kv_head, std::int64_t keys, float* dq, float* dk,
                  float* dv, const float* delta, float* tiles) {
     const float scale = 1.0F / std::sqrt(static_cast<float>(s_.dim));
-    const std::int64_t columns = std::min(block, s_.sequence - keys);
+    const std::int64_t columns = std::min(block, s_.keys - keys);
     float *qt = tiles, *dot = qt + block * s_.width, *kr = dot + block * s_.width, *kt = kr + block * s_.width,
           *vt = kt + s_.dim * block, *p = vt + s_.dim * block, *dp = p + block * block;
-    gather(t.k, s_, b, kv_head, keys, columns, 1.0F, kr);
-    gather_transposed(t.k, s_, b, kv_head, keys, columns, kt);
-    gather_transposed(t.v, s_, b, kv_head, keys, columns, vt);
-    const std::int64_t last_query =
-        std::min(s_.sequence, keys + columns + s_.window - 1);  // behind the last one that sees any of these keys
-    for (std::int64_t first = keys; first < last_query; first += block) {
-      const std::int64_t rows = std::min(block, s_.sequence - first);
-      gather(t.q, s_, b, h, first, rows, scale, qt);
-      gather(t.dout, s_, b, h, first, rows, 1.0F, dot);
+    gather_keys(t.k, s_, b, kv_head, keys, columns, kr);
+    gather_keys_transposed(t.k, s_, b, kv_head, keys, columns, kt);
+    gather_keys_transposed(t.v, s_, b, kv_head, keys, columns, vt);
+    for (std::int64_t first = 0; first < s_.queries; first += block) {
+      const std::int64_t rows = std::min(block, s_.queries - first);
+      const AttentionShape::Range seen = s_.seen_by(first, rows);
+      if (seen.end <= keys || seen.begin >= keys + columns) continue;
+      gather_queries(t.q, s_, b, h, first, rows, scale, qt);
+      gather_queries(t.dout, s_, b, h, first, rows, 1.0F, dot);
       tile_product(rows, block, s_.dim, {qt, s_.width, 1}, kt, block, p, block, false);
       tile_product(rows, block, s_.dim, {dot, s_.width, 1}, vt, block, dp, block, false);
-      const float* lse = t.lse + (b * s_.heads + h) * s_.sequence + first;
+      const float* lse = t.lse + (b * s_.heads + h) * s_.queries + first;
       for (std::int64_t r = 0; r < rows; ++r) {
         const AttentionShape::Visible visible =
             within_document(s_.visible(first + r, keys, columns), starts_, s_, b, first + r, keys);
@@ -255,11 +292,8 @@ class AttentionGrad final : public Kernel {
     }
   }
 
-  void scatter(const float* from, Heads<T> tensor, std::int64_t b, std::int64_t head) const {
-    for (std::int64_t position = 0; position < s_.sequence; ++position) {
-      T* to = tensor.data + s_.at(b, position, head, tensor.row);
-      for (std::int64_t i = 0; i < s_.dim; ++i) store(to[i], from[position * s_.width + i]);
-    }
+  void scatter_row(const float* from, T* to) const {
+    for (std::int64_t i = 0; i < s_.dim; ++i) store(to[i], from[i]);
   }
 
   AttentionShape s_;

@@ -21,6 +21,10 @@ class MuonMomentum final : public Kernel {
     const G* g = in[1].as<G>();
     M* m = in[2].as<M>();
     auto* direction = out[1].as<float>();
+    if (clip < 0) {  // held
+      std::fill_n(direction, in[1].shape.elements(), 0.0F);
+      return;
+    }
     const kernels::MuonMomentumRule rule = rule_;
     parallel_for_simd(in[1].shape.elements(), [=](std::int64_t i) {
       const float gradient = load(g[i]) * clip;

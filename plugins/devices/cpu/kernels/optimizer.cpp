@@ -60,6 +60,17 @@ class ClipCoefficient final : public Kernel {
   float max_norm_;
 };
 
+/// The rate becomes 0 and the coefficient -1 where overflow is not 0.
+class HoldUpdate final : public Kernel {
+ public:
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue) override {
+    const bool held = *in[2].as<float>() != 0;
+    std::copy_n(in[0].as<float>(), in[0].shape.elements(), out[0].as<float>());
+    if (held) *out[0].as<float>() = 0;
+    *out[1].as<float>() = held ? -1.0F : *in[1].as<float>();
+  }
+};
+
 struct AdamConstants {
   float beta1, beta2, epsilon, decay, rate, correction1, correction2, coefficient;
   std::uint32_t seed;  ///< of stochastic rounding in this step
@@ -123,6 +134,7 @@ class AdamW final : public Kernel {
     k.correction1 = scalars[1];
     k.correction2 = scalars[2];
     k.coefficient = *in[1].as<float>();
+    if (k.coefficient < 0) return;  // held
     for (std::size_t i = 2; i + 4 < in.size(); i += 5) {
       k.seed = seed_of(rounding_.seed, scalars[3], i);
       by_types(in[i], in[i + 1], in[i + 2], in[i + 3], in[i + 4], k);
@@ -164,6 +176,9 @@ Made make_sum_of_squares(const KernelRequest& r, const KernelSettings& s) {
 }
 Made make_clip_coefficient(const KernelRequest& r, const KernelSettings&) {
   return std::make_unique<ClipCoefficient>(r);
+}
+Made make_hold_update(const KernelRequest&, const KernelSettings&) {
+  return std::make_unique<HoldUpdate>();
 }
 Made make_adamw(const KernelRequest& r, const KernelSettings&) {
   if (!kernels::has_update_dtypes(r, 2)) return nullptr;

@@ -40,6 +40,7 @@ class Update final : public Kernel {
  public:
   explicit Update(const KernelRequest& r) : rule_(r.attributes), rounding_(r.attributes) {}
   void launch(std::span<const Buffer> in, std::span<const Buffer>, void*, NativeQueue) override {
+    if (*in[1].as<float>() < 0) return;  // held
     for (std::size_t i = 2; i + 3 < in.size(); i += 4) {
       if (in[i].dtype == DType::f32)
         typed<float, float>(in, i);

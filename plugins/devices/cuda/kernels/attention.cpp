@@ -26,8 +26,6 @@ void check_cudnn(cudnnStatus_t status, const char* asked) {
   throw SystemError(std::string(asked) + ": cuDNN " + std::to_string(cudnnGetVersion()) + " says " + cudnnGetErrorString(status));
 }
 
-enum class Direction { forward, backward };
-
 /// Tensors of a graph, named by numbers that we choose.
 enum Uid : std::int64_t { uid_q = 1, uid_k, uid_v, uid_o, uid_stats, uid_do, uid_dq, uid_dk, uid_dv };
 
@@ -61,15 +59,15 @@ class CudnnDevice {
 
   std::shared_ptr<const Plan> plan(const AttentionShape& s, Direction direction, bool deterministic) {
     const std::lock_guard lock(mutex_);
-    const Key key{
-        s.batch,  s.sequence, s.heads,  s.kv_heads,  s.dim,       direction == Direction::forward ? 0 : 1 + deterministic,
-        s.read.q, s.read.k,   s.read.v, s.written.q, s.written.k, s.written.v};
+    const Key key{s.batch,        s.sequence,   s.keys,      s.heads,     s.kv_heads,
+                  s.dim,          s.read.q,     s.read.k,    s.read.v,    s.written.q,
+                  s.written.k,    s.written.v,  s.query_tokens, s.key_tokens, direction == Direction::forward ? 0 : 1 + deterministic};
     std::shared_ptr<const Plan> found = plans_[key].lock();
     if (!found) {
       found = std::make_shared<const Plan>(build(s, direction, deterministic));
       plans_[key] = found;
       if (found->graph == nullptr) {
-        log::info("attention of head_dim " + std::to_string(s.dim) + ", sequence " + std::to_string(s.sequence) +
+        log::info("attention of head_dim " + std::to_string(s.dim) + ", sequence " + std::to_string(s.keys) +
                   " in bf16 runs on Consist's own kernel, not cuDNN's: " + found->refusal);
       }
     }
@@ -77,7 +75,7 @@ class CudnnDevice {
   }
 
  private:
-  using Key = std::array<std::int64_t, 12>;
+  using Key = std::array<std::int64_t, 15>;
 
   Plan build(const AttentionShape& s, Direction direction, bool deterministic) const {
     Plan plan;
@@ -103,33 +101,43 @@ class CudnnDevice {
   using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
   using Extents = std::vector<std::int64_t>;
 
-  /// A [batch, sequence, n, dim] tensor of ours, whose tokens lie `row` elements apart, as cuDNN's [batch, n, sequence, dim] with
+  /// A [batch, tokens, n, dim] tensor of ours, whose tokens lie `row` elements apart, as cuDNN's [batch, n, tokens, dim] with
   /// strides: nothing is copied.
-  static Extents extents(const AttentionShape& s, std::int64_t n) { return {s.batch, n, s.sequence, s.dim}; }
-  static Extents strides(const AttentionShape& s, std::int64_t row) { return {s.sequence * row, s.dim, row, 1}; }
-  static Tensor heads(fe::graph::Graph& graph, const AttentionShape& s, Uid uid, const char* name, std::int64_t n,
-                      std::int64_t row) {
-    return graph.tensor(
-        fe::graph::Tensor_attributes().set_name(name).set_uid(uid).set_dim(extents(s, n)).set_stride(strides(s, row)));
+  struct Layout {
+    Extents extents, strides;
+  };
+  static Layout of_queries(const AttentionShape& s, std::int64_t row) {
+    return {{s.batch, s.heads, s.sequence, s.dim}, {s.query_tokens * row, s.dim, row, 1}};
   }
-  static void describe(const Tensor& output, const AttentionShape& s, Uid uid, std::int64_t n, std::int64_t row) {
-    output->set_output(true).set_uid(uid).set_dim(extents(s, n)).set_stride(strides(s, row));
+  static Layout of_keys(const AttentionShape& s, std::int64_t row) {
+    return {{s.batch, s.kv_heads, s.keys, s.dim}, {s.key_tokens * row, s.dim, row, 1}};
+  }
+  static Tensor heads(fe::graph::Graph& graph, Uid uid, const char* name, const Layout& layout) {
+    return graph.tensor(
+        fe::graph::Tensor_attributes().set_name(name).set_uid(uid).set_dim(layout.extents).set_stride(layout.strides));
+  }
+  static void describe(const Tensor& output, Uid uid, const Layout& layout) {
+    output->set_output(true).set_uid(uid).set_dim(layout.extents).set_stride(layout.strides);
+  }
+  /// Where the last key is that the first query sees.
+  static fe::DiagonalAlignment_t alignment(const AttentionShape& s) {
+    return s.keys == s.sequence ? fe::DiagonalAlignment_t::TOP_LEFT : fe::DiagonalAlignment_t::BOTTOM_RIGHT;
   }
   static Extents stats_extents(const AttentionShape& s) { return {s.batch, s.heads, s.sequence, 1}; }
   static Extents stats_strides(const AttentionShape& s) { return {s.heads * s.sequence, s.sequence, 1, 1}; }
   static float scale(const AttentionShape& s) { return static_cast<float>(1 / std::sqrt(static_cast<double>(s.dim))); }
 
   static void forward(fe::graph::Graph& graph, const AttentionShape& s) {
-    const Tensor q = heads(graph, s, uid_q, "q", s.heads, s.read.q), k = heads(graph, s, uid_k, "k", s.kv_heads, s.read.k),
-                 v = heads(graph, s, uid_v, "v", s.kv_heads, s.read.v);
+    const Tensor q = heads(graph, uid_q, "q", of_queries(s, s.read.q)), k = heads(graph, uid_k, "k", of_keys(s, s.read.k)),
+                 v = heads(graph, uid_v, "v", of_keys(s, s.read.v));
     auto [o, stats] = graph.sdpa(q, k, v,
                                  fe::graph::SDPA_attributes()
                                      .set_name("attention")
                                      .set_generate_stats(true)
                                      .set_attn_scale(scale(s))
-                                     .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
+                                     .set_diagonal_alignment(alignment(s))
                                      .set_diagonal_band_right_bound(0));
-    describe(o, s, uid_o, s.heads, s.heads * s.dim);
+    describe(o, uid_o, of_queries(s, s.heads * s.dim));
     stats->set_output(true)
         .set_uid(uid_stats)
         .set_data_type(fe::DataType_t::FLOAT)
@@ -138,9 +146,10 @@ class CudnnDevice {
   }
 
   static void backward(fe::graph::Graph& graph, const AttentionShape& s, bool deterministic) {
-    const Tensor q = heads(graph, s, uid_q, "q", s.heads, s.read.q), k = heads(graph, s, uid_k, "k", s.kv_heads, s.read.k),
-                 v = heads(graph, s, uid_v, "v", s.kv_heads, s.read.v), o = heads(graph, s, uid_o, "o", s.heads, s.heads * s.dim),
-                 dout = heads(graph, s, uid_do, "do", s.heads, s.heads * s.dim);
+    const Layout of_o = of_queries(s, s.heads * s.dim);
+    const Tensor q = heads(graph, uid_q, "q", of_queries(s, s.read.q)), k = heads(graph, uid_k, "k", of_keys(s, s.read.k)),
+                 v = heads(graph, uid_v, "v", of_keys(s, s.read.v)), o = heads(graph, uid_o, "o", of_o),
+                 dout = heads(graph, uid_do, "do", of_o);
     const Tensor stats = graph.tensor(fe::graph::Tensor_attributes()
                                           .set_name("stats")
                                           .set_uid(uid_stats)
@@ -151,12 +160,12 @@ class CudnnDevice {
                                             fe::graph::SDPA_backward_attributes()
                                                 .set_name("attention_grad")
                                                 .set_attn_scale(scale(s))
-                                                .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
+                                                .set_diagonal_alignment(alignment(s))
                                                 .set_diagonal_band_right_bound(0)
                                                 .set_deterministic_algorithm(deterministic));
-    describe(dq, s, uid_dq, s.heads, s.written.q);
-    describe(dk, s, uid_dk, s.kv_heads, s.written.k);
-    describe(dv, s, uid_dv, s.kv_heads, s.written.v);
+    describe(dq, uid_dq, of_queries(s, s.written.q));
+    describe(dk, uid_dk, of_keys(s, s.written.k));
+    describe(dv, uid_dv, of_keys(s, s.written.v));
   }
 
   cudnnHandle_t handle_ = nullptr;
@@ -194,13 +203,13 @@ class CudnnAttention final : public Kernel {
 /// `qkv` are q, k and v. Throws UsageError for what no kernel here can do.
 AttentionShape shape_of(std::span<const Buffer> qkv, const Attributes& attributes) {
   const std::int64_t dim = attributes.integer("head_dim"), window = attributes.integer_or("window", 0);
-  if (window != 0 && window < qkv[0].shape[1]) {
+  const Buffer &q = qkv[0], &k = qkv[1];
+  if (window != 0 && window < k.shape[1]) {
     throw UsageError("attention within a window of " + std::to_string(window) + " positions over sequences of " +
-                     std::to_string(qkv[0].shape[1]) + ": the cuda device has no kernel for it; take --sequence " +
+                     std::to_string(k.shape[1]) + ": the cuda device has no kernel for it; take --sequence " +
                      std::to_string(window) + " or less, or --device cpu");
   }
-  const Buffer &q = qkv[0], &k = qkv[1];
-  return {q.shape[0],       q.shape[1], q.shape[2] / dim,
+  return {q.shape[0],       q.shape[1], k.shape[1], q.shape[2] / dim,
           k.shape[2] / dim, dim,        {q.leading_dimension(), k.leading_dimension(), qkv[2].leading_dimension()}};
 }
 
@@ -220,45 +229,44 @@ void refuse_documents(const KernelRequest& r, std::size_t index) {
                          "a dataset without that field");
 }
 
+const std::vector<CudnnAttention::Binding>& bindings_of(Direction direction) {
+  static const std::vector<CudnnAttention::Binding> forward{
+      {uid_q, false, 0}, {uid_k, false, 1}, {uid_v, false, 2}, {uid_o, true, 0}, {uid_stats, true, 1}};
+  static const std::vector<CudnnAttention::Binding> backward{{uid_do, false, 0}, {uid_q, false, 1},     {uid_k, false, 2},
+                                                             {uid_v, false, 3},  {uid_o, false, 4},     {uid_stats, false, 5},
+                                                             {uid_dq, true, 0},  {uid_dk, true, 1},     {uid_dv, true, 2}};
+  return direction == Direction::forward ? forward : backward;
+}
+
+/// Whether queries and keys are the same tokens in order of position.
+bool is_whole(const AttentionShape& shape, const KernelRequest& r) {
+  return shape.sequence == shape.keys && r.attributes.integer_or("zigzag", 0) == 0;
+}
+
 }  // namespace
+
+Made make_attention_of(DType type, const AttentionShape& shape, Direction direction, const KernelSettings& s) {
+  if (type == DType::bf16) {
+    auto device = CudnnDevice::get(s.device);
+    auto plan = device->plan(shape, direction, direction == Direction::backward && s.deterministic_attention);
+    if (plan->graph) return std::make_unique<CudnnAttention>(std::move(device), std::move(plan), bindings_of(direction));
+  }
+  return tiled(type, shape, direction, s);
+}
 
 Made make_attention(const KernelRequest& r, const KernelSettings& s) {
   refuse_documents(r, 3);
   const AttentionShape shape = shape_of(r.inputs.first(3), r.attributes);
-  if (r.inputs[0].dtype == DType::bf16) {
-    auto device = CudnnDevice::get(s.device);
-    auto plan = device->plan(shape, Direction::forward, false);
-    if (plan->graph) {
-      return std::make_unique<CudnnAttention>(
-          std::move(device), std::move(plan),
-          std::vector<CudnnAttention::Binding>{
-              {uid_q, false, 0}, {uid_k, false, 1}, {uid_v, false, 2}, {uid_o, true, 0}, {uid_stats, true, 1}});
-    }
-  }
-  return tiled(r.inputs[0].dtype, shape, Direction::forward, s);
+  if (!is_whole(shape, r)) return make_attention_of_stretches(r, Direction::forward, s);
+  return make_attention_of(r.inputs[0].dtype, shape, Direction::forward, s);
 }
 
 Made make_attention_grad(const KernelRequest& r, const KernelSettings& s) {
   refuse_documents(r, 6);
   AttentionShape shape = shape_of(r.inputs.subspan(1, 3), r.attributes);
+  if (!is_whole(shape, r)) return make_attention_of_stretches(r, Direction::backward, s);
   shape.written = {r.outputs[0].leading_dimension(), r.outputs[1].leading_dimension(), r.outputs[2].leading_dimension()};
-  if (r.inputs[1].dtype == DType::bf16) {
-    auto device = CudnnDevice::get(s.device);
-    auto plan = device->plan(shape, Direction::backward, s.deterministic_attention);
-    if (plan->graph) {
-      return std::make_unique<CudnnAttention>(std::move(device), std::move(plan),
-                                              std::vector<CudnnAttention::Binding>{{uid_do, false, 0},
-                                                                                   {uid_q, false, 1},
-                                                                                   {uid_k, false, 2},
-                                                                                   {uid_v, false, 3},
-                                                                                   {uid_o, false, 4},
-                                                                                   {uid_stats, false, 5},
-                                                                                   {uid_dq, true, 0},
-                                                                                   {uid_dk, true, 1},
-                                                                                   {uid_dv, true, 2}});
-    }
-  }
-  return tiled(r.inputs[1].dtype, shape, Direction::backward, s);
+  return make_attention_of(r.inputs[1].dtype, shape, Direction::backward, s);
 }
 
 }  // namespace consist::cuda

@@ -15,14 +15,27 @@ struct TokenStrides {
   std::int64_t q, k, v;
 };
 
-/// Extents of an attention request: q, o [batch, sequence, heads, dim]; k, v [batch, sequence, kv_heads, dim]; lse f32 [batch,
-/// heads, sequence].
+enum class Direction { forward, backward };
+
+/// Extents of attention: q, o [batch, sequence, heads, dim]; k, v [batch, keys, kv_heads, dim]; lse f32 [batch, heads, sequence].
+/// The last query sees all keys, the one before it all but the last, and so on: queries may be the last stretch of a sequence.
 struct AttentionShape {
-  std::int64_t batch, sequence, heads, kv_heads, dim;
+  std::int64_t batch, sequence, keys, heads, kv_heads, dim;
   TokenStrides read;       ///< of q, k, v
   TokenStrides written{};  ///< of dq, dk, dv
+  /// Tokens from one sequence of the batch to the next in memory, of q, o, do and dq, and of k, v, dk and dv.
+  std::int64_t query_tokens = sequence, key_tokens = keys;
   std::int64_t group() const { return heads / kv_heads; }
 };
+
+/// The fastest kernel for such tensors of `type`. Inputs and outputs are those of the ops attention and attention_grad; of their
+/// buffers nothing but `data` counts. ERRORS: UsageError for a shape for which there is none.
+Made make_attention_of(DType type, const AttentionShape& shape, Direction direction, const KernelSettings& s);
+
+/// Of queries that are a part of the sequence, or a sequence in zigzag order (Program::zigzag): keys and values are brought into
+/// order of position, then every stretch of queries has a kernel of make_attention_of(). ERRORS: UsageError as that; for queries of
+/// more than two stretches.
+Made make_attention_of_stretches(const KernelRequest& r, Direction direction, const KernelSettings& s);
 
 /// Our own: on the ordinary arithmetic units, in f32, deterministic, for head sizes up to `longest_head`. Null for other dtypes.
 Made make_tiled_attention(DType type, const AttentionShape& shape, const KernelSettings& s);

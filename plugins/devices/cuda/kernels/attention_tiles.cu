@@ -21,19 +21,20 @@ __global__ void __launch_bounds__(threads, 2) attend(const T* __restrict__ q, co
         *weights = keys + tile<R> * (D + 4);  // keys, then values
   const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) * tile<R>, head = blockIdx.y, b = blockIdx.z,
             kv_head = head / e.group;
-  load_tile<T, D, R>(q, e, b, head, e.read.q, first, queries);
+  load_tile<T, D, R>(q, e, e.queries, b, head, e.read.q, first, queries);
   float4 result[R][quads<D>] = {};
   float largest[R], sum[R] = {};
 #pragma unroll
   for (int i = 0; i < R; ++i) largest[i] = -INFINITY;
-  for (int start = 0; start <= first; start += tile<R>) {
+  const int seen = min(first + tile<R> + e.shift, e.keys.count);  // keys that the last of these queries sees
+  for (int start = 0; start < seen; start += tile<R>) {
     __syncthreads();  // the values of the tile<R> before were read
-    load_tile<T, D, R>(k, e, b, kv_head, e.read.k, start, keys);
+    load_tile<T, D, R>(k, e, e.keys, b, kv_head, e.read.k, start, keys);
     __syncthreads();
     float scores[R][R];
     product_of_rows<D, R>(queries, keys, scores);
     __syncthreads();
-    load_tile<T, D, R>(v, e, b, kv_head, e.read.v, start, keys);
+    load_tile<T, D, R>(v, e, e.keys, b, kv_head, e.read.v, start, keys);
 #pragma unroll
     for (int i = 0; i < R; ++i) {
       float most = largest[i];
@@ -41,7 +42,7 @@ __global__ void __launch_bounds__(threads, 2) attend(const T* __restrict__ q, co
       for (int j = 0; j < R; ++j) {
         // Every query sees key 0, so `most` is finite from the first tile<R> on. Keys beyond the sequence lie after all its
         // queries.
-        scores[i][j] = start + column_of(j) <= first + row_of<R>(i) ? scores[i][j] * e.scale : -INFINITY;
+        scores[i][j] = start + column_of(j) <= first + row_of<R>(i) + e.shift ? scores[i][j] * e.scale : -INFINITY;
         most = fmaxf(most, scores[i][j]);
       }
 #pragma unroll
@@ -72,12 +73,12 @@ __global__ void __launch_bounds__(threads, 2) attend(const T* __restrict__ q, co
     const float total = sum_of_lanes<16>(sum[i]);
     inverse[i] = 1.0F / total;
     const int row = first + row_of<R>(i);
-    if (threadIdx.x % 16 == 0 && row < e.sequence) {
-      lse[(static_cast<std::int64_t>(b) * e.heads + head) * e.sequence + row] = (largest[i] + log2f(total)) * 0.6931471805599453F;
+    if (threadIdx.x % 16 == 0 && row < e.queries.count) {
+      lse[(static_cast<std::int64_t>(b) * e.heads + head) * e.queries.count + row] = (largest[i] + log2f(total)) * 0.6931471805599453F;
     }
   }
   store_rows<T, D, R>(
-      result, [&inverse](int i) { return inverse[i]; }, o, e, b, head, e.o, first);
+      result, [&inverse](int i) { return inverse[i]; }, o, e, e.queries, b, head, e.o, first);
 }
 
 template <typename T, int D, int R>
@@ -86,7 +87,7 @@ class TiledAttention final : public Kernel {
   explicit TiledAttention(const AttentionShape& shape) : shape_(shape) { allow_shared(attend<T, D, R>, Shared<D, R>::bytes); }
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue queue) override {
     if (shape_.batch * shape_.sequence == 0) return;
-    attend<T, D, R><<<grid_of<R>(shape_, shape_.heads), threads, Shared<D, R>::bytes, stream_of(queue)>>>(
+    attend<T, D, R><<<grid_of<R>(shape_, shape_.sequence, shape_.heads), threads, Shared<D, R>::bytes, stream_of(queue)>>>(
         in[0].as<T>(), in[1].as<T>(), in[2].as<T>(), out[0].as<T>(), out[1].as<float>(), Extents(shape_));
     check_launch("attention");
   }

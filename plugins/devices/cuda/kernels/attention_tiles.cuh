@@ -21,13 +21,23 @@ constexpr int tile = 16 * R;  // queries and keys
 template <int R>
 constexpr int score_row_stride = tile<R> + 4;  // of a tile of scores
 
+/// Tokens of one side of attention: queries or keys.
+struct Tokens {
+  int count;  ///< of a sequence
+  int apart;  ///< from one sequence of the batch to the next in memory
+};
+
 struct Extents {
-  int sequence, heads, kv_heads, dim, group;
+  Tokens queries, keys;
+  int shift;  ///< query i sees the keys 0 … i + shift
+  int heads, kv_heads, dim, group;
   TokenStrides read, written;
   std::int64_t o;  ///< elements from token to token of o and do
   float scale;     ///< of scores, times log2(e): exponentials are powers of two
   explicit Extents(const AttentionShape& s)
-      : sequence(static_cast<int>(s.sequence)),
+      : queries{static_cast<int>(s.sequence), static_cast<int>(s.query_tokens)},
+        keys{static_cast<int>(s.keys), static_cast<int>(s.key_tokens)},
+        shift(static_cast<int>(s.keys - s.sequence)),
         heads(static_cast<int>(s.heads)),
         kv_heads(static_cast<int>(s.kv_heads)),
         dim(static_cast<int>(s.dim)),
@@ -36,9 +46,9 @@ struct Extents {
         written(s.written),
         o(s.heads * s.dim),
         scale(static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(s.dim)))) {}
-  /// Element (b, position, head, 0) of a tensor whose tokens lie `row` elements apart.
-  __device__ std::int64_t at(int b, int position, int head, std::int64_t row) const {
-    return (static_cast<std::int64_t>(b) * sequence + position) * row + head * dim;
+  /// Element (b, token, head, 0) of a tensor whose tokens lie `row` elements apart.
+  __device__ std::int64_t at(const Tokens& tokens, int b, int token, int head, std::int64_t row) const {
+    return (static_cast<std::int64_t>(b) * tokens.apart + token) * row + head * dim;
   }
 };
 
@@ -53,7 +63,7 @@ __device__ __forceinline__ int column_of(int j) {
 /// Rows [first, first + 16·R) of one head into a tile<R> [16·R, D] of row stride D + 4; what lies beyond the sequence or the head
 /// is 0.
 template <typename T, int D, int R>
-__device__ void load_tile(const T* __restrict__ tensor, const Extents& e, int b, int head, std::int64_t token_row, int first,
+__device__ void load_tile(const T* __restrict__ tensor, const Extents& e, const Tokens& tokens, int b, int head, std::int64_t token_row, int first,
                           float* to) {
   constexpr int row_stride = D + 4;
   if (e.dim == D && e.dim % per_access<T> == 0 && token_row % per_access<T> == 0 &&
@@ -62,7 +72,7 @@ __device__ void load_tile(const T* __restrict__ tensor, const Extents& e, int b,
     for (int i = threadIdx.x; i < tile<R> * D / N; i += threads) {
       const int row = i / (D / N), column = i % (D / N) * N;
       Pack<T, N> pack{};
-      if (first + row < e.sequence) pack = load_pack<N>(tensor + e.at(b, first + row, head, token_row) + column);
+      if (first + row < tokens.count) pack = load_pack<N>(tensor + e.at(tokens, b, first + row, head, token_row) + column);
 #pragma unroll
       for (int k = 0; k < N; k += 4) {
         *reinterpret_cast<float4*>(to + row * row_stride + column + k) = make_float4(
@@ -73,7 +83,8 @@ __device__ void load_tile(const T* __restrict__ tensor, const Extents& e, int b,
     for (int i = threadIdx.x; i < tile<R> * D; i += threads) {
       const int row = i / D, column = i % D;
       to[row * row_stride + column] =
-          first + row < e.sequence && column < e.dim ? number(tensor[e.at(b, first + row, head, token_row) + column]) : 0.0F;
+          first + row < tokens.count && column < e.dim ? number(tensor[e.at(tokens, b, first + row, head, token_row) + column])
+                                                       : 0.0F;
     }
   }
 }
@@ -169,12 +180,12 @@ __device__ __forceinline__ void store_scores(const float (&scores)[R][R], float*
 
 /// Rows `first` + row i of one head: factor(i) · result[i], rounded.
 template <typename T, int D, int R, typename Factor>
-__device__ void store_rows(const float4 (&result)[R][quads<D>], Factor factor, T* tensor, const Extents& e, int b, int head,
-                           std::int64_t token_row, int first) {
+__device__ void store_rows(const float4 (&result)[R][quads<D>], Factor factor, T* tensor, const Extents& e, const Tokens& tokens,
+                           int b, int head, std::int64_t token_row, int first) {
 #pragma unroll
   for (int i = 0; i < R; ++i) {
-    if (first + row_of<R>(i) >= e.sequence) continue;
-    T* to = tensor + e.at(b, first + row_of<R>(i), head, token_row);
+    if (first + row_of<R>(i) >= tokens.count) continue;
+    T* to = tensor + e.at(tokens, b, first + row_of<R>(i), head, token_row);
 #pragma unroll
     for (int j = 0; j < quads<D>; ++j) {
 #pragma unroll
@@ -187,8 +198,8 @@ __device__ void store_rows(const float4 (&result)[R][quads<D>], Factor factor, T
 }
 
 template <int R>
-dim3 grid_of(const AttentionShape& s, std::int64_t heads) {
-  return {blocks_of(divided_up(s.sequence, tile<R>)), static_cast<unsigned>(heads), static_cast<unsigned>(s.batch)};
+dim3 grid_of(const AttentionShape& s, std::int64_t tokens, std::int64_t heads) {
+  return {blocks_of(divided_up(tokens, tile<R>)), static_cast<unsigned>(heads), static_cast<unsigned>(s.batch)};
 }
 
 /// More than 48 KiB of shared memory must be asked for, once per kernel and device.

@@ -17,13 +17,15 @@ struct Shared {
 template <typename T>
 __global__ void __launch_bounds__(threads)
     sum_products(const T* __restrict__ dout, const T* __restrict__ o, float* __restrict__ delta, Extents e, std::int64_t rows) {
-  const std::int64_t row = (static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x) / 32;  // (b, position, head)
+  const std::int64_t row = (static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x) / 32;  // (b, query, head)
   if (row >= rows) return;
+  const std::int64_t query = row / e.heads % e.queries.count;
+  const int head = static_cast<int>(row % e.heads), b = static_cast<int>(row / e.heads / e.queries.count);
+  const std::int64_t at = e.at(e.queries, b, static_cast<int>(query), head, e.o);
   float sum = 0.0F;
-  for (int i = threadIdx.x % 32; i < e.dim; i += 32) sum += number(dout[row * e.dim + i]) * number(o[row * e.dim + i]);
+  for (int i = threadIdx.x % 32; i < e.dim; i += 32) sum += number(dout[at + i]) * number(o[at + i]);
   sum = sum_of_lanes(sum);
-  const std::int64_t head = row % e.heads, position = row / e.heads % e.sequence, b = row / e.heads / e.sequence;
-  if (threadIdx.x % 32 == 0) delta[(b * e.heads + head) * e.sequence + position] = sum;
+  if (threadIdx.x % 32 == 0) delta[(static_cast<std::int64_t>(b) * e.heads + head) * e.queries.count + query] = sum;
 }
 
 /// What backward reads: do, q, o [batch, sequence, heads, dim]; k, v [batch, sequence, kv_heads, dim]; lse, delta [batch, heads,
@@ -42,11 +44,11 @@ __device__ __forceinline__ void gradients_of_scores(float (&p)[R][R], float (&dp
 #pragma unroll
   for (int i = 0; i < R; ++i) {
     const int row = first + row_of<R>(i);
-    const bool there = row < e.sequence;
+    const bool there = row < e.queries.count;
     const float l = there ? lse[row] * 1.4426950408889634F : 0.0F, d = there ? delta[row] : 0.0F;
 #pragma unroll
     for (int j = 0; j < R; ++j) {
-      p[i][j] = there && start + column_of(j) <= row ? exp2f(p[i][j] * e.scale - l) : 0.0F;
+      p[i][j] = there && start + column_of(j) <= row + e.shift ? exp2f(p[i][j] * e.scale - l) : 0.0F;
       dp[i][j] = p[i][j] * (dp[i][j] - d);
     }
   }
@@ -60,15 +62,16 @@ __global__ void __launch_bounds__(threads, 1) attend_grad_keys(Gradients<T> t, E
   float *keys = reinterpret_cast<float*>(memory), *values = keys + size, *queries = values + size, *douts = queries + size,
         *p_tile = douts + size, *dp_tile = p_tile + tile<R> * score_row_stride<R>;
   const int start = static_cast<int>(blockIdx.x) * tile<R>, kv_head = blockIdx.y, b = blockIdx.z;
-  load_tile<T, D, R>(t.k, e, b, kv_head, e.read.k, start, keys);
-  load_tile<T, D, R>(t.v, e, b, kv_head, e.read.v, start, values);
+  load_tile<T, D, R>(t.k, e, e.keys, b, kv_head, e.read.k, start, keys);
+  load_tile<T, D, R>(t.v, e, e.keys, b, kv_head, e.read.v, start, values);
+  const int first_tile = max(start - e.shift, 0) / tile<R> * tile<R>;  // of the first query that sees one of these keys
   float4 dk[R][quads<D>] = {}, dv[R][quads<D>] = {};
   for (int head = kv_head * e.group; head < (kv_head + 1) * e.group; ++head) {
-    const std::int64_t rows = (static_cast<std::int64_t>(b) * e.heads + head) * e.sequence;
-    for (int first = start; first < e.sequence; first += tile<R>) {
+    const std::int64_t rows = (static_cast<std::int64_t>(b) * e.heads + head) * e.queries.count;
+    for (int first = first_tile; first < e.queries.count; first += tile<R>) {
       __syncthreads();
-      load_tile<T, D, R>(t.q, e, b, head, e.read.q, first, queries);
-      load_tile<T, D, R>(t.dout, e, b, head, e.o, first, douts);
+      load_tile<T, D, R>(t.q, e, e.queries, b, head, e.read.q, first, queries);
+      load_tile<T, D, R>(t.dout, e, e.queries, b, head, e.o, first, douts);
       __syncthreads();
       float p[R][R], dp[R][R];
       product_of_rows<D, R>(queries, keys, p);
@@ -83,9 +86,9 @@ __global__ void __launch_bounds__(threads, 1) attend_grad_keys(Gradients<T> t, E
   }
   const float scale = e.scale * 0.6931471805599453F;
   store_rows<T, D, R>(
-      dk, [scale](int) { return scale; }, t.dk, e, b, kv_head, e.written.k, start);
+      dk, [scale](int) { return scale; }, t.dk, e, e.keys, b, kv_head, e.written.k, start);
   store_rows<T, D, R>(
-      dv, [](int) { return 1.0F; }, t.dv, e, b, kv_head, e.written.v, start);
+      dv, [](int) { return 1.0F; }, t.dv, e, e.keys, b, kv_head, e.written.v, start);
 }
 
 /// Block (query tile<R>, head, batch): dq of its queries over all earlier keys.
@@ -97,14 +100,15 @@ __global__ void __launch_bounds__(threads, 1) attend_grad_queries(Gradients<T> t
         *dp_tile = values + size;
   const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) * tile<R>, head = blockIdx.y, b = blockIdx.z,
             kv_head = head / e.group;
-  const std::int64_t rows = (static_cast<std::int64_t>(b) * e.heads + head) * e.sequence;
-  load_tile<T, D, R>(t.q, e, b, head, e.read.q, first, queries);
-  load_tile<T, D, R>(t.dout, e, b, head, e.o, first, douts);
+  const std::int64_t rows = (static_cast<std::int64_t>(b) * e.heads + head) * e.queries.count;
+  load_tile<T, D, R>(t.q, e, e.queries, b, head, e.read.q, first, queries);
+  load_tile<T, D, R>(t.dout, e, e.queries, b, head, e.o, first, douts);
+  const int seen = min(first + tile<R> + e.shift, e.keys.count);  // keys that the last of these queries sees
   float4 dq[R][quads<D>] = {};
-  for (int start = 0; start <= first; start += tile<R>) {
+  for (int start = 0; start < seen; start += tile<R>) {
     __syncthreads();
-    load_tile<T, D, R>(t.k, e, b, kv_head, e.read.k, start, keys);
-    load_tile<T, D, R>(t.v, e, b, kv_head, e.read.v, start, values);
+    load_tile<T, D, R>(t.k, e, e.keys, b, kv_head, e.read.k, start, keys);
+    load_tile<T, D, R>(t.v, e, e.keys, b, kv_head, e.read.v, start, values);
     __syncthreads();
     float p[R][R], dp[R][R];
     product_of_rows<D, R>(queries, keys, p);
@@ -116,7 +120,7 @@ __global__ void __launch_bounds__(threads, 1) attend_grad_queries(Gradients<T> t
   }
   const float scale = e.scale * 0.6931471805599453F;
   store_rows<T, D, R>(
-      dq, [scale](int) { return scale; }, t.dq, e, b, head, e.written.q, first);
+      dq, [scale](int) { return scale; }, t.dq, e, e.queries, b, head, e.written.q, first);
 }
 
 template <typename T, int D, int R>
@@ -138,9 +142,9 @@ class TiledAttentionGrad final : public Kernel {
     check_launch("attention_grad, sums of do·o");
     const Gradients<T> t{in[0].as<T>(), in[1].as<T>(),  in[2].as<T>(),  in[3].as<T>(), in[5].as<float>(),
                          delta,         out[0].as<T>(), out[1].as<T>(), out[2].as<T>()};
-    attend_grad_keys<T, D, R><<<grid_of<R>(shape_, shape_.kv_heads), threads, Shared<D, R>::bytes, stream>>>(t, e);
+    attend_grad_keys<T, D, R><<<grid_of<R>(shape_, shape_.keys, shape_.kv_heads), threads, Shared<D, R>::bytes, stream>>>(t, e);
     check_launch("attention_grad, keys");
-    attend_grad_queries<T, D, R><<<grid_of<R>(shape_, shape_.heads), threads, Shared<D, R>::bytes, stream>>>(t, e);
+    attend_grad_queries<T, D, R><<<grid_of<R>(shape_, shape_.sequence, shape_.heads), threads, Shared<D, R>::bytes, stream>>>(t, e);
     check_launch("attention_grad, queries");
   }
 

@@ -1,0 +1,84 @@
+// Mixtures of experts: their layouts beside one rank, the auxiliary loss among what is compared.
+#include <gtest/gtest.h>
+
+#include "consist/error.h"
+#include "tests/interpreter/expect_one_rank.h"
+
+namespace consist::interpreter {
+namespace {
+
+/// Experts in the first and the last of three layers, trained to be balanced.
+const ModelChoice balanced{"qwen3-moe"}, four_experts{"mixtral"};
+
+class Experts : public testing::TestWithParam<Column> {
+ protected:
+  /// A group of ep ranks has room for all that can happen.
+  void expect(const std::string& strategy, int ranks, const Words& more = {}) const {
+    expect_one_rank(GetParam(), Words{"--strategy=" + strategy, "--ranks=" + std::to_string(ranks)} + more);
+  }
+};
+
+TEST_P(Experts, OnEveryRank) {
+  for (const char* data : {"ddp", "zero2", "zero3-offload"}) expect(data, 2, {"--accumulation=2"});
+  expect("tp-sp=2", 2);
+  expect("tp-sp=2", 2, {"--tp-sp.sequence-parallel=false"});
+  expect("pipeline=2", 2, {"--accumulation=2"});
+  expect("ddp", 1, {"--recompute=full", "--accumulation=2"});
+}
+
+TEST_P(Experts, SharedByRanks) {
+  const Words room{"--ep.capacity=4"};
+  for (const int ranks : {2, 4}) {
+    const std::string ep = "ep=" + std::to_string(ranks);
+    expect(ep, ranks, room);
+    expect(ep, ranks, room + Words{"--accumulation=2", "--recompute=full"});
+  }
+}
+
+TEST_P(Experts, Pairs) {
+  const Words more{"--ep.capacity=2", "--accumulation=2"};
+  for (const char* with : {"ddp", "zero2", "zero3-offload", "tp-sp=2", "pipeline=2", "cp=2"}) {
+    expect(std::string("ep=2+") + with, 4, more);
+    expect(std::string("ep=2+") + with, 4, more + Words{"--recompute=full"});
+  }
+}
+
+TEST_P(Experts, Triples) {
+  const Words more{"--ep.capacity=2", "--accumulation=1"};
+  for (const char* with : {"tp-sp=2+zero3-offload", "tp-sp=2+pipeline=2", "pipeline=2+zero2", "pipeline=2+ddp", "cp=2+zero2", "cp=2+ddp"})
+    expect(std::string("ep=2+") + with, 8, more);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Experts,
+                         testing::Values(Column{"qwen3_fp32", balanced}, Column{"mixtral_fp32", four_experts},
+                                         Column{"qwen3_bf16", balanced, {"--precision=bf16"}},
+                                         Column{"qwen3_fp8", balanced, {"--precision=fp8"}}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(SharedExperts, AreRefusedWhereTheyCannotBe) {
+  const auto refusal = [](const ModelChoice& model, const Words& words) -> std::string {
+    try {
+      compile(config_of(model, words), 0);
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_NE(refusal({"qwen3-tied"}, {"--strategy=ep=2", "--ranks=2"}).find("no experts"), std::string::npos);
+  EXPECT_NE(refusal(balanced, {"--strategy=ep=3", "--ranks=3", "--global-batch=9"}).find("8 experts"), std::string::npos);
+  EXPECT_NE(refusal(balanced, {"--strategy=ddp", "--ranks=2", "--synthetic.fields=loss_mask"}).find("output_router_logits"),
+            std::string::npos);
+}
+
+TEST(SharedExperts, AStepWithoutRoomChangesNothing) {
+  for (const char* optimizer : {"adamw", "sgd", "lion", "muon"}) {
+    const auto programs = compile(
+        config_of(balanced, {"--strategy=ep=2", "--ranks=2", "--ep.capacity=0.5", "--optimizer=" + std::string(optimizer)}), 0);
+    const Outcome found = run(*programs, {.steps = 1, .without_room = true});
+    EXPECT_GT(found.overflow, 0) << optimizer;
+    for (const auto& [name, values] : found.before) EXPECT_EQ(found.values.at(name), values) << optimizer << " " << name;
+  }
+}
+
+}  // namespace
+}  // namespace consist::interpreter

@@ -1,0 +1,166 @@
+// Attention of ranks that hold a part of the queries, with the sequence in order of position or in zigzag order: each rank's results
+// against fp64.
+#include <gmock/gmock.h>
+
+#include "consist/error.h"
+#include "consist/token_order.h"
+#include "tests/kernels/devices.h"
+#include "tests/kernels/run_kernel.h"
+#include "tests/reference/gradients.h"
+
+namespace consist {
+namespace {
+
+using reference::random_value;
+using reference::Visibility;
+using reference::zeros;
+using test::expect_close;
+using test::LocalParts;
+using test::Repeated;
+using test::Value;
+using test::Values;
+
+struct Setup {
+  std::string device;
+  DType dtype;
+};
+
+void PrintTo(const Setup& setup, std::ostream* out) {
+  *out << setup.device << "_" << name_of(setup.dtype);
+}
+
+struct Case {
+  std::int64_t batch, sequence, heads, kv_heads, dim, ranks;
+  bool zigzag;
+  std::int64_t window = 0;
+  bool documents = false;
+
+  friend void PrintTo(const Case& c, std::ostream* out) {
+    *out << c.sequence << " tokens over " << c.ranks << (c.zigzag ? " in zigzag order" : " in order of position")
+         << ", window " << c.window << (c.documents ? ", documents" : "");
+  }
+};
+
+/// Indices [first, first + count) of dimension `dim`.
+Value cut(const Value& whole, int dim, std::int64_t first, std::int64_t count) {
+  Value part = whole;
+  part.shape[dim] = count;
+  part.data.clear();
+  std::int64_t inner = 1;
+  for (int d = dim + 1; d < whole.shape.rank(); ++d) inner *= whole.shape[d];
+  for (std::int64_t i = 0; i < whole.shape.elements(); ++i) {
+    const std::int64_t at = i / inner % whole.shape[dim];
+    if (at >= first && at < first + count) part.data.push_back(whole.at(i));
+  }
+  return part;
+}
+
+class AttentionPart : public testing::TestWithParam<Setup> {
+ protected:
+  void SetUp() override {
+    try {
+      device_ = test::device(GetParam().device,
+                             GetParam().device == "cuda" ? test::kCudaOptions : std::map<std::string, std::string>{});
+    } catch (const UnavailableError& error) {
+      GTEST_SKIP() << error.what();
+    }
+  }
+  bool narrow() const { return GetParam().dtype == DType::bf16; }
+  bool on_cuda() const { return GetParam().device == "cuda"; }
+  double tolerance() const { return narrow() ? 6e-3 : 4e-6; }
+  Value random(const Shape& shape, double scale = 1) { return random_value(engine_, GetParam().dtype, shape, scale); }
+
+  void expect_parts(const Case& c) {
+    SCOPED_TRACE(testing::PrintToString(c));
+    const std::int64_t zigzag = c.zigzag ? c.ranks : 0, held = c.sequence / c.ranks;
+    Attributes attributes{{"head_dim", c.dim}};
+    if (c.window > 0) attributes.set("window", c.window);
+    if (zigzag > 0) attributes.set("zigzag", zigzag);
+    const Value q = random({c.batch, c.sequence, c.heads * c.dim}, 2), k = random({c.batch, c.sequence, c.kv_heads * c.dim}),
+                v = random(k.shape), dy = random(q.shape);
+    Value starts = zeros(DType::i32, {c.batch, c.sequence});
+    Visibility whole{.window = c.window, .starts = c.documents ? &starts : nullptr};
+    for (std::int64_t i = 0; i < c.sequence; ++i) whole.keys.push_back(position_of(i, c.sequence, zigzag));
+    whole.queries = whole.keys;
+    for (std::int64_t i = 0; i < c.batch * c.sequence; ++i) {  // documents of 5, 6, ... tokens
+      const std::int64_t position = whole.keys[static_cast<std::size_t>(i % c.sequence)];
+      starts.at(i) = static_cast<double>(position - position % (5 + i / c.sequence));
+    }
+    const Values made = reference::attention({q, k, v}, c.dim, whole);
+
+    for (std::int64_t rank = 0; rank < c.ranks; ++rank) {
+      const std::int64_t first = rank * held;
+      const auto tokens_of = [&](const Value& of) { return cut(of, 1, first, held); };
+      const Value own_q = tokens_of(q), own_dy = tokens_of(dy);
+      const auto own_starts = c.documents ? std::optional(tokens_of(starts)) : std::nullopt;
+      Value o = tokens_of(*made[0]), lse = cut(*made[1], 2, first, held);
+      const Origin origin{0, first, 0};
+      const LocalParts forward{.inputs = {origin, {}, {}, {0, first}},
+                               .outputs = {origin, {0, 0, first}},
+                               .output_types = {TensorType{o.dtype, o.shape}, TensorType{DType::f32, lse.shape}}};
+      const Values found = test::run_kernel(*device_, "attention", {own_q, k, v, own_starts}, attributes, Repeated::same_bits, forward);
+      expect_close(found[0], o, tolerance(), "o of rank " + std::to_string(rank));
+      expect_close(found[1], lse, 2e-6, "lse of rank " + std::to_string(rank));
+
+      for (double& x : o.data) x = reference::rounded(x, GetParam().dtype);
+      for (double& x : lse.data) x = static_cast<float>(x);
+      Visibility own{.window = c.window, .starts = own_starts ? &*own_starts : nullptr, .keys = whole.keys};
+      own.queries.assign(whole.keys.begin() + first, whole.keys.begin() + first + held);
+      const Values gradients = reference::attention_grad(own_dy, own_q, k, v, o, lse, c.dim, own);
+      const LocalParts backward{.inputs = {origin, origin, {}, {}, origin, {0, 0, first}, {0, first}},
+                                .outputs = {origin, {}, {}},
+                                .output_types = {TensorType{q.dtype, own_q.shape}, TensorType{k.dtype, k.shape},
+                                                 TensorType{v.dtype, v.shape}}};
+      const Values parts = test::run_kernel(*device_, "attention_grad", {own_dy, own_q, k, v, o, lse, own_starts}, attributes,
+                                            on_cuda() && narrow() ? Repeated::within_rounding : Repeated::same_bits, backward);
+      for (std::size_t i = 0; i < 3; ++i) {
+        // Sums over hundreds of queries; a GPU rounds those of each of two stretches, and then their sum.
+        expect_close(parts[i], *gradients[i], (narrow() ? 6 : 4) * tolerance(),
+                     std::string("d") + "qkv"[i] + " of rank " + std::to_string(rank));
+      }
+    }
+  }
+
+  std::shared_ptr<Device> device_;
+  std::mt19937 engine_{29};
+};
+
+// Chunks smaller than a tile, of whole tiles, and across their borders; groups of 1, 2 and 3.
+TEST_P(AttentionPart, OfEachRank) {
+  for (const Case& c : {Case{2, 8, 2, 1, 4, 2, true}, Case{1, 24, 3, 1, 6, 3, true}, Case{2, 16, 4, 2, 8, 4, true},
+                        Case{1, 256, 2, 2, 16, 2, true}, Case{2, 512, 2, 1, 64, 4, true}, Case{1, 140, 2, 1, 8, 2, true},
+                        Case{1, 10, 1, 1, 4, 2, false}, Case{2, 192, 2, 1, 16, 3, false}})
+    expect_parts(c);
+}
+
+TEST_P(AttentionPart, OneRankWithAWholeSequenceInZigzagOrder) {
+  const std::int64_t sequence = 12, dim = 4;
+  const Value q = random({1, sequence, dim}), k = random(q.shape), v = random(q.shape);
+  Visibility order;
+  for (std::int64_t i = 0; i < sequence; ++i) order.keys.push_back(position_of(i, sequence, 1));
+  order.queries = order.keys;
+  const Values found = test::run_kernel(*device_, "attention", {q, k, v}, {{"head_dim", dim}, {"zigzag", std::int64_t{1}}});
+  expect_close(found[0], *reference::attention({q, k, v}, dim, order)[0], tolerance(), "o");
+}
+
+TEST_P(AttentionPart, WithinWindowsAndDocuments) {
+  const Case within_window{1, 144, 2, 1, 4, 2, true, 20}, within_documents{2, 24, 2, 1, 4, 2, true, 0, true},
+      both{2, 160, 2, 2, 4, 4, true, 7, true};
+  if (on_cuda()) {
+    EXPECT_THROW(expect_parts(within_window), UsageError);
+    EXPECT_THROW(expect_parts(within_documents), UnavailableError);
+    return;
+  }
+  for (const Case& c : {within_window, within_documents, both}) expect_parts(c);
+}
+
+std::vector<Setup> setups() {
+  std::vector<Setup> all;
+  for (const std::string& device : test::device_kinds()) all.insert(all.end(), {{device, DType::f32}, {device, DType::bf16}});
+  return all;
+}
+INSTANTIATE_TEST_SUITE_P(Devices, AttentionPart, testing::ValuesIn(setups()),
+                         [](const testing::TestParamInfo<Setup>& info) { return testing::PrintToString(info.param); });
+
+}  // namespace
+}  // namespace consist
