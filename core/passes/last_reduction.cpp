@@ -4,6 +4,7 @@
 #include <numeric>
 #include <unordered_set>
 
+#include "consist/analysis.h"
 #include "consist/cost.h"
 #include "consist/edit.h"
 #include "consist/op.h"
@@ -28,7 +29,7 @@ class Delay {
   std::vector<InstructionId> run() {
     std::vector<InstructionId> moved;
     if (last_ == no_tensor || writer(last_) < 0 || at(end()).op->makes_weight_gradients()) return moved;
-    double missing = send_seconds(last_);
+    double missing = send_seconds(last_) + seconds_of_rest(last_);
     note(at(end()));
     for (InstructionId i = end() - 1; i >= 0 && missing > 0; --i) {
       const Instruction& instruction = at(i);
@@ -55,8 +56,17 @@ class Delay {
   double send_seconds(TensorId gradient) const {
     const auto width = static_cast<std::int64_t>(size_of(reduction_.reduce_dtype.value_or(step_[gradient].dtype)));
     const std::int64_t bytes = step_.local(gradient).elements() * width;
-    const std::int64_t sent = reduction_.collective->bytes_sent(bytes, step_.mesh.size_of(reduction_.axes));
-    return costs_.transfer_seconds(*reduction_.collective, static_cast<double>(sent), reduction_.axes);
+    return seconds_of(*reduction_.collective, bytes, reduction_.axes);
+  }
+  double seconds_of(const Op& collective, std::int64_t bytes, AxisSet axes) const {
+    return costs_.transfer_seconds(collective, static_cast<double>(collective.bytes_sent(bytes, step_.mesh.size_of(axes))), axes);
+  }
+  /// Until the gradient's parts are summed along the axes that another strategy reduces later, between replicas of them.
+  double seconds_of_rest(TensorId gradient) const {
+    static const Op& all_reduce = registry().get("all_reduce");
+    const AxisSet rest = axes_with(step_[gradient], Placement::partial(), step_.mesh.all_axes().without(reduction_.axes));
+    if (rest.empty() || reduction_.collective->movement() != Movement::reduce_scatter) return 0;
+    return seconds_of(all_reduce, step_.bytes(gradient) / step_.mesh.size_of(reduction_.axes), rest);
   }
 
   /// Whether nothing between it and the end reads or writes what it makes, or writes what it reads. What is recomputed is not

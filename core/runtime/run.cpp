@@ -245,6 +245,9 @@ TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, Advise
   tell_bytes(job, "planned", state.planned_bytes());
   tell_bytes(job, "planned_host", state.planned_host_bytes());
   start.finished("kernels");
+  // All ranks at once, and while there is memory for its product.
+  const Bound measured = bound_of(parts, config);
+  start.finished("bound");
   state.allocate(config.profile || !config.trace.empty());
   start.finished("memory");
   const std::int64_t first_step = saved.fill(state);
@@ -271,9 +274,6 @@ TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, Advise
   }
 
   start.finished("archive");
-  const Bound measured = bound_of(parts, config);
-  start.finished("bound");
-  // Behind the bound, which all ranks measure at once.
   if (job.rank() == 0 && adviser != nullptr) {
     const RunMemory memory{memory_limit(config, *parts.device), planned.device.bytes};
     for (const std::string& note : adviser->faster(plan, memory, compile_seconds)) {

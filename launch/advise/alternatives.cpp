@@ -85,8 +85,9 @@ class Collector {
     };
     for (std::size_t n = 0; n < config_.strategies.size(); ++n) {
       if (!is_data_strategy(config_.strategies[n].name)) continue;
+      if (config_.strategies[n].name == "ddp" && (is_given("zero2") || is_given("zero3-offload"))) continue;  // around the other
       for (const char* other : data_strategies) {
-        if (is_given(other)) continue;  // beside it, in hybrid sharding
+        if (is_given(other)) continue;
         RunConfig config = config_;
         config.strategies[n].name = other;
         try_one(consist::text_of(config.strategies), transport_choices(config_.strategies[n].name, other), Aim::both);

@@ -70,6 +70,26 @@ TEST(Alternatives, OptionsOfPartsThatAreThere) {
   EXPECT_THAT(speed, Not(Contains("--pipeline.schedule 1f1b"))) << "it is so";
 }
 
+TEST(Alternatives, OverNodesPartsWithinAndReplicasAcross) {
+  const auto over = [](int ranks, std::vector<StrategyChoice> strategies) {
+    return texts_of(planned("h200",
+                            [&](RunConfig& c) {
+                              c.ranks = ranks;
+                              c.strategies = std::move(strategies);
+                            }),
+                    Aim::memory);
+  };
+  const std::vector<std::string> two_nodes = over(16, {{"zero2", 0}});
+  EXPECT_THAT(two_nodes, Contains("--strategy zero2=8+ddp=2"));
+  EXPECT_THAT(two_nodes, Contains("--strategy zero3-offload=8+ddp=2"));
+  EXPECT_THAT(over(16, {{"tp-sp", 2}, {"zero2", 0}}), Contains("--strategy tp-sp=2+zero2=4+ddp=2"));
+  EXPECT_THAT(over(8, {{"zero2", 0}}), Not(Contains(HasSubstr("+ddp"))));
+  const std::vector<std::string> hybrid = over(16, {{"zero2", 8}, {"ddp", 2}});
+  EXPECT_THAT(hybrid, Contains("--strategy zero3-offload=8+ddp=2")) << "the inner one of the two";
+  EXPECT_THAT(hybrid, Contains("--strategy zero2"));
+  for (const char* illegal : {"ddp=8+", "+zero"}) EXPECT_THAT(hybrid, Not(Contains(HasSubstr(illegal))));
+}
+
 /// Transports that are given for strategies go along with the strategy that takes their place.
 TEST(Alternatives, KeepTransports) {
   const Plan plan = planned("h200", [](RunConfig& c) {

@@ -30,7 +30,9 @@ TEST_P(ContextParallel, Alone) {
     expect("cp=2", 2, attention(kind) + Words{"--accumulation=2", "--recompute=full", "--max-norm=0.01"});
     expect("cp=2", 2, attention(kind) + Words{"--accumulation=2", "--recompute=attention,rope", "--pack=off"});
     expect("cp=4", 4, attention(kind) + Words{"--sequence=16", "--accumulation=4"});
+    expect("cp=2", 2, attention(kind) + Words{"--cp.delay-weight-gradients=false", "--accumulation=2"});
   }
+  expect("cp=2", 2, {"--cp.queries-beside-gathers=false", "--accumulation=2", "--recompute=full"});
 }
 
 TEST_P(ContextParallel, MasksAndDocuments) {
@@ -146,6 +148,8 @@ TEST(ContextParallelRefuses, HeadsThatTheRanksCannotShare) {
   EXPECT_THAT(refusal({"--strategy=cp=8", "--ranks=8", "--sequence=16", "--cp.attention=ulysses"}),
               testing::AllOf(testing::HasSubstr("the number of attention heads is 4"), testing::HasSubstr("--cp.attention gather")));
   EXPECT_THAT(refusal({"--strategy=cp=2+tp-sp=2", "--ranks=4", "--cp.attention=ulysses"}),
+              testing::HasSubstr("heads of attention are divided"));
+  EXPECT_THAT(refusal({"--strategy=cp=4+tp-sp=2", "--ranks=8", "--sequence=16", "--cp.attention=ulysses"}),
               testing::HasSubstr("heads of attention are divided"));
 }
 

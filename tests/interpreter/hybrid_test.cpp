@@ -15,9 +15,9 @@ using testing::UnorderedElementsAre;
 
 const ModelChoice llama{"llama-tied"}, untied{"llama-untied"}, qwen{"qwen3-untied"};
 
-const Words small_buckets{"--zero3-offload.reduce_bucket_size=4000", "--zero3-offload.prefetch_bucket_size=4000",
-                          "--zero3-offload.param_persistence_threshold=100", "--zero3-offload.max_reuse_distance=0",
-                          "--ddp.bucket-size=4Ki"};
+const Words small_buckets_of_zero3{"--zero3-offload.reduce_bucket_size=4000", "--zero3-offload.prefetch_bucket_size=4000",
+                                   "--zero3-offload.param_persistence_threshold=100", "--zero3-offload.max_reuse_distance=0"};
+const Words small_buckets = small_buckets_of_zero3 + Words{"--ddp.bucket-size=4Ki"};
 
 TEST(Hybrid, ShardsWithinReplicasAcross) {
   for (const char* accumulation : {"--accumulation=1", "--accumulation=2"}) {
@@ -61,6 +61,20 @@ TEST(Hybrid, WithOffloadFp8RecomputationAndOtherOptimizers) {
   expect_one_rank(llama, third + Words{"--zero3-offload.contiguous_gradients=false", "--freeze=*mlp*,model.embed_tokens.weight"});
   for (const char* optimizer : {"sgd", "lion", "muon"})
     expect_one_rank(qwen, {"--strategy=zero2=2+ddp=2", "--ranks=4", "--optimizer=" + std::string(optimizer)});
+}
+
+/// Experts lie flat along the data axis alone, everything else along that of experts, too; replicas of both are summed across.
+TEST(Hybrid, BesideExperts) {
+  const ModelChoice experts{"mixtral"};
+  for (const char* strategy : {"ep=2+zero2=2+ddp=2", "ddp=2+zero3-offload=2+ep=2", "ep=2+zero3-offload=1+ddp=4", "ep=2+zero2=4+ddp=1"})
+    expect_one_rank(experts, {"--strategy=" + std::string(strategy), "--ranks=8", "--ep.capacity=2"});
+  // Nothing divides the experts' own parameters any further: they stay on the device.
+  expect_one_rank(experts, Words{"--strategy=ep=4+zero3-offload", "--ranks=4", "--ep.capacity=4",
+                                 "--zero3-offload.offload_param.device=cpu", "--zero3-offload.offload_optimizer.device=cpu",
+                                 "--zero3-offload.param_persistence_threshold=100"});
+  expect_one_rank(experts, Words{"--strategy=ep=2+zero3-offload=2", "--ranks=4", "--ep.capacity=2", "--accumulation=2",
+                                 "--zero3-offload.offload_param.device=cpu", "--zero3-offload.offload_optimizer.device=cpu"} +
+                               small_buckets_of_zero3);
 }
 
 /// How often rank 0 sends gradients and parameters over which axes.

@@ -115,7 +115,11 @@ class Draw {
   }
 
   void draw_options() {
-    if (context_ > 1) maybe("cp.attention", {"gather", "ulysses", "ulysses"});
+    if (context_ > 1) {
+      maybe("cp.attention", {"gather", "ulysses", "ulysses"});
+      maybe("cp.queries-beside-gathers", {"true", "false"});
+      maybe("cp.delay-weight-gradients", {"true", "false"});
+    }
     if (tensor_ > 1) {
       const bool sequences = !dice_.one_in(4);
       if (!sequences) add("tp-sp.sequence-parallel", "false");

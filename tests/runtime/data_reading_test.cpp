@@ -231,6 +231,38 @@ TEST(TrainingData, OfAStepIsNotTouchedWhileTheNextIsRead) {
   });
 }
 
+// Each rank reads whole sequences and writes its tokens, in the program's order.
+TEST(TrainingData, OfSequencesThatRanksShareIsWrittenInParts) {
+  const std::int64_t zigzag[2][8] = {{0, 1, 2, 3, 12, 13, 14, 15}, {4, 5, 6, 7, 8, 9, 10, 11}};
+  for (const char* attention : {"gather", "ulysses"}) {
+    RunConfig config = tiny(2, 2, 2, 1);
+    config.strategies = parse_strategies("cp=2");
+    config.plugin_options["cp"]["attention"] = attention;
+    test::run_in_process(config, [&](const test::RankInProcess& rank) {
+      const auto state = rank.make_state();
+      state->allocate(false);
+      Batches batches(*rank.parts->dataset, *rank.layout, rank.rank, rank.settings(), *state);
+      EXPECT_EQ(batches.tokens_per_step(), 4 * 16);
+      StepTokens tokens = batches.room();
+      batches.read_step(0, tokens, false);
+      batches.write_step(tokens);
+      std::vector<std::int32_t> sequence(17);
+      for (std::int64_t row = 0; row < 4; ++row) {
+        rank.parts->dataset->read_train(row, sequence);
+        const Program& program = state->step().program();
+        const std::string micro = "." + std::to_string(row / 2);
+        const auto* ids = state->step().buffer(program.find("ids" + micro)).as<std::int32_t>();
+        const auto* targets = state->step().buffer(program.find("targets" + micro)).as<std::int32_t>();
+        for (std::int64_t i = 0; i < 8; ++i) {
+          const auto at = static_cast<std::size_t>(attention == std::string("gather") ? zigzag[rank.rank][i] : rank.rank * 8 + i);
+          EXPECT_EQ(ids[row % 2 * 8 + i], sequence[at]) << attention << ", rank " << rank.rank << ", token " << i;
+          EXPECT_EQ(targets[row % 2 * 8 + i], sequence[at + 1]);
+        }
+      }
+    });
+  }
+}
+
 /// What a run of six steps of one sequence throws, and how many steps it has done by then, if reading sequence 4 does `fail`.
 template <typename Expected>
 std::string failure_of(const std::function<void()>& fail) {

@@ -152,7 +152,10 @@ class CudaDevice final : public Device {
 
   std::unique_ptr<Executable> prepare(std::vector<Launch> launches, bool profile) override {
     matmuls_->save();  // all kernels are made: keep what the searches found, whatever becomes of the run
-    if (matmuls_->searches() > 0) log::info("timed algorithms for " + std::to_string(matmuls_->searches()) + " matrix products");
+    if (matmuls_->searches() > said_searches_) {
+      said_searches_ = matmuls_->searches();
+      log::info("timed algorithms for " + std::to_string(said_searches_) + " matrix products");
+    }
     return std::make_unique<cuda::CudaExecutable>(std::move(launches), graphs_, launch_seconds_, profile);
   }
 
@@ -233,6 +236,7 @@ class CudaDevice final : public Device {
   std::string cache_;
   cuda::KernelSettings settings_;
   std::unique_ptr<cuda::MatmulLibrary> matmuls_;
+  int said_searches_ = 0;  // at the last prepare()
   std::unique_ptr<cuda::Sensors> sensors_;
   cudaStream_t copies_ = nullptr;
   DeviceInfo info_;

@@ -3,7 +3,12 @@
 // order so that all ranks have equal work (Grattafiori et al., 2024, "The Llama 3 Herd of Models").
 #include "consist/strategy.h"
 
+#include "consist/op.h"
 #include "consist/plugin.h"
+#include "plugins/strategies/common/held_inputs.h"
+#include "plugins/strategies/common/weight_gradients.h"
+#include "plugins/strategies/cp/messages.h"
+#include "plugins/strategies/cp/overlap.h"
 #include "plugins/strategies/cp/partition.h"
 
 namespace {
@@ -14,7 +19,9 @@ using context_parallel::Attention;
 class ContextParallel final : public ParallelStrategy {
  public:
   explicit ContextParallel(const Options& options)
-      : attention_(options.text("attention") == "ulysses" ? Attention::ulysses : Attention::gather) {}
+      : attention_(options.text("attention") == "ulysses" ? Attention::ulysses : Attention::gather),
+        queries_beside_gathers_(options.flag("queries-beside-gathers")),
+        delay_weight_gradients_(options.flag("delay-weight-gradients")) {}
 
   AxisRequest axis() const override { return {.name = "context", .distance = 0, .shares_parameters = true}; }
 
@@ -22,8 +29,20 @@ class ContextParallel final : public ParallelStrategy {
     context_parallel::partition(forward, axes.first(), attention_);
   }
 
+  void schedule(Program& step, AxisSet axes) const override {
+    const int axis = axes.first();
+    context_parallel::join_messages(step, axis);
+    if (queries_beside_gathers_) context_parallel::compute_beside_gathers(step, axis);
+    if (delay_weight_gradients_) strategies::delay_weight_gradients(step, axis);
+    strategies::hold_inputs(step, axis);
+    for (Instruction& i : step.instructions) {
+      if (i.op->is_collective() && i.queue.axes() == axis) i.tag.inserted_by = "cp";
+    }
+  }
+
  private:
   Attention attention_;
+  bool queries_beside_gathers_, delay_weight_gradients_;
 };
 
 }  // namespace
@@ -33,4 +52,9 @@ CONSIST_PLUGIN(strategy, consist::ParallelStrategy, ContextParallel, "cp", "1.0.
 CONSIST_PLUGIN_OPTIONS({"attention", consist::OptionKind::choice, "gather",
                         "gather: keys and values of all tokens are brought to every rank; ulysses: each rank attends in some of the "
                         "heads over the whole sequence",
-                        "gather|ulysses", "", "gather|ulysses"});
+                        "gather|ulysses", "", "gather|ulysses"},
+                       {"queries-beside-gathers", consist::OptionKind::flag, "true",
+                        "queries are computed while keys and values travel, in a product of their own; false: in one with theirs", "",
+                        "attention=gather", "true|false"},
+                       {"delay-weight-gradients", consist::OptionKind::flag, "true",
+                        "backward computes gradients of weights while gradients of keys and values travel", "", "", "true|false"});

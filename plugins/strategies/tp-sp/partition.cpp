@@ -86,12 +86,12 @@ class Partitioner {
   /// Attention's heads, the channels of a gated or any other activation: all that an op makes of linears' outputs, split alike.
   void split_channels(const Instruction& i) {
     const ChannelSplit split = *i.op->channel_split(i.attributes);
+    for (int k = 0; k < split.inputs; ++k) refuse_divided(i.inputs[index(k)]);
     std::vector<const Instruction*> made_by;
     for (int k = 0; k < split.inputs; ++k) {
       made_by.push_back(linear_behind(i.inputs[index(k)]));
       if (made_by.back() == nullptr) return;  // not of linears: it stays whole, as the ops' rules have it
     }
-    for (int k = 0; k < split.inputs; ++k) refuse_divided(i.inputs[index(k)]);
     const auto groups_of = [&](std::size_t k) { return program_[i.inputs[k]].shape[2] / split.unit; };
     for (std::size_t k = 0; k < made_by.size(); ++k) {
       const std::int64_t groups = groups_of(k);

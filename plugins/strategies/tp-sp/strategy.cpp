@@ -7,11 +7,11 @@
 #include "consist/error.h"
 #include "consist/plugin.h"
 #include "plugins/strategies/tp-sp/gather_again.h"
-#include "plugins/strategies/tp-sp/held_inputs.h"
+#include "plugins/strategies/common/held_inputs.h"
 #include "plugins/strategies/tp-sp/overlap.h"
 #include "plugins/strategies/tp-sp/partition.h"
 #include "plugins/strategies/tp-sp/token_messages.h"
-#include "plugins/strategies/tp-sp/weight_gradients.h"
+#include "plugins/strategies/common/weight_gradients.h"
 
 namespace {
 
@@ -50,8 +50,8 @@ class TensorParallel final : public ParallelStrategy {
     if (gather_again_) tensor_parallel::gather_again(step, axis);
     if (sequence_parallel_) tensor_parallel::overlap_forward(step, {axis, static_cast<int>(overlap_parts_)});
     tensor_parallel::move_tokens_as_one_message(step, axis);
-    if (delay_weight_gradients_) tensor_parallel::delay_weight_gradients(step, axis);
-    tensor_parallel::hold_inputs(step, axis);
+    if (delay_weight_gradients_) strategies::delay_weight_gradients(step, axis);
+    strategies::hold_inputs(step, axis);
     sum_gradients(step, axis);
     for (Instruction& i : step.instructions) {
       if (i.op->is_collective() && i.queue.axes() == axis) i.tag.inserted_by = who;

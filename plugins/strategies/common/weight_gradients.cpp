@@ -1,4 +1,4 @@
-#include "plugins/strategies/tp-sp/weight_gradients.h"
+#include "plugins/strategies/common/weight_gradients.h"
 
 #include <algorithm>
 #include <deque>
@@ -7,7 +7,7 @@
 
 #include "consist/op.h"
 
-namespace consist::tensor_parallel {
+namespace consist::strategies {
 namespace {
 
 class Delay {
@@ -149,4 +149,4 @@ void delay_weight_gradients(Program& step, int axis) {
   Delay(step, axis).run();
 }
 
-}  // namespace consist::tensor_parallel
+}  // namespace consist::strategies

@@ -1,4 +1,4 @@
-#include "plugins/strategies/tp-sp/held_inputs.h"
+#include "plugins/strategies/common/held_inputs.h"
 
 #include <map>
 #include <utility>
@@ -8,7 +8,7 @@
 #include "consist/op.h"
 #include "consist/places.h"
 
-namespace consist::tensor_parallel {
+namespace consist::strategies {
 namespace {
 
 class Hold {
@@ -79,4 +79,4 @@ void hold_inputs(Program& step, int axis) {
   Hold(step, axis).run();
 }
 
-}  // namespace consist::tensor_parallel
+}  // namespace consist::strategies

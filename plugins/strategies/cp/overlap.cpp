@@ -1,0 +1,74 @@
+#include "plugins/strategies/cp/overlap.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "consist/op.h"
+
+namespace consist::context_parallel {
+namespace {
+
+bool gathers_activations(const Program& program, const Instruction& i, int axis) {
+  return i.op->movement() == Movement::all_gather && i.queue.axes() == axis && program[i.inputs[0]].shape.rank() == 3;
+}
+
+bool of_one_part(const Instruction& a, const Instruction& b) {
+  return a.tag.layer == b.tag.layer && a.tag.phase == b.tag.phase && a.tag.micro_batch == b.tag.micro_batch;
+}
+
+/// Memory that the instructions which stay in front of a gather read and write.
+class Staying {
+ public:
+  explicit Staying(const Program& program) : program_(program) {}
+  void add(const Instruction& i) {
+    for (TensorId id : i.inputs) {
+      if (id != no_tensor) read_.insert(program_[id].storage);
+    }
+    for (TensorId id : i.outputs) {
+      if (id != no_tensor) written_.insert(program_[id].storage);
+    }
+  }
+  /// Whether `i`, which stands before all of them, may run behind them.
+  bool can_follow(const Instruction& i) const {
+    const auto in = [&](const std::set<TensorId>& storages, TensorId id) {
+      return id != no_tensor && storages.contains(program_[id].storage);
+    };
+    return std::ranges::none_of(i.inputs, [&](TensorId id) { return in(written_, id); }) &&
+           std::ranges::none_of(i.outputs, [&](TensorId id) { return in(written_, id) || in(read_, id); });
+  }
+
+ private:
+  const Program& program_;
+  std::set<TensorId> read_, written_;  // storages
+};
+
+}  // namespace
+
+void compute_beside_gathers(Program& step, int axis) {
+  std::vector<Instruction> made;
+  made.reserve(step.instructions.size());
+  for (Instruction& gather : step.instructions) {
+    made.push_back(std::move(gather));
+    if (!gathers_activations(step, made.back(), axis)) continue;
+    Staying staying(step);
+    staying.add(made.back());
+    std::vector<Instruction> behind;  // the last one first
+    std::size_t at = made.size() - 1;
+    while (at > 0 && of_one_part(made[at - 1], made.back())) {
+      --at;
+      if (made[at].op->is_collective() && made[at].queue.axes() == axis) break;
+      if (made[at].queue == Queue::compute() && made[at].op->touches_memory() && staying.can_follow(made[at])) {
+        behind.push_back(std::move(made[at]));
+        made.erase(made.begin() + static_cast<std::ptrdiff_t>(at));
+      } else {
+        staying.add(made[at]);
+      }
+    }
+    made.insert(made.end(), std::make_move_iterator(behind.rbegin()), std::make_move_iterator(behind.rend()));
+  }
+  step.instructions = std::move(made);
+}
+
+}  // namespace consist::context_parallel

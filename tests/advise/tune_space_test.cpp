@@ -1,0 +1,46 @@
+// The layouts that `consist tune` searches.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "core/plan/machine_choice.h"
+#include "launch/tune/space.h"
+#include "tests/advise/planned.h"
+
+namespace consist::launch {
+namespace {
+
+using testing::AllOf;
+using testing::Contains;
+using testing::Each;
+using testing::HasSubstr;
+using testing::Not;
+
+std::vector<std::string> layouts_over(int ranks) {
+  RunConfig config;
+  config.model = "llama-3-8b";
+  config.precision = "bf16";
+  config.sequence = 2048;
+  config.ranks = ranks;
+  config.global_batch = 64;
+  const Space space(config, {}, parse_machine("h200"), test::plugin_host());
+  std::vector<std::string> texts;
+  for (const LayoutChoice& layout : space.layouts()) {
+    texts.push_back(layout.strategy);
+    EXPECT_NO_THROW(parse_strategies(layout.strategy)) << layout.strategy;
+  }
+  return texts;
+}
+
+TEST(TuneSpace, DividesWithinNodesAndReplicatesAcrossThem) {
+  const std::vector<std::string> two_nodes = layouts_over(16);
+  for (const char* layout : {"zero2", "zero2=2x8", "zero2=8+ddp=2", "zero3-offload=8+ddp=2", "tp-sp=2+zero2=4+ddp=2", "ddp=2x8"})
+    EXPECT_THAT(two_nodes, Contains(layout));
+  EXPECT_THAT(two_nodes, Each(Not(HasSubstr("ddp=8+")))) << "replicas within nodes would divide over slower links";
+  EXPECT_THAT(layouts_over(8), Each(Not(AllOf(HasSubstr("zero"), HasSubstr("ddp"))))) << "one node";
+}
+
+}  // namespace
+}  // namespace consist::launch
