@@ -33,6 +33,7 @@ void register_repeat_heads(OpRegistry& registry);
 void register_elementwise(OpRegistry& registry);
 void register_optimizer(OpRegistry& registry);
 void register_muon(OpRegistry& registry);
+void register_channel_parts(OpRegistry& registry);
 void register_collectives(OpRegistry& registry);
 void register_storage(OpRegistry& registry);
 

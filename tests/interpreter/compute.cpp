@@ -205,6 +205,26 @@ void repeat_heads_grad(Work& w) {
   w.out_sum(0, 1, reference::repeat_heads_grad(dy, w.out_shape(0), heads_of(w, dy.shape, w.in_origin(0, 0))));
 }
 
+/// Element i of parts [parts, batch, sequence, width] is element at(i) of the wide tensor.
+struct ChannelParts {
+  std::int64_t rows, width, channels;
+  std::int64_t at(std::int64_t i) const { return i / width % rows * channels + i / width / rows * width + i % width; }
+};
+void split_channels(Work& w) {
+  const Value x = w.in(0);
+  Value y = reference::zeros(DType::f32, w.out_shape(0));
+  const ChannelParts parts{x.shape.rows(), y.shape[3], x.shape[2]};
+  for (std::int64_t i = 0; i < y.shape.elements(); ++i) y.at(i) = x.at(parts.at(i));
+  w.out(0, y);
+}
+void merge_channels(Work& w) {
+  const Value x = w.in(0);
+  Value y = reference::zeros(DType::f32, w.out_shape(0));
+  const ChannelParts parts{y.shape.rows(), x.shape[3], y.shape[2]};
+  for (std::int64_t i = 0; i < x.shape.elements(); ++i) y.at(parts.at(i)) = x.at(i);
+  w.out(0, y);
+}
+
 void slice(Work& w) {
   const Value x = w.in(0);
   const auto dim = static_cast<int>(w.attributes().integer("dim"));
@@ -265,6 +285,8 @@ const std::map<std::string_view, Formula>& formulas() {
                                             {"repeat_heads", repeat_heads},
                                             {"repeat_heads_grad", repeat_heads_grad},
                                             {"slice", slice},
+                                            {"split_channels", split_channels},
+                                            {"merge_channels", merge_channels},
                                             {"add", add},
                                             {"cast", same},
                                             {"copy", same}};

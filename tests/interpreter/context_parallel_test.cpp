@@ -33,6 +33,8 @@ TEST_P(ContextParallel, Alone) {
     expect("cp=2", 2, attention(kind) + Words{"--cp.delay-weight-gradients=false", "--accumulation=2"});
   }
   expect("cp=2", 2, {"--cp.queries-beside-gathers=false", "--accumulation=2", "--recompute=full"});
+  expect("cp=2", 2, {"--cp.gather-again=false", "--accumulation=2"});
+  expect("cp=2", 2, {"--cp.gather-again=false", "--cp.queries-beside-gathers=false", "--cp.delay-weight-gradients=false"});
 }
 
 TEST_P(ContextParallel, MasksAndDocuments) {
@@ -125,8 +127,10 @@ TEST(ContextParallelBytes, AreThoseOfTheFormulas) {
   constexpr std::int64_t layers = 2, tokens = 8 * 16, element = 4, ranks = 2, head_dim = 12;
   constexpr std::int64_t queries = tokens * 4 * head_dim * element, keys = tokens * 2 * head_dim * element;
   const Words words{"--strategy=cp=2", "--ranks=2", "--sequence=16"};
-  EXPECT_THAT(sent(words), testing::UnorderedElementsAre(testing::Pair("all_gather", layers * 2 * keys * (ranks - 1) / ranks),
-                                                         testing::Pair("reduce_scatter", layers * 2 * keys * (ranks - 1) / ranks)));
+  constexpr std::int64_t once = layers * 2 * keys * (ranks - 1) / ranks;
+  EXPECT_THAT(sent(words), testing::UnorderedElementsAre(testing::Pair("all_gather", 2 * once), testing::Pair("reduce_scatter", once)));
+  EXPECT_THAT(sent(words + Words{"--cp.gather-again=false"}),
+              testing::UnorderedElementsAre(testing::Pair("all_gather", once), testing::Pair("reduce_scatter", once)));
   EXPECT_THAT(sent(words + attention("ulysses")),
               testing::UnorderedElementsAre(
                   testing::Pair("all_to_all", layers * 2 * (2 * queries + 2 * keys) * (ranks - 1) / ranks / ranks)));

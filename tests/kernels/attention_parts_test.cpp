@@ -154,6 +154,20 @@ TEST_P(AttentionPart, WithinWindowsAndDocuments) {
   for (const Case& c : {within_window, within_documents, both}) expect_parts(c);
 }
 
+// Ulysses: parts of the channels in one piece each, of a whole tensor and of a rank that holds one of two parts.
+TEST_P(AttentionPart, ChannelsInParts) {
+  for (const std::int64_t parts : {1, 2, 3}) {
+    const Value wide = random({2, 5, 3 * 4});
+    Value split = zeros(GetParam().dtype, {parts, 2, 5, 12 / parts});
+    for (std::int64_t i = 0; i < split.shape.elements(); ++i) {
+      const std::int64_t width = 12 / parts;
+      split.at(i) = wide.at(i / width % 10 * 12 + i / width / 10 * width + i % width);
+    }
+    expect_close(test::run_kernel(*device_, "split_channels", {wide}, {{"parts", parts}})[0], split, 0, "parts");
+    expect_close(test::run_kernel(*device_, "merge_channels", {split}, {})[0], wide, 0, "whole");
+  }
+}
+
 std::vector<Setup> setups() {
   std::vector<Setup> all;
   for (const std::string& device : test::device_kinds()) all.insert(all.end(), {{device, DType::f32}, {device, DType::bf16}});

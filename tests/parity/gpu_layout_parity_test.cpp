@@ -49,6 +49,9 @@ std::vector<GpuLayout> gpu_layouts() {
     add({std::string("tp_sp_") + name, std::string("tp-sp=2+") + strategy, 2, false, {}, 4});
     add({std::string("pipeline_") + name, std::string("pipeline=2+") + strategy, 2, false, {}, 4});
   }
+  for (const std::string attention : {"gather", "ulysses"}) add({"cp_" + attention, "cp=", 1, false, {"--cp.attention=" + attention}});
+  add({"cp_zero3", "cp=2+zero3-offload", 1, false, {}, 4});
+  add({"cp_tp_sp", "cp=2+tp-sp=2", 2, false, {}, 4});
   add({"tp_sp_pipeline", "tp-sp=2+pipeline=2", 2, false, {}, 4});
   return all;
 }

@@ -15,7 +15,7 @@ bool reads(const Instruction& i, const std::vector<TensorId>& tensors) {
 }
 
 bool moves_activations(const Program& program, const Instruction& i, int axis) {
-  return i.op->is_collective() && i.queue.axes() == axis && !i.inputs.empty() && program[i.inputs[0]].shape.rank() == 3;
+  return i.op->is_collective() && i.queue.axes() == axis && !i.inputs.empty() && program[i.inputs[0]].shape.rank() >= 3;
 }
 
 bool alike(const Instruction& a, const Instruction& b) {

@@ -9,6 +9,7 @@
 #include "consist/error.h"
 #include "consist/op.h"
 #include "consist/token_order.h"
+#include "plugins/strategies/cp/exchanges.h"
 #include "plugins/strategies/cp/repeated_heads.h"
 
 namespace consist::context_parallel {
@@ -37,6 +38,7 @@ class Partitioner {
         share_heads(i, repeated);
     }
     repeat_heads(program_, repeated);
+    if (!gathers()) exchange_around_attention(program_, axis_);
   }
 
  private:
@@ -90,7 +92,7 @@ class Partitioner {
     };
   }
 
-  /// Ulysses: attention gets all tokens of some heads.
+  /// Ulysses: whether each rank can have some of the heads.
   void share_heads(const Instruction& i, std::vector<RepeatedHeads>& repeated) {
     const std::int64_t head_dim = i.op->channel_split(i.attributes)->unit;
     for (std::size_t k = 0; k < operands; ++k) {
@@ -99,9 +101,7 @@ class Partitioner {
         if (k == 0 || ranks_ % heads != 0) refuse_heads(k == 0, heads);
         repeated.push_back({i.inputs[k], ranks_, head_dim});
       }
-      on_axis(i.inputs[k]) = Placement::shard(channel_dim);
     }
-    on_axis(i.outputs[0]) = Placement::shard(sequence_dim);
   }
 
   [[noreturn]] void refuse_heads(bool queries, std::int64_t heads) const {

@@ -5,6 +5,7 @@
 
 #include "consist/op.h"
 #include "consist/plugin.h"
+#include "plugins/strategies/common/gather_again.h"
 #include "plugins/strategies/common/held_inputs.h"
 #include "plugins/strategies/common/weight_gradients.h"
 #include "plugins/strategies/cp/messages.h"
@@ -20,6 +21,7 @@ class ContextParallel final : public ParallelStrategy {
  public:
   explicit ContextParallel(const Options& options)
       : attention_(options.text("attention") == "ulysses" ? Attention::ulysses : Attention::gather),
+        gather_again_(options.flag("gather-again")),
         queries_beside_gathers_(options.flag("queries-beside-gathers")),
         delay_weight_gradients_(options.flag("delay-weight-gradients")) {}
 
@@ -31,6 +33,7 @@ class ContextParallel final : public ParallelStrategy {
 
   void schedule(Program& step, AxisSet axes) const override {
     const int axis = axes.first();
+    if (attention_ == Attention::gather && gather_again_) strategies::gather_again(step, axis);
     context_parallel::join_messages(step, axis);
     if (queries_beside_gathers_) context_parallel::compute_beside_gathers(step, axis);
     if (delay_weight_gradients_) strategies::delay_weight_gradients(step, axis);
@@ -42,7 +45,7 @@ class ContextParallel final : public ParallelStrategy {
 
  private:
   Attention attention_;
-  bool queries_beside_gathers_, delay_weight_gradients_;
+  bool gather_again_, queries_beside_gathers_, delay_weight_gradients_;
 };
 
 }  // namespace
@@ -53,6 +56,9 @@ CONSIST_PLUGIN_OPTIONS({"attention", consist::OptionKind::choice, "gather",
                         "gather: keys and values of all tokens are brought to every rank; ulysses: each rank attends in some of the "
                         "heads over the whole sequence",
                         "gather|ulysses", "", "gather|ulysses"},
+                       {"gather-again", consist::OptionKind::flag, "true",
+                        "backward gathers keys and values again, beside the rest of its layer, instead of keeping those of all tokens", "",
+                        "attention=gather", "true|false"},
                        {"queries-beside-gathers", consist::OptionKind::flag, "true",
                         "queries are computed while keys and values travel, in a product of their own; false: in one with theirs", "",
                         "attention=gather", "true|false"},

@@ -6,12 +6,12 @@
 #include "consist/edit.h"
 #include "consist/error.h"
 #include "consist/plugin.h"
-#include "plugins/strategies/tp-sp/gather_again.h"
+#include "plugins/strategies/common/gather_again.h"
 #include "plugins/strategies/common/held_inputs.h"
+#include "plugins/strategies/common/weight_gradients.h"
 #include "plugins/strategies/tp-sp/overlap.h"
 #include "plugins/strategies/tp-sp/partition.h"
 #include "plugins/strategies/tp-sp/token_messages.h"
-#include "plugins/strategies/common/weight_gradients.h"
 
 namespace {
 
@@ -47,7 +47,7 @@ class TensorParallel final : public ParallelStrategy {
 
   void schedule(Program& step, AxisSet axes) const override {
     const int axis = axes.first();
-    if (gather_again_) tensor_parallel::gather_again(step, axis);
+    if (gather_again_) strategies::gather_again(step, axis);
     if (sequence_parallel_) tensor_parallel::overlap_forward(step, {axis, static_cast<int>(overlap_parts_)});
     tensor_parallel::move_tokens_as_one_message(step, axis);
     if (delay_weight_gradients_) strategies::delay_weight_gradients(step, axis);

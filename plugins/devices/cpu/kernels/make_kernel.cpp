@@ -1,10 +1,12 @@
 // The one function that a kernel library exports.
+#include "plugins/devices/cpu/kernels/channel_parts.h"
 #include "plugins/devices/cpu/kernels/kernels.h"
 
 namespace consist::cpu {
 namespace {
 
-constexpr kernels::Maker<KernelSettings> table[] = {CONSIST_KERNEL_OPS(CONSIST_MAKER_ENTRY)};
+constexpr kernels::Maker<KernelSettings> table[] = {
+    CONSIST_KERNEL_OPS(CONSIST_MAKER_ENTRY) CONSIST_MAKER_ENTRY(split_channels) CONSIST_MAKER_ENTRY(merge_channels)};
 
 }  // namespace
 }  // namespace consist::cpu

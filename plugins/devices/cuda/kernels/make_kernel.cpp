@@ -1,9 +1,11 @@
+#include "plugins/devices/cuda/kernels/channel_parts.h"
 #include "plugins/devices/cuda/kernels/kernels.h"
 
 namespace consist::cuda {
 namespace {
 
-constexpr kernels::Maker<KernelSettings> table[] = {CONSIST_KERNEL_OPS(CONSIST_MAKER_ENTRY)};
+constexpr kernels::Maker<KernelSettings> table[] = {
+    CONSIST_KERNEL_OPS(CONSIST_MAKER_ENTRY) CONSIST_MAKER_ENTRY(split_channels) CONSIST_MAKER_ENTRY(merge_channels)};
 
 }  // namespace
 

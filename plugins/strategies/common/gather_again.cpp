@@ -1,4 +1,4 @@
-#include "plugins/strategies/tp-sp/gather_again.h"
+#include "plugins/strategies/common/gather_again.h"
 
 #include <map>
 #include <set>
@@ -7,7 +7,7 @@
 
 #include "consist/op.h"
 
-namespace consist::tensor_parallel {
+namespace consist::strategies {
 
 void gather_again(Program& step, int axis) {
   std::map<TensorId, Instruction> gathers;      // of forward, by what they make
@@ -43,4 +43,4 @@ void gather_again(Program& step, int axis) {
   }
 }
 
-}  // namespace consist::tensor_parallel
+}  // namespace consist::strategies
