@@ -156,9 +156,9 @@ TEST_P(MoeRows, ManyTokens) {
   const Attributes routing{{"choices", choices}, {"normalize", std::int64_t{1}}};
   const Values routed = run_kernel(*device_, "moe_route", {logits}, routing),
                wanted = reference::moe_route(logits, choices, true);
-  const Value &weights = *wanted[0], &chosen = *wanted[1];
+  const Value &weights = *routed[0], &chosen = *wanted[1];
   EXPECT_EQ(routed[1]->data, chosen.data);
-  expect_close(routed[0], weights, 4e-6, "weights");
+  expect_close(weights, *wanted[0], 4e-6, "weights");
   expect_close(routed[2], *wanted[2], 4e-6, "statistics");
 
   const auto taken = static_cast<std::int64_t>(

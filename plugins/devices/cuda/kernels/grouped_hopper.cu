@@ -11,8 +11,6 @@ namespace grouped {
 
 constexpr int threads = 3 * 128;
 constexpr int stages = 4, a_bytes = tile_m * line_bytes, b_bytes = tile_n * line_bytes, stage_bytes = a_bytes + b_bytes;
-constexpr int a_boxes = a_bytes / box_bytes, b_boxes = b_bytes / box_bytes;
-constexpr std::uint16_t both_blocks = 3;
 
 struct Shared {
   std::uint8_t stage[stages][stage_bytes];
@@ -35,6 +33,8 @@ struct Ring {
 
 template <GroupedProduct product>
 struct Operands {
+  static constexpr int a_boxes = a_bytes / box_bytes, b_boxes = b_bytes / box_bytes;
+  static constexpr std::uint16_t both_blocks = 3;  ///< of the cluster, a bit each
   static constexpr bool of_weights = product == GroupedProduct::weight_grad;
   static constexpr bool a_along_k = !of_weights, b_along_k = product == GroupedProduct::forward;
   /// From one group of 16 along k to the next, in units of 16 bytes.
@@ -65,8 +65,8 @@ struct Operands {
 
 /// Brings all operands of this block's tiles; by one warp.
 template <GroupedProduct product, bool adds_bf16>
-__device__ void bring(Shared& shared, Tiles<product>& tiles, const CUtensorMap& a, const CUtensorMap& b, const CUtensorMap& d,
-                      int rank) {
+__device__ __forceinline__ void bring(Shared& shared, Tiles<product>& tiles, const CUtensorMap& a, const CUtensorMap& b,
+                                      const CUtensorMap& d, int rank) {
   using O = Operands<product>;
   const bool first = threadIdx.x % 32 == 0;
   DrawReader draw(shared.drawn);
@@ -80,13 +80,13 @@ __device__ void bring(Shared& shared, Tiles<product>& tiles, const CUtensorMap& 
       hopper::wait(shared.empty + ring.stage, ring.phase ^ 1);
       hopper::arrive_and_expect(full, stage_bytes);
       if (tile.same_rows) {
-        for (int box = rank * a_boxes / 2; box < (rank + 1) * a_boxes / 2; ++box)
-          O::load_a(stage, a, full, tile, box, k, both_blocks);
-        for (int box = 0; box < b_boxes; ++box) O::load_b(stage, b, full, tile, box, k, 0);
+        for (int box = rank * O::a_boxes / 2; box < (rank + 1) * O::a_boxes / 2; ++box)
+          O::load_a(stage, a, full, tile, box, k, O::both_blocks);
+        for (int box = 0; box < O::b_boxes; ++box) O::load_b(stage, b, full, tile, box, k, 0);
       } else {
-        for (int box = 0; box < a_boxes; ++box) O::load_a(stage, a, full, tile, box, k, 0);
-        for (int box = rank * b_boxes / 2; box < (rank + 1) * b_boxes / 2; ++box)
-          O::load_b(stage, b, full, tile, box, k, both_blocks);
+        for (int box = 0; box < O::a_boxes; ++box) O::load_a(stage, a, full, tile, box, k, 0);
+        for (int box = rank * O::b_boxes / 2; box < (rank + 1) * O::b_boxes / 2; ++box)
+          O::load_b(stage, b, full, tile, box, k, O::both_blocks);
       }
       ring.advance();
     }
@@ -106,7 +106,7 @@ __device__ void bring(Shared& shared, Tiles<product>& tiles, const CUtensorMap& 
 
 /// Multiplies 64 rows of this block's tiles; by a warpgroup.
 template <GroupedProduct product, bool add, typename T>
-__device__ void multiply(Shared& shared, Tiles<product>& tiles, const CUtensorMap& to, T* d, const Sizes& sizes) {
+__device__ __forceinline__ void multiply(Shared& shared, Tiles<product>& tiles, const CUtensorMap& to, T* d, const Sizes& sizes) {
   using O = Operands<product>;
   constexpr bool adds_bf16 = add && sizeof(T) == 2;
   const int group = hopper::uniform(static_cast<int>(threadIdx.x) / 128 - 1), lane = static_cast<int>(threadIdx.x) % 32;
@@ -133,6 +133,7 @@ __device__ void multiply(Shared& shared, Tiles<product>& tiles, const CUtensorMa
     }
     const int k_blocks = hopper::uniform(tile.k_blocks);
     int previous = 0;
+#pragma unroll 1
     for (int block = 0; block < k_blocks; ++block) {
       hopper::wait(shared.full + ring.stage, ring.phase);
       if constexpr (O::of_weights) {
@@ -140,7 +141,7 @@ __device__ void multiply(Shared& shared, Tiles<product>& tiles, const CUtensorMa
           // What lies behind the expert's last row is another's.
           constexpr int of_line = line_bytes / 16;
           const int chunks = (tile_k - lines) * of_line;
-          for (int i = static_cast<int>(threadIdx.x) - 128; i < chunks * (a_boxes + b_boxes); i += 256) {
+          for (int i = static_cast<int>(threadIdx.x) - 128; i < chunks * (O::a_boxes + O::b_boxes); i += 256) {
             const int box = i / chunks;
             std::uint8_t* const behind = shared.stage[ring.stage] + box * box_bytes + lines * line_bytes;
             *reinterpret_cast<uint4*>(behind + (i - box * chunks) * 16) = uint4{};
