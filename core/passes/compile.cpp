@@ -237,6 +237,13 @@ void check(const CompileRequest& request) {
   }
 }
 
+/// Says of collectives that placement rules brought about, and that no strategy calls its own, which pass inserted them.
+void name_collectives(Program& program, const char* pass) {
+  for (Instruction& i : program.instructions) {
+    if (i.op->is_collective() && *i.tag.inserted_by == '\0') i.tag.inserted_by = pass;
+  }
+}
+
 /// An evaluation reports the loss alone.
 void drop_auxiliary_losses(Program& program) {
   if (program.auxiliary_losses.empty()) return;
@@ -278,6 +285,7 @@ class Passes {
     add("propagate_shardings", [this](Program& program) {
       program.micro_batches = 1;
       program = propagate_shardings(program);
+      name_collectives(program, "propagate_shardings");
       may_overflow_ = may_overflow(program);
       if (context_.evaluation) drop_auxiliary_losses(program);
     });
@@ -381,7 +389,10 @@ Program compile_step(const CompileRequest& request, const Layout& layout, int ra
   check(request);
   Passes passes(request, layout, false);
   passes.forward();
-  passes.add("differentiate", [&](Program& program) { differentiate(program, request.precision->dtypes().gradient); });
+  passes.add("differentiate", [&](Program& program) {
+    differentiate(program, request.precision->dtypes().gradient);
+    name_collectives(program, "differentiate");
+  });
   passes.add("recompute", [&](Program& program) { recompute(program, request.recompute); });
   passes.each("divide", divide);
   passes.sum_overflow();
