@@ -273,6 +273,8 @@ class Passes {
     each(
         "partition", [](const ParallelStrategy& strategy, Program& program, AxisSet axes) { strategy.partition(program, axes); },
         check_unplaced, layout_.partition_order);
+    if (request_.room > 1)
+      add("grow_room", [this](Program& program) { grow_room(program, request_.room); }, check_unplaced);
     add("propagate_shardings", [this](Program& program) {
       program.micro_batches = 1;
       program = propagate_shardings(program);

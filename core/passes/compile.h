@@ -44,6 +44,7 @@ struct CompileRequest {
   RecomputeRequest recompute;
   FreezeRequest freeze;
   std::vector<Field> fields;  ///< of the dataset (Dataset::fields())
+  double room = 1;  ///< for rows of tokens at experts, as a multiple of what strategies ask for (core/passes/room_for_rows.h)
   bool pack_linears = false;  ///< see core/passes/pack_linears.h
   const Optimizer* optimizer = &default_optimizer();
   std::string optimizer_name = "the optimizer";

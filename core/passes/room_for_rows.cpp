@@ -20,10 +20,22 @@ bool has_limit(const Instruction& i) {
 /// Rows are output 0, [1, rows, channels]; how many had no room is the last output.
 constexpr int rows_dim = 1;
 
+/// A rank's rows are a multiple of it: products like such sizes.
+constexpr std::int64_t rows_unit = 16;
+
 }  // namespace
 
 bool may_overflow(const Program& program) {
   return std::any_of(program.instructions.begin(), program.instructions.end(), has_limit);
+}
+
+void grow_room(Program& forward, double factor) {
+  const std::int64_t multiple = rows_unit * forward.mesh.ranks();
+  for (Instruction& i : forward.instructions) {
+    if (!has_limit(i)) continue;
+    const auto wanted = static_cast<std::int64_t>(std::ceil(factor * static_cast<double>(i.attributes.integer("rows"))));
+    i.attributes.set("rows", (wanted + multiple - 1) / multiple * multiple);
+  }
 }
 
 std::int64_t least_room(const Program& program) {

@@ -12,6 +12,9 @@ namespace consist {
 /// Whether some instruction may have more rows than room.
 CONSIST_API bool may_overflow(const Program& program);
 
+/// Gives these instructions `factor` times the room, before shardings are propagated.
+CONSIST_API void grow_room(Program& forward, double factor);
+
 /// The fewest rows that one of these instructions has room for on this rank; 0: there is none.
 CONSIST_API std::int64_t least_room(const Program& program);
 

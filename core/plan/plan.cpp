@@ -34,6 +34,7 @@ CompileRequest request_of(const Plan& plan) {
   CompileRequest request = plan.parts().compile_request(plan.config());
   request.machine = plan.target().machine;
   request.verify_each_pass = plan.target().verify_each_pass;
+  request.room = plan.room();
   return request;
 }
 

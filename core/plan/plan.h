@@ -51,6 +51,9 @@ class CONSIST_API Plan {
   const Layout& layout() const noexcept { return layout_; }
   const Target& target() const noexcept { return target_; }  ///< its machine is there once the plan is laid out
   void set_target(Target target);
+  /// CompileRequest::room of what is compiled from now on.
+  void set_room(double room) noexcept { room_ = room; }
+  double room() const noexcept { return room_; }
 
   /// Compiled for the target. Throw what compile_step() throws.
   Program step(int rank, PassObserver* observer = nullptr) const;  ///< the observer is told of each pass
@@ -67,6 +70,7 @@ class CONSIST_API Plan {
   Parts parts_;
   Layout layout_;
   Target target_;
+  double room_ = 1;
 };
 
 /// Both stages.

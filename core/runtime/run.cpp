@@ -260,7 +260,7 @@ TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, Advise
   Recorder& recorder = recorder_of_run.emplace(config, first_step);
   open_recorder = &recorder;
   const ProgramSummary summary = summarize(state.step());
-  const PlannedMemory planned{largest_bytes(job, "planned", state.planned_bytes()),
+  PlannedMemory planned{largest_bytes(job, "planned", state.planned_bytes()),
                               largest_bytes(job, "planned_host", state.planned_host_bytes())};
   recorder.describe(environment_json(job, *parts.device, machine, communicators, host),
                     topology_json(config, layout, communicators), program_json(summary, planned), sensors.newest(),
@@ -283,6 +283,13 @@ TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, Advise
   }
   start.finished("advice");
   RunEvents events(config, job, state, saved, first_step, stop, recorder, observers, sensors, start);
+  if (state.has_metric(state.step(), "overflow")) {
+    events.set_room_maker([&](double room) {
+      plan.set_room(room);
+      state.replace_programs(plan.step(job.rank()), plan.evaluation(job.rank()), communicators.by_queue(),
+                             config.profile || !config.trace.empty());
+    });
+  }
   const ProcessorWatch watch;
   const TrainerResult result = [&] {
     try {
@@ -296,6 +303,10 @@ TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, Advise
   events.close();
   events.begins(Activity::exporting, first_step + events.result.steps, 0);
   if (result == TrainerResult::finished) saved.export_model(state);
+  if (events.room() > 1) {
+    tell_bytes(job, "planned_with_room", state.planned_bytes());
+    planned.device = largest_bytes(job, "planned_with_room", state.planned_bytes());
+  }
   events.result.planned = planned;
   const std::int64_t peak = parts.device->counters().peak_bytes;
   tell_bytes(job, "measured_peak", peak);

@@ -72,6 +72,21 @@ void RunEvents::checkpoint(std::int64_t step) {
   observers_.tell([&](Observer& observer) { observer.checkpoint(step, checkpoints_); });
 }
 
+bool RunEvents::make_room(std::int64_t step, double missing) {
+  constexpr double growth = 1.5;
+  if (!room_maker_) return false;
+  room_maker_(room_ * growth);
+  room_ *= growth;
+  const auto rows = static_cast<std::int64_t>(missing);
+  line_.note("step " + std::to_string(step) + ": experts had no room for " + std::to_string(rows) +
+             " rows of tokens; it runs again with " + fixed_text(room_, 2) + " times the room that the run began with");
+  if (job_.rank() == 0) {
+    recorder_.event("more_room", R"({"step": )" + std::to_string(step) + R"(, "rows": )" + std::to_string(rows) + R"(, "room": )" +
+                                     fixed_text(room_, 4) + "}");
+  }
+  return true;
+}
+
 std::string RunEvents::last_step() const {
   return trace_events(state_.step().program(), times_, job_.rank(), job_.host(), began_);
 }

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -35,8 +36,13 @@ class RunEvents final : public TrainerEvents {
   void step_finished(const StepReport& report) override;
   void evaluated(const EvaluationReport& report) override;
   void checkpoint(std::int64_t step) override;
+  bool make_room(std::int64_t step, double missing) override;
   void begins(Activity activity, std::int64_t step, std::int64_t round) override { progress_.begin(activity, step, round); }
   bool stop_requested() override { return stop_.requested(); }
+
+  /// What gives the state programs with `room` times the room that the run began with. Without one there is no more.
+  double room() const noexcept { return room_; }  ///< as a multiple of what the run began with
+  void set_room_maker(std::function<void(double room)> maker) { room_maker_ = std::move(maker); }
 
   /// After the last step: ends the line of progress.
   void close() { line_.finish(); }
@@ -67,6 +73,8 @@ class RunEvents final : public TrainerEvents {
   std::chrono::system_clock::time_point began_;  // the last step
   ProgressLine line_;
   RunProgress progress_;
+  std::function<void(double)> room_maker_;
+  double room_ = 1;  // as a multiple of what the run began with
   std::vector<double> seconds_;
   std::int64_t tokens_ = 0, sequences_ = 0;
 };

@@ -12,6 +12,9 @@
 namespace consist {
 
 TrainerEvents::~TrainerEvents() = default;
+bool TrainerEvents::make_room(std::int64_t /*step*/, double /*missing*/) {
+  return false;
+}
 
 namespace {
 
@@ -33,25 +36,54 @@ void write_scalars(TrainingState& state, const TrainerSettings& settings, std::i
   state.write_input(state.step(), "optimizer_scalars", scalars.data(), static_cast<std::int64_t>(scalars.size() * sizeof(float)));
 }
 
-/// Throws if rows of tokens had no room at their experts in what `program` just ran.
-void check_room(TrainingState& state, PreparedProgram& program, const std::string& what, const std::string& hint) {
+/// Whether `program` ran as it should: false where rows of tokens had no room at their experts and the programs now have more.
+/// `before_the_end`: what to do if they cannot have more, upon which this throws.
+template <typename BeforeTheEnd>
+bool had_room(TrainingState& state, PreparedProgram& program, std::int64_t step, const char* what, TrainerEvents& events,
+              const BeforeTheEnd& before_the_end) {
   const double missing = state.has_metric(program, "overflow") ? state.read_metric(program, "overflow") : 0;
-  if (missing == 0) return;
-  throw Error("in " + what + " " + overflow_text(program.program(), missing) + "." + hint);
+  if (missing == 0) return true;
+  const std::string text = overflow_text(program.program(), missing);  // of the program as it was
+  std::string why;
+  try {
+    if (events.make_room(step, missing)) return false;
+  } catch (const TooLarge& error) {
+    why = std::string(". With more room ") + error.what();
+  }
+  before_the_end();
+  throw Error(what + std::to_string(step) + " " + text + why);
+}
+
+/// Runs step `step`, again where rows had no room, and returns when it began the last time.
+template <typename WriteInputs, typename BeforeTheEnd>
+std::chrono::system_clock::time_point run_step(TrainingState& state, std::int64_t step, TrainerEvents& events,
+                                               const WriteInputs& write_inputs, const BeforeTheEnd& before_the_end) {
+  std::chrono::system_clock::time_point began;
+  do {
+    write_inputs();
+    began = std::chrono::system_clock::now();
+    events.begins(Activity::running, step, 0);
+    state.step().executable().run();
+    state.step().executable().wait();
+    events.begins(Activity::recording, step, 0);
+  } while (!had_room(state, state.step(), step, "in step ", events, before_the_end));
+  return began;
 }
 
 EvaluationReport evaluate(TrainingState& state, Batches& batches, std::int64_t step, TrainerEvents& events) {
   const Clock::time_point start = Clock::now();
-  PreparedProgram& program = *state.evaluation();
   const std::int64_t rounds = batches.evaluation_rounds();
-  const bool masked = state.has_input(program, "loss_count");
+  const bool masked = state.has_input(*state.evaluation(), "loss_count");
   double sum = 0, counted = 0;
   for (std::int64_t round = 0; round < rounds; ++round) {
-    events.begins(Activity::evaluating, step, round);
-    batches.write_evaluation(round);
-    program.executable().run();
-    program.executable().wait();
-    check_room(state, program, "the evaluation after step " + std::to_string(step), "");
+    do {
+      events.begins(Activity::evaluating, step, round);
+      batches.write_evaluation(round);
+      state.evaluation()->executable().run();
+      state.evaluation()->executable().wait();
+      events.begins(Activity::recording, step, 0);
+    } while (!had_room(state, *state.evaluation(), step, "in the evaluation after step ", events, [] {}));
+    PreparedProgram& program = *state.evaluation();
     const double count = masked ? state.read_metric(program, "loss_count") : 1;
     sum += count * state.read_metric(program, "loss");
     counted += count;
@@ -70,7 +102,6 @@ TrainerResult train(TrainingState& state, const Dataset& dataset, const Layout& 
                     TrainerEvents& events) {
   Batches batches(dataset, layout, rank, settings, state);
   StepReader reader(batches, settings.first_step, settings.steps);
-  Executable& step_program = state.step().executable();
   std::vector<float> scalars(settings.optimizer->scalar_count());
   for (std::int64_t step = settings.first_step + 1; step <= settings.steps; ++step) {
     const float stop_request = events.stop_requested() ? 1.0F : 0.0F;
@@ -78,25 +109,19 @@ TrainerResult train(TrainingState& state, const Dataset& dataset, const Layout& 
     events.begins(Activity::reading, step, 0);
     const StepTokens& tokens = reader.take(step - 1);
     const Clock::time_point start = Clock::now();
-    batches.write_step(tokens);
     const double rate = rate_of(settings, step);
-    write_scalars(state, settings, step, rate, scalars);
-    state.write_input(state.step(), "stop_requests", &stop_request, sizeof stop_request);
-    const auto began = std::chrono::system_clock::now();
-    events.begins(Activity::running, step, 0);
-    step_program.run();
-    step_program.wait();
-    events.begins(Activity::recording, step, 0);
-    const std::chrono::duration<double> taken = Clock::now() - start;
     const bool saves = settings.checkpoint_every > 0 || settings.checkpoint_each_epoch;
-    if (state.has_metric(state.step(), "overflow") && state.read_metric(state.step(), "overflow") != 0) {
-      // The step has changed nothing: what was trained before it is not lost.
-      const bool saved = step - 1 == settings.first_step || due(step - 1, settings.checkpoint_every);
-      if (saves && !saved) events.checkpoint(step - 1);
-      check_room(state, state.step(), "step " + std::to_string(step),
-                 saves && step > 1 ? " --resume goes on with step " + std::to_string(step) + "." : "");
-    }
-
+    const auto write_inputs = [&] {
+      batches.write_step(tokens);
+      write_scalars(state, settings, step, rate, scalars);
+      state.write_input(state.step(), "stop_requests", &stop_request, sizeof stop_request);
+    };
+    // What was trained before a step that cannot run is not lost.
+    const auto save_before = [&] {
+      if (saves && step - 1 > settings.first_step && !due(step - 1, settings.checkpoint_every)) events.checkpoint(step - 1);
+    };
+    const auto began = run_step(state, step, events, write_inputs, save_before);
+    const std::chrono::duration<double> taken = Clock::now() - start;
     events.step_finished({.step = step,
                           .loss = state.read_metric(state.step(), "loss"),
                           .grad_norm = state.read_metric(state.step(), "grad_norm"),

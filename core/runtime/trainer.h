@@ -59,6 +59,9 @@ class CONSIST_API TrainerEvents {
   virtual void evaluated(const EvaluationReport& report) = 0;
   /// Saves the state after `step` steps.
   virtual void checkpoint(std::int64_t step) = 0;
+  /// In step `step`, or in the evaluation behind it, `missing` rows of tokens had no room at their experts, and nothing was changed: gives
+  /// the state programs with more room and returns true, or returns false, upon which training ends with an error. The same on all ranks.
+  virtual bool make_room(std::int64_t step, double missing);
   /// Before the trainer begins a part of step `step`, or round `round` of the evaluation behind it. Must not block.
   virtual void begins(Activity /*activity*/, std::int64_t /*step*/, std::int64_t /*round*/) {}
   /// Whether this rank wants to end the run (a signal); polled before each step. All ranks end together.

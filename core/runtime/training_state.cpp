@@ -51,26 +51,83 @@ bool holds_masters_values(const Program& program, const Parameter& p) {
 
 TrainingState::TrainingState(Program step, std::optional<Program> evaluation, Device& device,
                              const CommunicatorOfQueue& communicators, int rank, std::int64_t memory_limit)
-    : device_(device), rank_(rank), step_(std::make_unique<PreparedProgram>(std::move(step), device, communicators)) {
+    : device_(device), rank_(rank), memory_limit_(memory_limit > 0 ? memory_limit : device.info().memory_bytes) {
+  prepare(std::move(step), std::move(evaluation), communicators);
+  list_values();
+}
+
+void TrainingState::prepare(Program step, std::optional<Program> evaluation, const CommunicatorOfQueue& communicators) {
+  step_ = std::make_unique<PreparedProgram>(std::move(step), device_, communicators);
   const MemoryPlan& plan = step_->plan();
   device_bytes_ = plan.bytes[0];
   host_bytes_ = plan.bytes[1];
   if (evaluation) {
-    evaluation_ = std::make_unique<PreparedProgram>(std::move(*evaluation), device, communicators);
+    evaluation_ = std::make_unique<PreparedProgram>(std::move(*evaluation), device_, communicators);
     const auto states = state_addresses(step_->program(), plan);
     const MemoryPlan& evaluation_plan = evaluation_->plan(&states);
     device_bytes_ = std::max(device_bytes_, evaluation_plan.bytes[0]);
     host_bytes_ = std::max(host_bytes_, evaluation_plan.bytes[1]);
   }
-  check_limit(memory_limit > 0 ? memory_limit : device.info().memory_bytes);
-  list_values();
+  check_limit(memory_limit_);
 }
 
 TrainingState::~TrainingState() {
   step_.reset();  // the executables go before the memory they use
   evaluation_.reset();
+  replaced_.clear();
+  release_arenas();
+}
+
+void TrainingState::release_arenas() {
   if (device_arena_ != nullptr) device_.release(MemorySpace::device, device_arena_);
   if (host_arena_ != nullptr) device_.release(MemorySpace::host, host_arena_);
+  device_arena_ = host_arena_ = nullptr;
+}
+
+std::map<std::string, TensorId> TrainingState::kept_tensors() const {
+  std::map<std::string, TensorId> kept;
+  for (const Parameter& p : step_->program().parameters) {
+    kept[p.name + " as forward reads it"] = p.tensor;
+    if (p.master != no_tensor) kept[p.name + ".master"] = p.master;
+  }
+  for (const Value& value : values_) kept[value.name] = value.tensor;
+  return kept;
+}
+
+void TrainingState::replace_programs(Program step, std::optional<Program> evaluation, const CommunicatorOfQueue& communicators,
+                                     bool profile) {
+  std::map<std::string, std::vector<char>> values;
+  for (const auto& [name, tensor] : kept_tensors()) {
+    std::vector<char>& bytes = values[name];
+    bytes.resize(static_cast<std::size_t>(step_->program().bytes(tensor)));
+    device_.download(bytes.data(), step_->buffer(tensor).data, static_cast<std::int64_t>(bytes.size()));
+  }
+  std::unique_ptr<PreparedProgram> old_step = std::move(step_), old_evaluation = std::move(evaluation_);
+  const std::int64_t old_device_bytes = device_bytes_, old_host_bytes = host_bytes_;
+  try {
+    prepare(std::move(step), std::move(evaluation), communicators);
+  } catch (...) {
+    step_ = std::move(old_step);
+    evaluation_ = std::move(old_evaluation);
+    device_bytes_ = old_device_bytes;
+    host_bytes_ = old_host_bytes;
+    throw;
+  }
+  for (std::unique_ptr<PreparedProgram>* old : {&old_step, &old_evaluation}) {
+    if (*old) replaced_.push_back(std::move(*old));
+  }
+  release_arenas();
+  values_.clear();
+  named_.clear();
+  list_values();
+  allocate(profile);
+  const std::map<std::string, TensorId> kept = kept_tensors();
+  for (const auto& [name, bytes] : values) {
+    const auto found = kept.find(name);
+    if (found == kept.end() || step_->program().bytes(found->second) != static_cast<std::int64_t>(bytes.size()))
+      throw ProgramError("the program that replaces another has no '" + name + "' of the same size");
+    device_.upload(step_->buffer(found->second).data, bytes.data(), static_cast<std::int64_t>(bytes.size()));
+  }
 }
 
 void TrainingState::check_limit(std::int64_t limit) const {

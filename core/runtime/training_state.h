@@ -52,6 +52,10 @@ class CONSIST_API TrainingState {
   /// Allocates the arenas, fills in constants and hands the programs to the device.
   void allocate(bool profile);
 
+  /// Runs other programs from now on, with the same parameters and states, whose values stay as they are: prepares and plans them, gives
+  /// back the memory and allocates it anew. Values go through the host's memory. Throws TooLarge, with nothing changed.
+  void replace_programs(Program step, std::optional<Program> evaluation, const CommunicatorOfQueue& communicators, bool profile);
+
   /// Initial weights from the seed, made on `threads` threads; optimizer states as at step 0.
   void initialize(std::uint64_t seed, int threads = 1);
   /// Weights from `read`, by parameter name, on `threads` threads; optimizer states as at step 0.
@@ -94,6 +98,11 @@ class CONSIST_API TrainingState {
   void read_weights(const std::string& parameter, std::int64_t first, std::span<float> out);
 
  private:
+  /// Prepares and plans both, and checks them against the limit.
+  void prepare(Program step, std::optional<Program> evaluation, const CommunicatorOfQueue& communicators);
+  void release_arenas();
+  /// Parameters, masters, and all states that the step writes, by name.
+  std::map<std::string, TensorId> kept_tensors() const;
   void check_limit(std::int64_t limit) const;
   void fill_constants();
   using MakeFloats = std::function<void(std::int64_t logical, std::span<float> out)>;
@@ -112,7 +121,9 @@ class CONSIST_API TrainingState {
 
   Device& device_;
   int rank_;
+  std::int64_t memory_limit_ = 0;  // bytes; 0: none
   std::unique_ptr<PreparedProgram> step_, evaluation_;
+  std::vector<std::unique_ptr<PreparedProgram>> replaced_;  // the job's thread may still look at them
   std::vector<Value> values_;
   std::int64_t device_bytes_ = 0, host_bytes_ = 0;
   void* device_arena_ = nullptr;

@@ -26,7 +26,7 @@ bool makes_stages(const AxisRequest& request) {
 
 /// The strategies that there are, by what they divide.
 struct Strategies {
-  std::vector<std::string> within_layers, of_stages, of_batch, of_sequence;
+  std::vector<std::string> within_layers, of_stages, of_batch, of_sequence, of_experts;
   std::set<std::string> on_two_axes;  ///< of those that split the batch
   /// Of those, one within the other: parts of parameters, and replicas of the parts (hybrid sharding).
   std::vector<std::pair<std::string, std::string>> inner_and_outer;
@@ -46,8 +46,8 @@ struct Strategies {
         if (request.least_axes <= 2 && request.most_axes >= 2) on_two_axes.insert(name);
       } else if (makes_stages(request)) {
         of_stages.push_back(name);
-      } else if (!request.splits_batch && request.shares_parameters) {
-        of_sequence.push_back(name);
+      } else if (request.shares_parameters) {
+        (request.splits_batch ? of_experts : of_sequence).push_back(name);
       } else if (!request.splits_batch && request.distance == 0) {
         within_layers.push_back(name);
       }
@@ -93,12 +93,40 @@ bool can_divide(std::int64_t sequence, int context, int tensor) {
   return context == 1 || (sequence % (2 * context * tensor) == 0 && sequence / context >= shortest);
 }
 
-std::string joined(const std::vector<std::string>& terms) {
-  std::string text;
-  for (const std::string& term : terms) {
-    if (!term.empty()) text += (text.empty() ? "" : "+") + term;
+/// The ranks of each kind of strategy.
+struct Division {
+  int tensor, stages, context, experts, data;
+};
+
+std::vector<Division> divisions(const RunConfig& config, const ModelSizes& sizes, const Machine& machine) {
+  std::vector<Division> all;
+  for (const int tensor : divisors(config.ranks)) {
+    if (tensor > machine.ranks_per_node || sizes.kv_heads % tensor != 0) continue;
+    for (const int stages : divisors(config.ranks / tensor)) {
+      if (stages > sizes.layers) continue;
+      for (const int context : divisors(config.ranks / tensor / stages)) {
+        if (!can_divide(config.sequence, context, tensor)) continue;
+        for (const int experts : divisors(config.ranks / tensor / stages / context)) {
+          if (experts > 1 && (sizes.experts == 0 || sizes.experts % experts != 0)) continue;
+          all.push_back({tensor, stages, context, experts, config.ranks / tensor / stages / context / experts});
+        }
+      }
+    }
   }
-  return text;
+  return all;
+}
+
+/// Every choice of one term from each list, joined by "+".
+std::vector<std::string> joined(const std::vector<std::vector<std::string>>& lists) {
+  std::vector<std::string> texts{""};
+  for (const std::vector<std::string>& terms : lists) {
+    std::vector<std::string> longer;
+    for (const std::string& text : texts) {
+      for (const std::string& term : terms) longer.push_back(text.empty() || term.empty() ? text + term : text + "+" + term);
+    }
+    texts = std::move(longer);
+  }
+  return texts;
 }
 
 /// The tunable options of a plugin that the user has not given.
@@ -160,23 +188,12 @@ void Space::add_layouts(const RunConfig& config, const Settled& settled, const M
     return;
   }
   const Strategies strategies(host);
-  for (const int tensor : divisors(config.ranks)) {
-    if (tensor > machine.ranks_per_node || sizes.kv_heads % tensor != 0) continue;
-    for (const int stages : divisors(config.ranks / tensor)) {
-      if (stages > sizes.layers) continue;
-      for (const int context : divisors(config.ranks / tensor / stages)) {
-        if (!can_divide(config.sequence, context, tensor)) continue;
-        const int data = config.ranks / tensor / stages / context, within_node = machine.ranks_per_node / tensor / context;
-        for (const std::string& within : terms_of(strategies.within_layers, tensor)) {
-          for (const std::string& along : terms_of(strategies.of_sequence, context)) {
-            for (const std::string& between : terms_of(strategies.of_stages, stages)) {
-              for (const std::string& over_data : data_terms(strategies, data, within_node, context > 1))
-                layouts_.push_back({joined({within, along, between, over_data}), stages, data});
-            }
-          }
-        }
-      }
-    }
+  for (const Division& d : divisions(config, sizes, machine)) {
+    const std::vector<std::vector<std::string>> terms{
+        terms_of(strategies.within_layers, d.tensor), terms_of(strategies.of_sequence, d.context),
+        terms_of(strategies.of_experts, d.experts), terms_of(strategies.of_stages, d.stages),
+        data_terms(strategies, d.data, machine.ranks_per_node / d.tensor / d.context / d.experts, d.context * d.experts > 1)};
+    for (const std::string& strategy : joined(terms)) layouts_.push_back({strategy, d.stages, d.data * d.experts});
   }
 }
 

@@ -195,7 +195,8 @@ ModelSizes Decoder::sizes() const {
           .parameters = matrices + c.layers * layer_vectors + c.hidden + (c.tied ? 1 : 2) * table,
           .matmul_parameters = active + table,
           .window = c.window,
-          .windowed_layers = c.window > 0 ? std::count(c.windowed.begin(), c.windowed.end(), true) : 0};
+          .windowed_layers = c.window > 0 ? std::count(c.windowed.begin(), c.windowed.end(), true) : 0,
+          .experts = m.layers() > 0 ? m.experts : 0};
 }
 
 TensorId Decoder::build(Builder& b, TensorId ids, TensorId targets, double loss_scale) const {

@@ -107,7 +107,7 @@ if [ "$gpus" -ge 2 ]; then
   part collectives-socket 90 "$build/bin/consist" bench collectives --transport socket --device cuda --ranks "$gpus" --dtype bf16 --factor 16 --max-bytes 256Mi \
     --seconds 0.3 --collectives all_reduce,all_gather,reduce_scatter
 fi
-part bench_kernels 120 "$build/bin/bench_kernels" --device cuda
+part bench_kernels 180 "$build/bin/bench_kernels" --device cuda
 
 q="--model qwen3-0.6b --sequence 4096 --precision bf16 --timeout 120"
 train qwen3-0.6b-b4 180 1 $q --batch 4 --steps 30

@@ -1,6 +1,9 @@
 // Mixtures of experts: their layouts beside one rank, the auxiliary loss among what is compared.
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+#include <random>
+
 #include "consist/error.h"
 #include "tests/interpreter/expect_one_rank.h"
 
@@ -45,8 +48,59 @@ TEST_P(Experts, Pairs) {
 
 TEST_P(Experts, Triples) {
   const Words more{"--ep.capacity=2", "--accumulation=1"};
-  for (const char* with : {"tp-sp=2+zero3-offload", "tp-sp=2+pipeline=2", "pipeline=2+zero2", "pipeline=2+ddp", "cp=2+zero2", "cp=2+ddp"})
+  for (const char* with :
+       {"tp-sp=2+zero3-offload", "tp-sp=2+pipeline=2", "pipeline=2+zero2", "pipeline=2+ddp", "cp=2+zero2", "cp=2+ddp"})
     expect(std::string("ep=2+") + with, 8, more);
+}
+
+/// Sizes, strategies, schedules, precisions and optimizers by chance, always the same.
+TEST(SharedExperts, SeededConfigurations) {
+  std::mt19937 random(11);
+  const auto one_of = [&](std::initializer_list<const char*> words) {
+    return std::string(*(words.begin() + random() % words.size()));
+  };
+  int compiled = 0;
+  for (int n = 0; n < 40; ++n) {
+    const std::string ep = one_of({"2", "2", "4"});
+    const nlohmann::json changes{{"num_experts", std::stoi(one_of({"4", "8", "12"}))},
+                                 {"num_experts_per_tok", std::stoi(one_of({"1", "2", "4"}))},
+                                 {"moe_intermediate_size", std::stoi(one_of({"4", "12", "16"}))},
+                                 {"norm_topk_prob", random() % 2 == 0},
+                                 {"tie_word_embeddings", random() % 2 == 0},
+                                 {"mlp_only_layers", random() % 2 == 0 ? nlohmann::json{1} : nlohmann::json::array()}};
+    Words words{"--ep.capacity=" + ep,
+                "--accumulation=" + one_of({"1", "2"}),
+                "--global-batch=16",
+                "--recompute=" + one_of({"none", "full", "moe_swiglu", "moe_route,moe_dispatch"}),
+                "--precision=" + one_of({"fp32", "bf16", "fp8"}),
+                "--pack=" + one_of({"on", "off"}),
+                "--max-norm=" + one_of({"0", "0.01", "1"}),
+                "--optimizer=" + one_of({"adamw", "adamw", "sgd", "lion", "muon"})};
+    std::string strategy = "ep=" + ep;
+    int ranks = std::stoi(ep);
+    const bool with_data = random() % 3 != 0;
+    if (with_data) {
+      strategy = one_of({"ddp=2+", "zero2=2+", "zero3-offload=2+"}) + strategy;
+      ranks *= 2;
+    }
+    if (ranks < 8 && random() % 3 != 0) {
+      const std::string other = one_of({"tp-sp=2", "pipeline=2", "cp=2"});
+      strategy += "+" + other;
+      ranks *= 2;
+      if (other == "pipeline=2") words.push_back("--pipeline.schedule=" + one_of({"gpipe", "1f1b", "zero-bubble"}));
+      if (other == "tp-sp=2") words.push_back("--tp-sp.overlap-parts=" + one_of({"1", "2"}));
+    }
+    words.push_back("--strategy=" + strategy);
+    words.push_back("--ranks=" + std::to_string(ranks));
+    try {
+      compile(config_of({"qwen3-moe", changes.dump()}, words), 0);
+    } catch (const UsageError&) {
+      continue;
+    }
+    ++compiled;
+    expect_one_rank(ModelChoice{"qwen3-moe", changes.dump()}, words);
+  }
+  EXPECT_GT(compiled, 30);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Experts,

@@ -71,6 +71,34 @@ TEST_P(DeviceKernel, Lion) {
   });
 }
 
+TEST_P(DeviceKernel, AHeldUpdateChangesNothing) {
+  const Value scalars{DType::f32, {4}, {static_cast<float>(rate), 0.1F, 0.05F, 3}}, clip{DType::f32, {}, {clip_by}};
+  const auto held = [&](double overflow) {
+    return run("hold_update", {scalars, clip, Value{DType::f32, {}, {overflow}}}, {});
+  };
+  const Values goes_on = held(0), holds = held(3);
+  EXPECT_EQ(goes_on[0]->data, scalars.data);
+  EXPECT_EQ(goes_on[1]->data, clip.data);
+  EXPECT_EQ(holds[0]->data, (std::vector<double>{0, scalars.data[1], scalars.data[2], scalars.data[3]}));
+  EXPECT_EQ(holds[1]->data, std::vector<double>{-1});
+
+  const Value p = random({1000}), g = random_value(engine_, gradient(), {1000}), master = random_value(engine_, DType::f32, {1000});
+  const Value m = random_value(engine_, DType::f32, {1000}, 0.1), v = random_value(engine_, DType::f32, {1000}, 0.1);
+  const auto expect_same = [](const Values& made, const Values& before, const char* op) {
+    ASSERT_EQ(made.size(), before.size());
+    for (std::size_t i = 0; i < made.size(); ++i) EXPECT_EQ(made[i]->data, before[i]->data) << op << " output " << i;
+  };
+  const Attributes adam{{"beta1", 0.9}, {"beta2", 0.99}, {"epsilon", 1e-8}, {"weight_decay", decay}, {"stochastic_rounding", std::int64_t{0}}, {"seed", std::int64_t{1}}};
+  expect_same(run("adamw", {holds[0], holds[1], p, g, master, m, v}, adam), {p, master, m, v}, "adamw");
+  const Value two{DType::f32, {2}, {0, 3}};
+  expect_same(run("sgd", {two, holds[1], p, g, master, m}, {{"momentum", 0.9}, {"weight_decay", decay}}), {p, master, m}, "sgd");
+  expect_same(run("lion", {two, holds[1], p, g, master, m}, {{"beta1", 0.9}, {"beta2", 0.99}, {"weight_decay", decay}}),
+              {p, master, m}, "lion");
+  const Value matrix = random_value(engine_, gradient(), {37, 53}), momentum = random_value(engine_, DType::f32, {37, 53}, 0.1);
+  expect_same(run("muon_momentum", {holds[1], matrix, momentum}, {{"momentum", 0.9}, {"nesterov", std::int64_t{1}}}),
+              {momentum, zeros(DType::f32, {37, 53})}, "muon_momentum");
+}
+
 TEST_P(DeviceKernel, MuonMomentum) {
   const Value clip{DType::f32, {}, {clip_by}}, g = random_value(engine_, gradient(), {37, 53});
   for (const std::int64_t nesterov : {0, 1}) {

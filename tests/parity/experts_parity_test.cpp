@@ -24,5 +24,41 @@ TEST(ExpertsParity, MixtralsLossesAreThoseOfOneRank) {
       {{"--strategy=ep=2", "--ranks=2", "--ep.capacity=2", "--accumulation=2"}, {"--strategy=tp-sp=2", "--ranks=2"}});
 }
 
+/// Room for half of the rows: the first step makes more, and runs again.
+TEST(ExpertsParity, AStepWithoutRoomRunsAgainWithMore) {
+  const test::ChangedModelRuns runs({"qwen3_moe_fp32", "qwen3-moe", nlohmann::json::object(), "fp32"});
+  const test::Curves one = runs.train({"--strategy=ddp", "--ranks=1"}),
+                     grown = runs.train({"--strategy=ep=2+zero2", "--ranks=4", "--ep.capacity=0.5"});
+  ASSERT_EQ(one.loss.size(), grown.loss.size());
+  for (std::size_t step = 0; step < one.loss.size(); ++step) EXPECT_NEAR(grown.loss[step], one.loss[step], 1e-4) << step;
+  EXPECT_NEAR(grown.evaluation, one.evaluation, 1e-4);
+}
+
+TEST(ExpertsParity, ARunThatCannotHaveMoreRoomEnds) {
+  // The limit lets the plan pass with the room that it begins with alone.
+  const TemporaryFolder folder;
+  const std::vector<std::string> options{"--model=" + std::string(CONSIST_SOURCE_DIR "/tests/golden/hf/qwen3-moe"),
+                                         "--from-scratch",
+                                         "--device=cpu",
+                                         "--dataset=synthetic",
+                                         "--strategy=ep=2",
+                                         "--ranks=2",
+                                         "--sequence=32",
+                                         "--global-batch=8",
+                                         "--steps=3"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), options.begin(), options.end());
+    return more;
+  };
+  std::string output;
+  try {
+    test::train_from_scratch(folder / "run.h5", with({"--ep.capacity=0.5", "--memory-limit=1290Ki"}));
+  } catch (const std::runtime_error& failure) {
+    output = failure.what();
+  }
+  EXPECT_NE(output.find("experts had no room for"), std::string::npos) << output;
+  EXPECT_NE(output.find("may be used"), std::string::npos) << output;
+}
+
 }  // namespace
 }  // namespace consist

@@ -5,6 +5,7 @@
 #include <map>
 #include <vector>
 
+#include "consist/analysis.h"
 #include "consist/builder.h"
 #include "consist/error.h"
 #include "core/cost/collective_stream.h"
@@ -27,6 +28,26 @@ std::string error_of(const std::function<void()>& call) {
     return error.what();
   }
   return "no error";
+}
+
+TEST(AxisSet, OfTensorsThatLieAlike) {
+  Program program;
+  program.mesh = three_axes;
+  Builder builder(program);
+  const auto lying = [&](AxisSet partial, AxisSet flat) {
+    Placements placements;
+    placements.set(partial, Placement::partial());
+    placements.set(flat, Placement::flat());
+    return builder.input("x", DType::f32, {12}, placements);
+  };
+  const std::vector<TensorId> tensors{lying(data, {}), lying(data | context, tensor), no_tensor,
+                                      lying({}, data), lying(context | data, {}),     lying(tensor, {})};
+  EXPECT_EQ(axes_with(program[tensors[1]], Placement::partial(), data | tensor), data);
+  EXPECT_EQ(axes_with(program[tensors[1]], Placement::replicate(), three_axes.all_axes()), AxisSet());
+  EXPECT_THAT(sets_with(program, tensors, Placement::partial(), data | context), ElementsAre(data | context, data));
+  EXPECT_THAT(sets_with(program, tensors, Placement::partial(), three_axes.all_axes()),
+              ElementsAre(data | context, tensor, data));
+  EXPECT_THAT(sets_with(program, tensors, Placement::flat(), tensor), ElementsAre(tensor));
 }
 
 TEST(AxisSet, HoldsIndices) {

@@ -31,6 +31,7 @@ struct ModelSizes {
   std::int64_t matmul_parameters = 0;  ///< weights of linears, the LM head included (also when tied), the embedding not
   std::int64_t window = 0;             ///< positions that attention sees in `windowed_layers` of the layers; 0: there are none
   std::int64_t windowed_layers = 0;
+  std::int64_t experts = 0;  ///< of a layer that is a mixture of experts; 0: the model has none
 };
 
 /// One configured architecture. Immutable. THREADS: any.

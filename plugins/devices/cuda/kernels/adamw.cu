@@ -149,6 +149,7 @@ template <typename P, typename G, typename M, bool mastered, bool stochastic>
 __global__ void __launch_bounds__(threads, 3)
     update_tensors(const __grid_constant__ TensorList<Updated> list, const float* __restrict__ scalars,
                    const float* __restrict__ clip, Constants k) {
+  if (*clip < 0) return;  // held
   constexpr int N = pack_of<P, G, M, mastered>;
   const Updated& t = list.entry[entry_of(list, blockIdx.x)];
   const Step s(scalars, clip, k);

@@ -122,8 +122,29 @@ class ClipCoefficient final : public Kernel {
   float max_norm_;
 };
 
+/// The rate becomes 0 and the coefficient -1 where overflow is not 0.
+__global__ void hold(const float* __restrict__ scalars, const float* __restrict__ coefficient, const float* __restrict__ overflow,
+                     int count, float* __restrict__ held_scalars, float* __restrict__ held_coefficient) {
+  const bool held = *overflow != 0;
+  for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x))
+    held_scalars[i] = held && i == 0 ? 0.0F : scalars[i];
+  if (threadIdx.x == 0) *held_coefficient = held ? -1.0F : *coefficient;
+}
+
+class HoldUpdate final : public Kernel {
+ public:
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue queue) override {
+    hold<<<1, 32, 0, stream_of(queue)>>>(in[0].as<float>(), in[1].as<float>(), in[2].as<float>(),
+                                         static_cast<int>(in[0].shape.elements()), out[0].as<float>(), out[1].as<float>());
+    check_launch("hold_update");
+  }
+};
+
 }  // namespace
 
+Made make_hold_update(const KernelRequest&, const KernelSettings&) {
+  return std::make_unique<HoldUpdate>();
+}
 Made make_sum_of_squares(const KernelRequest& r, const KernelSettings& s) {
   if (!std::all_of(r.inputs.begin(), r.inputs.end(), [](const Buffer& t) { return is_float(t.dtype); })) return nullptr;
   return std::make_unique<SumOfSquares>(r, s);

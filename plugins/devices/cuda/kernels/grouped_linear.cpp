@@ -5,7 +5,7 @@ namespace consist::cuda {
 namespace {
 
 Made make_product(GroupedProduct product, const GroupedSizes& sizes, DType type, DType made, const KernelSettings& settings) {
-  if (type == DType::bf16 && is_float(made) && settings.compute_capability == 90) {
+  if (type == DType::bf16 && is_float(made) && settings.compute_capability == 90 && !settings.plain_grouped) {
     if (Made kernel = make_hopper_product(product, sizes, made, settings)) return kernel;
   }
   return make_plain_product(product, sizes, type, made);

@@ -16,6 +16,7 @@ struct KernelSettings {
   bool tf32 = false;  ///< fp32 products may use TF32
   /// bf16 attention_grad gives the same bits every time, with cuDNN's slower algorithm and a workspace of the size of all scores.
   bool deterministic_attention = false;
+  bool plain_grouped = false;  ///< grouped products by the kernel that every GPU has
   int host_threads = 1;  ///< for what runs on the processor
   MatmulLibrary* matmuls = nullptr;  ///< cuBLASLt and its chosen algorithms
 };

@@ -33,6 +33,10 @@ struct Move {
   float* direction;
   kernels::MuonMomentumRule rule;
   __device__ void operator()(std::int64_t i) const {
+    if (*clip < 0) {  // held
+      direction[i] = 0;
+      return;
+    }
     const float gradient = number(g[i]) * *clip;
     const float moved = rule.moved(number(m[i]), gradient);
     m[i] = rounded<M>(moved);

@@ -27,6 +27,7 @@ template <typename Rule, typename P, typename G, typename M>
 __global__ void __launch_bounds__(threads)
     update_tensors(const __grid_constant__ TensorList<Updated> list, const float* __restrict__ scalars,
                    const float* __restrict__ clip, Rule rule, kernels::UpdateRounding rounding) {
+  if (*clip < 0) return;  // held
   const Updated& t = list.entry[entry_of(list, blockIdx.x)];
   const float rate = scalars[0], coefficient = *clip;
   const auto step = static_cast<std::uint32_t>(scalars[1]);
