@@ -42,9 +42,13 @@ class Delay {
   static constexpr double most_shares_pending = 4;  // as many collectives as a layer has
 
   static std::size_t index(TensorId id) { return static_cast<std::size_t>(id); }
-  /// Collectives of other axes that carry the gradients of weights may come as late as they do.
-  bool can_follow(const Instruction& i) const { return i.op->is_collective() && i.queue.axes() != axis_; }
-  bool is_collective(const Instruction& i) const { return i.op->is_collective() && i.queue.axes() == axis_; }
+  /// Collectives of other axes, and those that carry the gradients of weights, may come as late as these do.
+  bool can_follow(const Instruction& i) const { return i.op->is_collective() && !is_collective(i); }
+  /// Of activations: what others wait for.
+  bool is_collective(const Instruction& i) const {
+    return i.op->is_collective() && i.queue.axes() == axis_ &&
+           (i.inputs.empty() || step_[i.inputs[0]].role != Role::gradient);
+  }
 
   /// Whether it is the first to read what a collective makes.
   bool waits_for_collective(const Instruction& i) {

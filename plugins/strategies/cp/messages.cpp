@@ -14,16 +14,18 @@ bool reads(const Instruction& i, const std::vector<TensorId>& tensors) {
                      [&](TensorId id) { return std::find(tensors.begin(), tensors.end(), id) != tensors.end(); });
 }
 
-bool moves_activations(const Program& program, const Instruction& i, int axis) {
-  return i.op->is_collective() && i.queue.axes() == axis && !i.inputs.empty() && program[i.inputs[0]].shape.rank() >= 3;
-}
-
 bool alike(const Instruction& a, const Instruction& b) {
   return a.op == b.op && a.queue == b.queue && a.attributes.key() == b.attributes.key() && a.tag.phase == b.tag.phase &&
          a.tag.micro_batch == b.tag.micro_batch && a.tag.layer == b.tag.layer;
 }
 
 }  // namespace
+
+bool moves_activations(const Program& program, const Instruction& i, int axis) {
+  if (!i.op->is_collective() || i.queue.axes() != axis || i.inputs.empty()) return false;
+  const Tensor& moved = program[i.inputs[0]];
+  return moved.role == Role::activation && moved.shape.rank() >= 3;
+}
 
 void join_messages(Program& step, int axis) {
   std::vector<Instruction> joined;

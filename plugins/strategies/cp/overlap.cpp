@@ -6,13 +6,10 @@
 #include <vector>
 
 #include "consist/op.h"
+#include "plugins/strategies/cp/messages.h"
 
 namespace consist::context_parallel {
 namespace {
-
-bool gathers_activations(const Program& program, const Instruction& i, int axis) {
-  return i.op->movement() == Movement::all_gather && i.queue.axes() == axis && program[i.inputs[0]].shape.rank() == 3;
-}
 
 bool of_one_part(const Instruction& a, const Instruction& b) {
   return a.tag.layer == b.tag.layer && a.tag.phase == b.tag.phase && a.tag.micro_batch == b.tag.micro_batch;
@@ -51,15 +48,15 @@ void compute_beside_gathers(Program& step, int axis) {
   made.reserve(step.instructions.size());
   for (Instruction& gather : step.instructions) {
     made.push_back(std::move(gather));
-    if (!gathers_activations(step, made.back(), axis)) continue;
+    if (made.back().op->movement() != Movement::all_gather || !moves_activations(step, made.back(), axis)) continue;
     Staying staying(step);
     staying.add(made.back());
     std::vector<Instruction> behind;  // the last one first
     std::size_t at = made.size() - 1;
     while (at > 0 && of_one_part(made[at - 1], made.back())) {
       --at;
-      if (made[at].op->is_collective() && made[at].queue.axes() == axis) break;
-      if (made[at].queue == Queue::compute() && made[at].op->touches_memory() && staying.can_follow(made[at])) {
+      if (moves_activations(step, made[at], axis)) break;
+      if (staying.can_follow(made[at])) {
         behind.push_back(std::move(made[at]));
         made.erase(made.begin() + static_cast<std::ptrdiff_t>(at));
       } else {

@@ -33,13 +33,14 @@ class ContextParallel final : public ParallelStrategy {
 
   void schedule(Program& step, AxisSet axes) const override {
     const int axis = axes.first();
-    if (attention_ == Attention::gather && gather_again_) strategies::gather_again(step, axis);
     context_parallel::join_messages(step, axis);
-    if (queries_beside_gathers_) context_parallel::compute_beside_gathers(step, axis);
+    // Before keys and values are gathered again, which has the whole layer beside it: these are for what is sent behind attention.
     if (delay_weight_gradients_) strategies::delay_weight_gradients(step, axis);
+    if (attention_ == Attention::gather && gather_again_) strategies::gather_again(step, axis);
+    if (queries_beside_gathers_) context_parallel::compute_beside_gathers(step, axis);
     strategies::hold_inputs(step, axis);
     for (Instruction& i : step.instructions) {
-      if (i.op->is_collective() && i.queue.axes() == axis) i.tag.inserted_by = "cp";
+      if (context_parallel::moves_activations(step, i, axis)) i.tag.inserted_by = "cp";
     }
   }
 
