@@ -241,7 +241,7 @@ TEST(OptionsOfParts, IllegalOnesAreRefused) {
       {{"--ddp.bucket", "1M"}, "plugin 'ddp' has no option 'bucket'. It has bucket-size"},
       {{"--dd.bucket-size", "1M"}, "there is no plugin 'dd'"},
       {{"--step", "3"}, "there is no option '--step'"},
-      {{"--strategy", "dd"}, "there is no strategy 'dd'. There are: ddp "},
+      {{"--strategy", "dd"}, "there is no strategy 'dd'. There are: cp ddp "},
       {{"--sample.integer", "1"}, "'sample' is not part of this configuration"},
       {{"--strategy", "sample", "--sample.integer", "1.5"}, "--sample.integer is '1.5'; it must be a whole number"},
       {{"--strategy", "sample", "--sample.choice", "gre"}, "--sample.choice is 'gre'; it must be one of red, green"},

@@ -55,7 +55,7 @@ TEST(StartTimes, AreInTheArchive) {
     sum += seconds.get<double>();
     parts += part + " ";
   }
-  EXPECT_EQ(parts, "process device program dataset connecting kernels memory weights archive bound advice ")
+  EXPECT_EQ(parts, "process device program dataset connecting kernels bound memory weights archive advice ")
       << "docs/archive.md lists these";
   EXPECT_NEAR(sum, start["seconds"].get<double>(), 0.25) << "the parts are all of it";
 }
