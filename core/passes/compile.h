@@ -12,6 +12,7 @@
 #include "consist/program.h"
 #include "consist/strategy.h"
 #include "core/passes/freeze.h"
+#include "core/passes/layout.h"
 #include "core/passes/optimizer.h"
 #include "core/passes/pass_manager.h"
 #include "core/passes/recompute.h"
@@ -20,17 +21,6 @@ namespace consist {
 
 /// AdamW with its usual constants.
 CONSIST_API const Optimizer& default_optimizer();
-
-/// One strategy and how many ranks it spans (0: the ranks that the others leave).
-struct StrategyUse {
-  std::string name;
-  const ParallelStrategy* strategy = nullptr;
-  int size = 0;
-  /// How these are split over several axes, the outermost first; 0: the ranks that are left. Empty: one axis.
-  std::vector<int> split = {};
-  AxisSet axes = {};      ///< of a layout's: where it lies in the mesh
-  AxisSet works_on = {};  ///< of a layout's: what its functions get, `axes` and what it takes (AxisRequest::takes_shared)
-};
 
 struct CompileRequest {
   const Architecture* architecture = nullptr;
@@ -60,26 +50,6 @@ struct CompileRequest {
 
 /// What programs are planned for where nobody names a machine: an H200's node.
 CONSIST_API std::shared_ptr<const Machine> reference_machine();
-
-/// The mesh and how the batch is divided over it.
-struct Layout {
-  Mesh mesh;                        ///< axes of size 1 are left out
-  std::vector<StrategyUse> active;  ///< the strategies that have an axis to work on, in the order of the mesh's axes: by
-                                    ///< AxisRequest::distance, the largest outermost
-  std::vector<std::size_t> partition_order;  ///< indices of `active`: those that share parameters first
-  std::vector<std::size_t> schedule_order;   ///< indices of `active`, by AxisRequest::turn; of one axis name the inner first
-  AxisSet batch_axes;                        ///< over which sequences are divided
-
-  /// The strategy that an axis of the mesh belongs to.
-  const StrategyUse& strategy_of(int axis) const;
-  int batch_ranks() const;          ///< product of the sizes of batch_axes
-  int batch_index(int rank) const;  ///< which part of the batch `rank` reads
-};
-
-/// Strategies that ask for an axis of one name at different distances divide it (hybrid sharding): the outermost has "data.0".
-/// Throws UsageError where sizes and ranks do not fit, two strategies want the same axis at one distance, or one is given more or
-/// fewer axes than it works on.
-CONSIST_API Layout lay_out(const std::vector<StrategyUse>& strategies, int ranks);
 
 /// The whole step of `rank`: forward and backward of every micro-batch, reduction, clipping, updates. Verified. Inputs:
 /// "ids.<m>", "targets.<m>" (i32 [micro_batch·batch_ranks, sequence]; a pipeline stage lacks those that it does not read) and

@@ -137,22 +137,24 @@ TensorId total_sum_of_squares(Program& program, Builder& builder) {
 
 namespace {
 
-/// The number of targets that the loss counts, over all micro-batches and ranks; no_tensor where all do. A metric.
-TensorId count_of_all(Program& program, Builder& builder) {
-  if (program.loss_count == no_tensor || program[program.loss_count].role == Role::metric) return program.loss_count;
-  sum_over_stages(program, program.loss_count);
-  program.loss_count = replicated(builder, program.loss_count);
-  make_metric(program, program.loss_count, "loss_count");
-  return program.loss_count;
+/// Makes a count of each micro-batch's rank the metric `name`: the sum over all micro-batches and ranks. Of no_tensor, and of what is
+/// one already, nothing.
+TensorId sum_as_metric(Program& program, Builder& builder, TensorId& count, const char* name) {
+  if (count == no_tensor || program[count].role == Role::metric) return count;
+  sum_over_stages(program, count);
+  count = replicated(builder, count);
+  make_metric(program, count, name);
+  return count;
 }
 
-/// How many rows had no room at their experts, over all micro-batches and ranks; no_tensor where there is always room. A metric.
+/// The number of targets that the loss counts; no_tensor where all do.
+TensorId count_of_all(Program& program, Builder& builder) {
+  return sum_as_metric(program, builder, program.loss_count, "loss_count");
+}
+
+/// How many rows had no room at their experts; no_tensor where there is always room.
 TensorId overflow_of_all(Program& program, Builder& builder) {
-  if (program.overflow == no_tensor || program[program.overflow].role == Role::metric) return program.overflow;
-  sum_over_stages(program, program.overflow);
-  program.overflow = replicated(builder, program.overflow);
-  make_metric(program, program.overflow, "overflow");
-  return program.overflow;
+  return sum_as_metric(program, builder, program.overflow, "overflow");
 }
 
 /// The metric "aux_loss": the sum of the auxiliary losses, of which there may be none.

@@ -168,6 +168,7 @@ Curves train(const std::vector<std::string>& more, bool gathers, const std::stri
   std::vector<std::string> words{CONSIST_BINARY_DIR "/bin/consist",
                                  "train",
                                  "--device=cpu",
+                                 "--cpu.bf16=emulated",  // the faster way is measured, and may be another one in each run
                                  "--dataset=synthetic",
                                  "--from-scratch",
                                  "--overwrite",
@@ -205,9 +206,7 @@ TEST_F(Fp8Gathers, LossesAreEqualToTheBit) {
     const Curves wide = train(layout, false, folder / "wide.h5"), narrow = train(layout, true, folder / "narrow.h5");
     ASSERT_EQ(wide.loss.size(), 4U);
     EXPECT_EQ(narrow.loss, wide.loss);
-    // Squares are added up in the order in which gradients are there.
-    ASSERT_EQ(narrow.grad_norm.size(), wide.grad_norm.size());
-    for (std::size_t s = 0; s < wide.grad_norm.size(); ++s) EXPECT_NEAR(narrow.grad_norm[s] / wide.grad_norm[s], 1, 1e-6);
+    EXPECT_EQ(narrow.grad_norm, wide.grad_norm);
   }
 }
 

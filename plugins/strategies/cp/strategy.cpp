@@ -1,6 +1,6 @@
 // Context parallelism: every rank of the axis has a part of each sequence. Attention, which alone looks at other tokens, works on
 // heads of whole sequences (Jacobs et al., 2023, "DeepSpeed Ulysses") or on gathered keys and values, with the sequence in zigzag
-// order so that all ranks have equal work (Grattafiori et al., 2024, "The Llama 3 Herd of Models").
+// order so that all ranks have equal work (Grattafiori et al., 2024).
 #include "consist/strategy.h"
 
 #include "consist/op.h"

@@ -36,9 +36,9 @@ __device__ __forceinline__ void each_pair(const Choices& choices, const Visit& v
   }
 }
 
-/// Pairs of each expert, by block: counts [blocks, held].
-__global__ void __launch_bounds__(threads) count_pairs(const Choices choices, std::int32_t* __restrict__ counts) {
-  extern __shared__ std::int32_t of_warps[];  // [warps, held]
+/// Pairs of each expert by warp of this block: of_warps [warps, held], in shared memory. Returns those of the thread's warp. All
+/// threads of the block call it, and all see the counts behind it.
+__device__ std::int32_t* count_of_warp(const Choices& choices, std::int32_t* of_warps) {
   for (int i = static_cast<int>(threadIdx.x); i < warps * choices.held; i += threads) of_warps[i] = 0;
   __syncthreads();
   std::int32_t* const mine = of_warps + static_cast<int>(threadIdx.x) / 32 * choices.held;
@@ -46,6 +46,13 @@ __global__ void __launch_bounds__(threads) count_pairs(const Choices choices, st
     if (expert >= 0 && rank == 0) mine[expert] += peers;
   });
   __syncthreads();
+  return mine;
+}
+
+/// Pairs of each expert, by block: counts [blocks, held].
+__global__ void __launch_bounds__(threads) count_pairs(const Choices choices, std::int32_t* __restrict__ counts) {
+  extern __shared__ std::int32_t of_warps[];  // [warps, held]
+  count_of_warp(choices, of_warps);
   for (int expert = static_cast<int>(threadIdx.x); expert < choices.held; expert += threads) {
     std::int32_t sum = 0;
     for (int warp = 0; warp < warps; ++warp) sum += of_warps[warp * choices.held + expert];
@@ -99,13 +106,7 @@ __global__ void __launch_bounds__(threads)
                 const float* __restrict__ weights, std::int64_t room, std::int32_t* __restrict__ row_of,
                 std::int32_t* __restrict__ pairs, float* __restrict__ row_weights) {
   extern __shared__ std::int32_t of_warps[];  // [warps, held]: pairs, then the row of the next one
-  for (int i = static_cast<int>(threadIdx.x); i < warps * choices.held; i += threads) of_warps[i] = 0;
-  __syncthreads();
-  std::int32_t* const mine = of_warps + static_cast<int>(threadIdx.x) / 32 * choices.held;
-  each_pair(choices, [&](std::int64_t, int expert, int rank, int peers) {
-    if (expert >= 0 && rank == 0) mine[expert] += peers;
-  });
-  __syncthreads();
+  std::int32_t* const mine = count_of_warp(choices, of_warps);
   for (int expert = static_cast<int>(threadIdx.x); expert < choices.held; expert += threads) {
     std::int32_t row = first_rows[std::int64_t{blockIdx.x} * choices.held + expert];
     for (int warp = 0; warp < warps; ++warp) {
