@@ -13,7 +13,7 @@
 #include "core/files/did_you_mean.h"
 #include "core/plan/parts.h"
 #include "launch/config_of_archive.h"
-#include "launch/deepspeed_config.h"
+#include "launch/readers/deepspeed_config.h"
 #include "launch/options_without_effect.h"
 
 namespace consist {

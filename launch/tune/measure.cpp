@@ -12,7 +12,7 @@
 #include "consist/text.h"
 #include "core/files/write_text.h"
 #include "core/plan/parts.h"
-#include "launch/compare_runs.h"
+#include "launch/compare/runs.h"
 #include "launch/run_options.h"
 
 namespace consist::launch {

@@ -1,5 +1,5 @@
 // What each choice of a comparison is worth: geometric means over the rows that differ in it alone, with intervals over repeats.
-#include "launch/compare_effects.h"
+#include "launch/compare/effects.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <random>
 
 #include "consist/error.h"
-#include "launch/compare_winner.h"
+#include "launch/compare/winner.h"
 #include "tests/commands/compare_outcomes.h"
 
 namespace consist::launch {

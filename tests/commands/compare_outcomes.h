@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "launch/compare_outcome.h"
-#include "launch/compare_rows.h"
+#include "launch/compare/outcome.h"
+#include "launch/compare/rows.h"
 
 namespace consist::launch::test {
 

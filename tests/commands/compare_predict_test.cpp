@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
-#include "launch/compare_effects.h"
-#include "launch/compare_table.h"
+#include "launch/compare/effects.h"
+#include "launch/compare/table.h"
 #include "tests/child_process.h"
 #include "tests/commands/compare_outcomes.h"
 #include "tests/temporary_folder.h"

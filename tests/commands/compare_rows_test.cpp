@@ -1,13 +1,13 @@
 // The rows of a comparison: lists, labels, places, and what a run that is there already says.
-#include "launch/compare_rows.h"
+#include "launch/compare/rows.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "consist/error.h"
 #include "core/archive/archive.h"
-#include "launch/compare_joined.h"
-#include "launch/compare_runs.h"
+#include "launch/compare/joined.h"
+#include "launch/compare/runs.h"
 #include "tests/commands/compare_outcomes.h"
 #include "tests/temporary_folder.h"
 

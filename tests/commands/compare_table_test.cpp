@@ -1,5 +1,5 @@
 // The table of a comparison, of outcomes that no run is needed for.
-#include "launch/compare_table.h"
+#include "launch/compare/table.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -7,7 +7,7 @@
 #include <cstdlib>
 
 #include "consist/error.h"
-#include "launch/deepspeed_config.h"
+#include "launch/readers/deepspeed_config.h"
 #include "tests/fuzz/input_path.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -1,4 +1,4 @@
-#include "launch/deepspeed_optimizer.h"
+#include "launch/readers/deepspeed_optimizer.h"
 
 #include "consist/json_input.h"
 

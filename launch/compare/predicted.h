@@ -3,7 +3,7 @@
 
 #include "core/config/run_config.h"
 #include "core/plan/plan.h"
-#include "launch/compare_outcome.h"
+#include "launch/compare/outcome.h"
 
 namespace consist::launch {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/runtime/processor_use.h"
-#include "launch/compare_statistics.h"
+#include "launch/compare/statistics.h"
 #include "launch/predict/prediction.h"
 
 namespace consist::launch {

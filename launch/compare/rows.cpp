@@ -1,11 +1,11 @@
-#include "launch/compare_rows.h"
+#include "launch/compare/rows.h"
 
 #include <algorithm>
 #include <filesystem>
 #include <set>
 
 #include "consist/error.h"
-#include "launch/compare_places.h"
+#include "launch/compare/places.h"
 
 namespace consist::launch {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "consist/text.h"
-#include "launch/compare_table.h"
+#include "launch/compare/table.h"
 
 namespace consist::launch {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/config/run_config.h"
-#include "launch/deepspeed_config.h"
+#include "launch/readers/deepspeed_config.h"
 
 namespace consist::deepspeed {
 

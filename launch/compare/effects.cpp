@@ -1,11 +1,11 @@
-#include "launch/compare_effects.h"
+#include "launch/compare/effects.h"
 
 #include <algorithm>
 #include <cmath>
 #include <set>
 
 #include "consist/text.h"
-#include "launch/compare_winner.h"
+#include "launch/compare/winner.h"
 
 namespace consist::launch {
 namespace {

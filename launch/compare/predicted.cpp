@@ -1,4 +1,4 @@
-#include "launch/compare_predicted.h"
+#include "launch/compare/predicted.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

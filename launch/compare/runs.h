@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "launch/compare_outcome.h"
+#include "launch/compare/outcome.h"
 
 namespace consist::launch {
 

@@ -1,4 +1,4 @@
-#include "launch/compare_outcome.h"
+#include "launch/compare/outcome.h"
 
 #include <algorithm>
 #include <cmath>

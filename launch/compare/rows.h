@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "launch/compare_lists.h"
+#include "launch/compare/lists.h"
 
 namespace consist::launch {
 

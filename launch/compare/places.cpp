@@ -1,4 +1,4 @@
-#include "launch/compare_places.h"
+#include "launch/compare/places.h"
 
 namespace consist::launch {
 

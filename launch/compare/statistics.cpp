@@ -1,4 +1,4 @@
-#include "launch/compare_statistics.h"
+#include "launch/compare/statistics.h"
 
 #include <algorithm>
 #include <boost/math/distributions/fisher_f.hpp>

@@ -1,4 +1,4 @@
-#include "launch/compare_winner.h"
+#include "launch/compare/winner.h"
 
 #include <algorithm>
 #include <cmath>

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "launch/compare_outcome.h"
-#include "launch/compare_rows.h"
+#include "launch/compare/outcome.h"
+#include "launch/compare/rows.h"
 
 namespace consist::launch {
 

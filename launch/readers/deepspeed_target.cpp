@@ -1,4 +1,4 @@
-#include "launch/deepspeed_target.h"
+#include "launch/readers/deepspeed_target.h"
 
 #include <algorithm>
 #include <cctype>

@@ -1,4 +1,4 @@
-#include "launch/compare_lists.h"
+#include "launch/compare/lists.h"
 
 #include <algorithm>
 #include <set>

@@ -1,4 +1,4 @@
-#include "launch/compare_runs.h"
+#include "launch/compare/runs.h"
 
 #include <signal.h>
 #include <unistd.h>

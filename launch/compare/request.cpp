@@ -1,4 +1,4 @@
-#include "launch/compare_request.h"
+#include "launch/compare/request.h"
 
 #include <algorithm>
 #include <charconv>

@@ -1,4 +1,4 @@
-#include "launch/compare_joined.h"
+#include "launch/compare/joined.h"
 
 #include <algorithm>
 #include <filesystem>

@@ -1,4 +1,4 @@
-#include "launch/compare_table.h"
+#include "launch/compare/table.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 
 #include "consist/text.h"
 #include "core/archive/comparison.h"
-#include "launch/compare_winner.h"
+#include "launch/compare/winner.h"
 
 namespace consist::launch {
 namespace {

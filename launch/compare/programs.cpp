@@ -1,4 +1,4 @@
-#include "launch/compare_programs.h"
+#include "launch/compare/programs.h"
 
 #include <map>
 #include <nlohmann/json.hpp>

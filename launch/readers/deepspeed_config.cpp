@@ -1,4 +1,4 @@
-#include "launch/deepspeed_config.h"
+#include "launch/readers/deepspeed_config.h"
 
 #include <algorithm>
 #include <sstream>
@@ -7,10 +7,10 @@
 #include "consist/files.h"
 #include "consist/json_input.h"
 #include "consist/text.h"
-#include "launch/deepspeed_keys.h"
-#include "launch/deepspeed_optimizer.h"
-#include "launch/deepspeed_scheduler.h"
-#include "launch/deepspeed_target.h"
+#include "launch/readers/deepspeed_keys.h"
+#include "launch/readers/deepspeed_optimizer.h"
+#include "launch/readers/deepspeed_scheduler.h"
+#include "launch/readers/deepspeed_target.h"
 
 namespace consist {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "launch/compare_outcome.h"
-#include "launch/compare_rows.h"
+#include "launch/compare/outcome.h"
+#include "launch/compare/rows.h"
 
 namespace consist::launch {
 

@@ -1,7 +1,7 @@
 // The block "scheduler" of a DeepSpeed JSON: WarmupLR, WarmupDecayLR and WarmupCosineLR.
 #pragma once
 
-#include "launch/deepspeed_target.h"
+#include "launch/readers/deepspeed_target.h"
 
 namespace consist::deepspeed {
 

@@ -1,5 +1,5 @@
 // Formulas and defaults are those of deepspeed/runtime/lr_schedules.py (DeepSpeed 0.19.6).
-#include "launch/deepspeed_scheduler.h"
+#include "launch/readers/deepspeed_scheduler.h"
 
 #include <algorithm>
 #include <string_view>

@@ -4,7 +4,7 @@
 #include <set>
 #include <string>
 
-#include "launch/deepspeed_target.h"
+#include "launch/readers/deepspeed_target.h"
 
 namespace consist::deepspeed {
 
