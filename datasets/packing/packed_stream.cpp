@@ -52,26 +52,33 @@ PackedStream::PackedStream(std::shared_ptr<const TokenSource> train, std::shared
   if (eval_windows_ < 1) too_small(eval_what, eval_->size(), 1, request);
 }
 
-void PackedStream::read_train(std::int64_t index, std::span<std::int32_t> tokens) const {
+std::int64_t PackedStream::train_position(std::int64_t index) const {
   if (index < 0) throw Error("training sequence " + std::to_string(index) + " was asked for");
   const auto epoch = static_cast<std::uint64_t>(index / train_windows_);
   const Permutation order(train_windows_, request_.seed * 0x9e3779b97f4a7c15ULL + epoch);
-  read(*train_, order(index % train_windows_), tokens);
+  return order(index % train_windows_) * request_.sequence_length;
 }
 
-void PackedStream::read_eval(std::int64_t index, std::span<std::int32_t> tokens) const {
+std::int64_t PackedStream::eval_position(std::int64_t index) const {
   if (index < 0 || index >= eval_windows_) {
     throw Error("evaluation sequence " + std::to_string(index) + " of " + std::to_string(eval_windows_) + " was asked for");
   }
-  read(*eval_, first_eval_ + index, tokens);
+  return (first_eval_ + index) * request_.sequence_length;
 }
 
-void PackedStream::read(const TokenSource& source, std::int64_t window, std::span<std::int32_t> tokens) const {
+void PackedStream::read_train(std::int64_t index, std::span<std::int32_t> tokens) const {
+  read(*train_, train_position(index), tokens);
+}
+
+void PackedStream::read_eval(std::int64_t index, std::span<std::int32_t> tokens) const {
+  read(*eval_, eval_position(index), tokens);
+}
+
+void PackedStream::read(const TokenSource& source, std::int64_t first, std::span<std::int32_t> tokens) const {
   if (static_cast<std::int64_t>(tokens.size()) != request_.sequence_length + 1) {
     throw Error("room for " + std::to_string(tokens.size()) + " tokens was given; a sequence has " +
                 std::to_string(request_.sequence_length + 1));
   }
-  const std::int64_t first = window * request_.sequence_length;
   source.read(first, tokens);
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     if (tokens[i] < 0 || tokens[i] >= request_.vocabulary) {

@@ -49,9 +49,12 @@ class PackedStream {
   /// As Dataset's functions of the same names. Throws DataError for a token that is not in the vocabulary.
   void read_train(std::int64_t index, std::span<std::int32_t> tokens) const;
   void read_eval(std::int64_t index, std::span<std::int32_t> tokens) const;
+  /// The number of the first token that they read, in the source that they read from.
+  std::int64_t train_position(std::int64_t index) const;
+  std::int64_t eval_position(std::int64_t index) const;
 
  private:
-  void read(const TokenSource& source, std::int64_t window, std::span<std::int32_t> tokens) const;
+  void read(const TokenSource& source, std::int64_t first, std::span<std::int32_t> tokens) const;
 
   std::shared_ptr<const TokenSource> train_, eval_;
   DatasetRequest request_;

@@ -1,16 +1,14 @@
 #include "datasets/tokenizer/documents.h"
 
 #include <algorithm>
-#include <chrono>
-#include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "consist/error.h"
 #include "consist/files.h"
 #include "consist/json_input.h"
-#include "consist/log.h"
 #include "consist/text.h"
+#include "datasets/tokenizer/progress.h"
 #include "datasets/tokenizer/unicode.h"
 
 namespace consist::tokenizer {
@@ -18,14 +16,15 @@ namespace {
 
 constexpr std::size_t block_bytes = 4 << 20;
 constexpr std::int64_t most_file_bytes = std::int64_t{1} << 31;  // of a document that must be held as a whole
-constexpr auto log_every = std::chrono::seconds(5);
 
 /// Encodes documents and keeps count.
 class Run {
  public:
   Run(const Tokenizer& tokenizer, const TextFiles& text, const std::function<void(std::span<const std::int32_t>)>& sink)
       : tokenizer_(tokenizer), text_(text), sink_(sink) {
-    for (const std::string& path : text.files) all_bytes_ += InputFile(path).size();
+    std::int64_t all_bytes = 0;
+    for (const std::string& path : text.files) all_bytes += InputFile(path).size();
+    progress_.emplace(all_bytes);
   }
 
   void file(const std::string& path) {
@@ -85,28 +84,15 @@ class Run {
       begin = std::min(begin, pending.size());
       pending.erase(0, begin);
       offset += static_cast<std::int64_t>(begin);
-      progress();
+      progress_->say(counts_.bytes, counts_.tokens);
     }
-  }
-
-  void progress() {
-    const auto now = std::chrono::steady_clock::now();
-    if (now - logged_ < log_every) return;
-    logged_ = now;
-    char text[160];
-    const double seconds = std::chrono::duration<double>(now - start_).count();
-    std::snprintf(text, sizeof text, "tokenizing: %.1f of %.1f MB, %.2f M tokens, %.2f M tokens/s",
-                  static_cast<double>(counts_.bytes) / 1e6, static_cast<double>(all_bytes_) / 1e6,
-                  static_cast<double>(counts_.tokens) / 1e6, static_cast<double>(counts_.tokens) / 1e6 / seconds);
-    log::info(text);
   }
 
   const Tokenizer& tokenizer_;
   const TextFiles& text_;
   const std::function<void(std::span<const std::int32_t>)>& sink_;
   TextCounts counts_;
-  std::int64_t all_bytes_ = 0;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now(), logged_ = start_;
+  std::optional<TokenizingProgress> progress_;
 };
 
 }  // namespace

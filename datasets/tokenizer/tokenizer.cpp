@@ -121,16 +121,86 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text, bool special)
   }
   std::vector<std::int32_t> ids;
   if (special) ids = parts_.before;
-  find_added(text, false, ids, [&](std::string_view rest) {
-    const bool first = rest.data() == text.data();
-    if (parts_.normalizer.empty()) {
-      encode_normalized(rest, first, ids);
-    } else {
-      encode_normalized(normalized(rest, parts_.normalizer), first, ids);
-    }
-  });
+  find_added(text, false, ids, [&](std::string_view rest) { encode_between(rest, rest.data() == text.data(), ids); });
   if (special) ids.insert(ids.end(), parts_.after.begin(), parts_.after.end());
   return ids;
+}
+
+/// Sets the marks of the ids from `first_id` on, which encode_between() made of `text`: those that hold a byte of a marked range.
+/// Tokens are counted in the bytes that they stand for, which are those of the text after normalization.
+void Tokenizer::mark_between(std::string_view text, std::size_t first_id, const Ranges& marked, MarkedIds& out) const {
+  const auto length_of = [&](std::string_view part) {
+    std::string now = parts_.normalizer.empty() ? std::string(part) : normalized(part, parts_.normalizer);
+    return parts_.bpe->settings().characters ? with_replaced(now, word_mark, " ").size() : now.size();
+  };
+  const auto bytes_of = [&](std::size_t id) -> const std::string& { return tokens_[static_cast<std::size_t>(out.ids[id])]; };
+  std::size_t all = 0;
+  for (std::size_t id = first_id; id < out.ids.size(); ++id) all += bytes_of(id).size();
+  const std::size_t expected = length_of(text);
+  const bool has_space_more = all == expected + 1 && bytes_of(first_id).starts_with(' ') && !text.starts_with(' ');
+  if (all != expected && !has_space_more) {
+    throw DataError("the tokenizer makes " + std::to_string(all) + " bytes of a text of " + std::to_string(expected) +
+                    ": it loses characters, so that places in the text are not those of tokens");
+  }
+  const std::size_t more = has_space_more ? 1 : 0;
+  std::vector<std::pair<std::size_t, std::size_t>> places;
+  for (const auto& [begin, end] : marked)
+    places.emplace_back(begin == 0 ? 0 : length_of(text.substr(0, begin)) + more, length_of(text.substr(0, end)) + more);
+  std::size_t at = 0, next = 0;
+  for (std::size_t id = first_id; id < out.ids.size(); ++id) {
+    const std::size_t end = at + bytes_of(id).size();
+    while (next < places.size() && places[next].second <= at) ++next;
+    out.marked.push_back(next < places.size() && places[next].first < end);
+    at = end;
+  }
+}
+
+MarkedIds Tokenizer::encode_marked(std::span<const MarkedText> parts) const {
+  std::string text;
+  Ranges ranges;
+  for (const MarkedText& part : parts) {
+    if (part.marked && !part.text.empty()) {
+      if (ranges.empty() || ranges.back().second != text.size()) ranges.emplace_back(text.size(), text.size());
+      ranges.back().second += part.text.size();
+    }
+    text += part.text;
+  }
+  if (const std::size_t bad = invalid_utf8(text); bad != std::string_view::npos)
+    throw DataError("the text is not valid UTF-8 at byte " + std::to_string(bad) + "; convert it first");
+  MarkedIds out;
+  std::size_t at = 0;
+  /// The parts of marked ranges in [at, end), counted from `at`.
+  const auto ranges_before = [&](std::size_t end) {
+    Ranges here;
+    auto range = std::upper_bound(ranges.begin(), ranges.end(), at, [](std::size_t a, const auto& r) { return a < r.second; });
+    for (; range != ranges.end() && range->first < end; ++range)
+      here.emplace_back(std::max(range->first, at) - at, std::min(range->second, end) - at);
+    return here;
+  };
+  const auto mark_added = [&] {
+    for (std::size_t id = out.marked.size(); id < out.ids.size(); ++id) {
+      const std::size_t end = at + tokens_[static_cast<std::size_t>(out.ids[id])].size();
+      out.marked.push_back(!ranges_before(end).empty());
+      at = end;
+    }
+  };
+  find_added(text, false, out.ids, [&](std::string_view rest) {
+    mark_added();
+    const std::size_t first_id = out.ids.size();
+    encode_between(rest, at == 0, out.ids);
+    mark_between(rest, first_id, ranges_before(at + rest.size()), out);
+    at += rest.size();
+  });
+  mark_added();
+  return out;
+}
+
+void Tokenizer::encode_between(std::string_view text, bool first, std::vector<std::int32_t>& ids) const {
+  if (parts_.normalizer.empty()) {
+    encode_normalized(text, first, ids);
+  } else {
+    encode_normalized(normalized(text, parts_.normalizer), first, ids);
+  }
 }
 
 void Tokenizer::encode_normalized(std::string_view text, bool first, std::vector<std::int32_t>& ids) const {

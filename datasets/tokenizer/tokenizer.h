@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "datasets/tokenizer/bpe.h"
@@ -50,6 +51,17 @@ inline constexpr std::int64_t tokenizer_most_bytes = 256 << 20;
 /// Reads the text of a tokenizer.json. A part that is not supported is a DataError that names the field.
 Parts parse_tokenizer_json(std::string_view json);
 
+/// A piece of a text.
+struct MarkedText {
+  std::string text;
+  bool marked = false;
+};
+
+struct MarkedIds {
+  std::vector<std::int32_t> ids;
+  std::vector<bool> marked;  ///< by id
+};
+
 /// Immutable; encode() and decode() may be called from several threads.
 class Tokenizer {
  public:
@@ -62,6 +74,10 @@ class Tokenizer {
   /// Ids of a text of valid UTF-8; invalid is a DataError with the offset of the byte. With `special`, the post-processor's
   /// tokens around it.
   std::vector<std::int32_t> encode(std::string_view text, bool special = true) const;
+  /// The same of the texts of `parts`, one behind the other, without the post-processor's tokens; `marked` is set for the tokens that
+  /// hold a byte of a part that is marked. Throws DataError also where the tokenizer loses characters, so that places in the text
+  /// are not those of tokens.
+  MarkedIds encode_marked(std::span<const MarkedText> parts) const;
   /// The bytes of the tokens, special ones left out; with a model over characters, its marks are spaces again, but for the one
   /// that encode() put first. Throws DataError for an id that does not exist.
   std::string decode(std::span<const std::int32_t> ids) const;
@@ -77,6 +93,10 @@ class Tokenizer {
 
  private:
   struct Cache;
+  /// Ids of a text between two added tokens that are found before normalization; `first`: it begins the whole text.
+  void encode_between(std::string_view text, bool first, std::vector<std::int32_t>& ids) const;
+  using Ranges = std::vector<std::pair<std::size_t, std::size_t>>;  // of bytes, in order, without overlaps
+  void mark_between(std::string_view text, std::size_t first_id, const Ranges& marked, MarkedIds& out) const;
   void encode_normalized(std::string_view text, bool first, std::vector<std::int32_t>& ids) const;
   void encode_plain(std::string_view text, bool first, std::vector<std::int32_t>& ids) const;
   void encode_words(std::string_view text, bool first, std::vector<std::int32_t>& ids) const;

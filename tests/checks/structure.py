@@ -28,6 +28,7 @@ FOLDERS_OF_SEVERAL = {
     "plugins/precisions/bf16": "fp8 trains in bf16 but for its linears",
     "models/decoder": "what the dense decoders share",
     "datasets/packing": "documents packed into sequences",
+    "datasets/records": "rows with a text or a conversation",
     "datasets/tokenizer": "texts as tokens",
 }
 

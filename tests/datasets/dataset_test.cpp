@@ -8,48 +8,23 @@
 #include <nlohmann/json.hpp>
 
 #include "consist/error.h"
-#include "core/plugin/host.h"
 #include "datasets/packing/file_list.h"
 #include "datasets/tokenizer/documents.h"
+#include "tests/datasets/opened.h"
 #include "tests/python.h"
 #include "tests/temporary_folder.h"
 
 namespace consist {
 namespace {
 
+using packing::shipped_path;
+using test::Given;
+using test::open;
+using test::read;
+using test::refusal;
 using testing::AllOf;
 using testing::HasSubstr;
-using Given = std::map<std::string, std::string>;
-using packing::shipped_path;
 using tokenizer::Tokenizer;
-
-PluginHost& host() {
-  static PluginHost host({});
-  return host;
-}
-
-std::shared_ptr<Dataset> open(const std::string& name, const Given& options, std::int64_t sequence,
-                              std::int64_t vocabulary = 4096, std::uint64_t seed = 0) {
-  auto dataset = host().make<Dataset>("dataset", name, options);
-  dataset->open({.sequence_length = sequence, .vocabulary = vocabulary, .seed = seed});
-  return dataset;
-}
-
-template <typename Expected>
-std::string refusal(const std::string& name, const Given& options, std::int64_t sequence, std::int64_t vocabulary = 4096) {
-  try {
-    open(name, options, sequence, vocabulary);
-  } catch (const Expected& error) {
-    return error.what();
-  }
-  return "accepted";
-}
-
-std::vector<std::int32_t> read(const Dataset& dataset, std::int64_t index, std::size_t sequence) {
-  std::vector<std::int32_t> tokens(sequence + 1);
-  dataset.read_train(index, tokens);
-  return tokens;
-}
 
 TEST(TextDataset, TheShippedCorpusIsReadByDefault) {
   const auto dataset = open("text", {}, 128);

@@ -63,7 +63,7 @@ std::vector<float> weights_of(const std::string& folder) {
 // Two replicas beside two runs of one rank, each on the sequences of one of the replicas. The dataset gives sequences in the
 // order of the file where their number divides the seed.
 TEST_F(OwnDiloco, ARoundIsWhatReplicasDoAloneAndThenTheOuterStep) {
-  const std::string jsonl = built("jsonl") + "dataset-jsonl.so", of_both = *folder_ / "both.jsonl",
+  const std::string jsonl = built("masked-ids") + "dataset-masked-ids.so", of_both = *folder_ / "both.jsonl",
                     of_first = *folder_ / "first.jsonl", of_second = *folder_ / "second.jsonl";
   std::ofstream both(of_both), first(of_first), second(of_second);
   for (int sequence = 0; sequence < 8; ++sequence) {
@@ -81,7 +81,7 @@ TEST_F(OwnDiloco, ARoundIsWhatReplicasDoAloneAndThenTheOuterStep) {
     file->close();
   }
   const auto run = [&](const std::string& file, const std::string& exported, const std::vector<std::string>& more) {
-    std::vector<std::string> words{"--plugin", jsonl, "--dataset", "jsonl", "--jsonl.file", file,
+    std::vector<std::string> words{"--plugin", jsonl, "--dataset", "masked-ids", "--masked-ids.file", file,
                                    "--seed",   "8",   "--batch",   "1",     "--export",     *folder_ / exported};
     words.insert(words.end(), more.begin(), more.end());
     return losses(words);

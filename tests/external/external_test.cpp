@@ -269,7 +269,7 @@ TEST_F(OwnParts, AnObserverIsToldOfEachStepAndOneThatFailsEndsNothing) {
 }
 
 TEST_F(OwnParts, ADatasetOfExamplesWithLossMasksTrainsTheSameInEveryLayout) {
-  const std::string plugin = built("jsonl") + "dataset-jsonl.so", file = *folder_ / "examples.jsonl";
+  const std::string plugin = built("masked-ids") + "dataset-masked-ids.so", file = *folder_ / "examples.jsonl";
   std::string text, unmasked;
   for (int example = 0; example < 400; ++example) {
     std::string ids, mask, ones;
@@ -284,7 +284,7 @@ TEST_F(OwnParts, ADatasetOfExamplesWithLossMasksTrainsTheSameInEveryLayout) {
   }
   const auto write = [&](const std::string& content) { std::ofstream(file) << content; };
   const auto with = [&](std::vector<std::string> more) {
-    more.insert(more.end(), {"--plugin", plugin, "--dataset", "jsonl", "--jsonl.file", file, "--model", "llama-tiny",
+    more.insert(more.end(), {"--plugin", plugin, "--dataset", "masked-ids", "--masked-ids.file", file, "--model", "llama-tiny",
                              "--learning-rate", "1e-3"});
     return more;
   };
@@ -297,7 +297,7 @@ TEST_F(OwnParts, ADatasetOfExamplesWithLossMasksTrainsTheSameInEveryLayout) {
   write(unmasked);
   EXPECT_GT(std::abs(losses(with({"--batch", "8"})).front() / one.front() - 1), 1e-5) << "the mask changes nothing";
   EXPECT_THAT(consist({"check", plugin, "--option", "file=" + file, "--skip", "*Losses*"}),
-              HasSubstr("dataset 'jsonl' conforms"));
+              HasSubstr("dataset 'masked-ids' conforms"));
 }
 
 }  // namespace

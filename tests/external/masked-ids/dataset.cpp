@@ -17,12 +17,12 @@ namespace {
 
 using namespace consist;
 
-class Jsonl final : public Dataset {
+class MaskedIds final : public Dataset {
  public:
-  explicit Jsonl(const Options& options) : path_(options.text("file")), eval_every_(options.integer("eval-every")) {
+  explicit MaskedIds(const Options& options) : path_(options.text("file")), eval_every_(options.integer("eval-every")) {
     if (path_.empty())
-      throw UsageError("--jsonl.file is not given; it names a file of lines such as {\"ids\": [5, 17], \"mask\": [0, 1]}");
-    if (eval_every_ < 0) throw UsageError("--jsonl.eval-every must not be negative");
+      throw UsageError("--masked-ids.file is not given; it names a file of lines such as {\"ids\": [5, 17], \"mask\": [0, 1]}");
+    if (eval_every_ < 0) throw UsageError("--masked-ids.eval-every must not be negative");
   }
 
   void open(const DatasetRequest& request) override {
@@ -59,7 +59,7 @@ class Jsonl final : public Dataset {
     read_fields(eval_[static_cast<std::size_t>(index)], values);
   }
   std::string describe() const override {
-    return "jsonl: " + std::to_string(examples_) + " examples, " + std::to_string(train_.size()) + " sequences";
+    return "masked-ids: " + std::to_string(examples_) + " examples, " + std::to_string(train_.size()) + " sequences";
   }
 
  private:
@@ -137,7 +137,7 @@ class Jsonl final : public Dataset {
 
 }  // namespace
 
-CONSIST_PLUGIN(dataset, consist::Dataset, Jsonl, "jsonl", "1.0.0", "token ids with loss masks, one JSON object a line");
+CONSIST_PLUGIN(dataset, consist::Dataset, MaskedIds, "masked-ids", "1.0.0", "token ids with loss masks, one JSON object a line");
 CONSIST_PLUGIN_OPTIONS({"file", consist::OptionKind::text, "", "the file of examples"},
                        {"eval-every", consist::OptionKind::integer, "10",
                         "every so many-th sequence is for evaluation; 0: none"});

@@ -1,0 +1,240 @@
+#include "datasets/records/record_dataset.h"
+
+#include <algorithm>
+#include <set>
+
+#include "consist/error.h"
+#include "consist/files.h"
+#include "consist/json_input.h"
+#include "consist/text.h"
+#include "datasets/packing/file_list.h"
+#include "datasets/tokenizer/progress.h"
+
+namespace consist::records {
+
+using packing::count_of;
+
+namespace {
+
+/// Tokens that somebody else holds.
+class SharedTokens final : public packing::TokenSource {
+ public:
+  SharedTokens(std::shared_ptr<const void> owner, const std::vector<std::int32_t>& tokens)
+      : owner_(std::move(owner)), tokens_(tokens) {}
+  std::int64_t size() const noexcept override { return static_cast<std::int64_t>(tokens_.size()); }
+  void read(std::int64_t first, std::span<std::int32_t> tokens) const override {
+    std::copy_n(tokens_.begin() + first, tokens.size(), tokens.begin());
+  }
+
+ private:
+  std::shared_ptr<const void> owner_;
+  const std::vector<std::int32_t>& tokens_;
+};
+
+std::vector<std::string> split(const std::string& list) {
+  std::vector<std::string> items;
+  for (std::size_t begin = 0; begin <= list.size();) {
+    const std::size_t end = std::min(list.find(',', begin), list.size());
+    items.push_back(list.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return items;
+}
+
+}  // namespace
+
+RecordDataset::RecordDataset(std::string name, const Options& options, OpenRecords open_records)
+    : name_(std::move(name)),
+      files_(options.text("files")),
+      eval_files_(options.text("eval-files")),
+      field_(options.text("field")),
+      template_(options.text("template")),
+      learns_(options.text("learn")),
+      tokenizer_choice_(options.text("tokenizer")),
+      separator_(options.text("separator")),
+      open_records_(std::move(open_records)),
+      is_chat_(options.text("format") == "chat"),
+      apart_(options.text("documents") == "apart"),
+      eval_fraction_(options.real("eval-fraction")) {
+  const std::vector<std::string> roles = split(learns_);
+  if (std::any_of(roles.begin(), roles.end(), [](const std::string& role) { return role.empty(); }) ||
+      (roles.size() > 1 && learns("all")))
+    throw UsageError("--" + name_ + ".learn is '" + learns_ +
+                     "'; it is all, or roles with a comma between: assistant or user,assistant");
+  if (is_chat_ && separator_ == "auto") separator_ = "none";
+}
+
+bool RecordDataset::learns(const std::string& role) const {
+  return ("," + learns_ + ",").find("," + role + ",") != std::string::npos;
+}
+
+std::vector<std::string> RecordDataset::field_names() const {
+  if (!field_.empty()) return {field_};
+  if (is_chat_) return {"messages", "conversations"};
+  return {"text"};
+}
+
+void RecordDataset::choose_template() {
+  const std::string option = name_ + ".template";
+  chat_ = template_ == "auto" ? &chat_template_beside(tokenizer_->file(), option) : find_chat_template(template_);
+  if (chat_ == nullptr) throw Error("there is no chat template '" + template_ + "'");
+  std::string lacking;
+  for (const std::string& token : split(chat_->tokens)) {
+    if (!tokenizer_->tokenizer().added_token(token)) lacking += (lacking.empty() ? "" : ", ") + token;
+  }
+  if (!lacking.empty())
+    warnings_.push_back("--" + option + " " + chat_->name + " writes " + lacking + ", which " + tokenizer_->name() +
+                        " does not have as tokens of their own: they become several tokens each");
+}
+
+void RecordDataset::open(const DatasetRequest& request) {
+  if (files_.empty()) throw UsageError("--" + name_ + ".files is missing: the files to read");
+  request_ = request;
+  tokenizer_ = std::make_unique<tokenizer::ChosenTokenizer>(
+      tokenizer::TokenizerChoice{name_, tokenizer_choice_, separator_, request.vocabulary});
+  warnings_ = tokenizer_->warnings();
+  if (is_chat_) choose_template();
+  train_ = std::make_shared<Rows>(read(files_, "--" + name_ + ".files"));
+  const auto source = [](const std::shared_ptr<Rows>& rows) { return std::make_shared<SharedTokens>(rows, rows->tokens); };
+  if (eval_files_.empty()) {
+    eval_ = train_;
+    stream_.emplace(source(train_), request, eval_fraction_, files_);
+  } else {
+    eval_ = std::make_shared<Rows>(read(eval_files_, "--" + name_ + ".eval-files"));
+    stream_.emplace(source(train_), source(eval_), request, files_, eval_files_);
+  }
+}
+
+RecordDataset::Rows RecordDataset::read(const std::string& files, const std::string& option) const {
+  const std::vector<std::string> paths = packing::list_files(files, option);
+  const std::vector<std::string> wanted = field_names();
+  std::int64_t all_bytes = 0, done = 0;
+  for (const std::string& path : paths) all_bytes += InputFile(path).size();
+  tokenizer::TokenizingProgress progress(all_bytes);
+  Rows rows;
+  nlohmann::json record;
+  for (const std::string& path : paths) {
+    const auto source = open_records_(path, wanted);
+    while (source->next(record)) {
+      add_row(record, *source, rows);
+      progress.say(done + source->bytes(), static_cast<std::int64_t>(rows.tokens.size()));
+    }
+    done += source->bytes();
+    ++rows.files;
+  }
+  tokenizer_->check(rows.tokens);
+  if (has_mask() && rows.targets == 0 && !rows.tokens.empty())
+    throw DataError(files + " has " + count_of(static_cast<long long>(rows.documents.size()), "conversation") +
+                    " and in none of them words of " + learns_ + ", so that there is nothing to learn; --" + name_ +
+                    ".learn names the roles whose words are targets");
+  return rows;
+}
+
+void RecordDataset::add_row(const nlohmann::json& record, const RecordSource& source, Rows& rows) const {
+  const std::vector<std::string> names = field_names();
+  const auto name = std::find_if(names.begin(), names.end(), [&](const std::string& n) { return record.contains(n); });
+  if (name == names.end()) {
+    std::string there;
+    bool has_messages = false;
+    for (const std::string& field : source.fields()) {
+      there += (there.empty() ? "" : ", ") + in_quotes(field, 60);
+      has_messages = has_messages || field == "messages" || field == "conversations";
+    }
+    throw DataError(source.place() + " has no field " + in_quotes(names.front(), 60) +
+                    (names.size() > 1 ? " or " + in_quotes(names[1]) : "") + "; it has " + (there.empty() ? "none" : there) +
+                    ". Name the one to read with --" + name_ + ".field" +
+                    (!is_chat_ && has_messages ? ", or read conversations with --" + name_ + ".format chat" : ""));
+  }
+  const std::string place = source.place() + ", field " + in_quotes(*name, 60);
+  const std::size_t before = rows.tokens.size();
+  if (is_chat_) {
+    add_chat(record[*name], place, rows);
+  } else {
+    add_text(record[*name], place, rows);
+  }
+  if (rows.tokens.size() == before) return;  // an empty text is no document
+  rows.documents.push_back(static_cast<std::int64_t>(before));
+  if (const auto separator = tokenizer_->separator()) {
+    rows.tokens.push_back(*separator);
+    if (has_mask()) rows.learnt.push_back(learns_ == "all" || !is_chat_);
+  }
+  if (!has_mask()) return;
+  if (apart_) rows.learnt[before] = false;  // nothing that attention sees foretells it
+  rows.targets += std::count(rows.learnt.begin() + static_cast<std::ptrdiff_t>(before), rows.learnt.end(), true);
+}
+
+void RecordDataset::add_text(const nlohmann::json& text, const std::string& place, Rows& rows) const {
+  if (!text.is_string())
+    throw DataError(place + " is no text but " + shown(text, 60) +
+                    (text.is_array() ? "; lists of messages are read with --" + name_ + ".format chat" : ""));
+  const std::string& value = text.get_ref<const std::string&>();
+  if (value.empty()) return;
+  std::vector<std::int32_t> ids;
+  try {
+    ids = tokenizer_->tokenizer().encode(value);
+  } catch (const DataError& error) {  // an expression of the tokenizer that does not come to an end
+    throw DataError(place + ": " + error.what());
+  }
+  rows.tokens.insert(rows.tokens.end(), ids.begin(), ids.end());
+  if (has_mask()) rows.learnt.insert(rows.learnt.end(), ids.size(), true);
+}
+
+void RecordDataset::add_chat(const nlohmann::json& messages, const std::string& place, Rows& rows) const {
+  std::vector<tokenizer::MarkedText> parts;
+  for (ChatPart& part : write_chat(*chat_, read_messages(messages, place), place))
+    parts.push_back({std::move(part.text), learns_ == "all" || (!part.role.empty() && learns(part.role))});
+  tokenizer::MarkedIds chat;
+  try {
+    chat = tokenizer_->tokenizer().encode_marked(parts);
+  } catch (const DataError& error) {
+    throw DataError(place + ": " + error.what());
+  }
+  rows.tokens.insert(rows.tokens.end(), chat.ids.begin(), chat.ids.end());
+  if (has_mask()) rows.learnt.insert(rows.learnt.end(), chat.marked.begin(), chat.marked.end());
+}
+
+std::vector<Field> RecordDataset::fields() const {
+  std::vector<Field> fields;
+  if (has_mask()) fields.push_back({"loss_mask", DType::i32});
+  if (apart_) fields.push_back({"document_start", DType::i32});
+  return fields;
+}
+
+void RecordDataset::write_fields(const Rows& rows, std::int64_t first, std::span<const FieldValues> values) const {
+  const std::int64_t length = request_.sequence_length;
+  for (const FieldValues& field : values) {
+    auto* const out = static_cast<std::int32_t*>(field.data);
+    if (field.field.name == "loss_mask") {
+      for (std::int64_t t = 0; t < length; ++t) out[t] = rows.learnt[static_cast<std::size_t>(first + t + 1)] ? 1 : 0;
+      continue;
+    }
+    auto next = std::upper_bound(rows.documents.begin(), rows.documents.end(), first);  // the first document behind `first`
+    std::int64_t start = 0;
+    for (std::int64_t t = 0; t < length; ++t) {
+      for (; next != rows.documents.end() && *next <= first + t; ++next) start = *next - first;
+      out[t] = static_cast<std::int32_t>(start);
+    }
+  }
+}
+
+void RecordDataset::read_train_fields(std::int64_t index, std::span<const FieldValues> values) const {
+  write_fields(*train_, stream_->train_position(index), values);
+}
+
+void RecordDataset::read_eval_fields(std::int64_t index, std::span<const FieldValues> values) const {
+  write_fields(*eval_, stream_->eval_position(index), values);
+}
+
+std::string RecordDataset::describe() const {
+  const auto tokens = static_cast<long long>(train_->tokens.size());
+  std::string text = name_ + ": " + count_of(train_->files, "file") + ", " +
+                     count_of(static_cast<long long>(train_->documents.size()), is_chat_ ? "conversation" : "document") + ", " +
+                     count_of(tokens, "token");
+  if (has_mask()) text += ", " + std::to_string(train_->targets) + " of them targets";
+  text += " by " + tokenizer_->name();
+  if (is_chat_) text += std::string(" with the chat template ") + chat_->name;
+  if (!is_chat_ || tokenizer_->separator()) text += ", " + tokenizer_->separator_text();
+  return text + (apart_ ? ", attention within each" : "");
+}
+
+}  // namespace consist::records
