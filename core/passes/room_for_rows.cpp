@@ -83,8 +83,8 @@ std::string overflow_text(const Program& program, double missing) {
   std::snprintf(
       text, sizeof text,
       "experts had no room for %.0f rows of tokens. Nothing was changed: weights and states are those before the step. A "
-      "rank has room for %lld rows; with %.3g times as much (the strategy's capacity, --ep.capacity, times that) all would "
-      "have found a place",
+      "rank has room for %lld rows; with %.3g times as much (the capacity that was given to the strategy of the experts, times "
+      "that) all would have found a place",
       missing, static_cast<long long>(room),
       std::ceil(100 * (1 + missing / static_cast<double>(std::max<std::int64_t>(room, 1)))) / 100);
   return text;

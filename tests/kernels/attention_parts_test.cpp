@@ -55,16 +55,9 @@ Value cut(const Value& whole, int dim, std::int64_t first, std::int64_t count) {
   return part;
 }
 
-class AttentionPart : public testing::TestWithParam<Setup> {
+class AttentionPart : public test::DeviceTest<Setup> {
  protected:
-  void SetUp() override {
-    try {
-      device_ = test::device(GetParam().device,
-                             GetParam().device == "cuda" ? test::kCudaOptions : std::map<std::string, std::string>{});
-    } catch (const UnavailableError& error) {
-      GTEST_SKIP() << error.what();
-    }
-  }
+  void SetUp() override { open_or_skip(GetParam().device, test::options_of(GetParam().device)); }
   bool narrow() const { return GetParam().dtype == DType::bf16; }
   bool on_cuda() const { return GetParam().device == "cuda"; }
   double tolerance() const { return narrow() ? 6e-3 : 4e-6; }
@@ -121,7 +114,6 @@ class AttentionPart : public testing::TestWithParam<Setup> {
     }
   }
 
-  std::shared_ptr<Device> device_;
   std::mt19937 engine_{29};
 };
 

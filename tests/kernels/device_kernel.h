@@ -24,15 +24,9 @@ inline void PrintTo(const Setup& setup, std::ostream* out) {
 }
 
 /// Its members are public for helpers that several tests share.
-class DeviceKernel : public testing::TestWithParam<Setup> {
+class DeviceKernel : public DeviceTest<Setup> {
  public:
-  void SetUp() override {
-    try {
-      device_ = device(GetParam().device, GetParam().options);
-    } catch (const UnavailableError& error) {
-      GTEST_SKIP() << error.what();
-    }
-  }
+  void SetUp() override { open_or_skip(GetParam().device, GetParam().options); }
   DType dtype() const { return GetParam().dtype; }
   DType gradient() const { return GetParam().gradient; }
   bool narrow() const { return dtype() == DType::bf16; }
@@ -58,21 +52,13 @@ class DeviceKernel : public testing::TestWithParam<Setup> {
     return made;
   }
 
-  std::shared_ptr<Device> device_;
   std::mt19937 engine_{17};
 };
 
 /// Those that need no dtype, once per kind of device.
-class DeviceKernels : public testing::TestWithParam<std::string> {
+class DeviceKernels : public DeviceTest<std::string> {
  protected:
-  void SetUp() override {
-    try {
-      device_ = device(GetParam(), {});
-    } catch (const UnavailableError& error) {
-      GTEST_SKIP() << error.what();
-    }
-  }
-  std::shared_ptr<Device> device_;
+  void SetUp() override { open_or_skip(GetParam(), {}); }
 };
 
 }  // namespace consist::test

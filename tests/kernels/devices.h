@@ -1,6 +1,9 @@
 // The devices of this build, opened for one rank, for tests of their kernels.
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -8,6 +11,7 @@
 #include <vector>
 
 #include "consist/device.h"
+#include "consist/error.h"
 #include "core/plugin/host.h"
 
 namespace consist::test {
@@ -31,6 +35,30 @@ inline std::shared_ptr<Device> device(const std::string& name, const std::map<st
 
 /// Nothing is searched for or read from the user's cache.
 inline const std::map<std::string, std::string> kCudaOptions{{"algorithm-search", "0"}, {"cache", "none"}};
+
+/// The options that tests open a device of this name with.
+inline const std::map<std::string, std::string>& options_of(const std::string& name) {
+  static const std::map<std::string, std::string> none;
+  return name == "cuda" ? kCudaOptions : none;
+}
+
+/// Tests on one device; where that cannot work here they are skipped, with the reason.
+template <class Param>
+class DeviceTest : public testing::TestWithParam<Param> {
+ public:
+  std::shared_ptr<Device> device_;
+
+ protected:
+  /// The last call of SetUp. `needed` is run on the device: what it throws says that this device cannot do it.
+  void open_or_skip(const std::string& name, const std::map<std::string, std::string>& options, const std::function<void()>& needed = {}) {
+    try {
+      device_ = device(name, options);
+      if (needed) needed();
+    } catch (const UnavailableError& error) {
+      GTEST_SKIP() << error.what();
+    }
+  }
+};
 
 inline std::vector<std::string> device_kinds() {
 #ifdef CONSIST_HAS_CUDA_DEVICE

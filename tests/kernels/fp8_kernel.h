@@ -26,16 +26,13 @@ inline void PrintTo(const Fp8Setup& setup, std::ostream* out) {
 inline const float infinity = std::numeric_limits<float>::infinity();
 inline const float not_a_number = std::numeric_limits<float>::quiet_NaN();
 
-class Fp8Kernel : public testing::TestWithParam<Fp8Setup> {
+class Fp8Kernel : public DeviceTest<Fp8Setup> {
  protected:
   void SetUp() override {
-    try {
-      device_ = device(GetParam().device, GetParam().options);
+    open_or_skip(GetParam().device, GetParam().options, [&] {
       HostTensor one(DType::e4m3, {1, 16, 16}), scale(DType::f32, {}), w(DType::e4m3, {16, 16});
       run("fp8_linear", {one, scale, w, scale}, product_attributes(DType::bf16));
-    } catch (const UnavailableError& error) {
-      GTEST_SKIP() << error.what();
-    }
+    });
   }
 
   HostTensors run(const std::string& op, const HostTensors& in, const Attributes& attributes = {}) {
@@ -70,7 +67,6 @@ class Fp8Kernel : public testing::TestWithParam<Fp8Setup> {
     return x;
   }
 
-  std::shared_ptr<Device> device_;
   std::mt19937 engine_{29};
 };
 

@@ -46,15 +46,9 @@ class Samples {
   std::vector<double> found_, expected_;
 };
 
-class KernelShapes : public testing::TestWithParam<std::tuple<Extents, DTypes>> {
+class KernelShapes : public DeviceTest<std::tuple<Extents, DTypes>> {
  protected:
-  void SetUp() override {
-    try {
-      device_ = device("cuda", kCudaOptions);
-    } catch (const UnavailableError& error) {
-      GTEST_SKIP() << error.what();
-    }
-  }
+  void SetUp() override { open_or_skip("cuda", kCudaOptions); }
   const Extents& e() const { return std::get<0>(GetParam()); }
   DType dtype() const { return std::get<1>(GetParam()).dtype; }
   DType gradient() const { return std::get<1>(GetParam()).gradient; }
@@ -130,7 +124,6 @@ class KernelShapes : public testing::TestWithParam<std::tuple<Extents, DTypes>> 
     return table;
   }
 
-  std::shared_ptr<Device> device_;
 
  private:
   std::uint64_t bits() {  // splitmix64

@@ -26,15 +26,9 @@ void PrintTo(const Groups& groups, std::ostream* out) {
   *out << groups.name;
 }
 
-class MoeShapes : public testing::TestWithParam<std::tuple<Groups, DTypes>> {
+class MoeShapes : public test::DeviceTest<std::tuple<Groups, DTypes>> {
  protected:
-  void SetUp() override {
-    try {
-      device_ = test::device("cuda", test::kCudaOptions);
-    } catch (const UnavailableError& error) {
-      GTEST_SKIP() << error.what();
-    }
-  }
+  void SetUp() override { open_or_skip("cuda", test::kCudaOptions); }
   const Groups& groups() const { return std::get<0>(GetParam()); }
   DType dtype() const { return std::get<1>(GetParam()).dtype; }
   DType gradient() const { return std::get<1>(GetParam()).gradient; }
@@ -49,7 +43,6 @@ class MoeShapes : public testing::TestWithParam<std::tuple<Groups, DTypes>> {
     return chosen;
   }
 
-  std::shared_ptr<Device> device_;
   std::mt19937 engine_{31};
 };
 
@@ -134,16 +127,9 @@ INSTANTIATE_TEST_SUITE_P(
                                      DTypes{"bf16_gradients_bf16", DType::bf16, DType::bf16})),
     name_of_case);
 
-class MoeRows : public testing::TestWithParam<DTypes> {
+class MoeRows : public test::DeviceTest<DTypes> {
  protected:
-  void SetUp() override {
-    try {
-      device_ = test::device("cuda", test::kCudaOptions);
-    } catch (const UnavailableError& error) {
-      GTEST_SKIP() << error.what();
-    }
-  }
-  std::shared_ptr<Device> device_;
+  void SetUp() override { open_or_skip("cuda", test::kCudaOptions); }
   std::mt19937 engine_{37};
 };
 

@@ -43,16 +43,9 @@ Types type_of(const Value& value) {
   return {TensorType{value.dtype, value.shape}};
 }
 
-class PartKernel : public testing::TestWithParam<Setup> {
+class PartKernel : public test::DeviceTest<Setup> {
  protected:
-  void SetUp() override {
-    try {
-      device_ = test::device(GetParam().device,
-                             GetParam().device == "cuda" ? test::kCudaOptions : std::map<std::string, std::string>{});
-    } catch (const UnavailableError& error) {
-      GTEST_SKIP() << error.what();
-    }
-  }
+  void SetUp() override { open_or_skip(GetParam().device, test::options_of(GetParam().device)); }
   bool narrow() const { return GetParam().dtype == DType::bf16; }
   double tolerance() const { return narrow() ? 1.5e-2 : 4e-6; }  // in bf16 logits are rounded, and gradients of them
   Value random(const Shape& shape, double scale = 1) { return random_value(engine_, GetParam().dtype, shape, scale); }
@@ -61,7 +54,6 @@ class PartKernel : public testing::TestWithParam<Setup> {
   }
   std::string gradient_name() const { return std::string(name_of(GetParam().gradient)); }
 
-  std::shared_ptr<Device> device_;
   std::mt19937 engine_{23};
 };
 
