@@ -18,11 +18,13 @@
 namespace consist {
 namespace {
 
+using hdf5::fixed;
 using hdf5::Handle;
 
 constexpr hsize_t kChunk = 1024;  // rows of /steps
 constexpr hsize_t kEventChunk = 64;
 constexpr hsize_t kEvaluationChunk = 64;
+constexpr hsize_t kExpertsChunk = 16;
 constexpr hsize_t kFenceBytes = 8192;
 constexpr std::size_t kStatusBytes = 16;
 constexpr std::size_t kKindBytes = 32;
@@ -30,25 +32,17 @@ constexpr std::size_t kTextBytes = 1024;
 constexpr unsigned kIndexWidth = 128;
 constexpr std::array kTexts = {"/config", "/environment", "/topology", "/program", "/start", "/comm", "/result", "/profile"};
 
-/// `text` in exactly `bytes` bytes, padded with zeros; a longer one is cut at a character's start and ends in "…".
-std::vector<char> fixed(const std::string& text, std::size_t bytes) {
-  std::vector<char> out(bytes, '\0');
-  std::size_t length = text.size();
-  const std::string ellipsis = length > bytes ? "…" : "";
-  if (length > bytes) {
-    length = bytes - ellipsis.size();
-    while (length > 0 && (static_cast<unsigned char>(text[length]) & 0xC0U) == 0x80U) --length;
-  }
-  std::copy_n(text.begin(), length, out.begin());
-  std::copy(ellipsis.begin(), ellipsis.end(), out.begin() + static_cast<std::ptrdiff_t>(length));
-  return out;
-}
-
 /// A 1-D dataset that grows by one row at a time.
 struct Series {
   Handle dataset;
   Handle type;              // in memory
   hsize_t chunk_bytes = 0;  // in the file
+};
+
+/// Datasets that grow together. The first is written last: a row is there once it is.
+struct Table {
+  std::vector<Series> series;
+  hsize_t rows = 0;
 };
 
 }  // namespace
@@ -61,13 +55,8 @@ struct Archive::File {
   Descriptor replaced;  // until then, the file that has the name, locked as well
   Handle file;
   std::map<std::string, Handle> texts;
-  std::vector<Series> steps;
-  hsize_t rows = 0;
   Handle steps_group;
-  Series event_time, event_kind, event_text;
-  hsize_t events = 0;
-  std::vector<Series> evaluation_series;  // "step" is the first
-  hsize_t evaluations = 0;
+  Table steps, events, evaluations, experts;
   std::vector<Handle> fences;  // see reserve()
   bool broken = false;
 
@@ -143,6 +132,21 @@ struct Archive::File {
     check(H5Sselect_hyperslab(space.id(), H5S_SELECT_SET, &row, nullptr, &one, nullptr), "add a row");
     const Handle memory = own(H5Screate_simple(1, &one, nullptr), H5Sclose, "add a row");
     check(H5Dwrite(series.dataset.id(), series.type.id(), memory.id(), space.id(), H5P_DEFAULT, value), "write a row");
+  }
+
+  /// Adds a row: a value per series, in their order.
+  void add(Table& table, hsize_t chunk, std::span<const void* const> values) {
+    const bool new_chunk = table.rows % chunk == 0;
+    hsize_t bytes = 0;
+    for (const Series& series : table.series) bytes += series.chunk_bytes;
+    if (new_chunk) reserve(bytes);
+    for (std::size_t i = 1; i < values.size(); ++i) put(table.series[i], table.rows, values[i]);
+    // Within a flush HDF5 writes values, then lengths, then places of chunks: at a new chunk, the first series waits until the
+    // others are complete.
+    if (new_chunk) flush();
+    put(table.series.front(), table.rows, values[0]);
+    flush();
+    ++table.rows;
   }
 
   void attribute(hid_t object, const char* name, const Handle& type, const void* value) {
@@ -224,10 +228,10 @@ struct Archive::File {
         own(H5Gcreate2(file.id(), "events", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), H5Gclose, "create /events");
     const Handle kind = hdf5::string_type(kKindBytes);
     const Handle text = hdf5::string_type(kTextBytes);
-    event_kind = series(events_group.id(), "kind", kind.id(), kind.id(), kEventChunk, nullptr);
-    event_text = series(events_group.id(), "text", text.id(), text.id(), kEventChunk, nullptr);
-    event_time = series(events_group.id(), "time", H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, kEventChunk, nullptr);
-    describe(event_time, "s", "seconds since 1970-01-01 UTC");
+    events.series.push_back(series(events_group.id(), "time", H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, kEventChunk, nullptr));
+    events.series.push_back(series(events_group.id(), "kind", kind.id(), kind.id(), kEventChunk, nullptr));
+    events.series.push_back(series(events_group.id(), "text", text.id(), text.id(), kEventChunk, nullptr));
+    describe(events.series.front(), "s", "seconds since 1970-01-01 UTC");
     create_evaluations();
     flush();
   }
@@ -246,9 +250,9 @@ struct Archive::File {
       const std::int64_t no_step = -1;
       const double no_value = std::nan("");
       const void* fill = whole ? static_cast<const void*>(&no_step) : &no_value;
-      evaluation_series.push_back(series(group.id(), column.name, whole ? H5T_STD_I64LE : H5T_IEEE_F64LE,
-                                         whole ? H5T_NATIVE_INT64 : H5T_NATIVE_DOUBLE, kEvaluationChunk, fill));
-      describe(evaluation_series.back(), column.unit, column.long_name);
+      evaluations.series.push_back(series(group.id(), column.name, whole ? H5T_STD_I64LE : H5T_IEEE_F64LE,
+                                          whole ? H5T_NATIVE_INT64 : H5T_NATIVE_DOUBLE, kEvaluationChunk, fill));
+      describe(evaluations.series.back(), column.unit, column.long_name);
     }
   }
 };
@@ -295,11 +299,33 @@ void Archive::text(const std::string& path, const std::string& json) {
   file_->flush();
 }
 
+void Archive::define_experts(const std::vector<std::int64_t>& layers, std::int64_t experts) {
+  const hdf5::Session session;
+  File& file = *file_;
+  file.require_open();
+  if (!file.steps.series.empty() || !file.experts.series.empty())
+    throw ProgramError("/experts is defined late or twice in " + path_);
+  const Handle group =
+      file.own(H5Gcreate2(file.file.id(), "experts", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), H5Gclose, "create /experts");
+  const std::array<hsize_t, 2> shape{layers.size(), static_cast<hsize_t>(experts)};
+  const auto matrix = [&](hid_t element) { return file.own(H5Tarray_create2(element, 2, shape.data()), H5Tclose, "describe /experts"); };
+  const Handle stored = matrix(H5T_STD_I32LE), in_memory = matrix(H5T_NATIVE_INT32);
+  const std::int64_t no_step = -1;
+  Series layer = file.series(group.id(), "layer", H5T_STD_I64LE, H5T_NATIVE_INT64, layers.size(), nullptr);
+  file.describe(layer, "1", "the transformer layer of each router, counted from 0");
+  for (std::size_t row = 0; row < layers.size(); ++row) file.put(layer, row, &layers[row]);
+  std::vector<Series>& series = file.experts.series;
+  series.push_back(file.series(group.id(), "step", H5T_STD_I64LE, H5T_NATIVE_INT64, kExpertsChunk, &no_step));
+  file.describe(series[0], "1", "step, counted from 1");
+  series.push_back(file.series(group.id(), "choices", stored.id(), in_memory.id(), kExpertsChunk, nullptr));
+  file.describe(series[1], "1", "how many choices of the step's tokens fell on each expert, over all ranks: [routers, experts]");
+}
+
 void Archive::define_steps(const std::vector<Column>& columns) {
   const hdf5::Session session;
   File& file = *file_;
   file.require_open();
-  if (!file.steps.empty()) throw ProgramError("the columns of /steps are defined twice in " + path_);
+  if (!file.steps.series.empty()) throw ProgramError("the columns of /steps are defined twice in " + path_);
   if (columns.empty() || columns.front().name != "step") throw ProgramError("the first column of /steps must be \"step\"");
   for (const Column& column : columns) {
     const bool is_step = &column == &columns.front();
@@ -310,7 +336,7 @@ void Archive::define_steps(const std::vector<Column>& columns) {
                         ? file.series(file.steps_group.id(), column.name, H5T_STD_I64LE, H5T_NATIVE_INT64, kChunk, &no_step)
                         : file.series(file.steps_group.id(), column.name, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, kChunk, &no_value);
     file.describe(series, column.unit, column.long_name);
-    file.steps.push_back(std::move(series));
+    file.steps.series.push_back(std::move(series));
   }
   file.flush();
   file.publish();
@@ -320,49 +346,37 @@ void Archive::append(std::span<const double> values) {
   const hdf5::Session session;
   File& file = *file_;
   file.require_open();
-  if (file.steps.empty() || values.size() != file.steps.size()) {
-    throw ProgramError("a row of " + std::to_string(values.size()) + " values for " + std::to_string(file.steps.size()) +
+  if (file.steps.series.empty() || values.size() != file.steps.series.size()) {
+    throw ProgramError("a row of " + std::to_string(values.size()) + " values for " + std::to_string(file.steps.series.size()) +
                        " columns of /steps in " + path_);
   }
-  const bool new_chunk = file.rows % kChunk == 0;
-  if (new_chunk) file.reserve(file.steps.size() * file.steps.front().chunk_bytes);
-  for (std::size_t i = 1; i < values.size(); ++i) file.put(file.steps[i], file.rows, &values[i]);
-  // Within a flush HDF5 writes values, then lengths, then places of chunks: at a new chunk, "step" waits until the others are
-  // complete.
-  if (new_chunk) file.flush();
   const auto step = static_cast<std::int64_t>(values.front());
-  file.put(file.steps.front(), file.rows, &step);
-  file.flush();
-  ++file.rows;
+  std::vector<const void*> row{&step};
+  for (const double& value : values.subspan(1)) row.push_back(&value);
+  file.add(file.steps, kChunk, row);
+}
+
+void Archive::experts(const ArchivedChoices& row) {
+  const hdf5::Session session;
+  File& file = *file_;
+  file.require_open();
+  if (file.experts.series.empty() || row.choices.size() * sizeof(std::int32_t) != H5Tget_size(file.experts.series[1].type.id()))
+    throw ProgramError("a row of " + std::to_string(row.choices.size()) + " choices does not fit /experts in " + path_);
+  file.add(file.experts, kExpertsChunk, std::array<const void*, 2>{&row.step, row.choices.data()});
 }
 
 void Archive::evaluation(const ArchivedEvaluation& row) {
   const hdf5::Session session;
-  File& file = *file_;
-  file.require_open();
-  const bool new_chunk = file.evaluations % kEvaluationChunk == 0;
-  if (new_chunk) file.reserve(file.evaluation_series.size() * file.evaluation_series.front().chunk_bytes);
-  const void* values[] = {&row.step, &row.loss, &row.sequences, &row.seconds, &row.time};
-  for (std::size_t i = 1; i < std::size(values); ++i) file.put(file.evaluation_series[i], file.evaluations, values[i]);
-  // As in append(): "step" comes when the others are complete.
-  if (new_chunk) file.flush();
-  file.put(file.evaluation_series.front(), file.evaluations, values[0]);
-  file.flush();
-  ++file.evaluations;
+  file_->require_open();
+  file_->add(file_->evaluations, kEvaluationChunk,
+             std::array<const void*, 5>{&row.step, &row.loss, &row.sequences, &row.seconds, &row.time});
 }
 
 void Archive::event(double time, const std::string& kind, const std::string& text) {
   const hdf5::Session session;
-  File& file = *file_;
-  file.require_open();
-  const bool new_chunk = file.events % kEventChunk == 0;
-  if (new_chunk) file.reserve(file.event_kind.chunk_bytes + file.event_text.chunk_bytes + file.event_time.chunk_bytes);
-  file.put(file.event_kind, file.events, fixed(kind, kKindBytes).data());
-  file.put(file.event_text, file.events, fixed(text, kTextBytes).data());
-  if (new_chunk) file.flush();
-  file.put(file.event_time, file.events, &time);
-  file.flush();
-  ++file.events;
+  file_->require_open();
+  const std::vector<char> kind_bytes = fixed(kind, kKindBytes), text_bytes = fixed(text, kTextBytes);
+  file_->add(file_->events, kEventChunk, std::array<const void*, 3>{&time, kind_bytes.data(), text_bytes.data()});
 }
 
 void Archive::finish(const std::string& status, const std::string& reason) {
@@ -376,10 +390,8 @@ void Archive::finish(const std::string& status, const std::string& reason) {
   file.publish();
   file.texts.clear();
   file.steps_group.reset();
-  file.steps.clear();
-  file.evaluation_series.clear();
+  for (Table* table : {&file.steps, &file.evaluations, &file.events, &file.experts}) table->series.clear();
   file.fences.clear();
-  for (Series* series : {&file.event_time, &file.event_kind, &file.event_text}) *series = Series{};
   if (!file.file.reset()) file.fail("close the file");
   file.lock = Descriptor();
 }

@@ -25,6 +25,12 @@ struct ArchivedEvaluation {
   double time = 0;             ///< when it ended: seconds since the epoch
 };
 
+/// A row of /experts.
+struct ArchivedChoices {
+  std::int64_t step = 0;              ///< counted from 1
+  std::vector<std::int32_t> choices;  ///< that fell on each expert in the step: [routers, experts]
+};
+
 /// Whether an archive could be created at `path`, without touching it: an early answer. Throws UsageError if something is there
 /// already that may not be replaced (or is no file, or is being written by a run), SystemError if its folder is missing or may
 /// not be written.
@@ -53,6 +59,10 @@ class Archive {
   void define_steps(const std::vector<Column>& columns);
   /// Adds a row: one value per column, in their order.
   void append(std::span<const double> values);
+  /// Before define_steps(): makes /experts, for routers in these layers of up to `experts` experts.
+  void define_experts(const std::vector<std::int64_t>& layers, std::int64_t experts);
+  /// Adds a row to /experts, of as many choices as define_experts() said.
+  void experts(const ArchivedChoices& row);
   /// Adds a row to /evaluations.
   void evaluation(const ArchivedEvaluation& row);
   /// Adds a row to /events. `time`: seconds since the epoch; `kind`: one word, up to 32 bytes; `text`: cut to 1024 bytes.

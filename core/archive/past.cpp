@@ -34,6 +34,8 @@ ArchivePast read_past(const std::string& path, std::int64_t last_step) {
   past.events = archive.events();
   past.evaluations = archive.evaluations();
   std::erase_if(past.evaluations, [&](const ArchivedEvaluation& evaluation) { return evaluation.step > last_step; });
+  past.experts = archive.experts();
+  std::erase_if(past.experts, [&](const ArchivedChoices& row) { return row.step > last_step; });
   const std::vector<std::string> there = archive.columns();
   if (there.empty()) return past;  // it ended before its first step
   past.columns.emplace_back("step");

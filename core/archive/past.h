@@ -14,6 +14,7 @@ struct ArchivePast {
   std::vector<std::string> columns;       ///< names; "step" first
   std::vector<std::vector<double>> rows;  ///< a value per column
   std::vector<ArchivedEvaluation> evaluations;
+  std::vector<ArchivedChoices> experts;
   std::vector<ArchiveEvent> events;  ///< all of them
 
   bool empty() const noexcept { return rows.empty() && events.empty(); }
@@ -21,7 +22,7 @@ struct ArchivePast {
   double last(const std::string& column) const;
 };
 
-/// The rows and evaluations of the archive at `path` up to step `last_step` (later ones are of work that was lost), and all
+/// The rows, evaluations and experts' choices of the archive at `path` up to step `last_step` (later ones are of work that was lost), and all
 /// events. Throws as ArchiveReader does.
 ArchivePast read_past(const std::string& path, std::int64_t last_step);
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
@@ -215,6 +216,29 @@ std::vector<ArchivedEvaluation> ArchiveReader::evaluations() const {
                            .time = time[i]});
   }
   return evaluations;
+}
+
+std::vector<ArchivedChoices> ArchiveReader::experts() const {
+  const hdf5::Session session;
+  if (!file_->has("experts")) return {};
+  const hsize_t rows = std::min(file_->length("experts/step"), file_->length("experts/choices"));
+  std::vector<std::int64_t> steps(rows);
+  file_->read("experts/step", H5T_NATIVE_INT64, rows, steps.data());
+  const Handle stored = file_->own(H5Dget_type(file_->dataset("experts/choices").id()), H5Tclose, "experts/choices");
+  std::array<hsize_t, 2> shape{};
+  if (H5Tget_class(stored.id()) != H5T_ARRAY || H5Tget_array_ndims(stored.id()) != 2 ||
+      H5Tget_array_dims2(stored.id(), shape.data()) != 2)
+    file_->fail("experts/choices");
+  const Handle type = file_->own(H5Tarray_create2(H5T_NATIVE_INT32, 2, shape.data()), H5Tclose, "experts/choices");
+  const auto width = static_cast<std::ptrdiff_t>(shape[0] * shape[1]);
+  std::vector<std::int32_t> values(rows * shape[0] * shape[1]);
+  file_->read("experts/choices", type.id(), rows, values.data());
+  std::vector<ArchivedChoices> experts;
+  for (hsize_t i = 0; i < rows && steps[i] >= 0; ++i) {
+    const auto begin = values.begin() + static_cast<std::ptrdiff_t>(i) * width;
+    experts.push_back({.step = steps[i], .choices = {begin, begin + width}});
+  }
+  return experts;
 }
 
 std::vector<ArchiveEvent> ArchiveReader::events() const {

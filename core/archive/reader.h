@@ -38,6 +38,8 @@ class ArchiveReader {
   /// Values of /steps/<name>, one for each row that is complete. Throws DataError if there is no such column.
   std::vector<double> column(const std::string& name) const;
   std::vector<ArchiveEvent> events() const;
+  /// Rows of /experts that are complete; none in archives without experts.
+  std::vector<ArchivedChoices> experts() const;
   /// Rows of /evaluations that are complete; none in archives of earlier versions of this program, which had no such table.
   std::vector<ArchivedEvaluation> evaluations() const;
 

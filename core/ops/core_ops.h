@@ -25,6 +25,7 @@ void register_attention(OpRegistry& registry);
 void register_swiglu(OpRegistry& registry);
 void register_moe_route(OpRegistry& registry);
 void register_moe_rows(OpRegistry& registry);
+void register_moe_sends(OpRegistry& registry);
 void register_grouped_linear(OpRegistry& registry);
 void register_lm_head_loss(OpRegistry& registry);
 void register_vocabulary(OpRegistry& registry);

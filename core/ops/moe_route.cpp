@@ -1,5 +1,5 @@
 // moe_route: which experts each token goes to (Shazeer et al., 2017), and what is known of that choice: how many tokens went to
-// each expert and how probable each was. balance_loss: the losses that keep routers balanced, of those statistics (Fedus et al.,
+// each expert and how probable each was. count_choices: those of all routers in one tensor, for people. balance_loss: the losses that keep routers balanced, of those statistics (Fedus et al.,
 // 2022; Zoph et al., 2022, for the z-loss). Gradients of both.
 #include "core/ops/core_ops.h"
 
@@ -74,6 +74,29 @@ class Route final : public Router {
   }
 };
 
+/// The choices of all routers, each in a row of its own.
+class CountChoices final : public NamedOp {
+ public:
+  CountChoices() : NamedOp("count_choices") {}
+  Types infer(const Types& in, const Attributes& attributes) const override {
+    const TensorType& statistics = present(in, 0);
+    const std::int64_t row = attributes.integer("row"), rows = attributes.integer("rows"), experts = attributes.integer("experts");
+    require(statistics.dtype == DType::f32 && statistics.shape.rank() == 1 && statistics.shape[0] % 2 == 1,
+            "statistics must be f32[2·experts + 1]");
+    require(row >= 0 && row < rows, "attribute 'row' must be one of 'rows'");
+    require(statistics.shape[0] / 2 <= experts, "the router has more experts than attribute 'experts' says");
+    const TensorType counts{DType::f32, {rows, experts}};
+    check(in, 1, counts);
+    return {counts};
+  }
+  void shard(AxisSharding& axis, const Types& in, const Attributes& /*attributes*/) const override {
+    if (!axis.inputs[0].is_partial()) axis.inputs[0] = Placement::replicate();
+    if (has(in, 1)) axis.inputs[1] = axis.inputs[0];
+    axis.outputs = {axis.inputs[0]};
+  }
+  int updates_in_place(int /*output*/) const noexcept override { return 1; }
+};
+
 class Balance : public NamedOp {
  public:
   using NamedOp::NamedOp;
@@ -119,6 +142,7 @@ class BalanceLoss final : public Balance {
 void register_moe_route(OpRegistry& registry) {
   registry.add(std::make_unique<Route>());
   registry.add(std::make_unique<RouteGrad>());
+  registry.add(std::make_unique<CountChoices>());
   registry.add(std::make_unique<BalanceLoss>());
   registry.add(std::make_unique<BalanceLossGrad>());
 }

@@ -1,7 +1,7 @@
 // moe_dispatch: a row for each choice of an expert by a token, sorted by expert; moe_combine: the sum of each token's rows.
 // Gradients of both. Along an axis of experts, which a strategy names in moe_dispatch's attribute "axis", each rank sees the
-// tokens of the whole group and makes the rows of its own experts, for which there is room up to a number; the sums of combine
-// are then partial. Along an axis of tokens each rank makes the rows of its own tokens, and there is always room.
+// tokens of the whole group, or those that were sent to it, and makes the rows of its own experts, for which there is room up to a
+// number; the sums of combine are then partial, or go back. Along an axis of tokens each rank makes the rows of its own tokens, and there is always room.
 #include "core/ops/core_ops.h"
 
 namespace consist::ops {
@@ -9,6 +9,22 @@ namespace {
 
 constexpr Placement row_dim = Placement::shard(1);  // of rows [1, rows, channels]
 constexpr Placement first_dim = Placement::shard(0);
+
+/// Tokens that ranks have sent (moe_send) are [sources, destinations, room, channels]: along the axis of experts each rank has those that
+/// were sent to it, along axes of tokens each has its own.
+bool were_sent(const TensorType& tokens) {
+  return tokens.shape.rank() == 4;
+}
+constexpr Placement by_destination = Placement::shard(1);
+
+/// How tokens like these lie along an axis that divides them: as they do already, or in the first dimension that may be divided.
+Placement divided(Placement placement, const TensorType& tokens) {
+  if (were_sent(tokens)) return Placement::shard(2);
+  return over_tokens(placement) ? placement : first_dim;
+}
+bool are_divided(Placement placement, const TensorType& tokens) {
+  return were_sent(tokens) ? placement.is_shard(2) : over_tokens(placement);
+}
 
 /// What ops that read rows find along an axis: rows of other experts, rows of other tokens, or the same rows on all ranks.
 enum class Along : std::uint8_t { experts, tokens, neither };
@@ -34,17 +50,25 @@ class Rows : public NamedOp {
   }
   const TensorType& check_experts(const Types& in, std::size_t index) const {
     const TensorType& experts = present(in, index);
-    require(experts.dtype == DType::i32 && experts.shape.rank() == 3, "experts must be i32[batch, sequence, choices]");
+    require(experts.dtype == DType::i32 && (experts.shape.rank() == 3 || were_sent(experts)),
+            "experts must be i32[batch, sequence, choices], or of tokens that were sent");
     return experts;
   }
+  /// The type of tokens like these with so many channels.
+  static TensorType tokens_of(const TensorType& like, DType dtype, std::int64_t channels) {
+    TensorType tokens{dtype, like.shape};
+    tokens.shape[tokens.shape.rank() - 1] = channels;
+    return tokens;
+  }
   /// Placements of pairs, counts and a tensor of tokens, in place; returns what a sum of rows over each token becomes.
-  static Placement place(Placement& pairs, Placement& counts, Placement& tokens) {
+  static Placement place(Placement& pairs, Placement& counts, Placement& tokens, const TensorType& type) {
     switch (kind_of(pairs, counts)) {
       case Along::experts:
+        if (were_sent(type)) return tokens = by_destination;
         tokens = Placement::replicate();
         return Placement::partial();
       case Along::tokens:
-        if (!over_tokens(tokens)) tokens = first_dim;
+        tokens = divided(tokens, type);
         counts = Placement::partial();
         return tokens;
       case Along::neither:
@@ -65,10 +89,10 @@ class DispatchGrad final : public Rows {
     check_present(in, 1, {DType::f32, {drows.shape[1]}});
     require(check_rows(in, 2, 3) == drows.shape[1], "pairs are of other rows");
     const TensorType& experts = check_experts(in, 4);
-    return {TensorType{drows.dtype, {experts.shape[0], experts.shape[1], drows.shape[2]}}, TensorType{DType::f32, experts.shape}};
+    return {tokens_of(experts, drows.dtype, drows.shape[2]), TensorType{DType::f32, experts.shape}};
   }
-  void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& /*attributes*/) const override {
-    const Placement sum = place(axis.inputs[2], axis.inputs[3], axis.inputs[4]);
+  void shard(AxisSharding& axis, const Types& in, const Attributes& /*attributes*/) const override {
+    const Placement sum = place(axis.inputs[2], axis.inputs[3], axis.inputs[4], *in[4]);
     axis.inputs[0] = rows_as(axis.inputs[2]);
     axis.inputs[1] = axis.inputs[2];
     axis.outputs = {sum, sum};
@@ -82,24 +106,24 @@ class Dispatch final : public Rows {
   bool gradient_reads_output(int output) const noexcept override { return output == 2 || output == 3; }
   Types infer(const Types& in, const Attributes& attributes) const override {
     const TensorType& x = present(in, 0);
-    require(x.shape.rank() == 3, "x must be [batch, sequence, channels]");
+    require(x.shape.rank() == 3 || were_sent(x), "x must be [batch, sequence, channels], or tokens that were sent");
     const TensorType& experts = check_experts(in, 1);
-    require(experts.shape[0] == x.shape[0] && experts.shape[1] == x.shape[1], "x and experts are of different tokens");
+    require(tokens_of(x, DType::i32, experts.shape.last()) == experts, "x and experts are of different tokens");
     check_present(in, 2, {DType::f32, experts.shape});
     const std::int64_t rows = attributes.integer("rows"), count = attributes.integer("experts");
     require(rows > 0 && count > 0, "rows and experts must be positive");
     require(attributes.has("axis") || rows == experts.shape.elements(),
             "rows must be as many as choices where every rank has all experts");
-    return {TensorType{x.dtype, {1, rows, x.shape[2]}}, TensorType{DType::f32, {rows}}, TensorType{DType::i32, {rows}},
+    return {TensorType{x.dtype, {1, rows, x.shape.last()}}, TensorType{DType::f32, {rows}}, TensorType{DType::i32, {rows}},
             TensorType{DType::i32, {count}}, TensorType{DType::f32, {}}};
   }
-  void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& attributes) const override {
+  void shard(AxisSharding& axis, const Types& in, const Attributes& attributes) const override {
     if (attributes.has("axis") && attributes.axes("axis").contains(axis.axis)) {
-      for (Placement& input : axis.inputs) input = Placement::replicate();
+      for (Placement& input : axis.inputs) input = were_sent(*in[0]) ? by_destination : Placement::replicate();
       axis.outputs = {row_dim, first_dim, first_dim, first_dim, Placement::partial()};
       return;
     }
-    const Placement tokens = over_tokens(axis.inputs[0]) ? axis.inputs[0] : Placement::replicate();
+    const Placement tokens = are_divided(axis.inputs[0], *in[0]) ? axis.inputs[0] : Placement::replicate();
     for (Placement& input : axis.inputs) input = tokens;
     if (tokens.is_replicate()) {
       axis.outputs.assign(5, tokens);
@@ -124,12 +148,12 @@ class CombineGrad final : public Rows {
   CombineGrad() : Rows("moe_combine_grad") {}
   Types infer(const Types& in, const Attributes& attributes) const override {
     const TensorType& dy = present(in, 0);
-    require(dy.shape.rank() == 3, "dy must be [batch, sequence, channels]");
+    require(dy.shape.rank() == 3 || were_sent(dy), "dy must be [batch, sequence, channels], or of tokens that were sent");
     require(attributes.integer("choices") > 0, "choices must be positive");
-    return {TensorType{dy.dtype, {1, check_rows(in, 1, 2), dy.shape[2]}}};
+    return {TensorType{dy.dtype, {1, check_rows(in, 1, 2), dy.shape.last()}}};
   }
-  void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& /*attributes*/) const override {
-    place(axis.inputs[1], axis.inputs[2], axis.inputs[0]);
+  void shard(AxisSharding& axis, const Types& in, const Attributes& /*attributes*/) const override {
+    place(axis.inputs[1], axis.inputs[2], axis.inputs[0], *in[0]);
     axis.outputs = {rows_as(axis.inputs[1])};
   }
 };
@@ -143,14 +167,14 @@ class Combine final : public Rows {
     require(rows.shape.rank() == 3 && rows.shape[0] == 1, "rows must be [1, rows, channels]");
     require(check_rows(in, 1, 2) == rows.shape[1], "pairs are of other rows");
     const TensorType& experts = check_experts(in, 3);
-    return {TensorType{rows.dtype, {experts.shape[0], experts.shape[1], rows.shape[2]}}};
+    return {tokens_of(experts, rows.dtype, rows.shape[2])};
   }
-  void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& /*attributes*/) const override {
-    axis.outputs = {place(axis.inputs[1], axis.inputs[2], axis.inputs[3])};
+  void shard(AxisSharding& axis, const Types& in, const Attributes& /*attributes*/) const override {
+    axis.outputs = {place(axis.inputs[1], axis.inputs[2], axis.inputs[3], *in[3])};
     axis.inputs[0] = rows_as(axis.inputs[1]);
   }
   void differentiate(Differentiator& d, const Instruction& f) const override {
-    const Attributes choices{{"choices", d.program()[f.inputs[3]].shape[2]}};
+    const Attributes choices{{"choices", d.program()[f.inputs[3]].shape.last()}};
     d.accumulate_grad(f.inputs[0], d.build().emit_one("moe_combine_grad", {d.gradient(f.outputs[0]), f.inputs[1], f.inputs[2]},
                                                       choices, d.program()[f.inputs[0]].name + ".grad"));
   }

@@ -15,6 +15,7 @@ void register_core_ops(OpRegistry& registry) {
   register_swiglu(registry);
   register_moe_route(registry);
   register_moe_rows(registry);
+  register_moe_sends(registry);
   register_grouped_linear(registry);
   register_lm_head_loss(registry);
   register_vocabulary(registry);

@@ -9,6 +9,7 @@
 #include "consist/builder.h"
 #include "consist/error.h"
 #include "consist/rewrite.h"
+#include "core/passes/expert_choices.h"
 #include "core/passes/fuse_amax.h"
 #include "core/passes/gather_quantized.h"
 #include "core/passes/hoist_step_invariants.h"
@@ -253,6 +254,7 @@ Program compile_step(const CompileRequest& request, const Layout& layout, int ra
   passes.add("recompute", [&](Program& program) { recompute(program, request.recompute); });
   passes.each("divide", divide);
   passes.sum_overflow();
+  passes.add("count_expert_choices", count_expert_choices);
   passes.add("gather_quantized", gather_quantized);
   passes.of_plugins(PassPoint::micro_batch);
   passes.add("unroll_micro_batches", [&](Program& program) { unroll(program, request.accumulation); });

@@ -143,6 +143,7 @@ void remove_dead(Program& program) {
   need(program.loss);
   need(program.loss_count);
   need(program.overflow);
+  need(program.expert_choices);
   std::ranges::for_each(program.auxiliary_losses, need);
   for (const Parameter& p : program.parameters) need(p.gradient);
   std::vector<Instruction> kept;

@@ -157,6 +157,11 @@ TensorId overflow_of_all(Program& program, Builder& builder) {
   return sum_as_metric(program, builder, program.overflow, "overflow");
 }
 
+/// How many choices fell on each expert, of every router; no_tensor without any.
+void sum_expert_choices(Program& program, Builder& builder) {
+  sum_as_metric(program, builder, program.expert_choices, "expert_choices");
+}
+
 /// The metric "aux_loss": the sum of the auxiliary losses, of which there may be none.
 void append_auxiliary_loss(Program& program, Builder& builder) {
   TensorId sum = no_tensor;
@@ -186,6 +191,7 @@ void append_metrics(Program& program, double targets) {
   make_metric(program, program.loss, "loss");
   append_auxiliary_loss(program, builder);
   overflow_of_all(program, builder);
+  sum_expert_choices(program, builder);
 }
 
 namespace {

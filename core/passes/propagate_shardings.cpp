@@ -68,6 +68,10 @@ Program propagate_shardings(const Program& old) {
   for (Constant& constant : program.constants) constant.tensor = map[static_cast<std::size_t>(constant.tensor)];
   if (old.loss_count != no_tensor) program.loss_count = map[static_cast<std::size_t>(old.loss_count)];
   for (TensorId loss : old.auxiliary_losses) program.auxiliary_losses.push_back(map[static_cast<std::size_t>(loss)]);
+  for (Router router : old.routers) {
+    router.statistics = map[static_cast<std::size_t>(router.statistics)];
+    program.routers.push_back(router);
+  }
   if (old.loss != no_tensor) program.loss = map[static_cast<std::size_t>(old.loss)];
   return program;
 }

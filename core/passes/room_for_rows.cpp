@@ -17,8 +17,11 @@ bool has_limit(const Instruction& i) {
   return i.op->dispatches_tokens() && i.attributes.has("axis");
 }
 
-/// Rows are output 0, [1, rows, channels]; how many had no room is the last output.
-constexpr int rows_dim = 1;
+/// The rows that an instruction has room for on this rank. How many had none is its last output.
+std::int64_t room_of(const Program& program, const Instruction& i) {
+  const Shape rows = program.local(i.outputs.front());
+  return rows[rows.rank() - 2];
+}
 
 /// A rank's rows are a multiple of it: products like such sizes.
 constexpr std::int64_t rows_unit = 16;
@@ -34,7 +37,8 @@ void grow_room(Program& forward, double factor) {
   for (Instruction& i : forward.instructions) {
     if (!has_limit(i)) continue;
     const auto wanted = static_cast<std::int64_t>(std::ceil(factor * static_cast<double>(i.attributes.integer("rows"))));
-    i.attributes.set("rows", (wanted + multiple - 1) / multiple * multiple);
+    const std::int64_t rows = (wanted + multiple - 1) / multiple * multiple, most = i.attributes.integer_or("most_rows", rows);
+    i.attributes.set("rows", std::min(rows, most));
   }
 }
 
@@ -42,7 +46,7 @@ std::int64_t least_room(const Program& program) {
   std::int64_t least = 0;
   for (const Instruction& i : program.instructions) {
     if (!has_limit(i)) continue;
-    const std::int64_t rows = program.local(i.outputs.front())[rows_dim];
+    const std::int64_t rows = room_of(program, i);
     least = least == 0 ? rows : std::min(least, rows);
   }
   return least;

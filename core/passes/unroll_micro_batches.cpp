@@ -25,7 +25,8 @@ class Repeater {
   void run(int micro_batches) {
     program_.instructions.reserve(segment_.size() * static_cast<std::size_t>(micro_batches) +
                                   static_cast<std::size_t>(micro_batches));
-    const TensorId first_loss = program_.loss, first_count = program_.loss_count, first_overflow = program_.overflow;
+    const TensorId first_loss = program_.loss, first_count = program_.loss_count, first_overflow = program_.overflow,
+                   first_choices = program_.expert_choices;
     const std::vector<TensorId> first_auxiliary = program_.auxiliary_losses;
     for (int m = 0; m < micro_batches; ++m) {
       if (m == 0) {
@@ -39,6 +40,7 @@ class Repeater {
         };
         add(program_.loss_count, first_count, "loss_count");
         add(program_.overflow, first_overflow, "overflow");
+        add(program_.expert_choices, first_choices, "expert_choices");
         for (std::size_t k = 0; k < first_auxiliary.size(); ++k)
           add(program_.auxiliary_losses[k], first_auxiliary[k], "aux_loss");
         add(program_.loss, first_loss, "loss");  // where another rank does not have it

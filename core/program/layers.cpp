@@ -50,6 +50,7 @@ Mixed mixture_of_experts(Builder& b, TensorId x, const Mixture& m, const std::st
   const std::vector<TensorId> routed =
       b.emit("moe_route", {logits}, {{"choices", m.choices}, {"normalize", std::int64_t{m.normalize ? 1 : 0}}},
              {name + ".weights", name + ".experts", name + ".statistics"});
+  b.program().routers.push_back({.statistics = routed[2], .layer = b.tag.layer, .experts = experts});
   const std::vector<TensorId> rows =
       b.emit("moe_dispatch", {x, routed[1], routed[0]}, {{"rows", b[routed[1]].shape.elements()}, {"experts", experts}},
              {name + ".rows", name + ".row_weights", name + ".pairs", name + ".counts", name + ".overflow"});

@@ -18,6 +18,21 @@ double trained_flops_per_token(const Architecture& architecture, std::int64_t se
   return model_flops_per_token(architecture.sizes(), sequence) * trained_share_of_flops(architecture, sequence, request);
 }
 
+double largest_load(std::span<const float> choices, std::span<const Router> routers) {
+  double largest = 0;
+  const std::size_t width = routers.empty() ? 0 : choices.size() / routers.size();
+  for (std::size_t row = 0; row < routers.size(); ++row) {
+    const auto experts = static_cast<std::size_t>(routers[row].experts);
+    double sum = 0, most = 0;
+    for (const float count : choices.subspan(row * width, std::min(experts, width))) {
+      sum += static_cast<double>(count);
+      most = std::max(most, static_cast<double>(count));
+    }
+    if (sum > 0) largest = std::max(largest, most * static_cast<double>(experts) / sum);
+  }
+  return largest;
+}
+
 Steady steady_state(std::span<const double> seconds) {
   const auto count = static_cast<std::int64_t>(seconds.size());
   Steady steady;

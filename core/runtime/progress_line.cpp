@@ -40,9 +40,10 @@ std::string progress_text(const StepReport& report, std::int64_t steps, double t
     std::string text;
     int importance;  // the least important one goes first
   };
-  std::array<Field, 7> fields{{{"step " + std::to_string(report.step) + "/" + std::to_string(steps), 5},
+  std::array<Field, 8> fields{{{"step " + std::to_string(report.step) + "/" + std::to_string(steps), 5},
                                {printed("  loss %.4f", report.loss), 4},
                                {report.auxiliary_loss ? printed("  aux_loss %.4f", *report.auxiliary_loss) : std::string(), 0},
+                               {report.expert_choices.empty() ? std::string() : printed("  load %.2f", report.expert_load), 0},
                                {printed("  grad_norm %.3f", report.grad_norm), 1},
                                {printed("  lr %.2e", report.learning_rate), 0},
                                {"  " + si_text(tokens_per_second) + " tokens/s", 2},

@@ -14,9 +14,13 @@ double now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
+/// About so many rows of /experts in a run: it has a number for each expert of each layer.
+constexpr std::int64_t rows_of_experts = 1000;
+
 }  // namespace
 
-Recorder::Recorder(const RunConfig& config, std::int64_t first_step) : path_(config.archive), first_step_(first_step) {
+Recorder::Recorder(const RunConfig& config, std::int64_t first_step) 
+    : path_(config.archive), first_step_(first_step), every_(std::max<std::int64_t>(1, config.steps / rows_of_experts)) {
   if (config.archive.empty()) return;
   std::error_code ignored;
   const bool goes_on = config.resume && !config.overwrite && std::filesystem::exists(config.archive, ignored);
@@ -38,13 +42,21 @@ void Recorder::take_over(std::span<const Column> columns) {
     archive_->append(copied);
   }
   for (const ArchivedEvaluation& evaluation : past_->evaluations) archive_->evaluation(evaluation);
+  for (const ArchivedChoices& choices : past_->experts) archive_->experts(choices);
   for (const ArchiveEvent& event : past_->events) archive_->event(event.time, event.kind, event.text);
   archive_->event(now(), "resumed", R"({"step": )" + std::to_string(first_step_) + "}");
   archive_->rename(path_);
 }
 
+void Recorder::define_experts(std::span<const Router> routers) {
+  if (routers.empty()) return;
+  std::vector<std::int64_t> layers;
+  for (const Router& router : routers) layers.push_back(router.layer);
+  archive_->define_experts(layers, std::ranges::max_element(routers, {}, &Router::experts)->experts);
+}
+
 void Recorder::describe(const std::string& environment, const std::string& topology, const std::string& program,
-                        std::span<const DeviceReading> sensors, bool auxiliary_loss) {
+                        std::span<const DeviceReading> sensors, bool auxiliary_loss, std::span<const Router> routers) {
   const std::lock_guard lock(mutex_);
   if (!archive_) return;
   std::vector<Column> columns{{"step", "1", "step, counted from 1"},
@@ -57,8 +69,10 @@ void Recorder::describe(const std::string& environment, const std::string& topol
                               {"samples_per_second", "1/s", "sequences of all ranks per second"},
                               {"data_seconds", "s", "how long rank 0 waited before the step for its data"}};
   if (auxiliary_loss) columns.push_back({"aux_loss", "1", "losses trained on beside the loss, weighted: the balance of routers"});
+  if (!routers.empty()) columns.push_back({"expert_load", "1", "choices of the most chosen expert over the mean, of the least balanced layer"});
   for (const DeviceReading& sensor : sensors)
     columns.push_back({"device_" + sensor.name, sensor.unit, "sensor of rank 0's device, newest reading when the step ended"});
+  define_experts(routers);
   archive_->define_steps(columns);
   archive_->text("/environment", environment);
   archive_->text("/topology", topology);
@@ -79,8 +93,11 @@ void Recorder::step(const StepReport& r, std::span<const DeviceReading> sensors)
                           static_cast<double>(r.sequences) / r.seconds,
                           r.data_seconds};
   if (r.auxiliary_loss) row.push_back(*r.auxiliary_loss);
+  if (!r.expert_choices.empty()) row.push_back(r.expert_load);
   for (const DeviceReading& sensor : sensors) row.push_back(sensor.value);
   archive_->append(row);
+  if (r.expert_choices.empty() || (r.step - 1) % every_ != 0) return;
+  archive_->experts({.step = r.step, .choices = {r.expert_choices.begin(), r.expert_choices.end()}});
 }
 
 void Recorder::start(const std::string& json) {

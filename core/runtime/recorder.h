@@ -25,8 +25,10 @@ class Recorder {
   /// new file, which takes its place in describe(). Throws what Archive and read_past throw.
   Recorder(const RunConfig& config, std::int64_t first_step);
   /// Before the first step. `sensors`: what the device can read, each a column of /steps. `auxiliary_loss`: whether steps report one.
+  /// `routers`: those of Program::routers, whose experts' choices steps report.
   void describe(const std::string& environment, const std::string& topology, const std::string& program,
-                std::span<const DeviceReading> sensors, bool auxiliary_loss = false);
+                std::span<const DeviceReading> sensors, bool auxiliary_loss = false,
+                std::span<const Router> routers = {});
   /// `sensors`: the newest readings, in the order of describe().
   void step(const StepReport& report, std::span<const DeviceReading> sensors);
   /// Before the first step is recorded: what the run's start took.
@@ -42,11 +44,13 @@ class Recorder {
 
  private:
   void take_over(std::span<const Column> columns);
+  void define_experts(std::span<const Router> routers);
 
   std::timed_mutex mutex_;
   std::unique_ptr<Archive> archive_;
   std::string path_;                 // where the archive is to be
   std::int64_t first_step_ = 0;
+  std::int64_t every_ = 1;  // so many steps have one row in /experts
   std::optional<ArchivePast> past_;  // of the archive in whose place this one goes
 };
 

@@ -264,7 +264,7 @@ TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, Advise
                               largest_bytes(job, "planned_host", state.planned_host_bytes())};
   recorder.describe(environment_json(job, *parts.device, machine, communicators, host),
                     topology_json(config, layout, communicators), program_json(summary, planned), sensors.newest(),
-                    state.has_metric(state.step(), "aux_loss"));
+                    state.has_metric(state.step(), "aux_loss"), state.step().program().routers);
   if (job.rank() == 0) {
     const std::string description = banner(config, parts, layout, planned, communicators, summary);
     std::fprintf(stderr, "%s\n", printable(description).c_str());

@@ -7,6 +7,7 @@
 #include "consist/error.h"
 #include "core/passes/room_for_rows.h"
 #include "core/runtime/batches.h"
+#include "core/runtime/metrics.h"
 #include "core/runtime/step_reader.h"
 
 namespace consist {
@@ -70,6 +71,11 @@ std::chrono::system_clock::time_point run_step(TrainingState& state, std::int64_
   return began;
 }
 
+/// How many choices fell on each expert in the step that has run; none if the program has no routers.
+std::vector<float> read_choices(TrainingState& state) {
+  return state.has_metric(state.step(), "expert_choices") ? state.read_metrics(state.step(), "expert_choices") : std::vector<float>();
+}
+
 EvaluationReport evaluate(TrainingState& state, Batches& batches, std::int64_t step, TrainerEvents& events) {
   const Clock::time_point start = Clock::now();
   const std::int64_t rounds = batches.evaluation_rounds();
@@ -122,12 +128,15 @@ TrainerResult train(TrainingState& state, const Dataset& dataset, const Layout& 
     };
     const auto began = run_step(state, step, events, write_inputs, save_before);
     const std::chrono::duration<double> taken = Clock::now() - start;
+    const std::vector<float> choices = read_choices(state);
     events.step_finished({.step = step,
                           .loss = state.read_metric(state.step(), "loss"),
                           .grad_norm = state.read_metric(state.step(), "grad_norm"),
                           .auxiliary_loss = state.has_metric(state.step(), "aux_loss")
                                                 ? std::optional<double>(state.read_metric(state.step(), "aux_loss"))
                                                 : std::nullopt,
+                          .expert_choices = choices,
+                          .expert_load = largest_load(choices, state.step().program().routers),
                           .learning_rate = rate,
                           .seconds = taken.count(),
                           .data_seconds = std::chrono::duration<double>(start - asked).count(),

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "consist/dataset.h"
 #include "consist/export.h"
@@ -36,6 +37,9 @@ struct StepReport {
   double loss = 0;        ///< mean over the step's tokens of all ranks
   double grad_norm = 0;   ///< before clipping
   std::optional<double> auxiliary_loss;  ///< what is trained on beside the loss (Program::auxiliary_losses), if anything is
+  /// How many choices of tokens fell on each expert, over all ranks: for each router (Program::routers) a row; empty without any.
+  std::vector<float> expert_choices;
+  double expert_load = 0;  ///< of that the largest share of an expert over the mean of its router; 0 without routers
   double learning_rate = 0;
   double seconds = 0;       ///< from before the batch is written to the device until the last instruction has finished
   double data_seconds = 0;  ///< how long this rank waited before that for its tokens, which are read while the step before runs

@@ -325,6 +325,13 @@ float TrainingState::read_metric(PreparedProgram& program, std::string_view name
   return value;
 }
 
+std::vector<float> TrainingState::read_metrics(PreparedProgram& program, std::string_view name) {
+  const TensorId tensor = named(program, name);
+  std::vector<float> values(static_cast<std::size_t>(program.program().local(tensor).elements()));
+  device_.download(values.data(), program.buffer(tensor).data, static_cast<std::int64_t>(values.size() * sizeof(float)));
+  return values;
+}
+
 void TrainingState::list_values() {
   const Program& program = step_->program();
   bool saved_here = true;

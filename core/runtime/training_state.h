@@ -74,6 +74,8 @@ class CONSIST_API TrainingState {
   LocalPart input_part(PreparedProgram& program, std::string_view name);
   void write_input(PreparedProgram& program, std::string_view name, const void* data, std::int64_t bytes);
   float read_metric(PreparedProgram& program, std::string_view name);
+  /// All elements of a metric that is no scalar.
+  std::vector<float> read_metrics(PreparedProgram& program, std::string_view name);
 
   /// A value that a checkpoint must hold: f32 parameters or masters, their states, bf16 parameters without master, and the states
   /// that strategies and precisions keep beside them (Builder::state), if the step writes them.

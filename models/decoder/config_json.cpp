@@ -110,6 +110,7 @@ void parse_mixture(const Fields& f, const Variant& variant, Config& c) {
   m.normalize = mixtral || f.boolean_or("norm_topk_prob", false);
   m.balance = f.number_or("router_aux_loss_coef", 0.001);
   m.trains_balance = f.boolean_or("output_router_logits", false);
+  m.z = f.number_or("router_z_loss_coef", 0);
   m.sparse.assign(static_cast<std::size_t>(c.layers), true);
   if (mixtral) return;
   if (f.boolean_or("use_sliding_window", false))
@@ -133,6 +134,7 @@ void write_mixture(const MixtureConfig& m, nlohmann::ordered_json& json) {
   json["num_experts_per_tok"] = m.choices;
   json["router_aux_loss_coef"] = m.balance;
   json["output_router_logits"] = m.trains_balance;
+  if (m.z != 0) json["router_z_loss_coef"] = m.z;
   if (mixtral) return;
   json["moe_intermediate_size"] = m.ffn;
   json["norm_topk_prob"] = m.normalize;

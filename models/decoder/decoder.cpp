@@ -101,19 +101,22 @@ layers::Mixed experts(Builder& b, const Weights& w, const Config& c, TensorId x)
                                     w.name("mlp"));
 }
 
-/// As load_balancing_loss_func of transformers: experts · Σ_e (choices of e per token) · (mean probability of e), tokens counted
-/// once in every layer with experts; the mean over a step's micro-batches.
-void train_balance(Builder& b, const Config& c, TensorId statistics, std::int64_t all_tokens, double loss_scale) {
+/// Of the tokens of all layers with experts, in the mean over a step's micro-batches: the balance loss as load_balancing_loss_func of
+/// transformers has it, experts · Σ_e (choices of e per token) · (mean probability of e), and the z-loss as router_z_loss_func has
+/// it for Switch Transformers, the mean of logsumexp(logits)².
+void train_routers(Builder& b, const Config& c, TensorId statistics, std::int64_t all_tokens, double loss_scale) {
   const MixtureConfig& m = c.mixture;
   if (b.field("loss_mask") != no_tensor) {
     throw UsageError(
-        "the data have a loss mask, and the model trains on its routers' balance, whose weight beside a mean over some of "
-        "the targets is not defined here; set \"output_router_logits\" to false in its config.json");
+        "the data have a loss mask, and the model trains on its routers' " + std::string(m.trains_balance ? "balance" : "z-loss") +
+        ", whose weight beside a mean over some of the targets is not defined here; in its config.json set " +
+        (m.trains_balance ? "\"output_router_logits\" to false" : "\"router_z_loss_coef\" to 0"));
   }
   const auto tokens = static_cast<double>(all_tokens), seen = tokens * static_cast<double>(m.layers());
   const double of_micro_batch = loss_scale * tokens;  // 1 over the number of those that are summed
-  layers::add_balance_loss(b, statistics, of_micro_batch * m.balance * static_cast<double>(m.experts) / (seen * seen), 0,
-                           "aux_loss");
+  const double balance = m.trains_balance ? m.balance : 0;
+  layers::add_balance_loss(b, statistics, of_micro_batch * balance * static_cast<double>(m.experts) / (seen * seen),
+                           of_micro_batch * m.z / seen, "aux_loss");
 }
 
 }  // namespace
@@ -158,6 +161,8 @@ void Config::check() const {
     in_range("moe_intermediate_size", mixture.ffn);
     if (!(mixture.balance >= 0) || !std::isfinite(mixture.balance))
       throw DataError("\"router_aux_loss_coef\" is " + std::to_string(mixture.balance) + "; it must be at least 0 and finite");
+    if (!(mixture.z >= 0) || !std::isfinite(mixture.z))
+      throw DataError("\"router_z_loss_coef\" is " + std::to_string(mixture.z) + "; it must be at least 0 and finite");
   }
   positive("rms_norm_eps", norm_epsilon);
   positive("rope_theta", rope_theta);
@@ -245,7 +250,8 @@ TensorId Decoder::build(Builder& b, TensorId ids, TensorId targets, double loss_
   }
 
   b.tag.layer = -1;
-  if (c.mixture.trains_balance && statistics != no_tensor) train_balance(b, c, statistics, b[ids].shape.elements(), loss_scale);
+  if ((c.mixture.trains_balance || c.mixture.z > 0) && statistics != no_tensor)
+    train_routers(b, c, statistics, b[ids].shape.elements(), loss_scale);
   const layers::Normed last = layers::rms_norm(b, x, residual, top.norm("norm", c.hidden), c.norm_epsilon, "model.norm");
   const TensorId head = c.tied ? embedding : Weights(b, c, "").matrix("lm_head", c.vocabulary, c.hidden);
   return layers::lm_head_loss(b, last.y, head, targets, loss_scale, "loss", b.field("loss_mask"));

@@ -7,6 +7,7 @@
 
 #include "consist/error.h"
 #include "consist/model.h"
+#include "consist/options.h"
 #include "models/decoder/config_json.h"
 #include "models/decoder/decoder.h"
 
@@ -32,11 +33,31 @@ inline std::vector<ModelPreset> list_presets(const std::vector<Preset>& presets)
   return list;
 }
 
-inline std::unique_ptr<Architecture> make_preset(const std::vector<Preset>& presets, std::string_view name) {
+inline const Config& find_preset(const std::vector<Preset>& presets, std::string_view name) {
   for (const Preset& preset : presets) {
-    if (name == preset.name) return std::make_unique<Decoder>(preset.config);
+    if (name == preset.name) return preset.config;
   }
   throw UsageError("there is no preset '" + std::string(name) + "'");
+}
+
+inline std::unique_ptr<Architecture> make_preset(const std::vector<Preset>& presets, std::string_view name) {
+  return std::make_unique<Decoder>(find_preset(presets, name));
+}
+
+/// Options of a family with mixtures of experts.
+inline constexpr OptionSpec router_z_loss{"router-z-loss", OptionKind::real, "",
+                                          "weight of the routers' z-loss, the mean of logsumexp(logits)^2 over tokens and layers; default: "
+                                          "config.json's router_z_loss_coef, of presets 0",
+                                          "0.."};
+
+/// `config` with what these options say. Throws UsageError where there are no routers that they could be of.
+inline Config with_options(Config config, const Options& options, const std::string& family) {
+  if (!options.has(router_z_loss.name)) return config;
+  if (!config.mixture.any()) {
+    throw UsageError("--" + family + "." + router_z_loss.name + ": the model has no experts, and so no routers; leave the option out");
+  }
+  config.mixture.z = options.real(router_z_loss.name);
+  return config;
 }
 
 }  // namespace consist::decoder

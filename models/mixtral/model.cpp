@@ -42,10 +42,10 @@ const std::vector<decoder::Preset>& presets() {
 
 class Mixtral final : public Model {
  public:
-  explicit Mixtral(const Options& /*options*/) {}
+  explicit Mixtral(const Options& options) : options_(options) {}
   std::vector<ModelPreset> presets() const override { return decoder::list_presets(::presets()); }
   std::unique_ptr<Architecture> from_preset(std::string_view name) const override {
-    return decoder::make_preset(::presets(), name);
+    return make(decoder::find_preset(::presets(), name));
   }
   bool accepts(std::string_view architecture) const override { return architecture == "MixtralForCausalLM"; }
   std::unique_ptr<Architecture> from_config(std::string_view json) const override {
@@ -53,11 +53,18 @@ class Mixtral final : public Model {
                                                      .model_type = "mixtral",
                                                      .experts = decoder::Variant::Experts::mixtral,
                                                      .has_window_switch = false}};
-    return std::make_unique<decoder::Decoder>(decoder::parse_config_json(json, variants));
+    return make(decoder::parse_config_json(json, variants));
   }
+
+ private:
+  std::unique_ptr<Architecture> make(Config config) const {
+    return std::make_unique<decoder::Decoder>(decoder::with_options(std::move(config), options_, "mixtral"));
+  }
+
+  Options options_;
 };
 
 }  // namespace
 
 CONSIST_PLUGIN(model, consist::Model, Mixtral, "mixtral", "1.0.0", "Mixtral 8x7B and 8x22B: presets, or a Hugging Face folder");
-CONSIST_PLUGIN_NO_OPTIONS();
+CONSIST_PLUGIN_OPTIONS(consist::decoder::router_z_loss);

@@ -72,10 +72,10 @@ const std::vector<decoder::Preset>& presets() {
 
 class Qwen final : public Model {
  public:
-  explicit Qwen(const Options& /*options*/) {}
+  explicit Qwen(const Options& options) : options_(options) {}
   std::vector<ModelPreset> presets() const override { return decoder::list_presets(::presets()); }
   std::unique_ptr<Architecture> from_preset(std::string_view name) const override {
-    return decoder::make_preset(::presets(), name);
+    return make(decoder::find_preset(::presets(), name));
   }
   bool accepts(std::string_view a) const override {
     return a == "Qwen3ForCausalLM" || a == "Qwen2ForCausalLM" || a == "Qwen3MoeForCausalLM";
@@ -97,12 +97,19 @@ class Qwen final : public Model {
       config.architecture = "Qwen3ForCausalLM";
       config.model_type = "qwen3";
     }
-    return std::make_unique<decoder::Decoder>(std::move(config));
+    return make(std::move(config));
   }
+
+ private:
+  std::unique_ptr<Architecture> make(Config config) const {
+    return std::make_unique<decoder::Decoder>(decoder::with_options(std::move(config), options_, "qwen"));
+  }
+
+  Options options_;
 };
 
 }  // namespace
 
 CONSIST_PLUGIN(model, consist::Model, Qwen, "qwen", "1.0.0",
                "Qwen3, its mixtures of experts and Qwen2.5: presets, or a Hugging Face folder");
-CONSIST_PLUGIN_NO_OPTIONS();
+CONSIST_PLUGIN_OPTIONS(consist::decoder::router_z_loss);

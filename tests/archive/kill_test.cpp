@@ -77,6 +77,7 @@ void write_steps(const std::string& path, int first_counted, long writes, int la
   if (first_counted == 0) writes_left = writes;
   Archive archive(path, true);
   archive.text("/config", R"({"model":"llama"})");
+  archive.define_experts({1, 3}, 2);
   archive.define_steps(kColumns);
   for (int step = 1; step <= last; ++step) {
     if (step == first_counted) writes_left = writes;
@@ -85,6 +86,7 @@ void write_steps(const std::string& path, int first_counted, long writes, int la
     if (step % 500 == 0) {
       archive.event(step, "checkpoint", "1 MB");
       archive.evaluation({.step = step, .loss = 1.0 / step, .sequences = 64, .seconds = 0.5, .time = double(step)});
+      archive.experts({.step = step, .choices = {step, 1, 2, 3}});
     }
   }
   archive.text("/comm", "{}");
@@ -110,6 +112,13 @@ void expect_readable(const std::string& path, int at_least) {
     ASSERT_EQ(evaluations[i].loss, 1.0 / step);
     ASSERT_EQ(evaluations[i].sequences, 64);
     ASSERT_EQ(evaluations[i].time, step);
+  }
+  const std::vector<ArchivedChoices> experts = reader.experts();
+  ASSERT_GE(int(experts.size()), std::max(at_least - 1, 0) / 500);
+  for (std::size_t i = 0; i < experts.size(); ++i) {
+    const int step = 500 * (int(i) + 1);
+    ASSERT_EQ(experts[i].step, step);
+    ASSERT_EQ(experts[i].choices, (std::vector<std::int32_t>{step, 1, 2, 3}));
   }
   const std::string status = reader.status();
   EXPECT_TRUE(status == "running" || status == "finished") << status;

@@ -7,8 +7,9 @@ Each folder holds config.json and model.safetensors (f32) as `save_pretrained` w
 
   batches          5 batches of 2 rows of 33 token ids; a step trains on row[:32] with row[1:] as targets
   losses           mean cross-entropy of each of five steps, before its update
-  aux_losses       only of mixtures whose config.json has output_router_logits: the load balancing loss of each step times
-                   router_aux_loss_coef, which is trained on beside the cross-entropy
+  aux_losses       only of mixtures whose config.json has output_router_logits or router_z_loss_coef: of each step the load balancing
+                   loss times router_aux_loss_coef, the mean of logsumexp(router logits)^2 times router_z_loss_coef, or their sum,
+                   which is trained on beside the cross-entropy
   grad_norms       global gradient norm of each step, before clipping
   max_norm         torch.nn.utils.clip_grad_norm_'s; lies among the norms, so that some steps are clipped and some are not
   adamw            the hyperparameters; weight decay applies to matrices (the embedding included), not to norms and biases
@@ -83,8 +84,9 @@ MODELS = {
     "qwen3-moe": qwen3_moe(vocab_size=67, hidden_size=32, intermediate_size=40, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
                            head_dim=8, num_experts=8, num_experts_per_tok=4, moe_intermediate_size=16, norm_topk_prob=True, mlp_only_layers=[1],
                            output_router_logits=True, router_aux_loss_coef=0.1, tie_word_embeddings=False),
+    # Its routers train on the z-loss, which transformers has for Switch Transformers alone (router_z_loss_func).
     "mixtral": mixtral(vocab_size=64, hidden_size=32, intermediate_size=24, num_attention_heads=4, num_key_value_heads=2, num_local_experts=4,
-                       num_experts_per_tok=2, tie_word_embeddings=False),
+                       num_experts_per_tok=2, tie_word_embeddings=False, router_z_loss_coef=0.05),
 }
 
 
@@ -110,29 +112,35 @@ def batches_of(config, generator):
 
 
 def train(model, batches, max_norm):
-    """Five steps from the model's present weights; returns losses, balance losses (none if the model has none) and gradient norms. The model keeps the final weights."""
+    """Five steps from the model's present weights; returns losses, losses of routers (none if the model trains on none) and gradient norms. The model keeps the final weights."""
     matrices = [p for p in model.parameters() if p.ndim == 2]
     vectors = [p for p in model.parameters() if p.ndim != 2]
     optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": ADAMW["weight_decay"]}, {"params": vectors, "weight_decay": 0.0}],
                                   lr=ADAMW["lr"], betas=(ADAMW["beta1"], ADAMW["beta2"]), eps=ADAMW["epsilon"])
-    balanced = getattr(model.config, "output_router_logits", False)
-    losses, balances, norms = [], [], []
+    balance = model.config.router_aux_loss_coef if getattr(model.config, "output_router_logits", False) else 0
+    z = getattr(model.config, "router_z_loss_coef", 0)
+    losses, of_routers, norms = [], [], []
     for batch in batches:
         optimizer.zero_grad()
-        output = model(input_ids=batch[:, :-1], use_cache=False)
+        output = model(input_ids=batch[:, :-1], use_cache=False, **({"output_router_logits": True} if z else {}))
         logits = output.logits
         loss = torch.nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), batch[:, 1:].reshape(-1))
-        balance = model.config.router_aux_loss_coef * output.aux_loss if balanced else None
-        (loss + balance if balanced else loss).backward()
-        if balanced:
-            balances.append(balance.item())
+        of_router = None
+        if balance:
+            of_router = balance * output.aux_loss
+        if z:
+            of_z = z * torch.logsumexp(torch.cat(output.router_logits), dim=-1).square().mean()
+            of_router = of_z if of_router is None else of_router + of_z
+        (loss if of_router is None else loss + of_router).backward()
+        if of_router is not None:
+            of_routers.append(of_router.item())
         # PyTorch skips a parameter without a gradient, weight decay included; transformers 4 gives none to an expert without tokens.
         if any(p.grad is None for p in model.parameters()):
             raise SystemExit("an expert has no tokens in a step; choose other sizes")
         norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm).item())
         optimizer.step()
         losses.append(loss.item())
-    return losses, balances, norms
+    return losses, of_routers, norms
 
 
 def make(name, folder, seed):
@@ -157,7 +165,7 @@ def make(name, folder, seed):
     _, _, unclipped = train(model, batches, float("inf"))
     max_norm = round(statistics.median(unclipped), 3)
     model.load_state_dict(start)
-    losses, balances, norms = train(model, batches, max_norm)
+    losses, of_routers, norms = train(model, batches, max_norm)
     clipped = sum(norm > max_norm for norm in norms)
     if clipped in (0, STEPS):
         raise SystemExit(f"{name}: {clipped} of {STEPS} steps are clipped; choose max_norm among {norms}")
@@ -169,7 +177,7 @@ def make(name, folder, seed):
         "adamw": ADAMW,
         "max_norm": max_norm,
         "losses": losses,
-        **({"aux_losses": balances} if balances else {}),
+        **({"aux_losses": of_routers} if of_routers else {}),
         "grad_norms": norms,
         "final_weights": final,
         "batches": [batch.tolist() for batch in batches],

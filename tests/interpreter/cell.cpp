@@ -100,6 +100,7 @@ std::vector<std::string> differences(const RankPrograms& programs, const Outcome
   std::vector<std::string> wrong;
   compare(wrong, "the loss", found.losses, expected.losses);
   compare(wrong, "the auxiliary loss", found.auxiliary_losses, expected.auxiliary_losses);
+  compare(wrong, "how many choices fell on each expert", found.expert_choices, expected.expert_choices);
   compare(wrong, "the gradients' norm", found.grad_norms, expected.grad_norms);
   for (const auto& [name, values] : expected.values) {
     if (const auto here = found.values.find(name); here != found.values.end())

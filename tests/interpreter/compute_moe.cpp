@@ -1,6 +1,7 @@
 // Formulas of mixtures of experts, from tests/reference/moe.h.
 #include "tests/interpreter/work.h"
 #include "tests/reference/moe.h"
+#include "tests/reference/moe_sends.h"
 
 namespace consist::interpreter {
 namespace {
@@ -18,11 +19,34 @@ void route_grad(Work& w) {
                                      w.attributes().integer("normalize") != 0));
 }
 
+void count_choices(Work& w) {
+  const Attributes& a = w.attributes();
+  Value counts = reference::zeros(DType::f32, {a.integer("rows"), a.integer("experts")});
+  reference::count_choices(counts, w.in(0), a.integer("row"));
+  w.out_sum(0, 1, counts);
+}
 void balance_loss(Work& w) {
   w.out(0, reference::balance_loss(w.in(0), w.attributes().real("balance"), w.attributes().real("z")));
 }
 void balance_loss_grad(Work& w) {
   w.out(0, reference::balance_loss_grad(w.in(0), w.attributes().real("balance"), w.attributes().real("z")));
+}
+
+void send(Work& w) {
+  const Shape sent = w.out_shape(0);
+  const Values made = reference::moe_send(w.in(0), w.in(1), w.in(2), sent[1], sent[2], w.attributes().integer("experts"));
+  for (std::size_t k = 0; k < made.size(); ++k) w.out(k, *made[k]);
+}
+void send_grad(Work& w) {
+  const Values made = reference::moe_send_grad(w.in(0), w.in(1), w.in(2), w.in(3), w.attributes().integer("experts"));
+  w.out(0, *made[0]);
+  w.out(1, *made[1]);
+}
+void send_back(Work& w) {
+  w.out(0, reference::moe_return(w.in(0), w.in(1)));
+}
+void send_back_grad(Work& w) {
+  w.out(0, reference::moe_return_grad(w.in(0), w.in(1), w.out_shape(0)[2]));
 }
 
 void dispatch(Work& w) {
@@ -65,8 +89,13 @@ void moe_swiglu_grad(Work& w) {
 const std::vector<std::pair<std::string_view, Formula>>& moe_formulas() {
   static const std::vector<std::pair<std::string_view, Formula>> table{{"moe_route", route},
                                                                        {"moe_route_grad", route_grad},
+                                                                       {"count_choices", count_choices},
                                                                        {"balance_loss", balance_loss},
                                                                        {"balance_loss_grad", balance_loss_grad},
+                                                                       {"moe_send", send},
+                                                                       {"moe_send_grad", send_grad},
+                                                                       {"moe_return", send_back},
+                                                                       {"moe_return_grad", send_back_grad},
                                                                        {"moe_dispatch", dispatch},
                                                                        {"moe_dispatch_grad", dispatch_grad},
                                                                        {"moe_combine", combine},

@@ -3,8 +3,10 @@
 
 #include <nlohmann/json.hpp>
 #include <random>
+#include <sstream>
 
 #include "consist/error.h"
+#include "core/program/operands.h"
 #include "tests/interpreter/expect_one_rank.h"
 
 namespace consist::interpreter {
@@ -38,6 +40,25 @@ TEST_P(Experts, SharedByRanks) {
   }
 }
 
+/// Tokens that travel where their experts are, instead of everywhere.
+TEST_P(Experts, SharedByAllToAll) {
+  const Words sends{"--ep.dispatch=all-to-all", "--ep.capacity=4"};
+  for (const int ranks : {2, 4}) {
+    const std::string ep = "ep=" + std::to_string(ranks);
+    expect(ep, ranks, sends);
+    expect(ep, ranks, sends + Words{"--accumulation=2", "--recompute=full"});
+  }
+}
+
+TEST_P(Experts, PairsByAllToAll) {
+  const Words more{"--ep.dispatch=all-to-all", "--ep.capacity=2", "--accumulation=2"};
+  for (const char* with : {"ddp", "zero2", "zero3-offload", "tp-sp=2", "pipeline=2", "cp=2"}) {
+    expect(std::string("ep=2+") + with, 4, more);
+    expect(std::string("ep=2+") + with, 4, more + Words{"--recompute=full"});
+  }
+  expect("ep=2+tp-sp=2", 4, more + Words{"--tp-sp.sequence-parallel=false"});
+}
+
 TEST_P(Experts, Pairs) {
   const Words more{"--ep.capacity=2", "--accumulation=2"};
   for (const char* with : {"ddp", "zero2", "zero3-offload", "tp-sp=2", "pipeline=2", "cp=2"}) {
@@ -49,8 +70,10 @@ TEST_P(Experts, Pairs) {
 TEST_P(Experts, Triples) {
   const Words more{"--ep.capacity=2", "--accumulation=1"};
   for (const char* with :
-       {"tp-sp=2+zero3-offload", "tp-sp=2+pipeline=2", "pipeline=2+zero2", "pipeline=2+ddp", "cp=2+zero2", "cp=2+ddp"})
+       {"tp-sp=2+zero3-offload", "tp-sp=2+pipeline=2", "pipeline=2+zero2", "pipeline=2+ddp", "cp=2+zero2", "cp=2+ddp"}) {
     expect(std::string("ep=2+") + with, 8, more);
+    expect(std::string("ep=2+") + with, 8, more + Words{"--ep.dispatch=all-to-all"});
+  }
 }
 
 /// Sizes, strategies, schedules, precisions and optimizers by chance, always the same.
@@ -66,9 +89,11 @@ TEST(SharedExperts, SeededConfigurations) {
                                  {"num_experts_per_tok", std::stoi(one_of({"1", "2", "4"}))},
                                  {"moe_intermediate_size", std::stoi(one_of({"4", "12", "16"}))},
                                  {"norm_topk_prob", random() % 2 == 0},
+                                 {"router_z_loss_coef", random() % 2 == 0 ? 0.01 : 0.0},
                                  {"tie_word_embeddings", random() % 2 == 0},
                                  {"mlp_only_layers", random() % 2 == 0 ? nlohmann::json{1} : nlohmann::json::array()}};
     Words words{"--ep.capacity=" + ep,
+                "--ep.dispatch=" + one_of({"gather", "all-to-all"}),
                 "--accumulation=" + one_of({"1", "2"}),
                 "--global-batch=16",
                 "--recompute=" + one_of({"none", "full", "moe_swiglu", "moe_route,moe_dispatch"}),
@@ -124,10 +149,31 @@ TEST(SharedExperts, AreRefusedWhereTheyCannotBe) {
             std::string::npos);
 }
 
+/// Bytes that rank 0 sends in a step, by the formulas of the strategy's README.md.
+TEST(SharedExperts, SendAsManyBytesAsTheirFormulasSay) {
+  const std::int64_t ranks = 4, tokens = 64, hidden = 32, choices = 1, layers = 2, room = 32;  // 1.25 x 64 x 1/4, in sixteens
+  const ModelChoice model{"qwen3-moe", R"({"num_experts_per_tok": 1})"};
+  const auto bytes = [&](const char* dispatch) {
+    const auto programs = compile(config_of(model, {"--strategy=ep=4", "--ranks=4", "--global-batch=8", "--sequence=32", "--ep.dispatch=" + std::string(dispatch)}), 0);
+    const Program& step = programs->steps.front().program;
+    std::int64_t sum = 0;
+    for (const Instruction& i : step.instructions) {
+      const bool of_layer = i.op->is_collective() && i.tag.layer >= 0 && i.tag.phase != Phase::optimizer;
+      if (of_layer) sum += i.op->bytes_sent(message_bytes(step, i), step.mesh.size_of(i.attributes.axes("axis")));
+    }
+    return sum;
+  };
+  const std::int64_t of_token = 4 * hidden * 4 + 12 * choices;  // there and back, forward and backward; experts, weights and their gradients
+  EXPECT_EQ(bytes("gather"), layers * (ranks - 1) * tokens * of_token);
+  EXPECT_EQ(bytes("all-to-all"), layers * (ranks - 1) * room * of_token);
+}
+
 TEST(SharedExperts, AStepWithoutRoomChangesNothing) {
-  for (const char* optimizer : {"adamw", "sgd", "lion", "muon"}) {
-    const auto programs = compile(
-        config_of(balanced, {"--strategy=ep=2", "--ranks=2", "--ep.capacity=0.5", "--optimizer=" + std::string(optimizer)}), 0);
+  for (const char* optimizer : {"adamw", "sgd", "lion", "muon", "adamw --ep.dispatch=all-to-all"}) {
+    Words words{"--strategy=ep=2", "--ranks=2", "--ep.capacity=0.5"};
+    std::istringstream options("--optimizer=" + std::string(optimizer));
+    for (std::string word; options >> word;) words.push_back(word);
+    const auto programs = compile(config_of(balanced, words), 0);
     const Outcome found = run(*programs, {.steps = 1, .without_room = true});
     EXPECT_GT(found.overflow, 0) << optimizer;
     for (const auto& [name, values] : found.before) EXPECT_EQ(found.values.at(name), values) << optimizer << " " << name;

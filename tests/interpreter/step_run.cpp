@@ -146,6 +146,19 @@ bool has_metric(const std::vector<Arena>& ranks, const std::string& name) {
   return find(ranks.front().planned().program, name, Role::metric) != no_tensor;
 }
 
+/// The elements of a metric that is no scalar.
+std::vector<double> metrics(const std::vector<Arena>& ranks, const std::string& name) {
+  std::vector<double> values;
+  for (const Arena& arena : ranks) {
+    const TensorId id = find(arena.planned().program, name, Role::metric);
+    const std::vector<double> here = arena.read(id).data;
+    if (&arena == &ranks.front()) values = here;
+    if (here != values)
+      throw ProgramError("rank " + std::to_string(arena.planned().program.rank) + " has other values of the metric " + name + " than rank 0");
+  }
+  return values;
+}
+
 /// Rows that had no room in what ran last.
 double overflow(const std::vector<Arena>& ranks, const RunOptions& options) {
   const double missing = has_metric(ranks, "overflow") ? metric(ranks, "overflow") : 0;
@@ -275,6 +288,8 @@ Outcome run(const RankPrograms& programs, const RunOptions& options) {
     outcome.losses.push_back(metric(ranks, "loss"));
     outcome.grad_norms.push_back(metric(ranks, "grad_norm"));
     if (has_metric(ranks, "aux_loss")) outcome.auxiliary_losses.push_back(metric(ranks, "aux_loss"));
+    if (has_metric(ranks, "expert_choices"))
+      for (const double count : metrics(ranks, "expert_choices")) outcome.expert_choices.push_back(count);
     outcome.overflow += overflow(ranks, options);
     if (metric(ranks, "stop") != config.ranks) throw ProgramError("the stop requests do not sum to the number of ranks");
     if (step > 0 || options.rounded || options.without_room) continue;

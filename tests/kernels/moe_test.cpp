@@ -1,5 +1,6 @@
 // Kernels of mixtures of experts against fp64: routing, rows of experts, grouped products.
 #include "tests/reference/moe.h"
+#include "tests/reference/moe_sends.h"
 
 #include <gmock/gmock.h>
 
@@ -61,6 +62,23 @@ TEST_P(DeviceKernel, Routing) {
   }
 }
 
+TEST_P(DeviceKernel, CountedChoices) {
+  for (const std::int64_t experts : {1, 5, 130}) {
+    const Value statistics = random_value(engine_, DType::f32, {2 * experts + 1}, 1, 5);
+    for (const std::int64_t more : {0, 300}) {
+      for (const std::int64_t row : {0, 2}) {
+        const Attributes attributes{{"row", row}, {"rows", std::int64_t{3}}, {"experts", experts + more}};
+        for (const bool add : kWithAndWithout) {
+          Value counts = reference::zeros(DType::f32, {3, experts + more});
+          const auto acc = accumulator(add, DType::f32, counts);
+          reference::count_choices(counts, statistics, row);
+          expect_close(run("count_choices", {statistics, acc}, attributes)[0], counts, 1e-6, "counts");
+        }
+      }
+    }
+  }
+}
+
 TEST_P(DeviceKernel, BalanceLoss) {
   for (const std::int64_t experts : {1, 5, 130}) {
     const Value statistics = random_value(engine_, DType::f32, {2 * experts + 1}, 1, 5);
@@ -101,6 +119,40 @@ TEST_P(DeviceKernel, RowsOfExperts) {
       expect_close(back[0], *expected_back[0], tolerance(), "dx");
       expect_close(back[1], *expected_back[1], 0, "dweights");
     }
+  }
+}
+
+// More room than tokens, as much, and less; a group of one, and ranks to which nothing goes.
+TEST_P(DeviceKernel, TokensThatTravel) {
+  struct Group {
+    std::int64_t experts, ranks, choices, room;
+  };
+  for (const Group& g : {Group{1, 1, 1, 38}, {6, 2, 2, 20}, {8, 4, 3, 25}, {130, 10, 8, 50}, {64, 16, 2, 3}, {4, 2, 4, 38}}) {
+    const Value x = random({2, 19, 24}), weights = f32(*this, {2, 19, g.choices}),
+                experts = choose(*this, {2, 19}, g.experts, g.choices);
+    const Attributes attributes{{"rows", g.room}, {"ranks", g.ranks}, {"experts", g.experts}, {"axis", AxisSet(0)}};
+    const Values expected = reference::moe_send(x, experts, weights, g.ranks, g.room, g.experts);
+    LocalParts parts{.inputs = {}, .outputs = std::vector<Origin>(expected.size()), .output_types = {}};
+    for (const auto& value : expected) parts.output_types.push_back(TensorType{value->dtype, value->shape});
+    const Values made = test::run_kernel(*device_, "moe_send", {x, experts, weights}, attributes, Repeated::same_bits, parts);
+    for (std::size_t k = 0; k < expected.size(); ++k) EXPECT_EQ(made[k]->data, expected[k]->data) << "output " << k;
+
+    const Value &slots = *expected[3], rows = random(expected[0]->shape), dsent_weights = f32(*this, expected[2]->shape),
+                dy = random({2, 19, 24});
+    const auto at = [&](const Value& value) {
+      return LocalParts{.inputs = {}, .outputs = {{}}, .output_types = {TensorType{value.dtype, value.shape}}};
+    };
+    const Value y = reference::moe_return(rows, slots), drows = reference::moe_return_grad(dy, slots, g.room);
+    expect_close(test::run_kernel(*device_, "moe_return", {rows, slots}, attributes, Repeated::same_bits, at(y))[0], y, tolerance(), "y");
+    expect_close(test::run_kernel(*device_, "moe_return_grad", {dy, slots}, attributes, Repeated::same_bits, at(drows))[0], drows, 0,
+                 "drows");
+    const Values back = reference::moe_send_grad(rows, dsent_weights, slots, experts, g.experts);
+    LocalParts both{.inputs = {}, .outputs = {{}, {}}, .output_types = {}};
+    for (const auto& value : back) both.output_types.push_back(TensorType{value->dtype, value->shape});
+    const Values found =
+        test::run_kernel(*device_, "moe_send_grad", {rows, dsent_weights, slots, experts}, attributes, Repeated::same_bits, both);
+    expect_close(found[0], *back[0], tolerance(), "dx");
+    expect_close(found[1], *back[1], 0, "dweights");
   }
 }
 

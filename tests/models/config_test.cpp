@@ -312,6 +312,7 @@ TEST(QwenConfig, ReadsAndWritesMixtures) {
                                                                             {"mlp_only_layers", {"all"}},
                                                                             {"use_sliding_window", true},
                                                                             {"router_aux_loss_coef", -1},
+                                                                            {"router_z_loss_coef", -1},
                                                                             {"n_shared_experts", 1}}) {
     json wrong = file;
     wrong[field] = value;
@@ -319,6 +320,37 @@ TEST(QwenConfig, ReadsAndWritesMixtures) {
   }
   file["output_router_logits"] = false;
   EXPECT_TRUE(BuiltModel(*parse(file, "qwen")).program.auxiliary_losses.empty());
+}
+
+TEST(QwenConfig, RoutersMayTrainOnTheirZLoss) {
+  json file = qwen_json("Qwen3MoeForCausalLM", "qwen3_moe");
+  file.update(json{{"head_dim", 16}, {"num_hidden_layers", 5}, {"num_experts", 6}, {"mlp_only_layers", {1}}, {"num_experts_per_tok", 3},
+                   {"router_aux_loss_coef", 0.25}, {"router_z_loss_coef", 0.5}});
+  const auto attributes = [](const Architecture& architecture) {
+    const BuiltModel built(architecture, 2, 8, 0.25);
+    EXPECT_EQ(built.program.auxiliary_losses.size(), 1U);
+    for (const Instruction& i : built.program.instructions) {
+      if (i.op->name() == "balance_loss") return std::pair(i.attributes.real("balance"), i.attributes.real("z"));
+    }
+    return std::pair(-1.0, -1.0);
+  };
+  const double tokens = 16, layers = 4, micro_batch = 0.25 * tokens;  // its part of the mean over all that are summed
+  const auto alone = parse(file, "qwen");
+  EXPECT_DOUBLE_EQ(attributes(*alone).first, 0);
+  EXPECT_DOUBLE_EQ(attributes(*alone).second, micro_batch * 0.5 / (tokens * layers));
+  EXPECT_EQ(json::parse(alone->config_json())["router_z_loss_coef"], 0.5);
+  const auto by_option = test::family("qwen", {{"router-z-loss", "0.125"}})->from_config(file.dump());
+  EXPECT_DOUBLE_EQ(attributes(*by_option).second, micro_batch * 0.125 / (tokens * layers));
+  file["output_router_logits"] = true;
+  EXPECT_DOUBLE_EQ(attributes(*parse(file, "qwen")).first, micro_batch * 0.25 * 6 / (tokens * layers * tokens * layers));
+  EXPECT_DOUBLE_EQ(attributes(*parse(file, "qwen")).second, micro_batch * 0.5 / (tokens * layers));
+  EXPECT_EQ(attributes(*test::family("mixtral", {{"router-z-loss", "0.5"}})->from_preset("mixtral-tiny")).second, micro_batch * 0.5 / (tokens * 4));
+  try {
+    test::family("qwen", {{"router-z-loss", "0.125"}})->from_preset("qwen3-tiny");
+    FAIL() << "a dense model has no routers";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("--qwen.router-z-loss"), HasSubstr("no experts")));
+  }
 }
 
 TEST(QwenConfig, GoesByTheListOfArchitecturesAlone) {

@@ -1,6 +1,7 @@
 // The model plugins of this tree, loaded from the build folder as `consist` loads them, and programs built from them.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,9 +12,9 @@
 
 namespace consist::test {
 
-inline std::shared_ptr<Model> family(const std::string& name) {
+inline std::shared_ptr<Model> family(const std::string& name, const std::map<std::string, std::string>& options = {}) {
   static PluginHost host({CONSIST_BINARY_DIR "/lib/consist/plugins"});
-  return host.make<Model>("model", name, {});
+  return host.make<Model>("model", name, options);
 }
 
 /// Forward and loss of one micro-batch on one rank.

@@ -36,6 +36,8 @@ inline void PrintTo(const ChangedModel& model, std::ostream* out) {
 /// What must not depend on the layout of a run, by step.
 struct Curves {
   std::vector<double> loss, grad_norm;
+  std::vector<double> aux_loss;       ///< of models that have one
+  std::vector<std::int32_t> choices;  ///< that fell on each expert in the first step, of models that have any
   double evaluation = 0;  ///< loss after the last step
 };
 
@@ -57,7 +59,10 @@ class ChangedModelRuns {
     options.insert(options.end(), configuration.begin(), configuration.end());
     add_fallbacks(options, {"--sequence=16", "--global-batch=4", "--evaluate-sequences=8"});
     const ArchiveReader reader = train_from_scratch(folder_ / "run.h5", options);
-    return {reader.column("loss"), reader.column("grad_norm"), evaluation_loss(reader)};
+    Curves curves{reader.column("loss"), reader.column("grad_norm"), {}, {}, evaluation_loss(reader)};
+    if (std::ranges::count(reader.columns(), "aux_loss") != 0) curves.aux_loss = reader.column("aux_loss");
+    if (const std::vector<ArchivedChoices> experts = reader.experts(); !experts.empty()) curves.choices = experts.front().choices;
+    return curves;
   }
 
  private:
@@ -90,6 +95,10 @@ class LayoutComparison {
       loss_deviation_ = std::max(loss_deviation_, loss);
       norm_deviation_ = std::max(norm_deviation_, norm);
     }
+    ASSERT_EQ(found.aux_loss.size(), expected_.aux_loss.size());
+    for (std::size_t step = 0; step < found.aux_loss.size(); ++step)
+      EXPECT_LE(std::abs(found.aux_loss[step] / expected_.aux_loss[step] - 1), tolerance_.loss) << "aux_loss of step " << step + 1;
+    EXPECT_EQ(found.choices, expected_.choices);
     EXPECT_NEAR(found.evaluation / expected_.evaluation, 1, tolerance_.loss) << "loss of the evaluation";
   }
 

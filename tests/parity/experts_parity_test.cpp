@@ -24,14 +24,27 @@ TEST(ExpertsParity, MixtralsLossesAreThoseOfOneRank) {
       {{"--strategy=ep=2", "--ranks=2", "--ep.capacity=2", "--accumulation=2"}, {"--strategy=tp-sp=2", "--ranks=2"}});
 }
 
+TEST(ExpertsParity, LossesOfTokensThatAreSentAreThoseOfOneRank) {
+  const std::string room = "--ep.capacity=2", sends = "--ep.dispatch=all-to-all";
+  test::expect_losses_of_one_rank(ChangedModel{"qwen3_moe_fp32", "qwen3-moe", {{"router_z_loss_coef", 0.01}}, "fp32"},
+                                  {{"--strategy=ep=2", "--ranks=2", room, sends},
+                                   {"--strategy=ep=2+zero2", "--ranks=4", room, sends, "--recompute=full"},
+                                   {"--strategy=ep=2+tp-sp=2", "--ranks=4", room, sends},
+                                   {"--strategy=ep=2+pipeline=2", "--ranks=4", room, sends}});
+}
+
 /// Room for half of the rows: the first step makes more, and runs again.
 TEST(ExpertsParity, AStepWithoutRoomRunsAgainWithMore) {
   const test::ChangedModelRuns runs({"qwen3_moe_fp32", "qwen3-moe", nlohmann::json::object(), "fp32"});
   const test::Curves one = runs.train({"--strategy=ddp", "--ranks=1"}),
-                     grown = runs.train({"--strategy=ep=2+zero2", "--ranks=4", "--ep.capacity=0.5"});
-  ASSERT_EQ(one.loss.size(), grown.loss.size());
-  for (std::size_t step = 0; step < one.loss.size(); ++step) EXPECT_NEAR(grown.loss[step], one.loss[step], 1e-4) << step;
-  EXPECT_NEAR(grown.evaluation, one.evaluation, 1e-4);
+                     grown = runs.train({"--strategy=ep=2+zero2", "--ranks=4", "--ep.capacity=0.5"}),
+                     sent = runs.train({"--strategy=ep=4", "--ranks=4", "--ep.capacity=0.5", "--ep.dispatch=all-to-all"});
+  for (const test::Curves* more : {&grown, &sent}) {
+    ASSERT_EQ(one.loss.size(), more->loss.size());
+    for (std::size_t step = 0; step < one.loss.size(); ++step) EXPECT_NEAR(more->loss[step], one.loss[step], 1e-4) << step;
+    EXPECT_EQ(more->choices, one.choices);
+    EXPECT_NEAR(more->evaluation, one.evaluation, 1e-4);
+  }
 }
 
 TEST(ExpertsParity, ARunThatCannotHaveMoreRoomEnds) {

@@ -137,7 +137,7 @@ TEST_P(HfParity, WholeBatch) {
 }
 
 TEST_P(HfParity, AccumulatedOverTwoMicroBatches) {
-  if (!reference_.aux_losses.empty()) GTEST_SKIP() << "a balance loss is the mean of those of micro-batches";
+  if (GetParam().model == "qwen3-moe") GTEST_SKIP() << "a balance loss is the mean of those of micro-batches";
   run(1, 2);
   expect_reference();
 }

@@ -80,6 +80,12 @@ inline Value moe_route_grad(const Value& logits, const Value& experts, const Val
   return dlogits;
 }
 
+/// Adds the choices of `statistics` to row `row` of counts.
+inline void count_choices(Value& counts, const Value& statistics, std::int64_t row) {
+  const std::int64_t columns = counts.shape.last();
+  for (std::int64_t e = 0; e < statistics.shape[0] / 2; ++e) counts.at(row * columns + e) += statistics.at(e);
+}
+
 inline double balance_loss(const Value& statistics, double balance, double z) {
   const std::int64_t n = statistics.shape[0] / 2;
   double loss = z * statistics.at(2 * n);

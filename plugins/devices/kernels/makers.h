@@ -46,8 +46,13 @@
   apply(swiglu_grad_amax) \
   apply(moe_route) \
   apply(moe_route_grad) \
+  apply(count_choices) \
   apply(balance_loss) \
   apply(balance_loss_grad) \
+  apply(moe_send) \
+  apply(moe_send_grad) \
+  apply(moe_return) \
+  apply(moe_return_grad) \
   apply(moe_dispatch) \
   apply(moe_dispatch_grad) \
   apply(moe_combine) \

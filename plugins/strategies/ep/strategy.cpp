@@ -1,6 +1,6 @@
 // Expert parallelism (Shazeer et al., 2017; Lepikhin et al., 2021): ranks share the experts of a mixture. Each rank gathers the tokens of
-// its group, works on the rows of its own experts, and the sums go back to the tokens' ranks. Where data move follows from the
-// placement rules of the ops; this says who has which experts, and for how many rows there is room.
+// its group, or is sent those that have chosen its experts, works on the rows of these, and the sums go back to the tokens' ranks.
+// Where data move follows from the placement rules of the ops; this says who has which experts, and for how many rows there is room.
 #include "consist/strategy.h"
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 #include "consist/error.h"
 #include "consist/op.h"
 #include "consist/plugin.h"
+#include "plugins/strategies/ep/exchange.h"
 
 namespace {
 
@@ -17,7 +18,8 @@ using namespace consist;
 
 class ExpertParallel final : public ParallelStrategy {
  public:
-  explicit ExpertParallel(const Options& options) : capacity_(options.real("capacity")) {}
+  explicit ExpertParallel(const Options& options)
+      : capacity_(options.real("capacity")), exchanges_(options.text("dispatch") == "all-to-all") {}
 
   AxisRequest axis() const override {
     return {.name = "expert", .splits_batch = true, .distance = 0, .shares_parameters = true};
@@ -37,6 +39,7 @@ class ExpertParallel final : public ParallelStrategy {
       i.attributes.set("rows", room_for(i.attributes.integer("rows"), forward.mesh));
     }
     if (!any) throw UsageError("ep: the model has no experts that ranks could share; leave ep out of --strategy");
+    if (exchanges_) expert_parallel::exchange_tokens(forward, axes, capacity_);
   }
 
  private:
@@ -60,12 +63,17 @@ class ExpertParallel final : public ParallelStrategy {
   }
 
   double capacity_;
+  bool exchanges_;
 };
 
 }  // namespace
 
 CONSIST_PLUGIN(strategy, consist::ParallelStrategy, ExpertParallel, "ep", "1.0.0",
-               "expert parallel: ranks share the experts of a mixture; tokens are gathered, sums are scattered");
+               "expert parallel: ranks share the experts of a mixture; tokens are gathered, or sent to their experts' ranks");
 CONSIST_PLUGIN_OPTIONS({"capacity", consist::OptionKind::real, "1.25",
                         "rows that a rank has room for, as a multiple of what each would have if all had the same", "0..", "",
-                        "1.25|1.5|2"});
+                        "1.25|1.5|2"},
+                       {"dispatch", consist::OptionKind::choice, "gather",
+                        "gather: tokens of the group are brought to every rank of it; all-to-all: each goes to the ranks that have one of its "
+                        "experts",
+                        "gather|all-to-all", "", "gather|all-to-all"});

@@ -327,6 +327,9 @@ class Divider {
     if (program_.loss != no_tensor) program_.loss = value_[index(program_.loss)];
     keep_or_zero(program_.loss_count, "loss_count");
     for (TensorId& loss : program_.auxiliary_losses) keep_or_zero(loss, "aux_loss");
+    for (Router& router : program_.routers) {  // another rank may have received them
+      if (value_[index(router.statistics)] != router.statistics) router.statistics = no_tensor;
+    }
   }
 
   /// A scalar that is summed over the stages, each of which must have a summand: zero where another rank makes it.

@@ -31,6 +31,8 @@ void drop_unused_tensors(Program& program) {
   use(program.loss);
   use(program.loss_count);
   use(program.overflow);
+  use(program.expert_choices);
+  for (const Router& router : program.routers) use(router.statistics);
   std::for_each(program.auxiliary_losses.begin(), program.auxiliary_losses.end(), use);
   std::erase_if(program.constants, [&](const Constant& constant) { return !used[index_of(constant.tensor)]; });
 
@@ -57,6 +59,8 @@ void drop_unused_tensors(Program& program) {
   renumber(program.loss);
   renumber(program.loss_count);
   renumber(program.overflow);
+  renumber(program.expert_choices);
+  for (Router& router : program.routers) renumber(router.statistics);
   std::for_each(program.auxiliary_losses.begin(), program.auxiliary_losses.end(), renumber);
   program.tensors = std::move(kept);
 }

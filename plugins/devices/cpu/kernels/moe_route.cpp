@@ -1,4 +1,4 @@
-// moe_route and its gradient, balance_loss and its gradient.
+// moe_route and its gradient, count_choices, balance_loss and its gradient.
 #include <algorithm>
 
 #include "plugins/devices/cpu/kernels/kernels.h"
@@ -104,6 +104,22 @@ class RouteGrad final : public Kernel {
   bool normalize_;
 };
 
+class CountChoices final : public Kernel {
+ public:
+  explicit CountChoices(const KernelRequest& r) : row_(r.attributes.integer("row")) {}
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue) override {
+    const float* statistics = in[0].as<float>();
+    const std::int64_t experts = in[0].shape[0] / 2;
+    float* counts = out[0].as<float>();  // [rows, columns]
+    if (at(in, 1).absent()) std::fill_n(counts, out[0].shape.elements(), 0.0F);
+    float* mine = counts + row_ * out[0].shape.last();
+    for (std::int64_t e = 0; e < experts; ++e) mine[e] += statistics[e];
+  }
+
+ private:
+  std::int64_t row_;
+};
+
 class BalanceLoss final : public Kernel {
  public:
   explicit BalanceLoss(const KernelRequest& r) : balance_(r.attributes.real("balance")), z_(r.attributes.real("z")) {}
@@ -144,6 +160,9 @@ Made make_moe_route(const KernelRequest& r, const KernelSettings& s) {
 }
 Made make_moe_route_grad(const KernelRequest& r, const KernelSettings&) {
   return by_dtype<RouteGrad>(r.inputs[0].dtype, r);
+}
+Made make_count_choices(const KernelRequest& r, const KernelSettings&) {
+  return std::make_unique<CountChoices>(r);
 }
 Made make_balance_loss(const KernelRequest& r, const KernelSettings&) {
   return std::make_unique<BalanceLoss>(r);

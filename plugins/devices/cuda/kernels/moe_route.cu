@@ -245,6 +245,29 @@ class RouteGrad final : public Kernel {
   bool normalize_;
 };
 
+/// Adds to a row of counts, which is [experts] at least.
+__global__ void __launch_bounds__(threads) add_choices(const float* __restrict__ statistics, float* __restrict__ row, int experts) {
+  for (int expert = static_cast<int>(threadIdx.x); expert < experts; expert += threads) row[expert] += statistics[expert];
+}
+
+class CountChoices final : public Kernel {
+ public:
+  explicit CountChoices(const KernelRequest& r) : row_(r.attributes.integer("row")) {}
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue queue) override {
+    float* const counts = out[0].as<float>();
+    if (at(in, 1).absent()) {
+      cuda::check(cudaMemsetAsync(counts, 0, static_cast<std::size_t>(out[0].shape.elements()) * sizeof(float), stream_of(queue)),
+            "cudaMemsetAsync");
+    }
+    add_choices<<<1, threads, 0, stream_of(queue)>>>(in[0].as<float>(), counts + row_ * out[0].shape.last(),
+                                                     static_cast<int>(in[0].shape[0] / 2));
+    check_launch("count_choices");
+  }
+
+ private:
+  std::int64_t row_;
+};
+
 __global__ void __launch_bounds__(threads)
     sum_balance(const float* __restrict__ statistics, float* __restrict__ loss, int experts, double balance, double z) {
   double sum = 0;
@@ -285,6 +308,9 @@ Made make_moe_route(const KernelRequest& r, const KernelSettings& s) {
 }
 Made make_moe_route_grad(const KernelRequest& r, const KernelSettings&) {
   return r.inputs[0].shape.last() <= most_experts ? by_dtype<RouteGrad>(r.inputs[0].dtype, r) : nullptr;
+}
+Made make_count_choices(const KernelRequest& r, const KernelSettings&) {
+  return std::make_unique<CountChoices>(r);
 }
 Made make_balance_loss(const KernelRequest& r, const KernelSettings&) {
   return std::make_unique<Balance<false>>(r);
