@@ -48,6 +48,7 @@ std::vector<ConfigEntry> config_of_archive(const std::string& path, const std::f
 
   const std::set<std::string> places{"checkpoint", "resume", "export", "trace"};
   const bool batch_changes = given("ranks") || given("strategy") || given("batch") || given("accumulation");
+  const bool has_epochs = !given("steps") && (given("epochs") || config.value("epochs", json(0)) != 0);
   std::vector<ConfigEntry> entries;
   std::string left_out, unknown;
   const auto add = [&](const std::string& name, const json& value, bool is_text) {
@@ -62,6 +63,8 @@ std::vector<ConfigEntry> config_of_archive(const std::string& path, const std::f
       if (has_value && !given(name)) left_out += (left_out.empty() ? "--" : ", --") + name;
     } else if (find_run_option(name) == nullptr) {
       unknown += (unknown.empty() ? "" : ", ") + printable(name);
+    } else if ((name == "steps" && has_epochs) || (name == "epochs" && given("steps"))) {
+      continue;  // the one follows from the other
     } else if ((name == "global-batch" && batch_changes) || (name == "batch" && given("global-batch"))) {
       continue;
     } else {

@@ -1,5 +1,8 @@
 #include "launch/options_without_effect.h"
 
+#include <algorithm>
+
+#include "core/config/dataset_choices.h"
 #include "core/config/option_value.h"
 
 namespace consist {
@@ -27,6 +30,16 @@ void add_own(const std::function<bool(const std::string&)>& given, const RunConf
   }
 }
 
+/// The options with which what `owner` names is made: several where datasets of the kind take from it what they do not have themselves.
+std::vector<std::map<std::string, std::string>> uses_of(const std::string& owner, const RunConfig& config) {
+  std::vector<std::map<std::string, std::string>> uses;
+  for (const DatasetChoice& dataset : parse_datasets(config.dataset)) {
+    if (dataset.name == owner || dataset.plugin == owner) uses.push_back(options_of_owner(config, dataset.name));
+  }
+  if (uses.empty()) uses.push_back(config.plugin_options.at(owner));
+  return uses;
+}
+
 }  // namespace
 
 std::vector<std::string> options_without_effect(const std::function<bool(const std::string&)>& given, const RunConfig& config,
@@ -34,13 +47,14 @@ std::vector<std::string> options_without_effect(const std::function<bool(const s
   std::vector<std::string> lines;
   add_own(given, config, lines);
   for (const auto& [owner, options] : given_to_plugins) {
-    const std::map<std::string, std::string>& values = config.plugin_options.at(owner);
+    const std::vector<std::map<std::string, std::string>> uses = uses_of(owner, config);
     for (const PluginFile& file : host.files()) {
-      if (file.name != owner || !file.problem.empty()) continue;
+      if (file.name != plugin_of(owner) || !file.problem.empty()) continue;
       const std::vector<OptionSpec> table = host.option_table(file.kind, file.name);
       for (const OptionSpec& spec : table) {
         const OptionNeed need = need_of(spec);
-        if (options.count(spec.name) == 0 || need.is_met_by(value_of(table, values, need.option))) continue;
+        if (options.count(spec.name) == 0) continue;
+        if (std::any_of(uses.begin(), uses.end(), [&](const auto& values) { return need.is_met_by(value_of(table, values, need.option)); })) continue;
         std::string shown;
         for (const std::string& value : need.values) shown += (shown.empty() ? "" : ",") + value;
         lines.push_back(

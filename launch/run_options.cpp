@@ -9,6 +9,7 @@
 #include "consist/error.h"
 #include "consist/options.h"
 #include "consist/text.h"
+#include "core/config/dataset_choices.h"
 #include "core/config/option_value.h"
 #include "core/files/did_you_mean.h"
 #include "core/plan/parts.h"
@@ -105,11 +106,16 @@ std::vector<std::string> plugin_paths(const ParsedRun& parsed) {
 
 namespace {
 
+/// Whether options called `owner` may be those of the plugin: its name, or for datasets also NAME@ANOTHER (dataset_choices.h).
+bool is_owner_of(const std::string& owner, const PluginFile& file) {
+  return file.name == owner || (file.kind == "dataset" && file.name == plugin_of(owner));
+}
+
 /// Option tables of the plugins that are called `owner` (kinds may share a name), as one.
 std::vector<OptionSpec> options_of_plugins(const std::string& owner, PluginHost& host) {
   std::vector<OptionSpec> all;
   for (const PluginFile& file : host.files()) {
-    if (file.name != owner || !file.problem.empty()) continue;
+    if (!is_owner_of(owner, file) || !file.problem.empty()) continue;
     for (const OptionSpec& spec : host.option_table(file.kind, file.name)) {
       if (std::none_of(all.begin(), all.end(), [&](const OptionSpec& s) { return std::string_view(s.name) == spec.name; }))
         all.push_back(spec);
@@ -157,7 +163,7 @@ void refuse_bare_name(const std::string& option, const std::string& there_is_non
     for (const RunOption& row : run_option_table()) known.push_back({row.spec.name});
     throw UsageError(there_is_none + " (see --help)." + did_you_mean(option, known));
   }
-  const auto is_owner = [&, &owner = owner](const PluginFile& file) { return file.name == owner; };
+  const auto is_owner = [&, &owner = owner](const PluginFile& file) { return is_owner_of(owner, file); };
   const bool there = std::any_of(host.files().begin(), host.files().end(),
                                  [&](const PluginFile& f) { return is_owner(f) && f.problem.empty(); });
   if (!there) {
@@ -264,6 +270,17 @@ void leave_batch_open(const ParsedRun& parsed, const std::set<std::string>& stat
   }
 }
 
+/// --steps or --epochs: of a file that states the one, the command line may replace it by the other.
+void settle_length(const ParsedRun& parsed, RunConfig& config) {
+  if (config.epochs == 0 || !parsed.has("steps")) return;
+  const std::string steps = parsed.given.at("steps").said, epochs = parsed.given.at("epochs").said;
+  if (steps == "--steps" && epochs != "--epochs") {
+    config.epochs = 0;
+  } else if (steps == "--steps" || epochs != "--epochs") {
+    throw UsageError(epochs + " and " + steps + " both say how long the run is; give one of them");
+  }
+}
+
 }  // namespace
 
 void say_plugin_warnings(const PluginHost& host, const JobAddress& process) {
@@ -281,6 +298,7 @@ RunConfig make_config(const ParsedRun& parsed, PluginHost& host) {
     const auto given = parsed.given.find(option.spec.name);
     if (given != parsed.given.end()) set_option(c, option, given->second.values.back(), given->second.said);
   }
+  settle_length(parsed, c);
   const PluginOptions given_to_plugins = c.plugin_options;
   leave_batch_open(parsed, read_deepspeed_config(parsed, host, c), c);
   c.check();
@@ -301,7 +319,8 @@ std::string to_toml(const RunConfig& config, PluginHost& host, const std::vector
   for (const RunOption& option : run_option_table()) {
     if (option.get == nullptr) continue;
     const std::string value = text_in(config, option), name = option.spec.name;
-    const bool open = (name == "batch" || name == "accumulation") && value == "0";  // follows from the global batch
+    const bool open = ((name == "batch" || name == "accumulation") && value == "0") ||  // follows from the global batch
+                      (name == "steps" && config.epochs > 0);                          // follows from the data
     if (open || (value.empty() && *option.spec.fallback == '\0')) continue;
     text += toml_key(name) + " = " + toml_value(option.spec, value) + "\n";
   }

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "consist/error.h"
+#include "core/config/dataset_choices.h"
 #include "core/config/option_table.h"
 #include "core/config/option_value.h"
 #include "core/files/split.h"
@@ -109,6 +110,7 @@ std::vector<std::string> parse_observers(const std::string& text) {
 }
 
 void RunConfig::check() const {
+  parse_datasets(dataset);
   if (model.empty()) throw UsageError("--model is missing: name a preset (see `consist plugins llama`) or a Hugging Face folder");
   for (const RunOption& option : run_option_table()) {
     const std::string name = option.spec.name;

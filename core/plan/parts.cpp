@@ -166,10 +166,42 @@ bool takes_tokenizer(const std::string& dataset, PluginHost& host) {
                      [](const OptionSpec& spec) { return std::string_view(spec.name) == "tokenizer"; });
 }
 
+/// A dataset of --dataset, not opened; with the tokenizer of the model's folder where it takes one and was given none.
+std::shared_ptr<Dataset> make_dataset(const DatasetChoice& choice, const Parts& parts, const RunConfig& config, PluginHost& host) {
+  std::map<std::string, std::string> options = options_of_owner(config, choice.name);
+  const std::string tokenizer = parts.model_folder.empty() ? "" : tokenizer_of(parts.model_folder);
+  if (!parts.model_folder.empty() && takes_tokenizer(choice.plugin, host) && !options.contains("tokenizer")) {
+    if (tokenizer.empty() && !config.from_scratch) {
+      throw UsageError("--model " + config.model +
+                       " has no tokenizer.json, and its weights were trained with one: name it with --" + choice.name +
+                       ".tokenizer, or train new weights with --from-scratch");
+    }
+    if (!tokenizer.empty()) options.emplace("tokenizer", tokenizer);
+  }
+  return host.make<Dataset>("dataset", choice.plugin, options);
+}
+
+/// The fields of the datasets; none where one is not there or cannot be made: add_dataset() says so, and a program can be looked at
+/// without data.
+std::vector<Field> fields_of_datasets(const RunConfig& config, PluginHost& host) {
+  const std::vector<DatasetChoice> choices = parse_datasets(config.dataset);
+  std::vector<Mixture::Part> made;
+  try {
+    for (const DatasetChoice& choice : choices) {
+      if (!host.has("dataset", choice.plugin)) return {};
+      made.push_back({choice, host.make<Dataset>("dataset", choice.plugin, options_of_owner(config, choice.name))});
+    }
+  } catch (const UsageError&) {
+    return {};
+  }
+  return made.size() == 1 ? made.front().dataset->fields() : Mixture(std::move(made)).fields();
+}
+
 }  // namespace
 
 std::vector<std::string> stray_owners(const RunConfig& config, PluginHost& host) {
-  std::vector<std::string> used{config.precision, config.device, config.dataset, config.transport, config.optimizer_plugin, config.schedule};
+  std::vector<std::string> used{config.precision, config.device, config.transport, config.optimizer_plugin, config.schedule};
+  for (const DatasetChoice& dataset : parse_datasets(config.dataset)) used.insert(used.end(), {dataset.name, dataset.plugin});
   for (const StrategyChoice& s : config.strategies) used.push_back(s.name);
   used.insert(used.end(), config.observers.begin(), config.observers.end());
   for (const auto& [strategy, transport] : config.transport_of) used.push_back(transport);
@@ -211,12 +243,7 @@ Parts make_parts(const RunConfig& config, PluginHost& host) {
   parts.precision = host.make<Precision>("precision", config.precision, options_of(config, config.precision));
   parts.optimizer = host.make<Optimizer>("optimizer", config.optimizer_plugin, options_of(config, config.optimizer_plugin));
   parts.schedule = host.make<Schedule>("schedule", config.schedule, options_of(config, config.schedule));
-  // Where there is no such dataset, or its files are not named, add_dataset() says so; a program can be looked at without data.
-  try {
-    if (host.has("dataset", config.dataset))
-      parts.fields = host.make<Dataset>("dataset", config.dataset, options_of(config, config.dataset))->fields();
-  } catch (const UsageError&) {
-  }
+  parts.fields = fields_of_datasets(config, host);
   for (const StrategyChoice& choice : config.strategies) {
     parts.strategies.push_back(host.make<ParallelStrategy>("strategy", choice.name, options_of(config, choice.name)));
     parts.uses.push_back({choice.name, parts.strategies.back().get(), choice.size, choice.split});
@@ -278,22 +305,34 @@ void add_device(Parts& parts, const RunConfig& config, PluginHost& host) {
 }
 
 void add_dataset(Parts& parts, const RunConfig& config, PluginHost& host) {
-  std::map<std::string, std::string> options = options_of(config, config.dataset);
-  const std::string tokenizer = parts.model_folder.empty() ? "" : tokenizer_of(parts.model_folder);
-  if (!parts.model_folder.empty() && takes_tokenizer(config.dataset, host) && !options.contains("tokenizer")) {
-    if (tokenizer.empty() && !config.from_scratch) {
-      throw UsageError("--model " + config.model +
-                       " has no tokenizer.json, and its weights were trained with one: name it with --" + config.dataset +
-                       ".tokenizer, or train new weights with --from-scratch");
-    }
-    if (!tokenizer.empty()) options.emplace("tokenizer", tokenizer);
+  std::vector<Mixture::Part> made;
+  for (const DatasetChoice& choice : parse_datasets(config.dataset)) made.push_back({choice, make_dataset(choice, parts, config, host)});
+  if (made.size() == 1) {
+    parts.dataset = made.front().dataset;
+  } else {
+    const auto mixture = std::make_shared<Mixture>(std::move(made));
+    parts.dataset = mixture;
+    parts.mixture = mixture;
   }
-  parts.dataset = host.make<Dataset>("dataset", config.dataset, options);
   parts.dataset->open(
       {.sequence_length = config.sequence, .vocabulary = parts.architecture->sizes().vocabulary, .seed = config.seed});
   if (config.evaluate_every > 0 && parts.dataset->eval_sequences() == 0) {
     throw UsageError("--evaluate-every is given, but the dataset has no evaluation part: " + parts.dataset->describe());
   }
+}
+
+void settle_steps(RunConfig& config, const Dataset& dataset, const Layout& layout) {
+  if (config.epochs == 0) return;
+  constexpr std::int64_t most_steps = 1'000'000'000;
+  const std::int64_t per_step = config.batch * config.accumulation * layout.batch_ranks(), epoch = dataset.train_sequences();
+  if (epoch / per_step > most_steps / config.epochs) {
+    throw UsageError("--epochs " + std::to_string(config.epochs) + ": a pass through the dataset has " + std::to_string(epoch) +
+                     " sequences, which no run comes to the end of (" + dataset.describe() + "); say how many steps with --steps");
+  }
+  config.steps = (config.epochs * epoch + per_step - 1) / per_step;
+  config.notes.push_back(std::to_string(config.epochs) + (config.epochs == 1 ? " epoch of " : " epochs of ") + std::to_string(epoch) +
+                         " sequences: " + std::to_string(config.steps) + (config.steps == 1 ? " step of " : " steps of ") +
+                         std::to_string(per_step));
 }
 
 std::string transport_for(const RunConfig& config, const std::string& strategy) {

@@ -15,6 +15,7 @@
 #include "consist/transport.h"
 #include "core/config/run_config.h"
 #include "core/passes/compile.h"
+#include "core/plan/mixture.h"
 #include "core/plugin/host.h"
 
 namespace consist {
@@ -32,6 +33,7 @@ struct Parts {
   std::shared_ptr<Device> device;
   std::string device_name;  ///< the plugin's, after "auto" is resolved
   std::shared_ptr<Dataset> dataset;
+  std::shared_ptr<const Mixture> mixture;  ///< the same, where --dataset names several
   std::vector<Field> fields;  ///< of the dataset, which is not there yet when programs are made
 
   CompileRequest compile_request(const RunConfig& config) const;
@@ -56,6 +58,10 @@ CONSIST_API void add_device(Parts& parts, const RunConfig& config, PluginHost& h
 
 /// Makes the dataset and opens it.
 CONSIST_API void add_dataset(Parts& parts, const RunConfig& config, PluginHost& host);
+
+/// With --epochs: the steps that it takes until the dataset, which is there, has been read so many times; the last one reads the last
+/// sequence of the last pass. Throws UsageError for a dataset without an end.
+CONSIST_API void settle_steps(RunConfig& config, const Dataset& dataset, const Layout& layout);
 
 /// The name of the transport of a strategy's axis, by --transport.
 CONSIST_API std::string transport_for(const RunConfig& config, const std::string& strategy);

@@ -5,29 +5,13 @@
 
 #include "consist/error.h"
 #include "consist/token_order.h"
+#include "core/files/rethrow.h"
 #include "core/runtime/trainer.h"
 
 namespace consist {
 namespace {
 
 constexpr std::int32_t no_target = -1;  // counts nothing in the loss
-
-/// Throws what is being handled again, with what was done before its text.
-[[noreturn]] void rethrow_after(const std::string& done) {
-  try {
-    throw;
-  } catch (const DataError& error) {
-    throw DataError(done + error.what());
-  } catch (const SystemError& error) {
-    throw SystemError(done + error.what());
-  } catch (const UsageError& error) {
-    throw UsageError(done + error.what());
-  } catch (const std::exception& error) {
-    throw Error(done + error.what());
-  } catch (...) {
-    throw Error(done + "it threw something that is no std::exception");
-  }
-}
 
 }  // namespace
 

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "consist/error.h"
 #include "consist/json_input.h"
+#include "core/config/dataset_choices.h"
 
 namespace consist {
 namespace {
@@ -17,11 +19,20 @@ using Json = nlohmann::json;
 /// What decides which tokens a step reads, besides the global batch.
 Json data_of(const Json& config) {
   const std::string dataset = config.value("dataset", "");
-  Json options = config.value("plugin_options", Json::object());
-  return {{"dataset", dataset},
-          {"sequence", config.value("sequence", 0)},
-          {"seed", config.value("seed", 0)},
-          {"options", options.value(dataset, Json::object())}};
+  const Json options = config.value("plugin_options", Json::object());
+  Json data = {{"dataset", dataset}, {"sequence", config.value("sequence", 0)}, {"seed", config.value("seed", 0)}};
+  const std::vector<DatasetChoice> parts = parse_datasets(dataset);
+  if (parts.size() == 1) {
+    data["options"] = options.value(dataset, Json::object());
+    return data;
+  }
+  data["options"] = Json::object();
+  for (const DatasetChoice& part : parts) {
+    for (const std::string& owner : {part.name, part.plugin}) {
+      if (options.contains(owner)) data["options"][owner] = options[owner];
+    }
+  }
+  return data;
 }
 
 /// "'a'", "'a' and 'b'", "'a' and 3 more"
@@ -81,22 +92,45 @@ void check_same_data(const CheckpointState& saved, const std::string& path, cons
   }
 }
 
+namespace {
+
+/// The first number of steps done in [first, end) at which the schedules give different rates; `end` if there is none. Of very long
+/// runs a difference is looked for at places that lie apart, and then between the last two of them.
+std::int64_t first_difference(const std::function<double(std::int64_t)>& before, const std::function<double(std::int64_t)>& now,
+                              std::int64_t first, std::int64_t end) {
+  constexpr std::int64_t most_places = 100'000;
+  const std::int64_t stride = std::max<std::int64_t>((end - first) / most_places, 1);
+  for (std::int64_t at = first; at < end; at += stride) {
+    if (before(at) == now(at)) continue;
+    std::int64_t earliest = std::max(at - stride + 1, first);
+    while (before(earliest) == now(earliest)) ++earliest;
+    return earliest;
+  }
+  return end;
+}
+
+}  // namespace
+
 std::string schedule_change(const CheckpointState& saved, const std::string& path, const RunConfig& config,
                             const Schedule& schedule, PluginHost& host) {
   const ScheduleOfRun before(parse_json(saved.config, path + ": its configuration")), now(Json::parse(config.to_json()));
-  const double rate = schedule.rate(saved.step, config.steps, config.learning_rate);
-  std::string then;
+  const auto rate_now = [&](std::int64_t done) { return schedule.rate(done, config.steps, config.learning_rate); };
+  const auto of_step = [](std::int64_t done) { return "step " + std::to_string(done + 1) + " has the learning rate "; };
+  std::string effect = of_step(saved.step) + number_text(rate_now(saved.step));
   try {
-    const double earlier =
-        host.make<Schedule>("schedule", before.name, before.options)->rate(saved.step, before.steps, before.peak);
-    if (earlier == rate && before.without_steps() == now.without_steps()) return "";
-    then = earlier == rate ? "" : " instead of " + number_text(earlier);
+    const auto earlier = host.make<Schedule>("schedule", before.name, before.options);
+    const auto rate_before = [&](std::int64_t done) { return earlier->rate(done, before.steps, before.peak); };
+    const std::int64_t end = std::max(std::min(before.steps, config.steps), saved.step + 1),
+                       differs = first_difference(rate_before, rate_now, saved.step, end);
+    if (differs == end && before.without_steps() == now.without_steps()) return "";
+    if (differs < end)
+      effect = of_step(differs) + number_text(rate_now(differs)) + " instead of " + number_text(rate_before(differs)) +
+               (differs > saved.step ? ", and none before it has another one" : "");
   } catch (const Error&) {
     // A schedule that is not there any more, or had other options.
   }
   return "--resume: " + path + " was trained with " + before.without_steps() + " --steps " + std::to_string(before.steps) +
-         ", this run with " + now.without_steps() + " --steps " + std::to_string(now.steps) + ": step " +
-         std::to_string(saved.step + 1) + " has the learning rate " + number_text(rate) + then;
+         ", this run with " + now.without_steps() + " --steps " + std::to_string(now.steps) + ": " + effect;
 }
 
 void check_same_trained(const CheckpointState& saved, const std::string& path, const RunConfig& config) {

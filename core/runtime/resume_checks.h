@@ -19,8 +19,8 @@ namespace consist {
 void check_same_data(const CheckpointState& saved, const std::string& path, const RunConfig& config,
                      std::int64_t sequences_per_step);
 
-/// What the schedule of a run that resumes changes: a sentence that names the schedules before and now, if the step that follows the
-/// checkpoint has another rate than it would have had, or the schedule is another one; else empty. Makes the schedule of the
+/// What the schedule of a run that resumes changes: a sentence that names the schedules before and now and the first step that has
+/// another rate than it would have had, if there is one or the schedule is another one; else empty. Makes the schedule of the
 /// checkpoint, as far as it can be made here.
 std::string schedule_change(const CheckpointState& saved, const std::string& path, const RunConfig& config, const Schedule& schedule,
                             PluginHost& host);

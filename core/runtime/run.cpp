@@ -137,6 +137,13 @@ std::string measure_bubble(Job& job, const Mesh& mesh, const Program& program, c
          stage_speeds_text(speeds, mesh, program.stage_axis) + "\n";
 }
 
+/// Of a mixture: what the steps up to `step` have read of each part; else empty.
+std::string text_of_parts(const Parts& parts, const RunConfig& config, const Layout& layout, std::int64_t step) {
+  if (parts.mixture == nullptr) return "";
+  return "steps 1 to " + std::to_string(step) + ": " +
+         parts.mixture->text_of_first(step * config.batch * config.accumulation * layout.batch_ranks());
+}
+
 TrainerSettings trainer_settings(const RunConfig& config, const Parts& parts, std::int64_t first_step) {
   // A folder without an interval: one checkpoint at the end.
   const std::int64_t checkpoint_every = config.checkpoint.empty() || config.checkpoint_each_epoch ? config.checkpoint_every
@@ -208,6 +215,16 @@ TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, Advise
   const Layout& layout = plan.layout();
   agree_on_options(job, config);
   check_trace(config, job);
+  const auto open_dataset = [&] {
+    add_dataset(parts, config, host);
+    if (job.rank() != 0) return;
+    for (const std::string& warning : parts.dataset->warnings()) log::warn(warning);
+  };
+  if (config.epochs > 0) {  // what a checkpoint, the schedule and the archive say depends on the number of steps
+    open_dataset();
+    settle_steps(config, *parts.dataset, layout);
+    start.finished("dataset");
+  }
   SavedState saved(config, parts, layout, job);
   if (saved.nothing_left()) {
     job.leave(job.timeout());
@@ -223,11 +240,10 @@ TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, Advise
   std::optional<Program> evaluation = plan.evaluation(job.rank());
   start.finished("program");
   const double compile_seconds = start.parts().back().second * stages;
-  add_dataset(parts, config, host);
-  if (job.rank() == 0) {
-    for (const std::string& warning : parts.dataset->warnings()) log::warn(warning);
+  if (parts.dataset == nullptr) {
+    open_dataset();
+    start.finished("dataset");
   }
-  start.finished("dataset");
   std::vector<const Program*> programs{&step};
   if (evaluation) programs.push_back(&*evaluation);
   // Before connecting, since who has a message that nobody receives would wait for a connection.
@@ -270,7 +286,10 @@ TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, Advise
     std::fprintf(stderr, "%s\n", printable(description).c_str());
     observers.tell([&](Observer& observer) { observer.begin({config.to_json(), description, first_step, config.steps}); });
     if (first_step > 0) std::fprintf(stderr, "resumed after step %lld\n", static_cast<long long>(first_step));
-    if (const std::string change = saved.schedule_change(host); !change.empty()) log::warn(change);
+    if (const std::string change = saved.schedule_change(host); !change.empty()) {
+      log::warn(change);
+      recorder.event("schedule", change);
+    }
   }
 
   start.finished("archive");
@@ -311,6 +330,8 @@ TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, Advise
   const std::int64_t peak = parts.device->counters().peak_bytes;
   tell_bytes(job, "measured_peak", peak);
   events.result.measured_peak = largest_bytes(job, "measured_peak", peak);
+  const std::string data_text = text_of_parts(parts, config, layout, first_step + events.result.steps);
+  if (!data_text.empty()) recorder.event("data", data_text);
   recorder.traffic(traffic_json(traffic(layout.mesh, summary, communicators), events.result.steps));
   add_rates(events.result, config, parts, events);
   const Bound bound = checked_bound(measured, events.result.model_flops);
@@ -332,6 +353,7 @@ TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, Advise
                  result == TrainerResult::finished ? "" : "a signal asked for it");
   });
   if (job.rank() == 0) print_result(events);
+  if (job.rank() == 0 && !data_text.empty()) std::printf("data: %s\n", data_text.c_str());
   if (job.rank() == 0 && result == TrainerResult::stopped) print_stop(config, first_step + events.result.steps);
   std::fputs(idle.c_str(), stdout);
   if (job.rank() == 0 && config.profile) std::fputs(events.profile().text(state.step().program()).c_str(), stdout);

@@ -61,6 +61,7 @@ RunConfig measured_config(RunConfig config, std::int64_t steps, PluginHost& host
   for (const Field& field : make_parts(config, host).fields) fields += (fields.empty() ? "" : ",") + field.name;
   config.dataset = "synthetic";
   config.steps = steps;
+  config.epochs = 0;
   config.from_scratch = true;
   config.checkpoint.clear();
   config.checkpoint_every = defaults.checkpoint_every;

@@ -121,7 +121,8 @@ class ResumedSchedule : public testing::Test {
   struct Run {
     int status = 0;
     std::string output;
-    std::vector<double> rates;  ///< of the steps of this run
+    std::vector<double> rates;         ///< of the steps of this run
+    std::vector<ArchiveEvent> events;
   };
   Run train(std::vector<std::string> more) {
     const std::string archive = folder_ / ("run" + std::to_string(++runs_) + ".h5");
@@ -129,8 +130,12 @@ class ResumedSchedule : public testing::Test {
                                "--cpu.threads", "1", "--dataset", "synthetic", "--sequence", "8", "--batch", "1", "--checkpoint",
                                folder_ / "ck", "--archive", archive});
     const test::ChildResult result = test::run_child(more);
-    Run run{result.status, result.output, {}};
-    if (result.status == 0) run.rates = ArchiveReader(archive).column("learning_rate");
+    Run run{result.status, result.output, {}, {}};
+    if (result.status == 0) {
+      const ArchiveReader reader(archive);
+      run.rates = reader.column("learning_rate");
+      run.events = reader.events();
+    }
     return run;
   }
   const TemporaryFolder folder_;
@@ -167,6 +172,26 @@ TEST_F(ResumedSchedule, AnotherScheduleSaysSo) {
   const Run third = train({"--steps", "5", "--resume", "--schedule", "constant", "--learning-rate", "1e-3"});
   ASSERT_EQ(third.status, 0) << third.output;
   EXPECT_THAT(third.output, Not(HasSubstr("has the learning rate")));
+}
+
+/// The rate of the step that follows is the same, that of a later one is not: the decay moves with the end.
+TEST_F(ResumedSchedule, AnEndThatMovesSaysSoAndIsRecorded) {
+  const std::vector<std::string> wsd{"--schedule", "wsd", "--wsd.decay", "0.5", "--learning-rate", "1e-3"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), wsd.begin(), wsd.end());
+    return train(more);
+  };
+  const Run first = with({"--steps", "8", "--checkpoint-every", "2", "--checkpoint-keep", "9"});
+  ASSERT_EQ(first.status, 0) << first.output;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_ / "ck")) {
+    if (entry.path().filename().string().find('2') == std::string::npos) std::filesystem::remove_all(entry.path());
+  }
+  const Run second = with({"--steps", "12", "--resume"});
+  ASSERT_EQ(second.status, 0) << second.output;
+  EXPECT_THAT(second.output, AllOf(HasSubstr("--steps 8, this run with"), HasSubstr("--steps 12: step "),
+                                   HasSubstr("and none before it has another one")));
+  EXPECT_THAT(second.events, testing::Contains(AllOf(testing::Field(&ArchiveEvent::kind, "schedule"),
+                                                     testing::Field(&ArchiveEvent::text, HasSubstr("--steps 12: step ")))));
 }
 
 }  // namespace
