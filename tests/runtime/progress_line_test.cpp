@@ -42,6 +42,14 @@ TEST(ProgressText, FitsAnyWidthAndKeepsWhatMattersMost) {
   EXPECT_THAT(at(40), Not(HasSubstr("grad_norm")));
 }
 
+TEST(ProgressText, SaysHowWellExpertsAreBalanced) {
+  StepReport report = long_report();
+  EXPECT_THAT(progress_text(report, 1'000'000, 4096, 0), Not(HasSubstr("load")));
+  report.expert_choices = {1, 2, 3};
+  report.expert_load = 1.5;
+  EXPECT_THAT(progress_text(report, 1'000'000, 4096, 0), HasSubstr("  load 1.50  "));
+}
+
 TEST(FitLine, CutsWholeCharacters) {
   EXPECT_EQ(fit_line("abcdef", 0), "abcdef");
   EXPECT_EQ(fit_line("abcdef", 7), "abcdef");

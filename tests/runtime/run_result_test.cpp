@@ -36,6 +36,15 @@ Json config_of(const std::string& model) {
   return Json::parse(std::ifstream(golden + model + "/config.json"));
 }
 
+TEST(ExpertLoad, IsThatOfTheLeastBalancedRouter) {
+  const std::vector<Router> routers{{.layer = 0, .experts = 4}, {.layer = 2, .experts = 2}};
+  EXPECT_DOUBLE_EQ(largest_load(std::vector<float>{2, 2, 2, 2, 4, 4, 0, 0}, routers), 1);
+  EXPECT_DOUBLE_EQ(largest_load(std::vector<float>{2, 2, 4, 0, 3, 5, 0, 0}, routers), 2);
+  EXPECT_DOUBLE_EQ(largest_load(std::vector<float>{2, 2, 2, 2, 0, 6, 0, 0}, routers), 2) << "of two experts";
+  EXPECT_DOUBLE_EQ(largest_load(std::vector<float>{0, 0, 0, 0, 0, 0, 0, 0}, routers), 0);
+  EXPECT_DOUBLE_EQ(largest_load({}, {}), 0);
+}
+
 TEST(ModelFlops, AreSixPerWeightOfAProductAndCausalAttention) {
   PluginHost host({CONSIST_BINARY_DIR "/lib/consist/plugins"});
   for (const std::string model : {"llama-untied", "qwen3-tied", "llama-tied"}) {
