@@ -14,6 +14,7 @@
 #include "launch/show/view_json.h"
 #include "tests/child_process.h"
 #include "tests/commands/run_archives.h"
+#include "tests/commands/tiny_training.h"
 #include "tests/temporary_folder.h"
 
 namespace consist::launch {
@@ -199,6 +200,13 @@ TEST(PriceOption, IsOneForAllOrOneForEachMachine) {
       EXPECT_THAT(error.what(), AllOf(HasSubstr(std::string("--price is '") + bad + "'"), HasSubstr("h200=2.5,a100=1.2")));
     }
   }
+}
+
+TEST(PriceOption, ARunSaysWhatItHasCost) {
+  const auto result = test::train_tiny({"--steps", "2", "--price", "1"});
+  EXPECT_EQ(result.status, 0) << result.output;
+  EXPECT_THAT(result.output, ::testing::ContainsRegex("cost 0\\.[0-9]+: 2 devices for [0-9.]+ s at 1\\.00 an hour"));
+  EXPECT_THAT(test::train_tiny({"--steps", "2", "--price", "h200=1"}).output, HasSubstr("no cost: --price h200=1 has none for"));
 }
 
 TEST_F(Show, TextsFromOutsideDoNotReachTheTerminalAsTheyAre) {
