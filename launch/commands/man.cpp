@@ -1,14 +1,19 @@
 // consist man: pages for man, from the tables of commands and options.
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <filesystem>
+#include <iostream>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
 
 #include "consist/error.h"
+#include "core/files/split.h"
 #include "core/files/write_text.h"
-#include "launch/child_process.h"
 #include "launch/commands/commands.h"
 #include "launch/completion/command_lines.h"
 #include "launch/completion/man_page.h"
@@ -29,19 +34,55 @@ constexpr RunOption own_options[] = {
     {.spec = {"output", OptionKind::text, "", "write the pages of all commands into it"}, .value = "FOLDER"},
 };
 
-/// What `consist COMMAND --help` prints.
-std::string help_of(const std::string& command) {
-  std::vector<std::string> words;
-  for (std::size_t begin = 0; begin < command.size();) {
-    const std::size_t end = std::min(command.find(' ', begin), command.size());
-    words.push_back(command.substr(begin, end - begin));
-    begin = end + 1;
+/// While it lives, what this process writes to standard output goes into a file in memory.
+class CapturedOutput {
+ public:
+  CapturedOutput() : file_(::memfd_create("help", MFD_CLOEXEC)), output_(::dup(STDOUT_FILENO)) {
+    std::fflush(stdout);
+    if (file_ < 0 || output_ < 0 || ::dup2(file_, STDOUT_FILENO) < 0) throw SystemError("cannot redirect standard output");
   }
+  ~CapturedOutput() {
+    flush();
+    ::dup2(output_, STDOUT_FILENO);
+    ::close(output_);
+    ::close(file_);
+  }
+  CapturedOutput(const CapturedOutput&) = delete;
+  CapturedOutput& operator=(const CapturedOutput&) = delete;
+
+  std::string text() {
+    flush();
+    std::string all;
+    char block[4096];
+    for (ssize_t got = 0; (got = ::pread(file_, block, sizeof block, static_cast<off_t>(all.size()))) > 0;)
+      all.append(block, static_cast<std::size_t>(got));
+    return all;
+  }
+
+ private:
+  static void flush() {
+    std::cout.flush();
+    std::fflush(stdout);
+  }
+  int file_, output_;
+};
+
+/// What `consist COMMAND --help` prints; of nothing `consist --help`.
+std::string help_of(const std::string& command) {
+  if (command.empty()) {
+    return "usage: consist COMMAND [OPTIONS]\n\nComposes a training run from interchangeable parts, runs it, and measures which "
+           "configuration\nis fastest.\n";
+  }
+  Arguments words;
+  for (const std::string_view word : split(command, ' ')) words.emplace_back(word);
   words.emplace_back("--help");
-  std::string text;
-  const int status = launch::run_child(words, [&](const std::string& line) { text += line + "\n"; });
-  if (status != 0) throw SystemError("consist " + command + " --help failed with status " + std::to_string(status));
-  return text;
+  for (const Command& known : table) {
+    if (words.front() != known.name) continue;
+    CapturedOutput output;
+    known.run({words.begin() + 1, words.end()});
+    return output.text();
+  }
+  return {};
 }
 
 /// Of "bench expect" that of "bench".

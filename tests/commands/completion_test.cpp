@@ -183,7 +183,8 @@ TEST(ManPages, AreTakenByGroffWithoutAWarning) {
   for (const auto& entry : std::filesystem::directory_iterator(folder.path() / "man1")) {
     ++pages;
     const std::string text = read_whole(entry.path().string());
-    EXPECT_THAT(text, AllOf(::testing::StartsWith(".TH \"CONSIST"), HasSubstr(".SH NAME\n"), HasSubstr(".SH SYNOPSIS\n")));
+    EXPECT_THAT(text, AllOf(::testing::StartsWith(".TH \"CONSIST"), HasSubstr(".SH NAME\n"), HasSubstr(".SH SYNOPSIS\n"),
+                            HasSubstr(".SH DESCRIPTION\n")));
     if (test::run_child({"sh", "-c", "command -v groff"}).status != 0) continue;
     const auto set = test::run_child({"groff", "-man", "-ww", "-Tutf8", "-z", "-K", "utf8", entry.path().string()});
     EXPECT_EQ(set.status, 0) << entry.path();
