@@ -143,6 +143,10 @@ constexpr CommandLine lines[] = {
 
 }  // namespace
 
+bool CommandLine::takes(std::string_view option) const {
+  return of_train && (taken.empty() || std::find(taken.begin(), taken.end(), option) != taken.end());
+}
+
 std::span<const CommandLine> command_lines() {
   return lines;
 }

@@ -11,11 +11,14 @@ namespace consist::launch {
 
 struct CommandLine {
   std::string_view command;  ///< "train", "bench collectives"
-  bool of_train = false;     ///< it takes all options of train and of parts, too
+  bool of_train = false;     ///< it takes options of train and of parts, too
   std::span<const RunOption> own = {};
   /// What a word without dashes is: "FILE", "FOLDER", "PLUGIN" (a name), "COMMAND", or alternatives "bash|zsh|fish". Empty: there
   /// is none.
   std::string_view operand = {};
+  std::span<const std::string_view> taken = {};  ///< the options of train that it takes; none: all of them, where `of_train`
+
+  bool takes(std::string_view option_of_train) const;
 };
 
 /// In the order of the table of commands.

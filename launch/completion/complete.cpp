@@ -140,7 +140,7 @@ class Completer {
   const RunOption* find_option(const std::string& name) const {
     const auto own = std::find_if(line_->own.begin(), line_->own.end(), [&](const RunOption& o) { return name == o.spec.name; });
     if (own != line_->own.end()) return &*own;
-    return line_->of_train ? find_run_option(name) : nullptr;
+    return line_->takes(name) ? find_run_option(name) : nullptr;
   }
   /// An option of a part, "zero2.stage".
   std::optional<OptionSpec> find_spec(const std::string& name) {
@@ -161,8 +161,8 @@ class Completer {
     for (const RunOption& option : line_->own) offer({std::string("--") + option.spec.name});
     // Commands of jobs take options of parts, too.
     const bool parts = line_->of_train || line_->command == "bench collectives" || line_->command == "calibrate";
-    if (line_->of_train) {
-      for (const RunOption& option : run_option_table()) offer({std::string("--") + option.spec.name});
+    for (const RunOption& option : run_option_table()) {
+      if (line_->takes(option.spec.name)) offer({std::string("--") + option.spec.name});
     }
     if (!parts || typed_.size() < 3) return;
     const std::size_t dot = typed_.find('.');

@@ -88,8 +88,11 @@ std::string man_page(const std::string& command, const std::string& summary, con
       title = title_of(option.group);
       text += entry_of(option);
     }
-  } else if (line->of_train) {
+  } else if (line->of_train && line->taken.empty()) {
     text += ".PP\nAll options of\n.BR consist\\-train (1)\nare taken, too.\n";
+  }
+  for (const std::string_view name : line->taken) {
+    if (const RunOption* const option = find_run_option(name)) text += entry_of(*option);
   }
   return text + ".SH SEE ALSO\n.BR consist (1)" + (command == "train" ? "" : ",\n.BR consist\\-train (1)") + "\n";
 }

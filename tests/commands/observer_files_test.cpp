@@ -56,7 +56,7 @@ class ObserverFiles : public ::testing::Test {
     }
     ASSERT_GE(left, 1);
     std::vector<std::string> again = checkpoints;
-    again.emplace_back("--resume");
+    again.insert(again.end(), {"--resume", "--price", "2"});  // a price is no property of the run: it may differ
     EXPECT_THAT(train(8, again).output, HasSubstr("resumed after step 4"));
   }
   static void expect_python(const std::string& python, const std::string& script, const std::vector<std::string>& arguments) {

@@ -10,6 +10,7 @@
 #include "consist/error.h"
 #include "core/config/price.h"
 #include "launch/compare/outcome.h"
+#include "launch/compare/runs.h"
 #include "launch/show/screen.h"
 #include "launch/show/view_json.h"
 #include "tests/child_process.h"
@@ -171,6 +172,17 @@ TEST_F(Show, AComparisonTakesCostsFromTheSameFigures) {
   EXPECT_DOUBLE_EQ(read_outcome(path()).joules, costs.joules_per_billion_tokens.value());
   EXPECT_DOUBLE_EQ(read_outcome(path(), "7.2").cost, 2 * costs.per_billion_tokens.value());
   EXPECT_TRUE(std::isnan(read_outcome(path(), "l40s=1").cost));
+}
+
+TEST_F(Show, AnotherPriceMakesNoOtherRun) {
+  const auto archive = test::write_run(path(), {.done = 100, .price = "1"});
+  test::finish_run(*archive);
+  nlohmann::json config = read_run(path()).config;
+  config["price"] = "h200=2";
+  EXPECT_TRUE(is_done(path(), config.dump()));
+  EXPECT_EQ(other_run(path(), config.dump()), "");
+  config["steps"] = 101;
+  EXPECT_FALSE(is_done(path(), config.dump()));
 }
 
 TEST_F(Show, WithoutSensorsEnergyIsSaidToBeUnknown) {
