@@ -72,6 +72,16 @@ class TerminalProcess {
 
   pid_t pid() const noexcept { return pid_; }
   void signal(int number) const { ::kill(pid_, number); }
+  /// Presses keys.
+  void type(const std::string& keys) const {
+    if (::write(terminal_, keys.data(), keys.size()) != static_cast<ssize_t>(keys.size())) throw std::runtime_error("cannot type");
+  }
+  /// Changes the terminal's size, of which the program is told as by a window that is drawn larger.
+  void resize(unsigned short columns, unsigned short rows) const {
+    const winsize size{.ws_row = rows, .ws_col = columns};
+    if (::ioctl(terminal_, TIOCSWINSZ, &size) != 0) throw std::runtime_error("no size of the pseudo-terminal");
+    ::kill(pid_, SIGWINCH);  // it is no session's foreground for the kernel to tell
+  }
 
   /// Reads what is there for up to `wait` and looks whether the program has ended; true if it has.
   bool poll(std::chrono::milliseconds wait) {

@@ -18,7 +18,7 @@ using Json = nlohmann::json;
 constexpr std::array may_differ = {
     "steps",          "checkpoint",   "checkpoint_every", "checkpoint_each_epoch", "checkpoint_keep", "resume",
     "export",         "memory_limit", "timeout",          "host_memory_limit",     "profile",         "trace",
-    "chosen_options", "machine"};
+    "chosen_options", "machine",      "price"};
 
 }  // namespace
 

@@ -7,6 +7,7 @@
 
 #include "consist/error.h"
 #include "core/config/option_value.h"
+#include "core/config/price.h"
 
 namespace consist {
 namespace {
@@ -90,6 +91,13 @@ void set_observers(C& config, const std::string& text) {
 }
 Json get_observers(const C& config) {
   return patterns_text(config.observers);
+}
+void set_price(C& config, const std::string& text) {
+  Price{text};  // which refuses what is none
+  config.price = text;
+}
+Json get_price(const C& config) {
+  return config.price;
 }
 void set_weight_decay(C& config, const std::string& text) {
   config.optimizer.weight_decay = std::strtod(text.c_str(), nullptr);
@@ -212,6 +220,13 @@ constexpr RunOption table[] = {
     row<&C::host_memory_limit>({"host-memory-limit", bytes, "0", "pinned memory of all ranks of a host; 0: all that is available"},
                                "BYTES", results),
     row<&C::timeout_seconds>({"timeout", integer, "60", "longest wait for another rank", "1..1000000000"}, "SECONDS", results),
+    {{"price", text, "", "of a GPU and hour, or by machine: h200=2.5,a100=1.2"},
+     "P",
+     results,
+     Sweep::none,
+     false,
+     set_price,
+     get_price},
     row<&C::profile>({"profile", flag, "false", "time every instruction"}, "", results),
     row<&C::trace>({"trace", text, "", "timeline of the last step of all ranks, for Perfetto"}, "FILE", results, Sweep::none),
 };

@@ -69,6 +69,7 @@ struct RunConfig {
   std::int64_t host_memory_limit = 0;  ///< bytes that the ranks of a host may pin together; 0: what the host has available
   int timeout_seconds = 60;            ///< how long a collective may wait for a rank
   std::vector<std::string> observers;  ///< --observe
+  std::string price;                   ///< of a device and hour, as Price takes it; empty: not known
   bool profile = false;
   std::string trace;               ///< file for a timeline of the last step; empty: none
   std::vector<std::string> notes;  ///< for people: where values come from that no option has given

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 
 #include "consist/error.h"
 #include "consist/files.h"
@@ -13,6 +14,7 @@
 #include "consist/text.h"
 #include "core/archive/archive.h"
 #include "core/archive/past.h"
+#include "core/config/price.h"
 #include "core/plan/machine_choice.h"
 #include "core/plan/parts.h"
 #include "core/plan/program_summary.h"
@@ -103,6 +105,18 @@ void print_result(const RunEvents& events) {
       si_text(events.result.model_flops).c_str(), mfu.c_str(), share.c_str(), text_of(events.result.measured_peak).c_str());
   if (!events.result.bound_problem.empty()) std::printf("no bound: %s\n", events.result.bound_problem.c_str());
   std::fputs(data_wait_text(events.result).c_str(), stdout);
+}
+
+/// What the run cost by --price, from the start of its process to its end; empty without a price.
+std::string cost_text(const RunConfig& config, const MachineChoice& machine, const std::string& device, double seconds) {
+  constexpr double seconds_of_hour = 3600;
+  if (config.price.empty()) return {};
+  const std::optional<double> price =
+      Price(config.price).of(machine.origin == "the device's" ? machine.machine.name : "", device);
+  if (!price) return "no cost: --price " + config.price + " has none for " + device + "\n";
+  const double cost = *price * config.ranks * seconds / seconds_of_hour;
+  return "cost " + fixed_text(cost, cost < 1 ? 4 : 2) + ": " + std::to_string(config.ranks) +
+         (config.ranks == 1 ? " device for " : " devices for ") + duration_text(seconds) + " at " + fixed_text(*price, 2) + " an hour\n";
 }
 
 /// What a run that was asked to end has saved, and how to go on.
@@ -352,8 +366,12 @@ TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, Advise
     observer.end(result == TrainerResult::finished ? "finished" : "stopped",
                  result == TrainerResult::finished ? "" : "a signal asked for it");
   });
-  if (job.rank() == 0) print_result(events);
-  if (job.rank() == 0 && !data_text.empty()) std::printf("data: %s\n", data_text.c_str());
+  if (job.rank() == 0) {
+    print_result(events);
+    if (!data_text.empty()) std::printf("data: %s\n", data_text.c_str());
+    const std::string cost = cost_text(config, machine, parts.device->info().name, events.result.total_seconds);
+    std::fputs(printable(cost).c_str(), stdout);
+  }
   if (job.rank() == 0 && result == TrainerResult::stopped) print_stop(config, first_step + events.result.steps);
   std::fputs(idle.c_str(), stdout);
   if (job.rank() == 0 && config.profile) std::fputs(events.profile().text(state.step().program()).c_str(), stdout);

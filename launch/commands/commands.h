@@ -19,9 +19,14 @@ int calibrate(const Arguments& arguments);
 int predict(const Arguments& arguments);
 int tune(const Arguments& arguments);
 int advise(const Arguments& arguments);
+int show(const Arguments& arguments);
+int watch(const Arguments& arguments);
 int tokenize(const Arguments& arguments);
 int plugins(const Arguments& arguments);
 int check(const Arguments& arguments);
+int completion(const Arguments& arguments);
+int complete(const Arguments& arguments);  ///< what the scripts of `completion` ask
+int man(const Arguments& arguments);
 int probe_plugin(const Arguments& arguments);
 
 /// Throws what `consist train ARGUMENTS` as one of `ranks` ranks would refuse before anything starts: one message now, instead of
@@ -41,12 +46,17 @@ inline constexpr Command table[] = {
     {"predict", predict, "predict a step's time and memory on a machine that need not be present"},
     {"tune", tune, "search for the fastest configuration of a machine"},
     {"advise", advise, "say what would make a configuration faster on a machine; nothing is run"},
+    {"show", show, "show a run on one screen: state, speed, memory, curves; also while it goes on"},
+    {"watch", watch, "show runs while they go on"},
     {"launch", launch, "run a command as several ranks on this machine"},
     {"bench", bench, "time the collectives of a transport, or estimate what they should reach"},
     {"calibrate", calibrate, "measure this machine and write the file that --machine takes"},
     {"tokenize", tokenize, "turn text into a file of tokens for the dataset `tokens`"},
     {"plugins", plugins, "list the parts that are installed, and their options"},
     {"check", check, "run the conformance tests of a plugin's kind against it"},
+    {"completion", completion, "print the script by which bash, zsh or fish completes command lines"},
+    {"man", man, "print a command's page for man"},
+    {"complete", complete, nullptr},
     {"probe-plugin", probe_plugin, nullptr},
 };
 

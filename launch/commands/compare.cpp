@@ -248,7 +248,7 @@ class Comparison {
     RunOutcome run;
     if (!request_.overwrite && is_done(archive, config)) {
       std::fprintf(stderr, "  done before\n");
-      run = read_outcome(archive);
+      run = read_outcome(archive, settled_[row].price);
     } else {
       const std::string log = (fs::path(request_.output) / (label_of_repeat(rows_[row], repeat) + ".log")).string();
       run = run_in_process(arguments_of_repeat(rows_[row], repeat, alone()), archive, log);

@@ -9,6 +9,7 @@
 #include "core/archive/reader.h"
 #include "core/runtime/metrics.h"
 #include "core/runtime/traffic.h"
+#include "launch/costs.h"
 
 namespace consist::launch {
 namespace {
@@ -48,10 +49,14 @@ void read_result(const std::string& text, RunOutcome& outcome) {
   }
 }
 
-double mean_clock(const ArchiveReader& archive) {
+/// The column of a sensor; empty where the device has none.
+std::vector<double> sensor(const ArchiveReader& archive, const char* name) {
   const std::vector<std::string> columns = archive.columns();
-  if (std::find(columns.begin(), columns.end(), "device_sm_clock") == columns.end()) return unknown;
-  const std::vector<double> clocks = archive.column("device_sm_clock");
+  return std::find(columns.begin(), columns.end(), name) == columns.end() ? std::vector<double>{} : archive.column(name);
+}
+
+double mean_clock(const ArchiveReader& archive) {
+  const std::vector<double> clocks = sensor(archive, "device_sm_clock");
   const double sum = std::accumulate(clocks.begin(), clocks.end(), 0.0);
   return clocks.empty() ? unknown : sum / static_cast<double>(clocks.size());
 }
@@ -93,7 +98,7 @@ Counted counted_runs(const CompareOutcome& outcome) {
 
 }  // namespace
 
-RunOutcome read_outcome(const std::string& path) {
+RunOutcome read_outcome(const std::string& path, const std::string& price) {
   const ArchiveReader archive(path);
   RunOutcome outcome{.status = archive.status(), .reason = printable(archive.reason()), .archive = path};
   const std::vector<double> seconds = archive.column("seconds"), tokens = archive.column("tokens"), loss = archive.column("loss");
@@ -117,6 +122,12 @@ RunOutcome read_outcome(const std::string& path) {
     for (const auto& c : program.value("collectives", json::array())) outcome.collectives += number(c, "count", 0);
   }
   read_result(archive.text("/result"), outcome);
+  const Costs costs =
+      costs_of(json::parse(archive.text("/config"), nullptr, false), json::parse(archive.text("/environment"), nullptr, false),
+               price, outcome.tokens_per_second,
+               mean_power(sensor(archive, "device_power"), seconds, static_cast<std::size_t>(steady.first_step - 1)));
+  outcome.cost = costs.per_billion_tokens.value_or(unknown);
+  outcome.joules = costs.joules_per_billion_tokens.value_or(unknown);
   return outcome;
 }
 
@@ -155,6 +166,8 @@ RunOutcome figures_of(const CompareOutcome& outcome) {
   shown.step_seconds *= outcome.runs.front().tokens_per_second / outcome.speed.mean;  // tokens of a step are the same
   shown.share_of_bound =
       outcome.disturbance.empty() ? mean_of(outcome.runs, [](const RunOutcome& r) { return r.share_of_bound; }) : unknown;
+  shown.cost *= outcome.runs.front().tokens_per_second / outcome.speed.mean;
+  shown.joules = mean_of(outcome.runs, [](const RunOutcome& r) { return r.joules; });
   for (const RunOutcome& run : outcome.runs) {
     if (run.measured_bytes > shown.measured_bytes) {
       shown.measured_bytes = run.measured_bytes;

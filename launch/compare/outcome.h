@@ -34,6 +34,8 @@ struct RunOutcome {
   bool sent_is_counted = true;           ///< false: the transport does not count; what the program's collectives send
   double collectives = 0;                ///< per rank and step
   double final_loss = 0;
+  double cost = unknown;                   ///< of a billion tokens, by --price
+  double joules = unknown;                 ///< of a billion tokens, by the power of rank 0's device
   std::optional<ProcessorUse> processors;  ///< of rank 0's host during the steps
   double clock = unknown;                  ///< of rank 0's device, Hz, mean over the steps
   std::vector<std::string> advice;         ///< what the run said about its own choices
@@ -57,8 +59,9 @@ struct CompareOutcome {
   bool finished() const { return status == "finished"; }
 };
 
-/// Reads a finished run. Throws DataError for an archive that cannot be read.
-RunOutcome read_outcome(const std::string& archive);
+/// Reads a finished run. `price`: that of the archive's /config where it is empty. Throws DataError for an archive that cannot be
+/// read.
+RunOutcome read_outcome(const std::string& archive, const std::string& price = "");
 
 /// Why a run's rate cannot be trusted: other processes or machines took its processors. Empty if they did not, or if that is not
 /// known.
@@ -72,7 +75,7 @@ void settle(std::span<CompareOutcome> outcomes);
 /// Runs that nothing is known to have disturbed.
 int quiet_runs(const CompareOutcome& outcome);
 
-/// The figures that are shown for a row beside its speed: means of times and shares, the largest memory.
+/// The figures that are shown for a row beside its speed: means of times, shares and energy, the largest memory.
 RunOutcome figures_of(const CompareOutcome& outcome);
 
 }  // namespace consist::launch

@@ -66,6 +66,7 @@ CompareOutcome predicted_outcome(Plan& plan) {
     if (prediction.fits()) {
       outcome.status = "finished";
       outcome.runs.push_back(run_of(prediction, ranks));
+      outcome.runs.back().cost = costs_of(prediction, plan).per_billion_tokens.value_or(unknown);
       outcome.speed.mean = prediction.tokens_per_second;
     } else {
       outcome.status = "does not fit";

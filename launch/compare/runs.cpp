@@ -105,10 +105,12 @@ RunOutcome run_in_process(const std::vector<std::string>& arguments, const std::
 
 namespace {
 
-/// The configuration as it is asked for: without what a run's start settles by measuring.
+/// The configuration as it is asked for: without what a run's start settles by measuring, and without what changes nothing in it.
 nlohmann::json asked_for(const std::string& config) {
   nlohmann::json parsed = nlohmann::json::parse(config, nullptr, false);
-  if (parsed.is_object()) parsed.erase("chosen_options");
+  if (!parsed.is_object()) return parsed;
+  parsed.erase("chosen_options");
+  parsed.erase("price");
   return parsed;
 }
 

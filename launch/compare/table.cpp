@@ -4,10 +4,13 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
+#include <set>
+#include <span>
 
 #include "consist/text.h"
 #include "core/archive/comparison.h"
 #include "launch/compare/winner.h"
+#include "launch/costs.h"
 
 namespace consist::launch {
 namespace {
@@ -57,6 +60,13 @@ std::string percent(double share) {
   return fixed_text(100 * share, 0) + "%";
 }
 
+std::string cost_cell(const CompareOutcome& /*outcome*/, const RunOutcome& r, double /*parity*/) {
+  return std::isnan(r.cost) ? "-" : price_text(r.cost);
+}
+std::string energy_cell(const CompareOutcome& /*outcome*/, const RunOutcome& r, double /*parity*/) {
+  return std::isnan(r.joules) ? "-" : si_text(r.joules);
+}
+
 constexpr NumberColumn measured_columns[] = {
     {"TOKENS/S", [](const CompareOutcome&, const RunOutcome& r, double) { return si_text(r.tokens_per_second); }},
     {"±95%", [](const CompareOutcome& o, const RunOutcome&, double) { return spread_text(o.speed); }},
@@ -80,6 +90,8 @@ constexpr NumberColumn measured_columns[] = {
        if (std::isnan(r.bytes_sent_per_step)) return std::string("-");
        return (r.sent_is_counted ? "" : "~") + bytes_of(r.bytes_sent_per_step);
      }},
+    {"COST/BTOK", cost_cell},
+    {"J/BTOK", energy_cell},
     {"LOSS", [](const CompareOutcome&, const RunOutcome& r, double) { return fixed_text(r.final_loss, 4); }},
     {"PARITY", [](const CompareOutcome&, const RunOutcome&, double parity) { return scientific(parity); }},
 };
@@ -100,6 +112,7 @@ constexpr NumberColumn predicted_columns[] = {
        return bytes_of(r.planned_bytes) + (r.planned_host_bytes > 0 ? " +" + bytes_of(r.planned_host_bytes) + " host" : "");
      }},
     {"SENT/STEP", [](const CompareOutcome&, const RunOutcome& r, double) { return bytes_of(r.bytes_sent_per_step); }},
+    {"COST/BTOK", cost_cell},
     {"WAITS",
      [](const CompareOutcome& o, const RunOutcome&, double) {
        const TimeShares& shares = o.prediction->shares;
@@ -115,13 +128,19 @@ bool any_predicted(const std::vector<CompareOutcome>& outcomes) {
 
 /// Those that the outcomes have something to say in.
 std::vector<NumberColumn> number_columns(const std::vector<CompareOutcome>& outcomes) {
-  if (any_predicted(outcomes)) return {std::begin(predicted_columns), std::end(predicted_columns)};
-  const bool beside = std::any_of(outcomes.begin(), outcomes.end(),
-                                  [](const CompareOutcome& o) { return o.finished() && !std::isnan(o.predicted_seconds); });
+  const auto any = [&](auto value) {
+    return std::any_of(outcomes.begin(), outcomes.end(),
+                       [&](const CompareOutcome& o) { return o.finished() && !std::isnan(value(o)); });
+  };
+  std::set<std::string_view> silent;
+  if (!any([](const CompareOutcome& o) { return o.predicted_seconds; })) silent.insert("PREDICTED ms");
+  if (!any([](const CompareOutcome& o) { return o.runs.front().cost; })) silent.insert("COST/BTOK");
+  if (!any([](const CompareOutcome& o) { return o.runs.front().joules; })) silent.insert("J/BTOK");
+  const std::span<const NumberColumn> all = any_predicted(outcomes) ? std::span<const NumberColumn>(predicted_columns)
+                                                                    : std::span<const NumberColumn>(measured_columns);
   std::vector<NumberColumn> columns;
-  for (const NumberColumn& column : measured_columns) {
-    if (beside || std::string_view(column.header) != "PREDICTED ms") columns.push_back(column);
-  }
+  std::copy_if(all.begin(), all.end(), std::back_inserter(columns),
+               [&](const NumberColumn& column) { return !silent.contains(column.header); });
   return columns;
 }
 
@@ -197,6 +216,15 @@ std::string legend(const std::vector<CompareRow>& rows, const std::vector<Compar
             "measured rate of the model's largest linear. PARITY: final loss against the first row of the model.\n";
   if (any([](const CompareOutcome& o) { return !std::isnan(o.predicted_seconds); }))
     text += "PREDICTED: a step as simulated for the machine, and how far that is from the measured one.\n";
+  const bool costs = any([](const CompareOutcome& o) { return !std::isnan(o.runs.front().cost); }),
+             energy = any([](const CompareOutcome& o) { return !std::isnan(o.runs.front().joules); });
+  if (costs) text += "COST/BTOK: of a billion tokens, by --price.";
+  if (energy)
+    text += std::string(costs ? " " : "") + "J/BTOK: joules of all devices for a billion tokens, by the power of rank 0's.";
+  if (costs && !energy)
+    text += any_predicted(outcomes) ? " Energy is not known: machine files hold no power."
+                                    : " Energy was not measured: these devices do not tell their power.";
+  if (costs || energy) text += "\n";
   if (any([](const CompareOutcome& o) { return figures_of(o).measured_rank > 0; }))
     text += "@3: of rank 3, which takes the most.\n";
   if (any([](const CompareOutcome& o) { return !o.runs.front().sent_is_counted; }))
@@ -258,6 +286,8 @@ void write_comparison_archive(const std::string& path, const std::vector<Compare
                                    {"bytes_sent_per_step", "B"},
                                    {"bytes_sent_are_counted", "1"},
                                    {"final_loss", "nat/token"},
+                                   {"cost_per_billion_tokens", "1"},
+                                   {"joules_per_billion_tokens", "J"},
                                    {"parity", "1"},
                                    {"best", "1"},
                                    {"disturbance", ""},
@@ -280,13 +310,26 @@ void write_comparison_archive(const std::string& path, const std::vector<Compare
       }
     }
     for (const auto& [option, value] : rows[i].varied) run.values.emplace_back(value);
-    run.values.insert(run.values.end(),
-                      {outcome.status, outcome.reason, static_cast<double>(outcome.runs.size()), number(o.tokens_per_second),
-                       number(outcome.speed.low), number(outcome.speed.high), number(o.step_seconds),
-                       number(outcome.predicted_seconds), number(o.share_of_bound), number(o.planned_bytes),
-                       number(o.measured_bytes), number(o.bytes_sent_per_step), number(o.sent_is_counted ? 1 : 0),
-                       number(o.final_loss), parity[i], winner_of(rows, outcomes, model_of(rows[i])) == i ? 1.0 : 0.0,
-                       outcome.disturbance, joined(stands_for(rows, outcomes, i))});
+    run.values.insert(run.values.end(), {outcome.status,
+                                         outcome.reason,
+                                         static_cast<double>(outcome.runs.size()),
+                                         number(o.tokens_per_second),
+                                         number(outcome.speed.low),
+                                         number(outcome.speed.high),
+                                         number(o.step_seconds),
+                                         number(outcome.predicted_seconds),
+                                         number(o.share_of_bound),
+                                         number(o.planned_bytes),
+                                         number(o.measured_bytes),
+                                         number(o.bytes_sent_per_step),
+                                         number(o.sent_is_counted ? 1 : 0),
+                                         number(o.final_loss),
+                                         number(o.cost),
+                                         number(o.joules),
+                                         parity[i],
+                                         winner_of(rows, outcomes, model_of(rows[i])) == i ? 1.0 : 0.0,
+                                         outcome.disturbance,
+                                         joined(stands_for(rows, outcomes, i))});
     runs.push_back(std::move(run));
   }
   write_comparison(path, columns, runs);

@@ -7,6 +7,7 @@
 #include "consist/cost.h"
 #include "consist/op.h"
 #include "consist/text.h"
+#include "core/config/price.h"
 #include "core/files/split.h"
 #include "core/runtime/metrics.h"
 
@@ -137,6 +138,12 @@ Prediction predict(const Plan& plan, const std::vector<PlannedRank>& ranks, cons
   return p;
 }
 
+Costs costs_of(const Prediction& p, const Plan& plan) {
+  const std::string& machine = plan.target().machine->name;
+  return costs_of(plan.config().ranks, p.tokens_per_second,
+                  Price(plan.config().price).of(machine.substr(0, machine.find(',')), ""), std::nullopt);
+}
+
 std::string text_of(const Prediction& p, const Plan& plan) {
   const Machine& machine = *plan.target().machine;
   const auto share = [&](double seconds) { return fixed_text(100 * seconds / p.seconds, 1) + "%"; };
@@ -146,6 +153,13 @@ std::string text_of(const Prediction& p, const Plan& plan) {
   text += "tokens/s   " + si_text(p.tokens_per_second) + ", " + si_text(p.tokens_per_second / plan.config().ranks) +
           " per rank\nMFU        " + fixed_text(100 * p.model_flops_utilization, 1) + "% (" + si_text(p.model_flops) +
           "FLOP/s per rank)\n";
+  if (!plan.config().price.empty()) {
+    const Costs costs = costs_of(p, plan);
+    text += costs.per_billion_tokens
+                ? "cost       " + price_text(*costs.per_billion_tokens) + " per billion tokens, " + price_text(*costs.per_hour) +
+                      " an hour; energy is not known: machine files hold no power\n"
+                : "cost       --price has none for " + machine.name + "\n";
+  }
   for (const RankMemory& m : p.memory) {
     text += "memory     rank " + std::to_string(m.rank) +
             (m.ranks > 1 ? " and " + std::to_string(m.ranks - 1) + " like it" : std::string()) + ": " + bytes_text(m.bytes);
@@ -169,15 +183,18 @@ std::string text_of(const Prediction& p, const Plan& plan) {
 }
 
 std::string json_of(const Prediction& p, const Plan& plan) {
-  nlohmann::ordered_json json{{"version", 1},
-                              {"machine", plan.target().machine->name},
-                              {"ranks", plan.config().ranks},
-                              {"step_seconds", {{"value", p.seconds}, {"low", p.low}, {"high", p.high}}},
-                              {"tokens_per_second", p.tokens_per_second},
-                              {"model_flops_per_second_and_rank", p.model_flops},
-                              {"model_flops_utilization", p.model_flops_utilization},
-                              {"fits", p.fits()},
-                              {"capacity_bytes", p.capacity}};
+  const Costs costs = costs_of(p, plan);
+  nlohmann::ordered_json json{
+      {"version", 1},
+      {"machine", plan.target().machine->name},
+      {"ranks", plan.config().ranks},
+      {"step_seconds", {{"value", p.seconds}, {"low", p.low}, {"high", p.high}}},
+      {"tokens_per_second", p.tokens_per_second},
+      {"cost_per_billion_tokens", costs.per_billion_tokens ? nlohmann::ordered_json(*costs.per_billion_tokens) : nullptr},
+      {"model_flops_per_second_and_rank", p.model_flops},
+      {"model_flops_utilization", p.model_flops_utilization},
+      {"fits", p.fits()},
+      {"capacity_bytes", p.capacity}};
   for (const RankMemory& m : p.memory)
     json["memory"].push_back({{"rank", m.rank}, {"ranks", m.ranks}, {"device_bytes", m.bytes}, {"host_bytes", m.host_bytes}});
   json["seconds"] = {{"products", p.shares.products},

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/plan/plan.h"
+#include "launch/costs.h"
 
 namespace consist::launch {
 
@@ -54,6 +55,9 @@ struct Prediction {
 Prediction predict(const Plan& plan, int threads = 1);
 /// From the programs of these ranks, which are the plan's and need no summary, and their simulation.
 Prediction predict(const Plan& plan, const std::vector<PlannedRank>& ranks, const Simulation& simulation);
+
+/// By the configuration's --price for the machine. No machine file has the power that devices draw: energy is not known.
+Costs costs_of(const Prediction& prediction, const Plan& plan);
 
 /// For people.
 std::string text_of(const Prediction& prediction, const Plan& plan);

@@ -4,15 +4,19 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "consist/text.h"
+#include "core/config/price.h"
+#include "launch/costs.h"
 
 namespace consist::launch {
 namespace {
 
-std::string row_of(const Candidate& c) {
+/// `device_price`: nothing where no price is known; the column is then not there.
+std::string row_of(const Candidate& c, std::optional<double> device_price) {
   char line[120];
   std::snprintf(line, sizeof line, "%10.2f %10s %11s %6.1f%% %6s ", c.prediction.seconds * 1e3,
                 c.measured > 0      ? fixed_text(c.measured * 1e3, 2).c_str()
@@ -20,7 +24,14 @@ std::string row_of(const Candidate& c) {
                                     : "failed",
                 bytes_text(c.prediction.most_bytes()).c_str(), 100 * c.prediction.model_flops_utilization,
                 c.best_for_memory ? "*" : "");
-  return line + text_of(c.choices) + "\n";
+  std::string cost;
+  if (device_price) {
+    const Costs costs = costs_of(c.config.ranks, c.prediction.tokens_per_second, device_price, std::nullopt);
+    char cell[32];
+    std::snprintf(cell, sizeof cell, "%9s ", price_text(costs.per_billion_tokens.value_or(0)).c_str());
+    cost = cell;
+  }
+  return line + cost + text_of(c.choices) + "\n";
 }
 
 }  // namespace
@@ -34,18 +45,21 @@ std::string extent_of(const SearchResult& result, const std::string& machine) {
          (result.ended_early ? ". The search ended by --search-seconds.\n" : ".\n");
 }
 
-std::string table_of(const SearchResult& result, std::size_t rows) {
-  std::string text = " PREDICTED   MEASURED      MEMORY     MFU PARETO CONFIGURATION\n      (ms)       (ms)\n";
+std::string table_of(const SearchResult& result, std::size_t rows, const std::string& price, const Machine& machine) {
+  const std::optional<double> device_price = Price(price).of(machine.name.substr(0, machine.name.find(',')), "");
+  std::string text = std::string(" PREDICTED   MEASURED      MEMORY     MFU PARETO ") + (device_price ? "COST/BTOK " : "") +
+                     "CONFIGURATION\n      (ms)       (ms)\n";
   std::size_t shown = 0;
   for (std::size_t n = 0; n < result.candidates.size(); ++n) {
     const Candidate& candidate = result.candidates[n];
     if (n >= rows && !candidate.best_for_memory) continue;
-    text += row_of(candidate);
+    text += row_of(candidate, device_price);
     ++shown;
   }
   const std::size_t all = result.whole + result.shortened;
   if (shown < all) text += "  and " + std::to_string(all - shown) + " others\n";
-  return text + "PARETO: no other configuration is both as fast and as small.\n";
+  return text + "PARETO: no other configuration is both as fast and as small." +
+         (device_price ? " COST/BTOK: of a billion tokens, predicted, by --price.\n" : "\n");
 }
 
 std::string why(const Candidate& winner, const Candidate& other) {

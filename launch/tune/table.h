@@ -10,8 +10,9 @@ namespace consist::launch {
 /// "Fit h200: 2131 configurations, planned and simulated in 41.2 s (702 whole, ...": what was searched.
 std::string extent_of(const SearchResult& result, const std::string& machine);
 
-/// A table of the first `rows` and of the Pareto front of speed and memory.
-std::string table_of(const SearchResult& result, std::size_t rows);
+/// A table of the first `rows` and of the Pareto front of speed and memory; with the cost of a billion tokens where `price`
+/// (--price) has one for the machine.
+std::string table_of(const SearchResult& result, std::size_t rows, const std::string& price, const Machine& machine);
 
 /// Why `winner` is faster than `other`: the parts of the step that differ most.
 std::string why(const Candidate& winner, const Candidate& other);

@@ -1,12 +1,11 @@
 // The table of a comparison, of outcomes that no run is needed for.
-#include "launch/compare/table.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <limits>
 #include <sstream>
 
+#include "launch/compare/table.h"
 #include "tests/commands/compare_outcomes.h"
 
 namespace consist::launch {
@@ -37,6 +36,21 @@ TEST(CompareTable, SaysWhatIsSentWhereTheTransportDoesNotCount) {
   planned.runs[0].bytes_sent_per_step = unknown;  // an archive of before
   planned.runs[0].sent_is_counted = true;
   EXPECT_THAT(comparison_text(rows, {counted, planned}), ContainsRegex("nvlink.* MiB +- +1\\.0000"));
+}
+
+TEST(CompareTable, HasCostsWhereAPriceIsGivenAndEnergyWhereItWasMeasured) {
+  const std::vector<CompareRow> rows = rows_of({"--model", "m", "--strategy", "ddp,zero2"});
+  CompareOutcome cheap = finished(0, {200, 200}), dear = finished(1, {100, 100});
+  EXPECT_THAT(comparison_text(rows, {cheap, dear}), Not(HasSubstr("BTOK")));
+  for (RunOutcome& run : cheap.runs) run.cost = 12.5;
+  EXPECT_THAT(
+      comparison_text(rows, {cheap, dear}),
+      testing::AllOf(ContainsRegex("COST/BTOK +LOSS"), ContainsRegex("ddp .* 12\\.5 "), ContainsRegex("zero2 .* - +1\\.0000"),
+                     HasSubstr("Energy was not measured"), Not(HasSubstr("J/BTOK"))));
+  cheap.runs[0].joules = 3e7;
+  cheap.runs[1].joules = 5e7;
+  EXPECT_THAT(comparison_text(rows, {cheap, dear}),
+              testing::AllOf(ContainsRegex("ddp .* 12\\.5 +40\\.0 M "), Not(HasSubstr("Energy was not measured"))));
 }
 
 TEST(CompareTable, RowsOfOneProgramAreOneRow) {

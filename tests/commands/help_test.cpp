@@ -42,7 +42,8 @@ TEST_P(HelpOf, FitsAScreenAndShowsAnExample) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Commands, HelpOf,
-                         testing::Values("", "train", "compare", "explain", "plugins", "launch", "tokenize", "bench", "calibrate", "predict", "tune"),
+                         testing::Values("", "train", "compare", "explain", "plugins", "launch", "tokenize", "bench", "calibrate",
+                                         "predict", "tune", "show", "watch", "completion", "man"),
                          [](const auto& info) { return info.param.empty() ? std::string("consist") : info.param; });
 
 TEST(TrainHelp, NamesEveryOptionWithItsDefault) {

@@ -202,6 +202,34 @@ TEST(Tune, OptionsOfThirdPartiesAreSearched) {
   EXPECT_THAT(result.output, HasSubstr("Fit h200: 2 configurations"));  // sample.bytes is 25Mi or 10M
 }
 
+TEST(Predict, TheCostOfABillionTokensIsOfThePriceOfTheMachine) {
+  const std::string base = "--model llama-tiny --ranks 2 --machine h200 ";
+  const Json json = predicted(base + "--price a100=1,h200=3.6");
+  EXPECT_NEAR(json["cost_per_billion_tokens"].get<double>(), 2 * 3.6 / 3600 * 1e9 / json["tokens_per_second"].get<double>(),
+              1e-9);
+  EXPECT_TRUE(predicted(base)["cost_per_billion_tokens"].is_null());
+  EXPECT_TRUE(predicted(base + "--price a100=1")["cost_per_billion_tokens"].is_null());
+  EXPECT_THAT(run("predict", split_words(base + "--price 1")).output,
+              HasSubstr("energy is not known: machine files hold no power"));
+  const auto refused = run("predict", split_words(base + "--price cheap"));
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.output, HasSubstr("--price is 'cheap'; 'cheap' is no number from 0 on"));
+}
+
+TEST(Tune, TheLowestCostNeedsAPriceForTheMachine) {
+  const std::string base =
+      "--model llama-tiny --ranks 2 --sequence 64 --strategy ddp --batch 2 --global-batch 4 --measure 0 --objective cost ";
+  const auto priced = run("tune", split_words(base + "--price h200=3.6"));
+  EXPECT_EQ(priced.status, 0) << priced.output;
+  EXPECT_THAT(priced.output, HasSubstr("COST/BTOK CONFIGURATION"));
+  for (const auto& [options, says] : {std::pair{"", "no --price of a GPU and hour is given"},
+                                      {"--price a100=1", "--price a100=1 has none for the machine h200"}}) {
+    const auto refused = run("tune", split_words(base + options));
+    EXPECT_EQ(refused.status, 2) << refused.output;
+    EXPECT_THAT(refused.output, HasSubstr(says));
+  }
+}
+
 TEST(Tune, TheLeastMemoryIsAnObjectiveAndEnergyIsRefused) {
   const std::string base = "--model llama-tiny --ranks 2 --sequence 512 --precision bf16 --global-batch 8 ";
   const auto result = run("tune", split_words(base + "--measure 0 --configurations 100 --objective memory"));

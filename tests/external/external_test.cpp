@@ -233,7 +233,7 @@ TEST_F(OwnParts, ThePageOnKernelsPrintsTheWholePlugin) {
 }
 
 TEST_F(OwnParts, AnObserverIsToldOfEachStepAndOneThatFailsEndsNothing) {
-  const std::string plugin = built("csv-observer") + "observer-csv.so", file = *folder_ / "run.csv";
+  const std::string plugin = built("notes-observer") + "observer-notes.so", file = *folder_ / "run.txt";
   const std::vector<std::string> words{"train",
                                        "--plugin",
                                        plugin,
@@ -250,8 +250,8 @@ TEST_F(OwnParts, AnObserverIsToldOfEachStepAndOneThatFailsEndsNothing) {
                                        "--ranks",
                                        "2",
                                        "--observe",
-                                       "csv",
-                                       "--csv.file",
+                                       "notes",
+                                       "--notes.file",
                                        file,
                                        "--checkpoint",
                                        *folder_ / "checkpoints"};
@@ -262,9 +262,9 @@ TEST_F(OwnParts, AnObserverIsToldOfEachStepAndOneThatFailsEndsNothing) {
                                    HasSubstr("# finished\n")));
   std::vector<std::string> failing = words;
   failing.back() = *folder_ / "others";
-  failing.insert(failing.end(), {"--csv.fail-at", "2"});
+  failing.insert(failing.end(), {"--notes.fail-at", "2"});
   const std::string output = consist(failing);  // which expects status 0
-  EXPECT_THAT(output, testing::AllOf(HasSubstr("observer 'csv' failed and is switched off"), HasSubstr("step 4/4")));
+  EXPECT_THAT(output, testing::AllOf(HasSubstr("observer 'notes' failed and is switched off"), HasSubstr("step 4/4")));
   EXPECT_THAT(read_whole(file), Not(HasSubstr("\n2,")));
 }
 

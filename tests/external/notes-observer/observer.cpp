@@ -1,4 +1,5 @@
-// Writes a line for each step into a file of comma-separated values.
+// Writes a line for each thing that happens in a run, as somebody would write one of his own. Comma-separated values for programs are
+// the observer `csv`, which ships with Consist.
 #include <consist/error.h>
 #include <consist/observer.h>
 #include <consist/plugin.h>
@@ -12,10 +13,10 @@ namespace {
 
 using namespace consist;
 
-class Csv final : public Observer {
+class Notes final : public Observer {
  public:
-  explicit Csv(const Options& options) : path_(options.text("file")), fails_at_(options.integer("fail-at")) {
-    if (path_.empty()) throw UsageError("--csv.file is not given; it names the file to write");
+  explicit Notes(const Options& options) : path_(options.text("file")), fails_at_(options.integer("fail-at")) {
+    if (path_.empty()) throw UsageError("--notes.file is not given; it names the file to write");
   }
 
   void begin(const ObservedRun& run) override {
@@ -24,7 +25,7 @@ class Csv final : public Observer {
     if (run.first_step == 0) write("step,loss,grad_norm,learning_rate,seconds,tokens\n");
   }
   void step(const ObservedStep& s) override {
-    if (s.step == fails_at_) throw SystemError(path_ + " cannot be written, as --csv.fail-at asks");
+    if (s.step == fails_at_) throw SystemError(path_ + " cannot be written, as --notes.fail-at asks");
     char line[200];
     std::snprintf(line, sizeof line, "%lld,%.9g,%.9g,%.9g,%.6f,%lld\n", static_cast<long long>(s.step), s.loss, s.grad_norm,
                   s.learning_rate, s.seconds, static_cast<long long>(s.tokens));
@@ -54,6 +55,6 @@ class Csv final : public Observer {
 
 }  // namespace
 
-CONSIST_PLUGIN(observer, consist::Observer, Csv, "csv", "1.0.0", "a line of comma-separated values for each step");
+CONSIST_PLUGIN(observer, consist::Observer, Notes, "notes", "1.0.0", "a line for each step, evaluation and checkpoint");
 CONSIST_PLUGIN_OPTIONS({"file", consist::OptionKind::text, "", "the file to write"},
                        {"fail-at", consist::OptionKind::integer, "0", "fail in this step, to see what happens; 0: never"});

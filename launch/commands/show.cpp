@@ -1,0 +1,63 @@
+// consist show: a run on one screen, as its archive has it.
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "consist/error.h"
+#include "core/config/price.h"
+#include "launch/commands/commands.h"
+#include "launch/own_options.h"
+#include "launch/show/screen.h"
+#include "launch/show/view_json.h"
+
+namespace consist::commands {
+namespace {
+
+constexpr const char* help =
+    "usage: consist show ARCHIVE... [--json] [--price P]\n\n"
+    "Shows a run on one screen, while it goes on or afterwards: what it was (model, layout and the paths that transports\n"
+    "were verified to take, precision, machine), its state, progress and time left, tokens/s (median, 10th to 90th\n"
+    "percentile), share of the bound, memory, loss, evaluations, last events, and its curves. The screen is that of the\n"
+    "terminal; elsewhere COLUMNS by LINES, 80 by 24 without them.\n\n"
+    "  --json       the same as JSON (docs/watch.md), a list of several archives\n"
+    "  --price P    of a GPU and hour, or by machine: h200=2.5,a100=1.2; without it what the run was given\n\n"
+    "example: consist show run.h5\n";
+
+constexpr RunOption own_options[] = {
+    help_option,
+    {.spec = {"json", OptionKind::flag, "false", "for programs"}},
+    {.spec = {"price", OptionKind::text, "", "of a GPU and hour, or by machine: h200=2.5,a100=1.2"}, .value = "P"},
+};
+
+}  // namespace
+
+int show(const Arguments& arguments) {
+  const OwnOptions given = read_own_options("show", arguments, own_options);
+  if (given.flag("help")) {
+    std::fputs(help, stdout);
+    return 0;
+  }
+  if (given.operands.empty()) throw UsageError("no archive is named; consist show run.h5 shows a run (see consist show --help)");
+  Price{given.text("price")};
+  std::vector<launch::RunView> runs;
+  for (const std::string& path : given.operands) runs.push_back(launch::read_run(path));
+  if (given.flag("json")) {
+    nlohmann::ordered_json list = nlohmann::ordered_json::array();
+    for (const launch::RunView& run : runs) list.push_back(launch::json_of(run, given.text("price")));
+    const nlohmann::ordered_json& all = list.size() == 1 ? list.front() : list;
+    std::printf("%s\n", all.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
+    return 0;
+  }
+  const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  const launch::ScreenSettings settings{
+      .size = launch::screen_size(STDOUT_FILENO), .dots = launch::dots_of_terminal(), .now = now, .price = given.text("price")};
+  for (const launch::RunView& run : runs) {
+    for (const std::string& line : launch::screen_of(run, settings)) std::printf("%s\n", line.c_str());
+  }
+  return 0;
+}
+
+}  // namespace consist::commands

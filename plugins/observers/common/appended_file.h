@@ -1,0 +1,54 @@
+// A file that an observer adds to, step by step.
+#pragma once
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "consist/error.h"
+
+namespace consist::observers {
+
+/// What append() has returned from is in the file, also if the process is killed then. Throws SystemError naming the file.
+class AppendedFile {
+ public:
+  explicit AppendedFile(std::string path) : path_(std::move(path)) {
+    fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (fd_ < 0) throw SystemError("cannot write " + path_ + ": " + std::strerror(errno));
+  }
+  ~AppendedFile() { ::close(fd_); }
+  AppendedFile(const AppendedFile&) = delete;
+  AppendedFile& operator=(const AppendedFile&) = delete;
+
+  void append(std::string_view bytes) {
+    while (!bytes.empty()) {
+      const ssize_t written = ::write(fd_, bytes.data(), bytes.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) throw SystemError("cannot write " + path_ + ": " + std::strerror(errno));
+      bytes.remove_prefix(static_cast<std::size_t>(written));
+    }
+  }
+  const std::string& path() const noexcept { return path_; }
+
+ private:
+  std::string path_;
+  int fd_ = -1;
+};
+
+/// The first of PATH.earlier-1, PATH.earlier-2, ... that is not there: where the results of an earlier run go, which nobody has
+/// asked to throw away.
+inline std::string earlier_name(const std::string& path) {
+  std::error_code ignored;
+  for (int n = 1;; ++n) {
+    std::string name = path + ".earlier-" + std::to_string(n);
+    if (!std::filesystem::exists(name, ignored)) return name;
+  }
+}
+
+}  // namespace consist::observers

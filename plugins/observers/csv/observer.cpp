@@ -1,0 +1,128 @@
+// Observer `csv`: a file with a row for each step, and one with a row for each evaluation, for spreadsheets and pandas.
+#include "consist/observer.h"
+
+#include <array>
+#include <charconv>
+#include <cinttypes>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "consist/error.h"
+#include "consist/files.h"
+#include "consist/plugin.h"
+#include "plugins/observers/common/appended_file.h"
+
+namespace {
+
+using namespace consist;
+using observers::AppendedFile;
+
+constexpr std::string_view of_steps =
+    "step,loss,grad_norm,learning_rate,seconds,data_seconds,tokens,sequences,tokens_per_second\n";
+constexpr std::string_view of_evaluations = "step,loss,sequences\n";
+
+/// The step that a row begins with; nothing for what is no row.
+std::optional<std::int64_t> step_of(std::string_view row) {
+  std::int64_t step = 0;
+  const auto [end, error] = std::from_chars(row.data(), row.data() + row.size(), step);
+  if (error != std::errc() || end == row.data() + row.size() || *end != ',') return std::nullopt;
+  return step;
+}
+
+/// Takes the rows behind `last_step` out of a file, and a last row that a killed run has left without its end.
+void cut_back(const std::string& path, std::string_view header, std::int64_t last_step) {
+  constexpr std::int64_t most = std::int64_t{1} << 32;
+  const std::string text = read_text(path, most);
+  if (!text.starts_with(header))
+    throw DataError(path +
+                    " does not begin with the columns of this observer, so that the run cannot go on in it; name another "
+                    "with --csv.file, or move it away");
+  std::size_t end = header.size();
+  while (end < text.size()) {
+    const std::size_t line_end = text.find('\n', end);
+    if (line_end == std::string::npos) break;
+    const std::optional<std::int64_t> step = step_of(std::string_view(text).substr(end, line_end - end));
+    if (!step)
+      throw DataError(path + " has a line that is no row of this observer: '" +
+                      text.substr(end, std::min<std::size_t>(60, line_end - end)) + "'");
+    if (*step > last_step) break;
+    end = line_end + 1;
+  }
+  if (end == text.size()) return;
+  AtomicFile kept(path);
+  kept.write(text.data(), end);
+  kept.commit();
+}
+
+/// Opens a file of rows: of a run that goes on what it has, otherwise a new one; what an earlier run left is kept under another
+/// name.
+std::unique_ptr<AppendedFile> open_rows(const std::string& path, std::string_view header, std::int64_t first_step) {
+  std::error_code ignored;
+  const bool there = std::filesystem::exists(path, ignored) && std::filesystem::file_size(path, ignored) > 0;
+  if (there && first_step > 0) {
+    cut_back(path, header, first_step);
+  } else if (there) {
+    std::filesystem::rename(path, observers::earlier_name(path));
+  }
+  auto file = std::make_unique<AppendedFile>(path);
+  if (!there || first_step == 0) file->append(header);
+  return file;
+}
+
+template <typename... Values>
+std::string printed(const char* format, Values... values) {
+  std::array<char, 400> text{};
+  std::snprintf(text.data(), text.size(), format, values...);
+  return text.data();
+}
+
+class Csv final : public Observer {
+ public:
+  explicit Csv(const Options& options) : path_(options.text("file")) {
+    if (path_.empty()) throw UsageError("--csv.file is not given; it names the file to write, such as run.csv");
+    std::error_code ignored;
+    if (std::filesystem::is_directory(path_, ignored))
+      throw UsageError("--csv.file " + path_ + " is a folder; name a file in it");
+    if (!std::filesystem::is_directory(folder_of(path_), ignored))
+      throw UsageError("--csv.file " + path_ + ": there is no folder " + folder_of(path_) + " to write it to; make it first");
+  }
+
+  void begin(const ObservedRun& run) override {
+    first_step_ = run.first_step;
+    steps_ = open_rows(path_, of_steps, first_step_);
+    std::error_code ignored;
+    // Made with the first evaluation; one that is there is brought to where the run goes on.
+    if (std::filesystem::exists(evaluations_path(), ignored))
+      evaluations_ = open_rows(evaluations_path(), of_evaluations, first_step_);
+  }
+  void step(const ObservedStep& s) override {
+    steps_->append(printed("%" PRId64 ",%.9g,%.9g,%.9g,%.9g,%.9g,%" PRId64 ",%" PRId64 ",%.9g\n", s.step, s.loss, s.grad_norm,
+                           s.learning_rate, s.seconds, s.data_seconds, s.tokens, s.sequences,
+                           static_cast<double>(s.tokens) / s.seconds));
+  }
+  void evaluated(std::int64_t step, double loss, std::int64_t sequences) override {
+    if (!evaluations_) evaluations_ = open_rows(evaluations_path(), of_evaluations, first_step_);
+    evaluations_->append(printed("%" PRId64 ",%.9g,%" PRId64 "\n", step, loss, sequences));
+  }
+
+ private:
+  /// run.csv: run.evaluations.csv
+  std::string evaluations_path() const {
+    std::filesystem::path path = path_;
+    const std::string extension = path.extension().string();
+    return path.replace_extension(".evaluations" + (extension.empty() ? ".csv" : extension)).string();
+  }
+
+  std::string path_;
+  std::int64_t first_step_ = 0;
+  std::unique_ptr<AppendedFile> steps_, evaluations_;
+};
+
+}  // namespace
+
+CONSIST_PLUGIN(observer, consist::Observer, Csv, "csv", "1.0.0",
+               "a row for each step and each evaluation, for spreadsheets and pandas");
+CONSIST_PLUGIN_OPTIONS({"file", consist::OptionKind::text, "",
+                        "the file to write; evaluations go beside it, run.evaluations.csv beside run.csv"});
