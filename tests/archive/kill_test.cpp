@@ -11,6 +11,7 @@
 #include <random>
 #include <thread>
 
+#include "consist/error.h"
 #include "core/archive/archive.h"
 #include "core/archive/reader.h"
 #include "tests/temporary_folder.h"
@@ -87,6 +88,7 @@ void write_steps(const std::string& path, int first_counted, long writes, int la
       archive.evaluation({.step = step, .loss = 1.0 / step, .sequences = 64, .seconds = 0.5, .time = double(step)});
     }
   }
+  archive.packed_text("/timeline", std::string(100'000, 't'));
   archive.text("/comm", "{}");
   archive.finish("finished", "");
 }
@@ -110,6 +112,13 @@ void expect_readable(const std::string& path, int at_least) {
     ASSERT_EQ(evaluations[i].loss, 1.0 / step);
     ASSERT_EQ(evaluations[i].sequences, 64);
     ASSERT_EQ(evaluations[i].time, step);
+  }
+  // Written once, when the run is over: it is there or not, and if it is torn, reading it says so.
+  try {
+    const std::string timeline = reader.packed_text("/timeline");
+    EXPECT_TRUE(timeline.empty() || timeline.find_first_not_of(std::string("t\0", 2)) == std::string::npos);
+  } catch (const DataError& error) {
+    EXPECT_NE(std::string(error.what()).find("/timeline"), std::string::npos);
   }
   const std::string status = reader.status();
   EXPECT_TRUE(status == "running" || status == "finished") << status;
