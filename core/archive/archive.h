@@ -9,6 +9,9 @@
 
 namespace consist {
 
+/// The version of archives that this program writes; it reads all from 1 on.
+inline constexpr std::int32_t archive_version = 2;
+
 /// A quantity that is recorded once a step.
 struct Column {
   std::string name;       ///< "loss": the dataset /steps/loss
@@ -55,6 +58,8 @@ class Archive {
   /// Stores a JSON text under "/config", "/environment", "/topology", "/program", "/start", "/comm", "/result" or
   /// "/profile"; again replaces it.
   void text(const std::string& path, const std::string& json);
+  /// Stores a JSON text of any length compressed, under "/timeline", once.
+  void packed_text(const std::string& path, const std::string& json);
   /// States the columns of /steps, once, before the first append(). The first is "step", stored as int64; the others are float64.
   void define_steps(const std::vector<Column>& columns);
   /// Adds a row: one value per column, in their order.

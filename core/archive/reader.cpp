@@ -147,10 +147,10 @@ ArchiveReader::ArchiveReader(const std::string& path) : path_(path), file_(std::
   if (!file_->file) throw DataError(path + " is cut off or no archive: " + hdf5::last_error());
   const Handle version(H5Aopen(file_->file.id(), "consist_archive_version", H5P_DEFAULT), H5Aclose);
   if (!version) throw DataError(path + " is an HDF5 file, but no archive of a run: it has no attribute consist_archive_version");
-  std::int32_t value = 0;
-  if (H5Aread(version.id(), H5T_NATIVE_INT32, &value) < 0) file_->fail("the attribute consist_archive_version");
-  if (value != 1) {
-    throw DataError(path + " is an archive of version " + std::to_string(value) + "; this program reads version 1");
+  if (H5Aread(version.id(), H5T_NATIVE_INT32, &version_) < 0) file_->fail("the attribute consist_archive_version");
+  if (version_ < 1 || version_ > archive_version) {
+    throw DataError(path + " is an archive of version " + std::to_string(version_) + "; this program reads versions 1 to " +
+                    std::to_string(archive_version));
   }
 }
 
@@ -170,6 +170,14 @@ std::string ArchiveReader::reason() const {
 std::string ArchiveReader::text(const std::string& path) const {
   const hdf5::Session session;
   return file_->text(path);
+}
+
+std::string ArchiveReader::packed_text(const std::string& path) const {
+  const hdf5::Session session;
+  if (!file_->has(path)) return {};
+  std::string text(file_->length(path), ' ');
+  file_->read(path, H5T_NATIVE_UINT8, text.size(), text.data());
+  return text;
 }
 
 std::vector<std::string> ArchiveReader::columns() const {

@@ -1,6 +1,7 @@
 // Reads the results archive of a run, also of one that is still running or was killed.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,6 +33,9 @@ class ArchiveReader {
   std::string reason() const;  ///< of a run that failed, stopped or was cut off; empty otherwise
   /// The JSON text at "/config", ...; empty if it was never written.
   std::string text(const std::string& path) const;
+  /// The JSON text at "/timeline"; empty if it was never written, as in archives of version 1.
+  std::string packed_text(const std::string& path) const;
+  std::int32_t version() const noexcept { return version_; }
   /// Names of the columns of /steps, in alphabetical order; empty before any was defined.
   std::vector<std::string> columns() const;
   std::string unit(const std::string& column) const;
@@ -47,6 +51,7 @@ class ArchiveReader {
   struct File;
   std::string path_;
   std::unique_ptr<File> file_;
+  std::int32_t version_ = 0;
 };
 
 }  // namespace consist

@@ -48,63 +48,6 @@ std::vector<std::vector<QueueEnd>> meetings_of(int stages, int axis, const Queue
   return meetings;
 }
 
-/// Adds up what the compute queue of a rank did and waited for.
-class Waits {
- public:
-  Waits(const Program& program, SimulatedRank& rank) : program_(program), rank_(rank) {}
-
-  void run(double end_of_step) {
-    double now = 0;
-    for (std::size_t i = 0; i < program_.instructions.size(); ++i) {
-      const Instruction& instruction = program_.instructions[i];
-      const LaunchTime& time = rank_.times[i];
-      if (instruction.queue != Queue::compute() || !instruction.op->touches_memory()) continue;
-      if (time.begin > now) blame(instruction, now, time.begin);
-      rank_.busy += time.seconds();
-      now = std::max(now, time.end);
-    }
-    // Whatever is behind the rank's last work: its own messages first, then those of other ranks.
-    double until = now;
-    for (std::size_t i = 0; i < program_.instructions.size(); ++i) {
-      const LaunchTime& time = rank_.times[i];
-      if (program_.instructions[i].queue == Queue::compute() || time.end <= until) continue;
-      add(program_.instructions[i], std::max(until, time.begin), time.end);
-      rank_.for_ranks += std::max(0.0, time.begin - until);
-      until = time.end;
-    }
-    rank_.for_ranks += end_of_step - until;
-  }
-
- private:
-  /// From `from` to `to` compute waited for what `instruction` waits for, which ended last.
-  void blame(const Instruction& instruction, double from, double to) {
-    const auto last = std::max_element(instruction.waits.begin(), instruction.waits.end(), [&](InstructionId a, InstructionId b) {
-      return rank_.times[static_cast<std::size_t>(a)].end < rank_.times[static_cast<std::size_t>(b)].end;
-    });
-    if (last == instruction.waits.end()) return;
-    const Instruction& waited_for = program_.instructions[static_cast<std::size_t>(*last)];
-    const double began = std::clamp(rank_.times[static_cast<std::size_t>(*last)].begin, from, to);
-    const bool meets_stages = waited_for.queue.axes().intersects(program_.stage_axis);
-    if (meets_stages) {
-      rank_.for_ranks += began - from;
-      add(waited_for, began, to);
-    } else {
-      add(waited_for, from, to);  // what lies before it on its queue is of the same kind
-    }
-  }
-
-  void add(const Instruction& i, double from, double to) {
-    if (i.queue.is_communication()) {
-      rank_.communication[i.queue.axes()] += to - from;
-    } else {
-      rank_.for_copies += to - from;
-    }
-  }
-
-  const Program& program_;
-  SimulatedRank& rank_;
-};
-
 }  // namespace
 
 Durations estimated_durations(const Program& program) {
@@ -153,7 +96,7 @@ Simulation simulate(std::span<const Program* const> programs, std::span<const Du
   Simulation simulation{.seconds = played.seconds};
   for (std::size_t s = 0; s < programs.size(); ++s) {
     SimulatedRank rank{.times = std::move(played.times[s])};
-    Waits(*programs[s], rank).run(played.seconds);
+    account(*programs[s], played.seconds, rank);
     simulation.ranks.push_back(std::move(rank));
   }
   return simulation;

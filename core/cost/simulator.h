@@ -1,8 +1,10 @@
 // Plays planned programs on their queues, with the durations of a machine, of a measured profile, or none at all.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "consist/device.h"
@@ -17,6 +19,17 @@ using Durations = std::vector<double>;
 /// CostModel::durations() of costs_of() the program.
 CONSIST_API Durations estimated_durations(const Program& program);
 
+/// What an instruction of the compute queue does to a step's time.
+enum class Work : std::uint8_t {
+  products,      ///< linears, the LM head and their gradients
+  attention,     ///< products of heads
+  memory_bound,  ///< all else of forward and backward: norms, activations, casts
+  optimizer,
+};
+/// "products", "attention", "memory_bound", "optimizer".
+CONSIST_API std::string_view name_of(Work work) noexcept;
+CONSIST_API Work work_of(const Program& program, const Instruction& instruction);
+
 /// What a rank did, and for what its compute queue waited.
 struct SimulatedRank {
   std::vector<LaunchTime> times;            ///< by instruction, in seconds from the start of the step
@@ -25,6 +38,11 @@ struct SimulatedRank {
   std::map<AxisSet, double> communication;  ///< ... for what was on its way over axes of the mesh
   double for_copies = 0;                    ///< ... for copies from or to the host
 };
+
+/// Fills in busy, for_ranks, communication and for_copies from rank.times, simulated or measured ones, of a step that ended after
+/// `end_of_step` seconds. What compute waited without an instruction that it waited for is in none of them: measured steps have
+/// gaps between instructions. `exposed`, if given, gets by instruction the seconds that compute waited for it.
+CONSIST_API void account(const Program& program, double end_of_step, SimulatedRank& rank, std::vector<double>* exposed = nullptr);
 
 struct Simulation {
   std::vector<SimulatedRank> ranks;  ///< as the programs

@@ -240,6 +240,37 @@ std::vector<MemoryShare> memory_by_role(const Program& program, const MemoryPlan
   return shares;
 }
 
+std::map<std::string, std::vector<std::int64_t>> memory_over_step(const Program& program,
+                                                                  std::span<const std::int64_t> workspace_bytes) {
+  const std::size_t count = program.instructions.size();
+  const std::vector<Lifetime> lives = lifetimes(program);
+  const std::int64_t padding = program.padding();
+  std::map<std::string, std::vector<std::int64_t>> by_role;  // first as changes from instruction to instruction
+  const auto changes_of = [&](Role role) -> std::vector<std::int64_t>& {
+    return by_role.try_emplace(std::string(name_of(role)), count + 1, 0).first->second;
+  };
+  for (std::size_t t = 0; t < program.tensors.size(); ++t) {
+    const Tensor& tensor = program.tensors[t];
+    if (tensor.storage != static_cast<TensorId>(t) || tensor.space != MemorySpace::device) continue;
+    const bool persistent = is_persistent(tensor);
+    if (!persistent && lives[t].first < 0) continue;
+    const std::int64_t bytes = reserved(program, static_cast<TensorId>(t), padding);
+    std::vector<std::int64_t>& changes = changes_of(tensor.role);
+    changes[persistent ? 0 : static_cast<std::size_t>(lives[t].first)] += bytes;
+    changes[persistent ? count : static_cast<std::size_t>(lives[t].last) + 1] -= bytes;
+  }
+  for (auto& [role, bytes] : by_role) {
+    for (std::size_t i = 1; i < count; ++i) bytes[i] += bytes[i - 1];
+    bytes.resize(count);
+  }
+  if (workspace_bytes.empty()) return by_role;
+  std::vector<std::int64_t>& scratch = by_role.try_emplace(std::string(name_of(Role::workspace)), count, 0).first->second;
+  for (std::size_t i = 0; i < count; ++i) scratch[i] += aligned(workspace_bytes[i]);
+  if (std::all_of(scratch.begin(), scratch.end(), [](std::int64_t bytes) { return bytes == 0; }))
+    by_role.erase(std::string(name_of(Role::workspace)));
+  return by_role;
+}
+
 std::vector<MemoryShare> largest_tensors(const Program& program, const MemoryPlan& plan, std::size_t count) {
   std::vector<MemoryShare> shares;
   visit_live(program, plan, [&](TensorId id, std::int64_t bytes) {

@@ -134,6 +134,14 @@ Buffer PreparedProgram::buffer(TensorId tensor) const {
 void PreparedProgram::bind(void* device_arena, void* host_arena, bool profile) {
   arenas_[0] = static_cast<char*>(device_arena);
   arenas_[1] = static_cast<char*>(host_arena);
+  hand_over(profile);
+}
+
+void PreparedProgram::set_timing(bool timed) {
+  hand_over(timed);
+}
+
+void PreparedProgram::hand_over(bool profile) {
   std::vector<Launch> launches;
   launches.reserve(program_.instructions.size());
   for (std::size_t index = 0; index < program_.instructions.size(); ++index) {
@@ -150,7 +158,8 @@ void PreparedProgram::bind(void* device_arena, void* host_arena, bool profile) {
     if (program_.costs) launch.seconds = program_.costs->seconds(program_, i);
     launches.push_back(std::move(launch));
   }
-  executable_ = device_->prepare(std::move(launches), profile);
+  executables_.push_back(device_->prepare(std::move(launches), profile));
+  executable_.store(executables_.back().get(), std::memory_order_release);
 }
 
 }  // namespace consist

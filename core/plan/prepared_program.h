@@ -1,6 +1,7 @@
 // A program made ready to run on one rank: kernels, memory plan, waits, launches.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <span>
@@ -36,11 +37,14 @@ class CONSIST_API PreparedProgram {
 
   /// Computes every buffer's address and hands the launches to the device.
   void bind(void* device_arena, void* host_arena, bool profile);
+  /// Hands the launches of a bound program to the device again, to be timed one by one or not. Between two runs. What executable()
+  /// was before lives on: another thread may be asking for its position.
+  void set_timing(bool timed);
 
   const Program& program() const noexcept { return program_; }
   /// Local buffer of a tensor; bound programs only.
   Buffer buffer(TensorId tensor) const;
-  Executable& executable() { return *executable_; }
+  Executable& executable() { return *executable_.load(std::memory_order_acquire); }
   /// "adamw model.norm.weight" and the like; for messages about a launch. Programs with a device only.
   const std::string& label(std::int32_t launch) const { return labels_.at(static_cast<std::size_t>(launch)); }
   std::int64_t launches() const noexcept { return static_cast<std::int64_t>(kernel_of_.size()); }
@@ -48,6 +52,7 @@ class CONSIST_API PreparedProgram {
  private:
   void make_kernels(const CommunicatorOfQueue& communicators);
   Buffer buffer_of(TensorId tensor, const Shape& local) const;  ///< without its address
+  void hand_over(bool profile);  ///< the launches, to the device
   Kernel* kernel_for(const Instruction& instruction, const CommunicatorOfQueue& communicators);
 
   Program program_;
@@ -60,7 +65,8 @@ class CONSIST_API PreparedProgram {
   std::vector<std::string> labels_;
   MemoryPlan plan_;
   char* arenas_[memory_spaces] = {};
-  std::unique_ptr<Executable> executable_;
+  std::vector<std::unique_ptr<Executable>> executables_;  // the newest runs
+  std::atomic<Executable*> executable_{nullptr};
 };
 
 }  // namespace consist

@@ -33,11 +33,15 @@ double largest_load(std::span<const float> choices, std::span<const Router> rout
   return largest;
 }
 
+std::int64_t warmup_steps(std::int64_t steps) {
+  return steps <= 1 ? 0 : std::clamp<std::int64_t>(steps / 5, 1, 10);
+}
+
 Steady steady_state(std::span<const double> seconds) {
   const auto count = static_cast<std::int64_t>(seconds.size());
   Steady steady;
   if (count == 0) return steady;
-  const std::int64_t warmup = count == 1 ? 0 : std::clamp<std::int64_t>(count / 5, 1, 10);
+  const std::int64_t warmup = warmup_steps(count);
   std::vector<double> sorted(seconds.begin() + warmup, seconds.end());
   std::sort(sorted.begin(), sorted.end());
   auto quantile = [&](double q) { return sorted[static_cast<std::size_t>(q * static_cast<double>(sorted.size() - 1) + 0.5)]; };

@@ -31,7 +31,8 @@ struct Steady {
   double high_seconds = 0;  ///< 90th percentile
 };
 
-/// Warm-up: the first steps up to a fifth of the run, at least 1 and at most 10 (of a run of one step, none).
+/// Warm-up of a run of so many steps: up to a fifth of it, at least 1 and at most 10 (of a run of one step, none).
+CONSIST_API std::int64_t warmup_steps(std::int64_t steps);
 CONSIST_API Steady steady_state(std::span<const double> step_seconds);
 
 }  // namespace consist

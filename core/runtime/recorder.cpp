@@ -110,6 +110,11 @@ void Recorder::profile(const std::string& json) {
   if (archive_) archive_->text("/profile", json);
 }
 
+void Recorder::timeline(const std::string& json) {
+  const std::lock_guard lock(mutex_);
+  if (archive_) archive_->packed_text("/timeline", json);
+}
+
 void Recorder::traffic(const std::string& json) {
   const std::lock_guard lock(mutex_);
   if (archive_) archive_->text("/comm", json);

@@ -34,6 +34,8 @@ class Recorder {
   /// Before the first step is recorded: what the run's start took.
   void start(const std::string& json);
   void profile(const std::string& json);
+  /// When the step's instructions ran, once the run is over (step_timeline.h).
+  void timeline(const std::string& json);
   /// What moved between ranks, once the run is over (traffic_json).
   void traffic(const std::string& json);
   void evaluation(const EvaluationReport& report);

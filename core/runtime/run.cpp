@@ -35,6 +35,7 @@
 #include "core/runtime/run_events.h"
 #include "core/runtime/saved_state.h"
 #include "core/runtime/sensor_log.h"
+#include "core/runtime/step_timeline.h"
 #include "core/runtime/step_trace.h"
 #include "core/runtime/traffic.h"
 
@@ -42,6 +43,9 @@ namespace consist {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+/// At a run's end the stages' programs may be compiled again for so long, to simulate the step.
+constexpr double most_compile_seconds = 1;
 
 /// The transport of each mesh axis.
 std::vector<NamedTransport> make_transports(const RunConfig& config, PluginHost& host, const Layout& layout,
@@ -204,6 +208,14 @@ std::int64_t memory_limit(const RunConfig& config, const Device& device) {
   return config.memory_limit > 0 ? config.memory_limit : device.info().memory_bytes;
 }
 
+/// Whether rank 0 writes an archive, which the other ranks do not know. Called by every rank, once.
+bool has_archive(Job& job, const RunConfig& config) {
+  constexpr const char* key = "has_archive";
+  if (job.rank() != 0) return job.get(key, job.timeout()) == "yes";
+  job.put(key, config.archive.empty() ? "no" : "yes");
+  return !config.archive.empty();
+}
+
 /// Throws UsageError for a plan that does not fit, with configurations that would.
 TrainingState make_state(const Plan& plan, Program step, std::optional<Program> evaluation, const Communicators& communicators,
                          int rank, Adviser* adviser) {
@@ -278,9 +290,14 @@ TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, Advise
   // All ranks at once, and while there is memory for its product.
   const Bound measured = bound_of(parts, config);
   start.finished("bound");
-  state.allocate(config.profile || !config.trace.empty());
+  const bool recorded = has_archive(job, config), timed_throughout = config.profile || !config.trace.empty();
+  const bool timing_is_free = device_kind == "cpu";  // it reads a clock
+  state.allocate(timed_throughout || (recorded && timing_is_free));
   start.finished("memory");
   const std::int64_t first_step = saved.fill(state);
+  const TimedSteps timed =
+      recorded ? timed_steps(config.steps - first_step, timed_throughout || timing_is_free) : TimedSteps{};
+  if (timed.switched && timed.any()) state.step().set_timing(true);
   start.finished("weights");
   if (!stop.begin_training()) {
     job.fail("it was asked to stop before the first step");
@@ -315,12 +332,12 @@ TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, Advise
     }
   }
   start.finished("advice");
-  RunEvents events(config, job, state, saved, first_step, stop, recorder, observers, sensors, start);
+  RunEvents events(config, job, state, saved, first_step, stop, recorder, observers, sensors, start, timed);
   if (state.has_metric(state.step(), "overflow")) {
     events.set_room_maker([&](double room) {
       plan.set_room(room);
       state.replace_programs(plan.step(job.rank()), plan.evaluation(job.rank()), communicators.by_queue(),
-                             config.profile || !config.trace.empty());
+                             timed_throughout || (recorded && timing_is_free));
     });
   }
   const ProcessorWatch watch;
@@ -347,6 +364,7 @@ TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, Advise
   const std::string data_text = text_of_parts(parts, config, layout, first_step + events.result.steps);
   if (!data_text.empty()) recorder.event("data", data_text);
   recorder.traffic(traffic_json(traffic(layout.mesh, summary, communicators), events.result.steps));
+  if (recorded) recorder.timeline(timeline_json(job, plan, state.step(), events.timeline(), compile_seconds <= most_compile_seconds));
   add_rates(events.result, config, parts, events);
   const Bound bound = checked_bound(measured, events.result.model_flops);
   events.result.bound_flops = bound.flops;

@@ -10,7 +10,7 @@ namespace consist {
 
 RunEvents::RunEvents(const RunConfig& config, Job& job, TrainingState& state, SavedState& saved, std::int64_t first_step,
                      const StopRequest& stop, Recorder& recorder, Observers& observers, const SensorLog& sensors,
-                     const StartTimes& start)
+                     const StartTimes& start, TimedSteps timed)
     : job_(job),
       state_(state),
       saved_(saved),
@@ -20,6 +20,7 @@ RunEvents::RunEvents(const RunConfig& config, Job& job, TrainingState& state, Sa
       checkpoints_(config.checkpoint),
       sensors_(sensors),
       start_(start),
+      timed_(timed),
       line_(config.steps, job.rank() != 0),
       progress_(job, state, first_step + 1) {}
 
@@ -35,6 +36,8 @@ void RunEvents::step_finished(const StepReport& report) {
   if (job_.rank() == 0) recorder_.step(report, sensors_.newest());
   times_ = state_.step().executable().launch_times();
   profile_.add(times_);
+  if (timed_.contains(result.steps)) timeline_.add(times_, report.seconds);
+  if (timed_.switched && timed_.any() && result.steps == timed_.last) state_.step().set_timing(false);
   began_ = report.began;
   line_.step(report);
   const ObservedStep observed{.step = report.step,
@@ -76,6 +79,7 @@ bool RunEvents::make_room(std::int64_t step, double missing) {
   constexpr double growth = 1.5;
   if (!room_maker_) return false;
   room_maker_(room_ * growth);
+  timeline_.clear();  // it was of other programs
   room_ *= growth;
   const auto rows = static_cast<std::int64_t>(missing);
   line_.note("step " + std::to_string(step) + ": experts had no room for " + std::to_string(rows) +

@@ -19,6 +19,7 @@
 #include "core/runtime/saved_state.h"
 #include "core/runtime/sensor_log.h"
 #include "core/runtime/start_times.h"
+#include "core/runtime/step_timeline.h"
 #include "core/runtime/stop_request.h"
 #include "core/runtime/trainer.h"
 #include "core/runtime/training_state.h"
@@ -30,7 +31,7 @@ class RunEvents final : public TrainerEvents {
  public:
   RunEvents(const RunConfig& config, Job& job, TrainingState& state, SavedState& saved, std::int64_t first_step,
             const StopRequest& stop, Recorder& recorder, Observers& observers, const SensorLog& sensors,
-            const StartTimes& start);
+            const StartTimes& start, TimedSteps timed);
 
   /// Throws Error where the loss or the gradient norm is not finite.
   void step_finished(const StepReport& report) override;
@@ -50,6 +51,8 @@ class RunEvents final : public TrainerEvents {
   std::int64_t tokens() const { return tokens_; }                  ///< of a step, of all ranks
   std::int64_t sequences() const { return sequences_; }            ///< of a step, of all ranks
   const Profile& profile() const { return profile_; }
+  /// Of the timed steps; empty again after the programs were replaced.
+  const StepTimeline& timeline() const { return timeline_; }
   /// The last step's, for write_trace().
   std::string last_step() const;
 
@@ -69,6 +72,8 @@ class RunEvents final : public TrainerEvents {
   const SensorLog& sensors_;
   const StartTimes& start_;
   Profile profile_;
+  const TimedSteps timed_;
+  StepTimeline timeline_;
   std::vector<LaunchTime> times_;                // of the last step
   std::chrono::system_clock::time_point began_;  // the last step
   ProgressLine line_;

@@ -5,6 +5,7 @@
 
 #include "consist/op.h"
 #include "core/files/write_text.h"
+#include "core/job/long_text.h"
 #include "core/program/operands.h"
 #include "core/program/printer.h"
 
@@ -13,23 +14,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// A value of the job's store is smaller than this, whatever the number of instructions.
-constexpr std::size_t part_bytes = std::size_t{1} << 20U;
-
-std::string key_of(int rank, const std::string& what) {
-  return "trace." + std::to_string(rank) + "." + what;
+std::string key_of(int rank) {
+  return "trace." + std::to_string(rank);
 }
 
 /// Names a process or a thread of the timeline.
 Json name_event(const char* kind, int rank, int queue, const std::string& name) {
   return {{"name", kind}, {"ph", "M"}, {"pid", rank}, {"tid", queue}, {"args", {{"name", name}}}};
-}
-
-std::string collect(Job& job, int rank) {
-  const std::size_t parts = std::stoul(job.get(key_of(rank, "parts"), job.timeout()));
-  std::string events;
-  for (std::size_t i = 0; i < parts; ++i) events += job.get(key_of(rank, std::to_string(i)), job.timeout());
-  return events;
 }
 
 }  // namespace
@@ -69,14 +60,11 @@ void write_trace_file(const std::string& path, const std::string& events) {
 
 void write_trace(Job& job, const std::string& path, const std::string& events) {
   if (job.rank() != 0) {
-    std::size_t parts = 0;
-    for (std::size_t at = 0; at < events.size(); at += part_bytes)
-      job.put(key_of(job.rank(), std::to_string(parts++)), std::string_view(events).substr(at, part_bytes));
-    job.put(key_of(job.rank(), "parts"), std::to_string(parts));
+    put_long_text(job, key_of(job.rank()), events);
     return;
   }
   std::string all = events;
-  for (int rank = 1; rank < job.size(); ++rank) all += ",\n" + collect(job, rank);
+  for (int rank = 1; rank < job.size(); ++rank) all += ",\n" + get_long_text(job, key_of(rank));
   write_trace_file(path, all);
 }
 

@@ -12,6 +12,7 @@ using Arguments = std::vector<std::string>;
 int train(const Arguments& arguments);
 int compare(const Arguments& arguments);
 int explain(const Arguments& arguments);
+int report(const Arguments& arguments);
 int launch(const Arguments& arguments);
 int bench_expect(const Arguments& arguments);  ///< `consist bench expect`
 int bench(const Arguments& arguments);
@@ -42,6 +43,7 @@ struct Command {
 inline constexpr Command table[] = {
     {"train", train, "train a model"},
     {"compare", compare, "train every combination of the listed values and compare them"},
+    {"report", report, "write what archives say as one HTML page: the winner, why, and every curve"},
     {"explain", explain, "print the program of a configuration: collectives, FLOPs, memory; nothing is run"},
     {"predict", predict, "predict a step's time and memory on a machine that need not be present"},
     {"tune", tune, "search for the fastest configuration of a machine"},

@@ -26,6 +26,7 @@
 #include "launch/compare/table.h"
 #include "launch/compare/winner.h"
 #include "launch/exit_status.h"
+#include "launch/report/page.h"
 #include "launch/run_options.h"
 
 namespace consist::commands {
@@ -46,6 +47,7 @@ constexpr const char* help =
     "                    the table has predicted steps beside the measured ones if --machine is given or the device's\n"
     "                    machine is known (docs/predict.md)\n"
     "  --output FOLDER   archives, logs and comparison.h5 (default runs/compare)\n"
+    "  --report FILE     the comparison as an HTML page, too, with the reasons for its differences (docs/report.md)\n"
     "  --overwrite       begin again: files of the same names in the folder are replaced\n"
     "  --repeats N       runs of each row [3; 1 where a run takes more than two minutes], and up to N more of rows beside\n"
     "                    which other work ran, and of rows whose interval meets that of the fastest\n"
@@ -69,12 +71,14 @@ class Comparison {
       : request_(std::move(request)), host_(host), summary_((fs::path(request_.output) / "comparison.h5").string()) {}
 
   int run() {
+    if (!request_.report.empty()) check_report_path(request_.report, request_.overwrite);
     if (!request_.train.empty() || request_.add.empty()) {
       rows_ = expand_rows(request_.train, [&](const std::string& name) { return list_rule(name, host_); });
       leave_out_stray_options();
       check_rows();
       if (request_.predict) {
         print();
+        report();
         return exit_status();
       }
       refuse_to_replace();
@@ -87,6 +91,7 @@ class Comparison {
       write_comparison_archive(summary_, rows_, outcomes_);
     }
     print();
+    report();
     return exit_status();
   }
 
@@ -302,6 +307,14 @@ class Comparison {
                 effects_text(rows_, outcomes).c_str(), duration_text(seconds).c_str(), written ? (", " + summary_).c_str() : "");
   }
 
+  /// Of a comparison that was stopped, too: it shows what there is.
+  void report() const {
+    if (request_.report.empty() || rows_.empty()) return;
+    write_report({.path = request_.report, .title = "", .command = request_.command, .configurations = !request_.add.empty()},
+                 rows_, outcomes_);
+    std::printf("%s\n", printable(request_.report).c_str());
+  }
+
   int exit_status() const {
     if (signal_ != nullptr && *signal_ != 0) return 128 + *signal_;
     if (failed_) return exit_failed;
@@ -335,6 +348,8 @@ int compare(const Arguments& arguments) {
     }
   }
   CompareRequest request = read_compare_request(arguments);
+  request.command = {"consist", "compare"};
+  request.command.insert(request.command.end(), arguments.begin(), arguments.end());
   const std::vector<ConfigEntry> entries = entries_of(request);
   PluginHost host(plugin_paths_of(request, entries));
   const std::vector<std::string> words = words_of(entries, request.train, host);

@@ -81,7 +81,7 @@ struct Effect {
 
 std::string line_of(const std::string& option, const std::string& value, const std::string& reference, const Effect& effect) {
   const Interval speed = effect.speed();
-  std::string text = "  " + option + " " + value + " over " + reference + ": " + fixed_text(speed.mean, 2) + "x the speed";
+  std::string text = option + " " + value + " over " + reference + ": " + fixed_text(speed.mean, 2) + "x the speed";
   if (speed.known()) {
     text += " (" + fixed_text(speed.low, 2) + " to " + fixed_text(speed.high, 2) + ")";
   } else if (!effect.simulated) {
@@ -99,7 +99,7 @@ std::string line_of(const std::string& option, const std::string& value, const s
   } else if (speed.known() && speed.low <= 1 && speed.high >= 1) {
     text += "; cannot be told from 1x here";
   }
-  return text + "\n";
+  return text;
 }
 
 std::vector<std::string> values_of(const std::vector<CompareRow>& rows, std::size_t option) {
@@ -155,21 +155,36 @@ std::string advice_text(const std::vector<CompareRow>& rows, const std::vector<C
 
 }  // namespace
 
-std::string effects_text(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes) {
-  std::string effects, fastest;
-  bool simulated = false;
+std::vector<ChoiceEffect> effects_of(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes) {
+  std::vector<ChoiceEffect> effects;
   for (std::size_t option = 0; option < rows.front().varied.size(); ++option) {
     const std::string& name = rows.front().varied[option].first;
     const std::vector<std::string> values = values_of(rows, option);
-    for (std::size_t v = 0; v < values.size(); ++v) {
-      if (name == "model") {
-        fastest += fastest_text(rows, outcomes, values[v]);
-      } else if (v > 0) {
-        const Effect effect = effect_of(rows, outcomes, option, values[v], values[0]);
-        if (!effect.pairs.empty()) effects += line_of(name, values[v], values[0], effect);
-        simulated = simulated || (!effect.pairs.empty() && effect.simulated);
-      }
+    for (std::size_t v = 1; v < values.size() && name != "model"; ++v) {
+      const Effect effect = effect_of(rows, outcomes, option, values[v], values[0]);
+      if (effect.pairs.empty()) continue;
+      effects.push_back({.option = name,
+                         .value = values[v],
+                         .reference = values[0],
+                         .speed = effect.speed(),
+                         .pairs = effect.pairs.size(),
+                         .simulated = effect.simulated,
+                         .text = line_of(name, values[v], values[0], effect)});
     }
+  }
+  return effects;
+}
+
+std::string effects_text(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes) {
+  std::string effects, fastest;
+  bool simulated = false;
+  for (const ChoiceEffect& effect : effects_of(rows, outcomes)) {
+    effects += "  " + effect.text + "\n";
+    simulated = simulated || effect.simulated;
+  }
+  for (std::size_t option = 0; option < rows.front().varied.size(); ++option) {
+    if (rows.front().varied[option].first != "model") continue;
+    for (const std::string& model : values_of(rows, option)) fastest += fastest_text(rows, outcomes, model);
   }
   if (!effects.empty()) {
     effects = std::string("What each choice is worth, by rows that differ in it alone (geometric means") +

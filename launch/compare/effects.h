@@ -9,6 +9,16 @@
 
 namespace consist::launch {
 
+/// The worth of one value of an option beside the option's first one, by the rows that differ in it alone.
+struct ChoiceEffect {
+  std::string option, value, reference;
+  Interval speed;          ///< ratio; unknown where rows were measured once or simulated
+  std::size_t pairs = 0;   ///< of rows
+  bool simulated = false;  ///< all rows of the pairs are
+  std::string text;        ///< a line for people, without its end
+};
+std::vector<ChoiceEffect> effects_of(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes);
+
 /// For every varied option but the model, each value against the option's first one: geometric means, over the pairs of finished
 /// rows that differ in this option only and are not the same program, of speed, memory and bytes sent. The interval of the speed
 /// is that of its means over the pairs, from repeat to repeat; beside it the range of the pairs. Then, per model, the fastest

@@ -66,33 +66,48 @@ std::string value_of(const json& config, const std::string& option) {
 
 struct Joined {
   std::string label;
+  std::string row;  ///< Given::row
   Description description;
   CompareOutcome outcome;
 };
 
-std::vector<std::pair<std::string, std::string>> expanded(const std::vector<std::string>& given) {
-  std::vector<std::pair<std::string, std::string>> all;  // label and archive
+struct Given {
+  std::string label, archive;
+  std::string row;  ///< of a comparison, in which repeats have the label of their row; empty: not known
+};
+
+/// "llama-tiny_fp32.repeat2" as "llama-tiny_fp32".
+std::string without_repeat(const std::string& label) {
+  const std::size_t at = label.rfind(".repeat");
+  const bool is_repeat = at != std::string::npos && label.find_first_not_of("0123456789", at + 7) == std::string::npos;
+  return is_repeat ? label.substr(0, at) : label;
+}
+
+std::vector<Given> expanded(const std::vector<std::string>& given) {
+  std::vector<Given> all;
   for (const std::string& path : given) {
     const fs::path whole = fs::absolute(path).lexically_normal();
     const std::string folder = whole.parent_path().filename().string();
     const auto linked = linked_archives(path);
-    for (const auto& [label, archive] : linked) all.emplace_back(folder + ":" + label, archive);
-    if (linked.empty()) all.emplace_back(folder + ":" + whole.stem().string(), path);
+    for (const auto& [label, archive] : linked)
+      all.push_back({folder + ":" + label, archive, whole.string() + "\n" + without_repeat(label)});
+    if (linked.empty()) all.push_back({folder + ":" + whole.stem().string(), path, ""});
   }
   return all;
 }
 
 std::vector<Joined> read_joined(const std::vector<std::string>& archives) {
   std::vector<Joined> joined;
-  for (const auto& [label, path] : expanded(archives)) {
+  for (const auto& [label, path, row] : expanded(archives)) {
     const Description description = describe(path);
     RunOutcome run = read_outcome(path);
-    auto same = std::find_if(joined.begin(), joined.end(), [&](const Joined& j) {
+    auto same = std::find_if(joined.begin(), joined.end(), [&, row = row](const Joined& j) {
+      if (!row.empty() && j.row == row) return true;  // whatever its device settled by measuring
       return j.description.config == description.config &&
              j.description.environment == description.environment;  // as many threads, too
     });
     if (same == joined.end()) {
-      joined.push_back({label, description, {}});
+      joined.push_back({label, row, description, {}});
       same = joined.end() - 1;
     }
     CompareOutcome& outcome = same->outcome;
@@ -106,6 +121,21 @@ std::vector<Joined> read_joined(const std::vector<std::string>& archives) {
     }
   }
   return joined;
+}
+
+/// Runs of one folder and one machine were made beside one another and scatter alike; others do so in their own way.
+void settle_by_machine(std::vector<Joined>& joined) {
+  std::map<std::string, std::vector<std::size_t>> together;
+  for (std::size_t i = 0; i < joined.size(); ++i) {
+    const Joined& j = joined[i];
+    together[j.label.substr(0, j.label.find(':')) + '\n' + j.description.host() + '\n' + j.description.device()].push_back(i);
+  }
+  for (const auto& [where, members] : together) {
+    std::vector<CompareOutcome> outcomes;
+    for (const std::size_t i : members) outcomes.push_back(std::move(joined[i].outcome));
+    settle(outcomes);
+    for (std::size_t n = 0; n < members.size(); ++n) joined[members[n]].outcome = std::move(outcomes[n]);
+  }
 }
 
 /// The options that are columns: those of the rows, or those in which the archives differ.
@@ -157,7 +187,8 @@ Description description_of(const CompareOutcome& outcome) {
 void join_archives(const std::vector<std::string>& archives, std::vector<CompareRow>& rows,
                    std::vector<CompareOutcome>& outcomes) {
   std::vector<Joined> joined = read_joined(archives);
-  if (joined.empty()) throw UsageError("--add: there is no run in what is to be added");
+  if (joined.empty()) throw UsageError("there is no run in the archives that are to be compared");
+  settle_by_machine(joined);
   const std::vector<std::string> columns = columns_of(rows, joined);
   std::vector<Description> descriptions;
   std::set<std::string> labels;
@@ -170,7 +201,6 @@ void join_archives(const std::vector<std::string>& archives, std::vector<Compare
     for (const std::string& option : columns) row.varied.emplace_back(option, value_of(j.description.config, option));
     row.label = j.label;
     for (int n = 2; !labels.insert(row.label).second; ++n) row.label = j.label + "-" + std::to_string(n);
-    settle(std::span(&j.outcome, 1));  // another machine scatters in its own way
     j.outcome.same_program_as = rows.size();
     rows.push_back(std::move(row));
     outcomes.push_back(std::move(j.outcome));
@@ -198,8 +228,8 @@ void join_archives(const std::vector<std::string>& archives, std::vector<Compare
   }
 }
 
-std::string conditions_text(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes,
-                            bool configurations) {
+std::vector<Condition> conditions_of(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes,
+                                     bool configurations) {
   std::set<std::string> shown;
   for (const auto& [option, value] : rows.front().varied) {
     std::string key = option;
@@ -228,12 +258,21 @@ std::string conditions_text(const std::vector<CompareRow>& rows, const std::vect
     add(description.environment);
     if (configurations) add(description.config);
   }
-  std::string text;
+  std::vector<Condition> conditions;
   for (const auto& [name, values] : found) {
     if (values.size() < 2) continue;
-    text += "  " + name + ":";
+    conditions.push_back({name, {values.begin(), values.end()}});
+  }
+  return conditions;
+}
+
+std::string conditions_text(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes,
+                            bool configurations) {
+  std::string text;
+  for (const Condition& condition : conditions_of(rows, outcomes, configurations)) {
+    text += "  " + condition.name + ":";
     bool first = true;
-    for (const auto& [value, labels] : values) {
+    for (const auto& [value, labels] : condition.values) {
       text += (first ? " " : "; ") + value + " (" + labels.front() +
               (labels.size() > 1 ? " and " + std::to_string(labels.size() - 1) + " more" : "") + ")";
       first = false;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "launch/compare/outcome.h"
@@ -16,6 +17,18 @@ namespace consist::launch {
 /// SystemError or DataError for what cannot be read, UsageError if nothing is added.
 void join_archives(const std::vector<std::string>& archives, std::vector<CompareRow>& rows,
                    std::vector<CompareOutcome>& outcomes);
+
+/// What the runs of the rows did not have in common.
+struct Condition {
+  std::string name;  ///< "versions/onednn", "learning_rate"
+  std::vector<std::pair<std::string, std::vector<std::string>>>
+      values;  ///< each with the labels of the rows that have it; at least two
+};
+
+/// Differences between the runs' configurations and environments that no column of the table shows, by name. `configurations` as
+/// in conditions_text().
+std::vector<Condition> conditions_of(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes,
+                                     bool configurations);
 
 /// Differences between the runs' configurations and environments that no column of the table shows, one line each; empty if there
 /// are none. `configurations`: also what their configurations say (rows of one command differ only in what it lists).

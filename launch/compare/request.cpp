@@ -52,6 +52,9 @@ CompareRequest read_compare_request(const std::vector<std::string>& arguments) {
     } else if (name == "--predict") {
       if (equals != std::string::npos) throw UsageError("--predict takes no value");
       request.predict = true;
+    } else if (name == "--report") {
+      request.report = value("a file");
+      if (request.report.empty()) throw UsageError("--report needs the name of a file");
     } else if (name == "--repeats") {
       request.repeats = read_repeats(value("a number"));
     } else if (name == "--add") {

@@ -17,6 +17,8 @@ struct CompareRequest {
   bool predict = false;    ///< rows are simulated, and nothing is run or written
   int repeats = 0;         ///< 0: by the time that runs take
   std::vector<std::string> add;
+  std::vector<std::string> command;  ///< the words as they were given, for the report
+  std::string report;                ///< an HTML page of the comparison; empty: none
 };
 
 /// Reads the command line. Options of train are taken as they stand. Throws UsageError.

@@ -15,19 +15,6 @@
 namespace consist::launch {
 namespace {
 
-/// Relative difference of the final loss to that of the first finished row of the same model; NaN for rows without one.
-std::vector<double> parities(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes) {
-  std::map<std::string, double> reference;
-  std::vector<double> parity(rows.size(), unknown);
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (!outcomes[i].finished()) continue;
-    const double loss = outcomes[i].runs.front().final_loss;
-    const double first = reference.try_emplace(model_of(rows[i]), loss).first->second;
-    parity[i] = (loss - first) / first;
-  }
-  return parity;
-}
-
 std::string scientific(double value) {
   if (std::isnan(value)) return "-";
   char text[32];
@@ -237,6 +224,18 @@ std::string legend(const std::vector<CompareRow>& rows, const std::vector<Compar
 }
 
 }  // namespace
+
+std::vector<double> parities(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes) {
+  std::map<std::string, double> reference;
+  std::vector<double> parity(rows.size(), unknown);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (!outcomes[i].finished()) continue;
+    const double loss = outcomes[i].runs.front().final_loss;
+    const double first = reference.try_emplace(model_of(rows[i]), loss).first->second;
+    parity[i] = (loss - first) / first;
+  }
+  return parity;
+}
 
 std::string comparison_text(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes, int columns) {
   std::vector<Line> lines(1);

@@ -15,6 +15,9 @@ namespace consist::launch {
 /// first finished row of the same model. Rows that did not finish show their reason, all lines of it.
 std::string comparison_text(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes, int columns = 0);
 
+/// By row, the relative difference of its final loss to that of the first finished row of its model; NaN for rows without one.
+std::vector<double> parities(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes);
+
 /// Doubts about the figures, one line each: other work on the machine, products and clocks that ran unevenly, bounds that
 /// could not be measured.
 std::string warnings_text(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes);

@@ -12,6 +12,17 @@
 #include "core/runtime/metrics.h"
 
 namespace consist::launch {
+
+std::string without_numbers(const std::string& name) {
+  std::string text;
+  for (const std::string_view part : split(name, '.')) {
+    const bool number = !part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos;
+    if (!text.empty()) text += '.';
+    text += number ? "*" : part;
+  }
+  return text;
+}
+
 namespace {
 
 constexpr std::size_t path_items = 10;
@@ -22,25 +33,13 @@ void add_work(TimeShares& shares, const Program& program, const SimulatedRank& r
     const Instruction& i = program.instructions[n];
     if (i.queue != Queue::compute() || !i.op->touches_memory()) continue;
     const double seconds = rank.times[n].seconds() * weight;
-    if (i.tag.phase == Phase::optimizer) {
-      shares.optimizer += seconds;
-    } else if (i.op->cost(program, i).flops <= 0) {
-      shares.memory += seconds;
-    } else {
-      (i.attributes.has("head_dim") ? shares.attention : shares.products) += seconds;  // products of heads, or of rows
+    switch (work_of(program, i)) {
+      case Work::products: shares.products += seconds; break;
+      case Work::attention: shares.attention += seconds; break;
+      case Work::memory_bound: shares.memory += seconds; break;
+      case Work::optimizer: shares.optimizer += seconds; break;
     }
   }
-}
-
-/// "model.layers.12.mlp.up_proj" as "model.layers.*.mlp.up_proj".
-std::string without_numbers(const std::string& name) {
-  std::string text;
-  for (const std::string_view part : split(name, '.')) {
-    const bool number = !part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos;
-    if (!text.empty()) text += '.';
-    text += number ? "*" : part;
-  }
-  return text;
 }
 
 std::string label_of(const Program& program, const Instruction& i) {

@@ -51,6 +51,9 @@ struct Prediction {
   bool fits() const { return capacity == 0 || most_bytes() <= capacity; }
 };
 
+/// "model.layers.12.mlp.up_proj" as "model.layers.*.mlp.up_proj".
+std::string without_numbers(const std::string& name);
+
 /// Compiles on as many threads, at most. Throws what compiling throws. `plan` is laid out, for a machine.
 Prediction predict(const Plan& plan, int threads = 1);
 /// From the programs of these ranks, which are the plan's and need no summary, and their simulation.

@@ -98,6 +98,29 @@ TEST(Archive, ManyRowsCrossChunks) {
   for (int i = 0; i < 3000; ++i) ASSERT_EQ(loss[i], 1.0 / (i + 1));
 }
 
+TEST(Archive, TextsOfAnyLengthAreKeptCompressed) {
+  const TemporaryFolder folder;
+  std::string text = "{\"größe\": [";
+  for (int i = 0; i < 200'000; ++i) text += "1234567,";
+  text += "0]}";
+  {
+    Archive archive(folder / "run.h5", false);
+    archive.define_steps(kColumns);
+    EXPECT_EQ(ArchiveReader(folder / "run.h5").packed_text("/timeline"), "") << "not written yet";
+    archive.append(std::vector<double>{1, 2, 3});
+    archive.packed_text("/timeline", text);
+    EXPECT_EQ(ArchiveReader(folder / "run.h5").packed_text("/timeline"), text) << "while the run goes on";
+    EXPECT_THROW(archive.packed_text("/elsewhere", text), ProgramError);
+    archive.text("/result", "{}");
+    archive.finish("finished", "");
+  }
+  const ArchiveReader reader(folder / "run.h5");
+  EXPECT_EQ(reader.version(), 2);
+  EXPECT_EQ(reader.packed_text("/timeline"), text);
+  EXPECT_EQ(reader.text("/result"), "{}");
+  EXPECT_LT(std::filesystem::file_size(folder / "run.h5"), text.size() / 2);
+}
+
 TEST(Archive, LongTextsAreCutBetweenCharacters) {
   const TemporaryFolder folder;
   {

@@ -76,7 +76,7 @@ assert steps.index.dtype == "int64" and steps.loss.dtype == "float64"
 assert run["steps/loss"].attrs["units"] == "nat/token" and run["steps/loss"].attrs["long_name"] == "mean loss"
 assert json.loads(run["config"].asstr()[()]) == {"model": "größe"}
 assert run.attrs["status"].decode() == "stopped" and run.attrs["reason"].decode() == "asked to, at größe"
-assert run.attrs["consist_archive_version"] == 1
+assert run.attrs["consist_archive_version"] == 2
 assert run["events/kind"].asstr()[0] == "checkpoint" and run["events/time"][0] == 7
 assert list(evaluations.loss) == [0.5] and list(evaluations.step) == [1000] and list(evaluations.sequences) == [64]
 assert run["evaluations/loss"].attrs["units"] == "nat/token"
@@ -84,6 +84,20 @@ assert run["steps/loss"].chunks == (1024,) and run["steps/loss"].compression is 
 print("read")
 )");
   EXPECT_EQ(output, "read\n");
+}
+
+TEST_F(ArchiveDocumentation, ATimelineInPandas) {
+  const TemporaryFolder folder;
+  {
+    Archive archive(folder / "run.h5", false);
+    archive.define_steps({{"step", "1", "step"}});
+    archive.packed_text("/timeline", R"({"classes": [{"instructions": {"op": ["linear", "größe"], "seconds": [0.5, 0.25]}}]})");
+    archive.finish("finished", "");
+  }
+  EXPECT_EQ(run(folder, example(1) + R"(
+print(instructions.groupby("op").seconds.sum().sort_values().to_dict())
+)"),
+            "{'größe': 0.25, 'linear': 0.5}\n");
 }
 
 // What the page says about files of killed runs.
@@ -133,7 +147,7 @@ TEST_F(ArchiveDocumentation, AComparisonInPandas) {
   }
   write_comparison(folder / "comparison.h5", {{"outcome", ""}, {"final_loss", "nat/token"}},
                    {{"a fp32", folder / "a.h5", {"finished", 2.5}}, {"b", "", {"unavailable: kein Gerät", std::nan("")}}});
-  const std::string output = run(folder, "import h5py, pandas as pd\n" + example(1) + R"(
+  const std::string output = run(folder, "import h5py, pandas as pd\n" + example(2) + R"(
 assert list(table.columns) == ["run", "outcome", "final_loss"], table
 assert list(table.run) == ["a fp32", "b"] and table.outcome[1] == "unavailable: kein Gerät"
 assert table.final_loss[0] == 2.5 and table.final_loss.isna()[1]

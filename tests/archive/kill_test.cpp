@@ -11,6 +11,7 @@
 #include <random>
 #include <thread>
 
+#include "consist/error.h"
 #include "core/archive/archive.h"
 #include "core/archive/reader.h"
 #include "tests/temporary_folder.h"
@@ -89,6 +90,7 @@ void write_steps(const std::string& path, int first_counted, long writes, int la
       archive.experts({.step = step, .choices = {step, 1, 2, 3}});
     }
   }
+  archive.packed_text("/timeline", std::string(100'000, 't'));
   archive.text("/comm", "{}");
   archive.finish("finished", "");
 }
@@ -119,6 +121,13 @@ void expect_readable(const std::string& path, int at_least) {
     const int step = 500 * (int(i) + 1);
     ASSERT_EQ(experts[i].step, step);
     ASSERT_EQ(experts[i].choices, (std::vector<std::int32_t>{step, 1, 2, 3}));
+  }
+  // Written once, when the run is over: it is there or not, and if it is torn, reading it says so.
+  try {
+    const std::string timeline = reader.packed_text("/timeline");
+    EXPECT_TRUE(timeline.empty() || timeline.find_first_not_of(std::string("t\0", 2)) == std::string::npos);
+  } catch (const DataError& error) {
+    EXPECT_NE(std::string(error.what()).find("/timeline"), std::string::npos);
   }
   const std::string status = reader.status();
   EXPECT_TRUE(status == "running" || status == "finished") << status;

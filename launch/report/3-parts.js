@@ -1,0 +1,156 @@
+// The parts of a step's time, and the difference of two rows as a sum over them.
+const partNames = {
+  products: 'Matrix products',
+  attention: 'Attention',
+  memory_bound: 'Memory-bound ops',
+  optimizer: 'Optimizer',
+  bubble: 'Pipeline bubble',
+  copies: 'Waiting for copies from the host',
+  gaps: 'Gaps between instructions',
+  clock: 'Clock',
+  untimed: 'Steps that were not timed',
+};
+const partMeanings = {
+  products: 'linears, the LM head and their gradients',
+  attention: 'products of heads',
+  memory_bound: 'norms, activations, casts, and all else without products',
+  optimizer: 'the update of the parameters',
+  bubble: 'a rank waits for other stages of the pipeline',
+  copies: 'compute waits for what comes from the host or goes there',
+  gaps: 'nothing runs and nothing is awaited: the host starts instructions, writes inputs, reads metrics',
+  clock: 'products and attention at another clock of the device',
+  untimed: 'what the steps of the table took longer or shorter than those that were timed',
+};
+const partOrder =
+    ['products', 'attention', 'memory_bound', 'optimizer', 'communication', 'bubble', 'copies', 'gaps', 'clock', 'untimed'];
+const kindOf = (part) => part.split(':')[0];
+const partName = (part) =>
+    kindOf(part) === 'communication' ? 'Waiting for communication (' + part.slice(14) + ')' : partNames[part] || part;
+const partMeaning = (part) => kindOf(part) === 'communication' ?
+    'collectives and messages over the axis ' + part.slice(14) + ' that no computing hides; slower ranks included' :
+    partMeanings[part];
+
+function partColour(part, all) {
+  if (kindOf(part) !== 'communication') return colour(part);
+  const axes = all.filter((p) => kindOf(p) === 'communication');
+  return colour(axes.indexOf(part) % 2 === 0 ? 'communication' : 'communication-2');
+}
+
+const timeOf = (row) => own(row).run?.time;
+const hasParts = (row) => finished(row) && !!timeOf(row)?.parts;
+
+/** How the times of a row came about, for a sentence. */
+function sourceText(row) {
+  const t = timeOf(row);
+  if (!t) return 'nothing is known';
+  if (t.source === 'measured') return 'measured over ' + t.measured_steps + (t.measured_steps === 1 ? ' step' : ' steps');
+  if (t.source === 'predicted') return 'predicted, not measured';
+  if (t.source === 'simulated')
+    return 'simulated for ' + (t.simulation.machine || 'its machine') + ' and stretched to the measured step, not measured';
+  return t.reason;
+}
+
+/**
+ * What `b` takes longer (positive) or shorter than `a`, by part; the parts sum to the difference of the steps. Where steps have
+ * different numbers of tokens, times are per 1,000 tokens.
+ */
+function difference(a, b) {
+  const tokens = (row) => own(row).run.tokens_per_step, same = !tokens(a) || !tokens(b) || tokens(a) === tokens(b);
+  const scale = (row) => same ? 1 : 1000 / tokens(row);
+  const step = (row) => own(row).figures.step_seconds * scale(row);
+  const result =
+      {unit: same ? 'per step' : 'per 1,000 tokens', a: step(a), b: step(b), scaleA: scale(a), scaleB: scale(b), parts: []};
+  if (!hasParts(a) || !hasParts(b)) return result;
+  const keys = [...new Set([...Object.keys(timeOf(a).parts), ...Object.keys(timeOf(b).parts)])];
+  const seconds = (row, key) => (timeOf(row).parts[key] || 0) * scale(row);
+  for (const key of keys)
+    result.parts.push({key, a: seconds(a, key), b: seconds(b, key), difference: seconds(b, key) - seconds(a, key)});
+  // At the clock of a, the products of b would have taken this much less or more.
+  const clockA = own(a).figures.clock, clockB = own(b).figures.clock;
+  if (known(clockA) && known(clockB) && clockA > 0 && Math.abs(clockB / clockA - 1) > 0.005) {
+    let moved = 0;
+    for (const part of result.parts.filter((p) => p.key === 'products' || p.key === 'attention')) {
+      const of = part.b * (1 - clockB / clockA);
+      part.difference -= of;
+      moved += of;
+    }
+    result.parts.push({key: 'clock', a: 0, b: 0, difference: moved});
+  }
+  result.parts.sort((x, y) => partOrder.indexOf(kindOf(x.key)) - partOrder.indexOf(kindOf(y.key)) || x.key.localeCompare(y.key));
+  return result;
+}
+
+/** Groups of instructions of a row, as objects. */
+function itemsOf(row) {
+  return (timeOf(row)?.items || []).map(([part, text, dtype, count, seconds, ownSeconds, flops, size]) => ({
+                                          part: data.texts[part],
+                                          text: data.texts[text],
+                                          dtype: data.texts[dtype],
+                                          count,
+                                          seconds,
+                                          own: ownSeconds,
+                                          flops,
+                                          bytes: size
+                                        }));
+}
+
+/** What a part reached: "51.2 GFLOP/s in f32", "11 MB/s". */
+function rateOf(row, part) {
+  const items = itemsOf(row).filter((item) => item.part === part), busy = sum(items.map((i) => i.own));
+  if (busy <= 0) return '';
+  if (part === 'products' || part === 'attention') {
+    const widest = {};
+    for (const item of items) widest[item.dtype] = (widest[item.dtype] || 0) + item.own;
+    const dtypes = Object.entries(widest).filter(([name]) => name).sort((x, y) => y[1] - x[1]).map(([name]) => name);
+    return si(sum(items.map((i) => i.flops)) / busy, 'FLOP/s') + (dtypes.length ? ' in ' + dtypes[0] : '');
+  }
+  if (kindOf(part) === 'communication')
+    return bytes(sum(items.map((i) => i.bytes))) + ' at ' + si(sum(items.map((i) => i.bytes)) / busy, 'B/s');
+  return '';
+}
+
+/** The sentence that says why one is slower: the parts that make up most of the difference. */
+function because(slow, fast) {
+  const d = difference(fast, slow), total = d.b - d.a;
+  if (d.parts.length === 0 || total <= 0) return null;
+  const larger = d.parts.filter((p) => p.difference > 0).sort((x, y) => y.difference - x.difference);
+  const chosen = [];
+  for (const part of larger) {
+    if (chosen.length && sum(chosen.map((p) => p.difference)) >= 0.8 * total || chosen.length === 3 ||
+        part.difference < 0.1 * total)
+      break;
+    chosen.push(part);
+  }
+  if (!chosen.length) return null;
+  const said = chosen.map((part) => {
+    const name = partName(part.key), rates = [rateOf(slow, part.key), rateOf(fast, part.key)];
+    const rate = rates[0] && rates[1] && rates[0] !== rates[1] ? ' (' + rates[0] + ' instead of ' + rates[1] + ')' :
+        rates[0] && !rates[1]                                  ? ' (' + rates[0] + ')' :
+                                                                 '';
+    return name.charAt(0).toLowerCase() + name.slice(1) + ' ' + signed(time(part.difference)) + rate;
+  });
+  const smaller = d.parts.filter((p) => p.difference < -0.1 * total).sort((x, y) => x.difference - y.difference);
+  const against = smaller.length ? ' Against it: ' +
+          listed(smaller.map(
+              (p) => partName(p.key).charAt(0).toLowerCase() + partName(p.key).slice(1) + ' ' + time(p.difference))) +
+          '.' :
+                                   '';
+  return {total, unit: d.unit, text: listed(said) + '.' + against};
+}
+
+/** Options and surroundings in which two rows differ: [[name, a, b]]; what was chosen to differ first. */
+function settingsBetween(a, b) {
+  const chosen =
+      varying.filter((name) => a.values[name] !== b.values[name]).map((name) => [name, a.values[name], b.values[name], true]);
+  const follows = new Set(['archive', 'overwrite', 'checkpoint', 'trace', 'export', 'resume', 'notes']);
+  const named = new Set(chosen.map(([name]) => 'config/' + name.replaceAll('-', '_')));
+  const keys = [...new Set([...Object.keys(a.settings || {}), ...Object.keys(b.settings || {})])].sort();
+  const others = keys.filter(
+                         (key) => settingOf(a, key) !== settingOf(b, key) && !named.has(key) && !follows.has(key.split('/')[1]) &&
+                             !key.includes('device_notes') && key !== 'environment/device_memory_bytes')
+                     .map(
+                         (key) =>
+                             [key.replace('config/plugin_options/', '').replace('config/', '').replace('environment/', ''),
+                              settingOf(a, key) ?? '–', settingOf(b, key) ?? '–', false]);
+  return [...chosen, ...others];
+}

@@ -1,0 +1,214 @@
+// The answer: which row wins, by how much, with what certainty, why, and what speaks against the comparison.
+
+/** "(1.05 to 1.20)": the interval of the ratio of two speeds, if both have one. */
+function ratioOf(a, b) {
+  const ratio = a.speed.mean / b.speed.mean;
+  if (!known(a.speed.low) || !known(b.speed.low)) return {ratio, text: times(ratio), interval: ''};
+  const half = (s) => Math.max(Math.log(s.high / s.mean), Math.log(s.mean / s.low));
+  const both = Math.hypot(half(a.speed), half(b.speed));
+  return {ratio, text: times(ratio), interval: times(ratio * Math.exp(-both)) + ' to ' + times(ratio * Math.exp(both))};
+}
+
+/** Without what follows from the run: "AMD EPYC, 2 threads" is an "AMD EPYC". */
+const deviceOf = (row) => (own(row).run?.environment?.device || '').split(',')[0];
+
+function speedText(row) {
+  const s = row.speed, text = si(s.mean) + ' tokens/s';
+  return known(s.low) ? text + ' (' + si(s.low) + ' to ' + si(s.high) + ')' : text;
+}
+
+function verdictOf(model) {
+  const ranked = model.ranked.map((n) => rows[n]);
+  const card = el('div', {class: 'verdict'}, varying.includes('model') ? el('p', {class: 'model'}, model.model) : '');
+  if (ranked.length === 0) {
+    card.append(el('p', {class: 'winner'}, 'No run finished.'));
+    return card;
+  }
+  const [best, second] = ranked, slowest = ranked[ranked.length - 1];
+  if (ranked.length === 1) {
+    card.append(
+        el('p', {class: 'winner'}, nameOf(best, false) + ': ' + speedText(best)),
+        el('p', {}, 'There is no other run of this model to hold it against.'));
+    return card;
+  }
+  if (model.leaders === 1) {
+    const next = ratioOf(best, second), last = ratioOf(best, slowest);
+    card.append(
+        el('p', {class: 'winner'},
+           nameOf(best, false) + ' is the fastest: ' + next.text + ' the speed of ' +
+               (ranked.length === 2 ? nameOf(second, false) : 'the next') + '.'),
+        el('p', {},
+           speedText(best) +
+               (next.interval ? '; beside ' + (ranked.length === 2 ? 'the other ' : 'the next (' + nameOf(second, false) + ') ') +
+                        next.text + ' with a 95% interval of ' + next.interval :
+                                '') +
+               (ranked.length > 2 ? '; ' + last.text + ' the slowest (' + nameOf(slowest, false) + ')' : '') + '.' +
+               (isPredicted ? ' Predicted, not measured.' : '')));
+  } else {
+    const tied = ranked.slice(0, model.leaders);
+    card.append(
+        el('p', {class: 'winner'},
+           'No fastest can be named: ' + listed(tied.map((row) => nameOf(row, false))) + ' cannot be told apart.'),
+        el('p', {},
+           tied.map((row) => nameOf(row, false) + ' ' + speedText(row)).join('; ') + '. The reason: ' + model.reason + '.'));
+    if (tied.length < ranked.length) {
+      const last = ratioOf(best, slowest);
+      card.append(
+          el('p', {},
+             'Each is faster than the others; ' + nameOf(best, false) + ' is ' + last.text + ' the slowest (' +
+                 nameOf(slowest, false) + ').'));
+    }
+  }
+  // Two that are nearly the same explain little: then it is the slowest that is explained.
+  const other = ranked.length === 2 || (model.leaders === 1 && ratioOf(best, second).ratio > 1.05) ? second : slowest;
+  const why = because(other, best);
+  if (why) {
+    card.append(
+        el('p', {class: 'because'}, el('strong', {}, 'Why: '),
+           nameOf(other, false) + ' takes ' + time(why.total) + ' longer ' + why.unit + ': ' + why.text + ' ',
+           el('span', {class: 'muted'}, '(' + sourceText(other) + ')')));
+  } else if (!hasParts(best) || !hasParts(other)) {
+    const without = hasParts(best) ? other : best;
+    card.append(
+        el('p', {class: 'because muted'},
+           'Why cannot be said: ' + nameOf(without, false) + ' has no times of its instructions. ' +
+               (timeOf(without)?.reason || '')));
+  }
+  return card;
+}
+
+/** What differs beyond the columns, and what the figures rest on. */
+function cautions() {
+  const items = [];
+  for (const warning of data.warnings) items.push(warning.replace(/^(warning|note): /, ''));
+  for (const c of data.conditions)
+    items.push(
+        'The rows differ in ' + c.name + ', too: ' +
+        c.values
+            .map(
+                (v) => v.value + ' (' + (v.rows.length === 1 ? v.rows[0] : v.rows[0] + ' and ' + (v.rows.length - 1) + ' more') +
+                    ')')
+            .join('; '));
+  const precisions = new Set(rows.filter(finished).map((row) => row.values.precision ?? settingOf(row, 'config/precision')));
+  const machines = new Set(rows.filter(finished).map((row) => row.values.machine ?? deviceOf(row)));
+  if (machines.size > 1 && precisions.has('fp32'))
+    items.push(
+        'Machines are compared with runs in fp32 among them: in fp32 most of what distinguishes newer devices, their bf16 and fp8 products, is not used. Compare at bf16.');
+  if (machines.size > 1 && precisions.size > 1)
+    items.push('Machines and precisions differ at once: compare rows of equal precision.');
+  const once = rows.filter((row) => finished(row) && row.run && row.speed.count === 1 && !isPredicted).length;
+  if (once)
+    items.push(
+        (once === 1 ? 'One row was' : once + ' rows were') +
+        ' measured once: there is no interval, and nothing can be told apart from it with certainty.');
+  const predicted = rows.filter((row) => row.run?.time?.source === 'simulated').length;
+  if (predicted)
+    items.push('Of ' + predicted + (predicted === 1 ? ' row' : ' rows') + ' the parts of the time are simulated, not measured.');
+  return items;
+}
+
+function speedChart() {
+  const shown = rows.filter((row) => finished(row) && row.run).slice().sort((a, b) => b.speed.mean - a.speed.mean).slice(0, 16);
+  if (shown.length < 2) return '';
+  const all = rows.filter((row) => finished(row) && row.run).length;
+  const winners = new Set(data.models.filter((m) => m.leaders === 1 && m.ranked.length > 1).map((m) => rows[m.ranked[0]]));
+  const label = (row) => {
+    const text = nameOf(row);
+    return innerWidth < 600 && text.length > 20 ? text.split(', ') : text;
+  };
+  const intervals = shown.some((row) => known(row.speed.low));
+  const end = 1.4 * shown[0].speed.mean,
+        cut = shown.some((row) => row.speed.high > end);  // intervals of two repeats can be very long
+  return chart(
+      Math.max(90, shown.length * (innerWidth < 600 ? 46 : 30) + 44),
+      'Speeds: ' + shown.map((row) => nameOf(row) + ' ' + speedText(row)).join('; '),
+      'Tokens per second of all ranks' +
+          (intervals ? '. Thin bars: 95% interval over the repeats' + (cut ? ', cut at the edge' : '') : '') +
+          (all > shown.length ? '. The fastest ' + shown.length + ' of ' + all : '') +
+          (winners.size ? '. Dark: faster than every other of its model.' : '.'),
+      () => ({
+        type: 'bar',
+        data: {
+          labels: shown.map(label),
+          datasets: [
+            {
+              data: shown.map((row) => row.speed.mean),
+              backgroundColor: shown.map((row) => colour(winners.has(row) ? 'bar' : 'bar-soft')),
+              grouped: false,
+              barPercentage: 0.78,
+              order: 2
+            },
+            {
+              data: shown.map((row) => known(row.speed.low) ? [row.speed.low, row.speed.high] : null),
+              backgroundColor: colour('ink'),
+              grouped: false,
+              barThickness: 2,
+              order: 1
+            },
+          ]
+        },
+        options: {
+          indexAxis: 'y',
+          layout: {padding: {right: 64}},
+          scales: {
+            x: axis('', {
+              beginAtZero: true,
+              max: cut ? end : undefined,
+              ticks: {color: colour('muted'), callback: (v) => si(v), maxTicksLimit: 6}
+            }),
+            y: axis('', {grid: {display: false}, ticks: {color: colour('ink'), autoSkip: false}})
+          },
+          plugins: {
+            tooltip: {callbacks: {label: (i) => speedText(shown[i.dataIndex])}},
+            barLabels: {label: (n) => si(shown[n].speed.mean), end: (n) => Math.min(shown[n].speed.high ?? 0, end), room: 64}
+          }
+        },
+      }));
+}
+
+function showAnswer() {
+  const section = byId('answer');
+  const machines = [...new Set(rows.filter(finished).map(deviceOf).filter(Boolean))];
+  byId('about').textContent = (rows.length === 1 ? '1 row' : rows.length + ' rows') + ', ' +
+      sum(rows.map((row) => (row.run?.repeats || []).length)) + ' runs' + (machines.length ? ', on ' + machines.join('; ') : '') +
+      '. Written ' + data.written + '.';
+  section.append(...data.models.map(verdictOf), speedChart() || '');
+  const doubts = cautions();
+  if (doubts.length)
+    section.append(
+        el('div', {class: 'mind'}, el('h3', {}, 'Before you decide'), el('ul', {}, doubts.map((text) => el('li', {}, text)))));
+  if (data.effects.length) {
+    section.append(
+        el('h3', {}, 'What each choice is worth'),
+        table(
+            'By rows that differ in it alone; geometric means' + (isPredicted ? '' : ' with 95% intervals'),
+            [
+              {name: 'Choice'}, {name: 'Speed', number: true}, {name: '95% interval', number: true},
+              {name: 'Pairs', number: true}, {name: ''}
+            ],
+            data.effects.map((e) => {
+              const open = known(e.speed.low) && e.speed.low <= 1 && e.speed.high >= 1;
+              return [
+                e.option + ' ' + e.value + ' over ' + e.reference, times(e.speed.mean),
+                known(e.speed.low) ? times(e.speed.low) + ' to ' + times(e.speed.high) : '–', String(e.pairs),
+                open ? 'cannot be told from 1×' : ''
+              ];
+            })));
+  }
+  const advice = rows.filter((row) => row.run && (row.advice || []).length);
+  if (advice.length) {
+    const lines = new Map();
+    for (const row of advice)
+      for (const text of row.advice)
+        lines.set(text.replace(/: .*$/, ''), [...(lines.get(text.replace(/: .*$/, '')) || []), nameOf(row) + ': ' + text]);
+    section.append(
+        el('h3', {}, 'What the runs say is left'),
+        el('ul', {class: 'plain'},
+           [...lines.values()].slice(0, 6).map(
+               (texts) =>
+                   el('li', {},
+                      texts[0] +
+                          (texts.length > 1 ? ' – and ' + (texts.length - 1) + (texts.length === 2 ? ' row' : ' rows') + ' more' :
+                                              '')))));
+  }
+}

@@ -1,0 +1,358 @@
+// The page of a comparison: what it says is what the archives say, and a browser shows it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "core/archive/archive.h"
+#include "core/archive/reader.h"
+#include "tests/child_process.h"
+#include "tests/commands/tiny_training.h"
+#include "tests/report/browser.h"
+#include "tests/temporary_folder.h"
+
+namespace consist {
+namespace {
+
+using nlohmann::json;
+using test::ChildResult;
+using test::evaluate;
+using test::run_child;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using Words = std::vector<std::string>;
+
+constexpr const char* no_chromium = "no Chromium: install tests/packages.txt, or set CONSIST_TEST_CHROMIUM";
+
+ChildResult consist_says(Words words) {
+  words.insert(words.begin(), CONSIST_BINARY_DIR "/bin/consist");
+  return run_child(words, std::chrono::seconds(280));
+}
+
+json data_of(const std::string& page) {
+  const std::string text = read_whole(page), open = R"(<script type="application/json" id="data">)";
+  const std::size_t begin = text.find(open) + open.size();
+  return json::parse(text.substr(begin, text.find("</script>", begin) - begin));
+}
+
+/// The archive of a run of version 1: llama-tiny in bf16 on two ranks, six steps, made by `consist train --model llama-tiny
+/// --dataset synthetic --sequence 32 --batch 1 --ranks 2 --steps 6 --precision bf16 --archive v1b.h5` with the program of commit
+/// d876eaa.
+std::string version_1(const TemporaryFolder& folder) {
+  const std::string path = folder / "old.h5";
+  const ChildResult unpacked =
+      run_child({"sh", "-c", "gzip -dc '" CONSIST_SOURCE_DIR "/tests/report/version1.h5.gz' > '" + path + "'"});
+  EXPECT_EQ(unpacked.status, 0) << unpacked.output;
+  return path;
+}
+
+/// A run of this version: two ranks, a few steps.
+std::string new_run(const TemporaryFolder& folder) {
+  const ChildResult result = test::train_tiny({"--strategy", "ddp", "--steps", "6", "--archive", folder / "new.h5"});
+  EXPECT_EQ(result.status, 0) << result.output;
+  return folder / "new.h5";
+}
+
+void expect_what_the_archives_say(const json& data) {
+  ASSERT_EQ(data.at("rows").size(), 8U);
+  for (const json& row : data.at("rows")) {
+    SCOPED_TRACE(row.at("label").get<std::string>());
+    ASSERT_EQ(row.at("status"), "finished");
+    const json& run = row.at("run");
+    ASSERT_GE(run.at("repeats").size(), 2U);
+    const ArchiveReader archive(run.at("repeats")[0].at("archive").get<std::string>());
+    EXPECT_EQ(row.at("figures").at("final_loss"), archive.column("loss").back());
+    EXPECT_EQ(row.at("figures").at("planned_bytes"), json::parse(archive.text("/result")).at("planned_bytes"));
+    EXPECT_EQ(json(run.at("result")), json::parse(archive.text("/result")));
+    const json& curves = run.at("curves").at("columns");
+    for (const char* name : {"step", "loss", "tokens_per_second", "grad_norm"}) {
+      const std::vector<double> values = archive.column(name);
+      ASSERT_EQ(curves.at(name).size(), values.size()) << name;
+      for (std::size_t i = 0; i < values.size(); ++i)
+        EXPECT_NEAR(curves.at(name)[i].get<double>(), values[i], 1e-6 * std::abs(values[i])) << name;
+    }
+    double log_sum = 0;
+    for (const json& repeat : run.at("repeats")) log_sum += std::log(repeat.at("tokens_per_second").get<double>());
+    if (row.at("disturbance") == "" && row.at("speed").at("count") == run.at("repeats").size()) {
+      EXPECT_NEAR(row.at("speed").at("mean").get<double>(), std::exp(log_sum / static_cast<double>(run.at("repeats").size())),
+                  1e-6);
+    }
+  }
+}
+
+void expect_parts_of_the_timelines(const json& data) {
+  for (const json& row : data.at("rows")) {
+    SCOPED_TRACE(row.at("label").get<std::string>());
+    const json& time = row.at("run").at("time");
+    ASSERT_EQ(time.at("source"), "measured");
+    double sum = 0, products = 0, of_items = 0;
+    for (const auto& [name, seconds] : time.at("parts").items()) sum += seconds.get<double>();
+    EXPECT_NEAR(sum, row.at("figures").at("step_seconds").get<double>(), 1e-6 * sum);
+    for (const json& item : time.at("items")) {
+      if (data.at("texts")[item[0].get<std::size_t>()] == "products") of_items += item[4].get<double>();
+    }
+    EXPECT_NEAR(of_items, time.at("parts").at("products").get<double>(), 1e-3 * of_items + 1e-6);
+    if (row.at("run").at("repeats").size() != 2 || row.at("disturbance") != "") continue;
+    int runs = 0;
+    for (const json& repeat : row.at("run").at("repeats")) {
+      if (repeat.at("disturbance") != "") continue;
+      const json timeline = json::parse(ArchiveReader(repeat.at("archive").get<std::string>()).packed_text("/timeline"));
+      products += timeline.at("classes")[0].at("parts").at("products").get<double>();
+      ++runs;
+    }
+    EXPECT_NEAR(time.at("parts").at("products").get<double>(), products / runs, 1e-9);
+  }
+}
+
+void expect_every_section_without_an_error(const std::string& page) {
+  std::vector<std::string> console;
+  const json seen = evaluate(page, R"(
+    const text = (id) => document.getElementById(id).textContent;
+    const sum = document.getElementById('sum');
+    return {ready: document.documentElement.dataset.ready, rows: document.querySelectorAll('#rows tbody tr').length,
+            sum: Number(sum.dataset.sum), difference: Number(sum.dataset.difference), answer: text('answer'), why: text('why'),
+            charts: [...document.querySelectorAll('canvas')].map((c) => c.width * c.height > 0 && c.getAttribute('aria-label').length > 10),
+            empty: [...document.querySelectorAll('.empty')].map((e) => e.textContent),
+            loaded: performance.getEntriesByType('resource').length};)",
+                             &console);
+  EXPECT_THAT(console, IsEmpty());
+  ASSERT_TRUE(seen.is_object()) << seen;
+  EXPECT_EQ(seen.at("ready"), "yes");
+  EXPECT_EQ(seen.at("rows"), 8);
+  EXPECT_EQ(seen.at("loaded"), 0) << "the page asked for something else";
+  const double difference = seen.at("difference").get<double>();
+  ASSERT_NE(difference, 0);
+  EXPECT_NEAR(seen.at("sum").get<double>(), difference, 0.01 * std::abs(difference));
+  EXPECT_THAT(seen.at("answer").get<std::string>(),
+              testing::AllOf(HasSubstr("llama-tiny"), HasSubstr("qwen3-tiny"), HasSubstr("Why: ")));
+  EXPECT_GE(seen.at("charts").size(), 6U);
+  for (const json& chart : seen.at("charts")) EXPECT_EQ(chart, true);
+  // A processor has no sensors; all else is there.
+  ASSERT_EQ(seen.at("empty").size(), 1U) << seen.at("empty");
+  EXPECT_THAT(seen.at("empty")[0].get<std::string>(), HasSubstr("no sensor was recorded"));
+}
+
+void expect_sums_of_every_pair(const std::string& page) {
+  const json seen = evaluate(page, R"(
+    const worst = [];
+    for (const a of rows) for (const b of rows) {
+      if (a === b) continue;
+      const d = difference(a, b), total = d.b - d.a, parts = d.parts.reduce((s, p) => s + p.difference, 0);
+      worst.push(Math.abs(parts - total) / Math.abs(total));
+    }
+    return worst;)");
+  ASSERT_EQ(seen.size(), 56U);
+  for (const json& off : seen) EXPECT_LT(off.get<double>(), 0.01);
+}
+
+void expect_sorting_filtering_and_opening(const std::string& page) {
+  std::vector<std::string> console;
+  const json seen = evaluate(page, R"(
+    const column = (n) => [...document.querySelectorAll('#rows tbody tr')].map((r) => r.children[n].textContent);
+    const button = [...document.querySelectorAll('#rows th button')].find((b) => b.textContent === 'Step');
+    const at = [...button.closest('tr').children].indexOf(button.closest('th'));
+    button.click();
+    const down = {order: column(at), sort: button.closest('th').getAttribute('aria-sort')};
+    button.click();
+    const up = {order: column(at), sort: button.closest('th').getAttribute('aria-sort')};
+    const filter = document.querySelector('#table select');
+    filter.value = '1';
+    filter.dispatchEvent(new Event('change'));
+    const filtered = column(0);
+    const part = document.querySelector('#parts .open');
+    part.focus();
+    const focused = document.activeElement === part;
+    part.click();
+    const fold = document.getElementById(part.getAttribute('aria-controls'));
+    return {down, up, filtered, focused, expanded: part.getAttribute('aria-expanded'), hidden: fold.hidden, fold: fold.textContent};)",
+                             &console);
+  EXPECT_THAT(console, IsEmpty());
+  ASSERT_TRUE(seen.is_object()) << seen;
+  EXPECT_EQ(seen.at("down").at("sort"), "descending");
+  EXPECT_EQ(seen.at("up").at("sort"), "ascending");
+  std::vector<std::string> reversed = seen.at("up").at("order").get<std::vector<std::string>>();
+  std::reverse(reversed.begin(), reversed.end());
+  EXPECT_EQ(seen.at("down").at("order").get<std::vector<std::string>>(), reversed);
+  EXPECT_EQ(seen.at("filtered").size(), 4U);
+  EXPECT_EQ(seen.at("focused"), true);
+  EXPECT_EQ(seen.at("expanded"), "true");
+  EXPECT_EQ(seen.at("hidden"), false);
+  EXPECT_THAT(seen.at("fold").get<std::string>(), HasSubstr("linear"));
+}
+
+// 350 pixels are what a window of 1,400 has at a zoom of 400%.
+void expect_no_sideways_scrolling(const std::string& page) {
+  for (const int width : {350, 400, 1400}) {
+    SCOPED_TRACE(width);
+    std::vector<std::string> console;
+    const json seen = evaluate(page, "return [document.documentElement.scrollWidth, innerWidth];", &console, width);
+    EXPECT_THAT(console, IsEmpty());
+    ASSERT_EQ(seen.size(), 2U);
+    EXPECT_LE(seen[0].get<int>(), seen[1].get<int>()) << "the page scrolls sideways";
+  }
+}
+
+void expect_pictures(const std::string& page) {
+  const TemporaryFolder folder;
+  for (const int width : {400, 1400}) {
+    const std::string picture = folder / (std::to_string(width) + ".png");
+    test::open_page(page, width, 1200, {"--screenshot=" + picture});
+    ASSERT_TRUE(std::filesystem::exists(picture));
+    EXPECT_GT(std::filesystem::file_size(picture), 20'000U) << "an empty page";
+  }
+}
+
+/// The quickstart's eight configurations, with shorter steps and fewer of them. One test, since they are run once.
+TEST(Report, OfTheQuickstartsEightRuns) {
+  const TemporaryFolder folder;
+  const std::string page = folder / "report.html";
+  const ChildResult result = consist_says({"compare",
+                                           "--model",
+                                           "llama-tiny,qwen3-tiny",
+                                           "--strategy",
+                                           "ddp",
+                                           "--ranks",
+                                           "1,2",
+                                           "--precision",
+                                           "fp32,bf16",
+                                           "--dataset",
+                                           "synthetic",
+                                           "--sequence",
+                                           "32",
+                                           "--global-batch",
+                                           "4",
+                                           "--steps",
+                                           "6",
+                                           "--repeats",
+                                           "2",
+                                           "--output",
+                                           folder / "runs",
+                                           "--report",
+                                           page});
+  ASSERT_EQ(result.status, 0) << result.output;
+  EXPECT_LT(std::filesystem::file_size(page), 2'000'000U);
+  const json data = data_of(page);
+  expect_what_the_archives_say(data);
+  expect_parts_of_the_timelines(data);
+  if (test::chromium().empty()) GTEST_SKIP() << no_chromium;
+  expect_every_section_without_an_error(page);
+  expect_sums_of_every_pair(page);
+  expect_sorting_filtering_and_opening(page);
+  expect_no_sideways_scrolling(page);
+  expect_pictures(page);
+}
+
+class ReportInABrowser : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (test::chromium().empty()) GTEST_SKIP() << no_chromium;
+  }
+};
+
+TEST_F(ReportInABrowser, ArchivesOfVersion1OpenAndSayWhatTheyLack) {
+  const TemporaryFolder folder;
+  const std::string old = version_1(folder);
+  EXPECT_EQ(ArchiveReader(old).version(), 1);
+  EXPECT_EQ(ArchiveReader(old).packed_text("/timeline"), "");
+  const ChildResult written = consist_says({"report", old, new_run(folder), "-o", folder / "report.html"});
+  ASSERT_EQ(written.status, 0) << written.output;
+  std::vector<std::string> console;
+  const json seen = evaluate(folder / "report.html", R"(
+    return {why: document.getElementById('why').textContent, table: document.getElementById('table').textContent,
+            loss: document.querySelectorAll('#loss canvas').length};)",
+                             &console);
+  EXPECT_THAT(console, IsEmpty());
+  ASSERT_TRUE(seen.is_object()) << seen;
+  EXPECT_THAT(seen.at("why").get<std::string>(), HasSubstr("Archives of version 1 hold no times of instructions"));
+  EXPECT_THAT(seen.at("table").get<std::string>(), HasSubstr("bf16"));
+  EXPECT_GE(seen.at("loss").get<int>(), 1);
+}
+
+TEST_F(ReportInABrowser, PredictionsHavePartsAndNoRuns) {
+  const TemporaryFolder folder;
+  const ChildResult written = consist_says({"compare", "--predict", "--model", "llama-tiny", "--strategy", "ddp,zero3-offload",
+                                            "--ranks", "4", "--precision", "fp32,bf16", "--sequence", "256", "--batch", "2",
+                                            "--machine", "h200", "--report", folder / "report.html"});
+  ASSERT_EQ(written.status, 0) << written.output;
+  std::vector<std::string> console;
+  const json seen = evaluate(
+      folder / "report.html",
+      "return {why: document.getElementById('why').textContent, sum: document.getElementById('sum').dataset};", &console);
+  EXPECT_THAT(console, IsEmpty());
+  ASSERT_TRUE(seen.is_object()) << seen;
+  EXPECT_THAT(seen.at("why").get<std::string>(), HasSubstr("predicted, not measured"));
+  const double difference = std::stod(seen.at("sum").at("difference").get<std::string>());
+  EXPECT_NEAR(std::stod(seen.at("sum").at("sum").get<std::string>()), difference, 0.01 * std::abs(difference));
+}
+
+/// 200 archives with the timeline of a real run, each of another configuration.
+TEST_F(ReportInABrowser, TwoHundredRunsStayUnderFiveMegabytes) {
+  const TemporaryFolder folder;
+  const ArchiveReader real(new_run(folder));
+  const std::string timeline = real.packed_text("/timeline");
+  Words words{"report"};
+  for (int n = 0; n < 200; ++n) {
+    json config = json::parse(real.text("/config"));
+    config["batch"] = n + 1;
+    config["strategy"] = n % 2 == 0 ? "ddp" : "zero2";
+    Archive archive(folder / (std::to_string(n) + ".h5"), false);
+    archive.text("/config", config.dump());
+    for (const char* text : {"/environment", "/topology", "/program", "/start", "/comm", "/result"})
+      archive.text(text, real.text(text));
+    archive.define_steps({{"step", "1", "step"},
+                          {"loss", "1", "loss"},
+                          {"seconds", "s", "s"},
+                          {"tokens", "1", "t"},
+                          {"tokens_per_second", "1/s", "t"}});
+    for (int step = 1; step <= 60; ++step) {
+      const double seconds = 0.1 + 0.001 * n + 0.001 * (step % 7);
+      archive.append(std::vector<double>{double(step), 7 - 0.01 * step, seconds, 1024, 1024 / seconds});
+    }
+    archive.packed_text("/timeline", timeline);
+    archive.finish("finished", "");
+    words.push_back(archive.path());
+  }
+  words.insert(words.end(), {"-o", folder / "report.html"});
+  const ChildResult written = consist_says(words);
+  ASSERT_EQ(written.status, 0) << written.output;
+  EXPECT_LT(std::filesystem::file_size(folder / "report.html"), 5'000'000U);
+  std::vector<std::string> console;
+  const json seen = evaluate(folder / "report.html", "return document.querySelectorAll('#rows tbody tr').length;", &console);
+  EXPECT_THAT(console, IsEmpty());
+  EXPECT_EQ(seen, 200);
+}
+
+TEST(ReportCommand, RefusesWhatItCannotDo) {
+  const TemporaryFolder folder;
+  write_whole(folder / "letter.html", "<html>dear</html>");
+  const std::string old = version_1(folder);
+  const auto refused = [&](const Words& words, const std::string& why) {
+    Words all{"report"};
+    all.insert(all.end(), words.begin(), words.end());
+    const ChildResult result = consist_says(all);
+    EXPECT_NE(result.status, 0);
+    EXPECT_THAT(result.output, HasSubstr(why));
+  };
+  refused({}, "needs the archive of a run");
+  refused({folder / "none.h5"}, "cannot read");
+  refused({folder / "letter.html", "-o", folder / "r.html"}, "letter.html");
+  refused({old, "-o"}, "-o needs a file");
+  refused({old, "-o", folder.path().string()}, "is a folder");
+  refused({old, "-o", folder / "no/r.html"}, "make it first");
+  refused({old, "-o", folder / "letter.html"}, "is there and is no report");
+  refused({old, "--colour"}, "has no option --colour");
+  EXPECT_EQ(read_whole(folder / "letter.html"), "<html>dear</html>");
+  EXPECT_FALSE(std::filesystem::exists(folder / "r.html"));
+  EXPECT_EQ(consist_says({"report", old, "-o", folder / "letter.html", "--overwrite"}).status, 0);
+  EXPECT_EQ(consist_says({"report", old, "-o", folder / "letter.html", "--title", "</script><b>"}).status, 0)
+      << "a report is replaced";
+  EXPECT_THAT(read_whole(folder / "letter.html"),
+              testing::AllOf(HasSubstr("&lt;/script&gt;&lt;b&gt;"), Not(HasSubstr("</script><b>"))));
+}
+
+}  // namespace
+}  // namespace consist
