@@ -54,7 +54,8 @@ std::vector<std::string> options_without_effect(const std::function<bool(const s
       for (const OptionSpec& spec : table) {
         const OptionNeed need = need_of(spec);
         if (options.count(spec.name) == 0) continue;
-        if (std::any_of(uses.begin(), uses.end(), [&](const auto& values) { return need.is_met_by(value_of(table, values, need.option)); })) continue;
+        const auto is_met = [&](const auto& values) { return need.is_met_by(value_of(table, values, need.option)); };
+        if (std::any_of(uses.begin(), uses.end(), is_met)) continue;
         std::string shown;
         for (const std::string& value : need.values) shown += (shown.empty() ? "" : ",") + value;
         lines.push_back(

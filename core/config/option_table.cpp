@@ -134,7 +134,7 @@ constexpr RunOption table[] = {
     row<&C::precision>({"precision", text, "fp32", "dtypes of all values"}, "P", configuration),
     row<&C::device>({"device", text, "auto", "auto: the fastest there is"}, "D", configuration),
     row<&C::machine>({"machine", text, "", "machine to plan for; else the device's own"}, "M", configuration, Sweep::pluses),
-    row<&C::dataset>({"dataset", text, "text", "text, jsonl, tokens, ..., or shares of several: a=0.7+b=0.3"}, "D", configuration),
+    row<&C::dataset>({"dataset", text, "text", "text, jsonl, ..., or a=0.7+b=0.3"}, "D", configuration),
     row<&C::ranks>({"ranks", integer, "1", "processes to start on this machine", "1..65536"}, "N", configuration),
     source({"plugin", text, "", "file or folder to look for plugins in, too; repeatable"}, "PATH", Sweep::none, true),
     source({"deepspeed-config", text, "", "strategy, precision, batch and optimizer as a DeepSpeed JSON states them, key by key"},

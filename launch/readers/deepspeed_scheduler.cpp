@@ -108,8 +108,13 @@ class Scheduler {
     }
     RunConfig& config = target_.config;
     const Json total = value("total_num_steps", Json("auto"));
-    if (is_auto(total)) {
+    if (is_auto(total) && config.epochs > 0) {
+      target_.resolve(name("total_num_steps"), total, "epochs", config.epochs);
+    } else if (is_auto(total)) {
       target_.resolve(name("total_num_steps"), total, "steps", config.steps);
+    } else if (config.epochs > 0) {
+      target_.refuse(name("total_num_steps"),
+                     "is " + shown(total) + ", but --epochs " + std::to_string(config.epochs) + " is given; leave one of them out");
     } else {
       target_.state(name("total_num_steps"), total, "steps", config.steps,
                     target_.whole(name("total_num_steps"), total, 1, most_steps));

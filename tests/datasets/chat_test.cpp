@@ -168,9 +168,11 @@ TEST(ChatDataset, FormsOfMessagesAreReadAlike) {
     return read(*open("jsonl", given, 20, model.vocabulary), 0, 20);
   };
   const auto openai = ids(
-      R"({"messages": [{"role": "system", "content": "be brief"}, {"role": "user", "content": "why so?"}, {"role": "assistant", "content": "because"}]})");
+      R"({"messages": [{"role": "system", "content": "be brief"}, {"role": "user", "content": "why so?"}, )"
+      R"({"role": "assistant", "content": "because"}]})");
   EXPECT_EQ(
-      ids(R"({"conversations": [{"from": "system", "value": "be brief"}, {"from": "human", "value": "why so?"}, {"from": "gpt", "value": "because"}]})"),
+      ids(R"({"conversations": [{"from": "system", "value": "be brief"}, {"from": "human", "value": "why so?"}, )"
+          R"({"from": "gpt", "value": "because"}]})"),
       openai);
   EXPECT_EQ(
       ids(R"({"messages": [{"role": "system", "content": [{"type": "text", "text": "be "}, {"type": "text", "text": "brief"}]}, )"

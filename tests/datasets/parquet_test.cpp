@@ -26,10 +26,11 @@ folder = pathlib.Path(sys.argv[1])
 rows = [json.loads(line) for line in open(folder / "rows.jsonl")]
 table = pa.Table.from_pylist(rows)
 pq.write_table(table, folder / "rows.parquet", row_group_size=700, compression="zstd")
-large = pa.schema([("text", pa.dictionary(pa.int32(), pa.string())), ("messages", pa.large_list(pa.struct([("role", pa.string()), ("content", pa.large_string())]))),
-                   ("number", pa.int64())])
+message = pa.struct([("role", pa.string()), ("content", pa.large_string())])
+large = pa.schema([("text", pa.dictionary(pa.int32(), pa.string())), ("messages", pa.large_list(message)), ("number", pa.int64())])
 pq.write_table(pa.Table.from_pylist(rows, schema=large), folder / "large.parquet")
-for name, values in {"null": ["a", None], "number": [1, 2], "time": pa.array([1, 2], pa.timestamp("s")), "bytes": pa.array([b"a", b"b\xff"])}.items():
+wrong = {"null": ["a", None], "number": [1, 2], "time": pa.array([1, 2], pa.timestamp("s")), "bytes": pa.array([b"a", b"b\xff"])}
+for name, values in wrong.items():
     pq.write_table(pa.table({"text": values}), folder / f"{name}.parquet")
 pq.write_table(pa.table({"text": pa.array([b"a", b"b\xff"]).view(pa.string())}), folder / "utf8.parquet")
 pq.write_table(pa.table({"messages": [[{"role": "user", "content": "a"}], [{"role": "user", "content": None}]]}), folder / "chat.parquet")
