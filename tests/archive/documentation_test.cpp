@@ -168,7 +168,8 @@ TEST(ArchivePage, NamesEveryColumnAndEveryKeyOfTheResult) {
   config.archive = folder / "run.h5";
   Recorder recorder(config, 0);
   const DeviceReading sensor{"gpu_use", "1", 0.5};
-  recorder.describe("{}", "{}", "{}", {&sensor, 1});
+  const Router router{.layer = 0, .experts = 2};
+  recorder.describe("{}", "{}", "{}", {&sensor, 1}, true, {&router, 1});
   recorder.evaluation({.step = 1, .loss = 2, .sequences = 3, .seconds = 4});
   const RunResult result;
   recorder.finish("finished", "", &result);
@@ -180,6 +181,41 @@ TEST(ArchivePage, NamesEveryColumnAndEveryKeyOfTheResult) {
   EXPECT_GT(keys.size(), 20U);
   for (const auto& [key, value] : keys.items())
     EXPECT_NE(page().find("`" + key + "`"), std::string::npos) << key << " is not in docs/archive.md";
+}
+
+/// A run of 2,500 steps keeps the choices of every second one, also where it goes on after the third.
+TEST(ArchivedExperts, ARunThatGoesOnKeepsThem) {
+  const TemporaryFolder folder;
+  RunConfig config;
+  config.archive = folder / "run.h5";
+  config.steps = 2500;
+  const Router router{.layer = 1, .experts = 2};
+  const auto record = [&](std::int64_t done, std::int64_t last) {
+    Recorder recorder(config, done);
+    recorder.describe("{}", "{}", "{}", {}, false, {&router, 1});
+    for (std::int64_t step = done + 1; step <= last; ++step) {
+      StepReport report;
+      report.step = step;
+      report.seconds = 1;
+      report.expert_choices = {static_cast<float>(10 * done + step), 1};
+      report.expert_load = 2;
+      recorder.step(report, {});
+    }
+    recorder.finish("stopped", "", nullptr);
+  };
+  record(0, 5);
+  config.resume = true;
+  record(3, 6);
+  const ArchiveReader archive(config.archive);
+  std::vector<std::int64_t> steps;
+  std::vector<std::int32_t> choices;
+  for (const ArchivedChoices& row : archive.experts()) {
+    steps.push_back(row.step);
+    choices.insert(choices.end(), row.choices.begin(), row.choices.end());
+  }
+  EXPECT_EQ(steps, (std::vector<std::int64_t>{1, 3, 5}));
+  EXPECT_EQ(choices, (std::vector<std::int32_t>{1, 1, 3, 1, 35, 1}));
+  EXPECT_EQ(archive.column("expert_load"), std::vector<double>(6, 2));
 }
 
 TEST(ArchivePage, NamesEverySensorAndVersionOfAGpu) {

@@ -126,10 +126,12 @@ inline Values moe_dispatch(const Value& x, const Value& experts, const Value& we
   return {rows, row_weights, pairs, counts, overflow};
 }
 
-/// Adds each row to its token: tokens of `experts` [batch, sequence, choices].
+/// Adds each row to its token: tokens of `experts` [batch, sequence, choices], or of more dimensions.
 inline Value moe_combine(const Value& rows, const Value& pairs, const Value& experts) {
   const std::int64_t c = rows.shape.last(), choices = experts.shape.last();
-  Value y = zeros(rows.dtype, {experts.shape[0], experts.shape[1], c});
+  Shape tokens = experts.shape;
+  tokens[tokens.rank() - 1] = c;
+  Value y = zeros(rows.dtype, tokens);
   for (std::int64_t row = 0; row < pairs.shape[0]; ++row) {
     const auto pair = static_cast<std::int64_t>(pairs.at(row));
     for (std::int64_t i = 0; pair >= 0 && i < c; ++i) y.at(pair / choices * c + i) += rows.at(row * c + i);

@@ -61,7 +61,7 @@ class Exchanger {
 
   void send(Instruction dispatch) {
     const TensorId experts = dispatch.inputs[experts_input];
-    const std::string& name = program_[dispatch.outputs.front()].name;
+    const std::string name = program_[dispatch.outputs.front()].name;
     const std::int64_t count = dispatch.attributes.integer("experts");
     Instruction sends{.op = &registry().get("moe_send"), .inputs = dispatch.inputs, .attributes = {}, .tag = dispatch.tag};
     const Room room = room_for(program_[experts].shape, count);
