@@ -3,9 +3,13 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <thread>
+
+#include "consist/error.h"
 
 namespace consist::launch {
 namespace {
@@ -42,32 +46,9 @@ double median_of_last(const std::vector<double>& values, std::size_t most) {
   return *middle;
 }
 
-}  // namespace
-
-std::string text_at(const json& object, const std::string& path) {
-  const json* const found = find(object, path);
-  if (found == nullptr || found->is_null()) return {};
-  return found->is_string() ? found->get<std::string>() : found->dump();
-}
-
-double number_at(const json& object, const std::string& path) {
-  const json* const found = find(object, path);
-  return found != nullptr && found->is_number() ? found->get<double>() : std::numeric_limits<double>::quiet_NaN();
-}
-
-std::int64_t RunView::steps() const {
-  const double planned = number_at(config, "/steps");
-  return planned > 0 ? static_cast<std::int64_t>(planned) : 0;
-}
-
-std::int64_t RunView::done() const {
-  return step.empty() ? 0 : static_cast<std::int64_t>(step.back());
-}
-
-RunView read_run(const std::string& path) {
+RunView read_once(const std::string& path, const ArchiveReader& archive) {
   RunView run{.path = path};
   run.written = modified(path);
-  const ArchiveReader archive(path);
   run.status = archive.status();
   run.reason = archive.reason();
   for (const auto& [name, into] : {std::pair{"/config", &run.config},
@@ -96,6 +77,44 @@ RunView read_run(const std::string& path) {
   for (const auto* column : columns) rows = std::min(rows, column->size());
   for (auto* column : columns) column->resize(rows);
   return run;
+}
+
+}  // namespace
+
+std::string text_at(const json& object, const std::string& path) {
+  const json* const found = find(object, path);
+  if (found == nullptr || found->is_null()) return {};
+  return found->is_string() ? found->get<std::string>() : found->dump();
+}
+
+double number_at(const json& object, const std::string& path) {
+  const json* const found = find(object, path);
+  return found != nullptr && found->is_number() ? found->get<double>() : std::numeric_limits<double>::quiet_NaN();
+}
+
+std::int64_t RunView::steps() const {
+  const double planned = number_at(config, "/steps");
+  return planned > 0 ? static_cast<std::int64_t>(planned) : 0;
+}
+
+std::int64_t RunView::done() const {
+  return step.empty() ? 0 : static_cast<std::int64_t>(step.back());
+}
+
+RunView read_run(const std::string& path) {
+  // A run that goes on may write between the opening and the reading of its file, which then refers to what was not there when it
+  // was opened. Opened again it is whole.
+  constexpr int attempts = 5;
+  constexpr std::chrono::milliseconds pause{50};
+  for (int attempt = 1;; ++attempt) {
+    const ArchiveReader archive(path);
+    try {
+      return read_once(path, archive);
+    } catch (const DataError&) {
+      if (attempt == attempts) throw;
+    }
+    std::this_thread::sleep_for(pause);
+  }
 }
 
 Speed speed_of(const RunView& run) {
