@@ -145,12 +145,22 @@ function settingsBetween(a, b) {
   const follows = new Set(['archive', 'overwrite', 'checkpoint', 'trace', 'export', 'resume', 'notes']);
   const named = new Set(chosen.map(([name]) => 'config/' + name.replaceAll('-', '_')));
   const keys = [...new Set([...Object.keys(a.settings || {}), ...Object.keys(b.settings || {})])].sort();
-  const others = keys.filter(
-                         (key) => settingOf(a, key) !== settingOf(b, key) && !named.has(key) && !follows.has(key.split('/')[1]) &&
-                             !key.includes('device_notes') && key !== 'environment/device_memory_bytes')
-                     .map(
-                         (key) =>
-                             [key.replace('config/plugin_options/', '').replace('config/', '').replace('environment/', ''),
-                              settingOf(a, key) ?? '–', settingOf(b, key) ?? '–', false]);
-  return [...chosen, ...others];
+  const others =
+      keys.filter(
+              (key) => settingOf(a, key) !== settingOf(b, key) && !named.has(key) && !follows.has(key.split('/')[1]) &&
+                  !key.includes('device_notes') && key !== 'environment/device_memory_bytes' && key !== 'config/chosen_options')
+          .map(
+              (key) =>
+                  [key.replace('config/plugin_options/', '').replace('config/', '').replace('environment/', ''),
+                   settingOf(a, key) ?? '–', settingOf(b, key) ?? '–', false]);
+  const axes = (row) => new Map(
+      (own(row).run?.topology?.axes || []).map((axis) => [axis.name, axis.transport + ': ' + (axis.verified_path || '–')]));
+  const [pathsA, pathsB] = [axes(a), axes(b)];
+  const paths =
+      [...new Set([...pathsA.keys(), ...pathsB.keys()])]
+          .filter((name) => pathsA.get(name) !== pathsB.get(name))
+          .map(
+              (name) =>
+                  ['verified path over ' + name, pathsA.get(name) ?? 'no such axis', pathsB.get(name) ?? 'no such axis', false]);
+  return [...chosen, ...paths, ...others];
 }
