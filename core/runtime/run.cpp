@@ -292,12 +292,15 @@ TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, Advise
   start.finished("bound");
   const bool recorded = has_archive(job, config), timed_throughout = config.profile || !config.trace.empty();
   const bool timing_is_free = device_kind == "cpu";  // it reads a clock
-  state.allocate(timed_throughout || (recorded && timing_is_free));
+  const auto timed_of = [&](std::int64_t steps) {
+    return recorded ? timed_steps(steps, timed_throughout || timing_is_free) : TimedSteps{};
+  };
+  const bool timed_at_first = timed_throughout || timed_of(config.steps).any();
+  state.allocate(timed_at_first);
   start.finished("memory");
   const std::int64_t first_step = saved.fill(state);
-  const TimedSteps timed =
-      recorded ? timed_steps(config.steps - first_step, timed_throughout || timing_is_free) : TimedSteps{};
-  if (timed.switched && timed.any()) state.step().set_timing(true);
+  const TimedSteps timed = timed_of(config.steps - first_step);
+  if (timed_at_first && !timed_throughout && !timed.any()) state.step().set_timing(false);  // few steps are left
   start.finished("weights");
   if (!stop.begin_training()) {
     job.fail("it was asked to stop before the first step");
@@ -308,7 +311,7 @@ TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, Advise
   open_recorder = &recorder;
   const ProgramSummary summary = summarize(state.step());
   PlannedMemory planned{largest_bytes(job, "planned", state.planned_bytes()),
-                              largest_bytes(job, "planned_host", state.planned_host_bytes())};
+                        largest_bytes(job, "planned_host", state.planned_host_bytes())};
   recorder.describe(environment_json(job, *parts.device, machine, communicators, host),
                     topology_json(config, layout, communicators), program_json(summary, planned), sensors.newest(),
                     state.has_metric(state.step(), "aux_loss"), state.step().program().routers);
@@ -364,7 +367,8 @@ TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, Advise
   const std::string data_text = text_of_parts(parts, config, layout, first_step + events.result.steps);
   if (!data_text.empty()) recorder.event("data", data_text);
   recorder.traffic(traffic_json(traffic(layout.mesh, summary, communicators), events.result.steps));
-  if (recorded) recorder.timeline(timeline_json(job, plan, state.step(), events.timeline(), compile_seconds <= most_compile_seconds));
+  if (recorded)
+    recorder.timeline(timeline_json(job, plan, state.step(), events.timeline(), compile_seconds <= most_compile_seconds));
   add_rates(events.result, config, parts, events);
   const Bound bound = checked_bound(measured, events.result.model_flops);
   events.result.bound_flops = bound.flops;

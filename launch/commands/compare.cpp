@@ -71,19 +71,22 @@ class Comparison {
       : request_(std::move(request)), host_(host), summary_((fs::path(request_.output) / "comparison.h5").string()) {}
 
   int run() {
-    if (!request_.report.empty()) check_report_path(request_.report, request_.overwrite);
     if (!request_.train.empty() || request_.add.empty()) {
       rows_ = expand_rows(request_.train, [&](const std::string& name) { return list_rule(name, host_); });
       leave_out_stray_options();
       check_rows();
       if (request_.predict) {
+        check_report();
         print();
         report();
         return exit_status();
       }
       refuse_to_replace();
       make_folder();
+      check_report();  // which may be to lie in that folder
       run_rows();
+    } else {
+      check_report();
     }
     if (!request_.add.empty()) join_archives(request_.add, rows_, outcomes_);
     if (!rows_.empty() && (!request_.train.empty() || request_.has_output)) {
@@ -305,6 +308,10 @@ class Comparison {
     std::printf("\n%s%s%s%s%s%s\n", conditions_text(rows_, outcomes, !request_.add.empty()).c_str(),
                 comparison_text(rows_, outcomes, columns).c_str(), warnings_text(rows_, outcomes).c_str(),
                 effects_text(rows_, outcomes).c_str(), duration_text(seconds).c_str(), written ? (", " + summary_).c_str() : "");
+  }
+
+  void check_report() const {
+    if (!request_.report.empty()) check_report_path(request_.report, request_.overwrite);
   }
 
   /// Of a comparison that was stopped, too: it shows what there is.

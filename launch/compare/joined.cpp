@@ -65,15 +65,15 @@ std::string value_of(const json& config, const std::string& option) {
 }
 
 struct Joined {
-  std::string label;
-  std::string row;  ///< Given::row
+  std::string label, folder, row;  ///< as Given's
   Description description;
   CompareOutcome outcome;
 };
 
 struct Given {
   std::string label, archive;
-  std::string row;  ///< of a comparison, in which repeats have the label of their row; empty: not known
+  std::string folder;  ///< of what was given: what lies apart was measured under conditions of its own
+  std::string row;     ///< of a comparison, in which repeats have the label of their row; empty: not known
 };
 
 /// "llama-tiny_fp32.repeat2" as "llama-tiny_fp32".
@@ -90,24 +90,24 @@ std::vector<Given> expanded(const std::vector<std::string>& given) {
     const std::string folder = whole.parent_path().filename().string();
     const auto linked = linked_archives(path);
     for (const auto& [label, archive] : linked)
-      all.push_back({folder + ":" + label, archive, whole.string() + "\n" + without_repeat(label)});
-    if (linked.empty()) all.push_back({folder + ":" + whole.stem().string(), path, ""});
+      all.push_back({folder + ":" + label, archive, whole.parent_path().string(), whole.string() + "\n" + without_repeat(label)});
+    if (linked.empty()) all.push_back({folder + ":" + whole.stem().string(), path, whole.parent_path().string(), ""});
   }
   return all;
 }
 
 std::vector<Joined> read_joined(const std::vector<std::string>& archives) {
   std::vector<Joined> joined;
-  for (const auto& [label, path, row] : expanded(archives)) {
+  for (const auto& [label, path, folder, row] : expanded(archives)) {
     const Description description = describe(path);
     RunOutcome run = read_outcome(path);
-    auto same = std::find_if(joined.begin(), joined.end(), [&, row = row](const Joined& j) {
+    auto same = std::find_if(joined.begin(), joined.end(), [&, row = row, folder = folder](const Joined& j) {
       if (!row.empty() && j.row == row) return true;  // whatever its device settled by measuring
-      return j.description.config == description.config &&
+      return j.folder == folder && j.description.config == description.config &&
              j.description.environment == description.environment;  // as many threads, too
     });
     if (same == joined.end()) {
-      joined.push_back({label, row, description, {}});
+      joined.push_back({label, folder, row, description, {}});
       same = joined.end() - 1;
     }
     CompareOutcome& outcome = same->outcome;
@@ -128,7 +128,7 @@ void settle_by_machine(std::vector<Joined>& joined) {
   std::map<std::string, std::vector<std::size_t>> together;
   for (std::size_t i = 0; i < joined.size(); ++i) {
     const Joined& j = joined[i];
-    together[j.label.substr(0, j.label.find(':')) + '\n' + j.description.host() + '\n' + j.description.device()].push_back(i);
+    together[j.folder + '\n' + j.description.host() + '\n' + j.description.device()].push_back(i);
   }
   for (const auto& [where, members] : together) {
     std::vector<CompareOutcome> outcomes;

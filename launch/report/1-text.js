@@ -59,7 +59,11 @@ function time(seconds) {
   return a === 0 ? '0' : sign + (1e6 * a).toFixed(1) + ' µs';
 }
 
-const percent = (share, digits = 0) => known(share) ? (100 * share).toFixed(digits).replace('-', '−') + '%' : '–';
+function percent(share, digits = 0) {
+  if (!known(share)) return '–';
+  const text = (100 * share).toFixed(digits);
+  return (Number(text) === 0 ? text.replace('-', '') : text.replace('-', '−')) + '%';
+}
 const times = (ratio) => !known(ratio) ? '–' :
                                          (ratio >= 99.5     ? ratio.toFixed(0) :
                                               ratio >= 9.95 ? ratio.toFixed(1) :

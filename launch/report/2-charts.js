@@ -63,6 +63,14 @@ const warmup = {
 };
 Chart.register(barLabels, warmup);
 
+/** Charts are drawn when they come near to what is seen: pages of many rows open at once. */
+const nearby = new IntersectionObserver((entries) => {
+  for (const {isIntersecting, target} of entries) {
+    const entry = drawn.find((e) => e.canvas === target);
+    if (isIntersecting && entry && !entry.chart) entry.draw();
+  }
+}, {rootMargin: '800px'});
+
 /**
  * A figure. `make()` gives Chart.js's configuration in the present colours; `spoken` is what the chart shows, in words; `numbers`
  * makes the table of what is drawn, when somebody opens it.
@@ -89,27 +97,18 @@ function chart(height, spoken, caption, make, numbers) {
     entry.chart = new Chart(canvas, made);
   };
   drawn.push(entry);
-  // Chart.js measures the box that the canvas is in.
-  queueMicrotask(() => {
-    if (canvas.isConnected) entry.draw();
-  });
+  nearby.observe(canvas);
   return figure;
 }
 
-function redraw() {
-  for (let n = drawn.length - 1; n >= 0; --n) {
-    if (drawn[n].canvas.isConnected)
-      drawn[n].draw();
-    else {
-      if (drawn[n].chart) drawn[n].chart.destroy();
-      drawn.splice(n, 1);
-    }
-  }
+/** Draws again what has been drawn, or every chart of the page. */
+function redraw(every) {
+  for (const entry of drawn.filter((e) => e.canvas.isConnected && (e.chart || every === true))) entry.draw();
 }
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redraw);
 addEventListener('beforeprint', () => {
   printing = true;
-  redraw();
+  redraw(true);
 });
 addEventListener('afterprint', () => {
   printing = false;
@@ -120,10 +119,9 @@ addEventListener('afterprint', () => {
 function fill(parent, ...content) {
   parent.replaceChildren(...content.flat(Infinity).filter((part) => part !== '' && part !== undefined && part !== null));
   for (let n = drawn.length - 1; n >= 0; --n) {
-    if (drawn[n].chart && !drawn[n].canvas.isConnected) {
-      drawn[n].chart.destroy();
-      drawn.splice(n, 1);
-    }
+    if (drawn[n].canvas.isConnected) continue;
+    if (drawn[n].chart) drawn[n].chart.destroy();
+    drawn.splice(n, 1);
   }
 }
 

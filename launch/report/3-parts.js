@@ -113,7 +113,7 @@ function rateOf(row, part) {
 function because(slow, fast) {
   const d = difference(fast, slow), total = d.b - d.a;
   if (d.parts.length === 0 || total <= 0) return null;
-  const larger = d.parts.filter((p) => p.difference > 0).sort((x, y) => y.difference - x.difference);
+  const larger = d.parts.filter((p) => p.difference > 0 && p.key !== 'untimed').sort((x, y) => y.difference - x.difference);
   const chosen = [];
   for (const part of larger) {
     if (chosen.length && sum(chosen.map((p) => p.difference)) >= 0.8 * total || chosen.length === 3 ||
@@ -121,7 +121,11 @@ function because(slow, fast) {
       break;
     chosen.push(part);
   }
-  if (!chosen.length) return null;
+  const untimed = d.parts.find((p) => p.key === 'untimed')?.difference || 0;
+  const scatter = Math.abs(untimed) > 0.5 * total ?
+      ' But ' + signed(time(untimed)) + ' lies in steps that were not timed: runs scatter by more than these two differ.' :
+      '';
+  if (!chosen.length) return scatter ? {total, unit: d.unit, text: 'no part of the step explains it.' + scatter} : null;
   const said = chosen.map((part) => {
     const name = partName(part.key), rates = [rateOf(slow, part.key), rateOf(fast, part.key)];
     const rate = rates[0] && rates[1] && rates[0] !== rates[1] ? ' (' + rates[0] + ' instead of ' + rates[1] + ')' :
@@ -129,13 +133,14 @@ function because(slow, fast) {
                                                                  '';
     return name.charAt(0).toLowerCase() + name.slice(1) + ' ' + signed(time(part.difference)) + rate;
   });
-  const smaller = d.parts.filter((p) => p.difference < -0.1 * total).sort((x, y) => x.difference - y.difference);
+  const smaller =
+      d.parts.filter((p) => p.difference < -0.1 * total && p.key !== 'untimed').sort((x, y) => x.difference - y.difference);
   const against = smaller.length ? ' Against it: ' +
           listed(smaller.map(
               (p) => partName(p.key).charAt(0).toLowerCase() + partName(p.key).slice(1) + ' ' + time(p.difference))) +
           '.' :
                                    '';
-  return {total, unit: d.unit, text: listed(said) + '.' + against};
+  return {total, unit: d.unit, text: listed(said) + '.' + against + scatter};
 }
 
 /** Options and surroundings in which two rows differ: [[name, a, b]]; what was chosen to differ first. */
@@ -145,12 +150,22 @@ function settingsBetween(a, b) {
   const follows = new Set(['archive', 'overwrite', 'checkpoint', 'trace', 'export', 'resume', 'notes']);
   const named = new Set(chosen.map(([name]) => 'config/' + name.replaceAll('-', '_')));
   const keys = [...new Set([...Object.keys(a.settings || {}), ...Object.keys(b.settings || {})])].sort();
-  const others = keys.filter(
-                         (key) => settingOf(a, key) !== settingOf(b, key) && !named.has(key) && !follows.has(key.split('/')[1]) &&
-                             !key.includes('device_notes') && key !== 'environment/device_memory_bytes')
-                     .map(
-                         (key) =>
-                             [key.replace('config/plugin_options/', '').replace('config/', '').replace('environment/', ''),
-                              settingOf(a, key) ?? '–', settingOf(b, key) ?? '–', false]);
-  return [...chosen, ...others];
+  const others =
+      keys.filter(
+              (key) => settingOf(a, key) !== settingOf(b, key) && !named.has(key) && !follows.has(key.split('/')[1]) &&
+                  !key.includes('device_notes') && key !== 'environment/device_memory_bytes' && key !== 'config/chosen_options')
+          .map(
+              (key) =>
+                  [key.replace('config/plugin_options/', '').replace('config/', '').replace('environment/', ''),
+                   settingOf(a, key) ?? '–', settingOf(b, key) ?? '–', false]);
+  const axes = (row) => new Map(
+      (own(row).run?.topology?.axes || []).map((axis) => [axis.name, axis.transport + ': ' + (axis.verified_path || '–')]));
+  const [pathsA, pathsB] = [axes(a), axes(b)];
+  const paths =
+      [...new Set([...pathsA.keys(), ...pathsB.keys()])]
+          .filter((name) => pathsA.get(name) !== pathsB.get(name))
+          .map(
+              (name) =>
+                  ['verified path over ' + name, pathsA.get(name) ?? 'no such axis', pathsB.get(name) ?? 'no such axis', false]);
+  return [...chosen, ...paths, ...others];
 }

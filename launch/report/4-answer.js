@@ -45,12 +45,17 @@ function verdictOf(model) {
                (ranked.length > 2 ? '; ' + last.text + ' the slowest (' + nameOf(slowest, false) + ')' : '') + '.' +
                (isPredicted ? ' Predicted, not measured.' : '')));
   } else {
-    const tied = ranked.slice(0, model.leaders);
+    const tied = ranked.slice(0, model.leaders), ratio = ratioOf(best, second);
+    const meet = /intervals meet|within 2%/.test(model.reason);
+    const headline = meet ?
+        'No fastest can be named: ' + listed(tied.map((row) => nameOf(row, false))) + ' cannot be told apart.' :
+        nameOf(best, false) + ' was the fastest, ' + ratio.text + ' the speed of ' + nameOf(second, false) +
+            ', but that is not certain.';
     card.append(
-        el('p', {class: 'winner'},
-           'No fastest can be named: ' + listed(tied.map((row) => nameOf(row, false))) + ' cannot be told apart.'),
+        el('p', {class: 'winner'}, headline),
         el('p', {},
-           tied.map((row) => nameOf(row, false) + ' ' + speedText(row)).join('; ') + '. The reason: ' + model.reason + '.'));
+           tied.slice(0, 4).map((row) => nameOf(row, false) + ' ' + speedText(row)).join('; ') + '. The reason: ' + model.reason +
+               '.'));
     if (tied.length < ranked.length) {
       const last = ratioOf(best, slowest);
       card.append(
@@ -60,7 +65,7 @@ function verdictOf(model) {
     }
   }
   // Two that are nearly the same explain little: then it is the slowest that is explained.
-  const other = ranked.length === 2 || (model.leaders === 1 && ratioOf(best, second).ratio > 1.05) ? second : slowest;
+  const other = ranked.length === 2 || ratioOf(best, second).ratio > 1.05 ? second : slowest;
   const why = because(other, best);
   if (why) {
     card.append(
@@ -81,7 +86,9 @@ function verdictOf(model) {
 function cautions() {
   const items = [];
   for (const warning of data.warnings) items.push(warning.replace(/^(warning|note): /, ''));
-  for (const c of data.conditions)
+  // Where all have one global batch, a rank's part of it follows from the number of ranks.
+  const follows = (name) => name === 'batch' && Number(data.settings['config/global_batch'] || 0) > 0;
+  for (const c of data.conditions.filter((condition) => !follows(condition.name)))
     items.push(
         'The rows differ in ' + c.name + ', too: ' +
         c.values
@@ -93,7 +100,8 @@ function cautions() {
   const machines = new Set(rows.filter(finished).map((row) => row.values.machine ?? deviceOf(row)));
   if (machines.size > 1 && precisions.has('fp32'))
     items.push(
-        'Machines are compared with runs in fp32 among them: in fp32 most of what distinguishes newer devices, their bf16 and fp8 products, is not used. Compare at bf16.');
+        'Machines are compared with runs in fp32 among them: in fp32 most of what distinguishes newer devices, their bf16 and ' +
+        'fp8 products, is not used. Compare at bf16.');
   if (machines.size > 1 && precisions.size > 1)
     items.push('Machines and precisions differ at once: compare rows of equal precision.');
   const once = rows.filter((row) => finished(row) && row.run && row.speed.count === 1 && !isPredicted).length;
@@ -177,7 +185,8 @@ function showAnswer() {
   if (doubts.length)
     section.append(
         el('div', {class: 'mind'}, el('h3', {}, 'Before you decide'), el('ul', {}, doubts.map((text) => el('li', {}, text)))));
-  if (data.effects.length) {
+  const effects = data.effects.filter((e) => e.option !== 'label');
+  if (effects.length) {
     section.append(
         el('h3', {}, 'What each choice is worth'),
         table(
@@ -186,7 +195,7 @@ function showAnswer() {
               {name: 'Choice'}, {name: 'Speed', number: true}, {name: '95% interval', number: true},
               {name: 'Pairs', number: true}, {name: ''}
             ],
-            data.effects.map((e) => {
+            effects.map((e) => {
               const open = known(e.speed.low) && e.speed.low <= 1 && e.speed.high >= 1;
               return [
                 e.option + ' ' + e.value + ' over ' + e.reference, times(e.speed.mean),

@@ -51,7 +51,7 @@ function waterfall(d, nameA, nameB) {
     at += difference;
   };
   for (const part of shown) step(part.key, partName(part.key), part.difference);
-  if (Math.abs(rest) > 0) step('untimed', 'All smaller parts', rest);
+  if (Math.abs(rest) > 0.002 * Math.max(d.a, d.b)) step('untimed', 'All smaller parts', rest);
   labels.push('B: ' + nameB);
   spans.push([0, d.b]);
   texts.push(time(d.b));
@@ -158,10 +158,7 @@ function showWhy() {
   // By default the fastest beside the next, or where these are the same the slowest of the first model.
   const model = data.models.find((m) => m.ranked.length > 1) || {ranked: candidates.map(([, n]) => n)};
   const first = model.ranked[0], ratio = rows[first].speed.mean / rows[model.ranked[1]].speed.mean;
-  let chosen = [
-    model.ranked.length === 2 || ratio > 1.05 && model.leaders === 1 ? model.ranked[1] : model.ranked[model.ranked.length - 1],
-    first
-  ];
+  let chosen = [model.ranked.length === 2 || ratio > 1.05 ? model.ranked[1] : model.ranked[model.ranked.length - 1], first];
   const box = el('div');
   const select = (which, label) => el(
       'label', {}, label,

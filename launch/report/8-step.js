@@ -107,7 +107,8 @@ function showMemory() {
   const choice = rowChoice('memory-row', (row) => row.run.time?.classes?.some((c) => c.memory), show);
   if (!choice) {
     section.append(empty(
-        'No archive here holds the memory over the step: archives of version 1, and runs that did not come to their end, have only the peak (column Planned of the table).'));
+        'No archive here holds the memory over the step: archives of version 1, and runs that did not come to their end, have ' +
+        'only the peak (column Planned of the table).'));
     return;
   }
   section.append(choice.controls, box);
@@ -173,7 +174,8 @@ function showTimeline() {
   const choice = rowChoice('timeline-row', (row) => row.run.time?.classes?.some((c) => c.segments), show);
   if (!choice) {
     section.append(empty(
-        'No archive here holds a timeline: those of version 1 and of runs that did not come to their end have none. consist train --trace FILE writes one for Perfetto.'));
+        'No archive here holds a timeline: those of version 1 and of runs that did not come to their end have none. ' +
+        'consist train --trace FILE writes one for Perfetto.'));
     return;
   }
   const able = rows.filter((row) => row.run?.time?.classes?.length),
@@ -203,13 +205,14 @@ function showPredicted() {
   }
   const machines = [...new Set(able.map((row) => row.run?.time?.simulation?.machine).filter(Boolean))],
         errors = [...new Set(able.map((row) => row.run?.time?.simulation?.step_error).filter(known))];
-  section.append(el(
-      'p', {},
-      'Each run simulates its own step for ' +
-          (machines.length ? 'the machine that it was planned for: ' + listed(machines) : 'its machine') + '. ' +
-          (errors.length ?
-               'Error of such a prediction where it was compared with measured steps: ±' + percent(Math.max(...errors)) + '.' :
-               'That machine’s file was not compared with measured steps: how far it is off is not known (consist calibrate measures a machine).')));
+  section.append(
+      el('p', {},
+         'Each run simulates its own step for ' +
+             (machines.length ? 'the machine that it was planned for: ' + listed(machines) : 'its machine') + '. ' +
+             (errors.length ?
+                  'Error of such a prediction where it was compared with measured steps: ±' + percent(Math.max(...errors)) + '.' :
+                  'That machine’s file was not compared with measured steps: how far it is off is not known (consist calibrate ' +
+                      'measures a machine).')));
   section.append(table(
       '',
       [

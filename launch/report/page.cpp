@@ -75,9 +75,27 @@ std::string own_scripts() {
   return all;
 }
 
+/// Whether the build found Chart.js (launch/CMakeLists.txt).
+#ifdef CONSIST_WITH_CHART_JS
+constexpr bool has_charts = true;
+#else
+constexpr bool has_charts = false;
+#endif
+
 }  // namespace
 
+#ifndef CONSIST_WITH_CHART_JS
+const std::vector<PageText>& page_texts() {
+  static const std::vector<PageText> none;
+  return none;
+}
+#endif
+
 void check_report_path(const std::string& path, bool overwrite) {
+  if (!has_charts) {
+    throw UnavailableError("this build of Consist has no report: Chart.js was not there when it was configured. Install the package "
+                           "libjs-chart.js, run cmake again and build");
+  }
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) throw UsageError("the report " + path + " is a folder; name a file in it");
   if (!std::filesystem::is_directory(folder_of(path), ignored))

@@ -40,7 +40,7 @@ inline Opened open_page(const std::string& path, int width = 1400, int height = 
                                  "--hide-scrollbars",
                                  "--force-prefers-reduced-motion",
                                  "--enable-logging=stderr",
-                                 "--virtual-time-budget=8000",
+                                 "--virtual-time-budget=20000",
                                  "--user-data-dir=" + profile.path().string(),
                                  "--window-size=" + std::to_string(width) + "," + std::to_string(height)};
   words.insert(words.end(), more.begin(), more.end());
@@ -66,7 +66,7 @@ inline nlohmann::json evaluate(const std::string& path, const std::string& scrip
   const std::size_t end = page.rfind("</body>");
   if (end == std::string::npos) return nullptr;
   page.replace(end, 7,
-               "<script>addEventListener('load', () => requestAnimationFrame(() => parent.postMessage(JSON.stringify((() => {" +
+               "<script>addEventListener('load', () => setTimeout(() => parent.postMessage(JSON.stringify((() => {" +
                    script + "})()), '*')));</script></body>");
   const TemporaryFolder folder;
   write_whole(folder / "page.html", page);

@@ -112,10 +112,11 @@ void expect_every_section_without_an_error(const std::string& page) {
   std::vector<std::string> console;
   const json seen = evaluate(page, R"(
     const text = (id) => document.getElementById(id).textContent;
+    redraw(true);
     const sum = document.getElementById('sum');
     return {ready: document.documentElement.dataset.ready, rows: document.querySelectorAll('#rows tbody tr').length,
             sum: Number(sum.dataset.sum), difference: Number(sum.dataset.difference), answer: text('answer'), why: text('why'),
-            charts: [...document.querySelectorAll('canvas')].map((c) => c.width * c.height > 0 && c.getAttribute('aria-label').length > 10),
+            charts: drawn.map((e) => e.chart !== null && e.canvas.getAttribute('aria-label').length > 10),
             empty: [...document.querySelectorAll('.empty')].map((e) => e.textContent),
             loaded: performance.getEntriesByType('resource').length};)",
                              &console);
@@ -209,7 +210,7 @@ void expect_pictures(const std::string& page) {
 /// The quickstart's eight configurations, with shorter steps and fewer of them. One test, since they are run once.
 TEST(Report, OfTheQuickstartsEightRuns) {
   const TemporaryFolder folder;
-  const std::string page = folder / "report.html";
+  const std::string page = folder / "runs/report.html";  // in a folder that compare makes
   const ChildResult result = consist_says({"compare",
                                            "--model",
                                            "llama-tiny,qwen3-tiny",
@@ -324,6 +325,23 @@ TEST_F(ReportInABrowser, TwoHundredRunsStayUnderFiveMegabytes) {
   const json seen = evaluate(folder / "report.html", "return document.querySelectorAll('#rows tbody tr').length;", &console);
   EXPECT_THAT(console, IsEmpty());
   EXPECT_EQ(seen, 200);
+}
+
+TEST(ReportCommand, RunsOfOneConfigurationInOneFolderAreRepeatsOfARow) {
+  const TemporaryFolder folder;
+  const std::string old = version_1(folder);
+  for (const char* name : {"fast", "slow"}) {
+    std::filesystem::create_directory(folder / name);
+    for (const char* file : {"1.h5", "2.h5"}) std::filesystem::copy_file(old, folder / (std::string(name) + "/" + file));
+  }
+  const ChildResult written = consist_says({"report", folder / "fast/1.h5", folder / "slow/1.h5", folder / "fast/2.h5",
+                                            folder / "slow/2.h5", "-o", folder / "r.html"});
+  ASSERT_EQ(written.status, 0) << written.output;
+  const json rows = data_of(folder / "r.html").at("rows");
+  ASSERT_EQ(rows.size(), 2U);
+  for (const json& row : rows) EXPECT_EQ(row.at("run").at("repeats").size(), 2U);
+  EXPECT_EQ(rows[0].at("values").at("label"), "fast:1");
+  EXPECT_EQ(rows[1].at("values").at("label"), "slow:1");
 }
 
 TEST(ReportCommand, RefusesWhatItCannotDo) {
