@@ -3,9 +3,12 @@
 namespace {
 /// The library asserts what some damaged texts do not keep, which must be an error like others.
 struct TomlFault {};
+[[noreturn]] void throw_toml_fault() {
+  throw TomlFault();
+}
 }  // namespace
 #undef NDEBUG  // with it the library assumes what it asserts
-#define TOML_ASSERT(expr) (static_cast<bool>(expr) ? void() : throw TomlFault())
+#define TOML_ASSERT(expr) (static_cast<bool>(expr) ? void() : throw_toml_fault())
 #define TOML_HEADER_ONLY 1
 #define TOML_EXCEPTIONS 1
 #include <toml++/toml.h>

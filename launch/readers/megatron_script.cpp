@@ -17,12 +17,12 @@ using Words = std::vector<std::string>;
 constexpr int most_scripts = 4;  // one within the other, in quotes
 
 bool is_option(const std::string& word) {
-  return word.starts_with("--") && word.size() > 2;
+  return word.starts_with("--") && word.find_first_not_of('-') != std::string::npos;
 }
 
 /// "--num_layers" as "num-layers".
 std::string key_of(const std::string& option) {
-  std::string key = option.substr(option.find_first_not_of('-'));
+  std::string key = option.substr(std::min(option.find_first_not_of('-'), option.size()));
   std::replace(key.begin(), key.end(), '_', '-');
   return key;
 }

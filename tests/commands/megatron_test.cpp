@@ -233,6 +233,7 @@ TEST_F(Megatron, OtherForms) {
       config_of("#!/bin/bash\noptions=\"" + model +
                 "\"\nrun=\"cd /x && python -u pretrain_gpt.py ${options}\"\nsrun -l sh -c \"${run} --bf16\"\n");
   EXPECT_EQ(quoted.precision, "bf16");
+#ifdef CONSIST_WITH_YAML
   const RunConfig yaml = config_of(
       "MODEL_ARGS:\n  --num-layers: 4\n  --hidden-size: 128\n  --num-attention-heads: 8\n  --seq-length: 64\n  --normalization: "
       "RMSNorm\n  --swiglu: true\n"
@@ -241,6 +242,7 @@ TEST_F(Megatron, OtherForms) {
       "  --sequence-parallel: false\n");
   EXPECT_EQ(yaml.precision, "bf16");
   EXPECT_EQ(sizes(yaml).ffn, 320) << "two thirds of four times the width, a multiple of 64";
+#endif
   const RunConfig branches = config_of(
       "#!/bin/bash\nSIZE=b\ncase $SIZE in\n  a) L=1 ;;\n  b|c) L=2 ;;\n  *) L=3 ;;\nesac\nfor i in 1 2; do\n  L=9\ndone\n"
       "torchrun p.py " +

@@ -1,7 +1,9 @@
 #include "launch/readers/common/yaml.h"
 
+#ifdef CONSIST_WITH_YAML
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
+#endif
 
 #include <cctype>
 #include <charconv>
@@ -14,9 +16,11 @@
 #include "consist/text.h"
 
 namespace consist::readers {
-namespace {
 
 using Json = nlohmann::json;
+
+#ifdef CONSIST_WITH_YAML
+namespace {
 
 constexpr std::size_t most_depth = 32;
 constexpr std::size_t most_values = 100'000;
@@ -133,5 +137,14 @@ Json parse_yaml(const std::string& text, const std::string& name) {
     throw DataError(name + ", line " + std::to_string(error.mark.line + 1) + ": " + printable(error.msg));
   }
 }
+
+#else
+
+Json parse_yaml(const std::string& /*text*/, const std::string& name) {
+  throw UsageError(name +
+                   " is YAML, which this build cannot read: install libyaml-cpp-dev (launch/packages.txt) and build again");
+}
+
+#endif
 
 }  // namespace consist::readers
