@@ -88,7 +88,12 @@ class Reader final : public readers::KeyReader {
   }
 
   void read_own(const std::string& key, const Json& value) override {
-    values_.add(key == "torchrun.nproc-per-node" || key == "torchrun.nnodes" ? key.substr(9) : key, key, value);
+    if (key == "num-key-value-heads") {  // of Megatron-DeepSpeed
+      values_.add("group-query-attention", key, true);
+      values_.add("num-query-groups", key, value);
+    } else {
+      values_.add(key.starts_with("torchrun.") ? key.substr(9) : key, key, value);
+    }
   }
 
   bool flag(const char* name) const { return values_.truth(name, false); }

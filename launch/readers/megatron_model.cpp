@@ -37,9 +37,9 @@ void refuse_other_models(const StoredValues& values) {
   const std::string other =
       "; models here are decoders with RMSNorm, rotary embedding and SwiGLU. To see one of these sizes: --from-set ";
   if (values.has("spec")) values.refuse("spec", "names a model made of Python modules, which is not done here");
-  values.choice("normalization", "LayerNorm", {"LayerNorm", "RMSNorm"});
-  if (values.text("normalization", "LayerNorm") != "RMSNorm")
-    values.refuse("normalization", "is LayerNorm" + other + "normalization=RMSNorm");
+  // Megatron-DeepSpeed writes it in small letters.
+  if (readers::lower(values.text("normalization", "LayerNorm")) != "rmsnorm")
+    values.refuse("normalization", "is " + values.text("normalization", "LayerNorm") + other + "normalization=RMSNorm");
   const bool rotary = values.truth("use-rotary-position-embeddings", false) ||
                       values.text("position-embedding-type", "learned_absolute") == "rope";
   if (!rotary) values.refuse("position-embedding-type", "is not rope" + other + "position-embedding-type=rope");

@@ -233,7 +233,7 @@ TEST_F(Megatron, OtherForms) {
       config_of("#!/bin/bash\noptions=\"" + model +
                 "\"\nrun=\"cd /x && python -u pretrain_gpt.py ${options}\"\nsrun -l sh -c \"${run} --bf16\"\n");
   EXPECT_EQ(quoted.precision, "bf16");
-#ifdef CONSIST_WITH_YAML
+#if __has_include(<yaml-cpp/yaml.h>)
   const RunConfig yaml = config_of(
       "MODEL_ARGS:\n  --num-layers: 4\n  --hidden-size: 128\n  --num-attention-heads: 8\n  --seq-length: 64\n  --normalization: "
       "RMSNorm\n  --swiglu: true\n"

@@ -1,6 +1,6 @@
 #include "launch/readers/common/yaml.h"
 
-#ifdef CONSIST_WITH_YAML
+#if __has_include(<yaml-cpp/yaml.h>)
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 #endif
@@ -19,7 +19,7 @@ namespace consist::readers {
 
 using Json = nlohmann::json;
 
-#ifdef CONSIST_WITH_YAML
+#if __has_include(<yaml-cpp/yaml.h>)
 namespace {
 
 constexpr std::size_t most_depth = 32;
