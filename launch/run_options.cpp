@@ -14,8 +14,8 @@
 #include "core/files/did_you_mean.h"
 #include "core/plan/parts.h"
 #include "launch/config_of_archive.h"
-#include "launch/readers/deepspeed_config.h"
 #include "launch/options_without_effect.h"
+#include "launch/readers/file_options.h"
 
 namespace consist {
 
@@ -246,23 +246,11 @@ void add_entries_of_plugins(const std::vector<ConfigEntry>& entries, PluginOptio
   }
 }
 
-/// The options that the file of --deepspeed-config has stated; none without one.
-std::set<std::string> read_deepspeed_config(const ParsedRun& parsed, PluginHost& host, RunConfig& config) {
-  const std::string path = parsed.text("deepspeed-config");
-  if (path.empty() && parsed.has("deepspeed-set")) {
-    throw UsageError("--deepspeed-set " + parsed.text("deepspeed-set") +
-                     " is given, but no --deepspeed-config FILE whose value it could replace");
-  }
-  if (path.empty()) return {};
-  const DeepspeedContext context{.given = [&](const std::string& option) { return parsed.has(option); },
-                                 .hidden = [&] { return model_sizes(config, host).hidden; },
-                                 .replacements = parsed.texts("deepspeed-set")};
-  return apply_deepspeed_config(path, context, config);
-}
-
 /// The global batch determines the batch if that is not given, else the accumulation if that is not given.
 void leave_batch_open(const ParsedRun& parsed, const std::set<std::string>& stated, RunConfig& config) {
-  const auto open = [&](const char* option) { return !parsed.has(option) && stated.count(option) == 0; };
+  const auto open = [&](const char* option) {
+    return (!parsed.has(option) || is_from_file(parsed, option)) && stated.count(option) == 0;
+  };
   if (config.global_batch > 0 && open("batch")) {
     config.batch = 0;
   } else if (config.global_batch > 0 && open("accumulation")) {
@@ -296,11 +284,12 @@ RunConfig make_config(const ParsedRun& parsed, PluginHost& host) {
   add_entries_of_plugins(parsed.of_plugins, c.plugin_options, host);
   for (const RunOption& option : run_option_table()) {
     const auto given = parsed.given.find(option.spec.name);
-    if (given != parsed.given.end()) set_option(c, option, given->second.values.back(), given->second.said);
+    if (given != parsed.given.end() && !is_from_file(parsed, option.spec.name))
+      set_option(c, option, given->second.values.back(), given->second.said);
   }
   settle_length(parsed, c);
   const PluginOptions given_to_plugins = c.plugin_options;
-  leave_batch_open(parsed, read_deepspeed_config(parsed, host, c), c);
+  leave_batch_open(parsed, read_trainer_file(parsed, host, c), c);
   c.check();
   // Files that --print-config has written, and archives, have all options: that they have defaults needs no word.
   const auto is_given = [&](const std::string& option) {

@@ -1,5 +1,14 @@
 #include "core/config/config_file.h"
 
+namespace {
+/// The library asserts what some damaged texts do not keep, which must be an error like others.
+struct TomlFault {};
+[[noreturn]] void throw_toml_fault() {
+  throw TomlFault();
+}
+}  // namespace
+#undef NDEBUG  // with it the library assumes what it asserts
+#define TOML_ASSERT(expr) (static_cast<bool>(expr) ? void() : throw_toml_fault())
 #define TOML_HEADER_ONLY 1
 #define TOML_EXCEPTIONS 1
 #include <toml++/toml.h>
@@ -64,16 +73,44 @@ void add_table(const toml::table& table, const std::string& prefix, const std::s
   }
 }
 
-std::vector<ConfigEntry> read_toml(const std::string& path) {
-  const std::string text = read_text(path, most_bytes), file = printable(path);
-  std::vector<ConfigEntry> entries;
+/// Throws DataError with the place where it is no TOML.
+toml::table toml_table(const std::string& text, const std::string& file) {
   try {
-    const toml::table table = toml::parse(text, path);
-    add_table(table, "", file, 1, entries);
+    return toml::parse(text, file);
   } catch (const toml::parse_error& error) {
     throw DataError(file + ", line " + std::to_string(error.source().begin.line) + ", column " +
                     std::to_string(error.source().begin.column) + ": " + printable(std::string(error.description())));
+  } catch (const TomlFault&) {
+    throw DataError(file + " is no legal TOML");
   }
+}
+
+json tree_of(const toml::node& node, const std::string& file, int depth) {
+  constexpr int deepest = 32;
+  if (depth > deepest)
+    refuse(file + ", line " + std::to_string(node.source().begin.line), "nests deeper than " + std::to_string(deepest) + " levels");
+  if (const toml::table* table = node.as_table()) {
+    json object = json::object();
+    for (const auto& [key, value] : *table) object[std::string(key.str())] = tree_of(value, file, depth + 1);
+    return object;
+  }
+  if (const toml::array* list = node.as_array()) {
+    json array = json::array();
+    for (const toml::node& value : *list) array.push_back(tree_of(value, file, depth + 1));
+    return array;
+  }
+  if (const std::optional<json> read = plain(node)) return *read;
+  std::ostringstream text;  // dates and times
+  node.visit([&](const auto& value) {
+    if constexpr (toml::is_chronological<decltype(value)>) text << value.get();
+  });
+  return text.str();
+}
+
+std::vector<ConfigEntry> read_toml(const std::string& path) {
+  const std::string text = read_text(path, most_bytes), file = printable(path);
+  std::vector<ConfigEntry> entries;
+  add_table(toml_table(text, file), "", file, 1, entries);
   // Tables are sorted by key; the file's order is that of the lines.
   const auto line = [&](const ConfigEntry& entry) { return std::strtol(entry.said.c_str() + file.size() + 7, nullptr, 10); };
   std::stable_sort(entries.begin(), entries.end(), [&](const ConfigEntry& a, const ConfigEntry& b) { return line(a) < line(b); });
@@ -179,6 +216,10 @@ std::vector<ConfigEntry> read_config_file(const std::string& path) {
   if (path.ends_with(".toml")) return read_toml(path);
   if (path.ends_with(".json")) return read_json_config(path);
   throw UsageError("--config " + path + ": its ending says no format; it must be .toml, .json, or .h5 for the archive of a run");
+}
+
+nlohmann::json parse_toml(const std::string& text, const std::string& name) {
+  return tree_of(toml_table(text, name), name, 1);
 }
 
 std::string option_text(const OptionSpec& spec, const nlohmann::json& value, const ConfigEntry& entry) {

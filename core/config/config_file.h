@@ -24,6 +24,10 @@ struct ConfigEntry {
 /// has more than 8 tables inside each other, or holds a value of another kind (null, dates, lists of lists).
 CONSIST_API std::vector<ConfigEntry> read_config_file(const std::string& path);
 
+/// A TOML text as a tree; dates become texts. Throws DataError with `name` and the line for what is no TOML or nests deeper than
+/// 32 levels.
+CONSIST_API nlohmann::json parse_toml(const std::string& text, const std::string& name);
+
 /// A value of an entry, the whole or an element of its list, as legal_value() takes it: a flag must be true or false, a number a
 /// number without quotes (sizes in bytes may be strings with a suffix), a text a string. Throws UsageError for another kind.
 CONSIST_API std::string option_text(const OptionSpec& spec, const nlohmann::json& value, const ConfigEntry& entry);

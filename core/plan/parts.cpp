@@ -31,16 +31,22 @@ std::string read_config(const std::filesystem::path& path) {
   }
 }
 
-std::vector<std::string> architectures_in(const std::string& config, const std::filesystem::path& path) {
-  const nlohmann::json json = parse_json(config, path.string());
-  if (!json.is_object()) throw DataError(path.string() + " is no JSON object");
+/// Whether --model is the text of a config.json rather than a name.
+bool is_config_text(const std::string& model) {
+  return model.starts_with('{');
+}
+
+/// `said` names the text in messages.
+std::vector<std::string> architectures_in(const std::string& config, const std::string& said) {
+  const nlohmann::json json = parse_json(config, said);
+  if (!json.is_object()) throw DataError(said + " is no JSON object");
   std::vector<std::string> names;
   if (auto list = json.find("architectures"); list != json.end() && list->is_array()) {
     for (const auto& name : *list) {
       if (name.is_string()) names.push_back(name.get<std::string>());
     }
   }
-  if (names.empty()) throw DataError(path.string() + " names no \"architectures\"");
+  if (names.empty()) throw DataError(said + " names no \"architectures\"");
   return names;
 }
 
@@ -81,27 +87,30 @@ void refuse_several(const std::vector<Candidate>& candidates, const RunConfig& c
   throw UsageError(message + "; say which: --model " + candidates.front().plugin + ":" + config.model);
 }
 
-void model_from_folder(Parts& parts, const RunConfig& config, PluginHost& host, const std::vector<std::string>& names) {
-  const std::filesystem::path path = std::filesystem::path(config.model) / "config.json";
-  const std::string text = read_config(path);
-  const std::vector<std::string> architectures = architectures_in(text, path);
+/// `said` names the text in messages.
+void model_from_config(Parts& parts, const RunConfig& config, PluginHost& host, const std::vector<std::string>& names,
+                       const std::string& text, const std::string& said) {
+  const std::vector<std::string> architectures = architectures_in(text, said);
   const std::vector<Candidate> candidates = takers(names, config, host, [&](const Model& model) {
     return std::any_of(architectures.begin(), architectures.end(), [&](const std::string& a) { return model.accepts(a); });
   });
   refuse_several(candidates, config, "the architecture '" + architectures.front() + "'", host);
-  if (!candidates.empty()) {
-    try {
-      parts.architecture = candidates.front().model->from_config(text);
-    } catch (const DataError& error) {
-      throw DataError(path.string() + ": " + error.what());
-    }
-    parts.model = candidates.front().model;
-    parts.model_name = candidates.front().plugin;
-    parts.model_folder = config.model;
-    return;
+  if (candidates.empty())
+    throw DataError(said + ": no model plugin knows the architecture " + in_quotes(architectures.front()) +
+                    " (see consist plugins)");
+  try {
+    parts.architecture = candidates.front().model->from_config(text);
+  } catch (const DataError& error) {
+    throw DataError(said + ": " + error.what());
   }
-  throw DataError(path.string() + ": no model plugin knows the architecture " + in_quotes(architectures.front()) +
-                  " (see consist plugins)");
+  parts.model = candidates.front().model;
+  parts.model_name = candidates.front().plugin;
+}
+
+void model_from_folder(Parts& parts, const RunConfig& config, PluginHost& host, const std::vector<std::string>& names) {
+  const std::filesystem::path path = std::filesystem::path(config.model) / "config.json";
+  model_from_config(parts, config, host, names, read_config(path), path.string());
+  parts.model_folder = config.model;
 }
 
 void model_from_preset(Parts& parts, const RunConfig& config, PluginHost& host, const std::vector<std::string>& names) {
@@ -131,7 +140,7 @@ void model_from_preset(Parts& parts, const RunConfig& config, PluginHost& host, 
                    (known.empty() ? " none" : known) + "." + did_you_mean(config.model, presets) + refused);
 }
 
-/// --model PRESET or FOLDER, of whichever plugin takes it, or PLUGIN:PRESET and PLUGIN:FOLDER.
+/// --model PRESET, FOLDER or the text of a config.json, of whichever plugin takes it, or PLUGIN:PRESET and PLUGIN:FOLDER.
 void find_model(Parts& parts, const RunConfig& config, PluginHost& host) {
   RunConfig asked = config;
   std::vector<std::string> names = host.names("model");
@@ -144,7 +153,9 @@ void find_model(Parts& parts, const RunConfig& config, PluginHost& host) {
     asked.model.erase(0, colon + 1);
   }
   std::error_code ignored;
-  if (std::filesystem::is_directory(asked.model, ignored)) {
+  if (is_config_text(asked.model)) {
+    model_from_config(parts, asked, host, names, asked.model, "--model, the text of a config.json");
+  } else if (std::filesystem::is_directory(asked.model, ignored)) {
     model_from_folder(parts, asked, host, names);
   } else {
     model_from_preset(parts, asked, host, names);
@@ -250,6 +261,13 @@ Parts make_parts(const RunConfig& config, PluginHost& host) {
     host.find("transport", transport_for(config, choice.name));  // a name that does not exist is an error before anything starts
   }
   return parts;
+}
+
+std::string model_text(const RunConfig& config) {
+  if (!is_config_text(config.model)) return config.model;
+  const nlohmann::json json = nlohmann::json::parse(config.model, nullptr, false);
+  const auto part = [&](const char* name) { return json.is_object() && json.contains(name) ? shown(json[name], 60) : "?"; };
+  return part("architectures") + " of " + part("num_hidden_layers") + " layers of " + part("hidden_size");
 }
 
 ModelSizes model_sizes(const RunConfig& config, PluginHost& host) {

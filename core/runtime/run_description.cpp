@@ -90,7 +90,7 @@ std::string banner(const RunConfig& config, const Parts& parts, const Layout& la
   const DTypes d = parts.precision->dtypes();
   const ModelSizes sizes = parts.architecture->sizes();
   std::string text =
-      config.model + ": " + si_text(static_cast<double>(sizes.parameters)) + " parameters, " + parts.dataset->describe();
+      model_text(config) + ": " + si_text(static_cast<double>(sizes.parameters)) + " parameters, " + parts.dataset->describe();
   text += "\n" + text_of(config.strategies) + " on " + std::to_string(config.ranks) + (config.ranks == 1 ? " rank" : " ranks");
   for (int axis = 0; axis < layout.mesh.axes(); ++axis) {
     text += ", " + layout.mesh.axis(axis).name + "=" + std::to_string(layout.mesh.size_of(axis)) + " over " +

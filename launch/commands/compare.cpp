@@ -56,7 +56,8 @@ constexpr const char* help =
     "                    alone; differences between the machines and conditions are printed first\n\n"
     "Every option of consist train and of parts may be a list A,B; a list of a part's option (--zero2.stage 1,2) holds\n"
     "for the runs that have the part. Where values have commas of their own: --transport a=T1+b=T2, --recompute A+B,\n"
-    "--deepspeed-set KEY=A,B or KEY=[..],[..]; text options of parts (files, patterns, speeds) take [A,B],[C]. Not lists:\n"
+    "--from-set KEY=A,B or KEY=[..],[..]; text options of parts (files, patterns, speeds) take [A,B],[C]. The word from\n"
+    "is the value of the file of --from: --strategy from,zero2. Not lists:\n"
     "--plugin, --checkpoint and --export, which name a folder in which each run has its own, and --trace, a file to\n"
     "whose name each run adds its own.\n\n"
     "example: consist compare --model llama-tiny,qwen3-tiny --ranks 1,2 --precision fp32,bf16 --global-batch 8 --steps 40\n";

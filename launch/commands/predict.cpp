@@ -39,7 +39,7 @@ constexpr const char* help =
     "example: consist predict --model llama-3-8b --strategy zero3-offload --ranks 8 --precision bf16 --sequence 8192\n";
 
 std::string title_of(const RunConfig& config) {
-  return config.model + ", " + text_of(config.strategies) + " on " + std::to_string(config.ranks) +
+  return model_text(config) + ", " + text_of(config.strategies) + " on " + std::to_string(config.ranks) +
          (config.ranks == 1 ? " rank, " : " ranks, ") + config.precision + ", " + std::to_string(config.batch) +
          (config.accumulation > 1 ? " x " + std::to_string(config.accumulation) : std::string()) + " x " +
          std::to_string(config.sequence) + " tokens per rank of the batch\n";

@@ -13,7 +13,7 @@ namespace {
 /// Whether a value says by itself what it is of.
 bool speaks_for_itself(const std::string& option) {
   return option == "model" || option == "strategy" || option == "transport" || option == "precision" || option == "optimizer" ||
-         option == "schedule" || option == "machine" || option == "device";
+         option == "schedule" || option == "machine" || option == "device" || option == "from";
 }
 
 /// A value as part of a file name.

@@ -1,32 +1,32 @@
 #include "launch/readers/deepspeed_config.h"
 
 #include <algorithm>
-#include <sstream>
 
 #include "consist/error.h"
 #include "consist/files.h"
 #include "consist/json_input.h"
-#include "consist/text.h"
+#include "launch/readers/common/key_reader.h"
 #include "launch/readers/deepspeed_keys.h"
 #include "launch/readers/deepspeed_optimizer.h"
 #include "launch/readers/deepspeed_scheduler.h"
-#include "launch/readers/deepspeed_target.h"
 
 namespace consist {
 namespace {
 
-using deepspeed::is_auto;
-using deepspeed::Json;
-using deepspeed::lower;
+using readers::is_auto;
+using readers::Json;
+using readers::KeyRule;
+using readers::lower;
+using readers::Target;
 
 constexpr std::int64_t most_elements = 1'000'000'000'000'000;  // of a plugin's options; more than any machine has
 
-class Reader {
+class Reader final : public readers::KeyReader {
  public:
-  explicit Reader(deepspeed::Target& target) : target_(target), config_(target.config), optimizer_(target) {}
+  explicit Reader(Target& target) : KeyReader(target, {}), optimizer_(target) {}
 
   void run(Json root) {
-    drop_nulls(root, "");
+    readers::drop_nulls(root, "", target_);
     if (const auto zero = root.find("zero_optimization"); zero != root.end() && zero->is_boolean()) {
       target_.note("zero_optimization", *zero, *zero == true ? "stage 1 (its old form)" : "stage 0 (its old form)");
       *zero = Json{{"stage", *zero == true ? 1 : 0}};
@@ -49,32 +49,18 @@ class Reader {
     int value;
   };
 
-  /// null is how files say that a key is not there.
-  void drop_nulls(Json& object, const std::string& prefix) {
-    for (auto entry = object.begin(); entry != object.end();) {
-      const std::string key = prefix + entry.key();
-      if (entry->is_null()) {
-        target_.note(key, *entry, "as if it were absent");
-        entry = object.erase(entry);
-        continue;
-      }
-      if (entry->is_object()) drop_nulls(*entry, key + ".");
-      ++entry;
-    }
-  }
-
   /// The stage and the tensor-parallel size come first: which keys have an effect depends on the strategy.
   void read_stage(const Json& root) {
-    const Json* stage = find(root, "zero_optimization", "stage");
+    const Json* stage = readers::find_value(root, "zero_optimization", "stage");
     if (stage != nullptr) stage_ = static_cast<int>(target_.whole("zero_optimization.stage", *stage, 0, 3));
     strategy_ = stage_ == 3 ? "zero3-offload" : stage_ > 0 ? "zero2" : "ddp";
     std::vector<Asked> all{{{strategy_, 0}, "zero_optimization.stage", stage_}};
-    if (const Json* size = find(root, "tensor_parallel", "autotp_size"); size != nullptr && !is_auto(*size)) {
+    if (const Json* size = readers::find_value(root, "tensor_parallel", "autotp_size"); size != nullptr && !is_auto(*size)) {
       const auto tp = static_cast<int>(target_.whole("tensor_parallel.autotp_size", *size, 0, 65'536));
       if (tp > 1) all.insert(all.begin(), {{"tp-sp", tp}, "tensor_parallel.autotp_size", tp});
     }
     // Groups of so many ranks divide parameters, gradients and states; each group has them all.
-    if (const Json* size = find(root, "zero_optimization", "mics_shard_size"); size != nullptr && stage_ == 3) {
+    if (const Json* size = readers::find_value(root, "zero_optimization", "mics_shard_size"); size != nullptr && stage_ == 3) {
       const char* const key = "zero_optimization.mics_shard_size";
       const auto group = static_cast<int>(target_.whole(key, *size, -1, 65'536));
       if (group == 0) target_.refuse(key, "is 0; it must be a number of ranks, or -1 for all");
@@ -83,96 +69,47 @@ class Reader {
         all.push_back({{"ddp", 0}, key, group});
       }
     }
-    if (target_.context.given("strategy")) {
-      for (const Asked& asked : all) {
-        const bool there = std::any_of(config_.strategies.begin(), config_.strategies.end(), [&](const StrategyChoice& s) {
-          return s.name == asked.strategy.name && (asked.strategy.size == 0 || s.size == asked.strategy.size);
-        });
-        if (!there) {
-          target_.refuse(asked.key, std::to_string(asked.value) + " is the strategy " + text_of({asked.strategy}) +
-                                        ", but --strategy " + text_of(config_.strategies) + " is given");
-        }
-      }
-    } else {
-      config_.strategies.clear();
-      for (const Asked& asked : all) config_.strategies.push_back(asked.strategy);
-      target_.stated.insert("strategy");
-    }
+    std::vector<StrategyChoice> strategies;
+    for (const Asked& asked : all) strategies.push_back(asked.strategy);
+    if (target_.context.given("strategy") && !target_.source.command_line_first) refuse_other_strategies(all);
+    target_.state_strategies("zero_optimization.stage " + std::to_string(stage_) + (stage != nullptr ? "" : " (its default)"),
+                             strategies);
     if (stage_ == 1 || stage_ == 2) set_option("zero_optimization.stage", Json(stage_), "stage", std::to_string(stage_));
-    config_.notes.push_back("deepspeed zero_optimization.stage " + std::to_string(stage_) +
-                            (stage != nullptr ? "" : " (its default)") + ": --strategy " + text_of(config_.strategies));
   }
 
-  static const Json* find(const Json& root, const char* block, const char* key) {
-    const auto outer = root.find(block);
-    if (outer == root.end() || !outer->is_object()) return nullptr;
-    const auto inner = outer->find(key);
-    return inner == outer->end() ? nullptr : &*inner;
-  }
-
-  void visit(const Json& object, const std::string& prefix) {
-    for (const auto& [name, value] : object.items()) {
-      const std::string key = prefix + name;
-      const auto* rule = std::find_if(std::begin(deepspeed_rules), std::end(deepspeed_rules),
-                                      [&](const DeepspeedRule& r) { return r.path == key; });
-      if (rule != std::end(deepspeed_rules)) {
-        apply(*rule, key, value);
-      } else if (name.starts_with('_') || name.starts_with("//") || name == "comment") {
-        target_.note(key, value, "a remark");
-      } else {
-        target_.refuse(in_quotes(key), "is not known here");
+  /// Throws if the command line has another strategy than the file.
+  void refuse_other_strategies(const std::vector<Asked>& all) const {
+    for (const Asked& asked : all) {
+      const bool there = std::any_of(config_.strategies.begin(), config_.strategies.end(), [&](const StrategyChoice& s) {
+        return s.name == asked.strategy.name && (asked.strategy.size == 0 || s.size == asked.strategy.size);
+      });
+      if (!there) {
+        target_.refuse(asked.key, std::to_string(asked.value) + " is the strategy " + text_of({asked.strategy}) +
+                                      ", but --strategy " + text_of(config_.strategies) + " is given");
       }
     }
   }
 
-  void apply(const DeepspeedRule& rule, const std::string& key, const Json& value) {
-    const bool enabled = value.is_object() ? value.value("enabled", Json(true)) != Json(false) && !value.empty()
-                                           : value != Json(false) && !value.is_null();
+  const KeyRule* rule_of(const std::string& key) const override {
+    const auto* rule = std::find_if(std::begin(deepspeed_rules), std::end(deepspeed_rules),
+                                    [&](const DeepspeedRule& r) { return r.path == key; });
+    return rule == std::end(deepspeed_rules) ? nullptr : rule;
+  }
+
+  void apply(const KeyRule& general, const std::string& key, const Json& value) override {
+    const auto& rule = static_cast<const DeepspeedRule&>(general);
     const bool asked_for = rule.key == DeepspeedKey::count || rule.key == DeepspeedKey::flag || rule.key == DeepspeedKey::only;
     if (asked_for && (stage_ < rule.least_stage || stage_ > rule.most_stage)) {
       target_.note(key, value, "no effect at stage " + std::to_string(stage_));
-      return;
+    } else if (rule.key == DeepspeedKey::count) {
+      read_count(key, value, std::string(rule.argument));
+    } else if (rule.key == DeepspeedKey::flag && is_auto(value)) {
+      target_.note(key, value, "the default of --" + strategy_ + "." + std::string(rule.argument));
+    } else if (rule.key == DeepspeedKey::flag) {
+      set_option(key, value, std::string(rule.argument), target_.truth(key, value) ? "true" : "false");
+    } else {
+      KeyReader::apply(rule, key, value);
     }
-    switch (rule.key) {
-      case DeepspeedKey::own:
-        read_own(key, value);
-        break;
-      case DeepspeedKey::count:
-        read_count(key, value, std::string(rule.argument));
-        break;
-      case DeepspeedKey::flag:
-        if (is_auto(value)) {
-          target_.note(key, value, "the default of --" + strategy_ + "." + std::string(rule.argument));
-        } else {
-          set_option(key, value, std::string(rule.argument), target_.truth(key, value) ? "true" : "false");
-        }
-        break;
-      case DeepspeedKey::no_effect:
-      case DeepspeedKey::ignored_group:
-        target_.note(key, value, "no effect here: " + std::string(rule.argument));
-        break;
-      case DeepspeedKey::only:
-        read_only_value(rule, key, value);
-        break;
-      case DeepspeedKey::group:
-        if (!value.is_object()) target_.refuse(key, "is " + shown(value) + "; it must be an object");
-        visit(value, key + ".");
-        break;
-      case DeepspeedKey::off:
-        if (enabled) target_.refuse(key, "is asked for, which is not done here");
-        target_.note(key, value, "off");
-        break;
-    }
-  }
-
-  void read_only_value(const DeepspeedRule& rule, const std::string& key, const Json& value) {
-    std::istringstream list{std::string(rule.argument)};
-    for (std::string legal; std::getline(list, legal, '|');) {
-      if (Json::parse(legal) != value) continue;
-      target_.note(key, value, "as it is here");
-      return;
-    }
-    target_.refuse(key, "is " + shown(value) + ", which is not done here; it may be " + std::string(rule.argument));
   }
 
   void set_option(const std::string& key, const Json& value, const std::string& option, const std::string& text) {
@@ -183,7 +120,7 @@ class Reader {
   void read_count(const std::string& key, const Json& value, const std::string& option) {
     if (option == "offload_optimizer.ratio") {
       if (is_auto(value)) return target_.note(key, value, "the default of --" + strategy_ + "." + option);
-      return set_option(key, value, option, deepspeed::as_text(target_.number(key, value)));
+      return set_option(key, value, option, readers::as_text(target_.number(key, value)));
     }
     if (!is_auto(value)) {
       // sys.maxsize and the like mean "no limit".
@@ -191,7 +128,7 @@ class Reader {
       const std::int64_t size = all ? most_elements : target_.whole(key, value, 0, most_elements);
       return set_option(key, value, option, std::to_string(size));
     }
-    const std::int64_t hidden = target_.context.hidden();
+    const std::int64_t hidden = target_.context.sizes().hidden;
     if (option == "reduce_bucket_size") {
       set_option(key, value, option, std::to_string(hidden * hidden));
     } else if (option == "prefetch_bucket_size") {
@@ -203,7 +140,7 @@ class Reader {
     }
   }
 
-  void read_own(const std::string& key, const Json& value) {
+  void read_own(const std::string& key, const Json& value) override {
     constexpr std::int64_t most_sequences = 1'000'000'000'000;
     if (key == "train_batch_size") {
       read_sized(key, value, "global-batch", config_.global_batch, most_sequences);
@@ -285,7 +222,7 @@ class Reader {
     if (gradient_dtype_.is_null()) {
       const auto options = config_.plugin_options.find(precision);
       if (chooses && (options == config_.plugin_options.end() || !options->second.contains("gradients"))) {
-        config_.notes.push_back("deepspeed " + key + " is absent: --" + precision +
+        config_.notes.push_back(target_.source.format + " " + key + " is absent: --" + precision +
                                 ".gradients f32, more exact than DeepSpeed's default, which is the model's dtype");
       }
       return;
@@ -328,8 +265,6 @@ class Reader {
     absent("sub_group_size", "1000000000");
   }
 
-  deepspeed::Target& target_;
-  RunConfig& config_;
   deepspeed::OptimizerReader optimizer_;
   int stage_ = 0;
   std::string strategy_;
@@ -337,40 +272,26 @@ class Reader {
   Json scheduler_ = Json::object();
 };
 
-/// Puts the value of "a.b=VALUE" where the file has, or would have, a.b.
-void replace_value(const std::string& path, const std::string& replacement, Json& root, RunConfig& config) {
-  const std::size_t equals = replacement.find('=');
-  const std::string key = replacement.substr(0, equals);
-  if (equals == std::string::npos || key.empty() || equals + 1 == replacement.size())
-    throw UsageError("--deepspeed-set '" + replacement + "' must be KEY=VALUE, such as zero_optimization.sub_group_size=1e9");
-  std::string pointer = "/" + key;
-  std::replace(pointer.begin(), pointer.end(), '.', '/');
-  Json value;
-  try {
-    value = parse_json(replacement.substr(equals + 1), "--deepspeed-set");
-  } catch (const DataError&) {
-    value = replacement.substr(equals + 1);
-  }
-  try {
-    Json& target = root[Json::json_pointer(pointer)];
-    config.notes.push_back("deepspeed " + printable(key) + " " + shown(value) + " (--deepspeed-set) in place of " +
-                           (target.is_null() ? "nothing" : shown(target)) + " in " + path);
-    target = std::move(value);
-  } catch (const Json::exception&) {
-    throw UsageError("--deepspeed-set " + replacement + ": " + path + " has no object that could hold " + key);
-  }
-}
-
 }  // namespace
 
-std::set<std::string> apply_deepspeed_config(const std::string& path, const DeepspeedContext& context, RunConfig& config) {
+void deepspeed::apply(Json root, Target& target) {
+  Reader(target).run(std::move(root));
+}
+
+std::set<std::string> apply_deepspeed_config(const std::string& path, const readers::ReaderContext& context, RunConfig& config) {
   // DeepSpeed reads Hjson and refuses repeated keys.
   const JsonRules rules{.repeated = JsonRules::Repeated::refused, .comments = true};
   Json root = parse_json(read_text(path, rules.most_bytes), "--deepspeed-config " + path, rules);
   if (!root.is_object()) throw DataError("--deepspeed-config " + path + " is no JSON object");
-  for (const std::string& replacement : context.replacements) replace_value(path, replacement, root, config);
-  deepspeed::Target target(path, context, config);
-  Reader(target).run(std::move(root));
+  Target target({.option = "--deepspeed-config",
+                 .set_option = "--deepspeed-set",
+                 .format = "deepspeed",
+                 .path = path,
+                 .example = "zero_optimization.sub_group_size=1e9",
+                 .trainer = "DeepSpeed"},
+                context, config);
+  readers::replace_values(context.replacements, root, target);
+  deepspeed::apply(std::move(root), target);
   return target.stated;
 }
 

@@ -4,28 +4,18 @@
 
 #include <string_view>
 
+#include "launch/readers/common/key_rules.h"
+
 namespace consist {
 
-enum class DeepspeedKey {
-  own,            ///< read by name, by code of its own
-  count,          ///< a number that becomes the strategy's option `argument`
-  flag,           ///< a truth value that becomes the strategy's option `argument`
-  no_effect,      ///< for the reason `argument`
-  only,           ///< honoured if its value is (as JSON) one of `argument`, separated by '|'; another is refused
-  group,          ///< an object whose keys are listed themselves
-  off,            ///< an object or flag that must not be enabled
-  ignored_group,  ///< an object without effect, for the reason `argument`
-};
+using DeepspeedKey = readers::KeyKind;
 
-struct DeepspeedRule {
-  std::string_view path;  ///< "zero_optimization.stage"
-  DeepspeedKey key;
-  std::string_view argument = {};
+struct DeepspeedRule : readers::KeyRule {
   int least_stage = 0;  ///< of zero_optimization; the key has no effect below, and none above most_stage
   int most_stage = 3;
 };
 
-inline constexpr std::string_view keeps_log = "the archive (--archive) and the progress line hold it";
+using readers::keeps_log;
 inline constexpr std::string_view no_nvme = "nothing is offloaded to NVMe";
 inline constexpr std::string_view whole_exports =
     "each rank writes its own part of a checkpoint, nothing is gathered; --export writes whole weights, in f32";

@@ -4,9 +4,11 @@
 #include <set>
 #include <string>
 
-#include "launch/readers/deepspeed_target.h"
+#include "launch/readers/common/target.h"
 
 namespace consist::deepspeed {
+
+using namespace readers;
 
 /// Both members throw UsageError for what is not done here, with the key and its value.
 class OptimizerReader {

@@ -55,7 +55,7 @@ class Scheduler {
       target_.resolve(name("warmup_max_lr"), peak, "learning-rate", peak_);
     } else if (!peak.is_null()) {
       target_.state(name("warmup_max_lr"), peak, "learning-rate", peak_, target_.number(name("warmup_max_lr"), peak));
-    } else if (decays_) {  // WarmupLR has the optimizer's rate
+    } else if (decays_) {                     // WarmupLR has the optimizer's rate
       target_.stated.erase("learning-rate");  // the scheduler's rate replaces the optimizer's
       target_.absent(name("warmup_max_lr"), "learning-rate", peak_, 1e-3);
     }

@@ -69,8 +69,8 @@ std::vector<std::string> terms_of(const std::vector<std::string>& names, int siz
   return terms;
 }
 
-/// Also, over several nodes, one axis between the nodes and one within: of one strategy, or of one that divides parameters within a
-/// node and one that sums their gradients between nodes. Of one rank those that work where others share their parameters.
+/// Also, over several nodes, one axis between the nodes and one within: of one strategy, or of one that divides parameters within
+/// a node and one that sums their gradients between nodes. Of one rank those that work where others share their parameters.
 std::vector<std::string> data_terms(const Strategies& strategies, int size, int within_node, bool others_share) {
   if (size == 1 && !others_share) return {""};
   std::vector<std::string> terms;
@@ -173,7 +173,7 @@ std::vector<std::int64_t> micro_batches(std::int64_t sequences, int stages) {
 }
 
 Space::Space(const RunConfig& config, const Settled& settled, const Machine& machine, PluginHost& host)
-    : strategy_is_settled_(settled.strategy) {
+    : strategy_is_settled_(settled.strategy), says_recompute_(!settled.recompute && config.recompute.any()) {
   add_layouts(config, settled, machine, host);
   for (LayoutChoice& layout : layouts_) add_dimensions(layout, config, settled, host);
 }
@@ -240,8 +240,8 @@ Choices Space::choices_of(const Point& point) const {
   if (!strategy_is_settled_) choices.push_back({"strategy", layout.strategy});
   for (std::size_t d = 0; d < layout.dimensions.size(); ++d) {
     const Dimension& dimension = layout.dimensions[d];
-    if (point.values[d] > 0 || dimension.option == "batch")
-      choices.push_back({dimension.option, dimension.values[point.values[d]]});
+    const bool said = dimension.option == "batch" || (dimension.option == "recompute" && says_recompute_);
+    if (point.values[d] > 0 || said) choices.push_back({dimension.option, dimension.values[point.values[d]]});
   }
   return choices;
 }

@@ -83,6 +83,7 @@ class Space {
 
   std::vector<LayoutChoice> layouts_;
   bool strategy_is_settled_;
+  bool says_recompute_;  ///< also that there is none: a file of --from has some
   std::int64_t layers_ = 0;
 };
 

@@ -14,8 +14,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace consist;
   static const InputPath input;
   input.fill(data, size);
-  const DeepspeedContext context{.given = [](const std::string& option) { return option == "seed"; },
-                                 .hidden = [] { return 160; }};
+  const readers::ReaderContext context{.given = [](const std::string& option) { return option == "seed"; },
+                                       .sizes = [] { return ModelSizes{.layers = 4, .hidden = 160}; }};
   RunConfig config;
   config.model = "llama-tiny";
   try {

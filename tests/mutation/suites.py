@@ -58,7 +58,7 @@ SUITES = {
     "launch": [("commands", "*"), ("launcher", "*")],
     "launch/advise": [("advise", "*")],
     "launch/predict": [("advise", "*"), ("commands", "Predict*:ComparePredict*:Tune*")],
-    "launch/deepspeed": [("commands", "*DeepSpeed*:*Deepspeed*"), ("commands", "*")],
+    "launch/readers": [("commands", "*Deepspeed*:*Torchtitan*:*Megatron*:*Accelerate*:*TrainerFile*"), ("commands", "*")],
     "launch/launcher": [("launcher", "*"), ("commands", "TrainCommand*:Signals*")],
     "launch/stop_signals": [("launcher", "*"), ("commands", "TrainCommand*:Signals*")],
 }

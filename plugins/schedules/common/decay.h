@@ -33,6 +33,16 @@ inline double done_of(std::int64_t point, std::int64_t length) noexcept {
   return std::clamp(static_cast<double>(point) / static_cast<double>(std::max<std::int64_t>(length, 1)), 0.0, 1.0);
 }
 
+/// At which step a decay has ended, of a run of `steps` steps: the option decay-until, or the run's end.
+class DecayEnd {
+ public:
+  explicit DecayEnd(const Options& options) : until_(options.integer("decay-until")) {}
+  std::int64_t of(std::int64_t steps) const noexcept { return until_ > 0 ? until_ : steps; }
+
+ private:
+  std::int64_t until_;
+};
+
 /// `peak` times what is left, 0..1, above the share `last` of the peak at which a decay ends.
 inline double decayed(double peak, double last, double left) noexcept {
   return peak * (last + (1.0 - last) * left);
@@ -50,7 +60,7 @@ class FinalDecay : public Schedule {
   double rate(std::int64_t done, std::int64_t steps, double peak) const override {
     const std::int64_t point = counting_.point(done);
     if (point < warmup_.steps()) return warmup_.rate(point, peak);
-    return decayed(peak, last_, left_(done_of(point + ahead_ - warmup_.steps(), steps - warmup_.steps())));
+    return decayed(peak, last_, left_(done_of(point + ahead_ - warmup_.steps(), end_.of(steps) - warmup_.steps())));
   }
   std::string describe() const override {
     char text[60];
@@ -62,6 +72,7 @@ class FinalDecay : public Schedule {
   FinalDecay(const Options& options, const char* name, double (*left)(double), bool counts_ahead)
       : warmup_(options),
         counting_(options),
+        end_(options),
         last_(options.real("final-rate")),
         name_(name),
         left_(left),
@@ -70,6 +81,7 @@ class FinalDecay : public Schedule {
  private:
   Warmup warmup_;
   Counting counting_;
+  DecayEnd end_;
   double last_;
   const char* name_;
   double (*left_)(double);
@@ -80,6 +92,14 @@ class FinalDecay : public Schedule {
 
 #define CONSIST_FINAL_RATE_OPTION \
   { "final-rate", consist::OptionKind::real, "0.1", "at the end, as a fraction of the peak", "0..1" }
+
+#define CONSIST_DECAY_UNTIL_OPTION                                                \
+  {                                                                               \
+    "decay-until", consist::OptionKind::integer, "0",                             \
+        "step at which the decay has ended, behind which the rate stays; 0: the " \
+        "run's last",                                                             \
+        "0.."                                                                     \
+  }
 
 #define CONSIST_COUNTING_OPTION                                                                                           \
   {                                                                                                                       \

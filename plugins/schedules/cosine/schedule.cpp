@@ -18,4 +18,4 @@ class Cosine final : public schedules::FinalDecay {
 
 CONSIST_PLUGIN(schedule, consist::Schedule, Cosine, "cosine", "1.0.0",
                "half a period of a cosine from the peak to a share of it");
-CONSIST_PLUGIN_OPTIONS(CONSIST_WARMUP_OPTIONS, CONSIST_FINAL_RATE_OPTION, CONSIST_COUNTING_OPTION);
+CONSIST_PLUGIN_OPTIONS(CONSIST_WARMUP_OPTIONS, CONSIST_FINAL_RATE_OPTION, CONSIST_DECAY_UNTIL_OPTION, CONSIST_COUNTING_OPTION);

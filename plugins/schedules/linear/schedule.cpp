@@ -11,10 +11,11 @@ using namespace consist;
 class Linear final : public schedules::FinalDecay {
  public:
   explicit Linear(const Options& options)
-      : FinalDecay(options, "linear", [](double done) { return 1.0 - done; }, false) {}
+      : FinalDecay(
+            options, "linear", [](double done) { return 1.0 - done; }, false) {}
 };
 
 }  // namespace
 
 CONSIST_PLUGIN(schedule, consist::Schedule, Linear, "linear", "1.0.0", "a line from the peak to a share of it");
-CONSIST_PLUGIN_OPTIONS(CONSIST_WARMUP_OPTIONS, CONSIST_FINAL_RATE_OPTION, CONSIST_COUNTING_OPTION);
+CONSIST_PLUGIN_OPTIONS(CONSIST_WARMUP_OPTIONS, CONSIST_FINAL_RATE_OPTION, CONSIST_DECAY_UNTIL_OPTION, CONSIST_COUNTING_OPTION);

@@ -16,8 +16,13 @@ using namespace consist;
 class Wsd final : public Schedule {
  public:
   explicit Wsd(const Options& options)
-      : warmup_(options), decay_(options.real("decay")), shape_(options.text("decay-shape")), last_(options.real("final-rate")) {}
-  double rate(std::int64_t done, std::int64_t steps, double peak) const override {
+      : warmup_(options),
+        end_(options),
+        decay_(options.real("decay")),
+        shape_(options.text("decay-shape")),
+        last_(options.real("final-rate")) {}
+  double rate(std::int64_t done, std::int64_t of_run, double peak) const override {
+    const std::int64_t steps = end_.of(of_run);
     if (done < warmup_.steps()) return warmup_.rate(done, peak);
     const std::int64_t length = std::llround(decay_ * static_cast<double>(steps));
     const std::int64_t begin = std::max(steps - length, warmup_.steps());  // never within the warm-up
@@ -37,6 +42,7 @@ class Wsd final : public Schedule {
   }
 
   Warmup warmup_;
+  schedules::DecayEnd end_;
   double decay_;
   std::string shape_;
   double last_;
@@ -46,7 +52,7 @@ class Wsd final : public Schedule {
 
 CONSIST_PLUGIN(schedule, consist::Schedule, Wsd, "wsd", "1.0.0",
                "warm-up, stable, decay: the peak until the last share of the steps");
-CONSIST_PLUGIN_OPTIONS(CONSIST_WARMUP_OPTIONS,
+CONSIST_PLUGIN_OPTIONS(CONSIST_WARMUP_OPTIONS, CONSIST_DECAY_UNTIL_OPTION,
                        {"decay", consist::OptionKind::real, "0.2", "the share of all steps in which the rate falls", "0..1"},
                        {"decay-shape", consist::OptionKind::choice, "1-sqrt", "of the fall", "linear|cosine|1-sqrt"},
                        {"final-rate", consist::OptionKind::real, "0", "at the end, as a fraction of the peak", "0..1"});

@@ -1,4 +1,4 @@
-#include "launch/readers/deepspeed_target.h"
+#include "launch/readers/common/target.h"
 
 #include <algorithm>
 #include <cctype>
@@ -9,7 +9,7 @@
 #include "consist/json_input.h"
 #include "consist/text.h"
 
-namespace consist::deepspeed {
+namespace consist::readers {
 
 std::string lower(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
@@ -29,6 +29,9 @@ std::string as_text(double value) {
 std::string as_text(std::int64_t value) {
   return std::to_string(value);
 }
+std::string as_text(std::uint64_t value) {
+  return std::to_string(value);
+}
 std::string as_text(int value) {
   return std::to_string(value);
 }
@@ -39,10 +42,11 @@ std::string as_text(const std::string& value) {
   return value;
 }
 void Target::refuse(const std::string& key, const std::string& why) const {
-  throw UsageError("--deepspeed-config " + path_ + ": " + printable(key) + " " + why);
+  throw UsageError(source.option + " " + source.path + ": " + printable(key) + " " + why);
 }
 
-void Target::refuse_other(const std::string& key, const Json& value, const std::string& given) const {
+void Target::refuse_other(const std::string& key, const Json& value, const std::string& given) {
+  if (source.command_line_first) return note(key, value, given + " is given and goes before the file");
   refuse(key, "is " + shown(value) + ", but " + given + " is given; leave one of them out");
 }
 
@@ -56,7 +60,7 @@ void Target::state_real(const std::string& key, const Json& value, const std::st
 }
 
 void Target::note(const std::string& key, const Json& value, const std::string& what) {
-  config.notes.push_back("deepspeed " + printable(key) + " " + shown(value) + ": " + what);
+  config.notes.push_back(source.format + " " + printable(key) + " " + shown(value) + ": " + what);
 }
 
 double Target::number(const std::string& key, const Json& value) const {
@@ -83,10 +87,32 @@ void Target::state_plugin(const std::string& key, const Json& value, const std::
   const std::string name = "--" + plugin + "." + option;
   const auto [known, is_new] = config.plugin_options[plugin].emplace(option, text);
   if (!is_new && known->second != text && !stated_of_plugins_.contains(name))
-    refuse_other(key, value, name + " " + known->second);
+    return refuse_other(key, value, name + " " + known->second);
   known->second = text;
   stated_of_plugins_.insert(name);
   note(key, value, name + " " + text);
+}
+
+void Target::derive_plugin(const std::string& from, const std::string& plugin, const std::string& option,
+                           const std::string& text) {
+  const std::string name = "--" + plugin + "." + option;
+  const auto [known, is_new] = config.plugin_options[plugin].emplace(option, text);
+  const bool is_given = !is_new && !stated_of_plugins_.contains(name);
+  if (!is_given) {
+    known->second = text;
+    stated_of_plugins_.insert(name);
+  }
+  config.notes.push_back(source.format + " " + from + ": " + name + " " + (is_given ? known->second + " is given" : text));
+}
+
+void Target::state_strategies(const std::string& key, const std::vector<StrategyChoice>& strategies) {
+  const bool is_given = context.given("strategy");
+  if (!is_given) {
+    config.strategies = strategies;
+    stated.insert("strategy");
+  }
+  config.notes.push_back(source.format + " " + key + ": --strategy " + text_of(strategies) +
+                         (is_given ? "; --strategy " + text_of(config.strategies) + " is given and goes before the file" : ""));
 }
 
 void Target::keep_plugin(const std::string& key, const Json& value, const std::string& plugin, const std::string& option) {
@@ -106,7 +132,7 @@ void Target::note_defaults() {
   if (defaults_.empty()) return;
   std::string list;
   for (const std::string& entry : defaults_) list += (list.empty() ? "" : ", ") + entry;
-  config.notes.push_back("deepspeed keys that are absent have DeepSpeed's defaults: " + list);
+  config.notes.push_back(source.format + " keys that are absent have " + source.trainer + "'s defaults: " + list);
 }
 
-}  // namespace consist::deepspeed
+}  // namespace consist::readers

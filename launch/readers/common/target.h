@@ -1,16 +1,17 @@
-// Where the values of a DeepSpeed JSON go, and what is said about each.
+// Where the values of another trainer's file go, and what is said about each.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "consist/model.h"
 #include "core/config/run_config.h"
-#include "launch/readers/deepspeed_config.h"
 
-namespace consist::deepspeed {
+namespace consist::readers {
 
 using Json = nlohmann::json;
 
@@ -18,10 +19,34 @@ inline bool is_auto(const Json& value) {
   return value.is_string() && value.get_ref<const std::string&>() == "auto";
 }
 
+/// What a file is read for: the command line and defaults that it is checked against.
+struct ReaderContext {
+  /// Whether the option (without "--") was given on the command line, and how it is called: "--steps".
+  std::function<bool(const std::string& option)> given;
+  /// The sizes of the run's model; asked for only where they are needed.
+  std::function<ModelSizes()> sizes;
+  /// Whether an option of a plugin ("cp.attention") may have that value; may be empty.
+  std::function<bool(const std::string& option, const std::string& value)> has_choice = {};
+  /// "zero_optimization.sub_group_size=1e9": values that stand in place of the file's. As in JSON; what is no JSON is a string.
+  std::vector<std::string> replacements = {};
+};
+
+/// A file, as messages name it.
+struct Source {
+  std::string option = {};      ///< that named it: "--from"
+  std::string set_option = {};  ///< that replaces its values: "--from-set"
+  std::string format = {};      ///< the first word of notes: "deepspeed"
+  std::string path = {};
+  std::string example = {};         ///< of a replacement
+  std::string trainer = {};         ///< whose defaults absent keys have: "DeepSpeed"
+  bool command_line_first = false;  ///< what the command line gives goes before the file; otherwise it must not contradict it
+};
+
 std::string lower(std::string text);  ///< of ASCII
 
 std::string as_text(double value);  ///< whole where it is
 std::string as_text(std::int64_t value);
+std::string as_text(std::uint64_t value);
 std::string as_text(int value);
 std::string as_text(bool value);
 std::string as_text(const std::string& value);
@@ -29,10 +54,12 @@ std::string as_text(const std::string& value);
 /// A run's configuration while a file is read into it. Options that the command line has given must not contradict the file.
 class Target {
  public:
-  Target(std::string path, const DeepspeedContext& context, RunConfig& config)
-      : config(config), context(context), path_(std::move(path)) {}
+  Target(Source source, const ReaderContext& context, RunConfig& config)
+      : config(config), context(context), source(std::move(source)) {}
 
   [[noreturn]] void refuse(const std::string& key, const std::string& why) const;
+  /// Sets the strategy that the value of `key` amounts to, unless the command line gives one.
+  void state_strategies(const std::string& key, const std::vector<StrategyChoice>& strategies);
   /// One line for people about a key.
   void note(const std::string& key, const Json& value, const std::string& what);
 
@@ -44,9 +71,12 @@ class Target {
   /// The option takes the value of `key`.
   template <typename T>
   void state(const std::string& key, const Json& value, const std::string& option, T& target, const T& wanted) {
-    if (context.given(option) && target != wanted) refuse_other(key, value, "--" + option + " " + as_text(target));
-    target = wanted;
     stated.insert(option);
+    if (context.given(option) && target != wanted) {
+      refuse_other(key, value, "--" + option + " " + as_text(target));
+      return;
+    }
+    target = wanted;
     note(key, value, "--" + option + " " + as_text(wanted));
   }
   /// "auto": the option keeps the value that it has.
@@ -56,7 +86,7 @@ class Target {
   }
   /// state() of a number, or resolve() of "auto".
   void state_real(const std::string& key, const Json& value, const std::string& option, double& target);
-  /// `key` is absent: the option has DeepSpeed's default unless the command line gives it.
+  /// `key` is absent: the option has the trainer's default unless the command line gives it.
   template <typename T>
   void absent(const std::string& key, const std::string& option, T& target, const T& fallback) {
     if (context.given(option) || !stated.insert(option).second) return;
@@ -68,21 +98,24 @@ class Target {
                     const std::string& text);
   /// "auto": the plugin's option keeps the value that it has.
   void keep_plugin(const std::string& key, const Json& value, const std::string& plugin, const std::string& option);
+  /// The plugin's option takes what the file says in several keys together.
+  void derive_plugin(const std::string& from, const std::string& plugin, const std::string& option, const std::string& text);
   void absent_plugin(const std::string& key, const std::string& plugin, const std::string& option, const std::string& fallback);
 
   /// The note about everything that was absent.
   void note_defaults();
 
   RunConfig& config;
-  const DeepspeedContext& context;
-  std::set<std::string> stated;  ///< options that the file, or DeepSpeed's default, has set
+  const ReaderContext& context;
+  const Source source;
+  std::set<std::string> stated;  ///< options that the file, or the trainer's default, has set
 
  private:
-  [[noreturn]] void refuse_other(const std::string& key, const Json& value, const std::string& given) const;
+  /// The command line says something else: throws, or notes that it goes before the file.
+  void refuse_other(const std::string& key, const Json& value, const std::string& given);
 
-  std::string path_;
   std::set<std::string> stated_of_plugins_;
   std::vector<std::string> defaults_;
 };
 
-}  // namespace consist::deepspeed
+}  // namespace consist::readers

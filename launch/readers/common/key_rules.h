@@ -1,0 +1,33 @@
+// How the keys of another trainer's file are treated: each is honoured, without effect for a reason, or refused by name.
+#pragma once
+
+#include <string_view>
+
+namespace consist::readers {
+
+enum class KeyKind {
+  own,            ///< read by name, by code of its own
+  count,          ///< a number that becomes the strategy's option `argument`
+  flag,           ///< a truth value that becomes the strategy's option `argument`
+  no_effect,      ///< for the reason `argument`
+  only,           ///< honoured if its value is (as JSON) one of `argument`, separated by '|'; another is refused
+  group,          ///< an object whose keys are listed themselves
+  off,            ///< an object or flag that must not be enabled
+  ignored_group,  ///< an object without effect, for the reason `argument`
+};
+
+struct KeyRule {
+  std::string_view path;  ///< "zero_optimization.stage"
+  KeyKind key;
+  std::string_view argument = {};
+};
+
+// Reasons that several formats have in common.
+inline constexpr std::string_view keeps_log = "the archive (--archive) and the progress line hold it";
+inline constexpr std::string_view compiles_always = "every step is compiled to a program";
+inline constexpr std::string_view states_profile = "--profile times every instruction";
+inline constexpr std::string_view says_checkpoints = "--checkpoint says where checkpoints go; any layout reads them";
+inline constexpr std::string_view says_data = "--dataset and its options say what is trained on";
+inline constexpr std::string_view evaluates = "--evaluate-every and --evaluate-sequences say when and on how much";
+
+}  // namespace consist::readers

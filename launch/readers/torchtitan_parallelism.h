@@ -1,0 +1,11 @@
+// Degrees of parallelism and batches of a torchtitan TOML.
+#pragma once
+
+#include "launch/readers/common/stored_values.h"
+
+namespace consist::torchtitan {
+
+/// `old`: the layout before [parallelism]. Sets strategies with their options, ranks where the degrees state them, and batches. Throws UsageError for what is not done here.
+void read_parallelism(const readers::StoredValues& values, bool old, readers::Target& target);
+
+}  // namespace consist::torchtitan
