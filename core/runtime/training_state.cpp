@@ -325,6 +325,14 @@ float TrainingState::read_metric(PreparedProgram& program, std::string_view name
   return value;
 }
 
+void TrainingState::read_metric(PreparedProgram& program, std::string_view name, std::span<float> out) {
+  const TensorId tensor = named(program, name);
+  if (program.program().bytes(tensor) != static_cast<std::int64_t>(out.size_bytes()))
+    throw ProgramError("metric '" + std::string(name) + "' holds " + std::to_string(program.program().bytes(tensor)) + " bytes, asked for " +
+                       std::to_string(out.size_bytes()));
+  device_.download(out.data(), program.buffer(tensor).data, static_cast<std::int64_t>(out.size_bytes()));
+}
+
 void TrainingState::list_values() {
   const Program& program = step_->program();
   bool saved_here = true;
