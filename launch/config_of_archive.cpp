@@ -30,22 +30,10 @@ void check_path(const std::string& path, const std::string& option, const std::s
                    ", which is not there any more; give another --" + option);
 }
 
-}  // namespace
-
-bool is_archive_name(const std::string& path) {
-  return path.ends_with(".h5") || path.ends_with(".hdf5");
-}
-
-std::vector<ConfigEntry> config_of_archive(const std::string& path, const std::function<bool(const std::string&)>& given,
-                                           std::vector<std::string>& notes) {
-  const ArchiveReader archive(path);
-  const std::string file = printable(path), text = archive.text("/config");
-  if (text.empty()) throw DataError("the archive " + file + " has no configuration; its run ended before it had one");
-  const json config = parse_json(text, file + ": /config"),
-             environment =
-                 parse_json(archive.text("/environment").empty() ? "{}" : archive.text("/environment"), file + ": /environment");
-  if (!config.is_object()) throw DataError("the archive " + file + " has no configuration");
-
+/// The options that a run's configuration states; `path` is the file that holds it.
+std::vector<ConfigEntry> entries_of_run(const json& config, const std::string& path, const std::function<bool(const std::string&)>& given,
+                                        std::vector<std::string>& notes) {
+  const std::string file = printable(path);
   const std::set<std::string> places{"checkpoint", "resume", "export", "trace"};
   const bool batch_changes = given("ranks") || given("strategy") || given("batch") || given("accumulation");
   const bool has_epochs = !given("steps") && (given("epochs") || config.value("epochs", json(0)) != 0);
@@ -84,12 +72,39 @@ std::vector<ConfigEntry> config_of_archive(const std::string& path, const std::f
   if (!left_out.empty())
     notes.push_back("--config " + file + ": not taken over is where the results of that run lie: " + left_out);
   if (!unknown.empty()) notes.push_back("--config " + file + ": this Consist has no options for what it also says: " + unknown);
+  return entries;
+}
+
+}  // namespace
+
+bool is_archive_name(const std::string& path) {
+  return path.ends_with(".h5") || path.ends_with(".hdf5");
+}
+
+std::vector<ConfigEntry> config_of_archive(const std::string& path, const std::function<bool(const std::string&)>& given,
+                                           std::vector<std::string>& notes) {
+  const ArchiveReader archive(path);
+  const std::string file = printable(path), text = archive.text("/config");
+  if (text.empty()) throw DataError("the archive " + file + " has no configuration; its run ended before it had one");
+  const json config = parse_json(text, file + ": /config"),
+             environment =
+                 parse_json(archive.text("/environment").empty() ? "{}" : archive.text("/environment"), file + ": /environment");
+  if (!config.is_object()) throw DataError("the archive " + file + " has no configuration");
+  std::vector<ConfigEntry> entries = entries_of_run(config, path, given, notes);
   const std::string host = environment.is_object() ? environment.value("host", "") : "",
                     device = environment.is_object() ? environment.value("device", "") : "";
   if (!host.empty() && host != this_host())
     notes.push_back("--config " + file + ": its run was on the host " + printable(host) + " (" + printable(device) +
                     "), this is " + this_host());
   return entries;
+}
+
+std::vector<ConfigEntry> config_of_checkpoint(const CheckpointState& state, const std::string& path,
+                                              const std::function<bool(const std::string&)>& given) {
+  std::vector<std::string> notes;  // of where its run's results lie, which is of no matter here
+  const json config = parse_json(state.config, path + ": config");
+  if (!config.is_object()) throw DataError(path + " has no configuration");
+  return entries_of_run(config, path, given, notes);
 }
 
 }  // namespace consist

@@ -1,10 +1,11 @@
-// --config run.h5: the configuration that an archive describes.
+// The configuration that an archive describes (--config run.h5), and the one that a checkpoint does.
 #pragma once
 
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "core/checkpoint/checkpoint_state.h"
 #include "core/config/config_file.h"
 
 namespace consist {
@@ -20,5 +21,9 @@ bool is_archive_name(const std::string& path);
 /// machine or a file of it that is gone.
 std::vector<ConfigEntry> config_of_archive(const std::string& path, const std::function<bool(const std::string&)>& given,
                                            std::vector<std::string>& notes);
+
+/// The same of the run that wrote a checkpoint, whose state.json is in the folder `path`.
+std::vector<ConfigEntry> config_of_checkpoint(const CheckpointState& state, const std::string& path,
+                                              const std::function<bool(const std::string&)>& given);
 
 }  // namespace consist

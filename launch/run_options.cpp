@@ -38,17 +38,10 @@ void describe(std::span<const RunOption> table, po::options_description& describ
   }
 }
 
-/// Adds the options that the file of --config gives and the command line does not.
-void add_file(ParsedRun& parsed, std::span<const RunOption> own) {
-  const std::string path = parsed.text("config");
+}  // namespace
+
+void add_entries(ParsedRun& parsed, std::vector<ConfigEntry> entries, std::span<const RunOption> own) {
   const std::set<std::string> sources{"config", "print-config"};
-  std::vector<ConfigEntry> entries;
-  if (is_archive_name(path)) {
-    entries = config_of_archive(
-        path, [&](const std::string& name) { return parsed.has(name); }, parsed.notes);
-  } else {
-    entries = read_config_file(path);
-  }
   std::map<std::string, GivenOption> of_file;
   for (ConfigEntry& entry : entries) {
     const auto of_command = std::find_if(own.begin(), own.end(), [&](const RunOption& o) { return entry.name == o.spec.name; });
@@ -70,6 +63,15 @@ void add_file(ParsedRun& parsed, std::span<const RunOption> own) {
     of_file.emplace(entry.name, std::move(given));
   }
   parsed.given.merge(of_file);  // what is there stays
+}
+
+namespace {
+
+/// Adds the options that the file of --config gives and the command line does not.
+void add_file(ParsedRun& parsed, std::span<const RunOption> own) {
+  const std::string path = parsed.text("config");
+  const auto given = [&](const std::string& name) { return parsed.has(name); };
+  add_entries(parsed, is_archive_name(path) ? config_of_archive(path, given, parsed.notes) : read_config_file(path), own);
 }
 
 }  // namespace

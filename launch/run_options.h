@@ -44,6 +44,9 @@ struct ParsedRun {
 /// guessed. Throws UsageError, and as read_config_file() and config_of_archive().
 ParsedRun parse_run(const std::vector<std::string>& arguments, std::span<const RunOption> own = {});
 
+/// Adds the options that entries of a file give and the command line does not. Throws UsageError.
+void add_entries(ParsedRun& parsed, std::vector<ConfigEntry> entries, std::span<const RunOption> own = {});
+
 /// Reads `--<plugin>.<option> VALUE` tokens against the option tables of the plugins they name. Throws UsageError for anything
 /// else.
 std::map<std::string, std::map<std::string, std::string>> read_plugin_options(const std::vector<std::string>& tokens,

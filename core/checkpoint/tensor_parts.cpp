@@ -168,34 +168,47 @@ const TensorParts::Whole& TensorParts::find(std::string_view name) const {
   return found->second;
 }
 
-void TensorParts::read(std::string_view name, DType dtype, std::int64_t first, std::int64_t count, void* out) const {
+template <typename Read>
+void TensorParts::for_pieces(std::string_view name, std::int64_t first, std::int64_t count, const Read& read) const {
   const Whole& whole = find(name);
-  const auto width = static_cast<std::int64_t>(size_of(dtype));
-  while (count > 0) {
-    // The range, of whichever part, that holds `first`.
+  for (std::int64_t at = 0; at < count;) {
+    // The range, of whichever part, that holds the next element.
+    const std::int64_t next = first + at;
     const LocalRange* range = nullptr;
     const Part* holder = nullptr;
     for (const Part& part : whole.parts) {
-      auto after = std::upper_bound(part.ranges.begin(), part.ranges.end(), first,
-                                    [](std::int64_t at, const LocalRange& r) { return at < r.logical; });
+      auto after = std::upper_bound(part.ranges.begin(), part.ranges.end(), next,
+                                    [](std::int64_t element, const LocalRange& r) { return element < r.logical; });
       if (after == part.ranges.begin()) continue;
       --after;
-      if (first >= after->logical + after->count) continue;
+      if (next >= after->logical + after->count) continue;
       range = &*after;
       holder = &part;
       break;
     }
     if (range == nullptr) {
-      throw DataError(path(name) + " and the files beside it lack element " + std::to_string(first) + " of '" +
+      throw DataError(path(name) + " and the files beside it lack element " + std::to_string(next) + " of '" +
                       std::string(name) + "'");
     }
-    const std::int64_t skipped = first - range->logical;
-    const std::int64_t here = std::min(count, range->count - skipped);
-    files_[holder->file].read_stored(name, dtype, range->local + skipped, here, out);
-    out = static_cast<char*>(out) + here * width;
-    first += here;
-    count -= here;
+    const std::int64_t skipped = next - range->logical;
+    const std::int64_t here = std::min(count - at, range->count - skipped);
+    read(files_[holder->file], at, range->local + skipped, here);
+    at += here;
   }
+}
+
+void TensorParts::read(std::string_view name, DType dtype, std::int64_t first, std::int64_t count, void* out) const {
+  const auto width = static_cast<std::int64_t>(size_of(dtype));
+  for_pieces(name, first, count, [&](const SafetensorsFile& file, std::int64_t at, std::int64_t from, std::int64_t here) {
+    file.read_stored(name, dtype, from, here, static_cast<char*>(out) + at * width);
+  });
+}
+
+void TensorParts::read_f32(std::string_view name, std::int64_t first, std::span<float> out) const {
+  for_pieces(name, first, static_cast<std::int64_t>(out.size()),
+             [&](const SafetensorsFile& file, std::int64_t at, std::int64_t from, std::int64_t here) {
+               file.read_f32(name, from, out.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(here)));
+             });
 }
 
 }  // namespace consist

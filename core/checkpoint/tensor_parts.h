@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -54,8 +55,14 @@ class CONSIST_API TensorParts {
   /// Elements [first, first + count) of the logical tensor, which must be stored in `dtype`. Throws DataError, also where no file
   /// has some of them.
   void read(std::string_view name, DType dtype, std::int64_t first, std::int64_t count, void* out) const;
+  /// The same as f32, whatever float dtype it is stored in.
+  void read_f32(std::string_view name, std::int64_t first, std::span<float> out) const;
 
  private:
+  /// Calls `read(file, at, from, count)` for the pieces of a range: elements [from, from + count) of that file's part are the range's
+  /// from element `at` on.
+  template <typename Read>
+  void for_pieces(std::string_view name, std::int64_t first, std::int64_t count, const Read& read) const;
   struct Part {
     std::size_t file;
     std::vector<LocalRange> ranges;  // by their place in the logical tensor

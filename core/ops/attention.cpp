@@ -1,11 +1,14 @@
 // attention: causal, grouped queries, within a window or not, and its gradient. Batches and heads may be split, and the queries
-// along the sequence, where each rank has all keys and values.
+// along the sequence, where each rank has all keys and values. With a position the queries are a stretch of the sequence that begins
+// there, beside the keys and values of a cache.
 #include <algorithm>
 
 #include "core/ops/core_ops.h"
 
 namespace consist::ops {
 namespace {
+
+constexpr std::size_t position_input = 4;  // where the queries begin, if they are a stretch of the sequence
 
 struct AttentionShape {
   TensorType q, kv, lse;
@@ -35,6 +38,7 @@ Placement of_documents(Placement queries) {
 /// `products` matrix products of 2·D flops per head and visible pair of a query and a key: on average over the queries half of the
 /// keys, without those that a window hides. So many each rank has whose queries are a part in zigzag order (but for the ends of
 /// windows); of parts in order of position the last has more.
+/// Of queries at a position, all keys that there is room for count: those of the longest sequence.
 double visible_flops(const Program& program, const Instruction& i, TensorId q, TensorId k, double products) {
   const auto queries = static_cast<double>(program.local(q).elements()), keys = static_cast<double>(program.local(k)[1]);
   const double window = static_cast<double>(i.attributes.integer_or("window", program.local(k)[1]));
@@ -57,17 +61,20 @@ class AttentionBase : public NamedOp {
   void check_documents(const Types& in, std::size_t index, const Shape& q) const {
     check(in, index, {DType::i32, {q[0], q[1]}});
   }
-  AttentionShape shapes(const TensorType& q, const TensorType& k, const TensorType& v, const Attributes& attributes) const {
+  /// `at_position`: the queries are a stretch of the sequence.
+  AttentionShape shapes(const TensorType& q, const TensorType& k, const TensorType& v, const Attributes& attributes,
+                        bool at_position = false) const {
     const std::int64_t head_dim = attributes.integer("head_dim");
     require(q.shape.rank() == 3 && k.shape.rank() == 3, "q, k and v must be [batch, sequence, heads*head_dim]");
     require(k == v, "k and v must have the same type");
-    require(q.dtype == k.dtype && q.shape[0] == k.shape[0] && q.shape[1] == k.shape[1],
-            "q and k must be of the same tokens and dtype");
+    require(q.dtype == k.dtype && q.shape[0] == k.shape[0], "q and k must be of the same sequences and dtype");
+    require(at_position ? q.shape[1] <= k.shape[1] : q.shape[1] == k.shape[1], "q and k must be of the same tokens");
     require(head_dim > 0 && q.shape[2] % head_dim == 0 && k.shape[2] % head_dim == 0,
             "head_dim must divide the channels of q, k and v");
     require(q.shape[1] > 0 && q.shape[2] > 0 && k.shape[2] > 0, "q, k and v must not be empty");
     require(attributes.integer_or("window", 1) > 0, "window must be at least 1");
     const std::int64_t zigzag = attributes.integer_or("zigzag", 0);
+    require(zigzag == 0 || !at_position, "queries at a position are in order of position");
     require(zigzag >= 0 && (zigzag == 0 || q.shape[1] % (2 * zigzag) == 0), "the sequence must be 2·zigzag chunks of equal length");
     require(q.shape[2] % k.shape[2] == 0, "the heads of q must be a multiple of the heads of k and v");
     return {q, k, {DType::f32, {q.shape[0], q.shape[2] / head_dim, q.shape[1]}}};
@@ -117,15 +124,20 @@ class Attention final : public AttentionBase {
   }
 
   Types infer(const Types& in, const Attributes& attributes) const override {
-    const AttentionShape s = shapes(present(in, 0), present(in, 1), present(in, 2), attributes);
+    const AttentionShape s = shapes(present(in, 0), present(in, 1), present(in, 2), attributes, has(in, position_input));
     check_documents(in, 3, s.q.shape);
+    check(in, position_input, {DType::i32, {1}});
     return {s.q, s.lse};
   }
   void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& /*attributes*/) const override {
-    const Placement placement = of_queries(axis.inputs[0]);
+    const bool at_position = axis.inputs.size() > position_input;
+    // A stretch is not divided further: where it begins is one number for all ranks.
+    const Placement placement =
+        at_position && axis.inputs[0].is_shard(1) ? Placement::replicate() : of_queries(axis.inputs[0]);
     axis.inputs[0] = placement;
     axis.inputs[1] = axis.inputs[2] = of_keys(placement);
     if (axis.inputs.size() > 3) axis.inputs[3] = of_documents(placement);
+    if (at_position) axis.inputs[position_input] = Placement::replicate();
     axis.outputs = {placement, of_lse(placement)};
   }
   void check_places(const Program& program, const Instruction& i) const override {
@@ -133,6 +145,7 @@ class Attention final : public AttentionBase {
   }
   bool takes_strided_view(int input) const noexcept override { return input < 3; }
   void differentiate(Differentiator& d, const Instruction& f) const override {
+    if (input_of(f, position_input) != no_tensor) fail("queries beside a cache have no gradient");
     const TensorId dy = d.gradient(f.outputs[0]);
     std::vector<std::string> names;
     for (std::size_t i = 0; i < 3; ++i) names.push_back(d.program()[f.inputs[i]].name + ".grad");

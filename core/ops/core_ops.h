@@ -22,6 +22,7 @@ void register_with_amax(OpRegistry& registry);
 void register_rms_norm(OpRegistry& registry);
 void register_rope(OpRegistry& registry);
 void register_attention(OpRegistry& registry);
+void register_cache(OpRegistry& registry);
 void register_swiglu(OpRegistry& registry);
 void register_moe_route(OpRegistry& registry);
 void register_moe_rows(OpRegistry& registry);
@@ -37,6 +38,10 @@ void register_muon(OpRegistry& registry);
 void register_channel_parts(OpRegistry& registry);
 void register_collectives(OpRegistry& registry);
 void register_storage(OpRegistry& registry);
+
+/// Whether the op is one of the core's: none of them but those with Op::attends() and Op::position_rows() makes anything of the order
+/// of tokens. What an op of a plugin makes of it, its traits say.
+CONSIST_API bool is_core_op(const Op& op);
 
 /// Base of the core's ops: a name, and checks that name the op in their message.
 class NamedOp : public Op {

@@ -1,3 +1,7 @@
+#include <algorithm>
+#include <functional>
+#include <vector>
+
 #include "core/ops/core_ops.h"
 
 namespace consist::ops {
@@ -12,6 +16,7 @@ void register_core_ops(OpRegistry& registry) {
   register_rms_norm(registry);
   register_rope(registry);
   register_attention(registry);
+  register_cache(registry);
   register_swiglu(registry);
   register_moe_route(registry);
   register_moe_rows(registry);
@@ -30,6 +35,15 @@ void register_core_ops(OpRegistry& registry) {
   register_with_amax(registry);  // after the ops that it builds on
 }
 
+namespace {
+std::vector<const Op*> made_with_the_registry;  // in the order of their addresses
+}
+
+bool is_core_op(const Op& op) {
+  registry();
+  return std::binary_search(made_with_the_registry.begin(), made_with_the_registry.end(), &op, std::less<>());
+}
+
 }  // namespace consist::ops
 
 namespace consist {
@@ -38,6 +52,8 @@ OpRegistry& registry() {
   static OpRegistry* const the_registry = [] {
     auto* made = new OpRegistry;  // lives as long as the process: programs point to its ops
     ops::register_core_ops(*made);
+    ops::made_with_the_registry = made->all();
+    std::sort(ops::made_with_the_registry.begin(), ops::made_with_the_registry.end(), std::less<>());
     return made;
   }();
   return *the_registry;

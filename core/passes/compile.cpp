@@ -18,6 +18,7 @@
 #include "core/passes/record_amaxes.h"
 #include "core/passes/room_for_rows.h"
 #include "core/passes/unroll_micro_batches.h"
+#include "core/passes/with_cache.h"
 #include "core/program/verifier.h"
 
 namespace consist {
@@ -35,10 +36,11 @@ std::shared_ptr<const Machine> reference_machine() {
 namespace {
 
 /// Inputs that the trainer writes: "ids", "targets" and the dataset's fields of each micro-batch, what the optimizer needs of a
-/// step, the stop requests.
+/// step, the stop requests; and where the tokens of a stretch begin.
 bool is_written(const Program& program, const Tensor& input) {
   const std::string name = input.name.substr(0, input.name.find('.'));
   if (input.name == "optimizer_scalars" || input.name == "stop_requests" || name == "ids" || name == "targets") return true;
+  if (input.name == position_name) return true;
   return std::find(program.fields.begin(), program.fields.end(), Field{name, input.dtype}) != program.fields.end();
 }
 
@@ -282,6 +284,21 @@ Program compile_evaluation(const CompileRequest& request, const Layout& layout, 
   passes.of_plugins(PassPoint::micro_batch);
   passes.add("fuse_amax", fuse_amax);
   passes.add("append_metrics", [&](Program& program) { append_metrics(program, tokens_per(request, layout, 1)); });
+  passes.each("finish", finish);
+  passes.of_plugins(PassPoint::finished);
+  return passes.run(rank);
+}
+
+Program compile_stretch(const CompileRequest& request, const Layout& layout, std::int64_t tokens, bool logits, int rank) {
+  check(request);
+  CompileRequest without_fields = request;
+  without_fields.fields.clear();
+  Passes passes(without_fields, layout, true);
+  passes.forward();
+  passes.add("with_cache", [&](Program& program) { with_cache(program, tokens, logits); });
+  passes.add("gather_quantized", gather_quantized);
+  passes.of_plugins(PassPoint::micro_batch);
+  passes.add("fuse_amax", fuse_amax);
   passes.each("finish", finish);
   passes.of_plugins(PassPoint::finished);
   return passes.run(rank);

@@ -60,4 +60,10 @@ CONSIST_API Program compile_step(const CompileRequest& request, const Layout& la
 /// Forward only, one micro-batch: inputs "ids" and "targets", metric "loss".
 CONSIST_API Program compile_evaluation(const CompileRequest& request, const Layout& layout, int rank = 0);
 
+/// Forward only, of `tokens` tokens of each sequence beside the keys and values of those before (core/passes/with_cache.h). The
+/// request's sequence is the longest that there is to be room for, its micro_batch the number of sequences on each rank; fields of a
+/// dataset are not there. Throws UsageError for a model or a layout that does not allow it.
+CONSIST_API Program compile_stretch(const CompileRequest& request, const Layout& layout, std::int64_t tokens, bool logits,
+                                    int rank = 0);
+
 }  // namespace consist

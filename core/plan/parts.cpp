@@ -335,7 +335,8 @@ void add_dataset(Parts& parts, const RunConfig& config, PluginHost& host) {
   parts.dataset->open(
       {.sequence_length = config.sequence, .vocabulary = parts.architecture->sizes().vocabulary, .seed = config.seed});
   if (config.evaluate_every > 0 && parts.dataset->eval_sequences() == 0) {
-    throw UsageError("--evaluate-every is given, but the dataset has no evaluation part: " + parts.dataset->describe());
+    throw UsageError("there is nothing to evaluate on (--evaluate-every, consist evaluate): the dataset has no evaluation part: " +
+                     parts.dataset->describe());
   }
 }
 

@@ -51,6 +51,14 @@ std::optional<Program> Plan::evaluation(int rank) const {
   return compile_evaluation(request_of(*this), layout_, rank);
 }
 
+Program Plan::stretch(std::int64_t longest, std::int64_t tokens, bool logits, int rank) const {
+  CompileRequest request = request_of(*this);
+  request.micro_batch = 1;
+  request.accumulation = 1;
+  request.sequence = longest;
+  return compile_stretch(request, layout_, tokens, logits, rank);
+}
+
 std::vector<PlannedRank> Plan::ranks(int rank, int threads, bool summarized) const {
   Program first = step(rank);
   const std::vector<int> members = first.stage_axis < 0 ? std::vector<int>{rank} : first.mesh.group(rank, first.stage_axis);

@@ -58,6 +58,8 @@ class CONSIST_API Plan {
   /// Compiled for the target. Throw what compile_step() throws.
   Program step(int rank, PassObserver* observer = nullptr) const;  ///< the observer is told of each pass
   std::optional<Program> evaluation(int rank) const;               ///< none without --evaluate-every
+  /// compile_stretch() of one sequence per rank, with room for `longest` tokens.
+  Program stretch(std::int64_t longest, std::int64_t tokens, bool logits, int rank) const;
 
   /// Compiles each rank that differs from `rank` along the axis of stages, itself among them, in the axis's order; plans their
   /// memory. On as many threads, at most; with a device on one. Without `summarized` PlannedRank::summary is empty, for searches,

@@ -57,6 +57,7 @@ class CONSIST_API Batches {
   /// loss mask a round's loss is the mean over what it counts, and the trainer weighs the rounds.)
   double evaluation_mean(double sum_of_rounds) const;
 
+  std::int64_t sequence() const noexcept { return sequence_; }  ///< tokens of a sequence
   std::int64_t sequences_per_step() const noexcept { return micro_batch_ * accumulation_ * ranks_; }
   std::int64_t tokens_per_step() const noexcept { return sequences_per_step() * sequence_; }
   /// Whether step `step` reads the last sequence of a pass through the dataset.

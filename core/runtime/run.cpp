@@ -33,6 +33,7 @@
 #include "core/runtime/recorder.h"
 #include "core/runtime/run_description.h"
 #include "core/runtime/run_events.h"
+#include "core/runtime/run_setup.h"
 #include "core/runtime/saved_state.h"
 #include "core/runtime/sensor_log.h"
 #include "core/runtime/step_timeline.h"
@@ -46,17 +47,6 @@ using Json = nlohmann::ordered_json;
 
 /// At a run's end the stages' programs may be compiled again for so long, to simulate the step.
 constexpr double most_compile_seconds = 1;
-
-/// The transport of each mesh axis.
-std::vector<NamedTransport> make_transports(const RunConfig& config, PluginHost& host, const Layout& layout,
-                                            const std::string& device_kind) {
-  std::vector<NamedTransport> made;
-  for (int axis = 0; axis < layout.mesh.axes(); ++axis) {
-    const std::string name = transport_for(config, layout.strategy_of(axis).name);
-    made.push_back({name, make_transport(name, config, host, device_kind)});
-  }
-  return made;
-}
 
 /// Rate of the model's largest linear on this rank, all ranks measuring at once as they train at once.
 Bound bound_of(const Parts& parts, const RunConfig& config) {
@@ -204,29 +194,12 @@ void check_archive(const RunConfig& config) {
   if (goes_on) check_same_run(config.archive, config.to_json());
 }
 
-std::int64_t memory_limit(const RunConfig& config, const Device& device) {
-  return config.memory_limit > 0 ? config.memory_limit : device.info().memory_bytes;
-}
-
 /// Whether rank 0 writes an archive, which the other ranks do not know. Called by every rank, once.
 bool has_archive(Job& job, const RunConfig& config) {
   constexpr const char* key = "has_archive";
   if (job.rank() != 0) return job.get(key, job.timeout()) == "yes";
   job.put(key, config.archive.empty() ? "no" : "yes");
   return !config.archive.empty();
-}
-
-/// Throws UsageError for a plan that does not fit, with configurations that would.
-TrainingState make_state(const Plan& plan, Program step, std::optional<Program> evaluation, const Communicators& communicators,
-                         int rank, Adviser* adviser) {
-  Device& device = *plan.parts().device;
-  const std::int64_t limit = memory_limit(plan.config(), device);
-  try {
-    return TrainingState(std::move(step), std::move(evaluation), device, communicators.by_queue(), rank, limit);
-  } catch (const TooLarge& refusal) {
-    const std::string fitting = adviser == nullptr ? "" : adviser->fitting(plan, {limit, refusal.bytes()});
-    throw UsageError(refusal.what() + (fitting.empty() ? "" : "\nThese fit, by their plans and simulated steps:\n" + fitting));
-  }
 }
 
 /// `recorder` is made once nothing but training itself can fail: a run that is refused leaves no archive, and an older one as it

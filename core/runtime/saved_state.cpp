@@ -4,17 +4,16 @@
 #include <cstdio>
 #include <filesystem>
 #include <map>
-#include <set>
 #include <utility>
 #include <vector>
 
-#include "consist/builder.h"
 #include "consist/error.h"
 #include "consist/files.h"
 #include "consist/log.h"
 #include "core/archive/reader.h"
 #include "core/checkpoint/save_checkpoint.h"
 #include "core/checkpoint/tensor_parts.h"
+#include "core/runtime/loaded_weights.h"
 #include "core/runtime/resume_checks.h"
 #include "core/weights/model_weights.h"
 #include "core/weights/stored_parts.h"
@@ -53,16 +52,6 @@ struct SavedState::OwnedTensors {
 
 namespace {
 
-/// The model's parameters, whatever the layout: all that a program of one rank has.
-Program whole_model(const Architecture& architecture, const FreezeRequest& request) {
-  Program program;
-  Builder builder(program);
-  const TensorId ids = builder.input("ids", DType::i32, {1, 1}), targets = builder.input("targets", DType::i32, {1, 1});
-  architecture.build(builder, ids, targets, 1);
-  freeze(program, request);
-  return program;
-}
-
 /// By parameter of the model, the names of what a checkpoint holds for it: its own first, see TrainingState::Value.
 std::vector<std::vector<std::string>> names_of_parameters(const Program& program, const Optimizer& optimizer) {
   std::vector<std::vector<std::string>> names;
@@ -98,11 +87,6 @@ class RemovedFolder {
   const std::string path_;
 };
 
-void check_shape(const Shape& found, const Shape& expected, const std::string& file, const std::string& name) {
-  if (found != expected)
-    throw DataError(file + ": '" + name + "' has the shape " + found.text() + ", the model needs " + expected.text());
-}
-
 /// Whether the run's archive lacks its end, on the rank that writes it: it was ended after its last checkpoint.
 bool archive_is_open(const RunConfig& config) {
   std::error_code ignored;
@@ -117,29 +101,6 @@ std::vector<TensorSource> as_stored(const std::vector<TensorSource>& parameters)
     for (TensorSource& part : split_into_parts(parameter)) stored.push_back(std::move(part));
   }
   return stored;
-}
-
-constexpr const char* embedding_name = "model.embed_tokens.weight";
-constexpr const char* head_name = "lm_head.weight";
-
-/// Tensors that files of these architectures have and that decide nothing.
-bool may_be_left_over(const std::string& name) {
-  // Old files hold rope's frequencies; tied models may hold their head a second time (see check_tied_head).
-  return name == head_name || name.ends_with("rotary_emb.inv_freq");
-}
-
-/// A tied model whose file has a head all the same: transformers 4 takes the embedding for it, transformers 5 takes it as it is
-/// where its values differ. Which one is meant the file must say.
-void check_tied_head(const ModelWeights& weights, const std::string& folder) {
-  check_shape(weights.shape(head_name), weights.shape(embedding_name), weights.file_of(head_name).path(), head_name);
-  const std::int64_t difference = first_difference(weights, embedding_name, head_name);
-  if (difference < 0) return;
-  throw DataError(
-      weights.file_of(head_name).path() + ": '" + head_name + "' differs from '" + embedding_name + "' (first at element " +
-      std::to_string(difference) + "), but " + folder +
-      "/config.json says \"tie_word_embeddings\": true; transformers 4 would ignore the head, transformers 5 would not "
-      "tie it. Set tie_word_embeddings to false to train both, or remove '" +
-      head_name + "' to train the embedding as both");
 }
 
 }  // namespace
@@ -194,7 +155,7 @@ std::int64_t SavedState::fill(TrainingState& state) {
   if (parts_.model_folder.empty() || config_.from_scratch) {
     state.initialize(config_.seed, filling_threads(job_));
   } else {
-    load_model_folder(state);
+    load_model_folder(state, parts_, config_.freeze, filling_threads(job_), job_.rank() == 0);
   }
   return 0;
 }
@@ -268,40 +229,6 @@ void SavedState::resume_from_checkpoint(TrainingState& state) {
 std::string SavedState::schedule_change(PluginHost& host) const {
   if (!checkpoint_) return "";
   return consist::schedule_change(checkpoint_->state(), checkpoint_->path(), config_, *parts_.schedule, host);
-}
-
-void SavedState::load_model_folder(TrainingState& state) const {
-  const ModelWeights weights(parts_.model_folder);
-  const Program& program = state.step().program();
-  std::map<std::string, std::vector<StoredPart>, std::less<>> stored;  // by parameter of this rank's program
-  for (const Parameter& parameter : program.parameters) {
-    const std::vector<StoredPart>& parts =
-        stored.emplace(parameter.name, stored_parts(parameter.name, program[parameter.tensor].shape)).first->second;
-    for (const StoredPart& part : parts)
-      check_shape(weights.shape(part.name), part.shape, weights.file_of(part.name).path(), part.name);
-  }
-  const auto is_parameter = [&](const char* name) {
-    return std::any_of(parameters_.begin(), parameters_.end(), [&](const auto& names) { return names.front() == name; });
-  };
-  if (job_.rank() == 0 && weights.has(head_name) && !is_parameter(head_name) && is_parameter(embedding_name))
-    check_tied_head(weights, parts_.model_folder);
-  const std::vector<std::string> all = weights.names();
-  std::set<std::string, std::less<>> left_over(all.begin(), all.end());
-  const Program model = whole_model(*parts_.architecture, config_.freeze);
-  for (const Parameter& parameter : model.parameters) {
-    for (const StoredPart& part : stored_parts(parameter.name, model[parameter.tensor].shape)) left_over.erase(part.name);
-  }
-  std::erase_if(left_over, may_be_left_over);
-  if (!left_over.empty()) {
-    throw DataError(weights.file_of(*left_over.begin()).path() + ": '" + *left_over.begin() + "'" +
-                    (left_over.size() > 1 ? " and " + std::to_string(left_over.size() - 1) + " more" : "") +
-                    " have no place in the model that config.json describes");
-  }
-  state.load_weights(
-      [&](const std::string& name, std::int64_t first, std::span<float> out) {
-        read_parts(weights, stored.find(name)->second, first, out);
-      },
-      filling_threads(job_));
 }
 
 std::int64_t SavedState::save(TrainingState& state, std::int64_t step) {

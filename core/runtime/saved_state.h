@@ -53,7 +53,6 @@ class SavedState {
  private:
   void find_newest_checkpoint();
   void resume_from_checkpoint(TrainingState& state);
-  void load_model_folder(TrainingState& state) const;
   struct OwnedTensors;
   void export_parts(const OwnedTensors& mine) const;
 

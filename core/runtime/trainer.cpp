@@ -99,10 +99,17 @@ EvaluationReport evaluate(TrainingState& state, Batches& batches, std::int64_t s
                   : counted > 0 ? sum / counted
                                 : 0,
           .sequences = batches.evaluation_sequences(),
-          .seconds = std::chrono::duration<double>(Clock::now() - start).count()};
+          .seconds = std::chrono::duration<double>(Clock::now() - start).count(),
+          .targets = masked ? counted : static_cast<double>(batches.evaluation_sequences() * batches.sequence())};
 }
 
 }  // namespace
+
+EvaluationReport evaluate(TrainingState& state, const Dataset& dataset, const Layout& layout, int rank,
+                          const TrainerSettings& settings, TrainerEvents& events) {
+  Batches batches(dataset, layout, rank, settings, state);
+  return evaluate(state, batches, settings.first_step, events);
+}
 
 TrainerResult train(TrainingState& state, const Dataset& dataset, const Layout& layout, int rank, const TrainerSettings& settings,
                     TrainerEvents& events) {

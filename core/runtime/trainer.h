@@ -53,6 +53,7 @@ struct EvaluationReport {
   double loss = 0;             ///< mean over the tokens of all sequences
   std::int64_t sequences = 0;  ///< over all ranks, each read once: the same ones in every layout
   double seconds = 0;
+  double targets = 0;  ///< tokens that the mean is over
 };
 
 /// What happens besides training; called from the trainer's thread between steps, on every rank.
@@ -73,6 +74,11 @@ class CONSIST_API TrainerEvents {
 };
 
 enum class TrainerResult { finished, stopped };
+
+/// Called by every rank: the loss of the weights that `state` has, over the sequences of the evaluation part that `settings` asks for,
+/// by its program for evaluations. Throws as train().
+CONSIST_API EvaluationReport evaluate(TrainingState& state, const Dataset& dataset, const Layout& layout, int rank,
+                                      const TrainerSettings& settings, TrainerEvents& events);
 
 /// Trains from settings.first_step on. Throws what a launch threw (PeerError where another rank failed).
 CONSIST_API TrainerResult train(TrainingState& state, const Dataset& dataset, const Layout& layout, int rank,

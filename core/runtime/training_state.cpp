@@ -325,10 +325,17 @@ float TrainingState::read_metric(PreparedProgram& program, std::string_view name
   return value;
 }
 
-std::vector<float> TrainingState::read_metrics(PreparedProgram& program, std::string_view name) {
+void TrainingState::read_metric(PreparedProgram& program, std::string_view name, std::span<float> out) {
   const TensorId tensor = named(program, name);
-  std::vector<float> values(static_cast<std::size_t>(program.program().local(tensor).elements()));
-  device_.download(values.data(), program.buffer(tensor).data, static_cast<std::int64_t>(values.size() * sizeof(float)));
+  if (program.program().bytes(tensor) != static_cast<std::int64_t>(out.size_bytes()))
+    throw ProgramError("metric '" + std::string(name) + "' holds " + std::to_string(program.program().bytes(tensor)) + " bytes, asked for " +
+                       std::to_string(out.size_bytes()));
+  device_.download(out.data(), program.buffer(tensor).data, static_cast<std::int64_t>(out.size_bytes()));
+}
+
+std::vector<float> TrainingState::read_metrics(PreparedProgram& program, std::string_view name) {
+  std::vector<float> values(static_cast<std::size_t>(program.program().local(named(program, name)).elements()));
+  read_metric(program, name, values);
   return values;
 }
 

@@ -38,6 +38,11 @@ class CONSIST_API TooLarge : public UsageError {
   std::int64_t bytes_;
 };
 
+/// What generates text from the weights that a step trains (see generator.h).
+struct TextPrograms {
+  Program prompt, next;
+};
+
 /// Owned by the trainer, used from its thread. Device and communicators must outlive it.
 class CONSIST_API TrainingState {
  public:
@@ -62,7 +67,9 @@ class CONSIST_API TrainingState {
   void load_weights(const ReadElements& read, int threads = 1);
 
   PreparedProgram& step() { return *step_; }
-  PreparedProgram* evaluation() { return evaluation_.get(); }
+  PreparedProgram* evaluation() { return step_evaluates_ ? step_.get() : evaluation_.get(); }
+  /// The step is an evaluation itself: nothing is trained.
+  void evaluate_by_step() noexcept { step_evaluates_ = true; }
   std::int64_t planned_bytes() const noexcept { return device_bytes_; }
   std::int64_t planned_host_bytes() const noexcept { return host_bytes_; }
 
@@ -74,6 +81,8 @@ class CONSIST_API TrainingState {
   LocalPart input_part(PreparedProgram& program, std::string_view name);
   void write_input(PreparedProgram& program, std::string_view name, const void* data, std::int64_t bytes);
   float read_metric(PreparedProgram& program, std::string_view name);
+  /// One of several f32 elements; `out` is as large as what this rank holds.
+  void read_metric(PreparedProgram& program, std::string_view name, std::span<float> out);
   /// All elements of a metric that is no scalar.
   std::vector<float> read_metrics(PreparedProgram& program, std::string_view name);
 
@@ -125,6 +134,7 @@ class CONSIST_API TrainingState {
   int rank_;
   std::int64_t memory_limit_ = 0;  // bytes; 0: none
   std::unique_ptr<PreparedProgram> step_, evaluation_;
+  bool step_evaluates_ = false;
   std::vector<std::unique_ptr<PreparedProgram>> replaced_;  // the job's thread may still look at them
   std::vector<Value> values_;
   std::int64_t device_bytes_ = 0, host_bytes_ = 0;

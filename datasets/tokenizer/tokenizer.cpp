@@ -268,14 +268,16 @@ void Tokenizer::encode_piece(std::string_view piece, std::vector<std::int32_t>& 
   cache_->ids.emplace(piece, std::vector<std::int32_t>(ids.begin() + static_cast<std::ptrdiff_t>(first), ids.end()));
 }
 
+std::string_view Tokenizer::bytes_of(std::int32_t id) const {
+  if (id < 0 || static_cast<std::size_t>(id) >= tokens_.size()) {
+    throw DataError("there is no token " + std::to_string(id) + " in a vocabulary of " + std::to_string(tokens_.size()));
+  }
+  return special_[static_cast<std::size_t>(id)] ? std::string_view() : tokens_[static_cast<std::size_t>(id)];
+}
+
 std::string Tokenizer::decode(std::span<const std::int32_t> ids) const {
   std::string text;
-  for (std::int32_t id : ids) {
-    if (id < 0 || static_cast<std::size_t>(id) >= tokens_.size()) {
-      throw DataError("there is no token " + std::to_string(id) + " in a vocabulary of " + std::to_string(tokens_.size()));
-    }
-    if (!special_[static_cast<std::size_t>(id)]) text += tokens_[static_cast<std::size_t>(id)];
-  }
+  for (std::int32_t id : ids) text += bytes_of(id);
   if (puts_space_first_ && text.starts_with(' ')) text.erase(0, 1);
   return text;
 }

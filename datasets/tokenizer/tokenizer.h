@@ -82,6 +82,9 @@ class Tokenizer {
   /// that encode() put first. Throws DataError for an id that does not exist.
   std::string decode(std::span<const std::int32_t> ids) const;
 
+  /// The bytes of one token wherever it stands, none of a special one: marks are spaces. Throws as decode().
+  std::string_view bytes_of(std::int32_t id) const;
+
   /// One more than the largest id.
   std::int32_t vocabulary_size() const noexcept { return static_cast<std::int32_t>(tokens_.size()); }
   /// The id of an added token, for example "<|endoftext|>".

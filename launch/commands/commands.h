@@ -22,6 +22,8 @@ int tune(const Arguments& arguments);
 int advise(const Arguments& arguments);
 int show(const Arguments& arguments);
 int watch(const Arguments& arguments);
+int generate(const Arguments& arguments);
+int evaluate(const Arguments& arguments);
 int tokenize(const Arguments& arguments);
 int plugins(const Arguments& arguments);
 int check(const Arguments& arguments);
@@ -45,6 +47,8 @@ inline constexpr Command table[] = {
     {"compare", compare, "train every combination of the listed values and compare them"},
     {"report", report, "write what archives say as one HTML page: the winner, why, and every curve"},
     {"explain", explain, "print the program of a configuration: collectives, FLOPs, memory; nothing is run"},
+    {"evaluate", evaluate, "loss and perplexity of a trained model on a dataset"},
+    {"generate", generate, "write text with a trained model"},
     {"predict", predict, "predict a step's time and memory on a machine that need not be present"},
     {"tune", tune, "search for the fastest configuration of a machine"},
     {"advise", advise, "say what would make a configuration faster on a machine; nothing is run"},

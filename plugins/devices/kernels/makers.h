@@ -40,6 +40,8 @@
   apply(rope_grad) \
   apply(attention) \
   apply(attention_grad) \
+  apply(rows_at) \
+  apply(write_rows) \
   apply(swiglu) \
   apply(swiglu_amax) \
   apply(swiglu_grad) \

@@ -2,8 +2,11 @@
 // 2022, "FlashAttention"); the square of scores is never stored. All tiles are f32 and padded to whole vectors. Queries are rows as
 // they lie in memory; keys and values are gathered by position, whatever the order of the sequence is.
 #include <algorithm>
+#include <numeric>
+#include <string>
 #include <vector>
 
+#include "consist/error.h"
 #include "consist/token_order.h"
 #include "plugins/devices/cpu/kernels/kernels.h"
 #include "plugins/devices/cpu/kernels/parallel.h"
@@ -33,6 +36,13 @@ struct AttentionShape {
     const std::int64_t zigzag = r.attributes.integer_or("zigzag", 0), first = r.input_origins.empty() ? 0 : r.input_origins[q][1];
     for (std::int64_t row = 0; row < queries; ++row) position.push_back(position_of(first + row, keys, zigzag));
     for (std::int64_t at = 0; at < keys; ++at) row_of_key.push_back(index_of(at, keys, zigzag));
+  }
+  /// The queries are a stretch of the sequence that begins at `first`.
+  void begin_at(std::int64_t first) {
+    if (first < 0 || first + queries > keys)
+      throw ProgramError("attention of queries at positions " + std::to_string(first) + " to " + std::to_string(first + queries - 1) +
+                         " beside keys of " + std::to_string(keys));
+    std::iota(position.begin(), position.end(), first);
   }
   std::int64_t group() const { return heads / kv_heads; }
   std::int64_t blocks() const { return (queries + block - 1) / block; }
@@ -121,6 +131,7 @@ class Attention final : public Kernel {
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue) override {
     const Heads<T> q(in[0]), k(in[1]), v(in[2]);
     starts_ = at(in, 3).as<std::int32_t>();
+    if (const Buffer& position = at(in, 4); !position.absent()) s_.begin_at(position.as<const std::int32_t>()[0]);
     T* o = out[0].as<T>();            // [batch, queries, heads, dim]
     float* lse = out[1].as<float>();  // [batch, heads, queries]
     const std::int64_t units = s_.batch * s_.heads * s_.blocks();
@@ -150,7 +161,7 @@ class Attention final : public Kernel {
     gather_queries(q, s_, b, head, first, rows, 1.0F / std::sqrt(static_cast<float>(s_.dim)), qt);
     const AttentionShape::Range seen = s_.seen_by(first, rows);
     for (std::int64_t keys = seen.begin / block * block; keys < seen.end; keys += block) {
-      const std::int64_t columns = std::min(block, s_.keys - keys);
+      const std::int64_t columns = std::min(block, seen.end - keys);  // behind them a cache may hold anything
       gather_keys_transposed(k, s_, b, kv_head, keys, columns, kt);
       gather_keys(v, s_, b, kv_head, keys, columns, vt);
       tile_product(rows, block, s_.dim, {qt, s_.width, 1}, kt, block, p, block, false);

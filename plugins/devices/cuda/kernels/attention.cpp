@@ -256,6 +256,7 @@ Made make_attention_of(DType type, const AttentionShape& shape, Direction direct
 
 Made make_attention(const KernelRequest& r, const KernelSettings& s) {
   refuse_documents(r, 3);
+  if (!kernels::at(r.inputs, 4).absent()) return make_cache_attention(r, s);
   const AttentionShape shape = shape_of(r.inputs.first(3), r.attributes);
   if (!is_whole(shape, r)) return make_attention_of_stretches(r, Direction::forward, s);
   return make_attention_of(r.inputs[0].dtype, shape, Direction::forward, s);

@@ -37,6 +37,9 @@ Made make_attention_of(DType type, const AttentionShape& shape, Direction direct
 /// more than two stretches.
 Made make_attention_of_stretches(const KernelRequest& r, Direction direction, const KernelSettings& s);
 
+/// Of queries at a position (input 4 of the op), beside a cache; windows are heeded. ERRORS: UsageError for a head_dim above 256.
+Made make_cache_attention(const KernelRequest& r, const KernelSettings& s);
+
 /// Our own: on the ordinary arithmetic units, in f32, deterministic, for head sizes up to `longest_head`. Null for other dtypes.
 Made make_tiled_attention(DType type, const AttentionShape& shape, const KernelSettings& s);
 Made make_tiled_attention_grad(DType type, const AttentionShape& shape, const KernelSettings& s);

@@ -1,11 +1,16 @@
+#include "core/passes/emit_anew.h"
+
 #include "consist/analysis.h"
-#include "consist/builder.h"
 #include "consist/error.h"
 #include "consist/rewrite.h"
 
 namespace consist {
 
 namespace {
+
+TensorId at(const std::vector<TensorId>& map, TensorId old) {
+  return old == no_tensor ? no_tensor : map[static_cast<std::size_t>(old)];
+}
 
 /// `tensor` where `wish` lies: on every axis along which that is placed at all, since replicated is what nobody has asked for.
 TensorId moved(Builder& builder, TensorId tensor, const Tensor& wish) {
@@ -17,9 +22,16 @@ TensorId moved(Builder& builder, TensorId tensor, const Tensor& wish) {
   return builder.reshard(tensor, to);
 }
 
+/// An instruction as it was, with other inputs.
+std::vector<TensorId> emit_again(Builder& builder, const Program& old, const Instruction& i, std::vector<TensorId> inputs) {
+  std::vector<std::string> names;
+  for (TensorId output : i.outputs) names.push_back(output == no_tensor ? "" : old[output].name);
+  return builder.emit(i.op->name(), std::move(inputs), i.attributes, std::move(names));
+}
+
 }  // namespace
 
-Program propagate_shardings(const Program& old) {
+Program emit_anew(const Program& old, const Replace& replace) {
   Program program;
   program.mesh = old.mesh;
   program.rank = old.rank;
@@ -52,28 +64,33 @@ Program propagate_shardings(const Program& old) {
       continue;
     }
     std::vector<TensorId> inputs;
-    for (TensorId input : i.inputs) inputs.push_back(input == no_tensor ? no_tensor : map[static_cast<std::size_t>(input)]);
-    std::vector<std::string> names;
-    for (TensorId output : i.outputs) names.push_back(output == no_tensor ? "" : old[output].name);
+    for (TensorId input : i.inputs) inputs.push_back(at(map, input));
     builder.tag = i.tag;
-    const std::vector<TensorId> outputs = builder.emit(i.op->name(), std::move(inputs), i.attributes, std::move(names));
+    std::optional<std::vector<TensorId>> replaced;
+    if (replace) replaced = replace(builder, i, inputs);
+    const std::vector<TensorId> outputs = replaced ? *std::move(replaced) : emit_again(builder, old, i, std::move(inputs));
     if (outputs.size() != i.outputs.size())
       throw ProgramError("an instruction of op '" + std::string(i.op->name()) +
                          "' has another number of outputs than its op makes");
     for (std::size_t k = 0; k < outputs.size(); ++k) {
-      if (i.outputs[k] != no_tensor) map[static_cast<std::size_t>(i.outputs[k])] = moved(builder, outputs[k], old[i.outputs[k]]);
+      if (i.outputs[k] != no_tensor && outputs[k] != no_tensor)
+        map[static_cast<std::size_t>(i.outputs[k])] = moved(builder, outputs[k], old[i.outputs[k]]);
     }
   }
-  for (Parameter& parameter : program.parameters) parameter.tensor = map[static_cast<std::size_t>(parameter.tensor)];
-  for (Constant& constant : program.constants) constant.tensor = map[static_cast<std::size_t>(constant.tensor)];
-  if (old.loss_count != no_tensor) program.loss_count = map[static_cast<std::size_t>(old.loss_count)];
-  for (TensorId loss : old.auxiliary_losses) program.auxiliary_losses.push_back(map[static_cast<std::size_t>(loss)]);
+  for (Parameter& parameter : program.parameters) parameter.tensor = at(map, parameter.tensor);
+  for (Constant& constant : program.constants) constant.tensor = at(map, constant.tensor);
+  program.loss_count = at(map, old.loss_count);
+  for (TensorId loss : old.auxiliary_losses) program.auxiliary_losses.push_back(at(map, loss));
   for (Router router : old.routers) {
-    router.statistics = map[static_cast<std::size_t>(router.statistics)];
+    router.statistics = at(map, router.statistics);
     program.routers.push_back(router);
   }
-  if (old.loss != no_tensor) program.loss = map[static_cast<std::size_t>(old.loss)];
+  program.loss = at(map, old.loss);
   return program;
+}
+
+Program propagate_shardings(const Program& program) {
+  return emit_anew(program);
 }
 
 }  // namespace consist

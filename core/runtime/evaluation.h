@@ -1,0 +1,31 @@
+// A run that trains nothing: the loss of a trained model on a dataset, in any layout.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "consist/export.h"
+#include "core/job/job.h"
+#include "core/plan/plan.h"
+
+namespace consist {
+
+struct EvaluationResult {
+  std::string weights;         ///< what was evaluated, for people: "step 40 of runs/a"
+  std::string dataset;         ///< what it was evaluated on, for people
+  double loss = 0;             ///< mean over `tokens`
+  std::int64_t tokens = 0;     ///< targets that counted
+  std::int64_t sequences = 0;  ///< over all ranks
+  double seconds = 0;
+  std::string device;
+  double perplexity() const;  ///< e to the loss
+};
+
+/// REQUIRES: the plan has an evaluation (--evaluate-every). Called by every rank of the job, whose last act it is (Job::leave()).
+/// Weights are those of load_trained_weights();
+/// --evaluate-sequences says how many sequences of the dataset's evaluation part are read, 0 all of them. The result is the same
+/// on all ranks. Throws UsageError for a dataset without an evaluation part, Error if the loss is not finite, and as
+/// run_training().
+CONSIST_API EvaluationResult run_evaluation(Plan plan, JoinedJob& job);
+
+}  // namespace consist

@@ -1,0 +1,93 @@
+// consist evaluate: loss and perplexity of a trained model on a dataset.
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "consist/text.h"
+#include "core/files/write_text.h"
+#include "core/runtime/evaluation.h"
+#include "launch/commands/commands.h"
+#include "launch/generate/trained_model.h"
+#include "launch/run_in_job.h"
+#include "launch/run_options.h"
+
+namespace consist::commands {
+namespace {
+
+constexpr RunOption own_options[] = {
+    {.spec = {"help", OptionKind::flag, "false", "this text"}},
+    {.spec = {"json", OptionKind::text, "", "the result as a file"}, .value = "FILE", .group = OptionGroup::results},
+};
+constexpr std::string_view taken[] = {"model",        "checkpoint",
+                                      "config",       "strategy",
+                                      "transport",    "precision",
+                                      "device",       "machine",
+                                      "dataset",      "ranks",
+                                      "plugin",       "sequence",
+                                      "batch",        "seed",
+                                      "timeout",      "evaluate-sequences",
+                                      "memory-limit", "host-memory-limit"};
+
+constexpr const char* help =
+    "usage: consist evaluate --model FOLDER|--checkpoint FOLDER [OPTIONS]   (defaults in brackets)\n\n"
+    "Reads sequences of a dataset's evaluation part, each once, and prints the mean loss over their tokens and its perplexity:\n"
+    "the same evaluation as --evaluate-every of train, in any layout (docs/generate.md). Weights are those of a Hugging Face\n"
+    "folder (an export is one), or of a run's newest checkpoint; model, precision, dataset, sequence and batch of that run are\n"
+    "then taken unless they are given.\n\n"
+    "  --model FOLDER            a Hugging Face folder; with --checkpoint the preset or folder that was trained\n"
+    "  --checkpoint FOLDER       a run's checkpoints, of which the newest counts\n"
+    "  --dataset D [text]        with its options, such as --text.eval-files FILES or --tokens.files FILES\n"
+    "  --evaluate-sequences N [64]  sequences at most; 0: all of the evaluation part\n"
+    "  --sequence N [512]  --batch N [4]   tokens per sequence; sequences per rank at once\n"
+    "  --ranks N [1]  --strategy S  --transport T  --precision P [fp32]  --device D [auto]  --plugin PATH   as in train, and\n"
+    "  --seed, --machine, --timeout, --memory-limit, --host-memory-limit; --config FILE of a run\n"
+    "  --json FILE               the result as a file\n\n"
+    "example: consist evaluate --model exported --dataset text --text.eval-files held-out.txt --evaluate-sequences 0\n";
+
+void print(const EvaluationResult& result) {
+  const std::string text = "loss " + fixed_text(result.loss, 6) + "  perplexity " + fixed_text(result.perplexity(), 4) +
+                           "  over " + std::to_string(result.tokens) + " tokens of " + std::to_string(result.sequences) +
+                           " sequences in " + fixed_text(result.seconds, 2) + " s (" +
+                           si_text(static_cast<double>(result.tokens) / result.seconds) + " tokens/s)\n";
+  std::fprintf(stderr, "%s\n", printable("weights of " + result.weights + "; " + result.dataset + "; " + result.device).c_str());
+  std::fputs(text.c_str(), stdout);
+}
+
+void write_json(const std::string& path, const EvaluationResult& result) {
+  const nlohmann::ordered_json json{{"weights", result.weights}, {"dataset", result.dataset},
+                                    {"loss", result.loss},       {"perplexity", result.perplexity()},
+                                    {"tokens", result.tokens},   {"sequences", result.sequences},
+                                    {"seconds", result.seconds}, {"device", result.device}};
+  write_text(path, json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+}
+
+}  // namespace
+
+int evaluate(const Arguments& arguments) {
+  ParsedRun parsed = parse_run(arguments, own_options);
+  if (parsed.flag("help")) {
+    std::fputs(help, stdout);
+    return 0;
+  }
+  launch::refuse_others(parsed, taken, own_options, "evaluate");
+  launch::add_options_of_checkpoint(parsed, own_options);
+  parsed.given["evaluate-every"] = {"consist evaluate", {"1"}};  // there are no steps: it says that there is an evaluation
+  PluginHost host(plugin_paths(parsed));
+  RunConfig config = make_config(parsed, host);
+  const std::string json = parsed.text("json");
+  return launch::run_in_job("evaluate", arguments, parsed, std::move(config), host,
+                            [&](Plan plan, JoinedJob& job, launch::StopSignals& /*signals*/) {
+                              for (const std::string& note : plan.config().notes) {
+                                if (job.rank() == 0) std::fprintf(stderr, "%s\n", printable(note).c_str());
+                              }
+                              const EvaluationResult result = run_evaluation(std::move(plan), job);
+                              if (job.rank() != 0) return 0;
+                              print(result);
+                              if (!json.empty()) write_json(json, result);
+                              return 0;
+                            });
+}
+
+}  // namespace consist::commands

@@ -1,0 +1,296 @@
+// consist generate: text from a trained model.
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "consist/error.h"
+#include "consist/files.h"
+#include "consist/text.h"
+#include "core/config/option_value.h"
+#include "core/files/write_text.h"
+#include "core/job/job.h"
+#include "core/plan/machine_choice.h"
+#include "core/plan/plan.h"
+#include "core/runtime/device_options.h"
+#include "core/runtime/generator.h"
+#include "core/runtime/loaded_weights.h"
+#include "core/runtime/sampler.h"
+#include "datasets/tokenizer/text_stream.h"
+#include "launch/commands/commands.h"
+#include "launch/generate/model_text.h"
+#include "launch/generate/trained_model.h"
+#include "launch/run_options.h"
+
+namespace consist::commands {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Tokens = std::vector<std::int32_t>;
+
+constexpr std::int64_t prompt_most_bytes = 64 << 20;
+
+constexpr RunOption prompt_option{
+    .spec = {"prompt", OptionKind::text, "", "the text to go on from"}, .value = "TEXT", .group = OptionGroup::training};
+constexpr RunOption prompt_file{
+    .spec = {"prompt-file", OptionKind::text, "", "the same from a file, - is standard input; a newline at its end is left out"},
+    .value = "FILE",
+    .group = OptionGroup::training};
+constexpr RunOption prompt_ids{.spec = {"prompt-ids", OptionKind::text, "", "the same as tokens: 1,15,7; no tokenizer is needed"},
+                               .value = "IDS",
+                               .group = OptionGroup::training};
+constexpr RunOption max_tokens{.spec = {"max-tokens", OptionKind::integer, "256", "tokens to write at most", "1..1000000000"},
+                               .value = "N",
+                               .group = OptionGroup::training};
+constexpr RunOption temperature{
+    .spec = {"temperature", OptionKind::real, "1", "logits are divided by it; 0: always the most probable token", "0..1000"},
+    .value = "X",
+    .group = OptionGroup::training};
+constexpr RunOption top_k{
+    .spec = {"top-k", OptionKind::integer, "0", "only the so many most probable tokens; 0: all", "0..1000000000"},
+    .value = "N",
+    .group = OptionGroup::training};
+constexpr RunOption top_p{
+    .spec = {"top-p", OptionKind::real, "1", "only the most probable tokens that reach this probability together", "0..1"},
+    .value = "X",
+    .group = OptionGroup::training};
+constexpr RunOption ignore_eos{.spec = {"ignore-eos", OptionKind::flag, "false", "do not stop at the token that ends a text"},
+                               .group = OptionGroup::training};
+constexpr RunOption tokenizer_option{
+    .spec = {"tokenizer", OptionKind::text, "", "a tokenizer.json, or a folder with one; else the model's"}, .value = "FILE"};
+constexpr RunOption json_option{
+    .spec = {"json", OptionKind::text, "", "tokens, text and times as a file"}, .value = "FILE", .group = OptionGroup::results};
+constexpr RunOption help_option{.spec = {"help", OptionKind::flag, "false", "this text"}};
+
+constexpr RunOption own_options[] = {prompt_option, prompt_file, prompt_ids,       max_tokens,  temperature, top_k,
+                                     top_p,         ignore_eos,  tokenizer_option, json_option, help_option};
+constexpr std::string_view taken[] = {"model", "checkpoint", "precision", "device", "seed", "plugin", "memory-limit"};
+
+constexpr const char* help =
+    "usage: consist generate --model FOLDER|--checkpoint FOLDER --prompt TEXT [OPTIONS]   (defaults in brackets)\n\n"
+    "Writes text that goes on from a prompt, token by token as it comes, on one rank. Keys and values of what was read are\n"
+    "kept (docs/generate.md). Weights are those of a Hugging Face folder (an export is one), or of a run's newest checkpoint,\n"
+    "whose model and precision are then taken unless they are given.\n\n"
+    "  --model FOLDER       a Hugging Face folder; with --checkpoint the preset or folder that was trained\n"
+    "  --checkpoint FOLDER  a run's checkpoints, of which the newest counts\n"
+    "  --tokenizer FILE     a tokenizer.json, or a folder with one; else the model's, or that of the run\n"
+    "  --precision P [fp32]  --device D [auto]  --memory-limit BYTES  --plugin PATH   as in train\n\n"
+    "  --prompt TEXT        the text to go on from\n"
+    "  --prompt-file FILE   the same from a file, - is standard input; a newline at its end is left out\n"
+    "  --prompt-ids IDS     the same as tokens: 1,15,7; without a tokenizer tokens are written, too\n"
+    "  --max-tokens N [256]  tokens to write at most\n"
+    "  --temperature X [1]  logits are divided by it; 0: always the most probable token\n"
+    "  --top-k N [0]        only the so many most probable tokens; 0: all\n"
+    "  --top-p X [1]        only the most probable tokens that reach this probability together, at least one\n"
+    "  --seed N [0]         of the choice of tokens: the same seed writes the same text\n"
+    "  --ignore-eos         do not stop at the token that ends a text\n"
+    "  --json FILE          tokens, text and times as a file\n\n"
+    "Options of parts, such as --cpu.threads: consist plugins NAME.\n"
+    "example: consist generate --checkpoint runs/a --prompt \"Once upon a time\" --temperature 0.8 --top-p 0.95\n";
+
+/// The option's value, or its default, checked.
+std::string value_of(const ParsedRun& parsed, const RunOption& option) {
+  const std::string name = option.spec.name;
+  return parsed.has(name) ? legal_value(option.spec, parsed.text(name), parsed.given.at(name).said)
+                          : std::string(option.spec.fallback);
+}
+std::int64_t integer_of(const ParsedRun& parsed, const RunOption& option) {
+  return std::strtoll(value_of(parsed, option).c_str(), nullptr, 10);
+}
+double real_of(const ParsedRun& parsed, const RunOption& option) {
+  return std::strtod(value_of(parsed, option).c_str(), nullptr);
+}
+
+std::string text_of_file(const std::string& path) {
+  std::string text;
+  if (path == "-") {
+    text.assign(std::istreambuf_iterator<char>(std::cin), {});
+    if (static_cast<std::int64_t>(text.size()) > prompt_most_bytes) throw UsageError("the prompt on standard input is too long");
+  } else {
+    text = read_text(path, prompt_most_bytes);
+  }
+  if (text.ends_with('\n')) text.pop_back();
+  return text;
+}
+
+Tokens parse_ids(const std::string& text) {
+  Tokens ids;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    const std::string word = text.substr(at, end - at);
+    char* rest = nullptr;
+    const long long id = std::strtoll(word.c_str(), &rest, 10);
+    if (word.empty() || *rest != '\0' || id < 0 || id > INT32_MAX)
+      throw UsageError("--prompt-ids has '" + word + "'; it must be tokens with commas between them: 1,15,7");
+    ids.push_back(static_cast<std::int32_t>(id));
+    at = end + 1;
+  }
+  return ids;
+}
+
+/// What is asked for.
+struct Request {
+  std::optional<launch::ModelText> text;  ///< none: tokens in, tokens out
+  Tokens prompt, ends;
+  std::int64_t max_tokens;
+  SamplerSettings sampling;
+  std::string json;
+};
+
+Request request_of(const ParsedRun& parsed, const RunConfig& config, const Parts& parts) {
+  const int prompts = parsed.has("prompt") + parsed.has("prompt-file") + parsed.has("prompt-ids");
+  if (prompts != 1)
+    throw UsageError(std::string(prompts == 0 ? "no prompt is given" : "several prompts are given") +
+                     ": give one of --prompt TEXT, --prompt-file FILE and --prompt-ids IDS");
+  Request request{.text = std::nullopt,
+                  .prompt = {},
+                  .ends = {},
+                  .max_tokens = integer_of(parsed, max_tokens),
+                  .sampling = {.temperature = real_of(parsed, temperature),
+                               .top_k = integer_of(parsed, top_k),
+                               .top_p = real_of(parsed, top_p),
+                               .seed = config.seed},
+                  .json = parsed.text("json")};
+  const bool of_ids = parsed.has("prompt-ids");
+  if (!of_ids || parsed.has("tokenizer")) request.text = launch::find_model_text(config, parts, parsed.text("tokenizer"));
+  if (of_ids) {
+    request.prompt = parse_ids(parsed.text("prompt-ids"));
+  } else {
+    request.prompt =
+        request.text->tokenizer->encode(parsed.has("prompt") ? parsed.text("prompt") : text_of_file(parsed.text("prompt-file")));
+    if (request.prompt.empty())
+      throw UsageError("the prompt is empty, and the tokenizer " + request.text->file +
+                       " puts no token in front of a text; give at least a word");
+  }
+  if (!parsed.flag("ignore-eos")) request.ends = request.text ? request.text->ends : launch::ends_of(parts);
+  const auto prompt = static_cast<std::int64_t>(request.prompt.size());
+  const std::int64_t positions = parts.architecture->sizes().max_sequence;
+  if (positions > 0 && prompt + request.max_tokens > positions) {
+    const std::string left = prompt < positions ? "; use --max-tokens " + std::to_string(positions - prompt) + " or less" : "";
+    throw UsageError("the prompt has " + std::to_string(prompt) + " tokens and --max-tokens is " +
+                     std::to_string(request.max_tokens) + ", together more than the model's " + std::to_string(positions) +
+                     " positions" + left);
+  }
+  return request;
+}
+
+/// Room for the prompt and what follows, in whole stretches of the prompt's program where the model has so many positions.
+std::int64_t longest_of(const Request& request, std::int64_t positions) {
+  const std::int64_t needed = static_cast<std::int64_t>(request.prompt.size()) + request.max_tokens;
+  const std::int64_t whole = (needed + prompt_stretch - 1) / prompt_stretch * prompt_stretch;
+  return positions > 0 ? std::min(whole, positions) : whole;
+}
+
+/// Prints as characters become whole.
+class Output {
+ public:
+  explicit Output(const Request& request) {
+    if (request.text) stream_.emplace(*request.text->tokenizer);
+  }
+  void token(std::int32_t id) { print(stream_ ? stream_->push(id) : (text_.empty() ? "" : " ") + std::to_string(id)); }
+  void finish() {
+    if (stream_) print(stream_->finish());
+    std::fputs("\n", stdout);
+    std::fflush(stdout);
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  /// What a model writes must not act on a terminal.
+  void print(const std::string& text) {
+    if (text.empty()) return;
+    text_ += text;
+    std::fputs(to_terminal_ ? printable(text).c_str() : text.c_str(), stdout);
+    std::fflush(stdout);
+  }
+
+  std::optional<tokenizer::TextStream> stream_;
+  const bool to_terminal_ = isatty(STDOUT_FILENO) != 0;
+  std::string text_;
+};
+
+struct Written {
+  Tokens tokens;
+  bool ended = false;  ///< by a token that ends a text
+  double prompt_seconds = 0, seconds = 0;
+};
+
+Written write(const Request& request, Generator& generator, Output& output) {
+  Sampler sampler(request.sampling);
+  Written written;
+  const Clock::time_point begin = Clock::now();
+  std::span<const float> logits = generator.read(request.prompt);
+  const Clock::time_point read = Clock::now();
+  written.prompt_seconds = std::chrono::duration<double>(read - begin).count();
+  while (true) {
+    const std::int32_t token = sampler.next(logits);
+    written.tokens.push_back(token);
+    written.ended = std::find(request.ends.begin(), request.ends.end(), token) != request.ends.end();
+    output.token(token);
+    if (written.ended || static_cast<std::int64_t>(written.tokens.size()) == request.max_tokens) break;
+    logits = generator.read({&token, 1});
+  }
+  written.seconds = std::chrono::duration<double>(Clock::now() - read).count();
+  output.finish();
+  return written;
+}
+
+void write_json(const Request& request, const Written& written, const std::string& text, const std::string& weights) {
+  if (request.json.empty()) return;
+  nlohmann::ordered_json json{{"weights", weights},     {"prompt_tokens", request.prompt},          {"tokens", written.tokens},
+                              {"ended", written.ended}, {"prompt_seconds", written.prompt_seconds}, {"seconds", written.seconds}};
+  if (request.text) json["text"] = text;
+  write_text(request.json, json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+}
+
+int generate_with(const ParsedRun& parsed, PluginHost& host, RunConfig config) {
+  Plan plan(std::move(config), host);
+  const Request request = request_of(parsed, plan.config(), plan.parts());
+  const Sampler checked(request.sampling);  // before weights are read
+  plan.lay_out();
+  const std::unique_ptr<JoinedJob> job = join_job({});
+  for (const std::string& note : open_device(plan.parts(), plan.config(), host, *job)) plan.config().notes.push_back(note);
+  for (const std::string& note : plan.config().notes) std::fprintf(stderr, "%s\n", printable(note).c_str());
+  Device& device = *plan.parts().device;
+  plan.set_target({plan.parts().device, std::make_shared<Machine>(machine_for(device.info()).machine)});
+  TextPrograms programs = text_programs(plan, longest_of(request, plan.parts().architecture->sizes().max_sequence));
+  TrainingState state(std::move(programs.next), std::move(programs.prompt), device, {}, 0, plan.config().memory_limit);
+  state.allocate(false);
+  const std::string weights = load_trained_weights(state, plan.config(), plan.parts(), *job);
+  std::fprintf(stderr, "%s\n", printable("weights of " + weights + ", " + device.info().name).c_str());
+  Generator generator(state, *state.evaluation(), state.step());
+  Output output(request);
+  const Written written = write(request, generator, output);
+  const auto next = static_cast<double>(written.tokens.size() - 1);
+  std::fprintf(stderr, "prompt of %zu tokens in %.3f s; %zu tokens%s, %.1f per second\n", request.prompt.size(),
+               written.prompt_seconds, written.tokens.size(), written.ended ? ", the last ends the text" : "",
+               written.seconds > 0 ? next / written.seconds : 0.0);
+  write_json(request, written, output.text(), weights);
+  job->leave(job->timeout());
+  return 0;
+}
+
+}  // namespace
+
+int generate(const Arguments& arguments) {
+  ParsedRun parsed = parse_run(arguments, own_options);
+  if (parsed.flag("help")) {
+    std::fputs(help, stdout);
+    return 0;
+  }
+  launch::refuse_others(parsed, taken, own_options, "generate");
+  launch::add_options_of_checkpoint(parsed, own_options);
+  PluginHost host(plugin_paths(parsed));
+  say_plugin_warnings(host);
+  return generate_with(parsed, host, make_config(parsed, host));
+}
+
+}  // namespace consist::commands

@@ -1,0 +1,30 @@
+// What turns a model's tokens into text: its tokenizer, and the tokens with which it ends a text.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/config/run_config.h"
+#include "core/plan/parts.h"
+#include "datasets/tokenizer/tokenizer.h"
+
+namespace consist::launch {
+
+struct ModelText {
+  std::shared_ptr<const tokenizer::Tokenizer> tokenizer;
+  std::string file;                ///< the tokenizer.json
+  std::vector<std::int32_t> ends;  ///< none: nothing ends a text
+};
+
+/// The tokenizer.json that `asked` names (a file, or a folder with one); if that is empty, the one of the model's folder; else
+/// the one of the dataset that the run is of (option "tokenizer"), which for `text` is the one that ships. Ends are the
+/// eos_token_id of the folder's generation_config.json, else of the model's config.json, else the token that divides documents.
+/// Throws UsageError where there is no tokenizer, DataError for a file that is damaged.
+ModelText find_model_text(const RunConfig& config, const Parts& parts, const std::string& asked);
+
+/// The ends alone, where there is no tokenizer.
+std::vector<std::int32_t> ends_of(const Parts& parts);
+
+}  // namespace consist::launch

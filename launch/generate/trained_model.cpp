@@ -1,0 +1,59 @@
+#include "launch/generate/trained_model.h"
+
+#include <algorithm>
+#include <set>
+
+#include "consist/error.h"
+#include "core/checkpoint/checkpoint_reader.h"
+#include "launch/config_of_archive.h"
+
+namespace consist::launch {
+namespace {
+
+std::string value_in(const std::vector<ConfigEntry>& entries, const std::string& name) {
+  const auto found = std::find_if(entries.begin(), entries.end(), [&](const ConfigEntry& e) { return e.name == name; });
+  return found == entries.end() || !found->value.is_string() ? "" : found->value.get<std::string>();
+}
+
+}  // namespace
+
+void refuse_others(const ParsedRun& parsed, std::span<const std::string_view> taken, std::span<const RunOption> own,
+                   const std::string& command) {
+  for (const auto& [name, option] : parsed.given) {
+    const auto is_named = [&, &name = name](const RunOption& row) { return name == row.spec.name; };
+    if (!option.said.starts_with("--") || std::find(taken.begin(), taken.end(), name) != taken.end() ||
+        std::any_of(own.begin(), own.end(), is_named))
+      continue;
+    throw UsageError(option.said + " has no meaning for consist " + command + "; see consist " + command + " --help");
+  }
+}
+
+void add_options_of_checkpoint(ParsedRun& parsed, std::span<const RunOption> own) {
+  const std::string folder = parsed.text("checkpoint");
+  if (folder.empty()) return;
+  const std::vector<CheckpointPlace> places = list_checkpoints(folder);
+  if (places.empty()) throw UsageError("--checkpoint " + folder + ": there is no checkpoint in that folder");
+  const auto given = [&](const std::string& name) { return parsed.has(name); };
+  std::vector<ConfigEntry> entries;
+  for (std::size_t n = 0; n < places.size() && entries.empty(); ++n) {
+    try {
+      const Checkpoint checkpoint(places[n].path);
+      entries = config_of_checkpoint(checkpoint.state(), checkpoint.path() + "/state.json", given);
+    } catch (const DataError&) {  // it is passed over here as it is when weights are read, which says so
+      if (n + 1 == places.size()) throw;
+    }
+  }
+  std::set<std::string> kept{"model", "precision", "dataset", "sequence", "batch", "evaluate-sequences"};
+  // Options of a part count where the part is the run's.
+  for (const char* part : {"precision", "dataset"}) {
+    const std::string of_run = value_in(entries, part);
+    if (given(part) && parsed.text(part) != of_run) continue;
+    for (const ConfigEntry& entry : entries) {
+      if (entry.name.starts_with(of_run + ".")) kept.insert(entry.name);
+    }
+  }
+  std::erase_if(entries, [&](const ConfigEntry& entry) { return !kept.contains(entry.name); });
+  add_entries(parsed, std::move(entries), own);
+}
+
+}  // namespace consist::launch

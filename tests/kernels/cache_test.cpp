@@ -1,0 +1,142 @@
+// Kernels of a cache of keys and values: rows of tables and caches from a position on, and attention of queries at a position
+// beside all keys, against fp64 and against attention to whole sequences.
+#include <gmock/gmock.h>
+
+#include <limits>
+#include <numeric>
+
+#include "consist/error.h"
+#include "tests/kernels/devices.h"
+#include "tests/kernels/run_kernel.h"
+#include "tests/reference/gradients.h"
+
+namespace consist {
+namespace {
+
+using reference::random_value;
+using reference::Visibility;
+using reference::zeros;
+using test::expect_close;
+using test::Value;
+using test::Values;
+
+struct Setup {
+  std::string device;
+  DType dtype;
+};
+
+void PrintTo(const Setup& setup, std::ostream* out) {
+  *out << setup.device << "_" << name_of(setup.dtype);
+}
+
+Value position_of(std::int64_t at) {
+  Value position = zeros(DType::i32, {1});
+  position.at(0) = static_cast<double>(at);
+  return position;
+}
+
+/// Rows [first, first + count) of dimension 1 of [batch, rows, channels].
+Value rows_of(const Value& whole, std::int64_t first, std::int64_t count) {
+  Value rows = whole;
+  rows.shape = {whole.shape[0], count, whole.shape[2]};
+  rows.data.clear();
+  for (std::int64_t b = 0; b < whole.shape[0]; ++b) {
+    for (std::int64_t i = 0; i < count * whole.shape[2]; ++i)
+      rows.data.push_back(whole.at((b * whole.shape[1] + first) * whole.shape[2] + i));
+  }
+  return rows;
+}
+
+class CacheKernel : public test::DeviceTest<Setup> {
+ protected:
+  void SetUp() override { open_or_skip(GetParam().device, test::options_of(GetParam().device)); }
+  Value random(const Shape& shape, double scale = 1) { return random_value(engine_, GetParam().dtype, shape, scale); }
+  double tolerance() const { return GetParam().dtype == DType::bf16 ? 6e-3 : 4e-6; }
+
+  std::mt19937 engine_{31};
+};
+
+TEST_P(CacheKernel, RowsOfATableFromAPosition) {
+  const std::int64_t length = 11, width = 6;
+  const Value table = random_value(engine_, DType::f32, {length, width});
+  for (const std::int64_t rows : {1, 4}) {
+    for (const std::int64_t at : {std::int64_t{0}, std::int64_t{3}, length - rows}) {
+      const Values found = test::run_kernel(*device_, "rows_at", {table, position_of(at)}, {{"rows", rows}});
+      for (std::int64_t i = 0; i < rows * width; ++i)
+        ASSERT_EQ(found[0]->at(i), table.at(at * width + i)) << rows << " at " << at;
+    }
+  }
+}
+
+TEST_P(CacheKernel, RowsAreWrittenAndTheOthersKept) {
+  const Value cache = random({2, 13, 10});
+  for (const std::int64_t rows : {1, 5}) {
+    for (const std::int64_t at : {std::int64_t{0}, std::int64_t{6}, 13 - rows}) {
+      const Value written = random({2, rows, 10});
+      const Values found = test::run_kernel(*device_, "write_rows", {cache, written, position_of(at)}, {});
+      for (std::int64_t b = 0; b < 2; ++b) {
+        for (std::int64_t row = 0; row < 13; ++row) {
+          for (std::int64_t c = 0; c < 10; ++c) {
+            const bool is_new = row >= at && row < at + rows;
+            const double expected = is_new ? written.at((b * rows + row - at) * 10 + c) : cache.at((b * 13 + row) * 10 + c);
+            ASSERT_EQ(found[0]->at((b * 13 + row) * 10 + c), expected)
+                << "row " << row << " of " << b << ", " << rows << " at " << at;
+          }
+        }
+      }
+    }
+  }
+}
+
+struct Case {
+  std::int64_t batch, room, heads, kv_heads, dim, queries, at, window = 0;
+};
+
+TEST_P(CacheKernel, AttentionOfQueriesAtAPosition) {
+  // One query and stretches of several, at both ends and across the borders of tiles; groups of 1, 2, 3 and 7; windows.
+  for (const Case& c :
+       {Case{1, 20, 2, 1, 4, 1, 0}, Case{1, 20, 2, 2, 4, 1, 19}, Case{2, 130, 6, 2, 16, 1, 64}, Case{1, 130, 7, 1, 12, 3, 62},
+        Case{2, 200, 4, 2, 64, 64, 64}, Case{1, 300, 3, 1, 128, 70, 100}, Case{2, 130, 4, 2, 16, 1, 100, 7},
+        Case{1, 200, 2, 1, 32, 64, 100, 50}, Case{1, 130, 2, 2, 8, 1, 3, 64}}) {
+    SCOPED_TRACE(testing::Message() << c.queries << " of " << c.heads << " heads of " << c.dim << " at " << c.at << ", window "
+                                    << c.window);
+    const Value q = random({c.batch, c.queries, c.heads * c.dim}, 2), k = random({c.batch, c.room, c.kv_heads * c.dim}),
+                v = random(k.shape);
+    Visibility visible{.window = c.window};
+    for (std::int64_t i = 0; i < c.queries; ++i) visible.queries.push_back(c.at + i);
+    visible.keys.resize(static_cast<std::size_t>(c.room));
+    std::iota(visible.keys.begin(), visible.keys.end(), 0);
+    const Values expected = reference::attention({q, k, v}, c.dim, visible);
+    Attributes attributes{{"head_dim", c.dim}};
+    if (c.window > 0) attributes.set("window", c.window);
+    const Values found = test::run_kernel(*device_, "attention", {q, k, v, std::nullopt, position_of(c.at)}, attributes);
+    expect_close(found[0], *expected[0], tolerance(), "o");
+    expect_close(found[1], *expected[1], 2e-6, "lse");
+  }
+}
+
+// What lies behind the queries may be anything: a cache holds there what it held before.
+TEST_P(CacheKernel, KeysBehindTheQueriesAreNotRead) {
+  const std::int64_t room = 90, at = 40, channels = 16;
+  Value q = random({1, 1, channels}), k = random({1, room, channels}), v = random(k.shape);
+  const Values clean =
+      test::run_kernel(*device_, "attention", {q, k, v, std::nullopt, position_of(at)}, {{"head_dim", std::int64_t{8}}});
+  for (std::int64_t i = (at + 1) * channels; i < room * channels; ++i)
+    k.at(i) = v.at(i) = std::numeric_limits<double>::quiet_NaN();
+  const Values found =
+      test::run_kernel(*device_, "attention", {q, k, v, std::nullopt, position_of(at)}, {{"head_dim", std::int64_t{8}}});
+  EXPECT_EQ(found[0]->data, clean[0]->data);
+}
+
+std::vector<Setup> setups() {
+  std::vector<Setup> all;
+  for (const std::string& device : test::device_kinds()) {
+    all.push_back({device, DType::f32});
+    all.push_back({device, DType::bf16});
+  }
+  return all;
+}
+INSTANTIATE_TEST_SUITE_P(Devices, CacheKernel, testing::ValuesIn(setups()), testing::PrintToStringParamName());
+
+}  // namespace
+}  // namespace consist

@@ -1,0 +1,121 @@
+// `consist evaluate`: the loss of transformers, in every layout, and of checkpoints the one that the run itself has measured.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "consist/dataset.h"
+#include "core/plugin/host.h"
+#include "tests/python.h"
+#include "tests/temporary_folder.h"
+#include "tests/train_from_scratch.h"
+
+namespace consist {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+const std::string program = CONSIST_BINARY_DIR "/bin/consist";
+const std::string references = CONSIST_SOURCE_DIR "/tests/golden/hf/";
+constexpr std::int64_t sequence = 32, sequences = 7;  // the last round of two sequences at a time is not full
+
+json evaluated(std::vector<std::string> options, const std::string& file) {
+  options.insert(options.begin(), {program, "evaluate", "--device=cpu", "--cpu.threads=1", "--json=" + file});
+  const test::ChildResult result = test::run_child(options);
+  EXPECT_EQ(result.status, 0) << result.output;
+  std::ifstream written(file);
+  return json::parse(written);
+}
+
+std::vector<std::string> on_synthetic(const std::string& model, std::vector<std::string> more = {}) {
+  more.insert(more.end(), {"--model=" + model, "--dataset=synthetic", "--sequence=" + std::to_string(sequence), "--batch=2",
+                           "--evaluate-sequences=" + std::to_string(sequences), "--seed=3"});
+  return more;
+}
+
+/// What transformers says of the same sequences.
+double loss_of_transformers(const std::string& python, const std::string& folder, const TemporaryFolder& temporary) {
+  std::ifstream config(folder + "/config.json");
+  PluginHost host({CONSIST_BINARY_DIR "/lib/consist/plugins"});
+  const std::shared_ptr<Dataset> dataset = host.make<Dataset>("dataset", "synthetic", {});
+  dataset->open({.sequence_length = sequence, .vocabulary = json::parse(config).at("vocab_size"), .seed = 3});
+  json rows = json::array();
+  for (std::int64_t row = 0; row < sequences; ++row) {
+    std::vector<std::int32_t> tokens(sequence + 1);
+    dataset->read_eval(row, tokens);
+    rows.push_back(tokens);
+  }
+  std::ofstream(temporary / "rows.json") << rows;
+  const PythonResult result =
+      run_python(python, {CONSIST_SOURCE_DIR "/tests/golden/check_hf_export.py", folder, temporary / "rows.json"});
+  EXPECT_EQ(result.status, 0) << result.output;
+  return json::parse(result.output.substr(result.output.rfind("{\"loss")))["loss"];
+}
+
+class EvaluateParity : public testing::TestWithParam<const char*> {};
+
+TEST_P(EvaluateParity, TheLossIsThatOfTransformers) {
+  CONSIST_NEEDS_PYTHON(python);
+  const TemporaryFolder temporary;
+  const double expected = loss_of_transformers(python, references + GetParam(), temporary);
+  const json made = evaluated(on_synthetic(references + GetParam()), temporary / "one.json");
+  EXPECT_NEAR(made.at("loss").get<double>(), expected, 1e-6);
+  EXPECT_NEAR(made.at("perplexity").get<double>(), std::exp(expected), 2e-6 * std::exp(expected));
+  EXPECT_EQ(made.at("sequences"), sequences);
+  EXPECT_EQ(made.at("tokens"), sequences * sequence);
+}
+INSTANTIATE_TEST_SUITE_P(Models, EvaluateParity, testing::Values("llama-tied", "qwen2.5-window", "mixtral"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::replace_if(
+                               name.begin(), name.end(), [](char c) { return c == '-' || c == '.'; }, '_');
+                           return name;
+                         });
+
+TEST(Evaluate, LayoutsGiveTheLossOfOneRank) {
+  const TemporaryFolder temporary;
+  const std::string model = references + "qwen3-untied";
+  const double one = evaluated(on_synthetic(model), temporary / "one.json").at("loss");
+  for (const std::string layout : {"ddp", "zero3-offload", "tp-sp=2", "pipeline=2", "cp=2"}) {
+    SCOPED_TRACE(layout);
+    const json made = evaluated(on_synthetic(model, {"--ranks=2", "--strategy=" + layout}), temporary / (layout + ".json"));
+    EXPECT_NEAR(made.at("loss").get<double>(), one, 1e-6);
+    EXPECT_EQ(made.at("tokens"), sequences * sequence);
+  }
+}
+
+TEST(Evaluate, ACheckpointHasTheLossThatItsRunMeasured) {
+  const TemporaryFolder temporary;
+  for (const std::string precision : {"fp32", "bf16"}) {
+    SCOPED_TRACE(precision);
+    const std::string checkpoints = temporary / precision;
+    const ArchiveReader run = test::train_from_scratch(
+        temporary / (precision + ".h5"),
+        {"--model=" + references + "qwen3-tied", "--steps=4", "--sequence=32", "--batch=2", "--ranks=2", "--strategy=zero2",
+         "--evaluate-every=4", "--evaluate-sequences=9", "--checkpoint=" + checkpoints, "--precision=" + precision});
+    // Model, precision, dataset, sequence and batch are the run's; the layout need not be.
+    const json made = evaluated({"--checkpoint=" + checkpoints, "--cpu.bf16=emulated"}, temporary / (precision + ".json"));
+    EXPECT_NEAR(made.at("loss").get<double>(), test::evaluation_loss(run), precision == "fp32" ? 1e-6 : 1e-4);
+    EXPECT_EQ(made.at("sequences"), 9);
+  }
+}
+
+TEST(Evaluate, SaysWhatItCannotDo) {
+  const TemporaryFolder temporary;
+  const auto refused = [](std::vector<std::string> options, const std::string& message) {
+    options.insert(options.begin(), {program, "evaluate", "--device=cpu"});
+    const test::ChildResult result = test::run_child(options);
+    EXPECT_EQ(result.status, 2) << result.output;
+    EXPECT_THAT(result.output, HasSubstr(message));
+  };
+  refused({"--model=llama-tiny"}, "--model llama-tiny is a preset, whose weights are random until they are trained");
+  refused({"--model=" + references + "qwen3-tied", "--steps=4"}, "--steps has no meaning for consist evaluate");
+  refused({"--checkpoint=" + temporary.path().string()}, "there is no checkpoint in that folder");
+  refused({"--model=" + references + "qwen3-tied"}, "has no tokenizer.json");
+}
+
+}  // namespace
+}  // namespace consist
