@@ -33,6 +33,7 @@ constexpr RunOption of_compare[] = {
     a_switch("overwrite", "begin again"),
     valued("repeats", integer, "", "runs of each row", "N", "1..1000"),
     valued("add", text, "", "archives of runs made elsewhere", "FILE"),
+    valued("report", text, "", "the page of the comparison", "FILE"),
 };
 constexpr RunOption of_explain[] = {
     help_option,
@@ -120,6 +121,30 @@ constexpr RunOption of_check[] = {
 };
 constexpr RunOption of_man[] = {help_option, valued("output", text, "", "write the pages of all commands into it", "FOLDER")};
 
+constexpr RunOption of_report[] = {
+    help_option,
+    valued("output", text, "report.html", "the page", "FILE"),
+    valued("title", text, "", "its title", "TEXT"),
+    a_switch("overwrite", "replace a file that is no report, too"),
+};
+constexpr RunOption of_generate[] = {
+    help_option,
+    valued("prompt", text, "", "the text to go on from", "TEXT"),
+    valued("prompt-file", text, "", "the same from a file, - is standard input", "FILE"),
+    valued("prompt-ids", text, "", "the same as tokens: 1,15,7", "IDS"),
+    valued("max-tokens", integer, "256", "tokens to write at most", "N", "1..1000000000"),
+    valued("temperature", real, "1", "logits are divided by it; 0: always the most probable token", "X", "0..1000"),
+    valued("top-k", integer, "0", "only the so many most probable tokens; 0: all", "N", "0..1000000000"),
+    valued("top-p", real, "1", "only the most probable tokens that reach this probability together", "X", "0..1"),
+    a_switch("ignore-eos", "do not stop at the token that ends a text"),
+    valued("tokenizer", text, "", "a tokenizer.json, or a folder with one; else the model's", "FILE"),
+    valued("json", text, "", "tokens, text and times as a file", "FILE"),
+};
+constexpr std::string_view taken_by_generate[] = {"model", "checkpoint", "precision", "device", "seed", "plugin", "memory-limit"};
+constexpr RunOption of_evaluate[] = {help_option, valued("json", text, "", "the result as a file", "FILE")};
+constexpr std::string_view taken_by_evaluate[] = {"model", "checkpoint", "config", "strategy", "transport", "precision", "device", "machine",
+    "dataset", "ranks", "plugin", "sequence", "batch", "seed", "timeout", "evaluate-sequences", "memory-limit", "host-memory-limit"};
+
 constexpr CommandLine lines[] = {
     {"train", true, of_train_itself},
     {"compare", true, of_compare},
@@ -127,6 +152,9 @@ constexpr CommandLine lines[] = {
     {"predict", true, of_json},
     {"tune", true, of_tune},
     {"advise", true, of_json},
+    {"evaluate", true, of_evaluate, "", taken_by_evaluate},
+    {"generate", true, of_generate, "", taken_by_generate},
+    {"report", false, of_report, "FILE"},
     {"show", false, of_show, "FILE"},
     {"watch", false, of_watch, "FILE"},
     {"launch", false, of_launch, "COMMAND"},
