@@ -42,7 +42,7 @@ TEST_P(HelpOf, FitsAScreenAndShowsAnExample) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Commands, HelpOf,
-                         testing::Values("", "train", "compare", "explain", "plugins", "launch", "tokenize", "bench", "calibrate", "predict", "tune"),
+                         testing::Values("", "train", "compare", "evaluate", "explain", "generate", "plugins", "launch", "tokenize", "bench", "calibrate", "predict", "tune"),
                          [](const auto& info) { return info.param.empty() ? std::string("consist") : info.param; });
 
 TEST(TrainHelp, NamesEveryOptionWithItsDefault) {
