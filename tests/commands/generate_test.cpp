@@ -96,7 +96,7 @@ TEST_F(Generate, RefusesWhatMakesNoSense) {
   expect_refused({model, "--prompt=a"}, "has no tokenizer.json; name one with --tokenizer, or give the prompt as --prompt-ids");
   expect_refused({model, "--prompt=a", "--tokenizer=/nowhere"}, "--tokenizer /nowhere: there is no file /nowhere");
   expect_refused({model, "--prompt-ids=5,x"}, "--prompt-ids has 'x'");
-  expect_refused({model, "--prompt-ids="}, "--prompt-ids has ''");
+  expect_refused({model, "--prompt-ids=5,,6"}, "--prompt-ids has ''");
   expect_refused({model, "--prompt-ids=5,101", "--max-tokens=3"},
                  "the prompt has the token 101, the model's vocabulary those from 0 to 100");
   expect_refused({model, ids, "--max-tokens=127"}, "together more than the model's 128 positions; use --max-tokens 126 or less");

@@ -42,7 +42,7 @@ TEST_P(HelpOf, FitsAScreenAndShowsAnExample) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Commands, HelpOf,
-                         testing::Values("", "train", "compare", "explain", "plugins", "launch", "tokenize", "bench", "calibrate",
+                         testing::Values("", "train", "compare", "evaluate", "explain", "generate", "report", "plugins", "launch", "tokenize", "bench", "calibrate",
                                          "predict", "tune", "show", "watch", "completion", "man"),
                          [](const auto& info) { return info.param.empty() ? std::string("consist") : info.param; });
 

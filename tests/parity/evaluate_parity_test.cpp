@@ -6,9 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "consist/dataset.h"
-#include "core/plugin/host.h"
-#include "tests/python.h"
+#include "tests/parity/reference.h"
 #include "tests/temporary_folder.h"
 #include "tests/train_from_scratch.h"
 
@@ -36,38 +34,41 @@ std::vector<std::string> on_synthetic(const std::string& model, std::vector<std:
   return more;
 }
 
-/// What transformers says of the same sequences.
-double loss_of_transformers(const std::string& python, const std::string& folder, const TemporaryFolder& temporary) {
-  std::ifstream config(folder + "/config.json");
-  PluginHost host({CONSIST_BINARY_DIR "/lib/consist/plugins"});
-  const std::shared_ptr<Dataset> dataset = host.make<Dataset>("dataset", "synthetic", {});
-  dataset->open({.sequence_length = sequence, .vocabulary = json::parse(config).at("vocab_size"), .seed = 3});
-  json rows = json::array();
-  for (std::int64_t row = 0; row < sequences; ++row) {
-    std::vector<std::int32_t> tokens(sequence + 1);
-    dataset->read_eval(row, tokens);
-    rows.push_back(tokens);
+/// The rows of a reference, one behind the other, as a file of u16.
+std::int64_t write_rows(const std::string& model, const std::string& path) {
+  std::ofstream file(path, std::ios::binary);
+  std::int64_t count = 0;
+  for (const auto& batch : test::read_reference(model).batches) {
+    for (const auto& row : batch) {
+      for (const std::int32_t token : row) {
+        const auto id = static_cast<std::uint16_t>(token);
+        file.write(reinterpret_cast<const char*>(&id), sizeof id);
+        ++count;
+      }
+    }
   }
-  std::ofstream(temporary / "rows.json") << rows;
-  const PythonResult result =
-      run_python(python, {CONSIST_SOURCE_DIR "/tests/golden/check_hf_export.py", folder, temporary / "rows.json"});
-  EXPECT_EQ(result.status, 0) << result.output;
-  return json::parse(result.output.substr(result.output.rfind("{\"loss")))["loss"];
+  return count;
 }
 
 class EvaluateParity : public testing::TestWithParam<const char*> {};
 
 TEST_P(EvaluateParity, TheLossIsThatOfTransformers) {
-  CONSIST_NEEDS_PYTHON(python);
+  std::ifstream references_file(CONSIST_SOURCE_DIR "/tests/golden/generated.json");
+  const double expected = json::parse(references_file).at(GetParam()).at("loss");
   const TemporaryFolder temporary;
-  const double expected = loss_of_transformers(python, references + GetParam(), temporary);
-  const json made = evaluated(on_synthetic(references + GetParam()), temporary / "one.json");
+  const std::string tokens = temporary / "rows.u16";
+  const std::int64_t windows = (write_rows(GetParam(), tokens) - 1) / sequence;
+  const json made =
+      evaluated({"--model=" + references + GetParam(), "--dataset=tokens", "--tokens.files=" + tokens,
+                 "--tokens.eval-files=" + tokens, "--tokens.format=u16", "--sequence=32", "--batch=4", "--evaluate-sequences=0"},
+                temporary / "made.json");
   EXPECT_NEAR(made.at("loss").get<double>(), expected, 1e-6);
   EXPECT_NEAR(made.at("perplexity").get<double>(), std::exp(expected), 2e-6 * std::exp(expected));
-  EXPECT_EQ(made.at("sequences"), sequences);
-  EXPECT_EQ(made.at("tokens"), sequences * sequence);
+  EXPECT_EQ(made.at("sequences"), windows);
+  EXPECT_EQ(made.at("tokens"), windows * sequence);
 }
-INSTANTIATE_TEST_SUITE_P(Models, EvaluateParity, testing::Values("llama-tied", "qwen2.5-window", "mixtral"),
+INSTANTIATE_TEST_SUITE_P(Models, EvaluateParity,
+                         testing::Values("llama-tied", "qwen3-untied", "qwen2.5-window", "mixtral", "qwen3-moe"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::replace_if(

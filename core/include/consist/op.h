@@ -122,9 +122,9 @@ class CONSIST_API Op {
   /// The input whose dimension 0 runs over the positions of a sequence, as the table of rope does; -1: none.
   virtual int position_rows() const noexcept { return -1; }
 
-  /// Whether it is causal attention: inputs queries, keys, values [batch, sequence, heads*head_dim] and perhaps the starts of
-  /// documents; output 0 is placed as the queries are. It accepts queries that are divided along the sequence, in the order of
-  /// Program::zigzag, and whole keys and values.
+  /// Whether it is causal attention: inputs queries, keys, values [batch, sequence, heads*head_dim], perhaps starts of documents, and
+  /// perhaps i32[1], the position of the first query beside keys of a cache (docs/ops.md). Output 0 is placed as the queries are. It
+  /// accepts queries that are divided along the sequence, in the order of Program::zigzag, and whole keys and values.
   virtual bool attends() const noexcept { return false; }
 
   /// The input whose dimension 0 runs over experts, their weights; -1: none. With a part of them it works on the rows of those.
