@@ -202,6 +202,8 @@ class Reader final : public readers::KeyReader {
       kind = upper(from, kind);
     }
     if (values_.has("fsdp_sharding_strategy")) {
+      if (resharding != nullptr && !resharding->value.is_boolean())
+        values_.note("fsdp_reshard_after_forward", "fsdp_sharding_strategy counts");
       from = "fsdp_sharding_strategy";
       kind = upper(from, kind);
     }
@@ -277,6 +279,26 @@ class Reader final : public readers::KeyReader {
     }
     values_.note("mixed_precision", "as bf16.enabled of DeepSpeed's");
     deepspeed::apply(std::move(made), target_);
+    add_ulysses();
+  }
+
+  /// DeepSpeed's sequence parallelism (ALST) beside ZeRO.
+  void add_ulysses() {
+    for (const char* name : {"parallelism_config_tp_size", "parallelism_config_cp_size", "parallelism_config_dp_shard_size"}) {
+      if (values_.whole(name, 1, 1, most_ranks) > 1)
+        values_.refuse(name, "is given beside distributed_type DEEPSPEED; of these sizes it has sp_size alone");
+      values_.note(name, "one rank");
+    }
+    for (const char* name : {"parallelism_config_dp_replicate_size", "parallelism_config_cp_comm_strategy"})
+      values_.note(name, "no effect: DeepSpeed's stage says what is divided");
+    const auto size = static_cast<int>(values_.whole("parallelism_config_sp_size", 1, 1, most_ranks));
+    if (size > 1) {
+      std::vector<StrategyChoice> all = config_.strategies;
+      all.insert(all.begin(), {"cp", size});
+      target_.state_strategies("parallelism_config_sp_size " + as_text(size), all);
+      target_.derive_plugin("parallelism_config_sp_size", "cp", "attention", "ulysses");
+    }
+    values_.note("parallelism_config_sp_size", "--strategy " + text_of(config_.strategies));
   }
 
   /// Blocks of another distributed_type stay without effect, as in Accelerate.

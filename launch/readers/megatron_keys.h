@@ -206,6 +206,7 @@ inline constexpr KeyRule rules[] = {
     {"use-legacy-models", KeyKind::no_effect, one_core},
     {"use-flash-attn", KeyKind::no_effect, fused},
     {"use-cpu-initialization", KeyKind::no_effect, "each rank makes its own parts"},
+    {"init-model-with-meta-device", KeyKind::no_effect, "each rank makes its own parts"},
     {"perform-initialization", KeyKind::no_effect, "each rank makes its own parts"},
     {"no-initialization", KeyKind::no_effect, "each rank makes its own parts"},
     {"init-method-xavier-uniform", KeyKind::off},
@@ -327,7 +328,6 @@ inline constexpr KeyRule families[] = {
     {"one-logger-", KeyKind::no_effect, readers::keeps_log},
     {"enable-one-logger", KeyKind::no_effect, readers::keeps_log},
     {"enable-ft-package", KeyKind::no_effect, "a rank that dies ends the job, and --resume continues it"},
-    {"fp8-param", KeyKind::own},
 };
 
 }  // namespace consist::megatron

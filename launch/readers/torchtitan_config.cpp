@@ -28,7 +28,7 @@ class Reader final : public readers::KeyReader {
 
   void run(Json root) {
     readers::drop_nulls(root, "", target_);
-    old_ = root.find("parallelism") == root.end() && root.find("lr_scheduler") == root.end();
+    old_ = is_old(root);
     visit(root, "");
     if (!values_.has("seed")) config_.notes.push_back("torchtitan has no seed here: --seed " + std::to_string(config_.seed));
     read_model();
@@ -37,7 +37,8 @@ class Reader final : public readers::KeyReader {
     read_recompute();
     read_precision();
     read_optimizer();
-    if (old_)
+    const auto* warmup = values_.find("warmup_steps");
+    if (old_ || (warmup != nullptr && warmup->key.starts_with("training.")))
       read_old_schedule();
     else
       read_schedule();
@@ -45,6 +46,16 @@ class Reader final : public readers::KeyReader {
   }
 
  private:
+  /// The layout in which [training] has what [parallelism] and [lr_scheduler] have since.
+  static bool is_old(const Json& root) {
+    if (root.contains("parallelism") || root.contains("lr_scheduler")) return false;
+    if (root.contains("experimental")) return true;
+    for (const char* key : {"batch_size", "warmup_steps", "data_parallel_shard_degree", "tensor_parallel_degree"}) {
+      if (readers::find_value(root, "training", key) != nullptr) return true;
+    }
+    return false;
+  }
+
   /// Keys have moved from table to table; their names have not, but for these.
   void read_own(const std::string& key, const Json& value) override {
     std::string name = key.substr(key.rfind('.') + 1);

@@ -127,11 +127,17 @@ TEST_F(Accelerate, DeepspeedInlineAndByAFile) {
   EXPECT_EQ(c.precision, "bf16");
   expect_notes(c, {"zero_stage", "offload_param_device", "zero3_init_flag"});
   write_whole(folder_ / "ds.json",
-                    R"({"zero_optimization": {"stage": 2}, "bf16": {"enabled": "auto"}, "train_micro_batch_size_per_gpu": 3})");
+              R"({"zero_optimization": {"stage": 2}, "bf16": {"enabled": "auto"}, "train_micro_batch_size_per_gpu": 3})");
   c = of(head + "  deepspeed_config_file: ds.json\n");
   EXPECT_EQ(text_of(c.strategies), "zero2");
   EXPECT_EQ(c.batch, 3);
   EXPECT_EQ(c.precision, "bf16") << "auto follows mixed_precision";
+  const std::string ulysses = "parallelism_config:\n  parallelism_config_sp_size: 2\n";
+  c = of(head + "  zero_stage: 3\n" + ulysses);
+  EXPECT_EQ(text_of(c.strategies), "cp=2+zero3-offload");
+  EXPECT_EQ(option(c, "cp", "attention"), "ulysses");
+  expect_refused(head + "  zero_stage: 3\nparallelism_config:\n  parallelism_config_tp_size: 2\n",
+                 "beside distributed_type DEEPSPEED");
   expect_refused(head + "  deepspeed_config_file: ds.json\n  zero_stage: 2\n", "beside deepspeed_config_file");
   expect_refused(head + "  deepspeed_config_file: none.json\n", "none.json");
 }

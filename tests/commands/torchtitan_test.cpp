@@ -193,6 +193,16 @@ enable_checkpoint = false
     EXPECT_NEAR(rate(c, step), 3e-4 * (step < 5 ? (step + 1.0) / 6 : 1 - (step - 5) / 15.0), 1e-12) << step;
 }
 
+TEST_F(Torchtitan, WhichLayoutItIsFollowsFromItsKeys) {
+  const std::string head =
+      "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[activation_checkpoint]\nmode = \"none\"\n[training]\nsteps = 9\n";
+  EXPECT_EQ(config_of(head).model, "llama-3.1-8b");
+  EXPECT_EQ(config_of(head + "warmup_steps = 3\n").model, "llama-3-8b");
+  const RunConfig between = config_of(head + "warmup_steps = 3\n[parallelism]\n");
+  EXPECT_EQ(between.model, "llama-3.1-8b");
+  EXPECT_EQ(between.schedule, "linear") << "the rates of that time";
+}
+
 TEST_F(Torchtitan, ModelsAreByFlavor) {
   const ModelSizes debug = sizes(config_of(file("")));
   EXPECT_EQ(debug.layers, 6);
