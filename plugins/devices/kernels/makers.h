@@ -40,6 +40,8 @@
   apply(rope_grad) \
   apply(attention) \
   apply(attention_grad) \
+  apply(attention_part) \
+  apply(attention_part_grad) \
   apply(swiglu) \
   apply(swiglu_amax) \
   apply(swiglu_grad) \
