@@ -33,6 +33,8 @@ class RingCommunicator final : public Communicator {
   void broadcast(void* data, std::int64_t count, DType dtype, int root, NativeQueue queue) override;
   void send(const void* data, std::int64_t count, DType dtype, int to, NativeQueue queue) override;
   void receive(void* data, std::int64_t count, DType dtype, int from, NativeQueue queue) override;
+  void group_begin(NativeQueue queue) override;
+  void group_end(NativeQueue queue) override;
   std::string verified_path() const override { return links_->verified_path(); }
   /// Without the heads.
   std::int64_t bytes_sent() const noexcept override { return links_->bytes_sent() - head_bytes_; }
@@ -54,10 +56,21 @@ class RingCommunicator final : public Communicator {
 
   CallHead head_of(Call call, std::uint64_t number, std::int64_t count, DType dtype, int root = 0) const;
   static std::string text_of(const CallHead& head);
+  /// A message that waits for the end of its group.
+  struct Message {
+    const std::byte* from = nullptr;  ///< of a send
+    std::byte* to = nullptr;          ///< of a receive
+    std::int64_t count = 0;
+    DType dtype = DType::f32;
+    int member = 0;
+  };
+  void exchange(const Message& sent, const Message& received);
+
   void send_head(int to);
   PointToPoint::Ticket expect_head(int from);
-  /// Waits for the head from `from` and throws if it is not this member's.
-  void check_head(int from, PointToPoint::Ticket ticket);
+  /// Waits for the head from `from` and throws if it is not `mine`.
+  void check_head(int from, PointToPoint::Ticket ticket, const CallHead& mine);
+  void check_head(int from, PointToPoint::Ticket ticket) { check_head(from, ticket, own_); }
 
   template <typename Schedule>
   void run(const Schedule& schedule);
@@ -83,6 +96,8 @@ class RingCommunicator final : public Communicator {
   std::vector<std::byte> scratch_;
   std::uint64_t collectives_ = 0;                       // calls so far
   std::vector<std::uint64_t> sent_to_, received_from_;  // messages so far, by member
+  bool in_group_ = false;
+  std::vector<Message> sends_, receives_;  // of the group
   CallHead own_, heard_;                                // of the present call
   std::int64_t head_bytes_ = 0;
 };

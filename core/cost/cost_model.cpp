@@ -150,7 +150,15 @@ double CostModel::bound_seconds(DType operand, double flops, double bytes) const
   return std::max(flops / device.peak(operand), bytes / device.memory_rate.value) + device.kernel_seconds.value;
 }
 
-const CostModel::Measured* CostModel::measured(const Op* op, DType operand, int depth) const {
+/// Attention in parts runs at the rates of attention.
+static const Op* rated_as(const Op* op) {
+  static const Op *const part = registry().find("attention_part"), *const part_grad = registry().find("attention_part_grad");
+  static const Op *const whole = registry().find("attention"), *const whole_grad = registry().find("attention_grad");
+  return op == part ? whole : op == part_grad ? whole_grad : op;
+}
+
+const CostModel::Measured* CostModel::measured(const Op* of, DType operand, int depth) const {
+  const Op* const op = rated_as(of);
   const Measured* nearest = nullptr;
   double distance = 0;
   for (const Measured& m : measured_) {
@@ -192,8 +200,9 @@ CostModel::Measured::Point CostModel::Measured::at(double cost_flops, double cos
 
 double CostModel::flops_rate(const Program& program, const Instruction& instruction, double flops) const {
   const DType operand = program[first_operand(instruction)].dtype;
+  const Op* const op = rated_as(instruction.op);
   auto shares = shares_.begin();
-  while (shares->first != nullptr && shares->first != instruction.op) ++shares;
+  while (shares->first != nullptr && shares->first != op) ++shares;
   return shares->second[type_class(operand)].at(flops) * machine_->device.peak(operand) * machine_->device.sustained_clock.value;
 }
 

@@ -206,6 +206,27 @@ class ExchangeKernel final : public Kernel {
   std::vector<Run> runs_;
 };
 
+/// Each tensor to the next member of the ring, and the one of the member before.
+class ShiftKernel final : public Kernel {
+ public:
+  ShiftKernel(Communicator* communicator, int ranks) : communicator_(communicator), ranks_(ranks) {}
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* /*workspace*/, NativeQueue queue) override {
+    const int rank = communicator_->rank(), next = (rank + 1) % ranks_, previous = (rank + ranks_ - 1) % ranks_;
+    Group group(*communicator_, queue);
+    for (std::size_t t = 0; t < in.size(); ++t) {
+      communicator_->send(in[t].data, in[t].shape.elements(), in[t].dtype, next, queue);
+      communicator_->receive(out[t].data, out[t].shape.elements(), out[t].dtype, previous, queue);
+    }
+    group.end();
+  }
+
+  void check() override { communicator_->check(); }
+
+ private:
+  Communicator* communicator_;
+  int ranks_;
+};
+
 /// A message over the link of a lane, whose two members are the sender and the receiver.
 class SendKernel final : public Kernel {
  public:
@@ -249,6 +270,10 @@ std::unique_ptr<Kernel> make_all_gather_kernel(const KernelRequest& request, Com
 
 std::unique_ptr<Kernel> make_all_to_all_kernel(const KernelRequest& request, Communicator* communicator, int ranks) {
   return std::make_unique<ExchangeKernel>(request, communicator, ranks);
+}
+
+std::unique_ptr<Kernel> make_shift_kernel(Communicator* communicator, int ranks) {
+  return std::make_unique<ShiftKernel>(communicator, ranks);
 }
 
 std::unique_ptr<Kernel> make_send_kernel(Communicator* communicator) {

@@ -13,8 +13,10 @@ namespace consist::ops {
 std::unique_ptr<Kernel> make_all_reduce_kernel(Communicator* communicator);
 std::unique_ptr<Kernel> make_reduce_scatter_kernel(const KernelRequest& request, Communicator* communicator, int ranks);
 std::unique_ptr<Kernel> make_all_gather_kernel(const KernelRequest& request, Communicator* communicator, int ranks);
-/// Over the link of a lane, whose two members are the sender and the receiver.
 std::unique_ptr<Kernel> make_all_to_all_kernel(const KernelRequest& request, Communicator* communicator, int ranks);
+/// To the member behind, from the one before.
+std::unique_ptr<Kernel> make_shift_kernel(Communicator* communicator, int ranks);
+/// Over the link of a lane, whose two members are the sender and the receiver.
 std::unique_ptr<Kernel> make_send_kernel(Communicator* communicator);
 std::unique_ptr<Kernel> make_receive_kernel(Communicator* communicator);
 

@@ -107,6 +107,18 @@ class AllToAll final : public CollectiveBase {
   void differentiate(Differentiator& d, const Instruction& f) const override { pass_back(d, f, parts_of(f)); }
 };
 
+/// Parts along dimension "dim" go round by one: each rank gets the part of the rank before it, the first one that of the last. Inserted
+/// after differentiation, so that it needs no adjoint.
+class Shift final : public CollectiveBase {
+ public:
+  Shift() : CollectiveBase("shift") {}
+  bool is_collective() const noexcept override { return true; }
+  std::unique_ptr<Kernel> make_collective_kernel(const KernelRequest& /*request*/, Communicator* communicator,
+                                                 int ranks) const override {
+    return make_shift_kernel(communicator, ranks);
+  }
+};
+
 class Slice final : public CollectiveBase {
  public:
   Slice() : CollectiveBase("slice") {}
@@ -172,6 +184,7 @@ void register_collectives(OpRegistry& registry) {
   registry.add(std::make_unique<ReduceScatter>());
   registry.add(std::make_unique<AllGather>());
   registry.add(std::make_unique<AllToAll>());
+  registry.add(std::make_unique<Shift>());
   registry.add(std::make_unique<Slice>());
   registry.add(std::make_unique<Send>());
   registry.add(std::make_unique<Receive>());

@@ -23,6 +23,7 @@ void register_rms_norm(OpRegistry& registry);
 void register_rope(OpRegistry& registry);
 void register_attention(OpRegistry& registry);
 void register_cache(OpRegistry& registry);
+void register_attention_part(OpRegistry& registry);
 void register_swiglu(OpRegistry& registry);
 void register_moe_route(OpRegistry& registry);
 void register_moe_rows(OpRegistry& registry);

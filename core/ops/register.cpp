@@ -17,6 +17,7 @@ void register_core_ops(OpRegistry& registry) {
   register_rope(registry);
   register_attention(registry);
   register_cache(registry);
+  register_attention_part(registry);
   register_swiglu(registry);
   register_moe_route(registry);
   register_moe_rows(registry);

@@ -167,6 +167,16 @@ void all_to_all(std::span<const Member> members) {
   }
 }
 
+/// Each member has what the one before it had.
+void shift(std::span<const Member> members) {
+  for (std::size_t t = 0; t < members[0].get().inputs.size(); ++t) {
+    std::vector<reference::Value> sent;
+    for (const Member& m : members) sent.push_back(m.arena->read(m.get().inputs[t]));
+    for (std::size_t r = 0; r < members.size(); ++r)
+      members[r].arena->write(members[r].get().outputs.at(t), sent[(r + members.size() - 1) % members.size()]);
+  }
+}
+
 }  // namespace
 
 void run_collective(std::span<const Member> members) {
@@ -175,6 +185,7 @@ void run_collective(std::span<const Member> members) {
   if (op == "all_reduce") return all_reduce(members);
   if (op == "all_gather" || op == "reduce_scatter") return move_parts(members, op == "all_gather");
   if (op == "all_to_all") return all_to_all(members);
+  if (op == "shift") return shift(members);
   throw ProgramError("the interpreter does not know the collective '" + std::string(op) + "'");
 }
 

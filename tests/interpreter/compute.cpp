@@ -123,6 +123,29 @@ void attention_grad(Work& w) {
                                        visibility(w, 1, w.has(6) ? &starts : nullptr)));
 }
 
+/// Of a part of the keys, as visibility().
+reference::Visibility part_visibility(const Work& w, std::size_t q, const Value* starts) {
+  reference::Visibility seen{.window = w.attributes().integer_or("window", 0), .starts = starts};
+  const std::int64_t rows = w.in(q).shape[1], parts = w.attributes().integer("zigzag"), rank = w.in_origin(q, 1) / rows;
+  seen.queries = reference::positions_of_part(rows, parts, rank, 0);
+  seen.keys = reference::positions_of_part(rows, parts, rank, w.attributes().integer("shift"));
+  return seen;
+}
+void attention_part(Work& w) {
+  const Value starts = w.has(3) ? w.in(3) : Value{};
+  const std::int64_t head_dim = w.attributes().integer("head_dim");
+  const Values part = reference::attention(w.all(3), head_dim, part_visibility(w, 0, w.has(3) ? &starts : nullptr));
+  out_all(w, w.has(4) ? reference::merged_attention({w.in(4), w.in(5)}, part, head_dim) : part);
+}
+void attention_part_grad(Work& w) {
+  const Value starts = w.has(6) ? w.in(6) : Value{};
+  const Values made = reference::attention_grad(w.in(0), w.in(1), w.in(2), w.in(3), w.in(4), w.in(5), w.attributes().integer("head_dim"),
+                                                part_visibility(w, 1, w.has(6) ? &starts : nullptr));
+  w.out_sum(0, 7, *made[0]);
+  w.out(1, *made[1]);
+  w.out(2, *made[2]);
+}
+
 void swiglu(Work& w) {
   out_all(w, reference::swiglu(w.all(2)));
 }
@@ -270,6 +293,8 @@ const std::map<std::string_view, Formula>& formulas() {
                                             {"rope_grad", rope_grad},
                                             {"attention", attention},
                                             {"attention_grad", attention_grad},
+                                            {"attention_part", attention_part},
+                                            {"attention_part_grad", attention_part_grad},
                                             {"swiglu", swiglu},
                                             {"swiglu_amax", swiglu},
                                             {"swiglu_grad", swiglu_grad},

@@ -1,4 +1,5 @@
-// Context parallelism: sequences divided over ranks, attention by heads and on gathered keys, alone and combined, beside one rank.
+// Context parallelism: sequences divided over ranks, attention by heads, on gathered keys and around a ring, alone and combined, beside
+// one rank.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,7 +12,7 @@
 namespace consist::interpreter {
 namespace {
 
-constexpr const char* kinds[] = {"gather", "ulysses"};
+constexpr const char* kinds[] = {"gather", "ring", "ulysses"};
 
 Words attention(const std::string& kind) {
   return {"--cp.attention=" + kind};
@@ -73,6 +74,8 @@ TEST_P(ContextParallel, BesideTensorParallel) {
   expect("cp=2+tp-sp=2", 4, {"--tp-sp.overlap-parts=2", "--tp-sp.gather-again=true"});
   expect("cp=2+tp-sp=2+ddp", 8, {"--accumulation=2"});
   expect("cp=2+tp-sp=2+zero3-offload", 8, {"--recompute=full"});
+  expect("cp=2+tp-sp=2", 4, attention("ring"));
+  expect("tp-sp=2+cp=2+ddp", 8, attention("ring") + Words{"--accumulation=2", "--recompute=full"});
 }
 
 // llama-tied: as many key/value heads as heads. qwen3: norms of heads, two key/value heads, windows. Biases of q, k and v.
@@ -134,6 +137,45 @@ TEST(ContextParallelBytes, AreThoseOfTheFormulas) {
   EXPECT_THAT(sent(words + attention("ulysses")),
               testing::UnorderedElementsAre(
                   testing::Pair("all_to_all", layers * 2 * (2 * queries + 2 * keys) * (ranks - 1) / ranks / ranks)));
+}
+
+// Keys and values go round in forward and in backward, their gradients in f32 once and home: whatever the number of ranks.
+TEST(ContextParallelBytes, OfARingAreThoseOfTheFormula) {
+  for (const auto& [precision, element] : {std::pair("fp32", 4), std::pair("bf16", 2)}) {
+    for (const std::int64_t ranks : {2, 4}) {
+      const std::int64_t layers = 2, keys = 2 * ranks * 16 * 2 * 12;  // sequences of 16 tokens, two for each of 2 heads of 12
+      const Words words{"--strategy=cp=" + std::to_string(ranks), "--ranks=" + std::to_string(ranks), "--sequence=16",
+                        "--global-batch=" + std::to_string(2 * ranks), "--precision=" + std::string(precision)};
+      EXPECT_THAT(sent(words + attention("ring")),
+                  testing::UnorderedElementsAre(
+                      testing::Pair("shift", layers * 2 * (2 * keys * element * (ranks - 1) / ranks + 4 * keys))));
+    }
+  }
+}
+
+// Beside attention to a part the next one is on its way, and attention waits for no other.
+TEST(ContextParallelOverlap, TheNextPartTravelsBesideAttention) {
+  const auto programs = compile(config_of(qwen, {"--strategy=cp=4", "--ranks=4", "--sequence=16", "--cp.attention=ring"}), 0);
+  const Program& program = programs->steps[0].program;
+  const std::vector<Instruction>& all = program.instructions;
+  const auto is = [&](std::size_t i, const char* op) { return all[i].op->name() == op; };
+  int parts = 0;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (!is(i, "attention_part") && !is(i, "attention_part_grad")) continue;
+    const std::int64_t shift = all[i].attributes.integer("shift");
+    parts += shift == 0 ? 0 : 1;
+    const TensorId keys = all[i].inputs[is(i, "attention_part") ? 1 : 2];
+    for (std::size_t m = i; m-- > 0;) {  // the message that brought them stands before attention to the part before
+      if (std::find(all[m].outputs.begin(), all[m].outputs.end(), keys) == all[m].outputs.end()) continue;
+      if (shift == 0) break;
+      EXPECT_TRUE(is(m, "shift"));
+      std::size_t between = 0;
+      for (std::size_t b = m; b < i; ++b) between += is(b, std::string(all[i].op->name()).c_str()) ? 1U : 0U;
+      EXPECT_EQ(between, 1U);
+      break;
+    }
+  }
+  EXPECT_EQ(parts, 2 * 2 * 3);  // of two layers
 }
 
 TEST(ContextParallelRefuses, SequencesThatTheRanksCannotShare) {

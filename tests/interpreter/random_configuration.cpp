@@ -116,7 +116,7 @@ class Draw {
 
   void draw_options() {
     if (context_ > 1) {
-      maybe("cp.attention", {"gather", "ulysses", "ulysses"});
+      maybe("cp.attention", {"gather", "ulysses", "ring"});
       maybe("cp.gather-again", {"true", "false"});
       maybe("cp.queries-beside-gathers", {"true", "false"});
       maybe("cp.delay-weight-gradients", {"true", "false"});

@@ -114,8 +114,88 @@ class AttentionPart : public test::DeviceTest<Setup> {
     }
   }
 
+  /// Attention of each rank to one part of the keys after the other, as they come round the ring, against that to all keys.
+  void expect_ring(const Case& c) {
+    SCOPED_TRACE(testing::PrintToString(c));
+    const std::int64_t held = c.sequence / c.ranks;
+    const Value q = random({c.batch, c.sequence, c.heads * c.dim}, 2), k = random({c.batch, c.sequence, c.kv_heads * c.dim}),
+                v = random(k.shape), dy = random(q.shape);
+    Value starts = zeros(DType::i32, {c.batch, c.sequence});
+    Visibility whole{.window = c.window, .starts = c.documents ? &starts : nullptr};
+    for (std::int64_t i = 0; i < c.sequence; ++i) whole.keys.push_back(position_of(i, c.sequence, c.ranks));
+    whole.queries = whole.keys;
+    for (std::int64_t i = 0; i < c.batch * c.sequence; ++i) {
+      const std::int64_t position = whole.keys[static_cast<std::size_t>(i % c.sequence)];
+      starts.at(i) = static_cast<double>(position - position % (5 + i / c.sequence));
+    }
+    Value exact_q = q, exact_k = k, exact_v = v;  // references round to the dtype of what they read
+    for (Value* value : {&exact_q, &exact_k, &exact_v}) value->dtype = DType::f32;
+    const Values made = reference::attention({exact_q, exact_k, exact_v}, c.dim, whole);
+    Value o = *made[0], lse = *made[1];
+    o.dtype = GetParam().dtype;
+    for (double& x : o.data) x = reference::rounded(x, GetParam().dtype);
+    for (double& x : lse.data) x = static_cast<float>(x);
+    const Values gradients = reference::attention_grad(dy, exact_q, exact_k, exact_v, o, lse, c.dim, whole);
+    Value dk = zeros(DType::f32, k.shape), dv = dk;
+    for (std::int64_t rank = 0; rank < c.ranks; ++rank) {
+      const std::int64_t first = rank * held;
+      const Origin origin{0, first, 0}, lse_origin{0, 0, first};
+      const auto tokens_of = [&](const Value& of, std::int64_t part) { return cut(of, 1, part * held, held); };
+      const auto own_starts = c.documents ? std::optional(tokens_of(starts, rank)) : std::nullopt;
+      const Value own_q = tokens_of(q, rank), own_o = tokens_of(o, rank), own_lse = cut(lse, 2, first, held);
+      const TensorType q_type{DType::f32, own_q.shape}, lse_type{DType::f32, own_lse.shape},
+          k_type{DType::f32, {c.batch, held, c.kv_heads * c.dim}};
+      std::optional<Value> sum_o, sum_lse, dq;
+      for (std::int64_t shift = 0; shift < c.ranks; ++shift) {
+        const std::int64_t part = (rank + c.ranks - shift) % c.ranks;
+        Attributes attributes{{"head_dim", c.dim}, {"zigzag", c.ranks}, {"shift", shift}};
+        if (c.window > 0) attributes.set("window", c.window);
+        const LocalParts forward{.inputs = {origin, origin, origin, {0, first}, origin, lse_origin},
+                                 .outputs = {origin, lse_origin},
+                                 .output_types = {q_type, lse_type}};
+        const Values found = test::run_kernel(*device_, "attention_part",
+                                              {own_q, tokens_of(k, part), tokens_of(v, part), own_starts, sum_o, sum_lse}, attributes,
+                                              Repeated::same_bits, forward);
+        sum_o = *found[0];
+        sum_lse = *found[1];
+        const LocalParts backward{.inputs = {origin, origin, origin, origin, origin, lse_origin, {0, first}, origin},
+                                  .outputs = {origin, origin, origin},
+                                  .output_types = {q_type, k_type, k_type}};
+        const Values parts = test::run_kernel(
+            *device_, "attention_part_grad",
+            {tokens_of(dy, rank), own_q, tokens_of(k, part), tokens_of(v, part), own_o, own_lse, own_starts, dq}, attributes,
+            Repeated::same_bits, backward);
+        dq = *parts[0];
+        const std::int64_t count = held * c.kv_heads * c.dim;
+        for (std::int64_t i = 0; i < c.batch * count; ++i) {
+          const std::int64_t at = (i / count * c.ranks + part) * count + i % count;
+          dk.at(at) += parts[1]->at(i);
+          dv.at(at) += parts[2]->at(i);
+        }
+      }
+      // Nothing is rounded to the dtype of the operands in between.
+      expect_close(*sum_o, tokens_of(*made[0], rank), 4e-6, "o of rank " + std::to_string(rank));
+      expect_close(*sum_lse, own_lse, 2e-6, "lse of rank " + std::to_string(rank));
+      expect_close(*dq, tokens_of(*gradients[0], rank), 2e-5, "dq of rank " + std::to_string(rank));
+    }
+    expect_close(dk, *gradients[1], 2e-5, "dk");
+    expect_close(dv, *gradients[2], 2e-5, "dv");
+  }
+
   std::mt19937 engine_{29};
 };
+
+// Parts of which a rank's queries see all, a half and none; chunks smaller than a tile and across its borders.
+TEST_P(AttentionPart, AroundARing) {
+  const Case cases[] = {{2, 8, 2, 1, 4, 2, true},         {1, 24, 3, 1, 6, 3, true},      {2, 16, 4, 2, 8, 4, true}, {1, 256, 2, 2, 16, 2, true},
+                        {1, 140, 2, 1, 8, 2, true},       {1, 144, 2, 1, 4, 2, true, 20}, {2, 24, 2, 1, 4, 2, true, 0, true},
+                        {2, 160, 2, 2, 4, 4, true, 7, true}};
+  if (on_cuda()) {
+    EXPECT_THROW(expect_ring(cases[0]), UnavailableError);
+    return;
+  }
+  for (const Case& c : cases) expect_ring(c);
+}
 
 // Chunks smaller than a tile, of whole tiles, and across their borders; groups of 1, 2 and 3.
 TEST_P(AttentionPart, OfEachRank) {

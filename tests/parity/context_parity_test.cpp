@@ -15,6 +15,9 @@ TEST_P(ContextParity, LossesAreThoseOfOneRank) {
   test::expect_losses_of_one_rank(GetParam(), {{"--strategy=cp=2", "--ranks=2", "--accumulation=2"},
                                                {"--strategy=cp=2", "--ranks=2", "--cp.attention=ulysses"},
                                                {"--strategy=cp=2+ddp", "--ranks=4", "--cp.attention=ulysses"},
+                                               {"--strategy=cp=2", "--ranks=2", "--cp.attention=ring", "--accumulation=2"},
+                                               {"--strategy=cp=4", "--ranks=4", "--cp.attention=ring", "--recompute=full"},
+                                               {"--strategy=cp=2+zero2", "--ranks=4", "--cp.attention=ring"},
                                                {"--strategy=cp=2+zero3-offload", "--ranks=4", "--recompute=full"},
                                                {"--strategy=cp=2+tp-sp=2+zero2", "--ranks=4"}});
 }

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "consist/token_order.h"
 #include "consist/op.h"
 #include "core/program/bfloat16.h"
 
@@ -173,6 +174,29 @@ inline Values attention(const Values& in, std::int64_t head_dim, const Visibilit
         lse.at((b * heads + h) * queries + s) = largest + std::log(sum);
       }
     }
+  }
+  return {o, lse};
+}
+
+/// Positions, by row, of the part of the keys that rank `rank` of `parts` attends to after `shift` shifts, in zigzag order.
+inline std::vector<std::int64_t> positions_of_part(std::int64_t rows, std::int64_t parts, std::int64_t rank, std::int64_t shift) {
+  std::vector<std::int64_t> positions;
+  const std::int64_t part = (rank + parts - shift) % parts;
+  for (std::int64_t row = 0; row < rows; ++row) positions.push_back(position_of(part * rows + row, rows * parts, parts));
+  return positions;
+}
+
+/// o and lse over two sets of keys, from those of each.
+inline Values merged_attention(const Values& a, const Values& b, std::int64_t head_dim) {
+  Value o = *a[0], lse = *a[1];
+  const std::int64_t heads = lse.shape[1], queries = lse.shape[2];
+  for (std::int64_t at = 0; at < lse.shape.elements(); ++at) {
+    const double one = a[1]->at(at), other = b[1]->at(at), most = std::max(one, other);
+    if (most == -INFINITY) continue;
+    lse.at(at) = most + std::log(std::exp(one - most) + std::exp(other - most));
+    const std::int64_t row = (at / (heads * queries) * queries + at % queries) * heads + at / queries % heads;
+    for (std::int64_t i = row * head_dim; i < (row + 1) * head_dim; ++i)
+      o.at(i) = a[0]->at(i) * std::exp(one - lse.at(at)) + b[0]->at(i) * std::exp(other - lse.at(at));
   }
   return {o, lse};
 }

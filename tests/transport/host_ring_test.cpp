@@ -41,6 +41,7 @@ TEST_P(HostRingSizes, AreCorrectForAllCounts) {
       testing::check_all_gather(*group, *testing::make_memory("cpu", 0), 300'001, dtype, false);
       testing::check_broadcast(*group, *testing::make_memory("cpu", 0), 300'001, dtype);
       testing::check_send_receive(*group, *testing::make_memory("cpu", 0), 300'001, dtype);
+      testing::check_shift(*group, *testing::make_memory("cpu", 0), 5'000'001, dtype);  // more than sockets hold
     }
     job.leave(20s);
   }));

@@ -39,8 +39,9 @@ class CONSIST_API Communicator {
   virtual void send(const void* data, std::int64_t count, DType dtype, int to, NativeQueue queue) = 0;
   virtual void receive(void* data, std::int64_t count, DType dtype, int from, NativeQueue queue) = 0;
 
-  /// Calls between the two may travel as one message; rely on their results only after group_end(). REQUIRES: one queue
-  /// throughout, no nesting, and the same groups on all members. The default does nothing.
+  /// Calls between the two may travel as one message; rely on their results only after group_end(). A group may hold sends with
+  /// receives, of which none waits for another: members that all send first do not block each other. REQUIRES: one queue throughout,
+  /// no nesting, and the same groups on all members. The default does nothing: a transport of its own with messages overrides it.
   virtual void group_begin(NativeQueue queue);
   virtual void group_end(NativeQueue queue);
 

@@ -42,6 +42,8 @@
   apply(attention_grad) \
   apply(rows_at) \
   apply(write_rows) \
+  apply(attention_part) \
+  apply(attention_part_grad) \
   apply(swiglu) \
   apply(swiglu_amax) \
   apply(swiglu_grad) \

@@ -26,34 +26,35 @@ class Partitioner {
       : program_(program), axis_(axis), ranks_(program.mesh.size_of(axis)), attention_(attention) {}
 
   void run() {
-    if (gathers()) program_.zigzag = ranks_;
+    if (in_zigzag()) program_.zigzag = ranks_;
     place_inputs();
     for (const TensorId table : tables_of_positions()) place_table(table);
     std::vector<RepeatedHeads> repeated;
     for (Instruction& i : program_.instructions) {
       if (!i.op->attends()) continue;
-      if (gathers())
+      if (in_zigzag())
         i.attributes.set("zigzag", std::int64_t{ranks_});
       else
         share_heads(i, repeated);
+      if (attention_ == Attention::ring) i.attributes.set("ring", std::int64_t{1});
     }
     repeat_heads(program_, repeated);
-    if (!gathers()) exchange_around_attention(program_, axis_);
+    if (!in_zigzag()) exchange_around_attention(program_, axis_);
   }
 
  private:
-  bool gathers() const { return attention_ == Attention::gather; }
+  bool in_zigzag() const { return attention_ != Attention::ulysses; }
   std::string name() const { return "cp=" + std::to_string(ranks_); }
   Placement& on_axis(TensorId tensor) { return program_[tensor].placements[axis_]; }
 
   /// Token ids, targets and fields are [batch, sequence].
   void place_inputs() {
-    const std::int64_t parts = gathers() ? 2 * ranks_ : ranks_;
+    const std::int64_t parts = in_zigzag() ? 2 * ranks_ : ranks_;
     for (Tensor& tensor : program_.tensors) {
       if (tensor.role != Role::input || tensor.state || tensor.shape.rank() <= sequence_dim) continue;
       if (const std::int64_t sequence = tensor.shape[sequence_dim]; sequence % parts != 0) {
         throw UsageError(name() + ": --sequence is " + std::to_string(sequence) + ", which the ranks cannot share equally" +
-                         (gathers() ? " in two chunks each" : "") + "; choose a multiple of " + std::to_string(parts));
+                         (in_zigzag() ? " in two chunks each" : "") + "; choose a multiple of " + std::to_string(parts));
       }
       tensor.placements[axis_] = Placement::shard(sequence_dim);
     }
@@ -73,13 +74,13 @@ class Partitioner {
     const auto constant = std::find_if(program_.constants.begin(), program_.constants.end(),
                                        [&](const Constant& c) { return c.tensor == table; });
     if (constant == program_.constants.end()) {
-      if (!gathers()) return;
+      if (!in_zigzag()) return;
       throw UsageError(name() + ": '" + program_[table].name +
                        "' is a table of positions that is no constant, so that its rows cannot be brought into the order of "
-                       "--cp.attention gather; take --cp.attention ulysses");
+                       "--cp.attention gather and ring; take --cp.attention ulysses");
     }
     on_axis(table) = Placement::shard(row_dim);
-    if (gathers()) constant->fill = in_order(std::move(constant->fill), program_[table].shape[row_dim]);
+    if (in_zigzag()) constant->fill = in_order(std::move(constant->fill), program_[table].shape[row_dim]);
   }
 
   std::function<void(std::span<float>)> in_order(std::function<void(std::span<float>)> fill, std::int64_t rows) const {

@@ -8,6 +8,7 @@ namespace consist::context_parallel {
 enum class Attention {
   ulysses,  ///< each rank computes some heads over the whole sequence: all_to_all of queries, keys, values and results
   gather,   ///< each rank computes all heads of its queries: keys and values are gathered; the sequence is in zigzag order
+  ring,     ///< the same, but each rank keeps its own keys and values, which travel from rank to rank
 };
 
 /// Divides inputs and tables of positions along the sequence over the mesh axis `axis`, and sets what `attention` needs: placements

@@ -1,9 +1,12 @@
 // Context parallelism: every rank of the axis has a part of each sequence. Attention, which alone looks at other tokens, works on
-// heads of whole sequences (Jacobs et al., 2023, "DeepSpeed Ulysses") or on gathered keys and values, with the sequence in zigzag
-// order so that all ranks have equal work (Grattafiori et al., 2024).
+// heads of whole sequences (Jacobs et al., 2023, "DeepSpeed Ulysses"), on gathered keys and values, with the sequence in zigzag
+// order so that all ranks have equal work (Grattafiori et al., 2024), or on those that travel around the ring of ranks.
 #include "consist/strategy.h"
 
+#include <string>
+
 #include "consist/op.h"
+#include "consist/pass.h"
 #include "consist/plugin.h"
 #include "plugins/strategies/common/gather_again.h"
 #include "plugins/strategies/common/held_inputs.h"
@@ -11,16 +14,22 @@
 #include "plugins/strategies/cp/messages.h"
 #include "plugins/strategies/cp/overlap.h"
 #include "plugins/strategies/cp/partition.h"
+#include "plugins/strategies/cp/ring.h"
 
 namespace {
 
 using namespace consist;
 using context_parallel::Attention;
 
+Attention attention_of(const std::string& name) {
+  if (name == "ulysses") return Attention::ulysses;
+  return name == "ring" ? Attention::ring : Attention::gather;
+}
+
 class ContextParallel final : public ParallelStrategy {
  public:
   explicit ContextParallel(const Options& options)
-      : attention_(options.text("attention") == "ulysses" ? Attention::ulysses : Attention::gather),
+      : attention_(attention_of(options.text("attention"))),
         gather_again_(options.flag("gather-again")),
         queries_beside_gathers_(options.flag("queries-beside-gathers")),
         delay_weight_gradients_(options.flag("delay-weight-gradients")) {}
@@ -31,13 +40,21 @@ class ContextParallel final : public ParallelStrategy {
     context_parallel::partition(forward, axes.first(), attention_);
   }
 
+  /// Behind what differentiates and repeats attention as one, in front of what schedules instructions.
+  void add_passes(PassList& passes, AxisSet axes) const override {
+    if (attention_ != Attention::ring) return;
+    passes.add(PassPoint::micro_batch, {"cp.ring", [axis = axes.first()](Program& program, PassContext& /*context*/) {
+                                          context_parallel::attend_around_ring(program, axis);
+                                        }});
+  }
+
   void schedule(Program& step, AxisSet axes) const override {
     const int axis = axes.first();
     context_parallel::join_messages(step, axis);
     // Before keys and values are gathered again, which has the whole layer beside it: these are for what is sent behind attention.
     if (delay_weight_gradients_) strategies::delay_weight_gradients(step, axis);
     if (attention_ == Attention::gather && gather_again_) strategies::gather_again(step, axis);
-    if (queries_beside_gathers_) context_parallel::compute_beside_gathers(step, axis);
+    if (attention_ == Attention::gather && queries_beside_gathers_) context_parallel::compute_beside_gathers(step, axis);
     strategies::hold_inputs(step, axis);
     for (Instruction& i : step.instructions) {
       if (context_parallel::moves_activations(step, i, axis)) i.tag.inserted_by = "cp";
@@ -52,11 +69,12 @@ class ContextParallel final : public ParallelStrategy {
 }  // namespace
 
 CONSIST_PLUGIN(strategy, consist::ParallelStrategy, ContextParallel, "cp", "1.0.0",
-               "context parallel (CP): each sequence divided over ranks, attention by heads (Ulysses) or on gathered keys and values");
+               "context parallel (CP): each sequence divided over ranks, attention by heads (Ulysses), on gathered keys and values or "
+               "around a ring");
 CONSIST_PLUGIN_OPTIONS({"attention", consist::OptionKind::choice, "gather",
-                        "gather: keys and values of all tokens are brought to every rank; ulysses: each rank attends in some of the "
-                        "heads over the whole sequence",
-                        "gather|ulysses", "", "gather|ulysses"},
+                        "gather: keys and values of all tokens are brought to every rank; ring: they travel from rank to rank, and each "
+                        "attends to a part at a time; ulysses: each rank attends in some of the heads over the whole sequence",
+                        "gather|ring|ulysses", "", "gather|ulysses"},
                        {"gather-again", consist::OptionKind::flag, "true",
                         "backward gathers keys and values again, beside the rest of its layer, instead of keeping those of all tokens", "",
                         "attention=gather", "true|false"},

@@ -248,6 +248,31 @@ inline void check_send_receive(Communicator& group, Memory& memory, std::int64_t
   }
 }
 
+/// In one group every member sends to the next one and receives from the one before: none waits for another to receive first. Two
+/// tensors, of different lengths.
+inline void check_shift(Communicator& group, Memory& memory, std::int64_t count_, DType dtype) {
+  if (group.size() == 1) return;
+  const int next = (group.rank() + 1) % group.size(), previous = (group.rank() + group.size() - 1) % group.size();
+  const auto count = static_cast<std::size_t>(count_), half = count / 2;
+  Elements out(memory, dtype, count), in(memory, dtype, count), short_out(memory, dtype, half), short_in(memory, dtype, half);
+  for (std::size_t i = 0; i < count; ++i) out.set(i, whole(group.rank(), i));
+  for (std::size_t i = 0; i < half; ++i) short_out.set(i, whole(group.rank() + 7, i));
+  for (Elements* elements : {&out, &in, &short_out, &short_in}) elements->push();
+  group.group_begin(memory.queue());
+  group.send(out.data(), count_, dtype, next, memory.queue());
+  group.receive(in.data(), count_, dtype, previous, memory.queue());
+  group.send(short_out.data(), static_cast<std::int64_t>(half), dtype, next, memory.queue());
+  group.receive(short_in.data(), static_cast<std::int64_t>(half), dtype, previous, memory.queue());
+  group.group_end(memory.queue());
+  memory.finish(group);
+  in.pull();
+  short_in.pull();
+  for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(in.get(i), whole(previous, i)) << "element " << i;
+  for (std::size_t i = 0; i < half; ++i) ASSERT_EQ(short_in.get(i), whole(previous + 7, i)) << "element " << i;
+  in.expect_guard_intact();
+  short_in.expect_guard_intact();
+}
+
 /// All of the above for one dtype and a list of counts.
 inline void check_communicator(Communicator& group, Memory& memory, const std::vector<std::int64_t>& counts, DType dtype) {
   for (const std::int64_t count : counts) {
@@ -263,6 +288,7 @@ inline void check_communicator(Communicator& group, Memory& memory, const std::v
     check_all_to_all(group, memory, count, dtype, 3, 130);
     check_broadcast(group, memory, count, dtype);
     check_send_receive(group, memory, count, dtype);
+    check_shift(group, memory, count, dtype);
   }
 }
 

@@ -1,6 +1,7 @@
-// attention and attention_grad: causal, grouped queries, within a window or not, in blocks with a running softmax (Dao et al.,
+// attention, attention_grad and their parts: causal, grouped queries, within a window or not, in blocks with a running softmax (Dao et al.,
 // 2022, "FlashAttention"); the square of scores is never stored. All tiles are f32 and padded to whole vectors. Queries are rows as
-// they lie in memory; keys and values are gathered by position, whatever the order of the sequence is.
+// they lie in memory; keys and values are gathered by position, whatever the order of the sequence is. The keys of a part are two chunks
+// of positions.
 #include <algorithm>
 #include <numeric>
 #include <string>
@@ -21,7 +22,8 @@ struct AttentionShape {
   std::int64_t batch, queries, keys, heads, kv_heads, dim, width;  ///< width: dim padded to whole vectors
   std::int64_t window;                                             ///< keys that a query sees, itself included
   std::vector<std::int64_t> position;                              ///< by row of the queries
-  std::vector<std::int64_t> row_of_key;                            ///< by position
+  std::vector<std::int64_t> row_of_key;                            ///< of the keys in order of position
+  std::int64_t parts = 0, part = 0;                                ///< of the sequence's keys in zigzag order, which is here; 0: all
 
   /// Of the request whose inputs `q` and `q` + 1 are queries and keys.
   AttentionShape(const KernelRequest& r, std::size_t q)
@@ -33,9 +35,22 @@ struct AttentionShape {
         dim(r.attributes.integer("head_dim")),
         width(pad_columns(dim)),
         window(std::min(r.attributes.integer_or("window", keys), keys)) {
+    if (r.attributes.has("ring")) throw ProgramError("attention whose keys travel is not divided into its parts");
     const std::int64_t zigzag = r.attributes.integer_or("zigzag", 0), first = r.input_origins.empty() ? 0 : r.input_origins[q][1];
-    for (std::int64_t row = 0; row < queries; ++row) position.push_back(position_of(first + row, keys, zigzag));
-    for (std::int64_t at = 0; at < keys; ++at) row_of_key.push_back(index_of(at, keys, zigzag));
+    const bool whole = !r.attributes.has("shift");
+    if (!whole) {
+      parts = zigzag;
+      part = (first / queries + parts - r.attributes.integer("shift")) % parts;
+      window = r.attributes.integer_or("window", keys * parts);
+    }
+    for (std::int64_t row = 0; row < queries; ++row) position.push_back(position_of(first + row, whole ? keys : keys * parts, zigzag));
+    for (std::int64_t at = 0; at < keys; ++at) row_of_key.push_back(whole ? index_of(at, keys, zigzag) : at);
+  }
+  /// How many of the keys lie in front of position `at`.
+  std::int64_t keys_before(std::int64_t at) const {
+    if (parts == 0) return std::clamp(at, std::int64_t{0}, keys);
+    const std::int64_t chunk = keys / 2;
+    return std::clamp(at - part * chunk, std::int64_t{0}, chunk) + std::clamp(at - (2 * parts - 1 - part) * chunk, std::int64_t{0}, chunk);
   }
   /// The queries are a stretch of the sequence that begins at `first`.
   void begin_at(std::int64_t first) {
@@ -46,22 +61,23 @@ struct AttentionShape {
   }
   std::int64_t group() const { return heads / kv_heads; }
   std::int64_t blocks() const { return (queries + block - 1) / block; }
-  /// Of the keys at positions [first_key, first_key + columns) those that a query sees are [first, last); empty where first >=
-  /// last.
+  /// Of the keys [first_key, first_key + columns) in order of position those that a query sees are [first, last); empty where
+  /// first >= last.
   struct Visible {
     std::int64_t first, last;
   };
   Visible visible(std::int64_t row, std::int64_t first_key, std::int64_t columns) const {
-    const std::int64_t last = std::clamp(position[static_cast<std::size_t>(row)] + 1 - first_key, std::int64_t{0}, columns);
-    return {std::clamp(position[static_cast<std::size_t>(row)] + 1 - window - first_key, std::int64_t{0}, last), last};
+    const std::int64_t end = position[static_cast<std::size_t>(row)] + 1;
+    const std::int64_t last = std::clamp(keys_before(end) - first_key, std::int64_t{0}, columns);
+    return {std::clamp(keys_before(end - window) - first_key, std::int64_t{0}, last), last};
   }
-  /// The positions of keys that some of the queries [first, first + rows) see are within [begin, end).
+  /// The keys that some of the queries [first, first + rows) see are within [begin, end).
   struct Range {
     std::int64_t begin, end;
   };
   Range seen_by(std::int64_t first, std::int64_t rows) const {
     const auto [least, most] = std::minmax_element(position.begin() + first, position.begin() + first + rows);
-    return {std::max(std::int64_t{0}, *least + 1 - window), *most + 1};
+    return {keys_before(*least + 1 - window), keys_before(*most + 1)};
   }
   /// Element (b, row, head, 0) of a [batch, rows, …] tensor whose rows are `stride` elements apart.
   std::int64_t at_query(std::int64_t b, std::int64_t row, std::int64_t head, std::int64_t stride) const {
@@ -83,7 +99,8 @@ struct Heads {
 /// What of `seen` belongs to the document of query `row`. `starts`: [batch, queries], or null where each sequence is one.
 AttentionShape::Visible within_document(AttentionShape::Visible seen, const std::int32_t* starts, const AttentionShape& s,
                                         std::int64_t b, std::int64_t row, std::int64_t first_key) {
-  if (starts != nullptr) seen.first = std::clamp<std::int64_t>(starts[b * s.queries + row] - first_key, seen.first, seen.last);
+  if (starts != nullptr)
+    seen.first = std::clamp<std::int64_t>(s.keys_before(starts[b * s.queries + row]) - first_key, seen.first, seen.last);
   return seen;
 }
 
@@ -101,7 +118,7 @@ void gather_queries(Heads<T> tensor, const AttentionShape& s, std::int64_t b, st
   for (std::int64_t r = 0; r < rows; ++r)
     gather_row(tensor.data + s.at_query(b, first + r, head, tensor.row), s, factor, tile + r * s.width);
 }
-/// The same of keys at positions [first, first + rows).
+/// The same of keys [first, first + rows) in order of position.
 template <typename T>
 void gather_keys(Heads<T> tensor, const AttentionShape& s, std::int64_t b, std::int64_t head, std::int64_t first,
                  std::int64_t rows, float* tile) {
@@ -120,10 +137,11 @@ void gather_keys_transposed(Heads<T> tensor, const AttentionShape& s, std::int64
   }
 }
 
-template <typename T>
-class Attention final : public Kernel {
+/// Makes o in `Out`; of a part, merges it with that of the parts before.
+template <typename T, typename Out>
+class AttentionOf final : public Kernel {
  public:
-  Attention(const KernelRequest& r, const KernelSettings& s)
+  AttentionOf(const KernelRequest& r, const KernelSettings& s)
       : s_(r, 0), threads_(s.threads) {}
   /// Per thread: q [block, width], kᵀ [dim, block], v [block, width], scores [block, block], o [block, width].
   std::int64_t workspace_bytes() const override { return threads_ * floats() * 4; }
@@ -131,8 +149,10 @@ class Attention final : public Kernel {
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue) override {
     const Heads<T> q(in[0]), k(in[1]), v(in[2]);
     starts_ = at(in, 3).as<std::int32_t>();
-    if (const Buffer& position = at(in, 4); !position.absent()) s_.begin_at(position.as<const std::int32_t>()[0]);
-    T* o = out[0].as<T>();            // [batch, queries, heads, dim]
+    const Buffer& fifth = at(in, 4);  // where the queries begin; of a part, what there is of the parts before
+    merges_ = s_.parts > 0 && !fifth.absent();
+    if (s_.parts == 0 && !fifth.absent()) s_.begin_at(fifth.as<const std::int32_t>()[0]);
+    Out* o = out[0].as<Out>();        // [batch, queries, heads, dim]
     float* lse = out[1].as<float>();  // [batch, heads, queries]
     const std::int64_t units = s_.batch * s_.heads * s_.blocks();
     parallel_for(threads_, [=, this](int part) {
@@ -149,7 +169,7 @@ class Attention final : public Kernel {
  private:
   std::int64_t floats() const { return 3 * block * s_.width + s_.dim * block + block * block; }
 
-  void queries(Heads<T> q, Heads<T> k, Heads<T> v, T* o, float* lse, std::int64_t b, std::int64_t head, std::int64_t first,
+  void queries(Heads<T> q, Heads<T> k, Heads<T> v, Out* o, float* lse, std::int64_t b, std::int64_t head, std::int64_t first,
                float* scratch) {
     const std::int64_t rows = std::min(block, s_.queries - first), kv_head = head / s_.group();
     float *qt = scratch, *vt = qt + block * s_.width, *ot = vt + block * s_.width, *kt = ot + block * s_.width,
@@ -191,31 +211,50 @@ class Attention final : public Kernel {
       tile_product(rows, s_.width, columns, {p, block, 1}, vt, s_.width, ot, s_.width, true);
     }
     for (std::int64_t r = 0; r < rows; ++r) {
-      T* to = o + s_.at_query(b, first + r, head, s_.heads * s_.dim);
-      const float inverse = 1.0F / sum[r];
-      for (std::int64_t i = 0; i < s_.dim; ++i) store(to[i], ot[r * s_.width + i] * inverse);
-      lse[(b * s_.heads + head) * s_.queries + first + r] = largest[r] + std::log(sum[r]);
+      Out* to = o + s_.at_query(b, first + r, head, s_.heads * s_.dim);
+      finish_row(ot + r * s_.width, largest[r], sum[r], to, lse[(b * s_.heads + head) * s_.queries + first + r]);
     }
+  }
+
+  /// A row of a part may see none of its keys: `sum` is 0 then.
+  void finish_row(const float* row, float largest, float sum, Out* to, float& lse) const {
+    const float here = sum > 0 ? largest + std::log(sum) : -INFINITY;
+    float before = 0, factor = sum > 0 ? 1.0F / sum : 0.0F, merged = here;
+    if (merges_) {
+      const float most = std::max(lse, here);
+      if (most == -INFINITY) return;
+      merged = most + std::log(std::exp(lse - most) + std::exp(here - most));
+      before = std::exp(lse - merged);
+      factor *= std::exp(here - merged);
+    }
+    for (std::int64_t i = 0; i < s_.dim; ++i) {
+      float value = row[i] * factor;
+      if (merges_) value += load(to[i]) * before;
+      store(to[i], value);
+    }
+    lse = merged;
   }
 
   AttentionShape s_;
   int threads_;
+  bool merges_ = false;  // of the launch
   const std::int32_t* starts_ = nullptr;  // of the launch
 };
 
 /// A thread takes one key/value head of one sequence at a time, so that dk and dv are sums of its own and the order of every sum
 /// is fixed.
-template <typename T>
-class AttentionGrad final : public Kernel {
+template <typename T, typename Out>
+class AttentionGradOf final : public Kernel {
  public:
-  AttentionGrad(const KernelRequest& r, const KernelSettings& s)
+  AttentionGradOf(const KernelRequest& r, const KernelSettings& s)
       : s_(r, 1), threads_(s.threads) {}
   std::int64_t workspace_bytes() const override { return threads_ * floats() * 4; }
 
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue) override {
     const Tensors t{Heads<T>(in[0]),   Heads<T>(in[1]),  Heads<T>(in[2]),  Heads<T>(in[3]), in[4].as<T>(),
-                    in[5].as<float>(), Heads<T>(out[0]), Heads<T>(out[1]), Heads<T>(out[2])};
+                    in[5].as<float>(), Heads<Out>(out[0]), Heads<Out>(out[1]), Heads<Out>(out[2])};
     starts_ = at(in, 6).as<std::int32_t>();
+    adds_ = !at(in, 7).absent();
     const std::int64_t units = s_.batch * s_.kv_heads;
     parallel_for(threads_, [=, this](int part) {
       float* scratch = static_cast<float*>(workspace) + part * floats();
@@ -229,7 +268,7 @@ class AttentionGrad final : public Kernel {
     Heads<T> dout, q, k, v;
     const T* o;        // [batch, queries, heads, dim], as dout
     const float* lse;  // [batch, heads, queries]
-    Heads<T> dq, dk, dv;
+    Heads<Out> dq, dk, dv;
   };
 
   /// Per thread: dq of a head [queries, width], Σ do·o [queries]; of the whole group of query heads dk, dv [keys, width], by
@@ -255,7 +294,7 @@ class AttentionGrad final : public Kernel {
       }
       for (std::int64_t keys = 0; keys < s_.keys; keys += block) key_block(t, b, h, kv_head, keys, dq, dk, dv, delta, tiles);
       for (std::int64_t row = 0; row < s_.queries; ++row)
-        scatter_row(dq + row * s_.width, t.dq.data + s_.at_query(b, row, h, t.dq.row));
+        scatter_row(dq + row * s_.width, t.dq.data + s_.at_query(b, row, h, t.dq.row), adds_);
     }
     for (std::int64_t at = 0; at < s_.keys; ++at) {
       scatter_row(dk + at * s_.width, t.dk.data + s_.at_key(b, at, kv_head, t.dk.row));
@@ -303,14 +342,24 @@ class AttentionGrad final : public Kernel {
     }
   }
 
-  void scatter_row(const float* from, T* to) const {
-    for (std::int64_t i = 0; i < s_.dim; ++i) store(to[i], from[i]);
+  void scatter_row(const float* from, Out* to, bool adds = false) const {
+    for (std::int64_t i = 0; i < s_.dim; ++i) store(to[i], adds ? load(to[i]) + from[i] : from[i]);
   }
 
   AttentionShape s_;
   int threads_;
+  bool adds_ = false;                    // dq, of the launch
   const std::int32_t* starts_ = nullptr;  // of the launch
 };
+
+template <typename T>
+using Attention = AttentionOf<T, T>;
+template <typename T>
+using AttentionGrad = AttentionGradOf<T, T>;
+template <typename T>
+using AttentionPart = AttentionOf<T, float>;
+template <typename T>
+using AttentionPartGrad = AttentionGradOf<T, float>;
 
 }  // namespace
 
@@ -319,6 +368,12 @@ Made make_attention(const KernelRequest& r, const KernelSettings& s) {
 }
 Made make_attention_grad(const KernelRequest& r, const KernelSettings& s) {
   return by_dtype<AttentionGrad>(r.inputs[1].dtype, r, s);
+}
+Made make_attention_part(const KernelRequest& r, const KernelSettings& s) {
+  return by_dtype<AttentionPart>(r.inputs[0].dtype, r, s);
+}
+Made make_attention_part_grad(const KernelRequest& r, const KernelSettings& s) {
+  return by_dtype<AttentionPartGrad>(r.inputs[1].dtype, r, s);
 }
 
 }  // namespace consist::cpu

@@ -243,6 +243,11 @@ bool is_whole(const AttentionShape& shape, const KernelRequest& r) {
   return shape.sequence == shape.keys && r.attributes.integer_or("zigzag", 0) == 0;
 }
 
+[[noreturn]] void refuse_parts() {
+  throw UnavailableError("device 'cuda' has no attention to parts of the keys yet (--cp.attention ring); use --cp.attention gather or "
+                         "ulysses, or --device cpu");
+}
+
 }  // namespace
 
 Made make_attention_of(DType type, const AttentionShape& shape, Direction direction, const KernelSettings& s) {
@@ -268,6 +273,14 @@ Made make_attention_grad(const KernelRequest& r, const KernelSettings& s) {
   if (!is_whole(shape, r)) return make_attention_of_stretches(r, Direction::backward, s);
   shape.written = {r.outputs[0].leading_dimension(), r.outputs[1].leading_dimension(), r.outputs[2].leading_dimension()};
   return make_attention_of(r.inputs[1].dtype, shape, Direction::backward, s);
+}
+
+Made make_attention_part(const KernelRequest& /*r*/, const KernelSettings& /*s*/) {
+  refuse_parts();
+}
+
+Made make_attention_part_grad(const KernelRequest& /*r*/, const KernelSettings& /*s*/) {
+  refuse_parts();
 }
 
 }  // namespace consist::cuda
