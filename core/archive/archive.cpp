@@ -33,20 +33,6 @@ constexpr unsigned kIndexWidth = 128;
 constexpr std::array kTexts = {"/config", "/environment", "/topology", "/program", "/start", "/comm", "/result", "/profile"};
 constexpr const char* kPacked = "/timeline";
 
-/// `text` in exactly `bytes` bytes, padded with zeros; a longer one is cut at a character's start and ends in "…".
-std::vector<char> fixed(const std::string& text, std::size_t bytes) {
-  std::vector<char> out(bytes, '\0');
-  std::size_t length = text.size();
-  const std::string ellipsis = length > bytes ? "…" : "";
-  if (length > bytes) {
-    length = bytes - ellipsis.size();
-    while (length > 0 && (static_cast<unsigned char>(text[length]) & 0xC0U) == 0x80U) --length;
-  }
-  std::copy_n(text.begin(), length, out.begin());
-  std::copy(ellipsis.begin(), ellipsis.end(), out.begin() + static_cast<std::ptrdiff_t>(length));
-  return out;
-}
-
 /// A 1-D dataset that grows by one row at a time.
 struct Series {
   Handle dataset;
@@ -164,12 +150,12 @@ struct Archive::File {
 
   /// Of fixed length: it is replaced where it stands, by one write.
   void fixed_attribute(const char* name, const std::string& text, std::size_t bytes) {
-    attribute(file.id(), name, hdf5::string_type(bytes), fixed(text, bytes).data());
+    attribute(file.id(), name, hdf5::string_type(bytes), hdf5::fixed(text, bytes).data());
   }
 
   void replace_attribute(const char* name, const std::string& text, std::size_t bytes) {
     const Handle found = own(H5Aopen(file.id(), name, H5P_DEFAULT), H5Aclose, "open an attribute");
-    check(H5Awrite(found.id(), hdf5::string_type(bytes).id(), fixed(text, bytes).data()), "write an attribute");
+    check(H5Awrite(found.id(), hdf5::string_type(bytes).id(), hdf5::fixed(text, bytes).data()), "write an attribute");
   }
 
   void write_text(const Handle& dataset, const std::string& text) {
@@ -383,8 +369,8 @@ void Archive::event(double time, const std::string& kind, const std::string& tex
   file.require_open();
   const bool new_chunk = file.events % kEventChunk == 0;
   if (new_chunk) file.reserve(file.event_kind.chunk_bytes + file.event_text.chunk_bytes + file.event_time.chunk_bytes);
-  file.put(file.event_kind, file.events, fixed(kind, kKindBytes).data());
-  file.put(file.event_text, file.events, fixed(text, kTextBytes).data());
+  file.put(file.event_kind, file.events, hdf5::fixed(kind, kKindBytes).data());
+  file.put(file.event_text, file.events, hdf5::fixed(text, kTextBytes).data());
   if (new_chunk) file.flush();
   file.put(file.event_time, file.events, &time);
   file.flush();

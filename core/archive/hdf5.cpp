@@ -1,5 +1,6 @@
 #include "core/archive/hdf5.h"
 
+#include <algorithm>
 #include <string_view>
 
 namespace consist::hdf5 {
@@ -71,6 +72,19 @@ Handle string_type(std::size_t bytes) {
   H5Tset_cset(type.id(), H5T_CSET_UTF8);
   if (bytes != H5T_VARIABLE) H5Tset_strpad(type.id(), H5T_STR_NULLPAD);
   return type;
+}
+
+std::vector<char> fixed(const std::string& text, std::size_t bytes) {
+  std::vector<char> out(bytes, '\0');
+  std::size_t length = text.size();
+  const std::string ellipsis = length > bytes ? "…" : "";
+  if (length > bytes) {
+    length = bytes - ellipsis.size();
+    while (length > 0 && (static_cast<unsigned char>(text[length]) & 0xC0U) == 0x80U) --length;
+  }
+  std::copy_n(text.begin(), length, out.begin());
+  std::copy(ellipsis.begin(), ellipsis.end(), out.begin() + static_cast<std::ptrdiff_t>(length));
+  return out;
 }
 
 }  // namespace consist::hdf5

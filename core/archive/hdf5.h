@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace consist::hdf5 {
 
@@ -48,5 +49,7 @@ std::string last_error();
 Handle file_access();
 /// A UTF-8 string type: of variable length, or of `bytes` padded with zeros.
 Handle string_type(std::size_t bytes = H5T_VARIABLE);
+/// `text` in exactly `bytes` bytes, padded with zeros; a longer one is cut at a character's start and ends in "…".
+std::vector<char> fixed(const std::string& text, std::size_t bytes);
 
 }  // namespace consist::hdf5
