@@ -168,12 +168,12 @@ struct Archive::File {
 
   /// Of fixed length: it is replaced where it stands, by one write.
   void fixed_attribute(const char* name, const std::string& text, std::size_t bytes) {
-    attribute(file.id(), name, hdf5::string_type(bytes), fixed(text, bytes).data());
+    attribute(file.id(), name, hdf5::string_type(bytes), hdf5::fixed(text, bytes).data());
   }
 
   void replace_attribute(const char* name, const std::string& text, std::size_t bytes) {
     const Handle found = own(H5Aopen(file.id(), name, H5P_DEFAULT), H5Aclose, "open an attribute");
-    check(H5Awrite(found.id(), hdf5::string_type(bytes).id(), fixed(text, bytes).data()), "write an attribute");
+    check(H5Awrite(found.id(), hdf5::string_type(bytes).id(), hdf5::fixed(text, bytes).data()), "write an attribute");
   }
 
   void write_text(const Handle& dataset, const std::string& text) {
@@ -401,7 +401,7 @@ void Archive::evaluation(const ArchivedEvaluation& row) {
 void Archive::event(double time, const std::string& kind, const std::string& text) {
   const hdf5::Session session;
   file_->require_open();
-  const std::vector<char> kind_bytes = fixed(kind, kKindBytes), text_bytes = fixed(text, kTextBytes);
+  const std::vector<char> kind_bytes = hdf5::fixed(kind, kKindBytes), text_bytes = hdf5::fixed(text, kTextBytes);
   file_->add(file_->events, kEventChunk, std::array<const void*, 3>{&time, kind_bytes.data(), text_bytes.data()});
 }
 
