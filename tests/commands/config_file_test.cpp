@@ -183,6 +183,7 @@ std::string drawn(const OptionSpec& spec, const RunConfig& config, std::mt19937&
   const auto one_of = [&](const std::vector<std::string>& texts) { return texts[random() % texts.size()]; };
   const std::string name = spec.name;
   if (name == "strategy") return one_of({"zero2+tp-sp=2", "pipeline=2+ddp", "zero2=*x4", "tp-sp=2x2"});
+  if (name == "dataset") return one_of({"tokens", "text=0.7+jsonl@a=0.3"});
   if (name == "transport") return one_of({"nvlink", "socket," + config.strategies.front().name + "=efa"});
   if (name == "recompute") return one_of({"full", "swiglu,rms_norm"});
   if (name == "recompute-layers") return config.recompute.any() ? one_of({"1-3", "2-2"}) : "";
@@ -221,7 +222,8 @@ std::string drawn(const OptionSpec& spec, const RunConfig& config, std::mt19937&
 std::string to_json_file(const RunConfig& config) {
   nlohmann::ordered_json json;
   for (const RunOption& option : run_option_table()) {
-    if (option.get != nullptr) json[option.spec.name] = option.get(config);
+    const bool follows = std::string_view(option.spec.name) == "steps" && config.epochs > 0;
+    if (option.get != nullptr && !follows) json[option.spec.name] = option.get(config);
   }
   return json.dump();
 }
@@ -274,6 +276,7 @@ TEST_F(ConfigFile, WhatIsPrintedIsReadBackAsTheSame) {
       set_option(c, option, drawn(option.spec, c, random), "drawn");
     }
     if (c.model.empty()) c.model = "llama-tiny";
+    if (c.epochs > 0) c.steps = RunConfig().steps;  // they follow from the data
     if (c.checkpoint.empty()) c.checkpoint = "folder";
     if (c.global_batch > 0 && random() % 2 == 0) (random() % 2 == 0 ? c.batch : c.global_batch) = 0;
     for (const PluginFile& found : host().files()) {
