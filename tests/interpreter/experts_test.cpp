@@ -154,7 +154,8 @@ TEST(SharedExperts, SendAsManyBytesAsTheirFormulasSay) {
   const std::int64_t ranks = 4, tokens = 64, hidden = 32, choices = 1, layers = 2, room = 32;  // 1.25 x 64 x 1/4, in sixteens
   const ModelChoice model{"qwen3-moe", R"({"num_experts_per_tok": 1})"};
   const auto bytes = [&](const char* dispatch) {
-    const Words words{"--strategy=ep=4", "--ranks=4", "--global-batch=8", "--sequence=32", "--ep.dispatch=" + std::string(dispatch)};
+    const Words words{"--strategy=ep=4", "--ranks=4", "--global-batch=8", "--sequence=32",
+                      "--ep.dispatch=" + std::string(dispatch)};
     const auto programs = compile(config_of(model, words), 0);
     const Program& step = programs->steps.front().program;
     std::int64_t sum = 0;
