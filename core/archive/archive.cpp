@@ -324,7 +324,7 @@ void Archive::define_experts(const std::vector<std::int64_t>& layers, std::int64
   const Handle group =
       file.own(H5Gcreate2(file.file.id(), "experts", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), H5Gclose, "create /experts");
   const std::array<hsize_t, 2> shape{layers.size(), static_cast<hsize_t>(experts)};
-  const auto matrix = [&](hid_t element) { return file.own(H5Tarray_create2(element, 2, shape.data()), H5Tclose, "describe /experts"); };
+  const auto matrix = [&](hid_t of) { return file.own(H5Tarray_create2(of, 2, shape.data()), H5Tclose, "describe /experts"); };
   const Handle stored = matrix(H5T_STD_I32LE), in_memory = matrix(H5T_NATIVE_INT32);
   const std::int64_t no_step = -1;
   Series layer = file.series(group.id(), "layer", H5T_STD_I64LE, H5T_NATIVE_INT64, layers.size(), nullptr);

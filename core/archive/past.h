@@ -22,8 +22,8 @@ struct ArchivePast {
   double last(const std::string& column) const;
 };
 
-/// The rows, evaluations and experts' choices of the archive at `path` up to step `last_step` (later ones are of work that was lost), and all
-/// events. Throws as ArchiveReader does.
+/// The rows, evaluations and experts' choices of the archive at `path` up to step `last_step` (later ones are of work that was
+/// lost), and all events. Throws as ArchiveReader does.
 ArchivePast read_past(const std::string& path, std::int64_t last_step);
 
 /// Whether the archive at `path` is of the run that `config` (RunConfig::to_json) describes, so that --resume may go on in it.

@@ -1,6 +1,6 @@
 // moe_route: which experts each token goes to (Shazeer et al., 2017), and what is known of that choice: how many tokens went to
-// each expert and how probable each was. count_choices: those of all routers in one tensor, for people. balance_loss: the losses that keep routers balanced, of those statistics (Fedus et al.,
-// 2022; Zoph et al., 2022, for the z-loss). Gradients of both.
+// each expert and how probable each was. count_choices: those of all routers in one tensor, for people. balance_loss: the losses
+// that keep routers balanced, of those statistics (Fedus et al., 2022; Zoph et al., 2022, for the z-loss). Gradients of both.
 #include "core/ops/core_ops.h"
 
 namespace consist::ops {
@@ -80,7 +80,8 @@ class CountChoices final : public NamedOp {
   CountChoices() : NamedOp("count_choices") {}
   Types infer(const Types& in, const Attributes& attributes) const override {
     const TensorType& statistics = present(in, 0);
-    const std::int64_t row = attributes.integer("row"), rows = attributes.integer("rows"), experts = attributes.integer("experts");
+    const std::int64_t row = attributes.integer("row"), rows = attributes.integer("rows"),
+                       experts = attributes.integer("experts");
     require(statistics.dtype == DType::f32 && statistics.shape.rank() == 1 && statistics.shape[0] % 2 == 1,
             "statistics must be f32[2·experts + 1]");
     require(row >= 0 && row < rows, "attribute 'row' must be one of 'rows'");

@@ -1,7 +1,8 @@
 // moe_dispatch: a row for each choice of an expert by a token, sorted by expert; moe_combine: the sum of each token's rows.
 // Gradients of both. Along an axis of experts, which a strategy names in moe_dispatch's attribute "axis", each rank sees the
-// tokens of the whole group, or those that were sent to it, and makes the rows of its own experts, for which there is room up to a
-// number; the sums of combine are then partial, or go back. Along an axis of tokens each rank makes the rows of its own tokens, and there is always room.
+// tokens of the whole group, or those that were sent to it, and makes the rows of its own experts, for which there is room up to
+// a number; the sums of combine are then partial, or go back. Along an axis of tokens each rank makes the rows of its own tokens,
+// and there is always room.
 #include "core/ops/core_ops.h"
 
 namespace consist::ops {
@@ -10,8 +11,8 @@ namespace {
 constexpr Placement row_dim = Placement::shard(1);  // of rows [1, rows, channels]
 constexpr Placement first_dim = Placement::shard(0);
 
-/// Tokens that ranks have sent (moe_send) are [sources, destinations, room, channels]: along the axis of experts each rank has those that
-/// were sent to it, along axes of tokens each has its own.
+/// Tokens that ranks have sent (moe_send) are [sources, destinations, room, channels]: along the axis of experts each rank has
+/// those that were sent to it, along axes of tokens each has its own.
 bool were_sent(const TensorType& tokens) {
   return tokens.shape.rank() == 4;
 }

@@ -1,6 +1,7 @@
-// moe_send: the tokens that a rank sends to each rank of a group that shares experts, once to each rank that has an expert of theirs;
-// moe_return: the sum of what comes back for a token. Gradients of both. Tokens that travel are [sources, destinations, room, channels]:
-// a rank packs a row of this matrix, an all_to_all makes a column of it, which are the tokens that moe_dispatch and moe_combine work on.
+// moe_send: the tokens that a rank sends to each rank of a group that shares experts, once to each rank that has an expert of
+// theirs; moe_return: the sum of what comes back for a token. Gradients of both. Tokens that travel are [sources, destinations,
+// room, channels]: a rank packs a row of this matrix, an all_to_all makes a column of it, which are the tokens that moe_dispatch
+// and moe_combine work on.
 #include "core/ops/core_ops.h"
 
 namespace consist::ops {
@@ -44,7 +45,8 @@ class SendGrad final : public Sends {
     const TensorType& dsent = check_sent(in, 0, slots.shape[2]);
     const TensorType& experts = present(in, 3);
     require(experts.dtype == DType::i32 && experts.shape.rank() == 3, "experts must be i32[batch, sequence, choices]");
-    require(experts.shape[0] == slots.shape[0] && experts.shape[1] == slots.shape[1], "slots and experts are of different tokens");
+    require(experts.shape[0] == slots.shape[0] && experts.shape[1] == slots.shape[1],
+            "slots and experts are of different tokens");
     check_present(in, 1, {DType::f32, {dsent.shape[0], dsent.shape[1], dsent.shape[2], experts.shape[2]}});
     require(attributes.integer("experts") % slots.shape[2] == 0, "the ranks must share the experts equally");
     return {TensorType{dsent.dtype, {slots.shape[0], slots.shape[1], dsent.shape[3]}}, TensorType{DType::f32, experts.shape}};
@@ -69,8 +71,10 @@ class Send final : public Sends {
     require(experts.shape[0] == x.shape[0] && experts.shape[1] == x.shape[1], "x and experts are of different tokens");
     check_present(in, 2, {DType::f32, experts.shape});
     attributes.axes("axis");
-    const std::int64_t rows = attributes.integer("rows"), ranks = attributes.integer("ranks"), count = attributes.integer("experts");
-    require(rows > 0 && ranks > 0 && count > 0 && count % ranks == 0, "rows must be positive, and the ranks must share the experts equally");
+    const std::int64_t rows = attributes.integer("rows"), ranks = attributes.integer("ranks"),
+                       count = attributes.integer("experts");
+    require(rows > 0 && ranks > 0 && count > 0 && count % ranks == 0,
+            "rows must be positive, and the ranks must share the experts equally");
     const auto packed = [&](DType type, std::int64_t channels) { return TensorType{type, {ranks, ranks, rows, channels}}; };
     return {packed(x.dtype, x.shape[2]), packed(DType::i32, experts.shape[2]), packed(DType::f32, experts.shape[2]),
             TensorType{DType::i32, {x.shape[0], x.shape[1], ranks}}, TensorType{DType::f32, {}}};
@@ -85,8 +89,9 @@ class Send final : public Sends {
     const TensorId dsent = d.gradient(f.outputs[0]), dsent_weights = d.gradient(f.outputs[2]);
     if (dsent == no_tensor || dsent_weights == no_tensor) fail("the tokens and their weights must both be used");
     const Attributes attributes{{"axis", f.attributes.axes("axis")}, {"experts", f.attributes.integer("experts")}};
-    const std::vector<TensorId> grads = d.build().emit("moe_send_grad", {dsent, dsent_weights, f.outputs[3], f.inputs[1]}, attributes,
-                                                       {d.program()[x].name + ".grad", d.program()[weights].name + ".grad"});
+    const std::vector<TensorId> grads =
+        d.build().emit("moe_send_grad", {dsent, dsent_weights, f.outputs[3], f.inputs[1]}, attributes,
+                       {d.program()[x].name + ".grad", d.program()[weights].name + ".grad"});
     d.accumulate_grad(x, grads[0]);
     d.accumulate_grad(weights, grads[1]);
   }
@@ -128,7 +133,8 @@ class Return final : public Sends {
     const Tensor& rows = d.program()[f.inputs[0]];
     const Attributes attributes{{"axis", f.attributes.axes("axis")}, {"rows", rows.shape[2]}};
     const std::string name = rows.name + ".grad";
-    d.accumulate_grad(f.inputs[0], d.build().emit_one("moe_return_grad", {d.gradient(f.outputs[0]), f.inputs[1]}, attributes, name));
+    d.accumulate_grad(f.inputs[0],
+                      d.build().emit_one("moe_return_grad", {d.gradient(f.outputs[0]), f.inputs[1]}, attributes, name));
   }
 };
 

@@ -39,7 +39,8 @@ void count_expert_choices(Program& segment) {
     // At once: what adds up the statistics of routers may do so in their place.
     inserter.after(def_use.producer(statistics), [&](Builder& builder) {
       builder.tag.inserted_by = who;
-      counts = builder.emit_one("count_choices", {statistics, counts}, {{"row", row}, {"rows", rows}, {"experts", experts}}, name);
+      counts =
+          builder.emit_one("count_choices", {statistics, counts}, {{"row", row}, {"rows", rows}, {"experts", experts}}, name);
     });
   }
   inserter.apply();

@@ -18,8 +18,8 @@ CONSIST_API double model_flops_per_token(const ModelSizes& sizes, std::int64_t s
 /// The same of a run that freezes parameters: without their gradients, and those that nothing needs below the lowest trained one.
 CONSIST_API double trained_flops_per_token(const Architecture& architecture, std::int64_t sequence, const FreezeRequest& request);
 
-/// `choices`: for each router a row with how many choices fell on each expert, as wide as the router with the most. The largest of the
-/// loads: what an expert got over the mean of its router's. 0 without choices.
+/// `choices`: for each router a row with how many choices fell on each expert, as wide as the router with the most. The largest
+/// of the loads: what an expert got over the mean of its router's. 0 without choices.
 CONSIST_API double largest_load(std::span<const float> choices, std::span<const Router> routers);
 
 /// Median and spread of a steady state.

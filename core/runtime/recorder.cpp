@@ -19,7 +19,7 @@ constexpr std::int64_t rows_of_experts = 1000;
 
 }  // namespace
 
-Recorder::Recorder(const RunConfig& config, std::int64_t first_step) 
+Recorder::Recorder(const RunConfig& config, std::int64_t first_step)
     : path_(config.archive), first_step_(first_step), every_(std::max<std::int64_t>(1, config.steps / rows_of_experts)) {
   if (config.archive.empty()) return;
   std::error_code ignored;
@@ -69,7 +69,8 @@ void Recorder::describe(const std::string& environment, const std::string& topol
                               {"samples_per_second", "1/s", "sequences of all ranks per second"},
                               {"data_seconds", "s", "how long rank 0 waited before the step for its data"}};
   if (auxiliary_loss) columns.push_back({"aux_loss", "1", "losses trained on beside the loss, weighted: the balance of routers"});
-  if (!routers.empty()) columns.push_back({"expert_load", "1", "choices of the most chosen expert over the mean, of the least balanced layer"});
+  if (!routers.empty())
+    columns.push_back({"expert_load", "1", "choices of the most chosen expert over the mean, of the least balanced layer"});
   for (const DeviceReading& sensor : sensors)
     columns.push_back({"device_" + sensor.name, sensor.unit, "sensor of rank 0's device, newest reading when the step ended"});
   define_experts(routers);

@@ -24,11 +24,10 @@ class Recorder {
   /// With --resume and an archive that is there, the run goes on in it after `first_step` steps: what it holds is copied into a
   /// new file, which takes its place in describe(). Throws what Archive and read_past throw.
   Recorder(const RunConfig& config, std::int64_t first_step);
-  /// Before the first step. `sensors`: what the device can read, each a column of /steps. `auxiliary_loss`: whether steps report one.
-  /// `routers`: those of Program::routers, whose experts' choices steps report.
+  /// Before the first step. `sensors`: what the device can read, each a column of /steps. `auxiliary_loss`: whether steps report
+  /// one. `routers`: those of Program::routers, whose experts' choices steps report.
   void describe(const std::string& environment, const std::string& topology, const std::string& program,
-                std::span<const DeviceReading> sensors, bool auxiliary_loss = false,
-                std::span<const Router> routers = {});
+                std::span<const DeviceReading> sensors, bool auxiliary_loss = false, std::span<const Router> routers = {});
   /// `sensors`: the newest readings, in the order of describe().
   void step(const StepReport& report, std::span<const DeviceReading> sensors);
   /// Before the first step is recorded: what the run's start took.
@@ -52,7 +51,7 @@ class Recorder {
   std::unique_ptr<Archive> archive_;
   std::string path_;                 // where the archive is to be
   std::int64_t first_step_ = 0;
-  std::int64_t every_ = 1;  // so many steps have one row in /experts
+  std::int64_t every_ = 1;           // so many steps have one row in /experts
   std::optional<ArchivePast> past_;  // of the archive in whose place this one goes
 };
 

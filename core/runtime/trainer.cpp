@@ -73,7 +73,8 @@ std::chrono::system_clock::time_point run_step(TrainingState& state, std::int64_
 
 /// How many choices fell on each expert in the step that has run; none if the program has no routers.
 std::vector<float> read_choices(TrainingState& state) {
-  return state.has_metric(state.step(), "expert_choices") ? state.read_metrics(state.step(), "expert_choices") : std::vector<float>();
+  return state.has_metric(state.step(), "expert_choices") ? state.read_metrics(state.step(), "expert_choices")
+                                                          : std::vector<float>();
 }
 
 EvaluationReport evaluate(TrainingState& state, Batches& batches, std::int64_t step, TrainerEvents& events) {

@@ -101,16 +101,16 @@ layers::Mixed experts(Builder& b, const Weights& w, const Config& c, TensorId x)
                                     w.name("mlp"));
 }
 
-/// Of the tokens of all layers with experts, in the mean over a step's micro-batches: the balance loss as load_balancing_loss_func of
-/// transformers has it, experts · Σ_e (choices of e per token) · (mean probability of e), and the z-loss as router_z_loss_func has
-/// it for Switch Transformers, the mean of logsumexp(logits)².
+/// Of the tokens of all layers with experts, in the mean over a step's micro-batches: the balance loss as
+/// load_balancing_loss_func of transformers has it, experts · Σ_e (choices of e per token) · (mean probability of e), and the
+/// z-loss as router_z_loss_func has it for Switch Transformers, the mean of logsumexp(logits)².
 void train_routers(Builder& b, const Config& c, TensorId statistics, std::int64_t all_tokens, double loss_scale) {
   const MixtureConfig& m = c.mixture;
   if (b.field("loss_mask") != no_tensor) {
-    throw UsageError(
-        "the data have a loss mask, and the model trains on its routers' " + std::string(m.trains_balance ? "balance" : "z-loss") +
-        ", whose weight beside a mean over some of the targets is not defined here; in its config.json set " +
-        (m.trains_balance ? "\"output_router_logits\" to false" : "\"router_z_loss_coef\" to 0"));
+    throw UsageError("the data have a loss mask, and the model trains on its routers' " +
+                     std::string(m.trains_balance ? "balance" : "z-loss") +
+                     ", whose weight beside a mean over some of the targets is not defined here; in its config.json set " +
+                     (m.trains_balance ? "\"output_router_logits\" to false" : "\"router_z_loss_coef\" to 0"));
   }
   const auto tokens = static_cast<double>(all_tokens), seen = tokens * static_cast<double>(m.layers());
   const double of_micro_batch = loss_scale * tokens;  // 1 over the number of those that are summed

@@ -30,7 +30,7 @@ struct MixtureConfig {
   /// (output_router_logits, as transformers has it).
   double balance = 0;
   bool trains_balance = false;
-  double z = 0;  ///< weight of the routers' z-loss, as config.json's router_z_loss_coef; 0: it is not trained on
+  double z = 0;              ///< weight of the routers' z-loss, as config.json's router_z_loss_coef; 0: it is not trained on
   std::vector<bool> sparse;  ///< which layers are such; as many as layers
   enum class Names { qwen3, mixtral };
   Names names = Names::qwen3;  ///< of weights and of fields in config.json

@@ -45,16 +45,18 @@ inline std::unique_ptr<Architecture> make_preset(const std::vector<Preset>& pres
 }
 
 /// Options of a family with mixtures of experts.
-inline constexpr OptionSpec router_z_loss{"router-z-loss", OptionKind::real, "",
-                                          "weight of the routers' z-loss, the mean of logsumexp(logits)^2 over tokens and layers; default: "
-                                          "config.json's router_z_loss_coef, of presets 0",
-                                          "0.."};
+inline constexpr OptionSpec router_z_loss{
+    "router-z-loss", OptionKind::real, "",
+    "weight of the routers' z-loss, the mean of logsumexp(logits)^2 over tokens and layers; default: "
+    "config.json's router_z_loss_coef, of presets 0",
+    "0.."};
 
 /// `config` with what these options say. Throws UsageError where there are no routers that they could be of.
 inline Config with_options(Config config, const Options& options, const std::string& family) {
   if (!options.has(router_z_loss.name)) return config;
   if (!config.mixture.any()) {
-    throw UsageError("--" + family + "." + router_z_loss.name + ": the model has no experts, and so no routers; leave the option out");
+    throw UsageError("--" + family + "." + router_z_loss.name +
+                     ": the model has no experts, and so no routers; leave the option out");
   }
   config.mixture.z = options.real(router_z_loss.name);
   return config;

@@ -154,16 +154,20 @@ TEST(SharedExperts, SendAsManyBytesAsTheirFormulasSay) {
   const std::int64_t ranks = 4, tokens = 64, hidden = 32, choices = 1, layers = 2, room = 32;  // 1.25 x 64 x 1/4, in sixteens
   const ModelChoice model{"qwen3-moe", R"({"num_experts_per_tok": 1})"};
   const auto bytes = [&](const char* dispatch) {
-    const auto programs = compile(config_of(model, {"--strategy=ep=4", "--ranks=4", "--global-batch=8", "--sequence=32", "--ep.dispatch=" + std::string(dispatch)}), 0);
+    const Words words{"--strategy=ep=4", "--ranks=4", "--global-batch=8", "--sequence=32",
+                      "--ep.dispatch=" + std::string(dispatch)};
+    const auto programs = compile(config_of(model, words), 0);
     const Program& step = programs->steps.front().program;
     std::int64_t sum = 0;
     for (const Instruction& i : step.instructions) {
-      const bool of_layer = i.op->is_collective() && i.tag.layer >= 0 && i.tag.phase != Phase::optimizer;
-      if (of_layer) sum += i.op->bytes_sent(message_bytes(step, i), step.mesh.size_of(i.attributes.axes("axis")));
+      // Sums over ranks, of statistics and of parameters' gradients, are not of tokens.
+      const bool of_tokens = i.op->is_collective() && i.op->movement() != Movement::all_reduce && i.tag.phase != Phase::optimizer;
+      if (of_tokens) sum += i.op->bytes_sent(message_bytes(step, i), step.mesh.size_of(i.attributes.axes("axis")));
     }
     return sum;
   };
-  const std::int64_t of_token = 4 * hidden * 4 + 12 * choices;  // there and back, forward and backward; experts, weights and their gradients
+  // There and back, forward and backward; experts, weights and their gradients.
+  const std::int64_t of_token = 4 * hidden * 4 + 12 * choices;
   EXPECT_EQ(bytes("gather"), layers * (ranks - 1) * tokens * of_token);
   EXPECT_EQ(bytes("all-to-all"), layers * (ranks - 1) * room * of_token);
 }

@@ -154,7 +154,8 @@ std::vector<double> metrics(const std::vector<Arena>& ranks, const std::string& 
     const std::vector<double> here = arena.read(id).data;
     if (&arena == &ranks.front()) values = here;
     if (here != values)
-      throw ProgramError("rank " + std::to_string(arena.planned().program.rank) + " has other values of the metric " + name + " than rank 0");
+      throw ProgramError("rank " + std::to_string(arena.planned().program.rank) + " has other values of the metric " + name +
+                         " than rank 0");
   }
   return values;
 }

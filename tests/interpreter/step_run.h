@@ -17,7 +17,7 @@ struct Outcome {
   std::map<std::string, std::vector<double>> values;
   std::vector<double> losses, grad_norms;                       ///< by step
   std::vector<double> auxiliary_losses;                         ///< by step, of models that have one
-  std::vector<double> expert_choices;                           ///< that fell on each expert, by step, of models that have routers
+  std::vector<double> expert_choices;  ///< that fell on each expert, by step, of models that have routers
   double evaluation = 0;                                        ///< loss after the first step
   std::map<std::string, std::vector<double>> before, after_first_step;  ///< parameters and states
   double overflow = 0;                                                  ///< of all steps

@@ -1,10 +1,10 @@
 // Kernels of mixtures of experts against fp64: routing, rows of experts, grouped products.
 #include "tests/reference/moe.h"
-#include "tests/reference/moe_sends.h"
 
 #include <gmock/gmock.h>
 
 #include "tests/kernels/device_kernel.h"
+#include "tests/reference/moe_sends.h"
 
 namespace consist {
 namespace {
@@ -143,9 +143,10 @@ TEST_P(DeviceKernel, TokensThatTravel) {
       return LocalParts{.inputs = {}, .outputs = {{}}, .output_types = {TensorType{value.dtype, value.shape}}};
     };
     const Value y = reference::moe_return(rows, slots), drows = reference::moe_return_grad(dy, slots, g.room);
-    expect_close(test::run_kernel(*device_, "moe_return", {rows, slots}, attributes, Repeated::same_bits, at(y))[0], y, tolerance(), "y");
-    expect_close(test::run_kernel(*device_, "moe_return_grad", {dy, slots}, attributes, Repeated::same_bits, at(drows))[0], drows, 0,
-                 "drows");
+    expect_close(test::run_kernel(*device_, "moe_return", {rows, slots}, attributes, Repeated::same_bits, at(y))[0], y,
+                 tolerance(), "y");
+    expect_close(test::run_kernel(*device_, "moe_return_grad", {dy, slots}, attributes, Repeated::same_bits, at(drows))[0], drows,
+                 0, "drows");
     const Values back = reference::moe_send_grad(rows, dsent_weights, slots, experts, g.experts);
     LocalParts both{.inputs = {}, .outputs = {{}, {}}, .output_types = {}};
     for (const auto& value : back) both.output_types.push_back(TensorType{value->dtype, value->shape});

@@ -306,14 +306,14 @@ TEST(QwenConfig, ReadsAndWritesMixtures) {
   EXPECT_EQ(parse(written, "qwen")->config_json(), architecture->config_json());
 
   for (const auto& [field, value] : std::vector<std::pair<const char*, json>>{{"num_experts_per_tok", 7},
-                                                                            {"num_experts", -1},
-                                                                            {"moe_intermediate_size", 0},
-                                                                            {"decoder_sparse_step", 0},
-                                                                            {"mlp_only_layers", {"all"}},
-                                                                            {"use_sliding_window", true},
-                                                                            {"router_aux_loss_coef", -1},
-                                                                            {"router_z_loss_coef", -1},
-                                                                            {"n_shared_experts", 1}}) {
+                                                                              {"num_experts", -1},
+                                                                              {"moe_intermediate_size", 0},
+                                                                              {"decoder_sparse_step", 0},
+                                                                              {"mlp_only_layers", {"all"}},
+                                                                              {"use_sliding_window", true},
+                                                                              {"router_aux_loss_coef", -1},
+                                                                              {"router_z_loss_coef", -1},
+                                                                              {"n_shared_experts", 1}}) {
     json wrong = file;
     wrong[field] = value;
     expect_refused(wrong, field, "qwen");
@@ -324,8 +324,13 @@ TEST(QwenConfig, ReadsAndWritesMixtures) {
 
 TEST(QwenConfig, RoutersMayTrainOnTheirZLoss) {
   json file = qwen_json("Qwen3MoeForCausalLM", "qwen3_moe");
-  file.update(json{{"head_dim", 16}, {"num_hidden_layers", 5}, {"num_experts", 6}, {"mlp_only_layers", {1}}, {"num_experts_per_tok", 3},
-                   {"router_aux_loss_coef", 0.25}, {"router_z_loss_coef", 0.5}});
+  file.update(json{{"head_dim", 16},
+                   {"num_hidden_layers", 5},
+                   {"num_experts", 6},
+                   {"mlp_only_layers", {1}},
+                   {"num_experts_per_tok", 3},
+                   {"router_aux_loss_coef", 0.25},
+                   {"router_z_loss_coef", 0.5}});
   const auto attributes = [](const Architecture& architecture) {
     const BuiltModel built(architecture, 2, 8, 0.25);
     EXPECT_EQ(built.program.auxiliary_losses.size(), 1U);
@@ -344,7 +349,8 @@ TEST(QwenConfig, RoutersMayTrainOnTheirZLoss) {
   file["output_router_logits"] = true;
   EXPECT_DOUBLE_EQ(attributes(*parse(file, "qwen")).first, micro_batch * 0.25 * 6 / (tokens * layers * tokens * layers));
   EXPECT_DOUBLE_EQ(attributes(*parse(file, "qwen")).second, micro_batch * 0.5 / (tokens * layers));
-  EXPECT_EQ(attributes(*test::family("mixtral", {{"router-z-loss", "0.5"}})->from_preset("mixtral-tiny")).second, micro_batch * 0.5 / (tokens * 4));
+  EXPECT_EQ(attributes(*test::family("mixtral", {{"router-z-loss", "0.5"}})->from_preset("mixtral-tiny")).second,
+            micro_batch * 0.5 / (tokens * 4));
   try {
     test::family("qwen", {{"router-z-loss", "0.125"}})->from_preset("qwen3-tiny");
     FAIL() << "a dense model has no routers";

@@ -97,7 +97,8 @@ class LayoutComparison {
     }
     ASSERT_EQ(found.aux_loss.size(), expected_.aux_loss.size());
     for (std::size_t step = 0; step < found.aux_loss.size(); ++step)
-      EXPECT_LE(std::abs(found.aux_loss[step] / expected_.aux_loss[step] - 1), tolerance_.loss) << "aux_loss of step " << step + 1;
+      EXPECT_LE(std::abs(found.aux_loss[step] / expected_.aux_loss[step] - 1), tolerance_.loss)
+          << "aux_loss of step " << step + 1;
     EXPECT_EQ(found.choices, expected_.choices);
     EXPECT_NEAR(found.evaluation / expected_.evaluation, 1, tolerance_.loss) << "loss of the evaluation";
   }

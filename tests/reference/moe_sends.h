@@ -8,8 +8,8 @@
 
 namespace consist::reference {
 
-/// sent [1, ranks, room, c], sent_experts and sent_weights [1, ranks, room, choices], slots [batch, sequence, ranks], overflow. A token
-/// goes once to each rank that has one of its experts, of which each rank has `count`/ranks.
+/// sent [1, ranks, room, c], sent_experts and sent_weights [1, ranks, room, choices], slots [batch, sequence, ranks], overflow. A
+/// token goes once to each rank that has one of its experts, of which each rank has `count`/ranks.
 inline Values moe_send(const Value& x, const Value& experts, const Value& weights, std::int64_t ranks, std::int64_t room,
                        std::int64_t count) {
   const std::int64_t c = x.shape.last(), choices = experts.shape.last(), tokens = experts.shape.rows(), held = count / ranks;

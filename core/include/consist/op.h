@@ -130,8 +130,9 @@ class CONSIST_API Op {
   /// The input whose dimension 0 runs over experts, their weights; -1: none. With a part of them it works on the rows of those.
   virtual int expert_weights() const noexcept { return -1; }
 
-  /// Whether it brings tokens to their experts. Attribute "rows": how many rows, the last dimension but one of output 0, there is room
-  /// for over all ranks ("most_rows", if it is there: more are never wanted); with attribute "axis" there may be more than that, and the last output says how many had no room.
+  /// Whether it brings tokens to their experts. Attribute "rows": how many rows, the last dimension but one of output 0, there is
+  /// room for over all ranks ("most_rows", if it is there: more are never wanted). With attribute "axis" there may be more than
+  /// that, and the last output says how many had no room.
   virtual bool dispatches_tokens() const noexcept { return false; }
 
   /// Whether f(a + b) = f(a) + f(b), element by element, over all inputs together: it may be applied to the summands instead of

@@ -203,10 +203,12 @@ struct Field {
 /// Throws the ProgramError of a tensor id that a program of `tensors` tensors does not have.
 [[noreturn]] CONSIST_API void throw_no_such_tensor(TensorId id, std::size_t tensors);
 
-/// A router of a mixture of experts, and where its statistics are: f32[2·experts + 1], how many choices fell on each expert first.
+/// A router of a mixture of experts, and where its statistics are: f32[2·experts + 1], how many choices fell on each expert
+/// first.
 struct Router {
-  TensorId statistics = no_tensor;  ///< of one micro-batch, partial where tokens are divided; no_tensor where another rank has the layer
-  std::int16_t layer = -1;          ///< transformer layer
+  TensorId statistics =
+      no_tensor;            ///< of one micro-batch, partial where tokens are divided; no_tensor where another rank has the layer
+  std::int16_t layer = -1;  ///< transformer layer
   std::int64_t experts = 0;
 };
 
@@ -228,7 +230,8 @@ struct Program {
   /// Absent: there is always room.
   TensorId overflow = no_tensor;
   std::vector<Router> routers;  ///< of all layers, in the order of forward
-  /// How many choices fell on each expert: f32[routers, most experts of one], partial as the loss is. Absent: there are no routers.
+  /// How many choices fell on each expert: f32[routers, most experts of one], partial as the loss is. Absent: there are no
+  /// routers.
   TensorId expert_choices = no_tensor;
   /// The order of the sequence in all inputs, activations and tables of positions. 0: that of positions. n: zigzag over n ranks: of 2n
   /// chunks of equal length the first and the last, the second and the last but one, and so on (Llama 3, Grattafiori et al., 2024).

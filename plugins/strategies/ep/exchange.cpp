@@ -16,7 +16,8 @@ namespace {
 /// Operands of what dispatches tokens, and of the sum of rows over tokens.
 constexpr std::size_t x_input = 0, experts_input = 1, weights_input = 2, pairs_output = 2;
 
-/// The share of tokens that have one of the `held` experts of a rank among their `choices` of `experts`, each equally often chosen.
+/// The share of tokens that have one of the `held` experts of a rank among their `choices` of `experts`, each equally often
+/// chosen.
 double share_with_rank(std::int64_t experts, std::int64_t held, std::int64_t choices) {
   double without = 1;
   for (std::int64_t choice = 0; choice < choices; ++choice)
@@ -65,7 +66,8 @@ class Exchanger {
     const std::int64_t count = dispatch.attributes.integer("experts");
     Instruction sends{.op = &registry().get("moe_send"), .inputs = dispatch.inputs, .attributes = {}, .tag = dispatch.tag};
     const Room room = room_for(program_[experts].shape, count);
-    sends.attributes = {{"rows", room.rows}, {"most_rows", room.most}, {"ranks", std::int64_t{ranks_}}, {"experts", count}, {"axis", axes_}};
+    sends.attributes = {
+        {"rows", room.rows}, {"most_rows", room.most}, {"ranks", std::int64_t{ranks_}}, {"experts", count}, {"axis", axes_}};
     for (const char* what : {".sent", ".sent_experts", ".sent_weights"}) sends.outputs.push_back(add(name + what, 4));
     sends.outputs.push_back(add(name + ".slots", 3));
     sends.outputs.push_back(add(name + ".unsent", 0));
@@ -86,7 +88,11 @@ class Exchanger {
     const TensorId y = combine.outputs.at(0);
     std::ranges::replace(combine.inputs, sent.experts, sent.sent_experts);
     combine.outputs[0] = add(program_[y].name + ".sums", 4);
-    Instruction returns{.op = &registry().get("moe_return"), .inputs = {combine.outputs[0], sent.slots}, .outputs = {y}, .attributes = {}, .tag = combine.tag};
+    Instruction returns{.op = &registry().get("moe_return"),
+                        .inputs = {combine.outputs[0], sent.slots},
+                        .outputs = {y},
+                        .attributes = {},
+                        .tag = combine.tag};
     returns.attributes = {{"axis", axes_}};
     program_.instructions.push_back(std::move(combine));
     program_.instructions.push_back(std::move(returns));
@@ -99,7 +105,8 @@ class Exchanger {
   Room room_for(const Shape& choices, std::int64_t experts) const {
     constexpr std::int64_t unit = 16;
     const std::int64_t groups = program_.mesh.ranks() / ranks_;
-    const std::int64_t tokens = (choices.rows() + program_.mesh.ranks() - 1) / program_.mesh.ranks();  // of a rank, or of several together
+    const std::int64_t tokens =
+        (choices.rows() + program_.mesh.ranks() - 1) / program_.mesh.ranks();  // of a rank, or of several together
     const double mean = static_cast<double>(tokens) * share_with_rank(experts, experts / ranks_, choices.last());
     const auto wanted = std::max<std::int64_t>(static_cast<std::int64_t>(std::ceil(capacity_ * mean)), 1);
     return {std::min((wanted + unit - 1) / unit * unit, tokens) * groups, tokens * groups};

@@ -1,6 +1,7 @@
-// Expert parallelism (Shazeer et al., 2017; Lepikhin et al., 2021): ranks share the experts of a mixture. Each rank gathers the tokens of
-// its group, or is sent those that have chosen its experts, works on the rows of these, and the sums go back to the tokens' ranks.
-// Where data move follows from the placement rules of the ops; this says who has which experts, and for how many rows there is room.
+// Expert parallelism (Shazeer et al., 2017; Lepikhin et al., 2021): ranks share the experts of a mixture. Each rank gathers the
+// tokens of its group, or is sent those that have chosen its experts, works on the rows of these, and the sums go back to the
+// tokens' ranks. Where data move follows from the placement rules of the ops; this says who has which experts, and for how many
+// rows there is room.
 #include "consist/strategy.h"
 
 #include <algorithm>
@@ -70,10 +71,10 @@ class ExpertParallel final : public ParallelStrategy {
 
 CONSIST_PLUGIN(strategy, consist::ParallelStrategy, ExpertParallel, "ep", "1.0.0",
                "expert parallel: ranks share the experts of a mixture; tokens are gathered, or sent to their experts' ranks");
-CONSIST_PLUGIN_OPTIONS({"capacity", consist::OptionKind::real, "1.25",
-                        "rows that a rank has room for, as a multiple of what each would have if all had the same", "0..", "",
-                        "1.25|1.5|2"},
-                       {"dispatch", consist::OptionKind::choice, "gather",
-                        "gather: tokens of the group are brought to every rank of it; all-to-all: each goes to the ranks that have one of its "
-                        "experts",
-                        "gather|all-to-all", "", "gather|all-to-all"});
+CONSIST_PLUGIN_OPTIONS(
+    {"capacity", consist::OptionKind::real, "1.25",
+     "rows that a rank has room for, as a multiple of what each would have if all had the same", "0..", "", "1.25|1.5|2"},
+    {"dispatch", consist::OptionKind::choice, "gather",
+     "gather: tokens of the group are brought to every rank of it; all-to-all: each goes to the ranks that have one of its "
+     "experts",
+     "gather|all-to-all", "", "gather|all-to-all"});

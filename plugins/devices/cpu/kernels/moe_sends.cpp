@@ -8,8 +8,8 @@
 namespace consist::cpu {
 namespace {
 
-/// The token in each place of the packed rows, -1 where there is none. `slots`: [tokens, ranks], the place of each token among those for
-/// a rank.
+/// The token in each place of the packed rows, -1 where there is none. `slots`: [tokens, ranks], the place of each token among
+/// those for a rank.
 void find_tokens(const std::int32_t* slots, std::int64_t tokens, std::int64_t ranks, std::int64_t room, std::int32_t* token_of) {
   std::fill_n(token_of, ranks * room, -1);
   for (std::int64_t token = 0; token < tokens; ++token) {
@@ -33,8 +33,8 @@ void pack_rows(const T* x, const std::int32_t* token_of, std::int64_t places, st
 
 /// Each token's rows, added up in the order of ranks.
 template <typename T>
-void sum_slots(const T* rows, const std::int32_t* slots, std::int64_t tokens, std::int64_t ranks, std::int64_t room, std::int64_t c,
-               T* sums) {
+void sum_slots(const T* rows, const std::int32_t* slots, std::int64_t tokens, std::int64_t ranks, std::int64_t room,
+               std::int64_t c, T* sums) {
   parallel_for(tokens, [=](std::int64_t token) {
     constexpr std::int64_t width = 64;
     for (std::int64_t first = 0; first < c; first += width) {
@@ -104,8 +104,8 @@ class SendGrad final : public Kernel {
     const auto* slots = in[2].as<std::int32_t>();    // [tokens, ranks]
     const auto* experts = in[3].as<std::int32_t>();  // [tokens, choices]
     float* dweights = out[1].as<float>();            // [tokens, choices]
-    const std::int64_t tokens = in[2].shape.rows(), ranks = in[2].shape.last(), room = in[0].shape[2], choices = in[3].shape.last(),
-                       of_rank = experts_;
+    const std::int64_t tokens = in[2].shape.rows(), ranks = in[2].shape.last(), room = in[0].shape[2],
+                       choices = in[3].shape.last(), of_rank = experts_;
     sum_slots(in[0].as<T>(), slots, tokens, ranks, room, in[0].shape.last(), out[0].as<T>());
     parallel_for(tokens * choices, [=](std::int64_t pair) {
       const std::int64_t rank = experts[pair] / of_rank, slot = slots[pair / choices * ranks + rank];

@@ -100,8 +100,8 @@ __global__ void __launch_bounds__(threads)
 
 /// dweights [tokens, choices]: of each choice what came back from the rank of its expert.
 __global__ void __launch_bounds__(threads)
-    take_sent_weights(const float* __restrict__ dsent_weights, const std::int32_t* __restrict__ slots, const std::int32_t* __restrict__ experts,
-                      float* __restrict__ dweights, std::int64_t tokens, int choices, int ranks, int held, std::int64_t room) {
+    take_sent_weights(const float* __restrict__ dsent_weights, const std::int32_t* __restrict__ slots,
+                      const std::int32_t* __restrict__ experts, float* __restrict__ dweights, std::int64_t tokens, int choices, int ranks, int held, std::int64_t room) {
   const std::int64_t pair = std::int64_t{blockIdx.x} * threads + threadIdx.x;
   if (pair >= tokens * choices) return;
   const std::int64_t rank = experts[pair] / held, slot = slots[pair / choices * ranks + rank];
