@@ -133,7 +133,7 @@ class Reader final : public readers::KeyReader {
     } else {
       values_.note("parallelism_config_cp_comm_strategy", "no effect: the sequence is not divided");
     }
-    add_data_parallel(all, context * ulysses);
+    add_data_parallel(all, context * ulysses * tensor);
     if (type_ == "MEGATRON_LM" && size("megatron_lm_pp_degree") > 1)
       all.push_back({"pipeline", static_cast<int>(size("megatron_lm_pp_degree"))});
     target_.state_strategies("distributed_type " + type_, all);
@@ -145,7 +145,8 @@ class Reader final : public readers::KeyReader {
     if (type_ == "MEGATRON_LM") read_megatron();
   }
 
-  void add_data_parallel(std::vector<StrategyChoice>& all, std::int64_t context) {
+  /// `within`: ranks that train on the same sequences.
+  void add_data_parallel(std::vector<StrategyChoice>& all, std::int64_t within) {
     if (type_ == "MEGATRON_LM") {
       const bool divides = values_.truth("megatron_lm_use_distributed_optimizer", false);
       all.push_back({divides ? "zero2" : "ddp", 0});
@@ -172,10 +173,10 @@ class Reader final : public readers::KeyReader {
       all.push_back({"zero3-offload", shards});
       if (replicas > 1) all.push_back({"ddp", replicas});
     } else if (kind.starts_with("HYBRID") && machines_ > 1) {
-      if (config_.ranks % machines_ != 0)
+      if (config_.ranks % (machines_ * within) != 0)
         values_.refuse("num_machines",
-                       "is " + as_text(machines_) + ", which does not divide the " + as_text(config_.ranks) + " ranks");
-      all.push_back({"zero3-offload", static_cast<int>(config_.ranks / machines_ / context)});
+                       "is " + as_text(machines_) + ", over which the " + as_text(config_.ranks) + " ranks cannot be divided");
+      all.push_back({"zero3-offload", static_cast<int>(config_.ranks / (machines_ * within))});
       all.push_back({"ddp", static_cast<int>(machines_)});
     } else {
       all.push_back({"zero3-offload", 0});

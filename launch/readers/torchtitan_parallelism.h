@@ -5,7 +5,8 @@
 
 namespace consist::torchtitan {
 
-/// `old`: the layout before [parallelism]. Sets strategies with their options, ranks where the degrees state them, and batches. Throws UsageError for what is not done here.
+/// Sets strategies with their options, ranks where the degrees state them, and batches. `old`: the layout before [parallelism].
+/// Throws UsageError for what is not done here.
 void read_parallelism(const readers::StoredValues& values, bool old, readers::Target& target);
 
 }  // namespace consist::torchtitan
