@@ -54,6 +54,8 @@ class RingCommunicator final : public Communicator {
   };
   static_assert(sizeof(CallHead) == 32);
 
+  /// As a size; throws ProgramError for a negative count.
+  static std::size_t checked(std::int64_t count);
   CallHead head_of(Call call, std::uint64_t number, std::int64_t count, DType dtype, int root = 0) const;
   static std::string text_of(const CallHead& head);
   /// A message that waits for the end of its group.
