@@ -52,7 +52,4 @@ Handle string_type(std::size_t bytes = H5T_VARIABLE);
 /// `text` in exactly `bytes` bytes, padded with zeros; a longer one is cut at a character's start and ends in "…".
 std::vector<char> fixed(const std::string& text, std::size_t bytes);
 
-/// `text` in exactly `bytes` bytes, padded with zeros; a longer one is cut at a character's start and ends in "…".
-std::vector<char> fixed(const std::string& text, std::size_t bytes);
-
 }  // namespace consist::hdf5
