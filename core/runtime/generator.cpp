@@ -23,6 +23,11 @@ TextPrograms text_programs(const Plan& plan, std::int64_t longest, int rank) {
   return {plan.stretch(longest, std::min(prompt_stretch, longest), false, rank), plan.stretch(longest, 1, true, rank)};
 }
 
+std::int64_t room_for(std::int64_t tokens, std::int64_t positions) {
+  const std::int64_t whole = (tokens + prompt_stretch - 1) / prompt_stretch * prompt_stretch;
+  return positions > 0 ? std::min(whole, positions) : whole;
+}
+
 Generator::Generator(TrainingState& state, PreparedProgram& prompt, PreparedProgram& next)
     : state_(state),
       prompt_(prompt),

@@ -19,6 +19,9 @@ inline constexpr std::int64_t prompt_stretch = 64;
 /// which it makes logits. `longest`: tokens of the longest sequence, what is generated included.
 CONSIST_API TextPrograms text_programs(const Plan& plan, std::int64_t longest, int rank = 0);
 
+/// Room for `tokens` tokens, in whole stretches of prompts where the model has so many positions (0: as many as one likes).
+CONSIST_API std::int64_t room_for(std::int64_t tokens, std::int64_t positions);
+
 /// Not thread-safe; the state, which holds the programs, their caches and the weights, must outlive it. Where sequences are
 /// divided over ranks each rank reads the same tokens.
 class CONSIST_API Generator {

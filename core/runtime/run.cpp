@@ -152,7 +152,7 @@ std::string text_of_parts(const Parts& parts, const RunConfig& config, const Lay
          parts.mixture->text_of_first(step * config.batch * config.accumulation * layout.batch_ranks());
 }
 
-TrainerSettings trainer_settings(const RunConfig& config, const Parts& parts, std::int64_t first_step) {
+TrainerSettings trainer_settings(const RunConfig& config, const Parts& parts, std::int64_t first_step, std::int64_t sample_every) {
   // A folder without an interval: one checkpoint at the end.
   const std::int64_t checkpoint_every = config.checkpoint.empty() || config.checkpoint_each_epoch ? config.checkpoint_every
                                         : config.checkpoint_every > 0                             ? config.checkpoint_every
@@ -168,6 +168,7 @@ TrainerSettings trainer_settings(const RunConfig& config, const Parts& parts, st
           .evaluate_every = config.evaluate_every,
           .evaluate_sequences = config.evaluate_sequences,
           .checkpoint_every = checkpoint_every,
+          .sample_every = sample_every,
           .checkpoint_each_epoch = config.checkpoint_each_epoch,
           .dataset = config.dataset};
 }
@@ -204,7 +205,7 @@ bool has_archive(Job& job, const RunConfig& config) {
 
 /// `recorder` is made once nothing but training itself can fail: a run that is refused leaves no archive, and an older one as it
 /// was.
-TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, Adviser* adviser,
+TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, Adviser* adviser, const SampleRequest* samples,
                            std::optional<Recorder>& recorder_of_run, std::atomic<Recorder*>& open_recorder,
                            Observers& observers) {
   StartTimes start;
@@ -237,6 +238,8 @@ TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, Advise
   Program step = plan.step(job.rank());
   const int stages = step.stage_axis < 0 ? 1 : step.mesh.size_of(step.stage_axis);
   std::optional<Program> evaluation = plan.evaluation(job.rank());
+  std::optional<TextPrograms> text;
+  if (samples != nullptr) text = sample_programs(plan, step, *samples, job.rank());
   start.finished("program");
   const double compile_seconds = start.parts().back().second * stages;
   if (parts.dataset == nullptr) {
@@ -245,6 +248,7 @@ TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, Advise
   }
   std::vector<const Program*> programs{&step};
   if (evaluation) programs.push_back(&*evaluation);
+  if (text) programs.insert(programs.end(), {&text->prompt, &text->next});
   // Before connecting, since who has a message that nobody receives would wait for a connection.
   agree_on_programs(job, "collectives", programs);
   const std::string device_kind = parts.device->info().kind;
@@ -252,9 +256,11 @@ TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, Advise
                                     programs);
   start.finished("connecting");
 
-  TrainingState state = make_state(plan, std::move(step), std::move(evaluation), communicators, job.rank(), adviser);
+  TrainingState state = make_state(plan, std::move(step), std::move(evaluation), communicators, job.rank(), adviser, std::move(text));
   programs = {&state.step().program()};
-  if (state.evaluation() != nullptr) programs.push_back(&state.evaluation()->program());
+  for (PreparedProgram* more : {state.evaluation(), state.prompt(), state.next()}) {
+    if (more != nullptr) programs.push_back(&more->program());
+  }
   agree_on_programs(job, "planned collectives", programs);
   check_host_memory(job, state.planned_host_bytes(), config.host_memory_limit);
   tell_bytes(job, "planned", state.planned_bytes());
@@ -309,6 +315,7 @@ TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, Advise
   }
   start.finished("advice");
   RunEvents events(config, job, state, saved, first_step, stop, recorder, observers, sensors, start, timed);
+  events.set_samples(samples);
   if (state.has_metric(state.step(), "overflow")) {
     events.set_room_maker([&](double room) {
       plan.set_room(room);
@@ -319,7 +326,8 @@ TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, Advise
   const ProcessorWatch watch;
   const TrainerResult result = [&] {
     try {
-      return train(state, *parts.dataset, layout, job.rank(), trainer_settings(config, parts, first_step), events);
+      return train(state, *parts.dataset, layout, job.rank(), trainer_settings(config, parts, first_step, samples == nullptr ? 0 : samples->every),
+                   events);
     } catch (const std::exception& error) {
       job.fail(error.what());  // before anything is destroyed, which may have to wait for the other ranks
       throw;
@@ -375,7 +383,7 @@ TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, Advise
 
 }  // namespace
 
-TrainerResult run_training(Plan plan, JoinedJob& job, StopRequest& stop, Adviser* adviser) {
+TrainerResult run_training(Plan plan, JoinedJob& job, StopRequest& stop, Adviser* adviser, const SampleRequest* samples) {
   RunConfig& config = plan.config();
   if (config.ranks != job.size()) {
     throw UsageError("--ranks is " + std::to_string(config.ranks) + ", but the job has " + std::to_string(job.size()) + " ranks");
@@ -391,7 +399,7 @@ TrainerResult run_training(Plan plan, JoinedJob& job, StopRequest& stop, Adviser
   try {
     check_archive(config);
     if (job.rank() == 0) observers = Observers(config, plan.host());
-    return run_recorded(plan, job, stop, adviser, recorder, open_recorder, observers);
+    return run_recorded(plan, job, stop, adviser, samples, recorder, open_recorder, observers);
   } catch (const std::exception& error) {
     job.fail(error.what());
     observers.tell([&](Observer& observer) { observer.end("failed", error.what()); });

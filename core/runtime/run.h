@@ -4,6 +4,7 @@
 #include "core/job/job.h"
 #include "core/plan/plan.h"
 #include "core/runtime/adviser.h"
+#include "core/runtime/samples.h"
 #include "core/runtime/stop_request.h"
 #include "core/runtime/trainer.h"
 
@@ -14,6 +15,8 @@ namespace consist {
 /// begin_training() on, all ranks then end after the same step, with a checkpoint if one is asked for. `adviser` (null: none) is
 /// asked for notes before the first step, and if the plan does not fit. Throws consist::Error; the archive and checkpoints are
 /// left readable in any case.
-CONSIST_API TrainerResult run_training(Plan plan, JoinedJob& job, StopRequest& stop, Adviser* adviser = nullptr);
+/// `samples` (null: none) is text to write between steps, which changes nothing of what is trained.
+CONSIST_API TrainerResult run_training(Plan plan, JoinedJob& job, StopRequest& stop, Adviser* adviser = nullptr,
+                                       const SampleRequest* samples = nullptr);
 
 }  // namespace consist

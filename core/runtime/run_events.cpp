@@ -1,12 +1,30 @@
 #include "core/runtime/run_events.h"
 
+#include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "consist/error.h"
 #include "consist/text.h"
 #include "core/runtime/step_trace.h"
 
 namespace consist {
+
+namespace {
+
+/// As JSON, of the text as much as an event of the archive holds.
+std::string sample_event(std::int64_t step, std::string text) {
+  constexpr std::size_t most = 1000;  // bytes; an event has 1,024
+  while (true) {
+    const std::string event =
+        nlohmann::ordered_json{{"step", step}, {"text", text}}.dump(-1, ' ', false, nlohmann::json::error_handler_t::ignore);
+    if (event.size() <= most || text.empty()) return event;
+    text.resize(text.size() -
+                std::max<std::size_t>(1, (event.size() - most) / 6));  // a character is six bytes at most when escaped
+  }
+}
+
+}  // namespace
 
 RunEvents::RunEvents(const RunConfig& config, Job& job, TrainingState& state, SavedState& saved, std::int64_t first_step,
                      const StopRequest& stop, Recorder& recorder, Observers& observers, const SensorLog& sensors,
@@ -66,6 +84,14 @@ void RunEvents::evaluated(const EvaluationReport& report) {
              std::to_string(report.sequences) + (report.sequences == 1 ? " sequence" : " sequences"));
 }
 
+void RunEvents::sample(std::int64_t step) {
+  if (samples_ == nullptr) return;
+  const std::string text = consist::sample(state_, *samples_);
+  if (job_.rank() != 0) return;
+  line_.note("sample after step " + std::to_string(step) + ": " + in_quotes(text, 4096));
+  recorder_.event("sample", sample_event(step, text));
+}
+
 void RunEvents::checkpoint(std::int64_t step) {
   const auto began = std::chrono::steady_clock::now();
   const std::int64_t bytes = saved_.save(state_, step);
@@ -85,8 +111,8 @@ bool RunEvents::make_room(std::int64_t step, double missing) {
   line_.note("step " + std::to_string(step) + ": experts had no room for " + std::to_string(rows) +
              " rows of tokens; it runs again with " + fixed_text(room_, 2) + " times the room that the run began with");
   if (job_.rank() == 0) {
-    recorder_.event("more_room", R"({"step": )" + std::to_string(step) + R"(, "rows": )" + std::to_string(rows) + R"(, "room": )" +
-                                     fixed_text(room_, 4) + "}");
+    recorder_.event("more_room", R"({"step": )" + std::to_string(step) + R"(, "rows": )" + std::to_string(rows) +
+                                     R"(, "room": )" + fixed_text(room_, 4) + "}");
   }
   return true;
 }

@@ -16,6 +16,7 @@
 #include "core/runtime/progress_line.h"
 #include "core/runtime/recorder.h"
 #include "core/runtime/run_progress.h"
+#include "core/runtime/samples.h"
 #include "core/runtime/saved_state.h"
 #include "core/runtime/sensor_log.h"
 #include "core/runtime/start_times.h"
@@ -36,6 +37,7 @@ class RunEvents final : public TrainerEvents {
   /// Throws Error where the loss or the gradient norm is not finite.
   void step_finished(const StepReport& report) override;
   void evaluated(const EvaluationReport& report) override;
+  void sample(std::int64_t step) override;
   void checkpoint(std::int64_t step) override;
   bool make_room(std::int64_t step, double missing) override;
   void begins(Activity activity, std::int64_t step, std::int64_t round) override { progress_.begin(activity, step, round); }
@@ -44,6 +46,9 @@ class RunEvents final : public TrainerEvents {
   /// What gives the state programs with `room` times the room that the run began with. Without one there is no more.
   double room() const noexcept { return room_; }  ///< as a multiple of what the run began with
   void set_room_maker(std::function<void(double room)> maker) { room_maker_ = std::move(maker); }
+
+  /// What sample() writes; outlives this. Without one nothing.
+  void set_samples(const SampleRequest* samples) { samples_ = samples; }
 
   /// After the last step: ends the line of progress.
   void close() { line_.finish(); }
@@ -79,6 +84,7 @@ class RunEvents final : public TrainerEvents {
   ProgressLine line_;
   RunProgress progress_;
   std::function<void(double)> room_maker_;
+  const SampleRequest* samples_ = nullptr;
   double room_ = 1;  // as a multiple of what the run began with
   std::vector<double> seconds_;
   std::int64_t tokens_ = 0, sequences_ = 0;

@@ -22,11 +22,11 @@ std::int64_t memory_limit(const RunConfig& config, const Device& device) {
 }
 
 TrainingState make_state(const Plan& plan, Program step, std::optional<Program> evaluation, const Communicators& communicators,
-                         int rank, Adviser* adviser) {
+                         int rank, Adviser* adviser, std::optional<TextPrograms> text) {
   Device& device = *plan.parts().device;
   const std::int64_t limit = memory_limit(plan.config(), device);
   try {
-    return TrainingState(std::move(step), std::move(evaluation), device, communicators.by_queue(), rank, limit);
+    return TrainingState(std::move(step), std::move(evaluation), device, communicators.by_queue(), rank, limit, std::move(text));
   } catch (const TooLarge& refusal) {
     const std::string fitting = adviser == nullptr ? "" : adviser->fitting(plan, {limit, refusal.bytes()});
     throw UsageError(refusal.what() + (fitting.empty() ? "" : "\nThese fit, by their plans and simulated steps:\n" + fitting));

@@ -23,6 +23,6 @@ std::int64_t memory_limit(const RunConfig& config, const Device& device);
 
 /// Throws UsageError for a plan that does not fit, with configurations that would, if there is an adviser.
 TrainingState make_state(const Plan& plan, Program step, std::optional<Program> evaluation, const Communicators& communicators,
-                         int rank, Adviser* adviser);
+                         int rank, Adviser* adviser, std::optional<TextPrograms> text = std::nullopt);
 
 }  // namespace consist

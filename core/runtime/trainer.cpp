@@ -155,6 +155,7 @@ TrainerResult train(TrainingState& state, const Dataset& dataset, const Layout& 
     if (state.evaluation() != nullptr && (due(step, settings.evaluate_every) || step == settings.steps)) {
       events.evaluated(evaluate(state, batches, step, events));
     }
+    if (due(step, settings.sample_every)) events.sample(step);
     if (due(step, settings.checkpoint_every) || (settings.checkpoint_each_epoch && batches.ends_epoch(step - 1)) ||
         (saves && (stop || step == settings.steps))) {
       events.begins(Activity::saving, step, 0);

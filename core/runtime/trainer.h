@@ -28,6 +28,7 @@ struct TrainerSettings {
   std::int64_t evaluate_every = 0;      ///< steps; 0: never
   std::int64_t evaluate_sequences = 0;  ///< so many over all ranks, as far as the dataset has them; 0: all that it has
   std::int64_t checkpoint_every = 0;    ///< steps; 0: never
+  std::int64_t sample_every = 0;        ///< steps; 0: never
   bool checkpoint_each_epoch = false;   ///< after each step that ends a pass through the dataset
   std::string dataset;                  ///< the plugin's name, for messages
 };
@@ -62,6 +63,8 @@ class CONSIST_API TrainerEvents {
   virtual ~TrainerEvents();
   virtual void step_finished(const StepReport& report) = 0;
   virtual void evaluated(const EvaluationReport& report) = 0;
+  /// Writes a sample of text after `step` steps; changes nothing of the state.
+  virtual void sample(std::int64_t /*step*/) {}
   /// Saves the state after `step` steps.
   virtual void checkpoint(std::int64_t step) = 0;
   /// In step `step`, or in the evaluation behind it, `missing` rows of tokens had no room at their experts, and nothing was changed: gives

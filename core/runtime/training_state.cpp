@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <set>
 
+#include "consist/edit.h"
 #include "consist/error.h"
 #include "consist/host.h"
 #include "consist/text.h"
@@ -30,17 +30,6 @@ void encode(std::span<const float> values, DType dtype, char* bytes) {
   }
 }
 
-void decode(const void* bytes, DType dtype, std::span<float> out) {
-  if (dtype == DType::f32) {
-    std::memcpy(out.data(), bytes, out.size_bytes());
-  } else if (dtype == DType::bf16) {
-    const auto* in = static_cast<const std::uint16_t*>(bytes);
-    for (std::size_t i = 0; i < out.size(); ++i) out[i] = from_bfloat16(in[i]);
-  } else {
-    throw ProgramError("weights cannot be read from " + std::string(name_of(dtype)));
-  }
-}
-
 /// Whether the parameter is nothing but its f32 master, rounded, element by element.
 bool holds_masters_values(const Program& program, const Parameter& p) {
   return p.master != no_tensor && program[p.master].dtype == DType::f32 &&
@@ -50,8 +39,12 @@ bool holds_masters_values(const Program& program, const Parameter& p) {
 }  // namespace
 
 TrainingState::TrainingState(Program step, std::optional<Program> evaluation, Device& device,
-                             const CommunicatorOfQueue& communicators, int rank, std::int64_t memory_limit)
-    : device_(device), rank_(rank), memory_limit_(memory_limit > 0 ? memory_limit : device.info().memory_bytes) {
+                             const CommunicatorOfQueue& communicators, int rank, std::int64_t memory_limit,
+                             std::optional<TextPrograms> text)
+    : device_(device),
+      rank_(rank),
+      memory_limit_(memory_limit > 0 ? memory_limit : device.info().memory_bytes),
+      text_(std::move(text)) {
   prepare(std::move(step), std::move(evaluation), communicators);
   list_values();
 }
@@ -68,12 +61,32 @@ void TrainingState::prepare(Program step, std::optional<Program> evaluation, con
     device_bytes_ = std::max(device_bytes_, evaluation_plan.bytes[0]);
     host_bytes_ = std::max(host_bytes_, evaluation_plan.bytes[1]);
   }
+  if (text_) prepare_text(communicators);
   check_limit(memory_limit_);
 }
 
+/// The caches of both programs lie behind the step's states, at the same places, and everything else of theirs behind those.
+void TrainingState::prepare_text(const CommunicatorOfQueue& communicators) {
+  std::map<std::string, std::int64_t> states = state_addresses(step_->program(), step_->memory());
+  const Program& all = text_->next;
+  const std::int64_t padding = std::max(all.padding(), text_->prompt.padding());
+  for (std::size_t t = 0; t < all.tensors.size(); ++t) {
+    const Tensor& tensor = all.tensors[t];
+    if (!tensor.state || tensor.storage != static_cast<TensorId>(t) || states.contains(tensor.name)) continue;
+    states[tensor.name] = states[""];  // where what persists of the step ends
+    states[""] += aligned(all.bytes(static_cast<TensorId>(t)) + padding);
+  }
+  prompt_ = std::make_unique<PreparedProgram>(text_->prompt, device_, communicators);
+  next_ = std::make_unique<PreparedProgram>(text_->next, device_, communicators);
+  for (PreparedProgram* program : {prompt_.get(), next_.get()}) {
+    const MemoryPlan& plan = program->plan(&states);
+    device_bytes_ = std::max(device_bytes_, plan.bytes[0]);
+    host_bytes_ = std::max(host_bytes_, plan.bytes[1]);
+  }
+}
+
 TrainingState::~TrainingState() {
-  step_.reset();  // the executables go before the memory they use
-  evaluation_.reset();
+  for (auto* program : {&step_, &evaluation_, &prompt_, &next_}) program->reset();  // executables go before the memory they use
   replaced_.clear();
   release_arenas();
 }
@@ -102,18 +115,21 @@ void TrainingState::replace_programs(Program step, std::optional<Program> evalua
     bytes.resize(static_cast<std::size_t>(step_->program().bytes(tensor)));
     device_.download(bytes.data(), step_->buffer(tensor).data, static_cast<std::int64_t>(bytes.size()));
   }
-  std::unique_ptr<PreparedProgram> old_step = std::move(step_), old_evaluation = std::move(evaluation_);
+  std::unique_ptr<PreparedProgram> old_step = std::move(step_), old_evaluation = std::move(evaluation_), old_prompt = std::move(prompt_),
+                                   old_next = std::move(next_);
   const std::int64_t old_device_bytes = device_bytes_, old_host_bytes = host_bytes_;
   try {
     prepare(std::move(step), std::move(evaluation), communicators);
   } catch (...) {
     step_ = std::move(old_step);
     evaluation_ = std::move(old_evaluation);
+    prompt_ = std::move(old_prompt);
+    next_ = std::move(old_next);
     device_bytes_ = old_device_bytes;
     host_bytes_ = old_host_bytes;
     throw;
   }
-  for (std::unique_ptr<PreparedProgram>* old : {&old_step, &old_evaluation}) {
+  for (std::unique_ptr<PreparedProgram>* old : {&old_step, &old_evaluation, &old_prompt, &old_next}) {
     if (*old) replaced_.push_back(std::move(*old));
   }
   release_arenas();
@@ -153,11 +169,18 @@ void TrainingState::allocate(bool profile) {
   if (host_bytes_ > 0) host_arena_ = device_.allocate(MemorySpace::host, host_bytes_);
   step_->bind(device_arena_, host_arena_, profile);
   if (evaluation_) evaluation_->bind(device_arena_, host_arena_, false);
-  fill_constants();
+  for (PreparedProgram* program : {prompt_.get(), next_.get()}) {
+    if (program != nullptr) program->bind(device_arena_, host_arena_, false);
+  }
+  fill_constants({step_.get(), evaluation_.get()});
 }
 
-void TrainingState::fill_constants() {
-  for (PreparedProgram* program : {step_.get(), evaluation_.get()}) {
+void TrainingState::begin_text() {
+  fill_constants({prompt_.get(), next_.get()});
+}
+
+void TrainingState::fill_constants(std::initializer_list<PreparedProgram*> programs) {
+  for (PreparedProgram* program : programs) {
     if (program == nullptr) continue;
     for (const Constant& constant : program->program().constants) {
       const Tensor& t = program->program()[constant.tensor];
@@ -337,65 +360,6 @@ std::vector<float> TrainingState::read_metrics(PreparedProgram& program, std::st
   std::vector<float> values(static_cast<std::size_t>(program.program().local(named(program, name)).elements()));
   read_metric(program, name, values);
   return values;
-}
-
-void TrainingState::list_values() {
-  const Program& program = step_->program();
-  bool saved_here = true;
-  auto add = [&](const std::string& name, TensorId tensor) {
-    if (tensor == no_tensor) return;
-    const Tensor& t = program[tensor];
-    const Shape shape = t.state_kind == StateKind::per_rank ? program.local(tensor) : t.shape;
-    values_.push_back(
-        {.name = name, .tensor = tensor, .dtype = t.dtype, .shape = shape, .saved_here = saved_here, .kind = t.state_kind});
-  };
-  for (const Parameter& p : program.parameters) {
-    saved_here = p.tied_replica < 0 || p.tied_replica > rank_;
-    add(p.name, p.master == no_tensor ? p.tensor : p.master);
-    for (const ParameterState& kept : p.states) add(p.name + "." + kept.name, kept.tensor);
-  }
-  list_states();
-}
-
-void TrainingState::list_states() {
-  const Program& program = step_->program();
-  std::set<TensorId> listed, of_parameters;
-  for (const Parameter& p : program.parameters) {
-    for (TensorId tensor : {p.tensor, p.master}) {
-      if (tensor != no_tensor) of_parameters.insert(program[tensor].storage);
-    }
-    for (const ParameterState& kept : p.states) of_parameters.insert(program[kept.tensor].storage);
-  }
-  for (const Instruction& i : program.instructions) {
-    for (TensorId output : i.outputs) {
-      if (output == no_tensor) continue;
-      const TensorId id = program[output].storage;
-      const Tensor& state = program[id];
-      if (!state.state || state.role != Role::optimizer_state || of_parameters.contains(id) || !listed.insert(id).second)
-        continue;
-      const Shape shape = state.state_kind == StateKind::per_rank ? program.local(id) : state.shape;
-      if (shape.elements() == 0) continue;
-      values_.push_back({.name = state.name,
-                         .tensor = id,
-                         .dtype = state.dtype,
-                         .shape = shape,
-                         .of_parameter = false,
-                         .kind = state.state_kind});
-    }
-  }
-}
-
-void TrainingState::read_value(const Value& value, std::int64_t first, std::int64_t count, void* out) {
-  const auto size = static_cast<std::int64_t>(size_of(value.dtype));
-  device_.download(out, step_->buffer(value.tensor).as<char>() + first * size, count * size);
-}
-
-void TrainingState::read_weights(const std::string& parameter, std::int64_t first, std::span<float> out) {
-  const auto value = std::find_if(values_.begin(), values_.end(), [&](const Value& v) { return v.name == parameter; });
-  if (value == values_.end()) throw ProgramError("there is no parameter '" + parameter + "'");
-  std::vector<char> bytes(out.size() * size_of(value->dtype));
-  read_value(*value, first, static_cast<std::int64_t>(out.size()), bytes.data());
-  decode(bytes.data(), value->dtype, out);
 }
 
 }  // namespace consist

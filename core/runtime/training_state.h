@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -48,8 +49,9 @@ class CONSIST_API TrainingState {
  public:
   /// Prepares and plans both programs. Throws TooLarge, before anything is allocated, if the plan exceeds `memory_limit` bytes
   /// (0: what the device has); the message names the largest tensors and what makes plans smaller.
+  /// `text`: programs that generate from the step's weights between steps, in memory behind the step's states.
   TrainingState(Program step, std::optional<Program> evaluation, Device& device, const CommunicatorOfQueue& communicators,
-                int rank, std::int64_t memory_limit);
+                int rank, std::int64_t memory_limit, std::optional<TextPrograms> text = std::nullopt);
   ~TrainingState();
   TrainingState(const TrainingState&) = delete;
   TrainingState& operator=(const TrainingState&) = delete;
@@ -70,6 +72,10 @@ class CONSIST_API TrainingState {
   PreparedProgram* evaluation() { return step_evaluates_ ? step_.get() : evaluation_.get(); }
   /// The step is an evaluation itself: nothing is trained.
   void evaluate_by_step() noexcept { step_evaluates_ = true; }
+  PreparedProgram* prompt() { return prompt_.get(); }  ///< of TextPrograms; null without
+  PreparedProgram* next() { return next_.get(); }
+  /// Before text is generated: steps write where the programs' constants lie.
+  void begin_text();
   std::int64_t planned_bytes() const noexcept { return device_bytes_; }
   std::int64_t planned_host_bytes() const noexcept { return host_bytes_; }
 
@@ -115,7 +121,8 @@ class CONSIST_API TrainingState {
   /// Parameters, masters, and all states that the step writes, by name.
   std::map<std::string, TensorId> kept_tensors() const;
   void check_limit(std::int64_t limit) const;
-  void fill_constants();
+  void prepare_text(const CommunicatorOfQueue& communicators);
+  void fill_constants(std::initializer_list<PreparedProgram*> programs);
   using MakeFloats = std::function<void(std::int64_t logical, std::span<float> out)>;
   using MakeElements = std::function<void(std::int64_t logical, std::int64_t count, char* out)>;
   /// Parameter, master and moments as at step 0; `make` is called from the upload's threads.
@@ -135,6 +142,8 @@ class CONSIST_API TrainingState {
   std::int64_t memory_limit_ = 0;  // bytes; 0: none
   std::unique_ptr<PreparedProgram> step_, evaluation_;
   bool step_evaluates_ = false;
+  std::optional<TextPrograms> text_;  // as they were given
+  std::unique_ptr<PreparedProgram> prompt_, next_;
   std::vector<std::unique_ptr<PreparedProgram>> replaced_;  // the job's thread may still look at them
   std::vector<Value> values_;
   std::int64_t device_bytes_ = 0, host_bytes_ = 0;

@@ -32,10 +32,10 @@ constexpr std::string_view taken[] = {"model",        "checkpoint",
 
 constexpr const char* help =
     "usage: consist evaluate --model FOLDER|--checkpoint FOLDER [OPTIONS]   (defaults in brackets)\n\n"
-    "Reads sequences of a dataset's evaluation part, each once, and prints the mean loss over their tokens and its perplexity:\n"
-    "the same evaluation as --evaluate-every of train, in any layout (docs/generate.md). Weights are those of a Hugging Face\n"
-    "folder (an export is one), or of a run's newest checkpoint; model, precision, dataset, sequence and batch of that run are\n"
-    "then taken unless they are given.\n\n"
+    "Reads sequences of a dataset's evaluation part, each once, and prints the mean loss over their tokens and its\n"
+    "perplexity: the same evaluation as --evaluate-every of train, in any layout (docs/generate.md). Weights are those of\n"
+    "a Hugging Face folder (an export is one), or of a run's newest checkpoint; model, precision, dataset, sequence and\n"
+    "batch of that run are then taken unless they are given.\n\n"
     "  --model FOLDER            a Hugging Face folder; with --checkpoint the preset or folder that was trained\n"
     "  --checkpoint FOLDER       a run's checkpoints, of which the newest counts\n"
     "  --dataset D [text]        with its options, such as --text.eval-files FILES or --tokens.files FILES\n"

@@ -182,13 +182,6 @@ Request request_of(const ParsedRun& parsed, const RunConfig& config, const Parts
   return request;
 }
 
-/// Room for the prompt and what follows, in whole stretches of the prompt's program where the model has so many positions.
-std::int64_t longest_of(const Request& request, std::int64_t positions) {
-  const std::int64_t needed = static_cast<std::int64_t>(request.prompt.size()) + request.max_tokens;
-  const std::int64_t whole = (needed + prompt_stretch - 1) / prompt_stretch * prompt_stretch;
-  return positions > 0 ? std::min(whole, positions) : whole;
-}
-
 /// Prints as characters become whole.
 class Output {
  public:
@@ -261,7 +254,8 @@ int generate_with(const ParsedRun& parsed, PluginHost& host, RunConfig config) {
   for (const std::string& note : plan.config().notes) std::fprintf(stderr, "%s\n", printable(note).c_str());
   Device& device = *plan.parts().device;
   plan.set_target({plan.parts().device, std::make_shared<Machine>(machine_for(device.info()).machine)});
-  TextPrograms programs = text_programs(plan, longest_of(request, plan.parts().architecture->sizes().max_sequence));
+  TextPrograms programs = text_programs(plan, room_for(static_cast<std::int64_t>(request.prompt.size()) + request.max_tokens,
+                                                       plan.parts().architecture->sizes().max_sequence));
   TrainingState state(std::move(programs.next), std::move(programs.prompt), device, {}, 0, plan.config().memory_limit);
   state.allocate(false);
   const std::string weights = load_trained_weights(state, plan.config(), plan.parts(), *job);

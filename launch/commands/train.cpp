@@ -9,6 +9,7 @@
 #include "launch/advise/run_adviser.h"
 #include "launch/commands/commands.h"
 #include "launch/exit_status.h"
+#include "launch/generate/model_text.h"
 #include "launch/run_in_job.h"
 #include "launch/run_options.h"
 
@@ -48,13 +49,15 @@ int train(const Arguments& arguments) {
     print_config(config, host, plugin_paths(parsed));
     return 0;
   }
-  return launch::run_in_job("train", arguments, parsed, std::move(config), host,
-                            [&](Plan plan, JoinedJob& job, launch::StopSignals& signals) {
-                              launch::RunAdviser adviser(host);
-                              return run_training(std::move(plan), job, signals.request(), &adviser) == TrainerResult::finished
-                                         ? 0
-                                         : exit_stopped;
-                            });
+  return launch::run_in_job(
+      "train", arguments, parsed, std::move(config), host, [&](Plan plan, JoinedJob& job, launch::StopSignals& signals) {
+        launch::RunAdviser adviser(host);
+        const auto samples = launch::sample_request(parsed, plan.config(), plan.parts());
+        return run_training(std::move(plan), job, signals.request(), &adviser, samples ? &*samples : nullptr) ==
+                       TrainerResult::finished
+                   ? 0
+                   : exit_stopped;
+      });
 }
 
 }  // namespace consist::commands

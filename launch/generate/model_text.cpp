@@ -7,9 +7,11 @@
 #include "consist/error.h"
 #include "consist/files.h"
 #include "consist/json_input.h"
+#include "core/config/option_value.h"
 #include "core/weights/tokenizer_files.h"
 #include "datasets/packing/file_list.h"
 #include "datasets/tokenizer/documents.h"
+#include "datasets/tokenizer/text_stream.h"
 
 namespace consist::launch {
 namespace {
@@ -79,6 +81,27 @@ ModelText find_model_text(const RunConfig& config, const Parts& parts, const std
       text.ends = {*separator};
   }
   return text;
+}
+
+std::optional<SampleRequest> sample_request(const ParsedRun& parsed, const RunConfig& config, const Parts& parts) {
+  const auto value = [&](const char* name) {
+    const OptionSpec& spec = find_run_option(name)->spec;
+    return parsed.has(name) ? legal_value(spec, parsed.text(name), parsed.given.at(name).said) : std::string(spec.fallback);
+  };
+  SampleRequest request{.every = std::stoll(value("sample-every")), .tokens = std::stoll(value("sample-tokens"))};
+  if (request.every == 0) return std::nullopt;
+  const std::string prompt = value("sample-prompt");
+  if (prompt.empty()) throw UsageError("--sample-every needs the text that samples go on from: --sample-prompt TEXT");
+  ModelText text = find_model_text(config, parts, "");
+  request.prompt = text.tokenizer->encode(prompt);
+  request.ends = text.ends;
+  request.text = [tokenizer = text.tokenizer](std::span<const std::int32_t> tokens) {
+    tokenizer::TextStream stream(*tokenizer);
+    std::string whole;
+    for (const std::int32_t token : tokens) whole += stream.push(token);
+    return whole + stream.finish();
+  };
+  return request;
 }
 
 }  // namespace consist::launch

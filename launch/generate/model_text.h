@@ -3,12 +3,15 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/config/run_config.h"
 #include "core/plan/parts.h"
+#include "core/runtime/samples.h"
 #include "datasets/tokenizer/tokenizer.h"
+#include "launch/run_options.h"
 
 namespace consist::launch {
 
@@ -23,6 +26,10 @@ struct ModelText {
 /// eos_token_id of the folder's generation_config.json, else of the model's config.json, else the token that divides documents.
 /// Throws UsageError where there is no tokenizer, DataError for a file that is damaged.
 ModelText find_model_text(const RunConfig& config, const Parts& parts, const std::string& asked);
+
+/// What --sample-every, --sample-prompt and --sample-tokens ask of a run; nothing without the first. Throws UsageError where there is no
+/// prompt, and as find_model_text().
+std::optional<SampleRequest> sample_request(const ParsedRun& parsed, const RunConfig& config, const Parts& parts);
 
 /// The ends alone, where there is no tokenizer.
 std::vector<std::int32_t> ends_of(const Parts& parts);

@@ -1,0 +1,106 @@
+// Samples of text during training: what they are, and that training does not notice them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "core/archive/reader.h"
+#include "tests/child_process.h"
+#include "tests/temporary_folder.h"
+
+namespace consist {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+const std::string program = CONSIST_BINARY_DIR "/bin/consist";
+const std::vector<std::string> samples{"--sample-every=2", "--sample-prompt=The moon", "--sample-tokens=9"};
+
+class Samples : public testing::Test {
+ protected:
+  test::ChildResult train(std::vector<std::string> options) const {
+    options.insert(options.begin(), {program, "train", "--model=llama-tiny", "--device=cpu", "--cpu.threads=1",
+                                     "--cpu.bf16=emulated", "--batch=1", "--sequence=16", "--learning-rate=3e-3"});
+    if (std::none_of(options.begin(), options.end(), [](const std::string& option) { return option.starts_with("--steps="); }))
+      options.push_back("--steps=5");
+    return test::run_child(options);
+  }
+  static std::vector<std::string> with(std::vector<std::string> options, const std::vector<std::string>& more) {
+    options.insert(options.end(), more.begin(), more.end());
+    return options;
+  }
+  static std::string whole(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  TemporaryFolder folder_;
+};
+
+struct Layout {
+  const char* name;
+  std::vector<std::string> options;
+};
+
+class SamplesIn : public Samples, public testing::WithParamInterface<Layout> {};
+
+TEST_P(SamplesIn, LeaveTheWeightsAsTheyAreBitForBit) {
+  const std::vector<std::string>& layout = GetParam().options;
+  const test::ChildResult plain = train(with(layout, {"--evaluate-every=2", "--export=" + (folder_ / "plain")}));
+  ASSERT_EQ(plain.status, 0) << plain.output;
+  EXPECT_THAT(plain.output, Not(HasSubstr("sample after")));
+  const test::ChildResult sampled =
+      train(with(with(layout, samples), {"--evaluate-every=2", "--export=" + (folder_ / "sampled")}));
+  ASSERT_EQ(sampled.status, 0) << sampled.output;
+  EXPECT_THAT(sampled.output, HasSubstr("sample after step 2: \""));
+  EXPECT_THAT(sampled.output, HasSubstr("sample after step 4: \""));
+  EXPECT_THAT(sampled.output, Not(HasSubstr("sample after step 3")));
+  EXPECT_EQ(whole(folder_ / "plain/model.safetensors"), whole(folder_ / "sampled/model.safetensors"));
+}
+INSTANTIATE_TEST_SUITE_P(Layouts, SamplesIn,
+                         testing::Values(Layout{"one", {}}, Layout{"ddp", {"--ranks=2"}},
+                                         Layout{"zero3", {"--ranks=2", "--strategy=zero3-offload"}}),
+                         [](const auto& info) { return info.param.name; });
+
+/// The sample after the last step is what generate writes from the checkpoint of that step.
+TEST_F(Samples, AreWhatGenerateWritesFromTheCheckpoint) {
+  const test::ChildResult trained =
+      train(with(samples, {"--steps=4", "--checkpoint=" + (folder_ / "checkpoints"), "--archive=" + (folder_ / "run.h5")}));
+  ASSERT_EQ(trained.status, 0) << trained.output;
+  const test::ChildResult generated = test::run_child({program, "generate", "--checkpoint=" + (folder_ / "checkpoints"),
+                                                       "--device=cpu", "--cpu.threads=1", "--prompt=The moon", "--max-tokens=9",
+                                                       "--temperature=0", "--ignore-eos", "--json=" + (folder_ / "made.json")});
+  ASSERT_EQ(generated.status, 0) << generated.output;
+  std::ifstream file(folder_ / "made.json");
+  const std::string text = nlohmann::json::parse(file).at("text");
+  std::vector<nlohmann::json> events;
+  for (const ArchiveEvent& event : ArchiveReader(folder_ / "run.h5").events()) {
+    if (event.kind == "sample") events.push_back(nlohmann::json::parse(event.text));
+  }
+  ASSERT_EQ(events.size(), 2U);
+  EXPECT_EQ(events[0].at("step"), 2);
+  EXPECT_EQ(events[1].at("step"), 4);
+  EXPECT_EQ(events[1].at("text"), text);
+}
+
+TEST_F(Samples, SayWhatTheyCannotDo) {
+  const auto refused = [&](const std::vector<std::string>& options, const std::string& message) {
+    const test::ChildResult result = train(options);
+    EXPECT_EQ(result.status, 2) << result.output;
+    EXPECT_THAT(result.output, HasSubstr(message));
+  };
+  refused({"--sample-every=2"}, "--sample-every needs the text that samples go on from: --sample-prompt TEXT");
+  refused(with(samples, {"--ranks=2", "--strategy=pipeline=2"}), "--sample-every does not go with a pipeline");
+  refused(with(samples, {"--ranks=2", "--strategy=tp-sp=2"}), "divides the tokens of a sequence over the ranks");
+  refused({"--sample-every=1", "--sample-prompt=a", "--sample-tokens=1000000"}, "together more than the model's");
+  const test::ChildResult without = train({"--steps=1", "--sample-tokens=5"});
+  EXPECT_EQ(without.status, 0) << without.output;
+  EXPECT_THAT(without.output, HasSubstr("--sample-tokens has no effect here; it needs --sample-every STEPS"));
+}
+
+}  // namespace
+}  // namespace consist
