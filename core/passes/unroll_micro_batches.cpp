@@ -36,7 +36,10 @@ class Repeater {
         Builder builder(program_);
         builder.tag = {Phase::backward, -1, static_cast<std::int16_t>(m), "unroll_micro_batches"};
         const auto add = [&](TensorId& sum, TensorId first, const char* name) {
-          if (first != no_tensor) sum = builder.emit_one("add", {sum, map_[index(first)]}, {}, name);
+          if (first == no_tensor) return;
+          // In the stage of what is added: of an interleaved pipeline's stages on a rank others run earlier.
+          builder.tag.stage = is_made(index(first)) ? segment_[static_cast<std::size_t>(def_use_.producer(first))].tag.stage : -1;
+          sum = builder.emit_one("add", {sum, map_[index(first)]}, {}, name);
         };
         add(program_.loss_count, first_count, "loss_count");
         add(program_.overflow, first_overflow, "overflow");

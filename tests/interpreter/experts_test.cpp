@@ -67,6 +67,11 @@ TEST_P(Experts, Pairs) {
   }
 }
 
+/// A rank's stages of which some have experts and some have not.
+TEST_P(Experts, InterleavedStages) {
+  expect("ep=2+pipeline=2", 4, {"--ep.capacity=2", "--accumulation=2", "--pipeline.schedule=interleaved", "--pipeline.chunks=2"});
+}
+
 TEST_P(Experts, Triples) {
   const Words more{"--ep.capacity=2", "--accumulation=1"};
   for (const char* with :
