@@ -143,8 +143,8 @@ constexpr RunOption table[] = {
     source({"plugin", text, "", "file or folder to look for plugins in, too; repeatable"}, "PATH", Sweep::none, true),
     source({"from", text, "", "what a file of another trainer states, key by key: torchtitan, Megatron-LM, Accelerate, DeepSpeed"},
            "FILE", Sweep::commas),
-    source({"from-set", text, "", "replaces a value of that file; repeatable"}, "KEY=VALUE", Sweep::keyed, true),
-    source({"deepspeed-config", text, "", "strategy, precision, batch and optimizer as a DeepSpeed JSON states them, key by key"},
+    source({"from-set", text, "", "replaces a value of that file"}, "KEY=VALUE", Sweep::keyed, true),
+    source({"deepspeed-config", text, "", "the same, DeepSpeed's JSON only"},
            "FILE", Sweep::commas),
     source({"deepspeed-set", text, "", "replaces a value of that file; repeatable"}, "KEY=VALUE", Sweep::keyed, true),
 
@@ -206,7 +206,7 @@ constexpr RunOption table[] = {
      set_clip,
      get_clip},
 
-    {{"observe", text, "", "observers, plugins that are told of each step"},
+    {{"observe", text, "", "plugins that are told of each step"},
      "NAME,...",
      results,
      Sweep::pluses,
@@ -226,11 +226,11 @@ constexpr RunOption table[] = {
     shown({"sample-every", integer, "0", "steps between samples of text; 0: none", "0.."}, "N"),
     shown({"sample-prompt", text, "", "what samples go on from"}, "TEXT"),
     shown({"sample-tokens", integer, "64", "tokens of a sample, at most", "1..1000000"}, "N"),
-    row<&C::memory_limit>({"memory-limit", bytes, "0", "device memory per rank, such as 2Gi; 0: all of it"}, "BYTES", results),
-    row<&C::host_memory_limit>({"host-memory-limit", bytes, "0", "pinned memory of all ranks of a host; 0: all that is available"},
+    row<&C::memory_limit>({"memory-limit", bytes, "0", "device, per rank; 0: all of it"}, "BYTES", results),
+    row<&C::host_memory_limit>({"host-memory-limit", bytes, "0", "pinned, per host; 0: all"},
                                "BYTES", results),
     row<&C::timeout_seconds>({"timeout", integer, "60", "longest wait for another rank", "1..1000000000"}, "SECONDS", results),
-    {{"price", text, "", "of a GPU and hour, or by machine: h200=2.5,a100=1.2"},
+    {{"price", text, "", "per GPU and hour, or by machine: h200=2.5"},
      "P",
      results,
      Sweep::none,
@@ -238,7 +238,7 @@ constexpr RunOption table[] = {
      set_price,
      get_price},
     row<&C::profile>({"profile", flag, "false", "time every instruction"}, "", results),
-    row<&C::trace>({"trace", text, "", "timeline of the last step of all ranks, for Perfetto"}, "FILE", results, Sweep::none),
+    row<&C::trace>({"trace", text, "", "timeline of the last step, for Perfetto"}, "FILE", results, Sweep::none),
 };
 
 /// "  --steps N [100]  optimizer steps"

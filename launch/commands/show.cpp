@@ -23,13 +23,13 @@ constexpr const char* help =
     "percentile), share of the bound, memory, loss, evaluations, last events, and its curves. The screen is that of the\n"
     "terminal; elsewhere COLUMNS by LINES, 80 by 24 without them.\n\n"
     "  --json       the same as JSON (docs/watch.md), a list of several archives\n"
-    "  --price P    of a GPU and hour, or by machine: h200=2.5,a100=1.2; without it what the run was given\n\n"
+    "  --price P    per GPU and hour, or by machine: h200=2.5; without it what the run was given\n\n"
     "example: consist show run.h5\n";
 
 constexpr RunOption own_options[] = {
     help_option,
     {.spec = {"json", OptionKind::flag, "false", "for programs"}},
-    {.spec = {"price", OptionKind::text, "", "of a GPU and hour, or by machine: h200=2.5,a100=1.2"}, .value = "P"},
+    {.spec = {"price", OptionKind::text, "", "per GPU and hour, or by machine: h200=2.5"}, .value = "P"},
 };
 
 }  // namespace

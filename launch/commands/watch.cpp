@@ -30,7 +30,7 @@ constexpr const char* help =
     "run whenever there is news.\n\n"
     "  --interval SECONDS   between two looks [1 on a terminal, 10 elsewhere]\n"
     "  --wait SECONDS       for an archive that is not there yet, and for the next run in a folder [0; of folders 60]\n"
-    "  --price P            of a GPU and hour, or by machine: h200=2.5,a100=1.2; without it what the run was given\n\n"
+    "  --price P            per GPU and hour, or by machine: h200=2.5; without it what the run was given\n\n"
     "Keys: q quits, up and down choose a run, return shows all of it.\n"
     "Returns 0 if all runs finished or were stopped, 1 if one failed or was cut off.\n\n"
     "example: consist watch run.h5\n";
@@ -41,7 +41,7 @@ constexpr RunOption own_options[] = {
     {.spec = {"wait", OptionKind::real, "", "seconds for an archive that is not there yet, or the next run in a folder",
               "0..1e9"},
      .value = "SECONDS"},
-    {.spec = {"price", OptionKind::text, "", "of a GPU and hour, or by machine: h200=2.5,a100=1.2"}, .value = "P"},
+    {.spec = {"price", OptionKind::text, "", "per GPU and hour, or by machine: h200=2.5"}, .value = "P"},
 };
 
 double seconds_now() {

@@ -17,7 +17,7 @@ constexpr RunOption a_switch(const char* name, const char* help) {
 
 constexpr RunOption help_option = a_switch("help", "this text");
 constexpr RunOption json = a_switch("json", "for programs");
-constexpr RunOption price = valued("price", text, "", "of a GPU and hour, or by machine: h200=2.5,a100=1.2", "P");
+constexpr RunOption price = valued("price", text, "", "per GPU and hour, or by machine: h200=2.5", "P");
 constexpr RunOption plugin = valued("plugin", text, "", "file or folder to look for plugins in, too; repeatable", "PATH");
 constexpr RunOption ranks = valued("ranks", integer, "", "ranks to start on this machine", "N", "1..65536");
 constexpr RunOption device = valued("device", text, "auto", "auto: the fastest there is", "D");

@@ -128,7 +128,7 @@ TEST_F(ArchiveDocumentation, BalanceOfExperts) {
     archive.define_steps({{"step", "1", "step"}});
     for (int step = 1; step <= 40; ++step) archive.experts({.step = 3 * step, .choices = {1, 1, 1, 5, 2, step, 2, 2}});
   }
-  const std::string output = run(folder, "import h5py, pandas as pd\nrun = h5py.File(\"run.h5\")\n" + example(2) + R"(
+  const std::string output = run(folder, "import h5py, pandas as pd\nrun = h5py.File(\"run.h5\")\n" + example(3) + R"(
 assert choices.shape == (40, 2, 4) and choices.dtype == "int32", choices
 assert list(load.columns) == [0, 2] and list(load.index) == list(range(3, 121, 3)), load
 assert (load[0] == 2.5).all() and load.loc[6, 2] == 1 and load.loc[120, 2] == 40 / 11.5, load

@@ -58,7 +58,7 @@ TEST_F(Bash, CompletesCommandsAndOptions) {
   EXPECT_THAT(typed({""}),
               AllOf(IsSupersetOf({"train", "compare", "show", "watch", "completion", "man"}), Not(Contains("complete"))));
   EXPECT_THAT(typed({"train", "--eval"}), ElementsAre("--evaluate-every", "--evaluate-sequences"));
-  EXPECT_THAT(typed({"compare", "--rep"}), ElementsAre("--repeats"));
+  EXPECT_THAT(typed({"compare", "--rep"}), ElementsAre("--repeats", "--report"));
   EXPECT_THAT(typed({"show", "--"}), ElementsAre("--help", "--json", "--price"));
   EXPECT_THAT(typed({"bench", "c"}), ElementsAre("collectives"));
   EXPECT_THAT(typed({"bench", "expect", "--eff"}), ElementsAre("--efficiency"));

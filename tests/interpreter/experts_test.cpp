@@ -68,8 +68,10 @@ TEST_P(Experts, Pairs) {
 }
 
 /// A rank's stages of which some have experts and some have not.
-TEST_P(Experts, InterleavedStages) {
-  expect("ep=2+pipeline=2", 4, {"--ep.capacity=2", "--accumulation=2", "--pipeline.schedule=interleaved", "--pipeline.chunks=2"});
+TEST(SharedExperts, InterleavedStages) {
+  const ModelChoice four_layers{"qwen3-moe", R"({"num_hidden_layers": 4})"};
+  expect_one_rank(four_layers, {"--strategy=ep=2+pipeline=2", "--ranks=4", "--ep.capacity=2", "--accumulation=2", "--pipeline.schedule=interleaved",
+                                "--pipeline.chunks=2"});
 }
 
 TEST_P(Experts, Triples) {

@@ -95,7 +95,7 @@ TEST_F(Samples, SayWhatTheyCannotDo) {
   };
   refused({"--sample-every=2"}, "--sample-every needs the text that samples go on from: --sample-prompt TEXT");
   refused(with(samples, {"--ranks=2", "--strategy=pipeline=2"}), "--sample-every does not go with a pipeline");
-  refused(with(samples, {"--ranks=2", "--strategy=tp-sp=2"}), "divides the tokens of a sequence over the ranks");
+  refused(with(samples, {"--ranks=2", "--strategy=cp=2"}), "the layout divides sequences over ranks (strategy cp)");
   refused({"--sample-every=1", "--sample-prompt=a", "--sample-tokens=1000000"}, "together more than the model's");
   const test::ChildResult without = train({"--steps=1", "--sample-tokens=5"});
   EXPECT_EQ(without.status, 0) << without.output;
