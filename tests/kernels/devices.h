@@ -34,7 +34,8 @@ inline std::shared_ptr<Device> device(const std::string& name, const std::map<st
 }
 
 /// Nothing is searched for or read from the user's cache.
-inline const std::map<std::string, std::string> kCudaOptions{{"algorithm-search", "0"}, {"cache", "none"}};
+inline const std::map<std::string, std::string> kCudaOptions{
+    {"algorithm-search", "0"}, {"cache", "none"}, {"grouped-products", "hopper"}};
 
 /// The options that tests open a device of this name with.
 inline const std::map<std::string, std::string>& options_of(const std::string& name) {
