@@ -100,11 +100,11 @@ __global__ void __launch_bounds__(most_experts)
   }
 }
 
-/// row_of [pairs]: each pair's row, -1 where it has none. `first_rows` is what place_blocks() made.
+/// Makes pairs and row_weights [room]. `first_rows` is what place_blocks() made.
 __global__ void __launch_bounds__(threads)
     place_pairs(const Choices choices, const std::int32_t* __restrict__ first_rows, const std::int32_t* __restrict__ wanted,
-                const float* __restrict__ weights, std::int64_t room, std::int32_t* __restrict__ row_of,
-                std::int32_t* __restrict__ pairs, float* __restrict__ row_weights) {
+                const float* __restrict__ weights, std::int64_t room, std::int32_t* __restrict__ pairs,
+                float* __restrict__ row_weights) {
   extern __shared__ std::int32_t of_warps[];  // [warps, held]: pairs, then the row of the next one
   std::int32_t* const mine = count_of_warp(choices, of_warps);
   for (int expert = static_cast<int>(threadIdx.x); expert < choices.held; expert += threads) {
@@ -123,9 +123,7 @@ __global__ void __launch_bounds__(threads)
     if (expert >= 0 && rank == 0) mine[expert] = next + peers;
     if (pair >= choices.pairs) return;
     const std::int32_t row = next + rank;
-    const bool placed = expert >= 0 && row < room;
-    row_of[pair] = placed ? row : -1;
-    if (!placed) return;
+    if (expert < 0 || row >= room) return;
     pairs[row] = static_cast<std::int32_t>(pair);
     row_weights[row] = weights[pair];
   });
@@ -146,41 +144,25 @@ __global__ void __launch_bounds__(threads)
 /// Packs of N elements in flight in a lane.
 constexpr int unroll = 4;
 
-constexpr unsigned padding_blocks = 64;
-
-/// rows[row_of[token·choices + slot]] = x[token] for all slots that have a row; a warp per token. The first blocks clear the last
-/// rows, of which `pairs` says that they are none.
+/// rows[row] = x[pairs[row] / choices], 0 where there is no pair; a warp per row. (A warp per token, which stores all its rows, wrote
+/// to so many places at once that it ran at an eighth of the rate.)
 template <typename T, int N>
 __global__ void __launch_bounds__(threads)
-    spread_tokens(const T* __restrict__ x, const std::int32_t* __restrict__ row_of, const std::int32_t* __restrict__ pairs,
-                  T* __restrict__ rows, std::int64_t tokens, int choices, std::int64_t room, std::int64_t channels) {
-  const std::int64_t warp = std::int64_t{blockIdx.x} * warps + threadIdx.x / 32, lane = threadIdx.x % 32, packs = channels / N;
-  constexpr std::int64_t clearing = std::int64_t{padding_blocks} * warps;
-  if (warp < clearing) {
-    for (std::int64_t row = room - 1 - warp; row >= 0 && pairs[row] < 0; row -= clearing) {
-      for (std::int64_t pack = lane; pack < packs; pack += 32) store_pack<N>(rows + row * channels + pack * N, Pack<T, N>{});
-    }
-    return;
-  }
-  const std::int64_t token = warp - clearing;
-  if (token >= tokens) return;
-  const std::int32_t* const mine = row_of + token * choices;
-  bool any = false;
-  for (int slot = static_cast<int>(lane); slot < choices; slot += 32) any = any || mine[slot] >= 0;
-  if (!__any_sync(all_lanes, any)) return;
+    spread_tokens(const T* __restrict__ x, const std::int32_t* __restrict__ pairs, T* __restrict__ rows, int choices,
+                  std::int64_t room, std::int64_t channels) {
+  const std::int64_t row = std::int64_t{blockIdx.x} * warps + threadIdx.x / 32, lane = threadIdx.x % 32, packs = channels / N;
+  if (row >= room) return;
+  const std::int32_t pair = pairs[row];
+  const T* const from = x + std::int64_t{max(pair, 0) / choices} * channels;
   for (std::int64_t first = lane; first < packs; first += 32 * unroll) {
-    Pack<T, N> pack[unroll];
+    Pack<T, N> pack[unroll] = {};
 #pragma unroll
     for (int k = 0; k < unroll; ++k) {
-      if (first + 32 * k < packs) pack[k] = load_pack<N>(x + token * channels + (first + 32 * k) * N);
+      if (pair >= 0 && first + 32 * k < packs) pack[k] = load_pack<N>(from + (first + 32 * k) * N);
     }
-    for (int slot = 0; slot < choices; ++slot) {
-      const std::int64_t row = mine[slot];
-      if (row < 0) continue;
 #pragma unroll
-      for (int k = 0; k < unroll; ++k) {
-        if (first + 32 * k < packs) store_pack<N>(rows + row * channels + (first + 32 * k) * N, pack[k]);
-      }
+    for (int k = 0; k < unroll; ++k) {
+      if (first + 32 * k < packs) store_pack<N>(rows + row * channels + (first + 32 * k) * N, pack[k]);
     }
   }
 }
@@ -239,14 +221,13 @@ void launch_find_rows(const Buffer& pairs, std::int32_t* row_of, std::int64_t al
 }
 
 template <typename T>
-void launch_spread(const Buffer& x, const std::int32_t* row_of, const Buffer& pairs, const Buffer& rows, int choices,
-                   cudaStream_t stream) {
-  const std::int64_t tokens = x.shape.rows(), room = pairs.shape[0], channels = x.shape.last();
-  if (tokens + room == 0 || channels == 0) return;
+void launch_spread(const Buffer& x, const Buffer& pairs, const Buffer& rows, int choices, cudaStream_t stream) {
+  const std::int64_t room = pairs.shape[0], channels = x.shape.last();
+  if (room == 0 || channels == 0) return;
   const bool packs = in_packs(channels, per_access<T>, {x.data, rows.data});
   const auto run = packs ? spread_tokens<T, per_access<T>> : spread_tokens<T, 1>;
-  run<<<blocks_of(padding_blocks + divided_up(tokens, warps)), threads, 0, stream>>>(
-      x.as<T>(), row_of, pairs.as<std::int32_t>(), rows.as<T>(), tokens, choices, room, channels);
+  run<<<blocks_of(divided_up(room, warps)), threads, 0, stream>>>(x.as<T>(), pairs.as<std::int32_t>(), rows.as<T>(), choices, room,
+                                                                  channels);
   check_launch("spread_tokens");
 }
 
@@ -269,11 +250,10 @@ class Dispatch final : public Kernel {
         blocks_(std::max<std::int64_t>(divided_up(pairs_, sorted), 1)),
         held_(static_cast<int>(r.outputs[3].shape[0])),
         first_(r.output_origins.empty() ? 0 : static_cast<int>(r.output_origins[3][0])) {}
-  std::int64_t workspace_bytes() const override { return 256 + bytes_of_rows() + bytes_of_counts(); }
+  std::int64_t workspace_bytes() const override { return 256 + bytes_of_counts(); }
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue queue) override {
     auto* const wanted = static_cast<std::int32_t*>(workspace);
-    auto* const row_of = reinterpret_cast<std::int32_t*>(static_cast<char*>(workspace) + 256);
-    auto* const counts = reinterpret_cast<std::int32_t*>(static_cast<char*>(workspace) + 256 + bytes_of_rows());
+    auto* const counts = reinterpret_cast<std::int32_t*>(static_cast<char*>(workspace) + 256);
     const Choices choices{in[1].as<std::int32_t>(), pairs_, first_, held_};
     const std::int64_t room = out[2].shape[0];
     const std::size_t shared = static_cast<std::size_t>(warps * held_) * sizeof(std::int32_t);
@@ -283,14 +263,13 @@ class Dispatch final : public Kernel {
     place_blocks<<<1, most_experts, 0, stream>>>(counts, static_cast<int>(blocks_), held_, room, out[3].as<std::int32_t>(),
                                                  out[4].as<float>(), wanted);
     check_launch("place_blocks");
-    place_pairs<<<blocks_of(blocks_), threads, shared, stream>>>(choices, counts, wanted, in[2].as<float>(), room, row_of,
+    place_pairs<<<blocks_of(blocks_), threads, shared, stream>>>(choices, counts, wanted, in[2].as<float>(), room,
                                                                  out[2].as<std::int32_t>(), out[1].as<float>());
     check_launch("place_pairs");
-    launch_spread<T>(in[0], row_of, out[2], out[0], static_cast<int>(in[1].shape.last()), stream);
+    launch_spread<T>(in[0], out[2], out[0], static_cast<int>(in[1].shape.last()), stream);
   }
 
  private:
-  std::int64_t bytes_of_rows() const { return aligned(pairs_ * std::int64_t{sizeof(std::int32_t)}); }
   std::int64_t bytes_of_counts() const { return aligned(blocks_ * held_ * std::int64_t{sizeof(std::int32_t)}); }
   std::int64_t pairs_, blocks_;
   int held_, first_;
@@ -315,16 +294,14 @@ template <typename T>
 class CombineGrad final : public Kernel {
  public:
   explicit CombineGrad(const KernelRequest& r)
-      : choices_(r.attributes.integer("choices")), pairs_(r.inputs[0].shape.rows() * choices_) {}
-  std::int64_t workspace_bytes() const override { return pairs_ * std::int64_t{sizeof(std::int32_t)}; }
-  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue queue) override {
-    auto* const row_of = static_cast<std::int32_t*>(workspace);
-    launch_find_rows(in[1], row_of, pairs_, stream_of(queue));
-    launch_spread<T>(in[0], row_of, in[1], out[0], static_cast<int>(choices_), stream_of(queue));
+      : choices_(r.attributes.integer("choices")) {}
+  std::int64_t workspace_bytes() const override { return 0; }
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* /*workspace*/, NativeQueue queue) override {
+    launch_spread<T>(in[0], in[1], out[0], static_cast<int>(choices_), stream_of(queue));
   }
 
  private:
-  std::int64_t choices_, pairs_;
+  std::int64_t choices_;
 };
 
 template <typename T>
