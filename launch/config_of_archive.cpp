@@ -31,8 +31,8 @@ void check_path(const std::string& path, const std::string& option, const std::s
 }
 
 /// The options that a run's configuration states; `path` is the file that holds it.
-std::vector<ConfigEntry> entries_of_run(const json& config, const std::string& path, const std::function<bool(const std::string&)>& given,
-                                        std::vector<std::string>& notes) {
+std::vector<ConfigEntry> entries_of_run(const json& config, const std::string& path,
+                                        const std::function<bool(const std::string&)>& given, std::vector<std::string>& notes) {
   const std::string file = printable(path);
   const std::set<std::string> places{"checkpoint", "resume", "export", "trace"};
   const bool batch_changes = given("ranks") || given("strategy") || given("batch") || given("accumulation");

@@ -6,7 +6,9 @@
 
 #include "consist/error.h"
 #include "core/plan/parts.h"
+#include "launch/command_line_style.h"
 #include "launch/launcher.h"
+#include "launch/plugin_options.h"
 #include "launch/run_options.h"
 
 namespace consist::launch {
@@ -42,12 +44,8 @@ std::optional<JobCommandLine> read_command_line(const JobCommand& command, const
   line.arguments = arguments;
   try {
     const po::options_description known = all_options(command);
-    const po::parsed_options parsed = po::command_line_parser(arguments)
-                                          .options(known)
-                                          .style(po::command_line_style::unix_style & ~po::command_line_style::allow_guessing &
-                                                 ~po::command_line_style::allow_short)
-                                          .allow_unregistered()
-                                          .run();
+    const po::parsed_options parsed =
+        po::command_line_parser(arguments).options(known).style(command_line_style).allow_unregistered().run();
     po::store(parsed, line.values);
     po::notify(line.values);
     line.rest = po::collect_unrecognized(parsed.options, po::include_positional);

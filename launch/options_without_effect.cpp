@@ -32,7 +32,8 @@ void add_own(const std::function<bool(const std::string&)>& given, const RunConf
   }
 }
 
-/// The options with which what `owner` names is made: several where datasets of the kind take from it what they do not have themselves.
+/// The options with which what `owner` names is made: several where datasets of the kind take from it what they do not have
+/// themselves.
 std::vector<std::map<std::string, std::string>> uses_of(const std::string& owner, const RunConfig& config) {
   std::vector<std::map<std::string, std::string>> uses;
   for (const DatasetChoice& dataset : parse_datasets(config.dataset)) {

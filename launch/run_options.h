@@ -47,10 +47,8 @@ ParsedRun parse_run(const std::vector<std::string>& arguments, std::span<const R
 /// Adds the options that entries of a file give and the command line does not. Throws UsageError.
 void add_entries(ParsedRun& parsed, std::vector<ConfigEntry> entries, std::span<const RunOption> own = {});
 
-/// Reads `--<plugin>.<option> VALUE` tokens against the option tables of the plugins they name. Throws UsageError for anything
-/// else.
-std::map<std::string, std::map<std::string, std::string>> read_plugin_options(const std::vector<std::string>& tokens,
-                                                                              PluginHost& host);
+/// The option's value, or its default, checked. Throws UsageError.
+std::string value_of(const ParsedRun& parsed, const RunOption& option);
 
 /// The paths of --plugin.
 std::vector<std::string> plugin_paths(const ParsedRun& parsed);

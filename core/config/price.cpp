@@ -6,19 +6,10 @@
 #include <cmath>
 
 #include "consist/error.h"
+#include "core/files/lower.h"
 #include "core/files/split.h"
 
 namespace consist {
-namespace {
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  for (char& c : result) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return result;
-}
-
-}  // namespace
-
 Price::Price(const std::string& text) {
   if (text.empty()) return;
   const auto refuse = [&](const std::string& why) {

@@ -1,17 +1,12 @@
 #include "core/files/did_you_mean.h"
 
 #include <algorithm>
-#include <cctype>
 #include <limits>
+
+#include "core/files/lower.h"
 
 namespace consist {
 namespace {
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  for (char& c : result) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return result;
-}
 
 /// Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b` (optimal string alignment).
 std::size_t distance(std::string_view a, std::string_view b) {

@@ -10,6 +10,7 @@
 #include "consist/text.h"
 #include "core/plan/machine_choice.h"
 #include "launch/collective_model.h"
+#include "launch/command_line_style.h"
 #include "launch/commands/commands.h"
 
 namespace consist::commands {
@@ -91,12 +92,7 @@ int bench_expect(const Arguments& arguments) {
       "latency", po::value<std::string>()->default_value("20e-6"))("measured", po::value<std::string>()->default_value(""));
   po::variables_map values;
   try {
-    po::store(po::command_line_parser(arguments)
-                  .options(options)
-                  .style(po::command_line_style::unix_style & ~po::command_line_style::allow_guessing &
-                         ~po::command_line_style::allow_short)
-                  .run(),
-              values);
+    po::store(po::command_line_parser(arguments).options(options).style(command_line_style).run(), values);
   } catch (const po::error& error) {
     throw UsageError(std::string(error.what()) + " (see consist bench expect --help)");
   }

@@ -158,8 +158,7 @@ int explain_config(const ParsedRun& parsed, PluginHost& host, RunConfig config) 
   Plan plan = plan_run(std::move(config), host);
   for (const std::string& note : plan.config().notes) std::fprintf(stderr, "%s\n", printable(note).c_str());
   const bool one_rank = parsed.has("rank");
-  const std::int64_t rank =
-      one_rank ? std::stoll(legal_value(rank_option.spec, parsed.text("rank"), parsed.given.at("rank").said)) : 0;
+  const std::int64_t rank = one_rank ? std::stoll(value_of(parsed, rank_option)) : 0;
   if (rank >= plan.config().ranks) {
     throw UsageError("--rank is " + std::to_string(rank) + "; the job has the ranks 0 to " +
                      std::to_string(plan.config().ranks - 1));

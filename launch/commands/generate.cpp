@@ -96,12 +96,6 @@ constexpr const char* help =
     "Options of parts, such as --cpu.threads: consist plugins NAME.\n"
     "example: consist generate --checkpoint runs/a --prompt \"Once upon a time\" --temperature 0.8 --top-p 0.95\n";
 
-/// The option's value, or its default, checked.
-std::string value_of(const ParsedRun& parsed, const RunOption& option) {
-  const std::string name = option.spec.name;
-  return parsed.has(name) ? legal_value(option.spec, parsed.text(name), parsed.given.at(name).said)
-                          : std::string(option.spec.fallback);
-}
 std::int64_t integer_of(const ParsedRun& parsed, const RunOption& option) {
   return std::strtoll(value_of(parsed, option).c_str(), nullptr, 10);
 }

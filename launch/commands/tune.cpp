@@ -67,11 +67,6 @@ constexpr const char* help =
     "All options of train are taken: consist train --help\n\n"
     "example: consist tune --model llama-3-8b --ranks 8 --global-batch 64 --sequence 4096 --precision bf16 --measure 0\n";
 
-std::string value_of(const ParsedRun& parsed, const RunOption& option) {
-  const std::string name = option.spec.name;
-  return parsed.has(name) ? legal_value(option.spec, parsed.text(name), parsed.given.at(name).said) : option.spec.fallback;
-}
-
 std::int64_t number(const ParsedRun& parsed, const RunOption& option) {
   return std::stoll(value_of(parsed, option));
 }

@@ -84,10 +84,7 @@ ModelText find_model_text(const RunConfig& config, const Parts& parts, const std
 }
 
 std::optional<SampleRequest> sample_request(const ParsedRun& parsed, const RunConfig& config, const Parts& parts) {
-  const auto value = [&](const char* name) {
-    const OptionSpec& spec = find_run_option(name)->spec;
-    return parsed.has(name) ? legal_value(spec, parsed.text(name), parsed.given.at(name).said) : std::string(spec.fallback);
-  };
+  const auto value = [&](const char* name) { return value_of(parsed, *find_run_option(name)); };
   SampleRequest request{.every = std::stoll(value("sample-every")), .tokens = std::stoll(value("sample-tokens"))};
   if (request.every == 0) return std::nullopt;
   const std::string prompt = value("sample-prompt");

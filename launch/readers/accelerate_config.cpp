@@ -7,6 +7,7 @@
 #include "consist/error.h"
 #include "consist/files.h"
 #include "consist/json_input.h"
+#include "core/files/lower.h"
 #include "launch/readers/accelerate_keys.h"
 #include "launch/readers/common/fsdp.h"
 #include "launch/readers/common/key_reader.h"
@@ -86,7 +87,7 @@ class Reader final : public readers::KeyReader {
   }
 
   void read_precision() {
-    const std::string name = readers::lower(upper("mixed_precision", "NO"));
+    const std::string name = lower(upper("mixed_precision", "NO"));
     if (name == "fp16")
       values_.refuse(
           "mixed_precision",
@@ -266,8 +267,7 @@ class Reader final : public readers::KeyReader {
       zero["stage"] = values_.whole("zero_stage", 2, 0, 3);
       for (const auto& [key, block] :
            {std::pair{"offload_optimizer_device", "offload_optimizer"}, std::pair{"offload_param_device", "offload_param"}}) {
-        if (const std::string device = readers::lower(values_.text(key, "none")); device != "none")
-          zero[block]["device"] = device;
+        if (const std::string device = lower(values_.text(key, "none")); device != "none") zero[block]["device"] = device;
       }
       if (values_.has("gradient_accumulation_steps"))
         made["gradient_accumulation_steps"] = values_.find("gradient_accumulation_steps")->value;

@@ -5,6 +5,7 @@
 #include "consist/error.h"
 #include "consist/files.h"
 #include "consist/json_input.h"
+#include "core/files/lower.h"
 #include "launch/readers/common/key_reader.h"
 #include "launch/readers/deepspeed_keys.h"
 #include "launch/readers/deepspeed_optimizer.h"
@@ -16,7 +17,6 @@ namespace {
 using readers::is_auto;
 using readers::Json;
 using readers::KeyRule;
-using readers::lower;
 using readers::Target;
 
 constexpr std::int64_t most_elements = 1'000'000'000'000'000;  // of a plugin's options; more than any machine has

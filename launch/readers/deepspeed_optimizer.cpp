@@ -1,6 +1,7 @@
 #include "launch/readers/deepspeed_optimizer.h"
 
 #include "consist/json_input.h"
+#include "core/files/lower.h"
 
 namespace consist::deepspeed {
 

@@ -113,8 +113,8 @@ class Scheduler {
     } else if (is_auto(total)) {
       target_.resolve(name("total_num_steps"), total, "steps", config.steps);
     } else if (config.epochs > 0) {
-      target_.refuse(name("total_num_steps"),
-                     "is " + shown(total) + ", but --epochs " + std::to_string(config.epochs) + " is given; leave one of them out");
+      target_.refuse(name("total_num_steps"), "is " + shown(total) + ", but --epochs " + std::to_string(config.epochs) +
+                                                  " is given; leave one of them out");
     } else {
       target_.state(name("total_num_steps"), total, "steps", config.steps,
                     target_.whole(name("total_num_steps"), total, 1, most_steps));

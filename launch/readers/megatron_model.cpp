@@ -1,6 +1,7 @@
 #include "launch/readers/megatron_model.h"
 
 #include "consist/text.h"
+#include "core/files/lower.h"
 #include "launch/readers/common/model_by_sizes.h"
 
 namespace consist::megatron {
@@ -38,7 +39,7 @@ void refuse_other_models(const StoredValues& values) {
       "; models here are decoders with RMSNorm, rotary embedding and SwiGLU. To see one of these sizes: --from-set ";
   if (values.has("spec")) values.refuse("spec", "names a model made of Python modules, which is not done here");
   // Megatron-DeepSpeed writes it in small letters.
-  if (readers::lower(values.text("normalization", "LayerNorm")) != "rmsnorm")
+  if (lower(values.text("normalization", "LayerNorm")) != "rmsnorm")
     values.refuse("normalization", "is " + values.text("normalization", "LayerNorm") + other + "normalization=RMSNorm");
   const bool rotary = values.truth("use-rotary-position-embeddings", false) ||
                       values.text("position-embedding-type", "learned_absolute") == "rope";

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "consist/text.h"
+#include "core/files/lower.h"
 
 namespace consist::megatron {
 namespace {
@@ -31,7 +32,7 @@ class Schedule {
     }
     if (values_.has("lr")) values_.state("lr", "learning-rate", config.learning_rate, values_.number("lr", 0));
     const std::string style = values_.choice("lr-decay-style", "linear", {"constant", "linear", "cosine", "WSD"});
-    schedule_ = readers::lower(style);
+    schedule_ = lower(style);
     values_.state("lr-decay-style", "schedule", config.schedule, schedule_);
     const char* const names[] = {"lr-decay-iters",     "lr-decay-samples",    "lr-warmup-iters", "lr-warmup-samples",
                                  "lr-warmup-fraction", "lr-warmup-init",      "min-lr",          "lr-wsd-decay-style",

@@ -1,6 +1,7 @@
 #include "launch/readers/torchtitan_parallelism.h"
 
 #include "consist/text.h"
+#include "core/files/lower.h"
 #include "launch/readers/common/fsdp.h"
 
 namespace consist::torchtitan {
@@ -108,13 +109,13 @@ class Parallelism {
       for (const char* name : sizes) values_.note(name, "no effect: there is no pipeline");
       return;
     }
-    const std::string lower = readers::lower(schedule);
-    const bool interleaved = lower == "interleaved1f1b";
-    if (lower != "1f1b" && lower != "gpipe" && !interleaved)
+    const std::string name = lower(schedule);
+    const bool interleaved = name == "interleaved1f1b";
+    if (name != "1f1b" && name != "gpipe" && !interleaved)
       values_.refuse(
           "pipeline_parallel_schedule",
           "is " + in_quotes(schedule) + "; here it may be 1F1B, GPipe or Interleaved1F1B; --pipeline.schedule has more");
-    values_.state_plugin("pipeline_parallel_schedule", "pipeline", "schedule", interleaved ? "interleaved" : lower);
+    values_.state_plugin("pipeline_parallel_schedule", "pipeline", "schedule", interleaved ? "interleaved" : name);
     const std::int64_t edges = values_.whole("pipeline_parallel_first_stage_less_layers", 1, 0, 1000) +
                                values_.whole("pipeline_parallel_last_stage_less_layers", 1, 0, 1000);
     for (const char* name : {"pipeline_parallel_first_stage_less_layers", "pipeline_parallel_last_stage_less_layers"})

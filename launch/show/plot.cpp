@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "consist/text.h"
+#include "core/files/lower.h"
 
 namespace consist::launch {
 namespace {
@@ -146,9 +147,7 @@ Dots dots_of_terminal() {
   for (const char* variable : {"LC_ALL", "LC_CTYPE", "LANG"}) {
     const char* const value = std::getenv(variable);
     if (value == nullptr || *value == '\0') continue;
-    std::string locale = value;
-    std::transform(locale.begin(), locale.end(), locale.begin(),
-                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    const std::string locale = lower(value);
     return locale.find("utf-8") != std::string::npos || locale.find("utf8") != std::string::npos ? Dots::braille : Dots::ascii;
   }
   return Dots::braille;

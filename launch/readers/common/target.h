@@ -42,8 +42,6 @@ struct Source {
   bool command_line_first = false;  ///< what the command line gives goes before the file; otherwise it must not contradict it
 };
 
-std::string lower(std::string text);  ///< of ASCII
-
 std::string as_text(double value);  ///< whole where it is
 std::string as_text(std::int64_t value);
 std::string as_text(std::uint64_t value);

@@ -14,6 +14,7 @@
 
 #include "consist/error.h"
 #include "consist/text.h"
+#include "core/files/lower.h"
 
 namespace consist::readers {
 
@@ -42,10 +43,9 @@ std::optional<Json> number_of(std::string text) {
 
 Json plain_scalar(const std::string& text) {
   if (text.empty() || text == "~" || text == "null" || text == "Null" || text == "NULL") return nullptr;
-  std::string lower;
-  for (const char c : text) lower += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  if (lower == "true" || lower == "yes" || lower == "on") return true;
-  if (lower == "false" || lower == "no" || lower == "off") return false;
+  const std::string word = lower(text);
+  if (word == "true" || word == "yes" || word == "on") return true;
+  if (word == "false" || word == "no" || word == "off") return false;
   const std::optional<Json> number = number_of(text);
   return number ? *number : Json(text);
 }

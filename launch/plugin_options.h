@@ -1,0 +1,31 @@
+// Options of plugins, --<plugin>.<option>, from command lines and files: which there are, and why one is refused.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/config/config_file.h"
+#include "core/config/run_config.h"
+#include "core/plugin/host.h"
+
+namespace consist {
+
+/// The option "ddp.bucket-size"; nothing if no plugin has it.
+std::optional<OptionSpec> spec_of_plugin(const std::string& option, PluginHost& host);
+
+/// Throws the UsageError of an option that neither a run nor a plugin has. `where`: "" for the command line, or
+/// "run.toml, line 3: ".
+[[noreturn]] void refuse_unknown(const std::string& option, const std::string& where, PluginHost& host);
+
+/// Reads `--<plugin>.<option> VALUE` tokens against the option tables of the plugins they name. Throws UsageError for anything
+/// else.
+std::map<std::string, std::map<std::string, std::string>> read_plugin_options(const std::vector<std::string>& tokens,
+                                                                              PluginHost& host);
+
+/// Adds the options of plugins that a file gives and `options` has not. Throws UsageError.
+void add_entries_of_plugins(const std::vector<ConfigEntry>& entries,
+                            std::map<std::string, std::map<std::string, std::string>>& options, PluginHost& host);
+
+}  // namespace consist
