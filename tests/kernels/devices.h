@@ -34,8 +34,7 @@ inline std::shared_ptr<Device> device(const std::string& name, const std::map<st
 }
 
 /// Nothing is searched for or read from the user's cache.
-inline const std::map<std::string, std::string> kCudaOptions{
-    {"algorithm-search", "0"}, {"cache", "none"}, {"grouped-products", "hopper"}};
+inline const std::map<std::string, std::string> kCudaOptions{{"algorithm-search", "0"}, {"cache", "none"}};
 
 /// The options that tests open a device of this name with.
 inline const std::map<std::string, std::string>& options_of(const std::string& name) {
@@ -51,7 +50,8 @@ class DeviceTest : public testing::TestWithParam<Param> {
 
  protected:
   /// The last call of SetUp. `needed` is run on the device: what it throws says that this device cannot do it.
-  void open_or_skip(const std::string& name, const std::map<std::string, std::string>& options, const std::function<void()>& needed = {}) {
+  void open_or_skip(const std::string& name, const std::map<std::string, std::string>& options,
+                    const std::function<void()>& needed = {}) {
     try {
       device_ = device(name, options);
       if (needed) needed();

@@ -69,7 +69,7 @@ class CudaDevice final : public Device {
         cache_(options.text("cache")) {
     settings_.tf32 = options.flag("tf32");
     settings_.deterministic_attention = options.flag("deterministic");
-    settings_.plain_grouped = options.text("grouped-products") != "hopper";
+    settings_.plain_grouped = options.text("grouped-products") == "plain";
   }
   ~CudaDevice() override {
     if (copies_ != nullptr) cudaStreamDestroy(copies_);
@@ -250,18 +250,16 @@ class CudaDevice final : public Device {
 
 CONSIST_PLUGIN(device, consist::Device, CudaDevice, "cuda", "1.0.0",
                "NVIDIA GPUs: cuBLASLt, cuDNN attention, own kernels for the rest");
-CONSIST_PLUGIN_OPTIONS({"graphs", consist::OptionKind::choice, "auto",
-                        "record the step as one CUDA graph; auto: unless queues beside one another are faster without",
-                        "auto|true|false"},
-                       {"deterministic", consist::OptionKind::flag, "false",
-                        "attention's gradient sums in a fixed order too: repeats to the bit, is slower and takes more memory"},
-                       {"grouped-products", consist::OptionKind::choice, "plain",
-                        "products of experts' rows; hopper: the kernel for H100 and H200, a step is 2.4 times as fast, but it can hang "
-                        "where nearly all tokens choose the same experts",
-                        "plain|hopper"},
-                       {"tf32", consist::OptionKind::flag, "false", "fp32 matrix products may use TF32 (10 bits of mantissa)"},
-                       {"algorithm-search", consist::OptionKind::integer, "8",
-                        "proposals of cuBLASLt that are timed for each product; 0: take the first"},
-                       {"cache", consist::OptionKind::text, "auto",
-                        "folder for the algorithms found; auto: the user's cache folder, none: do not keep them"});
+CONSIST_PLUGIN_OPTIONS(
+    {"graphs", consist::OptionKind::choice, "auto",
+     "record the step as one CUDA graph; auto: unless queues beside one another are faster without", "auto|true|false"},
+    {"deterministic", consist::OptionKind::flag, "false",
+     "attention's gradient sums in a fixed order too: repeats to the bit, is slower and takes more memory"},
+    {"grouped-products", consist::OptionKind::choice, "auto",
+     "products of experts' rows; auto: the kernel for H100 and H200 on those, plain: the one that every GPU has", "auto|plain"},
+    {"tf32", consist::OptionKind::flag, "false", "fp32 matrix products may use TF32 (10 bits of mantissa)"},
+    {"algorithm-search", consist::OptionKind::integer, "8",
+     "proposals of cuBLASLt that are timed for each product; 0: take the first"},
+    {"cache", consist::OptionKind::text, "auto",
+     "folder for the algorithms found; auto: the user's cache folder, none: do not keep them"});
 CONSIST_PLUGIN_AVAILABILITY(unavailable);

@@ -173,6 +173,7 @@ __device__ __forceinline__ void multiply(Shared& shared, Tiles<product>& tiles, 
 #pragma unroll
         for (int box = 0; box < 2; ++box)
           add_box(sums + half * 64 + box * 32, shared.stage[ring.stage] + (2 * group + box) * box_bytes);
+        hopper::sums_are_there(sums);  // and so what they were added to has been read
         __syncwarp();
         release(ring.stage);
         ring.advance();

@@ -150,12 +150,13 @@ class DrawReader {
     const bool first = threadIdx.x % 32 == 0;
     if (announces && first) hopper::arrive_and_expect(drawn_.there + slot_, sizeof drawn_.number[0]);
     hopper::wait(drawn_.there + slot_, phase_);
-    const std::uint32_t number = *static_cast<volatile std::uint32_t*>(drawn_.number + slot_);
-    __syncwarp();
+    // The shuffle is what makes the word be here before the arrival, which does not wait for loads: once the barrier is full, the
+    // next number but one is stored over it, and a warp that read that one would compute another tile than its neighbours.
+    const int number = hopper::uniform(static_cast<int>(*static_cast<volatile std::uint32_t*>(drawn_.number + slot_)));
     if (first) hopper::arrive_at(drawn_.read + slot_, 0);
     slot_ ^= 1;
     if (slot_ == 0) phase_ ^= 1;
-    return static_cast<int>(number);
+    return number;
   }
 
  private:

@@ -36,7 +36,8 @@ __device__ __forceinline__ void barriers_are_made() {
 __device__ __forceinline__ void arrive_and_expect(std::uint64_t* barrier, std::uint32_t bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes) : "memory");
 }
-/// Arrives at the barrier that lies at the same place in block `rank` of the cluster.
+/// Arrives at the barrier that lies at the same place in block `rank` of the cluster. Loads of this thread from shared memory may
+/// still be under way: whoever gives memory back by it uses what was loaded first.
 __device__ __forceinline__ void arrive_at(std::uint64_t* barrier, std::uint32_t rank) {
   asm volatile(
       "{\n.reg .b32 remote;\n"
@@ -189,7 +190,7 @@ __device__ __forceinline__ void multiply(float (&sums)[128], std::uint64_t a, st
 #undef CONSIST_SUMS_32
 #undef CONSIST_SUMS_8
 
-/// The compiler must not read sums before this.
+/// The compiler must not read sums before this; what they are computed of has been read behind it.
 template <int count>
 __device__ __forceinline__ void sums_are_there(float (&sums)[count]) {
 #pragma unroll
