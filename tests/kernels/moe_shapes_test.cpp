@@ -127,47 +127,6 @@ INSTANTIATE_TEST_SUITE_P(
                                      DTypes{"bf16_gradients_bf16", DType::bf16, DType::bf16})),
     name_of_case);
 
-// Blocks draw their tiles while they compute, and empty ones are drawn as fast as can be: experts without rows between experts
-// with few and with thousands, again and again.
-class MoeDraws : public test::DeviceTest<int> {
- protected:
-  void SetUp() override { open_or_skip("cuda", test::kCudaOptions); }
-};
-
-TEST_F(MoeDraws, WeightGradientsOfVeryUnequalExperts) {
-  constexpr std::int64_t experts = 128, rows = 4096, width = 512;
-  std::mt19937 engine(41);
-  const auto random = [&](const Shape& shape) { return test::to_host(reference::random_value(engine, DType::bf16, shape)); };
-  const HostTensor x = random({1, rows, width}), dy = random({1, rows, width});
-  for (int launch = 0; launch < 40; ++launch) {
-    SCOPED_TRACE(launch);
-    HostTensor counts(DType::i32, {experts});
-    std::vector<std::int64_t> begins;
-    std::int64_t begin = 0;
-    for (std::int64_t e = 0; e < experts; ++e) {
-      const double size = std::exp(std::uniform_real_distribution<double>(-3, 7)(engine));
-      const std::int64_t count = std::min(static_cast<std::int64_t>(size), rows - begin);
-      counts.set(e, static_cast<double>(count));
-      begins.push_back(begin);
-      begin += count;
-    }
-    begins.push_back(begin);
-    const HostTensor dw =
-        *run_kernel(*device_, "grouped_linear_weight_grad", {x, dy, counts, std::nullopt}, {{"dtype", "bf16"}})[0];
-    Samples samples;
-    for (std::int64_t e = 0; e < experts; ++e) {
-      for (int sample = 0; sample < 16; ++sample) {
-        const std::int64_t o = engine() % width, k = engine() % width;
-        double sum = 0;
-        for (std::int64_t r = begins[static_cast<std::size_t>(e)]; r < begins[static_cast<std::size_t>(e) + 1]; ++r)
-          sum += dy[r * width + o] * x[r * width + k];
-        samples.add(dw[(e * width + o) * width + k], sum);
-      }
-    }
-    samples.expect_close(4.5e-3, "dw");
-  }
-}
-
 class MoeRows : public test::DeviceTest<DTypes> {
  protected:
   void SetUp() override { open_or_skip("cuda", test::kCudaOptions); }
