@@ -14,7 +14,6 @@
 #include "consist/text.h"
 #include "core/archive/archive.h"
 #include "core/archive/past.h"
-#include "core/config/price.h"
 #include "core/plan/machine_choice.h"
 #include "core/plan/parts.h"
 #include "core/plan/program_summary.h"
@@ -34,6 +33,7 @@
 #include "core/runtime/run_description.h"
 #include "core/runtime/run_events.h"
 #include "core/runtime/run_setup.h"
+#include "core/runtime/run_text.h"
 #include "core/runtime/saved_state.h"
 #include "core/runtime/sensor_log.h"
 #include "core/runtime/step_timeline.h"
@@ -67,60 +67,6 @@ void add_rates(RunResult& result, const RunConfig& config, const Parts& parts, c
   result.samples_per_second = static_cast<double>(events.sequences()) / steady.median_seconds;
   result.model_flops =
       result.tokens_per_second * trained_flops_per_token(*parts.architecture, config.sequence, config.freeze) / config.ranks;
-}
-
-/// What the steps waited for their data, where that is worth a word.
-std::string data_wait_text(const RunResult& result) {
-  constexpr double worth_a_word = 0.01, least_seconds = 0.1;
-  const double total = result.step_seconds + result.data_seconds;
-  if (result.data_seconds <= std::max(worth_a_word * total, least_seconds)) return {};
-  return "between steps rank 0 waited " + fixed_text(result.data_seconds, 1) + " s for data, " +
-         fixed_text(100 * result.data_seconds / total, 1) + "% of the time; tokens/s are without that wait\n";
-}
-
-void print_result(const RunEvents& events) {
-  const Steady steady = steady_state(events.seconds());
-  if (steady.steps == 0) return;
-  const double rate = static_cast<double>(events.tokens()) / steady.median_seconds;
-  const std::string share =
-      events.result.bound_flops > 0
-          ? ", " + fixed_text(100 * events.result.model_flops / events.result.bound_flops, 0) + "% of the bound"
-          : "";
-  const std::string mfu = events.result.mfu() ? ", MFU " + fixed_text(100 * *events.result.mfu(), 1) + "% of " +
-                                                    si_text(events.result.peak_flops) + "FLOP/s"
-                                              : "";
-  std::printf(
-      "loss %.5f  %s tokens/s (median of %lld steps after %lld of warm-up; %s to %s)  step %.1f ms  %sFLOP/s per rank%s%s  "
-      "memory "
-      "%s\n",
-      events.result.final_loss, si_text(rate).c_str(), static_cast<long long>(steady.steps),
-      static_cast<long long>(steady.first_step - 1), si_text(static_cast<double>(events.tokens()) / steady.high_seconds).c_str(),
-      si_text(static_cast<double>(events.tokens()) / steady.low_seconds).c_str(), steady.median_seconds * 1e3,
-      si_text(events.result.model_flops).c_str(), mfu.c_str(), share.c_str(), text_of(events.result.measured_peak).c_str());
-  if (!events.result.bound_problem.empty()) std::printf("no bound: %s\n", events.result.bound_problem.c_str());
-  std::fputs(data_wait_text(events.result).c_str(), stdout);
-}
-
-/// What the run cost by --price, from the start of its process to its end; empty without a price.
-std::string cost_text(const RunConfig& config, const MachineChoice& machine, const std::string& device, double seconds) {
-  constexpr double seconds_of_hour = 3600;
-  if (config.price.empty()) return {};
-  const std::optional<double> price =
-      Price(config.price).of(machine.origin == "the device's" ? machine.machine.name : "", device);
-  if (!price) return "no cost: --price " + config.price + " has none for " + device + "\n";
-  const double cost = *price * config.ranks * seconds / seconds_of_hour;
-  return "cost " + fixed_text(cost, cost < 1 ? 4 : 2) + ": " + std::to_string(config.ranks) +
-         (config.ranks == 1 ? " device for " : " devices for ") + duration_text(seconds) + " at " + fixed_text(*price, 2) + " an hour\n";
-}
-
-/// What a run that was asked to end has saved, and how to go on.
-void print_stop(const RunConfig& config, std::int64_t step) {
-  const std::string text =
-      config.checkpoint.empty()
-          ? "stopped after step " + std::to_string(step) + "; without --checkpoint, nothing of the model was saved"
-          : "stopped after step " + std::to_string(step) + ", of which there is a checkpoint in " + config.checkpoint +
-                "; to go on from it, give the same command with --resume";
-  std::fprintf(stderr, "%s\n", text.c_str());
 }
 
 /// Of pipelines, on rank 0: what the ranks waited, and how fast they are, for people; added to `profile`, too. Called by every
