@@ -17,7 +17,12 @@ bool has_limit(const Instruction& i) {
   return i.op->dispatches_tokens() && i.attributes.has("axis");
 }
 
-/// The rows that an instruction has room for on this rank. How many had none is its last output.
+/// Whether an instruction with a limit sends tokens to ranks, and does not make rows of them for the experts of its own.
+bool sends(const Instruction& i) {
+  return i.attributes.has("ranks");
+}
+
+/// The rows, or tokens, that an instruction has room for on this rank. How many had none is its last output.
 std::int64_t room_of(const Program& program, const Instruction& i) {
   const Shape rows = program.local(i.outputs.front());
   return rows[rows.rank() - 2];
@@ -42,12 +47,12 @@ void grow_room(Program& forward, double factor) {
   }
 }
 
-std::int64_t least_room(const Program& program) {
-  std::int64_t least = 0;
+Room least_room(const Program& program) {
+  Room least;
   for (const Instruction& i : program.instructions) {
     if (!has_limit(i)) continue;
-    const std::int64_t rows = room_of(program, i);
-    least = least == 0 ? rows : std::min(least, rows);
+    std::int64_t& of_kind = sends(i) ? least.tokens : least.rows;
+    of_kind = of_kind == 0 ? room_of(program, i) : std::min(of_kind, room_of(program, i));
   }
   return least;
 }
@@ -81,17 +86,24 @@ void sum_overflow(Program& segment) {
   segment.overflow = sum;
 }
 
+std::string without_room_text(const Program& program, double missing) {
+  const std::string count = std::to_string(static_cast<long long>(missing));
+  if (least_room(program).tokens == 0) return "experts had no room for " + count + " rows of tokens";
+  return "there was no room for " + count + " tokens, on their way to the ranks of their experts or as rows there";
+}
+
 std::string overflow_text(const Program& program, double missing) {
-  const std::int64_t room = least_room(program);
-  char text[400];
-  std::snprintf(
-      text, sizeof text,
-      "experts had no room for %.0f rows of tokens. Nothing was changed: weights and states are those before the step. A "
-      "rank has room for %lld rows; with %.3g times as much (the capacity that was given to the strategy of the experts, times "
-      "that) all would have found a place",
-      missing, static_cast<long long>(room),
-      std::ceil(100 * (1 + missing / static_cast<double>(std::max<std::int64_t>(room, 1)))) / 100);
-  return text;
+  const Room room = least_room(program);
+  const std::string text =
+      without_room_text(program, missing) + ". Nothing was changed: weights and states are those before the step. ";
+  // Another stage of a pipeline has experts.
+  if (room.rows == 0) return text + "Begin with more room: the capacity that is given to the strategy of the experts";
+  const std::int64_t least = room.tokens == 0 ? room.rows : std::min(room.rows, room.tokens);
+  char factor[40];
+  std::snprintf(factor, sizeof factor, "%.3g", std::ceil(100 * (1 + missing / static_cast<double>(least))) / 100);
+  return text + "A rank has room for " + std::to_string(room.rows) + " rows" +
+         (room.tokens == 0 ? "" : " and for " + std::to_string(room.tokens) + " tokens from each rank") + "; with " + factor +
+         " times as much (the capacity that was given to the strategy of the experts, times that) all would have found a place";
 }
 
 }  // namespace consist

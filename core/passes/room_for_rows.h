@@ -15,13 +15,20 @@ CONSIST_API bool may_overflow(const Program& program);
 /// Gives these instructions `factor` times the room, before shardings are propagated.
 CONSIST_API void grow_room(Program& forward, double factor);
 
-/// The fewest rows that one of these instructions has room for on this rank; 0: there is none.
-CONSIST_API std::int64_t least_room(const Program& program);
+/// The least room of these instructions on this rank, 0 where it has none.
+struct Room {
+  std::int64_t rows = 0;    ///< at its experts
+  std::int64_t tokens = 0;  ///< sent to it by one rank, where tokens travel to the ranks of their experts
+};
+CONSIST_API Room least_room(const Program& program);
 
 /// Makes Program::overflow of one micro-batch: the sum over this rank's instructions, 0 where it has none.
 CONSIST_API void sum_overflow(Program& segment);
 
-/// What to say where `missing` rows had no room: how many have, and how much room would have done.
+/// What had no room, in a program whose overflow is `missing`: that counts rows and, where tokens travel, those too.
+CONSIST_API std::string without_room_text(const Program& program, double missing);
+
+/// That, how much has room, and how much room would have done.
 CONSIST_API std::string overflow_text(const Program& program, double missing);
 
 }  // namespace consist

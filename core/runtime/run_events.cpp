@@ -6,6 +6,7 @@
 
 #include "consist/error.h"
 #include "consist/text.h"
+#include "core/passes/room_for_rows.h"
 #include "core/runtime/step_trace.h"
 
 namespace consist {
@@ -104,12 +105,12 @@ void RunEvents::checkpoint(std::int64_t step) {
 bool RunEvents::make_room(std::int64_t step, double missing) {
   constexpr double growth = 1.5;
   if (!room_maker_) return false;
+  const std::string without_room = without_room_text(state_.step().program(), missing);
   room_maker_(room_ * growth);
   timeline_.clear();  // it was of other programs
   room_ *= growth;
   const auto rows = static_cast<std::int64_t>(missing);
-  line_.note("step " + std::to_string(step) + ": experts had no room for " + std::to_string(rows) +
-             " rows of tokens; it runs again with " + fixed_text(room_, 2) + " times the room that the run began with");
+  line_.note("step " + std::to_string(step) + ": " + without_room + "; it runs again with " + fixed_text(room_, 2) + " times the room that the run began with");
   if (job_.rank() == 0) {
     recorder_.event("more_room", R"({"step": )" + std::to_string(step) + R"(, "rows": )" + std::to_string(rows) +
                                      R"(, "room": )" + fixed_text(room_, 4) + "}");

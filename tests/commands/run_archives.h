@@ -1,4 +1,4 @@
-// Archives of runs that were never made, for commands that read them.
+// Archives of runs that were never made, for commands that read them, and what those show.
 #pragma once
 
 #include <memory>
@@ -59,6 +59,13 @@ inline void finish_run(Archive& archive) {
     "measured_peak_bytes_rank": 1, "share_of_bound": 0.71, "bound_problem": "", "mfu": 0.452, "model_flops_per_second": 4.5e14,
     "total_seconds": 75})");
   archive.finish("finished", "");
+}
+
+/// What such commands show, line by line.
+inline std::string text_of(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += line + "\n";
+  return text;
 }
 
 }  // namespace consist::test

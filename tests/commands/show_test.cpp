@@ -21,18 +21,13 @@
 namespace consist::launch {
 namespace {
 
+using test::text_of;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
-
-std::string text_of(const std::vector<std::string>& lines) {
-  std::string text;
-  for (const std::string& line : lines) text += line + "\n";
-  return text;
-}
 
 TEST(Plot, DrawsALineBetweenTheEndsOfItsAxes) {
   const std::vector<double> x{1, 2, 3, 4, 5}, y{0, 1, 2, 3, 4};

@@ -2,35 +2,25 @@
 #pragma once
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
+#include <map>
 #include <string>
 #include <vector>
 
-#include "consist/error.h"
 #include "consist/schedule.h"
 #include "core/plan/parts.h"
-#include "launch/run_options.h"
-#include "tests/temporary_folder.h"
+#include "tests/commands/foreign_file_case.h"
 
 namespace consist::test {
 
-class TrainerFileTest : public ::testing::Test {
+class TrainerFileTest : public ForeignFileTest {
  protected:
   RunConfig config_of(const std::string& file, std::vector<std::string> words = {}) {
-    const std::string path = folder_ / "file";
-    write_whole(path, file);
-    words.push_back("--from=" + path);
-    return make_config(parse_run(words), host_);
+    words.push_back("--from=" + written(file));
+    return config_of_words(words);
   }
   void expect_refused(const std::string& file, const std::string& message, const std::vector<std::string>& words = {}) {
-    try {
-      config_of(file, words);
-      FAIL() << file.substr(0, 300) << " is taken";
-    } catch (const Error& error) {
-      EXPECT_THAT(error.what(), ::testing::HasSubstr(message));
-      EXPECT_LT(std::string(error.what()).size(), 2000U);
-    }
+    expect_refused_by([&] { config_of(file, words); }, file, message);
   }
   /// Every one of `keys` stands in a note.
   static void expect_notes(const RunConfig& config, const std::vector<std::string>& keys) {
@@ -50,9 +40,6 @@ class TrainerFileTest : public ::testing::Test {
         ->rate(done, config.steps, config.learning_rate);
   }
   ModelSizes sizes(const RunConfig& config) { return model_sizes(config, host_); }
-
-  TemporaryFolder folder_;
-  PluginHost host_{std::vector<std::string>{CONSIST_BINARY_DIR "/lib/consist/plugins"}};
 };
 
 }  // namespace consist::test

@@ -15,18 +15,13 @@
 namespace consist::launch {
 namespace {
 
+using test::text_of;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
 constexpr const char* program = CONSIST_BINARY_DIR "/bin/consist";
-
-std::string text_of(const std::vector<std::string>& lines) {
-  std::string text;
-  for (const std::string& line : lines) text += line + "\n";
-  return text;
-}
 
 RunView view(const std::string& path, const std::string& status, int done) {
   RunView run{.path = path, .status = status};

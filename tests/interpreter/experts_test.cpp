@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "consist/error.h"
+#include "core/passes/room_for_rows.h"
 #include "core/program/operands.h"
 #include "tests/interpreter/expect_one_rank.h"
 
@@ -189,6 +190,42 @@ TEST(SharedExperts, AStepWithoutRoomChangesNothing) {
     EXPECT_GT(found.overflow, 0) << optimizer;
     for (const auto& [name, values] : found.before) EXPECT_EQ(found.values.at(name), values) << optimizer << " " << name;
   }
+}
+
+TEST(SharedExperts, SayWhatHadNoRoom) {
+  const auto first = [](const Words& more) -> Program {
+    const Words words{"--strategy=ep=2", "--ranks=2", "--ep.capacity=0.5", "--sequence=64", "--global-batch=8"};
+    return compile(config_of(balanced, words + more), 0)->steps.front().program;
+  };
+  const Program gather = first({}), sends = first({"--ep.dispatch=all-to-all"});
+  // Half of 512 tokens x 4 choices / 2 ranks. Of a rank's 256 tokens all but one of 70 have one of 4 experts among the 4 of 8 that they
+  // chose: half of 252.3, in sixteens.
+  const std::int64_t rows = 512, tokens = 128;
+  EXPECT_EQ(least_room(gather).rows, rows);
+  EXPECT_EQ(least_room(gather).tokens, 0);
+  EXPECT_EQ(least_room(sends).rows, rows);
+  EXPECT_EQ(least_room(sends).tokens, tokens);
+  const std::string unchanged = ". Nothing was changed: weights and states are those before the step. A rank has room for 512 rows";
+  const std::string end = " times as much (the capacity that was given to the strategy of the experts, times that) all would have found a place";
+  EXPECT_EQ(overflow_text(gather, 64), "experts had no room for 64 rows of tokens" + unchanged + "; with 1.13" + end);
+  EXPECT_EQ(overflow_text(sends, 56),
+            "there was no room for 56 tokens, on their way to the ranks of their experts or as rows there" + unchanged +
+                " and for 128 tokens from each rank; with 1.44" + end);
+}
+
+TEST(SharedExperts, AStageWithoutExpertsKnowsNoRoom) {
+  const ModelChoice last_alone{"qwen3-moe", R"({"mlp_only_layers": [0, 1]})"};
+  const auto programs = compile(config_of(last_alone, {"--strategy=ep=2+pipeline=2", "--ranks=4", "--accumulation=2"}), 0);
+  int without = 0;
+  for (const Planned& step : programs->steps) {
+    const std::string text = overflow_text(step.program, 8);
+    EXPECT_EQ(text.find("experts had no room for 8 rows of tokens. Nothing was changed"), 0U) << text;
+    const bool none = least_room(step.program).rows == 0;
+    EXPECT_EQ(text.find("A rank has room for 0"), std::string::npos) << text;
+    EXPECT_EQ(text.find("Begin with more room") != std::string::npos, none) << text;
+    without += none ? 1 : 0;
+  }
+  EXPECT_EQ(without, 2);
 }
 
 }  // namespace

@@ -14,20 +14,12 @@ namespace {
 using reference::random_value;
 using reference::Visibility;
 using reference::zeros;
+using test::DeviceAndDtype;
 using test::expect_close;
 using test::LocalParts;
 using test::Repeated;
 using test::Value;
 using test::Values;
-
-struct Setup {
-  std::string device;
-  DType dtype;
-};
-
-void PrintTo(const Setup& setup, std::ostream* out) {
-  *out << setup.device << "_" << name_of(setup.dtype);
-}
 
 struct Case {
   std::int64_t batch, sequence, heads, kv_heads, dim, ranks;
@@ -55,7 +47,7 @@ Value cut(const Value& whole, int dim, std::int64_t first, std::int64_t count) {
   return part;
 }
 
-class AttentionPart : public test::DeviceTest<Setup> {
+class AttentionPart : public test::DeviceTest<DeviceAndDtype> {
  protected:
   void SetUp() override { open_or_skip(GetParam().device, test::options_of(GetParam().device)); }
   bool narrow() const { return GetParam().dtype == DType::bf16; }
@@ -240,13 +232,8 @@ TEST_P(AttentionPart, ChannelsInParts) {
   }
 }
 
-std::vector<Setup> setups() {
-  std::vector<Setup> all;
-  for (const std::string& device : test::device_kinds()) all.insert(all.end(), {{device, DType::f32}, {device, DType::bf16}});
-  return all;
-}
-INSTANTIATE_TEST_SUITE_P(Devices, AttentionPart, testing::ValuesIn(setups()),
-                         [](const testing::TestParamInfo<Setup>& info) { return testing::PrintToString(info.param); });
+INSTANTIATE_TEST_SUITE_P(Devices, AttentionPart, testing::ValuesIn(test::devices_and_dtypes()),
+                         [](const testing::TestParamInfo<DeviceAndDtype>& info) { return testing::PrintToString(info.param); });
 
 }  // namespace
 }  // namespace consist

@@ -16,18 +16,10 @@ namespace {
 using reference::random_value;
 using reference::Visibility;
 using reference::zeros;
+using test::DeviceAndDtype;
 using test::expect_close;
 using test::Value;
 using test::Values;
-
-struct Setup {
-  std::string device;
-  DType dtype;
-};
-
-void PrintTo(const Setup& setup, std::ostream* out) {
-  *out << setup.device << "_" << name_of(setup.dtype);
-}
 
 Value position_of(std::int64_t at) {
   Value position = zeros(DType::i32, {1});
@@ -35,19 +27,7 @@ Value position_of(std::int64_t at) {
   return position;
 }
 
-/// Rows [first, first + count) of dimension 1 of [batch, rows, channels].
-Value rows_of(const Value& whole, std::int64_t first, std::int64_t count) {
-  Value rows = whole;
-  rows.shape = {whole.shape[0], count, whole.shape[2]};
-  rows.data.clear();
-  for (std::int64_t b = 0; b < whole.shape[0]; ++b) {
-    for (std::int64_t i = 0; i < count * whole.shape[2]; ++i)
-      rows.data.push_back(whole.at((b * whole.shape[1] + first) * whole.shape[2] + i));
-  }
-  return rows;
-}
-
-class CacheKernel : public test::DeviceTest<Setup> {
+class CacheKernel : public test::DeviceTest<DeviceAndDtype> {
  protected:
   void SetUp() override { open_or_skip(GetParam().device, test::options_of(GetParam().device)); }
   Value random(const Shape& shape, double scale = 1) { return random_value(engine_, GetParam().dtype, shape, scale); }
@@ -128,15 +108,7 @@ TEST_P(CacheKernel, KeysBehindTheQueriesAreNotRead) {
   EXPECT_EQ(found[0]->data, clean[0]->data);
 }
 
-std::vector<Setup> setups() {
-  std::vector<Setup> all;
-  for (const std::string& device : test::device_kinds()) {
-    all.push_back({device, DType::f32});
-    all.push_back({device, DType::bf16});
-  }
-  return all;
-}
-INSTANTIATE_TEST_SUITE_P(Devices, CacheKernel, testing::ValuesIn(setups()), testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(Devices, CacheKernel, testing::ValuesIn(test::devices_and_dtypes()), testing::PrintToStringParamName());
 
 }  // namespace
 }  // namespace consist

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -61,12 +62,26 @@ class DeviceTest : public testing::TestWithParam<Param> {
   }
 };
 
+/// What a test of kernels is instantiated with, where the two are all that differs.
+struct DeviceAndDtype {
+  std::string device;
+  DType dtype;
+
+  friend void PrintTo(const DeviceAndDtype& setup, std::ostream* out) { *out << setup.device << "_" << name_of(setup.dtype); }
+};
+
 inline std::vector<std::string> device_kinds() {
 #ifdef CONSIST_HAS_CUDA_DEVICE
   return {"cpu", "cuda"};
 #else
   return {"cpu"};
 #endif
+}
+
+inline std::vector<DeviceAndDtype> devices_and_dtypes() {
+  std::vector<DeviceAndDtype> all;
+  for (const std::string& device : device_kinds()) all.insert(all.end(), {{device, DType::f32}, {device, DType::bf16}});
+  return all;
 }
 
 }  // namespace consist::test

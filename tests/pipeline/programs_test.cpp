@@ -8,20 +8,16 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <sstream>
 #include <string>
-#include <tuple>
 
 #include "consist/error.h"
 #include "consist/op.h"
 #include "core/cost/collective_stream.h"
 #include "core/passes/compile.h"
 #include "core/passes/memory_plan.h"
-#include "core/passes/timeline.h"
 #include "core/passes/waits.h"
 #include "core/plugin/host.h"
 #include "core/program/printer.h"
-#include "plugins/strategies/pipeline/orders.h"
 #include "tests/golden_text.h"
 
 namespace consist {
@@ -190,114 +186,10 @@ TEST_F(PipelinePrograms, WhatCrossesABoundaryIsTheStreamAndItsGradient) {
   EXPECT_EQ(sent, 3) << "the gradient is one and the same for both";
 }
 
-TEST_F(PipelinePrograms, GoldenTimelines) {
-  for (const char* schedule : {"gpipe", "1f1b", "interleaved", "zero-bubble", "zero-bubble-h2"}) {
-    for (const int micro_batches : {3, 8}) {
-      const auto programs =
-          compile(host_, {.schedule = schedule, .stages = 4, .micro_batches = micro_batches, .shape = {.layers = 8}});
-      std::string name = "timeline_" + std::string(schedule) + "_4x" + std::to_string(micro_batches);
-      std::replace(name.begin(), name.end(), '-', '_');
-      test::expect_golden(name, timeline_text(simulate(pointers(programs), TimelineCost::equal)));
-    }
-  }
-}
-
 TEST_F(PipelinePrograms, GoldenPrograms) {
   const auto programs = compile(host_, {.stages = 2, .micro_batches = 2, .shape = {.layers = 2}});
   for (const int rank : {0, 1})
     test::expect_golden("pipeline_rank" + std::to_string(rank), to_text(programs[static_cast<std::size_t>(rank)]));
-}
-
-TEST_F(PipelinePrograms, BubbleFractionOfEqualStagesIsThatOfTheFormula) {
-  using pipeline::Schedule;
-  const std::map<std::string, Schedule> schedules{{"gpipe", Schedule::gpipe},
-                                                  {"1f1b", Schedule::one_f_one_b},
-                                                  {"interleaved", Schedule::interleaved},
-                                                  {"zero-bubble", Schedule::zero_bubble},
-                                                  {"zero-bubble-h2", Schedule::zero_bubble_h2}};
-  for (const auto& [name, schedule] : schedules) {
-    for (const int stages : {2, 4}) {
-      const auto programs = compile(host_, {.schedule = name, .stages = stages, .micro_batches = 8, .shape = {.layers = 8}});
-      const int chunks = schedule == Schedule::interleaved ? 2 : 1;
-      EXPECT_NEAR(simulate(pointers(programs), TimelineCost::equal).bubble_fraction(),
-                  pipeline::bubble_fraction(schedule, stages, chunks, 8), 1e-9)
-          << name << " over " << stages;
-    }
-  }
-}
-
-/// How often each part is drawn for a rank, in units.
-std::map<std::string, int> units_of(const std::string& drawing, int rank) {
-  std::map<std::string, int> units;
-  std::istringstream lines(drawing);
-  for (std::string line; std::getline(lines, line);) {
-    const std::string begin = "rank " + std::to_string(rank) + " |";
-    std::istringstream cells(line.starts_with(begin) ? line.substr(begin.size()) : "");
-    for (std::string cell; cells >> cell;) {
-      if (cell != ".") ++units[cell];
-    }
-  }
-  return units;
-}
-
-// What stands in front of a part and needs no message, such as the release of memory, is no work of that part.
-TEST_F(PipelinePrograms, WaitingIsNotDrawnAsWork) {
-  for (const char* schedule : {"gpipe", "1f1b", "interleaved", "zero-bubble", "zero-bubble-h2"}) {
-    const Configuration configuration{
-        .schedule = schedule, .stages = 4, .micro_batches = 4, .shape = {.layers = 8, .heads = 4, .kv_heads = 2}, .tensor = 2};
-    const auto programs = compile(host_, configuration);
-    std::vector<const Program*> stages;
-    for (int rank : programs[0].mesh.group(0, programs[0].stage_axis))
-      stages.push_back(&programs[static_cast<std::size_t>(rank)]);
-    const Timeline timeline = simulate(stages, TimelineCost::equal);
-    const std::string drawing = timeline_text(timeline);
-    const bool split = schedule == std::string("zero-bubble") || schedule == std::string("zero-bubble-h2");
-    for (int rank = 0; rank < 4; ++rank) {
-      std::map<std::tuple<Phase, int, int>, double> work;
-      for (const TimelinePart& part : timeline.ranks[static_cast<std::size_t>(rank)])
-        work[{part.phase, part.micro_batch, part.stage}] += part.end - part.begin;
-      for (const auto& [part, units] : work)
-        EXPECT_NEAR(units, std::get<0>(part) == Phase::backward && !split ? 2 : 1, 1e-9) << schedule;
-      if (split) continue;  // whose weight gradients run beside collectives in the middle of other parts
-      for (const auto& [cell, units] : units_of(drawing, rank))
-        EXPECT_EQ(units, cell[0] == 'B' ? 2 : 1) << cell << " of rank " << rank << "\n" << drawing;
-    }
-  }
-}
-
-// Planned programs, waits for memory included, in which each forward part takes 1 and nothing else but backward takes time.
-TEST_F(PipelinePrograms, SimulatedWithUnitDurationsTheyAreTheSameTimelines) {
-  for (const char* schedule : {"gpipe", "1f1b", "interleaved", "zero-bubble", "zero-bubble-h2"}) {
-    for (const int micro_batches : {3, 8}) {
-      SCOPED_TRACE(std::string(schedule) + ", " + std::to_string(micro_batches));
-      const auto programs =
-          compile(host_, {.schedule = schedule, .stages = 4, .micro_batches = micro_batches, .shape = {.layers = 8}});
-      std::vector<Durations> units;
-      for (const Program& program : programs) units.push_back(equal_durations(program));
-      const Timeline by_outlines = simulate(pointers(programs), TimelineCost::equal);
-      const Timeline simulated = timeline_of(pointers(programs), simulate(pointers(programs), units));
-      EXPECT_EQ(timeline_text(simulated), timeline_text(by_outlines));
-      EXPECT_NEAR(simulated.bubble_fraction(), by_outlines.bubble_fraction(), 1e-9);
-    }
-  }
-}
-
-TEST_F(PipelinePrograms, RanksTellEachOtherTheirTimelines) {
-  const auto programs = compile(host_, {.schedule = "interleaved", .stages = 3, .micro_batches = 4, .shape = {.layers = 6}});
-  std::vector<StageOutline> outlines;
-  for (const Program& program : programs)
-    outlines.push_back(outline_from(to_words(outline_of(program, estimated_durations(program)))));
-  for (const TimelineCost cost : {TimelineCost::equal, TimelineCost::by_ops}) {
-    const Timeline told = simulate(outlines, cost), own = simulate(pointers(programs), cost);
-    EXPECT_EQ(told.end, own.end);
-    EXPECT_EQ(timeline_text(told), timeline_text(own));
-    EXPECT_EQ(told.bubble_fraction(), own.bubble_fraction());
-  }
-  EXPECT_NEAR(simulate(outlines, TimelineCost::measured).end, simulate(outlines, TimelineCost::by_ops).end, 1e-12)
-      << "times that were measured are as good as others";
-  EXPECT_LT(to_words(outline_of(programs[0])).size(), 40 * 80u) << "about three steps for each of 16 parts";
-  EXPECT_THROW(outline_from("0 1 0"), ProgramError);
-  EXPECT_THROW(outline_from("0 9 0 0 0 1 1 1 0 0"), ProgramError);
 }
 
 /// Weight gradients of matrices in backward parts of a stage in the middle that stand behind the last message of their part.

@@ -25,22 +25,17 @@ struct Place {
   }
 };
 
-template <typename Unit>
-__global__ void __launch_bounds__(threads) take_rows(const Unit* __restrict__ from, const int* __restrict__ position, Unit* __restrict__ to,
+/// `inwards`: from the tensor that holds no more than the rows into the one that holds others, too; else out of that.
+template <bool inwards, typename Unit>
+__global__ void __launch_bounds__(threads) move_rows(const Unit* __restrict__ from, const int* __restrict__ position, Unit* __restrict__ to,
                                                      RowsInUnits rows, std::int64_t units) {
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x;
   if (i >= units) return;
   const Place place(i, rows, *position);
-  to[place.alone] = from[place.inside];
-}
-
-template <typename Unit>
-__global__ void __launch_bounds__(threads) put_rows(const Unit* __restrict__ from, const int* __restrict__ position, Unit* __restrict__ to,
-                                                    RowsInUnits rows, std::int64_t units) {
-  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x;
-  if (i >= units) return;
-  const Place place(i, rows, *position);
-  to[place.inside] = from[place.alone];
+  if constexpr (inwards)
+    to[place.inside] = from[place.alone];
+  else
+    to[place.alone] = from[place.inside];
 }
 
 /// Calls `launch` with a null pointer of the type that a thread moves and with what it moves; every extent of `bytes` is in bytes.
@@ -63,7 +58,7 @@ class RowsAt final : public Kernel {
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue queue) override {
     const std::int64_t rows = out[0].shape[0], width = out[0].shape[1] * static_cast<std::int64_t>(size_of(out[0].dtype));
     in_units({width, width, rows, in[0].shape[0]}, rows, [&]<typename Unit>(const Unit*, const RowsInUnits& r, std::int64_t units) {
-      take_rows<Unit><<<blocks_of(divided_up(units, threads)), threads, 0, stream_of(queue)>>>(in[0].as<Unit>(), in[1].as<int>(),
+      move_rows<false, Unit><<<blocks_of(divided_up(units, threads)), threads, 0, stream_of(queue)>>>(in[0].as<Unit>(), in[1].as<int>(),
                                                                                             out[0].as<Unit>(), r, units);
     });
     check_launch("rows_at");
@@ -77,7 +72,7 @@ class WriteRows final : public Kernel {
     const auto size = static_cast<std::int64_t>(size_of(rows.dtype));
     in_units({rows.shape[2] * size, rows.leading_dimension() * size, rows.shape[1], out[0].shape[1]}, rows.shape.rows(),
              [&]<typename Unit>(const Unit*, const RowsInUnits& r, std::int64_t units) {
-               put_rows<Unit><<<blocks_of(divided_up(units, threads)), threads, 0, stream_of(queue)>>>(rows.as<Unit>(), in[2].as<int>(),
+               move_rows<true, Unit><<<blocks_of(divided_up(units, threads)), threads, 0, stream_of(queue)>>>(rows.as<Unit>(), in[2].as<int>(),
                                                                                                     out[0].as<Unit>(), r, units);
              });
     check_launch("write_rows");

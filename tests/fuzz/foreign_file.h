@@ -1,0 +1,43 @@
+// Any bytes as a file of another trainer: refused with an Error, or taken: then the configuration has legal values, and nothing
+// that a terminal would obey stands in the notes.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+#include "consist/error.h"
+#include "launch/readers/common/target.h"
+#include "tests/fuzz/input_path.h"
+
+namespace consist {
+
+/// `apply(path, context, config)` reads the file. The error that it throws, if it does, must be of the classes for bad input.
+template <typename Apply>
+void read_foreign_file(const std::uint8_t* data, std::size_t size, const Apply& apply) {
+  static const InputPath input;
+  input.fill(data, size);
+  const readers::ReaderContext context{.given = [](const std::string& option) { return option == "seed"; },
+                                       .sizes = [] { return ModelSizes{.layers = 4, .hidden = 160}; }};
+  RunConfig config;
+  config.model = "llama-tiny";
+  try {
+    apply(input.path(), context, config);
+    config.check();
+    if (!std::isfinite(config.learning_rate)) std::abort();
+    for (const auto& [option, value] : config.plugin_options[config.schedule]) {
+      if (value.empty()) std::abort();
+    }
+    for (const std::string& note : config.notes) {
+      if (note.size() > 20'000 || std::any_of(note.begin(), note.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }))
+        std::abort();
+    }
+  } catch (const DataError&) {
+  } catch (const UsageError&) {
+  }
+}
+
+}  // namespace consist
