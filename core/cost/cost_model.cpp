@@ -5,6 +5,7 @@
 #include "consist/cost.h"
 #include "consist/error.h"
 #include "consist/op.h"
+#include "core/cost/scratch.h"
 #include "core/program/operands.h"
 
 namespace consist {
@@ -224,14 +225,16 @@ CostModel::Timed CostModel::timed(const Program& program, const Instruction& ins
   if (!instruction.op->touches_memory() || first_operand(instruction) == no_tensor) return {};
   const Cost cost = instruction.op->cost(program, instruction);
   const DType operand = program[first_operand(instruction)].dtype;
+  const std::int64_t bytes_beside = machine_->device_kind == "cuda" ? bytes_beside_attention(program, instruction) : 0;
+  const double beside = bytes_beside > 0 ? moving_seconds(2 * static_cast<double>(bytes_beside)) : 0;
   if (const Measured* of_op = measured(instruction.op, operand, cost.depth)) {
     const Measured::Point point = of_op->at(cost.flops, cost.bytes);
-    return {bound_seconds(operand, cost.flops, cost.bytes) * std::exp(point.ratio), of_op->demand, point.load,
+    return {bound_seconds(operand, cost.flops, cost.bytes) * std::exp(point.ratio) + beside, of_op->demand, point.load,
             cost.flops > 0 ? 1 : machine_->device.throttling.memory_bound.value};
   }
   const double moving = cost.bytes / machine_->device.memory_rate.value;
   const double working = cost.flops > 0 ? std::max(moving, cost.flops / flops_rate(program, instruction, cost.flops)) : moving;
-  return {.seconds = working + machine_->device.kernel_seconds.value};
+  return {.seconds = working + machine_->device.kernel_seconds.value + beside};
 }
 
 double CostModel::compute_seconds(const Program& program, const Instruction& instruction) const {

@@ -4,6 +4,7 @@
 
 #include "consist/cost.h"
 #include "consist/op.h"
+#include "core/cost/scratch.h"
 #include "core/program/operands.h"
 
 namespace consist {
@@ -17,16 +18,17 @@ double logits_bytes(const Program& program, const Instruction& i) {
   return static_cast<double>(x.rows() * w[0]) * static_cast<double>(size_of(program[i.inputs[0]].dtype));
 }
 
-/// Of attention with a sequence in zigzag order: keys and values in order of position, and their gradients once for each of the two
-/// chunks of a rank.
-std::int64_t bytes_by_position(const Program& program, const Instruction& i) {
-  static const Op *const forward = registry().find("attention"), *const backward = registry().find("attention_grad");
+}  // namespace
+
+std::int64_t bytes_beside_attention(const Program& program, const Instruction& i) {
+  static const Op *const forward = registry().find("attention"), *const backward = registry().find("attention_grad"),
+                  *const part = registry().find("attention_part"), *const part_grad = registry().find("attention_part_grad");
+  if (i.op == part) return program.bytes(i.inputs[0]);
+  if (i.op == part_grad) return program.bytes(i.inputs[1]) + program.bytes(i.inputs[2]) + program.bytes(i.inputs[3]);
   if ((i.op != forward && i.op != backward) || i.attributes.integer_or("zigzag", 0) == 0) return 0;
   const std::size_t keys = i.op == forward ? 1 : 2;
   return (program.bytes(i.inputs[keys]) + program.bytes(i.inputs[keys + 1])) * (i.op == forward ? 1 : 3);
 }
-
-}  // namespace
 
 double CostModel::scratch_base(const Program& program, const Instruction& instruction) const {
   const double chunk = machine_->device.chunk_bytes.value;
@@ -43,8 +45,8 @@ std::int64_t CostModel::scratch_bytes(const Program& program, const Instruction&
   const Cost cost = instruction.op->cost(program, instruction);
   if (const Measured* of_op = measured(instruction.op, operand, cost.depth)) ratio = of_op->at(cost.flops, cost.bytes).scratch;
   if (ratio <= 0 && machine_->device.chunk_bytes.value > 0 && logits_bytes(program, instruction) > 0) ratio = 1;
-  const std::int64_t by_position = machine_->device_kind == "cuda" ? bytes_by_position(program, instruction) : 0;
-  return by_position + (ratio > 0 ? static_cast<std::int64_t>(std::ceil(ratio * scratch_base(program, instruction))) : 0);
+  const std::int64_t beside = machine_->device_kind == "cuda" ? bytes_beside_attention(program, instruction) : 0;
+  return beside + (ratio > 0 ? static_cast<std::int64_t>(std::ceil(ratio * scratch_base(program, instruction))) : 0);
 }
 
 }  // namespace consist

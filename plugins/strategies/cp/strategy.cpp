@@ -74,7 +74,7 @@ CONSIST_PLUGIN(strategy, consist::ParallelStrategy, ContextParallel, "cp", "1.0.
 CONSIST_PLUGIN_OPTIONS({"attention", consist::OptionKind::choice, "gather",
                         "gather: keys and values of all tokens are brought to every rank; ring: they travel from rank to rank, and each "
                         "attends to a part at a time; ulysses: each rank attends in some of the heads over the whole sequence",
-                        "gather|ring|ulysses", "", "gather|ulysses"},
+                        "gather|ring|ulysses", "", "gather|ring|ulysses"},
                        {"gather-again", consist::OptionKind::flag, "true",
                         "backward gathers keys and values again, beside the rest of its layer, instead of keeping those of all tokens", "",
                         "attention=gather", "true|false"},

@@ -61,7 +61,8 @@ class CudnnDevice {
     const std::lock_guard lock(mutex_);
     const Key key{s.batch,        s.sequence,   s.keys,      s.heads,     s.kv_heads,
                   s.dim,          s.read.q,     s.read.k,    s.read.v,    s.written.q,
-                  s.written.k,    s.written.v,  s.query_tokens, s.key_tokens, direction == Direction::forward ? 0 : 1 + deterministic};
+                  s.written.k,    s.written.v,  s.query_tokens, s.key_tokens, s.causal,
+                  direction == Direction::forward ? 0 : 1 + deterministic};
     std::shared_ptr<const Plan> found = plans_[key].lock();
     if (!found) {
       found = std::make_shared<const Plan>(build(s, direction, deterministic));
@@ -75,7 +76,7 @@ class CudnnDevice {
   }
 
  private:
-  using Key = std::array<std::int64_t, 15>;
+  using Key = std::array<std::int64_t, 16>;
 
   Plan build(const AttentionShape& s, Direction direction, bool deterministic) const {
     Plan plan;
@@ -119,9 +120,15 @@ class CudnnDevice {
   static void describe(const Tensor& output, Uid uid, const Layout& layout) {
     output->set_output(true).set_uid(uid).set_dim(layout.extents).set_stride(layout.strides);
   }
-  /// Where the last key is that the first query sees.
-  static fe::DiagonalAlignment_t alignment(const AttentionShape& s) {
-    return s.keys == s.sequence ? fe::DiagonalAlignment_t::TOP_LEFT : fe::DiagonalAlignment_t::BOTTOM_RIGHT;
+  /// Attributes of either direction that say which keys queries see.
+  template <typename Sdpa>
+  static Sdpa seeing(const AttentionShape& s) {
+    Sdpa sdpa;
+    if (s.causal) {
+      sdpa.set_diagonal_alignment(s.keys == s.sequence ? fe::DiagonalAlignment_t::TOP_LEFT : fe::DiagonalAlignment_t::BOTTOM_RIGHT)
+          .set_diagonal_band_right_bound(0);
+    }
+    return sdpa;
   }
   static Extents stats_extents(const AttentionShape& s) { return {s.batch, s.heads, s.sequence, 1}; }
   static Extents stats_strides(const AttentionShape& s) { return {s.heads * s.sequence, s.sequence, 1, 1}; }
@@ -130,13 +137,8 @@ class CudnnDevice {
   static void forward(fe::graph::Graph& graph, const AttentionShape& s) {
     const Tensor q = heads(graph, uid_q, "q", of_queries(s, s.read.q)), k = heads(graph, uid_k, "k", of_keys(s, s.read.k)),
                  v = heads(graph, uid_v, "v", of_keys(s, s.read.v));
-    auto [o, stats] = graph.sdpa(q, k, v,
-                                 fe::graph::SDPA_attributes()
-                                     .set_name("attention")
-                                     .set_generate_stats(true)
-                                     .set_attn_scale(scale(s))
-                                     .set_diagonal_alignment(alignment(s))
-                                     .set_diagonal_band_right_bound(0));
+    auto [o, stats] = graph.sdpa(
+        q, k, v, seeing<fe::graph::SDPA_attributes>(s).set_name("attention").set_generate_stats(true).set_attn_scale(scale(s)));
     describe(o, uid_o, of_queries(s, s.heads * s.dim));
     stats->set_output(true)
         .set_uid(uid_stats)
@@ -157,11 +159,9 @@ class CudnnDevice {
                                           .set_dim(stats_extents(s))
                                           .set_stride(stats_strides(s)));
     auto [dq, dk, dv] = graph.sdpa_backward(q, k, v, o, dout, stats,
-                                            fe::graph::SDPA_backward_attributes()
+                                            seeing<fe::graph::SDPA_backward_attributes>(s)
                                                 .set_name("attention_grad")
                                                 .set_attn_scale(scale(s))
-                                                .set_diagonal_alignment(alignment(s))
-                                                .set_diagonal_band_right_bound(0)
                                                 .set_deterministic_algorithm(deterministic));
     describe(dq, uid_dq, of_queries(s, s.written.q));
     describe(dk, uid_dk, of_keys(s, s.written.k));
@@ -200,15 +200,10 @@ class CudnnAttention final : public Kernel {
   std::unordered_map<std::int64_t, void*> pointers_;
 };
 
-/// `qkv` are q, k and v. Throws UsageError for what no kernel here can do.
+/// `qkv` are q, k and v.
 AttentionShape shape_of(std::span<const Buffer> qkv, const Attributes& attributes) {
-  const std::int64_t dim = attributes.integer("head_dim"), window = attributes.integer_or("window", 0);
+  const std::int64_t dim = attributes.integer("head_dim");
   const Buffer &q = qkv[0], &k = qkv[1];
-  if (window != 0 && window < k.shape[1]) {
-    throw UsageError("attention within a window of " + std::to_string(window) + " positions over sequences of " +
-                     std::to_string(k.shape[1]) + ": the cuda device has no kernel for it; take --sequence " +
-                     std::to_string(window) + " or less, or --device cpu");
-  }
   return {q.shape[0],       q.shape[1], k.shape[1], q.shape[2] / dim,
           k.shape[2] / dim, dim,        {q.leading_dimension(), k.leading_dimension(), qkv[2].leading_dimension()}};
 }
@@ -221,12 +216,6 @@ Made tiled(DType type, const AttentionShape& shape, Direction direction, const K
                      ": cuDNN has no kernel for it here and Consist's own take head_dim up to " + std::to_string(longest_head));
   }
   return direction == Direction::forward ? make_tiled_attention(type, shape, s) : make_tiled_attention_grad(type, shape, s);
-}
-
-void refuse_documents(const KernelRequest& r, std::size_t index) {
-  if (index >= r.inputs.size() || r.inputs[index].absent()) return;
-  throw UnavailableError("device 'cuda' has no attention within documents yet (the dataset's field 'document_start'); use --device cpu, or "
-                         "a dataset without that field");
 }
 
 const std::vector<CudnnAttention::Binding>& bindings_of(Direction direction) {
@@ -243,12 +232,21 @@ bool is_whole(const AttentionShape& shape, const KernelRequest& r) {
   return shape.sequence == shape.keys && r.attributes.integer_or("zigzag", 0) == 0;
 }
 
-[[noreturn]] void refuse_parts() {
-  throw UnavailableError("device 'cuda' has no attention to parts of the keys yet (--cp.attention ring); use --cp.attention gather or "
-                         "ulysses, or --device cpu");
+}  // namespace
+
+void refuse_window(const KernelRequest& r, std::size_t queries) {
+  const std::int64_t window = r.attributes.integer_or("window", 0), parts = r.attributes.has("shift") ? r.attributes.integer("zigzag") : 1,
+                     length = r.inputs[queries + 1].shape[1] * parts;
+  if (window == 0 || window >= length) return;
+  throw UsageError("attention within a window of " + std::to_string(window) + " positions over sequences of " + std::to_string(length) +
+                   ": the cuda device has no kernel for it; take --sequence " + std::to_string(window) + " or less, or --device cpu");
 }
 
-}  // namespace
+void refuse_documents(const KernelRequest& r, std::size_t documents) {
+  if (kernels::at(r.inputs, documents).absent()) return;
+  throw UnavailableError("device 'cuda' has no attention within documents yet (the dataset's field 'document_start'); use --device cpu, or "
+                         "a dataset without that field");
+}
 
 Made make_attention_of(DType type, const AttentionShape& shape, Direction direction, const KernelSettings& s) {
   if (type == DType::bf16) {
@@ -262,6 +260,7 @@ Made make_attention_of(DType type, const AttentionShape& shape, Direction direct
 Made make_attention(const KernelRequest& r, const KernelSettings& s) {
   refuse_documents(r, 3);
   if (!kernels::at(r.inputs, 4).absent()) return make_cache_attention(r, s);
+  refuse_window(r, 0);
   const AttentionShape shape = shape_of(r.inputs.first(3), r.attributes);
   if (!is_whole(shape, r)) return make_attention_of_stretches(r, Direction::forward, s);
   return make_attention_of(r.inputs[0].dtype, shape, Direction::forward, s);
@@ -269,18 +268,11 @@ Made make_attention(const KernelRequest& r, const KernelSettings& s) {
 
 Made make_attention_grad(const KernelRequest& r, const KernelSettings& s) {
   refuse_documents(r, 6);
+  refuse_window(r, 1);
   AttentionShape shape = shape_of(r.inputs.subspan(1, 3), r.attributes);
   if (!is_whole(shape, r)) return make_attention_of_stretches(r, Direction::backward, s);
   shape.written = {r.outputs[0].leading_dimension(), r.outputs[1].leading_dimension(), r.outputs[2].leading_dimension()};
   return make_attention_of(r.inputs[1].dtype, shape, Direction::backward, s);
-}
-
-Made make_attention_part(const KernelRequest& /*r*/, const KernelSettings& /*s*/) {
-  refuse_parts();
-}
-
-Made make_attention_part_grad(const KernelRequest& /*r*/, const KernelSettings& /*s*/) {
-  refuse_parts();
 }
 
 }  // namespace consist::cuda

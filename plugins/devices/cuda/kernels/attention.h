@@ -18,13 +18,15 @@ struct TokenStrides {
 enum class Direction { forward, backward };
 
 /// Extents of attention: q, o [batch, sequence, heads, dim]; k, v [batch, keys, kv_heads, dim]; lse f32 [batch, heads, sequence].
-/// The last query sees all keys, the one before it all but the last, and so on: queries may be the last stretch of a sequence.
+/// Causal: the last query sees all keys, the one before it all but the last, and so on: queries may be the last stretch of a
+/// sequence. Otherwise every query sees all keys.
 struct AttentionShape {
   std::int64_t batch, sequence, keys, heads, kv_heads, dim;
   TokenStrides read;       ///< of q, k, v
   TokenStrides written{};  ///< of dq, dk, dv
   /// Tokens from one sequence of the batch to the next in memory, of q, o, do and dq, and of k, v, dk and dv.
   std::int64_t query_tokens = sequence, key_tokens = keys;
+  bool causal = true;
   std::int64_t group() const { return heads / kv_heads; }
 };
 
@@ -33,9 +35,14 @@ struct AttentionShape {
 Made make_attention_of(DType type, const AttentionShape& shape, Direction direction, const KernelSettings& s);
 
 /// Of queries that are a part of the sequence, or a sequence in zigzag order (Program::zigzag): keys and values are brought into
-/// order of position, then every stretch of queries has a kernel of make_attention_of(). ERRORS: UsageError as that; for queries of
-/// more than two stretches.
+/// order of position, then every stretch of queries has a kernel of make_attention_of(). ERRORS: UsageError as that; for queries
+/// of more than two stretches.
 Made make_attention_of_stretches(const KernelRequest& r, Direction direction, const KernelSettings& s);
+
+/// Throw for what no kernel here hides keys by. `queries` and `documents`: inputs of the request. ERRORS: UsageError;
+/// UnavailableError.
+void refuse_window(const KernelRequest& r, std::size_t queries);
+void refuse_documents(const KernelRequest& r, std::size_t documents);
 
 /// Of queries at a position (input 4 of the op), beside a cache; windows are heeded. ERRORS: UsageError for a head_dim above 256.
 Made make_cache_attention(const KernelRequest& r, const KernelSettings& s);

@@ -11,6 +11,7 @@
 #include "plugins/devices/cuda/check.h"
 #include "plugins/devices/cuda/kernels/attention.h"
 #include "plugins/devices/cuda/kernels/launch.h"
+#include "plugins/devices/cuda/kernels/scratch.h"
 #include "plugins/devices/cuda/kernels/token_rows.h"
 
 namespace consist::cuda {
@@ -31,20 +32,6 @@ std::vector<Stretch> stretches_of(std::int64_t first, std::int64_t queries, std:
   }
   return stretches;
 }
-
-/// Parts of the scratch memory, one behind the other.
-class Scratch {
- public:
-  std::int64_t reserve(std::int64_t bytes) {
-    const std::int64_t at = bytes_;
-    bytes_ += divided_up(bytes, std::int64_t{256}) * 256;
-    return at;
-  }
-  std::int64_t bytes() const { return bytes_; }
-
- private:
-  std::int64_t bytes_ = 0;
-};
 
 class AttentionOfStretches : public Kernel {
  public:
@@ -96,25 +83,19 @@ class AttentionOfStretches : public Kernel {
     inner_at_ = scratch_.reserve(inner);
   }
 
-  static char* part(void* workspace, std::int64_t at) { return static_cast<char*>(workspace) + at; }
-  static Buffer at(void* data) {
-    Buffer buffer;
-    buffer.data = data;
-    return buffer;
-  }
   /// Rows of a stretch in a tensor of the queries whose tokens lie `stride` elements apart.
   Buffer rows(const Buffer& whole, const Stretch& stretch, std::int64_t stride) const {
-    return at(whole.as<char>() + stretch.first_row * stride * size_);
+    return buffer_at(whole.as<char>() + stretch.first_row * stride * size_);
   }
   std::int64_t o_stride() const { return heads_ * dim_; }
 
   void bring_keys(const Buffer& keys, const Buffer& values, void* workspace, cudaStream_t stream) const {
-    rows_by_position(type_, rows_, keys.data, read_.k, part(workspace, keys_at_), stream);
-    rows_by_position(type_, rows_, values.data, read_.v, part(workspace, values_at_), stream);
+    rows_by_position(type_, rows_, keys.data, read_.k, part_of(workspace, keys_at_), stream);
+    rows_by_position(type_, rows_, values.data, read_.v, part_of(workspace, values_at_), stream);
   }
   /// Columns of lse [batch, heads, queries] that belong to a stretch, to or from the scratch [batch, heads, count].
   void copy_lse(const Stretch& stretch, const Buffer& lse, void* workspace, bool to_scratch, cudaStream_t stream) const {
-    float *whole = lse.as<float>() + stretch.first_row, *own = reinterpret_cast<float*>(part(workspace, lse_at_));
+    float *whole = lse.as<float>() + stretch.first_row, *own = reinterpret_cast<float*>(part_of(workspace, lse_at_));
     const auto width = static_cast<std::size_t>(stretch.count) * 4, pitch = static_cast<std::size_t>(queries_) * 4;
     cuda::check(cudaMemcpy2DAsync(to_scratch ? own : whole, to_scratch ? width : pitch, to_scratch ? whole : own,
                             to_scratch ? pitch : width, width, static_cast<std::size_t>(rows_.batch * heads_),
@@ -142,9 +123,9 @@ class Forward final : public AttentionOfStretches {
     bring_keys(in[1], in[2], workspace, stream);
     for (std::size_t n = 0; n < stretches_.size(); ++n) {
       const Stretch& stretch = stretches_[n];
-      const Buffer inputs[] = {rows(in[0], stretch, read_.q), at(part(workspace, keys_at_)), at(part(workspace, values_at_))};
-      const Buffer outputs[] = {rows(out[0], stretch, o_stride()), at(part(workspace, lse_at_))};
-      kernels_[n]->launch(inputs, outputs, part(workspace, inner_at_), queue);
+      const Buffer inputs[] = {rows(in[0], stretch, read_.q), buffer_at(part_of(workspace, keys_at_)), buffer_at(part_of(workspace, values_at_))};
+      const Buffer outputs[] = {rows(out[0], stretch, o_stride()), buffer_at(part_of(workspace, lse_at_))};
+      kernels_[n]->launch(inputs, outputs, part_of(workspace, inner_at_), queue);
       copy_lse(stretch, out[1], workspace, false, stream);
     }
   }
@@ -164,13 +145,13 @@ class Backward final : public AttentionOfStretches {
       const Stretch& stretch = stretches_[n];
       copy_lse(stretch, in[5], workspace, true, stream);
       const Buffer inputs[] = {rows(in[0], stretch, o_stride()),     rows(in[1], stretch, read_.q),
-                               at(part(workspace, keys_at_)),        at(part(workspace, values_at_)),
-                               rows(in[4], stretch, o_stride()),     at(part(workspace, lse_at_))};
-      const Buffer outputs[] = {rows(out[0], stretch, written_.q), at(part(workspace, dkeys_at_[n])),
-                                at(part(workspace, dvalues_at_[n]))};
-      kernels_[n]->launch(inputs, outputs, part(workspace, inner_at_), queue);
-      dkeys[n] = {part(workspace, dkeys_at_[n]), stretch.keys};
-      dvalues[n] = {part(workspace, dvalues_at_[n]), stretch.keys};
+                               buffer_at(part_of(workspace, keys_at_)),        buffer_at(part_of(workspace, values_at_)),
+                               rows(in[4], stretch, o_stride()),     buffer_at(part_of(workspace, lse_at_))};
+      const Buffer outputs[] = {rows(out[0], stretch, written_.q), buffer_at(part_of(workspace, dkeys_at_[n])),
+                                buffer_at(part_of(workspace, dvalues_at_[n]))};
+      kernels_[n]->launch(inputs, outputs, part_of(workspace, inner_at_), queue);
+      dkeys[n] = {part_of(workspace, dkeys_at_[n]), stretch.keys};
+      dvalues[n] = {part_of(workspace, dvalues_at_[n]), stretch.keys};
     }
     sum_from_positions(type_, rows_, dkeys, out[1].data, written_.k, stream);
     sum_from_positions(type_, rows_, dvalues, out[2].data, written_.v, stream);

@@ -37,12 +37,12 @@ __global__ void __launch_bounds__(threads, 2) attend(const T* __restrict__ q, co
     load_tile<T, D, R>(v, e, e.keys, b, kv_head, e.read.v, start, keys);
 #pragma unroll
     for (int i = 0; i < R; ++i) {
+      const int last = e.last_seen(first + row_of<R>(i));
       float most = largest[i];
 #pragma unroll
       for (int j = 0; j < R; ++j) {
-        // Every query sees key 0, so `most` is finite from the first tile<R> on. Keys beyond the sequence lie after all its
-        // queries.
-        scores[i][j] = start + column_of(j) <= first + row_of<R>(i) + e.shift ? scores[i][j] * e.scale : -INFINITY;
+        // Every query sees key 0, so `most` is finite from the first tile<R> on.
+        scores[i][j] = start + column_of(j) <= last ? scores[i][j] * e.scale : -INFINITY;
         most = fmaxf(most, scores[i][j]);
       }
 #pragma unroll

@@ -29,7 +29,7 @@ struct Tokens {
 
 struct Extents {
   Tokens queries, keys;
-  int shift;  ///< query i sees the keys 0 … i + shift
+  int shift;  ///< query i sees the keys 0 … i + shift that there are
   int heads, kv_heads, dim, group;
   TokenStrides read, written;
   std::int64_t o;  ///< elements from token to token of o and do
@@ -37,7 +37,7 @@ struct Extents {
   explicit Extents(const AttentionShape& s)
       : queries{static_cast<int>(s.sequence), static_cast<int>(s.query_tokens)},
         keys{static_cast<int>(s.keys), static_cast<int>(s.key_tokens)},
-        shift(static_cast<int>(s.keys - s.sequence)),
+        shift(static_cast<int>(s.causal ? s.keys - s.sequence : s.keys)),
         heads(static_cast<int>(s.heads)),
         kv_heads(static_cast<int>(s.kv_heads)),
         dim(static_cast<int>(s.dim)),
@@ -46,6 +46,7 @@ struct Extents {
         written(s.written),
         o(s.heads * s.dim),
         scale(static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(s.dim)))) {}
+  __device__ int last_seen(int query) const { return min(query + shift, keys.count - 1); }
   /// Element (b, token, head, 0) of a tensor whose tokens lie `row` elements apart.
   __device__ std::int64_t at(const Tokens& tokens, int b, int token, int head, std::int64_t row) const {
     return (static_cast<std::int64_t>(b) * tokens.apart + token) * row + head * dim;

@@ -45,10 +45,11 @@ __device__ __forceinline__ void gradients_of_scores(float (&p)[R][R], float (&dp
   for (int i = 0; i < R; ++i) {
     const int row = first + row_of<R>(i);
     const bool there = row < e.queries.count;
+    const int last = e.last_seen(row);
     const float l = there ? lse[row] * 1.4426950408889634F : 0.0F, d = there ? delta[row] : 0.0F;
 #pragma unroll
     for (int j = 0; j < R; ++j) {
-      p[i][j] = there && start + column_of(j) <= row + e.shift ? exp2f(p[i][j] * e.scale - l) : 0.0F;
+      p[i][j] = there && start + column_of(j) <= last ? exp2f(p[i][j] * e.scale - l) : 0.0F;
       dp[i][j] = p[i][j] * (dp[i][j] - d);
     }
   }
