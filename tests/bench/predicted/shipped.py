@@ -1,10 +1,15 @@
 #!/usr/bin/env python3
-"""A machine file that ships, with what was measured on such a machine. Usage: shipped.py CALIBRATED.json core/cost/machines/NAME.json
+"""A machine file that ships, with what was measured on such a machine. Usage: shipped.py [--add OP,...] CALIBRATED.json core/cost/machines/NAME.json
 
-Takes the times of ops, what the load does to the clock and the host's links from a file of `consist calibrate`, and rewrites the second
+With --add, takes the times of these ops alone (a * at the end stands for the rest of a name), which the second file has not yet: those of
+mixtures of experts, say, of a file that `consist calibrate --models qwen3-30b-a3b` wrote. Without, takes the times of ops, what the load does to the clock and the host's links from a file of `consist calibrate`, and rewrites the second
 file with them. Peaks, links between GPUs and nodes, and what several GPUs leave each other of the host's links stay as they are there."""
+import argparse
+import fnmatch
 import json
+import math
 import pathlib
+import statistics
 import sys
 
 MEASURED = "measured on such a machine"
@@ -29,10 +34,56 @@ def text_of(value, depth=0):
     return json.dumps(value)
 
 
+def unloaded(times, point, device):
+    """Seconds of a point at no load (cost.h, Throttling)."""
+    sensitivity = 1 if point[0] > 0 else device["throttling"]["memory_bound"]["value"]
+    return point[2] / (1 + sensitivity * point[3])
+
+
+def add(calibrated, known, names):
+    """What "no load" is differs between two fits, so times are taken relative to those of ops that both files have at like sizes."""
+    def of(times):
+        return times["op"], times["dtype"], times.get("depth")
+
+    there = {of(times): times for times in known["times"]}
+    ratios, demands = {True: [], False: []}, {True: [], False: []}
+    for times in calibrated["times"]:
+        if of(times) not in there or times["op"].startswith("attention"):
+            continue
+        like = there[of(times)]
+        for point in times["points"]:
+            nearest = min(like["points"], key=lambda p: abs(math.log(max(p[1], 1) / max(point[1], 1))) + abs(math.log(max(p[0], 1) / max(point[0], 1))))
+            if all(x == y or 0.8 < x / max(y, 1) < 1.25 for x, y in zip(nearest[:2], point[:2])):
+                work = (point[0] or point[1]) / (nearest[0] or nearest[1])
+                ratios[point[0] > 0].append(unloaded(like, nearest, known) * work / unloaded(times, point, calibrated))
+                demands[point[0] > 0].append(like["demand"])
+    for times in calibrated["times"]:
+        if not any(fnmatch.fnmatch(times["op"], name) for name in names):
+            continue
+        if of(times) in there:
+            sys.exit(f"the known file has times of {times['op']}")
+        product = times["points"][-1][0] > 0
+        if not ratios[product]:
+            sys.exit(f"the files have no times of like sizes that those of {times['op']} could be compared by")
+        ratio = statistics.median(ratios[product])
+        points = [p[:2] + [unloaded(times, p, calibrated) * ratio, 0.0] + p[4:] for p in times["points"]]
+        known["times"].append(marked({**times, "demand": statistics.median(demands[product]), "points": points}))
+        print(f"{times['op']}: {ratio:.3f} of the times there, by {len(ratios[product])} points")
+
+
 def main():
-    calibrated = json.loads(pathlib.Path(sys.argv[1]).read_text())
-    path = pathlib.Path(sys.argv[2])
+    options = argparse.ArgumentParser()
+    options.add_argument("--add", type=lambda text: text.split(","))
+    options.add_argument("calibrated", type=pathlib.Path)
+    options.add_argument("known", type=pathlib.Path)
+    given = options.parse_args()
+    calibrated = json.loads(given.calibrated.read_text())
+    path = given.known
     known = json.loads(path.read_text())
+    if given.add:
+        add(calibrated["device"], known["device"], given.add)
+        path.write_text(text_of(known) + "\n")
+        return
     for name in ("throttling", "times"):
         known["device"][name] = marked(calibrated["device"][name])
     for name in ("host_alone", "host_both", "rank_skew"):
