@@ -78,6 +78,12 @@ void set_recompute_layers(C& config, const std::string& text) {
 Json get_recompute_layers(const C& config) {
   return layers_text(config.recompute);
 }
+void set_offload(C& config, const std::string& text) {
+  config.offload = parse_offload(text);
+}
+Json get_offload(const C& config) {
+  return text_of(config.offload);
+}
 void set_freeze(C& config, const std::string& text) {
   config.freeze = parse_freeze(text, patterns_text(config.freeze.trained));
 }
@@ -173,6 +179,13 @@ constexpr RunOption table[] = {
      false,
      set_recompute_layers,
      get_recompute_layers},
+    {{"offload-activations", text, "none", "of which layers they go to the host until backward: none, all, 0-15"},
+     "LAYERS",
+     training,
+     Sweep::commas,
+     false,
+     set_offload,
+     get_offload},
     row<&C::pack>({"pack", flag, "on", "one matmul for q, k, v; for gate, up"}, "on|off", training),
     {{"freeze", text, "", "parameters that are not trained, by name: model.embed_tokens.*,*norm*"},
      "PATTERNS",

@@ -8,6 +8,7 @@
 
 #include "consist/export.h"
 #include "core/passes/freeze.h"
+#include "core/passes/offload_activations.h"
 #include "core/passes/optimizer.h"
 #include "core/passes/recompute.h"
 
@@ -43,6 +44,7 @@ struct RunConfig {
   std::int64_t global_batch =
       0;  ///< sequences per step of all ranks; 0: follows from the two (settle_batch in core/plan/parts.h)
   RecomputeRequest recompute;
+  OffloadRequest offload;  ///< --offload-activations
   FreezeRequest freeze;
   bool pack = true;  ///< linears that read the same are one product
   std::int64_t steps = 100;

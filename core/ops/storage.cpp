@@ -21,6 +21,8 @@ class Copy final : public NamedOp {
     d.accumulate_grad(f.inputs[0], d.gradient(f.outputs[0]));
   }
   int updates_in_place(int /*output*/) const noexcept override { return 1; }
+  bool takes_strided_view(int input) const noexcept override { return input == 0; }
+  bool makes_strided_view(int /*output*/) const noexcept override { return true; }
 };
 
 /// Its inputs' memory is free for others from here on, and not already behind the last instruction that reads

@@ -268,6 +268,8 @@ Program compile_step(const CompileRequest& request, const Layout& layout, int ra
   passes.add("fuse_amax", fuse_amax);
   passes.add("record_amaxes", record_amaxes);
   if (request.pack_linears) passes.add("pack_linears", pack_linears);
+  if (request.offload.any())
+    passes.add("offload_activations", [&](Program& program) { offload_activations(program, request.offload); });
   passes.update();
   passes.each("finish", finish);
   passes.of_plugins(PassPoint::finished);

@@ -13,6 +13,7 @@
 #include "consist/strategy.h"
 #include "core/passes/freeze.h"
 #include "core/passes/layout.h"
+#include "core/passes/offload_activations.h"
 #include "core/passes/optimizer.h"
 #include "core/passes/pass_manager.h"
 #include "core/passes/recompute.h"
@@ -32,6 +33,7 @@ struct CompileRequest {
   std::int64_t sequence = 0;     ///< tokens per sequence
   int accumulation = 1;          ///< micro-batches per step
   RecomputeRequest recompute;
+  OffloadRequest offload;
   FreezeRequest freeze;
   std::vector<Field> fields;  ///< of the dataset (Dataset::fields())
   double room = 1;  ///< for rows of tokens at experts, as a multiple of what strategies ask for (core/passes/room_for_rows.h)

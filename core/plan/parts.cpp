@@ -238,6 +238,7 @@ CompileRequest Parts::compile_request(const RunConfig& config) const {
           .sequence = config.sequence,
           .accumulation = config.accumulation,
           .recompute = config.recompute,
+          .offload = config.offload,
           .freeze = config.freeze,
           .fields = fields,
           .pack_linears = config.pack,

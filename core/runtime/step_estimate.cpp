@@ -90,7 +90,8 @@ std::string fit_text(std::int64_t planned_bytes, int rank, const Machine& machin
   return "DOES NOT FIT: rank " + std::to_string(rank) + " needs " + bytes_text(planned_bytes) + ", a rank of " + machine.name +
          " has " + bytes_text(capacity) +
          ". The estimate is of a machine with more memory. What would make it fit: a smaller --batch with more --accumulation, "
-         "--recompute full, or more ranks to divide parameters and states over (zero3-offload, tp-sp, pipeline)\n";
+         "--recompute full, --offload-activations all, or more ranks to divide parameters and states over (zero3-offload, tp-sp, "
+         "pipeline)\n";
 }
 
 std::string estimate_text(const StepEstimate& e, const Machine& machine, int ranks, double tokens, double model_flops) {

@@ -43,6 +43,8 @@ void set_option(RunConfig& config, const std::string& name, const std::string& v
     recompute = value;
   else if (name == "recompute-layers")
     layers = value;
+  else if (name == "offload-activations")
+    config.offload = parse_offload(value);
   else if (const std::size_t dot = name.find('.'); dot != std::string::npos)
     config.plugin_options[name.substr(0, dot)][name.substr(dot + 1)] = value;
   else

@@ -38,6 +38,7 @@ class Draw {
     draw_precision();
     if (dice_.one_in(3)) draw_optimizer();
     if (dice_.one_in(2)) draw_recompute();
+    if (dice_.one_in(3)) add("offload-activations", dice_.text({"all", "all", "0-0"}));
     add("pack", dice_.text({"on", "off"}));
     add("max-norm", dice_.text({"0", "0.01", "1"}));
     if (dice_.one_in(4)) draw_frozen();

@@ -267,6 +267,13 @@ TEST_P(DeviceKernel, AddAndCast) {
   }
 }
 
+TEST_P(DeviceKernel, CopyOfDenseTensorsAndOfRows) {
+  for (const Shape& shape : {Shape{2, 5, 24}, Shape{1, 300, 7}, Shape{3, 1, 1}}) {
+    const Value x = random(shape);
+    expect_close(run("copy", {x})[0], x, 0, "copy of " + shape.text());
+  }
+}
+
 Setup cpu(const std::string& level, const std::string& threads, const std::string& bf16, DType dtype, DType gradient) {
   std::string name = level.substr(level.size() - 2) + "_" + threads + "threads_" + std::string(name_of(dtype));
   if (dtype == DType::bf16) name += "_" + bf16 + "_gradients_" + std::string(name_of(gradient));

@@ -34,6 +34,14 @@ class Copy final : public Kernel {
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue) override {
     const char* from = in[0].as<char>();
     char* to = out[0].as<char>();
+    if (in[0].row_stride != 0 || out[0].row_stride != 0) {  // rows of a strided view, or to such
+      const auto size = static_cast<std::int64_t>(size_of(in[0].dtype));
+      const std::int64_t from_row = in[0].leading_dimension() * size, to_row = out[0].leading_dimension() * size;
+      const auto row_bytes = static_cast<std::size_t>(in[0].shape.last() * size);
+      parallel_for(in[0].shape.rows(),
+                   [=](std::int64_t row) { std::memcpy(to + row * to_row, from + row * from_row, row_bytes); });
+      return;
+    }
     const std::int64_t bytes = in[0].shape.elements() * static_cast<std::int64_t>(size_of(in[0].dtype));
     constexpr std::int64_t block = 1 << 20;
     parallel_for((bytes + block - 1) / block, [=](std::int64_t i) {

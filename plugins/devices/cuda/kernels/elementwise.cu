@@ -79,12 +79,20 @@ class Add final : public Kernel {
   }
 };
 
-/// Between any two memories: the addresses tell which (unified addressing).
+/// Between any two memories: the addresses tell which (unified addressing). Row by row where one side is a strided view.
 class Copy final : public Kernel {
  public:
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue queue) override {
-    const std::int64_t bytes = in[0].shape.elements() * static_cast<std::int64_t>(size_of(in[0].dtype));
+    const std::int64_t size = static_cast<std::int64_t>(size_of(in[0].dtype)), bytes = in[0].shape.elements() * size;
     if (bytes == 0) return;
+    if (in[0].row_stride != 0 || out[0].row_stride != 0) {
+      const auto of_row = [size](std::int64_t elements) { return static_cast<std::size_t>(elements * size); };
+      cuda::check(cudaMemcpy2DAsync(out[0].data, of_row(out[0].leading_dimension()), in[0].data,
+                                    of_row(in[0].leading_dimension()), of_row(in[0].shape.last()),
+                                    static_cast<std::size_t>(in[0].shape.rows()), cudaMemcpyDefault, stream_of(queue)),
+                  "copy of rows");
+      return;
+    }
     cuda::check(cudaMemcpyAsync(out[0].data, in[0].data, static_cast<std::size_t>(bytes), cudaMemcpyDefault, stream_of(queue)),
                 "copy");
   }

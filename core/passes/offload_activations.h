@@ -1,0 +1,41 @@
+// Activations that wait for backward in the host's memory: less memory on the device for copies beside compute.
+#pragma once
+
+#include <string>
+
+#include "consist/export.h"
+#include "consist/program.h"
+
+namespace consist {
+
+/// Who inserted the copies, in their tags.
+inline constexpr const char* offload_name = "offload";
+
+/// Which layers' activations go to the host until backward.
+struct OffloadRequest {
+  bool on = false;
+  int first_layer = 0;  ///< of these transformer layers, both ends included; last_layer -1: to the last one
+  int last_layer = -1;
+
+  bool any() const noexcept { return on; }
+  bool operator==(const OffloadRequest&) const = default;
+};
+
+/// "none", "all", or layers as "4-11" or "4". Throws UsageError.
+CONSIST_API OffloadRequest parse_offload(const std::string& text);
+/// The text again, for records.
+CONSIST_API std::string text_of(const OffloadRequest& request);
+
+/// Works on the whole step, all micro-batches in their order, in front of the optimizer. What forward leaves for the backward
+/// part of the layers that are asked for is copied to the host behind the instruction that wrote it last, and back ahead of its
+/// first reader in backward, on the queues of copies. By the cost model a copy begins as late as ends in time; what is still on
+/// its way, out or back and not yet read, is never more than two layers' worth. It comes back to where it lay, strides included,
+/// so that the same kernels read it: values do not change by a bit. It stays on the device where it is wanted again at once (of
+/// the last layer), where copies would not end by then, and where it is among the smallest tensors that make 1% of a layer's.
+/// What recomputation makes again is not kept, so that it is not copied.
+///
+/// Throws UsageError for layers that the model lacks and, unless ranks have programs of their own (Program::stage_axis), where
+/// nothing is moved.
+CONSIST_API void offload_activations(Program& program, const OffloadRequest& request);
+
+}  // namespace consist
