@@ -32,7 +32,8 @@ constexpr std::size_t kStatusBytes = 16;
 constexpr std::size_t kKindBytes = 32;
 constexpr std::size_t kTextBytes = 1024;
 constexpr unsigned kIndexWidth = 128;
-constexpr std::array kTexts = {"/config", "/environment", "/topology", "/program", "/start", "/comm", "/result", "/profile"};
+constexpr std::array kTexts = {"/config", "/environment", "/topology", "/program",   "/start",
+                               "/comm",   "/result",      "/profile",  "/evaluation"};
 constexpr const char* kPacked = "/timeline";
 
 /// A 1-D dataset that grows by one row at a time.

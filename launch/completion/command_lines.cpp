@@ -143,7 +143,8 @@ constexpr RunOption of_generate[] = {
 constexpr std::string_view taken_by_generate[] = {"model", "checkpoint", "precision", "device", "seed", "plugin", "memory-limit"};
 constexpr RunOption of_evaluate[] = {help_option, valued("json", text, "", "the result as a file", "FILE")};
 constexpr std::string_view taken_by_evaluate[] = {"model", "checkpoint", "config", "strategy", "transport", "precision", "device", "machine",
-    "dataset", "ranks", "plugin", "sequence", "batch", "seed", "timeout", "evaluate-sequences", "memory-limit", "host-memory-limit"};
+    "dataset", "ranks", "plugin", "sequence", "batch", "seed", "timeout", "evaluate-sequences", "memory-limit", "host-memory-limit",
+    "archive", "overwrite"};
 
 constexpr CommandLine lines[] = {
     {"train", true, of_train_itself},
