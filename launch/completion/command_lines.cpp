@@ -45,7 +45,7 @@ constexpr RunOption of_explain[] = {
 constexpr RunOption of_tune[] = {
     help_option,
     valued("measure", integer, "3", "configurations that are run", "N", "0.."),
-    valued("objective", choice, "tokens", "what the best configuration has", "O", "tokens|memory|cost"),
+    valued("objective", choice, "tokens", "what the best configuration has", "O", "tokens|memory|cost|energy"),
     valued("search-seconds", integer, "300", "of searching", "S", "1.."),
     valued("fit", choice, "", "what is made as large as fits", "WHAT", "batch|sequence"),
     valued("configurations", integer, "2000", "simulated before the search ends by itself", "N", "1.."),
