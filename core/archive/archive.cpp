@@ -25,7 +25,7 @@ constexpr hsize_t kChunk = 1024;  // rows of /steps
 constexpr hsize_t kEventChunk = 64;
 constexpr hsize_t kEvaluationChunk = 64;
 constexpr hsize_t kExpertsChunk = 16;
-constexpr hsize_t kPackedChunk = 65536;  // bytes of /timeline
+constexpr hsize_t kPackedChunk = 65536;  // bytes of a text
 constexpr unsigned kPackedLevel = 6;
 constexpr hsize_t kFenceBytes = 8192;
 constexpr std::size_t kStatusBytes = 16;
@@ -34,7 +34,7 @@ constexpr std::size_t kTextBytes = 1024;
 constexpr unsigned kIndexWidth = 128;
 constexpr std::array kTexts = {"/config", "/environment", "/topology", "/program",   "/start",
                                "/comm",   "/result",      "/profile",  "/evaluation"};
-constexpr const char* kPacked = "/timeline";
+constexpr std::array kPackedTexts = {"/timeline", "/programs"};
 
 /// A 1-D dataset that grows by one row at a time.
 struct Series {
@@ -58,8 +58,7 @@ struct Archive::File {
   Descriptor lock;      // on this file
   Descriptor replaced;  // until then, the file that has the name, locked as well
   Handle file;
-  std::map<std::string, Handle> texts;
-  Handle packed;
+  std::map<std::string, Handle> texts, packed;
   Handle steps_group;
   Table steps, events, evaluations, experts;
   std::vector<Handle> fences;  // see reserve()
@@ -238,19 +237,19 @@ struct Archive::File {
     events.series.push_back(series(events_group.id(), "text", text.id(), text.id(), kEventChunk, nullptr));
     describe(events.series.front(), "s", "seconds since 1970-01-01 UTC");
     create_evaluations();
-    create_packed();
+    for (const char* name : kPackedTexts) create_packed(name);
     flush();
   }
 
   /// Bytes, compressed; none until they are written.
-  void create_packed() {
+  void create_packed(const char* name) {
     const hsize_t none = 0, unlimited = H5S_UNLIMITED, chunk = kPackedChunk;
     const Handle space = own(H5Screate_simple(1, &none, &unlimited), H5Sclose, "describe a text");
     const Handle creation = own(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, "describe a text");
     check(H5Pset_chunk(creation.id(), 1, &chunk), "describe a text");
     check(H5Pset_deflate(creation.id(), kPackedLevel), "describe a text");
-    packed = own(H5Dcreate2(file.id(), kPacked, H5T_STD_U8LE, space.id(), H5P_DEFAULT, creation.id(), H5P_DEFAULT), H5Dclose,
-                 "create a text");
+    packed.emplace(name, own(H5Dcreate2(file.id(), name, H5T_STD_U8LE, space.id(), H5P_DEFAULT, creation.id(), H5P_DEFAULT),
+                             H5Dclose, "create a text"));
   }
 
   void create_evaluations() {
@@ -342,9 +341,10 @@ void Archive::packed_text(const std::string& path, const std::string& json) {
   const hsize_t bytes = json.size();
   const hdf5::Session session;
   file_->require_open();
-  if (path != kPacked) throw ProgramError("an archive has no compressed text " + path);
-  file_->check(H5Dset_extent(file_->packed.id(), &bytes), "write a text");
-  file_->check(H5Dwrite(file_->packed.id(), H5T_NATIVE_UINT8, H5S_ALL, H5S_ALL, H5P_DEFAULT, json.data()), "write a text");
+  const auto found = file_->packed.find(path);
+  if (found == file_->packed.end()) throw ProgramError("an archive has no compressed text " + path);
+  file_->check(H5Dset_extent(found->second.id(), &bytes), "write a text");
+  file_->check(H5Dwrite(found->second.id(), H5T_NATIVE_UINT8, H5S_ALL, H5S_ALL, H5P_DEFAULT, json.data()), "write a text");
   file_->flush();
 }
 
@@ -416,7 +416,7 @@ void Archive::finish(const std::string& status, const std::string& reason) {
   file.flush();
   file.publish();
   file.texts.clear();
-  file.packed.reset();
+  file.packed.clear();
   file.steps_group.reset();
   for (Table* table : {&file.steps, &file.evaluations, &file.events, &file.experts}) table->series.clear();
   file.fences.clear();

@@ -82,7 +82,7 @@ function difference(a, b) {
 
 /** Groups of instructions of a row, as objects. */
 function itemsOf(row) {
-  return (timeOf(row)?.items || []).map(([part, text, dtype, count, seconds, ownSeconds, flops, size]) => ({
+  return (timeOf(row)?.items || []).map(([part, text, dtype, count, seconds, ownSeconds, flops, size, lines]) => ({
                                           part: data.texts[part],
                                           text: data.texts[text],
                                           dtype: data.texts[dtype],
@@ -90,7 +90,8 @@ function itemsOf(row) {
                                           seconds,
                                           own: ownSeconds,
                                           flops,
-                                          bytes: size
+                                          bytes: size,
+                                          lines: (lines || []).map((n) => data.texts[n])
                                         }));
 }
 
