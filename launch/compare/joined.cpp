@@ -99,7 +99,10 @@ std::vector<Given> expanded(const std::vector<std::string>& given) {
 
 std::vector<Joined> read_joined(const std::vector<std::string>& archives) {
   std::vector<Joined> joined;
+  std::set<fs::path> seen;  // a comparison's runs may be named by themselves, too
   for (const auto& [label, path, folder, row] : expanded(archives)) {
+    std::error_code ignored;
+    if (!seen.insert(fs::weakly_canonical(path, ignored)).second) continue;
     const Description description = describe(path);
     RunOutcome run = read_outcome(path);
     auto same = std::find_if(joined.begin(), joined.end(), [&, row = row, folder = folder](const Joined& j) {

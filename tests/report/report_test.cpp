@@ -321,6 +321,17 @@ TEST(ReportCommand, RunsOfOneConfigurationInOneFolderAreRepeatsOfARow) {
   EXPECT_EQ(rows[1].at("values").at("label"), "slow:1");
 }
 
+TEST(ReportCommand, AnArchiveThatIsNamedTwiceIsOneRun) {
+  const TemporaryFolder folder;
+  const std::string old = version_1(folder);
+  std::filesystem::create_symlink(old, folder / "link.h5");
+  const ChildResult written = consist_says({"report", old, folder / "link.h5", old, "-o", folder / "r.html"});
+  ASSERT_EQ(written.status, 0) << written.output;
+  const json rows = data_of(folder / "r.html").at("rows");
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows[0].at("run").at("repeats").size(), 1U);
+}
+
 TEST(ReportCommand, RefusesWhatItCannotDo) {
   const TemporaryFolder folder;
   write_whole(folder / "letter.html", "<html>dear</html>");
