@@ -84,9 +84,10 @@ void Archive::packed_text(const std::string& path, const std::string& json) {
   const hsize_t bytes = json.size();
   const hdf5::Session session;
   file_->require_open();
-  if (path != File::kPacked) throw ProgramError("an archive has no compressed text " + path);
-  file_->check(H5Dset_extent(file_->packed.id(), &bytes), "write a text");
-  file_->check(H5Dwrite(file_->packed.id(), H5T_NATIVE_UINT8, H5S_ALL, H5S_ALL, H5P_DEFAULT, json.data()), "write a text");
+  const auto found = file_->packed.find(path);
+  if (found == file_->packed.end()) throw ProgramError("an archive has no compressed text " + path);
+  file_->check(H5Dset_extent(found->second.id(), &bytes), "write a text");
+  file_->check(H5Dwrite(found->second.id(), H5T_NATIVE_UINT8, H5S_ALL, H5S_ALL, H5P_DEFAULT, json.data()), "write a text");
   file_->flush();
 }
 
@@ -158,7 +159,7 @@ void Archive::finish(const std::string& status, const std::string& reason) {
   file.flush();
   file.publish();
   file.texts.clear();
-  file.packed.reset();
+  file.packed.clear();
   file.steps_group.reset();
   for (File::Table* table : {&file.steps, &file.evaluations, &file.events, &file.experts}) table->series.clear();
   file.fences.clear();

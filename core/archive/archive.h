@@ -55,10 +55,10 @@ class Archive {
   Archive(const Archive&) = delete;
   Archive& operator=(const Archive&) = delete;
 
-  /// Stores a JSON text under "/config", "/environment", "/topology", "/program", "/start", "/comm", "/result" or
-  /// "/profile"; again replaces it.
+  /// Stores a JSON text under "/config", "/environment", "/topology", "/program", "/start", "/comm", "/result", "/profile" or
+  /// "/evaluation"; again replaces it.
   void text(const std::string& path, const std::string& json);
-  /// Stores a JSON text of any length compressed, under "/timeline", once.
+  /// Stores a JSON text of any length compressed, under "/timeline" or "/programs", once.
   void packed_text(const std::string& path, const std::string& json);
   /// States the columns of /steps, once, before the first append(). The first is "step", stored as int64; the others are float64.
   void define_steps(const std::vector<Column>& columns);

@@ -14,11 +14,13 @@ namespace {
 
 using hdf5::Handle;
 
-constexpr hsize_t kPackedChunk = 65536;  // bytes of /timeline
+constexpr hsize_t kPackedChunk = 65536;  // bytes of a text
 constexpr unsigned kPackedLevel = 6;
 constexpr hsize_t kFenceBytes = 8192;
 constexpr unsigned kIndexWidth = 128;
-constexpr std::array kTexts = {"/config", "/environment", "/topology", "/program", "/start", "/comm", "/result", "/profile"};
+constexpr std::array kTexts = {"/config", "/environment", "/topology", "/program",   "/start",
+                               "/comm",   "/result",      "/profile",  "/evaluation"};
+constexpr std::array kPackedTexts = {"/timeline", "/programs"};
 
 }  // namespace
 
@@ -178,18 +180,18 @@ void Archive::File::create() {
   events.series.push_back(series(events_group.id(), "text", text.id(), text.id(), kEventChunk, nullptr));
   describe(events.series.front(), "s", "seconds since 1970-01-01 UTC");
   create_evaluations();
-  create_packed();
+  for (const char* name : kPackedTexts) create_packed(name);
   flush();
 }
 
-void Archive::File::create_packed() {
+void Archive::File::create_packed(const char* name) {
   const hsize_t none = 0, unlimited = H5S_UNLIMITED, chunk = kPackedChunk;
   const Handle space = own(H5Screate_simple(1, &none, &unlimited), H5Sclose, "describe a text");
   const Handle creation = own(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, "describe a text");
   check(H5Pset_chunk(creation.id(), 1, &chunk), "describe a text");
   check(H5Pset_deflate(creation.id(), kPackedLevel), "describe a text");
-  packed = own(H5Dcreate2(file.id(), kPacked, H5T_STD_U8LE, space.id(), H5P_DEFAULT, creation.id(), H5P_DEFAULT), H5Dclose,
-               "create a text");
+  packed.emplace(name, own(H5Dcreate2(file.id(), name, H5T_STD_U8LE, space.id(), H5P_DEFAULT, creation.id(), H5P_DEFAULT),
+                           H5Dclose, "create a text"));
 }
 
 void Archive::File::create_evaluations() {

@@ -25,7 +25,6 @@ struct Archive::File {
   static constexpr std::size_t kStatusBytes = 16;
   static constexpr std::size_t kKindBytes = 32;
   static constexpr std::size_t kTextBytes = 1024;
-  static constexpr const char* kPacked = "/timeline";
 
   /// A 1-D dataset that grows by one row at a time.
   struct Series {
@@ -46,8 +45,7 @@ struct Archive::File {
   Descriptor lock;      // on this file
   Descriptor replaced;  // until then, the file that has the name, locked as well
   Handle file;
-  std::map<std::string, Handle> texts;
-  Handle packed;
+  std::map<std::string, Handle> texts, packed;
   Handle steps_group;
   Table steps, events, evaluations, experts;
   std::vector<Handle> fences;  // see reserve()
@@ -104,7 +102,7 @@ struct Archive::File {
   void create();
 
   /// Bytes, compressed; none until they are written.
-  void create_packed();
+  void create_packed(const char* name);
 
   void create_evaluations();
 };

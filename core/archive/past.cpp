@@ -15,10 +15,24 @@ using Json = nlohmann::json;
 
 /// Options that change neither what a row means nor which values it has, what a device settles later, which a run takes over, and
 /// the machine that is planned for.
-constexpr std::array may_differ = {
-    "steps",          "checkpoint",   "checkpoint_every", "checkpoint_each_epoch", "checkpoint_keep", "resume",
-    "export",         "memory_limit", "timeout",          "host_memory_limit",     "profile",         "trace",
-    "chosen_options", "machine",      "price"};
+constexpr std::array may_differ = {"steps",
+                                   "checkpoint",
+                                   "checkpoint_every",
+                                   "checkpoint_each_epoch",
+                                   "checkpoint_keep",
+                                   "resume",
+                                   "export",
+                                   "memory_limit",
+                                   "timeout",
+                                   "host_memory_limit",
+                                   "profile",
+                                   "trace",
+                                   "chosen_options",
+                                   "machine",
+                                   "price",
+                                   "sample_every",
+                                   "sample_prompt",
+                                   "sample_tokens"};
 
 }  // namespace
 

@@ -33,7 +33,7 @@ class ArchiveReader {
   std::string reason() const;  ///< of a run that failed, stopped or was cut off; empty otherwise
   /// The JSON text at "/config", ...; empty if it was never written.
   std::string text(const std::string& path) const;
-  /// The JSON text at "/timeline"; empty if it was never written, as in archives of version 1.
+  /// The JSON text at "/timeline" or "/programs"; empty if it was never written, as in archives of version 1.
   std::string packed_text(const std::string& path) const;
   std::int32_t version() const noexcept { return version_; }
   /// Names of the columns of /steps, in alphabetical order; empty before any was defined.

@@ -47,10 +47,6 @@ constexpr RunOption row(const OptionSpec& spec, const char* value, OptionGroup g
 constexpr RunOption source(const OptionSpec& spec, const char* value, Sweep sweep = Sweep::none, bool repeats = false) {
   return {spec, value, configuration, sweep, repeats, nullptr, nullptr, false};
 }
-/// A row of what train shows and does not train on: no part of a configuration.
-constexpr RunOption shown(const OptionSpec& spec, const char* value) {
-  return {spec, value, results, Sweep::none, false, nullptr, nullptr, false};
-}
 
 using C = RunConfig;
 
@@ -236,9 +232,9 @@ constexpr RunOption table[] = {
     row<&C::export_folder>({"export", text, "", "the model in Hugging Face's format"}, "FOLDER", results, Sweep::none),
     row<&C::evaluate_every>({"evaluate-every", integer, "0", "steps; 0: never", "0.."}, "N", results),
     row<&C::evaluate_sequences>({"evaluate-sequences", integer, "64", "per evaluation, at most", "0.."}, "N", results),
-    shown({"sample-every", integer, "0", "steps between samples of text; 0: none", "0.."}, "N"),
-    shown({"sample-prompt", text, "", "what samples go on from"}, "TEXT"),
-    shown({"sample-tokens", integer, "64", "tokens of a sample, at most", "1..1000000"}, "N"),
+    row<&C::sample_every>({"sample-every", integer, "0", "steps between samples of text; 0: none", "0.."}, "N", results),
+    row<&C::sample_prompt>({"sample-prompt", text, "", "what samples go on from"}, "TEXT", results, Sweep::none),
+    row<&C::sample_tokens>({"sample-tokens", integer, "64", "tokens of a sample, at most", "1..1000000"}, "N", results),
     row<&C::memory_limit>({"memory-limit", bytes, "0", "device, per rank; 0: all of it"}, "BYTES", results),
     row<&C::host_memory_limit>({"host-memory-limit", bytes, "0", "pinned, per host; 0: all"},
                                "BYTES", results),

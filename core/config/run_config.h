@@ -48,7 +48,8 @@ struct RunConfig {
   FreezeRequest freeze;
   bool pack = true;  ///< linears that read the same are one product
   std::int64_t steps = 100;
-  std::int64_t epochs = 0;  ///< passes through the dataset, from which steps follow once it is open (settle_steps); 0: steps count
+  std::int64_t epochs =
+      0;  ///< passes through the dataset, from which steps follow once it is open (settle_steps); 0: steps count
   std::uint64_t seed = 0;
   bool from_scratch = false;  ///< initialise even if the model folder has weights
 
@@ -59,7 +60,10 @@ struct RunConfig {
 
   std::int64_t evaluate_every = 0;
   std::int64_t evaluate_sequences = 64;
-  std::string checkpoint;  ///< folder; empty: no checkpoints
+  std::int64_t sample_every = 0;    ///< steps; 0: no samples of text
+  std::string sample_prompt;        ///< the text that samples go on from
+  std::int64_t sample_tokens = 64;  ///< of a sample, at most
+  std::string checkpoint;           ///< folder; empty: no checkpoints
   std::int64_t checkpoint_every = 0;
   bool checkpoint_each_epoch = false;  ///< also after each step that ends a pass through the dataset
   int checkpoint_keep = 2;

@@ -9,85 +9,16 @@
 
 #include "consist/error.h"
 #include "consist/json_input.h"
+#include "core/cost/file_object.h"
+#include "core/cost/power.h"
 
 namespace consist {
 namespace {
 
+using Object = FileObject;
 using Json = nlohmann::ordered_json;
 
-constexpr FigureSource sources[] = {FigureSource::data_sheet, FigureSource::measured, FigureSource::measured_here,
-                                    FigureSource::given};
 constexpr int version = 1;
-
-/// An object of the file, whose keys are all to be read.
-class Object {
- public:
-  Object(const nlohmann::json& json, std::string where) : json_(json), where_(std::move(where)) {
-    if (!json.is_object()) throw DataError(where_ + " must be an object, not " + shown(json));
-  }
-
-  /// Throws DataError for keys that nobody asked for.
-  void finish() const {
-    for (const auto& [key, value] : json_.items()) {
-      if (key != "note" && !read_.contains(key)) throw DataError(where_ + " has the unknown key " + shown(key));
-    }
-  }
-  bool has(const char* key) const { return json_.contains(key); }
-  std::string name(const char* key) const { return where_ + ": " + key; }
-  const nlohmann::json& at(const char* key) {
-    const auto found = json_.find(key);
-    if (found == json_.end()) throw DataError(where_ + " lacks the key \"" + key + "\"");
-    read_.insert(key);
-    return *found;
-  }
-  Object object(const char* key) { return Object(at(key), name(key)); }
-  std::string text(const char* key) {
-    const nlohmann::json& value = at(key);
-    if (!value.is_string()) throw DataError(name(key) + " must be a text, not " + shown(value));
-    return value.get<std::string>();
-  }
-  const nlohmann::json& list(const char* key) {
-    const nlohmann::json& value = at(key);
-    if (!value.is_array()) throw DataError(name(key) + " must be a list, not " + shown(value));
-    return value;
-  }
-  /// A number from `least` on, or above it.
-  double number(const char* key, double least, bool above = false) {
-    const nlohmann::json& value = at(key);
-    const double number = value.is_number() ? value.get<double>() : std::nan("");
-    if (!std::isfinite(number) || number < least || (above && number == least))
-      throw DataError(name(key) + " must be a number " + (above ? "above " : "of at least ") + shown(nlohmann::json(least)) +
-                      ", not " + shown(value));
-    return number;
-  }
-  FigureSource source() {
-    const std::string given = text("source");
-    for (FigureSource source : sources) {
-      if (name_of(source) == given) return source;
-    }
-    std::string known;
-    for (FigureSource source : sources) known += (known.empty() ? "\"" : ", \"") + std::string(name_of(source)) + "\"";
-    throw DataError(name("source") + " is " + shown(nlohmann::json(given)) + "; it can be " + known);
-  }
-  /// An object of a value, where it comes from, and perhaps a note.
-  Figure figure(const char* key, double least, bool above = false) {
-    Object object = this->object(key);
-    const Figure figure{object.number("value", least, above), object.source()};
-    object.finish();
-    return figure;
-  }
-  /// A fraction above 0, up to 1.
-  Figure share(const char* key) {
-    const Figure figure = this->figure(key, 0, true);
-    if (figure.value > 1) throw DataError(name(key) + " is a share: at most 1, not " + shown(nlohmann::json(figure.value)));
-    return figure;
-  }
-
- private:
-  const nlohmann::json& json_;
-  std::string where_;
-  std::set<std::string> read_;
-};
 
 std::string item(const std::string& list, std::size_t index) {
   return list + "[" + std::to_string(index) + "]";
@@ -217,10 +148,6 @@ LinkRates links_from(Object object) {
   return links;
 }
 
-Json json_of(const Figure& figure) {
-  return {{"value", figure.value}, {"source", name_of(figure.source)}};
-}
-
 Json json_of(const LinkRates& links) {
   Json curves = Json::array();
   for (const LinkRates::Curve& curve : links.curves) {
@@ -281,11 +208,12 @@ Machine machine_from_json(std::string_view text, const std::string& name) {
   if (object.has("host_both")) machine.host_both = object.share("host_both");
   if (object.has("rank_skew")) machine.rank_skew = object.figure("rank_skew", 0);
   machine.step_error = object.figure("step_error", 0);
+  if (object.has("power")) power_from(object.object("power"));  // which is no part of a Machine: power.h
   object.finish();
   return machine;
 }
 
-std::string to_json(const Machine& machine) {
+std::string to_json(const Machine& machine, const Power& power) {
   const DeviceRates& d = machine.device;
   Json reached = Json::array();
   for (const DeviceRates::Reached& r : d.reached) {
@@ -332,6 +260,7 @@ std::string to_json(const Machine& machine) {
             {"rank_skew", json_of(machine.rank_skew)},
             {"step_error", json_of(machine.step_error)}};
   if (!times.empty()) json["device"]["times"] = times;
+  if (power.is_known()) json["power"] = json_of(power);
   return json.dump(2) + "\n";
 }
 

@@ -7,13 +7,14 @@
 
 #include "consist/cost.h"
 #include "consist/export.h"
+#include "core/cost/power.h"
 
 namespace consist {
 
 /// Throws DataError that begins with `name` and says which key is missing, unknown or wrong.
 CONSIST_API Machine machine_from_json(std::string_view text, const std::string& name);
-/// The text of a file: machine_from_json() reads the same machine from it, to the last bit.
-CONSIST_API std::string to_json(const Machine& machine);
+/// The text of a file: machine_from_json() and power_from_json() read the same from it, to the last bit.
+CONSIST_API std::string to_json(const Machine& machine, const Power& power = {});
 
 /// All that ship, by name.
 CONSIST_API const std::vector<Machine>& known_machines();

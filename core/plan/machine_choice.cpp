@@ -45,17 +45,29 @@ void set_rate(LinkRates& links, double rate) {
   links.curves = {curve};
 }
 
-void replace(Machine& machine, const std::string& part) {
+/// What a machine's file says.
+struct MachineFile {
+  Machine machine;
+  Power power;
+};
+
+void replace(MachineFile& file, const std::string& part) {
+  Machine& machine = file.machine;
   const std::size_t equals = part.find('=');
   const std::string key = part.substr(0, equals);
   const struct {
     const char* key;
     Figure* figure;
-  } figures[] = {{"peak", &machine.device.peak_bf16},        {"peak-fp8", &machine.device.peak_fp8},
-                 {"peak-fp32", &machine.device.peak_fp32},   {"memory", &machine.device.memory_rate},
-                 {"capacity", &machine.device.memory_bytes}, {"host", &machine.host_shared},
-                 {"host-alone", &machine.host_alone}};
-  std::string known = "ranks-per-node products attention attention-grad node network";
+  } figures[] = {{"peak", &machine.device.peak_bf16},
+                 {"peak-fp8", &machine.device.peak_fp8},
+                 {"peak-fp32", &machine.device.peak_fp32},
+                 {"memory", &machine.device.memory_rate},
+                 {"capacity", &machine.device.memory_bytes},
+                 {"host", &machine.host_shared},
+                 {"host-alone", &machine.host_alone},
+                 {"power-limit", &file.power.limit},
+                 {"idle-power", &file.power.idle}};
+  std::string known = "ranks-per-node products attention attention-grad node network power";
   for (const auto& figure : figures) known += std::string(" ") + figure.key;
   const double number = positive(part, equals == std::string::npos ? "" : part.substr(equals + 1));
   for (const auto& figure : figures) {
@@ -69,10 +81,18 @@ void replace(Machine& machine, const std::string& part) {
     set_share(machine, key == "products" ? "*" : key == "attention" ? "attention" : "attention_grad", number);
   } else if (key == "ranks-per-node" && number == std::floor(number) && number <= 1e6) {
     machine.ranks_per_node = static_cast<int>(number);
+  } else if (key == "power") {
+    file.power.loads = {{"*", {number, FigureSource::given}}};  // of all kinds of work
   } else {
     throw UsageError("--machine: '" + part + "' is not known; values can be given to: " + known +
                      " (products and attention: shares of the peak, up to 1)");
   }
+}
+
+/// Of a machine that ships.
+Power power_of_known(const Machine& known) {
+  const auto at = static_cast<std::size_t>(&known - known_machines().data());
+  return power_from_json(machine_texts().at(at).text, known.name);
 }
 
 std::string names_of_known() {
@@ -100,7 +120,9 @@ double rate_of(const LinkRates& links) {
 
 }  // namespace
 
-Machine parse_machine(const std::string& text) {
+namespace {
+
+MachineFile parse_file(const std::string& text) {
   std::istringstream parts(text);
   std::string part;
   std::getline(parts, part, ',');
@@ -109,13 +131,33 @@ Machine parse_machine(const std::string& text) {
   if (known == nullptr && !is_file)
     throw UsageError("--machine '" + text + "' begins with no machine that is known here:" + names_of_known() +
                      ", or a file (machine.json)");
-  Machine machine = known != nullptr ? *known : machine_from_json(read_text(part, JsonRules().most_bytes), part);
-  while (std::getline(parts, part, ',')) replace(machine, part);
-  return machine;
+  MachineFile file;
+  if (known != nullptr) {
+    file = {*known, power_of_known(*known)};
+  } else {
+    const std::string json = read_text(part, JsonRules().most_bytes);
+    file = {machine_from_json(json, part), power_from_json(json, part)};
+  }
+  while (std::getline(parts, part, ',')) replace(file, part);
+  if (!file.power.loads.empty() && file.power.idle.value == 0) {
+    throw UsageError("--machine '" + text +
+                     "' says what a device draws under load (power), and not what one draws that waits: add idle-power=W");
+  }
+  return file;
+}
+
+}  // namespace
+
+Machine parse_machine(const std::string& text) {
+  return parse_file(text).machine;
 }
 
 std::shared_ptr<const Machine> machine_named(const std::string& text) {
   return text.empty() ? reference_machine() : std::make_shared<const Machine>(parse_machine(text));
+}
+
+Power power_named(const std::string& text) {
+  return parse_file(text.empty() ? reference_machine()->name : text).power;
 }
 
 std::string text_of(const Machine& machine) {

@@ -8,6 +8,7 @@
 #include "consist/device.h"
 #include "consist/export.h"
 #include "consist/job.h"
+#include "core/cost/power.h"
 
 namespace consist {
 
@@ -19,15 +20,17 @@ CONSIST_API Machine parse_machine(const std::string& text);
 /// What a plan without a device is for: the machine that --machine names (`text`, as above), or without one reference_machine().
 CONSIST_API std::shared_ptr<const Machine> machine_named(const std::string& text);
 
+/// The power that the same file has, by the same text; nothing is known where it has none. Throws as parse_machine().
+CONSIST_API Power power_named(const std::string& text);
+
 /// "h100, 8 ranks a node; products at 70%, ...": what an estimate rests on, for people.
 CONSIST_API std::string text_of(const Machine& machine);
 
 /// The machine that a device is planned for.
 struct MachineChoice {
   Machine machine;
-  std::string note;  ///< for people, if it is not the device's own: which other one it is, and why
-  std::string
-      origin;  ///< for the archive: "the device's", "the nearest to the device's", "--machine h200,network=1e10"
+  std::string note;    ///< for people, if it is not the device's own: which other one it is, and why
+  std::string origin;  ///< for the archive: "the device's", "the nearest to the device's", "--machine h200,network=1e10"
 };
 /// The machine that ships for this device; without one, that of the same kind, or of any, whose memory has the nearest size.
 CONSIST_API MachineChoice machine_for(const DeviceInfo& device);

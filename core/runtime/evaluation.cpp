@@ -1,20 +1,27 @@
 #include "core/runtime/evaluation.h"
 
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <vector>
 
 #include "consist/error.h"
 #include "consist/log.h"
 #include "consist/text.h"
+#include "core/archive/archive.h"
 #include "core/plan/machine_choice.h"
+#include "core/plan/program_summary.h"
 #include "core/runtime/agreement.h"
 #include "core/runtime/communicators.h"
 #include "core/runtime/device_options.h"
 #include "core/runtime/host_memory.h"
+#include "core/runtime/job_memory.h"
 #include "core/runtime/last_resort.h"
 #include "core/runtime/loaded_weights.h"
+#include "core/runtime/run_description.h"
 #include "core/runtime/run_setup.h"
 #include "core/runtime/trainer.h"
 
@@ -38,7 +45,38 @@ class Events final : public TrainerEvents {
   std::function<void()> grow_;
 };
 
-EvaluationResult evaluate_in(Plan& plan, JoinedJob& job) {
+double now() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+/// The archive's /evaluation.
+std::string evaluation_json(const EvaluationResult& result) {
+  using Json = nlohmann::ordered_json;
+  const Json json{{"weights", result.weights},
+                  {"step", result.step > 0 ? Json(result.step) : Json()},
+                  {"dataset", result.dataset},
+                  {"loss", result.loss},
+                  {"perplexity", result.perplexity()},
+                  {"tokens", result.tokens},
+                  {"sequences", result.sequences},
+                  {"seconds", result.seconds},
+                  {"tokens_per_second", static_cast<double>(result.tokens) / result.seconds},
+                  {"device", result.device}};
+  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
+/// What a run for steps would say of itself, as far as an evaluation has it.
+void describe(Archive& archive, const RunConfig& config, const std::string& environment, const std::string& topology,
+              const std::string& program) {
+  RunConfig recorded = config;
+  recorded.evaluate_every = 0;  // an option of training, by which the plan knows that it evaluates
+  archive.text("/config", recorded.to_json());
+  archive.text("/environment", environment);
+  archive.text("/topology", topology);
+  archive.text("/program", program);
+}
+
+EvaluationResult evaluate_in(Plan& plan, JoinedJob& job, std::optional<Archive>& archive) {
   RunConfig& config = plan.config();
   Parts& parts = plan.parts();
   agree_on_options(job, config);
@@ -60,9 +98,18 @@ EvaluationResult evaluate_in(Plan& plan, JoinedJob& job) {
   agree_on_programs(job, "planned collectives", programs);
   check_host_memory(job, state.planned_host_bytes(), config.host_memory_limit);
   state.allocate(false);
-  EvaluationResult result{.weights = load_trained_weights(state, config, parts, job),
-                          .dataset = parts.dataset->describe(),
-                          .device = parts.device->info().name};
+  const TrainedWeights weights = load_trained_weights(state, config, parts, job);
+  EvaluationResult result{
+      .weights = weights.text, .step = weights.step, .dataset = parts.dataset->describe(), .device = parts.device->info().name};
+  tell_bytes(job, "planned", state.planned_bytes());
+  tell_bytes(job, "planned_host", state.planned_host_bytes());
+  if (!config.archive.empty()) {
+    archive.emplace(config.archive, config.overwrite);
+    const PlannedMemory planned{largest_bytes(job, "planned", state.planned_bytes()),
+                                largest_bytes(job, "planned_host", state.planned_host_bytes())};
+    describe(*archive, config, environment_json(job, *parts.device, machine, communicators, plan.host()),
+             topology_json(config, plan.layout(), communicators), program_json(summarize(state.step()), planned));
+  }
   Events events([&] {
     constexpr double growth = 1.5;
     plan.set_room(plan.room() * growth);
@@ -79,6 +126,12 @@ EvaluationResult evaluate_in(Plan& plan, JoinedJob& job) {
   result.tokens = static_cast<std::int64_t>(report.targets);
   result.sequences = report.sequences;
   result.seconds = report.seconds;
+  if (archive) {
+    archive->evaluation(
+        {.step = result.step, .loss = result.loss, .sequences = result.sequences, .seconds = result.seconds, .time = now()});
+    archive->text("/evaluation", evaluation_json(result));
+    archive->finish("finished", "");
+  }
   job.leave(job.timeout());
   return result;
 }
@@ -91,10 +144,19 @@ double EvaluationResult::perplexity() const {
 
 EvaluationResult run_evaluation(Plan plan, JoinedJob& job) {
   const LastResort last_resort(job, [](const std::string& /*reason*/) {});
+  RunConfig& config = plan.config();
+  if (job.rank() != 0) config.archive.clear();
+  std::optional<Archive> archive;
   try {
-    return evaluate_in(plan, job);
+    if (!config.archive.empty()) check_archive_path(config.archive, config.overwrite);
+    return evaluate_in(plan, job, archive);
   } catch (const std::exception& error) {
     job.fail(error.what());
+    try {
+      if (archive) archive->finish("failed", error.what());
+    } catch (const std::exception&) {
+      // The archive itself failed: the first error is the one to report.
+    }
     throw;
   }
 }

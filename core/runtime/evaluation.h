@@ -12,6 +12,7 @@ namespace consist {
 
 struct EvaluationResult {
   std::string weights;         ///< what was evaluated, for people: "step 40 of runs/a"
+  std::int64_t step = 0;       ///< after which the weights were saved; 0: no checkpoint says
   std::string dataset;         ///< what it was evaluated on, for people
   double loss = 0;             ///< mean over `tokens`
   std::int64_t tokens = 0;     ///< targets that counted
@@ -25,7 +26,7 @@ struct EvaluationResult {
 /// Weights are those of load_trained_weights();
 /// --evaluate-sequences says how many sequences of the dataset's evaluation part are read, 0 all of them. The result is the same
 /// on all ranks. Throws UsageError for a dataset without an evaluation part, Error if the loss is not finite, and as
-/// run_training().
+/// run_training(). Rank 0 writes the archive that the configuration names (docs/archive.md).
 CONSIST_API EvaluationResult run_evaluation(Plan plan, JoinedJob& job);
 
 }  // namespace consist

@@ -99,13 +99,14 @@ void load_checkpoint_weights(TrainingState& state, const Checkpoint& checkpoint,
                      threads);
 }
 
-std::string load_trained_weights(TrainingState& state, const RunConfig& config, const Parts& parts, Job& job) {
+TrainedWeights load_trained_weights(TrainingState& state, const RunConfig& config, const Parts& parts, Job& job) {
   const int threads = filling_threads(job);
   if (!config.checkpoint.empty()) {
     const std::optional<Checkpoint> checkpoint = find_checkpoint(job, config.checkpoint);
     if (!checkpoint) throw UsageError("--checkpoint " + config.checkpoint + ": there is no checkpoint in that folder");
     load_checkpoint_weights(state, *checkpoint, threads);
-    return "step " + std::to_string(checkpoint->state().step) + " of " + config.checkpoint;
+    const std::int64_t step = checkpoint->state().step;
+    return {"step " + std::to_string(step) + " of " + config.checkpoint, step};
   }
   if (parts.model_folder.empty()) {
     throw UsageError("--model " + config.model +
@@ -117,7 +118,7 @@ std::string load_trained_weights(TrainingState& state, const RunConfig& config, 
                      ModelWeights::advice(parts.model_folder));
   }
   load_model_folder(state, parts, config.freeze, threads, job.rank() == 0);
-  return parts.model_folder;
+  return {parts.model_folder, 0};
 }
 
 }  // namespace consist

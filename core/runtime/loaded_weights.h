@@ -1,6 +1,7 @@
 // Weights for a run or a program from files: a Hugging Face folder, or a checkpoint of which nothing but the weights is wanted.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "core/checkpoint/checkpoint_reader.h"
@@ -26,9 +27,12 @@ void load_model_folder(TrainingState& state, const Parts& parts, const FreezeReq
 /// The weights that a checkpoint holds, whatever layout, precision and optimizer trained them. Throws DataError as above.
 void load_checkpoint_weights(TrainingState& state, const Checkpoint& checkpoint, int threads);
 
+struct TrainedWeights {
+  std::string text;       ///< what they are, for people: "step 40 of runs/a"
+  std::int64_t step = 0;  ///< after which they were saved; 0: no checkpoint says
+};
 /// Called by every rank: the weights of the newest sound checkpoint of `config.checkpoint` if that is a folder's name, else those
-/// of the model folder. Returns what they are, for people: "step 40 of runs/a". Throws UsageError where there is neither, and as
-/// above.
-CONSIST_API std::string load_trained_weights(TrainingState& state, const RunConfig& config, const Parts& parts, Job& job);
+/// of the model folder. Throws UsageError where there is neither, and as above.
+CONSIST_API TrainedWeights load_trained_weights(TrainingState& state, const RunConfig& config, const Parts& parts, Job& job);
 
 }  // namespace consist

@@ -116,6 +116,11 @@ void Recorder::timeline(const std::string& json) {
   if (archive_) archive_->packed_text("/timeline", json);
 }
 
+void Recorder::programs(const std::string& json) {
+  const std::lock_guard lock(mutex_);
+  if (archive_) archive_->packed_text("/programs", json);
+}
+
 void Recorder::traffic(const std::string& json) {
   const std::lock_guard lock(mutex_);
   if (archive_) archive_->text("/comm", json);

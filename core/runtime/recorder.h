@@ -35,6 +35,8 @@ class Recorder {
   void profile(const std::string& json);
   /// When the step's instructions ran, once the run is over (step_timeline.h).
   void timeline(const std::string& json);
+  /// The programs of the step, once the run is over (program_texts.h).
+  void programs(const std::string& json);
   /// What moved between ranks, once the run is over (traffic_json).
   void traffic(const std::string& json);
   void evaluation(const EvaluationReport& report);

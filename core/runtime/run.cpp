@@ -28,6 +28,7 @@
 #include "core/runtime/metrics.h"
 #include "core/runtime/observers.h"
 #include "core/runtime/processor_use.h"
+#include "core/runtime/program_texts.h"
 #include "core/runtime/rank_speeds.h"
 #include "core/runtime/recorder.h"
 #include "core/runtime/run_description.h"
@@ -294,8 +295,10 @@ TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, Advise
   const std::string data_text = text_of_parts(parts, config, layout, first_step + events.result.steps);
   if (!data_text.empty()) recorder.event("data", data_text);
   recorder.traffic(traffic_json(traffic(layout.mesh, summary, communicators), events.result.steps));
-  if (recorded)
+  if (recorded) {
     recorder.timeline(timeline_json(job, plan, state.step(), events.timeline(), compile_seconds <= most_compile_seconds));
+    recorder.programs(programs_json(job, state.step().program(), config.ranks));
+  }
   add_rates(events.result, config, parts, events);
   const Bound bound = checked_bound(measured, events.result.model_flops);
   events.result.bound_flops = bound.flops;

@@ -15,6 +15,7 @@
 #include "core/runtime/communicators.h"
 #include "core/runtime/trainer.h"
 #include "core/runtime/training_state.h"
+#include "launch/calibrate/power.h"
 #include "launch/calibrate/scoped_job.h"
 #include "launch/rank_numbers.h"
 
@@ -97,6 +98,7 @@ struct StepSampler::Measured {
   std::vector<double> instructions;
   std::vector<std::int64_t> workspace_bytes;  // by instruction
   double seconds = 0;
+  std::optional<double> watts;
 };
 
 StepSampler::StepSampler(PluginHost& host, std::shared_ptr<Device> device, std::shared_ptr<Transport> transport, Job& job,
@@ -156,7 +158,8 @@ StepSampler::Measured StepSampler::run(const CalibrationStep& step, bool profile
   state.allocate(profile);
   state.initialize(1, filling_threads(job_));
   job_.barrier("calibrate/start/" + std::to_string(++meetings_), job_.timeout());
-  Sampling sampling(state, seconds_);
+  const bool has_power = power_reading(device_->readings()).has_value();
+  Sampling sampling(state, has_power && !profile ? std::max(seconds_, power_window_seconds) : seconds_);
   const TrainerSettings settings{.steps = 1'000'000,  // the sampling ends it
                                  .micro_batch = plan.config().batch,
                                  .sequence = plan.config().sequence,
@@ -164,8 +167,9 @@ StepSampler::Measured StepSampler::run(const CalibrationStep& step, bool profile
                                  .optimizer = plan.parts().optimizer.get(),
                                  .dataset = plan.config().dataset};
   train(state, *plan.parts().dataset, plan.layout(), rank, settings, sampling);
+  const std::optional<double> watts = has_power ? power_reading(device_->readings()) : std::nullopt;
   const std::span<const std::int64_t> workspaces = state.step().workspace_bytes();
-  return {state.step().program(), sampling.instructions(), {workspaces.begin(), workspaces.end()}, sampling.seconds()};
+  return {state.step().program(), sampling.instructions(), {workspaces.begin(), workspaces.end()}, sampling.seconds(), watts};
 }
 
 std::vector<OpSample> StepSampler::sample(const CalibrationStep& step) {
@@ -206,7 +210,7 @@ double StepSampler::rank_skew() const {
 TimedStep StepSampler::time(const CalibrationStep& step) {
   Measured measured = run(step, false);
   const double seconds = mean_over_ranks({measured.seconds})[0];
-  return {std::move(measured.program), seconds};
+  return {std::move(measured.program), seconds, measured.watts};
 }
 
 double simulated_seconds(TimedStep& step, std::shared_ptr<const Machine> machine) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,7 +33,7 @@ struct OpSample {
   std::string op;
   DType dtype = DType::f32;  ///< of its first operand
   double flops = 0, bytes = 0;
-  int depth = 0;  ///< Cost::depth
+  int depth = 0;       ///< Cost::depth
   double seconds = 0;  ///< median of the steps, mean over ranks
   double scratch = 0;  ///< the kernel's workspace over CostModel::scratch_base()
   std::string
@@ -41,8 +42,9 @@ struct OpSample {
 
 /// A step that was run without measuring its parts.
 struct TimedStep {
-  Program program;     ///< as it ran on this rank
-  double seconds = 0;  ///< median over repeats, mean over ranks
+  Program program;                             ///< as it ran on this rank
+  double seconds = 0;                          ///< median over repeats, mean over ranks
+  std::optional<double> watts = std::nullopt;  ///< that this rank's device drew at the end; nothing where it has no sensor
 };
 /// Seconds of the step by `machine`, which its program is not planned for anew. Not collective.
 double simulated_seconds(TimedStep& step, std::shared_ptr<const Machine> machine);

@@ -1,10 +1,13 @@
 // consist calibrate: measures the machine it runs on, and writes the file that --machine takes.
 #include <algorithm>
 #include <boost/program_options.hpp>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <optional>
+#include <thread>
 
 #include "consist/error.h"
 #include "consist/files.h"
@@ -18,6 +21,7 @@
 #include "launch/calibrate/host_link.h"
 #include "launch/calibrate/links.h"
 #include "launch/calibrate/op_times.h"
+#include "launch/calibrate/power.h"
 #include "launch/calibrate/sample_file.h"
 #include "launch/calibrate/steps.h"
 #include "launch/commands/commands.h"
@@ -94,6 +98,9 @@ class Calibration {
   void run() {
     say(info_.name + ", " + std::to_string(job_.size()) + (job_.size() == 1 ? " rank" : " ranks") +
         "; what is not measured is taken from '" + machine_.name + "'");
+    const std::optional<double> idle = idle_watts();
+    const Machine* const own = find_machine_of_device(info_.kind, info_.name);
+    const Figure limit = own == nullptr ? Figure() : power_named(own->name).limit;
     machine_.name = std::filesystem::path(request_.output).stem().string();
     machine_.devices = {info_.name};
     machine_.device.memory_bytes = {static_cast<double>(info_.memory_bytes), FigureSource::measured_here};
@@ -101,11 +108,13 @@ class Calibration {
     measure_host();
     if (job_.size() > 1) measure_links();
     machine_.step_error = {check(), FigureSource::measured_here};
+    power_ = launch::measured_power(limit, idle, power_samples_);
+    say(power_.is_known() ? "energy: " + text_of_power() : "energy is not known: the device does not tell its power");
   }
 
   void write() const {
     if (job_.rank() != 0) return;
-    const std::string text = to_json(machine_);
+    const std::string text = to_json(machine_, power_);
     machine_from_json(text, request_.output);  // what others will read must be legal
     write_text(request_.output, text);
     std::printf("%s\n", printable("written: " + request_.output + "; use it as --machine " + request_.output).c_str());
@@ -127,6 +136,19 @@ class Calibration {
     Parts parts = make_parts(config, host);
     for (const std::string& note : consist::open_device(parts, config, host, job)) std::printf("%s\n", printable(note).c_str());
     return parts.device;
+  }
+
+  /// Of the device that has computed nothing for as long as its sensor looks back; nothing where it has none.
+  std::optional<double> idle_watts() const {
+    if (!launch::power_reading(device_->readings())) return std::nullopt;
+    std::this_thread::sleep_for(std::chrono::duration<double>(2 * launch::power_window_seconds));
+    return launch::power_reading(device_->readings());
+  }
+
+  std::string text_of_power() const {
+    if (power_.is_bound()) return origin_of(power_);
+    return fixed_text(power_.loads.front().watts.value, 0) + " W under load, " + fixed_text(power_.idle.value, 0) + " W idle, " +
+           origin_of(power_);
   }
 
   void say(const std::string& text) const {
@@ -227,6 +249,16 @@ class Calibration {
     figure.value = high;
   }
 
+  /// The compute queue works for as long as its instructions take by the machine, in the share of the step that they have there.
+  void add_power(const launch::TimedStep& step) {
+    if (!step.watts) return;
+    const Program* const program = &step.program;
+    const Durations durations = estimated_durations(*program);
+    const Simulation simulation = simulate({&program, 1}, {&durations, 1});
+    power_samples_.push_back(
+        {*step.watts, step.seconds, step.seconds * std::min(1.0, simulation.ranks.front().busy / simulation.seconds)});
+  }
+
   /// Twice the largest relative error of steps that the machine was not measured with: three of them are few, and the largest of
   /// three held 19 of 33 other steps (docs/results.md).
   double check() {
@@ -236,6 +268,7 @@ class Calibration {
       if (!sampler_->fits(step)) continue;
       launch::TimedStep timed = sampler_->time(step);
       const double measured = timed.seconds, expected = launch::simulated_seconds(timed, machine);
+      add_power(timed);
       const double error = expected / measured - 1;
       largest = std::max(largest, std::abs(error));
       char line[160];
@@ -251,6 +284,8 @@ class Calibration {
   std::shared_ptr<Device> device_;
   const DeviceInfo info_;
   const launch::CalibrationPlan plan_;
+  Power power_;  ///< of rank 0's device
+  std::vector<launch::PowerSample> power_samples_;
   Machine machine_;  ///< with what is known of such devices, until it is measured
   std::shared_ptr<Transport> transport_;
   std::unique_ptr<launch::StepSampler> sampler_;

@@ -28,7 +28,8 @@ constexpr std::string_view taken[] = {"model",        "checkpoint",
                                       "plugin",       "sequence",
                                       "batch",        "seed",
                                       "timeout",      "evaluate-sequences",
-                                      "memory-limit", "host-memory-limit"};
+                                      "memory-limit", "host-memory-limit",
+                                      "archive",      "overwrite"};
 
 constexpr const char* help =
     "usage: consist evaluate --model FOLDER|--checkpoint FOLDER [OPTIONS]   (defaults in brackets)\n\n"
@@ -43,7 +44,8 @@ constexpr const char* help =
     "  --sequence N [512]  --batch N [4]   tokens per sequence; sequences per rank at once\n"
     "  --ranks N [1]  --strategy S  --transport T  --precision P [fp32]  --device D [auto]  --plugin PATH   as in train, and\n"
     "  --seed, --machine, --timeout, --memory-limit, --host-memory-limit; --config FILE of a run\n"
-    "  --json FILE               the result as a file\n\n"
+    "  --json FILE               the result as a file\n"
+    "  --archive FILE            the evaluation as an HDF5 archive (docs/archive.md); --overwrite replaces one\n\n"
     "example: consist evaluate --model exported --dataset text --text.eval-files held-out.txt --evaluate-sequences 0\n";
 
 void print(const EvaluationResult& result) {
@@ -76,6 +78,12 @@ int evaluate(const Arguments& arguments) {
   parsed.given["evaluate-every"] = {"consist evaluate", {"1"}};  // there are no steps: it says that there is an evaluation
   PluginHost host(plugin_paths(parsed));
   RunConfig config = make_config(parsed, host);
+  // The configuration file of a run names the run's own archive.
+  const auto said_here = [&](const std::string& option) {
+    return parsed.has(option) && parsed.given.at(option).said == "--" + option;
+  };
+  if (!said_here("archive")) config.archive.clear();
+  if (!said_here("overwrite")) config.overwrite = false;
   const std::string json = parsed.text("json");
   return launch::run_in_job("evaluate", arguments, parsed, std::move(config), host,
                             [&](Plan plan, JoinedJob& job, launch::StopSignals& /*signals*/) {

@@ -252,7 +252,7 @@ int generate_with(const ParsedRun& parsed, PluginHost& host, RunConfig config) {
                                                        plan.parts().architecture->sizes().max_sequence));
   TrainingState state(std::move(programs.next), std::move(programs.prompt), device, {}, 0, plan.config().memory_limit);
   state.allocate(false);
-  const std::string weights = load_trained_weights(state, plan.config(), plan.parts(), *job);
+  const std::string weights = load_trained_weights(state, plan.config(), plan.parts(), *job).text;
   std::fprintf(stderr, "%s\n", printable("weights of " + weights + ", " + device.info().name).c_str());
   Generator generator(state, *state.evaluation(), state.step());
   Output output(request);

@@ -8,6 +8,7 @@
 #include "consist/error.h"
 #include "consist/host.h"
 #include "consist/text.h"
+#include "core/plan/machine_choice.h"
 #include "core/plan/plan.h"
 #include "core/runtime/step_trace.h"
 #include "launch/commands/commands.h"
@@ -53,11 +54,12 @@ int predict_config(const ParsedRun& parsed, PluginHost& host, RunConfig config) 
   const launch::Prediction prediction = launch::predict(plan, ranks, simulation);
   if (const std::string& trace = plan.config().trace; !trace.empty())
     write_trace_file(trace, launch::simulated_events(programs_of(ranks), simulation));
+  const Power power = power_named(plan.config().machine);
   if (parsed.flag("json")) {
-    std::fputs(json_of(prediction, plan).c_str(), stdout);
+    std::fputs(json_of(prediction, plan, power).c_str(), stdout);
     return prediction.fits() ? 0 : exit_failed;
   }
-  std::printf("%s%s", printable(title_of(plan.config())).c_str(), printable(text_of(prediction, plan)).c_str());
+  std::printf("%s%s", printable(title_of(plan.config())).c_str(), printable(text_of(prediction, plan, power)).c_str());
   if (prediction.fits()) return 0;
   std::fputs(printable(launch::refusal_of(plan, host, prediction)).c_str(), stdout);
   return exit_failed;

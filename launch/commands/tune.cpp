@@ -32,7 +32,8 @@ constexpr RunOption least_option{
     .spec = {"configurations", OptionKind::integer, "2000", "simulated before the search ends by itself", "1.."}, .value = "N"};
 constexpr RunOption rows_option{.spec = {"rows", OptionKind::integer, "10", "of the table", "1.."}, .value = "N"};
 constexpr RunOption objective_option{
-    .spec = {"objective", OptionKind::choice, "tokens", "what the best configuration has", "tokens|memory|cost"}, .value = "O"};
+    .spec = {"objective", OptionKind::choice, "tokens", "what the best configuration has", "tokens|memory|cost|energy"},
+    .value = "O"};
 constexpr RunOption fit_option{.spec = {"fit", OptionKind::choice, "", "what is made as large as fits", "batch|sequence"},
                                .value = "WHAT"};
 constexpr RunOption own_options[] = {{.spec = {"help", OptionKind::flag, "false", "this text"}},
@@ -54,7 +55,8 @@ constexpr const char* help =
     "  --measure N [3]          runs of the best N on this machine: all for 10 steps, the better half for 30, and so on;\n"
     "                           give 0 if there is no device here, or if --machine is another machine\n"
     "  --objective O [tokens]   tokens: the most tokens per second; memory: the least memory; cost: the lowest --price of a\n"
-    "                           billion tokens, which of equally many ranks the fastest has\n"
+    "                           billion tokens, which of equally many ranks the fastest has; energy: the fewest joules\n"
+    "                           by the power of the machine's file\n"
     "  --search-seconds S [300] time limit of the search\n"
     "  --fit batch|sequence     the largest global batch of one micro-batch, instead of --global-batch; or the longest\n"
     "                           sequence, instead of --sequence: a multiple of 1,024 up to the model's positions\n"
@@ -71,13 +73,15 @@ std::int64_t number(const ParsedRun& parsed, const RunOption& option) {
   return std::stoll(value_of(parsed, option));
 }
 
-/// `price` and `machine`: of the search.
-launch::Objective objective_of(const ParsedRun& parsed, const std::string& price, const std::string& machine) {
-  if (parsed.text("objective") == "energy")
-    throw UsageError(
-        "--objective is 'energy'; no machine file has the power that configurations take: choose tokens, memory or cost, and "
-        "let consist compare measure the joules per token of runs (docs/metrics.md)");
+/// `price`, `machine` and `power`: of the search.
+launch::Objective objective_of(const ParsedRun& parsed, const std::string& price, const std::string& machine,
+                               const Power& power) {
   const std::string objective = value_of(parsed, objective_option);
+  if (objective == "energy" && !power.is_known())
+    throw UsageError("--objective is 'energy', but the file of the machine " + machine +
+                     " has no power: choose tokens, memory or cost, give the watts of its devices (--machine " + machine +
+                     ",power=W,idle-power=W), or let consist compare measure the joules per token of runs (docs/metrics.md)");
+  if (objective == "energy") return launch::Objective::energy;
   if (objective == "cost" && !Price(price).of(machine, ""))
     throw UsageError(price.empty() ? "--objective is 'cost', but no --price of a GPU and hour is given"
                                    : "--objective is 'cost', but --price " + price + " has none for the machine " + machine);
@@ -164,8 +168,9 @@ int tune_config(const ParsedRun& parsed, PluginHost& host, RunConfig config, con
   launch::SearchRequest request{.config = std::move(config)};
   request.settled = {parsed.has("strategy"), parsed.has("batch") || parsed.has("accumulation"), parsed.has("recompute")};
   request.machine = machine_named(request.config.machine);
+  request.power = power_named(request.config.machine);
   request.objective =
-      objective_of(parsed, request.config.price, request.machine->name.substr(0, request.machine->name.find(',')));
+      objective_of(parsed, request.config.price, request.machine->name.substr(0, request.machine->name.find(',')), request.power);
   const std::string fitted = fit(request, parsed, host);
   request.least = static_cast<std::size_t>(number(parsed, least_option));
   request.exhaustive = parsed.flag("exhaustive");
@@ -190,8 +195,10 @@ int tune_config(const ParsedRun& parsed, PluginHost& host, RunConfig config, con
   for (std::size_t n = 0; n < std::min(static_cast<std::size_t>(number(parsed, measure_option)), result.candidates.size()); ++n)
     best.push_back(&result.candidates[n]);
   launch::measure(best, host, plugin_paths(parsed));
+  // That all draw the limit says nothing that the time does not say: it is shown where it was asked for.
+  const bool shows_energy = request.objective == launch::Objective::energy || !request.power.is_bound();
   std::fputs(printable(launch::table_of(result, static_cast<std::size_t>(number(parsed, rows_option)), request.config.price,
-                                        *request.machine))
+                                        *request.machine, shows_energy ? request.power : Power()))
                  .c_str(),
              stdout);
   recommend(result, request.objective, arguments, fitted);

@@ -18,13 +18,13 @@ namespace fs = std::filesystem;
 
 /// Where files lie and how results are kept: no condition of a measurement.
 const std::set<std::string> places{
-    "archive", "overwrite", "checkpoint", "checkpoint_every", "checkpoint_keep",   "export",
-    "trace",   "resume",    "timeout",    "memory_limit",     "host_memory_limit", "checkpoint_each_epoch",
-    "price"};
+    "archive", "overwrite",    "checkpoint",    "checkpoint_every", "checkpoint_keep",   "export",
+    "trace",   "resume",       "timeout",       "memory_limit",     "host_memory_limit", "checkpoint_each_epoch",
+    "price",   "sample_every", "sample_prompt", "sample_tokens"};
 
 /// Options by which rows of other machines are compared where no option is listed; the rest are conditions.
-const std::vector<std::string> choices{"strategy", "transport", "precision",    "optimizer", "schedule", "ranks",
-                                       "batch",    "sequence",  "accumulation", "recompute"};
+const std::vector<std::string> choices{"strategy", "transport", "precision", "optimizer",    "schedule",
+                                       "ranks",    "batch",     "sequence",  "accumulation", "recompute"};
 
 struct Description {
   json config, environment;
@@ -99,7 +99,10 @@ std::vector<Given> expanded(const std::vector<std::string>& given) {
 
 std::vector<Joined> read_joined(const std::vector<std::string>& archives) {
   std::vector<Joined> joined;
+  std::set<fs::path> seen;  // a comparison's runs may be named by themselves, too
   for (const auto& [label, path, folder, row] : expanded(archives)) {
+    std::error_code ignored;
+    if (!seen.insert(fs::weakly_canonical(path, ignored)).second) continue;
     const Description description = describe(path);
     RunOutcome run = read_outcome(path);
     auto same = std::find_if(joined.begin(), joined.end(), [&, row = row, folder = folder](const Joined& j) {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "consist/error.h"
 #include "consist/text.h"
 #include "core/archive/reader.h"
 #include "core/runtime/metrics.h"
@@ -100,6 +101,9 @@ Counted counted_runs(const CompareOutcome& outcome) {
 
 RunOutcome read_outcome(const std::string& path, const std::string& price) {
   const ArchiveReader archive(path);
+  if (!archive.text("/evaluation").empty()) {
+    throw DataError("the archive " + path + " is of an evaluation, which has no steps; consist show says what it holds");
+  }
   RunOutcome outcome{.status = archive.status(), .reason = printable(archive.reason()), .archive = path};
   const std::vector<double> seconds = archive.column("seconds"), tokens = archive.column("tokens"), loss = archive.column("loss");
   const Steady steady = steady_state(seconds);

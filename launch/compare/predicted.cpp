@@ -66,7 +66,10 @@ CompareOutcome predicted_outcome(Plan& plan) {
     if (prediction.fits()) {
       outcome.status = "finished";
       outcome.runs.push_back(run_of(prediction, ranks));
-      outcome.runs.back().cost = costs_of(prediction, plan).per_billion_tokens.value_or(unknown);
+      const Power power = power_named(plan.config().machine);
+      const Costs costs = costs_of(prediction, plan, power);
+      outcome.runs.back().cost = costs.per_billion_tokens.value_or(unknown);
+      if (!power.is_bound()) outcome.runs.back().joules = costs.joules_per_billion_tokens.value_or(unknown);
       outcome.speed.mean = prediction.tokens_per_second;
     } else {
       outcome.status = "does not fit";

@@ -100,6 +100,7 @@ constexpr NumberColumn predicted_columns[] = {
      }},
     {"SENT/STEP", [](const CompareOutcome&, const RunOutcome& r, double) { return bytes_of(r.bytes_sent_per_step); }},
     {"COST/BTOK", cost_cell},
+    {"J/BTOK", energy_cell},
     {"WAITS",
      [](const CompareOutcome& o, const RunOutcome&, double) {
        const TimeShares& shares = o.prediction->shares;
@@ -207,9 +208,10 @@ std::string legend(const std::vector<CompareRow>& rows, const std::vector<Compar
              energy = any([](const CompareOutcome& o) { return !std::isnan(o.runs.front().joules); });
   if (costs) text += "COST/BTOK: of a billion tokens, by --price.";
   if (energy)
-    text += std::string(costs ? " " : "") + "J/BTOK: joules of all devices for a billion tokens, by the power of rank 0's.";
+    text += std::string(costs ? " " : "") + "J/BTOK: joules of all devices for a billion tokens, by " +
+            (any_predicted(outcomes) ? "the powers of the machine's file." : "the power of rank 0's.");
   if (costs && !energy)
-    text += any_predicted(outcomes) ? " Energy is not known: machine files hold no power."
+    text += any_predicted(outcomes) ? " Energy is not known: the machine's file has no power, or its limit alone."
                                     : " Energy was not measured: these devices do not tell their power.";
   if (costs || energy) text += "\n";
   if (any([](const CompareOutcome& o) { return figures_of(o).measured_rank > 0; }))

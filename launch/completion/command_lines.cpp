@@ -45,7 +45,7 @@ constexpr RunOption of_explain[] = {
 constexpr RunOption of_tune[] = {
     help_option,
     valued("measure", integer, "3", "configurations that are run", "N", "0.."),
-    valued("objective", choice, "tokens", "what the best configuration has", "O", "tokens|memory|cost"),
+    valued("objective", choice, "tokens", "what the best configuration has", "O", "tokens|memory|cost|energy"),
     valued("search-seconds", integer, "300", "of searching", "S", "1.."),
     valued("fit", choice, "", "what is made as large as fits", "WHAT", "batch|sequence"),
     valued("configurations", integer, "2000", "simulated before the search ends by itself", "N", "1.."),
@@ -143,7 +143,8 @@ constexpr RunOption of_generate[] = {
 constexpr std::string_view taken_by_generate[] = {"model", "checkpoint", "precision", "device", "seed", "plugin", "memory-limit"};
 constexpr RunOption of_evaluate[] = {help_option, valued("json", text, "", "the result as a file", "FILE")};
 constexpr std::string_view taken_by_evaluate[] = {"model", "checkpoint", "config", "strategy", "transport", "precision", "device", "machine",
-    "dataset", "ranks", "plugin", "sequence", "batch", "seed", "timeout", "evaluate-sequences", "memory-limit", "host-memory-limit"};
+    "dataset", "ranks", "plugin", "sequence", "batch", "seed", "timeout", "evaluate-sequences", "memory-limit", "host-memory-limit",
+    "archive", "overwrite"};
 
 constexpr CommandLine lines[] = {
     {"train", true, of_train_itself},

@@ -7,7 +7,6 @@
 #include "consist/error.h"
 #include "consist/files.h"
 #include "consist/json_input.h"
-#include "core/config/option_value.h"
 #include "core/weights/tokenizer_files.h"
 #include "datasets/packing/file_list.h"
 #include "datasets/tokenizer/documents.h"
@@ -83,14 +82,13 @@ ModelText find_model_text(const RunConfig& config, const Parts& parts, const std
   return text;
 }
 
-std::optional<SampleRequest> sample_request(const ParsedRun& parsed, const RunConfig& config, const Parts& parts) {
-  const auto value = [&](const char* name) { return value_of(parsed, *find_run_option(name)); };
-  SampleRequest request{.every = std::stoll(value("sample-every")), .tokens = std::stoll(value("sample-tokens"))};
-  if (request.every == 0) return std::nullopt;
-  const std::string prompt = value("sample-prompt");
-  if (prompt.empty()) throw UsageError("--sample-every needs the text that samples go on from: --sample-prompt TEXT");
+std::optional<SampleRequest> sample_request(const RunConfig& config, const Parts& parts) {
+  if (config.sample_every == 0) return std::nullopt;
+  SampleRequest request{.every = config.sample_every, .tokens = config.sample_tokens};
+  if (config.sample_prompt.empty())
+    throw UsageError("--sample-every needs the text that samples go on from: --sample-prompt TEXT");
   ModelText text = find_model_text(config, parts, "");
-  request.prompt = text.tokenizer->encode(prompt);
+  request.prompt = text.tokenizer->encode(config.sample_prompt);
   request.ends = text.ends;
   request.text = [tokenizer = text.tokenizer](std::span<const std::int32_t> tokens) {
     tokenizer::TextStream stream(*tokenizer);

@@ -11,7 +11,6 @@
 #include "core/plan/parts.h"
 #include "core/runtime/samples.h"
 #include "datasets/tokenizer/tokenizer.h"
-#include "launch/run_options.h"
 
 namespace consist::launch {
 
@@ -27,9 +26,9 @@ struct ModelText {
 /// Throws UsageError where there is no tokenizer, DataError for a file that is damaged.
 ModelText find_model_text(const RunConfig& config, const Parts& parts, const std::string& asked);
 
-/// What --sample-every, --sample-prompt and --sample-tokens ask of a run; nothing without the first. Throws UsageError where there is no
-/// prompt, and as find_model_text().
-std::optional<SampleRequest> sample_request(const ParsedRun& parsed, const RunConfig& config, const Parts& parts);
+/// What --sample-every, --sample-prompt and --sample-tokens ask of a run; nothing without the first. Throws UsageError where
+/// there is no prompt, and as find_model_text().
+std::optional<SampleRequest> sample_request(const RunConfig& config, const Parts& parts);
 
 /// The ends alone, where there is no tokenizer.
 std::vector<std::int32_t> ends_of(const Parts& parts);

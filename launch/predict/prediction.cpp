@@ -34,10 +34,18 @@ void add_work(TimeShares& shares, const Program& program, const SimulatedRank& r
     if (i.queue != Queue::compute() || !i.op->touches_memory()) continue;
     const double seconds = rank.times[n].seconds() * weight;
     switch (work_of(program, i)) {
-      case Work::products: shares.products += seconds; break;
-      case Work::attention: shares.attention += seconds; break;
-      case Work::memory_bound: shares.memory += seconds; break;
-      case Work::optimizer: shares.optimizer += seconds; break;
+      case Work::products:
+        shares.products += seconds;
+        break;
+      case Work::attention:
+        shares.attention += seconds;
+        break;
+      case Work::memory_bound:
+        shares.memory += seconds;
+        break;
+      case Work::optimizer:
+        shares.optimizer += seconds;
+        break;
     }
   }
 }
@@ -137,13 +145,38 @@ Prediction predict(const Plan& plan, const std::vector<PlannedRank>& ranks, cons
   return p;
 }
 
-Costs costs_of(const Prediction& p, const Plan& plan) {
-  const std::string& machine = plan.target().machine->name;
-  return costs_of(plan.config().ranks, p.tokens_per_second,
-                  Price(plan.config().price).of(machine.substr(0, machine.find(',')), ""), std::nullopt);
+double joules_of(const Prediction& p, const Power& power, int ranks) {
+  return ranks * joules_of(power, p.seconds, {p.shares.products, p.shares.attention, p.shares.memory, p.shares.optimizer});
 }
 
-std::string text_of(const Prediction& p, const Plan& plan) {
+Costs costs_of(const Prediction& p, const Plan& plan, const Power& power) {
+  const std::string& machine = plan.target().machine->name;
+  const int ranks = plan.config().ranks;
+  return costs_of(ranks, p.tokens_per_second, Price(plan.config().price).of(machine.substr(0, machine.find(',')), ""),
+                  power.is_known() ? std::optional(joules_of(p, power, ranks) / p.seconds / ranks) : std::nullopt);
+}
+
+namespace {
+
+/// Lines of money and energy: those of which something is known, and what was asked for.
+std::string costs_text(const Prediction& p, const Plan& plan, const Power& power) {
+  const Costs costs = costs_of(p, plan, power);
+  std::string text;
+  if (costs.per_billion_tokens) {
+    text += "cost       " + price_text(*costs.per_billion_tokens) + " per billion tokens, " + price_text(*costs.per_hour) +
+            " an hour" + (power.is_known() ? "" : "; energy is not known: the machine's file has no power") + "\n";
+  } else if (!plan.config().price.empty()) {
+    text += "cost       --price has none for " + plan.target().machine->name + "\n";
+  }
+  if (power.is_known())
+    text += "energy     " + si_text(*costs.joules_per_billion_tokens) + "J per billion tokens, " + fixed_text(*costs.watts, 0) +
+            " W a device; " + origin_of(power) + "\n";
+  return text;
+}
+
+}  // namespace
+
+std::string text_of(const Prediction& p, const Plan& plan, const Power& power) {
   const Machine& machine = *plan.target().machine;
   const auto share = [&](double seconds) { return fixed_text(100 * seconds / p.seconds, 1) + "%"; };
   std::string text = "step       " + milliseconds(p.seconds);
@@ -152,13 +185,7 @@ std::string text_of(const Prediction& p, const Plan& plan) {
   text += "tokens/s   " + si_text(p.tokens_per_second) + ", " + si_text(p.tokens_per_second / plan.config().ranks) +
           " per rank\nMFU        " + fixed_text(100 * p.model_flops_utilization, 1) + "% (" + si_text(p.model_flops) +
           "FLOP/s per rank)\n";
-  if (!plan.config().price.empty()) {
-    const Costs costs = costs_of(p, plan);
-    text += costs.per_billion_tokens
-                ? "cost       " + price_text(*costs.per_billion_tokens) + " per billion tokens, " + price_text(*costs.per_hour) +
-                      " an hour; energy is not known: machine files hold no power\n"
-                : "cost       --price has none for " + machine.name + "\n";
-  }
+  text += costs_text(p, plan, power);
   for (const RankMemory& m : p.memory) {
     text += "memory     rank " + std::to_string(m.rank) +
             (m.ranks > 1 ? " and " + std::to_string(m.ranks - 1) + " like it" : std::string()) + ": " + bytes_text(m.bytes);
@@ -181,19 +208,23 @@ std::string text_of(const Prediction& p, const Plan& plan) {
   return text;
 }
 
-std::string json_of(const Prediction& p, const Plan& plan) {
-  const Costs costs = costs_of(p, plan);
-  nlohmann::ordered_json json{
-      {"version", 1},
-      {"machine", plan.target().machine->name},
-      {"ranks", plan.config().ranks},
-      {"step_seconds", {{"value", p.seconds}, {"low", p.low}, {"high", p.high}}},
-      {"tokens_per_second", p.tokens_per_second},
-      {"cost_per_billion_tokens", costs.per_billion_tokens ? nlohmann::ordered_json(*costs.per_billion_tokens) : nullptr},
-      {"model_flops_per_second_and_rank", p.model_flops},
-      {"model_flops_utilization", p.model_flops_utilization},
-      {"fits", p.fits()},
-      {"capacity_bytes", p.capacity}};
+std::string json_of(const Prediction& p, const Plan& plan, const Power& power) {
+  using Json = nlohmann::ordered_json;
+  const Costs costs = costs_of(p, plan, power);
+  const auto known = [](std::optional<double> value) { return value ? Json(*value) : Json(); };
+  nlohmann::ordered_json json{{"version", 1},
+                              {"machine", plan.target().machine->name},
+                              {"ranks", plan.config().ranks},
+                              {"step_seconds", {{"value", p.seconds}, {"low", p.low}, {"high", p.high}}},
+                              {"tokens_per_second", p.tokens_per_second},
+                              {"cost_per_billion_tokens", known(costs.per_billion_tokens)},
+                              {"joules_per_billion_tokens", known(costs.joules_per_billion_tokens)},
+                              {"device_watts", known(costs.watts)},
+                              {"energy_origin", power.is_known() ? Json(origin_of(power)) : Json()},
+                              {"model_flops_per_second_and_rank", p.model_flops},
+                              {"model_flops_utilization", p.model_flops_utilization},
+                              {"fits", p.fits()},
+                              {"capacity_bytes", p.capacity}};
   for (const RankMemory& m : p.memory)
     json["memory"].push_back({{"rank", m.rank}, {"ranks", m.ranks}, {"device_bytes", m.bytes}, {"host_bytes", m.host_bytes}});
   json["seconds"] = {{"products", p.shares.products},

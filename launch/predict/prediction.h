@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/cost/power.h"
 #include "core/plan/plan.h"
 #include "launch/costs.h"
 
@@ -59,12 +60,15 @@ Prediction predict(const Plan& plan, int threads = 1);
 /// From the programs of these ranks, which are the plan's and need no summary, and their simulation.
 Prediction predict(const Plan& plan, const std::vector<PlannedRank>& ranks, const Simulation& simulation);
 
-/// By the configuration's --price for the machine. No machine file has the power that devices draw: energy is not known.
-Costs costs_of(const Prediction& prediction, const Plan& plan);
+/// Of all ranks in a step, by the parts of its time. REQUIRES: power.is_known().
+double joules_of(const Prediction& prediction, const Power& power, int ranks);
 
-/// For people.
-std::string text_of(const Prediction& prediction, const Plan& plan);
+/// By the configuration's --price for the machine and by the power that its file has; without either that is not known.
+Costs costs_of(const Prediction& prediction, const Plan& plan, const Power& power);
+
+/// For people. `power`: of the plan's machine (power_named).
+std::string text_of(const Prediction& prediction, const Plan& plan, const Power& power);
 /// docs/predict.md lists the keys.
-std::string json_of(const Prediction& prediction, const Plan& plan);
+std::string json_of(const Prediction& prediction, const Plan& plan, const Power& power);
 
 }  // namespace consist::launch

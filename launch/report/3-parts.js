@@ -82,7 +82,7 @@ function difference(a, b) {
 
 /** Groups of instructions of a row, as objects. */
 function itemsOf(row) {
-  return (timeOf(row)?.items || []).map(([part, text, dtype, count, seconds, ownSeconds, flops, size]) => ({
+  return (timeOf(row)?.items || []).map(([part, text, dtype, count, seconds, ownSeconds, flops, size, lines]) => ({
                                           part: data.texts[part],
                                           text: data.texts[text],
                                           dtype: data.texts[dtype],
@@ -90,7 +90,8 @@ function itemsOf(row) {
                                           seconds,
                                           own: ownSeconds,
                                           flops,
-                                          bytes: size
+                                          bytes: size,
+                                          lines: (lines || []).map((n) => data.texts[n])
                                         }));
 }
 
@@ -107,6 +108,37 @@ function rateOf(row, part) {
   if (kindOf(part) === 'communication')
     return bytes(sum(items.map((i) => i.bytes))) + ' at ' + si(sum(items.map((i) => i.bytes)) / busy, 'B/s');
   return '';
+}
+
+const lower = (text) => text.charAt(0).toLowerCase() + text.slice(1);
+const shareOf = (row, key) => (timeOf(row).parts[key] || 0) / timeOf(row).step_seconds;
+
+/** The axis of a part that waits for communication, as a row has it: {name, size, strategy, transport, verified_path}. */
+const axisOf = (row, part) => (own(row).run?.topology?.axes || []).find((axis) => axis.name === part.slice(14));
+
+/** The collectives behind a part, those that compute waits for the longest first: "all_gather and reduce_scatter". */
+function collectivesOf(row, part) {
+  const waits = new Map();
+  for (const item of itemsOf(row).filter((i) => i.part === part)) {
+    const op = item.text.split(' ')[0];
+    waits.set(op, (waits.get(op) || 0) + item.seconds);
+  }
+  const total = sum([...waits.values()]);
+  return listed([...waits].filter(([, s]) => s > 0.1 * total).sort((x, y) => y[1] - x[1]).slice(0, 3).map(([op]) => op));
+}
+
+/**
+ * What waiting for communication comes from: "all_gather of zero3-offload over socket: 11.5 MiB at 42.2 MB/s instead of 11.5 MiB at
+ * 768 MB/s over nvlink; 91% of the step instead of 5%".
+ */
+function communicationText(slow, fast, part) {
+  const [there, here] = [axisOf(slow, part), axisOf(fast, part)], ops = collectivesOf(slow, part), of = there ? there.strategy : '';
+  const rates = [rateOf(slow, part), rateOf(fast, part)], over = (axis) => axis ? ' over ' + axis.transport : '';
+  const other = !here ? ', which ' + nameOf(fast, false) + ' does not have' :
+      !rates[1]       ? '' :
+                        ' instead of ' + rates[1] + (here.transport !== there?.transport ? over(here) : '');
+  return (ops ? ops + ' ' : '') + (of ? 'of ' + of : '') + over(there) + (rates[0] ? ': ' + rates[0] + other : other) + '; ' +
+      percent(shareOf(slow, part)) + ' of its step instead of ' + percent(shareOf(fast, part));
 }
 
 /** The sentence that says why one is slower: the parts that make up most of the difference. */
@@ -127,18 +159,21 @@ function because(slow, fast) {
       '';
   if (!chosen.length) return scatter ? {total, unit: d.unit, text: 'no part of the step explains it.' + scatter} : null;
   const said = chosen.map((part) => {
-    const name = partName(part.key), rates = [rateOf(slow, part.key), rateOf(fast, part.key)];
+    const name = partName(part.key), parts =
+        part.difference > 1.005 * total ? 'more than all of it' : percent(part.difference / total) + ' of it';
+    if (kindOf(part.key) === 'communication' && slow.run && timeOf(slow).source !== 'predicted')
+      return lower(name) + ' ' + signed(time(part.difference)) + ', ' + parts + ' (' +
+          communicationText(slow, fast, part.key).trim() + ')';
+    const rates = [rateOf(slow, part.key), rateOf(fast, part.key)];
     const rate = rates[0] && rates[1] && rates[0] !== rates[1] ? ' (' + rates[0] + ' instead of ' + rates[1] + ')' :
         rates[0] && !rates[1]                                  ? ' (' + rates[0] + ')' :
                                                                  '';
-    return name.charAt(0).toLowerCase() + name.slice(1) + ' ' + signed(time(part.difference)) + rate;
+    return lower(name) + ' ' + signed(time(part.difference)) + ', ' + parts + rate;
   });
   const smaller =
       d.parts.filter((p) => p.difference < -0.1 * total && p.key !== 'untimed').sort((x, y) => x.difference - y.difference);
   const against = smaller.length ? ' Against it: ' +
-          listed(smaller.map(
-              (p) => partName(p.key).charAt(0).toLowerCase() + partName(p.key).slice(1) + ' ' + time(p.difference))) +
-          '.' :
+          listed(smaller.map((p) => lower(partName(p.key)) + ' ' + time(p.difference))) + '.' :
                                    '';
   return {total, unit: d.unit, text: listed(said) + '.' + against + scatter};
 }

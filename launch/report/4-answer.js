@@ -17,6 +17,43 @@ function speedText(row) {
   return known(s.low) ? text + ' (' + si(s.low) + ' to ' + si(s.high) + ')' : text;
 }
 
+/** What all rows have in common, for somebody who was not there: "strategy zero3-offload, ranks 2, ...". */
+function commonText() {
+  const said = ['strategy', 'ranks', 'transport', 'precision', 'device', 'dataset', 'sequence', 'global_batch', 'steps']
+                   .filter((name) => !varying.includes(name.replace('_', '-')) && data.settings['config/' + name] !== undefined)
+                   .map((name) => name.replace('_', ' ') + ' ' + data.settings['config/' + name]);
+  return said.length ? 'All: ' + said.join(', ') + '.' : '';
+}
+
+/** "They differ in transport (socket and nvlink), and in 1 setting besides: see Why two differ." */
+function differText(a, b) {
+  const between = settingsBetween(a, b).filter(([name]) => name !== 'label'), columns = between.filter((s) => s[3]);
+  if (!between.length) return 'Their settings are the same.';
+  const said = columns.length ? columns : between.slice(0, 3), more = between.length - said.length;
+  return 'They differ in ' + listed(said.map(([name, x, y]) => name + ' (' + x + ' and ' + y + ')')) +
+      (more ? ', and in ' + more + (more === 1 ? ' setting' : ' settings') + ' besides: see Why two differ.' : '.');
+}
+
+const precisionOf = (row) => row.values.precision ?? settingOf(row, 'config/precision');
+const shareOfProducts = (row) => shareOf(row, 'products') + shareOf(row, 'attention');
+const shareOfWaits = (row) =>
+    sum(Object.keys(timeOf(row).parts).filter((key) => kindOf(key) === 'communication').map((key) => shareOf(row, key)));
+
+/** Of two rows of different precisions: what the slower products of the wider one hide, and what the precision does to the loss. */
+function precisionText(a, b) {
+  if (precisionOf(a) === precisionOf(b) || !hasParts(a) || !hasParts(b)) return '';
+  const [wide, narrow] = shareOfProducts(a) >= shareOfProducts(b) ? [a, b] : [b, a];
+  const parity = [a, b].map((row) => row.figures?.parity), off = parity.every(known) ? Math.abs(parity[0] - parity[1]) : null;
+  const losses = off === null ? '' :
+                                ' Their final losses differ by ' + (off < 5e-5 ? 'less than 0.01%' : percent(off, 2)) +
+          (off <= 0.001 ? ', no more than those of two layouts may.' :
+                          ', more than those of two layouts may: see the losses before you choose by speed.');
+  return 'Products and attention take ' + percent(shareOfProducts(wide)) + ' of the step in ' + precisionOf(wide) + ' and ' +
+      percent(shareOfProducts(narrow)) + ' in ' + precisionOf(narrow) + ', waiting for communication ' + percent(shareOfWaits(wide)) +
+      ' and ' + percent(shareOfWaits(narrow)) + ': what another strategy, transport or machine gains shows less in ' +
+      precisionOf(wide) + ' than in ' + precisionOf(narrow) + '. Compare these at one precision.' + losses;
+}
+
 function verdictOf(model) {
   const ranked = model.ranked.map((n) => rows[n]);
   const card = el('div', {class: 'verdict'}, varying.includes('model') ? el('p', {class: 'model'}, model.model) : '');
@@ -66,12 +103,16 @@ function verdictOf(model) {
   }
   // Two that are nearly the same explain little: then it is the slowest that is explained.
   const other = ranked.length === 2 || ratioOf(best, second).ratio > 1.05 ? second : slowest;
-  const why = because(other, best);
+  const why = because(other, best), hides = precisionText(other, best);
+  card.append(
+      el('p', {},
+         (ranked.length > 2 ? 'Beside ' + nameOf(other, false) + ': ' + lower(differText(other, best)) : differText(other, best))));
   if (why) {
     card.append(
         el('p', {class: 'because'}, el('strong', {}, 'Why: '),
            nameOf(other, false) + ' takes ' + time(why.total) + ' longer ' + why.unit + ': ' + why.text + ' ',
-           el('span', {class: 'muted'}, '(' + sourceText(other) + ')')));
+           el('span', {class: 'muted'}, '(' + sourceText(other) + ')')),
+        hides ? el('p', {class: 'because'}, el('strong', {}, 'What the precision hides: '), hides) : '');
   } else if (!hasParts(best) || !hasParts(other)) {
     const without = hasParts(best) ? other : best;
     card.append(
@@ -104,6 +145,14 @@ function cautions() {
         'fp8 products, is not used. Compare at bf16.');
   if (machines.size > 1 && precisions.size > 1)
     items.push('Machines and precisions differ at once: compare rows of equal precision.');
+  const in_fp32 = rows.filter((row) => finished(row) && row.run && hasParts(row));
+  if (precisions.size === 1 && precisions.has('fp32') && machines.size === 1 && in_fp32.length > 1) {
+    const most = Math.max(...in_fp32.map(shareOfProducts));
+    if (most > 0.5)
+      items.push(
+          'All rows run in fp32, where products and attention take up to ' + percent(most) +
+          ' of the step: they hide part of what strategy, transport and batch change. At bf16 that shows more.');
+  }
   const once = rows.filter((row) => finished(row) && row.run && row.speed.count === 1 && !isPredicted).length;
   if (once)
     items.push(
@@ -179,7 +228,7 @@ function showAnswer() {
   const machines = [...new Set(rows.filter(finished).map(deviceOf).filter(Boolean))];
   byId('about').textContent = (rows.length === 1 ? '1 row' : rows.length + ' rows') + ', ' +
       sum(rows.map((row) => (row.run?.repeats || []).length)) + ' runs' + (machines.length ? ', on ' + machines.join('; ') : '') +
-      '. Written ' + data.written + '.';
+      '. ' + commonText() + ' Written ' + data.written + '.';
   section.append(...data.models.map(verdictOf), speedChart() || '');
   const doubts = cautions();
   if (doubts.length)

@@ -1,13 +1,24 @@
 // Why two rows differ: a waterfall from one step to the other, and the instructions behind each part.
 
+/** The name of a group of instructions, which opens to those of them that take the longest, as program text. */
+function programOf(entry) {
+  const {a, b} = entry.lines;
+  if (!a.length && !b.length) return entry.text;
+  const said = (side, lines) => lines.length ? [el('div', {class: 'muted small'}, side), el('pre', {}, lines.join('\n'))] : [];
+  const same = a.join() === b.join();
+  return el(
+      'details', {class: 'program'}, el('summary', {}, entry.text), same ? said('A and B', a) : [said('A', a), said('B', b)].flat());
+}
+
 function itemTable(part, a, b, d) {
   const found = new Map();
   for (const [row, side, scale] of [[a, 'a', d.scaleA], [b, 'b', d.scaleB]])
     for (const item of itemsOf(row).filter((i) => i.part === part)) {
-      const entry = found.get(item.text) || {text: item.text, a: 0, b: 0, count: {}, dtype: {}, flops: {}, bytes: {}, own: {}};
+      const entry = found.get(item.text) || {text: item.text, a: 0, b: 0, count: {}, dtype: {}, flops: {}, bytes: {}, own: {}, lines: {a: [], b: []}};
       entry[side] += item.seconds * scale;
       for (const [name, value] of [['count', item.count], ['flops', item.flops], ['bytes', item.bytes], ['own', item.own]])
         entry[name][side] = (entry[name][side] || 0) + value;
+      entry.lines[side].push(...item.lines);
       entry.dtype[side] = [...new Set([...(entry.dtype[side] || []), item.dtype])].filter(Boolean);
       found.set(item.text, entry);
     }
@@ -21,7 +32,7 @@ function itemTable(part, a, b, d) {
   };
   const most = 15, count = (n) => n === undefined ? '–' : Number.isInteger(n) ? String(n) : n.toFixed(1);
   const line = (e) =>
-      [e.text, count(e.count.a) + ' / ' + count(e.count.b),
+      [programOf(e), count(e.count.a) + ' / ' + count(e.count.b),
        listed(e.dtype.a || []) + (String(e.dtype.a) !== String(e.dtype.b) ? ' / ' + listed(e.dtype.b || []) : ''), time(e.a),
        time(e.b), signed(time(e.b - e.a)), rate(e, 'a') + ' / ' + rate(e, 'b')];
   const head = [
@@ -36,6 +47,15 @@ function itemTable(part, a, b, d) {
         'p', {class: 'muted small'},
         'Times: what compute waited for it. Rates: bytes of a rank over the whole time of the collective, hidden time included.'));
   return box;
+}
+
+/** Opens a part of the table below the waterfall. */
+function openPart(key) {
+  const button = [...document.querySelectorAll('#parts tr')].find((row) => row.dataset.part === key)?.querySelector('.open');
+  if (!button) return;
+  if (button.getAttribute('aria-expanded') === 'false') button.click();
+  button.scrollIntoView({block: 'center'});
+  button.focus();
 }
 
 function waterfall(d, nameA, nameB) {
@@ -71,7 +91,8 @@ function waterfall(d, nameA, nameB) {
       labels.length * (narrow ? 54 : 42) + 50,
       'Waterfall from ' + time(d.a) + ' to ' + time(d.b) + ' ' + d.unit + ': ' +
           labels.slice(1, -1).map((name, n) => name + ' ' + texts[n + 1]).join('; '),
-      'From a step of A to a step of B, part by part; ' + d.unit + '. Each bar begins where the one above it ends.',
+      'From a step of A to a step of B, part by part; ' + d.unit + '. Each bar begins where the one above it ends. A ' +
+          'click on a bar opens its instructions in the table below.',
       () => ({
         type: 'bar',
         data: {
@@ -86,6 +107,7 @@ function waterfall(d, nameA, nameB) {
         options: {
           indexAxis: 'y',
           layout: {padding: {right: 76}},
+          onClick: (event, found) => openPart(keys[found[0]?.index]),
           scales: {
             x: axis(
                 '',
@@ -137,7 +159,7 @@ function partTable(a, b, d) {
   return el(
       'div', {},
       el('p', {class: 'muted small'},
-         'Times ' + d.unit + '; of several classes of ranks the mean. A part opens to its instructions.'),
+         'Times ' + d.unit + '; of several classes of ranks the mean. A part opens to its instructions, and these to their program text.'),
       el('div', {class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'The parts of the difference'},
          el('table', {id: 'parts', 'aria-label': 'The parts of the difference'},
             el('thead', {},

@@ -24,6 +24,8 @@ constexpr std::size_t few_rows = 16;           // of which everything is shown
 constexpr std::size_t rows_with_detail = 8;    // of many rows
 constexpr std::size_t points_of_many = 12000;  // of all rows together, if they are many
 constexpr std::size_t items_of_many = 40;
+constexpr std::size_t program_bytes = 1'000'000;  // of all rows together
+constexpr std::size_t most_program_bytes = 200'000;
 
 Json known(double value) {
   return std::isfinite(value) ? Json(value) : Json();
@@ -200,9 +202,11 @@ Json report_data(const ReportRequest& request, const std::vector<CompareRow>& ro
     if (outcomes[i].same_program_as != i) {
       row["same_program_as"] = outcomes[i].same_program_as;
     } else {
-      RunDetail detail;
+      RunDetail detail{.program_bytes = std::min(most_program_bytes, program_bytes / rows.size())};
       if (rows.size() > few_rows)
-        detail = {.points = std::max<std::size_t>(points_of_many / rows.size(), 50), .items = items_of_many};
+        detail = {.points = std::max<std::size_t>(points_of_many / rows.size(), 50),
+                  .items = items_of_many,
+                  .program_bytes = detail.program_bytes};
       if (!detailed.contains(i)) detail.segments = 0;
       row["run"] = run_data(outcomes[i], texts, detail);
     }

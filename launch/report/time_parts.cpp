@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "consist/error.h"
 #include "core/archive/reader.h"
 #include "launch/predict/prediction.h"
+#include "launch/report/program_lines.h"
 
 namespace consist::launch {
 namespace {
@@ -21,7 +23,14 @@ struct Item {
   std::string part, text;  ///< "linear model.layers.*.mlp.up_proj"
   std::string dtype;       ///< of the first operand
   double count = 0, seconds = 0, own_seconds = 0, flops = 0, bytes = 0;
+  /// Those of the first run that take the longest.
+  struct Instruction {
+    double seconds = 0;
+    std::size_t of_class = 0, index = 0;
+  };
+  std::vector<Instruction> longest;
 };
+constexpr std::size_t lines_of_item = 3;
 using Items = std::map<std::tuple<std::string, std::string, std::string>, Item>;
 
 /// "comm:data.to_next" is part "communication:data".
@@ -43,7 +52,15 @@ void add_parts(std::map<std::string, double>& sums, const Json& parts, double we
   }
 }
 
-void add_items(Items& items, const Json& columns, double weight) {
+void add_longest(std::vector<Item::Instruction>& longest, const Item::Instruction& instruction) {
+  const auto place = std::find_if(longest.begin(), longest.end(),
+                                  [&](const Item::Instruction& other) { return instruction.seconds > other.seconds; });
+  longest.insert(place, instruction);
+  if (longest.size() > lines_of_item) longest.pop_back();
+}
+
+/// `of_class`: by its place; `is_first`: of the row's first run, whose program is shown.
+void add_items(Items& items, const Json& columns, double weight, std::size_t of_class, bool is_first) {
   const std::size_t count = columns.at("op").size();
   for (std::size_t i = 0; i < count; ++i) {
     const auto text = [&](const char* column) { return columns.at(column)[i].get<std::string>(); };
@@ -55,6 +72,8 @@ void add_items(Items& items, const Json& columns, double weight) {
     item.text = label;
     item.dtype = text("dtype");
     const bool on_compute = work != "communication" && work != "copy";
+    if (is_first && columns.contains("instruction"))
+      add_longest(item.longest, {number("seconds"), of_class, columns.at("instruction")[i].get<std::size_t>()});
     item.count += weight;
     item.own_seconds += weight * number("seconds");
     item.seconds += weight * (on_compute ? number("seconds") : number("exposed"));  // what others hide costs the step nothing
@@ -63,7 +82,21 @@ void add_items(Items& items, const Json& columns, double weight) {
   }
 }
 
-Json items_json(const Items& items, SharedTexts& texts, std::size_t most) {
+/// Program text of an item, as far as `room` (bytes) goes, from which it is taken.
+Json lines_json(const Item& item, const ProgramLines& program, SharedTexts& texts, std::size_t& room) {
+  Json lines = Json::array();
+  for (const Item::Instruction& instruction : item.longest) {
+    const std::string line = program.line(instruction.of_class, instruction.index);
+    if (line.empty() || line.size() > room) continue;
+    room -= line.size();
+    lines.push_back(texts.number_of(line));
+  }
+  return lines;
+}
+
+Json items_json(const Items& items, const ProgramLines& program, SharedTexts& texts, const RunDetail& detail) {
+  const std::size_t most = detail.items;
+  std::size_t room = detail.program_bytes;
   std::vector<Item> sorted;
   for (const auto& [key, item] : items) sorted.push_back(item);
   std::stable_sort(sorted.begin(), sorted.end(), [](const Item& a, const Item& b) { return a.seconds > b.seconds; });
@@ -71,7 +104,7 @@ Json items_json(const Items& items, SharedTexts& texts, std::size_t most) {
   Json json = Json::array();
   const auto add = [&](const Item& i) {
     json.push_back({texts.number_of(i.part), texts.number_of(i.text), texts.number_of(i.dtype), i.count, i.seconds, i.own_seconds,
-                    i.flops, i.bytes});
+                    i.flops, i.bytes, lines_json(i, program, texts, room)});
   };
   for (std::size_t n = 0; n < sorted.size(); ++n) {
     if (n < most) {
@@ -163,6 +196,7 @@ Json time_data(const CompareOutcome& outcome, SharedTexts& texts, const RunDetai
   std::map<std::string, double> parts, simulated;
   Items items;
   Json first;
+  std::optional<ProgramLines> program;
   std::string source;
   double timed_seconds = 0, steps = 0;
   std::size_t runs = 0;
@@ -177,17 +211,20 @@ Json time_data(const CompareOutcome& outcome, SharedTexts& texts, const RunDetai
     if (timeline.at("classes").empty())
       return none("The run was too short to time its instructions, and " +
                   timeline.at("simulation").value("problem", Json()).dump() + ".");
-    if (first.is_null()) {
+    const bool is_first = first.is_null();
+    if (is_first) {
       first = timeline;
+      program.emplace(archive);
       source = timeline.at("source").get<std::string>();
     } else if (timeline.at("source") != source) {
       continue;
     }
     const double weight = 1 / static_cast<double>(timeline.at("classes").size());
+    std::size_t of_class = 0;
     for (const Json& c : timeline.at("classes")) {
       add_parts(parts, c.at("parts"), weight);
       if (c.contains("simulated_parts")) add_parts(simulated, c.at("simulated_parts"), weight);
-      add_items(items, c.at("instructions"), weight);
+      add_items(items, c.at("instructions"), weight, of_class++, is_first);
       timed_seconds += weight * c.at("step_seconds").get<double>();
     }
     steps += timeline.at("measured_steps").get<double>();
@@ -212,7 +249,7 @@ Json time_data(const CompareOutcome& outcome, SharedTexts& texts, const RunDetai
           {"step_seconds", step_seconds},
           {"timed_step_seconds", timed_seconds / static_cast<double>(runs)},
           {"parts", parts},
-          {"items", items_json(items, texts, detail.items)},
+          {"items", items_json(items, *program, texts, detail)},
           {"classes", classes_json(first, texts, detail.segments)},
           {"simulation", first.at("simulation")},
           {"simulated_parts", simulated}};

@@ -55,7 +55,8 @@ RunView read_once(const std::string& path, const ArchiveReader& archive) {
                                    {"/environment", &run.environment},
                                    {"/topology", &run.topology},
                                    {"/program", &run.program},
-                                   {"/result", &run.result}})
+                                   {"/result", &run.result},
+                                   {"/evaluation", &run.evaluation}})
     *into = object_of(archive.text(name));
   run.evaluations = archive.evaluations();
   run.events = archive.events();

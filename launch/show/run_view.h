@@ -19,6 +19,7 @@ struct RunView {
   std::string path;
   std::string status, reason;  ///< as ArchiveReader has them
   nlohmann::json config, environment, topology, program, result;
+  nlohmann::json evaluation;  ///< of consist evaluate; empty: it is a run that trains
   std::vector<double> step, loss, seconds, data_seconds, tokens;  ///< columns of /steps
   std::vector<double> power;                                      ///< W, of rank 0's device; empty: it has no such sensor
   std::vector<ArchivedEvaluation> evaluations;

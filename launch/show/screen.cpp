@@ -149,6 +149,20 @@ std::string evaluations_text(const RunView& run, int columns) {
   return text;
 }
 
+/// Of consist evaluate.
+std::string evaluation_text(const RunView& run) {
+  const auto figure = [&](const char* path) { return number_at(run.evaluation, path); };
+  return joined({"loss " + fixed_text(figure("/loss"), 4), "perplexity " + fixed_text(figure("/perplexity"), 4),
+                 fixed_text(figure("/tokens"), 0) + " tokens of " + fixed_text(figure("/sequences"), 0) + " sequences in " +
+                     fixed_text(figure("/seconds"), 2) + " s (" + si_text(figure("/tokens_per_second")) + " tokens/s)"});
+}
+
+std::vector<Field> fields_of_evaluation(const RunView& run) {
+  return {{"weights", text_at(run.evaluation, "/weights")}, {"model", model_text(run)},      {"layout", layout_text(run)},
+          {"precision", text_at(run.config, "/precision")}, {"machine", machine_text(run)},  {"memory", memory_text(run)},
+          {"data", text_at(run.evaluation, "/dataset")},    {"result", evaluation_text(run)}};
+}
+
 std::string clock_text(double time) {
   const auto seconds = static_cast<std::time_t>(time);
   std::tm parts{};
@@ -252,17 +266,19 @@ std::vector<std::string> screen_of(const RunView& run, const ScreenSettings& set
   const int room = columns - name_columns;
   const bool roomy = rows >= roomy_rows;
   std::vector<std::string> lines{line_of(run.path + ": " + state_text(run, settings.now), columns)};
-  const std::vector<Field> fields{{"model", model_text(run)},
-                                  {"layout", layout_text(run)},
-                                  {"training", training_text(run)},
-                                  {"machine", machine_text(run)},
-                                  {"progress", progress_text(run, room)},
-                                  {"speed", speed_text(run)},
-                                  {"bound", bound_text(run)},
-                                  {"memory", memory_text(run)},
-                                  {"costs", costs_text(run, settings.price)},
-                                  {"loss", loss_text(run)},
-                                  {"evaluated", evaluations_text(run, room)}};
+  const bool evaluates = !run.evaluation.empty();
+  const std::vector<Field> fields = evaluates ? fields_of_evaluation(run)
+                                              : std::vector<Field>{{"model", model_text(run)},
+                                                                   {"layout", layout_text(run)},
+                                                                   {"training", training_text(run)},
+                                                                   {"machine", machine_text(run)},
+                                                                   {"progress", progress_text(run, room)},
+                                                                   {"speed", speed_text(run)},
+                                                                   {"bound", bound_text(run)},
+                                                                   {"memory", memory_text(run)},
+                                                                   {"costs", costs_text(run, settings.price)},
+                                                                   {"loss", loss_text(run)},
+                                                                   {"evaluated", evaluations_text(run, room)}};
   for (const Field& field : fields) {
     if (!field.text.empty()) add_field(lines, field, columns, roomy ? 6 : 2);
   }
@@ -271,6 +287,7 @@ std::vector<std::string> screen_of(const RunView& run, const ScreenSettings& set
     lines.push_back(line_of(
         (i + shown == run.events.size() ? "events    " : std::string(name_columns, ' ')) + event_text(run.events[i]), columns));
 
+  if (evaluates) return lines;                                                         // it has no steps, and with them no curves
   const int height = std::max(least_plot, rows - static_cast<int>(lines.size()) - 1);  // the prompt takes a line
   std::vector<std::string> curves;
   if (columns < wide_columns) {

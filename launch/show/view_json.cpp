@@ -65,6 +65,7 @@ Json json_of(const RunView& run, const std::string& price) {
       {"cost_per_billion_tokens", known(costs.per_billion_tokens)},
       {"device_watts", known(costs.watts)},
       {"joules_per_billion_tokens", known(costs.joules_per_billion_tokens)},
+      {"evaluation", run.evaluation.empty() ? Json() : Json(run.evaluation)},
       {"evaluations", Json::array()},
       {"events", Json::array()}};
   for (const ArchivedEvaluation& one : run.evaluations)

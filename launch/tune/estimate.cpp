@@ -30,13 +30,27 @@ double seconds_of_one_more(const std::vector<PlannedRank>& ranks, const Simulati
   return most;
 }
 
+/// Of all ranks in a step of `seconds`: as simulated, and `more` micro-batches like the one in the middle.
+double joules_of_step(const std::vector<PlannedRank>& ranks, const Simulation& simulation, double seconds, int more,
+                      const RunConfig& config, const Power& power) {
+  double joules = 0;
+  for (std::size_t s = 0; s < ranks.size(); ++s) {
+    const Program& program = ranks[s].step->program();
+    WorkSeconds work = work_seconds(program, simulation.ranks[s]);
+    const WorkSeconds of_one = work_seconds(program, simulation.ranks[s], config.accumulation / 2);
+    for (std::size_t kind = 0; kind < work.size(); ++kind) work[kind] += more * of_one[kind];
+    joules += joules_of(power, seconds, work);
+  }
+  return joules * config.ranks / static_cast<double>(ranks.size());
+}
+
 }  // namespace
 
 int fewest_micro_batches(int stages) {
   return stages == 1 ? 3 : 4 * stages;  // zero-bubble schedules put off gradients of weights for long
 }
 
-Estimate estimate(Plan& plan, int stages, bool whole) {
+Estimate estimate(Plan& plan, int stages, bool whole, const Power& power) {
   const RunConfig& config = plan.config();
   const int fewest = fewest_micro_batches(stages), asked = config.accumulation;
   Estimate result{.whole = whole || asked <= fewest};
@@ -52,6 +66,7 @@ Estimate estimate(Plan& plan, int stages, bool whole) {
   const Simulation simulation = simulate(ranks);
   result.seconds = simulation.seconds;
   if (more > 0) result.seconds += more * seconds_of_one_more(ranks, simulation, config.accumulation);
+  if (power.is_known()) result.joules = joules_of_step(ranks, simulation, result.seconds, more, config, power);
   return result;
 }
 

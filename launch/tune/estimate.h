@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "core/cost/power.h"
 #include "core/plan/plan.h"
 
 namespace consist::launch {
@@ -10,6 +11,7 @@ namespace consist::launch {
 /// Of a step that was planned and simulated, whole or with fewer micro-batches.
 struct Estimate {
   double seconds = 0;      ///< 0: it does not fit and was not simulated
+  double joules = 0;       ///< of all ranks; 0: no power is known
   std::int64_t bytes = 0;  ///< of the rank that needs the most
   bool fits = false;
   bool whole = true;
@@ -20,7 +22,7 @@ struct Estimate {
 int fewest_micro_batches(int stages);
 
 /// `plan` is laid out, for a machine, and is changed unless `whole`: a longer step is then planned with fewest_micro_batches().
-/// Each one more takes the time of those in the middle, and the memory of its tokens. Throws as Plan::ranks().
-Estimate estimate(Plan& plan, int stages, bool whole);
+/// Each one more takes the time and energy of those in the middle, and the memory of its tokens. Throws as Plan::ranks().
+Estimate estimate(Plan& plan, int stages, bool whole, const Power& power = {});
 
 }  // namespace consist::launch

@@ -43,7 +43,15 @@ std::size_t Findings::simulated() const {
 
 std::pair<double, double> Findings::score(const Estimate& estimate) const {
   const auto bytes = static_cast<double>(estimate.bytes);
-  return objective_ == Objective::memory ? std::pair(bytes, estimate.seconds) : std::pair(estimate.seconds, bytes);
+  switch (objective_) {
+    case Objective::memory:
+      return {bytes, estimate.seconds};
+    case Objective::energy:
+      return {estimate.joules, estimate.seconds};
+    case Objective::tokens:
+      break;
+  }
+  return {estimate.seconds, bytes};
 }
 
 double Findings::best_score() const {

@@ -18,6 +18,7 @@ namespace consist::launch {
 enum class Objective {
   tokens,  ///< the most tokens per second
   memory,  ///< the least memory of the rank that needs the most; of equal ones the fastest
+  energy,  ///< the fewest joules of all ranks; of equal ones the fastest
 };
 
 /// What is known of a configuration.

@@ -73,6 +73,7 @@ RunConfig measured_config(RunConfig config, std::int64_t steps, PluginHost& host
   config.trace.clear();
   config.profile = false;
   config.evaluate_every = 0;
+  config.sample_every = 0;
   config.observers.clear();
   for (const std::string& owner : stray_owners(config, host)) config.plugin_options.erase(owner);
   if (!fields.empty()) config.plugin_options["synthetic"].insert_or_assign("fields", fields);

@@ -120,7 +120,7 @@ class Search {
       if (is_late(share_of_time)) return;
       try {
         Plan plan = plan_of(open[n]);
-        known[n].estimate = estimate(plan, space_.layouts()[open[n].layout].stages, whole);
+        known[n].estimate = estimate(plan, space_.layouts()[open[n].layout].stages, whole, request_.power);
       } catch (const Error& error) {
         known[n].refused = true;
         refusals[n] = error.what();
@@ -281,11 +281,13 @@ class Search {
       candidate.best_for_memory = candidate.prediction.most_bytes() < least;
       least = std::min(least, candidate.prediction.most_bytes());
     }
-    if (request_.objective == Objective::memory) {
-      std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
-        return a.prediction.most_bytes() < b.prediction.most_bytes();
-      });
-    }
+    const auto sort_by = [&](auto figure) {
+      std::stable_sort(candidates.begin(), candidates.end(),
+                       [&](const Candidate& a, const Candidate& b) { return figure(a) < figure(b); });
+    };
+    if (request_.objective == Objective::memory) sort_by([](const Candidate& c) { return c.prediction.most_bytes(); });
+    if (request_.objective == Objective::energy)
+      sort_by([&](const Candidate& c) { return joules_of(c.prediction, request_.power, c.config.ranks); });
     return candidates;
   }
 

@@ -30,6 +30,7 @@ struct SearchRequest {
   std::shared_ptr<const Machine> machine;
   Settled settled;
   Objective objective = Objective::tokens;
+  Power power;                                            ///< of the machine; known if the objective is energy
   bool exhaustive = false;                                ///< every combination, each planned whole
   std::size_t least = 2000;                               ///< configurations that are simulated before the search ends by itself
   std::size_t rows = 10;                                  ///< of result.candidates, at least, if there are so many

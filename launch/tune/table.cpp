@@ -15,8 +15,8 @@
 namespace consist::launch {
 namespace {
 
-/// `device_price`: nothing where no price is known; the column is then not there.
-std::string row_of(const Candidate& c, std::optional<double> device_price) {
+/// `device_price`: nothing where no price is known. Columns of what is not known are not there.
+std::string row_of(const Candidate& c, std::optional<double> device_price, const Power& power) {
   char line[120];
   std::snprintf(line, sizeof line, "%10.2f %10s %11s %6.1f%% %6s ", c.prediction.seconds * 1e3,
                 c.measured > 0      ? fixed_text(c.measured * 1e3, 2).c_str()
@@ -24,12 +24,19 @@ std::string row_of(const Candidate& c, std::optional<double> device_price) {
                                     : "failed",
                 bytes_text(c.prediction.most_bytes()).c_str(), 100 * c.prediction.model_flops_utilization,
                 c.best_for_memory ? "*" : "");
+  const int ranks = c.config.ranks;
+  const Costs costs = costs_of(
+      ranks, c.prediction.tokens_per_second, device_price,
+      power.is_known() ? std::optional(joules_of(c.prediction, power, ranks) / c.prediction.seconds / ranks) : std::nullopt);
   std::string cost;
+  char cell[32];
   if (device_price) {
-    const Costs costs = costs_of(c.config.ranks, c.prediction.tokens_per_second, device_price, std::nullopt);
-    char cell[32];
     std::snprintf(cell, sizeof cell, "%9s ", price_text(costs.per_billion_tokens.value_or(0)).c_str());
-    cost = cell;
+    cost += cell;
+  }
+  if (power.is_known()) {
+    std::snprintf(cell, sizeof cell, "%9s ", si_text(costs.joules_per_billion_tokens.value_or(0)).c_str());
+    cost += cell;
   }
   return line + cost + text_of(c.choices) + "\n";
 }
@@ -45,21 +52,23 @@ std::string extent_of(const SearchResult& result, const std::string& machine) {
          (result.ended_early ? ". The search ended by --search-seconds.\n" : ".\n");
 }
 
-std::string table_of(const SearchResult& result, std::size_t rows, const std::string& price, const Machine& machine) {
+std::string table_of(const SearchResult& result, std::size_t rows, const std::string& price, const Machine& machine,
+                     const Power& power) {
   const std::optional<double> device_price = Price(price).of(machine.name.substr(0, machine.name.find(',')), "");
   std::string text = std::string(" PREDICTED   MEASURED      MEMORY     MFU PARETO ") + (device_price ? "COST/BTOK " : "") +
-                     "CONFIGURATION\n      (ms)       (ms)\n";
+                     (power.is_known() ? "   J/BTOK " : "") + "CONFIGURATION\n      (ms)       (ms)\n";
   std::size_t shown = 0;
   for (std::size_t n = 0; n < result.candidates.size(); ++n) {
     const Candidate& candidate = result.candidates[n];
     if (n >= rows && !candidate.best_for_memory) continue;
-    text += row_of(candidate, device_price);
+    text += row_of(candidate, device_price, power);
     ++shown;
   }
   const std::size_t all = result.whole + result.shortened;
   if (shown < all) text += "  and " + std::to_string(all - shown) + " others\n";
   return text + "PARETO: no other configuration is both as fast and as small." +
-         (device_price ? " COST/BTOK: of a billion tokens, predicted, by --price.\n" : "\n");
+         (device_price ? " COST/BTOK: of a billion tokens, predicted, by --price." : "") +
+         (power.is_known() ? "\nJ/BTOK: joules of all devices for a billion tokens, " + origin_of(power) + ".\n" : "\n");
 }
 
 std::string why(const Candidate& winner, const Candidate& other) {

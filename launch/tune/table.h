@@ -11,8 +11,9 @@ namespace consist::launch {
 std::string extent_of(const SearchResult& result, const std::string& machine);
 
 /// A table of the first `rows` and of the Pareto front of speed and memory; with the cost of a billion tokens where `price`
-/// (--price) has one for the machine.
-std::string table_of(const SearchResult& result, std::size_t rows, const std::string& price, const Machine& machine);
+/// (--price) has one for the machine, and its energy where the machine's power is known.
+std::string table_of(const SearchResult& result, std::size_t rows, const std::string& price, const Machine& machine,
+                     const Power& power = {});
 
 /// Why `winner` is faster than `other`: the parts of the step that differ most.
 std::string why(const Candidate& winner, const Candidate& other);

@@ -109,6 +109,7 @@ TEST(Archive, TextsOfAnyLengthAreKeptCompressed) {
     EXPECT_EQ(ArchiveReader(folder / "run.h5").packed_text("/timeline"), "") << "not written yet";
     archive.append(std::vector<double>{1, 2, 3});
     archive.packed_text("/timeline", text);
+    archive.packed_text("/programs", text + "2");
     EXPECT_EQ(ArchiveReader(folder / "run.h5").packed_text("/timeline"), text) << "while the run goes on";
     EXPECT_THROW(archive.packed_text("/elsewhere", text), ProgramError);
     archive.text("/result", "{}");
@@ -117,6 +118,7 @@ TEST(Archive, TextsOfAnyLengthAreKeptCompressed) {
   const ArchiveReader reader(folder / "run.h5");
   EXPECT_EQ(reader.version(), 2);
   EXPECT_EQ(reader.packed_text("/timeline"), text);
+  EXPECT_EQ(reader.packed_text("/programs"), text + "2");
   EXPECT_EQ(reader.text("/result"), "{}");
   EXPECT_LT(std::filesystem::file_size(folder / "run.h5"), text.size() / 2);
 }

@@ -91,13 +91,19 @@ TEST_F(ArchiveDocumentation, ATimelineInPandas) {
   {
     Archive archive(folder / "run.h5", false);
     archive.define_steps({{"step", "1", "step"}});
-    archive.packed_text("/timeline", R"({"classes": [{"instructions": {"op": ["linear", "größe"], "seconds": [0.5, 0.25]}}]})");
+    archive.packed_text("/timeline", R"({"classes": [{"instructions": {"op": ["linear", "größe"], "instruction": [7, 8],
+                                        "seconds": [0.5, 0.25]}}]})");
+    archive.packed_text("/programs",
+                        R"({"classes": [{"text": "program\ninput %0\n7 compute %1 = linear(%0)\n8 compute größe"}]})");
     archive.finish("finished", "");
   }
   EXPECT_EQ(run(folder, example(1) + R"(
 print(instructions.groupby("op").seconds.sum().sort_values().to_dict())
 )"),
             "{'größe': 0.25, 'linear': 0.5}\n");
+  EXPECT_EQ(run(folder, example(1) + example(2) + "print(lines)\n"),
+            "8 compute größe\n7 compute %1 = linear(%0)\n"
+            "{7: '7 compute %1 = linear(%0)', 8: '8 compute größe'}\n");
 }
 
 // What the page says about files of killed runs.
@@ -128,7 +134,7 @@ TEST_F(ArchiveDocumentation, BalanceOfExperts) {
     archive.define_steps({{"step", "1", "step"}});
     for (int step = 1; step <= 40; ++step) archive.experts({.step = 3 * step, .choices = {1, 1, 1, 5, 2, step, 2, 2}});
   }
-  const std::string output = run(folder, "import h5py, pandas as pd\nrun = h5py.File(\"run.h5\")\n" + example(3) + R"(
+  const std::string output = run(folder, "import h5py, pandas as pd\nrun = h5py.File(\"run.h5\")\n" + example(4) + R"(
 assert choices.shape == (40, 2, 4) and choices.dtype == "int32", choices
 assert list(load.columns) == [0, 2] and list(load.index) == list(range(3, 121, 3)), load
 assert (load[0] == 2.5).all() and load.loc[6, 2] == 1 and load.loc[120, 2] == 40 / 11.5, load
@@ -147,7 +153,7 @@ TEST_F(ArchiveDocumentation, AComparisonInPandas) {
   }
   write_comparison(folder / "comparison.h5", {{"outcome", ""}, {"final_loss", "nat/token"}},
                    {{"a fp32", folder / "a.h5", {"finished", 2.5}}, {"b", "", {"unavailable: kein Gerät", std::nan("")}}});
-  const std::string output = run(folder, "import h5py, pandas as pd\n" + example(2) + R"(
+  const std::string output = run(folder, "import h5py, pandas as pd\n" + example(3) + R"(
 assert list(table.columns) == ["run", "outcome", "final_loss"], table
 assert list(table.run) == ["a fp32", "b"] and table.outcome[1] == "unavailable: kein Gerät"
 assert table.final_loss[0] == 2.5 and table.final_loss.isna()[1]

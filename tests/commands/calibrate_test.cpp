@@ -53,6 +53,9 @@ TEST(Calibrate, WritesWhatItMeasuredAndOtherCommandsTakeIt) {
   EXPECT_THAT(result.output, HasSubstr("check: llama-tiny, 4 layers, 4 x 128 tokens, fp32: measured "));
   EXPECT_THAT(result.output, HasSubstr("written: " + file));
 
+  EXPECT_THAT(result.output, HasSubstr("energy is not known: the device does not tell its power"));
+  EXPECT_FALSE(power_from_json(read_text(file, 10'000'000), file).is_known());
+
   const Machine machine = machine_from_json(read_text(file, 10'000'000), file);
   EXPECT_EQ(machine.name, "here");
   EXPECT_EQ(machine.device_kind, "cpu");

@@ -93,6 +93,19 @@ TEST(ComparePredict, MachinesAreRowsAndWhatDoesNotFitAnywhereIsAFailure) {
   EXPECT_THAT(none.output, HasSubstr("does not fit: a rank needs "));
 }
 
+TEST(ComparePredict, HasEnergyWhereTheMachinesPowerIsMoreThanItsLimit) {
+  const auto table = [](const std::string& machine) {
+    return consist_says(
+               {"compare", "--predict", "--model", "llama-tiny", "--ranks", "2", "--strategy", "ddp,zero2", "--machine", machine})
+        .output;
+  };
+  EXPECT_THAT(
+      table("h200+power=500+idle-power=100"),
+      testing::AllOf(HasSubstr("  J/BTOK"),
+                     HasSubstr("J/BTOK: joules of all devices for a billion tokens, by the powers of the machine's file.")));
+  EXPECT_THAT(table("h200"), Not(HasSubstr("J/BTOK")));
+}
+
 TEST(ComparePredict, HasNoUseForWhatRunsNeed) {
   for (const Words& more : {Words{"--repeats", "3"}, Words{"--overwrite"}, Words{"--output", "x"}, Words{"--add", "x.h5"}}) {
     Words words{"compare", "--predict", "--model", "llama-tiny"};

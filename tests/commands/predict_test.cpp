@@ -11,6 +11,7 @@
 #include <sstream>
 #include <tuple>
 
+#include "core/cost/machine_file.h"
 #include "tests/child_process.h"
 #include "tests/temporary_folder.h"
 
@@ -209,11 +210,37 @@ TEST(Predict, TheCostOfABillionTokensIsOfThePriceOfTheMachine) {
               1e-9);
   EXPECT_TRUE(predicted(base)["cost_per_billion_tokens"].is_null());
   EXPECT_TRUE(predicted(base + "--price a100=1")["cost_per_billion_tokens"].is_null());
-  EXPECT_THAT(run("predict", split_words(base + "--price 1")).output,
-              HasSubstr("energy is not known: machine files hold no power"));
+  EXPECT_THAT(run("predict", split_words("--model llama-tiny --ranks 2 --machine cpu --price 1")).output,
+              HasSubstr("an hour; energy is not known: the machine's file has no power\n"));
   const auto refused = run("predict", split_words(base + "--price cheap"));
   EXPECT_EQ(refused.status, 2);
   EXPECT_THAT(refused.output, HasSubstr("--price is 'cheap'; 'cheap' is no number from 0 on"));
+}
+
+TEST(Predict, EnergyIsThatOfTheMachinesPower) {
+  const std::string base = "--model llama-tiny --ranks 2 ";
+  const auto joules = [](const Json& json, double watts) { return 2 * watts * 1e9 / json["tokens_per_second"].get<double>(); };
+  const Json limit = predicted(base + "--machine h200");
+  EXPECT_NEAR(limit["joules_per_billion_tokens"].get<double>(), joules(limit, 700), 1e-6 * joules(limit, 700));
+  EXPECT_EQ(limit["energy_origin"], "at most, by the power limit of the data sheet (700 W)");
+  const auto text = run("predict", split_words(base + "--machine h200")).output;
+  EXPECT_THAT(text, HasSubstr("J per billion tokens, 700 W a device; at most, by the power limit of the data sheet (700 W)\n"));
+  EXPECT_TRUE(predicted(base + "--machine cpu")["joules_per_billion_tokens"].is_null());
+  EXPECT_THAT(run("predict", split_words(base + "--machine cpu")).output, Not(HasSubstr("energy")));
+
+  // 500 W while the compute queue works, 100 W while it waits.
+  const Json given = predicted(base + "--machine h200,power=500,idle-power=100");
+  const Json& parts = given["seconds"];
+  double busy = 0;
+  for (const char* part : {"products", "attention", "memory_bound", "optimizer"}) busy += parts[part].get<double>();
+  const double share = busy / given["step_seconds"]["value"].get<double>(), watts = 100 + 400 * share;
+  EXPECT_LT(share, 0.95) << "else idle power is not seen";
+  EXPECT_NEAR(given["device_watts"].get<double>(), watts, 1e-6 * watts);
+  EXPECT_NEAR(given["joules_per_billion_tokens"].get<double>(), joules(given, watts), 1e-6 * joules(given, watts));
+  EXPECT_EQ(given["energy_origin"], "by powers given");
+  const auto refused = run("predict", split_words(base + "--machine h200,power=500"));
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.output, HasSubstr("add idle-power=W"));
 }
 
 TEST(Tune, TheLowestCostNeedsAPriceForTheMachine) {
@@ -230,7 +257,7 @@ TEST(Tune, TheLowestCostNeedsAPriceForTheMachine) {
   }
 }
 
-TEST(Tune, TheLeastMemoryIsAnObjectiveAndEnergyIsRefused) {
+TEST(Tune, TheLeastMemoryIsAnObjective) {
   const std::string base = "--model llama-tiny --ranks 2 --sequence 512 --precision bf16 --global-batch 8 ";
   const auto result = run("tune", split_words(base + "--measure 0 --configurations 100 --objective memory"));
   ASSERT_EQ(result.status, 0) << result.output;
@@ -244,9 +271,37 @@ TEST(Tune, TheLeastMemoryIsAnObjectiveAndEnergyIsRefused) {
   };
   for (std::size_t n = 1; n < rows.size(); ++n) EXPECT_LE(bytes_of(rows[0].second), bytes_of(rows[n].second)) << rows[n].second;
   EXPECT_LT(bytes_of(rows[0].second), 0.5 * bytes_of("--strategy ddp --batch 4"));
-  const auto energy = run("tune", split_words(base + "--objective energy"));
-  EXPECT_EQ(energy.status, 2);
-  EXPECT_THAT(energy.output, HasSubstr("--objective is 'energy'; no machine file has the power"));
+}
+
+TEST(Tune, TheLeastEnergyNeedsAMachineWhoseFileHasPower) {
+  const std::string base = "--model llama-tiny --ranks 2 --sequence 512 --precision bf16 --global-batch 8 ";
+  const auto refused = run("tune", split_words(base + "--objective energy --machine cpu"));
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.output, HasSubstr("--objective is 'energy', but the file of the machine cpu has no power"));
+
+  // A device that draws much in products and little else: other configurations are the best than for speed.
+  const TemporaryFolder folder;
+  Json machine = Json::parse(to_json(*find_machine("h200")));
+  machine["power"] = {{"idle", {{"value", 100}, {"source", "measured here"}}},
+                      {"loads",
+                       {{{"work", "*"}, {"value", 200}, {"source", "measured here"}},
+                        {{"work", "products"}, {"value", 900}, {"source", "measured here"}}}}};
+  std::ofstream(folder / "m.json") << machine.dump();
+  const auto result = run("tune", split_words(base + "--measure 0 --configurations 100 --objective energy --machine " +
+                                              (folder / "m.json")));
+  ASSERT_EQ(result.status, 0) << result.output;
+  EXPECT_THAT(result.output, AllOf(HasSubstr("J/BTOK CONFIGURATION"),
+                                   HasSubstr("J/BTOK: joules of all devices for a billion tokens, by powers measured here.")));
+  const auto rows = rows_of(result.output);
+  ASSERT_GE(rows.size(), 2U);
+  const auto joules_of = [&](const std::string& options) {
+    return predicted(base + options + " --machine " + (folder / "m.json"))["joules_per_billion_tokens"].get<double>();
+  };
+  for (std::size_t n = 1; n < rows.size(); ++n)
+    EXPECT_LE(joules_of(rows[0].second), joules_of(rows[n].second) * (1 + 1e-9)) << rows[n].second;
+
+  const auto by_tokens = run("tune", split_words(base + "--measure 0 --configurations 20 --machine h200"));
+  EXPECT_THAT(by_tokens.output, Not(HasSubstr("J/BTOK"))) << "the limit says no more than the time";
 }
 
 // One unit more does not fit, whatever is chosen.

@@ -34,12 +34,16 @@ TEST_P(TuneEstimate, OfAShortenedStepIsThatOfTheWhole) {
   for (const auto& [owner, option, value] : GetParam().options) config.plugin_options[owner][option] = value;
   const auto plan = [&] { return plan_run(config, host, {nullptr, nullptr, false}); };
   Plan first = plan(), second = plan();
-  const launch::Estimate whole = launch::estimate(first, GetParam().stages, true),
-                         shortened = launch::estimate(second, GetParam().stages, false);
+  const Power power{.limit = {}, .idle = {100}, .loads = {{"*", {400}}, {"products", {600}}}};
+  const launch::Estimate whole = launch::estimate(first, GetParam().stages, true, power),
+                         shortened = launch::estimate(second, GetParam().stages, false, power);
   EXPECT_TRUE(whole.whole);
   EXPECT_FALSE(shortened.whole);
   EXPECT_EQ(second.config().accumulation, launch::fewest_micro_batches(GetParam().stages));
   EXPECT_NEAR(shortened.seconds / whole.seconds, 1, GetParam().error);
+  EXPECT_NEAR(shortened.joules / whole.joules, 1, GetParam().error);
+  EXPECT_GT(whole.joules, 100 * whole.seconds * GetParam().ranks);
+  EXPECT_LT(whole.joules, 600 * whole.seconds * GetParam().ranks);
   EXPECT_NEAR(static_cast<double>(shortened.bytes) / static_cast<double>(whole.bytes), 1, 0.03);
 }
 

@@ -9,8 +9,8 @@
 #include "core/archive/archive.h"
 #include "core/archive/reader.h"
 #include "tests/child_process.h"
-#include "tests/commands/tiny_training.h"
 #include "tests/report/browser.h"
+#include "tests/report/made_archives.h"
 #include "tests/temporary_folder.h"
 
 namespace consist {
@@ -18,20 +18,20 @@ namespace {
 
 using nlohmann::json;
 using test::ChildResult;
+using test::consist_says;
 using test::evaluate;
+using test::Made;
+using test::made_from;
+using test::new_run;
+using test::no_chromium;
+using test::ReportInABrowser;
 using test::run_child;
+using test::write_made;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 using Words = std::vector<std::string>;
-
-constexpr const char* no_chromium = "no Chromium: install tests/packages.txt, or set CONSIST_TEST_CHROMIUM";
-
-ChildResult consist_says(Words words) {
-  words.insert(words.begin(), CONSIST_BINARY_DIR "/bin/consist");
-  return run_child(words, std::chrono::seconds(280));
-}
 
 json data_of(const std::string& page) {
   const std::string text = read_whole(page), open = R"(<script type="application/json" id="data">)";
@@ -48,13 +48,6 @@ std::string version_1(const TemporaryFolder& folder) {
       run_child({"sh", "-c", "gzip -dc '" CONSIST_SOURCE_DIR "/tests/report/version1.h5.gz' > '" + path + "'"});
   EXPECT_EQ(unpacked.status, 0) << unpacked.output;
   return path;
-}
-
-/// A run of this version: two ranks, a few steps.
-std::string new_run(const TemporaryFolder& folder) {
-  const ChildResult result = test::train_tiny({"--strategy", "ddp", "--steps", "6", "--archive", folder / "new.h5"});
-  EXPECT_EQ(result.status, 0) << result.output;
-  return folder / "new.h5";
 }
 
 void expect_what_the_archives_say(const json& data) {
@@ -247,13 +240,6 @@ TEST(Report, OfTheQuickstartsEightRuns) {
   expect_pictures(page);
 }
 
-class ReportInABrowser : public testing::Test {
- protected:
-  void SetUp() override {
-    if (test::chromium().empty()) GTEST_SKIP() << no_chromium;
-  }
-};
-
 TEST_F(ReportInABrowser, ArchivesOfVersion1OpenAndSayWhatTheyLack) {
   const TemporaryFolder folder;
   const std::string old = version_1(folder);
@@ -290,32 +276,23 @@ TEST_F(ReportInABrowser, PredictionsHavePartsAndNoRuns) {
   EXPECT_NEAR(std::stod(seen.at("sum").at("sum").get<std::string>()), difference, 0.01 * std::abs(difference));
 }
 
-/// 200 archives with the timeline of a real run, each of another configuration.
+/// 200 archives with the timeline of a real run, each of another configuration and with a program of its own.
 TEST_F(ReportInABrowser, TwoHundredRunsStayUnderFiveMegabytes) {
   const TemporaryFolder folder;
   const ArchiveReader real(new_run(folder));
-  const std::string timeline = real.packed_text("/timeline");
+  const Made made = made_from(real);
   Words words{"report"};
   for (int n = 0; n < 200; ++n) {
-    json config = json::parse(real.text("/config"));
-    config["batch"] = n + 1;
-    config["strategy"] = n % 2 == 0 ? "ddp" : "zero2";
-    Archive archive(folder / (std::to_string(n) + ".h5"), false);
-    archive.text("/config", config.dump());
-    for (const char* text : {"/environment", "/topology", "/program", "/start", "/comm", "/result"})
-      archive.text(text, real.text(text));
-    archive.define_steps({{"step", "1", "step"},
-                          {"loss", "1", "loss"},
-                          {"seconds", "s", "s"},
-                          {"tokens", "1", "t"},
-                          {"tokens_per_second", "1/s", "t"}});
-    for (int step = 1; step <= 10; ++step) {
-      const double seconds = 0.1 + 0.001 * n + 0.001 * (step % 7);
-      archive.append(std::vector<double>{double(step), 7 - 0.01 * step, seconds, 1024, 1024 / seconds});
-    }
-    archive.packed_text("/timeline", timeline);
-    archive.finish("finished", "");
-    words.push_back(archive.path());
+    Made row = made;
+    row.config["batch"] = n + 1;
+    row.config["strategy"] = n % 2 == 0 ? "ddp" : "zero2";
+    row.seconds += 0.001 * n;
+    json programs = json::parse(made.programs);
+    std::string& text = programs.at("classes")[0].at("text").get_ref<std::string&>();
+    for (std::size_t at = 0; (at = text.find('\n', at)) != std::string::npos; at += 6)
+      text.insert(at, " " + std::to_string(1000 + n));
+    row.programs = programs.dump();
+    words.push_back(write_made(folder / (std::to_string(n) + ".h5"), real, row));
   }
   words.insert(words.end(), {"-o", folder / "report.html"});
   const ChildResult written = consist_says(words);
@@ -342,6 +319,17 @@ TEST(ReportCommand, RunsOfOneConfigurationInOneFolderAreRepeatsOfARow) {
   for (const json& row : rows) EXPECT_EQ(row.at("run").at("repeats").size(), 2U);
   EXPECT_EQ(rows[0].at("values").at("label"), "fast:1");
   EXPECT_EQ(rows[1].at("values").at("label"), "slow:1");
+}
+
+TEST(ReportCommand, AnArchiveThatIsNamedTwiceIsOneRun) {
+  const TemporaryFolder folder;
+  const std::string old = version_1(folder);
+  std::filesystem::create_symlink(old, folder / "link.h5");
+  const ChildResult written = consist_says({"report", old, folder / "link.h5", old, "-o", folder / "r.html"});
+  ASSERT_EQ(written.status, 0) << written.output;
+  const json rows = data_of(folder / "r.html").at("rows");
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows[0].at("run").at("repeats").size(), 1U);
 }
 
 TEST(ReportCommand, RefusesWhatItCannotDo) {

@@ -87,6 +87,49 @@ TEST_F(Samples, AreWhatGenerateWritesFromTheCheckpoint) {
   EXPECT_EQ(events[1].at("text"), text);
 }
 
+/// They belong to a run's configuration: its archive and --print-config have them, and a run from either writes the same samples.
+TEST_F(Samples, AreRepeatedFromTheArchiveAndFromAPrintedConfiguration) {
+  const auto texts = [&](const char* name) {
+    std::vector<std::string> found;
+    for (const ArchiveEvent& event : ArchiveReader(folder_ / name).events()) {
+      if (event.kind == "sample") found.push_back(event.text);
+    }
+    return found;
+  };
+  const test::ChildResult first = train(with(samples, {"--archive=" + (folder_ / "first.h5")}));
+  ASSERT_EQ(first.status, 0) << first.output;
+  const nlohmann::json config = nlohmann::json::parse(ArchiveReader(folder_ / "first.h5").text("/config"));
+  EXPECT_EQ(config.at("sample_every"), 2);
+  EXPECT_EQ(config.at("sample_prompt"), "The moon");
+  EXPECT_EQ(config.at("sample_tokens"), 9);
+  ASSERT_EQ(texts("first.h5").size(), 2U);
+
+  const test::ChildResult again =
+      test::run_child({program, "train", "--config=" + (folder_ / "first.h5"), "--archive=" + (folder_ / "again.h5")});
+  ASSERT_EQ(again.status, 0) << again.output;
+  EXPECT_EQ(texts("again.h5"), texts("first.h5"));
+
+  const test::ChildResult printed = train(with(samples, {"--print-config"}));
+  ASSERT_EQ(printed.status, 0) << printed.output;
+  EXPECT_THAT(printed.output, AllOf(HasSubstr("sample-every = 2\n"), HasSubstr("sample-prompt = \"The moon\"\n"),
+                                    HasSubstr("sample-tokens = 9\n")));
+  std::ofstream(folder_ / "run.toml") << printed.output;
+  const test::ChildResult from_file =
+      test::run_child({program, "train", "--config=" + (folder_ / "run.toml"), "--archive=" + (folder_ / "file.h5")});
+  ASSERT_EQ(from_file.status, 0) << from_file.output;
+  EXPECT_EQ(texts("file.h5"), texts("first.h5"));
+}
+
+/// What is sampled changes nothing that is trained: a run may go on in its archive with other samples.
+TEST_F(Samples, MayDifferInARunThatGoesOnInItsArchive) {
+  const std::vector<std::string> places{"--checkpoint=" + (folder_ / "checkpoints"), "--archive=" + (folder_ / "run.h5")};
+  const test::ChildResult first = train(with(places, {"--steps=2"}));
+  ASSERT_EQ(first.status, 0) << first.output;
+  const test::ChildResult second = train(with(with(places, samples), {"--steps=4", "--resume"}));
+  EXPECT_EQ(second.status, 0) << second.output;
+  EXPECT_THAT(second.output, HasSubstr("sample after step 4"));
+}
+
 TEST_F(Samples, SayWhatTheyCannotDo) {
   const auto refused = [&](const std::vector<std::string>& options, const std::string& message) {
     const test::ChildResult result = train(options);

@@ -1,0 +1,92 @@
+// An object of a machine file: reading its keys with errors that say where they stand.
+#pragma once
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "consist/cost.h"
+#include "consist/error.h"
+#include "consist/json_input.h"
+
+namespace consist {
+
+inline nlohmann::ordered_json json_of(const Figure& figure) {
+  return {{"value", figure.value}, {"source", name_of(figure.source)}};
+}
+
+/// An object of the file, whose keys are all to be read.
+class FileObject {
+ public:
+  FileObject(const nlohmann::json& json, std::string where) : json_(json), where_(std::move(where)) {
+    if (!json.is_object()) throw DataError(where_ + " must be an object, not " + shown(json));
+  }
+
+  /// Throws DataError for keys that nobody asked for.
+  void finish() const {
+    for (const auto& [key, value] : json_.items()) {
+      if (key != "note" && !read_.contains(key)) throw DataError(where_ + " has the unknown key " + shown(key));
+    }
+  }
+  bool has(const char* key) const { return json_.contains(key); }
+  std::string name(const char* key) const { return where_ + ": " + key; }
+  const nlohmann::json& at(const char* key) {
+    const auto found = json_.find(key);
+    if (found == json_.end()) throw DataError(where_ + " lacks the key \"" + key + "\"");
+    read_.insert(key);
+    return *found;
+  }
+  FileObject object(const char* key) { return FileObject(at(key), name(key)); }
+  std::string text(const char* key) {
+    const nlohmann::json& value = at(key);
+    if (!value.is_string()) throw DataError(name(key) + " must be a text, not " + shown(value));
+    return value.get<std::string>();
+  }
+  const nlohmann::json& list(const char* key) {
+    const nlohmann::json& value = at(key);
+    if (!value.is_array()) throw DataError(name(key) + " must be a list, not " + shown(value));
+    return value;
+  }
+  /// A number from `least` on, or above it.
+  double number(const char* key, double least, bool above = false) {
+    const nlohmann::json& value = at(key);
+    const double number = value.is_number() ? value.get<double>() : std::nan("");
+    if (!std::isfinite(number) || number < least || (above && number == least))
+      throw DataError(name(key) + " must be a number " + (above ? "above " : "of at least ") + shown(nlohmann::json(least)) +
+                      ", not " + shown(value));
+    return number;
+  }
+  FigureSource source() {
+    constexpr FigureSource sources[] = {FigureSource::data_sheet, FigureSource::measured, FigureSource::measured_here,
+                                        FigureSource::given};
+    const std::string given = text("source");
+    for (FigureSource source : sources) {
+      if (name_of(source) == given) return source;
+    }
+    std::string known;
+    for (FigureSource source : sources) known += (known.empty() ? "\"" : ", \"") + std::string(name_of(source)) + "\"";
+    throw DataError(name("source") + " is " + shown(nlohmann::json(given)) + "; it can be " + known);
+  }
+  /// An object of a value, where it comes from, and perhaps a note.
+  Figure figure(const char* key, double least, bool above = false) {
+    FileObject object = this->object(key);
+    const Figure figure{object.number("value", least, above), object.source()};
+    object.finish();
+    return figure;
+  }
+  /// A fraction above 0, up to 1.
+  Figure share(const char* key) {
+    const Figure figure = this->figure(key, 0, true);
+    if (figure.value > 1) throw DataError(name(key) + " is a share: at most 1, not " + shown(nlohmann::json(figure.value)));
+    return figure;
+  }
+
+ private:
+  const nlohmann::json& json_;
+  std::string where_;
+  std::set<std::string> read_;
+};
+
+}  // namespace consist

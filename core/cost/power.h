@@ -1,0 +1,53 @@
+// The power that devices of a machine draw, as its file has it, and what a step takes by it. No pass and no strategy asks for
+// it, so that it is no part of Machine.
+#pragma once
+
+#include <array>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "consist/cost.h"
+#include "consist/export.h"
+#include "core/cost/simulator.h"
+
+namespace consist {
+
+class FileObject;
+
+/// Of the device of one rank; hosts, network and cooling are not in it.
+struct Power {
+  /// Under the load of training steps, while the device does one kind of work.
+  struct Load {
+    std::string work;  ///< name_of() a Work, or "*": every kind that is not named
+    Figure watts;
+  };
+  Figure limit;             ///< W that it may draw at most; 0: not known
+  Figure idle;              ///< W of a device that computes nothing; 0: not known
+  std::vector<Load> loads;  ///< none: of what a step draws nothing is known but the limit. With loads there are `idle` and "*"
+
+  bool is_known() const { return limit.value > 0 || !loads.empty(); }
+  /// Energies by it are upper bounds.
+  bool is_bound() const { return loads.empty(); }
+};
+
+/// The key "power" of a machine file, whose other keys machine_from_json() reads. Nothing is known of files without it. Throws
+/// DataError as that.
+CONSIST_API Power power_from_json(std::string_view text, const std::string& name);
+Power power_from(FileObject object);
+nlohmann::ordered_json json_of(const Power& power);
+
+/// "measured here", "at most, by the power limit of the data sheet (700 W)": for people, where the figures come from.
+CONSIST_API std::string origin_of(const Power& power);
+
+/// Seconds that the compute queue of a rank worked, by Work.
+using WorkSeconds = std::array<double, 4>;
+/// Of a simulated or measured step; of one micro-batch alone if that is not negative.
+CONSIST_API WorkSeconds work_seconds(const Program& program, const SimulatedRank& rank, int micro_batch = -1);
+
+/// Joules of a rank in `seconds`, of which it did this work: it is idle in the rest, in which it waits. Beyond the limit alone:
+/// the limit over all of the time. REQUIRES: power.is_known().
+CONSIST_API double joules_of(const Power& power, double seconds, const WorkSeconds& work);
+
+}  // namespace consist

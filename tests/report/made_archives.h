@@ -1,0 +1,74 @@
+// Archives for tests of the report: of short runs, and made from one with something changed.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "core/archive/archive.h"
+#include "core/archive/reader.h"
+#include "tests/child_process.h"
+#include "tests/commands/tiny_training.h"
+#include "tests/report/browser.h"
+#include "tests/temporary_folder.h"
+
+namespace consist::test {
+
+inline constexpr const char* no_chromium = "no Chromium: install tests/packages.txt, or set CONSIST_TEST_CHROMIUM";
+
+inline ChildResult consist_says(std::vector<std::string> words) {
+  words.insert(words.begin(), CONSIST_BINARY_DIR "/bin/consist");
+  return run_child(words, std::chrono::seconds(280));
+}
+
+/// A run of this version: two ranks, a few steps.
+inline std::string new_run(const TemporaryFolder& folder) {
+  const ChildResult result = train_tiny({"--strategy", "ddp", "--steps", "6", "--archive", folder / "new.h5"});
+  EXPECT_EQ(result.status, 0) << result.output;
+  return folder / "new.h5";
+}
+
+class ReportInABrowser : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (chromium().empty()) GTEST_SKIP() << no_chromium;
+  }
+};
+
+/// What an archive has that is made from a real one.
+struct Made {
+  nlohmann::json config, topology, timeline;
+  std::string programs;  ///< empty: none, as in archives of version 2 from before there were any
+  double seconds = 0.1;  ///< of a step
+};
+
+inline Made made_from(const ArchiveReader& real) {
+  return {nlohmann::json::parse(real.text("/config")), nlohmann::json::parse(real.text("/topology")),
+          nlohmann::json::parse(real.packed_text("/timeline")), real.packed_text("/programs")};
+}
+
+/// A row of ten steps.
+inline std::string write_made(const std::string& path, const ArchiveReader& real, const Made& made) {
+  Archive archive(path, false);
+  archive.text("/config", made.config.dump());
+  archive.text("/topology", made.topology.dump());
+  for (const char* text : {"/environment", "/program", "/start", "/comm", "/result"}) archive.text(text, real.text(text));
+  archive.define_steps({{"step", "1", "step"},
+                        {"loss", "1", "loss"},
+                        {"seconds", "s", "s"},
+                        {"tokens", "1", "t"},
+                        {"tokens_per_second", "1/s", "t"}});
+  for (int step = 1; step <= 10; ++step) {
+    const double seconds = made.seconds + 0.001 * (step % 7);
+    archive.append(std::vector<double>{double(step), 7 - 0.01 * step, seconds, 1024, 1024 / seconds});
+  }
+  archive.packed_text("/timeline", made.timeline.dump());
+  if (!made.programs.empty()) archive.packed_text("/programs", made.programs);
+  archive.finish("finished", "");
+  return path;
+}
+
+}  // namespace consist::test
