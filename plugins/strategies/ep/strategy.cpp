@@ -67,7 +67,7 @@ class ExpertParallel final : public ParallelStrategy {
 
   void schedule(Program& step, AxisSet axes) const override {
     if (delay_weight_gradients_) strategies::delay_weight_gradients(step, axes.first());
-    strategies::hold_inputs(step, axes.first());
+    strategies::hold_inputs(step, axes.first(), strategies::Held::read_beside);
   }
 
  private:
