@@ -96,6 +96,22 @@ class Join final : public NamedOp {
     for (Placement& input : axis.inputs) input = axis.inputs[0];
     axis.outputs = {axis.inputs[0]};
   }
+  bool gradient_reads_output(int /*output*/) const noexcept override { return false; }
+  /// Parts of the gradient, in its place: it is not to be read in one piece any more.
+  void differentiate(Differentiator& d, const Instruction& f) const override {
+    std::vector<std::string> names;
+    for (TensorId part : f.inputs) names.push_back(d.program()[part].name + ".grad");
+    Builder& build = d.build();
+    const std::vector<TensorId> parts =
+        build.emit("views", {d.gradient(f.outputs[0])},
+                   {{"dim", f.attributes.integer("dim")}, {"parts", static_cast<std::int64_t>(f.inputs.size())}}, names);
+    std::int64_t offset = 0;
+    for (std::size_t k = 0; k < parts.size(); ++k) {
+      build.program()[parts[k]].offset += offset;
+      offset += build.program().bytes(parts[k]);
+      d.accumulate_grad(f.inputs[k], parts[k]);
+    }
+  }
   int updates_in_place(int /*output*/) const noexcept override { return 0; }
   Cost cost(const Program& /*program*/, const Instruction& /*instruction*/) const override { return {}; }
 };

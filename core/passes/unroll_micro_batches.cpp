@@ -20,6 +20,16 @@ class Repeater {
     for (const Parameter& p : program_.parameters) {
       if (p.gradient != no_tensor) gradient_storage_[index(program_[p.gradient].storage)] = true;
     }
+    std::vector<bool> known(tensors_, false);
+    for (const Instruction& i : segment_) {
+      for (const TensorId output : i.outputs) {
+        if (output == no_tensor) continue;
+        const TensorId place = program_[output].storage;
+        if (is_made(index(place)) || known[index(place)] || program_[place].role != Role::activation) continue;
+        known[index(place)] = true;
+        places_.push_back(place);
+      }
+    }
   }
 
   void run(int micro_batches) {
@@ -83,6 +93,11 @@ class Repeater {
       const Tensor& tensor = program_.tensors[t];
       const bool per_micro_batch = !tensor.state && tensor.role == Role::input;
       map_[t] = per_micro_batch ? copy_input(static_cast<TensorId>(t), m) : static_cast<TensorId>(t);
+    }
+    for (const TensorId place : places_) {
+      Tensor copy = program_[place];
+      map_[index(place)] = copy.storage = static_cast<TensorId>(program_.tensors.size());
+      program_.tensors.push_back(std::move(copy));
     }
     for (const Instruction& i : segment_) {
       Instruction copy = i;
@@ -157,9 +172,10 @@ class Repeater {
   std::size_t tensors_;
   DefUse def_use_;  // of the segment
   std::vector<bool> gradient_storage_;
-  std::vector<TensorId> map_;                          // of the micro-batch being made: tensors of the segment to their copies
-  std::vector<Sum> sums_;                              // one per trained parameter
-  std::vector<int> sum_of_;                            // by storage
+  std::vector<TensorId> places_;  // storages of activations that no instruction makes: parts of a tensor lie in them
+  std::vector<TensorId> map_;     // of the micro-batch being made: tensors of the segment to their copies
+  std::vector<Sum> sums_;         // one per trained parameter
+  std::vector<int> sum_of_;       // by storage
   std::vector<std::pair<TensorId, TensorId>> to_add_;  // sums, and the gradients of the segment that belong to them
 };
 

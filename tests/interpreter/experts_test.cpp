@@ -71,8 +71,10 @@ TEST_P(Experts, Pairs) {
 /// A rank's stages of which some have experts and some have not.
 TEST(SharedExperts, InterleavedStages) {
   const ModelChoice four_layers{"qwen3-moe", R"({"num_hidden_layers": 4})"};
-  expect_one_rank(four_layers, {"--strategy=ep=2+pipeline=2", "--ranks=4", "--ep.capacity=2", "--accumulation=2", "--pipeline.schedule=interleaved",
-                                "--pipeline.chunks=2"});
+  expect_one_rank(four_layers, {"--strategy=ep=2+pipeline=2", "--ranks=4", "--ep.capacity=2", "--accumulation=2",
+                                "--pipeline.schedule=interleaved", "--pipeline.chunks=2"});
+  expect_one_rank(four_layers, {"--strategy=ep=2+pipeline=2", "--ranks=4", "--ep.capacity=2", "--accumulation=2",
+                                "--pipeline.schedule=interleaved", "--pipeline.chunks=2", "--ep.parts=2"});
 }
 
 TEST_P(Experts, Triples) {
@@ -103,7 +105,8 @@ TEST(SharedExperts, SeededConfigurations) {
     Words words{"--ep.capacity=" + ep,
                 "--ep.dispatch=" + one_of({"gather", "all-to-all"}),
                 "--accumulation=" + one_of({"1", "2"}),
-                "--global-batch=16",
+                "--ep.parts=" + one_of({"0", "1", "2"}),
+                "--global-batch=32",
                 "--recompute=" + one_of({"none", "full", "moe_swiglu", "moe_route,moe_dispatch"}),
                 "--precision=" + one_of({"fp32", "bf16", "fp8"}),
                 "--pack=" + one_of({"on", "off"}),

@@ -43,7 +43,7 @@ SUITES = {
     "core/runtime/trainer": [("runtime", "Trainer*:Evaluation*:TrainingData*")] + RUNS,
     "core/weights": [("weights", "*"), ("models", "*"), ("parity", "*HfParity.WholeBatch*")],
     "plugins/strategies": PROGRAM,
-    "plugins/strategies/common": [("tp-sp", "*"), ("interpreter", "*ContextParallel*")] + PROGRAM,
+    "plugins/strategies/common": [("tp-sp", "*"), ("interpreter", "*ContextParallel*:*InTurns*")] + PROGRAM,
     "plugins/strategies/cp": [("interpreter", "*ContextParallel*")] + PROGRAM,
     "plugins/strategies/pipeline": [("pipeline", "*")] + PROGRAM,
     "plugins/strategies/tp-sp": [("tp-sp", "*")] + PROGRAM,
@@ -95,7 +95,7 @@ TARGETS = {
     "launch/advise": ["bin/consist", "bin/test_advise"],
     "launch/predict": ["bin/consist", "bin/test_advise", "bin/test_commands"],
 }
-TARGETS["plugins/strategies/common"] = ["lib/consist/plugins/strategy-cp.so", "lib/consist/plugins/strategy-tp-sp.so"]
+TARGETS["plugins/strategies/common"] = ["lib/consist/plugins/strategy-cp.so", "lib/consist/plugins/strategy-ep.so", "lib/consist/plugins/strategy-tp-sp.so"]
 for kind, name in [("strategies", "cp"), ("strategies", "ddp"), ("strategies", "pipeline"), ("strategies", "tp-sp"), ("optimizers", "adamw"), ("optimizers", "lion"), ("optimizers", "muon"), ("optimizers", "sgd")]:
     TARGETS[f"plugins/{kind}/{name}"] = [f"lib/consist/plugins/{'strategy' if kind == 'strategies' else 'optimizer'}-{name}.so"]
 

@@ -33,6 +33,17 @@ TEST(ExpertsParity, LossesOfTokensThatAreSentAreThoseOfOneRank) {
                                    {"--strategy=ep=2+pipeline=2", "--ranks=4", room, sends}});
 }
 
+/// The batch in parts that take turns.
+TEST(ExpertsParity, LossesOfPartsInTurnsAreThoseOfOneRank) {
+  const std::string room = "--ep.capacity=2", sends = "--ep.dispatch=all-to-all", parts = "--ep.parts=2";
+  test::expect_losses_of_one_rank(
+      ChangedModel{"qwen3_moe_fp32", "qwen3-moe", {{"router_z_loss_coef", 0.01}}, "fp32", "cpu", {"--global-batch=8"}},
+      {{"--strategy=ep=2", "--ranks=2", room, parts},
+       {"--strategy=ep=2", "--ranks=2", room, parts, sends, "--recompute=full"},
+       {"--strategy=ep=2+zero2", "--ranks=4", room, parts},
+       {"--strategy=ep=2+pipeline=2", "--ranks=4", room, parts}});
+}
+
 /// Room for half of the rows: the first step makes more, and runs again.
 TEST(ExpertsParity, AStepWithoutRoomRunsAgainWithMore) {
   const test::ChangedModelRuns runs({"qwen3_moe_fp32", "qwen3-moe", nlohmann::json::object(), "fp32"});

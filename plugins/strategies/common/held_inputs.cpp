@@ -13,7 +13,7 @@ namespace {
 
 class Hold {
  public:
-  Hold(Program& step, int axis) : step_(step), axis_(axis), last_(last_uses(step)) {}
+  Hold(Program& step, int axis, Held held) : step_(step), axis_(axis), held_(held), last_(last_uses(step)) {}
 
   void run() {
     for (std::size_t i = 0; i < step_.instructions.size(); ++i) {
@@ -50,7 +50,8 @@ class Hold {
   void departs(const Instruction& collective, std::size_t at) {
     Travelling made{at, collective.outputs, {}};
     for (TensorId id : collective.inputs) {
-      if (last_[static_cast<std::size_t>(storage_of(id))] == static_cast<InstructionId>(at)) made.inputs.push_back(id);
+      const InstructionId last = last_[static_cast<std::size_t>(storage_of(id))];
+      if (last == static_cast<InstructionId>(at) || (held_ == Held::read_beside && !step_[id].state)) made.inputs.push_back(id);
     }
     if (!made.inputs.empty()) travelling_[storage_of(made.outputs[0])].push_back(std::move(made));
   }
@@ -60,6 +61,11 @@ class Hold {
     if (found == travelling_.end()) return;
     std::erase_if(found->second, [&](Travelling& collective) {
       if (!extents_overlap(step_, read, collective.outputs[0])) return false;  // another part of the same tensor
+      // What is read again, here or later, keeps its memory anyway.
+      std::erase_if(collective.inputs, [&](TensorId id) {
+        return last_[static_cast<std::size_t>(storage_of(id))] >= static_cast<InstructionId>(reader);
+      });
+      if (collective.inputs.empty()) return true;
       if (before_ > collective.collective) releases_.push_back({reader, std::move(collective.inputs)});
       return true;
     });
@@ -67,6 +73,7 @@ class Hold {
 
   Program& step_;
   int axis_;
+  Held held_;
   std::size_t before_ = 0;                                  // the instruction before, views left out
   std::vector<InstructionId> last_;                         // by storage: the last instruction that touches it
   std::map<TensorId, std::vector<Travelling>> travelling_;  // by the storage of what the collective makes first
@@ -75,8 +82,8 @@ class Hold {
 
 }  // namespace
 
-void hold_inputs(Program& step, int axis) {
-  Hold(step, axis).run();
+void hold_inputs(Program& step, int axis, Held held) {
+  Hold(step, axis, held).run();
 }
 
 }  // namespace consist::strategies

@@ -10,8 +10,13 @@
 
 #include "consist/error.h"
 #include "consist/op.h"
+#include "consist/pass.h"
 #include "consist/plugin.h"
+#include "plugins/strategies/common/held_inputs.h"
+#include "plugins/strategies/common/turns.h"
+#include "plugins/strategies/common/weight_gradients.h"
 #include "plugins/strategies/ep/exchange.h"
+#include "plugins/strategies/ep/overlap.h"
 
 namespace {
 
@@ -20,11 +25,16 @@ using namespace consist;
 class ExpertParallel final : public ParallelStrategy {
  public:
   explicit ExpertParallel(const Options& options)
-      : capacity_(options.real("capacity")), exchanges_(options.text("dispatch") == "all-to-all") {}
-
-  AxisRequest axis() const override {
-    return {.name = "expert", .splits_batch = true, .distance = 0, .shares_parameters = true};
+      : capacity_(options.real("capacity")),
+        exchanges_(options.text("dispatch") == "all-to-all"),
+        parts_(options.integer("parts")),
+        delay_weight_gradients_(options.flag("delay-weight-gradients")) {
+    if (parts_ < 0 || parts_ > most_parts) {
+      throw UsageError("--ep.parts is " + std::to_string(parts_) + "; it must be 0 (automatic) to " + std::to_string(most_parts));
+    }
   }
+
+  AxisRequest axis() const override { return {.name = "expert", .splits_batch = true, .distance = 0, .shares_parameters = true}; }
 
   void partition(Program& forward, AxisSet axes) const override {
     for (Tensor& tensor : forward.tensors) {
@@ -43,11 +53,31 @@ class ExpertParallel final : public ParallelStrategy {
     if (exchanges_) expert_parallel::exchange_tokens(forward, axes, capacity_);
   }
 
+  /// The batch is cut in front of what differentiates it, so that backward is in parts as well; they take turns before anything
+  /// else is scheduled.
+  void add_passes(PassList& passes, AxisSet axes) const override {
+    if (parts_ == 1) return;
+    passes.add(PassPoint::forward, {"ep.parts", [parts = static_cast<int>(parts_), axes](Program& forward, PassContext& context) {
+                                      if (!context.evaluation)
+                                        expert_parallel::cut_batch(forward, axes, parts, context.dtypes.gradient);
+                                    }});
+    passes.add(PassPoint::before_schedule,
+               {"ep.turns", [](Program& step, PassContext& /*context*/) { strategies::take_turns(step); }});
+  }
+
+  void schedule(Program& step, AxisSet axes) const override {
+    if (delay_weight_gradients_) strategies::delay_weight_gradients(step, axes.first());
+    strategies::hold_inputs(step, axes.first(), strategies::Held::read_beside);
+  }
+
  private:
+  static constexpr std::int64_t most_parts = 16;
+
   static void share_experts(Program& forward, TensorId weights, AxisSet axes) {
     Tensor& tensor = forward[weights];
     const std::int64_t experts = tensor.shape[0], ranks = forward.mesh.size_of(axes);
-    if (tensor.role != Role::parameter) throw UsageError("ep: '" + tensor.name + "' are weights of experts that another strategy has changed");
+    if (tensor.role != Role::parameter)
+      throw UsageError("ep: '" + tensor.name + "' are weights of experts that another strategy has changed");
     if (experts % ranks != 0) {
       throw UsageError("ep=" + std::to_string(ranks) + ": the model has " + std::to_string(experts) + " experts, which " +
                        std::to_string(ranks) + " ranks cannot share equally; choose a size for ep that divides them");
@@ -65,6 +95,8 @@ class ExpertParallel final : public ParallelStrategy {
 
   double capacity_;
   bool exchanges_;
+  std::int64_t parts_;
+  bool delay_weight_gradients_;
 };
 
 }  // namespace
@@ -77,4 +109,10 @@ CONSIST_PLUGIN_OPTIONS(
     {"dispatch", consist::OptionKind::choice, "gather",
      "gather: tokens of the group are brought to every rank of it; all-to-all: each goes to the ranks that have one of its "
      "experts",
-     "gather|all-to-all", "", "gather|all-to-all"});
+     "gather|all-to-all", "", "gather|all-to-all"},
+    {"parts", consist::OptionKind::integer, "0",
+     "the batch is cut into so many parts that take turns: one computes while tokens of another travel; 0: two where the cost "
+     "model says that it pays; 1: nothing is cut",
+     "", "", "0|1|2"},
+    {"delay-weight-gradients", consist::OptionKind::flag, "true",
+     "backward computes gradients of weights while tokens and their gradients travel", "", "", "true|false"});

@@ -66,10 +66,8 @@ class Overlap {
         emit_block(*block);
         i = block->last();
         ++block;
-      } else if (any_tokens_do_ && !blocks_.empty() && moves_tokens(old_[i])) {
-        cut_->emit_in_parts(old_[i]);
       } else {
-        cut_->emit_whole(old_[i]);
+        emit_other(old_[i]);
       }
     }
   }
@@ -161,6 +159,15 @@ class Overlap {
     dim_ = sequence_dim;
   }
 
+  /// What belongs to no block. Another strategy may have cut the batch, whose parts have blocks between each other's
+  /// instructions.
+  void emit_other(const Instruction& i) {
+    if (any_tokens_do_ && !blocks_.empty() && moves_tokens(i))
+      cut_->emit_in_parts(i);
+    else
+      cut_->emit_whole(i);
+  }
+
   /// In slots: while a part's collective runs, the compute queue works on what is next of the parts around it.
   void emit_block(const Block& block) {
     std::vector<std::size_t> after;
@@ -175,7 +182,7 @@ class Overlap {
       if (depends)
         after.push_back(i);
       else
-        cut_->emit_whole(instruction);
+        emit_other(instruction);
     }
     constexpr int apart = 2;  // slots between a part's product and its norm, and its norm and the products that read it
     for (int slot = 0; slot < parts_ + 2 * apart; ++slot) {
@@ -190,7 +197,7 @@ class Overlap {
         for (std::size_t reader : block.readers) emit_part(reader, 1, k);
       }
     }
-    for (std::size_t i : after) cut_->emit_whole(old_[i]);
+    for (std::size_t i : after) emit_other(old_[i]);
   }
 
   using BlockAt = std::vector<Block>::const_iterator;
@@ -270,7 +277,7 @@ class Overlap {
     for (BlockAt block = begin; block + 1 != end; ++block) {
       const Block& next = *(block + 1);
       const Segment segment = segment_behind(*block, next.scatter);
-      for (std::size_t i : segment.others) cut_->emit_whole(old_[i]);
+      for (std::size_t i : segment.others) emit_other(old_[i]);
       made.insert(old_[block->gather].outputs.begin(), old_[block->gather].outputs.end());
       for (std::size_t i : segment.following) made.insert(old_[i].outputs.begin(), old_[i].outputs.end());
       const std::size_t half = half_of(segment.following);
