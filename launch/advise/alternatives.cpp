@@ -26,6 +26,7 @@ class Collector {
   std::vector<Alternative> all() {
     precisions();
     recomputation();
+    offloading();
     micro_batches();  // fewer ones compile sooner, too
     pairs_of_options();
     tunable_options(false);
@@ -190,6 +191,21 @@ class Collector {
     if (now.any()) return;
     add("recompute", {{"recompute", "swiglu,rms_norm"}}, Aim::memory);
     add("recompute", {{"recompute", "full"}}, Aim::memory);
+  }
+
+  /// Activations on the host instead of the device, or instead of made again.
+  void offloading() {
+    const Choice all{"offload-activations", "all"}, none{"offload-activations", "none"};
+    if (config_.offload.any()) {
+      add("offload-activations", {none}, Aim::speed);
+      if (!config_.recompute.any()) add("offload-activations", {none, {"recompute", "full"}}, Aim::both);
+      return;
+    }
+    add("offload-activations", {all}, Aim::memory);
+    if (config_.recompute.any())
+      add("offload-activations", {all, {"recompute", "none"}}, Aim::both);
+    else
+      add("offload-activations", {all, {"recompute", "full"}}, Aim::memory);
   }
 
   /// The same sequences a step in fewer and larger micro-batches, or in more and smaller ones.

@@ -166,7 +166,8 @@ void recommend(const launch::SearchResult& result, launch::Objective objective, 
 
 int tune_config(const ParsedRun& parsed, PluginHost& host, RunConfig config, const Arguments& arguments) {
   launch::SearchRequest request{.config = std::move(config)};
-  request.settled = {parsed.has("strategy"), parsed.has("batch") || parsed.has("accumulation"), parsed.has("recompute")};
+  request.settled = {parsed.has("strategy"), parsed.has("batch") || parsed.has("accumulation"), parsed.has("recompute"),
+                     parsed.has(launch::offload_option)};
   request.machine = machine_named(request.config.machine);
   request.power = power_named(request.config.machine);
   request.objective =

@@ -85,11 +85,19 @@ struct NamedValues {
 };
 
 const std::vector<NamedValues>& named_values() {
-  static const std::vector<NamedValues> all{
-      {"model", "preset", ","},          {"models", "preset", ","},       {"strategy", "strategy", "+,"},
-      {"transport", "transport", "+,="}, {"precision", "precision", ","}, {"device", "device", ",", {"auto"}},
-      {"machine", "machine", ","},       {"dataset", "dataset", ","},     {"optimizer", "optimizer", ","},
-      {"schedule", "schedule", ","},     {"observe", "observer", ","},    {"recompute", "", "", {"none", "full"}}};
+  static const std::vector<NamedValues> all{{"model", "preset", ","},
+                                            {"models", "preset", ","},
+                                            {"strategy", "strategy", "+,"},
+                                            {"transport", "transport", "+,="},
+                                            {"precision", "precision", ","},
+                                            {"device", "device", ",", {"auto"}},
+                                            {"machine", "machine", ","},
+                                            {"dataset", "dataset", ","},
+                                            {"optimizer", "optimizer", ","},
+                                            {"schedule", "schedule", ","},
+                                            {"observe", "observer", ","},
+                                            {"recompute", "", "", {"none", "full"}},
+                                            {"offload-activations", "", ",", {"none", "all"}}};
   return all;
 }
 

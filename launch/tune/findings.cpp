@@ -102,8 +102,12 @@ std::vector<std::size_t> Findings::layouts_within(double margin) const {
 
 Findings::Family Findings::family_of(const Point& point, bool by_memory) const {
   const double steps = std::log(static_cast<double>(find(point)->estimate.bytes)) / std::log1p(step_of_front);
-  return {point.layout, space_.value_of(point, "batch"), space_.value_of(point, "recompute"),
-          space_.value_of(point, "recompute-layers"), by_memory ? static_cast<int>(steps) : 0};
+  return {point.layout,
+          space_.value_of(point, "batch"),
+          space_.value_of(point, "recompute"),
+          space_.value_of(point, "recompute-layers"),
+          space_.value_of(point, offload_option),
+          by_memory ? static_cast<int>(steps) : 0};
 }
 
 bool Findings::changes_precision(const Point& point) const {

@@ -61,8 +61,9 @@ class Findings {
   /// Layouts whose best is worse by at most `margin` than the best of all, the best first; then those where nothing fits yet.
   std::vector<std::size_t> layouts_within(double margin) const;
 
-  /// A family has a layout, a micro-batch and a recomputation; its members differ in options of plugins alone. The best of each
-  /// family, the best first; of nearly equal ones the one with the fewest options. Those alone that `takes` is true of.
+  /// A family has a layout, a micro-batch, a recomputation and a place for activations; its members differ in options of plugins
+  /// alone. The best of each family, the best first; of nearly equal ones the one with the fewest options. Those alone that
+  /// `takes` is true of.
   Points best_of_families(const std::function<bool(const Point&)>& takes = nullptr) const;
   /// The Pareto front of families: no other is both as fast and as small. Neighbours differ in memory by some percent.
   Points front() const;
@@ -70,7 +71,7 @@ class Findings {
   bool changes_precision(const Point& point) const;
 
  private:
-  using Family = std::tuple<std::size_t, std::string, std::string, std::string, int>;
+  using Family = std::tuple<std::size_t, std::string, std::string, std::string, std::string, int>;
   std::pair<double, double> score(const Estimate& estimate) const;
   Points best_of(const std::map<Family, Points>& families) const;
   Family family_of(const Point& point, bool by_memory) const;

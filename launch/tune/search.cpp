@@ -65,6 +65,8 @@ class Search {
       if (const std::vector<std::string> batches = space_.values_of(layout, "batch"); !batches.empty())
         space_.set(points.back(), "batch", batches.back());
       space_.set(points.back(), "recompute", "full");
+      points.push_back(points.back());
+      if (!space_.set(points.back(), offload_option, "all")) points.pop_back();
     }
     constexpr int rounds = 3;
     constexpr std::size_t layouts_of_round = 3;
@@ -144,8 +146,8 @@ class Search {
     }
   }
 
-  /// Every layout and micro-batch, the smallest first, with recomputation where the plan would not fit otherwise. Larger ones are
-  /// left out where a smaller one is too large, and of layouts that are far behind.
+  /// Every layout and micro-batch, the smallest first, with recomputation, then activations on the host, where the plan would not
+  /// fit otherwise. Larger ones are left out where a smaller one is too large, and of layouts that are far behind.
   void plan_each_layout() {
     std::vector<bool> ended(space_.layouts().size(), false);
     for (std::size_t nth = 0; std::find(ended.begin(), ended.end(), false) != ended.end(); ++nth) {
@@ -161,10 +163,9 @@ class Search {
         if (!batches.empty()) space_.set(now.back(), "batch", batches[batches.size() - 1 - nth]);
       }
       for (const Point& point : now) ended[point.layout] = true;  // unless one of them fits
-      for (const char* recompute : {"none", "swiglu,rms_norm", "full"}) {
-        std::erase_if(now, [&](Point& point) {
-          return std::string_view(recompute) != "none" && !space_.set(point, "recompute", recompute);
-        });
+      for (const Choice& more : std::initializer_list<Choice>{
+               {"recompute", "none"}, {"recompute", "swiglu,rms_norm"}, {"recompute", "full"}, {offload_option, "all"}}) {
+        for (Point& point : now) space_.set(point, more.option, more.value);  // what has no such option is known already
         plan(now, false, share_of_rounds);
         std::erase_if(now, [&](const Point& point) {
           const Known* known = found_.find(point);
@@ -201,11 +202,21 @@ class Search {
         const std::optional<Point> from = open_in(layout, width, options);
         if (!from) continue;
         found_.set_changed(*from, options);
-        const Points changed = space_.around(*from, options);
-        around.insert(around.end(), changed.begin(), changed.end());
+        for (Point& changed : space_.around(*from, options)) {
+          if (!copies_for_nothing(changed)) around.push_back(std::move(changed));
+        }
       }
     }
     return around;
+  }
+
+  /// Whether activations go to the host though the device is known to have room for them: that only takes time.
+  bool copies_for_nothing(const Point& point) const {
+    if (request_.objective == Objective::memory || space_.value_of(point, offload_option) != "all") return false;
+    Point without = point;
+    space_.set(without, offload_option, "none");
+    const Known* known = found_.find(without);
+    return known != nullptr && known->fits();
   }
 
   /// Rounds move on to what is better, leave layouts that are far behind, and end when none gains and enough was planned.

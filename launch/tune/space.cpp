@@ -212,6 +212,7 @@ void Space::add_dimensions(LayoutChoice& layout, const RunConfig& config, const 
       all.push_back(std::move(layers));
     }
   }
+  if (!settled.offload && layers_ >= 2) all.push_back({offload_option, {"none", "all"}});
   for (const StrategyChoice& choice : parse_strategies(layout.strategy)) {
     if (config.ranks > 1) add_options(all, "strategy", choice.name, config, host);
   }

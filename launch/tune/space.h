@@ -17,8 +17,11 @@ namespace consist::launch {
 
 /// Options of the run that the user has given, which are not searched; so it is with the plugins' options in the configuration.
 struct Settled {
-  bool strategy = false, batch = false, recompute = false;
+  bool strategy = false, batch = false, recompute = false, offload = false;
 };
+
+/// Of where activations wait for backward: copies cost time, so that it is only worth looking at where memory is short.
+inline constexpr const char* offload_option = "offload-activations";
 
 /// An option that is searched.
 struct Dimension {

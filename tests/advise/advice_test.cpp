@@ -50,6 +50,15 @@ TEST(Alternatives, FollowFromTheConfiguration) {
   EXPECT_THAT(memory, Contains("--batch 1 --accumulation 16"));
   EXPECT_THAT(memory, Not(Contains(HasSubstr("--global-batch"))));
   EXPECT_THAT(memory, Not(Contains(HasSubstr("--recompute full")))) << "it is on";
+  EXPECT_THAT(memory, Contains("--offload-activations all"));
+  EXPECT_THAT(speed, Contains("--offload-activations all --recompute none")) << "copies instead of work";
+}
+
+TEST(Alternatives, BringActivationsBackFromTheHost) {
+  const Plan plan = planned("h200", [](RunConfig& c) { c.offload = parse_offload("all"); });
+  EXPECT_THAT(texts_of(plan, Aim::memory), AllOf(Contains("--offload-activations none"),
+                                                 Contains("--offload-activations none --recompute full")));
+  EXPECT_THAT(texts_of(plan, Aim::speed), Not(Contains("--offload-activations all")));
 }
 
 TEST(Alternatives, OptionsOfPartsThatAreThere) {

@@ -42,5 +42,18 @@ TEST(TuneSpace, DividesWithinNodesAndReplicatesAcrossThem) {
   EXPECT_THAT(layouts_over(8), Each(Not(AllOf(HasSubstr("zero"), HasSubstr("ddp"))))) << "one node";
 }
 
+TEST(TuneSpace, HasThePlaceOfActivationsUnlessItIsSettled) {
+  RunConfig config;
+  config.model = "llama-3-8b";
+  config.precision = "bf16";
+  config.sequence = 2048;
+  config.global_batch = 4;
+  const auto values = [&](const Settled& settled) {
+    return Space(config, settled, parse_machine("h200"), test::plugin_host()).values_of(0, offload_option);
+  };
+  EXPECT_THAT(values({}), testing::ElementsAre("none", "all"));
+  EXPECT_THAT(values({.offload = true}), testing::IsEmpty());
+}
+
 }  // namespace
 }  // namespace consist::launch

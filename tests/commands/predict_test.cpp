@@ -45,6 +45,33 @@ Json predicted(const std::string& options) {
 
 const std::string eight_b = "--model llama-3-8b --precision bf16 --sequence 4096 --batch 1 ";
 
+TEST(Predict, ActivationsOnTheHostTakeTheirTimeAndMakeRoom) {
+  const std::string words = "--model qwen3-0.6b --precision bf16 --sequence 32768 --batch 1 --machine h200";
+  const Json kept = predicted(words), there = predicted(words + " --offload-activations all");
+  EXPECT_EQ(kept["memory"][0]["host_bytes"], 0);
+  EXPECT_GT(there["memory"][0]["host_bytes"], 20e9);
+  EXPECT_LT(there["memory"][0]["device_bytes"].get<double>(), 0.4 * kept["memory"][0]["device_bytes"].get<double>());
+  EXPECT_EQ(kept["seconds"]["host"], 0);
+  EXPECT_GT(there["seconds"]["host"], 0) << "the link needs longer than forward";
+}
+
+TEST(Predict, NamesActivationsOnTheHostWhereTheyMakeAPlanFit) {
+  const std::string words = "--model qwen3-0.6b --precision bf16 --sequence 32768 --batch 1 --recompute full --machine ";
+  const auto result = run("predict", split_words(words + "h200,capacity=13.2e9"));
+  EXPECT_NE(result.status, 0);
+  EXPECT_THAT(result.output, AllOf(HasSubstr("DOES NOT FIT"), HasSubstr("'--offload-activations all' fits: ")));
+}
+
+TEST(Tune, LooksAtActivationsOnTheHostWhereMemoryIsShort) {
+  const std::string words = "--model qwen3-0.6b --precision bf16 --sequence 32768 --global-batch 1 --recompute none --measure 0 "
+                            "--bf16.states f32 --bf16.gradients f32 --configurations 10 --machine h200";
+  const auto small = run("tune", split_words(words + ",capacity=20e9")), large = run("tune", split_words(words));
+  EXPECT_EQ(small.status, 0) << small.output;
+  EXPECT_THAT(small.output, HasSubstr("--offload-activations all"));
+  EXPECT_EQ(large.status, 0) << large.output;
+  EXPECT_THAT(large.output, Not(HasSubstr("--offload-activations")));
+}
+
 TEST(Predict, ThePartsOfAStepSumToIt) {
   for (const char* more : {"--ranks 1 --machine h200", "--strategy zero3-offload --ranks 8", "--strategy tp-sp=4+ddp --ranks 8",
                            "--strategy pipeline=4+zero2 --ranks 8 --accumulation 4",
