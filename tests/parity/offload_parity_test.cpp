@@ -27,7 +27,7 @@ void PrintTo(const Case& c, std::ostream* out) {
   *out << c.name;
 }
 
-struct Run {
+struct Trained {
   std::vector<double> loss, grad_norm;
   double device_bytes = 0, host_bytes = 0;
 };
@@ -39,7 +39,7 @@ class OffloadParity : public testing::TestWithParam<Case> {
     std::ofstream(folder_ / "model/config.json") << test::golden_config(GetParam().golden, {{"num_hidden_layers", 6}});
   }
 
-  Run train(const std::vector<std::string>& options) const {
+  Trained train(const std::vector<std::string>& options) const {
     std::vector<std::string> words{"--model=" + (folder_ / "model"),
                                    "--precision=" + std::string(GetParam().precision),
                                    "--ranks=" + std::to_string(GetParam().ranks),
@@ -57,7 +57,7 @@ class OffloadParity : public testing::TestWithParam<Case> {
   void expect_equal(const std::vector<std::string>& options) const {
     std::vector<std::string> moved = options;
     moved.emplace_back("--offload-activations=all");
-    const Run kept = train(options), there = train(moved);
+    const Trained kept = train(options), there = train(moved);
     ASSERT_EQ(kept.loss.size(), 8U);
     ASSERT_LT(kept.loss.back(), kept.loss.front()) << "nothing was learnt, so that equal losses would say little";
     EXPECT_EQ(there.loss, kept.loss);
