@@ -141,14 +141,18 @@ function communicationText(slow, fast, part) {
       percent(shareOf(slow, part)) + ' of its step instead of ' + percent(shareOf(fast, part));
 }
 
-/** The sentence that says why one is slower: the parts that make up most of the difference. */
+/**
+ * The sentence that says why one is slower: the parts that make up most of what is longer, and what is shorter. Where that is much, what is
+ * longer is more than the difference, and shares of it would say nothing.
+ */
 function because(slow, fast) {
   const d = difference(fast, slow), total = d.b - d.a;
   if (d.parts.length === 0 || total <= 0) return null;
   const larger = d.parts.filter((p) => p.difference > 0 && p.key !== 'untimed').sort((x, y) => y.difference - x.difference);
+  const longer = sum(larger.map((p) => p.difference)), overshoots = longer > 1.2 * total;
   const chosen = [];
   for (const part of larger) {
-    if (chosen.length && sum(chosen.map((p) => p.difference)) >= 0.8 * total || chosen.length === 3 ||
+    if (chosen.length && sum(chosen.map((p) => p.difference)) >= 0.8 * longer || chosen.length === 3 ||
         part.difference < 0.1 * total)
       break;
     chosen.push(part);
@@ -159,16 +163,15 @@ function because(slow, fast) {
       '';
   if (!chosen.length) return scatter ? {total, unit: d.unit, text: 'no part of the step explains it.' + scatter} : null;
   const said = chosen.map((part) => {
-    const name = partName(part.key), parts =
-        part.difference > 1.005 * total ? 'more than all of it' : percent(part.difference / total) + ' of it';
+    const name = partName(part.key), parts = overshoots ? '' : ', ' + percent(part.difference / total) + ' of it';
     if (kindOf(part.key) === 'communication' && slow.run && timeOf(slow).source !== 'predicted')
-      return lower(name) + ' ' + signed(time(part.difference)) + ', ' + parts + ' (' +
+      return lower(name) + ' ' + signed(time(part.difference)) + parts + ' (' +
           communicationText(slow, fast, part.key).trim() + ')';
     const rates = [rateOf(slow, part.key), rateOf(fast, part.key)];
     const rate = rates[0] && rates[1] && rates[0] !== rates[1] ? ' (' + rates[0] + ' instead of ' + rates[1] + ')' :
         rates[0] && !rates[1]                                  ? ' (' + rates[0] + ')' :
                                                                  '';
-    return lower(name) + ' ' + signed(time(part.difference)) + ', ' + parts + rate;
+    return lower(name) + ' ' + signed(time(part.difference)) + parts + rate;
   });
   const smaller =
       d.parts.filter((p) => p.difference < -0.1 * total && p.key !== 'untimed').sort((x, y) => x.difference - y.difference);
