@@ -1,20 +1,35 @@
 // Why two rows differ: a waterfall from one step to the other, and the instructions behind each part.
 
-/** The name of a group of instructions, which opens to those of them that take the longest, as program text. */
-function programOf(entry) {
+/** Instructions of a group as program text, in a row below its own that `button` opens. Null: none is there. */
+function programRow(entry, button, columns) {
   const {a, b} = entry.lines;
-  if (!a.length && !b.length) return entry.text;
+  if (!a.length && !b.length) return null;
   const said = (side, lines) => lines.length ? [el('div', {class: 'muted small'}, side), el('pre', {}, lines.join('\n'))] : [];
-  const same = a.join() === b.join();
-  return el(
-      'details', {class: 'program'}, el('summary', {}, entry.text), same ? said('A and B', a) : [said('A', a), said('B', b)].flat());
+  const row = el(
+      'tr', {class: 'program', hidden: true},
+      el('td', {colspan: columns}, a.join() === b.join() ? said('A and B', a) : [said('A', a), said('B', b)].flat()));
+  button.addEventListener('click', () => {
+    row.hidden = !row.hidden;
+    button.setAttribute('aria-expanded', String(!row.hidden));
+  });
+  return row;
+}
+
+/** A table of groups of instructions, of which each opens to its program text. */
+function programTable(head, list, line) {
+  const buttons = list.map((e) => el('button', {type: 'button', class: 'open', 'aria-expanded': 'false'}, e.text));
+  const below = list.map((e, n) => programRow(e, buttons[n], head.length));
+  const box = table('', head, list.map((e, n) => [below[n] ? buttons[n] : e.text, ...line(e)]));
+  [...box.querySelectorAll('tbody tr')].forEach((row, n) => below[n] && row.after(below[n]));
+  return box;
 }
 
 function itemTable(part, a, b, d) {
   const found = new Map();
   for (const [row, side, scale] of [[a, 'a', d.scaleA], [b, 'b', d.scaleB]])
     for (const item of itemsOf(row).filter((i) => i.part === part)) {
-      const entry = found.get(item.text) || {text: item.text, a: 0, b: 0, count: {}, dtype: {}, flops: {}, bytes: {}, own: {}, lines: {a: [], b: []}};
+      const entry = found.get(item.text) ||
+          {text: item.text, a: 0, b: 0, count: {}, dtype: {}, flops: {}, bytes: {}, own: {}, lines: {a: [], b: []}};
       entry[side] += item.seconds * scale;
       for (const [name, value] of [['count', item.count], ['flops', item.flops], ['bytes', item.bytes], ['own', item.own]])
         entry[name][side] = (entry[name][side] || 0) + value;
@@ -32,16 +47,16 @@ function itemTable(part, a, b, d) {
   };
   const most = 15, count = (n) => n === undefined ? '–' : Number.isInteger(n) ? String(n) : n.toFixed(1);
   const line = (e) =>
-      [programOf(e), count(e.count.a) + ' / ' + count(e.count.b),
+      [count(e.count.a) + ' / ' + count(e.count.b),
        listed(e.dtype.a || []) + (String(e.dtype.a) !== String(e.dtype.b) ? ' / ' + listed(e.dtype.b || []) : ''), time(e.a),
        time(e.b), signed(time(e.b - e.a)), rate(e, 'a') + ' / ' + rate(e, 'b')];
   const head = [
     {name: 'Instructions'}, {name: 'Count A / B', number: true}, {name: 'Operands'}, {name: 'A', number: true},
     {name: 'B', number: true}, {name: 'B − A', number: true}, {name: 'Rate A / B', number: true}
   ];
-  const box = el('div', {}, table('', head, list.slice(0, most).map(line)));
+  const box = el('div', {}, programTable(head, list.slice(0, most), line));
   if (list.length > most)
-    box.append(el('details', {}, el('summary', {}, (list.length - most) + ' more'), table('', head, list.slice(most).map(line))));
+    box.append(el('details', {}, el('summary', {}, (list.length - most) + ' more'), programTable(head, list.slice(most), line)));
   if (kindOf(part) === 'communication')
     box.append(el(
         'p', {class: 'muted small'},

@@ -1,5 +1,6 @@
 #include "launch/report/program_lines.h"
 
+#include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -12,6 +13,24 @@ namespace {
 
 constexpr std::size_t longest_line = 400;
 
+/// The first place from `at` on where a character begins.
+std::size_t next_character(const std::string& text, std::size_t at) {
+  while (at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80U) ++at;
+  return at;
+}
+
+/// Of a long line, which lists many tensors: its beginning, the op with its first inputs, and the end, which has tag and bytes.
+std::string shortened(const std::string& line) {
+  constexpr std::size_t beginning = 80, of_op = 160, end = 150;
+  const std::size_t tail = next_character(line, line.size() - end), op = std::min(line.find(" = "), tail);
+  std::string text = line.substr(0, next_character(line, beginning));
+  std::size_t at = text.size();
+  if (op > at) text += " …";
+  at = std::max(at, op);
+  if (op < tail) text += line.substr(at, next_character(line, std::min(op + of_op, tail)) - at);
+  return text + " … " + line.substr(tail);
+}
+
 /// Lines that begin with their number, as to_text() prints instructions; inputs and states begin with a word.
 std::map<std::size_t, std::string> instructions_of(const std::string& program) {
   std::map<std::size_t, std::string> lines;
@@ -20,11 +39,7 @@ std::map<std::size_t, std::string> instructions_of(const std::string& program) {
     std::size_t index = 0;
     const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), index);
     if (error != std::errc() || end == line.data() + line.size() || *end != ' ') continue;
-    if (line.size() > longest_line) {
-      std::size_t kept = longest_line;
-      while (kept > 0 && (static_cast<unsigned char>(line[kept]) & 0xC0U) == 0x80U) --kept;  // whole characters
-      line = line.substr(0, kept) + " …";
-    }
+    if (line.size() > longest_line) line = shortened(line);
     lines.emplace(index, std::move(line));
   }
   return lines;
