@@ -144,6 +144,7 @@ void remove_dead(Program& program) {
   need(program.loss_count);
   need(program.overflow);
   need(program.expert_choices);
+  for (const Router& router : program.routers) need(router.statistics);  // its choices are counted later
   std::ranges::for_each(program.auxiliary_losses, need);
   for (const Parameter& p : program.parameters) need(p.gradient);
   std::vector<Instruction> kept;

@@ -68,6 +68,27 @@ TEST(InTurns, Documents) {
   expect_one_rank(balanced, Words{"--strategy=ep=2+pipeline=2", "--ranks=4", "--accumulation=2"} + more);
 }
 
+/// Statistics that are not trained on are counted all the same.
+TEST(InTurns, RoutersThatNothingBalances) {
+  const ModelChoice free{"mixtral", R"({"output_router_logits": false, "router_z_loss_coef": 0})"};
+  const Words more{"--synthetic.fields=loss_mask", "--ep.capacity=4", "--ep.parts=2", "--global-batch=16"};
+  expect_one_rank(free, Words{"--strategy=ep=2+zero2", "--ranks=4", "--accumulation=2"} + more);
+  expect_one_rank(free, Words{"--strategy=ep=2+pipeline=2", "--ranks=4"} + more);
+}
+
+/// Layouts of three and more axes, frozen parameters, states on the host.
+TEST(InTurns, BesideRarerChoices) {
+  const Words more{"--ep.capacity=4", "--ep.parts=2", "--global-batch=32"};
+  expect_one_rank(balanced, Words{"--strategy=ep=2+zero3-offload=2x2", "--ranks=8"} + more);
+  expect_one_rank(balanced,
+                  Words{"--strategy=ep=2+zero3-offload", "--ranks=4", "--zero3-offload.offload_optimizer.device=cpu"} + more);
+  expect_one_rank(balanced, Words{"--strategy=ep=2+zero2", "--ranks=4", "--freeze=*norm*,model.embed_tokens.*"} + more);
+  expect_one_rank(four_experts, Words{"--strategy=ep=2+tp-sp=2+cp=2", "--ranks=8"} + more);
+  expect_one_rank(ModelChoice{"mixtral", R"({"num_hidden_layers": 4})"},
+                  {"--strategy=ep=2+pipeline=4", "--ranks=8", "--accumulation=4", "--global-batch=64", "--ep.parts=4",
+                   "--recompute=full", "--ep.capacity=4"});
+}
+
 Program step_of(const ModelChoice& model, const Words& words) {
   return compile(config_of(model, words), 0)->steps.front().program;
 }
