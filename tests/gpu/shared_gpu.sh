@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Layouts of two and four ranks where there is one GPU: each rank is a node of its own with that GPU, for NCCL too (NCCL_HOSTID), which else
 # refuses two ranks on one GPU. They take turns and talk over sockets, so this says nothing about speed; it does say that kernels and messages of a
-# layout give what one rank computes. Usage: tests/gpu/shared_gpu.sh [BUILD]; DEVICE=cpu tries the script itself. Exit status 0 only if losses
+# layout give what one rank computes. Usage: tests/gpu/shared_gpu.sh [BUILD]; DEVICE=cpu tries the script itself, ONLY='ep|ring' names layouts. Exit status 0 only if losses
 # and gradient norms of all steps are one rank's, within 1e-5.
 set -uo pipefail
 build=$(cd "${1:-build}" && pwd) || exit 2
@@ -56,8 +56,12 @@ moe-ep 2 --batch 4 --strategy ep=2+ddp
 moe-ep_all_to_all 2 --batch 4 --strategy ep=2+ddp --ep.dispatch all-to-all
 moe-ep_zero2 2 --batch 4 --strategy ep=2+zero2
 moe-ep_cp 4 --batch 4 --strategy ep=2+cp=2
-moe-ep_tp_sp 4 --batch 4 --strategy ep=2+tp-sp=2'
+moe-ep_tp_sp 4 --batch 4 --strategy ep=2+tp-sp=2
+moe-ep_parts 2 --batch 4 --strategy ep=2+ddp --ep.parts 2
+moe-ep_parts_all_to_all 2 --batch 4 --strategy ep=2+ddp --ep.parts 2 --ep.dispatch all-to-all
+qwen3-activations_on_host 2 --batch 2 --accumulation 2 --strategy zero2 --offload-activations all'
 
+[ -n "${ONLY:-}" ] && layouts=$(grep -E -- "-one |$ONLY" <<< "$layouts")
 started=0
 while read -r name ranks options; do
   model=qwen3-tiny
