@@ -1,10 +1,11 @@
 // CostModel: the scratch of kernels, where no device is there to ask.
+#include "core/cost/scratch.h"
+
 #include <algorithm>
 #include <cmath>
 
 #include "consist/cost.h"
 #include "consist/op.h"
-#include "core/cost/scratch.h"
 #include "core/program/operands.h"
 
 namespace consist {
@@ -22,7 +23,8 @@ double logits_bytes(const Program& program, const Instruction& i) {
 
 std::int64_t bytes_beside_attention(const Program& program, const Instruction& i) {
   static const Op *const forward = registry().find("attention"), *const backward = registry().find("attention_grad"),
-                  *const part = registry().find("attention_part"), *const part_grad = registry().find("attention_part_grad");
+                         *const part = registry().find("attention_part"),
+                         *const part_grad = registry().find("attention_part_grad");
   if (i.op == part) return program.bytes(i.inputs[0]);
   if (i.op == part_grad) return program.bytes(i.inputs[1]) + program.bytes(i.inputs[2]) + program.bytes(i.inputs[3]);
   if ((i.op != forward && i.op != backward) || i.attributes.integer_or("zigzag", 0) == 0) return 0;

@@ -25,11 +25,11 @@ struct Case {
   std::int64_t batch, sequence, heads, kv_heads, dim, ranks;
   bool zigzag;
   std::int64_t window = 0;
-  bool documents = false;
+  std::int64_t documents = 0;  ///< tokens of each in the first sequence, one more in the next, and so on; 0: there are none
 
   friend void PrintTo(const Case& c, std::ostream* out) {
     *out << c.sequence << " tokens over " << c.ranks << (c.zigzag ? " in zigzag order" : " in order of position") << ", window "
-         << c.window << (c.documents ? ", documents" : "");
+         << c.window << ", documents of " << c.documents;
   }
 };
 
@@ -64,12 +64,12 @@ class AttentionPart : public test::DeviceTest<DeviceAndDtype> {
     const Value q = random({c.batch, c.sequence, c.heads * c.dim}, 2), k = random({c.batch, c.sequence, c.kv_heads * c.dim}),
                 v = random(k.shape), dy = random(q.shape);
     Value starts = zeros(DType::i32, {c.batch, c.sequence});
-    Visibility whole{.window = c.window, .starts = c.documents ? &starts : nullptr};
+    Visibility whole{.window = c.window, .starts = c.documents > 0 ? &starts : nullptr};
     for (std::int64_t i = 0; i < c.sequence; ++i) whole.keys.push_back(position_of(i, c.sequence, zigzag));
     whole.queries = whole.keys;
-    for (std::int64_t i = 0; i < c.batch * c.sequence; ++i) {  // documents of 5, 6, ... tokens
+    for (std::int64_t i = 0; i < c.batch * c.sequence; ++i) {
       const std::int64_t position = whole.keys[static_cast<std::size_t>(i % c.sequence)];
-      starts.at(i) = static_cast<double>(position - position % (5 + i / c.sequence));
+      if (c.documents > 0) starts.at(i) = static_cast<double>(position - position % (c.documents + i / c.sequence));
     }
     const Values made = reference::attention({q, k, v}, c.dim, whole);
 
@@ -77,7 +77,7 @@ class AttentionPart : public test::DeviceTest<DeviceAndDtype> {
       const std::int64_t first = rank * held;
       const auto tokens_of = [&](const Value& of) { return cut(of, 1, first, held); };
       const Value own_q = tokens_of(q), own_dy = tokens_of(dy);
-      const auto own_starts = c.documents ? std::optional(tokens_of(starts)) : std::nullopt;
+      const auto own_starts = c.documents > 0 ? std::optional(tokens_of(starts)) : std::nullopt;
       Value o = tokens_of(*made[0]), lse = cut(*made[1], 2, first, held);
       const Origin origin{0, first, 0};
       const LocalParts forward{.inputs = {origin, {}, {}, {0, first}},
@@ -114,12 +114,12 @@ class AttentionPart : public test::DeviceTest<DeviceAndDtype> {
     const Value q = random({c.batch, c.sequence, c.heads * c.dim}, 2), k = random({c.batch, c.sequence, c.kv_heads * c.dim}),
                 v = random(k.shape), dy = random(q.shape);
     Value starts = zeros(DType::i32, {c.batch, c.sequence});
-    Visibility whole{.window = c.window, .starts = c.documents ? &starts : nullptr};
+    Visibility whole{.window = c.window, .starts = c.documents > 0 ? &starts : nullptr};
     for (std::int64_t i = 0; i < c.sequence; ++i) whole.keys.push_back(position_of(i, c.sequence, c.ranks));
     whole.queries = whole.keys;
     for (std::int64_t i = 0; i < c.batch * c.sequence; ++i) {
       const std::int64_t position = whole.keys[static_cast<std::size_t>(i % c.sequence)];
-      starts.at(i) = static_cast<double>(position - position % (5 + i / c.sequence));
+      if (c.documents > 0) starts.at(i) = static_cast<double>(position - position % (c.documents + i / c.sequence));
     }
     Value exact_q = q, exact_k = k, exact_v = v;  // references round to the dtype of what they read
     for (Value* value : {&exact_q, &exact_k, &exact_v}) value->dtype = DType::f32;
@@ -135,7 +135,7 @@ class AttentionPart : public test::DeviceTest<DeviceAndDtype> {
       const std::int64_t first = rank * held;
       const Origin origin{0, first, 0}, lse_origin{0, 0, first};
       const auto tokens_of = [&](const Value& of, std::int64_t part) { return cut(of, 1, part * held, held); };
-      const auto own_starts = c.documents ? std::optional(tokens_of(starts, rank)) : std::nullopt;
+      const auto own_starts = c.documents > 0 ? std::optional(tokens_of(starts, rank)) : std::nullopt;
       const Value own_q = tokens_of(q, rank), own_o = tokens_of(o, rank), own_lse = cut(lse, 2, first, held);
       const TensorType q_type{DType::f32, own_q.shape}, lse_type{DType::f32, own_lse.shape},
           k_type{DType::f32, {c.batch, held, c.kv_heads * c.dim}};
@@ -167,8 +167,9 @@ class AttentionPart : public test::DeviceTest<DeviceAndDtype> {
           dv.at(at) += parts[2]->at(i);
         }
       }
-      // A GPU rounds what it makes of each part to the dtype of the operands, the cpu device nothing.
-      expect_close(*sum_o, tokens_of(*made[0], rank), on_cuda() && narrow() ? tolerance() : 1.5e-5,
+      // A GPU rounds what it makes of each part to the dtype of the operands, the cpu device nothing: parts of o may be larger
+      // than their sum.
+      expect_close(*sum_o, tokens_of(*made[0], rank), on_cuda() && narrow() ? 4 * tolerance() : 1.5e-5,
                    "o of rank " + std::to_string(rank));
       expect_close(*sum_lse, own_lse, 2e-6, "lse of rank " + std::to_string(rank));
       expect_close(*dq, tokens_of(*gradients[0], rank), gradient_tolerance, "dq of rank " + std::to_string(rank));
@@ -184,20 +185,17 @@ class AttentionPart : public test::DeviceTest<DeviceAndDtype> {
 // do not begin at 16 bytes; groups of 1, 2 and 3.
 TEST_P(AttentionPart, AroundARing) {
   for (const Case& c : {Case{2, 8, 2, 1, 4, 2, true}, Case{1, 24, 3, 1, 6, 3, true}, Case{2, 16, 4, 2, 8, 4, true},
-                        Case{1, 256, 2, 2, 16, 2, true}, Case{1, 140, 2, 1, 8, 2, true}, Case{2, 512, 2, 1, 64, 4, true},
-                        Case{1, 384, 3, 1, 128, 3, true}})
+                        Case{1, 256, 2, 2, 16, 2, true}, Case{1, 140, 2, 1, 8, 2, true}, Case{1, 256, 2, 1, 64, 4, true},
+                        Case{1, 192, 3, 1, 128, 3, true}})
     expect_ring(c);
 }
 
+// Windows that hide a whole part and all of a chunk; that end within a tile, and at its border.
 TEST_P(AttentionPart, AroundARingWithinWindowsAndDocuments) {
-  const Case within_window{1, 144, 2, 1, 4, 2, true, 20}, within_documents{2, 24, 2, 1, 4, 2, true, 0, true},
-      both{2, 160, 2, 2, 4, 4, true, 7, true};
-  if (on_cuda()) {
-    EXPECT_THROW(expect_ring(within_window), UsageError);
-    EXPECT_THROW(expect_ring(within_documents), UnavailableError);
-    return;
-  }
-  for (const Case& c : {within_window, within_documents, both}) expect_ring(c);
+  for (const Case& c :
+       {Case{1, 144, 2, 1, 4, 2, true, 20}, Case{2, 24, 2, 1, 4, 2, true, 0, 5}, Case{2, 160, 2, 2, 4, 4, true, 7, 5},
+        Case{1, 192, 2, 1, 64, 2, true, 64}, Case{1, 192, 2, 1, 16, 3, true, 100}, Case{1, 200, 3, 1, 72, 2, true, 130, 90}})
+    expect_ring(c);
 }
 
 // The keys of the last part, with nothing before: of the first rank only the later half of the queries sees them.
@@ -217,7 +215,7 @@ TEST_P(AttentionPart, QueriesThatSeeNoKeysHaveNothing) {
 // Chunks smaller than a tile, of whole tiles, and across their borders; groups of 1, 2 and 3.
 TEST_P(AttentionPart, OfEachRank) {
   for (const Case& c : {Case{2, 8, 2, 1, 4, 2, true}, Case{1, 24, 3, 1, 6, 3, true}, Case{2, 16, 4, 2, 8, 4, true},
-                        Case{1, 256, 2, 2, 16, 2, true}, Case{2, 512, 2, 1, 64, 4, true}, Case{1, 140, 2, 1, 8, 2, true},
+                        Case{1, 256, 2, 2, 16, 2, true}, Case{1, 512, 2, 1, 64, 4, true}, Case{1, 140, 2, 1, 8, 2, true},
                         Case{1, 10, 1, 1, 4, 2, false}, Case{2, 192, 2, 1, 16, 3, false}})
     expect_parts(c);
 }
@@ -232,15 +230,14 @@ TEST_P(AttentionPart, OneRankWithAWholeSequenceInZigzagOrder) {
   expect_close(found[0], *reference::attention({q, k, v}, dim, order)[0], tolerance(), "o");
 }
 
+// Of whole sequences and of parts; documents and windows shorter and longer than a tile.
 TEST_P(AttentionPart, WithinWindowsAndDocuments) {
-  const Case within_window{1, 144, 2, 1, 4, 2, true, 20}, within_documents{2, 24, 2, 1, 4, 2, true, 0, true},
-      both{2, 160, 2, 2, 4, 4, true, 7, true};
-  if (on_cuda()) {
-    EXPECT_THROW(expect_parts(within_window), UsageError);
-    EXPECT_THROW(expect_parts(within_documents), UnavailableError);
-    return;
-  }
-  for (const Case& c : {within_window, within_documents, both}) expect_parts(c);
+  for (const Case& c :
+       {Case{1, 144, 2, 1, 4, 2, true, 20}, Case{2, 24, 2, 1, 4, 2, true, 0, 5}, Case{2, 160, 2, 2, 4, 4, true, 7, 5},
+        Case{2, 160, 4, 2, 64, 1, false, 100}, Case{1, 256, 2, 1, 64, 2, true, 64}, Case{1, 130, 2, 1, 16, 1, false, 33},
+        Case{2, 96, 2, 1, 128, 1, false, 0, 7}, Case{2, 200, 3, 1, 72, 1, false, 150, 90},
+        Case{1, 240, 2, 2, 8, 3, false, 0, 120}})
+    expect_parts(c);
 }
 
 // Ulysses: parts of the channels in one piece each, of a whole tensor and of a rank that holds one of two parts.

@@ -1,5 +1,6 @@
 // attention and attention_grad: cuDNN's fused kernels through its frontend for bf16, our own (attention_tiles.cu) for f32 and for
-// what cuDNN has no kernel for. Which one was taken, and why, is logged once per shape.
+// what cuDNN has no kernel for: windows are a second diagonal to it, documents nothing that it knows. Which one was taken, and
+// why, is logged once per shape.
 #include "plugins/devices/cuda/kernels/attention.h"
 
 #include <cudnn_frontend.h>
@@ -59,9 +60,22 @@ class CudnnDevice {
 
   std::shared_ptr<const Plan> plan(const AttentionShape& s, Direction direction, bool deterministic) {
     const std::lock_guard lock(mutex_);
-    const Key key{s.batch,        s.sequence,   s.keys,      s.heads,     s.kv_heads,
-                  s.dim,          s.read.q,     s.read.k,    s.read.v,    s.written.q,
-                  s.written.k,    s.written.v,  s.query_tokens, s.key_tokens, s.causal,
+    const Key key{s.batch,
+                  s.sequence,
+                  s.keys,
+                  s.heads,
+                  s.kv_heads,
+                  s.dim,
+                  s.read.q,
+                  s.read.k,
+                  s.read.v,
+                  s.written.q,
+                  s.written.k,
+                  s.written.v,
+                  s.query_tokens,
+                  s.key_tokens,
+                  s.shift,
+                  s.window,
                   direction == Direction::forward ? 0 : 1 + deterministic};
     std::shared_ptr<const Plan> found = plans_[key].lock();
     if (!found) {
@@ -76,7 +90,7 @@ class CudnnDevice {
   }
 
  private:
-  using Key = std::array<std::int64_t, 16>;
+  using Key = std::array<std::int64_t, 17>;
 
   Plan build(const AttentionShape& s, Direction direction, bool deterministic) const {
     Plan plan;
@@ -124,10 +138,10 @@ class CudnnDevice {
   template <typename Sdpa>
   static Sdpa seeing(const AttentionShape& s) {
     Sdpa sdpa;
-    if (s.causal) {
-      sdpa.set_diagonal_alignment(s.keys == s.sequence ? fe::DiagonalAlignment_t::TOP_LEFT : fe::DiagonalAlignment_t::BOTTOM_RIGHT)
-          .set_diagonal_band_right_bound(0);
-    }
+    if (s.sees_all()) return sdpa;
+    sdpa.set_diagonal_alignment(s.keys == s.sequence ? fe::DiagonalAlignment_t::TOP_LEFT : fe::DiagonalAlignment_t::BOTTOM_RIGHT)
+        .set_diagonal_band_right_bound(0);
+    if (s.window > 0) sdpa.set_diagonal_band_left_bound(static_cast<int>(s.window));
     return sdpa;
   }
   static Extents stats_extents(const AttentionShape& s) { return {s.batch, s.heads, s.sequence, 1}; }
@@ -200,12 +214,20 @@ class CudnnAttention final : public Kernel {
   std::unordered_map<std::int64_t, void*> pointers_;
 };
 
-/// `qkv` are q, k and v.
-AttentionShape shape_of(std::span<const Buffer> qkv, const Attributes& attributes) {
-  const std::int64_t dim = attributes.integer("head_dim");
-  const Buffer &q = qkv[0], &k = qkv[1];
-  return {q.shape[0],       q.shape[1], k.shape[1], q.shape[2] / dim,
-          k.shape[2] / dim, dim,        {q.leading_dimension(), k.leading_dimension(), qkv[2].leading_dimension()}};
+/// Queries are input `q` of the request, keys and values those behind them, starts of documents input `documents`.
+AttentionShape shape_of(const KernelRequest& r, std::size_t queries, std::size_t documents) {
+  const std::int64_t dim = r.attributes.integer("head_dim"), window = r.attributes.integer_or("window", 0);
+  const Buffer &q = r.inputs[queries], &k = r.inputs[queries + 1], &v = r.inputs[queries + 2];
+  AttentionShape shape{q.shape[0],
+                       q.shape[1],
+                       k.shape[1],
+                       q.shape[2] / dim,
+                       k.shape[2] / dim,
+                       dim,
+                       {q.leading_dimension(), k.leading_dimension(), v.leading_dimension()}};
+  shape.window = window < shape.keys ? window : 0;
+  shape.documents = !kernels::at(r.inputs, documents).absent();
+  return shape;
 }
 
 /// Our own kernel, or why there is none.
@@ -221,10 +243,25 @@ Made tiled(DType type, const AttentionShape& shape, Direction direction, const K
 const std::vector<CudnnAttention::Binding>& bindings_of(Direction direction) {
   static const std::vector<CudnnAttention::Binding> forward{
       {uid_q, false, 0}, {uid_k, false, 1}, {uid_v, false, 2}, {uid_o, true, 0}, {uid_stats, true, 1}};
-  static const std::vector<CudnnAttention::Binding> backward{{uid_do, false, 0}, {uid_q, false, 1},     {uid_k, false, 2},
-                                                             {uid_v, false, 3},  {uid_o, false, 4},     {uid_stats, false, 5},
-                                                             {uid_dq, true, 0},  {uid_dk, true, 1},     {uid_dv, true, 2}};
+  static const std::vector<CudnnAttention::Binding> backward{{uid_do, false, 0}, {uid_q, false, 1}, {uid_k, false, 2},
+                                                             {uid_v, false, 3},  {uid_o, false, 4}, {uid_stats, false, 5},
+                                                             {uid_dq, true, 0},  {uid_dk, true, 1}, {uid_dv, true, 2}};
   return direction == Direction::forward ? forward : backward;
+}
+
+/// Whether cuDNN can say which keys queries see: all, or those between two diagonals, the later of which ends at the last key.
+bool has_diagonal(const AttentionShape& shape) {
+  return !shape.documents && (shape.sees_all() || shape.shift == shape.keys - shape.sequence);
+}
+
+void say_documents_are_slow() {
+  static std::once_flag said;
+  std::call_once(said, [] {
+    log::info(
+        "attention within documents (the dataset's field 'document_start') runs on Consist's own kernel, which is slower than "
+        "cuDNN's by "
+        "far where documents are long");
+  });
 }
 
 /// Whether queries and keys are the same tokens in order of position.
@@ -234,22 +271,9 @@ bool is_whole(const AttentionShape& shape, const KernelRequest& r) {
 
 }  // namespace
 
-void refuse_window(const KernelRequest& r, std::size_t queries) {
-  const std::int64_t window = r.attributes.integer_or("window", 0), parts = r.attributes.has("shift") ? r.attributes.integer("zigzag") : 1,
-                     length = r.inputs[queries + 1].shape[1] * parts;
-  if (window == 0 || window >= length) return;
-  throw UsageError("attention within a window of " + std::to_string(window) + " positions over sequences of " + std::to_string(length) +
-                   ": the cuda device has no kernel for it; take --sequence " + std::to_string(window) + " or less, or --device cpu");
-}
-
-void refuse_documents(const KernelRequest& r, std::size_t documents) {
-  if (kernels::at(r.inputs, documents).absent()) return;
-  throw UnavailableError("device 'cuda' has no attention within documents yet (the dataset's field 'document_start'); use --device cpu, or "
-                         "a dataset without that field");
-}
-
 Made make_attention_of(DType type, const AttentionShape& shape, Direction direction, const KernelSettings& s) {
-  if (type == DType::bf16) {
+  if (type == DType::bf16 && shape.documents) say_documents_are_slow();
+  if (type == DType::bf16 && has_diagonal(shape)) {
     auto device = CudnnDevice::get(s.device);
     auto plan = device->plan(shape, direction, direction == Direction::backward && s.deterministic_attention);
     if (plan->graph) return std::make_unique<CudnnAttention>(std::move(device), std::move(plan), bindings_of(direction));
@@ -258,18 +282,18 @@ Made make_attention_of(DType type, const AttentionShape& shape, Direction direct
 }
 
 Made make_attention(const KernelRequest& r, const KernelSettings& s) {
-  refuse_documents(r, 3);
-  if (!kernels::at(r.inputs, 4).absent()) return make_cache_attention(r, s);
-  refuse_window(r, 0);
-  const AttentionShape shape = shape_of(r.inputs.first(3), r.attributes);
+  if (!kernels::at(r.inputs, 4).absent()) {
+    if (!kernels::at(r.inputs, 3).absent())
+      throw UnavailableError("device 'cuda' has no attention within documents beside a cache; take --device cpu");
+    return make_cache_attention(r, s);
+  }
+  const AttentionShape shape = shape_of(r, 0, 3);
   if (!is_whole(shape, r)) return make_attention_of_stretches(r, Direction::forward, s);
   return make_attention_of(r.inputs[0].dtype, shape, Direction::forward, s);
 }
 
 Made make_attention_grad(const KernelRequest& r, const KernelSettings& s) {
-  refuse_documents(r, 6);
-  refuse_window(r, 1);
-  AttentionShape shape = shape_of(r.inputs.subspan(1, 3), r.attributes);
+  AttentionShape shape = shape_of(r, 1, 6);
   if (!is_whole(shape, r)) return make_attention_of_stretches(r, Direction::backward, s);
   shape.written = {r.outputs[0].leading_dimension(), r.outputs[1].leading_dimension(), r.outputs[2].leading_dimension()};
   return make_attention_of(r.inputs[1].dtype, shape, Direction::backward, s);

@@ -18,15 +18,22 @@ struct TokenStrides {
 enum class Direction { forward, backward };
 
 /// Extents of attention: q, o [batch, sequence, heads, dim]; k, v [batch, keys, kv_heads, dim]; lse f32 [batch, heads, sequence].
-/// Causal: the last query sees all keys, the one before it all but the last, and so on: queries may be the last stretch of a
-/// sequence. Otherwise every query sees all keys.
+/// Queries and keys are in order of position each.
 struct AttentionShape {
   std::int64_t batch, sequence, keys, heads, kv_heads, dim;
   TokenStrides read;       ///< of q, k, v
   TokenStrides written{};  ///< of dq, dk, dv
   /// Tokens from one sequence of the batch to the next in memory, of q, o, do and dq, and of k, v, dk and dv.
   std::int64_t query_tokens = sequence, key_tokens = keys;
-  bool causal = true;
+  /// Query i sees the keys 0 … i + shift that there are: by default the last query sees all, the one before it all but the last,
+  /// and so on, so that queries may be the last stretch of a sequence.
+  std::int64_t shift = keys - sequence;
+  std::int64_t window = 0;  ///< query i sees only the last so many of the keys up to i + shift; 0: all
+  /// Another input, behind those of the op without documents, i32 [batch, sequence], `query_tokens` from one sequence to the
+  /// next: query i sees no key in front of that position. Key 0 is at `first_position`.
+  bool documents = false;
+  std::int64_t first_position = 0;
+  bool sees_all() const { return shift >= keys - 1 && window == 0 && !documents; }
   std::int64_t group() const { return heads / kv_heads; }
 };
 
@@ -38,11 +45,6 @@ Made make_attention_of(DType type, const AttentionShape& shape, Direction direct
 /// order of position, then every stretch of queries has a kernel of make_attention_of(). ERRORS: UsageError as that; for queries
 /// of more than two stretches.
 Made make_attention_of_stretches(const KernelRequest& r, Direction direction, const KernelSettings& s);
-
-/// Throw for what no kernel here hides keys by. `queries` and `documents`: inputs of the request. ERRORS: UsageError;
-/// UnavailableError.
-void refuse_window(const KernelRequest& r, std::size_t queries);
-void refuse_documents(const KernelRequest& r, std::size_t documents);
 
 /// Of queries at a position (input 4 of the op), beside a cache; windows are heeded. ERRORS: UsageError for a head_dim above 256.
 Made make_cache_attention(const KernelRequest& r, const KernelSettings& s);

@@ -1,6 +1,6 @@
-// attention and attention_grad where the queries are a part of the sequence: in zigzag order a rank has two stretches of positions.
-// Keys and values are brought into order of position in scratch; then each stretch is causal attention to the keys up to its own
-// end, by the kernels that whole sequences have.
+// attention and attention_grad where the queries are a part of the sequence: in zigzag order a rank has two stretches of
+// positions. Keys and values are brought into order of position in scratch; then each stretch is causal attention to the keys up
+// to its own end, by the kernels that whole sequences have.
 #include <algorithm>
 #include <array>
 #include <string>
@@ -45,6 +45,7 @@ class AttentionOfStretches : public Kernel {
     queries_ = queries.shape[1];
     heads_ = queries.shape[2] / dim_;
     read_ = {queries.leading_dimension(), keys.leading_dimension(), values.leading_dimension()};
+    documents_ = !kernels::at(r.inputs, direction == Direction::forward ? 3 : 6).absent();
     const std::int64_t zigzag = r.attributes.integer_or("zigzag", 0), first = r.input_origins.empty() ? 0 : r.input_origins[q][1];
     stretches_ = stretches_of(first, queries_, keys.shape[1], zigzag);
     if (stretches_.size() > most_summands) {
@@ -70,12 +71,14 @@ class AttentionOfStretches : public Kernel {
     }
     std::int64_t inner = 0;
     for (const Stretch& stretch : stretches_) {
-      AttentionShape shape{rows_.batch,          stretch.count, stretch.keys,
-                           heads_,               rows_.columns / dim_, dim_,
-                           {read_.q, rows_.columns, rows_.columns}};
+      AttentionShape shape{
+          rows_.batch, stretch.count, stretch.keys, heads_, rows_.columns / dim_, dim_, {read_.q, rows_.columns, rows_.columns}};
       if (direction == Direction::backward) shape.written = {r.outputs[0].leading_dimension(), rows_.columns, rows_.columns};
       shape.query_tokens = queries_;
       shape.key_tokens = rows_.kept;
+      const std::int64_t window = r.attributes.integer_or("window", 0);
+      shape.window = window < stretch.keys ? window : 0;
+      shape.documents = documents_;
       kernels_.push_back(make_attention_of(type_, shape, direction, s));
       if (!kernels_.back()) throw ProgramError("attention of " + std::string(name_of(type_)) + " has no kernel");
       inner = std::max(inner, kernels_.back()->workspace_bytes());
@@ -88,6 +91,10 @@ class AttentionOfStretches : public Kernel {
     return buffer_at(whole.as<char>() + stretch.first_row * stride * size_);
   }
   std::int64_t o_stride() const { return heads_ * dim_; }
+  /// Of starts of documents, where there are any.
+  Buffer starts(std::span<const Buffer> in, std::size_t index, const Stretch& stretch) const {
+    return documents_ ? buffer_at(in[index].as<std::int32_t>() + stretch.first_row) : Buffer{};
+  }
 
   void bring_keys(const Buffer& keys, const Buffer& values, void* workspace, cudaStream_t stream) const {
     rows_by_position(type_, rows_, keys.data, read_.k, part_of(workspace, keys_at_), stream);
@@ -98,8 +105,8 @@ class AttentionOfStretches : public Kernel {
     float *whole = lse.as<float>() + stretch.first_row, *own = reinterpret_cast<float*>(part_of(workspace, lse_at_));
     const auto width = static_cast<std::size_t>(stretch.count) * 4, pitch = static_cast<std::size_t>(queries_) * 4;
     cuda::check(cudaMemcpy2DAsync(to_scratch ? own : whole, to_scratch ? width : pitch, to_scratch ? whole : own,
-                            to_scratch ? pitch : width, width, static_cast<std::size_t>(rows_.batch * heads_),
-                            cudaMemcpyDeviceToDevice, stream),
+                                  to_scratch ? pitch : width, width, static_cast<std::size_t>(rows_.batch * heads_),
+                                  cudaMemcpyDeviceToDevice, stream),
                 "copy attention's statistics");
   }
 
@@ -107,6 +114,7 @@ class AttentionOfStretches : public Kernel {
   std::int64_t size_, dim_, queries_ = 0, heads_ = 0;
   TokenStrides read_{};
   TokenRows rows_{};  // of keys and values
+  bool documents_ = false;
   std::vector<Stretch> stretches_;
   std::vector<Made> kernels_;  // by stretch
   Scratch scratch_;
@@ -123,7 +131,8 @@ class Forward final : public AttentionOfStretches {
     bring_keys(in[1], in[2], workspace, stream);
     for (std::size_t n = 0; n < stretches_.size(); ++n) {
       const Stretch& stretch = stretches_[n];
-      const Buffer inputs[] = {rows(in[0], stretch, read_.q), buffer_at(part_of(workspace, keys_at_)), buffer_at(part_of(workspace, values_at_))};
+      const Buffer inputs[] = {rows(in[0], stretch, read_.q), buffer_at(part_of(workspace, keys_at_)),
+                               buffer_at(part_of(workspace, values_at_)), starts(in, 3, stretch)};
       const Buffer outputs[] = {rows(out[0], stretch, o_stride()), buffer_at(part_of(workspace, lse_at_))};
       kernels_[n]->launch(inputs, outputs, part_of(workspace, inner_at_), queue);
       copy_lse(stretch, out[1], workspace, false, stream);
@@ -144,9 +153,13 @@ class Backward final : public AttentionOfStretches {
     for (std::size_t n = 0; n < stretches_.size(); ++n) {
       const Stretch& stretch = stretches_[n];
       copy_lse(stretch, in[5], workspace, true, stream);
-      const Buffer inputs[] = {rows(in[0], stretch, o_stride()),     rows(in[1], stretch, read_.q),
-                               buffer_at(part_of(workspace, keys_at_)),        buffer_at(part_of(workspace, values_at_)),
-                               rows(in[4], stretch, o_stride()),     buffer_at(part_of(workspace, lse_at_))};
+      const Buffer inputs[] = {rows(in[0], stretch, o_stride()),
+                               rows(in[1], stretch, read_.q),
+                               buffer_at(part_of(workspace, keys_at_)),
+                               buffer_at(part_of(workspace, values_at_)),
+                               rows(in[4], stretch, o_stride()),
+                               buffer_at(part_of(workspace, lse_at_)),
+                               starts(in, 6, stretch)};
       const Buffer outputs[] = {rows(out[0], stretch, written_.q), buffer_at(part_of(workspace, dkeys_at_[n])),
                                 buffer_at(part_of(workspace, dvalues_at_[n]))};
       kernels_[n]->launch(inputs, outputs, part_of(workspace, inner_at_), queue);

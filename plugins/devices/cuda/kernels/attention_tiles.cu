@@ -13,9 +13,10 @@ struct Shared {
 };
 
 /// Block (query tile<R>, head, batch). Tiles of late queries see most keys and start first.
-template <typename T, int D, int R>
-__global__ void __launch_bounds__(threads, 2) attend(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v,
-                                                     T* __restrict__ o, float* __restrict__ lse, Extents e) {
+template <typename T, int D, int R, bool Hidden>
+__global__ void __launch_bounds__(threads, 2)
+    attend(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v, T* __restrict__ o, float* __restrict__ lse,
+           const std::int32_t* __restrict__ starts, Extents e) {
   extern __shared__ float4 memory[];
   float *queries = reinterpret_cast<float*>(memory), *keys = queries + tile<R> * (D + 4),
         *weights = keys + tile<R> * (D + 4);  // keys, then values
@@ -27,7 +28,13 @@ __global__ void __launch_bounds__(threads, 2) attend(const T* __restrict__ q, co
 #pragma unroll
   for (int i = 0; i < R; ++i) largest[i] = -INFINITY;
   const int seen = min(first + tile<R> + e.shift, e.keys.count);  // keys that the last of these queries sees
-  for (int start = 0; start < seen; start += tile<R>) {
+  const int begin = Hidden ? first_seen_by_tile<R>(e, starts, b, first) / tile<R> * tile<R> : 0;
+  int first_key[R] = {};  // that each query sees
+  if constexpr (Hidden) {
+#pragma unroll
+    for (int i = 0; i < R; ++i) first_key[i] = e.first_seen(starts, b, min(first + row_of<R>(i), e.queries.count - 1));
+  }
+  for (int start = begin; start < seen; start += tile<R>) {
     __syncthreads();  // the values of the tile<R> before were read
     load_tile<T, D, R>(k, e, e.keys, b, kv_head, e.read.k, start, keys);
     __syncthreads();
@@ -41,18 +48,20 @@ __global__ void __launch_bounds__(threads, 2) attend(const T* __restrict__ q, co
       float most = largest[i];
 #pragma unroll
       for (int j = 0; j < R; ++j) {
-        // Every query sees key 0, so `most` is finite from the first tile<R> on.
-        scores[i][j] = start + column_of(j) <= last ? scores[i][j] * e.scale : -INFINITY;
+        const int key = start + column_of(j);
+        scores[i][j] = key <= last && (!Hidden || key >= first_key[i]) ? scores[i][j] * e.scale : -INFINITY;
         most = fmaxf(most, scores[i][j]);
       }
 #pragma unroll
       for (int distance = 8; distance > 0; distance /= 2) most = fmaxf(most, __shfl_xor_sync(0xffffffffU, most, distance));
-      const float shrink = exp2f(largest[i] - most);
+      // Where nothing is hidden every query sees key 0, so that `most` is finite from the first tile<R> on.
+      const float base = Hidden && most == -INFINITY ? 0.0F : most;
+      const float shrink = exp2f(largest[i] - base);
       largest[i] = most;
       sum[i] *= shrink;
 #pragma unroll
       for (int j = 0; j < R; ++j) {
-        scores[i][j] = exp2f(scores[i][j] - most);
+        scores[i][j] = exp2f(scores[i][j] - base);
         sum[i] += scores[i][j];
       }
 #pragma unroll
@@ -71,24 +80,29 @@ __global__ void __launch_bounds__(threads, 2) attend(const T* __restrict__ q, co
 #pragma unroll
   for (int i = 0; i < R; ++i) {
     const float total = sum_of_lanes<16>(sum[i]);
-    inverse[i] = 1.0F / total;
+    inverse[i] = Hidden && total == 0.0F ? 0.0F : 1.0F / total;
     const int row = first + row_of<R>(i);
     if (threadIdx.x % 16 == 0 && row < e.queries.count) {
-      lse[(static_cast<std::int64_t>(b) * e.heads + head) * e.queries.count + row] = (largest[i] + log2f(total)) * 0.6931471805599453F;
+      lse[(static_cast<std::int64_t>(b) * e.heads + head) * e.queries.count + row] =
+          (largest[i] + log2f(total)) * 0.6931471805599453F;
     }
   }
   store_rows<T, D, R>(
       result, [&inverse](int i) { return inverse[i]; }, o, e, e.queries, b, head, e.o, first);
 }
 
-template <typename T, int D, int R>
+template <typename T, int D, int R, bool Hidden>
 class TiledAttention final : public Kernel {
  public:
-  explicit TiledAttention(const AttentionShape& shape) : shape_(shape) { allow_shared(attend<T, D, R>, Shared<D, R>::bytes); }
+  explicit TiledAttention(const AttentionShape& shape) : shape_(shape) {
+    allow_shared(attend<T, D, R, Hidden>, Shared<D, R>::bytes);
+  }
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue queue) override {
     if (shape_.batch * shape_.sequence == 0) return;
-    attend<T, D, R><<<grid_of<R>(shape_, shape_.sequence, shape_.heads), threads, Shared<D, R>::bytes, stream_of(queue)>>>(
-        in[0].as<T>(), in[1].as<T>(), in[2].as<T>(), out[0].as<T>(), out[1].as<float>(), Extents(shape_));
+    attend<T, D, R, Hidden>
+        <<<grid_of<R>(shape_, shape_.sequence, shape_.heads), threads, Shared<D, R>::bytes, stream_of(queue)>>>(
+            in[0].as<T>(), in[1].as<T>(), in[2].as<T>(), out[0].as<T>(), out[1].as<float>(),
+            shape_.documents ? in[3].as<std::int32_t>() : nullptr, Extents(shape_));
     check_launch("attention");
   }
 

@@ -29,7 +29,9 @@ struct Tokens {
 
 struct Extents {
   Tokens queries, keys;
-  int shift;  ///< query i sees the keys 0 … i + shift that there are
+  int shift;   ///< query i sees the keys 0 … i + shift that there are
+  int window;  ///< and of them the last so many; 0: all
+  int first_position;
   int heads, kv_heads, dim, group;
   TokenStrides read, written;
   std::int64_t o;  ///< elements from token to token of o and do
@@ -37,7 +39,9 @@ struct Extents {
   explicit Extents(const AttentionShape& s)
       : queries{static_cast<int>(s.sequence), static_cast<int>(s.query_tokens)},
         keys{static_cast<int>(s.keys), static_cast<int>(s.key_tokens)},
-        shift(static_cast<int>(s.causal ? s.keys - s.sequence : s.keys)),
+        shift(static_cast<int>(s.shift)),
+        window(static_cast<int>(s.window)),
+        first_position(static_cast<int>(s.first_position)),
         heads(static_cast<int>(s.heads)),
         kv_heads(static_cast<int>(s.kv_heads)),
         dim(static_cast<int>(s.dim)),
@@ -47,6 +51,12 @@ struct Extents {
         o(s.heads * s.dim),
         scale(static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(s.dim)))) {}
   __device__ int last_seen(int query) const { return min(query + shift, keys.count - 1); }
+  /// `starts`: of documents, or null.
+  __device__ int first_seen(const std::int32_t* __restrict__ starts, int b, int query) const {
+    int first = window == 0 ? 0 : max(query + shift - window + 1, 0);
+    if (starts != nullptr) first = max(first, starts[static_cast<std::int64_t>(b) * queries.apart + query] - first_position);
+    return first;
+  }
   /// Element (b, token, head, 0) of a tensor whose tokens lie `row` elements apart.
   __device__ std::int64_t at(const Tokens& tokens, int b, int token, int head, std::int64_t row) const {
     return (static_cast<std::int64_t>(b) * tokens.apart + token) * row + head * dim;
@@ -64,8 +74,8 @@ __device__ __forceinline__ int column_of(int j) {
 /// Rows [first, first + 16·R) of one head into a tile<R> [16·R, D] of row stride D + 4; what lies beyond the sequence or the head
 /// is 0.
 template <typename T, int D, int R>
-__device__ void load_tile(const T* __restrict__ tensor, const Extents& e, const Tokens& tokens, int b, int head, std::int64_t token_row, int first,
-                          float* to) {
+__device__ void load_tile(const T* __restrict__ tensor, const Extents& e, const Tokens& tokens, int b, int head,
+                          std::int64_t token_row, int first, float* to) {
   constexpr int row_stride = D + 4;
   if (e.dim == D && e.dim % per_access<T> == 0 && token_row % per_access<T> == 0 &&
       reinterpret_cast<std::uintptr_t>(tensor) % 16 == 0) {
@@ -83,9 +93,9 @@ __device__ void load_tile(const T* __restrict__ tensor, const Extents& e, const 
   } else {
     for (int i = threadIdx.x; i < tile<R> * D; i += threads) {
       const int row = i / D, column = i % D;
-      to[row * row_stride + column] =
-          first + row < tokens.count && column < e.dim ? number(tensor[e.at(tokens, b, first + row, head, token_row) + column])
-                                                       : 0.0F;
+      to[row * row_stride + column] = first + row < tokens.count && column < e.dim
+                                          ? number(tensor[e.at(tokens, b, first + row, head, token_row) + column])
+                                          : 0.0F;
     }
   }
 }
@@ -198,6 +208,18 @@ __device__ void store_rows(const float4 (&result)[R][quads<D>], Factor factor, T
   }
 }
 
+/// The first key that any of the tile's queries [first, first + 16·R) sees. All threads of the block must call it, once.
+template <int R>
+__device__ int first_seen_by_tile(const Extents& e, const std::int32_t* __restrict__ starts, int b, int first) {
+  __shared__ int least;
+  if (threadIdx.x == 0) least = e.keys.count;
+  __syncthreads();
+  const int row = first + static_cast<int>(threadIdx.x);
+  if (threadIdx.x < tile<R> && row < e.queries.count) atomicMin(&least, e.first_seen(starts, b, row));
+  __syncthreads();
+  return least;
+}
+
 template <int R>
 dim3 grid_of(const AttentionShape& s, std::int64_t tokens, std::int64_t heads) {
   return {blocks_of(divided_up(tokens, tile<R>)), static_cast<unsigned>(heads), static_cast<unsigned>(s.batch)};
@@ -217,15 +239,19 @@ inline bool large_tiles(const AttentionShape& shape, std::int64_t heads, int sha
   return shared <= available && divided_up(shape.sequence, tile<4>) * heads * shape.batch >= s.multiprocessors;
 }
 
-/// K<T, D, R> for the dtype and the size of heads, whose kernels need Shared<D, R>::bytes; null for what they do not know. bf16
-/// comes here only in shapes that cuDNN has no kernel for: small tiles are good enough, and quicker to compile.
-template <template <typename, int, int> class K, template <int, int> class Shared>
+/// K<T, D, R, Hidden> for the dtype and the size of heads, whose kernels need Shared<D, R>::bytes; null for what they do not
+/// know. Hidden: windows or documents hide keys from queries, which costs registers. bf16 comes here only in shapes that cuDNN
+/// has no kernel for: small tiles are good enough, and quicker to compile.
+template <template <typename, int, int, bool> class K, template <int, int> class Shared>
 Made for_shape(DType type, const AttentionShape& shape, std::int64_t heads, const KernelSettings& s) {
   if (shape.dim > longest_head || !is_float(type)) return nullptr;
   const auto of_dim = [&]<int D>(std::integral_constant<int, D>) -> Made {
-    if (type == DType::bf16) return std::make_unique<K<__nv_bfloat16, D, 2>>(shape);
-    if (large_tiles(shape, heads, Shared<D, 4>::bytes, s)) return std::make_unique<K<float, D, 4>>(shape);
-    return std::make_unique<K<float, D, 2>>(shape);
+    const bool hidden = shape.window > 0 || shape.documents;
+    if (type == DType::bf16 && hidden) return std::make_unique<K<__nv_bfloat16, D, 2, true>>(shape);
+    if (type == DType::bf16) return std::make_unique<K<__nv_bfloat16, D, 2, false>>(shape);
+    if (hidden) return std::make_unique<K<float, D, 2, true>>(shape);
+    if (large_tiles(shape, heads, Shared<D, 4>::bytes, s)) return std::make_unique<K<float, D, 4, false>>(shape);
+    return std::make_unique<K<float, D, 2, false>>(shape);
   };
   return shape.dim <= 64 ? of_dim(std::integral_constant<int, 64>{}) : of_dim(std::integral_constant<int, 128>{});
 }

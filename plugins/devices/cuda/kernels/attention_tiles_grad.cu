@@ -34,29 +34,31 @@ template <typename T>
 struct Gradients {
   const T *dout, *q, *k, *v;
   const float *lse, *delta;
+  const std::int32_t* starts;  ///< of documents, [batch, sequence], or null
   T *dq, *dk, *dv;
 };
 
 /// The tile's probabilities and the gradients of its scaled scores, from products of queries with keys and of do with values.
-template <int R>
+template <int R, bool Hidden>
 __device__ __forceinline__ void gradients_of_scores(float (&p)[R][R], float (&dp)[R][R], const float* lse, const float* delta,
-                                                    const Extents& e, int first, int start) {
+                                                    const Extents& e, const std::int32_t* starts, int b, int first, int start) {
 #pragma unroll
   for (int i = 0; i < R; ++i) {
     const int row = first + row_of<R>(i);
     const bool there = row < e.queries.count;
-    const int last = e.last_seen(row);
+    const int last = e.last_seen(row), first_key = Hidden && there ? e.first_seen(starts, b, row) : 0;
     const float l = there ? lse[row] * 1.4426950408889634F : 0.0F, d = there ? delta[row] : 0.0F;
 #pragma unroll
     for (int j = 0; j < R; ++j) {
-      p[i][j] = there && start + column_of(j) <= last ? exp2f(p[i][j] * e.scale - l) : 0.0F;
+      const int key = start + column_of(j);
+      p[i][j] = there && key <= last && (!Hidden || key >= first_key) ? exp2f(p[i][j] * e.scale - l) : 0.0F;
       dp[i][j] = p[i][j] * (dp[i][j] - d);
     }
   }
 }
 
 /// Block (key tile<R>, kv head, batch): dk and dv of its keys over all query heads of the group and all later queries.
-template <typename T, int D, int R>
+template <typename T, int D, int R, bool Hidden>
 __global__ void __launch_bounds__(threads, 1) attend_grad_keys(Gradients<T> t, Extents e) {
   extern __shared__ float4 memory[];
   constexpr int size = tile<R> * (D + 4);
@@ -70,14 +72,20 @@ __global__ void __launch_bounds__(threads, 1) attend_grad_keys(Gradients<T> t, E
   for (int head = kv_head * e.group; head < (kv_head + 1) * e.group; ++head) {
     const std::int64_t rows = (static_cast<std::int64_t>(b) * e.heads + head) * e.queries.count;
     for (int first = first_tile; first < e.queries.count; first += tile<R>) {
-      __syncthreads();
+      if constexpr (Hidden) {
+        const int row = first + static_cast<int>(threadIdx.x);
+        const bool sees = threadIdx.x < tile<R> && row < e.queries.count && e.first_seen(t.starts, b, row) < start + tile<R>;
+        if (__syncthreads_or(sees) == 0) continue;
+      } else {
+        __syncthreads();
+      }
       load_tile<T, D, R>(t.q, e, e.queries, b, head, e.read.q, first, queries);
       load_tile<T, D, R>(t.dout, e, e.queries, b, head, e.o, first, douts);
       __syncthreads();
       float p[R][R], dp[R][R];
       product_of_rows<D, R>(queries, keys, p);
       product_of_rows<D, R>(douts, values, dp);
-      gradients_of_scores(p, dp, t.lse + rows, t.delta + rows, e, first, start);
+      gradients_of_scores<R, Hidden>(p, dp, t.lse + rows, t.delta + rows, e, t.starts, b, first, start);
       store_scores(p, p_tile);
       store_scores(dp, dp_tile);
       __syncthreads();
@@ -93,7 +101,7 @@ __global__ void __launch_bounds__(threads, 1) attend_grad_keys(Gradients<T> t, E
 }
 
 /// Block (query tile<R>, head, batch): dq of its queries over all earlier keys.
-template <typename T, int D, int R>
+template <typename T, int D, int R, bool Hidden>
 __global__ void __launch_bounds__(threads, 1) attend_grad_queries(Gradients<T> t, Extents e) {
   extern __shared__ float4 memory[];
   constexpr int size = tile<R> * (D + 4);
@@ -106,7 +114,8 @@ __global__ void __launch_bounds__(threads, 1) attend_grad_queries(Gradients<T> t
   load_tile<T, D, R>(t.dout, e, e.queries, b, head, e.o, first, douts);
   const int seen = min(first + tile<R> + e.shift, e.keys.count);  // keys that the last of these queries sees
   float4 dq[R][quads<D>] = {};
-  for (int start = 0; start < seen; start += tile<R>) {
+  const int begin = Hidden ? first_seen_by_tile<R>(e, t.starts, b, first) / tile<R> * tile<R> : 0;
+  for (int start = begin; start < seen; start += tile<R>) {
     __syncthreads();
     load_tile<T, D, R>(t.k, e, e.keys, b, kv_head, e.read.k, start, keys);
     load_tile<T, D, R>(t.v, e, e.keys, b, kv_head, e.read.v, start, values);
@@ -114,7 +123,7 @@ __global__ void __launch_bounds__(threads, 1) attend_grad_queries(Gradients<T> t
     float p[R][R], dp[R][R];
     product_of_rows<D, R>(queries, keys, p);
     product_of_rows<D, R>(douts, values, dp);
-    gradients_of_scores(p, dp, t.lse + rows, t.delta + rows, e, first, start);
+    gradients_of_scores<R, Hidden>(p, dp, t.lse + rows, t.delta + rows, e, t.starts, b, first, start);
     store_scores(dp, dp_tile);
     __syncthreads();
     add_weighted_rows<D, R>(dp_tile, keys, dq);
@@ -124,12 +133,12 @@ __global__ void __launch_bounds__(threads, 1) attend_grad_queries(Gradients<T> t
       dq, [scale](int) { return scale; }, t.dq, e, e.queries, b, head, e.written.q, first);
 }
 
-template <typename T, int D, int R>
+template <typename T, int D, int R, bool Hidden>
 class TiledAttentionGrad final : public Kernel {
  public:
   explicit TiledAttentionGrad(const AttentionShape& shape) : shape_(shape) {
-    allow_shared(attend_grad_keys<T, D, R>, Shared<D, R>::bytes);
-    allow_shared(attend_grad_queries<T, D, R>, Shared<D, R>::bytes);
+    allow_shared(attend_grad_keys<T, D, R, Hidden>, Shared<D, R>::bytes);
+    allow_shared(attend_grad_queries<T, D, R, Hidden>, Shared<D, R>::bytes);
   }
   std::int64_t workspace_bytes() const override { return rows() * 4; }  // delta
 
@@ -141,11 +150,21 @@ class TiledAttentionGrad final : public Kernel {
     sum_products<T>
         <<<blocks_of(divided_up(rows() * 32, threads)), threads, 0, stream>>>(in[0].as<T>(), in[4].as<T>(), delta, e, rows());
     check_launch("attention_grad, sums of do·o");
-    const Gradients<T> t{in[0].as<T>(), in[1].as<T>(),  in[2].as<T>(),  in[3].as<T>(), in[5].as<float>(),
-                         delta,         out[0].as<T>(), out[1].as<T>(), out[2].as<T>()};
-    attend_grad_keys<T, D, R><<<grid_of<R>(shape_, shape_.keys, shape_.kv_heads), threads, Shared<D, R>::bytes, stream>>>(t, e);
+    const Gradients<T> t{in[0].as<T>(),
+                         in[1].as<T>(),
+                         in[2].as<T>(),
+                         in[3].as<T>(),
+                         in[5].as<float>(),
+                         delta,
+                         shape_.documents ? in[6].as<std::int32_t>() : nullptr,
+                         out[0].as<T>(),
+                         out[1].as<T>(),
+                         out[2].as<T>()};
+    attend_grad_keys<T, D, R, Hidden>
+        <<<grid_of<R>(shape_, shape_.keys, shape_.kv_heads), threads, Shared<D, R>::bytes, stream>>>(t, e);
     check_launch("attention_grad, keys");
-    attend_grad_queries<T, D, R><<<grid_of<R>(shape_, shape_.sequence, shape_.heads), threads, Shared<D, R>::bytes, stream>>>(t, e);
+    attend_grad_queries<T, D, R, Hidden>
+        <<<grid_of<R>(shape_, shape_.sequence, shape_.heads), threads, Shared<D, R>::bytes, stream>>>(t, e);
     check_launch("attention_grad, queries");
   }
 
