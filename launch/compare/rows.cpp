@@ -30,7 +30,10 @@ std::string label_of(const CompareRow& row) {
   std::string label;
   for (const auto& [option, value] : row.varied) {
     if (value == no_such_option) continue;
-    const std::string name = speaks_for_itself(option) ? "" : option == "recompute" ? "recompute-" : option;
+    const std::string name = speaks_for_itself(option)         ? ""
+                             : option == "recompute"           ? "recompute-"
+                             : option == "offload-activations" ? "offload-"
+                                                               : option;
     label += (label.empty() ? "" : "_") + name + plain(value);
   }
   return label.empty() ? "run" : label;
