@@ -50,7 +50,7 @@ TEST(TrainHelp, NamesEveryOptionWithItsDefault) {
   const std::string text = help_of("train");
   for (const RunOption& option : run_option_table()) {
     const std::string name = std::string("--") + option.spec.name, shown = option.spec.fallback;
-    const std::size_t at = text.find(name + " ");
+    const std::size_t at = text.find("  " + name + " ");  // not within the words of another
     ASSERT_NE(at, std::string::npos) << name << " is not in the help";
     EXPECT_NE(text.find(option.spec.help), std::string::npos) << name;
     if (option.is_switch() || shown.empty() || shown == "0") continue;  // what an absent one means is said in words
