@@ -65,12 +65,13 @@ function difference(a, b) {
   const seconds = (row, key) => (timeOf(row).parts[key] || 0) * scale(row);
   for (const key of keys)
     result.parts.push({key, a: seconds(a, key), b: seconds(b, key), difference: seconds(b, key) - seconds(a, key)});
-  // At the clock of a, the products of b would have taken this much less or more.
+  // What the products of both would differ by at the mean of their clocks is theirs, the rest the clock's: so it is the same from b to a.
   const clockA = own(a).figures.clock, clockB = own(b).figures.clock;
   if (known(clockA) && known(clockB) && clockA > 0 && Math.abs(clockB / clockA - 1) > 0.005) {
+    const mean = (clockA + clockB) / 2;
     let moved = 0;
     for (const part of result.parts.filter((p) => p.key === 'products' || p.key === 'attention')) {
-      const of = part.b * (1 - clockB / clockA);
+      const of = part.b * (1 - clockB / mean) - part.a * (1 - clockA / mean);
       part.difference -= of;
       moved += of;
     }
