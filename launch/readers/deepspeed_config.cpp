@@ -6,6 +6,7 @@
 #include "consist/files.h"
 #include "consist/json_input.h"
 #include "core/files/lower.h"
+#include "core/passes/offload_activations.h"
 #include "launch/readers/common/key_reader.h"
 #include "launch/readers/deepspeed_keys.h"
 #include "launch/readers/deepspeed_optimizer.h"
@@ -174,6 +175,8 @@ class Reader final : public readers::KeyReader {
       if (!is_auto(value) && target_.truth(key, value) && config_.strategies.front().name == "tp-sp")
         target_.refuse(key, "is true, which is not done here (tp-sp divides activations by tokens)");
       target_.note(key, value, "no effect here: there is no tensor parallelism to divide them over");
+    } else if (key == "activation_checkpointing.cpu_checkpointing") {
+      read_cpu_checkpointing(key, value);
     } else if (key.ends_with(".device")) {
       read_offload(key, value, value);
     } else if (key.starts_with("zero_optimization.cpu_offload")) {  // as it was written once
@@ -181,6 +184,18 @@ class Reader final : public readers::KeyReader {
       read_offload(key == "zero_optimization.cpu_offload" ? key : "zero_optimization.offload_param", value,
                    Json(asked ? "cpu" : "none"));
     }
+  }
+
+  /// It moves what checkpointed layers keep: their inputs.
+  void read_cpu_checkpointing(const std::string& key, const Json& value) {
+    if (is_auto(value) || !target_.truth(key, value)) return target_.note(key, value, "off");
+    if (!config_.recompute.any())
+      return target_.note(key, value, "no effect without --recompute, whose layers' inputs it moves to the host");
+    target_.stated.insert("offload-activations");
+    if (target_.context.given("offload-activations"))
+      return target_.note(key, value, "--offload-activations " + text_of(config_.offload) + " is given and goes before the file");
+    config_.offload = parse_offload("all");
+    target_.note(key, value, "--offload-activations all");
   }
 
   void read_reduce_dtype(const std::string& key, const Json& value) {

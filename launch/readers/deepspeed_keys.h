@@ -170,7 +170,7 @@ inline constexpr DeepspeedRule deepspeed_rules[] = {
     // Activations
     {"activation_checkpointing", DeepspeedKey::group},
     {"activation_checkpointing.partition_activations", DeepspeedKey::own},
-    {"activation_checkpointing.cpu_checkpointing", DeepspeedKey::only, "false"},
+    {"activation_checkpointing.cpu_checkpointing", DeepspeedKey::own},
     {"activation_checkpointing.contiguous_memory_optimization", DeepspeedKey::no_effect, "memory is planned"},
     {"activation_checkpointing.number_checkpoints", DeepspeedKey::no_effect, "--recompute chooses what is made again"},
     {"activation_checkpointing.synchronize_checkpoint_boundary", DeepspeedKey::no_effect, "queues wait for data only"},

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "consist/json_input.h"
+#include "core/passes/offload_activations.h"
 #include "launch/readers/common/fsdp.h"
 #include "launch/readers/common/key_reader.h"
 #include "launch/readers/common/stored_values.h"
@@ -57,6 +58,7 @@ class Reader final : public readers::KeyReader {
     read_optimizer();
     read_schedule(values_, target_);
     read_recompute();
+    read_activation_offload();
     read_pipeline();
     target_.note_defaults();
   }
@@ -300,6 +302,19 @@ class Reader final : public readers::KeyReader {
     for (const char* name : {"recompute-activations", "recompute-granularity", "recompute-method", "recompute-num-layers",
                              "recompute-modules", "activations-checkpoint-method", "checkpoint-activations"})
       values_.note(name, what);
+  }
+
+  /// The activations of the first layers wait on the host.
+  void read_activation_offload() {
+    const std::int64_t layers =
+        flag("cpu-offloading") ? values_.whole("cpu-offloading-num-layers", 0, 0, target_.context.sizes().layers) : 0;
+    std::string what = layers == 0 ? "off" : "--offload-activations 0-" + as_text(layers - 1);
+    if (layers > 0 && target_.context.given("offload-activations"))
+      what = "--offload-activations " + text_of(config_.offload) + " is given and goes before the file";
+    else if (layers > 0)
+      config_.offload = parse_offload("0-" + as_text(layers - 1));
+    target_.stated.insert("offload-activations");
+    for (const char* name : {"cpu-offloading", "cpu-offloading-num-layers"}) values_.note(name, what);
   }
 
   /// Modules as ops.

@@ -191,8 +191,8 @@ inline constexpr KeyRule rules[] = {
     {"activations-checkpoint-method", KeyKind::own},
     {"checkpoint-activations", KeyKind::own},
     {"distribute-saved-activations", KeyKind::off},
-    {"cpu-offloading", KeyKind::off},
-    {"cpu-offloading-num-layers", KeyKind::off},
+    {"cpu-offloading", KeyKind::own},
+    {"cpu-offloading-num-layers", KeyKind::own},
     // Of other kinds
     {"mock-data", KeyKind::own},
     {"yaml-cfg", KeyKind::off, "give that file to --from"},

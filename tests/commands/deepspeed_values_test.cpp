@@ -204,6 +204,16 @@ TEST_F(DeepspeedValues, MicsDividesWithinGroups) {
   expect_text_refused(R"({"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 4}})", "zero_hpz_partition_size is 4");
 }
 
+TEST_F(DeepspeedValues, CheckpointsOfActivationsOnTheHost) {
+  const char* const text = R"({"activation_checkpointing": {"cpu_checkpointing": true}})";
+  const auto offload_of = [&](const std::vector<std::string>& options) { return text_of(config_of_text(text, options).offload); };
+  EXPECT_EQ(offload_of({"--recompute=full"}), "all");
+  EXPECT_EQ(offload_of({"--recompute=full", "--offload-activations=0-1"}), "0-1");
+  EXPECT_EQ(offload_of({}), "none");
+  EXPECT_THAT(config_of_text(text, {}).notes, Contains(HasSubstr("cpu_checkpointing true: no effect without --recompute")));
+  expect_text_refused(R"({"activation_checkpointing": {"cpu_checkpointing": 3}})", "cpu_checkpointing is 3");
+}
+
 TEST_F(DeepspeedValues, FilesAreReadAsDeepspeedReadsThem) {
   const RunConfig c = config_of_text(R"(# one GPU
 {

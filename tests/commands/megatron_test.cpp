@@ -222,6 +222,13 @@ TEST_F(Megatron, ActivationsAreMadeAgainAsAsked) {
   expect_not_taken("--recompute-granularity selective --recompute-modules mla_up_proj", "has \"mla_up_proj\"");
 }
 
+TEST_F(Megatron, ActivationsOfTheFirstLayersWaitOnTheHost) {
+  EXPECT_EQ(text_of(of("--cpu-offloading --cpu-offloading-num-layers 2").offload), "0-1");
+  EXPECT_EQ(text_of(of("--cpu-offloading-num-layers 2").offload), "none");
+  EXPECT_EQ(text_of(of("--cpu-offloading").offload), "none") << "of no layer";
+  expect_not_taken("--cpu-offloading --cpu-offloading-num-layers 2000", "cpu-offloading-num-layers is 2000");
+}
+
 TEST_F(Megatron, OtherForms) {
   EXPECT_EQ(sizes(config_of("--num-layers 3\n" + model.substr(model.find("--hidden")) + "\n")).layers, 3)
       << "a file of arguments";
