@@ -65,12 +65,12 @@ ArchivePast read_past(const std::string& path, std::int64_t last_step) {
   return past;
 }
 
-void check_same_run(const std::string& path, const std::string& config) {
+void check_same_run(const std::string& path, const std::string& config, const std::string& defaults) {
   const ArchiveReader archive(path);
   const std::string then = archive.text("/config");
   if (then.empty() && archive.columns().empty()) return;  // it ended before it had begun: there is nothing to mix up
   const Json before = Json::parse(then, nullptr, false);
-  const Json now = Json::parse(config);
+  const Json now = Json::parse(config), absent = Json::parse(defaults);
   if (!before.is_object()) throw DataError("the archive " + path + " has no configuration; name another with --archive");
   std::string differences;
   const auto text = [](const Json& object, const std::string& key) {
@@ -78,7 +78,7 @@ void check_same_run(const std::string& path, const std::string& config) {
   };
   for (const auto& [key, value] : now.items()) {
     if (std::find(may_differ.begin(), may_differ.end(), key) != may_differ.end()) continue;
-    if (before.contains(key) && before[key] == value) continue;
+    if (const Json& known = before.contains(key) ? before : absent; known.contains(key) && known[key] == value) continue;
     differences += "\n  " + key + ": " + text(before, key) + " in the archive, " + text(now, key) + " now";
   }
   if (differences.empty()) return;

@@ -139,7 +139,7 @@ void check_archive(const RunConfig& config) {
   std::error_code ignored;
   const bool goes_on = config.resume && !config.overwrite && std::filesystem::is_regular_file(config.archive, ignored);
   check_archive_path(config.archive, config.overwrite || goes_on);
-  if (goes_on) check_same_run(config.archive, config.to_json());
+  if (goes_on) check_same_run(config.archive, config.to_json(), RunConfig{}.to_json());
 }
 
 /// Whether rank 0 writes an archive, which the other ranks do not know. Called by every rank, once.

@@ -14,6 +14,7 @@
 
 #include "consist/error.h"
 #include "consist/handshake.h"
+#include "core/archive/past.h"
 #include "core/archive/reader.h"
 #include "tests/temporary_folder.h"
 
@@ -297,6 +298,17 @@ TEST(ArchiveReader, ACutOffFile) {
     write_whole(folder / "cut.h5", whole.substr(0, whole.size() * part / 40));
     EXPECT_THROW(ArchiveReader(folder / "cut.h5"), DataError) << part;
   }
+}
+
+TEST(Archive, OfAnEarlierVersionLacksOptionsThatHadTheirDefaults) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "run.h5", defaults = R"({"model":"","offload":"none"})";
+  write_run(path, 2);
+  EXPECT_NO_THROW(check_same_run(path, R"({"model":"qwen3-0.6b","offload":"none"})", defaults));
+  EXPECT_THAT([&] { check_same_run(path, R"({"model":"qwen3-0.6b","offload":"all"})", defaults); },
+              ThrowsMessage<UsageError>(HasSubstr(R"(offload: nothing in the archive, "all" now)")));
+  EXPECT_THAT([&] { check_same_run(path, R"({"model":"","offload":"none"})", defaults); },
+              ThrowsMessage<UsageError>(HasSubstr(R"(model: "qwen3-0.6b" in the archive)")));
 }
 
 }  // namespace
