@@ -67,6 +67,17 @@ TEST_P(ContextParallel, BesidePipelines) {
   }
 }
 
+// Stages that meet anywhere within a layer, also between the products of keys and of values: what is moved around their gather
+// leaves the order in which the stages' messages meet. With one micro-batch a part's receives stand directly in front of it.
+TEST_P(ContextParallel, BesidePipelinesCutAtAnyOp) {
+  for (const char* speeds : {"1:0.2", "1:0.4", "1:0.6", "1:0.8", "1:1", "1:1.3", "1:2", "1:4"}) {
+    const Words more{"--pipeline.cut=operators", "--pipeline.rank-speeds=" + std::string(speeds)};
+    expect("cp=2+pipeline=2", 4, more + Words{"--accumulation=1", "--cp.gather-again=false"});
+    expect("pipeline=2+cp=2", 4, more + Words{"--accumulation=1", "--pipeline.schedule=zero-bubble-h2"});
+    expect("pipeline=2+cp=2", 4, more + Words{"--accumulation=2", "--recompute=full"});
+  }
+}
+
 TEST_P(ContextParallel, BesideTensorParallel) {
   expect("cp=2+tp-sp=2", 4, {});
   expect("tp-sp=2+cp=2", 4, {"--accumulation=2", "--tp-sp.logits-bytes=1500"});

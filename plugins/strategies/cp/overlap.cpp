@@ -15,7 +15,7 @@ bool of_one_part(const Instruction& a, const Instruction& b) {
   return a.tag.layer == b.tag.layer && a.tag.phase == b.tag.phase && a.tag.micro_batch == b.tag.micro_batch;
 }
 
-/// Memory that the instructions which stay in front of a gather read and write.
+/// What the instructions which stay in front of a gather read, write and exchange.
 class Staying {
  public:
   explicit Staying(const Program& program) : program_(program) {}
@@ -26,12 +26,16 @@ class Staying {
     for (TensorId id : i.outputs) {
       if (id != no_tensor) written_.insert(program_[id].storage);
     }
+    if (i.op->is_collective()) queues_.insert(i.queue);
   }
   /// Whether `i`, which stands before all of them, may run behind them.
   bool can_follow(const Instruction& i) const {
     const auto in = [&](const std::set<TensorId>& storages, TensorId id) {
       return id != no_tensor && storages.contains(program_[id].storage);
     };
+    // Other ranks, whose programs need not have this gather, count on the order of a queue's calls: a pipeline's receives come in
+    // the order in which the stage before sends.
+    if (i.op->is_collective() && queues_.contains(i.queue)) return false;
     return std::ranges::none_of(i.inputs, [&](TensorId id) { return in(written_, id); }) &&
            std::ranges::none_of(i.outputs, [&](TensorId id) { return in(written_, id) || in(read_, id); });
   }
@@ -39,6 +43,7 @@ class Staying {
  private:
   const Program& program_;
   std::set<TensorId> read_, written_;  // storages
+  std::set<Queue> queues_;             // of collectives
 };
 
 }  // namespace
