@@ -84,7 +84,9 @@ TEST_P(DatasetConformance, EachEpochHasTheSameSequencesInAnOrderOfItsOwn) {
     for (std::int64_t index = 0; index < count; ++index)
       epochs[static_cast<std::size_t>(epoch)].push_back(train(*dataset_, epoch * count + index));
   }
-  if (count > 10) EXPECT_NE(epochs[0], epochs[1]);
+  if (count > 10) {
+    EXPECT_NE(epochs[0], epochs[1]);
+  }
   for (auto& epoch : epochs) std::sort(epoch.begin(), epoch.end());
   EXPECT_EQ(epochs[0], epochs[1]);
 }
