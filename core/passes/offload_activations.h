@@ -29,7 +29,7 @@ CONSIST_API std::string text_of(const OffloadRequest& request);
 /// Works on the whole step, all micro-batches in their order, in front of the optimizer. What forward leaves for the backward
 /// part of the layers that are asked for is copied to the host behind the instruction that wrote it last, and back ahead of its
 /// first reader in backward, on the queues of copies. By the cost model a copy begins as late as ends in time; what is still on
-/// its way, out or back and not yet read, is never more than two layers' worth. It comes back to where it lay, strides included,
+/// its way is never more than two layers' worth in each direction, what is back and not yet read included. It comes back to where it lay, strides included,
 /// so that the same kernels read it: values do not change by a bit. It stays on the device where it is wanted again at once (of
 /// the last layer), where copies would not end by then, and where it is among the smallest tensors that make 1% of a layer's.
 /// What recomputation makes again is not kept, so that it is not copied.

@@ -23,8 +23,8 @@ const std::set<std::string> places{
     "price",   "sample_every", "sample_prompt", "sample_tokens"};
 
 /// Options by which rows of other machines are compared where no option is listed; the rest are conditions.
-const std::vector<std::string> choices{"strategy", "transport", "precision", "optimizer",    "schedule",
-                                       "ranks",    "batch",     "sequence",  "accumulation", "recompute"};
+const std::vector<std::string> choices{"strategy", "transport", "precision",    "optimizer", "schedule",           "ranks",
+                                       "batch",    "sequence",  "accumulation", "recompute", "offload-activations"};
 
 struct Description {
   json config, environment;
@@ -47,6 +47,8 @@ Description describe(const std::string& path) {
   // Values that depend on the moment of the start: free memory, measured choices.
   for (const char* figure : {"device_memory_bytes", "device_notes"}) description.environment.erase(figure);
   for (const std::string& place : places) description.config.erase(place);
+  // What runs did before there was a choice.
+  if (!description.config.empty()) description.config.emplace("offload_activations", "none");
   return description;
 }
 

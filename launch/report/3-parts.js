@@ -114,8 +114,13 @@ function rateOf(row, part) {
 const lower = (text) => text.charAt(0).toLowerCase() + text.slice(1);
 const shareOf = (row, key) => (timeOf(row).parts[key] || 0) / timeOf(row).step_seconds;
 
-/** The axis of a part that waits for communication, as a row has it: {name, size, strategy, transport, verified_path}. */
-const axisOf = (row, part) => (own(row).run?.topology?.axes || []).find((axis) => axis.name === part.slice(14));
+/** Of a part that waits for communication, the strategies and transports of its axes ("data+context"), as a row has them; null without. */
+function axisOf(row, part) {
+  const axes = part.slice(14).split('+').map((name) => (own(row).run?.topology?.axes || []).find((axis) => axis.name === name));
+  if (axes.includes(undefined)) return null;
+  const of = (key) => [...new Set(axes.map((axis) => axis[key]))].join('+');
+  return {strategy: of('strategy'), transport: of('transport')};
+}
 
 /** The collectives behind a part, those that compute waits for the longest first: "all_gather and reduce_scatter". */
 function collectivesOf(row, part) {

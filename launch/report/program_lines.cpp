@@ -51,9 +51,14 @@ ProgramLines::ProgramLines(const ArchiveReader& archive) {
   const std::string text = archive.packed_text("/programs");
   if (text.empty()) return;
   const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
-  if (!json.is_object()) throw DataError("/programs of an archive is no JSON: it is damaged");
-  for (const nlohmann::json& of_class : json.at("classes"))
-    classes_.push_back(instructions_of(of_class.at("text").get<std::string>()));
+  const auto classes = json.is_object() ? json.find("classes") : json.end();
+  if (classes == json.end() || !classes->is_array())
+    throw DataError("/programs of an archive has no list of classes: it is damaged");
+  for (const nlohmann::json& of_class : *classes) {
+    if (!of_class.is_object() || !of_class.contains("text") || !of_class["text"].is_string())
+      throw DataError("/programs of an archive has a class without a text: it is damaged");
+    classes_.push_back(instructions_of(of_class["text"].get<std::string>()));
+  }
 }
 
 std::string ProgramLines::line(std::size_t of_class, std::size_t instruction) const {

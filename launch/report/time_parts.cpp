@@ -33,13 +33,16 @@ struct Item {
 constexpr std::size_t lines_of_item = 3;
 using Items = std::map<std::tuple<std::string, std::string, std::string>, Item>;
 
-/// "comm:data.to_next" is part "communication:data".
+/// "comm:data.to_next" is part "communication:data"; "comm:data.0+data.1" is of two axes.
 std::string part_of(const std::string& work, const std::string& queue) {
   if (work == "copy") return "copies";
   if (work != "communication") return work;
   const std::size_t colon = queue.find(':');
-  const std::string axes = colon == std::string::npos ? queue : queue.substr(colon + 1);
-  return "communication:" + axes.substr(0, axes.find('.'));
+  std::string axes = colon == std::string::npos ? queue : queue.substr(colon + 1);
+  for (const std::string_view lane : {".to_next", ".to_previous", ".from_next", ".from_previous"}) {
+    if (axes.ends_with(lane)) axes.resize(axes.size() - lane.size());
+  }
+  return "communication:" + axes;
 }
 
 void add_parts(std::map<std::string, double>& sums, const Json& parts, double weight) {

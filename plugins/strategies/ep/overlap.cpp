@@ -30,7 +30,7 @@ double hidden_seconds(const Program& forward, AxisSet axes) {
   return all * (1 - longer * (1 - costs_of(forward).compute_share_beside(axes)));
 }
 
-/// Of adding the second part's gradients of experts to the first one's: a sum that is read again.
+/// Of adding the second part's gradients of experts to the first one's: they are read and written once more.
 double summing_seconds(const Program& forward, DType gradient) {
   std::set<TensorId> weights;
   double bytes = 0;
@@ -39,7 +39,7 @@ double summing_seconds(const Program& forward, DType gradient) {
     if (input < 0 || !weights.insert(i.inputs[static_cast<std::size_t>(input)]).second) continue;
     bytes += static_cast<double>(forward.local(i.inputs[static_cast<std::size_t>(input)]).elements() * size_of(gradient));
   }
-  return costs_of(forward).moving_seconds(bytes);
+  return costs_of(forward).moving_seconds(2 * bytes);
 }
 
 /// Of backward's messages nothing is counted: gradients of weights run beside them as well.
