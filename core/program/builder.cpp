@@ -113,6 +113,16 @@ TensorId Builder::storage(std::string name, std::int64_t bytes, Role role) {
 std::vector<TensorId> Builder::emit(std::string_view op_name, std::vector<TensorId> inputs, Attributes attributes,
                                     std::vector<std::string> names) {
   const Op& op = registry().get(op_name);
+  // All-reduces are in place: where a partial sum lay there is its total, even for an op that could have read the partial sum.
+  const auto has_total = [&](const Reshard& known, TensorId id) {
+    return known.from == id && known.placement.is_replicate() && program_[id].placements.on(known.axes) == Placement::partial();
+  };
+  for (TensorId& input : inputs) {
+    if (input == no_tensor || op.changes_placement()) continue;
+    for (const Reshard& known : reshards_) {
+      if (has_total(known, input)) input = known.to;  // whose own total, along another axis, comes behind it
+    }
+  }
   const Types input_types = types_of(program_, inputs);
   const Types output_types = op.infer(input_types, attributes);
 

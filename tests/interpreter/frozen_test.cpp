@@ -70,6 +70,18 @@ INSTANTIATE_TEST_SUITE_P(Models, Frozen,
                                          Column{"fp8", untied, {"--precision=fp8"}}),
                          [](const auto& info) { return std::string(info.param.name); });
 
+// Stages that are cut within the first layer, as where a head alone trains, which then costs more than the layers.
+TEST(FrozenParameters, OfStagesThatBeginWithinALayer) {
+  const ModelChoice shallow{"qwen3-tied", R"({"num_attention_heads": 4, "num_key_value_heads": 4, "num_hidden_layers": 2,
+                                              "tie_word_embeddings": false, "vocab_size": 64})"};
+  const Words words{"--tp-sp.sequence-parallel=false", "--pipeline.cut=blocks", "--pipeline.rank-speeds=0.001:1", "--sequence=16"};
+  for (const char* choice : {"lm_head.weight", "model.norm.weight", "model.layers.1.*"}) {
+    const Words chosen = words + Words{"--train-only=" + std::string(choice)};
+    expect_one_rank(shallow, chosen + Words{"--strategy=tp-sp=2+pipeline=2", "--ranks=4"});
+    expect_one_rank(shallow, chosen + Words{"--strategy=cp=2+tp-sp=2+pipeline=2", "--ranks=8"});
+  }
+}
+
 /// A run of one rank whose norm is not limited, so that no gradient depends on another.
 const Outcome& outcome(const Words& words) {
   return one_rank(config_of(untied, Words{"--max-norm=0"} + words));

@@ -42,6 +42,9 @@ TEST_P(Pipelines, OtherCuts) {
   expect("pipeline=2", 2, 2, {"--pipeline.cut=layers", "--pipeline.schedule=interleaved", "--pipeline.chunks=4"});
   // Two stages of a single op each, which the residual goes past.
   expect("pipeline=4", 4, 4, {"--pipeline.cut=operators", "--pipeline.rank-speeds=1:0.001:0.001:1"});
+  // Within the first layer, whose residual is the embedding: a partial sum that the norm before attention already made whole.
+  expect("tp-sp=2+pipeline=2", 4, 2,
+         {"--tp-sp.sequence-parallel=false", "--pipeline.cut=blocks", "--pipeline.rank-speeds=0.001:1"});
 }
 
 TEST_P(Pipelines, BesideOthers) {
