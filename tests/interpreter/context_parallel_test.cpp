@@ -210,5 +210,17 @@ TEST(ContextParallelRefuses, HeadsThatTheRanksCannotShare) {
               testing::HasSubstr("heads of attention are divided"));
 }
 
+// A stage that begins between the products for keys and values is sent both keys and what they are made of: two messages, whose
+// order no computation beside the gathers changes.
+TEST(ContextParallelStages, ThatBeginWithinAttention) {
+  const ModelChoice narrow{"llama-tied", R"({"head_dim":8,"hidden_size":8,"intermediate_size":16,"num_attention_heads":4,
+                                             "num_key_value_heads":4,"num_hidden_layers":2,"vocab_size":37})"};
+  for (const char* schedule : {"1f1b", "zero-bubble-h2"}) {
+    for (const char* again : {"true", "false"})
+      expect_one_rank(narrow, {"--strategy=cp=4+pipeline=2", "--ranks=8", "--accumulation=1", "--global-batch=3", "--sequence=8",
+                               "--cp.gather-again=" + std::string(again), "--pipeline.schedule=" + std::string(schedule)});
+  }
+}
+
 }  // namespace
 }  // namespace consist::interpreter
