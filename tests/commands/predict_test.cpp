@@ -13,6 +13,7 @@
 
 #include "core/cost/machine_file.h"
 #include "tests/child_process.h"
+#include "tests/golden_config.h"
 #include "tests/temporary_folder.h"
 
 namespace consist {
@@ -63,13 +64,39 @@ TEST(Predict, NamesActivationsOnTheHostWhereTheyMakeAPlanFit) {
 }
 
 TEST(Tune, LooksAtActivationsOnTheHostWhereMemoryIsShort) {
-  const std::string words = "--model qwen3-0.6b --precision bf16 --sequence 32768 --global-batch 1 --recompute none --measure 0 "
-                            "--bf16.states f32 --bf16.gradients f32 --configurations 10 --machine h200";
+  const std::string words =
+      "--model qwen3-0.6b --precision bf16 --sequence 32768 --global-batch 1 --recompute none --measure 0 "
+      "--bf16.states f32 --bf16.gradients f32 --configurations 10 --machine h200";
   const auto small = run("tune", split_words(words + ",capacity=20e9")), large = run("tune", split_words(words));
   EXPECT_EQ(small.status, 0) << small.output;
   EXPECT_THAT(small.output, HasSubstr("--offload-activations all"));
   EXPECT_EQ(large.status, 0) << large.output;
   EXPECT_THAT(large.output, Not(HasSubstr("--offload-activations")));
+}
+
+TEST(Predict, TheBatchOfExpertsIsCutWhereThatIsPredictedToBeFaster) {
+  const TemporaryFolder folder;  // four layers of Qwen3-30B-A3B
+  std::ofstream(folder / "config.json") << test::golden_config("qwen3-moe", {{"hidden_size", 2048},
+                                                                             {"head_dim", 128},
+                                                                             {"num_attention_heads", 32},
+                                                                             {"moe_intermediate_size", 768},
+                                                                             {"num_experts", 128},
+                                                                             {"num_experts_per_tok", 8},
+                                                                             {"num_hidden_layers", 4},
+                                                                             {"mlp_only_layers", Json::array()},
+                                                                             {"max_position_embeddings", 4096},
+                                                                             {"vocab_size", 32768}});
+  const auto seconds = [&](const std::string& options) {
+    return predicted("--model " + (folder / "") +
+                     " --from-scratch --machine h200 --ranks 4 --batch 4 --sequence 4096 --precision bf16 " +
+                     options)["step_seconds"]["value"]
+        .get<double>();
+  };
+  const std::string all = "--strategy ep=4+ddp", few = "--strategy ep=2+tp-sp=2";
+  EXPECT_LT(seconds(all + " --ep.parts 2"), 0.995 * seconds(all + " --ep.parts 1")) << "messages are hidden";
+  EXPECT_EQ(seconds(all), seconds(all + " --ep.parts 2"));
+  EXPECT_GT(seconds(few + " --ep.parts 2"), seconds(few + " --ep.parts 1")) << "kernels of half the tokens cost more than that";
+  EXPECT_EQ(seconds(few), seconds(few + " --ep.parts 1"));
 }
 
 TEST(Predict, ThePartsOfAStepSumToIt) {
@@ -314,8 +341,8 @@ TEST(Tune, TheLeastEnergyNeedsAMachineWhoseFileHasPower) {
                        {{{"work", "*"}, {"value", 200}, {"source", "measured here"}},
                         {{"work", "products"}, {"value", 900}, {"source", "measured here"}}}}};
   std::ofstream(folder / "m.json") << machine.dump();
-  const auto result = run("tune", split_words(base + "--measure 0 --configurations 100 --objective energy --machine " +
-                                              (folder / "m.json")));
+  const auto result =
+      run("tune", split_words(base + "--measure 0 --configurations 100 --objective energy --machine " + (folder / "m.json")));
   ASSERT_EQ(result.status, 0) << result.output;
   EXPECT_THAT(result.output, AllOf(HasSubstr("J/BTOK CONFIGURATION"),
                                    HasSubstr("J/BTOK: joules of all devices for a billion tokens, by powers measured here.")));

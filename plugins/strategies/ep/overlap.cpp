@@ -42,11 +42,12 @@ double summing_seconds(const Program& forward, DType gradient) {
   return costs_of(forward).moving_seconds(2 * bytes);
 }
 
-/// Of backward's messages nothing is counted: gradients of weights run beside them as well.
+/// Of backward's messages, which are as many, half is counted: gradients of weights run beside the other half as it is.
 bool halves_pay(const Program& whole, const Program& halves, AxisSet axes, DType gradient) {
   const double smaller_kernels = compute_seconds(halves) - compute_seconds(whole);
   constexpr double forward_and_backward = 3;  // times forward
-  return hidden_seconds(whole, axes) > forward_and_backward * smaller_kernels + summing_seconds(whole, gradient);
+  constexpr double messages = 1.5;            // of forward's
+  return messages * hidden_seconds(whole, axes) > forward_and_backward * smaller_kernels + summing_seconds(whole, gradient);
 }
 
 }  // namespace
