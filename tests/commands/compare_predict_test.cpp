@@ -76,6 +76,17 @@ TEST(ComparePredict, TheTableSaysWhatPredictSaysAndNothingIsRun) {
   EXPECT_THAT(result.output, Not(HasSubstr("measured once")));
 }
 
+TEST(ComparePredict, SaysThatTransportsArePredictedAlike) {
+  const Words words{"compare", "--predict", "--model", "llama-tiny", "--ranks", "2", "--machine", "cpu", "--transport"};
+  const auto said = [&](const char* transports) {
+    Words all = words;
+    all.emplace_back(transports);
+    return consist_says(all).output;
+  };
+  EXPECT_THAT(said("socket,efa"), HasSubstr("whatever the transport: rows that differ in it alone are alike"));
+  EXPECT_THAT(said("socket"), Not(HasSubstr("whatever the transport")));
+}
+
 TEST(ComparePredict, MachinesAreRowsAndWhatDoesNotFitAnywhereIsAFailure) {
   const Words base{"compare",     "--predict", "--model",    "llama-3-8b", "--ranks",    "8",
                    "--precision", "bf16",      "--sequence", "4096",       "--strategy", "zero3-offload"};
