@@ -122,6 +122,9 @@ function axisOf(row, part) {
   return {strategy: of('strategy'), transport: of('transport')};
 }
 
+/** Ranks of a row: where they differ, the rate of one rank says nothing about the step. */
+const ranksOf = (row) => (own(row).run?.topology?.axes || []).reduce((ranks, axis) => ranks * axis.size, 1);
+
 /** The collectives behind a part, those that compute waits for the longest first: "all_gather and reduce_scatter". */
 function collectivesOf(row, part) {
   const waits = new Map();
@@ -173,7 +176,7 @@ function because(slow, fast) {
     if (kindOf(part.key) === 'communication' && slow.run && timeOf(slow).source !== 'predicted')
       return lower(name) + ' ' + signed(time(part.difference)) + parts + ' (' +
           communicationText(slow, fast, part.key).trim() + ')';
-    const rates = [rateOf(slow, part.key), rateOf(fast, part.key)];
+    const rates = ranksOf(slow) === ranksOf(fast) ? [rateOf(slow, part.key), rateOf(fast, part.key)] : [];
     const rate = rates[0] && rates[1] && rates[0] !== rates[1] ? ' (' + rates[0] + ' instead of ' + rates[1] + ')' :
         rates[0] && !rates[1]                                  ? ' (' + rates[0] + ')' :
                                                                  '';
