@@ -91,6 +91,17 @@ Work work_of(const Program& program, const Instruction& i) {
   return i.attributes.has("head_dim") ? Work::attention : Work::products;  // products of heads, or of rows
 }
 
+WorkSeconds work_seconds(const Program& program, const SimulatedRank& rank, int micro_batch) {
+  WorkSeconds seconds{};
+  for (std::size_t n = 0; n < program.instructions.size(); ++n) {
+    const Instruction& i = program.instructions[n];
+    if (i.queue != Queue::compute() || !i.op->touches_memory()) continue;
+    if (micro_batch >= 0 && i.tag.micro_batch != micro_batch) continue;
+    seconds[static_cast<std::size_t>(work_of(program, i))] += rank.times[n].seconds();
+  }
+  return seconds;
+}
+
 void account(const Program& program, double end_of_step, SimulatedRank& rank, std::vector<double>* exposed) {
   if (exposed != nullptr) exposed->assign(program.instructions.size(), 0.0);
   Waits(program, rank, exposed).run(end_of_step);

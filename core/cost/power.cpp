@@ -4,14 +4,11 @@
 #include <cstddef>
 #include <set>
 
-#include "consist/op.h"
 #include "consist/text.h"
 #include "core/cost/file_object.h"
 
 namespace consist {
 namespace {
-
-constexpr Work works[] = {Work::products, Work::attention, Work::memory_bound, Work::optimizer};
 
 /// Of the kind of work by its name, else of all that are not named.
 double watts_of(const Power& power, std::string_view work) {
@@ -34,7 +31,7 @@ Power power_from(FileObject object) {
       const std::string work = load.text("work");
       std::string known = "*";
       bool is_known = work == "*";
-      for (const Work kind : works) {
+      for (const Work kind : all_work) {
         known += ", " + std::string(name_of(kind));
         is_known = is_known || work == name_of(kind);
       }
@@ -83,21 +80,10 @@ std::string origin_of(const Power& power) {
   return "by powers " + text;
 }
 
-WorkSeconds work_seconds(const Program& program, const SimulatedRank& rank, int micro_batch) {
-  WorkSeconds seconds{};
-  for (std::size_t n = 0; n < program.instructions.size(); ++n) {
-    const Instruction& i = program.instructions[n];
-    if (i.queue != Queue::compute() || !i.op->touches_memory()) continue;
-    if (micro_batch >= 0 && i.tag.micro_batch != micro_batch) continue;
-    seconds[static_cast<std::size_t>(work_of(program, i))] += rank.times[n].seconds();
-  }
-  return seconds;
-}
-
 double joules_of(const Power& power, double seconds, const WorkSeconds& work) {
   if (power.is_bound()) return power.limit.value * seconds;
   double joules = power.idle.value * seconds;
-  for (const Work kind : works)
+  for (const Work kind : all_work)
     joules += (watts_of(power, name_of(kind)) - power.idle.value) * work[static_cast<std::size_t>(kind)];
   return joules;
 }

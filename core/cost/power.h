@@ -2,7 +2,6 @@
 // it, so that it is no part of Machine.
 #pragma once
 
-#include <array>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
@@ -40,11 +39,6 @@ nlohmann::ordered_json json_of(const Power& power);
 
 /// "measured here", "at most, by the power limit of the data sheet (700 W)": for people, where the figures come from.
 CONSIST_API std::string origin_of(const Power& power);
-
-/// Seconds that the compute queue of a rank worked, by Work.
-using WorkSeconds = std::array<double, 4>;
-/// Of a simulated or measured step; of one micro-batch alone if that is not negative.
-CONSIST_API WorkSeconds work_seconds(const Program& program, const SimulatedRank& rank, int micro_batch = -1);
 
 /// Joules of a rank in `seconds`, of which it did this work: it is idle in the rest, in which it waits. Beyond the limit alone:
 /// the limit over all of the time. REQUIRES: power.is_known().

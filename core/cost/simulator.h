@@ -1,6 +1,7 @@
 // Plays planned programs on their queues, with the durations of a machine, of a measured profile, or none at all.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -29,6 +30,9 @@ enum class Work : std::uint8_t {
 /// "products", "attention", "memory_bound", "optimizer".
 CONSIST_API std::string_view name_of(Work work) noexcept;
 CONSIST_API Work work_of(const Program& program, const Instruction& instruction);
+inline constexpr std::array all_work{Work::products, Work::attention, Work::memory_bound, Work::optimizer};
+/// Seconds that the compute queue of a rank worked, by Work.
+using WorkSeconds = std::array<double, all_work.size()>;
 
 /// What a rank did, and for what its compute queue waited.
 struct SimulatedRank {
@@ -38,6 +42,9 @@ struct SimulatedRank {
   std::map<AxisSet, double> communication;  ///< ... for what was on its way over axes of the mesh
   double for_copies = 0;                    ///< ... for copies from or to the host
 };
+
+/// Of a simulated or measured step; of one micro-batch alone if that is not negative.
+CONSIST_API WorkSeconds work_seconds(const Program& program, const SimulatedRank& rank, int micro_batch = -1);
 
 /// Fills in busy, for_ranks, communication and for_copies from rank.times, simulated or measured ones, of a step that ended after
 /// `end_of_step` seconds. What compute waited without an instruction that it waited for is in none of them: measured steps have

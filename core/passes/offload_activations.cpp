@@ -1,10 +1,9 @@
 #include "core/passes/offload_activations.h"
 
 #include <algorithm>
-#include <charconv>
 #include <map>
-#include <set>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -12,6 +11,7 @@
 #include "consist/error.h"
 #include "core/passes/copy_times.h"
 #include "core/passes/kept_activations.h"
+#include "core/passes/layer_range.h"
 
 namespace consist {
 namespace {
@@ -148,25 +148,15 @@ void check_layers(const Program& program, const OffloadRequest& request) {
   throw UsageError("--offload-activations " + text_of(request) + ": the model has the layers 0 to " + std::to_string(layers - 1));
 }
 
-int layer_number(std::string_view text, const std::string& all) {
-  int layer = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), layer);
-  if (error != std::errc() || end != text.data() + text.size() || layer < 0)
-    throw UsageError("--offload-activations is '" + all + "'; it must be none, all, or layers such as 0-15 or 3");
-  return layer;
-}
-
 }  // namespace
 
 OffloadRequest parse_offload(const std::string& text) {
   if (text == "none") return {};
   if (text == "all") return {.on = true};
   OffloadRequest request{.on = true};
-  const std::size_t dash = text.find('-');
-  request.first_layer = layer_number(std::string_view(text).substr(0, dash), text);
-  request.last_layer =
-      dash == std::string::npos ? request.first_layer : layer_number(std::string_view(text).substr(dash + 1), text);
-  if (request.last_layer < request.first_layer) throw UsageError("--offload-activations '" + text + "' ends before it begins");
+  std::tie(request.first_layer, request.last_layer) =
+      parse_layers(text, "--offload-activations",
+                   "--offload-activations is '" + text + "'; it must be none, all, or layers such as 0-15 or 3");
   return request;
 }
 

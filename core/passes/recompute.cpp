@@ -1,15 +1,16 @@
 #include "core/passes/recompute.h"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <set>
 #include <string_view>
+#include <tuple>
 
 #include "consist/analysis.h"
 #include "consist/error.h"
 #include "consist/op.h"
 #include "core/files/split.h"
+#include "core/passes/layer_range.h"
 
 namespace consist {
 namespace {
@@ -173,14 +174,6 @@ void check(const Program& program, const RecomputeRequest& request) {
   }
 }
 
-int layer_number(std::string_view text, const std::string& all) {
-  int layer = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), layer);
-  if (error != std::errc() || end != text.data() + text.size() || layer < 0)
-    throw UsageError("--recompute-layers '" + all + "' is no range of layers; write for example 0-15, or 3");
-  return layer;
-}
-
 }  // namespace
 
 RecomputeRequest parse_recompute(const std::string& what, const std::string& layers) {
@@ -195,11 +188,9 @@ RecomputeRequest parse_recompute(const std::string& what, const std::string& lay
   }
   if (layers.empty()) return request;
   if (!request.any()) throw UsageError("--recompute-layers is given, but --recompute is none");
-  const std::size_t dash = layers.find('-');
-  request.first_layer = layer_number(std::string_view(layers).substr(0, dash), layers);
-  request.last_layer =
-      dash == std::string::npos ? request.first_layer : layer_number(std::string_view(layers).substr(dash + 1), layers);
-  if (request.last_layer < request.first_layer) throw UsageError("--recompute-layers '" + layers + "' ends before it begins");
+  std::tie(request.first_layer, request.last_layer) =
+      parse_layers(layers, "--recompute-layers",
+                   "--recompute-layers '" + layers + "' is no range of layers; write for example 0-15, or 3");
   return request;
 }
 

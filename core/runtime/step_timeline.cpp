@@ -35,20 +35,14 @@ std::string work_text(const Program& program, const Instruction& i) {
 
 /// The parts of a step's time; they sum to `step_seconds`.
 Json parts_json(const Program& program, const SimulatedRank& rank, double step_seconds) {
-  double work[4] = {};
-  for (std::size_t n = 0; n < program.instructions.size(); ++n) {
-    const Instruction& i = program.instructions[n];
-    if (i.queue == Queue::compute() && i.op->touches_memory())
-      work[static_cast<int>(work_of(program, i))] += rank.times[n].seconds();
-  }
+  const WorkSeconds work = work_seconds(program, rank);
   Json json;
   double rest = step_seconds;
   const auto put = [&](Json& into, const std::string& name, double seconds) {
     into[name] = rounded(seconds);
     rest -= rounded(seconds);
   };
-  for (const Work w : {Work::products, Work::attention, Work::memory_bound, Work::optimizer})
-    put(json, std::string(name_of(w)), work[static_cast<int>(w)]);
+  for (const Work w : all_work) put(json, std::string(name_of(w)), work[static_cast<std::size_t>(w)]);
   Json& axes = json["exposed_communication"] = Json::object();
   for (const auto& [axis, seconds] : rank.communication) put(axes, program.mesh.text(axis), seconds);
   if (program.stage_axis >= 0) put(json, "bubble", rank.for_ranks);

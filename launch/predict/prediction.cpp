@@ -27,29 +27,6 @@ namespace {
 
 constexpr std::size_t path_items = 10;
 
-/// Adds what the compute queue of one rank did.
-void add_work(TimeShares& shares, const Program& program, const SimulatedRank& rank, double weight) {
-  for (std::size_t n = 0; n < program.instructions.size(); ++n) {
-    const Instruction& i = program.instructions[n];
-    if (i.queue != Queue::compute() || !i.op->touches_memory()) continue;
-    const double seconds = rank.times[n].seconds() * weight;
-    switch (work_of(program, i)) {
-      case Work::products:
-        shares.products += seconds;
-        break;
-      case Work::attention:
-        shares.attention += seconds;
-        break;
-      case Work::memory_bound:
-        shares.memory += seconds;
-        break;
-      case Work::optimizer:
-        shares.optimizer += seconds;
-        break;
-    }
-  }
-}
-
 std::string label_of(const Program& program, const Instruction& i) {
   for (const TensorId output : i.outputs) {
     if (output != no_tensor) return std::string(i.op->name()) + " " + without_numbers(program[output].name);
@@ -133,7 +110,8 @@ Prediction predict(const Plan& plan, const std::vector<PlannedRank>& ranks, cons
   for (std::size_t s = 0; s < ranks.size(); ++s) {
     const Program& program = ranks[s].step->program();
     const SimulatedRank& rank = simulation.ranks[s];
-    add_work(p.shares, program, rank, weight);
+    const WorkSeconds work = work_seconds(program, rank);
+    for (std::size_t kind = 0; kind < work.size(); ++kind) p.shares.work[kind] += work[kind] * weight;
     p.shares.pipeline += rank.for_ranks * weight;
     p.shares.host += rank.for_copies * weight;
     for (const auto& [axes, seconds] : rank.communication) p.shares.communication[program.mesh.text(axes)] += seconds * weight;
@@ -146,7 +124,7 @@ Prediction predict(const Plan& plan, const std::vector<PlannedRank>& ranks, cons
 }
 
 double joules_of(const Prediction& p, const Power& power, int ranks) {
-  return ranks * joules_of(power, p.seconds, {p.shares.products, p.shares.attention, p.shares.memory, p.shares.optimizer});
+  return ranks * joules_of(power, p.seconds, p.shares.work);
 }
 
 Costs costs_of(const Prediction& p, const Plan& plan, const Power& power) {
@@ -193,8 +171,8 @@ std::string text_of(const Prediction& p, const Plan& plan, const Power& power) {
     if (m.host_bytes > 0) text += ", " + bytes_text(m.host_bytes) + " on the host";
     text += "\n";
   }
-  text += "time       products " + share(p.shares.products) + ", attention " + share(p.shares.attention) + ", memory-bound " +
-          share(p.shares.memory) + ", optimizer " + share(p.shares.optimizer);
+  text += "time       products " + share(p.shares.of(Work::products)) + ", attention " + share(p.shares.of(Work::attention)) +
+          ", memory-bound " + share(p.shares.of(Work::memory_bound)) + ", optimizer " + share(p.shares.of(Work::optimizer));
   for (const auto& [axis, seconds] : p.shares.communication) text += ", exposed communication (" + axis + ") " + share(seconds);
   if (p.shares.pipeline > 0) text += ", bubble " + share(p.shares.pipeline);
   if (p.shares.host > 0) text += ", host " + share(p.shares.host);
@@ -227,10 +205,10 @@ std::string json_of(const Prediction& p, const Plan& plan, const Power& power) {
                               {"capacity_bytes", p.capacity}};
   for (const RankMemory& m : p.memory)
     json["memory"].push_back({{"rank", m.rank}, {"ranks", m.ranks}, {"device_bytes", m.bytes}, {"host_bytes", m.host_bytes}});
-  json["seconds"] = {{"products", p.shares.products},
-                     {"attention", p.shares.attention},
-                     {"memory_bound", p.shares.memory},
-                     {"optimizer", p.shares.optimizer},
+  json["seconds"] = {{"products", p.shares.of(Work::products)},
+                     {"attention", p.shares.of(Work::attention)},
+                     {"memory_bound", p.shares.of(Work::memory_bound)},
+                     {"optimizer", p.shares.of(Work::optimizer)},
                      {"exposed_communication", p.shares.communication},
                      {"bubble", p.shares.pipeline},
                      {"host", p.shares.host}};

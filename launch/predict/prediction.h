@@ -1,6 +1,7 @@
 // The predicted seconds and memory of a step on a machine that need not be present, and the parts of its time.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "core/cost/power.h"
+#include "core/cost/simulator.h"
 #include "core/plan/plan.h"
 #include "launch/costs.h"
 
@@ -15,13 +17,12 @@ namespace consist::launch {
 
 /// Seconds of a step, mean over the ranks of the axis of stages; they sum to the step.
 struct TimeShares {
-  double products = 0;  ///< linears, the LM head and their gradients
-  double attention = 0;
-  double memory = 0;  ///< all else of forward and backward: norms, activations, casts, bound by memory
-  double optimizer = 0;
+  WorkSeconds work{};
   std::map<std::string, double> communication;  ///< exposed, by axis: compute waits for it
   double pipeline = 0;                          ///< compute waits for other stages
   double host = 0;                              ///< compute waits for copies from or to the host
+
+  double of(Work kind) const { return work[static_cast<std::size_t>(kind)]; }
 };
 
 /// The ranks with one program.

@@ -89,10 +89,10 @@ Json repeats_of(const CompareOutcome& outcome) {
 
 /// Of a row that was only simulated.
 Json predicted_time(const Prediction& prediction) {
-  Json parts{{"products", prediction.shares.products},
-             {"attention", prediction.shares.attention},
-             {"memory_bound", prediction.shares.memory},
-             {"optimizer", prediction.shares.optimizer}};
+  Json parts{{"products", prediction.shares.of(Work::products)},
+             {"attention", prediction.shares.of(Work::attention)},
+             {"memory_bound", prediction.shares.of(Work::memory_bound)},
+             {"optimizer", prediction.shares.of(Work::optimizer)}};
   for (const auto& [axis, seconds] : prediction.shares.communication) parts["communication:" + axis] = seconds;
   if (prediction.shares.pipeline > 0) parts["bubble"] = prediction.shares.pipeline;
   if (prediction.shares.host > 0) parts["copies"] = prediction.shares.host;

@@ -26,7 +26,7 @@ struct RunDetail {
   std::size_t points = 400;            ///< of each curve: every k-th step
   std::size_t segments = 1500;         ///< of each class's timeline; 0: none
   std::size_t items = 400;             ///< groups of instructions; the smallest are put together
-  std::size_t program_bytes = 75'000;  ///< of program text: lines of the groups that take the longest
+  std::size_t program_bytes = 0;    ///< of program text: lines of the groups that take the longest
 };
 
 /// The row's JSON for the page (report.js); docs/report.md says what it shows. Rows without archives, which were refused or only

@@ -73,10 +73,10 @@ std::string table_of(const SearchResult& result, std::size_t rows, const std::st
 
 std::string why(const Candidate& winner, const Candidate& other) {
   const auto parts_of = [](const Prediction& p) {
-    std::map<std::string, double> parts{{"products", p.shares.products},
-                                        {"attention", p.shares.attention},
-                                        {"memory-bound ops", p.shares.memory},
-                                        {"the optimizer", p.shares.optimizer},
+    std::map<std::string, double> parts{{"products", p.shares.of(Work::products)},
+                                        {"attention", p.shares.of(Work::attention)},
+                                        {"memory-bound ops", p.shares.of(Work::memory_bound)},
+                                        {"the optimizer", p.shares.of(Work::optimizer)},
                                         {"the pipeline's bubble", p.shares.pipeline},
                                         {"copies from and to the host", p.shares.host}};
     for (const auto& [axis, seconds] : p.shares.communication) parts["exposed communication"] += seconds;

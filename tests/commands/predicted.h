@@ -1,0 +1,36 @@
+// consist predict and tune as users run them, and what they print.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/child_process.h"
+
+namespace consist::test {
+
+inline ChildResult run(const std::string& command, const std::vector<std::string>& words) {
+  std::vector<std::string> all{CONSIST_BINARY_DIR "/bin/consist", command};
+  all.insert(all.end(), words.begin(), words.end());
+  return run_child(all);
+}
+
+inline std::vector<std::string> split_words(const std::string& text) {
+  std::istringstream stream(text);
+  return {std::istream_iterator<std::string>(stream), std::istream_iterator<std::string>()};
+}
+
+inline nlohmann::json predicted(const std::string& options) {
+  std::vector<std::string> words = split_words(options);
+  words.push_back("--json");
+  const auto result = run("predict", words);
+  EXPECT_EQ(result.status, 0) << result.output;
+  return nlohmann::json::parse(result.output.substr(std::min(result.output.find('{'), result.output.size())));
+}
+
+}  // namespace consist::test

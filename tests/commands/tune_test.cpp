@@ -1,0 +1,263 @@
+// consist tune: what it recommends is what predict says is the best, and what it runs is its own.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "core/cost/machine_file.h"
+#include "tests/commands/predicted.h"
+#include "tests/temporary_folder.h"
+
+namespace consist {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Json = nlohmann::json;
+using test::predicted;
+using test::run;
+using test::split_words;
+
+/// The lines behind the heading, with the configuration each.
+std::vector<std::pair<double, std::string>> rows_of(const std::string& output) {
+  std::vector<std::pair<double, std::string>> rows;
+  std::istringstream lines(output);
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t options = line.find(" --strategy");
+    char* end = nullptr;
+    const double milliseconds = std::strtod(line.c_str(), &end);
+    if (options != std::string::npos && end != line.c_str()) rows.emplace_back(milliseconds, line.substr(options + 1));
+  }
+  return rows;
+}
+
+TEST(Tune, TheTableIsSortedAndSaysWhatPredictSays) {
+  const std::string base = "--model llama-3-8b --ranks 8 --sequence 4096 --precision bf16 ";
+  const auto result =
+      run("tune", split_words(base + "--global-batch 16 --measure 0 --rows 5 --configurations 1 --search-seconds 20"));
+  ASSERT_EQ(result.status, 0) << result.output;
+  const auto rows = rows_of(result.output);
+  ASSERT_GE(rows.size(), 5U) << result.output;
+  for (std::size_t n = 1; n < rows.size(); ++n) EXPECT_LE(rows[n - 1].first, rows[n].first);
+  const Json winner = predicted(base + "--global-batch 16 " + rows[0].second);
+  EXPECT_NEAR(winner["step_seconds"]["value"].get<double>() * 1e3, rows[0].first, 0.006);
+  EXPECT_TRUE(winner["fits"].get<bool>());
+  EXPECT_THAT(result.output, HasSubstr("Train with it:\n  consist train " + base + "--global-batch 16 " + rows[0].second));
+  // Simple choices of a user are no faster.
+  for (const char* usual : {"--strategy zero2 --batch 2", "--strategy zero3-offload --batch 2",
+                            "--strategy tp-sp=8 --batch 4 "
+                            "--accumulation 4",
+                            "--strategy pipeline=8 --batch 1 --accumulation 16"})
+    EXPECT_GE(predicted(base + usual)["step_seconds"]["value"].get<double>() * 1e3, rows[0].first - 0.006) << usual;
+}
+
+TEST(Tune, WhatIsGivenIsNotSearched) {
+  const auto result = run("tune", split_words("--model qwen3-0.6b --ranks 4 --sequence 1024 --precision bf16 --global-batch 16 "
+                                              "--strategy zero2 --zero2.stage 1 --measure 0 --machine h100 --configurations 20"));
+  ASSERT_EQ(result.status, 0) << result.output;
+  EXPECT_THAT(result.output, AllOf(HasSubstr("Fit h100"), Not(HasSubstr("pipeline")), Not(HasSubstr("tp-sp"))));
+  EXPECT_THAT(result.output,
+              AllOf(HasSubstr("--strategy zero2 --zero2.stage 1 --machine h100 --batch 4"),  // 16 sequences on four ranks
+                    Not(HasSubstr("--zero2.stage 2"))));
+
+  const auto whole =
+      run("tune", split_words("--model qwen3-0.6b --ranks 2 --sequence 1024 --global-batch 16 --strategy ddp --batch 2 "
+                              "--ddp.bucket-size 25Mi --recompute none --measure 0"));
+  ASSERT_EQ(whole.status, 0) << whole.output;
+  EXPECT_THAT(whole.output, HasSubstr("Fit h200: 1 configurations"));
+  EXPECT_THAT(whole.output, HasSubstr("--ddp.bucket-size 25Mi --recompute none \n"));
+}
+
+/// Of a search: milliseconds of the best, and the number of configurations that were planned and simulated.
+std::pair<double, int> best_and_extent(const std::string& options) {
+  const auto result = run("tune", split_words(options + " --measure 0 --rows 1"));
+  EXPECT_EQ(result.status, 0) << result.output;
+  const std::regex extent("Fit cpu: ([0-9]+) "), row("\\n +([0-9.]+) [^\n]* --(strategy|batch)");  // the first
+  std::smatch planned, first;
+  if (!std::regex_search(result.output, planned, extent) || !std::regex_search(result.output, first, row)) return {};
+  return {std::stod(first[1]), std::stoi(planned[1])};
+}
+
+// The search plans a part of the space and shortens long steps; what it recommends is the best of the whole space nevertheless.
+TEST(Tune, FindsWhatPlanningEveryCombinationFinds) {
+  const std::string tiny = "--model qwen3-tiny --sequence 128 --precision bf16 --bf16.states f32 --recompute none --machine cpu ";
+  for (const std::string& space : {
+           tiny + "--ranks 2 --global-batch 8 --strategy zero3-offload --zero3-offload.offload_param.device none "
+                  "--zero3-offload.offload_optimizer.device none",
+           tiny + "--ranks 4 --global-batch 16 --strategy pipeline=2+ddp",
+           tiny + "--ranks 4 --global-batch 8 --strategy tp-sp=2+zero2 --zero2.offload_optimizer.device none",
+       }) {
+    const auto [best, all] = best_and_extent(space + " --exhaustive");
+    const auto [found, planned] = best_and_extent(space + " --configurations 40");
+    EXPECT_GT(best, 0) << space;
+    EXPECT_NEAR(found, best, 0.01 * best) << space;
+    EXPECT_LE(planned, 0.8 * all) << space;
+  }
+}
+
+TEST(Tune, OptionsOfThirdPartiesAreSearched) {
+  const auto result =
+      run("tune", split_words("--plugin " CONSIST_BINARY_DIR "/tests/plugin/sample --model llama-tiny --ranks 2 --sequence "
+                              "32 --batch 2 --global-batch 4 --strategy sample --recompute none --measure 0"));
+  ASSERT_EQ(result.status, 0) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("Fit h200: 2 configurations"));  // sample.bytes is 25Mi or 10M
+}
+
+TEST(Tune, LooksAtActivationsOnTheHostWhereMemoryIsShort) {
+  const std::string words =
+      "--model qwen3-0.6b --precision bf16 --sequence 32768 --global-batch 1 --recompute none --measure 0 "
+      "--bf16.states f32 --bf16.gradients f32 --configurations 10 --machine h200";
+  const auto small = run("tune", split_words(words + ",capacity=20e9")), large = run("tune", split_words(words));
+  EXPECT_EQ(small.status, 0) << small.output;
+  EXPECT_THAT(small.output, HasSubstr("--offload-activations all"));
+  EXPECT_EQ(large.status, 0) << large.output;
+  EXPECT_THAT(large.output, Not(HasSubstr("--offload-activations")));
+}
+
+TEST(Tune, TheLowestCostNeedsAPriceForTheMachine) {
+  const std::string base =
+      "--model llama-tiny --ranks 2 --sequence 64 --strategy ddp --batch 2 --global-batch 4 --measure 0 --objective cost ";
+  const auto priced = run("tune", split_words(base + "--price h200=3.6"));
+  EXPECT_EQ(priced.status, 0) << priced.output;
+  EXPECT_THAT(priced.output, HasSubstr("COST/BTOK CONFIGURATION"));
+  for (const auto& [options, says] : {std::pair{"", "no --price of a GPU and hour is given"},
+                                      {"--price a100=1", "--price a100=1 has none for the machine h200"}}) {
+    const auto refused = run("tune", split_words(base + options));
+    EXPECT_EQ(refused.status, 2) << refused.output;
+    EXPECT_THAT(refused.output, HasSubstr(says));
+  }
+}
+
+TEST(Tune, TheLeastMemoryIsAnObjective) {
+  const std::string base = "--model llama-tiny --ranks 2 --sequence 512 --precision bf16 --global-batch 8 ";
+  const auto result = run("tune", split_words(base + "--measure 0 --configurations 100 --objective memory"));
+  ASSERT_EQ(result.status, 0) << result.output;
+  const auto rows = rows_of(result.output);
+  ASSERT_GE(rows.size(), 2U);
+  const auto bytes_of = [&](const std::string& options) {
+    double most = 0;
+    const Json json = predicted(base + options);
+    for (const Json& memory : json["memory"]) most = std::max(most, memory["device_bytes"].get<double>());
+    return most;
+  };
+  for (std::size_t n = 1; n < rows.size(); ++n) EXPECT_LE(bytes_of(rows[0].second), bytes_of(rows[n].second)) << rows[n].second;
+  EXPECT_LT(bytes_of(rows[0].second), 0.5 * bytes_of("--strategy ddp --batch 4"));
+}
+
+TEST(Tune, TheLeastEnergyNeedsAMachineWhoseFileHasPower) {
+  const std::string base = "--model llama-tiny --ranks 2 --sequence 512 --precision bf16 --global-batch 8 ";
+  const auto refused = run("tune", split_words(base + "--objective energy --machine cpu"));
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.output, HasSubstr("--objective is 'energy', but the file of the machine cpu has no power"));
+
+  // A device that draws much in products and little else: other configurations are the best than for speed.
+  const TemporaryFolder folder;
+  Json machine = Json::parse(to_json(*find_machine("h200")));
+  machine["power"] = {{"idle", {{"value", 100}, {"source", "measured here"}}},
+                      {"loads",
+                       {{{"work", "*"}, {"value", 200}, {"source", "measured here"}},
+                        {{"work", "products"}, {"value", 900}, {"source", "measured here"}}}}};
+  std::ofstream(folder / "m.json") << machine.dump();
+  const auto result =
+      run("tune", split_words(base + "--measure 0 --configurations 100 --objective energy --machine " + (folder / "m.json")));
+  ASSERT_EQ(result.status, 0) << result.output;
+  EXPECT_THAT(result.output, AllOf(HasSubstr("J/BTOK CONFIGURATION"),
+                                   HasSubstr("J/BTOK: joules of all devices for a billion tokens, by powers measured here.")));
+  const auto rows = rows_of(result.output);
+  ASSERT_GE(rows.size(), 2U);
+  const auto joules_of = [&](const std::string& options) {
+    return predicted(base + options + " --machine " + (folder / "m.json"))["joules_per_billion_tokens"].get<double>();
+  };
+  for (std::size_t n = 1; n < rows.size(); ++n)
+    EXPECT_LE(joules_of(rows[0].second), joules_of(rows[n].second) * (1 + 1e-9)) << rows[n].second;
+
+  const auto by_tokens = run("tune", split_words(base + "--measure 0 --configurations 20 --machine h200"));
+  EXPECT_THAT(by_tokens.output, Not(HasSubstr("J/BTOK"))) << "the limit says no more than the time";
+}
+
+// One unit more does not fit, whatever is chosen.
+TEST(Tune, FitsTheLongestSequenceAndTheLargestBatch) {
+  const std::string base =
+      "--model qwen3-tiny --ranks 2 --machine h200,capacity=400e6 --strategy ddp --ddp.bucket-size 25Mi --measure 0 "
+      "--configurations 1 ";
+  const auto sequence = run("tune", split_words(base + "--global-batch 2 --fit sequence"));
+  ASSERT_EQ(sequence.status, 0) << sequence.output;
+  std::smatch found;
+  ASSERT_TRUE(std::regex_search(sequence.output, found, std::regex("fits: --sequence ([0-9]+)"))) << sequence.output;
+  const int longest = std::stoi(found[1]);
+  EXPECT_THAT(sequence.output, HasSubstr(" --sequence " + std::to_string(longest) + " --batch 1"));
+  EXPECT_EQ(longest % 1024, 0);
+  const auto more = run("tune", split_words(base + "--global-batch 2 --sequence " + std::to_string(longest + 1024)));
+  EXPECT_EQ(more.status, 1) << more.output;
+
+  const auto batch = run("tune", split_words(base + "--sequence 2048 --fit batch"));
+  ASSERT_EQ(batch.status, 0) << batch.output;
+  ASSERT_TRUE(std::regex_search(batch.output, found, std::regex("--global-batch ([0-9]+) --accumulation 1"))) << batch.output;
+  const int largest = std::stoi(found[1]);
+  const auto larger =
+      run("tune", split_words(base + "--sequence 2048 --accumulation 1 --global-batch " + std::to_string(largest + 2)));
+  EXPECT_EQ(larger.status, 1) << larger.output;
+  EXPECT_THAT(run("tune", split_words(base + "--global-batch 4 --fit batch")).output, HasSubstr("leave one of them out"));
+}
+
+TEST(Tune, TheBestAreRun) {
+  const auto result =
+      run("tune", split_words("--model llama-tiny --ranks 2 --sequence 32 --global-batch 4 --device cpu --machine "
+                              "cpu --measure 2 --rows 3 --configurations 50"));
+  ASSERT_EQ(result.status, 0) << result.output;
+  const std::regex running("running (--strategy[^\n]*), (10|30) steps");
+  std::vector<std::string> steps;
+  for (std::sregex_iterator at(result.output.begin(), result.output.end(), running), end; at != end; ++at)
+    steps.push_back((*at)[2]);
+  EXPECT_EQ(steps, (std::vector<std::string>{"10", "10", "30"})) << result.output;
+  EXPECT_THAT(result.output, Not(HasSubstr("failed")));
+  EXPECT_THAT(result.output, HasSubstr("Train with it:\n  consist train --model llama-tiny --ranks 2 "));
+}
+
+// What a run reads or writes besides its steps is of the user's run, not of those that are measured.
+TEST(Tune, MeasuredRunsAreOfTheirOwnLengthAndLeaveTheUsersFilesAlone) {
+  const TemporaryFolder folder;
+  const std::string archive = folder / "run.h5", trace = folder / "trace.json";
+  const auto result =
+      run("tune",
+          split_words("--model llama-tiny --ranks 2 --sequence 32 --global-batch 4 --device cpu --machine cpu "
+                      "--strategy ddp --measure 2 --steps 7 --dataset text --text.documents line "
+                      "--evaluate-every 2 --checkpoint " +
+                      (folder / "ckpt") + " --export " + (folder / "export") + " --archive " + archive + " --trace " + trace));
+  ASSERT_EQ(result.status, 0) << result.output;
+  EXPECT_THAT(result.output, AllOf(HasSubstr(", 10 steps\n"), HasSubstr(", 30 steps\n"), Not(HasSubstr("failed"))));
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << "a measured run wrote there";
+  EXPECT_THAT(result.output, HasSubstr("--steps 7"));  // of the command to train with
+}
+
+TEST(Tune, AStrategyThatIsGivenHasItsStages) {
+  const auto result = run("tune", split_words("--model llama-tiny --ranks 2 --sequence 32 --global-batch 8 --machine cpu "
+                                              "--strategy pipeline=2 --measure 0 --rows 50"));
+  ASSERT_EQ(result.status, 0) << result.output;
+  // Each stage has something to do: of eight sequences no micro-batch of all eight.
+  EXPECT_THAT(result.output,
+              AllOf(HasSubstr("--pipeline.schedule zero-bubble"), HasSubstr("--batch 4"), Not(HasSubstr("--batch 8"))));
+}
+
+TEST(Tune, RefusesWhatCannotBe) {
+  for (const auto& [words, status, says] : std::vector<std::tuple<std::string, int, std::string>>{
+           {"--model llama-tiny --ranks 2", 2, "--global-batch is missing"},
+           {"--model llama-tiny --ranks 2 --global-batch 4 --measure some", 2, "measure"},
+           {"--model llama-3-70b --ranks 1 --global-batch 1 --precision bf16 --measure 0", 1, "None fits"}}) {
+    const auto result = run("tune", split_words(words));
+    EXPECT_EQ(result.status, status) << result.output;
+    EXPECT_THAT(result.output, HasSubstr(says));
+  }
+}
+
+}  // namespace
+}  // namespace consist
