@@ -11,6 +11,7 @@
 #include "consist/error.h"
 #include "plugins/devices/cuda/kernels/attention.h"
 #include "plugins/devices/cuda/kernels/attention_merge.h"
+#include "plugins/devices/cuda/kernels/attention_rows.h"
 #include "plugins/devices/cuda/kernels/launch.h"
 #include "plugins/devices/cuda/kernels/scratch.h"
 
@@ -58,11 +59,11 @@ class AttentionToPart : public Kernel {
   std::int64_t bytes_of(const PartRows& rows) const { return rows.batch * rows.rows * rows.columns * size_; }
   /// Rows of a call in a tensor whose tokens lie `stride` elements apart.
   Buffer rows(const Buffer& whole, const PartRows& of, std::int64_t stride) const {
-    return buffer_at(whole.as<char>() + of.first * stride * size_);
+    return tokens_from(whole, of.first, stride, size_);
   }
   Buffer result(void* workspace) const { return buffer_at(part_of(workspace, result_at_)); }
   Buffer starts(std::span<const Buffer> in, const Call& call) const {
-    return documents_ ? buffer_at(in[starts_].as<std::int32_t>() + call.queries.first) : Buffer{};
+    return starts_from(in, starts_, documents_, call.queries.first);
   }
 
  private:
@@ -184,10 +185,8 @@ class PartBackward final : public AttentionToPart {
   Buffer lse_of(const Call& call, const Buffer& lse, void* workspace, cudaStream_t stream) const {
     if (call.queries.count == queries_.rows) return lse;
     const Buffer own = buffer_at(part_of(workspace, lse_at_));
-    const auto width = static_cast<std::size_t>(call.queries.count) * 4, pitch = static_cast<std::size_t>(queries_.rows) * 4;
-    cuda::check(cudaMemcpy2DAsync(own.data, width, lse.as<float>() + call.queries.first, pitch, width,
-                                  static_cast<std::size_t>(queries_.batch * heads_), cudaMemcpyDeviceToDevice, stream),
-                "copy attention's statistics");
+    const LseTokens tokens{queries_.batch * heads_, queries_.rows, call.queries.first, call.queries.count};
+    tokens.copy_out(lse.as<float>(), own.as<float>(), stream);
     return own;
   }
 

@@ -8,8 +8,8 @@
 
 #include "consist/error.h"
 #include "consist/token_order.h"
-#include "plugins/devices/cuda/check.h"
 #include "plugins/devices/cuda/kernels/attention.h"
+#include "plugins/devices/cuda/kernels/attention_rows.h"
 #include "plugins/devices/cuda/kernels/launch.h"
 #include "plugins/devices/cuda/kernels/scratch.h"
 #include "plugins/devices/cuda/kernels/token_rows.h"
@@ -88,27 +88,20 @@ class AttentionOfStretches : public Kernel {
 
   /// Rows of a stretch in a tensor of the queries whose tokens lie `stride` elements apart.
   Buffer rows(const Buffer& whole, const Stretch& stretch, std::int64_t stride) const {
-    return buffer_at(whole.as<char>() + stretch.first_row * stride * size_);
+    return tokens_from(whole, stretch.first_row, stride, size_);
   }
   std::int64_t o_stride() const { return heads_ * dim_; }
   /// Of starts of documents, where there are any.
   Buffer starts(std::span<const Buffer> in, std::size_t index, const Stretch& stretch) const {
-    return documents_ ? buffer_at(in[index].as<std::int32_t>() + stretch.first_row) : Buffer{};
+    return starts_from(in, index, documents_, stretch.first_row);
   }
 
   void bring_keys(const Buffer& keys, const Buffer& values, void* workspace, cudaStream_t stream) const {
     rows_by_position(type_, rows_, keys.data, read_.k, part_of(workspace, keys_at_), stream);
     rows_by_position(type_, rows_, values.data, read_.v, part_of(workspace, values_at_), stream);
   }
-  /// Columns of lse [batch, heads, queries] that belong to a stretch, to or from the scratch [batch, heads, count].
-  void copy_lse(const Stretch& stretch, const Buffer& lse, void* workspace, bool to_scratch, cudaStream_t stream) const {
-    float *whole = lse.as<float>() + stretch.first_row, *own = reinterpret_cast<float*>(part_of(workspace, lse_at_));
-    const auto width = static_cast<std::size_t>(stretch.count) * 4, pitch = static_cast<std::size_t>(queries_) * 4;
-    cuda::check(cudaMemcpy2DAsync(to_scratch ? own : whole, to_scratch ? width : pitch, to_scratch ? whole : own,
-                                  to_scratch ? pitch : width, width, static_cast<std::size_t>(rows_.batch * heads_),
-                                  cudaMemcpyDeviceToDevice, stream),
-                "copy attention's statistics");
-  }
+  /// Of lse [batch, heads, queries] what belongs to a stretch.
+  LseTokens lse_of(const Stretch& stretch) const { return {rows_.batch * heads_, queries_, stretch.first_row, stretch.count}; }
 
   DType type_;
   std::int64_t size_, dim_, queries_ = 0, heads_ = 0;
@@ -129,13 +122,14 @@ class Forward final : public AttentionOfStretches {
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue queue) override {
     const cudaStream_t stream = stream_of(queue);
     bring_keys(in[1], in[2], workspace, stream);
+    const Buffer lse = buffer_at(part_of(workspace, lse_at_));
     for (std::size_t n = 0; n < stretches_.size(); ++n) {
       const Stretch& stretch = stretches_[n];
       const Buffer inputs[] = {rows(in[0], stretch, read_.q), buffer_at(part_of(workspace, keys_at_)),
                                buffer_at(part_of(workspace, values_at_)), starts(in, 3, stretch)};
-      const Buffer outputs[] = {rows(out[0], stretch, o_stride()), buffer_at(part_of(workspace, lse_at_))};
+      const Buffer outputs[] = {rows(out[0], stretch, o_stride()), lse};
       kernels_[n]->launch(inputs, outputs, part_of(workspace, inner_at_), queue);
-      copy_lse(stretch, out[1], workspace, false, stream);
+      lse_of(stretch).copy_back(lse.as<float>(), out[1].as<float>(), stream);
     }
   }
 };
@@ -149,16 +143,17 @@ class Backward final : public AttentionOfStretches {
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue queue) override {
     const cudaStream_t stream = stream_of(queue);
     bring_keys(in[2], in[3], workspace, stream);
+    const Buffer lse = buffer_at(part_of(workspace, lse_at_));
     std::array<Summand, most_summands> dkeys{}, dvalues{};
     for (std::size_t n = 0; n < stretches_.size(); ++n) {
       const Stretch& stretch = stretches_[n];
-      copy_lse(stretch, in[5], workspace, true, stream);
+      lse_of(stretch).copy_out(in[5].as<float>(), lse.as<float>(), stream);
       const Buffer inputs[] = {rows(in[0], stretch, o_stride()),
                                rows(in[1], stretch, read_.q),
                                buffer_at(part_of(workspace, keys_at_)),
                                buffer_at(part_of(workspace, values_at_)),
                                rows(in[4], stretch, o_stride()),
-                               buffer_at(part_of(workspace, lse_at_)),
+                               lse,
                                starts(in, 6, stretch)};
       const Buffer outputs[] = {rows(out[0], stretch, written_.q), buffer_at(part_of(workspace, dkeys_at_[n])),
                                 buffer_at(part_of(workspace, dvalues_at_[n]))};
