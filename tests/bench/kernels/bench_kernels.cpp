@@ -12,6 +12,7 @@
 
 #include "consist/error.h"
 #include "core/plugin/host.h"
+#include "tests/bench/kernels/attention_cases.h"
 #include "tests/bench/kernels/bench.h"
 #include "tests/bench/kernels/moe_cases.h"
 
@@ -105,6 +106,7 @@ std::vector<Case> cases_of(const Model& m, const Settings& s, DType t) {
        {rows(q), rows(q), rows(k), rows(k), rows(q), lse},
        {{"head_dim", m.dim}},
        10 * pairs});
+  for (Case& hidden : bench::attention_cases({s.batch, s.sequence, m.heads, m.kv_heads, m.dim}, t)) add(std::move(hidden));
   add({"swiglu", "swiglu", {rows(m.hidden), rows(m.hidden)}, {}});
   add({"swiglu_grad", "swiglu_grad", {rows(m.hidden), rows(m.hidden), rows(m.hidden)}, {}});
   add({"add", "add", {rows(c), rows(c)}, {}, 0, tokens * c * size * 3});

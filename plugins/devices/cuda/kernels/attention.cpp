@@ -1,6 +1,6 @@
-// attention and attention_grad: cuDNN's fused kernels through its frontend for bf16, our own (attention_tiles.cu) for f32 and for
-// what cuDNN has no kernel for: windows are a second diagonal to it, documents nothing that it knows. Which one was taken, and
-// why, is logged once per shape.
+// attention and attention_grad: cuDNN's fused kernels through its frontend for bf16, our own for f32 (attention_tiles.cu) and for
+// what cuDNN has no kernel for (attention_mma.cu): windows are a second diagonal to it, documents nothing that it knows. Where it
+// refuses a shape, the log says why, once per shape.
 #include "plugins/devices/cuda/kernels/attention.h"
 
 #include <cudnn_frontend.h>
@@ -231,13 +231,15 @@ AttentionShape shape_of(const KernelRequest& r, std::size_t queries, std::size_t
 }
 
 /// Our own kernel, or why there is none.
-Made tiled(DType type, const AttentionShape& shape, Direction direction, const KernelSettings& s) {
+Made own_kernel(DType type, const AttentionShape& shape, Direction direction, const KernelSettings& s) {
   if (!is_float(type)) return nullptr;
   if (shape.dim > longest_head) {
     throw UsageError("attention in " + std::string(name_of(type)) + " with head_dim " + std::to_string(shape.dim) +
                      ": cuDNN has no kernel for it here and Consist's own take head_dim up to " + std::to_string(longest_head));
   }
-  return direction == Direction::forward ? make_tiled_attention(type, shape, s) : make_tiled_attention_grad(type, shape, s);
+  const bool forward = direction == Direction::forward;
+  if (type == DType::bf16) return forward ? make_tensor_core_attention(shape) : make_tensor_core_attention_grad(shape);
+  return forward ? make_tiled_attention(shape, s) : make_tiled_attention_grad(shape, s);
 }
 
 const std::vector<CudnnAttention::Binding>& bindings_of(Direction direction) {
@@ -254,16 +256,6 @@ bool has_diagonal(const AttentionShape& shape) {
   return !shape.documents && (shape.sees_all() || shape.shift == shape.keys - shape.sequence);
 }
 
-void say_documents_are_slow() {
-  static std::once_flag said;
-  std::call_once(said, [] {
-    log::info(
-        "attention within documents (the dataset's field 'document_start') runs on Consist's own kernel, which is slower than "
-        "cuDNN's by "
-        "far where documents are long");
-  });
-}
-
 /// Whether queries and keys are the same tokens in order of position.
 bool is_whole(const AttentionShape& shape, const KernelRequest& r) {
   return shape.sequence == shape.keys && r.attributes.integer_or("zigzag", 0) == 0;
@@ -272,13 +264,12 @@ bool is_whole(const AttentionShape& shape, const KernelRequest& r) {
 }  // namespace
 
 Made make_attention_of(DType type, const AttentionShape& shape, Direction direction, const KernelSettings& s) {
-  if (type == DType::bf16 && shape.documents) say_documents_are_slow();
   if (type == DType::bf16 && has_diagonal(shape)) {
     auto device = CudnnDevice::get(s.device);
     auto plan = device->plan(shape, direction, direction == Direction::backward && s.deterministic_attention);
     if (plan->graph) return std::make_unique<CudnnAttention>(std::move(device), std::move(plan), bindings_of(direction));
   }
-  return tiled(type, shape, direction, s);
+  return own_kernel(type, shape, direction, s);
 }
 
 Made make_attention(const KernelRequest& r, const KernelSettings& s) {

@@ -49,9 +49,12 @@ Made make_attention_of_stretches(const KernelRequest& r, Direction direction, co
 /// Of queries at a position (input 4 of the op), beside a cache; windows are heeded. ERRORS: UsageError for a head_dim above 256.
 Made make_cache_attention(const KernelRequest& r, const KernelSettings& s);
 
-/// Our own: on the ordinary arithmetic units, in f32, deterministic, for head sizes up to `longest_head`. Null for other dtypes.
-Made make_tiled_attention(DType type, const AttentionShape& shape, const KernelSettings& s);
-Made make_tiled_attention_grad(DType type, const AttentionShape& shape, const KernelSettings& s);
+/// Our own, deterministic, for head sizes up to `longest_head`: in f32 on the ordinary arithmetic units, in bf16 on the tensor
+/// cores.
+Made make_tiled_attention(const AttentionShape& shape, const KernelSettings& s);
+Made make_tiled_attention_grad(const AttentionShape& shape, const KernelSettings& s);
+Made make_tensor_core_attention(const AttentionShape& shape);
+Made make_tensor_core_attention_grad(const AttentionShape& shape);
 inline constexpr std::int64_t longest_head = 128;
 
 }  // namespace consist::cuda

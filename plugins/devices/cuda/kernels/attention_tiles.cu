@@ -13,22 +13,22 @@ struct Shared {
 };
 
 /// Block (query tile<R>, head, batch). Tiles of late queries see most keys and start first.
-template <typename T, int D, int R, bool Hidden>
+template <int D, int R, bool Hidden>
 __global__ void __launch_bounds__(threads, 2)
-    attend(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v, T* __restrict__ o, float* __restrict__ lse,
-           const std::int32_t* __restrict__ starts, Extents e) {
+    attend(const float* __restrict__ q, const float* __restrict__ k, const float* __restrict__ v, float* __restrict__ o,
+           float* __restrict__ lse, const std::int32_t* __restrict__ starts, Extents e) {
   extern __shared__ float4 memory[];
   float *queries = reinterpret_cast<float*>(memory), *keys = queries + tile<R> * (D + 4),
         *weights = keys + tile<R> * (D + 4);  // keys, then values
   const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) * tile<R>, head = blockIdx.y, b = blockIdx.z,
             kv_head = head / e.group;
-  load_tile<T, D, R>(q, e, e.queries, b, head, e.read.q, first, queries);
+  load_tile<D, R>(q, e, e.queries, b, head, e.read.q, first, queries);
   float4 result[R][quads<D>] = {};
   float largest[R], sum[R] = {};
 #pragma unroll
   for (int i = 0; i < R; ++i) largest[i] = -INFINITY;
   const int seen = min(first + tile<R> + e.shift, e.keys.count);  // keys that the last of these queries sees
-  const int begin = Hidden ? first_seen_by_tile<R>(e, starts, b, first) / tile<R> * tile<R> : 0;
+  const int begin = Hidden ? first_seen_by(e, starts, b, first, tile<R>) / tile<R> * tile<R> : 0;
   int first_key[R] = {};  // that each query sees
   if constexpr (Hidden) {
 #pragma unroll
@@ -36,12 +36,12 @@ __global__ void __launch_bounds__(threads, 2)
   }
   for (int start = begin; start < seen; start += tile<R>) {
     __syncthreads();  // the values of the tile<R> before were read
-    load_tile<T, D, R>(k, e, e.keys, b, kv_head, e.read.k, start, keys);
+    load_tile<D, R>(k, e, e.keys, b, kv_head, e.read.k, start, keys);
     __syncthreads();
     float scores[R][R];
     product_of_rows<D, R>(queries, keys, scores);
     __syncthreads();
-    load_tile<T, D, R>(v, e, e.keys, b, kv_head, e.read.v, start, keys);
+    load_tile<D, R>(v, e, e.keys, b, kv_head, e.read.v, start, keys);
 #pragma unroll
     for (int i = 0; i < R; ++i) {
       const int last = e.last_seen(first + row_of<R>(i));
@@ -87,22 +87,21 @@ __global__ void __launch_bounds__(threads, 2)
           (largest[i] + log2f(total)) * 0.6931471805599453F;
     }
   }
-  store_rows<T, D, R>(
+  store_rows<D, R>(
       result, [&inverse](int i) { return inverse[i]; }, o, e, e.queries, b, head, e.o, first);
 }
 
-template <typename T, int D, int R, bool Hidden>
+template <int D, int R, bool Hidden>
 class TiledAttention final : public Kernel {
  public:
   explicit TiledAttention(const AttentionShape& shape) : shape_(shape) {
-    allow_shared(attend<T, D, R, Hidden>, Shared<D, R>::bytes);
+    allow_shared(attend<D, R, Hidden>, Shared<D, R>::bytes);
   }
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue queue) override {
     if (shape_.batch * shape_.sequence == 0) return;
-    attend<T, D, R, Hidden>
-        <<<grid_of<R>(shape_, shape_.sequence, shape_.heads), threads, Shared<D, R>::bytes, stream_of(queue)>>>(
-            in[0].as<T>(), in[1].as<T>(), in[2].as<T>(), out[0].as<T>(), out[1].as<float>(),
-            shape_.documents ? in[3].as<std::int32_t>() : nullptr, Extents(shape_));
+    attend<D, R, Hidden><<<grid_of<R>(shape_, shape_.sequence, shape_.heads), threads, Shared<D, R>::bytes, stream_of(queue)>>>(
+        in[0].as<float>(), in[1].as<float>(), in[2].as<float>(), out[0].as<float>(), out[1].as<float>(),
+        shape_.documents ? in[3].as<std::int32_t>() : nullptr, Extents(shape_));
     check_launch("attention");
   }
 
@@ -112,8 +111,8 @@ class TiledAttention final : public Kernel {
 
 }  // namespace
 
-Made make_tiled_attention(DType type, const AttentionShape& shape, const KernelSettings& s) {
-  return for_shape<TiledAttention, Shared>(type, shape, shape.heads, s);
+Made make_tiled_attention(const AttentionShape& shape, const KernelSettings& s) {
+  return for_shape<TiledAttention, Shared>(shape, shape.heads, s);
 }
 
 }  // namespace consist::cuda

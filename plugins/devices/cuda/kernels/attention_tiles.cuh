@@ -1,4 +1,4 @@
-// Tiles of causal attention on the ordinary arithmetic units, shared by forward and backward: f32 products of f32 (or bf16)
+// Tiles of causal attention on the ordinary arithmetic units, shared by forward and backward: f32 products of f32
 // elements in tiles of queries by keys with a running softmax (Dao et al., 2022, "FlashAttention"). Every sum has a fixed order;
 // nothing is added by atomics.
 //
@@ -9,7 +9,7 @@
 // other than Hopper), and for bf16.
 #pragma once
 
-#include "plugins/devices/cuda/kernels/attention.h"
+#include "plugins/devices/cuda/kernels/attention_extents.cuh"
 #include "plugins/devices/cuda/kernels/launch.h"
 #include "plugins/devices/cuda/kernels/numbers.cuh"
 
@@ -21,48 +21,6 @@ constexpr int tile = 16 * R;  // queries and keys
 template <int R>
 constexpr int score_row_stride = tile<R> + 4;  // of a tile of scores
 
-/// Tokens of one side of attention: queries or keys.
-struct Tokens {
-  int count;  ///< of a sequence
-  int apart;  ///< from one sequence of the batch to the next in memory
-};
-
-struct Extents {
-  Tokens queries, keys;
-  int shift;   ///< query i sees the keys 0 … i + shift that there are
-  int window;  ///< and of them the last so many; 0: all
-  int first_position;
-  int heads, kv_heads, dim, group;
-  TokenStrides read, written;
-  std::int64_t o;  ///< elements from token to token of o and do
-  float scale;     ///< of scores, times log2(e): exponentials are powers of two
-  explicit Extents(const AttentionShape& s)
-      : queries{static_cast<int>(s.sequence), static_cast<int>(s.query_tokens)},
-        keys{static_cast<int>(s.keys), static_cast<int>(s.key_tokens)},
-        shift(static_cast<int>(s.shift)),
-        window(static_cast<int>(s.window)),
-        first_position(static_cast<int>(s.first_position)),
-        heads(static_cast<int>(s.heads)),
-        kv_heads(static_cast<int>(s.kv_heads)),
-        dim(static_cast<int>(s.dim)),
-        group(static_cast<int>(s.group())),
-        read(s.read),
-        written(s.written),
-        o(s.heads * s.dim),
-        scale(static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(s.dim)))) {}
-  __device__ int last_seen(int query) const { return min(query + shift, keys.count - 1); }
-  /// `starts`: of documents, or null.
-  __device__ int first_seen(const std::int32_t* __restrict__ starts, int b, int query) const {
-    int first = window == 0 ? 0 : max(query + shift - window + 1, 0);
-    if (starts != nullptr) first = max(first, starts[static_cast<std::int64_t>(b) * queries.apart + query] - first_position);
-    return first;
-  }
-  /// Element (b, token, head, 0) of a tensor whose tokens lie `row` elements apart.
-  __device__ std::int64_t at(const Tokens& tokens, int b, int token, int head, std::int64_t row) const {
-    return (static_cast<std::int64_t>(b) * tokens.apart + token) * row + head * dim;
-  }
-};
-
 template <int R>
 __device__ __forceinline__ int row_of(int i) {
   return static_cast<int>(threadIdx.x) / 16 * R + i;
@@ -73,29 +31,23 @@ __device__ __forceinline__ int column_of(int j) {
 
 /// Rows [first, first + 16·R) of one head into a tile<R> [16·R, D] of row stride D + 4; what lies beyond the sequence or the head
 /// is 0.
-template <typename T, int D, int R>
-__device__ void load_tile(const T* __restrict__ tensor, const Extents& e, const Tokens& tokens, int b, int head,
+template <int D, int R>
+__device__ void load_tile(const float* __restrict__ tensor, const Extents& e, const Tokens& tokens, int b, int head,
                           std::int64_t token_row, int first, float* to) {
   constexpr int row_stride = D + 4;
-  if (e.dim == D && e.dim % per_access<T> == 0 && token_row % per_access<T> == 0 &&
-      reinterpret_cast<std::uintptr_t>(tensor) % 16 == 0) {
-    constexpr int N = per_access<T>;
-    for (int i = threadIdx.x; i < tile<R> * D / N; i += threads) {
-      const int row = i / (D / N), column = i % (D / N) * N;
-      Pack<T, N> pack{};
-      if (first + row < tokens.count) pack = load_pack<N>(tensor + e.at(tokens, b, first + row, head, token_row) + column);
-#pragma unroll
-      for (int k = 0; k < N; k += 4) {
-        *reinterpret_cast<float4*>(to + row * row_stride + column + k) = make_float4(
-            number(pack.element[k]), number(pack.element[k + 1]), number(pack.element[k + 2]), number(pack.element[k + 3]));
-      }
+  if (e.dim == D && token_row % 4 == 0 && reinterpret_cast<std::uintptr_t>(tensor) % 16 == 0) {
+    for (int i = threadIdx.x; i < tile<R> * D / 4; i += threads) {
+      const int row = i / (D / 4), column = i % (D / 4) * 4;
+      float4 four{};
+      if (first + row < tokens.count)
+        four = *reinterpret_cast<const float4*>(tensor + e.at(tokens, b, first + row, head, token_row) + column);
+      *reinterpret_cast<float4*>(to + row * row_stride + column) = four;
     }
   } else {
     for (int i = threadIdx.x; i < tile<R> * D; i += threads) {
       const int row = i / D, column = i % D;
-      to[row * row_stride + column] = first + row < tokens.count && column < e.dim
-                                          ? number(tensor[e.at(tokens, b, first + row, head, token_row) + column])
-                                          : 0.0F;
+      to[row * row_stride + column] =
+          first + row < tokens.count && column < e.dim ? tensor[e.at(tokens, b, first + row, head, token_row) + column] : 0.0F;
     }
   }
 }
@@ -190,45 +142,27 @@ __device__ __forceinline__ void store_scores(const float (&scores)[R][R], float*
 }
 
 /// Rows `first` + row i of one head: factor(i) · result[i], rounded.
-template <typename T, int D, int R, typename Factor>
-__device__ void store_rows(const float4 (&result)[R][quads<D>], Factor factor, T* tensor, const Extents& e, const Tokens& tokens,
-                           int b, int head, std::int64_t token_row, int first) {
+template <int D, int R, typename Factor>
+__device__ void store_rows(const float4 (&result)[R][quads<D>], Factor factor, float* tensor, const Extents& e,
+                           const Tokens& tokens, int b, int head, std::int64_t token_row, int first) {
 #pragma unroll
   for (int i = 0; i < R; ++i) {
     if (first + row_of<R>(i) >= tokens.count) continue;
-    T* to = tensor + e.at(tokens, b, first + row_of<R>(i), head, token_row);
+    float* to = tensor + e.at(tokens, b, first + row_of<R>(i), head, token_row);
 #pragma unroll
     for (int j = 0; j < quads<D>; ++j) {
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
         const int column = static_cast<int>(threadIdx.x) % 16 * 4 + 64 * j + k;
-        if (column < e.dim) to[column] = rounded<T>(component(result[i][j], k) * factor(i));
+        if (column < e.dim) to[column] = component(result[i][j], k) * factor(i);
       }
     }
   }
 }
 
-/// The first key that any of the tile's queries [first, first + 16·R) sees. All threads of the block must call it, once.
-template <int R>
-__device__ int first_seen_by_tile(const Extents& e, const std::int32_t* __restrict__ starts, int b, int first) {
-  __shared__ int least;
-  if (threadIdx.x == 0) least = e.keys.count;
-  __syncthreads();
-  const int row = first + static_cast<int>(threadIdx.x);
-  if (threadIdx.x < tile<R> && row < e.queries.count) atomicMin(&least, e.first_seen(starts, b, row));
-  __syncthreads();
-  return least;
-}
-
 template <int R>
 dim3 grid_of(const AttentionShape& s, std::int64_t tokens, std::int64_t heads) {
   return {blocks_of(divided_up(tokens, tile<R>)), static_cast<unsigned>(heads), static_cast<unsigned>(s.batch)};
-}
-
-/// More than 48 KiB of shared memory must be asked for, once per kernel and device.
-template <typename Function>
-void allow_shared(Function* kernel, int bytes) {
-  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), "ask for shared memory for attention");
 }
 
 /// Whether tiles of 64 keep every multiprocessor busy and their kernel, which needs `shared` bytes, fits.
@@ -239,19 +173,14 @@ inline bool large_tiles(const AttentionShape& shape, std::int64_t heads, int sha
   return shared <= available && divided_up(shape.sequence, tile<4>) * heads * shape.batch >= s.multiprocessors;
 }
 
-/// K<T, D, R, Hidden> for the dtype and the size of heads, whose kernels need Shared<D, R>::bytes; null for what they do not
-/// know. Hidden: windows or documents hide keys from queries, which costs registers. bf16 comes here only in shapes that cuDNN
-/// has no kernel for: small tiles are good enough, and quicker to compile.
-template <template <typename, int, int, bool> class K, template <int, int> class Shared>
-Made for_shape(DType type, const AttentionShape& shape, std::int64_t heads, const KernelSettings& s) {
-  if (shape.dim > longest_head || !is_float(type)) return nullptr;
+/// K<D, R, Hidden> for the size of heads, whose kernels need Shared<D, R>::bytes. Hidden: windows or documents hide keys from
+/// queries, which costs registers.
+template <template <int, int, bool> class K, template <int, int> class Shared>
+Made for_shape(const AttentionShape& shape, std::int64_t heads, const KernelSettings& s) {
   const auto of_dim = [&]<int D>(std::integral_constant<int, D>) -> Made {
-    const bool hidden = shape.window > 0 || shape.documents;
-    if (type == DType::bf16 && hidden) return std::make_unique<K<__nv_bfloat16, D, 2, true>>(shape);
-    if (type == DType::bf16) return std::make_unique<K<__nv_bfloat16, D, 2, false>>(shape);
-    if (hidden) return std::make_unique<K<float, D, 2, true>>(shape);
-    if (large_tiles(shape, heads, Shared<D, 4>::bytes, s)) return std::make_unique<K<float, D, 4, false>>(shape);
-    return std::make_unique<K<float, D, 2, false>>(shape);
+    if (shape.window > 0 || shape.documents) return std::make_unique<K<D, 2, true>>(shape);
+    if (large_tiles(shape, heads, Shared<D, 4>::bytes, s)) return std::make_unique<K<D, 4, false>>(shape);
+    return std::make_unique<K<D, 2, false>>(shape);
   };
   return shape.dim <= 64 ? of_dim(std::integral_constant<int, 64>{}) : of_dim(std::integral_constant<int, 128>{});
 }

@@ -1,41 +1,18 @@
 // Attention's own backward: one kernel whose blocks own keys (dk, dv) and one whose blocks own queries (dq), which makes the
 // scores twice, so that no sum needs atomics.
+#include "plugins/devices/cuda/kernels/attention_delta.cuh"
 #include "plugins/devices/cuda/kernels/attention_tiles.cuh"
 
 namespace consist::cuda {
 namespace {
 
 using namespace tiles;
+using Gradients = AttentionGradients<float>;
 
 /// Bytes of shared memory of a block.
 template <int D, int R>
 struct Shared {
   static constexpr int bytes = (4 * tile<R> * (D + 4) + 2 * tile<R> * score_row_stride<R>)*4;
-};
-
-/// delta [batch, heads, sequence] = Σ over dim of do·o: a warp for each.
-template <typename T>
-__global__ void __launch_bounds__(threads)
-    sum_products(const T* __restrict__ dout, const T* __restrict__ o, float* __restrict__ delta, Extents e, std::int64_t rows) {
-  const std::int64_t row = (static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x) / 32;  // (b, query, head)
-  if (row >= rows) return;
-  const std::int64_t query = row / e.heads % e.queries.count;
-  const int head = static_cast<int>(row % e.heads), b = static_cast<int>(row / e.heads / e.queries.count);
-  const std::int64_t at = e.at(e.queries, b, static_cast<int>(query), head, e.o);
-  float sum = 0.0F;
-  for (int i = threadIdx.x % 32; i < e.dim; i += 32) sum += number(dout[at + i]) * number(o[at + i]);
-  sum = sum_of_lanes(sum);
-  if (threadIdx.x % 32 == 0) delta[(static_cast<std::int64_t>(b) * e.heads + head) * e.queries.count + query] = sum;
-}
-
-/// What backward reads: do, q, o [batch, sequence, heads, dim]; k, v [batch, sequence, kv_heads, dim]; lse, delta [batch, heads,
-/// sequence].
-template <typename T>
-struct Gradients {
-  const T *dout, *q, *k, *v;
-  const float *lse, *delta;
-  const std::int32_t* starts;  ///< of documents, [batch, sequence], or null
-  T *dq, *dk, *dv;
 };
 
 /// The tile's probabilities and the gradients of its scaled scores, from products of queries with keys and of do with values.
@@ -58,15 +35,15 @@ __device__ __forceinline__ void gradients_of_scores(float (&p)[R][R], float (&dp
 }
 
 /// Block (key tile<R>, kv head, batch): dk and dv of its keys over all query heads of the group and all later queries.
-template <typename T, int D, int R, bool Hidden>
-__global__ void __launch_bounds__(threads, 1) attend_grad_keys(Gradients<T> t, Extents e) {
+template <int D, int R, bool Hidden>
+__global__ void __launch_bounds__(threads, 1) attend_grad_keys(Gradients t, Extents e) {
   extern __shared__ float4 memory[];
   constexpr int size = tile<R> * (D + 4);
   float *keys = reinterpret_cast<float*>(memory), *values = keys + size, *queries = values + size, *douts = queries + size,
         *p_tile = douts + size, *dp_tile = p_tile + tile<R> * score_row_stride<R>;
   const int start = static_cast<int>(blockIdx.x) * tile<R>, kv_head = blockIdx.y, b = blockIdx.z;
-  load_tile<T, D, R>(t.k, e, e.keys, b, kv_head, e.read.k, start, keys);
-  load_tile<T, D, R>(t.v, e, e.keys, b, kv_head, e.read.v, start, values);
+  load_tile<D, R>(t.k, e, e.keys, b, kv_head, e.read.k, start, keys);
+  load_tile<D, R>(t.v, e, e.keys, b, kv_head, e.read.v, start, values);
   const int first_tile = max(start - e.shift, 0) / tile<R> * tile<R>;  // of the first query that sees one of these keys
   float4 dk[R][quads<D>] = {}, dv[R][quads<D>] = {};
   for (int head = kv_head * e.group; head < (kv_head + 1) * e.group; ++head) {
@@ -79,8 +56,8 @@ __global__ void __launch_bounds__(threads, 1) attend_grad_keys(Gradients<T> t, E
       } else {
         __syncthreads();
       }
-      load_tile<T, D, R>(t.q, e, e.queries, b, head, e.read.q, first, queries);
-      load_tile<T, D, R>(t.dout, e, e.queries, b, head, e.o, first, douts);
+      load_tile<D, R>(t.q, e, e.queries, b, head, e.read.q, first, queries);
+      load_tile<D, R>(t.dout, e, e.queries, b, head, e.o, first, douts);
       __syncthreads();
       float p[R][R], dp[R][R];
       product_of_rows<D, R>(queries, keys, p);
@@ -94,15 +71,15 @@ __global__ void __launch_bounds__(threads, 1) attend_grad_keys(Gradients<T> t, E
     }
   }
   const float scale = e.scale * 0.6931471805599453F;
-  store_rows<T, D, R>(
+  store_rows<D, R>(
       dk, [scale](int) { return scale; }, t.dk, e, e.keys, b, kv_head, e.written.k, start);
-  store_rows<T, D, R>(
+  store_rows<D, R>(
       dv, [](int) { return 1.0F; }, t.dv, e, e.keys, b, kv_head, e.written.v, start);
 }
 
 /// Block (query tile<R>, head, batch): dq of its queries over all earlier keys.
-template <typename T, int D, int R, bool Hidden>
-__global__ void __launch_bounds__(threads, 1) attend_grad_queries(Gradients<T> t, Extents e) {
+template <int D, int R, bool Hidden>
+__global__ void __launch_bounds__(threads, 1) attend_grad_queries(Gradients t, Extents e) {
   extern __shared__ float4 memory[];
   constexpr int size = tile<R> * (D + 4);
   float *queries = reinterpret_cast<float*>(memory), *douts = queries + size, *keys = douts + size, *values = keys + size,
@@ -110,15 +87,15 @@ __global__ void __launch_bounds__(threads, 1) attend_grad_queries(Gradients<T> t
   const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) * tile<R>, head = blockIdx.y, b = blockIdx.z,
             kv_head = head / e.group;
   const std::int64_t rows = (static_cast<std::int64_t>(b) * e.heads + head) * e.queries.count;
-  load_tile<T, D, R>(t.q, e, e.queries, b, head, e.read.q, first, queries);
-  load_tile<T, D, R>(t.dout, e, e.queries, b, head, e.o, first, douts);
+  load_tile<D, R>(t.q, e, e.queries, b, head, e.read.q, first, queries);
+  load_tile<D, R>(t.dout, e, e.queries, b, head, e.o, first, douts);
   const int seen = min(first + tile<R> + e.shift, e.keys.count);  // keys that the last of these queries sees
   float4 dq[R][quads<D>] = {};
-  const int begin = Hidden ? first_seen_by_tile<R>(e, t.starts, b, first) / tile<R> * tile<R> : 0;
+  const int begin = Hidden ? first_seen_by(e, t.starts, b, first, tile<R>) / tile<R> * tile<R> : 0;
   for (int start = begin; start < seen; start += tile<R>) {
     __syncthreads();
-    load_tile<T, D, R>(t.k, e, e.keys, b, kv_head, e.read.k, start, keys);
-    load_tile<T, D, R>(t.v, e, e.keys, b, kv_head, e.read.v, start, values);
+    load_tile<D, R>(t.k, e, e.keys, b, kv_head, e.read.k, start, keys);
+    load_tile<D, R>(t.v, e, e.keys, b, kv_head, e.read.v, start, values);
     __syncthreads();
     float p[R][R], dp[R][R];
     product_of_rows<D, R>(queries, keys, p);
@@ -129,54 +106,40 @@ __global__ void __launch_bounds__(threads, 1) attend_grad_queries(Gradients<T> t
     add_weighted_rows<D, R>(dp_tile, keys, dq);
   }
   const float scale = e.scale * 0.6931471805599453F;
-  store_rows<T, D, R>(
+  store_rows<D, R>(
       dq, [scale](int) { return scale; }, t.dq, e, e.queries, b, head, e.written.q, first);
 }
 
-template <typename T, int D, int R, bool Hidden>
+template <int D, int R, bool Hidden>
 class TiledAttentionGrad final : public Kernel {
  public:
   explicit TiledAttentionGrad(const AttentionShape& shape) : shape_(shape) {
-    allow_shared(attend_grad_keys<T, D, R, Hidden>, Shared<D, R>::bytes);
-    allow_shared(attend_grad_queries<T, D, R, Hidden>, Shared<D, R>::bytes);
+    allow_shared(attend_grad_keys<D, R, Hidden>, Shared<D, R>::bytes);
+    allow_shared(attend_grad_queries<D, R, Hidden>, Shared<D, R>::bytes);
   }
-  std::int64_t workspace_bytes() const override { return rows() * 4; }  // delta
+  std::int64_t workspace_bytes() const override { return delta_rows(shape_) * 4; }
 
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue queue) override {
     const cudaStream_t stream = stream_of(queue);
     const Extents e(shape_);
-    if (rows() == 0) return;
-    auto* delta = static_cast<float*>(workspace);
-    sum_products<T>
-        <<<blocks_of(divided_up(rows() * 32, threads)), threads, 0, stream>>>(in[0].as<T>(), in[4].as<T>(), delta, e, rows());
-    check_launch("attention_grad, sums of do·o");
-    const Gradients<T> t{in[0].as<T>(),
-                         in[1].as<T>(),
-                         in[2].as<T>(),
-                         in[3].as<T>(),
-                         in[5].as<float>(),
-                         delta,
-                         shape_.documents ? in[6].as<std::int32_t>() : nullptr,
-                         out[0].as<T>(),
-                         out[1].as<T>(),
-                         out[2].as<T>()};
-    attend_grad_keys<T, D, R, Hidden>
+    if (delta_rows(shape_) == 0) return;
+    const Gradients t = with_delta<float>(shape_, in, out, workspace, stream);
+    attend_grad_keys<D, R, Hidden>
         <<<grid_of<R>(shape_, shape_.keys, shape_.kv_heads), threads, Shared<D, R>::bytes, stream>>>(t, e);
     check_launch("attention_grad, keys");
-    attend_grad_queries<T, D, R, Hidden>
+    attend_grad_queries<D, R, Hidden>
         <<<grid_of<R>(shape_, shape_.sequence, shape_.heads), threads, Shared<D, R>::bytes, stream>>>(t, e);
     check_launch("attention_grad, queries");
   }
 
  private:
-  std::int64_t rows() const { return shape_.batch * shape_.sequence * shape_.heads; }
   AttentionShape shape_;
 };
 
 }  // namespace
 
-Made make_tiled_attention_grad(DType type, const AttentionShape& shape, const KernelSettings& s) {
-  return for_shape<TiledAttentionGrad, Shared>(type, shape, shape.kv_heads, s);
+Made make_tiled_attention_grad(const AttentionShape& shape, const KernelSettings& s) {
+  return for_shape<TiledAttentionGrad, Shared>(shape, shape.kv_heads, s);
 }
 
 }  // namespace consist::cuda
