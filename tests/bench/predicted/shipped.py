@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""A machine file that ships, with what was measured on such a machine. Usage: shipped.py [--add OP,...] CALIBRATED.json core/cost/machines/NAME.json
+"""A machine file that ships, with what was measured on such a machine. Usage: shipped.py [--add OP,... | --power] CALIBRATED.json core/cost/machines/NAME.json
 
 With --add, takes the times of these ops alone (a * at the end stands for the rest of a name), which the second file has not yet: those of
-mixtures of experts, say, of a file that `consist calibrate --models qwen3-30b-a3b` wrote. Without, takes the times of ops, what the load does to the clock and the host's links from a file of `consist calibrate`, and rewrites the second
+mixtures of experts, say, of a file that `consist calibrate --models qwen3-30b-a3b` wrote. With --power, takes the power alone. Without, takes the times of ops, the power, what the load does to the clock and the host's links from a file of `consist calibrate`, and rewrites the second
 file with them. Peaks, links between GPUs and nodes, and what several GPUs leave each other of the host's links stay as they are there."""
 import argparse
 import fnmatch
@@ -20,7 +20,7 @@ def marked(value):
     if isinstance(value, dict):
         return {k: MEASURED if k == "source" else marked(v) for k, v in value.items()}
     if isinstance(value, list):
-        return [marked(v) for v in value]
+        return [float(f"{v:.6g}") if isinstance(v, float) else marked(v) for v in value]
     return value
 
 
@@ -71,9 +71,18 @@ def add(calibrated, known, names):
         print(f"{times['op']}: {ratio:.3f} of the times there, by {len(ratios[product])} points")
 
 
+def take_power(calibrated, known):
+    """Of a file that measured it; the limit stays the data sheet's."""
+    power = calibrated.get("power", {})
+    for name in ("idle", "loads"):
+        if "loads" in power:
+            known.setdefault("power", {})[name] = marked(power[name])
+
+
 def main():
     options = argparse.ArgumentParser()
     options.add_argument("--add", type=lambda text: text.split(","))
+    options.add_argument("--power", action="store_true")
     options.add_argument("calibrated", type=pathlib.Path)
     options.add_argument("known", type=pathlib.Path)
     given = options.parse_args()
@@ -84,11 +93,16 @@ def main():
         add(calibrated["device"], known["device"], given.add)
         path.write_text(text_of(known) + "\n")
         return
+    if given.power:
+        take_power(calibrated, known)
+        path.write_text(text_of(known) + "\n")
+        return
     for name in ("throttling", "times"):
         known["device"][name] = marked(calibrated["device"][name])
     for name in ("host_alone", "host_both", "rank_skew"):
-        if name in calibrated:
+        if calibrated.get(name, {}).get("value"):  # one rank has no skew
             known[name] = marked(calibrated[name])
+    take_power(calibrated, known)
     path.write_text(text_of(known) + "\n")
 
 
