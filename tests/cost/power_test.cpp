@@ -39,14 +39,21 @@ std::string error_of(const Json& power) {
   return "";
 }
 
-TEST(Power, OfMachinesThatShipIsTheDataSheetsLimit) {
+TEST(Power, OfMachinesThatShipIsMeasuredOrTheDataSheetsLimit) {
   for (const auto& [name, watts] : {std::pair{"h200", 700.0}, {"h100", 700.0}, {"a100", 400.0}, {"l40s", 350.0}}) {
     const Power power = power_named(name);
     EXPECT_EQ(power.limit.value, watts) << name;
     EXPECT_EQ(power.limit.source, FigureSource::data_sheet);
-    EXPECT_TRUE(power.is_bound());
-    EXPECT_THAT(origin_of(power), HasSubstr("at most, by the power limit of the data sheet"));
+    if (power.is_bound()) {
+      EXPECT_THAT(origin_of(power), HasSubstr("at most, by the power limit of the data sheet"));
+    } else {
+      EXPECT_EQ(origin_of(power), "by powers measured on such a machine");
+      EXPECT_LT(power.idle.value, power.loads.at(0).watts.value) << name;
+      EXPECT_LE(power.loads.at(0).watts.value, watts) << name;
+    }
   }
+  EXPECT_FALSE(power_named("h200").is_bound());
+  EXPECT_TRUE(power_named("a100").is_bound());
   EXPECT_FALSE(power_named("cpu").is_known());
   EXPECT_EQ(power_named("").limit.value, power_named(reference_machine()->name).limit.value)
       << "what is planned for without --machine";
