@@ -103,7 +103,7 @@ TEST(Power, IsReplacedOnTheCommandLine) {
   EXPECT_EQ(power.loads[0].watts.value, 500);
   EXPECT_EQ(power.loads[0].watts.source, FigureSource::given);
   EXPECT_EQ(origin_of(power_named("cpu,power-limit=200")), "at most, by the power limit (200 W, given)");
-  EXPECT_THROW(power_named("h200,power=500"), UsageError);
+  EXPECT_THROW(power_named("a100,power=500"), UsageError);
   EXPECT_THROW(power_named("h200,power-limit=0"), UsageError);
 }
 
