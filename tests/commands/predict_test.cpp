@@ -156,11 +156,12 @@ TEST(Predict, TheCostOfABillionTokensIsOfThePriceOfTheMachine) {
 TEST(Predict, EnergyIsThatOfTheMachinesPower) {
   const std::string base = "--model llama-tiny --ranks 2 ";
   const auto joules = [](const Json& json, double watts) { return 2 * watts * 1e9 / json["tokens_per_second"].get<double>(); };
-  const Json limit = predicted(base + "--machine h200");
-  EXPECT_NEAR(limit["joules_per_billion_tokens"].get<double>(), joules(limit, 700), 1e-6 * joules(limit, 700));
-  EXPECT_EQ(limit["energy_origin"], "at most, by the power limit of the data sheet (700 W)");
-  const auto text = run("predict", split_words(base + "--machine h200")).output;
-  EXPECT_THAT(text, HasSubstr("J per billion tokens, 700 W a device; at most, by the power limit of the data sheet (700 W)\n"));
+  const Json limit = predicted(base + "--machine a100");
+  EXPECT_NEAR(limit["joules_per_billion_tokens"].get<double>(), joules(limit, 400), 1e-6 * joules(limit, 400));
+  EXPECT_EQ(limit["energy_origin"], "at most, by the power limit of the data sheet (400 W)");
+  const auto text = run("predict", split_words(base + "--machine a100")).output;
+  EXPECT_THAT(text, HasSubstr("J per billion tokens, 400 W a device; at most, by the power limit of the data sheet (400 W)\n"));
+  EXPECT_EQ(predicted(base + "--machine h200")["energy_origin"], "by powers measured on such a machine");
   EXPECT_TRUE(predicted(base + "--machine cpu")["joules_per_billion_tokens"].is_null());
   EXPECT_THAT(run("predict", split_words(base + "--machine cpu")).output, Not(HasSubstr("energy")));
 
@@ -174,7 +175,7 @@ TEST(Predict, EnergyIsThatOfTheMachinesPower) {
   EXPECT_NEAR(given["device_watts"].get<double>(), watts, 1e-6 * watts);
   EXPECT_NEAR(given["joules_per_billion_tokens"].get<double>(), joules(given, watts), 1e-6 * joules(given, watts));
   EXPECT_EQ(given["energy_origin"], "by powers given");
-  const auto refused = run("predict", split_words(base + "--machine h200,power=500"));
+  const auto refused = run("predict", split_words(base + "--machine a100,power=500"));
   EXPECT_EQ(refused.status, 2);
   EXPECT_THAT(refused.output, HasSubstr("add idle-power=W"));
 }

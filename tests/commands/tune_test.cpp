@@ -128,7 +128,7 @@ TEST(Tune, TheLowestCostNeedsAPriceForTheMachine) {
       "--model llama-tiny --ranks 2 --sequence 64 --strategy ddp --batch 2 --global-batch 4 --measure 0 --objective cost ";
   const auto priced = run("tune", split_words(base + "--price h200=3.6"));
   EXPECT_EQ(priced.status, 0) << priced.output;
-  EXPECT_THAT(priced.output, HasSubstr("COST/BTOK CONFIGURATION"));
+  EXPECT_THAT(priced.output, HasSubstr("COST/BTOK    J/BTOK CONFIGURATION"));
   for (const auto& [options, says] : {std::pair{"", "no --price of a GPU and hour is given"},
                                       {"--price a100=1", "--price a100=1 has none for the machine h200"}}) {
     const auto refused = run("tune", split_words(base + options));
@@ -180,7 +180,7 @@ TEST(Tune, TheLeastEnergyNeedsAMachineWhoseFileHasPower) {
   for (std::size_t n = 1; n < rows.size(); ++n)
     EXPECT_LE(joules_of(rows[0].second), joules_of(rows[n].second) * (1 + 1e-9)) << rows[n].second;
 
-  const auto by_tokens = run("tune", split_words(base + "--measure 0 --configurations 20 --machine h200"));
+  const auto by_tokens = run("tune", split_words(base + "--measure 0 --configurations 20 --machine a100"));
   EXPECT_THAT(by_tokens.output, Not(HasSubstr("J/BTOK"))) << "the limit says no more than the time";
 }
 
