@@ -99,7 +99,8 @@ std::string text_of_parts(const Parts& parts, const RunConfig& config, const Lay
          parts.mixture->text_of_first(step * config.batch * config.accumulation * layout.batch_ranks());
 }
 
-TrainerSettings trainer_settings(const RunConfig& config, const Parts& parts, std::int64_t first_step, std::int64_t sample_every) {
+TrainerSettings trainer_settings(const RunConfig& config, const Parts& parts, std::int64_t first_step,
+                                 std::int64_t sample_every) {
   // A folder without an interval: one checkpoint at the end.
   const std::int64_t checkpoint_every = config.checkpoint.empty() || config.checkpoint_each_epoch ? config.checkpoint_every
                                         : config.checkpoint_every > 0                             ? config.checkpoint_every
@@ -203,7 +204,8 @@ TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, Advise
                                     programs);
   start.finished("connecting");
 
-  TrainingState state = make_state(plan, std::move(step), std::move(evaluation), communicators, job.rank(), adviser, std::move(text));
+  TrainingState state =
+      make_state(plan, std::move(step), std::move(evaluation), communicators, job.rank(), adviser, std::move(text));
   programs = {&state.step().program()};
   for (PreparedProgram* more : {state.evaluation(), state.prompt(), state.next()}) {
     if (more != nullptr) programs.push_back(&more->program());
@@ -244,7 +246,13 @@ TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, Advise
   if (job.rank() == 0) {
     const std::string description = banner(config, parts, layout, planned, communicators, summary);
     std::fprintf(stderr, "%s\n", printable(description).c_str());
-    observers.tell([&](Observer& observer) { observer.begin({config.to_json(), description, first_step, config.steps}); });
+    observers.tell([&](Observer& observer) {
+      observer.begin({.configuration = config.to_json(),
+                      .description = description,
+                      .first_step = first_step,
+                      .steps = config.steps,
+                      .mixture = !state.step().program().routers.empty()});
+    });
     if (first_step > 0) std::fprintf(stderr, "resumed after step %lld\n", static_cast<long long>(first_step));
     if (const std::string change = saved.schedule_change(host); !change.empty()) {
       log::warn(change);
@@ -273,8 +281,8 @@ TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, Advise
   const ProcessorWatch watch;
   const TrainerResult result = [&] {
     try {
-      return train(state, *parts.dataset, layout, job.rank(), trainer_settings(config, parts, first_step, samples == nullptr ? 0 : samples->every),
-                   events);
+      return train(state, *parts.dataset, layout, job.rank(),
+                   trainer_settings(config, parts, first_step, samples == nullptr ? 0 : samples->every), events);
     } catch (const std::exception& error) {
       job.fail(error.what());  // before anything is destroyed, which may have to wait for the other ranks
       throw;

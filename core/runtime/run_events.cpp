@@ -66,7 +66,9 @@ void RunEvents::step_finished(const StepReport& report) {
                               .seconds = report.seconds,
                               .data_seconds = report.data_seconds,
                               .tokens = report.tokens,
-                              .sequences = report.sequences};
+                              .sequences = report.sequences,
+                              .aux_loss = report.auxiliary_loss,
+                              .expert_load = report.expert_choices.empty() ? std::nullopt : std::optional(report.expert_load)};
   observers_.tell([&](Observer& observer) { observer.step(observed); });
   if (!std::isfinite(report.loss) || !std::isfinite(report.grad_norm)) {
     throw Error("the loss of step " + std::to_string(report.step) + " is " + std::to_string(report.loss) + " and grad_norm " +
@@ -110,7 +112,8 @@ bool RunEvents::make_room(std::int64_t step, double missing) {
   timeline_.clear();  // it was of other programs
   room_ *= growth;
   const auto rows = static_cast<std::int64_t>(missing);
-  line_.note("step " + std::to_string(step) + ": " + without_room + "; it runs again with " + fixed_text(room_, 2) + " times the room that the run began with");
+  line_.note("step " + std::to_string(step) + ": " + without_room + "; it runs again with " + fixed_text(room_, 2) +
+             " times the room that the run began with");
   if (job_.rank() == 0) {
     recorder_.event("more_room", R"({"step": )" + std::to_string(step) + R"(, "rows": )" + std::to_string(rows) +
                                      R"(, "room": )" + fixed_text(room_, 4) + "}");

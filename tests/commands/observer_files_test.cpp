@@ -113,6 +113,46 @@ assert len(glob.glob(folder + "/tb/*")) == 2, glob.glob(folder + "/tb/*")
                 {folder_.path().string()});
 }
 
+TEST_F(ObserverFiles, MixturesHaveTheirBalanceLossAndLoad) {
+  CONSIST_NEEDS_PYTHON(python);
+  const test::ChildResult result = test::run_child({CONSIST_BINARY_DIR "/bin/consist",
+                                                    "train",
+                                                    "--model",
+                                                    "qwen3-moe-tiny",
+                                                    "--dataset",
+                                                    "synthetic",
+                                                    "--sequence",
+                                                    "32",
+                                                    "--batch",
+                                                    "1",
+                                                    "--steps",
+                                                    "3",
+                                                    "--observe",
+                                                    "csv,tensorboard",
+                                                    "--csv.file",
+                                                    folder_ / "run.csv",
+                                                    "--tensorboard.folder",
+                                                    folder_ / "tb",
+                                                    "--archive",
+                                                    folder_ / "run.h5"});
+  ASSERT_EQ(result.status, 0) << result.output;
+  expect_python(python, R"(
+import sys, h5py, pandas as pd, numpy as np
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+folder = sys.argv[1]
+with h5py.File(folder + "/run.h5") as run:
+    steps = {name: column[:] for name, column in run["steps"].items()}
+rows = pd.read_csv(folder + "/run.csv")
+events = EventAccumulator(folder + "/tb", size_guidance={"scalars": 0})
+events.Reload()
+for name in ("aux_loss", "expert_load"):
+    assert len(steps[name]) == 3 and (steps[name] > 0).all(), steps[name]
+    np.testing.assert_allclose(rows[name], steps[name], rtol=1e-8)
+    np.testing.assert_allclose([s.value for s in events.Scalars("train/" + name)], steps[name], rtol=1e-6)
+)",
+                {folder_.path().string()});
+}
+
 TEST_F(ObserverFiles, ARunThatBeginsAnewKeepsTheOneBefore) {
   CONSIST_NEEDS_PYTHON(python);
   train(4);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -15,6 +16,7 @@ struct ObservedRun {
   std::string description;      ///< lines for people: model, data, layout, memory
   std::int64_t first_step = 0;  ///< steps that were done before, by runs that this one resumes
   std::int64_t steps = 0;       ///< after which it ends
+  bool mixture = false;         ///< the model has routers of experts: steps have expert_load, and aux_loss if that is trained on
 };
 
 /// A finished step, over all ranks. docs/metrics.md defines the figures.
@@ -27,6 +29,8 @@ struct ObservedStep {
   double data_seconds = 0;  ///< that wait, of rank 0
   std::int64_t tokens = 0;
   std::int64_t sequences = 0;
+  std::optional<double> aux_loss;     ///< what is trained on beside the loss, weighted: the balance of routers
+  std::optional<double> expert_load;  ///< choices of the most chosen expert over the mean, of the least balanced layer
 };
 
 /// The plugin kind "observer", chosen by --observe. One object per run, on rank 0 alone. THREADS: the trainer's, between steps;

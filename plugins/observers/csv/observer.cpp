@@ -19,8 +19,8 @@ namespace {
 using namespace consist;
 using observers::AppendedFile;
 
-constexpr std::string_view of_steps =
-    "step,loss,grad_norm,learning_rate,seconds,data_seconds,tokens,sequences,tokens_per_second\n";
+constexpr std::string_view of_steps = "step,loss,grad_norm,learning_rate,seconds,data_seconds,tokens,sequences,tokens_per_second";
+constexpr std::string_view of_mixtures = ",aux_loss,expert_load";  // behind them, where the model has experts
 constexpr std::string_view of_evaluations = "step,loss,sequences\n";
 
 /// The step that a row begins with; nothing for what is no row.
@@ -91,16 +91,19 @@ class Csv final : public Observer {
 
   void begin(const ObservedRun& run) override {
     first_step_ = run.first_step;
-    steps_ = open_rows(path_, of_steps, first_step_);
+    mixture_ = run.mixture;
+    steps_ = open_rows(path_, std::string(of_steps) + std::string(mixture_ ? of_mixtures : "") + "\n", first_step_);
     std::error_code ignored;
     // Made with the first evaluation; one that is there is brought to where the run goes on.
     if (std::filesystem::exists(evaluations_path(), ignored))
       evaluations_ = open_rows(evaluations_path(), of_evaluations, first_step_);
   }
   void step(const ObservedStep& s) override {
-    steps_->append(printed("%" PRId64 ",%.9g,%.9g,%.9g,%.9g,%.9g,%" PRId64 ",%" PRId64 ",%.9g\n", s.step, s.loss, s.grad_norm,
+    const auto cell = [](const std::optional<double>& value) { return value ? printed(",%.9g", *value) : std::string(","); };
+    steps_->append(printed("%" PRId64 ",%.9g,%.9g,%.9g,%.9g,%.9g,%" PRId64 ",%" PRId64 ",%.9g", s.step, s.loss, s.grad_norm,
                            s.learning_rate, s.seconds, s.data_seconds, s.tokens, s.sequences,
-                           static_cast<double>(s.tokens) / s.seconds));
+                           static_cast<double>(s.tokens) / s.seconds) +
+                   (mixture_ ? cell(s.aux_loss) + cell(s.expert_load) : "") + "\n");
   }
   void evaluated(std::int64_t step, double loss, std::int64_t sequences) override {
     if (!evaluations_) evaluations_ = open_rows(evaluations_path(), of_evaluations, first_step_);
@@ -117,6 +120,7 @@ class Csv final : public Observer {
 
   std::string path_;
   std::int64_t first_step_ = 0;
+  bool mixture_ = false;
   std::unique_ptr<AppendedFile> steps_, evaluations_;
 };
 

@@ -73,13 +73,15 @@ class TensorBoard final : public Observer {
       file_->text(now(), 0, "run", "```\n" + run.description + "\n```\n\n```json\n" + run.configuration + "\n```\n");
   }
   void step(const ObservedStep& s) override {
-    file_->scalars(now(), s.step,
-                   {{"train/loss", s.loss},
-                    {"train/grad_norm", s.grad_norm},
-                    {"train/learning_rate", s.learning_rate},
-                    {"speed/tokens_per_second", static_cast<double>(s.tokens) / s.seconds},
-                    {"speed/step_seconds", s.seconds},
-                    {"speed/data_seconds", s.data_seconds}});
+    tensorboard::Scalars values{{"train/loss", s.loss},
+                                {"train/grad_norm", s.grad_norm},
+                                {"train/learning_rate", s.learning_rate},
+                                {"speed/tokens_per_second", static_cast<double>(s.tokens) / s.seconds},
+                                {"speed/step_seconds", s.seconds},
+                                {"speed/data_seconds", s.data_seconds}};
+    if (s.aux_loss) values.emplace_back("train/aux_loss", *s.aux_loss);
+    if (s.expert_load) values.emplace_back("train/expert_load", *s.expert_load);
+    file_->scalars(now(), s.step, values);
   }
   void evaluated(std::int64_t step, double loss, std::int64_t /*sequences*/) override {
     file_->scalars(now(), step, {{"evaluation/loss", loss}});
