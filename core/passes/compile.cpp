@@ -93,7 +93,7 @@ void check(const CompileRequest& request) {
   const std::int64_t most = request.architecture->sizes().max_sequence;
   if (most > 0 && request.sequence > most) {
     throw UsageError("--sequence is " + std::to_string(request.sequence) + ", but the model has " + std::to_string(most) +
-                     " positions (max_position_embeddings); use at most that");
+                     " positions (max_position_embeddings); use at most that, or --model with a config.json that has more");
   }
 }
 
