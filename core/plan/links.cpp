@@ -6,6 +6,7 @@
 #include "consist/cost.h"
 #include "consist/error.h"
 #include "core/config/dataset_choices.h"
+#include "core/files/split.h"
 #include "core/plan/parts.h"
 
 namespace consist {
@@ -94,6 +95,21 @@ void check_links(const Plan& plan, PluginHost& host) {
                      machine.name + " with " + std::to_string(machine.ranks_per_node) +
                      (machine.ranks_per_node == 1 ? " rank" : " ranks") + " a node: " + reason);
   }
+}
+
+std::vector<std::string> agree_on_transports(Job& job, const RunConfig& config, const Layout& layout) {
+  constexpr const char* key = "plan.transports";
+  std::vector<std::string> names = named_transports(config, layout);
+  if (job.size() == 1 || names.empty()) return names;
+  if (job.rank() == 0) {
+    std::string text;
+    for (std::size_t axis = 0; axis < names.size(); ++axis) text += (axis == 0 ? "" : "\n") + names[axis];
+    job.put(key, text);
+    return names;
+  }
+  const std::string text = job.get(key, job.timeout());
+  const std::vector<std::string_view> agreed = split(text, '\n');
+  return {agreed.begin(), agreed.end()};
 }
 
 std::size_t transport_over(AxisSet axes, const Mesh& mesh, std::span<const std::string> transports) {

@@ -7,6 +7,7 @@
 
 #include "consist/cost.h"
 #include "consist/export.h"
+#include "consist/job.h"
 #include "consist/program.h"
 #include "core/plan/plan.h"
 
@@ -40,6 +41,10 @@ CONSIST_API void check_links(const Plan& plan, PluginHost& host);
 
 /// By axis of the layout's mesh, as CostModel takes them.
 std::vector<std::string> named_transports(const RunConfig& config, const Layout& layout);
+
+/// Collective over the job: by axis, the transports that all ranks plan with, since other links would make other programs: those
+/// that rank 0's configuration names. Throws as Job::get.
+CONSIST_API std::vector<std::string> agree_on_transports(Job& job, const RunConfig& config, const Layout& layout);
 
 /// The index of the transport by which the axes are connected, of `transports` by axis. Throws UsageError if they have different
 /// ones.

@@ -34,7 +34,8 @@ namespace {
 CompileRequest request_of(const Plan& plan) {
   CompileRequest request = plan.parts().compile_request(plan.config());
   request.machine = plan.target().machine;
-  request.transports = named_transports(plan.config(), plan.layout());
+  const std::vector<std::string>& agreed = plan.target().transports;
+  request.transports = agreed.empty() ? named_transports(plan.config(), plan.layout()) : agreed;
   request.verify_each_pass = plan.target().verify_each_pass;
   request.room = plan.room();
   return request;

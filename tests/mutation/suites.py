@@ -32,7 +32,7 @@ SUITES = {
     "core/passes": PROGRAM[:1] + [("cpu", "Gradient*")] + PROGRAM[1:] + [("plan", "*"), ("commands", "Explain*")] + RUNS[:1],
     "core/passes/adamw": [("parity", "*OptimizerParity*"), ("interpreter", "*Optimizers*"), ("passes", "*")],
     "core/plan": [("plan", "*"), ("program", "*"), ("passes", "*"), ("cost", "*"), ("commands", "Explain*:BenchExpect*")] + RUNS + PROGRAM[:1] + [("conformance_strategy", "*ddp*:*zero2*")],
-    "core/plan/links": [("commands", "PredictTransports*:ComparePredict*"), ("runtime", "*Agree*")],
+    "core/plan/links": [("plan", "*"), ("commands", "PredictTransports*:ComparePredict*"), ("runtime", "*Agree*")],
     "core/plan/machine_choice": [("cost", "*"), ("plan", "*"), ("commands", "Explain*:BenchExpect*:Predict*")],
     "core/plugin": [("plugin", "*"), ("commands", "*Plugins*:*Options*"), ("external", "*")],
     "core/program": [("program", "*"), ("cost", "*")] + PROGRAM + [("ops", "*"), ("plugin", "*"), ("commands", "Explain*")],
