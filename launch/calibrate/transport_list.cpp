@@ -7,7 +7,7 @@ namespace consist::launch {
 
 std::vector<std::string> arguments_for(const std::string& transport, const std::vector<std::string>& all,
                                        const std::vector<std::string>& given, const std::string& add_to) {
-  static const std::set<std::string> of_the_first{"--output", "--overwrite", "--samples", "--models"};
+  static const std::set<std::string> of_the_first{"--output", "--overwrite", "--samples"};
   const auto is_left_out = [&](const std::string& name) {
     return name == "--transport" || (!add_to.empty() && of_the_first.contains(name)) ||
            std::any_of(all.begin(), all.end(),

@@ -85,7 +85,7 @@ Request read_request(const po::variables_map& values) {
   }
   if (!(request.seconds > 0) || !std::isfinite(request.seconds)) throw UsageError("--seconds must be above 0");
   if (!request.add_links.empty()) {
-    for (const char* option : {"output", "samples", "models"}) {
+    for (const char* option : {"output", "samples"}) {
       if (!values[option].defaulted())
         throw UsageError("--add-links " + request.add_links + " measures links alone: --" + option + " has no place beside it");
     }
@@ -252,11 +252,7 @@ class Calibration {
             fixed_text(curve.latency * 1e6, 1) + " us");
     }
     fit_beside();
-    const auto known = std::find_if(machine_.transports.begin(), machine_.transports.end(),
-                                    [&](const TransportLinks& links) { return links.transport == transport_name_; });
-    TransportLinks& links =
-        known != machine_.transports.end() ? *known : machine_.transports.emplace_back(TransportLinks{transport_name_, {}, {}});
-    links.node = machine_.node;
+    launch::take_links(machine_, transport_name_, machine_.node);
   }
 
   /// The shares of their speed that collectives and kernels leave each other are those with which two simulated steps take as

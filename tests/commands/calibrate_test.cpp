@@ -8,6 +8,7 @@
 #include "consist/cost.h"
 #include "consist/files.h"
 #include "core/cost/machine_file.h"
+#include "launch/calibrate/links.h"
 #include "launch/calibrate/transport_list.h"
 #include "tests/child_process.h"
 #include "tests/temporary_folder.h"
@@ -135,12 +136,29 @@ TEST(Calibrate, SeveralTransportsAreMeasuredOneAfterTheOther) {
 }
 #endif
 
+TEST(Calibrate, TransportsOverTheSameLinksTakeWhatWasMeasured) {
+  Machine machine = *find_machine("h200");
+  const LinkRates measured{.curves = {{.op = "*", .rates = {{1, 7}}}}};
+  const auto rate = [&](const char* transport) {
+    return machine.find_transport(transport)->node->curves.back().rates.back().rate;
+  };
+  const double socket = rate("socket"), between_nodes = machine.find_transport("efa")->network->curves.back().rates.back().rate;
+  launch::take_links(machine, "nvlink", measured);
+  EXPECT_EQ(rate("nvlink"), 7);
+  EXPECT_EQ(rate("efa"), 7) << "which goes over NVLink within a host";
+  EXPECT_EQ(rate("socket"), socket);
+  EXPECT_EQ(machine.find_transport("efa")->network->curves.back().rates.back().rate, between_nodes);
+  launch::take_links(machine, "pigeons", {.curves = {{.op = "*", .rates = {{1, 1}}}}});
+  EXPECT_EQ(rate("pigeons"), 1);
+  EXPECT_EQ(rate("nvlink"), 7);
+}
+
 TEST(Calibrate, OfOneTransportTheOthersOptionsAreLeftOut) {
-  const std::vector<std::string> given{"--ranks",  "2", "--transport=a,b", "--a.x",      "1", "--b.flag",
-                                       "--output", "f", "--overwrite",     "--seconds=1"};
-  const std::vector<std::string> first{"--ranks", "2",           "--a.x",       "1",           "--output",
-                                       "f",       "--overwrite", "--seconds=1", "--transport", "a"};
-  const std::vector<std::string> second{"--ranks", "2", "--b.flag", "--seconds=1", "--transport", "b", "--add-links", "f"};
+  const std::vector<std::string> given{"--ranks",  "2", "--transport=a,b", "--a.x", "1",          "--b.flag",
+                                       "--output", "f", "--models",        "m",     "--overwrite"};
+  const std::vector<std::string> first{"--ranks",  "2", "--a.x",       "1",           "--output", "f",
+                                       "--models", "m", "--overwrite", "--transport", "a"};
+  const std::vector<std::string> second{"--ranks", "2", "--b.flag", "--models", "m", "--transport", "b", "--add-links", "f"};
   EXPECT_EQ(launch::arguments_for("a", {"a", "b"}, given, ""), first);
   EXPECT_EQ(launch::arguments_for("b", {"a", "b"}, given, "f"), second);
 }
