@@ -6,6 +6,7 @@
 #include "consist/error.h"
 #include "consist/op.h"
 #include "consist/text.h"
+#include "core/plan/links.h"
 
 namespace consist::launch {
 namespace {
@@ -51,12 +52,14 @@ Expectation expect(const std::string& collective, std::int64_t members, double b
   return e;
 }
 
-Expectation expect(const std::string& collective, std::int64_t members, double bytes, std::shared_ptr<const Machine> machine) {
+Expectation expect(const std::string& collective, std::int64_t members, double bytes, std::shared_ptr<const Machine> machine,
+                   const std::string& transport) {
   constexpr std::int64_t most = 65'536;
   constexpr double large = 1024.0 * 1024 * 1024 * 1024;  // of which latency is no part
   Expectation e = ring(collective, members);
   if (members > most) throw UsageError("--members names " + std::to_string(members) + "; with --machine at most 65536");
-  const CostModel costs(std::move(machine), Mesh({{"members", static_cast<int>(members)}}));
+  const CostModel costs(std::move(machine), Mesh({{"members", static_cast<int>(members)}}), {transport});
+  e.unknown = unknown_links(costs, 0);
   const Op& op = registry().get(collective);
   e.bound = large / (costs.transfer_seconds(op, large, 0) * e.bus_factor);
   set_seconds(e, bytes, costs.transfer_seconds(op, e.bus_factor * bytes, 0));

@@ -78,22 +78,26 @@ std::string text_of(const std::vector<StrategyChoice>& strategies) {
 }
 
 void parse_transports(const std::string& text, RunConfig& config) {
+  config.transport.clear();
   config.transport_of.clear();
   for (std::string_view part : split(text, ',')) {
     const std::size_t equals = part.find('=');
     const std::string name(part.substr(equals == std::string_view::npos ? 0 : equals + 1));
     if (name.empty())
       throw UsageError("--transport '" + text + "' has an empty part; write for example socket, or tp-sp=nvlink,ddp=socket");
-    if (equals == std::string_view::npos) {
-      config.transport = name;
-    } else {
-      config.transport_of[std::string(part.substr(0, equals))] = name;
+    const std::string strategy(part.substr(0, equals == std::string_view::npos ? 0 : equals));
+    std::string& of_strategy = equals == std::string_view::npos ? config.transport : config.transport_of[strategy];
+    if (!of_strategy.empty()) {
+      throw UsageError("--transport '" + text + "' names two transports, " + of_strategy + " and " + name + ", for " +
+                       (strategy.empty() ? "all strategies" : "strategy " + strategy) +
+                       "; a run has one for each: compare and tune take lists on the command line");
     }
+    of_strategy = name;
   }
 }
 
 std::string transports_text(const RunConfig& config) {
-  std::string text = config.transport;
+  std::string text = config.transport.empty() ? default_transport : config.transport;
   for (const auto& [strategy, transport] : config.transport_of) text += "," + strategy + "=" + transport;
   return text;
 }

@@ -94,8 +94,36 @@ CostModel::Curves CostModel::curves_of(const LinkRates& links) {
   return curves;
 }
 
-CostModel::CostModel(std::shared_ptr<const Machine> machine, const Mesh& mesh)
-    : machine_(std::move(machine)), node_(curves_of(machine_->node)), network_(curves_of(machine_->network)), mesh_(mesh) {
+const TransportLinks* Machine::find_transport(std::string_view transport) const {
+  const auto found = std::find_if(transports.begin(), transports.end(),
+                                  [&](const TransportLinks& links) { return links.transport == transport; });
+  return found == transports.end() ? nullptr : &*found;
+}
+
+CostModel::Links CostModel::links_of(const std::string& transport) const {
+  Links links{transport, &machine_->node, &machine_->network};
+  if (!transport.empty()) {
+    const TransportLinks* known = machine_->find_transport(transport);
+    links.knows_node = known != nullptr && known->node.has_value();
+    links.knows_network = known != nullptr && known->network.has_value();
+    if (links.knows_node) links.node = &*known->node;
+    if (links.knows_network) links.network = &*known->network;
+  }
+  links.node_curves = curves_of(*links.node);
+  links.network_curves = curves_of(*links.network);
+  return links;
+}
+
+const CostModel::Links& CostModel::links_over(AxisSet axes) const {
+  return axes.empty() ? links_.back() : links_.at(static_cast<std::size_t>(axes.first()));
+}
+
+CostModel::CostModel(std::shared_ptr<const Machine> machine, const Mesh& mesh, std::vector<std::string> transports)
+    : machine_(std::move(machine)), mesh_(mesh) {
+  transports.resize(static_cast<std::size_t>(mesh.axes()));
+  for (const std::string& transport : transports) links_.push_back(links_of(transport));
+  links_.push_back(links_of(""));
+
   std::set<std::string> named;
   for (const DeviceRates::Reached& reached : machine_->device.reached) named.insert(reached.op);
   for (const std::string& name : named) {
@@ -254,15 +282,17 @@ double CostModel::over(const Curves& curves, const Op& op, double bytes, int mem
 double CostModel::transfer_seconds(const Op& collective, double bytes, AxisSet axes, Beside beside) const {
   const Groups over_axes = groups_over(axes);
   const double share = beside == Beside::compute ? share_beside_compute(axes) : 1;
-  const double inside = over(node_, collective, bytes, over_axes.members) / share;
+  const Links& links = links_over(axes);
+  const double inside = over(links.node_curves, collective, bytes, over_axes.members) / share;
   if (!over_axes.crosses) return inside;
-  const double outside = over(network_, collective, bytes / over_axes.together, over_axes.members) / share;
+  const double outside = over(links.network_curves, collective, bytes / over_axes.together, over_axes.members) / share;
   return over_axes.together == 1 ? outside : std::max(outside, inside);
 }
 
 double CostModel::message_seconds(double bytes, AxisSet axes) const {
   static const Op& send = registry().get("send");
-  return over(crosses_nodes(axes) ? network_ : node_, send, bytes, 2);
+  const Links& links = links_over(axes);
+  return over(crosses_nodes(axes) ? links.network_curves : links.node_curves, send, bytes, 2);
 }
 
 const CostModel& costs_of(const Program& program) {

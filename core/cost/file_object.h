@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "consist/cost.h"
 #include "consist/error.h"
@@ -15,6 +16,11 @@ namespace consist {
 
 inline nlohmann::ordered_json json_of(const Figure& figure) {
   return {{"value", figure.value}, {"source", name_of(figure.source)}};
+}
+
+/// "curves[3]".
+inline std::string item(const std::string& list, std::size_t index) {
+  return list + "[" + std::to_string(index) + "]";
 }
 
 /// An object of the file, whose keys are all to be read.
@@ -31,6 +37,14 @@ class FileObject {
     }
   }
   bool has(const char* key) const { return json_.contains(key); }
+  /// By name, without "note".
+  std::vector<std::string> keys() const {
+    std::vector<std::string> all;
+    for (const auto& [key, value] : json_.items()) {
+      if (key != "note") all.push_back(key);
+    }
+    return all;
+  }
   std::string name(const char* key) const { return where_ + ": " + key; }
   const nlohmann::json& at(const char* key) {
     const auto found = json_.find(key);

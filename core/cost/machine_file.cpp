@@ -10,6 +10,7 @@
 #include "consist/error.h"
 #include "consist/json_input.h"
 #include "core/cost/file_object.h"
+#include "core/cost/link_file.h"
 #include "core/cost/power.h"
 
 namespace consist {
@@ -19,10 +20,6 @@ using Object = FileObject;
 using Json = nlohmann::ordered_json;
 
 constexpr int version = 1;
-
-std::string item(const std::string& list, std::size_t index) {
-  return list + "[" + std::to_string(index) + "]";
-}
 
 std::vector<DeviceRates::Reached> reached_from(Object& device) {
   std::vector<DeviceRates::Reached> all;
@@ -109,60 +106,6 @@ DeviceRates device_from(Object device) {
   return rates;
 }
 
-LinkRates::Curve curve_from(Object object) {
-  LinkRates::Curve curve{.op = object.text("op"),
-                         .members = static_cast<int>(object.number("members", 2)),
-                         .latency = object.number("latency", 0),
-                         .source = object.source()};
-  double bytes = 0, seconds = curve.latency;
-  for (const nlohmann::json& json : object.list("rates")) {
-    const std::string where = item(object.name("rates"), curve.rates.size());
-    if (!json.is_array() || json.size() != 2 || !json[0].is_number() || !json[1].is_number())
-      throw DataError(where + " must be a pair of bytes and bytes per second, not " + shown(json));
-    const LinkRates::Point point{json[0].get<double>(), json[1].get<double>()};
-    if (!(point.bytes > bytes) || !(point.rate > 0))
-      throw DataError(where + " must have more bytes than the one before it, and a rate above 0, not " + shown(json));
-    if (point.bytes / point.rate < seconds)
-      throw DataError(where + " takes less time than " + (bytes > 0 ? "the one before it" : "an empty message") + ": " +
-                      shown(json));
-    bytes = point.bytes;
-    seconds = point.bytes / point.rate;
-    curve.rates.push_back(point);
-  }
-  if (curve.rates.empty()) throw DataError(object.name("rates") + " is empty");
-  object.finish();
-  return curve;
-}
-
-LinkRates links_from(Object object) {
-  LinkRates links;
-  bool everything = false;
-  for (const nlohmann::json& json : object.list("curves")) {
-    links.curves.push_back(curve_from(Object(json, item(object.name("curves"), links.curves.size()))));
-    everything = everything || links.curves.back().op == "*";
-  }
-  if (!everything) throw DataError(object.name("curves") + " must have a curve of op \"*\", for all that are not named");
-  links.beside_compute = object.share("beside_compute");
-  if (object.has("compute_beside")) links.compute_beside = object.share("compute_beside");
-  object.finish();
-  return links;
-}
-
-Json json_of(const LinkRates& links) {
-  Json curves = Json::array();
-  for (const LinkRates::Curve& curve : links.curves) {
-    Json rates = Json::array();
-    for (const LinkRates::Point& point : curve.rates) rates.push_back({point.bytes, point.rate});
-    curves.push_back({{"op", curve.op},
-                      {"members", curve.members},
-                      {"latency", curve.latency},
-                      {"rates", rates},
-                      {"source", name_of(curve.source)}});
-  }
-  return {
-      {"curves", curves}, {"beside_compute", json_of(links.beside_compute)}, {"compute_beside", json_of(links.compute_beside)}};
-}
-
 }  // namespace
 
 std::string_view name_of(FigureSource source) noexcept {
@@ -202,6 +145,7 @@ Machine machine_from_json(std::string_view text, const std::string& name) {
   machine.device = device_from(object.object("device"));
   machine.node = links_from(object.object("node"));
   machine.network = links_from(object.object("network"));
+  if (object.has("transports")) machine.transports = transports_from(object.object("transports"), machine);
   machine.host_alone = object.figure("host_alone", 0, true);
   machine.host_shared = object.figure("host_shared", 0, true);
   if (object.has("host_shared_ranks")) machine.host_shared_ranks = ranks("host_shared_ranks", 0);
@@ -260,6 +204,7 @@ std::string to_json(const Machine& machine, const Power& power) {
             {"rank_skew", json_of(machine.rank_skew)},
             {"step_error", json_of(machine.step_error)}};
   if (!times.empty()) json["device"]["times"] = times;
+  if (!machine.transports.empty()) json["transports"] = json_of(machine.transports);
   if (power.is_known()) json["power"] = json_of(power);
   return json.dump(2) + "\n";
 }

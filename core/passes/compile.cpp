@@ -199,7 +199,8 @@ class Passes {
     program.mesh = layout_.mesh;
     program.rank = rank;
     program.fields = request_.fields;
-    program.costs = std::make_shared<CostModel>(request_.machine ? request_.machine : reference_machine(), layout_.mesh);
+    program.costs =
+        std::make_shared<CostModel>(request_.machine ? request_.machine : reference_machine(), layout_.mesh, request_.transports);
     passes_.run(program, context_, check_program, request_.observer, request_.verify_each_pass);
     return program;
   }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <optional>
 #include <sstream>
 
 #include "consist/error.h"
@@ -45,6 +46,28 @@ void set_rate(LinkRates& links, double rate) {
   links.curves = {curve};
 }
 
+/// Links within a node or to others, of whichever transport.
+void set_rate_of_all(Machine& machine, bool within_node, double rate) {
+  set_rate(within_node ? machine.node : machine.network, rate);
+  for (TransportLinks& links : machine.transports) {
+    if (std::optional<LinkRates>& own = within_node ? links.node : links.network) set_rate(*own, rate);
+  }
+}
+
+/// Of "socket-node" and "socket-network": one transport's, which the file need not know.
+bool set_rate_of_transport(Machine& machine, const std::string& key, double rate) {
+  const std::size_t dash = key.rfind('-');
+  const std::string where = dash == std::string::npos ? "" : key.substr(dash + 1), transport = key.substr(0, dash);
+  if (transport.empty() || key == "ranks-per-node" || (where != "node" && where != "network")) return false;
+  auto links = std::find_if(machine.transports.begin(), machine.transports.end(),
+                            [&](const TransportLinks& known) { return known.transport == transport; });
+  if (links == machine.transports.end()) links = machine.transports.insert(links, TransportLinks{transport, {}, {}});
+  std::optional<LinkRates>& own = where == "node" ? links->node : links->network;
+  if (!own) own = where == "node" ? machine.node : machine.network;
+  set_rate(*own, rate);
+  return true;
+}
+
 /// What a machine's file says.
 struct MachineFile {
   Machine machine;
@@ -67,7 +90,7 @@ void replace(MachineFile& file, const std::string& part) {
                  {"host-alone", &machine.host_alone},
                  {"power-limit", &file.power.limit},
                  {"idle-power", &file.power.idle}};
-  std::string known = "ranks-per-node products attention attention-grad node network power";
+  std::string known = "ranks-per-node products attention attention-grad node network TRANSPORT-node TRANSPORT-network power";
   for (const auto& figure : figures) known += std::string(" ") + figure.key;
   const double number = positive(part, equals == std::string::npos ? "" : part.substr(equals + 1));
   for (const auto& figure : figures) {
@@ -76,16 +99,19 @@ void replace(MachineFile& file, const std::string& part) {
     return;
   }
   if (key == "node" || key == "network") {
-    set_rate(key == "node" ? machine.node : machine.network, number);
+    set_rate_of_all(machine, key == "node", number);
   } else if ((key == "products" || key == "attention" || key == "attention-grad") && number <= 1) {
     set_share(machine, key == "products" ? "*" : key == "attention" ? "attention" : "attention_grad", number);
   } else if (key == "ranks-per-node" && number == std::floor(number) && number <= 1e6) {
     machine.ranks_per_node = static_cast<int>(number);
   } else if (key == "power") {
     file.power.loads = {{"*", {number, FigureSource::given}}};  // of all kinds of work
+  } else if (set_rate_of_transport(machine, key, number)) {
+    return;
   } else {
-    throw UsageError("--machine: '" + part + "' is not known; values can be given to: " + known +
-                     " (products and attention: shares of the peak, up to 1)");
+    throw UsageError(
+        "--machine: '" + part + "' is not known; values can be given to: " + known +
+        " (products and attention: shares of the peak, up to 1; TRANSPORT: the name of a plugin, as in socket-node)");
   }
 }
 
@@ -118,9 +144,18 @@ double rate_of(const LinkRates& links) {
       .rate;
 }
 
-}  // namespace
-
-namespace {
+/// "; over socket 3.7 GB/s in a node, 1.3 GB/s to others": of transports whose rates are not those of the machine.
+std::string transports_text(const Machine& machine) {
+  std::string text;
+  for (const TransportLinks& links : machine.transports) {
+    const auto rate = [](const std::optional<LinkRates>& own) { return own ? si_text(rate_of(*own)) + "B/s" : "-"; };
+    const bool as_machine = (!links.node || rate_of(*links.node) == rate_of(machine.node)) &&
+                            (!links.network || rate_of(*links.network) == rate_of(machine.network));
+    if (!as_machine)
+      text += "; over " + links.transport + " " + rate(links.node) + " in a node, " + rate(links.network) + " to others";
+  }
+  return text;
+}
 
 MachineFile parse_file(const std::string& text) {
   std::istringstream parts(text);
@@ -171,7 +206,8 @@ std::string text_of(const Machine& machine) {
          share(share_of(machine, "attention_grad")) + " of " + si_text(d.peak_bf16.value) + "FLOP/s (fp8 " +
          si_text(d.peak_fp8.value) + ", fp32 " + si_text(d.peak_fp32.value) + "); a rank has " + capacity + ", moves " +
          si_text(d.memory_rate.value) + "B/s in it, " + si_text(rate_of(machine.node)) + "B/s to ranks of its node, " +
-         si_text(rate_of(machine.network)) + "B/s to others, " + si_text(machine.host_shared.value) + "B/s from and to the host";
+         si_text(rate_of(machine.network)) + "B/s to others, " + si_text(machine.host_shared.value) + "B/s from and to the host" +
+         transports_text(machine);
 }
 
 MachineChoice machine_for(const DeviceInfo& device) {

@@ -211,7 +211,8 @@ std::vector<Field> fields_of_datasets(const RunConfig& config, PluginHost& host)
 }  // namespace
 
 std::vector<std::string> stray_owners(const RunConfig& config, PluginHost& host) {
-  std::vector<std::string> used{config.precision, config.device, config.transport, config.optimizer_plugin, config.schedule};
+  std::vector<std::string> used{config.precision, config.device, transport_for(config, ""), config.optimizer_plugin,
+                                config.schedule};
   for (const DatasetChoice& dataset : parse_datasets(config.dataset)) used.insert(used.end(), {dataset.name, dataset.plugin});
   for (const StrategyChoice& s : config.strategies) used.push_back(s.name);
   used.insert(used.end(), config.observers.begin(), config.observers.end());
@@ -355,9 +356,14 @@ void settle_steps(RunConfig& config, const Dataset& dataset, const Layout& layou
                          std::to_string(per_step));
 }
 
-std::string transport_for(const RunConfig& config, const std::string& strategy) {
-  auto own = config.transport_of.find(strategy);
+std::string named_transport_for(const RunConfig& config, const std::string& strategy) {
+  const auto own = config.transport_of.find(strategy);
   return own == config.transport_of.end() ? config.transport : own->second;
+}
+
+std::string transport_for(const RunConfig& config, const std::string& strategy) {
+  const std::string named = named_transport_for(config, strategy);
+  return named.empty() ? default_transport : named;
 }
 
 std::shared_ptr<Transport> make_transport(const std::string& name, const RunConfig& config, PluginHost& host,

@@ -66,7 +66,9 @@ CONSIST_API void add_dataset(Parts& parts, const RunConfig& config, PluginHost& 
 /// sequence of the last pass. Throws UsageError for a dataset without an end.
 CONSIST_API void settle_steps(RunConfig& config, const Dataset& dataset, const Layout& layout);
 
-/// The name of the transport of a strategy's axis, by --transport.
+/// The name of the transport of a strategy's axis, by --transport; empty: --transport does not name it.
+CONSIST_API std::string named_transport_for(const RunConfig& config, const std::string& strategy);
+/// The same in a run, which has default_transport where none is named.
 CONSIST_API std::string transport_for(const RunConfig& config, const std::string& strategy);
 
 /// Makes the transport plugin of this name with its options. Throws UsageError if there is none, UnavailableError if it cannot serve

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/plan/in_parallel.h"
+#include "core/plan/links.h"
 #include "core/plan/machine_choice.h"
 
 namespace consist {
@@ -33,6 +34,8 @@ namespace {
 CompileRequest request_of(const Plan& plan) {
   CompileRequest request = plan.parts().compile_request(plan.config());
   request.machine = plan.target().machine;
+  const std::vector<std::string>& agreed = plan.target().transports;
+  request.transports = agreed.empty() ? named_transports(plan.config(), plan.layout()) : agreed;
   request.verify_each_pass = plan.target().verify_each_pass;
   request.room = plan.room();
   return request;
@@ -43,7 +46,9 @@ CompileRequest request_of(const Plan& plan) {
 Program Plan::step(int rank, PassObserver* observer) const {
   CompileRequest request = request_of(*this);
   request.observer = observer;
-  return compile_step(request, layout_, rank);
+  Program program = compile_step(request, layout_, rank);
+  check_transports(program, request.transports);
+  return program;
 }
 
 std::optional<Program> Plan::evaluation(int rank) const {

@@ -23,6 +23,8 @@ struct Target {
   std::shared_ptr<Device> device;          ///< open; null: no device is asked, and the scratch of kernels is estimated
   std::shared_ptr<const Machine> machine;  ///< null: that of RunConfig::machine, else reference_machine()
   bool verify_each_pass = true;            ///< as CompileRequest's
+  /// As CompileRequest's, of a run, whose ranks may name their own; empty: those that the configuration names.
+  std::vector<std::string> transports = {};
 };
 
 /// The step of a rank, its memory planned. It stands for all ranks that differ from it along other axes than that of stages.

@@ -4,6 +4,7 @@
 
 #include "consist/error.h"
 #include "consist/op.h"
+#include "core/plan/links.h"
 #include "core/runtime/communicator_proof.h"
 
 namespace consist {
@@ -23,6 +24,7 @@ QueueTable queues_of(std::span<const Program* const> programs) {
 Communicators::Communicators(const Mesh& mesh, Job& job, Device& device, std::vector<NamedTransport> transports,
                              std::span<const Program* const> programs)
     : transports_(std::move(transports)), mesh_(mesh) {
+  for (const NamedTransport& transport : transports_) names_.push_back(transport.name);
   const QueueTable used = queues_of(programs);
   AxisSet reached;
   for (const Queue queue : used) {
@@ -63,15 +65,7 @@ void Communicators::connect_group(Job& job, Device& device, AxisSet axes, const 
 }
 
 const NamedTransport& Communicators::transport_of(AxisSet axes) const {
-  const NamedTransport& first = transports_.at(static_cast<std::size_t>(axes.first()));
-  for (const int axis : axes) {
-    const NamedTransport& other = transports_.at(static_cast<std::size_t>(axis));
-    if (other.name == first.name) continue;
-    throw UsageError("collectives over the axes '" + mesh_.text(axes) + "' need one transport, but '" +
-                     mesh_.axis(axes.first()).name + "' has '" + first.name + "' and '" + mesh_.axis(axis).name + "' has '" +
-                     other.name + "'; give all strategies of these axes the same --transport");
-  }
-  return first;
+  return transports_.at(transport_over(axes, mesh_, names_));
 }
 
 void Communicators::connect(Job& job, Device& device, const GroupRequest& group, Queue queue) {

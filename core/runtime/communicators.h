@@ -56,6 +56,7 @@ class CONSIST_API Communicators {
     std::int64_t sent_before = 0;  // bytes that its proof took
   };
   std::vector<NamedTransport> transports_;
+  std::vector<std::string> names_;  // of them
   Mesh mesh_;
   std::map<AxisSet, std::vector<Owned>> owned_;
   CommunicatorOfQueue by_queue_;

@@ -12,6 +12,7 @@
 #include "consist/log.h"
 #include "consist/text.h"
 #include "core/archive/archive.h"
+#include "core/plan/links.h"
 #include "core/plan/machine_choice.h"
 #include "core/plan/program_summary.h"
 #include "core/runtime/agreement.h"
@@ -82,7 +83,8 @@ EvaluationResult evaluate_in(Plan& plan, JoinedJob& job, std::optional<Archive>&
   agree_on_options(job, config);
   open_device(parts, config, plan.host(), job);
   const MachineChoice machine = agree_on_machine(job, parts.device->info(), config.machine);
-  plan.set_target({parts.device, std::make_shared<Machine>(machine.machine)});
+  plan.set_target(
+      {parts.device, std::make_shared<Machine>(machine.machine), true, agree_on_transports(job, config, plan.layout())});
   add_dataset(parts, config, plan.host());
   if (job.rank() == 0) {
     for (const std::string& warning : parts.dataset->warnings()) log::warn(warning);

@@ -14,6 +14,7 @@
 #include "consist/text.h"
 #include "core/archive/archive.h"
 #include "core/archive/past.h"
+#include "core/plan/links.h"
 #include "core/plan/machine_choice.h"
 #include "core/plan/parts.h"
 #include "core/plan/program_summary.h"
@@ -182,7 +183,8 @@ TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, Advise
   const MachineChoice machine = agree_on_machine(job, parts.device->info(), config.machine);
   if (!machine.note.empty()) config.notes.push_back(machine.note);
   start.finished("device");
-  plan.set_target({parts.device, std::make_shared<Machine>(machine.machine)});
+  plan.set_target(
+      {parts.device, std::make_shared<Machine>(machine.machine), true, agree_on_transports(job, config, plan.layout())});
   Program step = plan.step(job.rank());
   const int stages = step.stage_axis < 0 ? 1 : step.mesh.size_of(step.stage_axis);
   std::optional<Program> evaluation = plan.evaluation(job.rank());

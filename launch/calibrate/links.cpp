@@ -1,6 +1,7 @@
 #include "launch/calibrate/links.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,7 +40,25 @@ LinkRates::Curve curve_of(const char* op, const std::vector<BenchRow>& rows, int
   return curve;
 }
 
+bool are_equal(const LinkRates& one, const LinkRates& other) {
+  return std::equal(one.curves.begin(), one.curves.end(), other.curves.begin(), other.curves.end(),
+                    [](const LinkRates::Curve& a, const LinkRates::Curve& b) {
+                      return a.op == b.op && a.members == b.members && a.latency == b.latency &&
+                             std::equal(a.rates.begin(), a.rates.end(), b.rates.begin(), b.rates.end(),
+                                        [](const auto& p, const auto& q) { return p.bytes == q.bytes && p.rate == q.rate; });
+                    });
+}
+
 }  // namespace
+
+void take_links(Machine& machine, const std::string& transport, const LinkRates& node) {
+  const TransportLinks* const known = machine.find_transport(transport);
+  const std::optional<LinkRates> before = known == nullptr ? std::nullopt : known->node;
+  if (known == nullptr) machine.transports.push_back({transport, {}, {}});
+  for (TransportLinks& links : machine.transports) {
+    if (links.transport == transport || (before && links.node && are_equal(*links.node, *before))) links.node = node;
+  }
+}
 
 LinkRates measure_links(Job& job, Device& device, Communicator& communicator, std::int64_t most_bytes, const LinkRates& known) {
   LinkRates links{.beside_compute = known.beside_compute, .compute_beside = known.compute_beside};

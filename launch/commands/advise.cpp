@@ -74,6 +74,7 @@ int advise_config(const ParsedRun& parsed, PluginHost& host, RunConfig config) {
   const Plan plan = plan_run(std::move(config), host, {nullptr, nullptr, false});
   const Machine& machine = *plan.target().machine;
   for (const std::string& note : plan.config().notes) std::fprintf(stderr, "%s\n", printable(note).c_str());
+  check_links(plan, host);
   const launch::Prediction base = launch::predict(plan, usable_cores());
   if (!base.fits()) {
     std::fputs(printable(launch::refusal_of(plan, host, base)).c_str(), stdout);
@@ -89,7 +90,7 @@ int advise_config(const ParsedRun& parsed, PluginHost& host, RunConfig config) {
     std::fputs(json_of(base, found, machine).c_str(), stdout);
     return 0;
   }
-  std::fputs(printable(base_text(base, machine)).c_str(), stdout);
+  std::fputs(printable(base_text(base, machine) + unknown_text(base.links)).c_str(), stdout);
   for (const launch::Advice& one : found.advice) std::printf("  %s\n", printable(text_of(one)).c_str());
   if (found.advice.empty()) std::printf("No alternative that was tried fits and is 2%% faster.\n");
   for (const launch::Advice& one : found.same_training)

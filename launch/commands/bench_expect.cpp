@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <set>
 #include <sstream>
 
 #include "consist/error.h"
@@ -34,6 +35,7 @@ constexpr const char* help =
     "  --bytes B                     of the whole data, e.g. 16e9\n"
     "  --machine M                   rates of this machine, whose ranks are the members: h200, h100, a100, l40s, cpu or a\n"
     "                                file, as explain takes it\n"
+    "  --transport T                 by the links of this transport that the machine's file has\n"
     "  --bandwidth B                 bytes per second that a member can send, by the data sheet of its links\n"
     "  --efficiency X [0.85]         fraction of the bandwidth that large messages reach, 0..1; an assumption\n"
     "  --latency S [20e-6]           seconds of a step; an assumption. consist bench collectives measures both\n"
@@ -71,8 +73,10 @@ void print_expectations(const std::vector<double>& members, const std::vector<do
   std::printf("#%8s %6s %12s %11s %8s %8s %14s  %s\n", "members", "steps", "busbw/algbw", "time", "algbw", "busbw",
               "bound of algbw", measured.empty() ? "" : "measured algbw");
   std::printf("#%8s %6s %12s %11s %8s %8s %14s\n", "", "", "", "(ms)", "(GB/s)", "(GB/s)", "(GB/s)");
+  std::set<std::string> unknown;
   for (std::size_t i = 0; i < members.size(); ++i) {
     const Expectation e = expect(std::llround(members[i]));
+    if (!e.unknown.empty()) unknown.insert(e.unknown);
     std::printf("%9lld %6lld %12.3f %11.3f %8s %8s %14s", std::llround(members[i]), static_cast<long long>(e.steps), e.bus_factor,
                 e.seconds * 1e3, giga(e.algbw).c_str(), giga(e.busbw).c_str(), giga(e.bound).c_str());
     if (!measured.empty())
@@ -80,6 +84,7 @@ void print_expectations(const std::vector<double>& members, const std::vector<do
                   launch::compare_with_expectation(e, measured[i]).c_str());
     std::printf("\n");
   }
+  for (const std::string& sentence : unknown) std::printf("# %s\n", sentence.c_str());
 }
 
 }  // namespace
@@ -88,8 +93,9 @@ int bench_expect(const Arguments& arguments) {
   po::options_description options;
   options.add_options()("help", "")("collective", po::value<std::string>()->default_value("all_reduce"))(
       "members", po::value<std::string>())("bytes", po::value<std::string>())("bandwidth", po::value<std::string>())(
-      "machine", po::value<std::string>())("efficiency", po::value<std::string>()->default_value("0.85"))(
-      "latency", po::value<std::string>()->default_value("20e-6"))("measured", po::value<std::string>()->default_value(""));
+      "machine", po::value<std::string>())("transport", po::value<std::string>()->default_value(""))(
+      "efficiency", po::value<std::string>()->default_value("0.85"))("latency", po::value<std::string>()->default_value("20e-6"))(
+      "measured", po::value<std::string>()->default_value(""));
   po::variables_map values;
   try {
     po::store(po::command_line_parser(arguments).options(options).style(command_line_style).run(), values);
@@ -112,11 +118,16 @@ int bench_expect(const Arguments& arguments) {
   const bool by_machine = values.count("machine") != 0;
   if (by_machine && values.count("bandwidth") != 0)
     throw UsageError("--machine and --bandwidth both say how fast links are; give one of them");
+  const std::string transport = values["transport"].as<std::string>();
+  if (!transport.empty() && !by_machine)
+    throw UsageError(
+        "--transport chooses among the links of a machine; give --machine, or describe the links by --bandwidth alone");
   const auto machine = by_machine ? std::make_shared<Machine>(parse_machine(values["machine"].as<std::string>())) : nullptr;
   if (by_machine) {
-    std::printf("# %s of %sB. An estimate by the rates of %s\n", collective.c_str(), si_text(bytes).c_str(),
-                text_of(*machine).c_str());
-    print_expectations(members, measured, [&](std::int64_t n) { return launch::expect(collective, n, bytes, machine); });
+    std::printf("# %s of %sB%s. An estimate by the rates of %s\n", collective.c_str(), si_text(bytes).c_str(),
+                transport.empty() ? "" : (" over " + transport).c_str(), text_of(*machine).c_str());
+    print_expectations(members, measured,
+                       [&](std::int64_t n) { return launch::expect(collective, n, bytes, machine, transport); });
     return 0;
   }
   const LinkModel links{.bandwidth = above_zero(values, "bandwidth"),

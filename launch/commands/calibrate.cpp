@@ -15,6 +15,7 @@
 #include "core/cost/machine_file.h"
 #include "core/files/split.h"
 #include "core/files/write_text.h"
+#include "core/job/environment.h"
 #include "core/plan/machine_choice.h"
 #include "core/plan/parts.h"
 #include "core/runtime/device_options.h"
@@ -24,6 +25,7 @@
 #include "launch/calibrate/power.h"
 #include "launch/calibrate/sample_file.h"
 #include "launch/calibrate/steps.h"
+#include "launch/calibrate/transport_list.h"
 #include "launch/commands/commands.h"
 #include "launch/job_command.h"
 
@@ -40,7 +42,10 @@ constexpr const char* help =
     "twice the largest error becomes that of the file.\n\n"
     "  --output FILE [machine.json]   not overwritten unless --overwrite is given\n"
     "  --ranks N [1]                  as many as will train on the machine; links are measured from two ranks on\n"
-    "  --device D [auto: the fastest] --transport T [socket]\n"
+    "  --device D [auto: the fastest]\n"
+    "  --transport LIST [socket]      whose links are measured; of several (nvlink,socket) each one, and the first is that\n"
+    "                                 of the steps and of plans that name no transport\n"
+    "  --add-links FILE               measures the links of --transport alone and adds them to this machine file\n"
     "  --models LIST [of many sizes]  presets: only steps of these are measured\n"
     "  --seconds S [1]                measured per step, about\n"
     "  --samples FILE                 also write the time of every sampled instruction (JSON)\n"
@@ -52,20 +57,26 @@ constexpr const char* help =
 
 struct Request {
   std::string output, samples;
+  std::string add_links;  ///< a machine file; empty: one is made
   double seconds = 1;
   std::vector<std::string> models;
 };
 
 po::options_description own_options() {
   po::options_description own;
-  own.add_options()("output", po::value<std::string>()->default_value("machine.json"))("overwrite", po::bool_switch())(
+  own.add_options()("add-links", po::value<std::string>()->default_value(""))(
+      "output", po::value<std::string>()->default_value("machine.json"))("overwrite", po::bool_switch())(
       "models", po::value<std::string>()->default_value(""))("samples", po::value<std::string>()->default_value(""))(
       "seconds", po::value<double>()->default_value(1, "1"));
   return own;
 }
 
 Request read_request(const po::variables_map& values) {
-  Request request{values["output"].as<std::string>(), values["samples"].as<std::string>(), values["seconds"].as<double>(), {}};
+  Request request{values["output"].as<std::string>(),
+                  values["samples"].as<std::string>(),
+                  values["add-links"].as<std::string>(),
+                  values["seconds"].as<double>(),
+                  {}};
   if (const std::string models = values["models"].as<std::string>(); !models.empty()) {
     for (const std::string_view model : split(models, ',')) {
       if (model.empty()) throw UsageError("--models '" + models + "' has an empty name");
@@ -73,6 +84,14 @@ Request read_request(const po::variables_map& values) {
     }
   }
   if (!(request.seconds > 0) || !std::isfinite(request.seconds)) throw UsageError("--seconds must be above 0");
+  if (!request.add_links.empty()) {
+    for (const char* option : {"output", "samples"}) {
+      if (!values[option].defaulted())
+        throw UsageError("--add-links " + request.add_links + " measures links alone: --" + option + " has no place beside it");
+    }
+    request.output = request.add_links;
+    return request;
+  }
   for (const auto& [option, file] : {std::pair{"--output ", request.output}, {"--samples ", request.samples}}) {
     if (!values["overwrite"].as<bool>() && !file.empty() && std::filesystem::exists(file))
       throw UsageError(option + file + " is there already; choose another name, or give --overwrite");
@@ -89,7 +108,8 @@ class Calibration {
         device_(open_for_training(request, config, host, job)),
         info_(device_->info()),
         plan_(launch::calibration_plan(info_.kind, request.models)),
-        machine_(agree_on_machine(job, info_, "").machine) {
+        transport_name_(config.transport),
+        machine_(agree_on_machine(job, info_, path_of(request.add_links)).machine) {
     if (job.size() > 1) transport_ = make_transport(config.transport, config, host, info_.kind);
     sampler_ = std::make_unique<launch::StepSampler>(host, device_, transport_, job, config,
                                                      std::make_shared<const Machine>(machine_), request.seconds);
@@ -112,6 +132,16 @@ class Calibration {
     say(power_.is_known() ? "energy: " + text_of_power() : "energy is not known: the device does not tell its power");
   }
 
+  /// Of a file that is there.
+  void add_links() {
+    if (job_.size() == 1)
+      throw UsageError("--add-links measures links between ranks, and there is one rank: give --ranks 2 or more");
+    if (job_.rank() == 0) power_ = power_named(path_of(request_.add_links));
+    const LinkRates own = machine_.node;
+    measure_links();
+    machine_.node = own;
+  }
+
   void write() const {
     if (job_.rank() != 0) return;
     const std::string text = to_json(machine_, power_);
@@ -121,6 +151,11 @@ class Calibration {
   }
 
  private:
+  /// As --machine takes it, also where it has neither a folder nor an ending.
+  static std::string path_of(const std::string& file) {
+    return file.empty() || file.find('/') != std::string::npos ? file : "./" + file;
+  }
+
   /// With the options that a training would settle by measuring (core/runtime/device_options.h), for the first of the steps in
   /// less than fp32.
   static std::shared_ptr<Device> open_for_training(const Request& request, RunConfig config, PluginHost& host, JoinedJob& job) {
@@ -217,6 +252,7 @@ class Calibration {
             fixed_text(curve.latency * 1e6, 1) + " us");
     }
     fit_beside();
+    launch::take_links(machine_, transport_name_, machine_.node);
   }
 
   /// The shares of their speed that collectives and kernels leave each other are those with which two simulated steps take as
@@ -284,6 +320,7 @@ class Calibration {
   std::shared_ptr<Device> device_;
   const DeviceInfo info_;
   const launch::CalibrationPlan plan_;
+  const std::string transport_name_;
   Power power_;  ///< of rank 0's device
   std::vector<launch::PowerSample> power_samples_;
   Machine machine_;  ///< with what is known of such devices, until it is measured
@@ -293,16 +330,42 @@ class Calibration {
 
 }  // namespace
 
+namespace {
+
+/// One after the other, each in processes of its own: NCCL reads its settings once per process.
+int calibrate_each(const std::vector<std::string>& transports, const launch::JobCommandLine& line, const Request& request) {
+  if (!request.add_links.empty() || line.config.ranks < 2 || job_address_from_environment(process_environment()).size > 1)
+    throw UsageError(
+        "--transport lists several, which are measured one after the other between processes that calibrate starts: give "
+        "--ranks 2 or more; where something else starts the ranks, or with --add-links, give one transport at a time");
+  for (const std::string& transport : transports) {
+    const bool first = transport == transports.front();
+    const Arguments arguments = launch::arguments_for(transport, transports, line.arguments, first ? "" : request.output);
+    if (const int status = calibrate(arguments); status != 0) return status;
+  }
+  return 0;
+}
+
+}  // namespace
+
 int calibrate(const Arguments& arguments) {
   const launch::JobCommand command{{"calibrate"}, help, 1, own_options()};
   std::optional<launch::JobCommandLine> line = launch::read_command_line(command, arguments);
   if (!line) return 0;
   const Request request = read_request(line->values);
+  const std::vector<std::string_view> listed = split(line->config.transport, ',');
+  const std::vector<std::string> transports(listed.begin(), listed.end());
   PluginHost host(line->plugin_paths);
+  for (const std::string& transport : transports) {
+    host.find("transport", transport);
+    if (std::count(transports.begin(), transports.end(), transport) > 1)
+      throw UsageError("--transport lists '" + transport + "' twice");
+  }
+  if (transports.size() > 1) return calibrate_each(transports, *line, request);
   launch::take_part_options(*line, host);
   return launch::run_on_ranks(command, *line, host, [&](JoinedJob& job) {
     Calibration calibration(request, line->config, host, job);
-    calibration.run();
+    request.add_links.empty() ? calibration.run() : calibration.add_links();
     job.leave(job.timeout());
     calibration.write();
     return 0;

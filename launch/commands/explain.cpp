@@ -17,6 +17,7 @@
 #include "core/passes/gather_quantized.h"
 #include "core/passes/pass_manager.h"
 #include "core/passes/timeline.h"
+#include "core/plan/links.h"
 #include "core/plan/machine_choice.h"
 #include "core/plan/plan.h"
 #include "core/program/printer.h"
@@ -186,6 +187,7 @@ int explain_config(const ParsedRun& parsed, PluginHost& host, RunConfig config) 
   const std::string& trace = plan.config().trace;
   const bool estimates = summary && with_machine;
   std::optional<Simulation> estimated;
+  if (estimates) check_links(plan, host);
   if (estimates || stages.size() > 1 || !trace.empty()) estimated = simulate(stages);
   if (stages.size() > 1) std::fputs(pipeline_text(stages, *estimated).c_str(), stdout);
   if (summary && stages.size() > 1) std::printf("%s\nRank %d:\n", stages_text(stages).c_str(), stages[chosen].rank);
@@ -205,6 +207,7 @@ int explain_config(const ParsedRun& parsed, PluginHost& host, RunConfig config) 
     std::printf("%s", estimate_text(estimate_step(programs, *estimated), machine, settled.ranks, tokens,
                                     trained_flops_per_token(*plan.parts().architecture, settled.sequence, settled.freeze))
                           .c_str());
+    std::fputs(printable(unknown_text(links_of(plan))).c_str(), stdout);
   }
   return 0;
 }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -12,9 +13,11 @@
 #include "consist/text.h"
 #include "core/config/option_value.h"
 #include "core/config/price.h"
+#include "core/files/split.h"
 #include "core/plan/machine_choice.h"
 #include "core/plan/plan.h"
 #include "launch/commands/commands.h"
+#include "launch/compare/lists.h"
 #include "launch/exit_status.h"
 #include "launch/run_options.h"
 #include "launch/tune/fit.h"
@@ -63,6 +66,8 @@ constexpr const char* help =
     "  --configurations N [2000] are simulated, if there are so many, before the search ends by itself\n"
     "  --exhaustive             every combination of the options, each planned whole: for small models alone\n"
     "  --rows N [10]            rows of the table\n"
+    "  --transport LIST         several (nvlink,socket; nvlink+ddp=efa,socket) are searched, too, by their links in the\n"
+    "                           machine's file; one is fixed\n"
     "  --machine M              machine to search for: h200 (the default), h100, a100, l40s, cpu or a file of\n"
     "                           consist calibrate\n\n"
     "Prints the table, the Pareto front of speed and memory, why the winner is better, and the command to train with it.\n"
@@ -147,8 +152,15 @@ void recommend(const launch::SearchResult& result, launch::Objective objective, 
   const auto other = std::find_if(result.candidates.begin(), result.candidates.end(), [&](const launch::Candidate& candidate) {
     return strategy_of(candidate) != strategy_of(winner);
   });
-  if (other != result.candidates.end())
-    std::printf("Beside '%s' the winner has %s.\n", launch::text_of(other->choices).c_str(), launch::why(winner, *other).c_str());
+  const auto say_why = [&](const launch::Candidate& candidate) {
+    std::printf("Beside '%s' the winner has %s.\n", launch::text_of(candidate.choices).c_str(),
+                launch::why(winner, candidate).c_str());
+  };
+  if (other != result.candidates.end()) say_why(*other);
+  const auto other_transport = std::find_if(result.candidates.begin(), result.candidates.end(), [&](const auto& candidate) {
+    return transports_text(candidate.config) != transports_text(winner.config);
+  });
+  if (other_transport != result.candidates.end() && other_transport != other) say_why(*other_transport);
   const auto as_asked = std::find_if(result.candidates.begin(), result.candidates.end(),
                                      [](const launch::Candidate& candidate) { return !candidate.changes_precision; });
   if (winner.changes_precision && as_asked != result.candidates.end())
@@ -164,8 +176,42 @@ void recommend(const launch::SearchResult& result, launch::Objective objective, 
   std::printf("Train with it:\n  %s %s\n", printable(command).c_str(), (fitted + launch::text_of(winner.choices)).c_str());
 }
 
-int tune_config(const ParsedRun& parsed, PluginHost& host, RunConfig config, const Arguments& arguments) {
+/// Takes a list of transports, written as compare takes it, out of the command line: "nvlink,socket", "nvlink+ddp=efa,socket".
+/// What one run can have stays.
+std::vector<std::string> take_transports(Arguments& arguments) {
+  constexpr std::string_view option = "--transport";
+  for (auto word = arguments.begin(); word != arguments.end(); ++word) {
+    const bool joined = word->starts_with(std::string(option) + "="), apart = *word == option && word + 1 != arguments.end();
+    if (!joined && !apart) continue;
+    const std::string list = joined ? word->substr(option.size() + 1) : *(word + 1);
+    const std::vector<std::string_view> parts = split(list, ',');
+    const auto of_all =
+        std::count_if(parts.begin(), parts.end(), [](std::string_view part) { return part.find('=') == part.npos; });
+    if (of_all < 2 && list.find('+') == std::string::npos) return {};
+    arguments.erase(word, word + (joined ? 1 : 2));
+    std::vector<std::string> transports;
+    for (const auto& [shown, value] : launch::read_list("transport", list, launch::ListRule::pluses).values)
+      transports.push_back(value);
+    return transports;
+  }
+  return {};
+}
+
+/// Throws UsageError for a plugin that is not there.
+void check_names(const std::vector<std::string>& transports, PluginHost& host) {
+  for (const std::string& transport : transports) {
+    RunConfig named;
+    parse_transports(transport, named);
+    host.find("transport", transport_for(named, ""));
+    for (const auto& [strategy, of_strategy] : named.transport_of) host.find("transport", of_strategy);
+  }
+}
+
+int tune_config(const ParsedRun& parsed, PluginHost& host, RunConfig config, const Arguments& arguments,
+                const std::vector<std::string>& transports) {
   launch::SearchRequest request{.config = std::move(config)};
+  check_names(transports, host);
+  request.transports = transports;
   request.settled = {parsed.has("strategy"), parsed.has("batch") || parsed.has("accumulation"), parsed.has("recompute"),
                      parsed.has(launch::offload_option)};
   request.machine = machine_named(request.config.machine);
@@ -208,9 +254,11 @@ int tune_config(const ParsedRun& parsed, PluginHost& host, RunConfig config, con
 
 }  // namespace
 
-int tune(const Arguments& arguments) {
+int tune(const Arguments& given) {
+  Arguments arguments = given;
+  const std::vector<std::string> transports = take_transports(arguments);
   return planning_command(arguments, own_options, help, [&](const ParsedRun& parsed, PluginHost& host, RunConfig config) {
-    return tune_config(parsed, host, std::move(config), arguments);
+    return tune_config(parsed, host, std::move(config), arguments, transports);
   });
 }
 

@@ -8,6 +8,7 @@
 #include "consist/host.h"
 #include "consist/text.h"
 #include "core/archive/reader.h"
+#include "core/plan/links.h"
 #include "core/plan/machine_choice.h"
 
 namespace consist::launch {
@@ -61,6 +62,7 @@ CompareOutcome predicted_outcome(Plan& plan) {
   CompareOutcome outcome;
   try {
     plan.set_target({nullptr, machine_of(plan.config()), false});
+    check_links(plan, plan.host());
     const std::vector<PlannedRank> ranks = plan.ranks(0, usable_cores());
     Prediction prediction = predict(plan, ranks, simulate(ranks));
     if (prediction.fits()) {
@@ -96,7 +98,9 @@ double predicted_seconds(const RunConfig& config, const std::string& archive, Pl
       machine = *own;
     }
     machine.ranks_per_node = config.ranks;  // compare's runs are on one host
-    const Plan plan = plan_run(config, host, {nullptr, std::make_shared<const Machine>(std::move(machine)), false});
+    RunConfig as_run = config;
+    if (as_run.transport.empty()) as_run.transport = default_transport;
+    const Plan plan = plan_run(std::move(as_run), host, {nullptr, std::make_shared<const Machine>(std::move(machine)), false});
     return predict(plan, usable_cores()).seconds;
   } catch (const Error&) {
     return unknown;  // a file that has gone since: the measured row stands without it

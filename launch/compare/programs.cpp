@@ -22,7 +22,7 @@ std::string text_without_layout(const RunConfig& config) {
   json all = config_of(config);
   json& options = all["plugin_options"];
   for (const StrategyChoice& strategy : config.strategies) options.erase(strategy.name);
-  options.erase(config.transport);
+  options.erase(transport_for(config, ""));
   for (const auto& [strategy, transport] : config.transport_of) options.erase(transport);
   for (const char* key : {"strategy", "transport", "checkpoint", "export", "trace"}) all.erase(key);
   return all.dump();

@@ -202,15 +202,11 @@ std::string legend(const std::vector<CompareRow>& rows, const std::vector<Compar
             "known). MEMORY: of the rank that needs the most. WAITS: of the step, compute waits for other ranks or the host.\n"
           : "* faster than every other row of its model. ±95%: confidence interval over the repeats. BOUND: share of the\n"
             "measured rate of the model's largest linear. PARITY: final loss against the first row of the model.\n";
-  const auto transport_of = [](const CompareRow& row) {
-    const auto found = std::find_if(row.varied.begin(), row.varied.end(), [](const auto& v) { return v.first == "transport"; });
-    return found == row.varied.end() ? std::string() : found->second;
-  };
-  if (any_predicted(outcomes) &&
-      std::any_of(rows.begin(), rows.end(), [&](const CompareRow& r) { return transport_of(r) != transport_of(rows.front()); }))
-    text +=
-        "Links are as the machine's file has them, whatever the transport: rows that differ in it alone are alike. Measure\n"
-        "them, or give the files of `consist calibrate --transport T` as --machine.\n";
+  std::vector<AxisLinks> links;
+  for (const CompareOutcome& outcome : outcomes) {
+    if (outcome.prediction) links.insert(links.end(), outcome.prediction->links.begin(), outcome.prediction->links.end());
+  }
+  text += unknown_text(links);
   if (any([](const CompareOutcome& o) { return !std::isnan(o.predicted_seconds); }))
     text += "PREDICTED: a step as simulated for the machine, and how far that is from the measured one.\n";
   const bool costs = any([](const CompareOutcome&o) { return !std::isnan(o.runs.front().cost); }),

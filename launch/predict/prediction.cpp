@@ -120,6 +120,7 @@ Prediction predict(const Plan& plan, const std::vector<PlannedRank>& ranks, cons
     if (rank.busy > simulation.ranks[busiest].busy) busiest = s;
   }
   p.path = path_of(ranks[busiest].step->program(), simulation.ranks[busiest]);
+  p.links = links_of(plan);
   return p;
 }
 
@@ -176,7 +177,9 @@ std::string text_of(const Prediction& p, const Plan& plan, const Power& power) {
   for (const auto& [axis, seconds] : p.shares.communication) text += ", exposed communication (" + axis + ") " + share(seconds);
   if (p.shares.pipeline > 0) text += ", bubble " + share(p.shares.pipeline);
   if (p.shares.host > 0) text += ", host " + share(p.shares.host);
-  text += "\nCritical path, by op:\n";
+  text += "\n";
+  if (const std::string links = text_of(p.links); !links.empty()) text += "links      " + links + "\n";
+  text += unknown_text(p.links) + "Critical path, by op:\n";
   for (const PathItem& item : p.path) {
     char line[200];
     std::snprintf(line, sizeof line, "  %10s %6s %5d x ", milliseconds(item.seconds).c_str(), share(item.seconds).c_str(),
@@ -212,6 +215,13 @@ std::string json_of(const Prediction& p, const Plan& plan, const Power& power) {
                      {"exposed_communication", p.shares.communication},
                      {"bubble", p.shares.pipeline},
                      {"host", p.shares.host}};
+  json["links"] = Json::array();
+  for (const AxisLinks& links : p.links) {
+    json["links"].push_back({{"axis", links.axis},
+                             {"transport", links.transport.empty() ? Json() : Json(links.transport)},
+                             {"crosses_nodes", links.crosses_nodes},
+                             {"known", links.unknown.empty()}});
+  }
   for (const PathItem& item : p.path)
     json["critical_path"].push_back({{"op", item.label}, {"instructions", item.instructions}, {"seconds", item.seconds}});
   return json.dump(2) + "\n";

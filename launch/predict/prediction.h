@@ -10,6 +10,7 @@
 
 #include "core/cost/power.h"
 #include "core/cost/simulator.h"
+#include "core/plan/links.h"
 #include "core/plan/plan.h"
 #include "launch/costs.h"
 
@@ -47,6 +48,7 @@ struct Prediction {
   TimeShares shares;
   std::vector<RankMemory> memory;  ///< by stage
   std::vector<PathItem> path;      ///< the longest first
+  std::vector<AxisLinks> links;    ///< by axis of the mesh
   std::int64_t capacity = 0;       ///< bytes of device memory that a plan may take; 0: not known
 
   std::int64_t most_bytes() const;

@@ -13,6 +13,7 @@
 #include "consist/error.h"
 #include "consist/host.h"
 #include "core/plan/in_parallel.h"
+#include "core/plan/links.h"
 #include "launch/tune/estimate.h"
 #include "launch/tune/findings.h"
 
@@ -36,7 +37,7 @@ class Search {
   Search(const SearchRequest& request, PluginHost& host)
       : request_(request),
         host_(host),
-        space_(request.config, request.settled, *request.machine, host),
+        space_(request.config, request.settled, *request.machine, host, request.transports),
         found_(space_, request.objective, request.config.precision) {}
 
   SearchResult run() {
@@ -103,7 +104,9 @@ class Search {
     apply(choices, config);
     const std::lock_guard lock(making_);
     if (request_.progress) request_.progress(std::to_string(++tried_) + " planned; " + text_of(choices));
-    return plan_run(std::move(config), host_, {nullptr, request_.machine, false});
+    Plan plan = plan_run(std::move(config), host_, {nullptr, request_.machine, false});
+    check_links(plan, host_);
+    return plan;
   }
 
   /// Plans those that are not known yet, or were not planned whole. What is late is left out.
@@ -240,7 +243,8 @@ class Search {
     }
   }
 
-  /// The best of as many families as are asked for, the Pareto front, and the best with the user's precision.
+  /// The best of as many families as are asked for, the Pareto front, the best with the user's precision, and that of each
+  /// transport.
   Points shown() const {
     Points chosen = found_.best_of_families();
     if (chosen.size() > request_.rows) chosen.resize(request_.rows);
@@ -248,6 +252,11 @@ class Search {
     const Points as_asked = found_.best_of_families([this](const Point& point) { return !found_.changes_precision(point); });
     chosen.insert(chosen.end(), front.begin(), front.end());
     if (!as_asked.empty()) chosen.push_back(as_asked.front());
+    for (const std::string& transport : request_.transports) {
+      const Points over =
+          found_.best_of_families([&](const Point& point) { return space_.layouts()[point.layout].transport == transport; });
+      if (!over.empty()) chosen.push_back(over.front());
+    }
     return chosen;
   }
 
@@ -296,6 +305,9 @@ class Search {
       std::stable_sort(candidates.begin(), candidates.end(),
                        [&](const Candidate& a, const Candidate& b) { return figure(a) < figure(b); });
     };
+    std::set<std::string> transports;
+    for (Candidate& candidate : candidates)
+      candidate.best_of_transport = !request_.transports.empty() && transports.insert(transports_text(candidate.config)).second;
     if (request_.objective == Objective::memory) sort_by([](const Candidate& c) { return c.prediction.most_bytes(); });
     if (request_.objective == Objective::energy)
       sort_by([&](const Candidate& c) { return joules_of(c.prediction, request_.power, c.config.ranks); });

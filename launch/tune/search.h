@@ -19,6 +19,7 @@ struct Candidate {
   RunConfig config;  ///< of the search with these, batch and accumulation stated
   Prediction prediction;
   bool best_for_memory = false;     ///< no other is both as fast and as small (on the Pareto front)
+  bool best_of_transport = false;   ///< the fastest of its transport, if several are searched
   bool changes_precision = false;   ///< it has options of the precision that the user has not given
   double measured = 0;              ///< seconds of a step; 0: not measured, or it failed
   std::int64_t measured_steps = 0;  ///< of the run that says so
@@ -29,6 +30,7 @@ struct SearchRequest {
   RunConfig config;  ///< `global_batch` is settled
   std::shared_ptr<const Machine> machine;
   Settled settled;
+  std::vector<std::string> transports;  ///< that are searched (Space); none: the configuration's
   Objective objective = Objective::tokens;
   Power power;                                            ///< of the machine; known if the objective is energy
   bool exhaustive = false;                                ///< every combination, each planned whole

@@ -172,9 +172,11 @@ std::vector<std::int64_t> micro_batches(std::int64_t sequences, int stages) {
   return all;
 }
 
-Space::Space(const RunConfig& config, const Settled& settled, const Machine& machine, PluginHost& host)
+Space::Space(const RunConfig& config, const Settled& settled, const Machine& machine, PluginHost& host,
+             const std::vector<std::string>& transports)
     : strategy_is_settled_(settled.strategy), says_recompute_(!settled.recompute && config.recompute.any()) {
   add_layouts(config, settled, machine, host);
+  if (!transports.empty()) take_transports(transports);
   for (LayoutChoice& layout : layouts_) add_dimensions(layout, config, settled, host);
 }
 
@@ -195,6 +197,28 @@ void Space::add_layouts(const RunConfig& config, const Settled& settled, const M
         data_terms(strategies, d.data, machine.ranks_per_node / d.tensor / d.context / d.experts, d.context * d.experts > 1)};
     for (const std::string& strategy : joined(terms)) layouts_.push_back({strategy, d.stages, d.data * d.experts});
   }
+}
+
+void Space::take_transports(const std::vector<std::string>& transports) {
+  std::vector<LayoutChoice> with_transports;
+  for (const std::string& transport : transports) {
+    RunConfig named;
+    parse_transports(transport, named);
+    const std::size_t before = with_transports.size();
+    for (LayoutChoice layout : layouts_) {
+      const std::vector<StrategyChoice> strategies = parse_strategies(layout.strategy);
+      const bool has_all = std::all_of(named.transport_of.begin(), named.transport_of.end(), [&](const auto& of_strategy) {
+        return std::any_of(strategies.begin(), strategies.end(),
+                           [&](const StrategyChoice& choice) { return choice.name == of_strategy.first; });
+      });
+      if (!has_all) continue;
+      layout.transport = transport;
+      with_transports.push_back(std::move(layout));
+    }
+    if (with_transports.size() == before)
+      throw UsageError("--transport lists '" + transport + "', which names a strategy that no layout of the search has");
+  }
+  layouts_ = std::move(with_transports);
 }
 
 void Space::add_dimensions(LayoutChoice& layout, const RunConfig& config, const Settled& settled, PluginHost& host) const {
@@ -239,6 +263,7 @@ Choices Space::choices_of(const Point& point) const {
   const LayoutChoice& layout = layouts_[point.layout];
   Choices choices;
   if (!strategy_is_settled_) choices.push_back({"strategy", layout.strategy});
+  if (!layout.transport.empty()) choices.push_back({"transport", layout.transport});
   for (std::size_t d = 0; d < layout.dimensions.size(); ++d) {
     const Dimension& dimension = layout.dimensions[d];
     const bool said = dimension.option == "batch" || (dimension.option == "recompute" && says_recompute_);

@@ -37,6 +37,7 @@ struct LayoutChoice {
   std::string strategy;  ///< "tp-sp=2+pipeline=2+zero2"
   int stages = 1, data = 1;
   std::vector<Dimension> dimensions = {};
+  std::string transport = {};  ///< as train takes it, of several that are searched; empty: the configuration's
 };
 
 /// A configuration: a layout, and the value of each of its dimensions.
@@ -57,9 +58,11 @@ class Space {
  public:
   /// `config` has its global batch. Layouts: the user's strategy, or every way to divide the ranks over one strategy within
   /// layers (inside of a node), one of stages and one that splits the batch, of all plugins that there are. Options:
-  /// micro-batches, recomputation, and those that the plugins of a layout, the precision and the optimizer call tunable. Throws
-  /// as make_parts().
-  Space(const RunConfig& config, const Settled& settled, const Machine& machine, PluginHost& host);
+  /// micro-batches, recomputation, and those that the plugins of a layout, the precision and the optimizer call tunable. Each
+  /// layout is there with each of `transports` ("nvlink", "nvlink,ddp=efa") whose strategies it has; none: with the
+  /// configuration's. Throws as make_parts(), and UsageError for one that no layout can have.
+  Space(const RunConfig& config, const Settled& settled, const Machine& machine, PluginHost& host,
+        const std::vector<std::string>& transports = {});
 
   const std::vector<LayoutChoice>& layouts() const noexcept { return layouts_; }
 
@@ -80,6 +83,7 @@ class Space {
 
  private:
   void add_layouts(const RunConfig& config, const Settled& settled, const Machine& machine, PluginHost& host);
+  void take_transports(const std::vector<std::string>& transports);
   void add_dimensions(LayoutChoice& layout, const RunConfig& config, const Settled& settled, PluginHost& host) const;
   bool has_effect(const Point& point, const Dimension& dimension) const;
   Point without_idle_options(Point point) const;

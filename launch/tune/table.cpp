@@ -58,20 +58,24 @@ std::string table_of(const SearchResult& result, std::size_t rows, const std::st
   std::string text = std::string(" PREDICTED   MEASURED      MEMORY     MFU PARETO ") + (device_price ? "COST/BTOK " : "") +
                      (power.is_known() ? "   J/BTOK " : "") + "CONFIGURATION\n      (ms)       (ms)\n";
   std::size_t shown = 0;
+  std::vector<AxisLinks> links;
   for (std::size_t n = 0; n < result.candidates.size(); ++n) {
     const Candidate& candidate = result.candidates[n];
-    if (n >= rows && !candidate.best_for_memory) continue;
+    if (n >= rows && !candidate.best_for_memory && !candidate.best_of_transport) continue;
     text += row_of(candidate, device_price, power);
+    links.insert(links.end(), candidate.prediction.links.begin(), candidate.prediction.links.end());
     ++shown;
   }
   const std::size_t all = result.whole + result.shortened;
   if (shown < all) text += "  and " + std::to_string(all - shown) + " others\n";
   return text + "PARETO: no other configuration is both as fast and as small." +
          (device_price ? " COST/BTOK: of a billion tokens, predicted, by --price." : "") +
-         (power.is_known() ? "\nJ/BTOK: joules of all devices for a billion tokens, " + origin_of(power) + ".\n" : "\n");
+         (power.is_known() ? "\nJ/BTOK: joules of all devices for a billion tokens, " + origin_of(power) + ".\n" : "\n") +
+         unknown_text(links);
 }
 
 std::string why(const Candidate& winner, const Candidate& other) {
+  static const std::string communication = "exposed communication";
   const auto parts_of = [](const Prediction& p) {
     std::map<std::string, double> parts{{"products", p.shares.of(Work::products)},
                                         {"attention", p.shares.of(Work::attention)},
@@ -79,7 +83,7 @@ std::string why(const Candidate& winner, const Candidate& other) {
                                         {"the optimizer", p.shares.of(Work::optimizer)},
                                         {"the pipeline's bubble", p.shares.pipeline},
                                         {"copies from and to the host", p.shares.host}};
-    for (const auto& [axis, seconds] : p.shares.communication) parts["exposed communication"] += seconds;
+    for (const auto& [axis, seconds] : p.shares.communication) parts[communication] += seconds;
     return parts;
   };
   std::map<std::string, double> less = parts_of(other.prediction);
@@ -94,6 +98,8 @@ std::string why(const Candidate& winner, const Candidate& other) {
     if (std::abs(sorted[n].first) < 0.05 * std::abs(difference)) break;
     text += (text.empty() ? "" : ", ") + fixed_text(std::abs(sorted[n].first) * 1e3, 2) + " ms " +
             (sorted[n].first > 0 ? "less" : "more") + " of " + sorted[n].second;
+    if (sorted[n].second == communication && transports_text(winner.config) != transports_text(other.config))
+      text += " (over " + transports_text(winner.config) + ", not " + transports_text(other.config) + ")";
   }
   return text;
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "consist/error.h"
 #include "core/plan/machine_choice.h"
 #include "launch/tune/space.h"
 #include "tests/advise/planned.h"
@@ -40,6 +41,37 @@ TEST(TuneSpace, DividesWithinNodesAndReplicatesAcrossThem) {
     EXPECT_THAT(two_nodes, Contains(layout));
   EXPECT_THAT(two_nodes, Each(Not(HasSubstr("ddp=8+")))) << "replicas within nodes would divide over slower links";
   EXPECT_THAT(layouts_over(8), Each(Not(AllOf(HasSubstr("zero"), HasSubstr("ddp"))))) << "one node";
+}
+
+TEST(TuneSpace, EachLayoutIsThereWithEachTransportThatItsStrategiesAllow) {
+  RunConfig config;
+  config.model = "llama-3-8b";
+  config.precision = "bf16";
+  config.sequence = 1024;
+  config.ranks = 16;
+  config.global_batch = 16;
+  const auto space = [&](const std::vector<std::string>& transports) {
+    return Space(config, {}, parse_machine("h200"), test::plugin_host(), transports);
+  };
+  const std::size_t layouts = space({}).layouts().size();
+  EXPECT_EQ(space({"efa", "socket"}).layouts().size(), 2 * layouts);
+  const Space both = space({"efa", "efa,tp-sp=nvlink"});
+  std::size_t with_tensor = 0;
+  for (std::size_t n = 0; n < both.layouts().size(); ++n) {
+    const LayoutChoice& layout = both.layouts()[n];
+    if (layout.transport == "efa,tp-sp=nvlink") {
+      ++with_tensor;
+      EXPECT_THAT(layout.strategy, HasSubstr("tp-sp="));
+    }
+    const Choices choices = both.choices_of(both.first(n));
+    ASSERT_GE(choices.size(), 2U);
+    EXPECT_EQ(choices[1].option, "transport");
+    EXPECT_EQ(choices[1].value, layout.transport);
+  }
+  EXPECT_GT(with_tensor, 0U);
+  EXPECT_EQ(both.layouts().size(), layouts + with_tensor);
+  EXPECT_EQ(space({}).choices_of(space({}).first(0))[1].option, "batch") << "one that is not searched is no choice";
+  EXPECT_THROW(space({"efa,pigeons=efa"}), UsageError);
 }
 
 TEST(TuneSpace, HasThePlaceOfActivationsUnlessItIsSettled) {

@@ -76,6 +76,23 @@ TEST(BenchExpect, TakesTheRatesOfAMachine) {
               HasSubstr("give one of them"));
 }
 
+TEST(BenchExpect, TakesTheLinksOfATransport) {
+  const auto h200 = std::make_shared<Machine>(*find_machine("h200"));
+  const double bytes = 256.0 * 1024 * 1024;
+  EXPECT_NEAR(expect("all_reduce", 4, bytes, h200, "socket").busbw, 3.83e9, 1e7) << "docs/results.md";
+  EXPECT_EQ(expect("all_reduce", 4, bytes, h200, "nvlink").busbw, expect("all_reduce", 4, bytes, h200).busbw);
+  EXPECT_EQ(expect("all_reduce", 4, bytes, h200, "socket").unknown, "");
+  const auto result = expect_command({"--members", "4,8", "--bytes", "268435456", "--machine", "h200", "--transport", "socket"});
+  EXPECT_EQ(result.status, 0) << result.output;
+  EXPECT_THAT(result.output, testing::AllOf(HasSubstr("all_reduce of 268 MB over socket."), HasSubstr(" 3.8 ")));
+  const auto unknown = expect_command({"--members", "2,4", "--bytes", "1e9", "--machine", "h200", "--transport", "pigeons"});
+  EXPECT_THAT(unknown.output,
+              HasSubstr("# How fast 'pigeons' is within a node of h200 is not known (known: efa, nvlink, socket)"));
+  EXPECT_EQ(unknown.output.find("How fast"), unknown.output.rfind("How fast")) << "once";
+  EXPECT_THAT(expect_command({"--members", "2", "--bytes", "1e9", "--bandwidth", "1e9", "--transport", "socket"}).output,
+              HasSubstr("--transport chooses among the links of a machine"));
+}
+
 TEST(BenchExpect, RefusesWhatMakesNoSense) {
   const std::vector<std::string> good{"--members", "2", "--bytes", "1e9", "--bandwidth", "1e9"};
   EXPECT_EQ(expect_command(good).status, 0);

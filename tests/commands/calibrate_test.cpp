@@ -8,6 +8,8 @@
 #include "consist/cost.h"
 #include "consist/files.h"
 #include "core/cost/machine_file.h"
+#include "launch/calibrate/links.h"
+#include "launch/calibrate/transport_list.h"
 #include "tests/child_process.h"
 #include "tests/temporary_folder.h"
 
@@ -91,6 +93,11 @@ TEST(Calibrate, WritesWhatItMeasuredAndOtherCommandsTakeIt) {
     if (instruction[0] == "lm_head_loss_grad") EXPECT_GT(instruction[6].get<double>(), 0) << "the logits";
   }
 
+  ASSERT_NE(machine.find_transport("socket"), nullptr);
+  EXPECT_EQ(machine.find_transport("socket")->node->curves[0].rates.size(), machine.node.curves[0].rates.size());
+  EXPECT_EQ(machine.find_transport("socket")->node->curves[0].source, FigureSource::measured_here);
+  EXPECT_EQ(machine.find_transport("socket")->network->curves[0].source, FigureSource::data_sheet) << "not measured";
+
   const auto explained = run({"explain", "--model", "llama-tiny", "--ranks", "2", "--summary", "--machine", file});
   EXPECT_EQ(explained.status, 0) << explained.output;
   EXPECT_THAT(explained.output, HasSubstr("here, 2 ranks a node"));
@@ -98,6 +105,62 @@ TEST(Calibrate, WritesWhatItMeasuredAndOtherCommandsTakeIt) {
   const auto again = run(command);
   EXPECT_EQ(again.status, 2);
   EXPECT_THAT(again.output, HasSubstr(file + " is there already"));
+}
+
+#ifdef CONSIST_WITH_LIBFABRIC
+TEST(Calibrate, SeveralTransportsAreMeasuredOneAfterTheOther) {
+  const TemporaryFolder folder;
+  const std::string file = folder / "here.json";
+  const auto result = run({"calibrate", "--device", "cpu", "--ranks", "2", "--models", "llama-tiny", "--seconds", "0.01",
+                           "--transport", "socket,efa", "--efa.provider", "tcp", "--output", file});
+  ASSERT_EQ(result.status, 0) << result.output;
+  const Machine machine = machine_from_json(read_text(file, 10'000'000), file);
+  const TransportLinks *socket = machine.find_transport("socket"), *efa = machine.find_transport("efa");
+  ASSERT_TRUE(socket != nullptr && efa != nullptr);
+  for (const TransportLinks* links : {socket, efa}) {
+    ASSERT_TRUE(links->node.has_value()) << links->transport;
+    EXPECT_EQ(links->node->curves.front().source, FigureSource::measured_here) << links->transport;
+    EXPECT_EQ(links->node->beside_compute.source, FigureSource::measured_here) << links->transport;
+  }
+  EXPECT_EQ(machine.node.curves.front().rates.back().rate, socket->node->curves.front().rates.back().rate)
+      << "the first is that of plans that name none";
+  EXPECT_NE(efa->node->curves.front().rates.back().rate, socket->node->curves.front().rates.back().rate);
+  EXPECT_FALSE(efa->network.has_value());
+  EXPECT_FALSE(machine.device.times.empty()) << "what the first has measured stays";
+  EXPECT_EQ(machine.name, "here");
+
+  const auto predicted =
+      run({"compare", "--predict", "--model", "llama-tiny", "--ranks", "2", "--machine", file, "--transport", "socket,efa"});
+  EXPECT_EQ(predicted.status, 0) << predicted.output;
+  EXPECT_EQ(predicted.output.find("is not known"), std::string::npos) << predicted.output;
+}
+#endif
+
+TEST(Calibrate, TransportsOverTheSameLinksTakeWhatWasMeasured) {
+  Machine machine = *find_machine("h200");
+  const LinkRates measured{.curves = {{.op = "*", .rates = {{1, 7}}}}};
+  const auto rate = [&](const char* transport) {
+    return machine.find_transport(transport)->node->curves.back().rates.back().rate;
+  };
+  const double socket = rate("socket"), between_nodes = machine.find_transport("efa")->network->curves.back().rates.back().rate;
+  launch::take_links(machine, "nvlink", measured);
+  EXPECT_EQ(rate("nvlink"), 7);
+  EXPECT_EQ(rate("efa"), 7) << "which goes over NVLink within a host";
+  EXPECT_EQ(rate("socket"), socket);
+  EXPECT_EQ(machine.find_transport("efa")->network->curves.back().rates.back().rate, between_nodes);
+  launch::take_links(machine, "pigeons", {.curves = {{.op = "*", .rates = {{1, 1}}}}});
+  EXPECT_EQ(rate("pigeons"), 1);
+  EXPECT_EQ(rate("nvlink"), 7);
+}
+
+TEST(Calibrate, OfOneTransportTheOthersOptionsAreLeftOut) {
+  const std::vector<std::string> given{"--ranks",  "2", "--transport=a,b", "--a.x", "1",          "--b.flag",
+                                       "--output", "f", "--models",        "m",     "--overwrite"};
+  const std::vector<std::string> first{"--ranks",  "2", "--a.x",       "1",           "--output", "f",
+                                       "--models", "m", "--overwrite", "--transport", "a"};
+  const std::vector<std::string> second{"--ranks", "2", "--b.flag", "--models", "m", "--transport", "b", "--add-links", "f"};
+  EXPECT_EQ(launch::arguments_for("a", {"a", "b"}, given, ""), first);
+  EXPECT_EQ(launch::arguments_for("b", {"a", "b"}, given, "f"), second);
 }
 
 TEST(Calibrate, RefusesWhatCannotBe) {
@@ -109,6 +172,9 @@ TEST(Calibrate, RefusesWhatCannotBe) {
            {{"--models", "llama-tiny,"}, "has an empty name"},
            {{"--models", "nothing", "--device", "cpu"}, "'nothing' is neither a folder nor a preset"},
            {{"--transport", "pigeons"}, "pigeons"},
+           {{"--transport", "socket,socket", "--ranks", "2"}, "--transport lists 'socket' twice"},
+           {{"--transport", "socket,efa"}, "give --ranks 2 or more"},
+           {{"--add-links", "there.json", "--ranks", "2"}, "--output has no place beside it"},
            {{"--sekonds", "1"}, "--sekonds"}}) {
     std::vector<std::string> command{"calibrate", "--output", file};
     command.insert(command.end(), words.begin(), words.end());

@@ -76,15 +76,37 @@ TEST(ComparePredict, TheTableSaysWhatPredictSaysAndNothingIsRun) {
   EXPECT_THAT(result.output, Not(HasSubstr("measured once")));
 }
 
-TEST(ComparePredict, SaysThatTransportsArePredictedAlike) {
-  const Words words{"compare", "--predict", "--model", "llama-tiny", "--ranks", "2", "--machine", "cpu", "--transport"};
-  const auto said = [&](const char* transports) {
-    Words all = words;
-    all.emplace_back(transports);
-    return consist_says(all).output;
-  };
-  EXPECT_THAT(said("socket,efa"), HasSubstr("whatever the transport: rows that differ in it alone are alike"));
-  EXPECT_THAT(said("socket"), Not(HasSubstr("whatever the transport")));
+TEST(ComparePredict, TransportsDifferAndWhatCannotBeIsARowWithItsReason) {
+  const Words words{"compare",     "--predict",
+                    "--model",     "qwen3-0.6b",
+                    "--precision", "bf16",
+                    "--sequence",  "1024",
+                    "--batch",     "1",
+                    "--ranks",     "4",
+                    "--strategy",  "zero3-offload",
+                    "--machine",   "h200,h200+ranks-per-node=1",
+                    "--transport", "nvlink,efa,socket"};
+  const ChildResult result = consist_says(words);
+  EXPECT_EQ(result.status, 0) << result.output;
+  const auto step = [&](const std::string& row) { return std::atof(cell(result.output, "qwen3-0.6b +" + row, 1).c_str()); };
+  EXPECT_GT(step("h200 +nvlink"), 0) << result.output;
+  EXPECT_GT(step("h200 +socket"), 5 * step("h200 +nvlink"));
+  EXPECT_GT(step("h200\\+ranks-per-node=1 +efa"), step("h200 +nvlink"));
+  EXPECT_GT(step("h200\\+ranks-per-node=1 +socket"), 5 * step("h200\\+ranks-per-node=1 +efa"));
+  EXPECT_THAT(result.output,
+              ContainsRegex("ranks-per-node=1 +nvlink +refused: transport 'nvlink' cannot connect the groups of axis 'data'"));
+  EXPECT_THAT(result.output, ContainsRegex("h200 +efa +refused: transport 'efa' cannot connect"));
+  EXPECT_THAT(result.output, ContainsRegex("transport socket over nvlink: 0\\.[0-9]+x the speed"));
+  EXPECT_THAT(result.output, Not(HasSubstr("is not known")));
+}
+
+TEST(ComparePredict, SaysOnceWhichTransportTheMachineDoesNotKnow) {
+  const ChildResult result = consist_says({"compare", "--predict", "--model", "llama-tiny", "--ranks", "2", "--machine", "cpu",
+                                           "--batch", "1,2", "--transport", "socket,efa"});
+  const std::string sentence = "How fast 'efa' is within a node of cpu is not known";
+  const std::size_t at = result.output.find(sentence);
+  ASSERT_NE(at, std::string::npos) << result.output;
+  EXPECT_EQ(result.output.find(sentence, at + 1), std::string::npos);
 }
 
 TEST(ComparePredict, MachinesAreRowsAndWhatDoesNotFitAnywhereIsAFailure) {

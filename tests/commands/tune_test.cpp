@@ -104,6 +104,42 @@ TEST(Tune, FindsWhatPlanningEveryCombinationFinds) {
   }
 }
 
+TEST(Tune, ListedTransportsAreSearchedAndTheReasonNamesThem) {
+  const std::string base = "--model qwen3-0.6b --ranks 4 --sequence 1024 --precision bf16 ";
+  const std::string more = "--global-batch 16 --recompute none --machine h200 ";
+  const auto result = run("tune", split_words(base + "--transport socket,nvlink --strategy zero3-offload " + more +
+                                              "--measure 0 --rows 1 --configurations 20"));
+  ASSERT_EQ(result.status, 0) << result.output;
+  // Both are in the table, nvlink first, with the step that predict says.
+  const std::size_t fast = result.output.find("--transport nvlink"), slow = result.output.find("--transport socket");
+  ASSERT_NE(slow, std::string::npos) << result.output;
+  EXPECT_LT(fast, slow);
+  EXPECT_THAT(result.output, testing::ContainsRegex("Beside '--transport socket[^\n]* ms less of exposed communication "
+                                                    "\\(over nvlink, not socket\\)"));
+  const std::size_t train = result.output.find("  consist train ");
+  ASSERT_NE(train, std::string::npos);
+  const std::string command = result.output.substr(train);
+  EXPECT_THAT(command,
+              AllOf(HasSubstr(base + "--strategy zero3-offload " + more + "--transport nvlink "), Not(HasSubstr("socket"))));
+  const std::regex first("\n +([0-9.]+) [^\n]*(--transport nvlink[^\n]*)");
+  std::smatch row;
+  ASSERT_TRUE(std::regex_search(result.output, row, first)) << result.output;
+  EXPECT_NEAR(predicted(base + "--strategy zero3-offload " + more + row[2].str())["step_seconds"]["value"].get<double>() * 1e3,
+              std::stod(row[1]), 0.006);
+
+  const auto one =
+      run("tune", split_words(base + "--strategy ddp --transport nvlink " + more + "--measure 0 --configurations 1"));
+  EXPECT_EQ(one.status, 0) << one.output;
+  EXPECT_THAT(one.output, HasSubstr("--strategy ddp --transport nvlink " + more)) << "one is fixed";
+  for (const auto& [transports, says] :
+       {std::pair{"nvlink,pigeons", "pigeons"},
+        {"nvlink,socket+tp-sp=efa", "'socket,tp-sp=efa', which names a strategy that no layout"}}) {
+    const auto bad = run("tune", split_words(base + "--strategy ddp --measure 0 " + more + "--transport " + transports));
+    EXPECT_EQ(bad.status, 2) << bad.output;
+    EXPECT_THAT(bad.output, HasSubstr(says));
+  }
+}
+
 TEST(Tune, OptionsOfThirdPartiesAreSearched) {
   const auto result =
       run("tune", split_words("--plugin " CONSIST_BINARY_DIR "/tests/plugin/sample --model llama-tiny --ranks 2 --sequence "

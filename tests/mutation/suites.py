@@ -32,6 +32,8 @@ SUITES = {
     "core/passes": PROGRAM[:1] + [("cpu", "Gradient*")] + PROGRAM[1:] + [("plan", "*"), ("commands", "Explain*")] + RUNS[:1],
     "core/passes/adamw": [("parity", "*OptimizerParity*"), ("interpreter", "*Optimizers*"), ("passes", "*")],
     "core/plan": [("plan", "*"), ("program", "*"), ("passes", "*"), ("cost", "*"), ("commands", "Explain*:BenchExpect*")] + RUNS + PROGRAM[:1] + [("conformance_strategy", "*ddp*:*zero2*")],
+    "core/plan/links": [("plan", "*"), ("commands", "PredictTransports*:ComparePredict*"), ("runtime", "*Agree*")],
+    "core/plan/machine_choice": [("cost", "*"), ("plan", "*"), ("commands", "Explain*:BenchExpect*:Predict*")],
     "core/plugin": [("plugin", "*"), ("commands", "*Plugins*:*Options*"), ("external", "*")],
     "core/program": [("program", "*"), ("cost", "*")] + PROGRAM + [("ops", "*"), ("plugin", "*"), ("commands", "Explain*")],
     "core/runtime": RUNS + [("parity", "*HfParity.WholeBatch*:*OptimizerParity*"), ("checkpoint", "-*Kill*"), ("cost", "*"), ("commands", "*Profile*:Trace*:Compare*"), ("runtime", "*")],
@@ -57,6 +59,8 @@ SUITES = {
     "models": [("models", "*"), ("parity", "*HfParity.WholeBatch*")],
     "launch": [("commands", "*"), ("launcher", "*")],
     "launch/advise": [("advise", "*")],
+    "launch/calibrate": [("commands", "Calibrate*:OpTimes*:Throttling*:HostLink*")],
+    "launch/tune": [("advise", "*Tune*"), ("commands", "Tune*")],
     "launch/predict": [("advise", "*"), ("commands", "Predict*:ComparePredict*:Tune*")],
     "launch/readers": [("commands", "*Deepspeed*:*Torchtitan*:*Megatron*:*Accelerate*:*TrainerFile*"), ("commands", "*")],
     "launch/launcher": [("launcher", "*"), ("commands", "TrainCommand*:Signals*")],
@@ -94,6 +98,7 @@ TARGETS = {
     "launch": ["bin/consist", "bin/test_commands", "bin/test_launcher"],
     "launch/advise": ["bin/consist", "bin/test_advise"],
     "launch/predict": ["bin/consist", "bin/test_advise", "bin/test_commands"],
+    "launch/tune": ["bin/consist", "bin/test_advise", "bin/test_commands"],
 }
 TARGETS["plugins/strategies/common"] = ["lib/consist/plugins/strategy-cp.so", "lib/consist/plugins/strategy-ep.so", "lib/consist/plugins/strategy-tp-sp.so"]
 for kind, name in [("strategies", "cp"), ("strategies", "ddp"), ("strategies", "pipeline"), ("strategies", "tp-sp"), ("optimizers", "adamw"), ("optimizers", "lion"), ("optimizers", "muon"), ("optimizers", "sgd")]:

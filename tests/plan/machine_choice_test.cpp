@@ -1,10 +1,11 @@
-// The machine that the ranks of a job plan for.
+// The machine that the ranks of a job plan for, and the transports that they plan with.
 #include "core/plan/machine_choice.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "core/cost/machine_file.h"
+#include "core/plan/links.h"
 #include "tests/job/in_process.h"
 
 namespace consist {
@@ -37,6 +38,23 @@ TEST(AgreeOnMachine, OrForTheOneThatIsNamed) {
   const std::vector<std::string> files = planned_for("l40s,network=3e9");
   EXPECT_EQ(files[0], files[1]);
   EXPECT_EQ(machine_from_json(files[1], "rank 1's").network.curves.back().rates.back().rate, 3e9);
+}
+
+TEST(AgreeOnMachine, AllRanksPlanWithTheTransportsOfRankZero) {
+  std::vector<std::vector<std::string>> names(2);
+  Layout layout;
+  layout.mesh = Mesh({{"data", 2}, {"tensor", 2}});
+  layout.active = {{.name = "outer", .axes = 0}, {.name = "inner", .axes = 1}};
+  const auto errors = run_ranks(make_addresses(2), [&](JoinedJob& job) {
+    RunConfig config;
+    if (job.rank() == 0) config.transport_of["inner"] = "nvlink";
+    if (job.rank() == 1) config.transport = "socket";
+    names[static_cast<std::size_t>(job.rank())] = agree_on_transports(job, config, layout);
+    job.leave(std::chrono::seconds(20));
+  });
+  for (const auto& error : errors) EXPECT_EQ(error, nullptr);
+  EXPECT_THAT(names[0], ::testing::ElementsAre("", "nvlink")) << "the outer axis has none that is named";
+  EXPECT_EQ(names[1], names[0]);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -106,6 +107,13 @@ struct LinkRates {
   Figure compute_beside{1};  ///< share of the compute queue's speed that is left beside collectives; fraction, 0..1
 };
 
+/// Links as one transport uses them.
+struct TransportLinks {
+  std::string transport;             ///< the plugin's name
+  std::optional<LinkRates> node;     ///< between ranks of a node; nothing: not known
+  std::optional<LinkRates> network;  ///< to another node, all ranks of the node sending; nothing: not known, or it goes nowhere
+};
+
 /// Seconds in which each of `members` ranks sends `bytes`: linear between the points of the curve, at the last one's rate beyond.
 CONSIST_API double seconds_of(const LinkRates::Curve& curve, double bytes, int members);
 
@@ -116,8 +124,9 @@ struct Machine {
   std::vector<std::string> devices;  ///< a device is of this kind if its name contains one of these; empty: every one is
   int ranks_per_node = 1;
   DeviceRates device;
-  LinkRates node;      ///< between ranks of a node
-  LinkRates network;   ///< to another node, all ranks of the node sending
+  LinkRates node;                          ///< between ranks of a node, if no transport is named or nothing is known of it
+  LinkRates network;                       ///< the same, to another node, all ranks of the node sending
+  std::vector<TransportLinks> transports;  ///< no two of one name
   Figure host_alone;   ///< bytes/s between the memories of host and device in one direction, if no other rank of the node copies
   Figure host_shared;  ///< the same if all ranks do
   /// How many ranks these were when it was measured: fewer share as much between them. 0: that is not known, and two are as all.
@@ -126,6 +135,9 @@ struct Machine {
   /// Relative time by which the slowest rank of a node computes longer than their mean: ranks of one job wait for it.
   Figure rank_skew;
   Figure step_error;   ///< relative error of a simulated step, as comparisons with measured ones have it; 0: not known
+
+  /// Null where nothing is known of the transport.
+  CONSIST_API const TransportLinks* find_transport(std::string_view transport) const;
 };
 
 /// The machine that ships under this name ("h200"), null if there is none. Lives as long as the process.
@@ -140,8 +152,9 @@ enum class Beside : std::uint8_t { nothing, compute };
 /// compile one program. THREADS: all members from any thread.
 class CONSIST_API CostModel {
  public:
-  /// For programs on `mesh`: rank r is on node r / Machine::ranks_per_node.
-  CostModel(std::shared_ptr<const Machine> machine, const Mesh& mesh);
+  /// For programs on `mesh`: rank r is on node r / Machine::ranks_per_node. `transports`: by axis, the name of the plugin that
+  /// moves the bytes of its groups; what is empty or missing is not named, and has Machine::node and Machine::network.
+  CostModel(std::shared_ptr<const Machine> machine, const Mesh& mesh, std::vector<std::string> transports = {});
 
   const Machine& machine() const noexcept { return *machine_; }
 
@@ -168,7 +181,8 @@ class CONSIST_API CostModel {
   /// Seconds of a kernel that reads and writes so many bytes and computes next to nothing.
   double moving_seconds(double bytes) const;
 
-  // Over a set of mesh axes. ERRORS: std::out_of_range for an axis that the mesh does not have.
+  // Over a set of mesh axes, by the links of their transport. Axes of a set have one; where they do not, which no run accepts,
+  // that of the first axis counts. ERRORS: std::out_of_range for an axis that the mesh does not have.
 
   /// Seconds in which `collective` sends `bytes` from each member of a group (Op::bytes_sent). If members are on several
   /// nodes, those of one node send over the links of all of them, and no transfer is faster than within the node.
@@ -178,20 +192,26 @@ class CONSIST_API CostModel {
   double message_seconds(double bytes, AxisSet axes) const;
 
   /// The fraction of their speed, 0..1, that collectives keep beside kernels of the compute queue.
-  double share_beside_compute(AxisSet axes) const {
-    return (crosses_nodes(axes) ? machine_->network : machine_->node).beside_compute.value;
-  }
+  double share_beside_compute(AxisSet axes) const { return rates_over(axes).beside_compute.value; }
 
   /// The fraction of their speed, 0..1, that kernels of the compute queue keep beside collectives.
-  double compute_share_beside(AxisSet axes) const {
-    return (crosses_nodes(axes) ? machine_->network : machine_->node).compute_beside.value;
-  }
+  double compute_share_beside(AxisSet axes) const { return rates_over(axes).compute_beside.value; }
 
   /// The fraction of their speed, 0..1, that copies between host and device keep while others go the other way.
   double copy_share_beside_copies() const { return machine_->host_both.value; }
 
   /// Whether some members of a group lie on different nodes.
   bool crosses_nodes(AxisSet axes) const { return groups_over(axes).crosses; }
+
+  /// The name of their transport; empty: none is named.
+  const std::string& transport(AxisSet axes) const { return links_over(axes).transport; }
+
+  /// Whether the machine knows how fast their transport is between the nodes that they cross, or within a node if they cross
+  /// none. If not, they have Machine::network or Machine::node. True where no transport is named.
+  bool knows_links(AxisSet axes) const {
+    const Links& links = links_over(axes);
+    return crosses_nodes(axes) ? links.knows_network : links.knows_node;
+  }
 
  private:
   /// Shares of the peak that one op reaches, by log(FLOPs) of an instruction.
@@ -226,6 +246,13 @@ class CONSIST_API CostModel {
     Point at(double flops, double bytes) const;
   };
   using Curves = std::vector<std::pair<const Op*, const LinkRates::Curve*>>;  // the last one is for all others
+  /// Of one transport.
+  struct Links {
+    std::string transport;
+    const LinkRates *node = nullptr, *network = nullptr;
+    bool knows_node = true, knows_network = true;
+    Curves node_curves, network_curves;
+  };
 
   SharesByType shares_of(std::string_view op) const;
   /// A lower bound of any instruction's time: FLOPs over the peak or bytes over the memory's rate, and a kernel's start.
@@ -240,13 +267,18 @@ class CONSIST_API CostModel {
   Timed timed(const Program& program, const Instruction& instruction) const;
   static Curves curves_of(const LinkRates& links);
   static double over(const Curves& curves, const Op& op, double bytes, int members);
+  Links links_of(const std::string& transport) const;
   Groups groups_over(AxisSet axes) const;
+  const Links& links_over(AxisSet axes) const;
+  const LinkRates& rates_over(AxisSet axes) const {
+    return *(crosses_nodes(axes) ? links_over(axes).network : links_over(axes).node);
+  }
   double flops_rate(const Program& program, const Instruction& instruction, double flops) const;
 
   std::shared_ptr<const Machine> machine_;
   std::vector<std::pair<const Op*, SharesByType>> shares_;  // the last one is for all others
   std::vector<Measured> measured_;
-  Curves node_, network_;
+  std::vector<Links> links_;  // by axis of the mesh; behind them those of no transport
   Mesh mesh_;
   std::shared_ptr<KnownGroups> known_ = std::make_shared<KnownGroups>();
   double host_rate_ = 0;

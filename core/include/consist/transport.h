@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "consist/dtype.h"
@@ -69,6 +70,9 @@ class CONSIST_API Transport {
   virtual ~Transport();
   /// Why this transport cannot serve a device of that kind on this machine; empty if it can. Must not start anything.
   virtual std::string unavailable(std::string_view device_kind) const = 0;
+  /// Why it cannot connect a group of devices of that kind whose members are on one host, or on several; empty if it can, which
+  /// is the default. Predictions ask it on any machine, by the options alone; connect() refuses such groups by itself.
+  virtual std::string cannot_connect(std::string_view device_kind, bool several_hosts) const;
   /// Connects the members of a group; called by all of them. The job outlives the communicator.
   virtual std::unique_ptr<Communicator> connect(Job& job, const GroupRequest& group) = 0;
 };

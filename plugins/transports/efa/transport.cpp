@@ -37,6 +37,12 @@ class EfaTransport final : public Transport {
     return "it serves devices of the kinds cpu and cuda, not '" + std::string(device_kind) + "'";
   }
 
+  std::string cannot_connect(std::string_view device_kind, bool several_hosts) const override {
+    if (device_kind != "cuda" || several_hosts || !nvlink_within_host_) return {};
+    return "GPUs of one host use NVLink among themselves and nothing goes over EFA; take transport nvlink, or give "
+           "--efa.within-host=efa";
+  }
+
   std::unique_ptr<Communicator> connect(Job& job, const GroupRequest& group) override {
     if (const std::string reason = unavailable(group.device_kind); !reason.empty())
       throw UnavailableError("transport efa: " + reason);

@@ -28,7 +28,12 @@ class NvlinkTransport final : public Transport {
 
   std::string unavailable(std::string_view device_kind) const override {
     if (device_kind == "cuda") return nccl::unavailable(library_);
-    return "NVLink connects GPUs; a '" + std::string(device_kind) + "' device has none. Transport socket serves it";
+    return not_for(device_kind);
+  }
+
+  std::string cannot_connect(std::string_view device_kind, bool several_hosts) const override {
+    if (device_kind != "cuda") return not_for(device_kind);
+    return several_hosts ? "NVLink connects the GPUs of one host; transports efa and socket connect hosts" : "";
   }
 
   std::unique_ptr<Communicator> connect(Job& job, const GroupRequest& group) override {
@@ -44,6 +49,10 @@ class NvlinkTransport final : public Transport {
   }
 
  private:
+  static std::string not_for(std::string_view device_kind) {
+    return "NVLink connects GPUs; a '" + std::string(device_kind) + "' device has none. Transport socket serves it";
+  }
+
   const std::string library_;
   const nccl::CopyEngines copy_engines_;
   const std::int64_t staging_;
