@@ -9,6 +9,7 @@
 #include "consist/builder.h"
 #include "consist/edit.h"
 #include "consist/op.h"
+#include "consist/room.h"
 
 namespace consist {
 namespace {
@@ -28,9 +29,6 @@ std::int64_t room_of(const Program& program, const Instruction& i) {
   return rows[rows.rank() - 2];
 }
 
-/// A rank's rows are a multiple of it: products like such sizes.
-constexpr std::int64_t rows_unit = 16;
-
 }  // namespace
 
 bool may_overflow(const Program& program) {
@@ -38,11 +36,11 @@ bool may_overflow(const Program& program) {
 }
 
 void grow_room(Program& forward, double factor) {
-  const std::int64_t multiple = rows_unit * forward.mesh.ranks();
   for (Instruction& i : forward.instructions) {
     if (!has_limit(i)) continue;
     const auto wanted = static_cast<std::int64_t>(std::ceil(factor * static_cast<double>(i.attributes.integer("rows"))));
-    const std::int64_t rows = (wanted + multiple - 1) / multiple * multiple, most = i.attributes.integer_or("most_rows", rows);
+    const std::int64_t rows = rounded_room(wanted, forward.mesh.ranks() / i.attributes.integer_or("ranks", 1)),
+                       most = i.attributes.integer_or("most_rows", rows);
     i.attributes.set("rows", std::min(rows, most));
   }
 }

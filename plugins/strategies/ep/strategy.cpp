@@ -4,7 +4,6 @@
 // rows there is room.
 #include "consist/strategy.h"
 
-#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -12,6 +11,7 @@
 #include "consist/op.h"
 #include "consist/pass.h"
 #include "consist/plugin.h"
+#include "consist/room.h"
 #include "plugins/strategies/common/held_inputs.h"
 #include "plugins/strategies/common/turns.h"
 #include "plugins/strategies/common/weight_gradients.h"
@@ -85,12 +85,9 @@ class ExpertParallel final : public ParallelStrategy {
     tensor.placements.set(axes, Placement::shard(0));
   }
 
-  /// Rows over all ranks where `choices` fall on experts, each rank's a multiple of `unit`.
+  /// Rows over all ranks where `choices` fall on experts.
   std::int64_t room_for(std::int64_t choices, const Mesh& mesh) const {
-    constexpr std::int64_t unit = 16;
-    const std::int64_t multiple = unit * mesh.ranks();
-    const auto wanted = static_cast<std::int64_t>(std::ceil(capacity_ * static_cast<double>(choices)));
-    return (std::max<std::int64_t>(wanted, 1) + multiple - 1) / multiple * multiple;
+    return rounded_room(static_cast<std::int64_t>(std::ceil(capacity_ * static_cast<double>(choices))), mesh.ranks());
   }
 
   double capacity_;
