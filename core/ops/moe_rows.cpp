@@ -2,7 +2,7 @@
 // Gradients of both. Along an axis of experts, which a strategy names in moe_dispatch's attribute "axis", each rank sees the
 // tokens of the whole group, or those that were sent to it, and makes the rows of its own experts, for which there is room up to
 // a number; the sums of combine are then partial, or go back. Along an axis of tokens each rank makes the rows of its own tokens,
-// and there is always room.
+// and there is always room. Of several axes of experts tokens may be sent along some and be gathered along the others.
 #include "core/ops/core_ops.h"
 
 namespace consist::ops {
@@ -11,12 +11,17 @@ namespace {
 constexpr Placement row_dim = Placement::shard(1);  // of rows [1, rows, channels]
 constexpr Placement first_dim = Placement::shard(0);
 
-/// Tokens that ranks have sent (moe_send) are [sources, destinations, room, channels]: along the axis of experts each rank has
-/// those that were sent to it, along axes of tokens each has its own.
+/// Tokens that ranks have sent (moe_send) are [sources, destinations, room, channels]: along the axes that they travel each rank
+/// has those that were sent to it, along axes of tokens each has its own.
 bool were_sent(const TensorType& tokens) {
   return tokens.shape.rank() == 4;
 }
 constexpr Placement by_destination = Placement::shard(1);
+
+/// How tokens like these come to their experts along an axis that divides those: sent from rank to rank, or gathered.
+Placement at_experts(Placement placement, const TensorType& tokens) {
+  return were_sent(tokens) && over_tokens(placement) ? by_destination : Placement::replicate();
+}
 
 /// How tokens like these lie along an axis that divides them: as they do already, or in the first dimension that may be divided.
 Placement divided(Placement placement, const TensorType& tokens) {
@@ -65,9 +70,8 @@ class Rows : public NamedOp {
   static Placement place(Placement& pairs, Placement& counts, Placement& tokens, const TensorType& type) {
     switch (kind_of(pairs, counts)) {
       case Along::experts:
-        if (were_sent(type)) return tokens = by_destination;
-        tokens = Placement::replicate();
-        return Placement::partial();
+        tokens = at_experts(tokens, type);
+        return tokens.is_replicate() ? Placement::partial() : tokens;
       case Along::tokens:
         tokens = divided(tokens, type);
         counts = Placement::partial();
@@ -120,7 +124,7 @@ class Dispatch final : public Rows {
   }
   void shard(AxisSharding& axis, const Types& in, const Attributes& attributes) const override {
     if (attributes.has("axis") && attributes.axes("axis").contains(axis.axis)) {
-      for (Placement& input : axis.inputs) input = were_sent(*in[0]) ? by_destination : Placement::replicate();
+      for (Placement& input : axis.inputs) input = at_experts(input, *in[0]);
       axis.outputs = {row_dim, first_dim, first_dim, first_dim, Placement::partial()};
       return;
     }

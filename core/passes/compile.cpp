@@ -255,6 +255,8 @@ Program compile_step(const CompileRequest& request, const Layout& layout, int ra
     name_collectives(program, "differentiate");
   });
   passes.add("recompute", [&](Program& program) { recompute(program, request.recompute); });
+  if (request.offload.any())
+    passes.add("check_offloaded_layers", [&](Program& program) { check_offloaded_layers(program, request.offload); });
   passes.each("divide", divide);
   passes.sum_overflow();
   passes.add("count_expert_choices", count_expert_choices);

@@ -141,14 +141,24 @@ class Offloader {
   std::int64_t most_bytes_ = 0;  // that may be on their way
 };
 
-void check_layers(const Program& program, const OffloadRequest& request) {
+}  // namespace
+
+std::int64_t bytes_to_host(const Program& program) {
+  std::int64_t bytes = 0;
+  for (const Instruction& i : program.instructions) {
+    if (std::string_view(i.tag.inserted_by) == offload_name && i.queue == Queue::device_to_host())
+      bytes += program.bytes(i.outputs[0]);
+  }
+  return bytes;
+}
+
+void check_offloaded_layers(const Program& whole, const OffloadRequest& request) {
+  if (!request.any()) return;
   int layers = 0;
-  for (const Instruction& i : program.instructions) layers = std::max(layers, i.tag.layer + 1);
+  for (const Instruction& i : whole.instructions) layers = std::max(layers, i.tag.layer + 1);
   if (request.first_layer < layers && request.last_layer < layers) return;
   throw UsageError("--offload-activations " + text_of(request) + ": the model has the layers 0 to " + std::to_string(layers - 1));
 }
-
-}  // namespace
 
 OffloadRequest parse_offload(const std::string& text) {
   if (text == "none") return {};
@@ -168,7 +178,6 @@ std::string text_of(const OffloadRequest& request) {
 
 void offload_activations(Program& program, const OffloadRequest& request) {
   if (!request.any()) return;
-  if (program.stage_axis < 0) check_layers(program, request);
   if (Offloader(program, request).run() || program.stage_axis >= 0) return;
   throw UsageError("--offload-activations " + text_of(request) +
                    ": nothing would be moved: backward wants what these layers keep again before it could have gone to the host "

@@ -1,6 +1,7 @@
 // Activations that wait for backward in the host's memory: less memory on the device for copies beside compute.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "consist/export.h"
@@ -34,8 +35,13 @@ CONSIST_API std::string text_of(const OffloadRequest& request);
 /// the last layer), where copies would not end by then, and where it is among the smallest tensors that make 1% of a layer's.
 /// What recomputation makes again is not kept, so that it is not copied.
 ///
-/// Throws UsageError for layers that the model lacks and, unless ranks have programs of their own (Program::stage_axis), where
-/// nothing is moved.
+/// Throws UsageError where nothing is moved, unless ranks have programs of their own (Program::stage_axis).
 CONSIST_API void offload_activations(Program& program, const OffloadRequest& request);
+
+/// Of activations, in a step of this rank.
+CONSIST_API std::int64_t bytes_to_host(const Program& program);
+
+/// Throws UsageError for layers that the model lacks. `whole` has all of them: no stage of a pipeline.
+CONSIST_API void check_offloaded_layers(const Program& whole, const OffloadRequest& request);
 
 }  // namespace consist

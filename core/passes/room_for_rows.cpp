@@ -5,10 +5,13 @@
 #include <cstdio>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "consist/builder.h"
 #include "consist/edit.h"
 #include "consist/op.h"
+#include "consist/room.h"
 
 namespace consist {
 namespace {
@@ -28,9 +31,6 @@ std::int64_t room_of(const Program& program, const Instruction& i) {
   return rows[rows.rank() - 2];
 }
 
-/// A rank's rows are a multiple of it: products like such sizes.
-constexpr std::int64_t rows_unit = 16;
-
 }  // namespace
 
 bool may_overflow(const Program& program) {
@@ -38,11 +38,11 @@ bool may_overflow(const Program& program) {
 }
 
 void grow_room(Program& forward, double factor) {
-  const std::int64_t multiple = rows_unit * forward.mesh.ranks();
   for (Instruction& i : forward.instructions) {
     if (!has_limit(i)) continue;
     const auto wanted = static_cast<std::int64_t>(std::ceil(factor * static_cast<double>(i.attributes.integer("rows"))));
-    const std::int64_t rows = (wanted + multiple - 1) / multiple * multiple, most = i.attributes.integer_or("most_rows", rows);
+    const std::int64_t rows = rounded_room(wanted, forward.mesh.ranks() / i.attributes.integer_or("ranks", 1)),
+                       most = i.attributes.integer_or("most_rows", rows);
     i.attributes.set("rows", std::min(rows, most));
   }
 }
@@ -59,23 +59,35 @@ Room least_room(const Program& program) {
 
 void sum_overflow(Program& segment) {
   constexpr const char* name = "overflow";
-  TensorId sum = no_tensor;
+  // Tokens that are sent along one axis and gathered along another are each rank's own along the first alone, rows along both:
+  // sums of different placements meet once, at the end.
+  std::vector<std::pair<Placements, TensorId>> sums;
   Inserter inserter(segment);
+  InstructionId last = -1;
   const std::size_t count = segment.instructions.size();
   for (std::size_t at = 0; at < count; ++at) {
     const Instruction& i = segment.instructions[at];
     if (!has_limit(i) || i.tag.phase != Phase::forward) continue;  // what is made again for backward counts once
     const TensorId here = i.outputs.back();
-    if (sum == no_tensor) {
-      sum = here;
+    last = static_cast<InstructionId>(at);
+    const auto known = std::ranges::find(sums, segment[here].placements, &std::pair<Placements, TensorId>::first);
+    if (known == sums.end()) {
+      sums.emplace_back(segment[here].placements, here);
       continue;
     }
-    inserter.after(static_cast<InstructionId>(at), [&sum, here](Builder& builder) {
+    inserter.after(last, [&sum = known->second, here](Builder& builder) {
       builder.tag.inserted_by = "sum_overflow";
       sum = builder.emit_one("add", {sum, here}, {}, name);
     });
   }
+  for (std::size_t group = 1; group < sums.size(); ++group) {
+    inserter.after(last, [&sums, group](Builder& builder) {
+      builder.tag.inserted_by = "sum_overflow";
+      sums[0].second = builder.emit_one("add", {sums[0].second, sums[group].second}, {}, name);
+    });
+  }
   inserter.apply();
+  TensorId sum = sums.empty() ? no_tensor : sums[0].second;
   if (sum == no_tensor && !segment.instructions.empty()) {  // another stage of a pipeline has experts
     Builder builder(segment);
     builder.tag = segment.instructions.front().tag;

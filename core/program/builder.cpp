@@ -46,18 +46,39 @@ std::int64_t dim_of(Placement part) {
 }
 
 /// When a tensor is moved along an axis, beside its moves along other axes. Flat parts are cut from what the other axes leave: a
-/// gather undoes them first, a slice makes them last.
-enum class Turn { from_flat, others, to_flat };
-constexpr Turn turns[] = {Turn::from_flat, Turn::others, Turn::to_flat};
-Turn turn_of(Placement from, Placement to) {
-  return from.is_flat() ? Turn::from_flat : to.is_flat() ? Turn::to_flat : Turn::others;
+/// gather undoes them first, a slice makes them last. Sums are scattered first along the innermost axis, so that outer ones, which
+/// join nodes, move parts; gathers go in the order of the mesh, so that these undo those.
+enum class Turn { from_flat, scatter, others, to_flat };
+constexpr Turn turns[] = {Turn::from_flat, Turn::scatter, Turn::others, Turn::to_flat};
+
+/// Whether the sum that `tensor` is along `axis` becomes parts of a dimension that no other axis divides or gathers meanwhile.
+bool is_scattered_alone(const Program& program, TensorId tensor, int axis, const Placements& to) {
+  const Placements& from = program[tensor].placements;
+  if (!from[axis].is_partial() || !to[axis].is_shard()) return false;
+  for (int other = 0; other < program.mesh.axes(); ++other) {
+    if (other != axis && from[other] != to[other] && (from[other] == to[axis] || to[other] == to[axis])) return false;
+  }
+  return true;
+}
+
+Turn turn_of(const Program& program, TensorId tensor, int axis, const Placements& to) {
+  if (program[tensor].placements[axis].is_flat()) return Turn::from_flat;
+  if (to[axis].is_flat()) return Turn::to_flat;
+  return is_scattered_alone(program, tensor, axis, to) ? Turn::scatter : Turn::others;
 }
 
 /// The tensor as it lies in `to` along `axis` and whatever moves with that, if it is the turn of that.
 TensorId moved(Builder& builder, TensorId tensor, int axis, const Placements& to, Turn turn) {
-  const Placement from = builder[tensor].placements[axis];
-  if (from == to[axis] || turn_of(from, to[axis]) != turn) return tensor;
-  return builder.reshard(tensor, moving_with(builder.program(), tensor, axis, to), to[axis]);
+  const Program& program = builder.program();
+  if (program[tensor].placements[axis] == to[axis] || turn_of(program, tensor, axis, to) != turn) return tensor;
+  return builder.reshard(tensor, moving_with(program, tensor, axis, to), to[axis]);
+}
+
+/// Moves what has its turn along every axis, in the order of that turn.
+template <typename Move>
+void along_axes(const Program& program, Turn turn, Move move) {
+  const int axes = program.mesh.axes();
+  for (int k = 0; k < axes; ++k) move(turn == Turn::scatter ? axes - 1 - k : k);
 }
 
 }  // namespace
@@ -135,11 +156,11 @@ std::vector<TensorId> Builder::emit(std::string_view op_name, std::vector<Tensor
     for (std::size_t i = 0; i < output_types.size(); ++i) output_placements[i][axis] = rule.outputs[i];
   }
   for (const Turn turn : turns) {
-    for (int axis = 0; axis < program_.mesh.axes(); ++axis) {
+    along_axes(program_, turn, [&](int axis) {
       for (std::size_t i = 0; i < inputs.size(); ++i) {
         if (inputs[i] != no_tensor) inputs[i] = moved(*this, inputs[i], axis, needed[i], turn);
       }
-    }
+    });
   }
 
   Instruction instruction{.op = &op, .inputs = std::move(inputs), .attributes = std::move(attributes), .tag = tag};
@@ -192,7 +213,7 @@ TensorId Builder::reshard(TensorId tensor, AxisSet axes, Placement placement) {
 
 TensorId Builder::reshard(TensorId tensor, const Placements& to) {
   for (const Turn turn : turns) {
-    for (int axis = 0; axis < program_.mesh.axes(); ++axis) tensor = moved(*this, tensor, axis, to, turn);
+    along_axes(program_, turn, [&](int axis) { tensor = moved(*this, tensor, axis, to, turn); });
   }
   return tensor;
 }

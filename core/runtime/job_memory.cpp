@@ -15,6 +15,15 @@ void tell_bytes(Job& job, const std::string& what, std::int64_t own) {
   if (job.rank() != 0) job.put(key_of(what, job.rank()), std::to_string(own));
 }
 
+std::vector<int> ranks_without_bytes(Job& job, const std::string& what, std::int64_t own) {
+  std::vector<int> ranks;
+  if (job.rank() == 0 && own == 0) ranks.push_back(0);
+  for (int rank = 1; job.rank() == 0 && rank < job.size(); ++rank) {
+    if (std::stoll(job.get(key_of(what, rank), job.timeout())) == 0) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
 LargestBytes largest_bytes(Job& job, const std::string& what, std::int64_t own) {
   LargestBytes largest{.bytes = own, .rank = job.rank()};
   for (int rank = 1; job.rank() == 0 && rank < job.size(); ++rank) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "consist/export.h"
 #include "consist/job.h"
@@ -23,6 +24,9 @@ CONSIST_API void tell_bytes(Job& job, const std::string& what, std::int64_t own)
 /// On rank 0 the largest of what all ranks have told under that name, of which it waits for the last (at most Job::timeout());
 /// on other ranks `own`. Throws what Job::get throws.
 CONSIST_API LargestBytes largest_bytes(Job& job, const std::string& what, std::int64_t own);
+
+/// On rank 0 the ranks that have told 0 under that name, for which it waits as above; on other ranks nothing.
+CONSIST_API std::vector<int> ranks_without_bytes(Job& job, const std::string& what, std::int64_t own);
 
 /// What the plans of all ranks say together.
 struct PlannedMemory {

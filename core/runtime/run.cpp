@@ -216,6 +216,8 @@ TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, Advise
   check_host_memory(job, state.planned_host_bytes(), config.host_memory_limit);
   tell_bytes(job, "planned", state.planned_bytes());
   tell_bytes(job, "planned_host", state.planned_host_bytes());
+  const std::int64_t to_host = bytes_to_host(state.step().program());
+  if (config.offload.any()) tell_bytes(job, "to_host", to_host);
   start.finished("kernels");
   // All ranks at once, and while there is memory for its product.
   const Bound measured = bound_of(parts, config);
@@ -248,6 +250,10 @@ TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, Advise
   if (job.rank() == 0) {
     const std::string description = banner(config, parts, layout, planned, communicators, summary);
     std::fprintf(stderr, "%s\n", printable(description).c_str());
+    if (config.offload.any()) {
+      const std::vector<int> none = ranks_without_bytes(job, "to_host", to_host);
+      if (!none.empty()) log::warn(nothing_moves_text(config.offload, none, job.size()));
+    }
     observers.tell([&](Observer& observer) {
       observer.begin({.configuration = config.to_json(),
                       .description = description,

@@ -85,6 +85,20 @@ std::string program_json(const ProgramSummary& summary, const PlannedMemory& pla
   return json.dump(2);
 }
 
+std::string nothing_moves_text(const OffloadRequest& request, std::span<const int> none, int ranks) {
+  constexpr std::size_t listed = 8;
+  std::string who;
+  for (const int rank : none.first(std::min(none.size(), listed))) who += (who.empty() ? "" : ", ") + std::to_string(rank);
+  if (none.size() > listed) who += " and " + std::to_string(none.size() - listed) + " others";
+  const bool all = static_cast<int>(none.size()) == ranks;
+  return "--offload-activations " + text_of(request) + " moves nothing on " +
+         (all ? "any rank" : (none.size() == 1 ? "rank " : "ranks ") + who) +
+         ": a stage of the pipeline has none of these layers, or backward wants what they keep again before it could have gone "
+         "to the "
+         "host and come back" +
+         (all ? "; name earlier layers, or leave the option out" : "");
+}
+
 std::string banner(const RunConfig& config, const Parts& parts, const Layout& layout, const PlannedMemory& planned,
                    const Communicators& communicators, const ProgramSummary& summary) {
   const DTypes d = parts.precision->dtypes();

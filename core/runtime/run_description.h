@@ -1,6 +1,7 @@
 // What a run says of itself before its first step: to people, and in its archive.
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "consist/device.h"
@@ -27,5 +28,9 @@ CONSIST_API std::string program_json(const ProgramSummary& summary, const Planne
 /// configuration.
 std::string banner(const RunConfig& config, const Parts& parts, const Layout& layout, const PlannedMemory& planned,
                    const Communicators& communicators, const ProgramSummary& summary);
+
+/// That activations of these ranks' stages of a pipeline do not go to the host, though it is asked for. REQUIRES: `none` is not
+/// empty.
+CONSIST_API std::string nothing_moves_text(const OffloadRequest& request, std::span<const int> none, int ranks);
 
 }  // namespace consist

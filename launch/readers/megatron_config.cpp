@@ -167,15 +167,11 @@ class Reader final : public readers::KeyReader {
   void read_strategies() {
     const std::int64_t tensor = size("tensor-model-parallel-size"), pipeline = size("pipeline-model-parallel-size"),
                        context = size("context-parallel-size"), experts = size("expert-model-parallel-size");
-    if (experts > 1 && values_.has("expert-tensor-parallel-size") && size("expert-tensor-parallel-size") != 1)
-      values_.refuse("expert-tensor-parallel-size", "is " + as_text(size("expert-tensor-parallel-size")) +
-                                                        ": experts are whole on ranks of tp-sp here; it may be 1");
-    values_.note("expert-tensor-parallel-size",
-                 experts > 1 ? "experts are whole on ranks of tp-sp" : "no effect: experts are not divided");
+    const std::int64_t groups = read_experts(experts, tensor);
     std::vector<StrategyChoice> all;
     if (tensor > 1) all.push_back({"tp-sp", static_cast<int>(tensor)});
     if (context > 1) all.push_back({"cp", static_cast<int>(context)});
-    if (experts > 1) all.push_back({"ep", static_cast<int>(experts)});
+    if (groups > 1) all.push_back({"ep", static_cast<int>(groups)});
     const std::string data = data_strategy();
     all.push_back({data, 0});
     if (pipeline > 1) all.push_back({"pipeline", static_cast<int>(pipeline)});
@@ -190,6 +186,33 @@ class Reader final : public readers::KeyReader {
     read_context(context);
     read_ranks();
     read_data(data);
+  }
+
+  /// Ranks of ep. Megatron's ranks of experts are some of those of tensor and data parallelism; matrices of an expert are divided
+  /// over "expert-tensor-parallel-size" ranks, those of tensor parallelism unless it says otherwise.
+  std::int64_t read_experts(std::int64_t experts, std::int64_t tensor) {
+    const char* const of_matrices = "expert-tensor-parallel-size";
+    if (!values_.has("num-experts") || tensor == 1) {
+      if (values_.has(of_matrices) && size(of_matrices) != 1 && values_.has("num-experts"))
+        values_.refuse(of_matrices, "is " + as_text(size(of_matrices)) + ", but tensor-model-parallel-size is 1");
+      values_.note(of_matrices, "no effect: nothing divides experts over ranks of tp-sp");
+      return experts;
+    }
+    const std::int64_t matrices = values_.has(of_matrices) ? size(of_matrices) : tensor;
+    const std::string beside = " beside tensor-model-parallel-size " + as_text(tensor);
+    if (matrices != 1 && matrices != tensor)
+      values_.refuse(of_matrices, "is " + as_text(matrices) + beside + "; it may be 1 or as many");
+    if (matrices == 1 && experts > 1 && experts % tensor != 0)
+      values_.refuse("expert-model-parallel-size", "is " + as_text(experts) + beside +
+                                                       ": it must be a multiple of that here, where ranks of "
+                                                       "tp-sp share experts all or not at all");
+    const bool whole = matrices == 1 && experts == 1;
+    target_.derive_plugin(of_matrices, "tp-sp", "experts", whole ? "whole" : "divided");
+    values_.note(of_matrices, whole ? "--tp-sp.experts whole"
+                              : matrices == 1
+                                  ? "ranks of tp-sp share experts"
+                                  : "ranks of tp-sp share experts instead of matrices of each expert: the same memory");
+    return matrices == 1 && !whole ? experts / tensor : experts;
   }
 
   /// What divides parameters, gradients and states.

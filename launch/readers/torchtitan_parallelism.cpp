@@ -26,9 +26,7 @@ class Parallelism {
     shards_ = values_.whole("data_parallel_shard_degree", -1, -1, most_ranks);
     if (shards_ == 0)
       values_.refuse("data_parallel_shard_degree", "is 0; it must be a number of ranks, or -1 for those that are left");
-    if (experts_ > 1 && degree("expert_tensor_parallel_degree") != tensor_ && values_.has("expert_tensor_parallel_degree"))
-      values_.refuse("expert_tensor_parallel_degree",
-                     "is not as tensor_parallel_degree: experts are whole on ranks of tp-sp here");
+    if (experts_ > 1 && tensor_ > 1) read_experts_beside_tensor();
     state_strategies();
     state_ranks();
     read_sharding();
@@ -39,6 +37,20 @@ class Parallelism {
 
  private:
   std::int64_t degree(const char* name) const { return values_.whole(name, 1, 1, most_ranks); }
+
+  /// Ranks of tp-sp share experts with those of ep. Torchtitan counts them among its ranks of experts unless it divides the
+  /// matrices of each expert over them, which takes the same memory.
+  void read_experts_beside_tensor() {
+    const std::int64_t of_matrices = degree("expert_tensor_parallel_degree");
+    if (of_matrices == tensor_) return;
+    if (of_matrices != 1)
+      values_.refuse("expert_tensor_parallel_degree",
+                     "is " + as_text(of_matrices) + "; it may be 1 or as tensor_parallel_degree, " + as_text(tensor_));
+    if (experts_ % tensor_ != 0)
+      values_.refuse("expert_parallel_degree", "is " + as_text(experts_) + ", which tensor_parallel_degree " + as_text(tensor_) +
+                                                   " does not divide: ranks of tp-sp share experts all or not at all");
+    experts_ /= tensor_;
+  }
 
   /// Whether parameters are divided over ranks: over those of context parallelism in any case.
   bool divides() const { return shards_ != 1 || context_ > 1; }

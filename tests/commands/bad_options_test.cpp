@@ -166,6 +166,7 @@ TEST_F(BadOptions, ActivationsThatCannotGoToTheHost) {
       {small + " --offload-activations some", 2, {"--offload-activations is 'some'", "none, all, or layers such as 0-15"}},
       {small + " --offload-activations 1-0", 2, {"'1-0' ends before it begins"}},
       {small + " --offload-activations 0-2", 2, {"--offload-activations 0-2", "layers 0 to 1"}},
+      {small + " --offload-activations 0-2 --strategy pipeline=2 --ranks 2 --accumulation 2", 2, {"--offload-activations 0-2", "layers 0 to 1"}},
       {small + " --offload-activations 1", 2, {"nothing would be moved", "The last layers always stay", "leave the option out"}},
       {small + " --offload-activations 0 --host-memory-limit 1Ki", 2, {"pins", "--host-memory-limit", "--offload-activations"}},
   });

@@ -166,6 +166,19 @@ TEST_F(Megatron, DegreesAreStrategies) {
   EXPECT_EQ(strategies("--use-torch-fsdp2"), "zero3-offload");
   EXPECT_EQ(strategies("--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params"), "zero3-offload");
   EXPECT_EQ(strategies("--num-experts 8 --expert-model-parallel-size 4"), "ep=4+ddp");
+  const std::string mixture = "--tensor-model-parallel-size 2 --num-experts 8 ";
+  const auto experts = [&](const std::string& more) { return option(of(mixture + more), "tp-sp", "experts"); };
+  EXPECT_EQ(strategies(mixture), "tp-sp=2+ddp");
+  EXPECT_EQ(experts(""), "divided") << "Megatron divides the matrices of each";
+  EXPECT_EQ(experts("--expert-tensor-parallel-size 1"), "whole");
+  EXPECT_EQ(strategies(mixture + "--expert-model-parallel-size 4"), "tp-sp=2+ep=4+ddp");
+  EXPECT_EQ(strategies(mixture + "--expert-model-parallel-size 4 --expert-tensor-parallel-size 1"), "tp-sp=2+ep=2+ddp")
+      << "ranks of tp-sp are among those of experts";
+  EXPECT_EQ(strategies(mixture + "--expert-model-parallel-size 2 --expert-tensor-parallel-size 1"), "tp-sp=2+ddp");
+  EXPECT_EQ(experts("--expert-model-parallel-size 2 --expert-tensor-parallel-size 1"), "divided");
+  expect_not_taken(mixture + "--expert-model-parallel-size 3 --expert-tensor-parallel-size 1", "it must be a multiple of that here");
+  expect_not_taken(mixture + "--expert-tensor-parallel-size 4", "it may be 1 or as many");
+  expect_not_taken("--num-experts 8 --expert-tensor-parallel-size 2", "but tensor-model-parallel-size is 1");
   RunConfig c = of("--pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 1");
   EXPECT_EQ(option(c, "pipeline", "schedule"), "interleaved");
   EXPECT_EQ(option(c, "pipeline", "chunks"), "2");

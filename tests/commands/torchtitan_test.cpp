@@ -98,6 +98,12 @@ TEST_F(Torchtitan, DegreesAreStrategies) {
   EXPECT_EQ(strategies("data_parallel_shard_degree = 2\npipeline_parallel_degree = 2"), "zero3-offload=2+pipeline=2");
   EXPECT_EQ(strategies("data_parallel_shard_degree = 8\nexpert_parallel_degree = 4"), "ep=4+zero3-offload=2")
       << "experts' ranks are some of those that share parameters";
+  const std::string eight = "data_parallel_shard_degree = 4\ntensor_parallel_degree = 2\n";
+  EXPECT_EQ(strategies(eight + "expert_parallel_degree = 4"), "tp-sp=2+ep=2+zero3-offload=2") << "ranks of tp-sp among those of experts";
+  EXPECT_EQ(strategies(eight + "expert_parallel_degree = 2"), "tp-sp=2+zero3-offload=4");
+  EXPECT_EQ(strategies(eight + "expert_parallel_degree = 4\nexpert_tensor_parallel_degree = 2"), "tp-sp=2+ep=4+zero3-offload=1");
+  expect_refused(file(eight + "expert_parallel_degree = 3"), "which tensor_parallel_degree 2 does not divide");
+  expect_refused(file(eight + "expert_parallel_degree = 4\nexpert_tensor_parallel_degree = 3"), "it may be 1 or as tensor_parallel_degree, 2");
   expect_refused(file("data_parallel_shard_degree = 2\nexpert_parallel_degree = 4"),
                  "does not divide data_parallel_shard_degree 2");
   expect_refused(file("data_parallel_shard_degree = 0"), "data_parallel_shard_degree is 0");

@@ -56,7 +56,11 @@ moe-ep 2 --batch 4 --strategy ep=2+ddp
 moe-ep_all_to_all 2 --batch 4 --strategy ep=2+ddp --ep.dispatch all-to-all
 moe-ep_zero2 2 --batch 4 --strategy ep=2+zero2
 moe-ep_cp 4 --batch 4 --strategy ep=2+cp=2
+moe-tp_sp 2 --batch 8 --strategy tp-sp=2
+moe-tp_sp_plain 2 --batch 8 --strategy tp-sp=2 --tp-sp.sequence-parallel false
+moe-tp_sp_whole 2 --batch 8 --strategy tp-sp=2 --tp-sp.experts whole
 moe-ep_tp_sp 4 --batch 4 --strategy ep=2+tp-sp=2
+moe-ep_tp_sp_all_to_all 4 --batch 4 --strategy ep=2+tp-sp=2 --ep.dispatch all-to-all
 moe-ep_parts 2 --batch 4 --strategy ep=2+ddp --ep.parts 2
 moe-ep_parts_all_to_all 2 --batch 4 --strategy ep=2+ddp --ep.parts 2 --ep.dispatch all-to-all
 qwen3-activations_on_host 2 --batch 2 --accumulation 2 --strategy zero2 --offload-activations all'

@@ -26,8 +26,6 @@ class Experts : public testing::TestWithParam<Column> {
 
 TEST_P(Experts, OnEveryRank) {
   for (const char* data : {"ddp", "zero2", "zero3-offload"}) expect(data, 2, {"--accumulation=2"});
-  expect("tp-sp=2", 2);
-  expect("tp-sp=2", 2, {"--tp-sp.sequence-parallel=false"});
   expect("pipeline=2", 2, {"--accumulation=2"});
   expect("ddp", 1, {"--recompute=full", "--accumulation=2"});
 }
@@ -52,7 +50,7 @@ TEST_P(Experts, SharedByAllToAll) {
 }
 
 TEST_P(Experts, PairsByAllToAll) {
-  const Words more{"--ep.dispatch=all-to-all", "--ep.capacity=2", "--accumulation=2"};
+  const Words more{"--ep.dispatch=all-to-all", "--ep.capacity=4", "--accumulation=2"};
   for (const char* with : {"ddp", "zero2", "zero3-offload", "tp-sp=2", "pipeline=2", "cp=2"}) {
     expect(std::string("ep=2+") + with, 4, more);
     expect(std::string("ep=2+") + with, 4, more + Words{"--recompute=full"});
@@ -61,7 +59,7 @@ TEST_P(Experts, PairsByAllToAll) {
 }
 
 TEST_P(Experts, Pairs) {
-  const Words more{"--ep.capacity=2", "--accumulation=2"};
+  const Words more{"--ep.capacity=4", "--accumulation=2"};
   for (const char* with : {"ddp", "zero2", "zero3-offload", "tp-sp=2", "pipeline=2", "cp=2"}) {
     expect(std::string("ep=2+") + with, 4, more);
     expect(std::string("ep=2+") + with, 4, more + Words{"--recompute=full"});
@@ -78,7 +76,7 @@ TEST(SharedExperts, InterleavedStages) {
 }
 
 TEST_P(Experts, Triples) {
-  const Words more{"--ep.capacity=2", "--accumulation=1"};
+  const Words more{"--ep.capacity=4", "--accumulation=1"};
   for (const char* with :
        {"tp-sp=2+zero3-offload", "tp-sp=2+pipeline=2", "pipeline=2+zero2", "pipeline=2+ddp", "cp=2+zero2", "cp=2+ddp"}) {
     expect(std::string("ep=2+") + with, 8, more);
@@ -124,7 +122,11 @@ TEST(SharedExperts, SeededConfigurations) {
       strategy += "+" + other;
       ranks *= 2;
       if (other == "pipeline=2") words.push_back("--pipeline.schedule=" + one_of({"gpipe", "1f1b", "zero-bubble"}));
-      if (other == "tp-sp=2") words.push_back("--tp-sp.overlap-parts=" + one_of({"1", "2"}));
+      if (other == "tp-sp=2") {
+        words.push_back("--tp-sp.overlap-parts=" + one_of({"1", "2"}));
+        words.push_back("--tp-sp.experts=" + one_of({"divided", "divided", "whole"}));
+        words.front() = "--ep.capacity=8";
+      }
     }
     words.push_back("--strategy=" + strategy);
     words.push_back("--ranks=" + std::to_string(ranks));

@@ -21,7 +21,7 @@ TEST(ExpertsParity, LossesAreThoseOfOneRank) {
 TEST(ExpertsParity, MixtralsLossesAreThoseOfOneRank) {
   test::expect_losses_of_one_rank(
       ChangedModel{"mixtral_fp32", "mixtral", nlohmann::json::object(), "fp32"},
-      {{"--strategy=ep=2", "--ranks=2", "--ep.capacity=2", "--accumulation=2"}, {"--strategy=tp-sp=2", "--ranks=2"}});
+      {{"--strategy=ep=2", "--ranks=2", "--ep.capacity=2", "--accumulation=2"}, {"--strategy=tp-sp=2", "--ranks=2", "--tp-sp.experts=whole"}});
 }
 
 TEST(ExpertsParity, LossesOfTokensThatAreSentAreThoseOfOneRank) {
@@ -31,6 +31,17 @@ TEST(ExpertsParity, LossesOfTokensThatAreSentAreThoseOfOneRank) {
                                    {"--strategy=ep=2+zero2", "--ranks=4", room, sends, "--recompute=full"},
                                    {"--strategy=ep=2+tp-sp=2", "--ranks=4", room, sends},
                                    {"--strategy=ep=2+pipeline=2", "--ranks=4", room, sends}});
+}
+
+/// Experts divided over the ranks of tensor parallelism, whose tokens move as one message where the ranks can share the words.
+TEST(ExpertsParity, LossesOfExpertsOverTheTensorAxisAreThoseOfOneRank) {
+  test::expect_losses_of_one_rank(
+      ChangedModel{"qwen3_moe_fp32", "qwen3-moe", {{"vocab_size", 64}}, "fp32", "cpu", {"--global-batch=8"}},
+      {{"--strategy=tp-sp=2", "--ranks=2", "--tp-sp.capacity=2"},
+       {"--strategy=tp-sp=2", "--ranks=2", "--tp-sp.capacity=2", "--tp-sp.sequence-parallel=false"},
+       {"--strategy=tp-sp=2+zero2", "--ranks=4", "--tp-sp.capacity=2", "--recompute=full"},
+       {"--strategy=ep=2+tp-sp=2", "--ranks=4", "--ep.capacity=4"},
+       {"--strategy=ep=2+tp-sp=2", "--ranks=4", "--ep.capacity=4", "--ep.dispatch=all-to-all", "--ep.parts=2"}});
 }
 
 /// The batch in parts that take turns.
@@ -49,8 +60,9 @@ TEST(ExpertsParity, AStepWithoutRoomRunsAgainWithMore) {
   const test::ChangedModelRuns runs({"qwen3_moe_fp32", "qwen3-moe", nlohmann::json::object(), "fp32"});
   const test::Curves one = runs.train({"--strategy=ddp", "--ranks=1"}),
                      grown = runs.train({"--strategy=ep=2+zero2", "--ranks=4", "--ep.capacity=0.5"}),
+                     tensor = runs.train({"--strategy=tp-sp=2", "--ranks=2", "--tp-sp.capacity=0.5"}),
                      sent = runs.train({"--strategy=ep=4", "--ranks=4", "--ep.capacity=0.5", "--ep.dispatch=all-to-all"});
-  for (const test::Curves* more : {&grown, &sent}) {
+  for (const test::Curves* more : {&grown, &tensor, &sent}) {
     ASSERT_EQ(one.loss.size(), more->loss.size());
     for (std::size_t step = 0; step < one.loss.size(); ++step) EXPECT_NEAR(more->loss[step], one.loss[step], 1e-4) << step;
     EXPECT_EQ(more->choices, one.choices);

@@ -46,8 +46,9 @@ void PrintTo(const Choice& choice, std::ostream* out) {
 class LayoutResume : public testing::TestWithParam<Choice> {
  protected:
   /// Trains to `steps` and returns the losses of the steps that this run did.
-  std::vector<double> train(const Layout& layout, int steps, const std::vector<std::string>& more) const {
-    std::vector<std::string> options{"--model=" CONSIST_SOURCE_DIR "/tests/golden/hf/llama-tied", "--sequence=32",
+  std::vector<double> train(const Layout& layout, int steps, const std::vector<std::string>& more,
+                            const std::string& model = "llama-tied") const {
+    std::vector<std::string> options{"--model=" CONSIST_SOURCE_DIR "/tests/golden/hf/" + model, "--sequence=32",
                                      "--global-batch=8", "--precision=" + std::string(GetParam().precision),
                                      "--steps=" + std::to_string(steps)};
     options.insert(options.end(), layout.options.begin(), layout.options.end());
@@ -89,6 +90,28 @@ TEST_P(LayoutResume, ARunGoesOnUnderAnotherLayoutAndExportsTheSameModel) {
     const std::string saved = path(std::string("from-") + first.name), exported = path(std::string("export-") + then.name);
     train(first, 3, {"--checkpoint=" + saved});
     const std::vector<double> found = train(then, 6, {"--checkpoint=" + saved, "--resume", "--export=" + exported});
+    ASSERT_EQ(found.size(), 3U);
+    for (std::size_t s = 0; s < found.size(); ++s) EXPECT_NEAR(found[s] / expected[s + 3], 1, tolerance) << "step " << s + 4;
+    expect_same_weights(exported, path("whole"));
+  }
+}
+
+// Experts lie by experts along the axes of ep and tp-sp, flat along that of data, or whole.
+TEST_P(LayoutResume, ExpertsGoOnUnderAnotherLayout) {
+  const Layout of_experts[] = {
+      {"tp_sp_2", {"--ranks=2", "--strategy=tp-sp=2", "--tp-sp.capacity=2"}},
+      {"ep_2_tp_sp_2", {"--ranks=4", "--strategy=ep=2+tp-sp=2", "--ep.capacity=4"}},
+      {"tp_sp_2_zero3_2", {"--ranks=4", "--strategy=tp-sp=2+zero3-offload", "--tp-sp.capacity=2"}},
+      {"whole", {"--ranks=2", "--strategy=tp-sp=2", "--tp-sp.experts=whole"}},
+  };
+  const double tolerance = test::layout_loss_tolerance(GetParam().precision);
+  const std::vector<double> expected = train(layouts[0], 6, {"--export=" + path("whole")}, "qwen3-moe");
+  for (std::size_t i = 0; i < std::size(of_experts); ++i) {
+    const Layout &first = of_experts[i], &then = of_experts[(i + 1) % std::size(of_experts)];
+    SCOPED_TRACE(std::string(first.name) + " then " + then.name);
+    const std::string saved = path(std::string("from-") + first.name), exported = path(std::string("export-") + then.name);
+    train(first, 3, {"--checkpoint=" + saved}, "qwen3-moe");
+    const std::vector<double> found = train(then, 6, {"--checkpoint=" + saved, "--resume", "--export=" + exported}, "qwen3-moe");
     ASSERT_EQ(found.size(), 3U);
     for (std::size_t s = 0; s < found.size(); ++s) EXPECT_NEAR(found[s] / expected[s + 3], 1, tolerance) << "step " << s + 4;
     expect_same_weights(exported, path("whole"));

@@ -8,6 +8,7 @@
 #include "consist/builder.h"
 #include "consist/error.h"
 #include "consist/op.h"
+#include "consist/room.h"
 
 namespace consist::strategies {
 namespace {
@@ -20,17 +21,15 @@ struct Uncuttable {
   std::string why;
 };
 
-/// The room of an op that dispatches tokens, for one of `parts`: rows that all ranks can divide, in sixteens.
+/// The room of an op that dispatches tokens, for one of `parts`.
 void divide_room(Attributes& attributes, const Mesh& mesh, std::int64_t parts) {
   const std::int64_t rows = attributes.integer("rows");
   if (!attributes.has("axis")) return attributes.set("rows", rows / parts);  // every row has a place
-  const std::int64_t unit = mesh.ranks() / attributes.integer_or("ranks", 1), sixteens = 16 * unit;
-  const auto of_part = [&](std::int64_t all, std::int64_t multiple) {
-    return ((all + parts - 1) / parts + multiple - 1) / multiple * multiple;
-  };
-  std::int64_t room = of_part(rows, sixteens);
+  const auto divided = [](std::int64_t all, std::int64_t by) { return (all + by - 1) / by; };
+  const std::int64_t ranks = mesh.ranks() / attributes.integer_or("ranks", 1);  // that share the room
+  std::int64_t room = rounded_room(divided(rows, parts), ranks);
   if (attributes.has("most_rows")) {
-    const std::int64_t most = of_part(attributes.integer("most_rows"), unit);
+    const std::int64_t most = divided(attributes.integer("most_rows"), parts * ranks) * ranks;
     attributes.set("most_rows", most);
     room = std::min(room, most);
   }

@@ -9,6 +9,7 @@
 
 #include "consist/error.h"
 #include "consist/op.h"
+#include "consist/room.h"
 
 namespace consist::expert_parallel {
 namespace {
@@ -103,13 +104,12 @@ class Exchanger {
   };
   /// Over all ranks but those of the group: for the tokens that a rank sends to another.
   Room room_for(const Shape& choices, std::int64_t experts) const {
-    constexpr std::int64_t unit = 16;
     const std::int64_t groups = program_.mesh.ranks() / ranks_;
     const std::int64_t tokens =
         (choices.rows() + program_.mesh.ranks() - 1) / program_.mesh.ranks();  // of a rank, or of several together
     const double mean = static_cast<double>(tokens) * share_with_rank(experts, experts / ranks_, choices.last());
-    const auto wanted = std::max<std::int64_t>(static_cast<std::int64_t>(std::ceil(capacity_ * mean)), 1);
-    return {std::min((wanted + unit - 1) / unit * unit, tokens) * groups, tokens * groups};
+    const auto wanted = static_cast<std::int64_t>(std::ceil(capacity_ * mean));
+    return {std::min(rounded_room(wanted * groups, groups), tokens * groups), tokens * groups};
   }
 
   Program& program_;

@@ -4,14 +4,12 @@
 // rows there is room.
 #include "consist/strategy.h"
 
-#include <algorithm>
-#include <cmath>
 #include <string>
 
 #include "consist/error.h"
-#include "consist/op.h"
 #include "consist/pass.h"
 #include "consist/plugin.h"
+#include "plugins/strategies/common/experts.h"
 #include "plugins/strategies/common/held_inputs.h"
 #include "plugins/strategies/common/turns.h"
 #include "plugins/strategies/common/weight_gradients.h"
@@ -40,16 +38,8 @@ class ExpertParallel final : public ParallelStrategy {
     for (Tensor& tensor : forward.tensors) {
       if (tensor.role == Role::input && !tensor.state) tensor.placements.set(axes, Placement::shard(0));
     }
-    bool any = false;
-    for (Instruction& i : forward.instructions) {
-      if (const int weights = i.op->expert_weights(); weights >= 0)
-        share_experts(forward, i.inputs[static_cast<std::size_t>(weights)], axes);
-      if (!i.op->dispatches_tokens()) continue;
-      any = true;
-      i.attributes.set("axis", axes);
-      i.attributes.set("rows", room_for(i.attributes.integer("rows"), forward.mesh));
-    }
-    if (!any) throw UsageError("ep: the model has no experts that ranks could share; leave ep out of --strategy");
+    if (!strategies::divide_experts(forward, axes, capacity_, "ep"))
+      throw UsageError("ep: the model has no experts that ranks could share; leave ep out of --strategy");
     if (exchanges_) expert_parallel::exchange_tokens(forward, axes, capacity_);
   }
 
@@ -72,26 +62,6 @@ class ExpertParallel final : public ParallelStrategy {
 
  private:
   static constexpr std::int64_t most_parts = 16;
-
-  static void share_experts(Program& forward, TensorId weights, AxisSet axes) {
-    Tensor& tensor = forward[weights];
-    const std::int64_t experts = tensor.shape[0], ranks = forward.mesh.size_of(axes);
-    if (tensor.role != Role::parameter)
-      throw UsageError("ep: '" + tensor.name + "' are weights of experts that another strategy has changed");
-    if (experts % ranks != 0) {
-      throw UsageError("ep=" + std::to_string(ranks) + ": the model has " + std::to_string(experts) + " experts, which " +
-                       std::to_string(ranks) + " ranks cannot share equally; choose a size for ep that divides them");
-    }
-    tensor.placements.set(axes, Placement::shard(0));
-  }
-
-  /// Rows over all ranks where `choices` fall on experts, each rank's a multiple of `unit`.
-  std::int64_t room_for(std::int64_t choices, const Mesh& mesh) const {
-    constexpr std::int64_t unit = 16;
-    const std::int64_t multiple = unit * mesh.ranks();
-    const auto wanted = static_cast<std::int64_t>(std::ceil(capacity_ * static_cast<double>(choices)));
-    return (std::max<std::int64_t>(wanted, 1) + multiple - 1) / multiple * multiple;
-  }
 
   double capacity_;
   bool exchanges_;

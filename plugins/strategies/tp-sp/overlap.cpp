@@ -162,10 +162,19 @@ class Overlap {
   /// What belongs to no block. Another strategy may have cut the batch, whose parts have blocks between each other's
   /// instructions.
   void emit_other(const Instruction& i) {
-    if (any_tokens_do_ && !blocks_.empty() && moves_tokens(i))
+    if (any_tokens_do_ && !blocks_.empty() && moves_tokens(i) && moves_own_sequences(i))
       cut_->emit_in_parts(i);
     else
       cut_->emit_whole(i);
+  }
+
+  /// Whether a collective that moves tokens has those of this rank's sequences alone, as the residual stream does. Experts that
+  /// ranks share along another axis, too, have those of several ranks, which are moved there and back as they are.
+  bool moves_own_sequences(const Instruction& i) const {
+    const bool gathers = i.op->movement() == Movement::all_gather;
+    const Placements &stream = program_[input_of(blocks_.front().norm, residual_sum(blocks_.front()).x)].placements,
+                     &tokens = program_[gathers ? i.inputs[0] : i.outputs[0]].placements;
+    return stream == tokens;
   }
 
   /// In slots: while a part's collective runs, the compute queue works on what is next of the parts around it.

@@ -3,9 +3,12 @@
 // Models").
 #include "consist/strategy.h"
 
+#include <optional>
+
 #include "consist/edit.h"
 #include "consist/error.h"
 #include "consist/plugin.h"
+#include "plugins/strategies/common/experts.h"
 #include "plugins/strategies/common/gather_again.h"
 #include "plugins/strategies/common/held_inputs.h"
 #include "plugins/strategies/common/weight_gradients.h"
@@ -26,7 +29,9 @@ class TensorParallel final : public ParallelStrategy {
         delay_weight_gradients_(options.flag("delay-weight-gradients")),
         gather_again_(options.flag("gather-again")),
         overlap_parts_(options.integer("overlap-parts")),
-        logits_bytes_(options.integer("logits-bytes")) {
+        logits_bytes_(options.integer("logits-bytes")),
+        divides_experts_(options.text("experts") == "divided") {
+    if (options.has("capacity")) capacity_ = options.real("capacity");
     if (logits_bytes_ < 1)
       throw UsageError("--tp-sp.logits-bytes is " + std::to_string(logits_bytes_) + "; it must be at least 1");
     if (overlap_parts_ < 0 || overlap_parts_ > most_parts) {
@@ -42,6 +47,9 @@ class TensorParallel final : public ParallelStrategy {
   AxisRequest axis() const override { return {.name = "tensor", .distance = 0}; }
 
   void partition(Program& forward, AxisSet axes) const override {
+    if (divides_experts_) {
+      strategies::divide_experts(forward, axes, capacity_, who, ", or --tp-sp.experts whole");
+    }
     tensor_parallel::partition(forward, {axes.first(), sequence_parallel_, logits_bytes_});
   }
 
@@ -80,6 +88,8 @@ class TensorParallel final : public ParallelStrategy {
 
   bool sequence_parallel_, delay_weight_gradients_, gather_again_;
   std::int64_t overlap_parts_, logits_bytes_;
+  bool divides_experts_;
+  std::optional<double> capacity_;  // none: the usual one, or ep's
 };
 
 }  // namespace
@@ -98,4 +108,12 @@ CONSIST_PLUGIN_OPTIONS({"sequence-parallel", consist::OptionKind::flag, "true",
                         "forward is cut along tokens into so many parts, whose collectives and products overlap; 0: halves of "
                         "the batch where each has 4,096 tokens or more; 1: nothing is cut",
                         "", "", "0|1|2|4"},
-                       {"logits-bytes", consist::OptionKind::bytes, "512Mi", "most bytes of logits that a rank makes at once"});
+                       {"logits-bytes", consist::OptionKind::bytes, "512Mi", "most bytes of logits that a rank makes at once"},
+                       {"experts", consist::OptionKind::choice, "divided",
+                        "divided: ranks share the experts of mixtures and gather tokens for them; whole: each rank has all "
+                        "experts and works on its own tokens",
+                        "divided|whole"},
+                       {"capacity", consist::OptionKind::real, "",
+                        "rows that a rank has room for at its experts, as a multiple of what each would have if all had the "
+                        "same; without it --ep.capacity where ep divides experts, too, else 1.25",
+                        "0..", "experts=divided"});
