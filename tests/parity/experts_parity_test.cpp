@@ -33,6 +33,20 @@ TEST(ExpertsParity, LossesOfTokensThatAreSentAreThoseOfOneRank) {
                                    {"--strategy=ep=2+pipeline=2", "--ranks=4", room, sends}});
 }
 
+/// Rows and weights of a rank's experts have scales of their own; delayed ones are those of all ranks.
+TEST(ExpertsParity, LossesInFp8AreThoseOfOneRank) {
+  const std::string room = "--ep.capacity=2";
+  for (const std::string scaling : {"tensor", "delayed"}) {
+    test::expect_losses_of_one_rank(
+        ChangedModel{"qwen3_moe_fp8", "qwen3-moe", nlohmann::json::object(), "fp8", "cpu", {"--fp8.scaling=" + scaling}},
+        {{"--strategy=ep=2", "--ranks=2", room},
+         {"--strategy=ep=2+zero2", "--ranks=4", room, "--ep.dispatch=all-to-all", "--recompute=full"}});
+  }
+  test::expect_losses_of_one_rank(
+      ChangedModel{"qwen3_moe_fp8", "qwen3-moe", nlohmann::json::object(), "fp8"},
+      {{"--strategy=ep=2+zero3-offload", "--ranks=4", room, "--fp8.gathers=true"}, {"--strategy=zero2", "--ranks=2"}});
+}
+
 /// The batch in parts that take turns.
 TEST(ExpertsParity, LossesOfPartsInTurnsAreThoseOfOneRank) {
   const std::string room = "--ep.capacity=2", sends = "--ep.dispatch=all-to-all", parts = "--ep.parts=2";
