@@ -15,6 +15,7 @@ void register_embedding(OpRegistry& registry);
 void register_linear(OpRegistry& registry);
 void register_packed_linear(OpRegistry& registry);
 void register_fp8(OpRegistry& registry);
+void register_fp8_grouped(OpRegistry& registry);
 void register_fp8_parts(OpRegistry& registry);
 void register_fp8_quantize(OpRegistry& registry);
 void register_amax_history(OpRegistry& registry);

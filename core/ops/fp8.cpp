@@ -142,15 +142,11 @@ class Fp8Linear final : public Fp8Product {
     if (has(in, 4)) axis.inputs[4] = bias;
   }
   void differentiate(Differentiator& d, const Instruction& forward) const override {
-    const Source x = source_of(d, forward.inputs[0]), w = source_of(d, forward.inputs[2]);
+    const QuantizedSource x = quantized_source(*this, d, forward.inputs[0]), w = quantized_source(*this, d, forward.inputs[2]);
     const TensorId bias = input_of(forward, 4), y = forward.outputs[0];
     Builder& b = d.build();
     const bool fast = forward.attributes.integer("fast_gradients") != 0;
-    TensorId dy = d.gradient(y);
-    for (int axis = 0; axis < d.program().mesh.axes(); ++axis) {
-      const Placement placement = d.program()[y].placements[axis];
-      dy = b.reshard(dy, axis, placement.is_partial() ? Placement::replicate() : placement);
-    }
+    const TensorId dy = gradient_as_placed(d, y);
     const Quantized g = quantize(b, dy, gradient_settings(forward, d.program()[w.tensor].name));
     const auto attributes = [&](DType type) {
       Attributes made{{"dtype", dtype_value(type)}, {"fast_accumulation", std::int64_t{fast ? 1 : 0}}};
@@ -179,32 +175,6 @@ class Fp8Linear final : public Fp8Product {
 
  private:
   std::int64_t rows(const Shape& x) const override { return x.rows(); }
-
-  /// How the gradient of the linear's output is quantized.
-  static QuantizeSettings gradient_settings(const Instruction& forward, const std::string& weight) {
-    QuantizeSettings settings{.dtype = *dtype_of(forward.attributes.string("gradients"))};
-    settings.scaling = operand_scalings("fp8_linear_input_grad", forward.attributes).a;
-    settings.before_gathers = forward.attributes.integer_or("before_gathers", 0) != 0;
-    if (forward.attributes.has("history")) {
-      settings.scaling = Scaling::delayed;
-      settings.history = {weight + ".grad_output", forward.attributes.integer("history")};
-    }
-    return settings;
-  }
-
-  /// A quantized operand, and the tensor that it was made from.
-  struct Source {
-    TensorId tensor;
-    Quantized made;
-  };
-  Source source_of(const Differentiator& d, TensorId value) const {
-    const InstructionId producer = d.producer(value);
-    if (producer >= 0) {
-      const Instruction& i = d.program().instructions[static_cast<std::size_t>(producer)];
-      if (i.op->name() == "quantize") return {i.inputs[0], quantized(i)};
-    }
-    fail("'" + d.program()[value].name + "' was not made by quantize, so that it has no gradient");
-  }
 };
 
 }  // namespace
@@ -214,6 +184,7 @@ void register_fp8(OpRegistry& registry) {
   registry.add(std::make_unique<Fp8Linear>());
   registry.add(std::make_unique<Fp8LinearInputGrad>());
   registry.add(std::make_unique<Fp8LinearWeightGrad>());
+  register_fp8_grouped(registry);
 }
 
 }  // namespace consist::ops

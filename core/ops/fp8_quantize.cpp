@@ -14,6 +14,7 @@ Quantized quantize(Builder& b, TensorId tensor, const QuantizeSettings& settings
     amax_attributes.set("once_per_step", std::int64_t{1});
   }
   if (settings.before_gathers) attributes.set("before_gathers", std::int64_t{1});
+  if (!settings.transposed) attributes.set("transposed", std::int64_t{0});
   std::vector<TensorId> inputs{tensor};
   if (settings.scaling == Scaling::tensor)
     inputs.push_back(b.emit_one("amax", {tensor}, std::move(amax_attributes), name + ".amax"));
@@ -99,6 +100,10 @@ class Quantize final : public NamedOp {
     require(is_float8(type), "attribute 'dtype' must be e4m3 or e5m2");
     const TensorType scalar{DType::f32, {}};
     Types made{TensorType{type, x.shape}, TensorType{type, transposed(x.shape)}, scalar};
+    if (attributes.integer_or("transposed", 1) == 0) {
+      require(!has_transposed_scales(scaling), "a copy with scales of its own is always made");
+      made[1] = std::nullopt;
+    }
     if (scaling == Scaling::tensor) {
       require(x.shape.rank() >= 1, "x must not be a scalar");
       present(in, 1);
@@ -152,6 +157,36 @@ Shape transposed_scales(Scaling scaling, const Shape& x) {
   if (scaling == Scaling::block_1d) return {x[0], scale_blocks(x[1]), x[2]};
   if (scaling == Scaling::block_2d) return {scale_blocks(x[1]), square_stride(x[0])};
   return scaling == Scaling::row ? Shape{x.last()} : Shape{};
+}
+
+QuantizedSource quantized_source(const Op& op, const Differentiator& d, TensorId value) {
+  const InstructionId producer = d.producer(value);
+  if (producer >= 0) {
+    const Instruction& i = d.program().instructions[static_cast<std::size_t>(producer)];
+    if (i.op->quantizes()) return {i.inputs[0], quantized(i)};
+  }
+  throw ProgramError("op '" + std::string(op.name()) + "': '" + d.program()[value].name +
+                     "' was not made by quantize, so that it has no gradient");
+}
+
+QuantizeSettings gradient_settings(const Instruction& forward, const std::string& weight) {
+  QuantizeSettings settings{.dtype = *dtype_of(forward.attributes.string("gradients"))};
+  settings.scaling = operand_scalings("fp8_linear_input_grad", forward.attributes).a;
+  settings.before_gathers = forward.attributes.integer_or("before_gathers", 0) != 0;
+  if (forward.attributes.has("history")) {
+    settings.scaling = Scaling::delayed;
+    settings.history = {weight + ".grad_output", forward.attributes.integer("history")};
+  }
+  return settings;
+}
+
+TensorId gradient_as_placed(Differentiator& d, TensorId y) {
+  TensorId dy = d.gradient(y);
+  for (int axis = 0; axis < d.program().mesh.axes(); ++axis) {
+    const Placement placement = d.program()[y].placements[axis];
+    dy = d.build().reshard(dy, axis, placement.is_partial() ? Placement::replicate() : placement);
+  }
+  return dy;
 }
 
 void register_fp8_quantize(OpRegistry& registry) {

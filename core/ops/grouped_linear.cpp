@@ -136,6 +136,10 @@ class GroupedLinear final : public Grouped {
 class MoeSwigluGrad final : public Grouped {
  public:
   MoeSwigluGrad() : Grouped("moe_swiglu_grad") {}
+  const Op* with_amax() const noexcept override {
+    static const Op* const op = registry().find("moe_swiglu_grad_amax");
+    return op;
+  }
   Types infer(const Types& in, const Attributes& /*attributes*/) const override {
     const TensorType& gate_up = present(in, 1);
     check_rows(gate_up);
@@ -155,6 +159,10 @@ class MoeSwigluGrad final : public Grouped {
 class MoeSwiglu final : public Grouped {
  public:
   MoeSwiglu() : Grouped("moe_swiglu") {}
+  const Op* with_amax() const noexcept override {
+    static const Op* const op = registry().find("moe_swiglu_amax");
+    return op;
+  }
   bool gradient_reads_output(int /*output*/) const noexcept override { return false; }
   Types infer(const Types& in, const Attributes& /*attributes*/) const override {
     const TensorType& gate_up = present(in, 0);

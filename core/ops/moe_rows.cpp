@@ -107,6 +107,10 @@ class DispatchGrad final : public Rows {
 class Dispatch final : public Rows {
  public:
   Dispatch() : Rows("moe_dispatch") {}
+  const Op* with_amax() const noexcept override {
+    static const Op* const op = registry().find("moe_dispatch_amax");
+    return op;
+  }
   bool dispatches_tokens() const noexcept override { return true; }
   bool gradient_reads_output(int output) const noexcept override { return output == 2 || output == 3; }
   Types infer(const Types& in, const Attributes& attributes) const override {
@@ -151,6 +155,10 @@ class Dispatch final : public Rows {
 class CombineGrad final : public Rows {
  public:
   CombineGrad() : Rows("moe_combine_grad") {}
+  const Op* with_amax() const noexcept override {
+    static const Op* const op = registry().find("moe_combine_grad_amax");
+    return op;
+  }
   Types infer(const Types& in, const Attributes& attributes) const override {
     const TensorType& dy = present(in, 0);
     require(dy.shape.rank() == 3 || were_sent(dy), "dy must be [batch, sequence, channels], or of tokens that were sent");

@@ -39,7 +39,9 @@ class WithAmax final : public NamedOp {
 }  // namespace
 
 void register_with_amax(OpRegistry& registry) {
-  for (const char* op : {"rms_norm", "swiglu", "swiglu_grad"}) registry.add(std::make_unique<WithAmax>(registry.get(op)));
+  for (const char* op :
+       {"rms_norm", "swiglu", "swiglu_grad", "moe_swiglu", "moe_swiglu_grad", "moe_dispatch", "moe_combine_grad"})
+    registry.add(std::make_unique<WithAmax>(registry.get(op)));
 }
 
 }  // namespace consist::ops

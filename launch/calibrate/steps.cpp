@@ -58,6 +58,7 @@ void add_steps(CalibrationPlan& plan, const std::string& model, bool on_processo
   const std::int64_t sequence = on_processor ? 128 : 4096;
   const std::string precision = on_processor ? "fp32" : "bf16";
   for (const std::int64_t batch : {1, 4}) plan.sampled.push_back({model, 1, batch, sequence, precision, ""});
+  if (!on_processor) plan.sampled.push_back({model, 1, 4, sequence, "fp8", ""});
   plan.checked.push_back({model, 2, 2, sequence, precision, ""});
 }
 

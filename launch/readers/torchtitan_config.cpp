@@ -201,16 +201,20 @@ class Reader final : public readers::KeyReader {
     read_filter();
   }
 
-  /// Names of torchtitan's modules as patterns of the weights here.
+  /// Names of torchtitan's modules as patterns of the weights here. Experts are no modules that its converter of linears knows.
   void read_filter() {
+    const std::string experts = target_.context.sizes().experts > 0 ? "*.experts.*" : "";
     const auto* given = values_.find("filter_fqns");
-    if (given == nullptr) return;
+    if (given == nullptr) {
+      if (!experts.empty()) values_.state_plugin("filter_fqns", "fp8", "except", experts);
+      return;
+    }
     constexpr std::pair<std::string_view, const char*> known[] = {
         {"wq", "*q_proj.weight"},  {"wk", "*k_proj.weight"},     {"wv", "*v_proj.weight"},
         {"wo", "*o_proj.weight"},  {"w1", "*gate_proj.weight"},  {"w2", "*down_proj.weight"},
         {"w3", "*up_proj.weight"}, {"attention", "*self_attn*"}, {"feed_forward", "*mlp*"}};
     if (!given->value.is_array()) values_.refuse("filter_fqns", "is " + shown(given->value) + "; it must be a list");
-    std::string patterns;
+    std::string patterns = experts;
     for (const Json& entry : given->value) {
       const std::string fqn = entry.is_string() ? entry.get<std::string>() : "";
       if (fqn == "output" || fqn.ends_with("router.gate")) continue;  // the LM head and routers are in bf16 here

@@ -223,6 +223,10 @@ TEST_F(Torchtitan, ModelsAreByFlavor) {
   EXPECT_EQ(config_of(flavor("qwen3", "32B")).model, "qwen3-32b");
   const ModelSizes experts = sizes(config_of(flavor("qwen3", "debugmodel_moe")));
   EXPECT_EQ(experts.experts, 64);
+  const std::string converted = "[model]\nname = \"qwen3\"\nflavor = \"debugmodel_moe\"\nconverters = [\"float8\"]\n"
+                                "[training]\n[parallelism]\n[activation_checkpoint]\nmode = \"none\"\n";
+  EXPECT_EQ(option(config_of(converted), "fp8", "except"), "*.experts.*") << "the converter of linears leaves experts in bf16";
+  EXPECT_EQ(option(config_of(converted + "[float8]\nfilter_fqns = [\"wk\"]\n"), "fp8", "except"), "*.experts.*,*k_proj.weight");
   expect_refused(flavor("deepseek_v3", "16B"), "known are llama3 debugmodel, llama3 8B");
   expect_refused(flavor("llama3", "9B"), "Or give --model");
   EXPECT_EQ(config_of(flavor("deepseek_v3", "16B"), {"--model=llama-tiny"}).model, "llama-tiny")

@@ -64,25 +64,10 @@ void packed_linear_weight_grad(Work& w) {
   for (std::size_t k = 0; k < w.outputs(); ++k) w.out_sum(k, 2 + 2 * k, reference::linear_weight_grad(x, w.in(1 + 2 * k)));
 }
 
-/// Writes what an op makes and, behind its own outputs, the largest magnitudes that attribute "amax_of" asks for.
-void out_all(Work& w, const Values& made) {
-  for (std::size_t k = 0; k < made.size(); ++k) {
-    if (made[k]) w.out(k, *made[k]);
-  }
-  const std::int64_t of = w.attributes().integer_or("amax_of", 0);
-  std::size_t next = made.size();
-  for (std::size_t k = 0; k < made.size(); ++k) {
-    if ((of >> k & 1) == 0) continue;
-    double largest = 0;
-    for (const double x : made[k]->data) largest = std::max(largest, std::abs(x));
-    w.out(next++, largest);
-  }
-}
-
 void rms_norm(Work& w) {
   Values made = reference::rms_norm(w.all(3), w.attributes().real("epsilon"));
   if (made.size() == 3 && made[1] && !w.has(1)) made[1].reset();
-  out_all(w, made);
+  w.out_all(made);
 }
 void rms_norm_grad(Work& w) {
   const Values made = reference::rms_norm_grad(w.in(0), w.in(1), w.in(2), w.in(3));
@@ -115,11 +100,11 @@ reference::Visibility visibility(const Work& w, std::size_t q, const Value* star
 }
 void attention(Work& w) {
   const Value starts = w.has(3) ? w.in(3) : Value{};
-  out_all(w, reference::attention(w.all(3), w.attributes().integer("head_dim"), visibility(w, 0, w.has(3) ? &starts : nullptr)));
+  w.out_all(reference::attention(w.all(3), w.attributes().integer("head_dim"), visibility(w, 0, w.has(3) ? &starts : nullptr)));
 }
 void attention_grad(Work& w) {
   const Value starts = w.has(6) ? w.in(6) : Value{};
-  out_all(w, reference::attention_grad(w.in(0), w.in(1), w.in(2), w.in(3), w.in(4), w.in(5), w.attributes().integer("head_dim"),
+  w.out_all(reference::attention_grad(w.in(0), w.in(1), w.in(2), w.in(3), w.in(4), w.in(5), w.attributes().integer("head_dim"),
                                        visibility(w, 1, w.has(6) ? &starts : nullptr)));
 }
 
@@ -135,7 +120,7 @@ void attention_part(Work& w) {
   const Value starts = w.has(3) ? w.in(3) : Value{};
   const std::int64_t head_dim = w.attributes().integer("head_dim");
   const Values part = reference::attention(w.all(3), head_dim, part_visibility(w, 0, w.has(3) ? &starts : nullptr));
-  out_all(w, w.has(4) ? reference::merged_attention({w.in(4), w.in(5)}, part, head_dim) : part);
+  w.out_all(w.has(4) ? reference::merged_attention({w.in(4), w.in(5)}, part, head_dim) : part);
 }
 void attention_part_grad(Work& w) {
   const Value starts = w.has(6) ? w.in(6) : Value{};
@@ -147,10 +132,10 @@ void attention_part_grad(Work& w) {
 }
 
 void swiglu(Work& w) {
-  out_all(w, reference::swiglu(w.all(2)));
+  w.out_all(reference::swiglu(w.all(2)));
 }
 void swiglu_grad(Work& w) {
-  out_all(w, reference::swiglu_grad(w.in(0), w.in(1), w.in(2)));
+  w.out_all(reference::swiglu_grad(w.in(0), w.in(1), w.in(2)));
 }
 
 void lm_head_loss(Work& w) {

@@ -6,6 +6,7 @@
 #include "consist/float8_scaling.h"
 #include "tests/interpreter/work.h"
 #include "tests/reference/gradients.h"
+#include "tests/reference/moe.h"
 
 namespace consist::interpreter {
 namespace {
@@ -158,18 +159,39 @@ void fp8_linear_weight_grad(Work& w) {
   w.out_sum(0, 4, product(w, "fp8_linear_weight_grad", w.in(0).shape[0]));
 }
 
+/// The numbers that codes with one scale stand for.
+Value decoded(const Work& w, std::size_t operand) {
+  Value codes = w.in(operand);
+  const double descale = w.scalar(operand + 1);
+  for (double& code : codes.data) code *= descale;
+  return codes;
+}
+void fp8_grouped_linear(Work& w) {
+  w.out(0, reference::grouped_linear(decoded(w, 0), decoded(w, 2), w.in(4)));
+}
+void fp8_grouped_linear_input_grad(Work& w) {
+  const Value turned = decoded(w, 2);  // [in, experts, out]
+  const std::int64_t in = turned.shape[0], experts = turned.shape[1], out = turned.shape[2];
+  Value weights = transposed(turned, in, experts * out);
+  weights.shape = {experts, out, in};
+  w.out(0, reference::grouped_linear_input_grad(decoded(w, 0), weights, w.in(4)));
+}
+
 }  // namespace
 
 const std::vector<std::pair<std::string_view, Formula>>& float8_formulas() {
-  static const std::vector<std::pair<std::string_view, Formula>> table{{"amax", amax},
-                                                                       {"quantize", quantize},
-                                                                       {"rank_values", rank_values},
-                                                                       {"quantize_part", quantize_part},
-                                                                       {"transpose", transpose},
-                                                                       {"record_amaxes", record_amaxes},
-                                                                       {"fp8_linear", fp8_linear},
-                                                                       {"fp8_linear_input_grad", fp8_linear_input_grad},
-                                                                       {"fp8_linear_weight_grad", fp8_linear_weight_grad}};
+  static const std::vector<std::pair<std::string_view, Formula>> table{
+      {"amax", amax},
+      {"quantize", quantize},
+      {"rank_values", rank_values},
+      {"quantize_part", quantize_part},
+      {"transpose", transpose},
+      {"record_amaxes", record_amaxes},
+      {"fp8_linear", fp8_linear},
+      {"fp8_linear_input_grad", fp8_linear_input_grad},
+      {"fp8_linear_weight_grad", fp8_linear_weight_grad},
+      {"fp8_grouped_linear", fp8_grouped_linear},
+      {"fp8_grouped_linear_input_grad", fp8_grouped_linear_input_grad}};
   return table;
 }
 

@@ -52,7 +52,7 @@ void send_back_grad(Work& w) {
 void dispatch(Work& w) {
   const Values made =
       reference::moe_dispatch(w.in(0), w.in(1), w.in(2), w.out_shape(0)[1], w.out_origin(3, 0), w.out_shape(3)[0]);
-  for (std::size_t k = 0; k < made.size(); ++k) w.out(k, *made[k]);
+  w.out_all(made);
 }
 void dispatch_grad(Work& w) {
   const Values made = reference::moe_dispatch_grad(w.in(0), w.in(1), w.in(2), w.in(4));
@@ -63,7 +63,7 @@ void combine(Work& w) {
   w.out(0, reference::moe_combine(w.in(0), w.in(1), w.in(3)));
 }
 void combine_grad(Work& w) {
-  w.out(0, reference::moe_combine_grad(w.in(0), w.in(1), w.attributes().integer("choices")));
+  w.out_all({reference::moe_combine_grad(w.in(0), w.in(1), w.attributes().integer("choices"))});
 }
 
 void grouped_linear(Work& w) {
@@ -76,12 +76,11 @@ void grouped_linear_weight_grad(Work& w) {
   w.out_sum(0, 3, reference::grouped_linear_weight_grad(w.in(0), w.in(1), w.in(2)));
 }
 void moe_swiglu(Work& w) {
-  w.out(0, reference::moe_swiglu(w.in(0), w.in(1)));
+  w.out_all({reference::moe_swiglu(w.in(0), w.in(1))});
 }
 void moe_swiglu_grad(Work& w) {
   const Values made = reference::moe_swiglu_grad(w.in(0), w.in(1), w.in(2));
-  w.out(0, *made[0]);
-  w.out(1, *made[1]);
+  w.out_all(made);
 }
 
 }  // namespace
@@ -97,14 +96,18 @@ const std::vector<std::pair<std::string_view, Formula>>& moe_formulas() {
                                                                        {"moe_return", send_back},
                                                                        {"moe_return_grad", send_back_grad},
                                                                        {"moe_dispatch", dispatch},
+                                                                       {"moe_dispatch_amax", dispatch},
                                                                        {"moe_dispatch_grad", dispatch_grad},
                                                                        {"moe_combine", combine},
                                                                        {"moe_combine_grad", combine_grad},
+                                                                       {"moe_combine_grad_amax", combine_grad},
                                                                        {"grouped_linear", grouped_linear},
                                                                        {"grouped_linear_input_grad", grouped_linear_input_grad},
                                                                        {"grouped_linear_weight_grad", grouped_linear_weight_grad},
                                                                        {"moe_swiglu", moe_swiglu},
-                                                                       {"moe_swiglu_grad", moe_swiglu_grad}};
+                                                                       {"moe_swiglu_amax", moe_swiglu},
+                                                                       {"moe_swiglu_grad", moe_swiglu_grad},
+                                                                       {"moe_swiglu_grad_amax", moe_swiglu_grad}};
   return table;
 }
 

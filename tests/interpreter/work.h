@@ -1,6 +1,8 @@
 // One instruction's operands, as the formulas of compute.cpp take them.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <string_view>
 #include <utility>
 
@@ -47,6 +49,20 @@ class Work {
   void out_sum(std::size_t k, std::size_t accumulator, reference::Value value) {
     if (has(accumulator)) add(value, in(accumulator));
     out(k, value);
+  }
+  /// Writes what an op makes and, behind its own outputs, the largest magnitudes that attribute "amax_of" asks for.
+  void out_all(const reference::Values& made) {
+    for (std::size_t k = 0; k < made.size(); ++k) {
+      if (made[k]) out(k, *made[k]);
+    }
+    const std::int64_t of = attributes().integer_or("amax_of", 0);
+    std::size_t next = made.size();
+    for (std::size_t k = 0; k < made.size(); ++k) {
+      if ((of >> k & 1) == 0) continue;
+      double largest = 0;
+      for (const double x : made[k]->data) largest = std::max(largest, std::abs(x));
+      out(next++, largest);
+    }
   }
   void out_elements(std::size_t k, std::int64_t first, const std::vector<double>& values) {
     arena_.write_elements(i_.outputs.at(k), first, values);

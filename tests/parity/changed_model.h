@@ -38,7 +38,7 @@ struct Curves {
   std::vector<double> loss, grad_norm;
   std::vector<double> aux_loss;       ///< of models that have one
   std::vector<std::int32_t> choices;  ///< that fell on each expert in the first step, of models that have any
-  double evaluation = 0;  ///< loss after the last step
+  double evaluation = 0;              ///< loss after the last step
 };
 
 /// Ten steps in processes of their own.
@@ -76,7 +76,10 @@ class LayoutComparison {
  public:
   /// Trains one rank.
   explicit LayoutComparison(const ChangedModel& model)
-      : runs_(model), expected_(runs_.train({"--strategy=ddp", "--ranks=1"})), tolerance_(layout_tolerance(model.tolerance)) {}
+      : is_exact_(model.precision == std::string("fp32")),
+        runs_(model),
+        expected_(runs_.train({"--strategy=ddp", "--ranks=1"})),
+        tolerance_(layout_tolerance(model.tolerance)) {}
 
   /// Trains `layout` and expects the losses of one rank, step by step, within the stated tolerance of layouts.
   void expect_losses_of_one_rank(const std::vector<std::string>& layout) {
@@ -99,7 +102,7 @@ class LayoutComparison {
     for (std::size_t step = 0; step < found.aux_loss.size(); ++step)
       EXPECT_LE(std::abs(found.aux_loss[step] / expected_.aux_loss[step] - 1), tolerance_.loss)
           << "aux_loss of step " << step + 1;
-    EXPECT_EQ(found.choices, expected_.choices);
+    expect_choices(found.choices);
     EXPECT_NEAR(found.evaluation / expected_.evaluation, 1, tolerance_.loss) << "loss of the evaluation";
   }
 
@@ -109,6 +112,19 @@ class LayoutComparison {
   }
 
  private:
+  /// The same in fp32. In 16 bits a sum of ranks' summands rounds otherwise, and a router's choice between experts of nearly the
+  /// same logit may fall on the other: each such token is counted at two experts.
+  void expect_choices(const std::vector<std::int32_t>& found) const {
+    ASSERT_EQ(found.size(), expected_.choices.size());
+    std::int64_t all = 0, differences = 0;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      all += expected_.choices[i];
+      differences += std::abs(found[i] - expected_.choices[i]);
+    }
+    EXPECT_LE(differences, is_exact_ ? 0 : all / 50) << "of " << all << " choices";
+  }
+
+  bool is_exact_;
   ChangedModelRuns runs_;
   Curves expected_;
   LayoutTolerance tolerance_;

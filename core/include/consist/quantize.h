@@ -29,6 +29,8 @@ struct QuantizeSettings {
   AmaxHistory history;         ///< of delayed scaling
   bool once_per_step = false;   ///< of weights: micro-batches share it
   bool before_gathers = false;  ///< parts may be quantized before they are gathered (core/passes/gather_quantized.h)
+  /// Whether a transposed copy is made; without it Quantized::transposed is no_tensor. Of one scale per tensor alone.
+  bool transposed = true;
 };
 
 /// Emits the instructions that quantize `tensor`.

@@ -29,7 +29,9 @@ class WithAmax final : public Kernel {
     auto made = std::make_unique<WithAmax>();
     made->of_ = amax_outputs(r);
     made->own_ = r.outputs.size() - made->of_.size();
-    made->base_ = make({r.op, r.inputs, r.outputs.first(made->own_), r.attributes}, s);
+    KernelRequest own = r;
+    own.outputs = r.outputs.first(made->own_);
+    made->base_ = make(own, s);
     if (!made->base_) return nullptr;
     for (std::size_t j = 0; j < made->of_.size(); ++j) {
       made->amax_.push_back(

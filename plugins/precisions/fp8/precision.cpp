@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -98,6 +99,11 @@ class Fp8 final : public Precision {
     const std::vector<InstructionId> chosen = choose(forward);
     // Quantized tensors by their source: linears that read the same activation share one.
     std::map<TensorId, Quantized> made;
+    std::set<TensorId> turned;  // of these, a linear's gradient of weights reads the transposed copy
+    for (InstructionId id : chosen) {
+      const Instruction& linear = forward.instructions[static_cast<std::size_t>(id)];
+      if (!is_grouped(linear)) turned.insert(linear.inputs[0]);
+    }
     Inserter inserter(forward);
     for (InstructionId id : chosen) {
       const Instruction linear = forward.instructions[static_cast<std::size_t>(id)];  // a copy: emitting moves the vector
@@ -105,8 +111,8 @@ class Fp8 final : public Precision {
         b.tag = linear.tag;
         b.tag.inserted_by = "fp8";
         const std::string weight = forward[linear.inputs[1]].name;  // a copy: emitting moves the tensors
-        quantize_once(b, linear.inputs[0], weight + ".input", false, made);
-        quantize_once(b, linear.inputs[1], weight, true, made);
+        quantize_once(b, linear.inputs[0], weight + ".input", false, turned.contains(linear.inputs[0]), made);
+        quantize_once(b, linear.inputs[1], weight, true, true, made);
       });
     }
     // In place, so that whoever reads the result need not be told.
@@ -115,7 +121,7 @@ class Fp8 final : public Precision {
       const Quantized x = made.at(linear.inputs[0]), w = made.at(linear.inputs[1]);
       std::vector<TensorId> inputs{x.value, x.descale, w.value, w.descale};
       if (linear.inputs.size() > 2) inputs.push_back(linear.inputs[2]);
-      linear.op = &registry().get("fp8_linear");
+      linear.op = &registry().get(is_grouped(linear) ? "fp8_grouped_linear" : "fp8_linear");
       linear.inputs = std::move(inputs);
       linear.attributes = {{"dtype", std::string(name_of(forward[linear.outputs[0]].dtype))},
                            {"fast_accumulation", std::int64_t{fast_ == "none" || scaling_ == "block" ? 0 : 1}},
@@ -135,25 +141,42 @@ class Fp8 final : public Precision {
     for (const Instruction& i : forward.instructions) layers = std::max(layers, i.tag.layer + 1);
     Patterns linears(linears_), except(except_);
     std::vector<InstructionId> chosen;
+    bool experts = false;  // are left in bf16 for their scaling
     std::string example = "(none: the model has no linears)";
     for (std::size_t i = 0; i < forward.instructions.size(); ++i) {
       const Instruction& instruction = forward.instructions[i];
-      if (instruction.op->linear_part() != LinearPart::product) continue;
+      if (instruction.op->linear_part() != LinearPart::product && !is_grouped(instruction)) continue;
       const std::string& name = forward[instruction.inputs[1]].name;
       example = name;
       const bool named = linears.match(name), excepted = except.match(name);
       const int layer = instruction.tag.layer;
       const bool inner = layer < 0 || (layer >= first_ && layer < layers - last_);
-      if (named && !excepted && inner) chosen.push_back(static_cast<InstructionId>(i));
+      if (!named || excepted || !inner) continue;
+      if (is_grouped(instruction) && !scales_experts())
+        experts = true;
+      else
+        chosen.push_back(static_cast<InstructionId>(i));
     }
     linears.check_used("linears", example);
     except.check_used("except", example);
+    if (chosen.empty() && experts) {
+      throw UsageError("--precision fp8 with these options is for experts alone, which stay bf16 with --fp8.scaling " + scaling_ +
+                       "; use --fp8.scaling tensor or delayed");
+    }
     if (chosen.empty()) {
       throw UsageError("--precision fp8 with these options leaves every linear of the " + std::to_string(layers) +
                        " layers in bf16; use --precision bf16 for that, or lower --fp8.bf16-first and --fp8.bf16-last");
     }
     return chosen;
   }
+
+  /// A product of experts' rows, for which there is one in 8 bits.
+  static bool is_grouped(const Instruction& i) {
+    static const Op* const grouped = &registry().get("grouped_linear");
+    return i.op == grouped;
+  }
+  /// Products of experts' rows have one scale per tensor.
+  bool scales_experts() const { return scaling_ == "tensor" || scaling_ == "delayed"; }
 
   /// e5m2 has the range that gradients of one scale need; where few elements share a scale, e4m3 has the precision.
   static std::string gradient_format(const Options& options) {
@@ -163,9 +186,11 @@ class Fp8 final : public Precision {
   }
 
   /// `of`: whose largest magnitudes a history would hold. Weights are the same for every micro-batch.
-  void quantize_once(Builder& b, TensorId tensor, const std::string& of, bool weight, std::map<TensorId, Quantized>& made) const {
+  void quantize_once(Builder& b, TensorId tensor, const std::string& of, bool weight, bool transposed,
+                     std::map<TensorId, Quantized>& made) const {
     if (made.contains(tensor)) return;
-    QuantizeSettings settings{.history = {of, history_}, .once_per_step = weight, .before_gathers = gathers_};
+    QuantizeSettings settings{
+        .history = {of, history_}, .once_per_step = weight, .before_gathers = gathers_, .transposed = transposed};
     if (scaling_ == "delayed") settings.scaling = Scaling::delayed;
     if (scaling_ == "row") settings.scaling = Scaling::row;
     if (scaling_ == "block") settings.scaling = weight ? Scaling::block_2d : Scaling::block_1d;
@@ -186,7 +211,8 @@ CONSIST_PLUGIN(precision, consist::Precision, Fp8, "fp8", "1.0.0",
                "bf16 with fp8 linears, forward and backward: e4m3, gradients e5m2 or e4m3; scales per tensor, row or block");
 CONSIST_PLUGIN_OPTIONS(
     {"scaling", consist::OptionKind::choice, "tensor",
-     "what shares a scale: a tensor (from itself, or delayed: from the steps before), a row, or a block of 128",
+     "what shares a scale: a tensor (from itself, or delayed: from the steps before), a row, or a block of 128; experts of a "
+     "mixture stay bf16 with rows and blocks",
      "tensor|delayed|row|block"},
     {"amax_history_len", consist::OptionKind::integer, "1024", "steps whose largest magnitudes decide a delayed scale", "",
      "scaling=delayed"},
@@ -196,7 +222,7 @@ CONSIST_PLUGIN_OPTIONS(
     {"gradient-format", consist::OptionKind::choice, "auto",
      "8-bit format of the gradients that enter products; auto: e4m3 of rows and blocks, else e5m2", "auto|e5m2|e4m3"},
     {"linears", consist::OptionKind::text, "*",
-     "linears in fp8: patterns of their weights' names (with * ? [], separated by commas)"},
+     "linears in fp8, experts' too: patterns of their weights' names (with * ? [], separated by commas)"},
     {"except", consist::OptionKind::text, "", "patterns of the linears that stay bf16 nevertheless"},
     {"bf16-first", consist::OptionKind::integer, "0", "so many of the first layers stay bf16"},
     {"bf16-last", consist::OptionKind::integer, "0", "so many of the last layers stay bf16"},

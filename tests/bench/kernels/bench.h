@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "consist/device.h"
+#include "consist/float8.h"
 #include "consist/op.h"
 #include "core/program/bfloat16.h"
 
@@ -51,6 +52,9 @@ class Bench {
         wide_[part].push_back(part == 0 ? sum * 1.7320508F : std::abs(sum));
         narrow_[part].push_back(to_bfloat16(wide_[part].back()));
       }
+      constexpr float of_amax = 100;  // so that codes have the spread of a quantized tensor's
+      codes_[0].push_back(to_float8<e4m3_format>(wide_[0].back() * of_amax));
+      codes_[1].push_back(to_float8<e5m2_format>(wide_[0].back() * of_amax));
       state = state * 1664525 + 1013904223;
       ids_.push_back(static_cast<std::int32_t>(state >> 1));
     }
@@ -160,7 +164,10 @@ class Bench {
       return;
     }
     const std::size_t part = c.op == "adamw" ? 1 : 0;  // second moments are not negative
-    const void* pattern = type.dtype == DType::f32 ? static_cast<const void*>(wide_[part].data()) : narrow_[part].data();
+    const void* pattern = type.dtype == DType::f32    ? static_cast<const void*>(wide_[part].data())
+                          : type.dtype == DType::e4m3 ? codes_[0].data()
+                          : type.dtype == DType::e5m2 ? static_cast<const void*>(codes_[1].data())
+                                                      : narrow_[part].data();
     for (std::int64_t first = 0; first < count; first += kPattern) {
       device_.upload(static_cast<char*>(memory) + first * size, pattern, std::min(kPattern, count - first) * size);
     }
@@ -196,6 +203,7 @@ class Bench {
   Device& device_;
   std::array<std::vector<float>, 2> wide_;  ///< nearly normal numbers, and positive ones
   std::array<std::vector<std::uint16_t>, 2> narrow_;
+  std::array<std::vector<std::uint8_t>, 2> codes_;  ///< e4m3, e5m2
   std::vector<std::int32_t> ids_;
   std::map<std::string, double> times_;  ///< seconds, by label
 };

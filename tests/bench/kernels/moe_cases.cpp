@@ -81,6 +81,30 @@ std::vector<Case> moe_cases(std::int64_t batch, std::int64_t sequence) {
   add({"moe_swiglu", "moe_swiglu", {of_rows(2 * hidden), row_weights}, {}});
   add({"moe_swiglu_grad", "moe_swiglu_grad", {of_rows(hidden), of_rows(2 * hidden), row_weights}, {}});
 
+  // What 8-bit products need besides.
+  const Attributes rows_quantized{
+      {"dtype", std::string("e4m3")}, {"tensor", std::string("rows")}, {"transposed", std::int64_t{0}}},
+      weights_quantized{{"dtype", std::string("e4m3")}, {"tensor", std::string("weights")}};
+  const TensorType amax{DType::f32, {}}, stacked{DType::bf16, {experts, 2 * hidden, channels}};
+  const std::vector<std::int32_t> five{0x40a00000};  // the bits of 5.0F
+  add({.label = "grouped fp8: moe_dispatch_amax",
+       .op = "moe_dispatch_amax",
+       .inputs = {of_tokens, chosen, weights},
+       .attributes = {{"rows", rows}, {"experts", std::int64_t{experts}}, {"amax_of", std::int64_t{1}}},
+       .given = {{1, routed.chosen}}});
+  for (const std::int64_t width : {channels, 2 * hidden, hidden})
+    add({.label = "grouped fp8: quantize rows of " + std::to_string(width),
+         .op = "quantize",
+         .inputs = {of_rows(width), amax},
+         .attributes = rows_quantized,
+         .given = {{1, five}}});
+  add({"grouped fp8: amax of gate_up's weights", "amax", {stacked}, {}});
+  add({.label = "grouped fp8: quantize gate_up's weights, both orders",
+       .op = "quantize",
+       .inputs = {stacked, amax},
+       .attributes = weights_quantized,
+       .given = {{1, five}}});
+
   struct Layer {
     std::string name;
     std::int64_t in, out;
@@ -88,7 +112,9 @@ std::vector<Case> moe_cases(std::int64_t batch, std::int64_t sequence) {
   const std::vector<std::int32_t> balanced(experts, static_cast<std::int32_t>(rows / experts));
   for (const Layer& l : {Layer{"gate_up", channels, 2 * hidden}, {"down", hidden, channels}}) {
     const double flops = 2.0 * static_cast<double>(rows) * static_cast<double>(l.in) * static_cast<double>(l.out);
-    const TensorType one{DType::bf16, {l.out, l.in}}, all{DType::bf16, {experts, l.out, l.in}};
+    const TensorType one{DType::bf16, {l.out, l.in}}, all{DType::bf16, {experts, l.out, l.in}},
+        codes{DType::e4m3, {experts, l.out, l.in}}, turned{DType::e4m3, {l.in, experts, l.out}}, scale{DType::f32, {}};
+    const auto rows_of_codes = [&](DType type, std::int64_t width) { return TensorType{type, {1, rows, width}}; };
     const auto gradient = [&](DType type, bool dense) {
       return TensorType{type, dense ? Shape{l.out, l.in} : Shape{experts, l.out, l.in}};
     };
@@ -105,9 +131,17 @@ std::vector<Case> moe_cases(std::int64_t batch, std::int64_t sequence) {
              .inputs = inputs,
              .attributes = attributes,
              .flops = flops,
-             .given = {{2, even ? balanced : routed.counts}},
+             .given = {{inputs.size() == 5 ? 4U : 2U, even ? balanced : routed.counts}},
              .dense = dense});
       };
+      for (const bool fast : {true, false}) {
+        const Attributes sums{{"dtype", std::string("bf16")}, {"fast_accumulation", std::int64_t{fast ? 1 : 0}}};
+        const std::string kind = fast ? " fp8 fast" : " fp8";
+        grouped("grouped" + kind, "fp8_grouped_linear", {rows_of_codes(DType::e4m3, l.in), scale, codes, scale, counts}, forward,
+                sums);
+        grouped("grouped input grad" + kind, "fp8_grouped_linear_input_grad",
+                {rows_of_codes(DType::e5m2, l.out), scale, turned, scale, counts}, input, sums);
+      }
       grouped("grouped", "grouped_linear", {of_rows(l.in), all, counts}, forward);
       grouped("grouped input grad", "grouped_linear_input_grad", {of_rows(l.out), all, counts}, input);
       for (const DType type : {DType::f32, DType::bf16}) {

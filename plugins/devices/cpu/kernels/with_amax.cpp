@@ -14,5 +14,17 @@ Made make_swiglu_amax(const KernelRequest& r, const KernelSettings& s) {
 Made make_swiglu_grad_amax(const KernelRequest& r, const KernelSettings& s) {
   return kernels::WithAmax::make(r, s, make_swiglu_grad, make_amax);
 }
+Made make_moe_swiglu_amax(const KernelRequest& r, const KernelSettings& s) {
+  return kernels::WithAmax::make(r, s, make_moe_swiglu, make_amax);
+}
+Made make_moe_swiglu_grad_amax(const KernelRequest& r, const KernelSettings& s) {
+  return kernels::WithAmax::make(r, s, make_moe_swiglu_grad, make_amax);
+}
+Made make_moe_dispatch_amax(const KernelRequest& r, const KernelSettings& s) {
+  return kernels::WithAmax::make(r, s, make_moe_dispatch, make_amax);
+}
+Made make_moe_combine_grad_amax(const KernelRequest& r, const KernelSettings& s) {
+  return kernels::WithAmax::make(r, s, make_moe_combine_grad, make_amax);
+}
 
 }  // namespace consist::cpu

@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(threads)
   raise_amax(found.bits(), own);
 }
 
-/// x [rows, columns] → q [rows, columns], qt [columns, rows]; columns are a multiple of 8 and rows of 16.
+/// x [rows, columns] → q [rows, columns], qt? [columns, rows]; columns are a multiple of 8 and rows of 16.
 template <__nv_fp8_interpretation_t format, bool is_delayed>
 __global__ void __launch_bounds__(threads)
     quantize_tiles(const bf16* __restrict__ x, const float* __restrict__ amax_in, Delayed delayed, std::uint8_t* __restrict__ q,
@@ -137,7 +137,7 @@ __global__ void __launch_bounds__(threads)
     q[row * columns + column] = code;
   }
   __syncthreads();
-  for (int i = down; i < small_tile; i += threads / small_tile) {
+  for (int i = down; qt != nullptr && i < small_tile; i += threads / small_tile) {
     const std::int64_t row = row0 + across, column = column0 + i;
     if (row < rows && column < columns) qt[column * rows + row] = codes[across][i];
   }
@@ -163,7 +163,7 @@ class Quantize final : public Kernel {
           x, rows * columns, in[1].as<float>(), delayed.own);
       check_launch("amax of the first step");
     }
-    const bool tiles = rows % 16 == 0 && in_packs(columns, 8, {x, q, qt});
+    const bool tiles = (qt == nullptr || rows % 16 == 0) && in_packs(columns, 8, {x, q, qt});
     const int extent = tiles ? QuantizeTile::extent : small_tile;
     const unsigned grid = blocks_of(divided_up(rows, extent) * divided_up(columns, extent));
     (tiles ? quantize_tiles<format, is_delayed> : quantize_any<format, is_delayed>)<<<grid, threads, 0, stream>>>(
@@ -192,9 +192,9 @@ Made make_amax(const KernelRequest& r, const KernelSettings& s) {
 
 Made make_quantize(const KernelRequest& r, const KernelSettings& s) {
   require_fp8(s);
-  if (r.inputs[0].dtype != DType::bf16 || r.outputs[1].absent()) return nullptr;
+  if (r.inputs[0].dtype != DType::bf16) return nullptr;
   const Scaling scaling = scaling_of(r.attributes);
-  if (has_transposed_scales(scaling)) return make_quantize_scaled(r, scaling);
+  if (has_transposed_scales(scaling)) return r.outputs[1].absent() ? nullptr : make_quantize_scaled(r, scaling);
   return scaling == Scaling::delayed ? quantize_as<true>(r, s) : quantize_as<false>(r, s);
 }
 

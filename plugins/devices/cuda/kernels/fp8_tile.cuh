@@ -99,7 +99,8 @@ class QuantizeTile {
       if (to_column < columns_ && to_row < rows_) *reinterpret_cast<uint4*>(qt + to_column * rows_ + to_row) = codes;
     }
   }
-  /// All of the block's values in both orders, by one scale. `words` is the block's shared memory; called by all of its threads.
+  /// All of the block's values in both orders, by one scale; with qt null in theirs alone. `words` is the block's shared memory;
+  /// called by all of its threads.
   template <__nv_fp8_interpretation_t format>
   __device__ __forceinline__ void store_scaled(float scale, std::uint8_t* q, std::uint8_t* qt, std::uint32_t* words) const {
 #pragma unroll
@@ -112,8 +113,9 @@ class QuantizeTile {
         right[i] = four_codes<format>(eight.z, eight.w, scale);
         store_row(q, pass, i, left[i], right[i]);
       }
-      turn(words, pass, left, right);
+      if (qt != nullptr) turn(words, pass, left, right);
     }
+    if (qt == nullptr) return;
     __syncthreads();
     store_turned(words, qt);
   }

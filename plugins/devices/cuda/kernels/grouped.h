@@ -38,4 +38,13 @@ Made make_plain_product(GroupedProduct product, const GroupedSizes& sizes, DType
 /// can have, or there are too many experts.
 Made make_hopper_product(GroupedProduct product, const GroupedSizes& sizes, DType type, const KernelSettings& settings);
 
+/// In 8-bit floats, forward and input_grad, whose b is w [n, experts, k] of the transposed weights: for every GPU that has them.
+/// Inputs a, descale, b, descale, counts. Null for dtypes that it does not know.
+Made make_plain_float8_product(GroupedProduct product, const GroupedSizes& sizes, const KernelRequest& r);
+
+/// The same for GPUs of compute capability 9.0, with results in bf16; `rows` is the dtype of a. Without `fast`, sums of 128
+/// products are added up in fp32. Null as make_hopper_product().
+Made make_hopper_float8_product(GroupedProduct product, const GroupedSizes& sizes, DType rows, bool fast,
+                                const KernelSettings& settings);
+
 }  // namespace consist::cuda

@@ -1,7 +1,9 @@
 // Products of experts' rows on any GPU: f32, and bf16 where there are no products of warpgroups or rows do not lie at multiples
-// of 16 bytes. A block has a tile of 64 by 64; which one, it finds from the counts. Written for few lines, not for speed.
+// of 16 bytes, and 8-bit floats, which are multiplied as bf16. A block has a tile of 64 by 64; which one, it finds from the
+// counts. Written for few lines, not for speed.
 #include <mma.h>
 
+#include "plugins/devices/cuda/kernels/float8.cuh"
 #include "plugins/devices/cuda/kernels/grouped.h"
 #include "plugins/devices/cuda/kernels/launch.h"
 #include "plugins/devices/cuda/kernels/numbers.cuh"
@@ -11,6 +13,18 @@ namespace {
 
 constexpr int threads = 256, side = 64, depth = 32;
 constexpr unsigned all_lanes = 0xffffffffU;
+
+template <typename T>
+__device__ __forceinline__ T as_number(T value) {
+  return value;
+}
+/// Exact.
+__device__ __forceinline__ bf16 as_number(__nv_fp8_e4m3 code) {
+  return rounded<bf16>(static_cast<float>(code));
+}
+__device__ __forceinline__ bf16 as_number(__nv_fp8_e5m2 code) {
+  return rounded<bf16>(static_cast<float>(code));
+}
 
 /// A tile of an operand in shared memory, as it lies in the tensor: lines of `depth` elements that run along k, one for each of
 /// `side`, or lines of `side` elements, one for each k.
@@ -28,6 +42,15 @@ struct Operand {
       const int line = i / of_line, first = i % of_line * N;
       const bool inside = line < line_count && first < element_count;
       store_pack<N>(element + line * pitch + first, inside ? load_pack<N>(from + line * apart + first) : Pack<T, N>{});
+    }
+  }
+  /// The same of codes, as numbers.
+  template <typename Code>
+  __device__ void load_codes(const Code* from, std::int64_t apart, std::int64_t line_count, std::int64_t element_count) {
+    for (int i = static_cast<int>(threadIdx.x); i < lines * width; i += threads) {
+      const int line = i / width, first = i % width;
+      element[line * pitch + first] =
+          line < line_count && first < element_count ? as_number(from[line * apart + first]) : rounded<T>(0.0F);
     }
   }
 };
@@ -206,6 +229,61 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
+/// d [m, n] = descales · a [m, k] b [n, k] of an expert, whose b begins `expert_apart` codes behind the one before; its lines lie
+/// `line_apart` apart.
+template <typename A, typename D>
+__global__ void __launch_bounds__(threads)
+    multiply_codes(const A* __restrict__ a, const float* __restrict__ a_descale, const __nv_fp8_e4m3* __restrict__ b,
+                   const float* __restrict__ b_descale, const std::int32_t* __restrict__ counts, D* __restrict__ d,
+                   const GroupedSizes sizes, std::int64_t expert_apart, std::int64_t line_apart) {
+  __shared__ __align__(128) Operand<bf16, true> left;
+  __shared__ __align__(128) Operand<bf16, true> right;
+  constexpr int pitch = side + 4;
+  __shared__ __align__(128) float made[side * pitch];
+  const std::int64_t column = std::int64_t{blockIdx.x} * side, columns = sizes.n - column;
+  const Place place = find_rows_tile(counts, sizes.experts, sizes.rows, blockIdx.y);
+  if (place.rows == 0) return;
+  const __nv_fp8_e4m3* const w = b + place.expert * expert_apart + column * line_apart;
+  Sums<bf16, true, true> sums;
+  for (std::int64_t k = 0; place.expert < sizes.experts && k < sizes.k; k += depth) {
+    left.load_codes(a + place.row * sizes.k + k, sizes.k, place.rows, sizes.k - k);
+    right.load_codes(w + k, line_apart, columns, sizes.k - k);
+    __syncthreads();
+    sums.add(left, right);
+    __syncthreads();
+  }
+  sums.put(made, pitch);
+  __syncthreads();
+  const float scale = *a_descale * *b_descale;
+  D* const to = d + place.row * sizes.n + column;
+  for (int i = static_cast<int>(threadIdx.x); i < side * side; i += threads) {
+    const int row = i / side, at = i % side;
+    if (row < place.rows && at < columns) to[row * sizes.n + at] = rounded<D>(scale * made[row * pitch + at]);
+  }
+}
+
+template <typename A, typename D>
+class PlainFloat8Product final : public Kernel {
+ public:
+  PlainFloat8Product(GroupedProduct product, const GroupedSizes& sizes) : sizes_(sizes) {
+    const bool transposed = product == GroupedProduct::input_grad;
+    expert_apart_ = transposed ? sizes.k : sizes.n * sizes.k;
+    line_apart_ = transposed ? sizes.experts * sizes.k : sizes.k;
+  }
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue queue) override {
+    const dim3 grid(blocks_of(divided_up(sizes_.n, side)), blocks_of(divided_up(sizes_.rows, side) + sizes_.experts));
+    if (grid.x == 0 || grid.y == 0) return;
+    multiply_codes<<<grid, threads, 0, stream_of(queue)>>>(
+        static_cast<const A*>(in[0].data), in[1].as<float>(), static_cast<const __nv_fp8_e4m3*>(in[2].data), in[3].as<float>(),
+        in[4].as<std::int32_t>(), out[0].as<D>(), sizes_, expert_apart_, line_apart_);
+    check_launch("grouped product of 8-bit floats");
+  }
+
+ private:
+  GroupedSizes sizes_;
+  std::int64_t expert_apart_, line_apart_;
+};
+
 template <GroupedProduct product, typename T, typename D>
 class PlainProduct final : public Kernel {
  public:
@@ -250,6 +328,16 @@ Made make_plain_product(GroupedProduct product, const GroupedSizes& sizes, DType
       return of.template operator()<GroupedProduct::weight_grad>();
   }
   return nullptr;
+}
+
+Made make_plain_float8_product(GroupedProduct product, const GroupedSizes& sizes, const KernelRequest& r) {
+  const auto of = [&]<typename A>() -> Made {
+    if (r.outputs[0].dtype == DType::f32) return std::make_unique<PlainFloat8Product<A, float>>(product, sizes);
+    if (r.outputs[0].dtype == DType::bf16) return std::make_unique<PlainFloat8Product<A, bf16>>(product, sizes);
+    return nullptr;
+  };
+  if (r.inputs[2].dtype != DType::e4m3) return nullptr;
+  return r.inputs[0].dtype == DType::e5m2 ? of.template operator()<__nv_fp8_e5m2>() : of.template operator()<__nv_fp8_e4m3>();
 }
 
 }  // namespace consist::cuda

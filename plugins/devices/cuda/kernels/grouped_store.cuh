@@ -25,7 +25,8 @@ __device__ __forceinline__ float second_of(std::uint32_t pair) {
 }
 
 /// Writes sums of 64 rows and the `box`-th 128 bytes of columns.
-__device__ __forceinline__ void write_box(const float (&sums)[tile_n / 2], int box, std::uint8_t* slot, const bf16* /*type*/) {
+template <int count>
+__device__ __forceinline__ void write_box(const float (&sums)[count], int box, std::uint8_t* slot, const bf16* /*type*/) {
   const int lane = static_cast<int>(threadIdx.x) % 32, row = static_cast<int>(threadIdx.x) % 128 / 32 * 16 + lane % 16;
 #pragma unroll
   for (int pair = 0; pair < 4; ++pair) {
@@ -35,7 +36,8 @@ __device__ __forceinline__ void write_box(const float (&sums)[tile_n / 2], int b
                            pair_of(s[4], s[5]), pair_of(s[6], s[7]));
   }
 }
-__device__ __forceinline__ void write_box(const float (&sums)[tile_n / 2], int box, std::uint8_t* slot, const float* /*type*/) {
+template <int count>
+__device__ __forceinline__ void write_box(const float (&sums)[count], int box, std::uint8_t* slot, const float* /*type*/) {
   const int lane = static_cast<int>(threadIdx.x) % 32, row = static_cast<int>(threadIdx.x) % 128 / 32 * 16 + lane / 4;
 #pragma unroll
   for (int block = 0; block < 4; ++block) {
@@ -46,14 +48,15 @@ __device__ __forceinline__ void write_box(const float (&sums)[tile_n / 2], int b
   }
 }
 
-/// Stores, or adds to what is there, a warpgroup's 64 rows of a tile that begins at column x and row y of matrix z.
-template <bool add, typename T>
-__device__ __forceinline__ void store_boxes(const float (&sums)[tile_n / 2], std::uint8_t* own_slots, const CUtensorMap& d,
-                                            int group, int x, int y, int z) {
+/// Stores, or adds to what is there, a warpgroup's 64 rows of a tile that begins at column x and row y of matrix z. A thread has
+/// half as many sums as the tile has columns.
+template <bool add, typename T, int count>
+__device__ __forceinline__ void store_boxes(const float (&sums)[count], std::uint8_t* own_slots, const CUtensorMap& d, int group,
+                                            int x, int y, int z) {
   constexpr int width = line_bytes / static_cast<int>(sizeof(T));
   const bool leader = threadIdx.x % 128 == 0;
 #pragma unroll
-  for (int box = 0; box < tile_n / width; ++box) {
+  for (int box = 0; box < 2 * count / width; ++box) {
     std::uint8_t* const slot = own_slots + box % slots * box_bytes;
     if (leader) hopper::wait_for_reads<slots - 1>();
     hopper::meet(2 + group, 128);
@@ -86,14 +89,15 @@ __device__ __forceinline__ void transpose_words(std::uint32_t (&word)[4]) {
 
 /// Stores those of a warpgroup's rows that are less than `rows`, the first of which is `first` for its first lane: an expert's
 /// last ones, behind which lie another's. `tile`: the tile's first element in rows of n, of which `columns` are left.
-__device__ __forceinline__ void store_some(const float (&sums)[tile_n / 2], bf16* tile, int first, int rows, int columns, int n) {
+template <int count>
+__device__ __forceinline__ void store_some(const float (&sums)[count], bf16* tile, int first, int rows, int columns, int n) {
   const int lane = static_cast<int>(threadIdx.x) % 32, quarter = lane % 4;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int at = first + lane / 4 + 8 * half, left = at < rows ? columns - 8 * quarter : 0;
     bf16* const row = tile + static_cast<std::int64_t>(at) * n + 8 * quarter;
 #pragma unroll
-    for (int blocks = 0; blocks < tile_n / 32; ++blocks) {
+    for (int blocks = 0; blocks < 2 * count / 32; ++blocks) {
       std::uint32_t word[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
@@ -106,10 +110,10 @@ __device__ __forceinline__ void store_some(const float (&sums)[tile_n / 2], bf16
   }
 }
 
-/// Clears a warpgroup's 64 rows of a tile; `d` and `rows` count from them, `columns` from the tile's.
-template <typename T>
+/// Clears a warpgroup's 64 rows of a tile of `width` columns; `d` and `rows` count from them, `columns` from the tile's.
+template <typename T, int width = tile_n>
 __device__ __forceinline__ void clear_rows(T* d, int rows, int columns, int n) {
-  constexpr int elements = 16 / static_cast<int>(sizeof(T)), stores = tile_n / elements;
+  constexpr int elements = 16 / static_cast<int>(sizeof(T)), stores = width / elements;
   for (int i = static_cast<int>(threadIdx.x) % 128; i < box_lines * stores; i += 128) {
     const int row = i / stores, column = i % stores * elements;
     if (row < rows && column < columns) *reinterpret_cast<uint4*>(d + static_cast<std::int64_t>(row) * n + column) = uint4{};

@@ -11,7 +11,8 @@
 
 namespace consist::cuda::grouped {
 
-/// A tile of the result is [tile_m, tile_n] and is added up over blocks of tile_k.
+/// A tile of the result is [tile_m, tile_n] and is added up over blocks of tile_k, in bf16. Those of 8-bit floats have
+/// another width and depth.
 constexpr int tile_m = 128, tile_n = 256, tile_k = 64;
 
 /// GroupedSizes as a GPU counts: all of them fit.
@@ -36,16 +37,16 @@ struct Tile {
 };
 
 /// Pairs of tiles of an expert with so many rows.
-template <GroupedProduct product>
+template <GroupedProduct product, int width = tile_n>
 __device__ int pairs_of(int rows, const Sizes& sizes) {
-  const int across = parts_in(sizes.n, tile_n);
+  const int across = parts_in(sizes.n, width);
   if (product == GroupedProduct::weight_grad) return parts_in(sizes.m, 2 * tile_m) * across;
   const int down = parts_in(rows, tile_m);
   return down / 2 * across + down % 2 * parts_in(across, 2);
 }
 
 /// Fills begin [experts + 2]; by one warp.
-template <GroupedProduct product>
+template <GroupedProduct product, int width = tile_n>
 __device__ void find_begins(Begin* begin, const std::int32_t* counts, const Sizes& sizes) {
   constexpr unsigned all_lanes = 0xffffffffU;
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -65,7 +66,7 @@ __device__ void find_begins(Begin* begin, const std::int32_t* counts, const Size
     const int row = rows + summed(own);
     if (padding) own = sizes.rows - row;
     const bool none = expert > sizes.experts || (padding && product == GroupedProduct::weight_grad);
-    const int own_pairs = none ? 0 : pairs_of<product>(own, sizes), pair = pairs + summed(own_pairs);
+    const int own_pairs = none ? 0 : pairs_of<product, width>(own, sizes), pair = pairs + summed(own_pairs);
     if (expert <= sizes.experts) begin[expert] = {padding ? row : row - own, pair - own_pairs};
     if (padding) begin[expert + 1] = {sizes.rows, pair};
     rows = __shfl_sync(all_lanes, row, 31);
@@ -74,11 +75,11 @@ __device__ void find_begins(Begin* begin, const std::int32_t* counts, const Size
 }
 
 /// This block's tile of pairs of rising numbers.
-template <GroupedProduct product>
+template <GroupedProduct product, int width = tile_n, int depth = tile_k>
 class Tiles {
  public:
   __device__ Tiles(const Begin* begin, const Sizes& sizes, std::uint32_t rank)
-      : begin_(begin), sizes_(sizes), rank_(static_cast<int>(rank)), across_(parts_in(sizes.n, tile_n)) {}
+      : begin_(begin), sizes_(sizes), rank_(static_cast<int>(rank)), across_(parts_in(sizes.n, width)) {}
   __device__ int pairs() const { return begin_[sizes_.experts + 1].pair; }
   /// `pair` is at least that of the last call. false: there is none of that number.
   __device__ bool find(int pair, Tile& tile) {
@@ -93,8 +94,8 @@ class Tiles {
       tile.row = begin.row;
       tile.rows = rows;
       tile.m = (2 * down + rank_) * tile_m;
-      tile.n = across * tile_n;
-      tile.k_blocks = parts_in(rows, tile_k);
+      tile.n = across * width;
+      tile.k_blocks = parts_in(rows, depth);
     } else {
       // Where the number of tiles down is odd, the last one has none below it.
       tile.same_rows = rows - 2 * down * tile_m <= tile_m;
@@ -102,8 +103,8 @@ class Tiles {
       tile.row = begin.row + row;
       tile.rows = min(rows - row, tile_m);
       tile.m = 0;
-      tile.n = (tile.same_rows ? 2 * across + rank_ : across) * tile_n;
-      tile.k_blocks = expert_ == sizes_.experts ? 0 : parts_in(sizes_.k, tile_k);
+      tile.n = (tile.same_rows ? 2 * across + rank_ : across) * width;
+      tile.k_blocks = expert_ == sizes_.experts ? 0 : parts_in(sizes_.k, depth);
     }
     return true;
   }

@@ -1,11 +1,15 @@
 #include "plugins/devices/cuda/kernels/channel_parts.h"
 #include "plugins/devices/cuda/kernels/kernels.h"
+#include "plugins/devices/kernels/float8_experts.h"
 
 namespace consist::cuda {
+
+CONSIST_FLOAT8_EXPERT_OPS(CONSIST_DECLARE_MAKER)
+
 namespace {
 
 constexpr kernels::Maker<KernelSettings> table[] = {
-    CONSIST_KERNEL_OPS(CONSIST_MAKER_ENTRY) CONSIST_MAKER_ENTRY(split_channels) CONSIST_MAKER_ENTRY(merge_channels)};
+    CONSIST_KERNEL_OPS(CONSIST_MAKER_ENTRY) CONSIST_FLOAT8_EXPERT_OPS(CONSIST_MAKER_ENTRY) CONSIST_MAKER_ENTRY(split_channels) CONSIST_MAKER_ENTRY(merge_channels)};
 
 }  // namespace
 

@@ -1,6 +1,8 @@
 // moe_dispatch, moe_combine and their gradients: rows of tokens, sorted by expert. Pairs of a token and a choice are sorted by
 // counting, in stretches of which a warp has one each: counts of stretches, sums of counts, places. Tensors of rows are read or
 // written once each: whatever copies or adds rows goes token by token, through the row of each pair.
+#include "plugins/devices/cuda/kernels/amax.cuh"
+#include "plugins/devices/cuda/kernels/fp8.h"
 #include "plugins/devices/cuda/kernels/launch.h"
 #include "plugins/devices/cuda/kernels/numbers.cuh"
 
@@ -145,14 +147,17 @@ __global__ void __launch_bounds__(threads)
 constexpr int unroll = 4;
 
 /// rows[row] = x[pairs[row] / choices], 0 where there is no pair; a warp per row. (A warp per token, which stores all its rows, wrote
-/// to so many places at once that it ran at an eighth of the rate.)
-template <typename T, int N>
+/// to so many places at once that it ran at an eighth of the rate.) With `amax`, that becomes the largest magnitude of rows; it must
+/// be 0 before.
+template <typename T, int N, bool with_amax>
 __global__ void __launch_bounds__(threads)
     spread_tokens(const T* __restrict__ x, const std::int32_t* __restrict__ pairs, T* __restrict__ rows, int choices,
-                  std::int64_t room, std::int64_t channels) {
-  const std::int64_t row = std::int64_t{blockIdx.x} * warps + threadIdx.x / 32, lane = threadIdx.x % 32, packs = channels / N;
-  if (row >= room) return;
-  const std::int32_t pair = pairs[row];
+                  std::int64_t room, std::int64_t channels, float* amax) {
+  [[maybe_unused]] PairAmax found;
+  const std::int64_t row = std::int64_t{blockIdx.x} * warps + threadIdx.x / 32, lane = threadIdx.x % 32;
+  if (!with_amax && row >= room) return;
+  const std::int64_t packs = row < room ? channels / N : 0;
+  const std::int32_t pair = row < room ? pairs[row] : -1;
   const T* const from = x + std::int64_t{max(pair, 0) / choices} * channels;
   for (std::int64_t first = lane; first < packs; first += 32 * unroll) {
     Pack<T, N> pack[unroll] = {};
@@ -163,8 +168,10 @@ __global__ void __launch_bounds__(threads)
 #pragma unroll
     for (int k = 0; k < unroll; ++k) {
       if (first + 32 * k < packs) store_pack<N>(rows + row * channels + (first + 32 * k) * N, pack[k]);
+      if constexpr (with_amax) found.add(pack[k]);
     }
   }
+  if constexpr (with_amax) raise_amax(found.bits(), amax);
 }
 
 /// sums[token] = Σ over its slots, in their order, of their rows; a warp per token.
@@ -220,14 +227,15 @@ void launch_find_rows(const Buffer& pairs, std::int32_t* row_of, std::int64_t al
   check_launch("find_rows");
 }
 
-template <typename T>
-void launch_spread(const Buffer& x, const Buffer& pairs, const Buffer& rows, int choices, cudaStream_t stream) {
+template <typename T, bool with_amax>
+void launch_spread(const Buffer& x, const Buffer& pairs, const Buffer& rows, int choices, float* amax, cudaStream_t stream) {
+  if (with_amax) clear_amax(amax, stream);
   const std::int64_t room = pairs.shape[0], channels = x.shape.last();
   if (room == 0 || channels == 0) return;
   const bool packs = in_packs(channels, per_access<T>, {x.data, rows.data});
-  const auto run = packs ? spread_tokens<T, per_access<T>> : spread_tokens<T, 1>;
+  const auto run = packs ? spread_tokens<T, per_access<T>, with_amax> : spread_tokens<T, 1, with_amax>;
   run<<<blocks_of(divided_up(room, warps)), threads, 0, stream>>>(x.as<T>(), pairs.as<std::int32_t>(), rows.as<T>(), choices, room,
-                                                                  channels);
+                                                                  channels, amax);
   check_launch("spread_tokens");
 }
 
@@ -242,7 +250,8 @@ void launch_sum(const Buffer& rows, const std::int32_t* row_of, const Buffer& su
   check_launch("sum_tokens");
 }
 
-template <typename T>
+/// `with_amax`: the last output is the largest magnitude of the rows, as of CombineGrad's.
+template <typename T, bool with_amax = false>
 class Dispatch final : public Kernel {
  public:
   explicit Dispatch(const KernelRequest& r)
@@ -266,7 +275,8 @@ class Dispatch final : public Kernel {
     place_pairs<<<blocks_of(blocks_), threads, shared, stream>>>(choices, counts, wanted, in[2].as<float>(), room,
                                                                  out[2].as<std::int32_t>(), out[1].as<float>());
     check_launch("place_pairs");
-    launch_spread<T>(in[0], out[2], out[0], static_cast<int>(in[1].shape.last()), stream);
+    launch_spread<T, with_amax>(in[0], out[2], out[0], static_cast<int>(in[1].shape.last()),
+                                with_amax ? out[5].as<float>() : nullptr, stream);
   }
 
  private:
@@ -290,14 +300,15 @@ class Combine final : public Kernel {
   std::int64_t pairs_;  // of all tokens
 };
 
-template <typename T>
+template <typename T, bool with_amax = false>
 class CombineGrad final : public Kernel {
  public:
   explicit CombineGrad(const KernelRequest& r)
       : choices_(r.attributes.integer("choices")) {}
   std::int64_t workspace_bytes() const override { return 0; }
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* /*workspace*/, NativeQueue queue) override {
-    launch_spread<T>(in[0], in[1], out[0], static_cast<int>(choices_), stream_of(queue));
+    launch_spread<T, with_amax>(in[0], in[1], out[0], static_cast<int>(choices_), with_amax ? out[1].as<float>() : nullptr,
+                                stream_of(queue));
   }
 
  private:
@@ -337,6 +348,15 @@ Made make_moe_combine(const KernelRequest& r, const KernelSettings&) {
 }
 Made make_moe_combine_grad(const KernelRequest& r, const KernelSettings&) {
   return by_dtype<CombineGrad>(r.inputs[0].dtype, r);
+}
+Made make_moe_dispatch_amax(const KernelRequest& r, const KernelSettings& s) {
+  require_fp8(s);
+  const bool known = r.inputs[0].dtype == DType::bf16 && r.outputs[3].shape[0] <= most_experts;
+  return known ? std::make_unique<Dispatch<bf16, true>>(r) : nullptr;
+}
+Made make_moe_combine_grad_amax(const KernelRequest& r, const KernelSettings& s) {
+  require_fp8(s);
+  return r.inputs[0].dtype == DType::bf16 ? std::make_unique<CombineGrad<bf16, true>>(r) : nullptr;
 }
 
 }  // namespace consist::cuda

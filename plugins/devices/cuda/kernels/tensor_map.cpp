@@ -24,6 +24,11 @@ auto find_encode() {
   return reinterpret_cast<decltype(&::cuTensorMapEncodeTiled)>(function);
 }
 
+CUtensorMapDataType type_of(DType dtype) {
+  if (size_of(dtype) == 1) return CU_TENSOR_MAP_DATA_TYPE_UINT8;
+  return dtype == DType::f32 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+}
+
 }  // namespace
 
 CUtensorMap tensor_map(const Buffer& tensor, std::array<std::int64_t, 3> sizes, std::array<int, 3> box) {
@@ -39,9 +44,8 @@ CUtensorMap tensor_map(const Buffer& tensor, std::array<std::int64_t, 3> sizes, 
   strides[1] = strides[0] * extents[1];
   CUtensorMap map;
   const CUresult status =
-      encode(&map, tensor.dtype == DType::f32 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3,
-             tensor.data, extents, strides, boxes, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+      encode(&map, type_of(tensor.dtype), 3, tensor.data, extents, strides, boxes, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+             CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (status != CUDA_SUCCESS) {
     throw SystemError("CUDA: describing a tensor [" + std::to_string(sizes[2]) + ", " + std::to_string(sizes[1]) + ", " +
                       std::to_string(sizes[0]) + "] for copies (cuTensorMapEncodeTiled) failed: error " + std::to_string(status));
