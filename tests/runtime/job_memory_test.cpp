@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/runtime/run_description.h"
 #include "tests/job/in_process.h"
 #include "tests/temporary_folder.h"
 #include "tests/train_from_scratch.h"
@@ -34,6 +35,34 @@ TEST(JobMemory, IsTheLargestOverRanksAndSaysOfWhich) {
   EXPECT_EQ(largest_of({9, 3, 7}), (LargestBytes{.bytes = 9, .rank = 0, .equal = false}));
   EXPECT_EQ(text_of(LargestBytes{.bytes = 1 << 20, .rank = 0, .equal = true}), "1.0 MiB per rank");
   EXPECT_EQ(text_of(LargestBytes{.bytes = 1 << 20, .rank = 3, .equal = false}), "up to 1.0 MiB per rank (rank 3)");
+}
+
+std::vector<int> without(const std::vector<std::int64_t>& bytes) {
+  std::vector<int> seen;
+  const auto errors = testing::run_ranks(testing::make_addresses(static_cast<int>(bytes.size())), [&](JoinedJob& job) {
+    const std::int64_t own = bytes[static_cast<std::size_t>(job.rank())];
+    tell_bytes(job, "to_host", own);
+    const std::vector<int> found = ranks_without_bytes(job, "to_host", own);
+    if (job.rank() == 0)
+      seen = found;
+    else
+      EXPECT_TRUE(found.empty());
+    job.leave(std::chrono::seconds(20));
+  });
+  for (const std::exception_ptr& error : errors) EXPECT_EQ(testing::text_of(error), "");
+  return seen;
+}
+
+TEST(JobMemory, RanksThatMoveNothingToTheHostAreNamed) {
+  EXPECT_EQ(without({4, 5}), (std::vector<int>{}));
+  EXPECT_EQ(without({0, 5, 0}), (std::vector<int>{0, 2}));
+  const OffloadRequest layers = parse_offload("0-1");
+  const auto text = [&](const std::vector<int>& none, int ranks) { return nothing_moves_text(layers, none, ranks); };
+  EXPECT_EQ(text({1}, 2).find("--offload-activations 0-1 moves nothing on rank 1: a stage of the pipeline"), 0U);
+  EXPECT_EQ(text({1}, 2).find("leave the option out"), std::string::npos);
+  EXPECT_NE(text({0, 1}, 2).find("moves nothing on any rank"), std::string::npos);
+  EXPECT_NE(text({0, 1}, 2).find("leave the option out"), std::string::npos);
+  EXPECT_NE(text({0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, 16).find("on ranks 0, 1, 2, 3, 4, 5, 6, 7 and 2 others:"), std::string::npos);
 }
 
 TEST(JobMemory, OfAPipelineIsItsLargestStagesInBannerAndArchive) {

@@ -169,7 +169,8 @@ class Overlap {
   }
 
   /// Whether a collective that moves tokens has those of this rank's sequences alone, as the residual stream does. Experts that
-  /// ranks share along another axis, too, have those of several ranks, which are moved there and back as they are.
+  /// ranks share along another axis, too, have those of several ranks: a stretch of these sequences is no piece of memory, and what
+  /// is moved there in one message comes back in one, so that they need not be cut alike.
   bool moves_own_sequences(const Instruction& i) const {
     const bool gathers = i.op->movement() == Movement::all_gather;
     const Placements &stream = program_[input_of(blocks_.front().norm, residual_sum(blocks_.front()).x)].placements,
