@@ -113,6 +113,14 @@ TEST_F(Fp8Experts, WeightsAreQuantizedOncePerStep) {
   EXPECT_EQ(ops(program)["fp8_grouped_linear"], 2 * sparse_layers * micro_batches);
 }
 
+TEST_F(Fp8Experts, RoutersStayInBf16) {
+  const Program program = step();
+  int routers = 0;
+  for (const Instruction* i : all(program, "linear")) routers += program[i->inputs[1]].name.ends_with("mlp.gate.weight") ? 1 : 0;
+  EXPECT_EQ(routers, sparse_layers);
+  EXPECT_THAT(refusal({{"linears", "*.mlp.gate.weight"}}), HasSubstr("leaves every linear of the 3 layers in bf16"));
+}
+
 TEST_F(Fp8Experts, AreChosenByName) {
   auto count = ops(step({{"except", "*.experts.*"}}));
   EXPECT_EQ(count["grouped_linear"], 2 * sparse_layers);

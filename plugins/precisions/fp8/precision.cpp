@@ -142,6 +142,7 @@ class Fp8 final : public Precision {
     Patterns linears(linears_), except(except_);
     std::vector<InstructionId> chosen;
     bool experts = false;  // are left in bf16 for their scaling
+    const std::set<TensorId> routed = logits_of_routers(forward);
     std::string example = "(none: the model has no linears)";
     for (std::size_t i = 0; i < forward.instructions.size(); ++i) {
       const Instruction& instruction = forward.instructions[i];
@@ -151,7 +152,7 @@ class Fp8 final : public Precision {
       const bool named = linears.match(name), excepted = except.match(name);
       const int layer = instruction.tag.layer;
       const bool inner = layer < 0 || (layer >= first_ && layer < layers - last_);
-      if (!named || excepted || !inner) continue;
+      if (!named || excepted || !inner || routed.contains(instruction.outputs[0])) continue;
       if (is_grouped(instruction) && !scales_experts())
         experts = true;
       else
@@ -170,6 +171,15 @@ class Fp8 final : public Precision {
     return chosen;
   }
 
+  /// Of routers, which stay bf16: rounding to 8 bits would change which experts tokens go to, and their products are small.
+  static std::set<TensorId> logits_of_routers(const Program& forward) {
+    static const Op* const route = &registry().get("moe_route");
+    std::set<TensorId> logits;
+    for (const Instruction& i : forward.instructions) {
+      if (i.op == route) logits.insert(i.inputs[0]);
+    }
+    return logits;
+  }
   /// A product of experts' rows, for which there is one in 8 bits.
   static bool is_grouped(const Instruction& i) {
     static const Op* const grouped = &registry().get("grouped_linear");
