@@ -60,7 +60,7 @@ inline std::vector<Program> compile(PluginHost& host, const Architecture& model,
                                .sequence = configuration.sequence,
                                .accumulation = configuration.micro_batches,
                                .recompute = parse_recompute(configuration.recompute, ""),
-                               .machine = std::make_shared<Machine>(*find_machine("h100"))};  // one rate for all sizes: programs are tiny
+                               .machine = std::make_shared<Machine>(*find_machine("a100"))};  // one rate for all sizes: programs are tiny
   const Layout layout = lay_out(request.strategies, ranks);
   std::vector<Program> programs;
   for (int rank = 0; rank < ranks; ++rank) {

@@ -80,7 +80,7 @@ TEST(SpeedsOf, AreNumbersWithColonsBetweenThem) {
 Program forward_of(const test::TinyModel& model) {
   Program program;
   program.mesh = Mesh({{"pipeline", 8}});
-  program.costs = std::make_shared<CostModel>(std::make_shared<Machine>(*find_machine("h100")), program.mesh);
+  program.costs = std::make_shared<CostModel>(std::make_shared<Machine>(*find_machine("a100")), program.mesh);
   Builder builder(program);
   const TensorId ids = builder.input("ids", DType::i32, {2, 4}), targets = builder.input("targets", DType::i32, {2, 4});
   program.loss = model.build(builder, ids, targets, 1);
