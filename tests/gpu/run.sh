@@ -90,7 +90,7 @@ train() {
 part device 60 "$build/bin/test_cuda"
 part kernels 240 bash -c 'shards "$@"' - $(($(nproc) < 8 ? $(nproc) : 8)) "$build/bin/test_kernels" --gtest_filter='*cuda*:*Cuda*'
 part parity 120 "$build/bin/test_parity" --gtest_filter='*cuda*:Cuda/DeviceParity*'
-part shared-gpu 300 "$here/shared_gpu.sh" "$build"
+part shared-gpu 600 "$here/shared_gpu.sh" "$build"
 # Between GPUs: one process per transport, since NCCL's settings are those of the process.
 if [ "$gpus" -ge 2 ]; then
   for transport in nvlink:copy-engines=none nvlink:copy-engines=all:staging=300Ki socket; do
