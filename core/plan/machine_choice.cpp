@@ -12,6 +12,7 @@
 #include "consist/json_input.h"
 #include "consist/text.h"
 #include "core/cost/machine_file.h"
+#include "core/files/did_you_mean.h"
 #include "core/passes/compile.h"
 
 namespace consist {
@@ -61,7 +62,14 @@ bool set_rate_of_transport(Machine& machine, const std::string& key, double rate
   if (transport.empty() || key == "ranks-per-node" || (where != "node" && where != "network")) return false;
   auto links = std::find_if(machine.transports.begin(), machine.transports.end(),
                             [&](const TransportLinks& known) { return known.transport == transport; });
-  if (links == machine.transports.end()) links = machine.transports.insert(links, TransportLinks{transport, {}, {}});
+  if (links == machine.transports.end()) {
+    std::vector<KnownName> names;
+    for (const TransportLinks& known : machine.transports) names.push_back({known.transport});
+    if (const std::string similar = did_you_mean(transport, names); !similar.empty())
+      throw UsageError("--machine: '" + key + "' is for a transport '" + transport + "', which the file does not know." +
+                       similar);
+    links = machine.transports.insert(links, TransportLinks{transport, {}, {}});
+  }
   std::optional<LinkRates>& own = where == "node" ? links->node : links->network;
   if (!own) own = where == "node" ? machine.node : machine.network;
   set_rate(*own, rate);

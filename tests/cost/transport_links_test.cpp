@@ -150,7 +150,7 @@ TEST(TransportLinks, HaveFiguresOnTheCommandLine) {
   EXPECT_EQ(large_rate(*all.find_transport("nvlink")->node), 1e9);
   EXPECT_EQ(large_rate(*all.find_transport("socket")->node), 2e9);
   EXPECT_EQ(large_rate(*all.find_transport("efa")->network), large_rate(find_machine("h200")->network));
-  for (const char* bad : {"h200,socket-lane=1", "h200,-node=1", "h200,ranks-per-node=1.5"}) {
+  for (const char* bad : {"h200,socket-lane=1", "h200,-node=1", "h200,ranks-per-node=1.5", "h200,sokcet-node=1e9"}) {
     EXPECT_THROW(parse_machine(bad), UsageError) << bad;
   }
   EXPECT_THAT(text_of(machine), HasSubstr("; over socket 4.00 GB/s in a node, 2.00 GB/s to others"));
