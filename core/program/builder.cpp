@@ -46,8 +46,8 @@ std::int64_t dim_of(Placement part) {
 }
 
 /// When a tensor is moved along an axis, beside its moves along other axes. Flat parts are cut from what the other axes leave: a
-/// gather undoes them first, a slice makes them last. Sums are scattered first along the innermost axis, so that outer ones, which
-/// join nodes, move parts; gathers go in the order of the mesh, so that these undo those.
+/// gather undoes them first, a slice makes them last. Sums are scattered first along the innermost axis, so that outer ones,
+/// which join nodes, move parts; gathers go in the order of the mesh, so that these undo those.
 enum class Turn { from_flat, scatter, others, to_flat };
 constexpr Turn turns[] = {Turn::from_flat, Turn::scatter, Turn::others, Turn::to_flat};
 
@@ -70,7 +70,11 @@ Turn turn_of(const Program& program, TensorId tensor, int axis, const Placements
 /// The tensor as it lies in `to` along `axis` and whatever moves with that, if it is the turn of that.
 TensorId moved(Builder& builder, TensorId tensor, int axis, const Placements& to, Turn turn) {
   const Program& program = builder.program();
-  if (program[tensor].placements[axis] == to[axis] || turn_of(program, tensor, axis, to) != turn) return tensor;
+  if (program[tensor].placements[axis] == to[axis]) return tensor;
+  const Turn own = turn_of(program, tensor, axis, to);
+  // A sum that was not alone before another axis moved is scattered behind that, or nothing would move it.
+  const bool is_late = turn == Turn::others && own == Turn::scatter;
+  if (own != turn && !is_late) return tensor;
   return builder.reshard(tensor, moving_with(program, tensor, axis, to), to[axis]);
 }
 
@@ -204,7 +208,9 @@ TensorId Builder::reshard(TensorId tensor, AxisSet axes, Placement placement) {
   // Consumers that share a moved tensor stand close together; only states (a tied embedding, whose gradients must come together)
   // and inputs (the starts of documents) are wanted from far away.
   constexpr std::ptrdiff_t remembered = 16;
-  const auto passing = [&](const Reshard& known) { return !program_[known.from].state && program_[known.from].role != Role::input; };
+  const auto passing = [&](const Reshard& known) {
+    return !program_[known.from].state && program_[known.from].role != Role::input;
+  };
   if (std::count_if(reshards_.begin(), reshards_.end(), passing) == remembered)
     reshards_.erase(std::find_if(reshards_.begin(), reshards_.end(), passing));
   reshards_.push_back({tensor, axes, placement, to});

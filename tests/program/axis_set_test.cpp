@@ -157,6 +157,15 @@ TEST_F(OverSets, PartsThatNestMoveTogether) {
   EXPECT_EQ(program.instructions[2].op->name(), "all_reduce");
 }
 
+TEST_F(OverSets, ASumIsScatteredBehindAnAxisThatIsDividedFirst) {
+  program[x].placements = placed({}, Placement::partial());
+  const Placements wanted = placed(Placement::shard(0), Placement::shard(0));
+  const TensorId part = b.reshard(x, wanted);
+  EXPECT_EQ(program[part].placements, wanted);
+  EXPECT_EQ(program.local(part), Shape({2, 12}));
+  EXPECT_EQ(program.instructions.back().op->name(), "reduce_scatter");
+}
+
 TEST_F(OverSets, WhatLiesDifferentlyIsRefused) {
   program[x].placements = placed(Placement::flat(), Placement::flat());
   EXPECT_THAT(error_of([&] { b.reshard(x, context, Placement::replicate()); }), HasSubstr("move it over 'data+context'"));

@@ -1,4 +1,4 @@
-// Attention has two kernels: cuDNN's for bf16, and one of our own for f32 and for what cuDNN refuses.
+// Attention has three kernels: cuDNN's for bf16, and our own for f32 and for what cuDNN refuses in bf16.
 #pragma once
 
 #include <cuda_runtime.h>
