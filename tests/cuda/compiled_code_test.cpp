@@ -1,5 +1,5 @@
-// A build that lacks code for a GPU refuses it, or the kernels that have no body there. This program is compiled for architecture 90
-// alone, in which kernels of Hopper's own instructions are empty.
+// A build that lacks code for a GPU refuses it, or the kernels that have no body there. This program is compiled for architecture
+// 90 alone, in which kernels of Hopper's own instructions are empty.
 #include "plugins/devices/cuda/kernels/compiled_code.h"
 
 #include <cuda_runtime.h>

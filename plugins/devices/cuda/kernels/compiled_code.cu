@@ -1,9 +1,8 @@
-#include "plugins/devices/cuda/kernels/compiled_code.h"
-
 #include <cuda_runtime.h>
 
 #include "consist/error.h"
 #include "plugins/devices/cuda/check.h"
+#include "plugins/devices/cuda/kernels/compiled_code.h"
 
 namespace consist::cuda {
 namespace {
@@ -21,7 +20,9 @@ std::string rebuild_for(const std::string& architecture) {
 
 }  // namespace
 
-const char* compiled_architectures() { return CONSIST_CUDA_ARCHITECTURES; }
+const char* compiled_architectures() {
+  return CONSIST_CUDA_ARCHITECTURES;
+}
 
 void require_code(const std::string& name, const KernelSettings& settings) {
   cudaFuncAttributes attributes{};
@@ -37,8 +38,8 @@ void require_code(const std::string& name, const KernelSettings& settings) {
 void require_body(bool there, const char* architecture, const std::string& kernel, const std::string& instead,
                   const KernelSettings& settings) {
   if (there) return;
-  throw UnavailableError(kernel + " for this GPU (compute capability " + capability_of(settings) + ") needs code of architecture " +
-                         architecture + ": " + rebuild_for(architecture) + ", or " + instead);
+  throw UnavailableError(kernel + " for this GPU (compute capability " + capability_of(settings) +
+                         ") needs code of architecture " + architecture + ": " + rebuild_for(architecture) + ", or " + instead);
 }
 
 }  // namespace consist::cuda

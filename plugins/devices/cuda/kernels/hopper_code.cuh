@@ -1,6 +1,6 @@
-// Kernels of Hopper's own instructions have a body in code for architecture 90a alone. Code for 90 runs on the same GPUs, and what
-// it has of these kernels is empty: launched, it would leave results as they were, without an error. So each file that has such
-// kernels asks, before it makes one, what the code that this GPU runs of that file is.
+// Kernels of Hopper's own instructions have a body in code for architecture 90a alone. Code for 90 runs on the same GPUs, and
+// what it has of these kernels is empty: launched, it would leave results as they were, without an error. So each file that has
+// such kernels asks, before it makes one, what the code that this GPU runs of that file is.
 #pragma once
 
 #include <cuda_runtime.h>
