@@ -53,12 +53,13 @@ Expectation expect(const std::string& collective, std::int64_t members, double b
 }
 
 Expectation expect(const std::string& collective, std::int64_t members, double bytes, std::shared_ptr<const Machine> machine,
-                   const std::string& transport) {
+                   const AxisTransports& transports) {
   constexpr std::int64_t most = 65'536;
   constexpr double large = 1024.0 * 1024 * 1024 * 1024;  // of which latency is no part
   Expectation e = ring(collective, members);
   if (members > most) throw UsageError("--members names " + std::to_string(members) + "; with --machine at most 65536");
-  const CostModel costs(std::move(machine), Mesh({{"members", static_cast<int>(members)}}), {transport});
+  const CostModel costs(std::move(machine), Mesh({{"members", static_cast<int>(members)}}), {transports});
+  e.transport = costs.transport(0);
   e.unknown = unknown_links(costs, 0);
   const Op& op = registry().get(collective);
   e.bound = large / (costs.transfer_seconds(op, large, 0) * e.bus_factor);

@@ -24,7 +24,8 @@ struct Expectation {
   double bound = 0;        ///< algbw at full bandwidth and without latency: no algorithm passes it that adds up on members
   double seconds = 0;      ///< steps x latency + bus_factor x bytes / (efficiency x bandwidth)
   double algbw = 0, busbw = 0;
-  std::string unknown = {};  ///< for people: that the machine does not know the transport (AxisLinks::unknown); else empty
+  std::string transport = {};  ///< of a machine, by name; empty: none in particular
+  std::string unknown = {};    ///< for people: that the machine does not know the transport (AxisLinks::unknown); else empty
 };
 
 /// The collectives that have an expectation: all_reduce, all_gather, reduce_scatter.
@@ -33,10 +34,10 @@ const std::vector<std::string>& modelled_collectives();
 /// Throws UsageError for a collective without a model and for fewer than two members.
 Expectation expect(const std::string& collective, std::int64_t members, double bytes, const LinkModel& links);
 
-/// The same of ranks of a machine, one behind the other on its nodes: by its measured or stated rates of this size, of
-/// `transport` or of none in particular (empty). The bound is that of its largest messages.
+/// The same of ranks of a machine, one behind the other on its nodes: by its measured or stated rates of this size, of these
+/// transports or of none in particular (empty). The bound is that of its largest messages.
 Expectation expect(const std::string& collective, std::int64_t members, double bytes, std::shared_ptr<const Machine> machine,
-                   const std::string& transport = "");
+                   const AxisTransports& transports = {});
 
 /// A judgement of a measured algbw: "as expected", or what is wrong with it.
 std::string compare_with_expectation(const Expectation& expectation, double measured_algbw);

@@ -30,6 +30,14 @@ void check_path(const std::string& path, const std::string& option, const std::s
                    ", which is not there any more; give another --" + option);
 }
 
+/// Whether what its run took for `--transport auto` is taken over: not where another layout, machine or device is asked for.
+bool takes_chosen_transport(const json& config, const std::function<bool(const std::string&)>& given) {
+  const auto chosen = config.find("chosen_transport");
+  if (chosen == config.end() || !chosen->is_string()) return false;
+  constexpr const char* layout[] = {"ranks", "strategy", "machine", "device"};
+  return std::none_of(std::begin(layout), std::end(layout), [&](const char* option) { return given(option); });
+}
+
 /// The options that a run's configuration states; `path` is the file that holds it.
 std::vector<ConfigEntry> entries_of_run(const json& config, const std::string& path,
                                         const std::function<bool(const std::string&)>& given, std::vector<std::string>& notes) {
@@ -45,10 +53,12 @@ std::vector<ConfigEntry> entries_of_run(const json& config, const std::string& p
   for (const auto& [key, value] : config.items()) {
     std::string name = key;
     std::replace(name.begin(), name.end(), '_', '-');
-    if (key == "plugin_options" || key == "chosen_options" || value.is_null()) continue;
+    if (key == "plugin_options" || key == "chosen_options" || key == "chosen_transport" || value.is_null()) continue;
     if (places.contains(name)) {
       const bool has_value = value.is_string() ? !value.get<std::string>().empty() : value == true;
       if (has_value && !given(name)) left_out += (left_out.empty() ? "--" : ", --") + name;
+    } else if (name == "transport" && takes_chosen_transport(config, given)) {
+      add(name, config["chosen_transport"], false);  // the same program again, or a refusal where it is not there
     } else if (find_run_option(name) == nullptr) {
       unknown += (unknown.empty() ? "" : ", ") + printable(name);
     } else if ((name == "steps" && has_epochs) || (name == "epochs" && given("steps"))) {

@@ -6,6 +6,7 @@
 
 #include "consist/error.h"
 #include "core/plan/parts.h"
+#include "core/plan/transports.h"
 #include "launch/command_line_style.h"
 #include "launch/launcher.h"
 #include "launch/plugin_options.h"
@@ -20,8 +21,9 @@ po::options_description all_options(const JobCommand& command) {
   po::options_description all;
   all.add(command.options);
   all.add_options()("help", "this text")("ranks", po::value<int>()->default_value(command.ranks))(
-      "device", po::value<std::string>()->default_value("auto"))("transport", po::value<std::string>()->default_value("socket"))(
-      "timeout", po::value<int>()->default_value(60))("plugin", po::value<std::vector<std::string>>()->composing());
+      "device", po::value<std::string>()->default_value("auto"))(
+      "transport", po::value<std::string>()->default_value(automatic_transport))("timeout", po::value<int>()->default_value(60))(
+      "plugin", po::value<std::vector<std::string>>()->composing());
   return all;
 }
 
@@ -67,7 +69,17 @@ std::optional<JobCommandLine> read_command_line(const JobCommand& command, const
 
 void take_part_options(JobCommandLine& line, PluginHost& host) {
   line.config.plugin_options = read_plugin_options(line.rest, host);
-  host.find("transport", line.config.transport);
+  if (line.config.transport != automatic_transport) host.find("transport", line.config.transport);
+}
+
+std::string transport_of_all(const RunConfig& config, PluginHost& host, JoinedJob& job, const std::string& device_kind) {
+  if (config.transport != automatic_transport) return config.transport;
+  const bool several_hosts = job.local_size() < job.size();
+  const AutomaticTransports automatic = agree_on_transports(job, config, host, device_kind);
+  const std::string& name = automatic.names[several_hosts];
+  if (name.empty())
+    throw UsageError("--transport auto: there is no transport that connects devices of the kind '" + device_kind + "'; name one");
+  return name;
 }
 
 int run_on_ranks(const JobCommand& command, const JobCommandLine& line, PluginHost& host,

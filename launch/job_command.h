@@ -51,6 +51,10 @@ int run_on_ranks(const JobCommand& command, const JobCommandLine& line, PluginHo
 /// The run's device, open for this rank. Throws what making and opening it throw.
 std::shared_ptr<Device> open_device(const RunConfig& config, PluginHost& host, const JoinedJob& job);
 
+/// Collective over the job: the name of the transport that connects all its ranks as one group of devices of this kind:
+/// --transport's, or what rank 0 chooses for `auto`. Throws UsageError where there is none, and as agree_on_transports().
+std::string transport_of_all(const RunConfig& config, PluginHost& host, JoinedJob& job, const std::string& device_kind);
+
 /// Collective over the job: connects all its ranks as one group. `name`: as GroupRequest's. Throws what Transport::connect
 /// throws.
 std::unique_ptr<Communicator> connect_all(Transport& transport, JoinedJob& job, std::string_view name,

@@ -58,7 +58,6 @@ int run_in_job(const char* command, const std::vector<std::string>& arguments, c
                PluginHost& host, const RankBody& body) {
   JobAddress address = job_address_from_environment(process_environment());
   address.timeout = std::chrono::seconds(config.timeout_seconds);
-  if (config.transport.empty()) config.transport = default_transport;  // what moves its bytes is what it is planned with
   if (address.size == 1 && config.ranks > 1) {
     plan_run(config, host);
     say_plugin_warnings(host);

@@ -80,11 +80,13 @@ std::string text_of(const std::vector<StrategyChoice>& strategies) {
 void parse_transports(const std::string& text, RunConfig& config) {
   config.transport.clear();
   config.transport_of.clear();
-  for (std::string_view part : split(text, ',')) {
+  std::string with_pluses = text;
+  std::replace(with_pluses.begin(), with_pluses.end(), ',', '+');
+  for (std::string_view part : split(with_pluses, '+')) {
     const std::size_t equals = part.find('=');
     const std::string name(part.substr(equals == std::string_view::npos ? 0 : equals + 1));
     if (name.empty())
-      throw UsageError("--transport '" + text + "' has an empty part; write for example socket, or tp-sp=nvlink,ddp=socket");
+      throw UsageError("--transport '" + text + "' has an empty part; write for example auto, socket, or nvlink+ddp=efa");
     const std::string strategy(part.substr(0, equals == std::string_view::npos ? 0 : equals));
     std::string& of_strategy = equals == std::string_view::npos ? config.transport : config.transport_of[strategy];
     if (!of_strategy.empty()) {
@@ -94,11 +96,12 @@ void parse_transports(const std::string& text, RunConfig& config) {
     }
     of_strategy = name;
   }
+  if (config.transport.empty()) config.transport = automatic_transport;
 }
 
 std::string transports_text(const RunConfig& config) {
-  std::string text = config.transport.empty() ? default_transport : config.transport;
-  for (const auto& [strategy, transport] : config.transport_of) text += "," + strategy + "=" + transport;
+  std::string text = config.transport;
+  for (const auto& [strategy, transport] : config.transport_of) text += "+" + strategy + "=" + transport;
   return text;
 }
 
@@ -127,13 +130,6 @@ void RunConfig::check() const {
                                                         : "--checkpoint-each-epoch") +
                      " needs a folder: give --checkpoint FOLDER");
   }
-  for (const auto& [strategy, transport] : transport_of) {
-    bool known = false;
-    for (const StrategyChoice& s : strategies) known |= s.name == strategy;
-    if (!known) {
-      throw UsageError("--transport names the strategy '" + strategy + "', which is not in --strategy " + text_of(strategies));
-    }
-  }
 }
 
 std::string RunConfig::to_json() const {
@@ -146,6 +142,7 @@ std::string RunConfig::to_json() const {
   }
   json["plugin_options"] = plugin_options;
   json["chosen_options"] = chosen_options;
+  if (!chosen_transport.empty()) json["chosen_transport"] = chosen_transport;
   return json.dump(2);
 }
 

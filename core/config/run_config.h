@@ -23,16 +23,16 @@ struct StrategyChoice {
   bool operator==(const StrategyChoice&) const = default;
 };
 
-/// What moves the bytes of a run whose configuration names no transport.
-inline constexpr const char* default_transport = "socket";
+/// The value of --transport that leaves the choice to core/plan/transports.h.
+inline constexpr const char* automatic_transport = "auto";
 
 struct RunConfig {
   std::string model;  ///< a preset or a Hugging Face folder
   std::vector<StrategyChoice> strategies{{"ddp", 0}};
-  /// Of every strategy that is not in `transport_of`. Empty: not named. A run takes default_transport then; what is planned for a
-  /// machine takes the links that its file has for no transport in particular.
-  std::string transport;
-  std::map<std::string, std::string> transport_of;  ///< by strategy name
+  std::string transport = automatic_transport;      ///< of every axis that `transport_of` does not name
+  std::map<std::string, std::string> transport_of;  ///< by strategy or mesh axis: a name, or automatic_transport
+  /// What a run took for automatic_transport, as parse_transports() reads it; empty: nothing was open.
+  std::string chosen_transport;
   std::string precision = "fp32";
   std::string device = "auto";
   std::string machine;  ///< that is planned for, as parse_machine() takes it; empty: that of rank 0's device
@@ -93,9 +93,10 @@ struct RunConfig {
 /// "tp-sp=2+pipeline=2+ddp", "tp-sp=2+zero2=2x4". Throws UsageError.
 CONSIST_API std::vector<StrategyChoice> parse_strategies(const std::string& text);
 CONSIST_API std::string text_of(const std::vector<StrategyChoice>& strategies);
-/// "socket" or "tp-sp=nvlink,ddp=socket", into the two transport fields. Throws UsageError, also for two of the same strategies.
+/// "socket", "nvlink+ddp=efa" or "nvlink+data.0=efa", also with commas, into the two transport fields. Throws UsageError, also
+/// for two of the same strategy or axis.
 CONSIST_API void parse_transports(const std::string& text, RunConfig& config);
-/// As parse_transports() reads it, with default_transport where none is named.
+/// As parse_transports() reads it.
 CONSIST_API std::string transports_text(const RunConfig& config);
 /// "a,b". Throws UsageError for an empty name and for one that is given twice.
 CONSIST_API std::vector<std::string> parse_observers(const std::string& text);

@@ -5,7 +5,7 @@
 #include "consist/cost.h"
 #include "consist/error.h"
 #include "consist/op.h"
-#include "core/cost/attention_calls.h"
+#include "core/cost/scratch.h"
 #include "core/program/operands.h"
 
 namespace consist {
@@ -100,7 +100,8 @@ const TransportLinks* Machine::find_transport(std::string_view transport) const 
   return found == transports.end() ? nullptr : &*found;
 }
 
-CostModel::Links CostModel::links_of(const std::string& transport) const {
+void CostModel::add_links(const std::string& transport) {
+  if (std::any_of(links_.begin(), links_.end(), [&](const Links& known) { return known.transport == transport; })) return;
   Links links{transport, &machine_->node, &machine_->network};
   if (!transport.empty()) {
     const TransportLinks* known = machine_->find_transport(transport);
@@ -111,18 +112,24 @@ CostModel::Links CostModel::links_of(const std::string& transport) const {
   }
   links.node_curves = curves_of(*links.node);
   links.network_curves = curves_of(*links.network);
-  return links;
+  links_.push_back(std::move(links));
 }
 
-const CostModel::Links& CostModel::links_over(AxisSet axes) const {
-  return axes.empty() ? links_.back() : links_.at(static_cast<std::size_t>(axes.first()));
+const CostModel::Links& CostModel::links_of(const std::string& transport) const {
+  return *std::find_if(links_.begin(), links_.end(), [&](const Links& known) { return known.transport == transport; });
 }
 
-CostModel::CostModel(std::shared_ptr<const Machine> machine, const Mesh& mesh, std::vector<std::string> transports)
-    : machine_(std::move(machine)), mesh_(mesh) {
-  transports.resize(static_cast<std::size_t>(mesh.axes()));
-  for (const std::string& transport : transports) links_.push_back(links_of(transport));
-  links_.push_back(links_of(""));
+CostModel::CostModel(std::shared_ptr<const Machine> machine, const Mesh& mesh, std::vector<AxisTransports> transports)
+    : machine_(std::move(machine)), transports_(std::move(transports)), mesh_(mesh) {
+  transports_.resize(static_cast<std::size_t>(mesh.axes()));
+  add_links("");
+  for (const AxisTransports& of_axis : transports_) {
+    add_links(of_axis.within);
+    add_links(of_axis.across);
+  }
+  for (int axis = 0; axis < mesh_.axes(); ++axis) {
+    if (groups_of(axis).crosses) crossing_ |= axis;
+  }
 
   std::set<std::string> named;
   for (const DeviceRates::Reached& reached : machine_->device.reached) named.insert(reached.op);
@@ -151,9 +158,34 @@ CostModel::CostModel(std::shared_ptr<const Machine> machine, const Mesh& mesh, s
 
 CostModel::Groups CostModel::groups_over(AxisSet axes) const {
   const std::lock_guard lock(known_->mutex);
-  const auto [entry, is_new] = known_->of_axes.try_emplace(axes);
-  Groups& here = entry->second;
-  if (!is_new) return here;
+  const auto known = known_->of_axes.find(axes);
+  if (known != known_->of_axes.end()) return known->second;
+  Groups groups = groups_of(axes);
+  if (const std::vector<std::string> names = transports_over(axes, groups.crosses); !names.empty())
+    groups.links = static_cast<std::size_t>(&links_of(names.front()) - links_.data());
+  return known_->of_axes.emplace(axes, groups).first->second;
+}
+
+std::vector<std::string> CostModel::transports_over(AxisSet axes, bool several_nodes) const {
+  std::vector<std::string> names;
+  for (const int axis : axes) {
+    if (several_nodes && !crossing_.contains(axis)) continue;
+    const AxisTransports& of_axis = transports_.at(static_cast<std::size_t>(axis));
+    const std::string& name = several_nodes ? of_axis.across : of_axis.within;
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  }
+  return names;
+}
+
+const std::string& CostModel::transport(AxisSet axes, std::span<const int> group) const {
+  const auto node = [&](int rank) { return rank / machine_->ranks_per_node; };
+  const bool several = std::any_of(group.begin(), group.end(), [&](int rank) { return node(rank) != node(group.front()); });
+  const std::vector<std::string> names = transports_over(axes, several);
+  return names.empty() ? links_.front().transport : links_of(names.front()).transport;
+}
+
+CostModel::Groups CostModel::groups_of(AxisSet axes) const {
+  Groups here;
   here.members = here.together = mesh_.size_of(axes);
   const int ranks = mesh_.ranks(), per_node = machine_->ranks_per_node;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -253,29 +285,16 @@ CostModel::Timed CostModel::timed(const Program& program, const Instruction& ins
   if (!instruction.op->touches_memory() || first_operand(instruction) == no_tensor) return {};
   const Cost cost = instruction.op->cost(program, instruction);
   const DType operand = program[first_operand(instruction)].dtype;
-  const Measured* const of_op = measured(instruction.op, operand, cost.depth);
-  const auto of_cost = [&](double flops, double bytes) -> Timed {
-    if (of_op != nullptr) {
-      const Measured::Point point = of_op->at(flops, bytes);
-      return {bound_seconds(operand, flops, bytes) * std::exp(point.ratio), of_op->demand, point.load,
-              flops > 0 ? 1 : machine_->device.throttling.memory_bound.value};
-    }
-    const double moving = bytes / machine_->device.memory_rate.value;
-    const double working = flops > 0 ? std::max(moving, flops / flops_rate(program, instruction, flops)) : moving;
-    return {.seconds = working + machine_->device.kernel_seconds.value};
-  };
-  if (machine_->device_kind != "cuda") return of_cost(cost.flops, cost.bytes);
-  Timed slowest;  // of the ranks, which wait for each other
-  for (const AttentionCalls& of_rank : attention_calls(program, instruction)) {
-    Timed sum{.seconds = of_rank.moved > 0 ? moving_seconds(of_rank.moved) : 0};
-    for (const AttentionCall& call : of_rank.calls) {
-      const Timed one = of_cost(call.flops, call.bytes);
-      sum = {sum.seconds + one.seconds, one.demand, sum.load + one.load / static_cast<double>(of_rank.calls.size()),
-             one.sensitivity};
-    }
-    if (sum.seconds > slowest.seconds) slowest = sum;
+  const std::int64_t bytes_beside = machine_->device_kind == "cuda" ? bytes_beside_attention(program, instruction) : 0;
+  const double beside = bytes_beside > 0 ? moving_seconds(2 * static_cast<double>(bytes_beside)) : 0;
+  if (const Measured* of_op = measured(instruction.op, operand, cost.depth)) {
+    const Measured::Point point = of_op->at(cost.flops, cost.bytes);
+    return {bound_seconds(operand, cost.flops, cost.bytes) * std::exp(point.ratio) + beside, of_op->demand, point.load,
+            cost.flops > 0 ? 1 : machine_->device.throttling.memory_bound.value};
   }
-  return slowest.seconds > 0 ? slowest : of_cost(cost.flops, cost.bytes);
+  const double moving = cost.bytes / machine_->device.memory_rate.value;
+  const double working = cost.flops > 0 ? std::max(moving, cost.flops / flops_rate(program, instruction, cost.flops)) : moving;
+  return {.seconds = working + machine_->device.kernel_seconds.value + beside};
 }
 
 double CostModel::compute_seconds(const Program& program, const Instruction& instruction) const {

@@ -44,7 +44,7 @@ struct CompileRequest {
   /// The machine that is planned for, the same on all ranks. Null: reference_machine().
   std::shared_ptr<const Machine> machine;
   /// By axis of the layout's mesh, as CostModel takes them: the same on all ranks.
-  std::vector<std::string> transports;
+  std::vector<AxisTransports> transports;
   /// Is told of every pass; may be null.
   PassObserver* observer = nullptr;
   /// False: the program is verified behind the last pass alone, for searches of many configurations. A pass that breaks it is

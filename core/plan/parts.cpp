@@ -211,12 +211,15 @@ std::vector<Field> fields_of_datasets(const RunConfig& config, PluginHost& host)
 }  // namespace
 
 std::vector<std::string> stray_owners(const RunConfig& config, PluginHost& host) {
-  std::vector<std::string> used{config.precision, config.device, transport_for(config, ""), config.optimizer_plugin,
-                                config.schedule};
+  std::vector<std::string> used{config.precision, config.device, config.optimizer_plugin, config.schedule};
   for (const DatasetChoice& dataset : parse_datasets(config.dataset)) used.insert(used.end(), {dataset.name, dataset.plugin});
   for (const StrategyChoice& s : config.strategies) used.push_back(s.name);
   used.insert(used.end(), config.observers.begin(), config.observers.end());
-  for (const auto& [strategy, transport] : config.transport_of) used.push_back(transport);
+  const std::vector<std::string> transports = named_transports(config);
+  used.insert(used.end(), transports.begin(), transports.end());
+  if (leaves_transports_open(config)) {  // any of them may be chosen
+    for (const std::string& name : host.names("transport")) used.push_back(name);
+  }
   for (const std::string& name : host.names("model")) used.push_back(name);
   if (config.device == "auto") {
     for (const std::string& name : host.names("device")) used.push_back(name);
@@ -260,8 +263,9 @@ Parts make_parts(const RunConfig& config, PluginHost& host) {
   for (const StrategyChoice& choice : config.strategies) {
     parts.strategies.push_back(host.make<ParallelStrategy>("strategy", choice.name, options_of(config, choice.name)));
     parts.uses.push_back({choice.name, parts.strategies.back().get(), choice.size, choice.split});
-    host.find("transport", transport_for(config, choice.name));  // a name that does not exist is an error before anything starts
   }
+  // A name that does not exist is an error before anything starts.
+  for (const std::string& transport : named_transports(config)) host.find("transport", transport);
   return parts;
 }
 
@@ -356,14 +360,17 @@ void settle_steps(RunConfig& config, const Dataset& dataset, const Layout& layou
                          std::to_string(per_step));
 }
 
-std::string named_transport_for(const RunConfig& config, const std::string& strategy) {
-  const auto own = config.transport_of.find(strategy);
-  return own == config.transport_of.end() ? config.transport : own->second;
+bool leaves_transports_open(const RunConfig& config) {
+  return named_transports(config).size() <= config.transport_of.size();
 }
 
-std::string transport_for(const RunConfig& config, const std::string& strategy) {
-  const std::string named = named_transport_for(config, strategy);
-  return named.empty() ? default_transport : named;
+std::vector<std::string> named_transports(const RunConfig& config) {
+  std::vector<std::string> names;
+  if (config.transport != automatic_transport) names.push_back(config.transport);
+  for (const auto& [strategy, transport] : config.transport_of) {
+    if (transport != automatic_transport) names.push_back(transport);
+  }
+  return names;
 }
 
 std::shared_ptr<Transport> make_transport(const std::string& name, const RunConfig& config, PluginHost& host,

@@ -66,10 +66,10 @@ CONSIST_API void add_dataset(Parts& parts, const RunConfig& config, PluginHost& 
 /// sequence of the last pass. Throws UsageError for a dataset without an end.
 CONSIST_API void settle_steps(RunConfig& config, const Dataset& dataset, const Layout& layout);
 
-/// The name of the transport of a strategy's axis, by --transport; empty: --transport does not name it.
-CONSIST_API std::string named_transport_for(const RunConfig& config, const std::string& strategy);
-/// The same in a run, which has default_transport where none is named.
-CONSIST_API std::string transport_for(const RunConfig& config, const std::string& strategy);
+/// The transports that --transport names.
+CONSIST_API std::vector<std::string> named_transports(const RunConfig& config);
+/// Whether it leaves one to choose: automatic_transport, of all axes or of some.
+CONSIST_API bool leaves_transports_open(const RunConfig& config);
 
 /// Makes the transport plugin of this name with its options. Throws UsageError if there is none, UnavailableError if it cannot serve
 /// devices of this kind (DeviceInfo::kind) here.

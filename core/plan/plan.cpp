@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "core/plan/in_parallel.h"
-#include "core/plan/links.h"
 #include "core/plan/machine_choice.h"
 
 namespace consist {
@@ -27,6 +26,8 @@ void Plan::lay_out(Target target) {
 void Plan::set_target(Target target) {
   target_ = std::move(target);
   if (!target_.machine) target_.machine = machine_named(config_.machine);
+  const std::string device_kind = target_.device ? target_.device->info().kind : target_.machine->device_kind;
+  transports_ = plan_transports(config_, layout_, *target_.machine, *host_, device_kind, target_.automatic);
 }
 
 namespace {
@@ -34,8 +35,7 @@ namespace {
 CompileRequest request_of(const Plan& plan) {
   CompileRequest request = plan.parts().compile_request(plan.config());
   request.machine = plan.target().machine;
-  const std::vector<std::string>& agreed = plan.target().transports;
-  request.transports = agreed.empty() ? named_transports(plan.config(), plan.layout()) : agreed;
+  request.transports = plan.transports().by_axis;
   request.verify_each_pass = plan.target().verify_each_pass;
   request.room = plan.room();
   return request;
@@ -47,7 +47,7 @@ Program Plan::step(int rank, PassObserver* observer) const {
   CompileRequest request = request_of(*this);
   request.observer = observer;
   Program program = compile_step(request, layout_, rank);
-  check_transports(program, request.transports);
+  check_transports(program, layout_, transports_);
   return program;
 }
 

@@ -14,6 +14,7 @@
 #include "core/plan/parts.h"
 #include "core/plan/prepared_program.h"
 #include "core/plan/program_summary.h"
+#include "core/plan/transports.h"
 #include "core/plugin/host.h"
 
 namespace consist {
@@ -23,8 +24,8 @@ struct Target {
   std::shared_ptr<Device> device;          ///< open; null: no device is asked, and the scratch of kernels is estimated
   std::shared_ptr<const Machine> machine;  ///< null: that of RunConfig::machine, else reference_machine()
   bool verify_each_pass = true;            ///< as CompileRequest's
-  /// As CompileRequest's, of a run, whose ranks may name their own; empty: those that the configuration names.
-  std::vector<std::string> transports = {};
+  /// What `--transport auto` comes to in a run, by its rank 0; empty: what the machine's file says.
+  std::optional<AutomaticTransports> automatic = {};
 };
 
 /// The step of a rank, its memory planned. It stands for all ranks that differ from it along other axes than that of stages.
@@ -52,7 +53,9 @@ class CONSIST_API Plan {
   Parts& parts() noexcept { return parts_; }  ///< device and dataset are added
   const Layout& layout() const noexcept { return layout_; }
   const Target& target() const noexcept { return target_; }  ///< its machine is there once the plan is laid out
+  /// Throws UsageError for a --transport that does not go together with the layout.
   void set_target(Target target);
+  const PlannedTransports& transports() const noexcept { return transports_; }  ///< once the plan is laid out
   /// CompileRequest::room of what is compiled from now on.
   void set_room(double room) noexcept { room_ = room; }
   double room() const noexcept { return room_; }
@@ -74,6 +77,7 @@ class CONSIST_API Plan {
   Parts parts_;
   Layout layout_;
   Target target_;
+  PlannedTransports transports_;
   double room_ = 1;
 };
 

@@ -68,6 +68,10 @@ class GuardedTransport final : public Transport {
     return in_plugin(plugin_, "cannot_connect", PluginCall::Limit::plugin_timeout,
                      [&] { return part_->cannot_connect(device_kind, several_hosts); });
   }
+  int preference(std::string_view device_kind, bool several_hosts) const override {
+    return in_plugin(plugin_, "preference", PluginCall::Limit::plugin_timeout,
+                     [&] { return part_->preference(device_kind, several_hosts); });
+  }
   std::unique_ptr<Communicator> connect(Job& job, const GroupRequest& group) override {
     auto made = in_plugin(plugin_, "connect", [&] { return part_->connect(job, group); });
     if (made == nullptr) throw Error(plugin_.label + " (" + plugin_.file + ") returned null from connect()");

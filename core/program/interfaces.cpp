@@ -41,6 +41,9 @@ std::map<std::string, std::string> Communicator::versions() const {
   return {};
 }
 Transport::~Transport() = default;
+int Transport::preference(std::string_view /*device_kind*/, bool /*several_hosts*/) const {
+  return 0;
+}
 std::string Transport::cannot_connect(std::string_view /*device_kind*/, bool /*several_hosts*/) const {
   return {};
 }

@@ -125,8 +125,7 @@ class Agreement {
 /// What must be equal on all ranks. Paths, devices and limits may be a host's own.
 Json shared_options(const RunConfig& config) {
   Json options = Json::parse(config.to_json());
-  for (const char* own :
-       {"model", "device", "machine", "transport", "memory_limit", "host_memory_limit", "timeout", "checkpoint_keep"})
+  for (const char* own : {"model", "device", "machine", "memory_limit", "host_memory_limit", "timeout", "checkpoint_keep"})
     options.erase(own);
   for (const char* path : {"checkpoint", "export", "trace"}) {
     if (options.contains(path) && options[path].is_string()) options[path] = !options[path].get<std::string>().empty();

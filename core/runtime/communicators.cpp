@@ -4,7 +4,6 @@
 
 #include "consist/error.h"
 #include "consist/op.h"
-#include "core/plan/links.h"
 #include "core/runtime/communicator_proof.h"
 
 namespace consist {
@@ -21,10 +20,9 @@ QueueTable queues_of(std::span<const Program* const> programs) {
 
 }  // namespace
 
-Communicators::Communicators(const Mesh& mesh, Job& job, Device& device, std::vector<NamedTransport> transports,
+Communicators::Communicators(const Mesh& mesh, Job& job, Device& device, const TransportMaker& make,
                              std::span<const Program* const> programs)
-    : transports_(std::move(transports)), mesh_(mesh) {
-  for (const NamedTransport& transport : transports_) names_.push_back(transport.name);
+    : mesh_(mesh) {
   const QueueTable used = queues_of(programs);
   AxisSet reached;
   for (const Queue queue : used) {
@@ -35,15 +33,21 @@ Communicators::Communicators(const Mesh& mesh, Job& job, Device& device, std::ve
   for (int axis = 0; axis < mesh.axes(); ++axis) {
     if (!reached.contains(axis)) owned_.try_emplace(axis);
   }
-  for (const AxisSet axes : sets()) connect_group(job, device, axes, used);
+  Request request{job, device, make, costs_of(*programs.front()), used};
+  // Those between nodes first: a library below may have to be set up for its network before it connects anything.
+  for (const bool several_nodes : {true, false}) {
+    for (const AxisSet axes : sets()) {
+      if (request.costs.crosses_nodes(axes) == several_nodes) connect_group(request, axes);
+    }
+  }
 }
 
-void Communicators::connect_group(Job& job, Device& device, AxisSet axes, const QueueTable& used) {
-  const std::string device_kind = device.info().kind;
-  const std::vector<int> group = mesh_.group(job.rank(), axes);
-  const int at = mesh_.coordinate(job.rank(), axes), n = mesh_.size_of(axes);
+void Communicators::connect_group(Request& request, AxisSet axes) {
+  const std::string device_kind = request.device.info().kind;
+  const std::vector<int> group = mesh_.group(request.job.rank(), axes);
+  const int at = mesh_.coordinate(request.job.rank(), axes), n = mesh_.size_of(axes);
   const std::string name = mesh_.text(axes) + "." + std::to_string(group.front());
-  connect(job, device, {.name = name, .ranks = group, .index = at, .device_kind = device_kind}, Queue::communication(axes));
+  connect(request, {.name = name, .ranks = group, .index = at, .device_kind = device_kind}, Queue::communication(axes));
 
   // Links one after the other in the same order on all ranks, since both ends of one wait for each other.
   for (const bool next : {true, false}) {
@@ -51,9 +55,9 @@ void Communicators::connect_group(Job& job, Device& device, AxisSet axes, const 
     const Queue receiving = Queue::communication(axes, next ? Lane::from_previous : Lane::from_next);
     for (int from = 0; from < n; ++from) {
       const int to = (from + (next ? 1 : n - 1)) % n;
-      const bool sends = at == from && used.contains(sending), receives = at == to && used.contains(receiving);
+      const bool sends = at == from && request.used.contains(sending), receives = at == to && request.used.contains(receiving);
       if (!sends && !receives) continue;
-      connect(job, device,
+      connect(request,
               {.name = name + (next ? ".next." : ".previous.") + std::to_string(from),
                .ranks = {group[static_cast<std::size_t>(from)], group[static_cast<std::size_t>(to)]},
                .index = sends ? 0 : 1,
@@ -64,19 +68,17 @@ void Communicators::connect_group(Job& job, Device& device, AxisSet axes, const 
   }
 }
 
-const NamedTransport& Communicators::transport_of(AxisSet axes) const {
-  return transports_.at(transport_over(axes, mesh_, names_));
-}
-
-void Communicators::connect(Job& job, Device& device, const GroupRequest& group, Queue queue) {
-  const auto& [name, transport] = transport_of(queue.axes());
-  std::unique_ptr<Communicator> made = transport->connect(job, group);
+void Communicators::connect(Request& request, const GroupRequest& group, Queue queue) {
+  const std::string& name = request.costs.transport(queue.axes(), group.ranks);
+  std::shared_ptr<Transport>& transport = request.made[name];
+  if (transport == nullptr) transport = request.make(name);
+  std::unique_ptr<Communicator> made = transport->connect(request.job, group);
   const std::string who = "transport '" + name + "' in group '" + group.name + "'";
   if (!made) throw UnavailableError(who + " cannot be used: it made no communicator");
-  prove_communicator(*made, group.link, device, queue, who);
+  prove_communicator(*made, group.link, request.device, queue, who);
   by_queue_[queue] = made.get();
   const std::int64_t sent = made->bytes_sent();
-  owned_.at(queue.axes()).push_back({std::move(made), sent});
+  owned_.at(queue.axes()).push_back({std::move(made), name, sent});
 }
 
 std::vector<AxisSet> Communicators::sets() const {
@@ -85,13 +87,17 @@ std::vector<AxisSet> Communicators::sets() const {
   return sets;
 }
 
-std::string Communicators::verified_path(AxisSet axes) const {
+const Communicators::Owned& Communicators::group_over(AxisSet axes) const {
   const Owned* found = nullptr;
   for (const auto& [set, owned] : owned_) {
     if (set == axes || (found == nullptr && set.contains(axes))) found = &owned.front();
   }
   if (found == nullptr) throw ProgramError("nothing is connected over '" + mesh_.text(axes) + "'");
-  return found->communicator->verified_path();
+  return *found;
+}
+
+std::string Communicators::verified_path(AxisSet axes) const {
+  return group_over(axes).communicator->verified_path();
 }
 
 std::map<std::string, std::string> Communicators::versions() const {
@@ -104,7 +110,7 @@ std::map<std::string, std::string> Communicators::versions() const {
 
 std::int64_t Communicators::bytes_sent(AxisSet axes) const {
   std::int64_t bytes = 0;
-  for (const auto& [communicator, before] : owned_.at(axes)) bytes += communicator->bytes_sent() - before;
+  for (const Owned& owned : owned_.at(axes)) bytes += owned.communicator->bytes_sent() - owned.sent_before;
   return bytes;
 }
 

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "consist/cost.h"
 #include "consist/device.h"
 #include "consist/job.h"
 #include "consist/program.h"
@@ -16,22 +18,17 @@
 
 namespace consist {
 
-/// A transport, and the name of the plugin that it is from.
-struct NamedTransport {
-  std::string name;
-  std::shared_ptr<Transport> transport;
-};
+/// Gives the transport of this name; is asked once for each that connects a group of this rank.
+using TransportMaker = std::function<std::shared_ptr<Transport>(const std::string& name)>;
 
 class CONSIST_API Communicators {
  public:
-  /// Connects `job.rank()` with the others of its groups on `mesh`; every rank of the job calls this. `transports` has one per
-  /// axis; over several axes moves the one that they share. `programs` are what this rank will run: connected are the groups over
-  /// the sets of axes on which they have collectives, and the lanes (see Lane) that they use; over an axis that is in none of
-  /// these sets, too. Sets must be the same on all ranks. Every communicator is tried with known values on `device`. Throws
-  /// UsageError where the axes of a set have different transports, and what Transport::connect and prove_communicator throw. The
-  /// job must outlive the object.
-  Communicators(const Mesh& mesh, Job& job, Device& device, std::vector<NamedTransport> transports,
-                std::span<const Program* const> programs);
+  /// Connects `job.rank()` with the others of its groups on `mesh`; every rank of the job calls this. `programs`, at least one,
+  /// are what this rank will run: connected are the groups over the sets of axes on which they have collectives, and the lanes
+  /// (see Lane) that they use; over an axis that is in none of these sets, too. Sets must be the same on all ranks. Each group
+  /// has the transport that the programs are planned with (CostModel::transport). Every communicator is tried with known values
+  /// on `device`. Throws what `make`, Transport::connect and prove_communicator throw. The job must outlive the object.
+  Communicators(const Mesh& mesh, Job& job, Device& device, const TransportMaker& make, std::span<const Program* const> programs);
 
   /// For PreparedProgram.
   const CommunicatorOfQueue& by_queue() const noexcept { return by_queue_; }
@@ -39,7 +36,8 @@ class CONSIST_API Communicators {
   std::vector<AxisSet> sets() const;
   /// Of the group over `axes`; of an axis that is only in larger sets, that of the first of these.
   std::string verified_path(AxisSet axes) const;
-  const std::string& transport(AxisSet axes) const { return transport_of(axes).name; }
+  /// The name of its transport, likewise.
+  const std::string& transport(AxisSet axes) const { return group_over(axes).transport; }
   /// Of the libraries below all axes.
   std::map<std::string, std::string> versions() const;
   /// Over `axes`, lanes included, since connecting and trying, by this rank: what the transport counts (see
@@ -47,16 +45,24 @@ class CONSIST_API Communicators {
   std::int64_t bytes_sent(AxisSet axes) const;
 
  private:
-  void connect_group(Job& job, Device& device, AxisSet axes, const QueueTable& used);
-  void connect(Job& job, Device& device, const GroupRequest& group, Queue queue);
-  const NamedTransport& transport_of(AxisSet axes) const;
-
   struct Owned {
     std::unique_ptr<Communicator> communicator;
+    std::string transport;
     std::int64_t sent_before = 0;  // bytes that its proof took
   };
-  std::vector<NamedTransport> transports_;
-  std::vector<std::string> names_;  // of them
+  /// What connecting needs.
+  struct Request {
+    Job& job;
+    Device& device;
+    const TransportMaker& make;
+    const CostModel& costs;
+    const QueueTable& used;
+    std::map<std::string, std::shared_ptr<Transport>> made = {};
+  };
+  void connect_group(Request& request, AxisSet axes);
+  void connect(Request& request, const GroupRequest& group, Queue queue);
+  const Owned& group_over(AxisSet axes) const;
+
   Mesh mesh_;
   std::map<AxisSet, std::vector<Owned>> owned_;
   CommunicatorOfQueue by_queue_;

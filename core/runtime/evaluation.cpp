@@ -83,8 +83,7 @@ EvaluationResult evaluate_in(Plan& plan, JoinedJob& job, std::optional<Archive>&
   agree_on_options(job, config);
   open_device(parts, config, plan.host(), job);
   const MachineChoice machine = agree_on_machine(job, parts.device->info(), config.machine);
-  plan.set_target(
-      {parts.device, std::make_shared<Machine>(machine.machine), true, agree_on_transports(job, config, plan.layout())});
+  plan_for_device(plan, job, machine.machine);
   add_dataset(parts, config, plan.host());
   if (job.rank() == 0) {
     for (const std::string& warning : parts.dataset->warnings()) log::warn(warning);
@@ -92,8 +91,7 @@ EvaluationResult evaluate_in(Plan& plan, JoinedJob& job, std::optional<Archive>&
   Program program = plan.evaluation(job.rank()).value();
   std::vector<const Program*> programs{&program};
   agree_on_programs(job, "collectives", programs);
-  const Communicators communicators(plan.layout().mesh, job, *parts.device,
-                                    make_transports(config, plan.host(), plan.layout(), parts.device->info().kind), programs);
+  const Communicators communicators(plan.layout().mesh, job, *parts.device, transport_maker(plan), programs);
   TrainingState state = make_state(plan, std::move(program), std::nullopt, communicators, job.rank(), nullptr);
   state.evaluate_by_step();
   programs = {&state.step().program()};
@@ -110,7 +108,7 @@ EvaluationResult evaluate_in(Plan& plan, JoinedJob& job, std::optional<Archive>&
     const PlannedMemory planned{largest_bytes(job, "planned", state.planned_bytes()),
                                 largest_bytes(job, "planned_host", state.planned_host_bytes())};
     describe(*archive, config, environment_json(job, *parts.device, machine, communicators, plan.host()),
-             topology_json(config, plan.layout(), communicators), program_json(summarize(state.step()), planned));
+             topology_json(plan, communicators), program_json(summarize(state.step()), planned));
   }
   Events events([&] {
     constexpr double growth = 1.5;

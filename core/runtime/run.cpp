@@ -183,8 +183,7 @@ TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, Advise
   const MachineChoice machine = agree_on_machine(job, parts.device->info(), config.machine);
   if (!machine.note.empty()) config.notes.push_back(machine.note);
   start.finished("device");
-  plan.set_target(
-      {parts.device, std::make_shared<Machine>(machine.machine), true, agree_on_transports(job, config, plan.layout())});
+  plan_for_device(plan, job, machine.machine);
   Program step = plan.step(job.rank());
   const int stages = step.stage_axis < 0 ? 1 : step.mesh.size_of(step.stage_axis);
   std::optional<Program> evaluation = plan.evaluation(job.rank());
@@ -202,8 +201,7 @@ TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, Advise
   // Before connecting, since who has a message that nobody receives would wait for a connection.
   agree_on_programs(job, "collectives", programs);
   const std::string device_kind = parts.device->info().kind;
-  const Communicators communicators(layout.mesh, job, *parts.device, make_transports(config, host, layout, device_kind),
-                                    programs);
+  const Communicators communicators(layout.mesh, job, *parts.device, transport_maker(plan), programs);
   start.finished("connecting");
 
   TrainingState state =
@@ -244,11 +242,11 @@ TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, Advise
   const ProgramSummary summary = summarize(state.step());
   PlannedMemory planned{largest_bytes(job, "planned", state.planned_bytes()),
                         largest_bytes(job, "planned_host", state.planned_host_bytes())};
-  recorder.describe(environment_json(job, *parts.device, machine, communicators, host),
-                    topology_json(config, layout, communicators), program_json(summary, planned), sensors.newest(),
-                    state.has_metric(state.step(), "aux_loss"), state.step().program().routers);
+  recorder.describe(environment_json(job, *parts.device, machine, communicators, host), topology_json(plan, communicators),
+                    program_json(summary, planned), sensors.newest(), state.has_metric(state.step(), "aux_loss"),
+                    state.step().program().routers);
   if (job.rank() == 0) {
-    const std::string description = banner(config, parts, layout, planned, communicators, summary);
+    const std::string description = banner(plan, planned, communicators, summary);
     std::fprintf(stderr, "%s\n", printable(description).c_str());
     if (config.offload.any()) {
       const std::vector<int> none = ranks_without_bytes(job, "to_host", to_host);

@@ -11,6 +11,7 @@
 #include "consist/host.h"
 #include "consist/text.h"
 #include "core/passes/gather_quantized.h"
+#include "core/plan/links.h"
 
 namespace consist {
 namespace {
@@ -63,13 +64,15 @@ std::string environment_json(const Job& job, const Device& device, const Machine
   return json.dump(2);
 }
 
-std::string topology_json(const RunConfig& config, const Layout& layout, const Communicators& communicators) {
-  Json json{{"ranks", config.ranks}, {"axes", Json::array()}};
+std::string topology_json(const Plan& plan, const Communicators& communicators) {
+  const Layout& layout = plan.layout();
+  Json json{{"ranks", plan.config().ranks}, {"axes", Json::array()}};
   for (int axis = 0; axis < layout.mesh.axes(); ++axis) {
     json["axes"].push_back({{"name", layout.mesh.axis(axis).name},
                             {"size", layout.mesh.size_of(axis)},
                             {"strategy", layout.strategy_of(axis).name},
-                            {"transport", transport_for(config, layout.strategy_of(axis).name)},
+                            {"transport", communicators.transport(axis)},
+                            {"asked", plan.transports().asked[static_cast<std::size_t>(axis)]},
                             {"verified_path", communicators.verified_path(axis)}});
   }
   return json.dump(2);
@@ -99,8 +102,11 @@ std::string nothing_moves_text(const OffloadRequest& request, std::span<const in
          (all ? "; name earlier layers, or leave the option out" : "");
 }
 
-std::string banner(const RunConfig& config, const Parts& parts, const Layout& layout, const PlannedMemory& planned,
-                   const Communicators& communicators, const ProgramSummary& summary) {
+std::string banner(const Plan& plan, const PlannedMemory& planned, const Communicators& communicators,
+                   const ProgramSummary& summary) {
+  const RunConfig& config = plan.config();
+  const Parts& parts = plan.parts();
+  const Layout& layout = plan.layout();
   const DTypes d = parts.precision->dtypes();
   const ModelSizes sizes = parts.architecture->sizes();
   std::string text =
@@ -110,6 +116,9 @@ std::string banner(const RunConfig& config, const Parts& parts, const Layout& la
     text += ", " + layout.mesh.axis(axis).name + "=" + std::to_string(layout.mesh.size_of(axis)) + " over " +
             communicators.verified_path(axis);
   }
+  const std::vector<AxisLinks> links = links_of(plan);
+  if (std::any_of(links.begin(), links.end(), [](const AxisLinks& of_axis) { return of_axis.is_automatic; }))
+    text += "\ntransports: " + text_of(links);
   text += "\n" + config.precision + ": parameters and activations " + std::string(name_of(d.parameter)) + ", gradients " +
           std::string(name_of(d.gradient)) + ", masters " + (d.master ? std::string(name_of(*d.master)) : "none") + ", moments " +
           std::string(name_of(d.moment)) + "; " + parts.optimizer->describe() + "; learning rate " +

@@ -6,9 +6,8 @@
 
 #include "consist/device.h"
 #include "consist/job.h"
-#include "core/config/run_config.h"
 #include "core/plan/machine_choice.h"
-#include "core/plan/parts.h"
+#include "core/plan/plan.h"
 #include "core/plan/program_summary.h"
 #include "core/plugin/host.h"
 #include "core/runtime/communicators.h"
@@ -20,14 +19,15 @@ namespace consist {
 /// machine that the run is planned for.
 std::string environment_json(const Job& job, const Device& device, const MachineChoice& machine,
                              const Communicators& communicators, PluginHost& host);
-/// The archive's /topology: the mesh's axes, each with its strategy, its transport and the path that this was proven to take.
-std::string topology_json(const RunConfig& config, const Layout& layout, const Communicators& communicators);
+/// The archive's /topology: the mesh's axes, each with its strategy, its transport, what --transport asked for, and the path that
+/// the transport was proven to take.
+std::string topology_json(const Plan& plan, const Communicators& communicators);
 /// The archive's /program: rank 0's program, and in "largest" the memory of the ranks that need the most.
 CONSIST_API std::string program_json(const ProgramSummary& summary, const PlannedMemory& planned);
-/// The lines before the first step: model, layout and paths, precision, device, batch, planned memory, notes of the
-/// configuration.
-std::string banner(const RunConfig& config, const Parts& parts, const Layout& layout, const PlannedMemory& planned,
-                   const Communicators& communicators, const ProgramSummary& summary);
+/// The lines before the first step: model, layout and paths, transports that --transport left open, precision, device, batch,
+/// planned memory, notes of the configuration.
+std::string banner(const Plan& plan, const PlannedMemory& planned, const Communicators& communicators,
+                   const ProgramSummary& summary);
 
 /// That activations of these ranks' stages of a pipeline do not go to the host, though it is asked for. REQUIRES: `none` is not
 /// empty.

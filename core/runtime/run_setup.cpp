@@ -3,18 +3,23 @@
 #include <utility>
 
 #include "consist/error.h"
+#include "core/plan/links.h"
 #include "core/plan/parts.h"
 
 namespace consist {
 
-std::vector<NamedTransport> make_transports(const RunConfig& config, PluginHost& host, const Layout& layout,
-                                            const std::string& device_kind) {
-  std::vector<NamedTransport> made;
-  for (int axis = 0; axis < layout.mesh.axes(); ++axis) {
-    const std::string name = transport_for(config, layout.strategy_of(axis).name);
-    made.push_back({name, make_transport(name, config, host, device_kind)});
-  }
-  return made;
+void plan_for_device(Plan& plan, Job& job, const Machine& machine) {
+  const std::shared_ptr<Device>& device = plan.parts().device;
+  AutomaticTransports automatic;  // of one rank there is nothing to connect
+  if (job.size() > 1) automatic = agree_on_transports(job, plan.config(), plan.host(), device->info().kind);
+  plan.set_target({device, std::make_shared<Machine>(machine), true, std::move(automatic)});
+  plan.config().chosen_transport = chosen_transports(plan);
+}
+
+TransportMaker transport_maker(Plan& plan) {
+  return [&plan](const std::string& name) {
+    return make_transport(name, plan.config(), plan.host(), plan.parts().device->info().kind);
+  };
 }
 
 std::int64_t memory_limit(const RunConfig& config, const Device& device) {

@@ -14,9 +14,13 @@
 
 namespace consist {
 
-/// The transport of each mesh axis.
-std::vector<NamedTransport> make_transports(const RunConfig& config, PluginHost& host, const Layout& layout,
-                                            const std::string& device_kind);
+/// Collective over the job: the plan is for `machine` and its open device, with the transports that rank 0 chooses where
+/// --transport leaves them open. Then RunConfig::chosen_transport says which. Throws as agree_on_transports() and
+/// Plan::set_target().
+void plan_for_device(Plan& plan, Job& job, const Machine& machine);
+
+/// Makes the transports of a plan's run. The plan must outlive it.
+TransportMaker transport_maker(Plan& plan);
 
 /// Bytes of device memory that a rank may take.
 std::int64_t memory_limit(const RunConfig& config, const Device& device);

@@ -7,13 +7,12 @@
 
 #include "consist/error.h"
 #include "core/plan/in_parallel.h"
-#include "core/plan/links.h"
 
 namespace consist::launch {
 namespace {
 
 Target target_of(const Plan& plan) {
-  return {nullptr, plan.target().machine, false};
+  return {nullptr, plan.target().machine, false, plan.target().automatic};
 }
 
 }  // namespace
@@ -29,7 +28,6 @@ std::vector<Trial> try_alternatives(const Plan& plan, PluginHost& host, std::vec
     try {
       std::unique_lock lock(making);
       const Plan other = plan_run(changed(plan.config(), alternatives[n].choices, host), host, target_of(plan));
-      check_links(other, host);
       lock.unlock();
       predictions[n] = predict(other);
     } catch (const Error&) {  // refused

@@ -148,10 +148,9 @@ StepSampler::Measured StepSampler::run(const CalibrationStep& step, bool profile
   CommunicatorOfQueue by_queue;
   if (!step.strategy.empty()) {
     const Program* const of_rank = &program;
-    const std::vector<NamedTransport> transports(static_cast<std::size_t>(plan.layout().mesh.axes()),
-                                                 {config_.transport, transport_});
     job.emplace(job_, "calibrate/step/" + std::to_string(++meetings_));
-    communicators.emplace(plan.layout().mesh, *job, *device_, transports, std::span(&of_rank, 1));
+    const TransportMaker make = [this](const std::string& /*name*/) { return transport_; };
+    communicators.emplace(plan.layout().mesh, *job, *device_, make, std::span(&of_rank, 1));
     by_queue = communicators->by_queue();
   }
   TrainingState state(std::move(program), std::nullopt, *device_, by_queue, rank, 0);

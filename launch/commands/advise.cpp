@@ -74,7 +74,6 @@ int advise_config(const ParsedRun& parsed, PluginHost& host, RunConfig config) {
   const Plan plan = plan_run(std::move(config), host, {nullptr, nullptr, false});
   const Machine& machine = *plan.target().machine;
   for (const std::string& note : plan.config().notes) std::fprintf(stderr, "%s\n", printable(note).c_str());
-  check_links(plan, host);
   const launch::Prediction base = launch::predict(plan, usable_cores());
   if (!base.fits()) {
     std::fputs(printable(launch::refusal_of(plan, host, base)).c_str(), stdout);

@@ -16,13 +16,14 @@ namespace {
 namespace po = boost::program_options;
 
 constexpr const char* help =
-    "usage: consist bench collectives --transport T [OPTIONS] [--<part>.<option> VALUE]...   (defaults in brackets)\n\n"
+    "usage: consist bench collectives [--transport T] [OPTIONS] [--<part>.<option> VALUE]...   (defaults in brackets)\n\n"
     "Times the collectives of a transport between ranks on this machine, or between those that a launcher has\n"
     "started, and checks the result of every size. Prints the columns of nccl-tests: bytes of the whole data,\n"
     "elements, time of a call, algbw = bytes / time, busbw = what each link carried, and the number of wrong\n"
     "elements; then the bandwidth and latency of links that fit the times. The first lines name the verified\n"
     "path of the bytes. Needs twice --max-bytes of memory per rank.\n\n"
-    "  --transport T [socket]      --ranks N [2]         --device D [auto: the fastest]\n"
+    "  --transport T [auto: the fastest there is]\n"
+    "  --ranks N [2]         --device D [auto: the fastest]\n"
     "  --collectives LIST          of all_reduce,all_gather,reduce_scatter,broadcast,send_receive [all]\n"
     "  --min-bytes B [1Mi]         --max-bytes B [64Mi]  --factor N [2]      sizes\n"
     "  --dtype f32|bf16 [f32]      --seconds S [0.5]     measured per line, about\n"
@@ -79,7 +80,8 @@ launch::BenchSettings read_settings(const po::variables_map& values) {
 void refuse_stray_options(const RunConfig& config, PluginHost& host) {
   for (const auto& [owner, given] : config.plugin_options) {
     const bool device = config.device == "auto" ? host.has("device", owner) : owner == config.device;
-    if (owner != config.transport && !device) {
+    const bool transport = config.transport == automatic_transport ? host.has("transport", owner) : owner == config.transport;
+    if (!transport && !device) {
       throw UsageError("--" + owner + "." + given.begin()->first + " is given, but '" + owner +
                        "' is neither the transport nor the device");
     }
@@ -89,10 +91,11 @@ void refuse_stray_options(const RunConfig& config, PluginHost& host) {
 int run_rank(const RunConfig& config, const launch::BenchSettings& settings, PluginHost& host, JoinedJob& job) {
   const std::shared_ptr<Device> device = launch::open_device(config, host, job);
   const DeviceInfo info = device->info();
-  const std::shared_ptr<Transport> transport = make_transport(config.transport, config, host, info.kind);
+  const std::string name = launch::transport_of_all(config, host, job, info.kind);
+  const std::shared_ptr<Transport> transport = make_transport(name, config, host, info.kind);
   const std::unique_ptr<Communicator> communicator = launch::connect_all(*transport, job, "bench.0", info.kind);
   if (job.rank() == 0) {
-    std::printf("# transport %s, %d ranks, device %s (%s)\n# path: %s\n", config.transport.c_str(), job.size(), info.kind.c_str(),
+    std::printf("# transport %s, %d ranks, device %s (%s)\n# path: %s\n", name.c_str(), job.size(), info.kind.c_str(),
                 info.name.c_str(), communicator->verified_path().c_str());
   }
   const std::int64_t wrong = launch::bench_collectives(job, *device, *communicator, settings);

@@ -10,6 +10,7 @@
 #include "consist/error.h"
 #include "consist/text.h"
 #include "core/plan/machine_choice.h"
+#include "core/plan/transports.h"
 #include "launch/collective_model.h"
 #include "launch/command_line_style.h"
 #include "launch/commands/commands.h"
@@ -35,7 +36,8 @@ constexpr const char* help =
     "  --bytes B                     of the whole data, e.g. 16e9\n"
     "  --machine M                   rates of this machine, whose ranks are the members: h200, h100, a100, l40s, cpu or a\n"
     "                                file, as explain takes it\n"
-    "  --transport T                 by the links of this transport that the machine's file has\n"
+    "  --transport T [auto]          by the links of this transport that the machine's file has; auto: the fastest that it\n"
+    "                                has within a node and between nodes\n"
     "  --bandwidth B                 bytes per second that a member can send, by the data sheet of its links\n"
     "  --efficiency X [0.85]         fraction of the bandwidth that large messages reach, 0..1; an assumption\n"
     "  --latency S [20e-6]           seconds of a step; an assumption. consist bench collectives measures both\n"
@@ -87,13 +89,21 @@ void print_expectations(const std::vector<double>& members, const std::vector<do
   for (const std::string& sentence : unknown) std::printf("# %s\n", sentence.c_str());
 }
 
+/// Of --transport.
+AxisTransports transports_of(const std::string& named, const Machine& machine) {
+  if (named != automatic_transport) return {named};
+  PluginHost host({});
+  const AutomaticTransports automatic = automatic_transports({}, host, machine);
+  return {automatic.names[0], automatic.names[1]};
+}
+
 }  // namespace
 
 int bench_expect(const Arguments& arguments) {
   po::options_description options;
   options.add_options()("help", "")("collective", po::value<std::string>()->default_value("all_reduce"))(
       "members", po::value<std::string>())("bytes", po::value<std::string>())("bandwidth", po::value<std::string>())(
-      "machine", po::value<std::string>())("transport", po::value<std::string>()->default_value(""))(
+      "machine", po::value<std::string>())("transport", po::value<std::string>()->default_value("auto"))(
       "efficiency", po::value<std::string>()->default_value("0.85"))("latency", po::value<std::string>()->default_value("20e-6"))(
       "measured", po::value<std::string>()->default_value(""));
   po::variables_map values;
@@ -119,15 +129,19 @@ int bench_expect(const Arguments& arguments) {
   if (by_machine && values.count("bandwidth") != 0)
     throw UsageError("--machine and --bandwidth both say how fast links are; give one of them");
   const std::string transport = values["transport"].as<std::string>();
-  if (!transport.empty() && !by_machine)
+  if (!values["transport"].defaulted() && !by_machine)
     throw UsageError(
         "--transport chooses among the links of a machine; give --machine, or describe the links by --bandwidth alone");
   const auto machine = by_machine ? std::make_shared<Machine>(parse_machine(values["machine"].as<std::string>())) : nullptr;
   if (by_machine) {
-    std::printf("# %s of %sB%s. An estimate by the rates of %s\n", collective.c_str(), si_text(bytes).c_str(),
-                transport.empty() ? "" : (" over " + transport).c_str(), text_of(*machine).c_str());
+    const AxisTransports transports = transports_of(transport, *machine);
+    const std::string names = transports.within == transports.across
+                                  ? transports.within
+                                  : transports.within + " within a node, " + transports.across + " between nodes";
+    std::printf("# %s of %sB over %s. An estimate by the rates of %s\n", collective.c_str(), si_text(bytes).c_str(),
+                names.c_str(), text_of(*machine).c_str());
     print_expectations(members, measured,
-                       [&](std::int64_t n) { return launch::expect(collective, n, bytes, machine, transport); });
+                       [&](std::int64_t n) { return launch::expect(collective, n, bytes, machine, transports); });
     return 0;
   }
   const LinkModel links{.bandwidth = above_zero(values, "bandwidth"),

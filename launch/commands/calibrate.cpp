@@ -43,8 +43,8 @@ constexpr const char* help =
     "  --output FILE [machine.json]   not overwritten unless --overwrite is given\n"
     "  --ranks N [1]                  as many as will train on the machine; links are measured from two ranks on\n"
     "  --device D [auto: the fastest]\n"
-    "  --transport LIST [socket]      whose links are measured; of several (nvlink,socket) each one, and the first is that\n"
-    "                                 of the steps and of plans that name no transport\n"
+    "  --transport LIST [auto]        whose links are measured: auto is the fastest there is; of several (nvlink,socket)\n"
+    "                                 each one, and the first is that of the steps\n"
     "  --add-links FILE               measures the links of --transport alone and adds them to this machine file\n"
     "  --models LIST [of many sizes]  presets: only steps of these are measured\n"
     "  --seconds S [1]                measured per step, about\n"
@@ -108,10 +108,12 @@ class Calibration {
         device_(open_for_training(request, config, host, job)),
         info_(device_->info()),
         plan_(launch::calibration_plan(info_.kind, request.models)),
-        transport_name_(config.transport),
+        transport_name_(job.size() > 1 ? launch::transport_of_all(config, host, job, info_.kind) : config.transport),
         machine_(agree_on_machine(job, info_, path_of(request.add_links)).machine) {
-    if (job.size() > 1) transport_ = make_transport(config.transport, config, host, info_.kind);
-    sampler_ = std::make_unique<launch::StepSampler>(host, device_, transport_, job, config,
+    if (job.size() > 1) transport_ = make_transport(transport_name_, config, host, info_.kind);
+    RunConfig over_it = config;
+    over_it.transport = transport_name_;
+    sampler_ = std::make_unique<launch::StepSampler>(host, device_, transport_, job, std::move(over_it),
                                                      std::make_shared<const Machine>(machine_), request.seconds);
   }
 
@@ -357,7 +359,7 @@ int calibrate(const Arguments& arguments) {
   const std::vector<std::string> transports(listed.begin(), listed.end());
   PluginHost host(line->plugin_paths);
   for (const std::string& transport : transports) {
-    host.find("transport", transport);
+    if (transport != automatic_transport) host.find("transport", transport);
     if (std::count(transports.begin(), transports.end(), transport) > 1)
       throw UsageError("--transport lists '" + transport + "' twice");
   }

@@ -187,7 +187,6 @@ int explain_config(const ParsedRun& parsed, PluginHost& host, RunConfig config) 
   const std::string& trace = plan.config().trace;
   const bool estimates = summary && with_machine;
   std::optional<Simulation> estimated;
-  if (estimates) check_links(plan, host);
   if (estimates || stages.size() > 1 || !trace.empty()) estimated = simulate(stages);
   if (stages.size() > 1) std::fputs(pipeline_text(stages, *estimated).c_str(), stdout);
   if (summary && stages.size() > 1) std::printf("%s\nRank %d:\n", stages_text(stages).c_str(), stages[chosen].rank);
@@ -207,7 +206,9 @@ int explain_config(const ParsedRun& parsed, PluginHost& host, RunConfig config) 
     std::printf("%s", estimate_text(estimate_step(programs, *estimated), machine, settled.ranks, tokens,
                                     trained_flops_per_token(*plan.parts().architecture, settled.sequence, settled.freeze))
                           .c_str());
-    std::fputs(printable(unknown_text(links_of(plan))).c_str(), stdout);
+    const std::vector<AxisLinks> links = links_of(plan);
+    if (!links.empty()) std::printf("links %s\n", printable(text_of(links)).c_str());
+    std::fputs(printable(unknown_text(links)).c_str(), stdout);
   }
   return 0;
 }

@@ -8,7 +8,6 @@
 #include "consist/error.h"
 #include "consist/host.h"
 #include "consist/text.h"
-#include "core/plan/links.h"
 #include "core/plan/machine_choice.h"
 #include "core/plan/plan.h"
 #include "core/runtime/step_trace.h"
@@ -32,8 +31,8 @@ constexpr const char* help =
     "Predicts a step of this configuration on a machine, without a device: its time, tokens/s, MFU, the memory of the\n"
     "ranks of each pipeline stage, the parts of its time, and its critical path. The configuration is compiled as for\n"
     "a run, and its programs are simulated with the machine's figures.\n\n"
-    "  --transport T, or a=T1,b=T2 by strategy: steps are rated by its links in the machine's file; without it by the\n"
-    "               file's `node` and `network`\n"
+    "  --transport T, or T1+a=T2 by strategy or axis: whose links of the machine's file steps are rated by; auto, the\n"
+    "               default, is the fastest that the file has, within a node and between nodes, as in a run\n"
     "  --machine M  h200 (the default), h100, a100, l40s, cpu, or a file of consist calibrate; figures behind commas\n"
     "               replace its own (docs/machines.md): --machine h200,network=100e9,capacity=80e9\n"
     "  --trace F    writes the simulated step as a timeline of all stages for Perfetto\n"
@@ -52,7 +51,6 @@ std::string title_of(const RunConfig& config) {
 int predict_config(const ParsedRun& parsed, PluginHost& host, RunConfig config) {
   const Plan plan = plan_run(std::move(config), host);
   for (const std::string& note : plan.config().notes) std::fprintf(stderr, "%s\n", printable(note).c_str());
-  check_links(plan, host);
   const std::vector<PlannedRank> ranks = plan.ranks(0, usable_cores());
   const Simulation simulation = simulate(ranks);
   const launch::Prediction prediction = launch::predict(plan, ranks, simulation);

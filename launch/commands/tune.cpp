@@ -66,8 +66,8 @@ constexpr const char* help =
     "  --configurations N [2000] are simulated, if there are so many, before the search ends by itself\n"
     "  --exhaustive             every combination of the options, each planned whole: for small models alone\n"
     "  --rows N [10]            rows of the table\n"
-    "  --transport LIST         several (nvlink,socket; nvlink+ddp=efa,socket) are searched, too, by their links in the\n"
-    "                           machine's file; one is fixed\n"
+    "  --transport LIST [auto]  auto: the fastest that the machine's file has, within a node and between nodes; one is fixed;\n"
+    "                           several (nvlink,socket; nvlink+ddp=efa,socket) are searched, too\n"
     "  --machine M              machine to search for: h200 (the default), h100, a100, l40s, cpu or a file of\n"
     "                           consist calibrate\n\n"
     "Prints the table, the Pareto front of speed and memory, why the winner is better, and the command to train with it.\n"
@@ -93,11 +93,15 @@ launch::Objective objective_of(const ParsedRun& parsed, const std::string& price
   return objective == "memory" ? launch::Objective::memory : launch::Objective::tokens;
 }
 
-/// The command line without tune's own options.
-std::vector<std::string> words_of_train(const Arguments& arguments) {
+/// The command line without tune's own options, and without `left_out`, which has a value.
+std::vector<std::string> words_of_train(const Arguments& arguments, std::string_view left_out) {
   std::vector<std::string> words;
   for (std::size_t n = 0; n < arguments.size(); ++n) {
     const std::string name = arguments[n].substr(0, arguments[n].find('='));
+    if (name == left_out) {
+      if (name == arguments[n]) ++n;
+      continue;
+    }
     const auto* const own = std::find_if(std::begin(own_options), std::end(own_options),
                                          [&](const RunOption& o) { return name == "--" + std::string(o.spec.name); });
     if (own == std::end(own_options)) {
@@ -171,9 +175,16 @@ void recommend(const launch::SearchResult& result, launch::Objective objective, 
         fixed_text(100 * std::abs(as_asked->prediction.seconds / winner.prediction.seconds - 1), 1).c_str(),
         as_asked->prediction.seconds < winner.prediction.seconds ? "faster" : "slower",
         launch::text_of(as_asked->choices).c_str());
+  // A run elsewhere could come to other transports than those that were planned: the command names them.
+  const std::string& transports = winner.prediction.transports;
+  launch::Choices choices = winner.choices;
+  if (!transports.empty()) {
+    std::erase_if(choices, [](const launch::Choice& choice) { return choice.option == "transport"; });
+    choices.push_back({"transport", transports});
+  }
   std::string command = "consist train";
-  for (const std::string& word : words_of_train(arguments)) command += " " + word;
-  std::printf("Train with it:\n  %s %s\n", printable(command).c_str(), (fitted + launch::text_of(winner.choices)).c_str());
+  for (const std::string& word : words_of_train(arguments, transports.empty() ? "" : "--transport")) command += " " + word;
+  std::printf("Train with it:\n  %s %s\n", printable(command).c_str(), (fitted + launch::text_of(choices)).c_str());
 }
 
 /// Takes a list of transports, written as compare takes it, out of the command line: "nvlink,socket", "nvlink+ddp=efa,socket".
@@ -190,7 +201,7 @@ std::vector<std::string> take_transports(Arguments& arguments) {
     if (of_all < 2 && list.find('+') == std::string::npos) return {};
     arguments.erase(word, word + (joined ? 1 : 2));
     std::vector<std::string> transports;
-    for (const auto& [shown, value] : launch::read_list("transport", list, launch::ListRule::pluses).values)
+    for (const auto& [shown, value] : launch::read_list("transport", list, launch::ListRule::commas).values)
       transports.push_back(value);
     return transports;
   }
@@ -200,10 +211,9 @@ std::vector<std::string> take_transports(Arguments& arguments) {
 /// Throws UsageError for a plugin that is not there.
 void check_names(const std::vector<std::string>& transports, PluginHost& host) {
   for (const std::string& transport : transports) {
-    RunConfig named;
-    parse_transports(transport, named);
-    host.find("transport", transport_for(named, ""));
-    for (const auto& [strategy, of_strategy] : named.transport_of) host.find("transport", of_strategy);
+    RunConfig config;
+    parse_transports(transport, config);
+    for (const std::string& name : named_transports(config)) host.find("transport", name);
   }
 }
 

@@ -43,7 +43,7 @@ std::vector<std::string> at_groups(const std::string& list) {
   return values.size() < 2 ? std::vector<std::string>{} : values;
 }
 
-/// "tp-sp=nvlink+ddp=socket" and "swiglu+rms_norm" as train takes them.
+/// "swiglu+rms_norm" as train takes it.
 std::string with_commas(std::string value) {
   std::replace(value.begin(), value.end(), '+', ',');
   return value;

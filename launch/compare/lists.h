@@ -14,7 +14,7 @@ namespace consist::launch {
 enum class ListRule {
   single,   ///< one value, whatever it contains: names of files and folders, repeated options
   commas,   ///< A,B
-  pluses,   ///< A,B, where commas of a value are written +: --transport tp-sp=nvlink+ddp=socket
+  pluses,   ///< A,B, where commas of a value are written +: --recompute swiglu+rms_norm,full
   groups,   ///< text that may have commas of its own: several values only as [A],[B]
   keyed,    ///< KEY=A,B, or KEY=[A],[B] of JSON arrays, which keep their brackets: --deepspeed-set
   no_value  ///< a switch

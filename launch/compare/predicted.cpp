@@ -8,7 +8,6 @@
 #include "consist/host.h"
 #include "consist/text.h"
 #include "core/archive/reader.h"
-#include "core/plan/links.h"
 #include "core/plan/machine_choice.h"
 
 namespace consist::launch {
@@ -56,13 +55,20 @@ RunOutcome run_of(const Prediction& prediction, const std::vector<PlannedRank>& 
   return run;
 }
 
+/// What moved the bytes of the archive's run, by axis, in place of --transport.
+void take_transports_of_run(const ArchiveReader& archive, RunConfig& config) {
+  const auto topology = nlohmann::json::parse(archive.text("/topology"));
+  config.transport_of.clear();
+  for (const auto& axis : topology.at("axes"))
+    config.transport_of[axis.at("name").get<std::string>()] = axis.at("transport").get<std::string>();
+}
+
 }  // namespace
 
 CompareOutcome predicted_outcome(Plan& plan) {
   CompareOutcome outcome;
   try {
     plan.set_target({nullptr, machine_of(plan.config()), false});
-    check_links(plan, plan.host());
     const std::vector<PlannedRank> ranks = plan.ranks(0, usable_cores());
     Prediction prediction = predict(plan, ranks, simulate(ranks));
     if (prediction.fits()) {
@@ -88,10 +94,11 @@ CompareOutcome predicted_outcome(Plan& plan) {
 double predicted_seconds(const RunConfig& config, const std::string& archive, PluginHost& host) {
   try {
     Machine machine;
+    const ArchiveReader reader(archive);
     if (!config.machine.empty()) {
       machine = parse_machine(config.machine);
     } else {
-      const auto environment = nlohmann::json::parse(ArchiveReader(archive).text("/environment"));
+      const auto environment = nlohmann::json::parse(reader.text("/environment"));
       const auto& planned_for = environment.at("planned_for");
       const Machine* own = find_machine(planned_for.at("machine").get<std::string>());
       if (planned_for.at("origin") != "the device's" || own == nullptr || own->step_error.value <= 0) return unknown;
@@ -99,7 +106,7 @@ double predicted_seconds(const RunConfig& config, const std::string& archive, Pl
     }
     machine.ranks_per_node = config.ranks;  // compare's runs are on one host
     RunConfig as_run = config;
-    if (as_run.transport.empty()) as_run.transport = default_transport;
+    take_transports_of_run(reader, as_run);
     const Plan plan = plan_run(std::move(as_run), host, {nullptr, std::make_shared<const Machine>(std::move(machine)), false});
     return predict(plan, usable_cores()).seconds;
   } catch (const Error&) {

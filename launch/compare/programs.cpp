@@ -22,8 +22,7 @@ std::string text_without_layout(const RunConfig& config) {
   json all = config_of(config);
   json& options = all["plugin_options"];
   for (const StrategyChoice& strategy : config.strategies) options.erase(strategy.name);
-  options.erase(transport_for(config, ""));
-  for (const auto& [strategy, transport] : config.transport_of) options.erase(transport);
+  for (const std::string& transport : named_transports(config)) options.erase(transport);
   for (const char* key : {"strategy", "transport", "checkpoint", "export", "trace"}) all.erase(key);
   return all.dump();
 }
@@ -34,9 +33,11 @@ std::string text_of_programs(const Plan& plan) {
   std::string text;
   const json options = config_of(config)["plugin_options"];
   for (int axis = 0; axis < layout.mesh.axes(); ++axis) {
-    const std::string transport = transport_for(config, layout.strategy_of(axis).name);
-    text += std::to_string(layout.mesh.size_of(axis)) + " over " + transport;
-    text += (options.contains(transport) ? options[transport].dump() : "") + "\n";
+    const AxisTransports& transports = plan.transports().by_axis[static_cast<std::size_t>(axis)];
+    text += std::to_string(layout.mesh.size_of(axis));
+    for (const std::string& transport : {transports.within, transports.across})
+      text += " over " + transport + (options.contains(transport) ? options[transport].dump() : "");
+    text += "\n";
   }
   for (int axis : layout.batch_axes) text += "batch over " + std::to_string(axis) + "\n";
   const Program first = plan.step(0);

@@ -21,7 +21,7 @@ constexpr RunOption price = valued("price", text, "", "per GPU and hour, or by m
 constexpr RunOption plugin = valued("plugin", text, "", "file or folder to look for plugins in, too; repeatable", "PATH");
 constexpr RunOption ranks = valued("ranks", integer, "", "ranks to start on this machine", "N", "1..65536");
 constexpr RunOption device = valued("device", text, "auto", "auto: the fastest there is", "D");
-constexpr RunOption transport = valued("transport", text, "socket", "which carries the bytes", "T");
+constexpr RunOption transport = valued("transport", text, "auto", "which carries the bytes", "T");
 constexpr RunOption timeout = valued("timeout", integer, "60", "longest wait for another rank", "SECONDS", "1..");
 
 constexpr RunOption of_train_itself[] = {help_option};
@@ -85,7 +85,7 @@ constexpr RunOption of_bench_expect[] = {
     valued("members", text, "", "numbers of members, each with a link", "LIST"),
     valued("bytes", real, "", "of the whole data", "B"),
     valued("machine", text, "", "rates of this machine", "M"),
-    valued("transport", text, "", "by the machine's links of this transport", "T"),
+    valued("transport", text, "auto", "by the machine's links of this transport", "T"),
     valued("bandwidth", real, "", "bytes per second that a member can send", "B"),
     valued("efficiency", real, "0.85", "fraction of the bandwidth that large messages reach", "X", "0..1"),
     valued("latency", real, "20e-6", "seconds of a step", "S", "0.."),
@@ -97,7 +97,7 @@ constexpr RunOption of_calibrate[] = {
     a_switch("overwrite", "replace a file that is there"),
     ranks,
     device,
-    valued("transport", text, "socket", "which carries the bytes; of several each is measured", "LIST"),
+    valued("transport", text, "auto", "which carries the bytes; of several each is measured", "LIST"),
     valued("add-links", text, "", "measure the links alone and add them to this machine file", "FILE"),
     valued("models", text, "", "presets: only steps of these are measured", "LIST"),
     valued("seconds", real, "1", "measured per step, about", "S"),

@@ -88,7 +88,7 @@ const std::vector<NamedValues>& named_values() {
   static const std::vector<NamedValues> all{{"model", "preset", ","},
                                             {"models", "preset", ","},
                                             {"strategy", "strategy", "+,"},
-                                            {"transport", "transport", "+,="},
+                                            {"transport", "transport", "+,=", {"auto"}},
                                             {"precision", "precision", ","},
                                             {"device", "device", ",", {"auto"}},
                                             {"machine", "machine", ","},

@@ -121,6 +121,7 @@ Prediction predict(const Plan& plan, const std::vector<PlannedRank>& ranks, cons
   }
   p.path = path_of(ranks[busiest].step->program(), simulation.ranks[busiest]);
   p.links = links_of(plan);
+  p.transports = chosen_transports(plan);
   return p;
 }
 
@@ -218,7 +219,8 @@ std::string json_of(const Prediction& p, const Plan& plan, const Power& power) {
   json["links"] = Json::array();
   for (const AxisLinks& links : p.links) {
     json["links"].push_back({{"axis", links.axis},
-                             {"transport", links.transport.empty() ? Json() : Json(links.transport)},
+                             {"transport", links.transport},
+                             {"automatic", links.is_automatic},
                              {"crosses_nodes", links.crosses_nodes},
                              {"known", links.unknown.empty()}});
   }

@@ -49,6 +49,7 @@ struct Prediction {
   std::vector<RankMemory> memory;  ///< by stage
   std::vector<PathItem> path;      ///< the longest first
   std::vector<AxisLinks> links;    ///< by axis of the mesh
+  std::string transports;          ///< chosen_transports(): what a command says that is to come to these links
   std::int64_t capacity = 0;       ///< bytes of device memory that a plan may take; 0: not known
 
   std::int64_t most_bytes() const;

@@ -13,7 +13,7 @@
 #include "consist/error.h"
 #include "consist/host.h"
 #include "core/plan/in_parallel.h"
-#include "core/plan/links.h"
+#include "core/plan/transports.h"
 #include "launch/tune/estimate.h"
 #include "launch/tune/findings.h"
 
@@ -38,7 +38,8 @@ class Search {
       : request_(request),
         host_(host),
         space_(request.config, request.settled, *request.machine, host, request.transports),
-        found_(space_, request.objective, request.config.precision) {}
+        found_(space_, request.objective, request.config.precision),
+        automatic_(automatic_transports(request.config, host, *request.machine)) {}
 
   SearchResult run() {
     if (request_.exhaustive) {
@@ -104,9 +105,7 @@ class Search {
     apply(choices, config);
     const std::lock_guard lock(making_);
     if (request_.progress) request_.progress(std::to_string(++tried_) + " planned; " + text_of(choices));
-    Plan plan = plan_run(std::move(config), host_, {nullptr, request_.machine, false});
-    check_links(plan, host_);
-    return plan;
+    return plan_run(std::move(config), host_, {nullptr, request_.machine, false, automatic_});
   }
 
   /// Plans those that are not known yet, or were not planned whole. What is late is left out.
@@ -319,6 +318,7 @@ class Search {
   const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
   Space space_;
   Findings found_;
+  const AutomaticTransports automatic_;
   std::string refusal_;  // the first one
   std::mutex making_;
   int tried_ = 0;

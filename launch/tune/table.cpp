@@ -99,7 +99,7 @@ std::string why(const Candidate& winner, const Candidate& other) {
     text += (text.empty() ? "" : ", ") + fixed_text(std::abs(sorted[n].first) * 1e3, 2) + " ms " +
             (sorted[n].first > 0 ? "less" : "more") + " of " + sorted[n].second;
     if (sorted[n].second == communication && transports_text(winner.config) != transports_text(other.config))
-      text += " (over " + transports_text(winner.config) + ", not " + transports_text(other.config) + ")";
+      text += " (" + consist::text_of(winner.prediction.links) + ", not " + consist::text_of(other.prediction.links) + ")";
   }
   return text;
 }

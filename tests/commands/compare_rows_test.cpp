@@ -38,12 +38,13 @@ TEST(CompareLists, CommasOfValuesHaveTheirOwnWriting) {
 
 TEST(CompareLists, EveryOptionOfTheCoreButPlacesMayBeListed) {
   PluginHost host({});
-  for (const char* option : {"learning-rate", "seed", "steps", "schedule", "optimizer", "pack", "dataset", "deepspeed-config"})
+  for (const char* option :
+       {"learning-rate", "seed", "steps", "schedule", "optimizer", "pack", "dataset", "transport", "deepspeed-config"})
     EXPECT_EQ(list_rule(option, host), ListRule::commas) << option;
   for (const char* option : {"checkpoint", "export", "trace", "plugin", "no-such-option"})
     EXPECT_EQ(list_rule(option, host), ListRule::single) << option;
   EXPECT_EQ(list_rule("from-scratch", host), ListRule::no_value);
-  for (const char* option : {"machine", "transport", "recompute", "observe"}) EXPECT_EQ(list_rule(option, host), ListRule::pluses) << option;
+  for (const char* option : {"machine", "recompute", "observe"}) EXPECT_EQ(list_rule(option, host), ListRule::pluses) << option;
   EXPECT_EQ(list_rule("zero2.stage", host), ListRule::commas);
   EXPECT_EQ(list_rule("pipeline.rank-speeds", host), ListRule::groups);
 }

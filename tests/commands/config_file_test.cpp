@@ -163,6 +163,7 @@ TEST(OptionTable, TransportsTakeThePlaceOfAllThatWereThere) {
   set_option(config, transport, "tp-sp=nvlink,socket", "--transport");
   set_option(config, transport, "ddp=efa", "--transport");
   EXPECT_EQ(config.transport_of, (std::map<std::string, std::string>{{"ddp", "efa"}}));
+  EXPECT_EQ(config.transport, "auto") << "what is not named";
 }
 
 TEST(OptionTable, DefaultsAreThoseOfAConfiguration) {
@@ -184,7 +185,7 @@ std::string drawn(const OptionSpec& spec, const RunConfig& config, std::mt19937&
   const std::string name = spec.name;
   if (name == "strategy") return one_of({"zero2+tp-sp=2", "pipeline=2+ddp", "zero2=*x4", "tp-sp=2x2"});
   if (name == "dataset") return one_of({"tokens", "text=0.7+jsonl@a=0.3"});
-  if (name == "transport") return one_of({"nvlink", "socket," + config.strategies.front().name + "=efa"});
+  if (name == "transport") return one_of({"nvlink", "socket+" + config.strategies.front().name + "=efa"});
   if (name == "recompute") return one_of({"full", "swiglu,rms_norm"});
   if (name == "recompute-layers") return config.recompute.any() ? one_of({"1-3", "2-2"}) : "";
   if (name == "offload-activations") return one_of({"all", "1-3"});

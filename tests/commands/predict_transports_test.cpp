@@ -47,17 +47,47 @@ TEST(PredictTransports, EachAxisHasItsOwn) {
   EXPECT_LT(turned, slow);
   const Json json = predicted(hybrid + "nvlink,ddp=socket");
   ASSERT_EQ(json["links"].size(), 2U);
-  EXPECT_EQ(json["links"][0], (Json{{"axis", "data.0"}, {"transport", "socket"}, {"crosses_nodes", false}, {"known", true}}));
+  EXPECT_EQ(json["links"][0],
+            (Json{{"axis", "data.0"}, {"transport", "socket"}, {"automatic", false}, {"crosses_nodes", false}, {"known", true}}));
   EXPECT_EQ(json["links"][1]["transport"], "nvlink");
   const auto text = run("predict", split_words(hybrid + "nvlink,ddp=socket"));
   EXPECT_THAT(text.output, HasSubstr("links      data.0 over socket within nodes, data.1 over nvlink within nodes\n"));
 }
 
-TEST(PredictTransports, WhatIsNotNamedIsNotSaid) {
-  const std::string words = four + "--strategy ddp --machine h200 ";
-  EXPECT_EQ(predicted(words)["links"],
-            Json::parse(R"([{"axis": "data", "transport": null, "crosses_nodes": false, "known": true}])"));
-  EXPECT_THAT(run("predict", split_words(words)).output, AllOf(Not(HasSubstr("links ")), Not(HasSubstr("is not known"))));
+TEST(PredictTransports, AutoIsTheFastestThatTheMachineHasWithinANodeAndBetweenNodes) {
+  const std::string words = four + "--strategy zero2=2x2 --machine h200,ranks-per-node=2 ";
+  EXPECT_EQ(predicted(words)["links"], Json::parse(R"([
+    {"axis": "data.0", "transport": "efa", "automatic": true, "crosses_nodes": true, "known": true},
+    {"axis": "data.1", "transport": "nvlink", "automatic": true, "crosses_nodes": false, "known": true}])"));
+  EXPECT_THAT(run("predict", split_words(words)).output,
+              AllOf(HasSubstr("links      data.0 over efa across nodes, data.1 over nvlink within nodes (--transport auto)\n"),
+                    Not(HasSubstr("is not known"))));
+  const double automatic = seconds(words);
+  EXPECT_EQ(seconds(words + "--transport auto"), automatic);
+  EXPECT_EQ(seconds(words + "--transport nvlink+data.0=efa"), automatic) << "by axis of the mesh";
+  const Json on_processors = predicted("--model llama-tiny --ranks 2 --strategy ddp --machine cpu")["links"][0];
+  EXPECT_EQ(on_processors["transport"], "socket");
+  EXPECT_EQ(seconds("--model llama-tiny --ranks 2 --strategy ddp --machine cpu --transport socket"),
+            seconds("--model llama-tiny --ranks 2 --strategy ddp --machine cpu"));
+}
+
+/// What --transport names for some strategies leaves the others to `auto`, as in a run.
+TEST(PredictTransports, WhatIsNotNamedIsAutomatic) {
+  const std::string hybrid = four + "--strategy zero3-offload=2+ddp=2 --machine h200 --transport ";
+  EXPECT_EQ(seconds(hybrid + "ddp=socket"), seconds(hybrid + "nvlink+ddp=socket"));
+  EXPECT_EQ(seconds(hybrid + "nvlink,ddp=socket"), seconds(hybrid + "nvlink+ddp=socket")) << "the older spelling";
+}
+
+/// People who say EFA mean EFA across nodes and NVLink within them.
+TEST(PredictTransports, EfaConnectsNodesAndNvlinkTheirInsides) {
+  const std::string words = "--model qwen3-0.6b --precision bf16 --sequence 1024 --batch 1 --ranks 16 --machine h200 --strategy ";
+  for (const char* strategy : {"zero3-offload=8+ddp=2 ", "zero2=2x8 ", "tp-sp=2+zero2 "}) {
+    const Json json = predicted(words + strategy + "--transport efa");
+    ASSERT_EQ(json["links"].size(), 2U) << strategy;
+    EXPECT_EQ(json["links"][0]["transport"], "efa") << strategy;
+    EXPECT_EQ(json["links"][1]["transport"], "nvlink") << strategy;
+    EXPECT_EQ(json["step_seconds"], predicted(words + strategy)["step_seconds"]) << strategy;
+  }
 }
 
 TEST(PredictTransports, WhatTheMachineDoesNotKnowIsSaidOnce) {

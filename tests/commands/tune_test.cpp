@@ -60,6 +60,27 @@ TEST(Tune, TheTableIsSortedAndSaysWhatPredictSays) {
     EXPECT_GE(predicted(base + usual)["step_seconds"]["value"].get<double>() * 1e3, rows[0].first - 0.006) << usual;
 }
 
+/// The command says over which transports it was planned, where a run could come to others.
+TEST(Tune, PredictOfThePrintedCommandSaysWhatTheTableSays) {
+  const std::string large = "--model llama-3-8b --sequence 4096 --precision bf16 --global-batch 16 ";
+  for (const auto& [words, transports] :
+       {std::pair{large + "--ranks 8 --machine h100 ", "--transport nvlink"},
+        {large + "--ranks 16 --strategy zero3-offload=8+ddp=2 --machine h100 --transport auto ", "--transport nvlink+data.0=efa"},
+        {std::string("--model llama-tiny --sequence 64 --global-batch 4 --ranks 2 --machine cpu "), ""}}) {
+    const auto result = run("tune", split_words(words + "--measure 0 --rows 1 --configurations 1 --search-seconds 15"));
+    ASSERT_EQ(result.status, 0) << result.output;
+    std::smatch command;
+    ASSERT_TRUE(std::regex_search(result.output, command, std::regex("\n  consist train ([^\n]*)\n"))) << result.output;
+    const std::string options = command[1].str();
+    EXPECT_THAT(options, HasSubstr(transports));
+    EXPECT_THAT(options, Not(HasSubstr("auto")));
+    if (*transports == '\0') EXPECT_THAT(options, Not(HasSubstr("--transport"))) << "there is one, whatever the machine";
+    std::smatch first;
+    ASSERT_TRUE(std::regex_search(result.output, first, std::regex("\\(ms\\)\n +([0-9.]+) "))) << result.output;
+    EXPECT_NEAR(predicted(options)["step_seconds"]["value"].get<double>() * 1e3, std::stod(first[1]), 0.051) << options;
+  }
+}
+
 TEST(Tune, WhatIsGivenIsNotSearched) {
   const auto result = run("tune", split_words("--model qwen3-0.6b --ranks 4 --sequence 1024 --precision bf16 --global-batch 16 "
                                               "--strategy zero2 --zero2.stage 1 --measure 0 --machine h100 --configurations 20"));
@@ -74,7 +95,7 @@ TEST(Tune, WhatIsGivenIsNotSearched) {
                               "--ddp.bucket-size 25Mi --recompute none --measure 0"));
   ASSERT_EQ(whole.status, 0) << whole.output;
   EXPECT_THAT(whole.output, HasSubstr("Fit h200: 1 configurations"));
-  EXPECT_THAT(whole.output, HasSubstr("--ddp.bucket-size 25Mi --recompute none \n"));
+  EXPECT_THAT(whole.output, HasSubstr("--ddp.bucket-size 25Mi --recompute none --transport nvlink\n"));
 }
 
 /// Of a search: milliseconds of the best, and the number of configurations that were planned and simulated.
@@ -115,7 +136,7 @@ TEST(Tune, ListedTransportsAreSearchedAndTheReasonNamesThem) {
   ASSERT_NE(slow, std::string::npos) << result.output;
   EXPECT_LT(fast, slow);
   EXPECT_THAT(result.output, testing::ContainsRegex("Beside '--transport socket[^\n]* ms less of exposed communication "
-                                                    "\\(over nvlink, not socket\\)"));
+                                                    "\\(data over nvlink within nodes, not data over socket within nodes\\)"));
   const std::size_t train = result.output.find("  consist train ");
   ASSERT_NE(train, std::string::npos);
   const std::string command = result.output.substr(train);
@@ -133,7 +154,7 @@ TEST(Tune, ListedTransportsAreSearchedAndTheReasonNamesThem) {
   EXPECT_THAT(one.output, HasSubstr("--strategy ddp --transport nvlink " + more)) << "one is fixed";
   for (const auto& [transports, says] :
        {std::pair{"nvlink,pigeons", "pigeons"},
-        {"nvlink,socket+tp-sp=efa", "'socket,tp-sp=efa', which names a strategy that no layout"}}) {
+        {"nvlink,socket+tp-sp=efa", "'socket+tp-sp=efa', which names a strategy that no layout"}}) {
     const auto bad = run("tune", split_words(base + "--strategy ddp --measure 0 " + more + "--transport " + transports));
     EXPECT_EQ(bad.status, 2) << bad.output;
     EXPECT_THAT(bad.output, HasSubstr(says));

@@ -64,6 +64,24 @@ TEST(TransportLinks, EachAxisHasThoseOfItsTransport) {
   EXPECT_EQ(other.transport(0), "");
 }
 
+TEST(TransportLinks, GroupsWithinNodesAndAcrossThemMayHaveTransportsOfTheirOwn) {
+  const Mesh mesh({{"data", 2}, {"tensor", 2}});  // data crosses nodes, tensor does not
+  const AxisTransports of_axis("fast", "slow");
+  const CostModel costs(shared(two_transports()), mesh, {of_axis, of_axis});
+  const AxisSet both = AxisSet(0) | AxisSet(1);
+  EXPECT_EQ(costs.transport(0), "slow");
+  EXPECT_EQ(costs.transport(1), "fast");
+  EXPECT_EQ(costs.transport(both), "slow");
+  const std::vector<int> neighbours{0, 1}, apart{0, 2};
+  EXPECT_EQ(costs.transport(0, neighbours), "fast") << "of an axis that crosses nodes elsewhere";
+  EXPECT_EQ(costs.transport(0, apart), "slow");
+  // Between nodes the axes count that cross them: a name for tensor says nothing about what goes to other nodes.
+  const CostModel named(shared(two_transports()), mesh, {"slow", "fast"});
+  EXPECT_EQ(named.transport(both), "slow");
+  EXPECT_EQ(named.transports_over(both, true), std::vector<std::string>{"slow"});
+  EXPECT_EQ(named.transports_over(both, false), (std::vector<std::string>{"slow", "fast"})) << "which no run accepts";
+}
+
 TEST(TransportLinks, AGroupOnSeveralNodesIsNoFasterThanItsTransportWithinOne) {
   Machine machine = two_transports();
   machine.transports[1].network = links_of(3);

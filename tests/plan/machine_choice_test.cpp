@@ -4,8 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
+
 #include "core/cost/machine_file.h"
-#include "core/plan/links.h"
+#include "core/plan/transports.h"
 #include "tests/job/in_process.h"
 
 namespace consist {
@@ -40,21 +42,20 @@ TEST(AgreeOnMachine, OrForTheOneThatIsNamed) {
   EXPECT_EQ(machine_from_json(files[1], "rank 1's").network.curves.back().rates.back().rate, 3e9);
 }
 
-TEST(AgreeOnMachine, AllRanksPlanWithTheTransportsOfRankZero) {
-  std::vector<std::vector<std::string>> names(2);
-  Layout layout;
-  layout.mesh = Mesh({{"data", 2}, {"tensor", 2}});
-  layout.active = {{.name = "outer", .axes = 0}, {.name = "inner", .axes = 1}};
+TEST(AgreeOnMachine, AllRanksPlanWithTheTransportsThatRankZeroChooses) {
+  std::vector<AutomaticTransports> chosen(2);
+  std::vector<std::unique_ptr<PluginHost>> hosts;
+  for (int rank = 0; rank < 2; ++rank)
+    hosts.push_back(std::make_unique<PluginHost>(std::vector<std::string>{CONSIST_BINARY_DIR "/lib/consist/plugins"}));
   const auto errors = run_ranks(make_addresses(2), [&](JoinedJob& job) {
-    RunConfig config;
-    if (job.rank() == 0) config.transport_of["inner"] = "nvlink";
-    if (job.rank() == 1) config.transport = "socket";
-    names[static_cast<std::size_t>(job.rank())] = agree_on_transports(job, config, layout);
+    const auto rank = static_cast<std::size_t>(job.rank());
+    // Rank 1 alone would find nothing for its device.
+    chosen[rank] = agree_on_transports(job, {}, *hosts[rank], rank == 0 ? "cpu" : "abacus");
     job.leave(std::chrono::seconds(20));
   });
   for (const auto& error : errors) EXPECT_EQ(error, nullptr);
-  EXPECT_THAT(names[0], ::testing::ElementsAre("", "nvlink")) << "the outer axis has none that is named";
-  EXPECT_EQ(names[1], names[0]);
+  EXPECT_THAT(chosen[0].names, ::testing::ElementsAre("socket", "socket"));
+  EXPECT_EQ(chosen[1].names, chosen[0].names);
 }
 
 }  // namespace

@@ -203,10 +203,13 @@ std::vector<std::exception_ptr> connect_over(Fault fault) {
   return run_ranks(make_addresses(config.ranks), [&](JoinedJob& job) {
     const auto rank = static_cast<std::size_t>(job.rank());
     parts[rank].device->open(job.rank(), job.size());
-    const Program step = compile_step(parts[rank].compile_request(config), layout, job.rank());
+    CompileRequest request = parts[rank].compile_request(config);
+    request.transports = {"homemade"};
+    const Program step = compile_step(request, layout, job.rank());
     const Program* const own = &step;
     {
-      const Communicators communicators(layout.mesh, job, *parts[rank].device, {{"homemade", transports[rank]}}, {&own, 1});
+      const Communicators communicators(layout.mesh, job, *parts[rank].device,
+                                        [&](const std::string& /*name*/) { return transports[rank]; }, {&own, 1});
       EXPECT_EQ(communicators.bytes_sent(0), 0) << "the trial counts as traffic";
     }
     job.leave(std::chrono::seconds(20));

@@ -78,7 +78,7 @@ inline void run_in_process(const RunConfig& config, const std::function<void(con
   PluginHost host({CONSIST_BINARY_DIR "/lib/consist/plugins"});
   const auto count = static_cast<std::size_t>(config.ranks);
   std::vector<Parts> parts;  // made here: the host is not thread-safe
-  std::vector<NamedTransport> transports;
+  std::vector<std::shared_ptr<Transport>> transports;
   std::vector<std::shared_ptr<Device>> unwatched;
   std::vector<Seen> seen(count);
   for (std::size_t rank = 0; rank < count; ++rank) {
@@ -87,7 +87,7 @@ inline void run_in_process(const RunConfig& config, const std::function<void(con
     add_dataset(parts.back(), config, host);
     unwatched.push_back(parts.back().device);
     parts.back().device = std::make_shared<WatchedDevice>(parts.back().device, seen[rank]);
-    transports.push_back({"socket", host.make<Transport>("transport", "socket", {})});
+    transports.push_back(host.make<Transport>("transport", "socket", {}));
   }
   const Layout layout = lay_out(parts[0].uses, config.ranks);
 
@@ -117,8 +117,8 @@ inline void run_in_process(const RunConfig& config, const std::function<void(con
     const std::optional<Program> evaluation = mine.evaluation();
     std::vector<const Program*> programs{&step};
     if (evaluation) programs.push_back(&*evaluation);
-    const Communicators communicators(layout.mesh, job, *unwatched[rank],
-                                      std::vector(static_cast<std::size_t>(layout.mesh.axes()), transports[rank]), programs);
+    const Communicators communicators(
+        layout.mesh, job, *unwatched[rank], [&](const std::string& /*name*/) { return transports[rank]; }, programs);
     mine.communicators = communicators.by_queue();
     body(mine);
     job.leave(std::chrono::seconds(20));

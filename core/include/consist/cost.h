@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -145,6 +146,19 @@ CONSIST_API const Machine* find_machine(std::string_view name);
 /// The machine that ships for devices of this kind and name (DeviceInfo), null if none does.
 CONSIST_API const Machine* find_machine_of_device(std::string_view device_kind, std::string_view device_name);
 
+/// The transports that move the bytes of an axis's groups, by the names of their plugins. Empty: none is named.
+struct AxisTransports {
+  AxisTransports() = default;
+  AxisTransports(std::string within_node, std::string across_nodes)
+      : within(std::move(within_node)), across(std::move(across_nodes)) {}
+  AxisTransports(const std::string& both) : within(both), across(both) {}
+  AxisTransports(const char* both) : within(both), across(both) {}
+
+  std::string within;  ///< of groups whose members are on one node
+  std::string across;  ///< of groups on several nodes
+  bool operator==(const AxisTransports&) const = default;
+};
+
 /// Work that runs at the same time as a collective.
 enum class Beside : std::uint8_t { nothing, compute };
 
@@ -152,9 +166,9 @@ enum class Beside : std::uint8_t { nothing, compute };
 /// compile one program. THREADS: all members from any thread.
 class CONSIST_API CostModel {
  public:
-  /// For programs on `mesh`: rank r is on node r / Machine::ranks_per_node. `transports`: by axis, the name of the plugin that
-  /// moves the bytes of its groups; what is empty or missing is not named, and has Machine::node and Machine::network.
-  CostModel(std::shared_ptr<const Machine> machine, const Mesh& mesh, std::vector<std::string> transports = {});
+  /// For programs on `mesh`: rank r is on node r / Machine::ranks_per_node. `transports`: by axis; what is empty or missing is not
+  /// named, and has Machine::node and Machine::network.
+  CostModel(std::shared_ptr<const Machine> machine, const Mesh& mesh, std::vector<AxisTransports> transports = {});
 
   const Machine& machine() const noexcept { return *machine_; }
 
@@ -181,8 +195,9 @@ class CONSIST_API CostModel {
   /// Seconds of a kernel that reads and writes so many bytes and computes next to nothing.
   double moving_seconds(double bytes) const;
 
-  // Over a set of mesh axes, by the links of their transport. Axes of a set have one; where they do not, which no run accepts,
-  // that of the first axis counts. ERRORS: std::out_of_range for an axis that the mesh does not have.
+  // Over a set of mesh axes, by the links of their transport: AxisTransports::within of its axes, or, where its groups lie on
+  // several nodes, AxisTransports::across of those of its axes that cross nodes. They are the same; where they are not, which no run
+  // accepts, that of the first axis counts. ERRORS: std::out_of_range for an axis that the mesh does not have.
 
   /// Seconds in which `collective` sends `bytes` from each member of a group (Op::bytes_sent). If members are on several
   /// nodes, those of one node send over the links of all of them, and no transfer is faster than within the node.
@@ -206,6 +221,12 @@ class CONSIST_API CostModel {
   /// The name of their transport; empty: none is named.
   const std::string& transport(AxisSet axes) const { return links_over(axes).transport; }
 
+  /// The same of a group of them whose ranks are these, which may lie within a node where others do not.
+  const std::string& transport(AxisSet axes, std::span<const int> group) const;
+
+  /// The names that the axes have for such groups, each once: several are what no run accepts.
+  std::vector<std::string> transports_over(AxisSet axes, bool several_nodes) const;
+
   /// Whether the machine knows how fast their transport is between the nodes that they cross, or within a node if they cross
   /// none. If not, they have Machine::network or Machine::node. True where no transport is named.
   bool knows_links(AxisSet axes) const {
@@ -224,6 +245,7 @@ class CONSIST_API CostModel {
     int members = 1;
     int together = 1;  // fewest members of a group that share a node
     bool crosses = false;
+    std::size_t links = 0;  // in links_
   };
   /// Groups of the axis sets that were asked for: a mesh has very many sets.
   struct KnownGroups {
@@ -267,9 +289,12 @@ class CONSIST_API CostModel {
   Timed timed(const Program& program, const Instruction& instruction) const;
   static Curves curves_of(const LinkRates& links);
   static double over(const Curves& curves, const Op& op, double bytes, int members);
-  Links links_of(const std::string& transport) const;
+  /// Adds those of a transport to links_, once.
+  void add_links(const std::string& transport);
+  const Links& links_of(const std::string& transport) const;
+  Groups groups_of(AxisSet axes) const;
   Groups groups_over(AxisSet axes) const;
-  const Links& links_over(AxisSet axes) const;
+  const Links& links_over(AxisSet axes) const { return links_[groups_over(axes).links]; }
   const LinkRates& rates_over(AxisSet axes) const {
     return *(crosses_nodes(axes) ? links_over(axes).network : links_over(axes).node);
   }
@@ -278,8 +303,10 @@ class CONSIST_API CostModel {
   std::shared_ptr<const Machine> machine_;
   std::vector<std::pair<const Op*, SharesByType>> shares_;  // the last one is for all others
   std::vector<Measured> measured_;
-  std::vector<Links> links_;  // by axis of the mesh; behind them those of no transport
+  std::vector<Links> links_;  // the first are those of no transport
+  std::vector<AxisTransports> transports_;  // by axis of the mesh
   Mesh mesh_;
+  AxisSet crossing_;  // the axes of which some groups lie on several nodes
   std::shared_ptr<KnownGroups> known_ = std::make_shared<KnownGroups>();
   double host_rate_ = 0;
 };

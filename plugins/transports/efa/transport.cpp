@@ -43,6 +43,10 @@ class EfaTransport final : public Transport {
            "--efa.within-host=efa";
   }
 
+  int preference(std::string_view device_kind, bool several_hosts) const override {
+    return device_kind == "cuda" && several_hosts ? 20 : 0;
+  }
+
   std::unique_ptr<Communicator> connect(Job& job, const GroupRequest& group) override {
     if (const std::string reason = unavailable(group.device_kind); !reason.empty())
       throw UnavailableError("transport efa: " + reason);

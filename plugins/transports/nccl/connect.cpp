@@ -176,6 +176,26 @@ std::string unavailable(const std::string& library) {
   }
 }
 
+std::string missing_nvlink() {
+  const Driver& driver = load_driver();
+  CUcontext context = nullptr;
+  if (driver.current_context(&context) != CUDA_SUCCESS || context == nullptr) return {};
+  const Nvml& nvml = Nvml::instance();
+  int own = 0, count = 0;
+  const std::string gpu = bus_id(driver, own);
+  if (nvml.active_links(gpu) == 0) return "the GPU " + gpu + " has no NVLink that is up (says NVML)";
+  driver.check(driver.device_count(&count), "counting devices");
+  bool asked = false;
+  for (int device = 0; device < count; ++device) {
+    if (device == own) continue;
+    char other[32] = {};
+    driver.check(driver.pci_bus_id(other, sizeof(other), device), "asking for a device's bus id");
+    if (nvml.linked(gpu, other).value_or(true)) return {};
+    asked = true;
+  }
+  return asked ? "NVLink leads from the GPU " + gpu + " to none of the other " + std::to_string(count - 1) + " (says NVML)" : "";
+}
+
 std::unique_ptr<Communicator> connect(Job& job, const GroupRequest& group, const ConnectOptions& options) {
   const Clock::time_point start = Clock::now();
   const Driver& driver = load_driver();

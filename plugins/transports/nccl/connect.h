@@ -35,6 +35,10 @@ struct ConnectOptions {
 /// Why NCCL cannot work in this build or on this machine; empty if it can.
 CONSIST_API std::string unavailable(const std::string& library);
 
+/// Why the GPU of the current CUDA context reaches none of the others of this process by NVLink, as far as NVML says; empty: it
+/// does, it is the only one and has links that are up, or that is not known.
+CONSIST_API std::string missing_nvlink();
+
 /// Called by all members of the group, with the CUDA context of their device current. Fixes NCCL's choice of path, makes the
 /// communicator, runs every collective once and compares what NCCL then says about its connections, and NVML about the links,
 /// with what was asked for. Throws UnavailableError for a path that was not taken, alike on all members: "transport nvlink: asked

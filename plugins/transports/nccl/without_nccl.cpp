@@ -9,6 +9,10 @@ std::string unavailable(const std::string& /*library*/) {
          "-DCUDAToolkit_ROOT=FOLDER)";
 }
 
+std::string missing_nvlink() {
+  return {};
+}
+
 std::unique_ptr<Communicator> connect(Job& /*job*/, const GroupRequest& /*group*/, const ConnectOptions& options) {
   throw UnavailableError("transport " + options.transport + ": " + unavailable(options.library));
 }

@@ -27,8 +27,9 @@ class NvlinkTransport final : public Transport {
   }
 
   std::string unavailable(std::string_view device_kind) const override {
-    if (device_kind == "cuda") return nccl::unavailable(library_);
-    return not_for(device_kind);
+    if (device_kind != "cuda") return not_for(device_kind);
+    const std::string reason = nccl::unavailable(library_);
+    return reason.empty() ? nccl::missing_nvlink() : reason;
   }
 
   std::string cannot_connect(std::string_view device_kind, bool several_hosts) const override {
@@ -36,16 +37,24 @@ class NvlinkTransport final : public Transport {
     return several_hosts ? "NVLink connects the GPUs of one host; transports efa and socket connect hosts" : "";
   }
 
+  int preference(std::string_view device_kind, bool several_hosts) const override {
+    return device_kind == "cuda" && !several_hosts ? 30 : 0;
+  }
+
   std::unique_ptr<Communicator> connect(Job& job, const GroupRequest& group) override {
     if (const std::string reason = unavailable(group.device_kind); !reason.empty())
       throw UnavailableError("transport nvlink: " + reason);
-    return nccl::connect(job, group,
-                         {.path = nccl::Path::nvlink,
-                          .transport = "nvlink",
-                          .library = library_,
-                          .copy_engines = copy_engines_,
-                          .staging = staging_,
-                          .interface = {}});
+    try {
+      return nccl::connect(job, group,
+                           {.path = nccl::Path::nvlink,
+                            .transport = "nvlink",
+                            .library = library_,
+                            .copy_engines = copy_engines_,
+                            .staging = staging_,
+                            .interface = {}});
+    } catch (const UnavailableError& error) {  // it may have been chosen by `auto`
+      throw UnavailableError(std::string(error.what()) + "; --transport socket goes without NVLink");
+    }
   }
 
  private:

@@ -31,6 +31,11 @@ class SocketTransport final : public Transport {
     return "it serves devices of the kinds cpu and cuda, not '" + std::string(device_kind) + "'";
   }
 
+  /// Behind all others: it serves wherever there is a network.
+  int preference(std::string_view device_kind, bool /*several_hosts*/) const override {
+    return device_kind == "cpu" || device_kind == "cuda" ? 10 : 0;
+  }
+
   std::unique_ptr<Communicator> connect(Job& job, const GroupRequest& group) override {
     if (const std::string reason = unavailable(group.device_kind); !reason.empty())
       throw UnavailableError("transport socket: " + reason);
