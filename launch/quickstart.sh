@@ -17,5 +17,5 @@ Next, in this folder:
   export PATH="$(cd "$build/bin" && pwd):\$PATH"
   consist train --model qwen3-tiny --dataset text --precision bf16 --steps 100 --archive run.h5 --checkpoint ckpt
   consist explain --model llama-3-8b --strategy tp-sp=4 --ranks 4 --precision bf16 --machine h200 --summary
-  consist compare --model llama-tiny --strategy ddp,zero2,tp-sp=2,pipeline=2 --ranks 2 --global-batch 8 --accumulation 2 --steps 20
+  consist compare --model qwen3-tiny --strategy ddp,zero2,tp-sp=2,pipeline=2 --ranks 2 --global-batch 8 --accumulation 2 --steps 20
 END
