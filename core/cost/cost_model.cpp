@@ -5,7 +5,7 @@
 #include "consist/cost.h"
 #include "consist/error.h"
 #include "consist/op.h"
-#include "core/cost/scratch.h"
+#include "core/cost/attention_calls.h"
 #include "core/program/operands.h"
 
 namespace consist {
@@ -285,16 +285,29 @@ CostModel::Timed CostModel::timed(const Program& program, const Instruction& ins
   if (!instruction.op->touches_memory() || first_operand(instruction) == no_tensor) return {};
   const Cost cost = instruction.op->cost(program, instruction);
   const DType operand = program[first_operand(instruction)].dtype;
-  const std::int64_t bytes_beside = machine_->device_kind == "cuda" ? bytes_beside_attention(program, instruction) : 0;
-  const double beside = bytes_beside > 0 ? moving_seconds(2 * static_cast<double>(bytes_beside)) : 0;
-  if (const Measured* of_op = measured(instruction.op, operand, cost.depth)) {
-    const Measured::Point point = of_op->at(cost.flops, cost.bytes);
-    return {bound_seconds(operand, cost.flops, cost.bytes) * std::exp(point.ratio) + beside, of_op->demand, point.load,
-            cost.flops > 0 ? 1 : machine_->device.throttling.memory_bound.value};
+  const Measured* const of_op = measured(instruction.op, operand, cost.depth);
+  const auto of_cost = [&](double flops, double bytes) -> Timed {
+    if (of_op != nullptr) {
+      const Measured::Point point = of_op->at(flops, bytes);
+      return {bound_seconds(operand, flops, bytes) * std::exp(point.ratio), of_op->demand, point.load,
+              flops > 0 ? 1 : machine_->device.throttling.memory_bound.value};
+    }
+    const double moving = bytes / machine_->device.memory_rate.value;
+    const double working = flops > 0 ? std::max(moving, flops / flops_rate(program, instruction, flops)) : moving;
+    return {.seconds = working + machine_->device.kernel_seconds.value};
+  };
+  if (machine_->device_kind != "cuda") return of_cost(cost.flops, cost.bytes);
+  Timed slowest;  // of the ranks, which wait for each other
+  for (const AttentionCalls& of_rank : attention_calls(program, instruction)) {
+    Timed sum{.seconds = of_rank.moved > 0 ? moving_seconds(of_rank.moved) : 0};
+    for (const AttentionCall& call : of_rank.calls) {
+      const Timed one = of_cost(call.flops, call.bytes);
+      sum = {sum.seconds + one.seconds, one.demand, sum.load + one.load / static_cast<double>(of_rank.calls.size()),
+             one.sensitivity};
+    }
+    if (sum.seconds > slowest.seconds) slowest = sum;
   }
-  const double moving = cost.bytes / machine_->device.memory_rate.value;
-  const double working = cost.flops > 0 ? std::max(moving, cost.flops / flops_rate(program, instruction, cost.flops)) : moving;
-  return {.seconds = working + machine_->device.kernel_seconds.value + beside};
+  return slowest.seconds > 0 ? slowest : of_cost(cost.flops, cost.bytes);
 }
 
 double CostModel::compute_seconds(const Program& program, const Instruction& instruction) const {

@@ -1,11 +1,11 @@
 // CostModel: the scratch of kernels, where no device is there to ask.
-#include "core/cost/scratch.h"
-
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "consist/cost.h"
 #include "consist/op.h"
+#include "core/cost/attention_calls.h"
 #include "core/program/operands.h"
 
 namespace consist {
@@ -21,17 +21,6 @@ double logits_bytes(const Program& program, const Instruction& i) {
 
 }  // namespace
 
-std::int64_t bytes_beside_attention(const Program& program, const Instruction& i) {
-  static const Op *const forward = registry().find("attention"), *const backward = registry().find("attention_grad"),
-                         *const part = registry().find("attention_part"),
-                         *const part_grad = registry().find("attention_part_grad");
-  if (i.op == part) return program.bytes(i.inputs[0]);
-  if (i.op == part_grad) return program.bytes(i.inputs[1]) + program.bytes(i.inputs[2]) + program.bytes(i.inputs[3]);
-  if ((i.op != forward && i.op != backward) || i.attributes.integer_or("zigzag", 0) == 0) return 0;
-  const std::size_t keys = i.op == forward ? 1 : 2;
-  return (program.bytes(i.inputs[keys]) + program.bytes(i.inputs[keys + 1])) * (i.op == forward ? 1 : 3);
-}
-
 double CostModel::scratch_base(const Program& program, const Instruction& instruction) const {
   const double chunk = machine_->device.chunk_bytes.value;
   const double logits = chunk > 0 ? logits_bytes(program, instruction) : 0;
@@ -43,12 +32,24 @@ std::int64_t CostModel::scratch_bytes(const Program& program, const Instruction&
       instruction.op->is_collective())
     return 0;
   const DType operand = program[first_operand(instruction)].dtype;
-  double ratio = 0;
   const Cost cost = instruction.op->cost(program, instruction);
-  if (const Measured* of_op = measured(instruction.op, operand, cost.depth)) ratio = of_op->at(cost.flops, cost.bytes).scratch;
-  if (ratio <= 0 && machine_->device.chunk_bytes.value > 0 && logits_bytes(program, instruction) > 0) ratio = 1;
-  const std::int64_t beside = machine_->device_kind == "cuda" ? bytes_beside_attention(program, instruction) : 0;
-  return beside + (ratio > 0 ? static_cast<std::int64_t>(std::ceil(ratio * scratch_base(program, instruction))) : 0);
+  const Measured* const of_op = measured(instruction.op, operand, cost.depth);
+  const auto workspace = [&](double flops, double bytes, double base) {
+    double ratio = of_op != nullptr ? of_op->at(flops, bytes).scratch : 0;
+    if (ratio <= 0 && machine_->device.chunk_bytes.value > 0 && logits_bytes(program, instruction) > 0) ratio = 1;
+    return ratio > 0 ? static_cast<std::int64_t>(std::ceil(ratio * base)) : 0;
+  };
+  std::vector<AttentionCalls> ranks;
+  if (machine_->device_kind == "cuda") ranks = attention_calls(program, instruction);
+  if (ranks.empty()) return workspace(cost.flops, cost.bytes, scratch_base(program, instruction));
+  std::int64_t most = 0;
+  for (const AttentionCalls& of_rank : ranks) {
+    std::int64_t inner = 0;
+    for (const AttentionCall& call : of_rank.calls)
+      inner = std::max(inner, workspace(call.flops, call.bytes, call.square_bytes));
+    most = std::max(most, of_rank.scratch + inner);
+  }
+  return most;
 }
 
 }  // namespace consist

@@ -32,17 +32,21 @@ CalibrationPlan plan_of_kind(const std::string& device_kind) {
                       {"qwen3-0.6b", 28, 8, 4096, "bf16", ""},
                       {"qwen3-0.6b", 28, 32, 1024, "bf16", ""},
                       {"qwen3-0.6b", 4, 8, 4096, "bf16", ""},  // the same under another load
+                      {"qwen3-1.7b", 8, 1, 16384, "bf16", ""},
                       {"qwen3-1.7b", 8, 1, 32768, "bf16", ""},
                       {"llama-3.1-8b", 10, 1, 4096, "bf16", ""},
                       {"llama-3.1-8b", 10, 4, 4096, "bf16", ""},
                       {"llama-3.1-8b", 2, 4, 4096, "bf16", ""},  // the same under another load
                       {"llama-3.1-8b", 6, 1, 32768, "bf16", ""},
                       {"llama-3.2-1b", 6, 4, 4096, "bf16", ""},  // heads of 64
+                      {"llama-3.2-1b", 6, 1, 8192, "bf16", ""},
                       {"llama-3.2-1b", 3, 1, 32768, "bf16", ""},
                       {"qwen3-4b", 12, 2, 4096, "bf16", ""},
                       {"qwen3-32b", 5, 1, 8192, "bf16", ""},
                       {"qwen3-0.6b", 4, 4, 2048, "fp32", ""},
                       {"qwen3-0.6b", 28, 2, 4096, "fp8", ""},
+                      {"llama-3.2-1b", 12, 4, 4096, "fp8", ""},
+                      {"llama-3.2-3b", 12, 2, 4096, "fp8", ""},
                       {"llama-3.1-8b", 10, 1, 4096, "fp8", ""},
                       {"llama-3.1-8b", 10, 4, 4096, "fp8", ""}},
           .checked = {{"qwen3-1.7b", 14, 4, 4096, "bf16", ""},
@@ -57,9 +61,9 @@ CalibrationPlan plan_of_kind(const std::string& device_kind) {
 void add_steps(CalibrationPlan& plan, const std::string& model, bool on_processor) {
   const std::int64_t sequence = on_processor ? 128 : 4096;
   const std::string precision = on_processor ? "fp32" : "bf16";
-  for (const std::int64_t batch : {1, 4}) plan.sampled.push_back({model, 1, batch, sequence, precision, ""});
+  for (const std::int64_t batch : {1, 2, 4}) plan.sampled.push_back({model, 1, batch, sequence, precision, ""});
   if (!on_processor) plan.sampled.push_back({model, 1, 4, sequence, "fp8", ""});
-  plan.checked.push_back({model, 2, 2, sequence, precision, ""});
+  plan.checked.push_back({model, 2, 3, sequence, precision, ""});
 }
 
 }  // namespace

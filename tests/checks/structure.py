@@ -4,6 +4,7 @@
   rooms     no include of core/ points from a room to a higher one (ROOMS, lowest first), but for KNOWN_ARROWS
   parts     plugins/, models/ and datasets/ include public headers (consist/...), their own folder, and what FOLDERS_OF_SEVERAL names
   op names  nothing outside core/ops and the devices' kernels compares the name of an op: it asks for a trait (consist/op_traits.h)
+  bodies    a file of kernels whose bodies depend on the architecture asks whether they are there (hopper_code.cuh) before it makes one
   origin    nothing compares Tag::inserted_by, which is for people
 
 Prints what is wrong, one line each, and exits with 1; with --draw it prints the arrows between the rooms instead."""
@@ -128,6 +129,17 @@ def check_origin(root):
                 yield f"{path}:{number}: compares Tag::inserted_by, which is for people: {line.strip()}"
 
 
+def check_bodies(root):
+    for path, lines in files_of(root, ["plugins/devices/cuda"]):
+        if path.endswith("/hopper_code.cuh"):
+            continue
+        code = [line.split("//")[0] for line in lines]
+        depends = [n for n, line in enumerate(code, 1) if re.match(r"\s*#\s*(?:if|ifdef|ifndef|elif)\b.*__CUDA_ARCH", line)]
+        if depends and not any("require_bodies(" in line for line in code):
+            yield (f"{path}:{depends[0]}: a kernel has no body for some architectures, and nothing refuses it there: "
+                   "call hopper::require_bodies() where the kernel is made")
+
+
 def draw(root):
     for (room, to), places in sorted(arrows(root).items(), key=lambda a: tuple(ROOMS.index(r) if r in ROOMS else -1 for r in a[0])):
         mark = " (upwards)" if room in ROOMS and to in ROOMS and ROOMS.index(to) > ROOMS.index(room) else ""
@@ -139,7 +151,7 @@ def main():
     root = arguments[0] if arguments else os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
     if "--draw" in sys.argv:
         return draw(root)
-    wrong = [*check_rooms(root), *check_parts(root), *check_op_names(root), *check_origin(root)]
+    wrong = [*check_rooms(root), *check_parts(root), *check_op_names(root), *check_bodies(root), *check_origin(root)]
     for line in wrong:
         print(line)
     print(f"{len(wrong)} places are wrong" if wrong else "the structure is as it should be")

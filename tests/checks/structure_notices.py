@@ -11,8 +11,10 @@ SOUND = {
     "plugins/strategies/ddp/strategy.cpp": '#include "consist/strategy.h"\n#include "plugins/strategies/common/buckets.h"',
     "models/llama/model.cpp": '#include "models/decoder/decoder.h"',
     "core/ops/linear.cpp": 'if (op == "linear") return;',
+    "plugins/devices/cuda/kernels/own.cu": "#if defined(__CUDA_ARCH_FEAT_SM90_ALL)\n#endif\nhopper::require_bodies(kernel, instead, settings);",
 }
 FAULTS = {
+    "plugins/devices/cuda/kernels/empty.cu": "#if __CUDA_ARCH__ >= 900",
     "core/files/file.h": '#include "core/passes/compile.h"',
     "core/rooms/room.h": '#include "core/files/file.h"',
     "plugins/strategies/ddp/strategy.cpp": '#include "core/passes/optimizer.h"',

@@ -134,37 +134,6 @@ TEST(Scratch, OfLogitsIsAChunk) {
   EXPECT_EQ(scratch("lm_head_loss_grad"), 0.75 * logits) << "what was measured beside the logits";
 }
 
-// On GPUs: gathered keys and values in order of position; of a part of the keys what is merged. Written once and read once.
-TEST(Scratch, BesideAttentionInZigzagOrder) {
-  Program program = test::Case(1).step();
-  Instruction& attention =
-      program.instructions[static_cast<std::size_t>(&first(program, "attention") - program.instructions.data())];
-  Machine machine = plain_machine();
-  const auto scratch = [&] { return CostModel(shared(machine), program.mesh).scratch_bytes(program, attention); };
-  const auto seconds = [&] { return CostModel(shared(machine), program.mesh).seconds(program, attention); };
-  machine.device_kind = "cuda";
-  const double alone = seconds();
-  const std::int64_t q = program.bytes(attention.inputs[0]), k = program.bytes(attention.inputs[1]);
-  EXPECT_EQ(scratch(), 0);
-  const auto expect_beside = [&](std::int64_t bytes, const char* what) {
-    SCOPED_TRACE(what);
-    machine.device_kind = "cuda";
-    EXPECT_EQ(scratch(), bytes);
-    const double with = seconds();
-    machine.device_kind = "cpu";
-    EXPECT_EQ(scratch(), 0);
-    EXPECT_NEAR(with - seconds(),
-                2 * static_cast<double>(bytes) / machine.device.memory_rate.value + machine.device.kernel_seconds.value,
-                1e-9 * with);
-  };
-  attention.attributes.set("zigzag", std::int64_t{1});
-  expect_beside(2 * k, "gathered");
-  EXPECT_EQ(seconds(), alone) << "none on processors";
-  attention.op = registry().find("attention_part");
-  attention.attributes.set("shift", std::int64_t{0});
-  expect_beside(q, "a part");
-}
-
 TEST(Scratch, IsInThePlanWithoutADevice) {
   test::Case tiny(1);
   Machine machine = plain_machine();

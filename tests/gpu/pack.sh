@@ -9,13 +9,14 @@ stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 
 mkdir -p "$stage$build/bin" "$stage$build/lib" "$stage$source/tests" "$stage$source/datasets/text"
-for program in consist test_cuda test_kernels test_parity test_conformance_transport test_transport test_commands bench_kernels; do
+for program in consist test_cuda test_cuda_code test_kernels test_parity test_conformance_transport test_transport test_commands bench_kernels; do
   [ -x "$build/bin/$program" ] && cp "$build/bin/$program" "$stage$build/bin/"
 done
 cp -r "$build/lib/." "$stage$build/lib/"
 rm -rf "$stage$build/lib/consist/arrow" "$stage$build"/lib/consist/plugins/dataset-parquet.so  # 60 MB that no GPU needs
 cp -rL "$build/share" "$stage$build/share"
 cp -r "$source/tests/golden" "$source/tests/gpu" "$stage$source/tests/"
+cp "$source/CMakePresets.json" "$stage$source/"
 for data in "$source"/datasets/text/*/; do cp -r "$data" "$stage$source/datasets/text/"; done
 find "$stage" -type f \( -name '*.so' -o -path '*/bin/*' \) -exec strip --strip-debug {} + 2>/dev/null || true
 

@@ -88,6 +88,7 @@ train() {
 }
 
 part device 60 "$build/bin/test_cuda"
+part refused-kernels 60 "$build/bin/test_cuda_code"
 part kernels 240 bash -c 'shards "$@"' - $(($(nproc) < 8 ? $(nproc) : 8)) "$build/bin/test_kernels" --gtest_filter='*cuda*:*Cuda*'
 part parity 120 "$build/bin/test_parity" --gtest_filter='*cuda*:Cuda/DeviceParity*'
 part shared-gpu 600 "$here/shared_gpu.sh" "$build"

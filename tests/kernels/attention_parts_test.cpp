@@ -85,7 +85,9 @@ class AttentionPart : public test::DeviceTest<DeviceAndDtype> {
                                .output_types = {TensorType{o.dtype, o.shape}, TensorType{DType::f32, lse.shape}}};
       const Values found =
           test::run_kernel(*device_, "attention", {own_q, k, v, own_starts}, attributes, Repeated::same_bits, forward);
-      expect_close(found[0], o, tolerance(), "o of rank " + std::to_string(rank));
+      // A GPU rounds what each block of the keys gives, and then what they give together.
+      const bool in_blocks = on_cuda() && narrow() && c.zigzag && c.ranks > 1 && c.window == 0 && c.documents == 0;
+      expect_close(found[0], o, (in_blocks ? 2 : 1) * tolerance(), "o of rank " + std::to_string(rank));
       expect_close(found[1], lse, 2e-6, "lse of rank " + std::to_string(rank));
 
       for (double& x : o.data) x = reference::rounded(x, GetParam().dtype);

@@ -18,6 +18,7 @@
 #include "consist/plugin.h"
 #include "plugins/devices/cuda/check.h"
 #include "plugins/devices/cuda/executable.h"
+#include "plugins/devices/cuda/kernels/compiled_code.h"
 #include "plugins/devices/cuda/kernels/kernels.h"
 #include "plugins/devices/cuda/kernels/random_fill.h"
 #include "plugins/devices/cuda/matmul.h"
@@ -94,6 +95,7 @@ class CudaDevice final : public Device {
     check(cudaGetDeviceProperties(&properties, local_rank), "cudaGetDeviceProperties");
     settings_.compute_capability = properties.major * 10 + properties.minor;
     settings_.multiprocessors = properties.multiProcessorCount;
+    cuda::require_code(properties.name, settings_);
     check(cudaStreamCreateWithFlags(&copies_, cudaStreamNonBlocking), "the first use of the GPU");
     matmuls_ = std::make_unique<cuda::MatmulLibrary>(settings_.tf32, static_cast<int>(search_), cache_folder(cache_));
     settings_.matmuls = matmuls_.get();

@@ -35,6 +35,9 @@ struct Case {
   bool apart = false;                                           ///< outputs that may lie apart from what they update do
   std::map<std::size_t, std::vector<std::int32_t>> given = {};  ///< contents of inputs, by index
   std::string dense = {};  ///< label of a case before this one that does as many operations, for comparison
+  std::vector<TensorType> outputs = {};  ///< of a rank that has a part of the tensors; empty: what the op infers
+  std::vector<Origin> origins = {};      ///< of the inputs' parts in the whole tensors
+  double predicted = 0;                  ///< seconds, by a machine file; 0: none
 };
 
 /// THREADS: one.
@@ -75,9 +78,16 @@ class Bench {
     return 2 * static_cast<double>(bytes) / seconds({launch});
   }
 
+  /// Seconds of a case that has run; 0: it has not.
+  double time_of(const std::string& label) const {
+    const auto found = times_.find(label);
+    return found == times_.end() ? 0 : found->second;
+  }
+
   void run(const Case& c, double copy_rate) {
     const Op& op = registry().get(c.op);
-    const Types outputs = op.infer(c.inputs, c.attributes);
+    Types outputs(c.outputs.begin(), c.outputs.end());
+    if (outputs.empty()) outputs = op.infer(c.inputs, c.attributes);
     std::int64_t all = 0;
     for (const auto& type : c.inputs) all += type ? bytes_of(*type) : 0;
     for (const auto& type : outputs) all += type ? bytes_of(*type) : 0;
@@ -101,7 +111,7 @@ class Bench {
                               !launch.inputs[static_cast<std::size_t>(place)].absent();
         launch.outputs.push_back(in_place ? launch.inputs[static_cast<std::size_t>(place)] : buffer_for(outputs[i], false));
       }
-      kernels.push_back(device_.make_kernel({c.op, launch.inputs, launch.outputs, c.attributes}));
+      kernels.push_back(device_.make_kernel({c.op, launch.inputs, launch.outputs, c.attributes, c.origins}));
       if (!kernels.back()) {
         std::printf("%-34s no kernel\n", c.label.c_str());
         return;
@@ -118,7 +128,9 @@ class Bench {
                  workspace = static_cast<double>(kernels[0]->workspace_bytes()) / (1 << 20);
     if (c.flops > 0) {
       const auto dense = times_.find(c.dense);
-      const std::string compared = dense == times_.end() ? std::string(22, ' ') : percent(100 * dense->second / time);
+      const std::string compared = c.predicted > 0         ? predicted(c.predicted, time)
+                                   : dense == times_.end() ? std::string(22, ' ')
+                                                           : percent(100 * dense->second / time);
       std::printf("%-34s %10.1f us %9.1f TFLOP/s %s workspace %8.1f MiB\n", c.label.c_str(), time * 1e6, c.flops / time * 1e-12,
                   compared.c_str(), workspace);
     } else {
@@ -129,6 +141,11 @@ class Bench {
   }
 
  private:
+  static std::string predicted(double predicted, double measured) {
+    char text[64];
+    std::snprintf(text, sizeof text, "predicted %10.1f us, %+5.1f%%", predicted * 1e6, 100 * (predicted / measured - 1));
+    return text;
+  }
   static std::string percent(double value) {
     char text[32];
     std::snprintf(text, sizeof text, "%6.1f%% of dense       ", value);

@@ -1,4 +1,8 @@
 // bench_kernels [--device cuda] [--model qwen3-0.6b|llama-3-8b|qwen3-30b-a3b] [--batch 4] [--sequence 4096] [--only TEXT]
+//               [--context RANKS [--machine NAME|FILE]]
+//
+// --context times attention as each rank of cp has it, instead of all else, and adds up what each does; with --machine beside what that
+// machine file predicts.
 //
 // Time of each kernel of a device at the shapes of a model, as part of a step that the device prepared: many launches in a row,
 // over several sets of tensors where one would fit into a cache. Bytes count each input read once and each output written once,
@@ -11,9 +15,11 @@
 #include <vector>
 
 #include "consist/error.h"
+#include "core/plan/machine_choice.h"
 #include "core/plugin/host.h"
 #include "tests/bench/kernels/attention_cases.h"
 #include "tests/bench/kernels/bench.h"
+#include "tests/bench/kernels/context_cases.h"
 #include "tests/bench/kernels/moe_cases.h"
 
 namespace {
@@ -34,8 +40,8 @@ const Model models[] = {
 };
 
 struct Settings {
-  std::string device = "cuda", model, only;
-  std::int64_t batch = 4, sequence = 4096;
+  std::string device = "cuda", model, only, machine;
+  std::int64_t batch = 4, sequence = 4096, context = 0;
 };
 
 std::vector<Case> cases_of(const Model& m, const Settings& s, DType t) {
@@ -161,6 +167,30 @@ std::vector<Case> cases_of(const Model& m, const Settings& s, DType t) {
   return cases;
 }
 
+/// What each rank of a context axis does, and its sum.
+void run_context(const Settings& settings, Bench& bench, double copy_rate) {
+  std::shared_ptr<const Machine> machine;
+  if (!settings.machine.empty()) machine = std::make_shared<Machine>(parse_machine(settings.machine));
+  for (const Model& m : models) {
+    if (!settings.model.empty() && settings.model != m.name) continue;
+    std::printf("\n%s, bf16, attention of one layer over %lld ranks, batch %lld, sequence %lld\n", m.name.c_str(),
+                static_cast<long long>(settings.context), static_cast<long long>(settings.batch),
+                static_cast<long long>(settings.sequence));
+    for (const bench::ContextRank& rank : bench::context_ranks({settings.batch, settings.sequence, m.heads, m.kv_heads, m.dim},
+                                                               DType::bf16, static_cast<int>(settings.context), machine)) {
+      double measured = 0, predicted = 0;
+      for (const Case& c : rank.cases) {
+        bench.run(c, copy_rate);
+        measured += bench.time_of(c.label);
+        predicted += c.predicted;
+      }
+      std::printf("  %-32s %10.1f us", (rank.label + ", sum").c_str(), measured * 1e6);
+      if (predicted > 0) std::printf(", predicted %10.1f us, %+5.1f%%", predicted * 1e6, 100 * (predicted / measured - 1));
+      std::printf("\n");
+    }
+  }
+}
+
 int run(const Settings& settings) {
   PluginHost host({CONSIST_BINARY_DIR "/lib/consist/plugins"});
   const std::shared_ptr<Device> device = host.make<Device>("device", settings.device, {});
@@ -169,6 +199,10 @@ int run(const Settings& settings) {
   Bench bench(*device);
   const double copy_rate = bench.copy_rate();
   std::printf("copy of 1 GiB (cast of f32 to f32): %.0f GB/s, read and written\n", copy_rate * 1e-9);
+  if (settings.context > 0) {
+    run_context(settings, bench, copy_rate);
+    return 0;
+  }
   for (const Model& model : models) {
     if (!settings.model.empty() && settings.model != model.name) continue;
     for (const DType dtype : {DType::bf16, DType::f32}) {
@@ -199,6 +233,8 @@ int main(int count, char** arguments) {
       {"--device", [&](const std::string& value) { settings.device = value; }},
       {"--model", [&](const std::string& value) { settings.model = value; }},
       {"--only", [&](const std::string& value) { settings.only = value; }},
+      {"--machine", [&](const std::string& value) { settings.machine = value; }},
+      {"--context", [&](const std::string& value) { settings.context = std::stoll(value); }},
       {"--batch", [&](const std::string& value) { settings.batch = std::stoll(value); }},
       {"--sequence", [&](const std::string& value) { settings.sequence = std::stoll(value); }},
   };
@@ -208,7 +244,7 @@ int main(int count, char** arguments) {
       if (option == options.end() || i + 1 == count) {
         std::fprintf(stderr,
                      "bench_kernels [--device cuda] [--model qwen3-0.6b|llama-3-8b|qwen3-30b-a3b] [--batch 4] [--sequence 4096] "
-                     "[--only TEXT]\n");
+                     "[--only TEXT] [--context RANKS [--machine NAME|FILE]]\n");
         return 2;
       }
       option->second(arguments[i + 1]);

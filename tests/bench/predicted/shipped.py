@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """A machine file that ships, with what was measured on such a machine. Usage: shipped.py [--add OP,... | --power] CALIBRATED.json core/cost/machines/NAME.json
 
+What the calibration did not measure, whole ops or sizes of an op far from all that it did, stays, at the same speed beside the ops that both files have.
+
 With --add, takes the times of these ops alone (a * at the end stands for the rest of a name), which the second file has not yet: those of
 mixtures of experts, say, of a file that `consist calibrate --models qwen3-30b-a3b` wrote. With --power, takes the power alone. Without, takes the times of ops, the power, what the load does to the clock and the host's links from a file of `consist calibrate`, and rewrites the second
 file with them. Peaks, links between GPUs and nodes, and what several GPUs leave each other of the host's links stay as they are there."""
@@ -40,23 +42,36 @@ def unloaded(times, point, device):
     return point[2] / (1 + sensitivity * point[3])
 
 
-def add(calibrated, known, names):
-    """What "no load" is differs between two fits, so times are taken relative to those of ops that both files have at like sizes."""
-    def of(times):
-        return times["op"], times["dtype"], times.get("depth")
+def of(times):
+    return times["op"], times["dtype"], times.get("depth")
 
-    there = {of(times): times for times in known["times"]}
+
+def compared(first, second, alone=None):
+    """What "no load" is differs between two fits. By how much times of the second device file are longer than the first's where both have an
+    op at like sizes, and the second's demands: by whether it is a product. Of one op alone, or of all but attention."""
+    there = {of(times): times for times in second["times"]}
     ratios, demands = {True: [], False: []}, {True: [], False: []}
-    for times in calibrated["times"]:
-        if of(times) not in there or times["op"].startswith("attention"):
+    for times in first["times"]:
+        if of(times) not in there or (times["op"].startswith("attention") if alone is None else of(times) != alone):
             continue
         like = there[of(times)]
         for point in times["points"]:
             nearest = min(like["points"], key=lambda p: abs(math.log(max(p[1], 1) / max(point[1], 1))) + abs(math.log(max(p[0], 1) / max(point[0], 1))))
             if all(x == y or 0.8 < x / max(y, 1) < 1.25 for x, y in zip(nearest[:2], point[:2])):
                 work = (point[0] or point[1]) / (nearest[0] or nearest[1])
-                ratios[point[0] > 0].append(unloaded(like, nearest, known) * work / unloaded(times, point, calibrated))
+                ratios[point[0] > 0].append(unloaded(like, nearest, second) * work / unloaded(times, point, first))
                 demands[point[0] > 0].append(like["demand"])
+    return ratios, demands
+
+
+def brought(times, points, ratio, first):
+    """Points of the first device file as the second has them."""
+    return [p[:2] + [unloaded(times, p, first) * ratio, 0.0] + p[4:] for p in points]
+
+
+def add(calibrated, known, names):
+    there = {of(times) for times in known["times"]}
+    ratios, demands = compared(calibrated, known)
     for times in calibrated["times"]:
         if not any(fnmatch.fnmatch(times["op"], name) for name in names):
             continue
@@ -66,9 +81,36 @@ def add(calibrated, known, names):
         if not ratios[product]:
             sys.exit(f"the files have no times of like sizes that those of {times['op']} could be compared by")
         ratio = statistics.median(ratios[product])
-        points = [p[:2] + [unloaded(times, p, calibrated) * ratio, 0.0] + p[4:] for p in times["points"]]
-        known["times"].append(marked({**times, "demand": statistics.median(demands[product]), "points": points}))
+        known["times"].append(marked({**times, "demand": statistics.median(demands[product]),
+                                      "points": brought(times, times["points"], ratio, calibrated)}))
         print(f"{times['op']}: {ratio:.3f} of the times there, by {len(ratios[product])} points")
+
+
+def far(point, points):
+    """More than three times the work of every other point, or less than a third."""
+    return all(abs(math.log(max(p[i], 1) / max(point[i], 1))) > math.log(3) for p in points for i in (0 if point[0] > 0 else 1,))
+
+
+def keep(known, calibrated):
+    """What the file had that the new one lacks."""
+    ratios, demands = compared(known, calibrated)
+    there = {of(times): times for times in calibrated["times"]}
+    for times in known["times"]:
+        product = times["points"][-1][0] > 0
+        ratio = statistics.median(ratios[product])
+        if of(times) not in there:
+            calibrated["times"].append({**times, "demand": statistics.median(demands[product]),
+                                        "points": brought(times, times["points"], ratio, known)})
+            print(f"{times['op']} stays, {ratio:.3f} of its times")
+            continue
+        new = there[of(times)]
+        kept = [p for p in times["points"] if far(p, new["points"])]
+        if not kept:
+            continue
+        ratio = statistics.median(compared(known, calibrated, of(times))[0][product])
+        new["points"] = sorted(new["points"] + brought(times, kept, ratio, known))
+        for point in kept:
+            print(f"{times['op']} of {point[0]:.3g} FLOPs and {point[1]:.3g} bytes stays, {ratio:.3f} of its time")
 
 
 def take_power(calibrated, known):
@@ -97,6 +139,7 @@ def main():
         take_power(calibrated, known)
         path.write_text(text_of(known) + "\n")
         return
+    keep(known["device"], calibrated["device"])
     for name in ("throttling", "times"):
         known["device"][name] = marked(calibrated["device"][name])
     for name in ("host_alone", "host_both", "rank_skew"):

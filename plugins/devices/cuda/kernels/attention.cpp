@@ -279,12 +279,14 @@ Made make_attention(const KernelRequest& r, const KernelSettings& s) {
     return make_cache_attention(r, s);
   }
   const AttentionShape shape = shape_of(r, 0, 3);
+  if (has_blocks(r, shape, 0)) return make_attention_of_blocks(r, Direction::forward, s);
   if (!is_whole(shape, r)) return make_attention_of_stretches(r, Direction::forward, s);
   return make_attention_of(r.inputs[0].dtype, shape, Direction::forward, s);
 }
 
 Made make_attention_grad(const KernelRequest& r, const KernelSettings& s) {
   AttentionShape shape = shape_of(r, 1, 6);
+  if (has_blocks(r, shape, 1)) return make_attention_of_blocks(r, Direction::backward, s);
   if (!is_whole(shape, r)) return make_attention_of_stretches(r, Direction::backward, s);
   shape.written = {r.outputs[0].leading_dimension(), r.outputs[1].leading_dimension(), r.outputs[2].leading_dimension()};
   return make_attention_of(r.inputs[1].dtype, shape, Direction::backward, s);

@@ -41,8 +41,15 @@ struct AttentionShape {
 /// buffers nothing but `data` counts. ERRORS: UsageError for a shape for which there is none.
 Made make_attention_of(DType type, const AttentionShape& shape, Direction direction, const KernelSettings& s);
 
-/// Of queries that are a part of the sequence, or a sequence in zigzag order (Program::zigzag): keys and values are brought into
-/// order of position, then every stretch of queries has a kernel of make_attention_of(). ERRORS: UsageError as that; for queries
+/// Whether queries, input `queries` of the op, are a rank's two chunks of a sequence in zigzag order of which nothing but the order
+/// hides keys.
+bool has_blocks(const KernelRequest& r, const AttentionShape& shape, std::size_t queries);
+
+/// Of such queries: one call for each of their blocks (consist/attention_blocks.h). ERRORS: as make_attention_of().
+Made make_attention_of_blocks(const KernelRequest& r, Direction direction, const KernelSettings& s);
+
+/// Of other queries that are a part of the sequence, or a sequence in zigzag order (Program::zigzag): keys and values are brought
+/// into order of position, then every stretch of queries has a kernel of make_attention_of(). ERRORS: UsageError as that; for queries
 /// of more than two stretches.
 Made make_attention_of_stretches(const KernelRequest& r, Direction direction, const KernelSettings& s);
 

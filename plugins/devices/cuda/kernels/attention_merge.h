@@ -24,4 +24,21 @@ void merge_attention(DType type, const PartRows& rows, std::int64_t heads, const
 /// `sum`, f32, from a part of `type` that lies as it does: added where `adds`; otherwise rows without a part get 0.
 void add_attention_part(DType type, const PartRows& rows, const void* part, bool adds, float* sum, cudaStream_t stream);
 
+inline constexpr std::size_t most_other_blocks = 2;
+/// What attention to more keys gave for the rows from `first` on; null where there is no such block.
+struct OtherBlock {
+  const void* data;  ///< o or dq, [batch, rows, columns]; rows in front of `first` are not read
+  const float* lse;  ///< of o, [batch, heads, rows − first]
+  std::int64_t first;
+};
+
+/// o of `type`, [batch, rows, heads·dim], and lse, f32 [batch, heads, rows], which have attention to some keys, over those of
+/// other blocks as well: summed in f32, rounded once.
+void merge_attention_blocks(DType type, const PartRows& rows, std::int64_t heads, const OtherBlock (&others)[most_other_blocks],
+                            void* o, float* lse, cudaStream_t stream);
+
+/// Adds other blocks to dq of `type`, [batch, rows, columns], whose rows lie `stride` elements apart.
+void add_attention_blocks(DType type, const PartRows& rows, const OtherBlock (&others)[most_other_blocks], void* dq,
+                          std::int64_t stride, cudaStream_t stream);
+
 }  // namespace consist::cuda

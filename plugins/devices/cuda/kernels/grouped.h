@@ -34,8 +34,11 @@ inline GroupedOperands grouped_operands(GroupedProduct product, std::span<const 
 /// For every GPU. Null for dtypes that it does not know.
 Made make_plain_product(GroupedProduct product, const GroupedSizes& sizes, DType type, DType made);
 
+/// What people can choose where the build has no code for the kernels of compute capability 9.0.
+inline constexpr char plain_instead[] = "choose the slower kernel that every GPU has: --cuda.grouped-products plain";
+
 /// bf16 for GPUs of compute capability 9.0; `type` is that of the result. Null if the sizes are none that its copies of tiles
-/// can have, or there are too many experts.
+/// can have, or there are too many experts. ERRORS: UnavailableError where this build has no code for such GPUs.
 Made make_hopper_product(GroupedProduct product, const GroupedSizes& sizes, DType type, const KernelSettings& settings);
 
 /// In 8-bit floats, forward and input_grad, whose b is w [n, experts, k] of the transposed weights: for every GPU that has them.
@@ -43,7 +46,7 @@ Made make_hopper_product(GroupedProduct product, const GroupedSizes& sizes, DTyp
 Made make_plain_float8_product(GroupedProduct product, const GroupedSizes& sizes, const KernelRequest& r);
 
 /// The same for GPUs of compute capability 9.0, with results in bf16; `rows` is the dtype of a. Without `fast`, sums of 128
-/// products are added up in fp32. Null as make_hopper_product().
+/// products are added up in fp32. Null and ERRORS as make_hopper_product().
 Made make_hopper_float8_product(GroupedProduct product, const GroupedSizes& sizes, DType rows, bool fast,
                                 const KernelSettings& settings);
 

@@ -3,6 +3,7 @@
 // some 14 bits of the sums that they add to; where all of fp32 is wanted, each 128 products are added up there and go to sums in
 // fp32. Those need as many registers again, so that tiles are narrower.
 #include "plugins/devices/cuda/kernels/grouped_store.cuh"
+#include "plugins/devices/cuda/kernels/hopper_code.cuh"
 #include "plugins/devices/cuda/kernels/hopper_float8.cuh"
 #include "plugins/devices/cuda/kernels/launch.h"
 #include "plugins/devices/cuda/kernels/tensor_map.h"
@@ -258,6 +259,7 @@ Made make_hopper_float8_product(GroupedProduct product, const GroupedSizes& size
   const std::int64_t shared =
       fast ? grouped::float8_shared_bytes<false>(sizes.experts) : grouped::float8_shared_bytes<true>(sizes.experts);
   if (!fits || !any || shared > most_shared || settings.multiprocessors < 2) return nullptr;
+  hopper::require_bodies("the kernel of experts' products in 8-bit floats", plain_instead, settings);
   const auto make = [&]<bool promotes, bool wide_range>() -> Made {
     return std::make_unique<grouped::HopperFloat8Product<promotes, wide_range>>(product, sizes, settings.multiprocessors);
   };

@@ -3,6 +3,7 @@
 // and the results leave through the copy engine while the next tile is multiplied. Of the operands that both blocks of a cluster
 // need, each brings half, for both.
 #include "plugins/devices/cuda/kernels/grouped_store.cuh"
+#include "plugins/devices/cuda/kernels/hopper_code.cuh"
 #include "plugins/devices/cuda/kernels/launch.h"
 #include "plugins/devices/cuda/kernels/tensor_map.h"
 
@@ -286,6 +287,7 @@ Made make_hopper_product(GroupedProduct product, const GroupedSizes& sizes, DTyp
       in_step(per_access<bf16>, {sizes.m, sizes.n, sizes.k}) && std::max({sizes.rows, sizes.m, sizes.n, sizes.k}) < most;
   const bool any = sizes.experts > 0 && sizes.rows > 0 && sizes.n > 0;
   if (!fits || !any || grouped::shared_bytes(sizes.experts) > most_shared || settings.multiprocessors < 2) return nullptr;
+  hopper::require_bodies("the kernel of experts' products in bf16", plain_instead, settings);
   using grouped::HopperProduct;
   switch (product) {
     case GroupedProduct::forward:
