@@ -130,7 +130,7 @@ constexpr RunOption table[] = {
      false,
      set_strategies,
      get_strategies},
-    {{"transport", text, "auto", "auto: the fastest there is; a name, or per strategy or axis: T1+a=T2"},
+    {{"transport", text, "auto", "auto: the fastest; T1, or T1+a=T2"},
      "T",
      configuration,
      Sweep::commas,
