@@ -142,8 +142,9 @@ def main():
     keep(known["device"], calibrated["device"])
     for name in ("throttling", "times"):
         known["device"][name] = marked(calibrated["device"][name])
-    for name in ("host_alone", "host_both", "rank_skew"):
-        if calibrated.get(name, {}).get("value"):  # one rank has no skew
+    # One rank has no skew, and alone it has more of a link that both directions share than several have.
+    for name in ("host_alone",) if calibrated["ranks_per_node"] == 1 else ("host_alone", "host_both", "rank_skew"):
+        if calibrated.get(name, {}).get("value"):
             known[name] = marked(calibrated[name])
     take_power(calibrated, known)
     path.write_text(text_of(known) + "\n")
