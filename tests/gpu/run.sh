@@ -47,7 +47,7 @@ part() {
     failed=1
     grep -E 'Failure|FAILED|error|what\(\)' -A3 "$out/$name.log" | head -${CONSIST_GPU_LINES:-40}
   fi
-  summary+=("$(printf '%-22s %-6s %4d s  %s' "$name" "$([ $status = 0 ] && echo ok || echo "FAILED ($status)")" $((SECONDS - start)) "$(grep -E 'tests? ran|PASSED|tokens/s \(median|wrong elements' "$out/$name.log" | tail -1 | cut -c1-150)")")
+  summary+=("$(printf '%-22s %-6s %4d s  %s' "$name" "$([ $status = 0 ] && echo ok || echo "FAILED ($status)")" $((SECONDS - start)) "$(grep -E 'tests? ran|PASSED|tokens/s \(median|wrong elements|slowest rank' "$out/$name.log" | tail -1 | cut -c1-150)")")
 }
 
 # shards COUNT COMMAND...: a test program as COUNT processes side by side. Its references are computed by the processor and take most of the time.
@@ -110,6 +110,8 @@ if [ "$gpus" -ge 2 ]; then
     --seconds 0.3 --collectives all_reduce,all_gather,reduce_scatter
 fi
 part bench_kernels 180 "$build/bin/bench_kernels" --device cuda
+# Ranks of cp that have equal work take equally long, each alone on this GPU.
+part context-ranks 120 "$build/bin/bench_kernels" --device cuda --model llama-3-8b --batch 1 --sequence 65536 --context 2
 
 q="--model qwen3-0.6b --sequence 4096 --precision bf16 --timeout 120"
 train qwen3-0.6b-b4 180 1 $q --batch 4 --steps 30

@@ -1,12 +1,14 @@
 // bench_kernels [--device cuda] [--model qwen3-0.6b|llama-3-8b|qwen3-30b-a3b] [--batch 4] [--sequence 4096] [--only TEXT]
 //               [--context RANKS [--machine NAME|FILE]]
 //
-// --context times attention as each rank of cp has it, instead of all else, and adds up what each does; with --machine beside what that
-// machine file predicts.
+// --context times attention as each rank of cp has it, instead of all else, and adds up what each does; with --machine beside
+// what that machine file predicts. Fails where the slowest rank of a kind takes more than 5% longer than the fastest: it is
+// waited for.
 //
 // Time of each kernel of a device at the shapes of a model, as part of a step that the device prepared: many launches in a row,
 // over several sets of tensors where one would fit into a cache. Bytes count each input read once and each output written once,
 // of tables only the rows in use. Beside them stands the rate of a plain copy.
+#include <algorithm>
 #include <cstdio>
 #include <functional>
 #include <map>
@@ -167,12 +169,15 @@ std::vector<Case> cases_of(const Model& m, const Settings& s, DType t) {
   return cases;
 }
 
-/// What each rank of a context axis does, and its sum.
-void run_context(const Settings& settings, Bench& bench, double copy_rate) {
+/// What each rank of a context axis does, and its sum. False: ranks of one kind differ too much.
+bool run_context(const Settings& settings, Bench& bench, double copy_rate) {
   std::shared_ptr<const Machine> machine;
   if (!settings.machine.empty()) machine = std::make_shared<Machine>(parse_machine(settings.machine));
+  constexpr double most_apart = 0.05;
+  bool balanced = true;
   for (const Model& m : models) {
     if (!settings.model.empty() && settings.model != m.name) continue;
+    std::map<std::string, std::pair<double, double>> extremes;  // by kind: the fastest rank's seconds, the slowest one's
     std::printf("\n%s, bf16, attention of one layer over %lld ranks, batch %lld, sequence %lld\n", m.name.c_str(),
                 static_cast<long long>(settings.context), static_cast<long long>(settings.batch),
                 static_cast<long long>(settings.sequence));
@@ -187,8 +192,18 @@ void run_context(const Settings& settings, Bench& bench, double copy_rate) {
       std::printf("  %-32s %10.1f us", (rank.label + ", sum").c_str(), measured * 1e6);
       if (predicted > 0) std::printf(", predicted %10.1f us, %+5.1f%%", predicted * 1e6, 100 * (predicted / measured - 1));
       std::printf("\n");
+      auto& [fastest, slowest] =
+          extremes.try_emplace(rank.label.substr(0, rank.label.find(' ')), measured, measured).first->second;
+      fastest = std::min(fastest, measured);
+      slowest = std::max(slowest, measured);
+    }
+    for (const auto& [kind, of_kind] : extremes) {
+      const double apart = of_kind.second / of_kind.first - 1;
+      std::printf("  %s: the slowest rank takes %.1f%% longer than the fastest\n", kind.c_str(), 100 * apart);
+      balanced = balanced && apart <= most_apart;
     }
   }
+  return balanced;
 }
 
 int run(const Settings& settings) {
@@ -200,8 +215,7 @@ int run(const Settings& settings) {
   const double copy_rate = bench.copy_rate();
   std::printf("copy of 1 GiB (cast of f32 to f32): %.0f GB/s, read and written\n", copy_rate * 1e-9);
   if (settings.context > 0) {
-    run_context(settings, bench, copy_rate);
-    return 0;
+    return run_context(settings, bench, copy_rate) ? 0 : 1;
   }
   for (const Model& model : models) {
     if (!settings.model.empty() && settings.model != model.name) continue;
