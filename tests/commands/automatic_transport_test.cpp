@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "core/archive/reader.h"
+#include "launch/compare/predicted.h"
 #include "launch/config_of_archive.h"
 #include "tests/commands/predicted.h"
+#include "tests/commands/run_archives.h"
 #include "tests/temporary_folder.h"
 
 namespace consist {
@@ -28,6 +30,10 @@ const std::string with_tubes = "--plugin " PNEUMATIC_TRANSPORT " ";
 const std::string tiny =
     "--model llama-tiny --from-scratch --dataset synthetic --device cpu --cpu.threads 1 --strategy ddp --ranks 2 --batch 1 "
     "--sequence 16 --steps 1 ";
+
+double seconds(const std::string& words) {
+  return predicted(words)["step_seconds"]["value"].get<double>();
+}
 
 TEST(AutomaticTransport, OneFromOutsideTakesPartWhereTheMachineKnowsIt) {
   const std::string words =
@@ -80,6 +86,26 @@ TEST(AutomaticTransport, NamesThatAreNoStrategyAndNoAxisAreRefused) {
   EXPECT_EQ(result.status, 2) << result.output;
   EXPECT_THAT(result.output,
               HasSubstr("--transport names 'zero2', which is not in --strategy ddp and is no axis of its mesh (data)"));
+}
+
+/// Archives of earlier versions do not say what was chosen in their configuration; what moved the bytes stands in all of them.
+TEST(AutomaticTransport, BesideARunThePredictionHasTheTransportsOfItsArchive) {
+  const TemporaryFolder folder;
+  const std::string archive = folder.path() / "run.h5";
+  test::finish_run(*test::write_run(archive, {}));  // over nvlink
+  PluginHost host({});
+  RunConfig config;
+  config.model = "qwen3-0.6b";
+  config.precision = "bf16";
+  config.dataset = "synthetic";
+  config.ranks = 2;
+  config.batch = 1;
+  config.sequence = 1024;
+  const double automatic = launch::predicted_seconds(config, archive, host);
+  config.transport = "socket";
+  EXPECT_EQ(launch::predicted_seconds(config, archive, host), automatic);
+  EXPECT_LT(automatic, 0.2 * seconds("--model qwen3-0.6b --precision bf16 --ranks 2 --batch 1 --sequence 1024 --machine h200 "
+                                     "--strategy ddp --transport socket"));
 }
 
 TEST(AutomaticTransport, IsWhatCollectivesAreExpectedToGoOver) {
