@@ -65,6 +65,7 @@ std::string base_text(const launch::Prediction& base, const Machine& machine) {
                      fixed_text(base.seconds * 1e3, 1) + " ms, " + bytes_text(base.most_bytes());
   if (base.capacity > 0) text += " of " + bytes_text(base.capacity);
   text += "; predicted for " + machine.name + ", not measured.\n";
+  if (!base.links.empty()) text += "Links: " + text_of(base.links) + ".\n";
   if (machine.step_error.value <= 0)
     text += "How far " + machine.name + "'s figures are off is not known: consist calibrate measures a machine.\n";
   return text;
