@@ -138,6 +138,19 @@ void settle_length(const ParsedRun& parsed, RunConfig& config) {
 
 }  // namespace
 
+namespace {
+
+/// Whether the command line chooses parts itself, so that the file of --config may state options of parts that are replaced.
+bool chooses_parts(const ParsedRun& parsed) {
+  const char* const choices[] = {"strategy", "transport", "precision", "device",  "dataset",
+                                 "model",    "optimizer", "schedule",  "observe", "from"};
+  return std::any_of(std::begin(choices), std::end(choices), [&](const std::string option) {
+    return parsed.has(option) && parsed.given.at(option).said == "--" + option;
+  });
+}
+
+}  // namespace
+
 void say_plugin_warnings(const PluginHost& host, const JobAddress& process) {
   if (process.rank != 0 || process.joined_fd >= 0) return;
   for (const std::string& text : host.warnings()) std::fprintf(stderr, "warning: %s\n", text.c_str());
@@ -148,6 +161,7 @@ RunConfig make_config(const ParsedRun& parsed, PluginHost& host) {
   c.notes = parsed.notes;
   c.plugin_options =
       read_plugin_options(parsed.rest, host);  // first: a mistyped option is the better message than what lacks without it
+  const PluginOptions of_command_line = c.plugin_options;
   add_entries_of_plugins(parsed.of_plugins, c.plugin_options, host);
   for (const RunOption& option : run_option_table()) {
     const auto given = parsed.given.find(option.spec.name);
@@ -155,8 +169,12 @@ RunConfig make_config(const ParsedRun& parsed, PluginHost& host) {
       set_option(c, option, given->second.values.back(), given->second.said);
   }
   settle_length(parsed, c);
-  const PluginOptions given_to_plugins = c.plugin_options;
+  PluginOptions given_to_plugins = c.plugin_options;
   leave_batch_open(parsed, read_trainer_file(parsed, host, c), c);
+  if (!parsed.of_plugins.empty() && chooses_parts(parsed)) {
+    drop_stray_options("--config " + parsed.text("config"), of_command_line, host, c);
+    std::erase_if(given_to_plugins, [&](const auto& of_plugin) { return !c.plugin_options.contains(of_plugin.first); });
+  }
   c.check();
   // Files that --print-config has written, and archives, have all options: that they have defaults needs no word.
   const auto is_given = [&](const std::string& option) {
@@ -243,6 +261,7 @@ std::vector<std::string> words_of(const std::vector<ConfigEntry>& entries, const
                                    [&](const std::string& word) { return word == option || word.starts_with(option + "="); });
     if (given) continue;
     const RunOption* of_run = find_run_option(entry.name);
+    if (of_run != nullptr && entry.value == "" && *of_run->spec.fallback == '\0') continue;  // stated, and nothing
     for (const char* own : {"archive", "overwrite", "config", "print-config"}) {
       if (entry.name == own && entry.value != false && entry.value != "")
         throw UsageError(entry.said + " has no place in the file of a comparison; see consist compare --help");

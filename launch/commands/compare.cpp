@@ -109,7 +109,8 @@ class Comparison {
   bool alone() const { return rows_.size() == 1; }
 
   /// Leaves out of every row the options of parts that only other rows have: `--efa.provider tcp` beside `--transport
-  /// socket,efa`. Options that no row can use stay, so that they are refused.
+  /// socket,efa`. Options that no row can use stay, so that they are refused, unless the file of --config states them: the
+  /// command line has chosen other parts.
   void leave_out_stray_options() {
     std::vector<std::vector<std::string>> stray(rows_.size());
     std::map<std::string, std::size_t> strays;
@@ -123,8 +124,13 @@ class Comparison {
     }
     for (std::size_t i = 0; i < rows_.size(); ++i) {
       for (const std::string& owner : stray[i]) {
-        if (strays[owner] < rows_.size()) leave_out_options_of(owner, rows_[i]);
+        if (strays[owner] < rows_.size() || request_.owners_of_file.contains(owner)) leave_out_options_of(owner, rows_[i]);
       }
+    }
+    for (const auto& [owner, rows] : strays) {
+      if (rows == rows_.size() && request_.owners_of_file.contains(owner))
+        std::fprintf(stderr, "--config %s: what it says of '%s' has no effect beside the command line's choices\n",
+                     printable(request_.config).c_str(), printable(owner).c_str());
     }
     label_rows(rows_);
   }
@@ -360,6 +366,7 @@ int compare(const Arguments& arguments) {
   request.command.insert(request.command.end(), arguments.begin(), arguments.end());
   const std::vector<ConfigEntry> entries = entries_of(request);
   PluginHost host(plugin_paths_of(request, entries));
+  request.owners_of_file = owners_of(entries, request);
   const std::vector<std::string> words = words_of(entries, request.train, host);
   request.train.insert(request.train.begin(), words.begin(), words.end());
   return Comparison(request, host).run();

@@ -86,6 +86,19 @@ std::vector<ConfigEntry> entries_of(const CompareRequest& request) {
   return entries;
 }
 
+std::set<std::string> owners_of(const std::vector<ConfigEntry>& entries, const CompareRequest& request) {
+  std::set<std::string> owners;
+  for (const ConfigEntry& entry : entries) {
+    const std::size_t dot = entry.name.find('.');
+    if (dot == std::string::npos) continue;
+    const std::string owner = entry.name.substr(0, dot);
+    const bool given = std::any_of(request.train.begin(), request.train.end(),
+                                   [&](const std::string& word) { return word.starts_with("--" + owner + "."); });
+    if (!given) owners.insert(owner);
+  }
+  return owners;
+}
+
 std::vector<std::string> plugin_paths_of(const CompareRequest& request, const std::vector<ConfigEntry>& entries) {
   std::vector<std::string> paths;
   const std::vector<std::string>& words = request.train;

@@ -1,6 +1,7 @@
 // The request of consist compare: its own options, those of train with their lists, and the file of --config.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,8 +18,9 @@ struct CompareRequest {
   bool predict = false;    ///< rows are simulated, and nothing is run or written
   int repeats = 0;         ///< 0: by the time that runs take
   std::vector<std::string> add;
-  std::vector<std::string> command;  ///< the words as they were given, for the report
-  std::string report;                ///< an HTML page of the comparison; empty: none
+  std::vector<std::string> command;      ///< the words as they were given, for the report
+  std::string report;                    ///< an HTML page of the comparison; empty: none
+  std::set<std::string> owners_of_file;  ///< parts whose options the file of --config alone states
 };
 
 /// Reads the command line. Options of train are taken as they stand. Throws UsageError.
@@ -26,6 +28,9 @@ CompareRequest read_compare_request(const std::vector<std::string>& arguments);
 
 /// The entries of --config; those of an archive are said to be. Throws as read_config_file() and config_of_archive().
 std::vector<ConfigEntry> entries_of(const CompareRequest& request);
+
+/// Parts that have options in the entries of a file and none on the command line.
+std::set<std::string> owners_of(const std::vector<ConfigEntry>& entries, const CompareRequest& request);
 
 /// The folders and files of --plugin, without parsing the rest; those of the file where the command line has none.
 std::vector<std::string> plugin_paths_of(const CompareRequest& request, const std::vector<ConfigEntry>& entries);

@@ -12,8 +12,6 @@
 namespace consist {
 namespace {
 
-using PluginOptions = std::map<std::string, std::map<std::string, std::string>>;
-
 /// Whether a strategy has that option ("cp.attention"), which may have that value.
 bool has_choice(const std::string& option, const std::string& value, PluginHost& host) {
   const std::size_t dot = option.find('.');
@@ -25,16 +23,15 @@ bool has_choice(const std::string& option, const std::string& value, PluginHost&
   return false;
 }
 
-/// What the file said of plugins that are not part of the run, because the command line chooses others.
-void drop_stray_options(const PluginOptions& given_to_plugins, PluginHost& host, RunConfig& config) {
+}  // namespace
+
+void drop_stray_options(const std::string& file, const PluginOptions& of_command_line, PluginHost& host, RunConfig& config) {
   for (const std::string& owner : stray_owners(config, host)) {
-    if (given_to_plugins.contains(owner) && !given_to_plugins.at(owner).empty()) continue;
-    config.notes.push_back("--from: what it says of '" + owner + "' has no effect beside the command line's choices");
+    if (of_command_line.contains(owner) && !of_command_line.at(owner).empty()) continue;
+    config.notes.push_back(file + ": what it says of '" + owner + "' has no effect beside the command line's choices");
     config.plugin_options.erase(owner);
   }
 }
-
-}  // namespace
 
 bool is_from_file(const ParsedRun& parsed, const std::string& option) {
   return option != "from" && parsed.has("from") && parsed.text(option) == "from";
@@ -58,7 +55,7 @@ std::set<std::string> read_trainer_file(const ParsedRun& parsed, PluginHost& hos
   if (path.empty()) return apply_deepspeed_config(deepspeed, context, config);
   const PluginOptions given_to_plugins = config.plugin_options;
   std::set<std::string> stated = apply_trainer_file(path, context, config);
-  drop_stray_options(given_to_plugins, host, config);
+  drop_stray_options("--from", given_to_plugins, host, config);
   return stated;
 }
 

@@ -17,6 +17,7 @@ namespace consist {
 namespace {
 
 using testing::AllOf;
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -354,6 +355,35 @@ TEST_F(Repeated, AnArchivesRunIsRepeated) {
   EXPECT_EQ(a.column("loss"), b.column("loss"));
   EXPECT_EQ(a.column("learning_rate"), b.column("learning_rate"));
   EXPECT_THAT(consist({"train", "--config", folder_ / "none.h5"}).output, HasSubstr("none.h5"));
+}
+
+TEST_F(Repeated, OptionsOfAPartThatTheCommandLineReplacesGoWithIt) {
+  const std::string path = file("run.toml",
+                                "model = 'llama-tiny'\nranks = 2\nstrategy = 'zero2'\noptimizer = 'lion'\n"
+                                "[zero2]\nstage = 1\n[lion]\nbeta1 = 0.8\n");
+  EXPECT_EQ(config_of(path).plugin_options.at("zero2").at("stage"), "1");
+  const RunConfig c = config_of(path, {"--strategy", "ddp", "--optimizer", "adamw"});
+  EXPECT_FALSE(c.plugin_options.contains("zero2"));
+  EXPECT_FALSE(c.plugin_options.contains("lion"));
+  EXPECT_THAT(c.notes, Contains(HasSubstr("what it says of 'zero2' has no effect beside the command line's choices")));
+  // What the command line itself gives to a part that is not there stays, to be refused.
+  EXPECT_TRUE(config_of(path, {"--strategy", "ddp", "--zero2.stage", "2"}).plugin_options.contains("zero2"));
+  // A file that contradicts itself is refused as before.
+  const std::string odd = file("odd.toml", "model = 'llama-tiny'\nstrategy = 'ddp'\n[zero2]\nstage = 1\n");
+  EXPECT_TRUE(config_of(odd).plugin_options.contains("zero2"));
+}
+
+TEST_F(Repeated, AnArchiveCanBeCompared) {
+  std::vector<std::string> first = small_;
+  first.insert(first.end(), {"--ranks", "2", "--strategy", "zero2", "--zero2.stage", "1", "--archive", folder_ / "first.h5"});
+  const test::ChildResult made = consist(first);
+  ASSERT_EQ(made.status, 0) << made.output;
+  const test::ChildResult same = consist({"compare", "--config", folder_ / "first.h5", "--predict", "--machine", "cpu"});
+  EXPECT_EQ(same.status, 0) << same.output;
+  const test::ChildResult other =
+      consist({"compare", "--config", folder_ / "first.h5", "--strategy", "ddp,zero3-offload", "--predict", "--machine", "cpu"});
+  EXPECT_EQ(other.status, 0) << other.output;
+  EXPECT_THAT(other.output, HasSubstr("what it says of 'zero2' has no effect"));
 }
 
 TEST_F(Repeated, ThePrintedConfigurationIsThatOfTheRun) {
