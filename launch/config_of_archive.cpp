@@ -109,6 +109,10 @@ std::vector<ConfigEntry> config_of_archive(const std::string& path, const std::f
   return entries;
 }
 
+bool is_of_evaluation(const std::string& path) {
+  return !ArchiveReader(path).text("/evaluation").empty();
+}
+
 std::vector<ConfigEntry> config_of_checkpoint(const CheckpointState& state, const std::string& path,
                                               const std::function<bool(const std::string&)>& given) {
   std::vector<std::string> notes;  // of where its run's results lie, which is of no matter here

@@ -22,6 +22,9 @@ bool is_archive_name(const std::string& path);
 std::vector<ConfigEntry> config_of_archive(const std::string& path, const std::function<bool(const std::string&)>& given,
                                            std::vector<std::string>& notes);
 
+/// True if the archive is of `consist evaluate`, which has no steps. Throws DataError for a file that is no archive.
+bool is_of_evaluation(const std::string& path);
+
 /// The same of the run that wrote a checkpoint, whose state.json is in the folder `path`.
 std::vector<ConfigEntry> config_of_checkpoint(const CheckpointState& state, const std::string& path,
                                               const std::function<bool(const std::string&)>& given);

@@ -127,6 +127,8 @@ void leave_batch_open(const ParsedRun& parsed, const std::set<std::string>& stat
 
 /// --steps or --epochs: of a file that states the one, the command line may replace it by the other.
 void settle_length(const ParsedRun& parsed, RunConfig& config) {
+  if (config.epochs == 0 && parsed.has("epochs") && parsed.given.at("epochs").said == "--epochs")
+    throw UsageError("--epochs is 0; it must be at least 1, or leave it out and give --steps");
   if (config.epochs == 0 || !parsed.has("steps")) return;
   const std::string steps = parsed.given.at("steps").said, epochs = parsed.given.at("epochs").said;
   if (steps == "--steps" && epochs != "--epochs") {

@@ -8,6 +8,7 @@
 #include "core/runtime/run.h"
 #include "launch/advise/run_adviser.h"
 #include "launch/commands/commands.h"
+#include "launch/config_of_archive.h"
 #include "launch/exit_status.h"
 #include "launch/generate/model_text.h"
 #include "launch/run_in_job.h"
@@ -37,12 +38,28 @@ void check_train(const Arguments& arguments, int ranks) {
   say_plugin_warnings(host);
 }
 
+namespace {
+
+/// Throws where nothing says how long the training is to be: an evaluation's archive has no steps.
+void require_length(const ParsedRun& parsed) {
+  const std::string path = parsed.text("config");
+  const auto is_given = [&](const char* option) {
+    return parsed.has(option) && parsed.given.at(option).said == std::string("--") + option;
+  };
+  if (!is_archive_name(path) || is_given("steps") || is_given("epochs") || !is_of_evaluation(path)) return;
+  throw UsageError("--config " + path +
+                   " is the archive of an evaluation, which says nothing of the length of a training; give --steps or --epochs");
+}
+
+}  // namespace
+
 int train(const Arguments& arguments) {
   const ParsedRun parsed = parse_run(arguments, own_options);
   if (parsed.flag("help")) {
     std::printf("%s\n%s\n%s", head, help_text(run_option_table()).c_str(), tail);
     return 0;
   }
+  require_length(parsed);
   PluginHost host(plugin_paths(parsed));
   RunConfig config = make_config(parsed, host);
   if (parsed.flag("print-config")) {

@@ -107,6 +107,16 @@ TEST_F(EvaluateArchive, LeavesWhatIsThereUnlessItMayBeReplaced) {
   EXPECT_FALSE(ArchiveReader(path).text("/evaluation").empty());
 }
 
+TEST_F(EvaluateArchive, IsNotTrainedForALengthThatNobodyGave) {
+  const std::string path = folder_ / "loss.h5";
+  ASSERT_EQ(evaluate({"--archive=" + path}).status, 0);
+  const test::ChildResult refused = test::run_child({program, "train", "--config=" + path});
+  EXPECT_EQ(refused.status, 2) << refused.output;
+  EXPECT_THAT(refused.output, AllOf(HasSubstr("is the archive of an evaluation"), HasSubstr("give --steps or --epochs")));
+  const test::ChildResult trained = test::run_child({program, "train", "--config=" + path, "--steps=1"});
+  EXPECT_EQ(trained.status, 0) << trained.output;
+}
+
 TEST_F(EvaluateArchive, OfAnEvaluationThatIsRefusedThereIsNone) {
   const test::ChildResult result =
       evaluate({"--archive=" + (folder_ / "loss.h5"), "--dataset=synthetic", "--synthetic.eval-sequences=0"});
