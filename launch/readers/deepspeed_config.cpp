@@ -33,6 +33,7 @@ class Reader final : public readers::KeyReader {
       *zero = Json{{"stage", *zero == true ? 1 : 0}};
     }
     read_stage(root);
+    optimizer_.begin(root);
     visit(root, "");
     optimizer_.finish();
     target_.absent("gradient_clipping; from 0.19.3 on it is 1", "clip", config_.optimizer.max_norm, 0.0);

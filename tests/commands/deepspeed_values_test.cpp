@@ -151,7 +151,7 @@ TEST_F(DeepspeedValues, SizesOfZeroGiveEachParameterItsOwnMessage) {
 
 TEST_F(DeepspeedValues, AdamHasTheFormsOfDeepspeed) {
   for (const char* type : {"AdamW", "adamw", "ADAM", "Adam", "FusedAdam"}) expect_taken(optimizer("", type));
-  expect_text_refused(optimizer("", "Lion"), "optimizer.type is \"Lion\"");
+  expect_text_refused(optimizer("", "Lamb"), "optimizer.type is \"Lamb\"");
   expect_text_refused(R"({"optimizer": {"type": 3}})", "optimizer.type is 3");
   EXPECT_EQ(config_of_text(optimizer(R"("bias_correction": false)")).plugin_options.at("adamw").at("bias-correction"), "false");
   EXPECT_EQ(config_of_text(optimizer(R"("bias_correction": true)")).plugin_options.at("adamw").at("bias-correction"), "true");
@@ -160,6 +160,27 @@ TEST_F(DeepspeedValues, AdamHasTheFormsOfDeepspeed) {
   expect_text_refused(optimizer(R"("adam_w_mode": false, "weight_decay": 0.1)", "Adam"), "adam_w_mode is false");
   expect_text_refused(optimizer(R"("max_grad_norm": 1)"), "gradient_clipping");
   expect_text_refused(optimizer(R"("amsgrad": true)"), "optimizer.params.amsgrad");
+}
+
+TEST_F(DeepspeedValues, LionAndMuonAreTheOptimizersOfThatName) {
+  const RunConfig fused = config_of_text(optimizer(R"("lr": 1e-4, "weight_decay": 0.1)", "Lion"));
+  EXPECT_EQ(fused.optimizer_plugin, "lion");
+  EXPECT_EQ(fused.plugin_options.at("lion"), (std::map<std::string, std::string>{{"beta1", "0.9"}, {"beta2", "0.99"}}));
+  EXPECT_EQ(fused.learning_rate, 1e-4);
+  EXPECT_EQ(fused.optimizer.weight_decay, 0.1);
+  EXPECT_EQ(config_of_text(optimizer(R"("betas": [0.8, 0.9])", "FusedLion")).plugin_options.at("lion").at("beta1"), "0.8");
+  EXPECT_EQ(config_of_text(optimizer("", "DeepSpeedCPULion")).plugin_options.at("lion").at("beta2"), "0.999");
+
+  const RunConfig muon = config_of_text(optimizer(R"("lr": 2e-3, "momentum": 0.9, "ns_method": "gram")", "Muon"));
+  EXPECT_EQ(muon.optimizer_plugin, "muon");
+  EXPECT_EQ(muon.plugin_options.at("muon").at("momentum"), "0.9");
+  EXPECT_EQ(muon.plugin_options.at("muon").at("scale"), "original");
+  EXPECT_EQ(muon.plugin_options.at("muon").at("epsilon"), "1e-10");
+  expect_taken(optimizer(R"("muon_lr": 1e-3, "adam_lr": 1e-3)", "Muon"));
+  expect_text_refused(optimizer(R"("muon_lr": 1e-2, "adam_lr": 1e-3)", "Muon"), "have one learning rate here");
+  expect_text_refused(R"({"optimizer": {"type": "Muon"}})", "optimizer.params.lr is absent");
+  expect_text_refused(optimizer(R"("momentum": 0.9)", "AdamW"), "is no parameter of DeepSpeed's adamw");
+  expect_text_refused(optimizer(R"("adam_w_mode": true)", "Lion"), "is no parameter of DeepSpeed's lion");
 }
 
 TEST_F(DeepspeedValues, GradientsAddUpInTheDtypeThatIsAskedFor) {
