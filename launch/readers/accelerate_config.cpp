@@ -30,7 +30,19 @@ class Reader final : public readers::KeyReader {
 
   void run(Json root) {
     readers::drop_nulls(root, "", target_);
-    visit(root, "");
+    read_all(root, {[&] { read_type(); }});
+    run_steps({[&] { read_processes(); },
+               [&] {
+                 if (type_ == "DEEPSPEED") return read_deepspeed();
+                 read_precision();
+                 read_strategies();
+               }});
+    note_other_blocks();
+    target_.note_defaults();
+  }
+
+ private:
+  void read_type() {
     type_ = upper("distributed_type", "NO");
     const std::set<std::string> known{"NO", "MULTI_GPU", "MULTI_CPU", "FSDP", "DEEPSPEED", "MEGATRON_LM", "TP"};
     if (!known.contains(type_))
@@ -39,18 +51,8 @@ class Reader final : public readers::KeyReader {
           "is " + shown(Json(type_)) +
               ", for devices or trainers that are not there; it may be NO, MULTI_GPU, MULTI_CPU, FSDP, DEEPSPEED or MEGATRON_LM");
     values_.note("distributed_type", "--strategy");
-    read_processes();
-    if (type_ == "DEEPSPEED") {
-      read_deepspeed();
-    } else {
-      read_precision();
-      read_strategies();
-    }
-    note_other_blocks();
-    target_.note_defaults();
   }
 
- private:
   void read_own(const std::string& key, const Json& value) override {
     std::string name = key.substr(key.rfind('.') + 1);
     if (key == "fsdp_config.offload_params" || name == "fsdp_cpu_offload") name = "fsdp_offload_params";

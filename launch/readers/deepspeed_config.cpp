@@ -34,12 +34,12 @@ class Reader final : public readers::KeyReader {
     }
     read_stage(root);
     optimizer_.begin(root);
-    visit(root, "");
-    optimizer_.finish();
-    target_.absent("gradient_clipping; from 0.19.3 on it is 1", "clip", config_.optimizer.max_norm, 0.0);
-    if (!scheduler_.empty()) deepspeed::read_scheduler(scheduler_, target_);
-    finish_zero();
-    read_gradient_dtype();
+    read_all(root, {[&] { optimizer_.finish(); },
+                    [&] {
+                      target_.absent("gradient_clipping; from 0.19.3 on it is 1", "clip", config_.optimizer.max_norm, 0.0);
+                      if (!scheduler_.empty()) deepspeed::read_scheduler(scheduler_, target_);
+                    },
+                    [&] { finish_zero(); }, [&] { read_gradient_dtype(); }});
     target_.note_defaults();
   }
 

@@ -50,16 +50,10 @@ class Reader final : public readers::KeyReader {
   void run(Json arguments) {
     prepare(arguments, "");
     readers::drop_nulls(arguments, "", target_);
-    visit(arguments, "");
-    read_batch();
-    read_precision();
-    read_strategies();
-    read_model(values_, target_);
-    read_optimizer();
-    read_schedule(values_, target_);
-    read_recompute();
-    read_activation_offload();
-    read_pipeline();
+    read_all(arguments,
+             {[&] { read_batch(); }, [&] { read_precision(); }, [&] { read_strategies(); }, [&] { read_model(values_, target_); },
+              [&] { read_optimizer(); }, [&] { read_schedule(values_, target_); }, [&] { read_recompute(); },
+              [&] { read_activation_offload(); }, [&] { read_pipeline(); }});
     target_.note_defaults();
   }
 

@@ -5,6 +5,7 @@
 
 #include "consist/json_input.h"
 #include "consist/text.h"
+#include "core/files/split.h"
 #include "launch/readers/common/key_reader.h"
 #include "launch/readers/common/stored_values.h"
 #include "launch/readers/torchtitan_keys.h"
@@ -29,19 +30,15 @@ class Reader final : public readers::KeyReader {
   void run(Json root) {
     readers::drop_nulls(root, "", target_);
     old_ = is_old(root);
-    visit(root, "");
-    if (!values_.has("seed")) config_.notes.push_back("torchtitan has no seed here: --seed " + std::to_string(config_.seed));
-    read_model();
-    read_training();
-    read_parallelism(values_, old_, target_);
-    read_recompute();
-    read_precision();
-    read_optimizer();
-    const auto* warmup = values_.find("warmup_steps");
-    if (old_ || (warmup != nullptr && warmup->key.starts_with("training.")))
-      read_old_schedule();
-    else
-      read_schedule();
+    const auto read_rates = [&] {
+      const auto* warmup = values_.find("warmup_steps");
+      old_ || (warmup != nullptr && warmup->key.starts_with("training.")) ? read_old_schedule() : read_schedule();
+    };
+    const auto read_seed = [&] {
+      if (!values_.has("seed")) config_.notes.push_back("torchtitan has no seed here: --seed " + std::to_string(config_.seed));
+    };
+    read_all(root, {read_seed, [&] { read_model(); }, [&] { read_training(); }, [&] { read_parallelism(values_, old_, target_); },
+                    [&] { read_recompute(); }, [&] { read_precision(); }, [&] { read_optimizer(); }, read_rates});
     target_.note_defaults();
   }
 
@@ -137,12 +134,22 @@ class Reader final : public readers::KeyReader {
       config_.notes.push_back("torchtitan activation_checkpoint.mode is selective by default: " + what);
   }
 
+  /// A list, or a text with commas, as torchtitan's command line and its older files have it.
+  Json list_of(const char* name, const Json& value) const {
+    if (value.is_array()) return value;
+    if (!value.is_string()) values_.refuse(name, "is " + shown(value) + "; it must be a list, or a text with commas");
+    Json list = Json::array();
+    for (const std::string_view entry : split(value.get_ref<const std::string&>(), ',')) {
+      if (!entry.empty()) list.push_back(std::string(entry));
+    }
+    return list;
+  }
+
   bool is_converted(const char* name) const {
     const auto* given = values_.find("converters");
     if (given == nullptr) return false;
-    if (!given->value.is_array()) values_.refuse("converters", "is " + shown(given->value) + "; it must be a list");
     bool found = false;
-    for (const Json& converter : given->value) {
+    for (const Json& converter : list_of("converters", given->value)) {
       if (converter != "float8" && converter != "quantize.linear.float8")
         values_.refuse("converters", "has " + shown(converter) + ", which is not done here; float8 is");
       found = found || converter.get<std::string>().ends_with(name);
@@ -213,9 +220,8 @@ class Reader final : public readers::KeyReader {
         {"wq", "*q_proj.weight"},  {"wk", "*k_proj.weight"},     {"wv", "*v_proj.weight"},
         {"wo", "*o_proj.weight"},  {"w1", "*gate_proj.weight"},  {"w2", "*down_proj.weight"},
         {"w3", "*up_proj.weight"}, {"attention", "*self_attn*"}, {"feed_forward", "*mlp*"}};
-    if (!given->value.is_array()) values_.refuse("filter_fqns", "is " + shown(given->value) + "; it must be a list");
     std::string patterns = experts;
-    for (const Json& entry : given->value) {
+    for (const Json& entry : list_of("filter_fqns", given->value)) {
       const std::string fqn = entry.is_string() ? entry.get<std::string>() : "";
       if (fqn == "output" || fqn.ends_with("router.gate")) continue;  // the LM head and routers are in bf16 here
       const std::string last = fqn.substr(fqn.rfind('.') + 1);

@@ -1,5 +1,6 @@
 #include "launch/readers/trainer_file.h"
 
+#include <algorithm>
 #include <array>
 #include <sstream>
 #include <string_view>
@@ -86,6 +87,14 @@ bool is_deepspeed(const Json& root) {
   return root.empty();
 }
 
+/// Whether these are Hugging Face's TrainingArguments, which share names with DeepSpeed's keys.
+bool is_training_arguments(const Json& root) {
+  if (root.contains("zero_optimization")) return false;
+  constexpr std::array keys{"per_device_train_batch_size", "output_dir", "num_train_epochs", "logging_steps",
+                            "lr_scheduler_type"};
+  return std::any_of(keys.begin(), keys.end(), [&](const char* key) { return root.contains(key); });
+}
+
 Json tree_of(const std::string& text, Syntax syntax, const std::string& path) {
   const std::string name = "--from " + path;
   if (syntax == Syntax::json) return parse_json(text, name, {.repeated = JsonRules::Repeated::refused, .comments = true});
@@ -97,15 +106,14 @@ Json tree_of(const std::string& text, Syntax syntax, const std::string& path) {
 
 std::set<std::string> apply_trainer_file(const std::string& path, const readers::ReaderContext& context, RunConfig& config) {
   const std::string text = read_text(path, most_bytes);
-  const Syntax syntax = syntax_of(text);
+  const Syntax syntax = path.ends_with(".py") ? Syntax::python : syntax_of(text);
   const auto refuse = [&](const std::string& why) -> UsageError {
     return UsageError("--from " + path + why + "; it may be " + what_is_read);
   };
   if (syntax == Syntax::python)
-    throw UsageError(
-        "--from " + path +
-        " is Python code, which is not run here. torchtitan's configurations have been functions of Python since February 2026: "
-        "write its values into a TOML of the former layout ([model], [training], [parallelism], ...; docs/readers.md)");
+    throw UsageError("--from " + path +
+                     " is Python code, which is not run here. Give its values as options, or write them into a TOML of "
+                     "torchtitan's layout before February 2026 ([model], [training], [parallelism], ...; docs/readers.md)");
   if (syntax == Syntax::unknown) throw refuse(" is of no format that is read here");
   const auto read = [&](Json root, const Source& source, void (*apply)(Json, Target&)) {
     if (!root.is_object()) throw DataError("--from " + path + " holds no table of keys");
@@ -126,6 +134,10 @@ std::set<std::string> apply_trainer_file(const std::string& path, const readers:
     return read(std::move(root), source_of(path, "torchtitan", "torchtitan", "parallelism.tensor_parallel_degree=2"),
                 torchtitan::apply);
   if (megatron::is_tree(root)) return read(megatron::arguments_of_tree(root, "--from " + path), of_megatron, megatron::apply);
+  if (is_training_arguments(root))
+    throw refuse(
+        " holds Hugging Face's TrainingArguments, which are not read: give its values as options, and the file that its "
+        "key \"deepspeed\" names as --deepspeed-config");
   if (syntax == Syntax::json && is_deepspeed(root))
     return read(std::move(root), source_of(path, "deepspeed", "DeepSpeed", "zero_optimization.sub_group_size=1e9"),
                 deepspeed::apply);

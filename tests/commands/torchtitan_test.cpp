@@ -20,6 +20,29 @@ class Torchtitan : public test::TrainerFileTest {
   }
 };
 
+TEST_F(Torchtitan, AllThatIsRefusedIsSaidAtOnce) {
+  const std::string text = file("tensor_parallel_degree = 'x'", "[unheard_of]\na = 1\n[optimizer]\nname = \"Lamb\"\n");
+  expect_refused(text, "2 things are not done here");
+  expect_refused(text, "unheard_of");
+  const std::string values = file("tensor_parallel_degree = 'x'", "[optimizer]\nname = \"Lamb\"\n");
+  expect_refused(values, "tensor_parallel_degree");
+  expect_refused(values, "Lamb");
+}
+
+TEST_F(Torchtitan, ListsMayBeTextsWithCommas) {
+  const RunConfig c = config_of("[model]\nname = \"llama3\"\nflavor = \"8B\"\nconverters = \"float8\"\n"
+                                "[float8]\nfilter_fqns = \"output,wq\"\n");
+  EXPECT_EQ(c.precision, "fp8");
+  EXPECT_EQ(option(c, "fp8", "except"), "*q_proj.weight");
+}
+
+TEST_F(Torchtitan, FilesOfOthersAreNamed) {
+  expect_refused(R"({"output_dir": "x", "per_device_train_batch_size": 4, "bf16": true, "gradient_accumulation_steps": 2})",
+                 "Hugging Face's TrainingArguments");
+  const std::string path = written("batch_size = 12\nblock_size = 1024\n", "config.py");
+  expect_refused_by([&] { config_of_words({"--from=" + path}); }, path, "is Python code");
+}
+
 TEST_F(Torchtitan, AFileBecomesAConfiguration) {
   const RunConfig c = config_of(R"(# remarks are passed over
 [job]

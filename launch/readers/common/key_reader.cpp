@@ -12,14 +12,27 @@ namespace consist::readers {
 void KeyReader::visit(const Json& object, const std::string& prefix) {
   for (const auto& [name, value] : object.items()) {
     const std::string key = prefix + name;
-    if (const KeyRule* rule = rule_of(key); rule != nullptr) {
-      apply(*rule, key, value);
-    } else if (name.starts_with('_') || name.starts_with("//") || name == "comment") {
-      target_.note(key, value, "a remark");
-    } else {
-      refuse_unknown(key);
-    }
+    target_.attempt([&, &name = name, &value = value] {
+      if (const KeyRule* rule = rule_of(key); rule != nullptr) {
+        apply(*rule, key, value);
+      } else if (name.starts_with('_') || name.starts_with("//") || name == "comment") {
+        target_.note(key, value, "a remark");
+      } else {
+        refuse_unknown(key);
+      }
+    });
   }
+}
+
+void KeyReader::read_all(const Json& root, const std::vector<std::function<void()>>& steps) {
+  visit(root, "");
+  target_.throw_refusals();
+  run_steps(steps);
+}
+
+void KeyReader::run_steps(const std::vector<std::function<void()>>& steps) {
+  for (const auto& step : steps) target_.attempt(step);
+  target_.throw_refusals();
 }
 
 const KeyRule* KeyReader::rule_of(const std::string& key) const {

@@ -18,7 +18,12 @@ class KeyReader {
   KeyReader& operator=(const KeyReader&) = delete;
 
  protected:
-  /// Every key of `object`, each with the rule of its path. Throws UsageError for a key that has none and is no remark.
+  /// Visits all keys, then runs the steps that need several of them. Throws UsageError with all refusals of the keys, or, if
+  /// there are none, with all of the steps.
+  void read_all(const Json& root, const std::vector<std::function<void()>>& steps);
+  /// Runs all of them, and throws UsageError with all refusals.
+  void run_steps(const std::vector<std::function<void()>>& steps);
+  /// Every key of `object`, each with the rule of its path; a key that has none and is no remark is refused.
   void visit(const Json& object, const std::string& prefix);
   virtual void apply(const KeyRule& rule, const std::string& key, const Json& value);
   virtual void read_own(const std::string& key, const Json& value) = 0;

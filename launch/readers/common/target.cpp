@@ -36,7 +36,24 @@ std::string as_text(const std::string& value) {
   return value;
 }
 void Target::refuse(const std::string& key, const std::string& why) const {
-  throw UsageError(source.option + " " + source.path + ": " + printable(key) + " " + why);
+  throw UsageError(where() + printable(key) + " " + why);
+}
+
+void Target::attempt(const std::function<void()>& step) {
+  try {
+    step();
+  } catch (const UsageError& refusal) {
+    const std::string text = refusal.what();
+    refusals_.push_back(text.starts_with(where()) ? text.substr(where().size()) : text);
+  }
+}
+
+void Target::throw_refusals() const {
+  if (refusals_.empty()) return;
+  std::string text = where();
+  if (refusals_.size() > 1) text += std::to_string(refusals_.size()) + " things are not done here:";
+  for (const std::string& refusal : refusals_) text += (refusals_.size() > 1 ? "\n  " : "") + refusal;
+  throw UsageError(text);
 }
 
 void Target::refuse_other(const std::string& key, const Json& value, const std::string& given) {

@@ -56,6 +56,10 @@ class Target {
       : config(config), context(context), source(std::move(source)) {}
 
   [[noreturn]] void refuse(const std::string& key, const std::string& why) const;
+  /// Runs a step of a reader. What it refuses waits for throw_refusals(), so that a file's refusals are said together.
+  void attempt(const std::function<void()>& step);
+  /// Throws UsageError with everything that attempt() has caught; does nothing if that is nothing.
+  void throw_refusals() const;
   /// Sets the strategy that the value of `key` amounts to, unless the command line gives one.
   void state_strategies(const std::string& key, const std::vector<StrategyChoice>& strategies);
   /// One line for people about a key.
@@ -112,6 +116,10 @@ class Target {
   /// The command line says something else: throws, or notes that it goes before the file.
   void refuse_other(const std::string& key, const Json& value, const std::string& given);
 
+  /// What messages begin with.
+  std::string where() const { return source.option + " " + source.path + ": "; }
+
+  std::vector<std::string> refusals_;
   std::set<std::string> stated_of_plugins_;
   std::vector<std::string> defaults_;
 };
