@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <tuple>
 #include <utility>
 
 #include "consist/error.h"
@@ -112,10 +113,11 @@ std::vector<std::size_t> schedule_order_of(const std::vector<StrategyUse>& activ
 Layout lay_out(const std::vector<StrategyUse>& strategies, int ranks) {
   std::vector<StrategyUse> ordered = strategies;
   take_ranks(ordered, ranks);
-  // Of one distance, axes along which ranks have tokens of their own are outermost: what others divide further nests in their parts.
+  // Of one distance, axes along which ranks have tokens of their own are outermost: what others divide further nests in their
+  // parts. Of these, sequences of their own come before parts of sequences.
   std::ranges::stable_sort(ordered, std::ranges::greater(), [](const StrategyUse& use) {
     const AxisRequest request = use.strategy->axis();
-    return std::pair(request.distance, request.shares_parameters);
+    return std::tuple(request.distance, request.shares_parameters, request.shares_parameters && request.splits_batch);
   });
   refuse_same_axis(ordered);
   std::map<std::string, std::size_t> axes_of_name, made_of_name;

@@ -161,7 +161,11 @@ class Reader final : public readers::KeyReader {
   void read_strategies() {
     const std::int64_t tensor = size("tensor-model-parallel-size"), pipeline = size("pipeline-model-parallel-size"),
                        context = size("context-parallel-size"), experts = size("expert-model-parallel-size");
-    const std::int64_t groups = read_experts(experts, tensor);
+    std::int64_t groups = read_experts(experts, tensor);
+    if (groups > 1 && context > 1 && groups % context == 0) {  // its ranks of experts are those of context first, then of data
+      groups /= context;
+      target_.derive_plugin("expert-model-parallel-size", "cp", "experts", "divided");
+    }
     std::vector<StrategyChoice> all;
     if (tensor > 1) all.push_back({"tp-sp", static_cast<int>(tensor)});
     if (context > 1) all.push_back({"cp", static_cast<int>(context)});

@@ -27,6 +27,7 @@ class Parallelism {
     if (shards_ == 0)
       values_.refuse("data_parallel_shard_degree", "is 0; it must be a number of ranks, or -1 for those that are left");
     if (experts_ > 1 && tensor_ > 1) read_experts_beside_tensor();
+    if (experts_ > 1 && context_ > 1) fold_experts_over_context();
     state_strategies();
     state_ranks();
     read_sharding();
@@ -37,6 +38,16 @@ class Parallelism {
 
  private:
   std::int64_t degree(const char* name) const { return values_.whole(name, 1, 1, most_ranks); }
+
+  /// Torchtitan's ranks of experts are those of context parallelism and some of those that divide parameters.
+  void fold_experts_over_context() {
+    if (experts_ % context_ != 0)
+      values_.refuse("expert_parallel_degree", "is " + as_text(experts_) + ", which context_parallel_degree " +
+                                                   as_text(context_) +
+                                                   " does not divide: ranks of cp share experts all or not at all");
+    experts_ /= context_;
+    target_.derive_plugin("expert_parallel_degree", "cp", "experts", "divided");
+  }
 
   /// Ranks of tp-sp share experts with those of ep. Torchtitan counts them among its ranks of experts unless it divides the
   /// matrices of each expert over them, which takes the same memory.
@@ -64,9 +75,8 @@ class Parallelism {
     if (divides()) {
       // Ranks of expert parallelism are some of those that divide the other parameters.
       if (shards_ > 0 && shards_ % experts_ != 0)
-        values_.refuse("expert_parallel_degree", "is " + as_text(experts_) +
-                                                     ", which does not divide data_parallel_shard_degree " + as_text(shards_) +
-                                                     ": experts over ranks of context parallelism are not done here");
+        values_.refuse("expert_parallel_degree",
+                       "is " + as_text(experts_) + ", which does not divide data_parallel_shard_degree " + as_text(shards_));
       add("zero3-offload", shards_ > 0 ? shards_ / experts_ : 0);
       if (replicas_ > 1) add("ddp", replicas_);
     } else if (replicas_ > 1 || all.empty()) {

@@ -178,6 +178,9 @@ TEST_F(Megatron, DegreesAreStrategies) {
   EXPECT_EQ(experts("--expert-model-parallel-size 2 --expert-tensor-parallel-size 1"), "divided");
   expect_not_taken(mixture + "--expert-model-parallel-size 3 --expert-tensor-parallel-size 1", "it must be a multiple of that here");
   expect_not_taken(mixture + "--expert-tensor-parallel-size 4", "it may be 1 or as many");
+  const std::string folded = "--num-experts 8 --context-parallel-size 4 --cp-comm-type all_gather --expert-model-parallel-size 8";
+  EXPECT_EQ(strategies(folded), "cp=4+ep=2+ddp") << "ranks of context are among those of experts";
+  EXPECT_EQ(option(of(folded), "cp", "experts"), "divided");
   expect_not_taken("--num-experts 8 --expert-tensor-parallel-size 2", "but tensor-model-parallel-size is 1");
   RunConfig c = of("--pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 1");
   EXPECT_EQ(option(c, "pipeline", "schedule"), "interleaved");

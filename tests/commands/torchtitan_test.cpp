@@ -129,6 +129,12 @@ TEST_F(Torchtitan, DegreesAreStrategies) {
   expect_refused(file(eight + "expert_parallel_degree = 4\nexpert_tensor_parallel_degree = 3"), "it may be 1 or as tensor_parallel_degree, 2");
   expect_refused(file("data_parallel_shard_degree = 2\nexpert_parallel_degree = 4"),
                  "does not divide data_parallel_shard_degree 2");
+  const std::string context = "data_parallel_shard_degree = 4\ncontext_parallel_degree = 4\n";
+  EXPECT_EQ(strategies(context + "expert_parallel_degree = 8"), "cp=4+ep=2+zero3-offload=2") << "ranks of cp among those of experts";
+  EXPECT_EQ(option(config_of(file(context + "expert_parallel_degree = 8", none)), "cp", "experts"), "divided");
+  EXPECT_EQ(config_of(file(context + "expert_parallel_degree = 8", none)).ranks, 16);
+  EXPECT_EQ(strategies(context + "expert_parallel_degree = 4"), "cp=4+zero3-offload=4");
+  expect_refused(file(context + "expert_parallel_degree = 2"), "which context_parallel_degree 4 does not divide");
   expect_refused(file("data_parallel_shard_degree = 0"), "data_parallel_shard_degree is 0");
   expect_refused(file("tensor_parallel_degree = 0"), "whole number from 1");
 }

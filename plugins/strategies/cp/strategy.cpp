@@ -3,11 +3,13 @@
 // order so that all ranks have equal work (Grattafiori et al., 2024), or on those that travel around the ring of ranks.
 #include "consist/strategy.h"
 
+#include <optional>
 #include <string>
 
 #include "consist/op.h"
 #include "consist/pass.h"
 #include "consist/plugin.h"
+#include "plugins/strategies/common/experts.h"
 #include "plugins/strategies/common/gather_again.h"
 #include "plugins/strategies/common/held_inputs.h"
 #include "plugins/strategies/common/weight_gradients.h"
@@ -32,11 +34,15 @@ class ContextParallel final : public ParallelStrategy {
       : attention_(attention_of(options.text("attention"))),
         gather_again_(options.flag("gather-again")),
         queries_beside_gathers_(options.flag("queries-beside-gathers")),
-        delay_weight_gradients_(options.flag("delay-weight-gradients")) {}
+        delay_weight_gradients_(options.flag("delay-weight-gradients")),
+        divides_experts_(options.text("experts") == "divided") {
+    if (options.has("capacity")) capacity_ = options.real("capacity");
+  }
 
   AxisRequest axis() const override { return {.name = "context", .distance = 0, .shares_parameters = true}; }
 
   void partition(Program& forward, AxisSet axes) const override {
+    if (divides_experts_) strategies::divide_experts(forward, axes, capacity_, "cp", ", or --cp.experts whole");
     context_parallel::partition(forward, axes.first(), attention_);
   }
 
@@ -63,7 +69,8 @@ class ContextParallel final : public ParallelStrategy {
 
  private:
   Attention attention_;
-  bool gather_again_, queries_beside_gathers_, delay_weight_gradients_;
+  bool gather_again_, queries_beside_gathers_, delay_weight_gradients_, divides_experts_;
+  std::optional<double> capacity_;  // none: the usual one, or ep's
 };
 
 }  // namespace
@@ -71,15 +78,24 @@ class ContextParallel final : public ParallelStrategy {
 CONSIST_PLUGIN(strategy, consist::ParallelStrategy, ContextParallel, "cp", "1.0.0",
                "context parallel (CP): each sequence divided over ranks, attention by heads (Ulysses), on gathered keys and values or "
                "around a ring");
-CONSIST_PLUGIN_OPTIONS({"attention", consist::OptionKind::choice, "gather",
-                        "gather: keys and values of all tokens are brought to every rank; ring: they travel from rank to rank, and each "
-                        "attends to a part at a time; ulysses: each rank attends in some of the heads over the whole sequence",
-                        "gather|ring|ulysses", "", "gather|ring|ulysses"},
-                       {"gather-again", consist::OptionKind::flag, "true",
-                        "backward gathers keys and values again, beside the rest of its layer, instead of keeping those of all tokens", "",
-                        "attention=gather", "true|false"},
-                       {"queries-beside-gathers", consist::OptionKind::flag, "true",
-                        "queries are computed while keys and values travel, in a product of their own; false: in one with theirs", "",
-                        "attention=gather", "true|false"},
-                       {"delay-weight-gradients", consist::OptionKind::flag, "true",
-                        "backward computes gradients of weights while gradients of keys and values travel", "", "", "true|false"});
+CONSIST_PLUGIN_OPTIONS(
+    {"attention", consist::OptionKind::choice, "gather",
+     "gather: keys and values of all tokens are brought to every rank; ring: they travel from rank to rank, and each "
+     "attends to a part at a time; ulysses: each rank attends in some of the heads over the whole sequence",
+     "gather|ring|ulysses", "", "gather|ring|ulysses"},
+    {"gather-again", consist::OptionKind::flag, "true",
+     "backward gathers keys and values again, beside the rest of its layer, instead of keeping those of all tokens", "",
+     "attention=gather", "true|false"},
+    {"queries-beside-gathers", consist::OptionKind::flag, "true",
+     "queries are computed while keys and values travel, in a product of their own; false: in one with theirs", "",
+     "attention=gather", "true|false"},
+    {"delay-weight-gradients", consist::OptionKind::flag, "true",
+     "backward computes gradients of weights while gradients of keys and values travel", "", "", "true|false"},
+    {"experts", consist::OptionKind::choice, "whole",
+     "whole: each rank has all experts, or those of its part beside ep; divided: ranks of the axis share the experts, as "
+     "those of ep do and together with them",
+     "whole|divided", "", "whole|divided"},
+    {"capacity", consist::OptionKind::real, "",
+     "rows that a rank has room for at its experts, as a multiple of what each would have if all had the same; "
+     "without it --ep.capacity where ep divides experts, too, else 1.25",
+     "0..", "experts=divided"});
