@@ -14,6 +14,7 @@
 
 #include "consist/error.h"
 #include "consist/handshake.h"
+#include "consist/log.h"
 #include "consist/wire.h"
 #include "core/job/job_member.h"
 
@@ -85,7 +86,7 @@ void validate(const JobAddress& address) {
     complain("its local rank is " + std::to_string(address.local_rank) + " of " + std::to_string(address.local_size));
   }
   if (address.timeout <= milliseconds(0)) complain("the timeout is not positive");
-  if (address.timeout > longest_wait) complain("the timeout is longer than a year");
+  if (address.timeout > longest_wait || address.join_timeout > longest_wait) complain("the timeout is longer than a year");
   if (address.size == 1) return;
   if (address.token.size() < min_token_characters) {
     complain("the job's token has " + std::to_string(address.token.size()) + " characters; it needs at least " +
@@ -110,14 +111,15 @@ Socket take_listener(const JobAddress& address) {
   return listener;
 }
 
-/// Tries until rank 0 listens and lets this rank in, or the timeout.
+/// Tries until rank 0 listens and lets this rank in, or time_to_join().
 Socket connect_to_master(const JobAddress& address, const std::string& host) {
   const std::string claim = network::WireWriter()
                                 .integer(static_cast<std::int32_t>(address.rank))
                                 .integer(static_cast<std::int32_t>(address.size))
                                 .text(host.substr(0, 255))
                                 .take();
-  const Deadline deadline = Clock::now() + address.timeout;
+  const Deadline begin = Clock::now(), deadline = begin + address.time_to_join();
+  Deadline next_word = begin + address.join_progress;
   milliseconds pause(20);
   while (true) {
     std::string reason;
@@ -131,8 +133,15 @@ Socket connect_to_master(const JobAddress& address, const std::string& host) {
     }
     if (Clock::now() + pause >= deadline) {
       throw SystemError("rank " + std::to_string(address.rank) + " could not join the job at " + address.master_host + " port " +
-                        std::to_string(address.master_port) + " within " + seconds_text(address.timeout) + ": " + reason +
+                        std::to_string(address.master_port) + " within " + seconds_text(address.time_to_join()) + ": " + reason +
                         ". Is rank 0 running there, with the same token?");
+    }
+    if (Clock::now() >= next_word) {
+      const auto waited = std::chrono::duration_cast<milliseconds>(Clock::now() - begin);
+      log::info("rank " + std::to_string(address.rank) + " waits for rank 0 at " + address.master_host + " port " +
+                std::to_string(address.master_port) + ", " + seconds_text(waited) + " of " +
+                seconds_text(address.time_to_join()) + ": " + reason);
+      next_word = Clock::now() + address.join_progress;
     }
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, milliseconds(500));
@@ -154,8 +163,9 @@ std::unique_ptr<JoinedJob> join_job(const JobAddress& address) {
   if (address.rank == 0) {
     auto [own, servers] = network::connected_pair();
     connection = std::move(own);
-    server = std::make_unique<JobServer>(
-        JobServer::Setup{take_listener(address), std::move(servers), host, address.size, address.token, address.timeout});
+    server = std::make_unique<JobServer>(JobServer::Setup{take_listener(address), std::move(servers), host, address.size,
+                                                          address.token, address.timeout, address.time_to_join(),
+                                                          address.join_progress});
   } else {
     connection = connect_to_master(address, host);
   }

@@ -23,9 +23,17 @@ struct JobAddress {
   int listen_fd = -1;  ///< rank 0 only: a listening socket made by the launcher, owned by the job from now on; -1: none
   int joined_fd = -1;  ///< a pipe of the launcher's, owned by the job from now on: this rank's number is written to it (int32)
                        ///< once all ranks have joined, from when on the others notice its death; -1: none
-  std::string token;                          ///< at least min_token_characters, unless size is 1
-  std::chrono::milliseconds timeout{60'000};  ///< for joining, and Job::timeout()
+  std::string token;   ///< at least min_token_characters, unless size is 1
+  std::chrono::milliseconds timeout{60'000};        ///< Job::timeout()
+  std::chrono::milliseconds join_timeout{};         ///< for joining; 0: as long as `timeout`
+  std::chrono::milliseconds join_progress{15'000};  ///< how often a rank that waits for others to join logs it
+
+  std::chrono::milliseconds time_to_join() const noexcept { return join_timeout.count() > 0 ? join_timeout : timeout; }
 };
+
+/// How long ranks that a scheduler starts wait for each other where the user names no time: hosts that still pull an image come
+/// late. torchrun's ranks wait as long.
+inline constexpr std::chrono::minutes default_join_timeout{10};
 
 inline constexpr std::size_t min_token_characters = 16;
 inline constexpr std::size_t max_collected_bytes = std::size_t{1} << 20U;  ///< of one rank's text, see JoinedJob::collect
@@ -49,9 +57,10 @@ class JoinedJob : public Job {
   virtual void fail(std::string_view reason) noexcept = 0;
 };
 
-/// Returns when all ranks have joined. Throws UsageError for an address that makes no sense, SystemError when rank 0 cannot be
-/// reached or cannot listen, PeerError when other ranks do not come within the timeout or fail meanwhile.
-/// The control connection has a thread of its own; on rank 0 a second one serves the others.
+/// Returns when all ranks have joined; while that takes long, rank 0 logs which are missing, and the others that they wait.
+/// Throws UsageError for an address that makes no sense, SystemError when rank 0 cannot be reached or cannot listen, PeerError
+/// when other ranks do not come within `time_to_join()` or fail meanwhile. The control connection has a thread of its own; on
+/// rank 0 a second one serves the others.
 std::unique_ptr<JoinedJob> join_job(const JobAddress& address);
 
 }  // namespace consist

@@ -1,6 +1,7 @@
 // The part of the job's server that finds out which rank has failed.
 #include <algorithm>
 
+#include "consist/log.h"
 #include "core/job/job_server.h"
 
 namespace consist {
@@ -27,14 +28,15 @@ std::string list_ranks(const std::vector<int>& ranks) {
 
 void JobServer::check_time(Time now) {
   if (failure_ || left_) return;
-  if (!complete_ && now >= join_deadline_) {
-    std::vector<int> missing;
-    for (int rank = 0; rank < size_; ++rank) {
-      if (!members_[static_cast<std::size_t>(rank)].joined) missing.push_back(rank);
-    }
-    fail(missing[0], list_ranks(missing) + " of " + std::to_string(size_) + " did not join within " + seconds_text(timeout_) +
-                         ": are all of them started, with the same token, and can they reach rank 0?");
-    return;
+  if (!complete_ && now >= std::min(join_deadline_, next_join_progress_)) {
+    const std::vector<int> missing = missing_ranks();
+    const std::string who = list_ranks(missing) + " of " + std::to_string(size_);
+    if (now >= join_deadline_)
+      return fail(missing[0], who + " did not join within " + seconds_text(join_timeout_) +
+                                  ": are all of them started, with the same token, and can they reach rank 0?");
+    const auto left = std::chrono::duration_cast<milliseconds>(join_deadline_ - now);
+    log::info(who + " have not joined yet; rank 0 waits for them another " + seconds_text(left));
+    next_join_progress_ = now + join_progress_;
   }
   for (int rank = 0; rank < size_; ++rank) {
     const Member& member = members_[static_cast<std::size_t>(rank)];
@@ -48,6 +50,14 @@ void JobServer::check_time(Time now) {
     return fail(culprit, name(culprit) + " is still busy when the others wait for it at the end of the job" + last_at(culprit));
   }
   conclude_inquiry(now);
+}
+
+std::vector<int> JobServer::missing_ranks() const {
+  std::vector<int> missing;
+  for (int rank = 0; rank < size_; ++rank) {
+    if (!members_[static_cast<std::size_t>(rank)].joined) missing.push_back(rank);
+  }
+  return missing;
 }
 
 void JobServer::start_inquiry(int by, int peer, std::string_view what) {

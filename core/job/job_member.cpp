@@ -55,7 +55,8 @@ MemberJob::~MemberJob() {
 
 void MemberJob::wait_until_joined() {
   std::unique_lock lock(mutex_);
-  const bool joined = wait(lock, Clock::now() + address_.timeout + answer_grace, [&] { return refusal_ || !hosts_.empty(); });
+  const bool joined =
+      wait(lock, Clock::now() + address_.time_to_join() + answer_grace, [&] { return refusal_ || !hosts_.empty(); });
   if (refusal_) {
     throw UsageError("rank " + std::to_string(address_.rank) + " cannot join the job: " + *refusal_);
   }

@@ -32,9 +32,12 @@ milliseconds read_timeout(WireReader& reader) {
 JobServer::JobServer(Setup setup)
     : size_(setup.size),
       timeout_(setup.timeout),
+      join_timeout_(setup.join_timeout),
+      join_progress_(setup.join_progress),
       gate_(std::move(setup.listener), std::move(setup.token), std::string(job_purpose), "the job's rendezvous"),
       members_(static_cast<std::size_t>(setup.size)),
-      join_deadline_(Clock::now() + setup.timeout),
+      join_deadline_(Clock::now() + setup.join_timeout),
+      next_join_progress_(Clock::now() + setup.join_progress),
       last_turn_(Clock::now()) {
   std::tie(wake_, wake_read_) = network::connected_pair();
   Member& own = members_[0];

@@ -27,6 +27,7 @@ class JobServer {
     int size = 1;
     std::string token;
     std::chrono::milliseconds timeout{};
+    std::chrono::milliseconds join_timeout{}, join_progress{};
   };
   explicit JobServer(Setup setup);
   ~JobServer();
@@ -94,12 +95,13 @@ class JobServer {
   std::string name(int rank) const;
   /// ", last at step 3, instruction 17: ..." or nothing.
   std::string last_at(int rank) const;
+  std::vector<int> missing_ranks() const;
   bool awaited(const Member& member) const { return member.joined && member.stream.is_open(); }
   /// Of the ranks for which `counts` holds, the one that is furthest behind; -1 if there is none.
   int furthest_behind(const std::function<bool(int)>& counts) const;
 
   const int size_;
-  const std::chrono::milliseconds timeout_;
+  const std::chrono::milliseconds timeout_, join_timeout_, join_progress_;
   network::Gate gate_;
   std::vector<Member> members_;
   std::vector<FrameStream> refused_;  // to be closed once the reason is sent
@@ -112,6 +114,7 @@ class JobServer {
   bool complete_ = false;  // all ranks have joined
   bool left_ = false;      // all ranks have left
   Time join_deadline_;
+  Time next_join_progress_;
   Time leave_deadline_ = Time::max();
   Time last_turn_;
   network::Socket wake_;       // written by the destructor

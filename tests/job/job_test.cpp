@@ -109,6 +109,32 @@ TEST(Job, WaitsForLateJoiners) {
   expect_all_fine(errors);
 }
 
+TEST(Job, WaitsForRanksToJoinLongerThanForThoseThatHave) {
+  auto addresses = make_addresses(3, 400ms);
+  for (JobAddress& address : addresses) {
+    address.join_timeout = 20s;
+    address.join_progress = 200ms;
+  }
+  ::testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
+  std::vector<std::exception_ptr> errors(3);
+  std::vector<std::thread> threads;
+  for (const int rank : {0, 1, 2}) {
+    threads.emplace_back([&, rank] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(rank == 2 ? 1500 : 0));
+      try {
+        join_job(addresses[static_cast<std::size_t>(rank)])->leave(5s);
+      } catch (...) {
+        errors[static_cast<std::size_t>(rank)] = std::current_exception();
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  const std::string said = ::testing::internal::GetCapturedStdout() + ::testing::internal::GetCapturedStderr();
+  expect_all_fine(errors);
+  EXPECT_THAT(said, HasSubstr("rank 2 of 3 have not joined yet; rank 0 waits for them another"));
+}
+
 TEST(Job, NamesTheRanksThatDidNotJoin) {
   auto addresses = make_addresses(4, 1s);
   addresses.erase(addresses.begin() + 2, addresses.end());
