@@ -172,7 +172,9 @@ std::vector<std::string> columns_of(const std::vector<CompareRow>& rows, const s
   std::set<std::string> of_plugins;
   for (const Joined& j : joined) {
     const json given = j.description.config.value("plugin_options", json::object());
+    const std::string observers = "," + value_of(j.description.config, "observe") + ",";
     for (const auto& [plugin, options] : given.items()) {
+      if (observers.find("," + plugin + ",") != std::string::npos) continue;  // where results go is no choice
       for (const auto& [option, value] : options.items()) of_plugins.insert(plugin + "." + option);
     }
   }

@@ -9,6 +9,13 @@ function ratioOf(a, b) {
   return {ratio, text: times(ratio), interval: times(ratio * Math.exp(-both)) + ' to ' + times(ratio * Math.exp(both))};
 }
 
+/** True if two rows can be told apart, by the rule that names a fastest: their intervals do not meet, or their predictions are 2% apart. */
+function toldApart(a, b) {
+  if (isPredicted) return Math.max(a.speed.mean / b.speed.mean, b.speed.mean / a.speed.mean) > 1.02;
+  if (![a, b].every((row) => known(row.speed.low))) return false;
+  return a.speed.low > b.speed.high || b.speed.low > a.speed.high;
+}
+
 /** Without what follows from the run: "AMD EPYC, 2 threads" is an "AMD EPYC". */
 const deviceOf = (row) => (own(row).run?.environment?.device || '').split(',')[0];
 
@@ -109,7 +116,7 @@ function verdictOf(model) {
          (ranked.length > 2 ? 'Beside ' + nameOf(other, false) + ': ' + lower(differText(other, best)) : differText(other, best))));
   if (why) {
     card.append(
-        el('p', {class: 'because'}, el('strong', {}, 'Why: '),
+        el('p', {class: 'because'}, el('strong', {}, toldApart(best, other) ? 'Why: ' : 'If the difference is none of chance: '),
            nameOf(other, false) + ' takes ' + time(why.total) + ' longer ' + why.unit + ': ' + why.text + ' ',
            el('span', {class: 'muted'}, '(' + sourceText(other) + ')')),
         hides ? el('p', {class: 'because'}, el('strong', {}, 'What the precision hides: '), hides) : '');
@@ -223,6 +230,17 @@ function speedChart() {
       }));
 }
 
+/** What a run's own advice promised, with what the rows of this page measured of it, where one of them is that change alone. */
+function adviceText(row, text) {
+  const option = /^--([a-z0-9.-]+) (\S+): /.exec(text);
+  if (!option || !choiceNames.includes(option[1])) return text;
+  const changed = rows.find(
+      (other) => finished(other) && other !== row &&
+          choiceNames.every((name) => name === option[1] ? other.values[name] === option[2] : other.values[name] === row.values[name]));
+  if (!changed) return text;
+  return option[0] + 'simulated ' + text.slice(option[0].length) + '; measured here ' + ratioOf(changed, row).text;
+}
+
 function showAnswer() {
   const section = byId('answer');
   const machines = [...new Set(rows.filter(finished).map(deviceOf).filter(Boolean))];
@@ -257,8 +275,10 @@ function showAnswer() {
   if (advice.length) {
     const lines = new Map();
     for (const row of advice)
-      for (const text of row.advice)
-        lines.set(text.replace(/: .*$/, ''), [...(lines.get(text.replace(/: .*$/, '')) || []), nameOf(row) + ': ' + text]);
+      for (const text of row.advice) {
+        const change = text.replace(/: .*$/, '');
+        lines.set(change, [...(lines.get(change) || []), nameOf(row) + ': ' + adviceText(row, text)]);
+      }
     section.append(
         el('h3', {}, 'What the runs say is left'),
         el('ul', {class: 'plain'},

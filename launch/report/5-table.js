@@ -59,6 +59,12 @@ const columns = [
   },
   {name: 'Loss', value: (r) => r.figures?.final_loss, text: (r) => r.figures.final_loss.toFixed(4), help: 'of the last step'},
   {
+    name: 'Eval loss',
+    value: (r) => own(r).run?.curves?.evaluations?.at(-1)?.[1],
+    text: (r) => own(r).run.curves.evaluations.at(-1)[1].toFixed(4),
+    help: 'of the last evaluation'
+  },
+  {
     name: 'Parity',
     value: (r) => r.figures?.parity,
     text: (r) => r.figures.parity === 0 ? '0' : signed(r.figures.parity.toExponential(1).replaceAll('-', '−')),

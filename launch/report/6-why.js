@@ -106,7 +106,7 @@ function waterfall(d, nameA, nameB) {
       labels.length * (narrow ? 54 : 42) + 50,
       'Waterfall from ' + time(d.a) + ' to ' + time(d.b) + ' ' + d.unit + ': ' +
           labels.slice(1, -1).map((name, n) => name + ' ' + texts[n + 1]).join('; '),
-      'From a step of A to a step of B, part by part; ' + d.unit + '. Each bar begins where the one above it ends. A ' +
+      'From a step of A, the faster, to a step of B, part by part; ' + d.unit + '. Each bar begins where the one above it ends. A ' +
           'click on a bar opens its instructions in the table below.',
       () => ({
         type: 'bar',
@@ -192,10 +192,11 @@ function showWhy() {
     if (candidates.length === 1 && hasParts(candidates[0][0])) section.append(onePart(candidates[0][0]));
     return;
   }
-  // By default the fastest beside the next, or where these are the same the slowest of the first model.
+  // By default the fastest beside the next, or where these are the same the slowest of the first model. A is always the faster one, so
+  // that text, waterfall and table have one sign: what B takes longer.
   const model = data.models.find((m) => m.ranked.length > 1) || {ranked: candidates.map(([, n]) => n)};
   const first = model.ranked[0], ratio = rows[first].speed.mean / rows[model.ranked[1]].speed.mean;
-  let chosen = [model.ranked.length === 2 || ratio > 1.05 ? model.ranked[1] : model.ranked[model.ranked.length - 1], first];
+  let chosen = [first, model.ranked.length === 2 || ratio > 1.05 ? model.ranked[1] : model.ranked[model.ranked.length - 1]];
   const box = el('div');
   const select = (which, label) => el(
       'label', {}, label,
@@ -210,31 +211,30 @@ function showWhy() {
              ([row, n]) => el(
                  'option', {value: n, selected: n === chosen[which]}, nameOf(row) + ' – ' + si(row.speed.mean) + ' tokens/s'))));
   const selects = [select(0, 'A'), select(1, 'B')];
-  const swap =
-      el('button', {
-        type: 'button',
-        class: 'button',
-        onclick: () => {
-          chosen = [chosen[1], chosen[0]];
-          selects.forEach((s, n) => {
-            s.querySelector('select').value = chosen[n];
-          });
-          show();
-        }
-      },
-         'Swap');
   function show() {
-    const [a, b] = chosen.map((n) => rows[n]), d = difference(a, b);
-    const content =
-        [el('p', {}, el('strong', {}, nameOf(b) + ' is ' + ratioOf(b, a).text + ' the speed of ' + nameOf(a) + '.'),
-            ' ' + speedText(b) + ' beside ' + speedText(a) + '.')];
+    if (difference(rows[chosen[0]], rows[chosen[1]]).a > difference(rows[chosen[0]], rows[chosen[1]]).b) chosen = [chosen[1], chosen[0]];
+    selects.forEach((s, n) => {
+      s.querySelector('select').value = chosen[n];
+    });
+    const [a, b] = chosen.map((n) => rows[n]), d = difference(a, b), ratio = ratioOf(a, b), certain = toldApart(a, b);
+    const content = [el(
+        'p', {},
+        certain ? el('strong', {}, nameOf(a) + ' is ' + ratio.text + ' the speed of ' + nameOf(b) + '.') :
+                  nameOf(a) + ' and ' + nameOf(b) + ' cannot be told apart: ' + ratio.text + ' the speed, ' +
+                (isPredicted       ? 'predicted.' :
+                     ratio.interval ? 'with a 95% interval of ' + ratio.interval + '.' :
+                                      'measured once.'),
+        ' ' + speedText(a) + ' beside ' + speedText(b) + '.')];
     if (a === b) {
       fill(box, empty('A and B are the same row.'));
       return;
     }
-    const reason = d.b < d.a ? because(a, b) : because(b, a), slow = d.b < d.a ? a : b;
+    const reason = because(b, a);
     if (reason)
-      content.push(el('p', {}, nameOf(slow) + ' takes ' + time(reason.total) + ' longer ' + reason.unit + ': ' + reason.text));
+      content.push(
+          el('p', {},
+             (certain ? '' : 'If the difference is none of chance: ') + nameOf(b) + ' takes ' + time(reason.total) + ' longer ' +
+                 reason.unit + ': ' + reason.text));
     if (d.parts.length === 0) {
       for (const row of [a, b])
         if (!hasParts(row))
@@ -260,7 +260,7 @@ function showWhy() {
            table('', [{name: 'Setting'}, {name: 'A'}, {name: 'B'}], between.map(([name, x, y]) => [name, x, y]))));
     fill(box, content);
   }
-  section.append(el('div', {class: 'controls'}, selects, swap), box);
+  section.append(el('div', {class: 'controls'}, selects), box);
   show();
 }
 

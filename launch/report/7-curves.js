@@ -8,11 +8,32 @@ const points = (row, name, scale = 1) =>
 
 const first = (shown) => Math.min(...shown.map((row) => columnOf(row, 'step')[0] ?? 1));
 
+/** By row the first row whose line is the same within a ten-thousandth of the values: one covers the other. */
+function coincident(shown, pointsOf) {
+  const all = shown.map((row) => pointsOf(row).filter((p) => known(p.y)));
+  const close = (p, q) => p && q && p.x === q.x && Math.abs(p.y - q.y) <= 1e-4 * Math.max(Math.abs(p.y), Math.abs(q.y));
+  const same = (n, m) => all[n].length > 0 && all[n].length === all[m].length && all[n].every((p, k) => close(p, all[m][k]));
+  return all.map((_, n) => all.findIndex((__, m) => m <= n && (m === n || same(n, m))));
+}
+
+/** Lines that cover each other are drawn one inside the other: the first, on top, is the thinnest. */
+function lineWidths(same) {
+  return same.map((first, n) => 1.8 + 2.4 * same.slice(0, n).filter((other) => other === first).length);
+}
+
+function sameText(shown, same) {
+  const groups = shown.map((_, n) => shown.filter((__, m) => same[m] === n)).filter((group) => group.length > 1);
+  return groups.map((group) => ' The lines of ' + listed(group.map((row) => nameOf(row))) + ' are the same: one lies inside the other.')
+      .join('');
+}
+
 /** One line for each row; the numbers behind them as a table. */
 function lines(
     height, spoken, caption, shown, name, {scale = 1, title = '', format = si, extra = [], plugins = {}, y = {}, draw} = {}) {
+  const drawnPoints = (row) => draw ? draw(row) : points(row, name, scale);
+  const same = coincident(shown, drawnPoints), widths = lineWidths(same);
   return chart(
-      height, spoken, caption,
+      height, spoken, caption + sameText(shown, same),
       () =>
           ({
             type: 'line',
@@ -20,11 +41,11 @@ function lines(
               datasets: [
                 ...extra.map((make) => make()), ...shown.map((row, n) => ({
                                                                label: nameOf(row),
-                                                               data: draw ? draw(row) : points(row, name, scale),
+                                                               data: drawnPoints(row),
                                                                borderColor: runColour(n),
                                                                backgroundColor: runColour(n),
                                                                borderDash: runDash(n),
-                                                               borderWidth: 1.8,
+                                                               borderWidth: widths[n],
                                                                pointRadius: columnOf(row, 'step').length < 3 ? 3 : 0,
                                                                pointHitRadius: 8,
                                                                tension: 0
@@ -57,7 +78,7 @@ function lines(
           }),
       () => {
         const steps = [...new Set(shown.flatMap((row) => columnOf(row, 'step')))].sort((a, b) => a - b);
-        const values = shown.map((row) => new Map((draw ? draw(row) : points(row, name, scale)).map((p) => [p.x, p.y])));
+        const values = shown.map((row) => new Map(drawnPoints(row).map((p) => [p.x, p.y])));
         return table(
             '', [{name: 'Step'}, ...shown.map((row) => ({name: nameOf(row), number: true}))],
             steps.map(

@@ -51,7 +51,7 @@ function problems() {
 for (const section of document.querySelectorAll('main > section'))
   byId('sections').append(el('li', {}, el('a', {href: '#' + section.id}, section.querySelector('h2').textContent)));
 for (const show
-         of [showAnswer, showTable, showWhy, showLoss, showSpeed, showMemory, showTimeline, showHardware, showPredicted,
+         of [showAnswer, showTable, showWhy, showLoss, showTraining, showSpeed, showMemory, showTimeline, showHardware, showPredicted,
              showRepeat, problems])
   show();
 byId('origin').textContent = 'Consist ' + data.version +

@@ -46,7 +46,7 @@ Json curves_of(const ArchiveReader& archive, std::size_t points) {
   const std::vector<std::size_t> shown = shown_steps(seconds.size(), points);
   Json curves{{"steps", seconds.size()}, {"stride", shown.size() > 1 ? shown[1] - shown[0] : 1}, {"columns", Json::object()}};
   for (const std::string& name : archive.columns()) {
-    if (name == "seconds" || name == "samples_per_second" || name == "tokens" || name == "learning_rate") continue;
+    if (name == "seconds" || name == "samples_per_second" || name == "tokens") continue;
     const std::vector<double> values = archive.column(name);
     Json& column = curves["columns"][name] = Json::array();
     bool any = false;
@@ -70,9 +70,25 @@ Json events_of(const ArchiveReader& archive) {
   constexpr std::size_t most = 20;
   Json events = Json::array();
   for (const ArchiveEvent& event : archive.events()) {
-    if (events.size() < most) events.push_back({event.kind, event.text});
+    if (events.size() < most && event.kind != "sample") events.push_back({event.kind, event.text});
   }
   return events;
+}
+
+/// The newest samples of text: {"step", "text"} each.
+Json samples_of(const ArchiveReader& archive) {
+  constexpr std::size_t most = 3;
+  Json samples = Json::array();
+  for (const ArchiveEvent& event : archive.events()) {
+    if (event.kind != "sample") continue;
+    const Json sample = object_of(event.text);
+    const bool whole =
+        sample.contains("step") && sample["step"].is_number() && sample.contains("text") && sample["text"].is_string();
+    samples.push_back(whole ? Json{{"step", sample["step"]}, {"text", sample["text"]}}
+                            : Json{{"step", nullptr}, {"text", event.text}});
+    if (samples.size() > most) samples.erase(samples.begin());
+  }
+  return samples;
 }
 
 Json repeats_of(const CompareOutcome& outcome) {
@@ -105,6 +121,7 @@ void add_archive(Json& row, const CompareOutcome& outcome, SharedTexts& texts, c
   row["status"] = archive.status();
   row["curves"] = curves_of(archive, detail.points);
   row["events"] = events_of(archive);
+  row["samples"] = samples_of(archive);
   row["start"] = object_of(archive.text("/start"));
   row["comm"] = object_of(archive.text("/comm"));
   row["result"] = object_of(archive.text("/result"));

@@ -43,6 +43,9 @@ struct Made {
   nlohmann::json config, topology, timeline;
   std::string programs;  ///< empty: none, as in archives of version 2 from before there were any
   double seconds = 0.1;  ///< of a step
+  double loss = 7;       ///< of the first step
+  std::vector<std::pair<std::string, std::string>> events = {};  ///< kind and text
+  std::vector<double> evaluations = {};                          ///< losses, one after each second step
 };
 
 inline Made made_from(const ArchiveReader& real) {
@@ -60,11 +63,21 @@ inline std::string write_made(const std::string& path, const ArchiveReader& real
                         {"loss", "1", "loss"},
                         {"seconds", "s", "s"},
                         {"tokens", "1", "t"},
+                        {"grad_norm", "1", "n"},
+                        {"learning_rate", "1", "r"},
                         {"tokens_per_second", "1/s", "t"}});
   for (int step = 1; step <= 10; ++step) {
     const double seconds = made.seconds + 0.001 * (step % 7);
-    archive.append(std::vector<double>{double(step), 7 - 0.01 * step, seconds, 1024, 1024 / seconds});
+    archive.append(
+        std::vector<double>{double(step), made.loss - 0.01 * step, seconds, 1024, 0.5 + 0.1 * step, 1e-4 * step, 1024 / seconds});
   }
+  for (const auto& [kind, text] : made.events) archive.event(1.7e9, kind, text);
+  for (std::size_t n = 0; n < made.evaluations.size(); ++n)
+    archive.evaluation({.step = static_cast<std::int64_t>(2 * (n + 1)),
+                        .loss = made.evaluations[n],
+                        .sequences = 8,
+                        .seconds = 0.1,
+                        .time = 1.7e9});
   archive.packed_text("/timeline", made.timeline.dump());
   if (!made.programs.empty()) archive.packed_text("/programs", made.programs);
   archive.finish("finished", "");

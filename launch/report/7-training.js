@@ -1,0 +1,62 @@
+// What training did besides its loss: evaluations, norms of gradients, learning rates, samples of text.
+
+const evaluationsOf = (row) => row.run.curves.evaluations || [];
+
+/** Evaluations as lines, for whoever looks at their course, and the last of each row as numbers. */
+function evaluationContent(shown) {
+  const evaluated = shown.filter((row) => evaluationsOf(row).length);
+  if (!evaluated.length) return [empty('No shown row was evaluated: --evaluate-every says when a run is.')];
+  const course = (row) => evaluationsOf(row).map(([step, loss]) => ({x: step, y: loss}));
+  return [
+    lines(
+        200,
+        'Loss of evaluations: ' + evaluated.map((row) => nameOf(row) + ' ends at ' + course(row).at(-1).y.toFixed(4)).join('; '),
+        'Mean loss over the evaluation part of the data.', evaluated, 'loss', {draw: course, format: (v) => v.toFixed(4)}),
+    table(
+        'The last evaluation',
+        [{name: 'Row'}, {name: 'After step', number: true}, {name: 'Loss', number: true}, {name: 'Sequences', number: true}],
+        evaluated.map((row) => {
+          const [step, loss, sequences] = evaluationsOf(row).at(-1);
+          return [nameOf(row), String(step), known(loss) ? loss.toFixed(4) : '–', String(sequences)];
+        }))
+  ];
+}
+
+function columnContent(shown, name, title, caption, format) {
+  const having = shown.filter((row) => columnOf(row, name).length);
+  if (!having.length) return [];
+  return [el('h3', {}, title), curveLegend(having), lines(170, title, caption + strideText(having), having, name, {format})];
+}
+
+/** The last texts that a run wrote. */
+function sampleContent(shown) {
+  const having = shown.filter((row) => (row.run.samples || []).length);
+  if (!having.length) return [];
+  return [
+    el('h3', {}, 'Samples of text'), el('p', {class: 'muted'}, 'The newest that each run wrote (--sample-every).'),
+    ...having.map(
+        (row) =>
+            el('details', {open: having.length === 1}, el('summary', {}, nameOf(row)),
+               row.run.samples.map(
+                   (sample) => [el('p', {class: 'muted small'}, 'after step ' + sample.step), el('pre', {class: 'sample'}, sample.text)])))
+  ];
+}
+
+function showTraining() {
+  const section = byId('training'), box = el('div');
+  section.append(box);
+  const show = () => {
+    const shown = curveRows();
+    if (!shown.length) {
+      fill(box, rows.some((row) => row.run?.curves) ? noCurves() : empty('No row has steps: nothing was trained.'));
+      return;
+    }
+    const short = (v) => v === 0 ? '0' : Math.abs(v) < 1e-3 || Math.abs(v) >= 1e5 ? v.toExponential(2) : String(Number(v.toPrecision(4)));
+    fill(
+        box, el('h3', {}, 'Evaluations'), evaluationContent(shown),
+        columnContent(shown, 'grad_norm', 'Gradient norm', 'Norm of all gradients of each step, before clipping.', short),
+        columnContent(shown, 'learning_rate', 'Learning rate', 'Learning rate of each step.', short), sampleContent(shown));
+  };
+  whenShownChanges.push(show);
+  show();
+}
