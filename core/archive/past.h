@@ -27,9 +27,9 @@ struct ArchivePast {
 ArchivePast read_past(const std::string& path, std::int64_t last_step);
 
 /// Whether the archive at `path` is of the run that `config` (RunConfig::to_json) describes, so that --resume may go on in it.
-/// What says how long and how carefully a run goes on may differ: steps, checkpoints, limits, profile and trace. An option that
-/// the archive, written by an earlier version, does not know had the value that it has in `defaults`, a configuration as well.
-/// Throws UsageError naming each option that differs with both values, DataError if the file is no archive.
+/// What says how long and how carefully a run goes on may differ: steps, checkpoints, limits, profile and trace; `--transport auto` goes
+/// on in the archive of any transport. An option that the archive, written by an earlier version, does not know had the value that it
+/// has in `defaults`, a configuration as well. Throws UsageError naming each option that differs with both values, DataError if the file is no archive.
 void check_same_run(const std::string& path, const std::string& config, const std::string& defaults);
 
 }  // namespace consist

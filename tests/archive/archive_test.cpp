@@ -305,6 +305,16 @@ TEST(Archive, OfAnEarlierVersionLacksOptionsThatHadTheirDefaults) {
   const std::string path = folder / "run.h5", defaults = R"({"model":"","offload":"none"})";
   write_run(path, 2);
   EXPECT_NO_THROW(check_same_run(path, R"({"model":"qwen3-0.6b","offload":"none"})", defaults));
+  // Runs of earlier versions went over sockets by default, and their archives say so.
+  const std::string over_sockets = (folder.path() / "sockets.h5").string();
+  {
+    Archive archive(over_sockets, false);
+    archive.text("/config", R"({"model":"qwen3-0.6b","transport":"socket"})");
+    archive.define_steps({{"step", "1", ""}});
+    archive.finish("stopped", "");
+  }
+  EXPECT_NO_THROW(check_same_run(over_sockets, R"({"model":"qwen3-0.6b","transport":"auto"})", defaults));
+  EXPECT_THROW(check_same_run(over_sockets, R"({"model":"qwen3-0.6b","transport":"nvlink"})", defaults), UsageError);
   EXPECT_THAT([&] { check_same_run(path, R"({"model":"qwen3-0.6b","offload":"all"})", defaults); },
               ThrowsMessage<UsageError>(HasSubstr(R"(offload: nothing in the archive, "all" now)")));
   EXPECT_THAT([&] { check_same_run(path, R"({"model":"","offload":"none"})", defaults); },
