@@ -99,6 +99,9 @@ if [ "$gpus" -ge 2 ]; then
   done
   # 16 layouts x 4 models, one after the other: jobs that share GPUs wait for each other's collectives for minutes.
   part layouts 600 "$build/bin/test_parity" --gtest_filter='Cuda/GpuLayoutParity*'
+  # No transport is named: NVLink, where there is NVLink.
+  part automatic-transport 120 bash -c '"$@" 2>&1 | grep "data over nvlink within nodes (--transport auto)"' - "$build/bin/consist" train --device cuda --ranks 2 \
+    --model llama-tiny --from-scratch --dataset synthetic --sequence 256 --batch 2 --steps 2
   part nccl 120 bash -c 'each "$@"' - "$build/bin/test_transport" 'NcclGpu.*'
   part agreement 400 "$here/agreement.sh" "$build"
   RANKS=$gpus part killed-rank 400 "$here/killed_rank.sh" "$build"
