@@ -17,6 +17,7 @@ class Fields {
  public:
   explicit Fields(const Json& json, std::string prefix = "") : json_(json), prefix_(std::move(prefix)) {}
   bool has(const char* name) const { return json_.contains(name) && !json_[name].is_null(); }
+  bool is_null(const char* name) const { return json_.contains(name) && json_[name].is_null(); }
   std::int64_t integer(const char* name) const {
     require(name);
     const Json& value = json_[name];
@@ -90,12 +91,22 @@ RopeScaling parse_scaling(const Json& json, const char* field) {
   return scaling;
 }
 
-/// The field that says how many experts there are.
-const char* count_field(const Variant& variant) {
-  return variant.experts == Variant::Experts::mixtral ? "num_local_experts" : "num_experts";
+/// Experts of a layer, 0: none. transformers 4 writes "num_local_experts" for Mixtral and "num_experts" for Qwen3, transformers 5
+/// the former for both, and reads either.
+std::int64_t count_of_experts(const Fields& f, const Variant& variant) {
+  if (variant.experts == Variant::Experts::none) return 0;
+  const bool is_local = f.has("num_local_experts"), is_plain = f.has("num_experts");
+  if (is_local && is_plain && f.integer("num_local_experts") != f.integer("num_experts"))
+    throw DataError("the fields \"num_experts\" (" + shown(f["num_experts"]) + ") and \"num_local_experts\" (" +
+                    shown(f["num_local_experts"]) + ") contradict each other; correct the one that is wrong");
+  if (!is_local && !is_plain) return variant.expert_count;
+  const char* const field = is_local ? "num_local_experts" : "num_experts";
+  const std::int64_t count = f.integer(field);
+  if (count == 0 && variant.expert_count != 0) not_supported(field, "0", std::string(variant.architecture) + " has experts");
+  return count;
 }
 bool has_experts(const Fields& f, const Variant& variant) {
-  return variant.experts != Variant::Experts::none && f.has(count_field(variant)) && f[count_field(variant)] != 0;
+  return count_of_experts(f, variant) != 0;
 }
 
 /// Which layers have experts, and what else transformers reads of them.
@@ -104,7 +115,7 @@ void parse_mixture(const Fields& f, const Variant& variant, Config& c) {
   MixtureConfig& m = c.mixture;
   const bool mixtral = variant.experts == Variant::Experts::mixtral;
   m.names = mixtral ? MixtureConfig::Names::mixtral : MixtureConfig::Names::qwen3;
-  m.experts = f.integer(count_field(variant));
+  m.experts = count_of_experts(f, variant);
   m.choices = f.integer_or("num_experts_per_tok", mixtral ? 2 : 8);
   m.ffn = mixtral ? c.ffn : f.integer_or("moe_intermediate_size", 768);
   m.normalize = mixtral || f.boolean_or("norm_topk_prob", false);
@@ -240,6 +251,12 @@ std::int64_t parse_head_dim(const Fields& f, const Config& c, const Variant& var
                   " is no multiple of \"num_attention_heads\" " + std::to_string(c.heads));
 }
 
+/// transformers takes null for as many as queries have, and a number of the family's for a field that is left out.
+std::int64_t parse_kv_heads(const Fields& f, const Config& c, const Variant& variant) {
+  if (f.has("num_key_value_heads")) return f.integer("num_key_value_heads");
+  return variant.kv_heads == 0 || f.is_null("num_key_value_heads") ? c.heads : variant.kv_heads;
+}
+
 void parse_token_ids(const Fields& f, Config& c) {
   if (f.has("bos_token_id")) c.bos_token = f.integer("bos_token_id");
   if (f.has("pad_token_id")) c.pad_token = f.integer("pad_token_id");
@@ -271,14 +288,14 @@ Config parse_config_json(std::string_view text, std::span<const Variant> variant
   c.hidden = f.integer("hidden_size");
   c.layers = f.integer("num_hidden_layers");
   c.heads = f.integer("num_attention_heads");
-  c.kv_heads = f.integer_or("num_key_value_heads", c.heads);
+  c.kv_heads = parse_kv_heads(f, c, variant);
   c.head_dim = parse_head_dim(f, c, variant);
   c.ffn = f.integer("intermediate_size");
   c.max_positions = f.integer("max_position_embeddings");
-  c.norm_epsilon = f.number_or("rms_norm_eps", 1e-6);
+  c.norm_epsilon = f.number_or("rms_norm_eps", variant.norm_epsilon);
   c.initializer_range = f.number_or("initializer_range", 0.02);
   c.tied = f.boolean_or("tie_word_embeddings", false);
-  c.rope_theta = f.number_or("rope_theta", 10000);
+  c.rope_theta = f.number_or("rope_theta", variant.rope_theta);
   // transformers 4 writes rope_scaling, 5 rope_parameters. Of both the former counts, unless it is empty; a rope_theta inside
   // comes before the one outside, as in transformers 5.
   for (const char* field : {"rope_scaling", "rope_parameters"}) {

@@ -19,7 +19,11 @@ struct Variant {
   bool qkv_bias = false;
   bool qk_norm = false;
   std::int64_t head_dim = 0;        ///< without "head_dim"; 0: hidden_size / num_attention_heads
-  Experts experts = Experts::none;  ///< the fields that say so; a file without them is of a dense model
+  std::int64_t kv_heads = 0;        ///< without "num_key_value_heads"; 0: as many as queries have
+  double rope_theta = 10000;        ///< without "rope_theta"
+  double norm_epsilon = 1e-6;       ///< without "rms_norm_eps"
+  Experts experts = Experts::none;  ///< the fields that say so
+  std::int64_t expert_count = 0;    ///< without a field that says how many; 0: the model is dense
   bool has_window_switch = true;    ///< "sliding_window" counts only if "use_sliding_window" is true
 };
 

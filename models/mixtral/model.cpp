@@ -51,7 +51,11 @@ class Mixtral final : public Model {
   std::unique_ptr<Architecture> from_config(std::string_view json) const override {
     static constexpr decoder::Variant variants[] = {{.architecture = "MixtralForCausalLM",
                                                      .model_type = "mixtral",
+                                                     .kv_heads = 8,
+                                                     .rope_theta = 1e6,
+                                                     .norm_epsilon = 1e-5,
                                                      .experts = decoder::Variant::Experts::mixtral,
+                                                     .expert_count = 8,
                                                      .has_window_switch = false}};
     return make(decoder::parse_config_json(json, variants));
   }

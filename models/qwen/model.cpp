@@ -82,13 +82,14 @@ class Qwen final : public Model {
   }
   std::unique_ptr<Architecture> from_config(std::string_view json) const override {
     static constexpr decoder::Variant variants[] = {
-        {.architecture = "Qwen2ForCausalLM", .model_type = "qwen2", .qkv_bias = true},
-        {.architecture = "Qwen3ForCausalLM", .model_type = "qwen3", .qk_norm = true, .head_dim = 128},
+        {.architecture = "Qwen2ForCausalLM", .model_type = "qwen2", .qkv_bias = true, .kv_heads = 32},
+        {.architecture = "Qwen3ForCausalLM", .model_type = "qwen3", .qk_norm = true, .head_dim = 128, .kv_heads = 32},
         {.architecture = "Qwen3MoeForCausalLM",
          .model_type = "qwen3_moe",
          .other_model_type = "qwen3",
          .qk_norm = true,
          .head_dim = 128,
+         .kv_heads = 4,
          .experts = decoder::Variant::Experts::qwen3}};
     Config config = decoder::parse_config_json(json, variants);
     if (config.architecture == "Qwen3MoeForCausalLM" && !config.mixture.any()) {

@@ -267,13 +267,68 @@ TEST(QwenConfig, AMixtureWithoutExpertsIsTheDenseModel) {
   const auto architecture = parse(file, "qwen");
   EXPECT_THAT(architecture->config_json(), AllOf(HasSubstr("\"Qwen3ForCausalLM\""), HasSubstr("\"qwen3\"")));
   EXPECT_EQ(BuiltModel(*architecture).shape("model.layers.0.self_attn.q_norm.weight"), "[16]");
-  for (const char* field : {"num_local_experts", "num_experts_per_tok", "moe_intermediate_size"}) {
+  for (const char* field : {"num_experts_per_tok", "moe_intermediate_size"}) {
     json mixture = file;
     mixture[field] = 8;  // without the number of experts
     expect_refused(mixture, field, "qwen");
     mixture[field] = 0;
     EXPECT_EQ(parse(mixture, "qwen")->config_json(), architecture->config_json()) << field;
   }
+}
+
+TEST(QwenConfig, TheNumberOfExpertsHasTheNameThatEitherTransformersWrites) {
+  json file = qwen_json("Qwen3MoeForCausalLM", "qwen3_moe");
+  file.update(json{{"head_dim", 16}, {"num_experts", 6}, {"num_experts_per_tok", 3}, {"moe_intermediate_size", 20}});
+  json newer = file;
+  newer.erase("num_experts");
+  newer["num_local_experts"] = 6;  // transformers 5
+  EXPECT_EQ(parse(newer, "qwen")->config_json(), parse(file, "qwen")->config_json());
+  newer["num_experts"] = 6;
+  EXPECT_EQ(parse(newer, "qwen")->config_json(), parse(file, "qwen")->config_json());
+  newer["num_experts"] = 8;
+  expect_refused(newer, "num_local_experts", "qwen");
+}
+
+json mixtral_json() {
+  json file = llama_json();
+  file.update(json{{"architectures", {"MixtralForCausalLM"}}, {"model_type", "mixtral"}, {"num_attention_heads", 16}});
+  return file;
+}
+
+// The defaults of the configuration classes of transformers 4.57 and 5.24.
+TEST(ConfigDefaults, OfFieldsThatAFileLeavesOutAreThoseOfItsFamily) {
+  struct Family {
+    const char* plugin;
+    json file;
+    std::int64_t kv_heads;
+    double rope_theta, norm_epsilon;
+  };
+  const Family families[] = {{"llama", llama_json(), 64, 1e4, 1e-6},
+                             {"qwen", qwen_json("Qwen2ForCausalLM", "qwen2"), 32, 1e4, 1e-6},
+                             {"qwen", qwen_json("Qwen3ForCausalLM", "qwen3"), 32, 1e4, 1e-6},
+                             {"qwen", qwen_json("Qwen3MoeForCausalLM", "qwen3_moe"), 4, 1e4, 1e-6},
+                             {"mixtral", mixtral_json(), 8, 1e6, 1e-5}};
+  for (Family family : families) {
+    SCOPED_TRACE(family.file["architectures"].dump());
+    family.file.update(json{{"num_attention_heads", 64}, {"head_dim", 16}});
+    if (family.file["model_type"] == "qwen3_moe") family.file["num_experts"] = 8;
+    for (const char* field : {"num_key_value_heads", "rope_theta", "rms_norm_eps"}) family.file.erase(field);
+    const json written = json::parse(parse(family.file, family.plugin)->config_json());
+    EXPECT_EQ(written["num_key_value_heads"], family.kv_heads);
+    EXPECT_EQ(written["rope_theta"], family.rope_theta);
+    EXPECT_EQ(written["rms_norm_eps"], family.norm_epsilon);
+    family.file["num_key_value_heads"] = nullptr;
+    EXPECT_EQ(parse(family.file, family.plugin)->sizes().kv_heads, 64);
+    family.file["rope_parameters"] = {{"rope_type", "default"}};  // without a base of its own
+    EXPECT_EQ(json::parse(parse(family.file, family.plugin)->config_json())["rope_theta"], family.rope_theta);
+  }
+  const json mixtral = json::parse(parse(mixtral_json(), "mixtral")->config_json());
+  EXPECT_EQ(mixtral["num_local_experts"], 8);
+  EXPECT_EQ(mixtral["num_experts_per_tok"], 2);
+  EXPECT_EQ(mixtral["router_aux_loss_coef"], 0.001);
+  json none = mixtral_json();
+  none["num_local_experts"] = 0;
+  expect_refused(none, "num_local_experts", "mixtral");
 }
 
 TEST(QwenConfig, ReadsAndWritesMixtures) {
