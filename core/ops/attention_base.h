@@ -55,6 +55,7 @@ inline double visible_flops(const Program& program, const Instruction& i, Tensor
 class AttentionBase : public NamedOp {
  public:
   using NamedOp::NamedOp;
+  TokenOrder token_order() const noexcept override { return TokenOrder::fixed; }
 
  protected:
   /// Heads may be split, each into no parts, and a rank's heads of q must share its heads of k and v.

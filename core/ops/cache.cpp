@@ -11,6 +11,7 @@ constexpr int sequence_dim = 1;
 class RowsAt final : public NamedOp {
  public:
   RowsAt() : NamedOp("rows_at") {}
+  TokenOrder token_order() const noexcept override { return TokenOrder::fixed; }
   Types infer(const Types& in, const Attributes& attributes) const override {
     const TensorType& table = present(in, 0);
     check_present(in, 1, position_type);
@@ -30,6 +31,7 @@ class RowsAt final : public NamedOp {
 class WriteRows final : public NamedOp {
  public:
   WriteRows() : NamedOp("write_rows") {}
+  TokenOrder token_order() const noexcept override { return TokenOrder::fixed; }
   int updates_in_place(int /*output*/) const noexcept override { return 0; }
   bool takes_strided_view(int input) const noexcept override { return input == 1; }
   Types infer(const Types& in, const Attributes& /*attributes*/) const override {

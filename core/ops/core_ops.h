@@ -45,11 +45,13 @@ void register_storage(OpRegistry& registry);
 /// of tokens. What an op of a plugin makes of it, its traits say.
 CONSIST_API bool is_core_op(const Op& op);
 
-/// Base of the core's ops: a name, and checks that name the op in their message.
+/// Base of the core's ops: a name, and checks that name the op in their message. None looks at the order of tokens but those that state
+/// TokenOrder::fixed again.
 class NamedOp : public Op {
  public:
   explicit NamedOp(std::string name) : name_(std::move(name)) {}
   std::string_view name() const noexcept override { return name_; }
+  TokenOrder token_order() const noexcept override { return TokenOrder::any; }
 
  protected:
   [[noreturn]] void fail(const std::string& why) const { throw ProgramError("op '" + name_ + "': " + why); }

@@ -18,6 +18,7 @@ Placement rows_of(Placement placement) {
 class RopeGrad final : public NamedOp {
  public:
   RopeGrad() : NamedOp("rope_grad") {}
+  TokenOrder token_order() const noexcept override { return TokenOrder::fixed; }
   int may_take_place_of(int output) const noexcept override { return output == 0 ? 0 : -1; }
   int position_rows() const noexcept override { return table_input; }
 
@@ -61,6 +62,7 @@ class RopeGrad final : public NamedOp {
 class Rope final : public NamedOp {
  public:
   Rope() : NamedOp("rope") {}
+  TokenOrder token_order() const noexcept override { return TokenOrder::fixed; }
   Separable separable() const noexcept override { return Separable::sequences; }
   std::optional<ChannelSplit> channel_split(const Attributes& attributes) const override {
     return ChannelSplit{.inputs = 1, .unit = attributes.integer("head_dim")};

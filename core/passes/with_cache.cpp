@@ -36,11 +36,18 @@ void check_layout(const Program& forward, std::int64_t longest) {
 class Stretch {
  public:
   Stretch(const Program& forward, std::int64_t longest, std::int64_t tokens, bool logits)
-      : forward_(forward), longest_(longest), tokens_(tokens), logits_(logits) {}
+      : forward_(forward), longest_(longest), tokens_(tokens), logits_(logits) {
+    for (std::size_t id = 0; id < forward.tensors.size(); ++id) {
+      if (forward.tensors[id].role == Role::input && !forward.tensors[id].state) of_tokens_.insert(static_cast<TensorId>(id));
+    }
+  }
 
   Outputs replace(Builder& builder, const Instruction& i, std::vector<TensorId>& inputs) {
     const bool reads_dropped = std::any_of(i.inputs.begin(), i.inputs.end(), [&](TensorId t) { return dropped_.contains(t); });
     if (reads_dropped) return drop(i);
+    const bool reads_tokens = std::any_of(i.inputs.begin(), i.inputs.end(), [&](TensorId t) { return of_tokens_.contains(t); });
+    if (reads_tokens) of_tokens_.insert(i.outputs.begin(), i.outputs.end());
+    of_tokens_.erase(no_tensor);
     if (i.op->vocabulary_use() == VocabularyUse::loss) {
       if (logits_) make_logits(builder, inputs);
       return drop(i);
@@ -55,7 +62,7 @@ class Stretch {
       attributes.set("rows", std::max<std::int64_t>(1, attributes.integer("rows") * tokens_ / longest_));
       return emit(builder, i, inputs, attributes);
     }
-    if (i.op->separable() != Separable::tokens && !ops::is_core_op(*i.op))
+    if (reads_tokens && i.op->separable() != Separable::tokens && !ops::is_core_op(*i.op))
       refuse("nothing says whether op '" + std::string(i.op->name()) +
              "' works on each token by itself; an op that does states so (Op::separable(), docs/plugins.md)");
     return std::nullopt;
@@ -110,6 +117,7 @@ class Stretch {
   std::int64_t longest_, tokens_;
   bool logits_;
   int attentions_ = 0;
+  std::set<TensorId> of_tokens_;       // of the forward part: what depends on the tokens, unlike weights and what is made of them
   std::set<TensorId> dropped_;         // of the forward part
   std::map<TensorId, TensorId> rows_;  // by table: its rows of this stretch
 };

@@ -260,8 +260,8 @@ void same(Work& w) {
   w.out(0, w.in(0));
 }
 
-const std::map<std::string_view, Formula>& formulas() {
-  static const std::map<std::string_view, Formula> table = [] {
+std::map<std::string_view, Formula>& formulas() {
+  static std::map<std::string_view, Formula> table = [] {
     std::map<std::string_view, Formula> all{{"embedding", embedding},
                                             {"embedding_grad", embedding_grad},
                                             {"linear", linear},
@@ -300,13 +300,18 @@ const std::map<std::string_view, Formula>& formulas() {
                                             {"add", add},
                                             {"cast", same},
                                             {"copy", same}};
-    for (const auto* family : {&float8_formulas(), &optimizer_formulas(), &moe_formulas()}) all.insert(family->begin(), family->end());
+    for (const auto* family : {&float8_formulas(), &optimizer_formulas(), &moe_formulas()})
+      all.insert(family->begin(), family->end());
     return all;
   }();
   return table;
 }
 
 }  // namespace
+
+void add_formula(std::string_view op, Formula formula) {
+  formulas()[op] = formula;
+}
 
 void compute(Arena& arena, InstructionId id) {
   const Planned& planned = arena.planned();

@@ -82,6 +82,9 @@ class Work {
 
 using Formula = void (*)(Work&);
 
+/// Adds the formula of an op that a test registers. Not while programs run.
+void add_formula(std::string_view op, Formula formula);
+
 /// The formulas of a family of ops, by op.
 const std::vector<std::pair<std::string_view, Formula>>& float8_formulas();
 const std::vector<std::pair<std::string_view, Formula>>& optimizer_formulas();

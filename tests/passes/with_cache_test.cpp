@@ -114,6 +114,23 @@ TEST(WithCache, AnOpOfAPluginMustSayThatItWorksOnEachToken) {
   EXPECT_EQ(count(compiled(WithOp("test_each_token"), 1, true), "test_each_token"), 1);
 }
 
+/// The same of an op on a weight.
+class WithOpOnWeight final : public Architecture {
+ public:
+  ModelSizes sizes() const override { return {}; }
+  std::string config_json() const override { return "{}"; }
+  TensorId build(Builder& b, TensorId ids, TensorId targets, double scale) const override {
+    const TensorId table = b.emit_one("test_of_weights", {b.parameter("embed.weight", {32, 16}, 0, 0.02F, true)}, {}, "table");
+    const TensorId x = layers::embedding(b, ids, table, "embed");
+    return layers::lm_head_loss(b, layers::attention(b, x, x, x, 16, "attention"), table, targets, scale, "loss");
+  }
+};
+
+TEST(WithCache, AnOpThatSeesNoTokenNeedSayNothing) {
+  registry().add(std::make_unique<TokenOp>("test_of_weights", Separable::no));
+  EXPECT_EQ(count(compiled(WithOpOnWeight(), 1, true), "test_of_weights"), 1);
+}
+
 /// No op makes logits.
 class WithoutHead final : public Architecture {
  public:

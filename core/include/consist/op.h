@@ -115,6 +115,12 @@ class CONSIST_API Op {
   virtual const Op* packed() const noexcept { return nullptr; }
 
   virtual Separable separable() const noexcept { return Separable::no; }
+
+  /// Layouts that put tokens into another order (Program::zigzag, messages of tp-sp) ask it of every op that works on tokens, but for those
+  /// with attends() and position_rows(), which follow the order. An op that says nothing is refused by name, or its tokens stay in order.
+  virtual TokenOrder token_order() const noexcept {
+    return separable() == Separable::tokens ? TokenOrder::any : TokenOrder::fixed;
+  }
   virtual VocabularyUse vocabulary_use() const noexcept { return VocabularyUse::none; }
   virtual std::optional<ResidualSum> residual_sum() const noexcept { return std::nullopt; }
   virtual std::optional<ChannelSplit> channel_split(const Attributes& /*attributes*/) const { return std::nullopt; }

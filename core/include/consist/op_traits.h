@@ -1,5 +1,6 @@
 // Traits: properties that passes and strategies ask an op for, so that they need not know its name. An op of a plugin with a
-// trait is treated like the core's ops that have it. The default of each trait means "not known", which is always safe.
+// trait is treated like the core's ops that have it. The default of each trait means "not known", which is always safe: whoever
+// needs the trait leaves the op as it is, or refuses the layout and names the op.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +32,15 @@ enum class Separable : std::uint8_t {
   no,
   sequences,  ///< along the batch
   tokens,     ///< along the batch and along the sequence
+};
+
+/// Reorderings of tokens, the same for all inputs, under which an op makes the same values: tokens of its outputs are then in the
+/// new order, and sums over tokens stay as they are. It also says that no input without tokens depends on positions, but for
+/// that of Op::position_rows().
+enum class TokenOrder : std::uint8_t {
+  fixed,      ///< none is known: it may look at neighbours or positions
+  sequences,  ///< of the tokens within each sequence, such as a sum over each sequence
+  any,        ///< of all tokens of the batch: each token by itself, or a sum over all tokens
 };
 
 /// The use that an op makes of a table [vocabulary, channels], its input 1.

@@ -17,6 +17,7 @@
 #include "plugins/strategies/cp/overlap.h"
 #include "plugins/strategies/cp/partition.h"
 #include "plugins/strategies/cp/ring.h"
+#include "plugins/strategies/cp/token_order.h"
 
 namespace {
 
@@ -46,10 +47,16 @@ class ContextParallel final : public ParallelStrategy {
     context_parallel::partition(forward, axes.first(), attention_);
   }
 
-  /// Behind what differentiates and repeats attention as one, in front of what schedules instructions.
+  /// Order is checked of what the model and then what precisions make of it. A ring is put behind what differentiates and repeats
+  /// attention as one, in front of what schedules instructions.
   void add_passes(PassList& passes, AxisSet axes) const override {
     if (attention_ != Attention::ring) return;
     passes.add(PassPoint::micro_batch, {"cp.ring", [axis = axes.first()](Program& program, PassContext& /*context*/) {
+    for (const PassPoint point : {PassPoint::forward, PassPoint::micro_batch}) {
+      if (attention_ == Attention::ulysses) break;
+      passes.add(point, {"cp.token_order",
+                         [](Program& program, PassContext& /*context*/) { context_parallel::check_token_order(program); }});
+    }
                                           context_parallel::attend_around_ring(program, axis);
                                         }});
   }

@@ -153,7 +153,8 @@ class Overlap {
     }
     if (!any_tokens_do_) {
       throw UsageError(asked() +
-                       "ranks take stretches of the sequence as they are (the vocabulary does not divide by the ranks, or "
+                       "ranks take stretches of the sequence as they are (the vocabulary does not divide by the ranks, an op "
+                       "looks at the order of tokens, or "
                        "there is a pipeline); leave --tp-sp.overlap-parts at 1, or choose a --batch that it divides");
     }
     dim_ = sequence_dim;

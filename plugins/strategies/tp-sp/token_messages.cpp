@@ -10,6 +10,16 @@ namespace {
 constexpr int sequence_dim = 1;
 constexpr std::int64_t flat = -1;  // attribute "dim" of collectives over flattened tensors
 
+/// Whether forward does something with the tokens of a rank of which it is not known that it is the same for any tokens. What ops
+/// make beside their output may be divided along a dimension of that number, too, such as heads.
+bool needs_its_tokens(const Program& step, const Instruction& i, int axis) {
+  if (i.tag.phase != Phase::forward || i.op->changes_placement() || i.op->token_order() == TokenOrder::any) return false;
+  return std::ranges::any_of(i.inputs, [&](TensorId id) {
+    return id != no_tensor && step[id].role != Role::parameter && step[id].shape.rank() > sequence_dim &&
+           step[id].placements[axis].is_shard(sequence_dim);
+  });
+}
+
 }  // namespace
 
 bool moves_tokens(const Program& program, const Instruction& i, int axis) {
@@ -19,6 +29,7 @@ bool moves_tokens(const Program& program, const Instruction& i, int axis) {
 
 bool any_tokens_do(const Program& step, int axis) {
   return std::none_of(step.instructions.begin(), step.instructions.end(), [&](const Instruction& i) {
+    if (needs_its_tokens(step, i, axis)) return true;
     if (i.op->movement() == Movement::slice) return i.attributes.axes("axis") == axis;
     return i.op->movement() == Movement::send || i.op->movement() == Movement::receive;
   });

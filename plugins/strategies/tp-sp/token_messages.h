@@ -8,8 +8,9 @@ namespace consist::tensor_parallel {
 /// Whether `i` gathers or scatters tensors [batch, sequence, channels] along the sequence over mesh axis `axis`.
 bool moves_tokens(const Program& program, const Instruction& i, int axis);
 
-/// Whether it is all the same which tokens a rank has, as long as all of `step` agrees: nothing but norms and residuals works on
-/// them. Not so where a rank takes stretches of the token ids themselves, or hands its tokens on to a rank with another program.
+/// Whether it is all the same which tokens a rank has, as long as all of `step` agrees: nothing works on them but ops with
+/// TokenOrder::any, such as norms and residuals. Not so where a rank takes stretches of the token ids themselves, or hands its
+/// tokens on to a rank with another program.
 bool any_tokens_do(const Program& step, int axis);
 
 /// Makes each of these collectives one message where it would be one per sequence: a rank then has neighbouring tokens of the
