@@ -2,6 +2,7 @@
 // on one. Each collective has its adjoint: the gradient of an all_gather is a reduce_scatter and so on.
 #include <algorithm>
 
+#include "consist/analysis.h"
 #include "core/ops/collective_kernels.h"
 #include "core/ops/core_ops.h"
 
@@ -18,11 +19,18 @@ Placement parts_of(const Instruction& i) {
   return dim < 0 ? Placement::flat() : Placement::shard(static_cast<int>(dim));
 }
 
+/// The gradient as it lies alike along `axes`: made whole where it has summands along some of them alone, as that of a weight which an
+/// op reads together with all tokens of one axis, and with a rank's tokens of another.
+TensorId alike(Builder& builder, TensorId gradient, AxisSet axes) {
+  if (builder[gradient].placements.on(axes)) return gradient;
+  return builder.reshard(gradient, axes_with(builder[gradient], Placement::partial(), axes), Placement::replicate());
+}
+
 /// Contributes to each input what its output's gradient becomes with placement `to`.
 void pass_back(Differentiator& d, const Instruction& f, Placement to) {
   for (std::size_t i = 0; i < f.inputs.size(); ++i) {
     const TensorId dy = d.gradient(f.outputs[i]);
-    if (dy != no_tensor) d.accumulate_grad(f.inputs[i], d.build().reshard(dy, axes_of(f), to));
+    if (dy != no_tensor) d.accumulate_grad(f.inputs[i], d.build().reshard(alike(d.build(), dy, axes_of(f)), axes_of(f), to));
   }
 }
 

@@ -139,14 +139,15 @@ class Repeater {
   }
 
   /// The copy of output `old`, which is output k of the copied instruction. The first write of a gradient becomes an addition to
-  /// the sum, by the instruction itself if it can: a collective cannot, and a rank's summand that is reduced over ranks within
-  /// the micro-batch is added behind that.
+  /// the sum, by the instruction itself if it can: a collective and an op without an accumulator cannot, and a rank's summand
+  /// that is reduced over ranks within the micro-batch is added behind that.
   TensorId copy_output(Instruction& instruction, std::size_t k, TensorId old) {
     const auto id = static_cast<TensorId>(program_.tensors.size());
     Tensor copy = program_[old];
     const bool is_first = copy.storage == old;
     const Sum* const sum = gradient_storage_[index(copy.storage)] ? &sum_of(copy.storage) : nullptr;
-    if (sum != nullptr && !sum->apart && !(is_first && instruction.op->is_collective())) {
+    const bool can_add = !instruction.op->is_collective() && instruction.op->updates_in_place(static_cast<int>(k)) >= 0;
+    if (sum != nullptr && !sum->apart && (can_add || !is_first)) {
       if (is_first) add_into(program_, instruction, k, sum->value);
       // stays in the gradient's storage
     } else {

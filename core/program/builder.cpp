@@ -1,6 +1,7 @@
 #include "consist/builder.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "consist/error.h"
 
@@ -76,6 +77,14 @@ TensorId moved(Builder& builder, TensorId tensor, int axis, const Placements& to
   const bool is_late = turn == Turn::others && own == Turn::scatter;
   if (own != turn && !is_late) return tensor;
   return builder.reshard(tensor, moving_with(program, tensor, axis, to), to[axis]);
+}
+
+/// Whether `tensor` is whole or a part along an axis along which a summand is `needed`: nothing makes summands of it.
+bool is_no_summand(const Program& program, TensorId tensor, const Placements& needed) {
+  for (int axis = 0; axis < program.mesh.axes(); ++axis) {
+    if (needed[axis].is_partial() && !program[tensor].placements[axis].is_partial()) return true;
+  }
+  return false;
 }
 
 /// Moves what has its turn along every axis, in the order of that turn.
@@ -158,6 +167,22 @@ std::vector<TensorId> Builder::emit(std::string_view op_name, std::vector<Tensor
     rule.outputs.resize(output_types.size());
     for (std::size_t i = 0; i < inputs.size(); ++i) needed[i][axis] = rule.inputs[i];
     for (std::size_t i = 0; i < output_types.size(); ++i) output_placements[i][axis] = rule.outputs[i];
+  }
+  // A sum so far of which ranks hold no summands, as the op would make them: what it makes is added behind it. So come a gradient
+  // of all tokens, and one of those of each rank, together.
+  std::vector<std::pair<std::size_t, TensorId>> sums;  // output, sum so far
+  for (std::size_t k = 0; k < output_types.size(); ++k) {
+    const int slot = output_types[k] ? op.updates_in_place(static_cast<int>(k)) : -1;
+    if (slot < 0 || static_cast<std::size_t>(slot) >= inputs.size()) continue;
+    TensorId& sum = inputs[static_cast<std::size_t>(slot)];
+    if (sum == no_tensor || program_[sum].state || !is_no_summand(program_, sum, needed[static_cast<std::size_t>(slot)]))
+      continue;
+    sums.emplace_back(k, std::exchange(sum, no_tensor));
+  }
+  if (!sums.empty()) {
+    std::vector<TensorId> outputs = emit(op_name, std::move(inputs), std::move(attributes), std::move(names));
+    for (const auto& [k, sum] : sums) outputs[k] = emit_one("add", {sum, outputs[k]}, {}, program_[outputs[k]].name);
+    return outputs;
   }
   for (const Turn turn : turns) {
     along_axes(program_, turn, [&](int axis) {

@@ -283,5 +283,28 @@ TEST(OwnOps, KeepTheirTokensUnderTensorParallelism) {
     expect_what_one_rank_does(through(op), {"--strategy=tp-sp=2", "--ranks=2", "--accumulation=2"});
 }
 
+// A gradient of all tokens and one of those of each rank come together in a tied table, and in an activation that is read both
+// whole and in parts.
+TEST(OwnOps, GradientsOfWholesAndSummandsAddUp) {
+  const Change penalty{.penalty = true}, branch{.branch = true};
+  for (const char* attention : {"gather", "ring", "ulysses"})
+    expect_what_one_rank_does(penalty, cp + Words{"--cp.attention=" + std::string(attention), "--accumulation=2"});
+  for (const char* sequence_parallel : {"true", "false"}) {
+    for (const char* accumulation : {"1", "2"}) {
+      const Words words{"--strategy=tp-sp=2", "--ranks=2", "--tp-sp.sequence-parallel=" + std::string(sequence_parallel),
+                        "--accumulation=" + std::string(accumulation)};
+      expect_what_one_rank_does(penalty, words);
+      expect_what_one_rank_does(branch, words);
+    }
+  }
+  expect_what_one_rank_does(branch, cp);
+  for (const char* strategy : {"ddp", "zero2", "zero3-offload", "tp-sp=2+ddp=2", "cp=2+zero2=2", "cp=2+tp-sp=2"}) {
+    const bool four = std::string(strategy).find('+') != std::string::npos;
+    const Words words{"--strategy=" + std::string(strategy), four ? "--ranks=4" : "--ranks=2", "--accumulation=2"};
+    expect_what_one_rank_does(penalty, words);
+    expect_what_one_rank_does(branch, words);
+  }
+}
+
 }  // namespace
 }  // namespace consist::interpreter
