@@ -66,6 +66,21 @@ TEST_P(Experts, Pairs) {
   }
 }
 
+/// No rank needs more room than for all rows.
+TEST(SharedExperts, ACapacityWithoutBoundsIsRoomForAll) {
+  for (const char* dispatch : {"gather", "all-to-all"}) {
+    const auto bytes = [&](const char* capacity) {
+      const auto programs =
+          compile(config_of({"qwen3-moe"}, {"--strategy=ep=2", "--ranks=2", "--ep.dispatch=" + std::string(dispatch),
+                                            "--ep.capacity=" + std::string(capacity)}),
+                  0);
+      return programs->steps[0].plan.bytes[0];
+    };
+    for (const char* capacity : {"1e9", "1e12", "1e18", "1e300"}) EXPECT_EQ(bytes(capacity), bytes("2")) << dispatch << capacity;
+  }
+  expect_one_rank(ModelChoice{"qwen3-moe"}, {"--strategy=tp-sp=2", "--ranks=2", "--tp-sp.capacity=1e18"});
+}
+
 /// A rank's stages of which some have experts and some have not.
 TEST(SharedExperts, InterleavedStages) {
   const ModelChoice four_layers{"qwen3-moe", R"({"num_hidden_layers": 4})"};

@@ -1,5 +1,6 @@
 #include "plugins/strategies/common/experts.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -27,9 +28,10 @@ void divide_weights(Tensor& weights, const Mesh& mesh, AxisSet axes, const std::
   weights.placements.set(axes, Placement::shard(0));
 }
 
-/// Rows over all ranks where `choices` fall on experts.
+/// Rows over all ranks where `choices` fall on experts. With a capacity as large as there are ranks each has room for all.
 std::int64_t room_of(double capacity, std::int64_t choices, const Mesh& mesh) {
-  return rounded_room(static_cast<std::int64_t>(std::ceil(capacity * static_cast<double>(choices))), mesh.ranks());
+  const double useful = std::min(capacity, static_cast<double>(mesh.ranks()));
+  return rounded_room(static_cast<std::int64_t>(std::ceil(useful * static_cast<double>(choices))), mesh.ranks());
 }
 
 }  // namespace

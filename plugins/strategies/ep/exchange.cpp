@@ -108,7 +108,7 @@ class Exchanger {
     const std::int64_t tokens =
         (choices.rows() + program_.mesh.ranks() - 1) / program_.mesh.ranks();  // of a rank, or of several together
     const double mean = static_cast<double>(tokens) * share_with_rank(experts, experts / ranks_, choices.last());
-    const auto wanted = static_cast<std::int64_t>(std::ceil(capacity_ * mean));
+    const auto wanted = static_cast<std::int64_t>(std::min(std::ceil(capacity_ * mean), static_cast<double>(tokens)));
     return {std::min(rounded_room(wanted * groups, groups), tokens * groups), tokens * groups};
   }
 
