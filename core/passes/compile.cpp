@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "consist/analysis.h"
@@ -64,14 +65,33 @@ void check_inputs(const Program& program) {
   }
 }
 
+/// A run reads its own metrics alone: those of a plugin would be computed for nobody, or vanish.
+void check_metrics(const Program& program) {
+  static const std::set<std::string, std::less<>> recorded{"loss",       "grad_norm", "stop",           "aux_loss",
+                                                           "loss_count", "overflow",  "expert_choices", logits_name};
+  std::set<TensorId> storages;  // of these; earlier values in their place are metrics, too
+  for (const Tensor& tensor : program.tensors) {
+    if (tensor.role == Role::metric && recorded.contains(tensor.name)) storages.insert(tensor.storage);
+  }
+  for (const Tensor& tensor : program.tensors) {
+    if (tensor.role != Role::metric || storages.contains(tensor.storage)) continue;
+    throw ProgramError(
+        "'" + tensor.name +
+        "' is a metric that no run records; of a plugin's own values a run records what it is trained on beside the "
+        "loss, as aux_loss (Program::auxiliary_losses)");
+  }
+}
+
 /// Behind every pass.
 void check_program(const Program& program) {
   verify(program);
   check_inputs(program);
+  check_metrics(program);
 }
 void check_unplaced(const Program& program) {
   verify_unplaced(program);
   check_inputs(program);
+  check_metrics(program);
 }
 
 double tokens_per(const CompileRequest& request, const Layout& layout, int micro_batches) {

@@ -219,6 +219,13 @@ TEST(Compile, WhatAStrategyBreaksIsRefusedAtOnceWithItsName) {
     EXPECT_THAT(message_of_breaking(where, [](Program& p) { p.instructions[1].queue = Queue::communication(3); }), says("queue"));
     EXPECT_THAT(message_of_breaking(where, [](Program& p) { p.parameters[1].name = p.parameters[0].name; }),
                 says("two parameters"));
+/// A metric that is nobody's.
+void add_margin(Program& p) {
+  Builder builder(p);
+  const TensorId made = builder.emit_one("cast", {p.loss}, {{"dtype", std::string(name_of(DType::f32))}}, "margin");
+  p[made].role = Role::metric;
+}
+
     EXPECT_THAT(message_of_breaking(where, [](Program& p) { Builder(p).input("mask", DType::f32, {4}); }),
                 says("nobody writes the input 'mask'"));
   }
@@ -235,6 +242,7 @@ class BreakingModel final : public Architecture {
   }
   std::string config_json() const override { return {}; }
 
+    EXPECT_THAT(message_of_breaking(where, add_margin), says("'margin' is a metric that no run records"));
  private:
   test::TinyModel model_;
 };
@@ -271,6 +279,13 @@ TEST(Compile, WhatAModelOrAPrecisionBreaksIsRefusedWithItsName) {
   EXPECT_THAT(message(), testing::HasSubstr("precision 'bad' left an illegal program in rewrite()"));
 }
 
+  model.what = [](Builder& b) {
+    const TensorId made =
+        b.emit_one("cast", {b.program().parameters[0].tensor}, {{"dtype", std::string(name_of(DType::f32))}}, "margin");
+    b.program()[made].role = Role::metric;
+  };
+  EXPECT_THAT(message(),
+              testing::AllOf(testing::HasSubstr("model 'bad'"), testing::HasSubstr("'margin' is a metric that no run records")));
 TEST(MemoryPlan, NoTwoLiveTensorsOverlap) {
   MemoryPlan plan;
   const Program p = planned(Case(2, 3).step(), &plan);
