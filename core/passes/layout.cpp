@@ -140,7 +140,7 @@ Layout lay_out(const std::vector<StrategyUse>& strategies, int ranks) {
   }
   for (StrategyUse& use : ordered) {
     use.works_on = use.strategy->axis().takes_shared ? use.axes | shared : use.axes;
-    if (!use.works_on.empty()) layout.active.push_back(use);
+    if (!use.works_on.empty() || use.strategy->axis().on_one_rank == OnOneRank::is_called) layout.active.push_back(use);
   }
   for (const bool shares : {true, false}) {
     for (std::size_t k = 0; k < layout.active.size(); ++k) {

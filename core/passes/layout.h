@@ -25,8 +25,9 @@ struct StrategyUse {
 /// The mesh and how the batch is divided over it.
 struct Layout {
   Mesh mesh;                        ///< axes of size 1 are left out
-  std::vector<StrategyUse> active;  ///< the strategies that have an axis to work on, in the order of the mesh's axes: by
-                                    ///< AxisRequest::distance, the largest outermost
+  /// The strategies that have an axis to work on or are called without one (OnOneRank), in the order of the mesh's axes: by
+  /// AxisRequest::distance, the largest outermost.
+  std::vector<StrategyUse> active;
   std::vector<std::size_t> partition_order;  ///< indices of `active`: those that share parameters first
   std::vector<std::size_t> schedule_order;   ///< indices of `active`, by AxisRequest::turn; of one axis name the inner first
   AxisSet batch_axes;                        ///< over which sequences are divided

@@ -14,11 +14,18 @@ void Plan::lay_out(Target target) {
   layout_ = consist::lay_out(parts_.uses, config_.ranks);
   settle_batch(config_, layout_);
   for (const StrategyUse& use : parts_.uses) {
-    const bool has_axis = std::any_of(layout_.active.begin(), layout_.active.end(),
-                                      [&](const StrategyUse& active) { return active.name == use.name; });
+    const bool is_called = std::ranges::any_of(layout_.active, [&](const StrategyUse& a) { return a.name == use.name; });
     const auto options = config_.plugin_options.find(use.name);
-    if (has_axis || options == config_.plugin_options.end() || options->second.empty()) continue;
-    config_.notes.push_back("strategy " + use.name + " has one rank and changes nothing: its options have no effect");
+    const bool has_options = options != config_.plugin_options.end() && !options->second.empty();
+    if (is_called) continue;
+    if (use.strategy->axis().on_one_rank == OnOneRank::not_called) {
+      config_.notes.push_back(
+          "strategy " + use.name +
+          " has one rank and is not called: whatever it does to training is left out (a strategy that works on one "
+          "rank says so, AxisRequest::on_one_rank)");
+    } else if (has_options) {
+      config_.notes.push_back("strategy " + use.name + " has one rank and changes nothing: its options have no effect");
+    }
   }
   set_target(std::move(target));
 }

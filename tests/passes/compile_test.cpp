@@ -141,6 +141,20 @@ TEST(Layout, StrategiesMayTakeAxesThatShareParameters) {
   EXPECT_EQ(lay_out({{"plain", &plain, 2}, {"taking", &taking, 0}}, 2).active.size(), 1U);
 }
 
+TEST(Layout, AStrategyOfOneRankIsCalledIfItSaysSo) {
+  const Timed left("left", 1, 0), called({.name = "called", .on_one_rank = OnOneRank::is_called});
+  Case c(1);
+  c.request.strategies = {{"left", &left, 1}, {"called", &called, 1}};
+  c.layout = lay_out(c.request.strategies, 1);
+  ASSERT_EQ(c.layout.active.size(), 1U);
+  EXPECT_EQ(c.layout.active[0].name, "called");
+  EXPECT_EQ(c.layout.mesh.axes(), 0);
+  Timed::partitioned = Timed::scheduled = "";
+  c.step();
+  EXPECT_EQ(Timed::partitioned, c.layout.mesh.text({}) + " ");
+  EXPECT_EQ(Timed::scheduled, c.layout.mesh.text({}) + " ");
+}
+
 TEST(Layout, RefusesTwoStrategiesOfOneAxisAtOneDistance) {
   const Timed one("data", 2, 0), other("data", 2, 0);
   try {
@@ -205,6 +219,13 @@ std::string message_of_breaking(const std::string& where, const std::function<vo
   return "nothing was refused";
 }
 
+/// A metric that is nobody's.
+void add_margin(Program& p) {
+  Builder builder(p);
+  const TensorId made = builder.emit_one("cast", {p.loss}, {{"dtype", std::string(name_of(DType::f32))}}, "margin");
+  p[made].role = Role::metric;
+}
+
 // Before any pass depends on it: the passes behind would crash, or blame somebody else.
 TEST(Compile, WhatAStrategyBreaksIsRefusedAtOnceWithItsName) {
   for (const std::string where : {"partition", "divide", "schedule", "finish"}) {
@@ -219,15 +240,9 @@ TEST(Compile, WhatAStrategyBreaksIsRefusedAtOnceWithItsName) {
     EXPECT_THAT(message_of_breaking(where, [](Program& p) { p.instructions[1].queue = Queue::communication(3); }), says("queue"));
     EXPECT_THAT(message_of_breaking(where, [](Program& p) { p.parameters[1].name = p.parameters[0].name; }),
                 says("two parameters"));
-/// A metric that is nobody's.
-void add_margin(Program& p) {
-  Builder builder(p);
-  const TensorId made = builder.emit_one("cast", {p.loss}, {{"dtype", std::string(name_of(DType::f32))}}, "margin");
-  p[made].role = Role::metric;
-}
-
     EXPECT_THAT(message_of_breaking(where, [](Program& p) { Builder(p).input("mask", DType::f32, {4}); }),
                 says("nobody writes the input 'mask'"));
+    EXPECT_THAT(message_of_breaking(where, add_margin), says("'margin' is a metric that no run records"));
   }
 }
 
@@ -242,7 +257,6 @@ class BreakingModel final : public Architecture {
   }
   std::string config_json() const override { return {}; }
 
-    EXPECT_THAT(message_of_breaking(where, add_margin), says("'margin' is a metric that no run records"));
  private:
   test::TinyModel model_;
 };
@@ -265,6 +279,13 @@ TEST(Compile, WhatAModelOrAPrecisionBreaksIsRefusedWithItsName) {
                                         testing::HasSubstr("two parameters are called")));
   model.what = [](Builder& b) { b.input("positions", DType::i32, {2, 4}); };
   EXPECT_THAT(message(), testing::HasSubstr("nobody writes the input 'positions'"));
+  model.what = [](Builder& b) {
+    const TensorId made =
+        b.emit_one("cast", {b.program().parameters[0].tensor}, {{"dtype", std::string(name_of(DType::f32))}}, "margin");
+    b.program()[made].role = Role::metric;
+  };
+  EXPECT_THAT(message(),
+              testing::AllOf(testing::HasSubstr("model 'bad'"), testing::HasSubstr("'margin' is a metric that no run records")));
 
   class BreakingPrecision final : public Precision {
    public:
@@ -279,13 +300,6 @@ TEST(Compile, WhatAModelOrAPrecisionBreaksIsRefusedWithItsName) {
   EXPECT_THAT(message(), testing::HasSubstr("precision 'bad' left an illegal program in rewrite()"));
 }
 
-  model.what = [](Builder& b) {
-    const TensorId made =
-        b.emit_one("cast", {b.program().parameters[0].tensor}, {{"dtype", std::string(name_of(DType::f32))}}, "margin");
-    b.program()[made].role = Role::metric;
-  };
-  EXPECT_THAT(message(),
-              testing::AllOf(testing::HasSubstr("model 'bad'"), testing::HasSubstr("'margin' is a metric that no run records")));
 TEST(MemoryPlan, NoTwoLiveTensorsOverlap) {
   MemoryPlan plan;
   const Program p = planned(Case(2, 3).step(), &plan);

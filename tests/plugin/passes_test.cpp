@@ -80,6 +80,14 @@ TEST(PluginPasses, WhatLeavesAnIllegalProgramIsNamed) {
   }
 }
 
+TEST(PluginPasses, OfAStrategyOnOneRankAreLeftOutByName) {
+  const ChildResult one = explain_passes({"--ranks", "1"});
+  EXPECT_EQ(one.status, 0);
+  EXPECT_THAT(one.output, AllOf(HasSubstr("strategy passes has one rank and is not called"), Not(HasSubstr("passes.copy_loss"))));
+  const ChildResult ddp = explain({"--model", "llama-tiny", "--strategy", "ddp", "--ranks", "1"});
+  EXPECT_THAT(ddp.output, Not(HasSubstr("has one rank")));
+}
+
 TEST(PluginPasses, AreTimed) {
   const ChildResult result = explain_passes({"--pass-times"});
   EXPECT_EQ(result.status, 0);

@@ -2,6 +2,7 @@
 // placements, and inserts and moves instructions; it knows neither the model nor the transport.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "consist/export.h"
@@ -10,6 +11,13 @@
 namespace consist {
 
 class PassList;
+
+/// What a strategy is worth that spans one rank (`--strategy NAME=1`), where it has no axis.
+enum class OnOneRank : std::uint8_t {
+  not_called,       ///< it is left out, and the run says so by name
+  changes_nothing,  ///< it is left out: it only says how several ranks share the work
+  is_called,        ///< its functions are called, with no axes: it also changes what one rank trains
+};
 
 /// The mesh axes that a strategy works on.
 struct AxisRequest {
@@ -33,6 +41,8 @@ struct AxisRequest {
   /// Works on the parameters of its own axes and of all axes of strategies that share theirs: its functions get the set of all.
   /// Inputs, and parameters that are not replicated along an axis of others, are placed there already; they stay as they are.
   bool takes_shared = false;
+  /// Asked where the strategy has no axis to work on.
+  OnOneRank on_one_rank = OnOneRank::not_called;
 };
 
 /// The plugin kind "strategy". One object per use on the command line. THREADS: one.
@@ -41,7 +51,8 @@ class CONSIST_API ParallelStrategy {
   virtual ~ParallelStrategy();
   virtual AxisRequest axis() const = 0;
 
-  // `axes` are the mesh axes that the strategy was given: one, unless its request allows several.
+  // `axes` are the mesh axes that the strategy was given: one, unless its request allows several; none with OnOneRank::is_called on
+  // one rank.
 
   /// Sets placements on inputs and parameters of the forward program of one micro-batch, along `axes`; everything else
   /// follows by the ops' placement rules. An activation with a placement set here is resharded to it as soon as it is

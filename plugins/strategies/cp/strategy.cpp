@@ -40,7 +40,9 @@ class ContextParallel final : public ParallelStrategy {
     if (options.has("capacity")) capacity_ = options.real("capacity");
   }
 
-  AxisRequest axis() const override { return {.name = "context", .distance = 0, .shares_parameters = true}; }
+  AxisRequest axis() const override {
+    return {.name = "context", .distance = 0, .shares_parameters = true, .on_one_rank = OnOneRank::changes_nothing};
+  }
 
   void partition(Program& forward, AxisSet axes) const override {
     if (divides_experts_) strategies::divide_experts(forward, axes, capacity_, "cp", ", or --cp.experts whole");
@@ -50,13 +52,13 @@ class ContextParallel final : public ParallelStrategy {
   /// Order is checked of what the model and then what precisions make of it. A ring is put behind what differentiates and repeats
   /// attention as one, in front of what schedules instructions.
   void add_passes(PassList& passes, AxisSet axes) const override {
-    if (attention_ != Attention::ring) return;
-    passes.add(PassPoint::micro_batch, {"cp.ring", [axis = axes.first()](Program& program, PassContext& /*context*/) {
     for (const PassPoint point : {PassPoint::forward, PassPoint::micro_batch}) {
       if (attention_ == Attention::ulysses) break;
       passes.add(point, {"cp.token_order",
                          [](Program& program, PassContext& /*context*/) { context_parallel::check_token_order(program); }});
     }
+    if (attention_ != Attention::ring) return;
+    passes.add(PassPoint::micro_batch, {"cp.ring", [axis = axes.first()](Program& program, PassContext& /*context*/) {
                                           context_parallel::attend_around_ring(program, axis);
                                         }});
   }

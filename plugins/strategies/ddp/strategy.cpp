@@ -32,7 +32,8 @@ class Ddp final : public ParallelStrategy {
             .splits_batch = true,
             .distance = 2,
             .most_axes = Mesh::max_axes,
-            .takes_shared = true};
+            .takes_shared = true,
+            .on_one_rank = OnOneRank::changes_nothing};
   }
 
   void partition(Program& forward, AxisSet axes) const override {

@@ -32,7 +32,13 @@ class ExpertParallel final : public ParallelStrategy {
     }
   }
 
-  AxisRequest axis() const override { return {.name = "expert", .splits_batch = true, .distance = 0, .shares_parameters = true}; }
+  AxisRequest axis() const override {
+    return {.name = "expert",
+            .splits_batch = true,
+            .distance = 0,
+            .shares_parameters = true,
+            .on_one_rank = OnOneRank::changes_nothing};
+  }
 
   void partition(Program& forward, AxisSet axes) const override {
     for (Tensor& tensor : forward.tensors) {

@@ -55,7 +55,7 @@ class Pipeline final : public ParallelStrategy {
     }
   }
 
-  AxisRequest axis() const override { return {.name = "pipeline", .distance = 3}; }
+  AxisRequest axis() const override { return {.name = "pipeline", .distance = 3, .on_one_rank = OnOneRank::changes_nothing}; }
 
   void partition(Program& forward, AxisSet axes) const override {
     const int axis = axes.first();

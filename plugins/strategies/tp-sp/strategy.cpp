@@ -44,7 +44,7 @@ class TensorParallel final : public ParallelStrategy {
     }
   }
 
-  AxisRequest axis() const override { return {.name = "tensor", .distance = 0}; }
+  AxisRequest axis() const override { return {.name = "tensor", .distance = 0, .on_one_rank = OnOneRank::changes_nothing}; }
 
   void partition(Program& forward, AxisSet axes) const override {
     if (divides_experts_) {

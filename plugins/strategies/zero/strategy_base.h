@@ -11,7 +11,12 @@ class ZeroStrategy : public ParallelStrategy {
   explicit ZeroStrategy(Settings settings) : settings_(settings) {}
 
   AxisRequest axis() const override {
-    return {.name = "data", .takes_rest = true, .splits_batch = true, .most_axes = Mesh::max_axes, .takes_shared = true};
+    return {.name = "data",
+            .takes_rest = true,
+            .splits_batch = true,
+            .most_axes = Mesh::max_axes,
+            .takes_shared = true,
+            .on_one_rank = OnOneRank::changes_nothing};
   }
   void partition(Program& forward, AxisSet axes) const override;
   void schedule(Program& step, AxisSet axes) const override;
