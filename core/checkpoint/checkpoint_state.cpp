@@ -1,6 +1,9 @@
 #include "core/checkpoint/checkpoint_state.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -33,6 +36,7 @@ class Fields {
 
   [[noreturn]] void fail(const std::string& what) const { throw DataError(path_ + " is corrupt: " + what_ + " " + what); }
 
+  bool has(const char* name) const { return object_.contains(name); }
   const json& at(const char* name) const {
     const auto found = object_.find(name);
     if (found == object_.end()) fail(std::string("has no ") + name);
@@ -74,6 +78,22 @@ CheckpointFile file_from(const json& value, const std::string& path) {
   return file;
 }
 
+/// As text, which is equal for equal values.
+std::string room_text(double room) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.17g", room);
+  return text;
+}
+
+double room_from(const Fields& fields) {
+  if (!fields.has("room")) return 1;
+  const std::string text = fields.text("room");
+  char* end = nullptr;
+  const double room = std::strtod(text.c_str(), &end);
+  if (text.empty() || *end != 0 || !std::isfinite(room) || room < 1) fields.fail("has an illegal room");
+  return room;
+}
+
 json parse_state(std::string_view text, const std::string& path) {
   return parse_json(text, path + " is cut off or corrupt: it", {.most_bytes = kMostBytes, .most_depth = kDeepest});
 }
@@ -83,9 +103,10 @@ json parse_state(std::string_view text, const std::string& path) {
 std::string to_text(const CheckpointState& state) {
   json files = json::array();
   for (const CheckpointFile& file : state.files) files.push_back(to_json(file));
-  const json fields = {{"step", state.step},   {"seed", state.seed},     {"data_position", state.data_position},
-                       {"ranks", state.ranks}, {"layout", state.layout}, {"config", state.config},
-                       {"files", files}};
+  json fields = {{"step", state.step},   {"seed", state.seed},     {"data_position", state.data_position},
+                 {"ranks", state.ranks}, {"layout", state.layout}, {"config", state.config},
+                 {"files", files}};
+  if (state.room != 1) fields["room"] = room_text(state.room);
   // dump() without spaces gives equal text for equal values: keys are sorted, and there are no fractions.
   const json whole = {{"format", kFormat}, {"version", kVersion}, {"state", fields}, {"sha256", sha256_of(fields.dump())}};
   return whole.dump(2) + "\n";
@@ -110,6 +131,7 @@ CheckpointState parse_checkpoint_state(std::string_view text, const std::string&
   state.ranks = static_cast<int>(fields.count("ranks", std::numeric_limits<int>::max()));
   state.layout = fields.text("layout");
   state.config = fields.text("config");
+  state.room = room_from(fields);
   const json& files = fields.at("files");
   if (!files.is_array()) fields.fail("has no list of files");
   std::set<std::string> names;

@@ -24,6 +24,8 @@ struct CheckpointState {
   std::int64_t data_position = 0;  ///< sequences of the dataset's stream consumed by all ranks together
   int ranks = 1;
   std::string layout;  ///< of the ranks: "data=2"
+  /// The room for rows of tokens at experts (CompileRequest::room): more than 1 once rows had found none.
+  double room = 1;
   std::string config;  ///< the run's configuration as JSON text, kept as it is
   std::vector<CheckpointFile> files;
   bool operator==(const CheckpointState&) const = default;

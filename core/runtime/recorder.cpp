@@ -111,6 +111,11 @@ void Recorder::profile(const std::string& json) {
   if (archive_) archive_->text("/profile", json);
 }
 
+void Recorder::program(const std::string& json) {
+  const std::lock_guard lock(mutex_);
+  if (archive_) archive_->text("/program", json);
+}
+
 void Recorder::timeline(const std::string& json) {
   const std::lock_guard lock(mutex_);
   if (archive_) archive_->packed_text("/timeline", json);

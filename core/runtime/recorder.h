@@ -33,6 +33,8 @@ class Recorder {
   /// Before the first step is recorded: what the run's start took.
   void start(const std::string& json);
   void profile(const std::string& json);
+  /// In place of what describe() said: programs were replaced by others.
+  void program(const std::string& json);
   /// When the step's instructions ran, once the run is over (step_timeline.h).
   void timeline(const std::string& json);
   /// The programs of the step, once the run is over (program_texts.h).

@@ -179,6 +179,7 @@ TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, Advise
     job.leave(job.timeout());
     return TrainerResult::finished;
   }
+  plan.set_room(saved.room());
   for (const std::string& note : open_device(parts, config, host, job)) config.notes.push_back(note);
   const MachineChoice machine = agree_on_machine(job, parts.device->info(), config.machine);
   if (!machine.note.empty()) config.notes.push_back(machine.note);
@@ -277,9 +278,11 @@ TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, Advise
   start.finished("advice");
   RunEvents events(config, job, state, saved, first_step, stop, recorder, observers, sensors, start, timed);
   events.set_samples(samples);
+  events.begin_with_room(saved.room());
   if (state.has_metric(state.step(), "overflow")) {
     events.set_room_maker([&](double room) {
       plan.set_room(room);
+      saved.set_room(room);
       state.replace_programs(plan.step(job.rank()), plan.evaluation(job.rank()), communicators.by_queue(),
                              timed_throughout || (recorded && timing_is_free));
     });
@@ -301,6 +304,7 @@ TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, Advise
   if (events.room() > 1) {
     tell_bytes(job, "planned_with_room", state.planned_bytes());
     planned.device = largest_bytes(job, "planned_with_room", state.planned_bytes());
+    recorder.program(program_json(summarize(state.step()), planned));
   }
   events.result.planned = planned;
   const std::int64_t peak = parts.device->counters().peak_bytes;

@@ -43,8 +43,10 @@ class RunEvents final : public TrainerEvents {
   void begins(Activity activity, std::int64_t step, std::int64_t round) override { progress_.begin(activity, step, round); }
   bool stop_requested() override { return stop_.requested(); }
 
-  /// What gives the state programs with `room` times the room that the run began with. Without one there is no more.
-  double room() const noexcept { return room_; }  ///< as a multiple of what the run began with
+  /// CompileRequest::room of the programs: 1, or what a checkpoint had, until more is made.
+  double room() const noexcept { return room_; }
+  void begin_with_room(double room) noexcept { room_ = room; }
+  /// What gives the state programs with `room` times the room that strategies ask for. Without one there is no more.
   void set_room_maker(std::function<void(double room)> maker) { room_maker_ = std::move(maker); }
 
   /// What sample() writes; outlives this. Without one nothing.
@@ -85,7 +87,8 @@ class RunEvents final : public TrainerEvents {
   RunProgress progress_;
   std::function<void(double)> room_maker_;
   const SampleRequest* samples_ = nullptr;
-  double room_ = 1;  // as a multiple of what the run began with
+  double room_ = 1;  // as a multiple of what strategies ask for
+  bool said_no_targets_ = false;
   std::vector<double> seconds_;
   std::int64_t tokens_ = 0, sequences_ = 0;
 };

@@ -168,6 +168,7 @@ void SavedState::find_newest_checkpoint() {
     return;
   }
   const CheckpointState& saved = checkpoint_->state();
+  room_ = saved.room;
   check_same_data(saved, checkpoint_->path(), config_, sequences_per_step_);
   check_same_trained(saved, checkpoint_->path(), config_);
   if (saved.step > config_.steps) {
@@ -252,6 +253,7 @@ std::int64_t SavedState::save(TrainingState& state, std::int64_t step) {
   saved.data_position = step * sequences_per_step_;
   saved.ranks = config_.ranks;
   saved.layout = layout_;
+  saved.room = room_;
   saved.config = config_.to_json();
   return save_checkpoint(job_, writer_.get(), std::move(saved), mine.sources, mine.parts);
 }

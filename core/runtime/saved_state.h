@@ -42,6 +42,10 @@ class SavedState {
   /// After fill(): what schedule_change() in resume_checks.h says of the checkpoint; empty without one.
   std::string schedule_change(PluginHost& host) const;
 
+  /// CompileRequest::room of the checkpoint that fill() reads, 1 without one; and what save() says of it from now on.
+  double room() const noexcept { return room_; }
+  void set_room(double room) noexcept { room_ = room; }
+
   /// Called by every rank: saves a checkpoint after `step` steps. Returns the bytes written by all ranks on rank 0, elsewhere 0.
   std::int64_t save(TrainingState& state, std::int64_t step);
 
@@ -65,6 +69,7 @@ class SavedState {
   std::vector<std::vector<std::string>> parameters_;
   std::unique_ptr<CheckpointWriter> writer_;  // rank 0 with --checkpoint
   std::optional<Checkpoint> checkpoint_;      // to resume from
+  double room_ = 1;
   bool nothing_left_ = false;
   bool made_export_folder_ = false;
 };

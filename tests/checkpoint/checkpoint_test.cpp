@@ -28,6 +28,8 @@ TEST(CheckpointState, RoundTrip) {
   state.files = {{"rank-00000.safetensors", 123, sha256_of("a")}, {"rank-00002.safetensors", 1LL << 40, sha256_of("b")}};
   EXPECT_EQ(parse_checkpoint_state(to_text(state), "state.json"), state);
   EXPECT_EQ(parse_checkpoint_file(to_text(state.files[1])), state.files[1]);
+  state.room = 1.5 * 1.5 * 1.1;
+  EXPECT_EQ(parse_checkpoint_state(to_text(state), "state.json"), state);
 }
 
 TEST(CheckpointState, EveryChangedByteIsNoticed) {

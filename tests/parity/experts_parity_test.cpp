@@ -91,6 +91,33 @@ TEST(ExpertsParity, AStepWithoutRoomRunsAgainWithMore) {
   }
 }
 
+/// A run that goes on begins with the room that it had, and the archive says what the programs with more of it take.
+TEST(ExpertsParity, TheRoomThatWasMadeIsKept) {
+  const TemporaryFolder folder;
+  const auto train = [&](const std::string& name, std::vector<std::string> more) {
+    more.insert(more.end(),
+                {"--model=" + std::string(CONSIST_SOURCE_DIR "/tests/golden/hf/qwen3-moe"), "--strategy=ep=2", "--ranks=2",
+                 "--sequence=32", "--global-batch=8", "--ep.capacity=0.5", "--checkpoint=" + (folder / name)});
+    return test::train_from_scratch(folder / (name + std::to_string(more.size()) + ".h5"), more);
+  };
+  const auto events = [](const ArchiveReader& archive) {
+    std::string kinds;
+    for (const ArchiveEvent& event : archive.events()) kinds += event.kind + " ";
+    return kinds;
+  };
+  const ArchiveReader whole = train("whole", {"--steps=4"});
+  ASSERT_NE(events(whole).find("more_room"), std::string::npos);
+  const auto text = [](const ArchiveReader& archive, const char* path) { return nlohmann::json::parse(archive.text(path)); };
+  EXPECT_EQ(text(whole, "/program")["largest"]["planned_bytes"], text(whole, "/result")["planned_bytes"]);
+  train("half", {"--steps=2"});
+  const ArchiveReader resumed = train("half", {"--steps=4", "--resume"});
+  EXPECT_EQ(events(resumed).find("more_room"), std::string::npos) << "it began with too little room again";
+  const std::vector<double> expected = whole.column("loss"), found = resumed.column("loss");
+  ASSERT_EQ(expected.size(), 4U);
+  ASSERT_GE(found.size(), 2U);
+  EXPECT_EQ(found.back(), expected[3]);
+}
+
 TEST(ExpertsParity, ARunThatCannotHaveMoreRoomEnds) {
   // The limit lets the plan pass with the room that it begins with alone.
   const TemporaryFolder folder;
