@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "consist/error.h"
 #include "consist/text.h"
@@ -59,6 +60,7 @@ void RunEvents::step_finished(const StepReport& report) {
   if (timed_.switched && timed_.any() && result.steps == timed_.last) state_.step().set_timing(false);
   began_ = report.began;
   line_.step(report);
+  if (report.targets && *report.targets == 0) say_no_targets(report.step);
   const ObservedStep observed{.step = report.step,
                               .loss = report.loss,
                               .grad_norm = report.grad_norm,
@@ -75,6 +77,16 @@ void RunEvents::step_finished(const StepReport& report) {
                 std::to_string(report.grad_norm) +
                 ": training has diverged. A lower --learning-rate, a warm-up (an option of the schedule) or --clip usually help");
   }
+}
+
+void RunEvents::say_no_targets(std::int64_t step) {
+  if (job_.rank() != 0) return;
+  constexpr const char* what =
+      "no token is a target (the dataset's mask leaves none), so that the loss is 0; weight decay and momentum change the "
+      "weights all the same";
+  recorder_.event("no_targets", R"({"step": )" + std::to_string(step) + "}");
+  if (!std::exchange(said_no_targets_, true))
+    line_.note("step " + std::to_string(step) + ": " + what + ". Later ones are not told");
 }
 
 void RunEvents::evaluated(const EvaluationReport& report) {

@@ -68,6 +68,7 @@ class RunEvents final : public TrainerEvents {
 
  private:
   void started(double seconds);
+  void say_no_targets(std::int64_t step);
 
   Job& job_;
   TrainingState& state_;

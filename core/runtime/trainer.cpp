@@ -144,6 +144,9 @@ TrainerResult train(TrainingState& state, const Dataset& dataset, const Layout& 
                                                 ? std::optional<double>(state.read_metric(state.step(), "aux_loss"))
                                                 : std::nullopt,
                           .expert_choices = choices,
+                          .targets = state.has_metric(state.step(), "loss_count")
+                                         ? std::optional<double>(state.read_metric(state.step(), "loss_count"))
+                                         : std::nullopt,
                           .expert_load = largest_load(choices, state.step().program().routers),
                           .learning_rate = rate,
                           .seconds = taken.count(),

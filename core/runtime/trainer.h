@@ -40,6 +40,7 @@ struct StepReport {
   std::optional<double> auxiliary_loss;  ///< what is trained on beside the loss (Program::auxiliary_losses), if anything is
   /// How many choices of tokens fell on each expert, over all ranks: for each router (Program::routers) a row; empty without any.
   std::vector<float> expert_choices;
+  std::optional<double> targets;  ///< that the loss is the mean of, where a mask decides it
   double expert_load = 0;  ///< of that the largest share of an expert over the mean of its router; 0 without routers
   double learning_rate = 0;
   double seconds = 0;       ///< from before the batch is written to the device until the last instruction has finished
