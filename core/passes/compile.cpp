@@ -140,7 +140,7 @@ class Passes {
         context_{.dtypes = request.precision->dtypes(), .micro_batches = request.accumulation, .evaluation = evaluation} {
     for (const StrategyUse& use : layout.active) use.strategy->add_passes(of_strategies_.emplace_back(), use.works_on);
     request.precision->add_passes(of_precision_);
-    if (!evaluation) request.optimizer->add_passes(of_optimizer_);
+    request.optimizer->add_passes(of_optimizer_);
   }
 
   /// Forward of one micro-batch, in the precision's dtypes, laid out on the mesh.

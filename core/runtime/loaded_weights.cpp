@@ -8,6 +8,8 @@
 #include "consist/builder.h"
 #include "consist/error.h"
 #include "core/checkpoint/save_checkpoint.h"
+#include "core/checkpoint/tensor_parts.h"
+#include "core/runtime/resume_checks.h"
 #include "core/weights/model_weights.h"
 #include "core/weights/stored_parts.h"
 
@@ -99,12 +101,56 @@ void load_checkpoint_weights(TrainingState& state, const Checkpoint& checkpoint,
                      threads);
 }
 
+namespace {
+
+/// The states beside the weights that the state's program reads, such as averages that an optimizer keeps: from the checkpoint,
+/// where it has them. What may begin at zeros and is not there does.
+void load_checkpoint_states(TrainingState& state, const Checkpoint& checkpoint, int rank, int threads) {
+  const TensorParts saved = checkpoint.open_all();
+  const std::string layout = mesh_text(state.step().program().mesh);
+  std::vector<TrainingState::Value> there;
+  for (const TrainingState::Value& value : state.states_read()) {
+    const std::string name = stored_name(value, rank);
+    const bool readable = value.kind != StateKind::per_rank || checkpoint.state().layout == layout;
+    if (readable && saved.has(name)) {
+      check_shape(saved.shape(name), value.shape, saved.path(name), name);
+      there.push_back(value);
+    } else if (!readable) {
+      throw UsageError("the state '" + value.name + "', which is read beside the weights, is each rank's own, and " +
+                       checkpoint.path() + " is of the layout '" + checkpoint.state().layout + "', this is '" + layout +
+                       "'; take the ranks and the strategy that were trained");
+    } else if (value.kind != StateKind::discardable) {
+      throw DataError(
+          checkpoint.path() + " has no state '" + name +
+          "', which is read beside the weights; take the optimizer, the strategy and the precision that were trained");
+    }
+  }
+  state.load_values(
+      there,
+      [&](const TrainingState::Value& value, std::int64_t first, std::int64_t count, void* out) {
+        saved.read(stored_name(value, rank), value.dtype, first, count, out);
+      },
+      threads);
+}
+
+/// A folder of weights has no states.
+void refuse_states(const TrainingState& state, const std::string& folder) {
+  for (const TrainingState::Value& value : state.states_read()) {
+    if (value.kind == StateKind::discardable) continue;
+    throw UsageError("the state '" + value.name + "' is read beside the weights, and --model " + folder +
+                     " has weights alone; give the run's --checkpoint, or leave out the part that keeps the state");
+  }
+}
+
+}  // namespace
+
 TrainedWeights load_trained_weights(TrainingState& state, const RunConfig& config, const Parts& parts, Job& job) {
   const int threads = filling_threads(job);
   if (!config.checkpoint.empty()) {
     const std::optional<Checkpoint> checkpoint = find_checkpoint(job, config.checkpoint);
     if (!checkpoint) throw UsageError("--checkpoint " + config.checkpoint + ": there is no checkpoint in that folder");
     load_checkpoint_weights(state, *checkpoint, threads);
+    load_checkpoint_states(state, *checkpoint, job.rank(), threads);
     const std::int64_t step = checkpoint->state().step;
     return {"step " + std::to_string(step) + " of " + config.checkpoint, step};
   }
@@ -117,6 +163,7 @@ TrainedWeights load_trained_weights(TrainingState& state, const RunConfig& confi
     throw UsageError("--model " + parts.model_folder + " has a config.json and no weights (model.safetensors or its index)" +
                      ModelWeights::advice(parts.model_folder));
   }
+  refuse_states(state, parts.model_folder);
   load_model_folder(state, parts, config.freeze, threads, job.rank() == 0);
   return {parts.model_folder, 0};
 }

@@ -73,6 +73,8 @@ void TrainingState::prepare_text(const CommunicatorOfQueue& communicators) {
   for (std::size_t t = 0; t < all.tensors.size(); ++t) {
     const Tensor& tensor = all.tensors[t];
     if (!tensor.state || tensor.storage != static_cast<TensorId>(t) || states.contains(tensor.name)) continue;
+    if (tensor.role == Role::optimizer_state && tensor.state_kind != StateKind::discardable)
+      throw ProgramError("text is generated with the state '" + tensor.name + "', which the step that is trained does not keep");
     states[tensor.name] = states[""];  // where what persists of the step ends
     states[""] += aligned(all.bytes(static_cast<TensorId>(t)) + padding);
   }

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -105,6 +106,9 @@ class CONSIST_API TrainingState {
     StateKind kind = StateKind::logical;
   };
   const std::vector<Value>& values() const noexcept { return values_; }
+  /// States beside the parameters that the step reads or writes. Of an evaluation those that it only reads, such as averages that an
+  /// optimizer keeps, are not among values(): a checkpoint of a run that trains has them.
+  std::vector<Value> states_read() const;
   /// Copies this rank's elements [first, first+count) (local) of a value out of the device, in the value's dtype.
   void read_value(const Value& value, std::int64_t first, std::int64_t count, void* out);
   /// Reads elements [first, first+count) of the logical value, in its dtype. Called from several threads at once.
@@ -134,6 +138,8 @@ class CONSIST_API TrainingState {
   void zero_states();
   void list_values();
   void list_states();
+  Value state_value(TensorId state) const;
+  std::set<TensorId> storages_of_parameters() const;
   TensorId find_named(PreparedProgram& program, std::string_view name);  // no_tensor if there is none
   TensorId named(PreparedProgram& program, std::string_view name);
 

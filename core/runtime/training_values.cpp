@@ -41,15 +41,48 @@ void TrainingState::list_values() {
   list_states();
 }
 
-void TrainingState::list_states() {
+std::set<TensorId> TrainingState::storages_of_parameters() const {
   const Program& program = step_->program();
-  std::set<TensorId> listed, of_parameters;
+  std::set<TensorId> storages;
   for (const Parameter& p : program.parameters) {
     for (TensorId tensor : {p.tensor, p.master}) {
-      if (tensor != no_tensor) of_parameters.insert(program[tensor].storage);
+      if (tensor != no_tensor) storages.insert(program[tensor].storage);
     }
-    for (const ParameterState& kept : p.states) of_parameters.insert(program[kept.tensor].storage);
+    for (const ParameterState& kept : p.states) storages.insert(program[kept.tensor].storage);
   }
+  return storages;
+}
+
+TrainingState::Value TrainingState::state_value(TensorId id) const {
+  const Tensor& state = step_->program()[id];
+  const Shape shape = state.state_kind == StateKind::per_rank ? step_->program().local(id) : state.shape;
+  return {
+      .name = state.name, .tensor = id, .dtype = state.dtype, .shape = shape, .of_parameter = false, .kind = state.state_kind};
+}
+
+std::vector<TrainingState::Value> TrainingState::states_read() const {
+  const Program& program = step_->program();
+  std::vector<Value> states;
+  std::set<TensorId> listed = storages_of_parameters();
+  for (const Value& value : values_) {
+    if (!value.of_parameter) states.push_back(value);
+    listed.insert(value.tensor);
+  }
+  for (const Instruction& i : program.instructions) {
+    for (TensorId input : i.inputs) {
+      if (input == no_tensor) continue;
+      const TensorId id = program[input].storage;
+      if (!program[id].state || program[id].role != Role::optimizer_state || !listed.insert(id).second) continue;
+      if (Value value = state_value(id); value.shape.elements() > 0) states.push_back(std::move(value));
+    }
+  }
+  return states;
+}
+
+void TrainingState::list_states() {
+  const Program& program = step_->program();
+  const std::set<TensorId> of_parameters = storages_of_parameters();
+  std::set<TensorId> listed;
   for (const Instruction& i : program.instructions) {
     for (TensorId output : i.outputs) {
       if (output == no_tensor) continue;
@@ -57,14 +90,7 @@ void TrainingState::list_states() {
       const Tensor& state = program[id];
       if (!state.state || state.role != Role::optimizer_state || of_parameters.contains(id) || !listed.insert(id).second)
         continue;
-      const Shape shape = state.state_kind == StateKind::per_rank ? program.local(id) : state.shape;
-      if (shape.elements() == 0) continue;
-      values_.push_back({.name = state.name,
-                         .tensor = id,
-                         .dtype = state.dtype,
-                         .shape = shape,
-                         .of_parameter = false,
-                         .kind = state.state_kind});
+      if (Value value = state_value(id); value.shape.elements() > 0) values_.push_back(std::move(value));
     }
   }
 }

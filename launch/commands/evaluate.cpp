@@ -29,14 +29,15 @@ constexpr std::string_view taken[] = {"model",        "checkpoint",
                                       "batch",        "seed",
                                       "timeout",      "evaluate-sequences",
                                       "memory-limit", "host-memory-limit",
-                                      "archive",      "overwrite"};
+                                      "archive",      "overwrite",
+                                      "optimizer"};
 
 constexpr const char* help =
     "usage: consist evaluate --model FOLDER|--checkpoint FOLDER [OPTIONS]   (defaults in brackets)\n\n"
     "Reads sequences of a dataset's evaluation part, each once, and prints the mean loss over their tokens and its\n"
     "perplexity: the same evaluation as --evaluate-every of train, in any layout (docs/generate.md). Weights are those of\n"
-    "a Hugging Face folder (an export is one), or of a run's newest checkpoint; model, precision, dataset, sequence and\n"
-    "batch of that run are then taken unless they are given.\n\n"
+    "a Hugging Face folder (an export is one), or of a run's newest checkpoint; model, optimizer, precision, dataset,\n"
+    "sequence and batch of that run are then taken unless they are given.\n\n"
     "  --model FOLDER            a Hugging Face folder; with --checkpoint the preset or folder that was trained\n"
     "  --checkpoint FOLDER       a run's checkpoints, of which the newest counts\n"
     "  --dataset D [text]        with its options, such as --text.eval-files FILES or --tokens.files FILES\n"
@@ -44,6 +45,7 @@ constexpr const char* help =
     "  --sequence N [512]  --batch N [4]   tokens per sequence; sequences per rank at once\n"
     "  --ranks N [1]  --strategy S  --transport T  --precision P [fp32]  --device D [auto]  --plugin PATH   as in train, and\n"
     "  --seed, --machine, --timeout, --memory-limit, --host-memory-limit; --config FILE of a run\n"
+    "  --optimizer O             whose passes and states evaluations read, if it has any\n"
     "  --json FILE               the result as a file\n"
     "  --archive FILE            the evaluation as an HDF5 archive (docs/archive.md); --overwrite replaces one\n\n"
     "example: consist evaluate --model exported --dataset text --text.eval-files held-out.txt --evaluate-sequences 0\n";

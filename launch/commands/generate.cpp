@@ -72,17 +72,19 @@ constexpr RunOption help_option{.spec = {"help", OptionKind::flag, "false", "thi
 
 constexpr RunOption own_options[] = {prompt_option, prompt_file, prompt_ids,       max_tokens,  temperature, top_k,
                                      top_p,         ignore_eos,  tokenizer_option, json_option, help_option};
-constexpr std::string_view taken[] = {"model", "checkpoint", "precision", "device", "seed", "plugin", "memory-limit"};
+constexpr std::string_view taken[] = {"model", "checkpoint", "precision",    "device",
+                                      "seed",  "plugin",     "memory-limit", "optimizer"};
 
 constexpr const char* help =
     "usage: consist generate --model FOLDER|--checkpoint FOLDER --prompt TEXT [OPTIONS]   (defaults in brackets)\n\n"
     "Writes text that goes on from a prompt, token by token as it comes, on one rank. Keys and values of what was read are\n"
     "kept (docs/generate.md). Weights are those of a Hugging Face folder (an export is one), or of a run's newest checkpoint,\n"
-    "whose model and precision are then taken unless they are given.\n\n"
+    "whose model, optimizer and precision are then taken unless they are given.\n\n"
     "  --model FOLDER       a Hugging Face folder; with --checkpoint the preset or folder that was trained\n"
     "  --checkpoint FOLDER  a run's checkpoints, of which the newest counts\n"
     "  --tokenizer FILE     a tokenizer.json, or a folder with one; else the model's, or that of the run\n"
-    "  --precision P [fp32]  --device D [auto]  --memory-limit BYTES  --plugin PATH   as in train\n\n"
+    "  --precision P [fp32]  --device D [auto]  --memory-limit BYTES  --plugin PATH   as in train\n"
+    "  --optimizer O        whose passes and states are read beside the weights, if it has any\n\n"
     "  --prompt TEXT        the text to go on from\n"
     "  --prompt-file FILE   the same from a file, - is standard input; a newline at its end is left out\n"
     "  --prompt-ids IDS     the same as tokens: 1,15,7; without a tokenizer tokens are written, too\n"

@@ -142,11 +142,20 @@ constexpr RunOption of_generate[] = {
     valued("tokenizer", text, "", "a tokenizer.json, or a folder with one; else the model's", "FILE"),
     valued("json", text, "", "tokens, text and times as a file", "FILE"),
 };
-constexpr std::string_view taken_by_generate[] = {"model", "checkpoint", "precision", "device", "seed", "plugin", "memory-limit"};
+constexpr std::string_view taken_by_generate[] = {"model", "checkpoint", "precision",    "device",
+                                                  "seed",  "plugin",     "memory-limit", "optimizer"};
 constexpr RunOption of_evaluate[] = {help_option, valued("json", text, "", "the result as a file", "FILE")};
-constexpr std::string_view taken_by_evaluate[] = {"model", "checkpoint", "config", "strategy", "transport", "precision", "device", "machine",
-    "dataset", "ranks", "plugin", "sequence", "batch", "seed", "timeout", "evaluate-sequences", "memory-limit", "host-memory-limit",
-    "archive", "overwrite"};
+constexpr std::string_view taken_by_evaluate[] = {"model",        "checkpoint",
+                                                  "config",       "strategy",
+                                                  "transport",    "precision",
+                                                  "device",       "machine",
+                                                  "dataset",      "ranks",
+                                                  "plugin",       "sequence",
+                                                  "batch",        "seed",
+                                                  "timeout",      "evaluate-sequences",
+                                                  "memory-limit", "host-memory-limit",
+                                                  "archive",      "overwrite",
+                                                  "optimizer"};
 
 constexpr CommandLine lines[] = {
     {"train", true, of_train_itself},

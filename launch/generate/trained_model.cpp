@@ -43,9 +43,9 @@ void add_options_of_checkpoint(ParsedRun& parsed, std::span<const RunOption> own
       if (n + 1 == places.size()) throw;
     }
   }
-  std::set<std::string> kept{"model", "precision", "dataset", "sequence", "batch", "evaluate-sequences"};
+  std::set<std::string> kept{"model", "optimizer", "precision", "dataset", "sequence", "batch", "evaluate-sequences"};
   // Options of a part count where the part is the run's.
-  for (const char* part : {"precision", "dataset"}) {
+  for (const char* part : {"optimizer", "precision", "dataset"}) {
     const std::string of_run = value_in(entries, part);
     if (given(part) && parsed.text(part) != of_run) continue;
     for (const ConfigEntry& entry : entries) {
