@@ -13,13 +13,17 @@ using ByPlugin = std::map<std::string, std::map<std::string, std::string>>;
 
 constexpr const char* key = "device.options";
 
-/// What the run settled that wrote the newest readable checkpoint. Whether a checkpoint is sound is judged when it is loaded.
-ByPlugin settled_before(const RunConfig& config) {
+/// What held in the run that wrote the newest readable checkpoint: what it was told, and what its device had settled. Whether a
+/// checkpoint is sound is judged when it is loaded.
+struct Before {
+  ByPlugin told, settled;
+};
+Before run_before(const RunConfig& config) {
   if (!config.resume || config.checkpoint.empty()) return {};
   for (const CheckpointPlace& place : list_checkpoints(config.checkpoint)) {
     try {
       const Json then = Json::parse(Checkpoint(place.path).state().config);
-      return then.value("chosen_options", ByPlugin{});
+      return {then.value("plugin_options", ByPlugin{}), then.value("chosen_options", ByPlugin{})};
     } catch (const std::exception&) {
       continue;
     }
@@ -27,11 +31,36 @@ ByPlugin settled_before(const RunConfig& config) {
   return {};
 }
 
-/// What this run's own options do not say.
+bool leaves_open(const std::string& value) {
+  return value == "auto";
+}
+
+/// What this run's own options do not say; `auto` says nothing.
 void drop_what_is_given(std::map<std::string, std::string>& settled, const RunConfig& config, const std::string& device) {
   const auto given = config.plugin_options.find(device);
   if (given == config.plugin_options.end()) return;
-  std::erase_if(settled, [&](const auto& option) { return given->second.contains(option.first); });
+  std::erase_if(settled, [&](const auto& option) {
+    const auto own = given->second.find(option.first);
+    return own != given->second.end() && !leaves_open(own->second);
+  });
+}
+
+/// Replaces what the device has just chosen by what the run before was told; true if something was.
+bool take_what_was_told(std::map<std::string, std::string>& chosen, const ByPlugin& told, const std::string& device) {
+  const auto before = told.find(device);
+  if (before == told.end()) return false;
+  bool any = false;
+  for (auto& [option, value] : chosen) {
+    const auto was = before->second.find(option);
+    if (was == before->second.end() || leaves_open(was->second)) continue;
+    value = was->second;
+    any = true;
+  }
+  return any;
+}
+
+std::string note_of(const std::string& device, const std::string& option, const std::string& value) {
+  return "--" + device + "." + option + " " + value + ", as in the run that is resumed";
 }
 
 }  // namespace
@@ -48,11 +77,11 @@ std::vector<std::string> open_device(Parts& parts, RunConfig& config, PluginHost
     parts.device->open(job.local_rank(), job.local_size());
     return notes;
   }
-  config.chosen_options = settled_before(config);
+  Before before = run_before(config);
+  config.chosen_options = std::move(before.settled);
   for (auto& [device, options] : config.chosen_options) {
     drop_what_is_given(options, config, device);
-    for (const auto& [option, value] : options)
-      notes.push_back("--" + device + "." + option + " " + value + ", as the run settled that is resumed");
+    for (const auto& [option, value] : options) notes.push_back(note_of(device, option, value));
   }
   std::erase_if(config.chosen_options, [](const auto& device) { return device.second.empty(); });
   add_device(parts, config, host);
@@ -60,10 +89,17 @@ std::vector<std::string> open_device(Parts& parts, RunConfig& config, PluginHost
   parts.device->open(job.local_rank(), job.local_size());
   if (config.chosen_options.empty()) {
     const ModelSizes sizes = parts.architecture->sizes();
-    const auto chosen = parts.device->choose_options(parts.precision->dtypes().parameter, config.batch * config.sequence,
-                                                     sizes.ffn, sizes.hidden);
-    if (!chosen.empty()) config.chosen_options[parts.device_name] = chosen;
+    auto chosen = parts.device->choose_options(parts.precision->dtypes().parameter, config.batch * config.sequence, sizes.ffn,
+                                               sizes.hidden);
     notes = parts.device->info().notes;
+    const bool was_told = take_what_was_told(chosen, before.told, parts.device_name);
+    if (!chosen.empty()) config.chosen_options[parts.device_name] = chosen;
+    if (was_told) {  // the device has been set by its own choice
+      add_device(parts, config, host);
+      parts.device->open(job.local_rank(), job.local_size());
+      notes.clear();
+      for (const auto& [option, value] : chosen) notes.push_back(note_of(parts.device_name, option, value));
+    }
   }
   if (job.size() > 1) job.put(key, Json(config.chosen_options).dump());
   return notes;

@@ -12,9 +12,10 @@
 namespace consist {
 
 /// Makes and opens the run's device (add_device, Device::open), called by every rank. What the options of the device leave open
-/// rank 0 decides: by the newest checkpoint, where the run resumes from one that has settled it; otherwise by measuring
-/// (Device::choose_options). The values stand in config.chosen_options on every rank. Other ranks wait for them (at most
-/// Job::timeout()). Returns lines for people about what was settled, on rank 0. Throws what making and opening the device throw.
+/// or give as "auto" rank 0 decides: by the newest checkpoint, where the run resumes from one whose run settled it or was told
+/// it; otherwise by measuring (Device::choose_options). The values stand in config.chosen_options on every rank. Other ranks wait
+/// for them (at most Job::timeout()). Returns lines for people about what was settled, on rank 0. Throws what making and opening
+/// the device throw.
 CONSIST_API std::vector<std::string> open_device(Parts& parts, RunConfig& config, PluginHost& host, Job& job);
 
 }  // namespace consist

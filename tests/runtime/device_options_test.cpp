@@ -26,7 +26,7 @@ class DeviceOptions : public testing::Test {
                                      "--steps=" + std::to_string(steps),
                                      "--checkpoint=" + (folder_ / "checkpoint")};
     options.insert(options.end(), more.begin(), more.end());
-    test::add_fallbacks(options, {"--precision=bf16"});
+    test::add_fallbacks(options, {"--precision=bf16", "--cpu.bf16=auto"});  // which says nothing, as no option does
     const ArchiveReader archive = test::train_from_scratch(folder_ / "run.h5", options);
     device_ = Json::parse(archive.text("/environment")).at("device");
     return archive.text("/config");
@@ -56,11 +56,20 @@ TEST_F(DeviceOptions, OfAResumedRunAreThoseItBeganWith) {
   const std::string way = turn_choice_of_checkpoint(1);
   EXPECT_EQ(Json::parse(train(2, {"--resume", "--ranks=2"})).at("chosen_options").at("cpu").at("bf16"), way);
   EXPECT_NE(device_.find("bf16 " + way), std::string::npos) << device_;
+  // Each run here says `auto`, which leaves it open.
+  EXPECT_EQ(Json::parse(train(3, {"--resume"})).at("chosen_options").at("cpu").at("bf16"), way);
   // What the command line says goes before what the run had settled.
   const std::string other = way == "native" ? "emulated" : "native";
-  const Json told = Json::parse(train(3, {"--resume", "--cpu.bf16=" + other}));
+  const Json told = Json::parse(train(4, {"--resume", "--cpu.bf16=" + other}));
   EXPECT_TRUE(told.at("chosen_options").empty()) << told;
   EXPECT_NE(device_.find("bf16 " + other), std::string::npos) << device_;
+  // So the run that goes on from there does, without being told again: of both ways one is not what would be measured.
+  for (const int step : {5, 7}) {
+    const std::string now = step == 5 ? other : way;
+    if (step == 7) train(6, {"--resume", "--cpu.bf16=" + now});
+    EXPECT_EQ(Json::parse(train(step, {"--resume"})).at("chosen_options").at("cpu").at("bf16"), now);
+    EXPECT_NE(device_.find("bf16 " + now), std::string::npos) << device_;
+  }
 }
 
 /// Rank 1 of a job in which rank 0 has said what it settled.

@@ -66,8 +66,9 @@ class CpuDevice final : public Device {
     const cpu::Bf16Rates rates = cpu::measure_bf16(library_, settings_, m, n, k);
     settings_.native_bf16 = rates.native_is_chosen();
     name_device();
-    info_.notes.push_back(rates.text() + " (--cpu.bf16)");
-    return {{"bf16", settings_.native_bf16 ? "native" : "emulated"}};
+    const std::string way = settings_.native_bf16 ? "native" : "emulated";
+    info_.notes.push_back(rates.text() + " (another run measures anew; --cpu.bf16 " + way + " repeats this one)");
+    return {{"bf16", way}};
   }
 
   void* allocate(MemorySpace space, std::int64_t bytes) override {

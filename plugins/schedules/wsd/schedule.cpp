@@ -1,6 +1,7 @@
 // Warm-up, stable, decay (Hu et al., "MiniCPM", 2024): the peak until the last share of the steps, in which the rate falls. With
-// --wsd.warmup-from at --wsd.final-rate times the peak (0 where that is 0) it is get_wsd_schedule of transformers (optimization.py)
-// whose num_decay_steps is that share of the steps and whose min_lr_ratio is the final rate, which its warm-up begins at, too.
+// --wsd.warmup-from at --wsd.final-rate times the peak (0 where that is 0) it is get_wsd_schedule of transformers
+// (optimization.py) whose num_decay_steps is that share of the steps and whose min_lr_ratio is the final rate, at which its
+// warm-up begins, too.
 // The shape 1-sqrt is that of Hägele et al., "Scaling Laws and Compute-Optimal Training Beyond Fixed Training Durations", 2024.
 #include "consist/schedule.h"
 
