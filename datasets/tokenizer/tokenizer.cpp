@@ -129,14 +129,11 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text, bool special)
 /// Sets the marks of the ids from `first_id` on, which encode_between() made of `text`: those that hold a byte of a marked range.
 /// Tokens are counted in the bytes that they stand for, which are those of the text after normalization.
 void Tokenizer::mark_between(std::string_view text, std::size_t first_id, const Ranges& marked, MarkedIds& out) const {
-  const auto length_of = [&](std::string_view part) {
-    std::string now = parts_.normalizer.empty() ? std::string(part) : normalized(part, parts_.normalizer);
-    return parts_.bpe->settings().characters ? with_replaced(now, word_mark, " ").size() : now.size();
-  };
+  NormalizedLengths lengths(text, parts_.normalizer, parts_.bpe->settings().characters ? word_mark : std::string_view());
   const auto bytes_of = [&](std::size_t id) -> const std::string& { return tokens_[static_cast<std::size_t>(out.ids[id])]; };
   std::size_t all = 0;
   for (std::size_t id = first_id; id < out.ids.size(); ++id) all += bytes_of(id).size();
-  const std::size_t expected = length_of(text);
+  const std::size_t expected = NormalizedLengths(lengths).of_first(text.size());
   const bool has_space_more = all == expected + 1 && bytes_of(first_id).starts_with(' ') && !text.starts_with(' ');
   if (all != expected && !has_space_more) {
     throw DataError("the tokenizer makes " + std::to_string(all) + " bytes of a text of " + std::to_string(expected) +
@@ -144,8 +141,10 @@ void Tokenizer::mark_between(std::string_view text, std::size_t first_id, const 
   }
   const std::size_t more = has_space_more ? 1 : 0;
   std::vector<std::pair<std::size_t, std::size_t>> places;
-  for (const auto& [begin, end] : marked)
-    places.emplace_back(begin == 0 ? 0 : length_of(text.substr(0, begin)) + more, length_of(text.substr(0, end)) + more);
+  for (const auto& [begin, end] : marked) {
+    const std::size_t from = begin == 0 ? 0 : lengths.of_first(begin) + more;
+    places.emplace_back(from, lengths.of_first(end) + more);
+  }
   std::size_t at = 0, next = 0;
   for (std::size_t id = first_id; id < out.ids.size(); ++id) {
     const std::size_t end = at + bytes_of(id).size();
