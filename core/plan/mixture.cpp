@@ -181,6 +181,13 @@ std::string Mixture::tokenizer() const {
   return "";
 }
 
+std::string Mixture::chat_template() const {
+  for (const Part& part : parts_) {
+    if (const std::string program = part.dataset->chat_template(); !program.empty()) return program;
+  }
+  return "";
+}
+
 std::vector<std::string> Mixture::warnings() const {
   std::vector<std::string> all;
   const Part* first = nullptr;

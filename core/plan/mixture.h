@@ -64,6 +64,7 @@ class CONSIST_API Mixture final : public Dataset {
   std::string describe() const override;
   std::string tokenizer() const override;
   std::vector<std::string> warnings() const override;
+  std::string chat_template() const override;
 
   /// What the first `sequences` of the stream are made of: "text 14 sequences, 7168 tokens (70.0%), jsonl ...".
   std::string text_of_first(std::int64_t sequences) const;

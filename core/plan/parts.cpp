@@ -328,16 +328,16 @@ void add_device(Parts& parts, const RunConfig& config, PluginHost& host) {
   if (parts.device_name == "cuda") kernel_sets().add(host, true);
 }
 
-void add_dataset(Parts& parts, const RunConfig& config, PluginHost& host) {
+std::shared_ptr<Dataset> make_unopened_dataset(const Parts& parts, const RunConfig& config, PluginHost& host) {
   std::vector<Mixture::Part> made;
   for (const DatasetChoice& choice : parse_datasets(config.dataset)) made.push_back({choice, make_dataset(choice, parts, config, host)});
-  if (made.size() == 1) {
-    parts.dataset = made.front().dataset;
-  } else {
-    const auto mixture = std::make_shared<Mixture>(std::move(made));
-    parts.dataset = mixture;
-    parts.mixture = mixture;
-  }
+  if (made.size() == 1) return made.front().dataset;
+  return std::make_shared<Mixture>(std::move(made));
+}
+
+void add_dataset(Parts& parts, const RunConfig& config, PluginHost& host) {
+  parts.dataset = make_unopened_dataset(parts, config, host);
+  parts.mixture = std::dynamic_pointer_cast<Mixture>(parts.dataset);
   parts.dataset->open(
       {.sequence_length = config.sequence, .vocabulary = parts.architecture->sizes().vocabulary, .seed = config.seed});
   if (config.evaluate_every > 0 && parts.dataset->eval_sequences() == 0) {

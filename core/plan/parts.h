@@ -59,6 +59,9 @@ CONSIST_API void settle_batch(RunConfig& config, const Layout& layout);
 /// Chooses and makes the device (not opened).
 CONSIST_API void add_device(Parts& parts, const RunConfig& config, PluginHost& host);
 
+/// The dataset, not opened: what it says of its tokenizer and its chat template.
+CONSIST_API std::shared_ptr<Dataset> make_unopened_dataset(const Parts& parts, const RunConfig& config, PluginHost& host);
+
 /// Makes the dataset and opens it.
 CONSIST_API void add_dataset(Parts& parts, const RunConfig& config, PluginHost& host);
 

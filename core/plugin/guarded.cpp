@@ -236,6 +236,9 @@ class GuardedDataset final : public Dataset {
   std::vector<std::string> warnings() const override {
     return in_plugin(plugin_, "warnings", limited, [&] { return part_->warnings(); });
   }
+  std::string chat_template() const override {
+    return in_plugin(plugin_, "chat_template", [&] { return part_->chat_template(); });
+  }
 
  private:
   std::int64_t at_least(std::int64_t least, std::int64_t count, const char* function) const {

@@ -65,5 +65,8 @@ std::string Dataset::tokenizer() const {
 std::vector<std::string> Dataset::warnings() const {
   return {};
 }
+std::string Dataset::chat_template() const {
+  return {};
+}
 
 }  // namespace consist

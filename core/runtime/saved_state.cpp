@@ -275,8 +275,9 @@ void SavedState::export_model(TrainingState& state) const {
   // Under their names only when the weights are there: an export that fails leaves nothing.
   std::vector<AtomicFile> beside_weights;
   if (job_.rank() == 0) {
-    beside_weights =
-        copy_tokenizer(config_.export_folder, parts_.model_folder, parts_.dataset ? parts_.dataset->tokenizer() : std::string());
+    const Dataset* const data = parts_.dataset.get();
+    beside_weights = copy_tokenizer(config_.export_folder, parts_.model_folder, data ? data->tokenizer() : std::string(),
+                                    data ? data->chat_template() : std::string());
     const std::string text = parts_.architecture->config_json();
     AtomicFile& file = beside_weights.emplace_back(config_.export_folder + "/config.json");
     file.write(text.data(), text.size());

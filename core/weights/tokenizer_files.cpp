@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <string_view>
 #include <vector>
 
 #include "consist/files.h"
@@ -11,6 +12,8 @@ namespace consist {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::string_view own_chat_template = "chat_template.jinja";
 
 // What transformers' save_pretrained writes for a tokenizer, of any kind and version.
 constexpr const char* names[] = {
@@ -54,7 +57,8 @@ std::string tokenizer_of(const std::string& folder) {
   return is_there(path) ? path.string() : std::string();
 }
 
-std::vector<AtomicFile> copy_tokenizer(const std::string& to, const std::string& model_folder, const std::string& used) {
+std::vector<AtomicFile> copy_tokenizer(const std::string& to, const std::string& model_folder, const std::string& used,
+                                       const std::string& chat_template) {
   std::vector<AtomicFile> copies;
   std::error_code ignored;
   const auto copy = [&](const fs::path& from, const std::string& name) {
@@ -67,7 +71,14 @@ std::vector<AtomicFile> copy_tokenizer(const std::string& to, const std::string&
   if (alone) {
     copy(used, "tokenizer.json");
   } else if (!used.empty() || !model_folder.empty()) {
-    for (const char* name : names) copy(from / name, name);
+    for (const std::string_view name : names) {
+      if (chat_template.empty() || name != own_chat_template) copy(from / name, std::string(name));
+    }
+  }
+  if (!chat_template.empty()) {
+    AtomicFile& file = copies.emplace_back((fs::path(to) / own_chat_template).string());
+    file.write(chat_template.data(), chat_template.size());
+    file.finish();
   }
   if (!model_folder.empty()) copy(fs::path(model_folder) / "generation_config.json", "generation_config.json");
   return copies;

@@ -16,7 +16,7 @@
 namespace consist::records {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 /// A file by its positions, as everywhere here: one that shrinks is an error, where a mapping would end the process.
 class PositionedFile final : public arrow::io::RandomAccessFile {

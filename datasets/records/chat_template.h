@@ -1,47 +1,35 @@
-// Chat templates: how a conversation is written as one text. A model's own template is a Jinja program (chat_template in
-// tokenizer_config.json, or chat_template.jinja); those of the model families that ship are built in, under names of their own,
-// and a file's program is recognised by its text. Any other is refused: what it writes would have to be guessed.
+// Chat templates: how a conversation is written as one text. A model's own is a Jinja program (chat_template in
+// tokenizer_config.json, or chat_template.jinja), which is run here; those of the model families that ship are built in, too.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include "datasets/records/messages.h"
+#include "datasets/jinja/template.h"
+#include "datasets/records/builtin_templates.h"
 
 namespace consist::records {
 
-/// A piece of the text. `role` is that of the message whose words and end these are (what a model that takes this role must
-/// write); empty for what introduces a message or stands between two.
-struct ChatPart {
-  std::string text;
-  std::string role = {};
-};
-
 struct ChatTemplate {
-  const char* name;
-  /// Texts that stand for one token each in the tokenizers of its models, with commas between.
-  const char* tokens;
-  const char* roles;  ///< that it can write, with commas between; empty: any
-  /// `place` begins what it throws: DataError for an order of roles that the template refuses.
-  std::vector<ChatPart> (*write)(const std::vector<Message>& messages, const std::string& place);
+  std::string name;     ///< "chatml", or the file that it is from
+  std::string program;  ///< in Jinja
+  std::string tokens;   ///< of one that is built in: texts that should be one token each, with commas between
+  /// bos_token, eos_token and the like, of the tokenizer that it is used with.
+  std::vector<std::pair<std::string, std::string>> special_tokens;
 };
 
-/// Null if there is none of this name.
-const ChatTemplate* find_chat_template(std::string_view name) noexcept;
+/// What `choice` says: a template that is built in, a file with one, or auto: that of the model that `tokenizer_json` belongs to,
+/// from the files beside it, where special tokens are read as well. Throws UsageError, which names `option` and what there is to
+/// choose from, if there is none; DataError for a damaged file.
+ChatTemplate choose_chat_template(const std::string& choice, const std::string& tokenizer_json, const std::string& option);
 
-/// "chatml|llama2|...", in the order of --help.
-#define CONSIST_CHAT_TEMPLATES "chatml|llama2|llama3|mistral|qwen2.5|qwen3"
+/// The template beside a tokenizer.json; nothing if there is none. Throws DataError for a damaged file.
+std::optional<ChatTemplate> chat_template_beside(const std::string& tokenizer_json);
 
-/// The template that this Jinja program is, if it is one of those that are built in.
-const ChatTemplate* recognise_chat_template(std::string_view program) noexcept;
-
-/// The template of the model that a tokenizer.json belongs to, from the files beside it. Throws UsageError, which names `option`
-/// and what there is to choose from, if there is none or it is none of those that are built in; DataError for a damaged file.
-const ChatTemplate& chat_template_beside(const std::string& tokenizer_json, const std::string& option);
-
-/// The conversation as text. Throws DataError that begins with `place` for a role that the template cannot write.
-std::vector<ChatPart> write_chat(const ChatTemplate& chat, const std::vector<Message>& messages, const std::string& place);
+/// `program` as a template that is used with `tokenizer_json`.
+ChatTemplate chat_template_of(std::string program, const std::string& name, const std::string& tokenizer_json);
 
 }  // namespace consist::records

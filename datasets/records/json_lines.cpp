@@ -87,7 +87,7 @@ class JsonLines final : public RecordSource {
     }
   }
 
-  bool next(nlohmann::json& record) override {
+  bool next(nlohmann::ordered_json& record) override {
     for (std::string_view line; next_line(line);) {
       if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
       record = parsed(line);
@@ -128,9 +128,10 @@ class JsonLines final : public RecordSource {
     }
   }
 
-  nlohmann::json parsed(std::string_view line) const {
+  nlohmann::ordered_json parsed(std::string_view line) const {
     try {
-      return parse_json(line, place(), {.most_bytes = most_line_bytes + block_bytes});
+      parse_json(line, place(), {.most_bytes = most_line_bytes + block_bytes});  // which says what is wrong, and keeps no order
+      return nlohmann::ordered_json::parse(line);
     } catch (const DataError& error) {  // which takes the line for a file of its own
       std::string text = error.what();
       constexpr std::string_view of_file = "parse error at line 1, column ";

@@ -1,5 +1,6 @@
 #include "datasets/records/messages.h"
 
+#include <algorithm>
 #include <iterator>
 
 #include "consist/error.h"
@@ -9,7 +10,9 @@
 namespace consist::records {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
+
+constexpr const char* calls[] = {"tool_calls", "function_call"};
 
 std::string keys_of(const json& object) {
   std::string keys;
@@ -17,8 +20,16 @@ std::string keys_of(const json& object) {
   return keys.empty() ? "nothing" : keys;
 }
 
-std::string text_of(const json& content, const std::string& where) {
-  if (content.is_string()) return content.get<std::string>();
+bool calls_tools(const json& message) {
+  return std::any_of(std::begin(calls), std::end(calls), [&](const char* key) {
+    const auto found = message.find(key);
+    return found != message.end() && !found->is_null() && !found->empty();
+  });
+}
+
+/// A text, or null where the message says nothing, as it calls tools.
+json content_of(const json& content, bool says_nothing, const std::string& where) {
+  if (content.is_string() || (content.is_null() && says_nothing)) return content;
   if (!content.is_array())
     throw DataError(where + " has the content " + shown(content, 60) + "; it must be a text, or a list of texts");
   std::string text;
@@ -29,6 +40,10 @@ std::string text_of(const json& content, const std::string& where) {
     text += part["text"].get<std::string>();
   }
   return text;
+}
+
+bool has_words(const std::string& text) {
+  return jinja::stripped_range(text, nullptr, true, false).first < text.size();
 }
 
 std::string role_of(const json& role, bool of_sharegpt, const std::string& where) {
@@ -49,16 +64,29 @@ std::vector<Message> read_messages(const json& list, const std::string& place) {
   for (const json& message : list) {
     const std::string where = place + ", message " + std::to_string(messages.size() + 1);
     if (!message.is_object()) throw DataError(where + " is no object but " + shown(message, 60));
-    const bool of_openai = message.contains("role") && message.contains("content"),
-               of_sharegpt = message.contains("from") && message.contains("value");
-    for (const char* calls : {"tool_calls", "function_call"}) {
-      if (const auto found = message.find(calls); found != message.end() && !found->is_null() && !found->empty())
-        throw DataError(where + " has \"" + calls + "\", which no chat template here can write; take such conversations out");
-    }
-    if (!of_openai && !of_sharegpt)
+    const bool of_sharegpt = !message.contains("role") && message.contains("from");
+    const char *const role = of_sharegpt ? "from" : "role", *const content = of_sharegpt ? "value" : "content";
+    if (!message.contains(role) || (!message.contains(content) && !calls_tools(message)))
       throw DataError(where + " has " + keys_of(message) + "; it needs \"role\" and \"content\", or \"from\" and \"value\"");
-    messages.push_back({role_of(message[of_openai ? "role" : "from"], !of_openai, where),
-                        text_of(message[of_openai ? "content" : "value"], where)});
+    const auto origin = static_cast<std::int32_t>(messages.size());
+    Message made;
+    made.role = role_of(message[role], of_sharegpt, where);
+    auto value = std::make_shared<jinja::Dict>();
+    value->origin = origin;
+    for (const auto& [key, item] : message.items()) {
+      made.bytes += item.is_string() ? item.get_ref<const std::string&>().size() : item.dump().size();
+      if (key == role) {
+        value->set("role", jinja::Value::text(made.role));
+      } else if (key == content) {
+        const json text = content_of(item, calls_tools(message), where);
+        made.has_words = text.is_string() && has_words(text.get_ref<const std::string&>());
+        value->set("content", jinja::from_json(text, origin));
+      } else if (!item.is_null()) {
+        value->set(key, jinja::from_json(item, origin));
+      }
+    }
+    made.value = std::move(value);
+    messages.push_back(std::move(made));
   }
   return messages;
 }

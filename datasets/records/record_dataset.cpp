@@ -1,6 +1,8 @@
 #include "datasets/records/record_dataset.h"
 
 #include <algorithm>
+#include <chrono>
+#include <cstdio>
 #include <set>
 
 #include "consist/error.h"
@@ -41,6 +43,32 @@ std::vector<std::string> split(const std::string& list) {
   return items;
 }
 
+std::optional<std::tm> day_of(const std::string& date, const std::string& option) {
+  if (date.empty()) return std::nullopt;
+  int year = 0, month = 0, day = 0;
+  char more = 0;
+  using namespace std::chrono;
+  const bool is_read = std::sscanf(date.c_str(), "%4d-%2d-%2d%c", &year, &month, &day, &more) == 3;
+  const year_month_day whole{std::chrono::year(year), std::chrono::month(static_cast<unsigned>(month)),
+                             std::chrono::day(static_cast<unsigned>(day))};
+  if (!is_read || !whole.ok() || year < 1900)
+    throw UsageError("--" + option + " is '" + date + "'; it must be a day such as 2024-07-26");
+  std::tm time{};
+  time.tm_year = year - 1900;
+  time.tm_mon = month - 1;
+  time.tm_mday = day;
+  time.tm_wday = static_cast<int>(weekday(whole).c_encoding());
+  time.tm_yday = static_cast<int>((sys_days(whole) - sys_days(std::chrono::year(year) / January / 1)).count());
+  return time;
+}
+
+/// What a row says beside its messages: variables of the template.
+constexpr const char* row_variables[] = {"tools", "documents"};
+/// An object of further ones, as others read it.
+constexpr const char* row_arguments = "chat_template_kwargs";
+/// What a row may hold of a conversation without a template seeing it.
+constexpr const char* not_read[] = {"functions", "system"};
+
 }  // namespace
 
 RecordDataset::RecordDataset(std::string name, const Options& options, OpenRecords open_records)
@@ -50,6 +78,8 @@ RecordDataset::RecordDataset(std::string name, const Options& options, OpenRecor
       field_(options.text("field")),
       template_(options.text("template")),
       learns_(options.text("learn")),
+      ignored_(options.text("ignore")),
+      date_(options.text("date")),
       tokenizer_choice_(options.text("tokenizer")),
       separator_(options.text("separator")),
       open_records_(std::move(open_records)),
@@ -74,16 +104,29 @@ std::vector<std::string> RecordDataset::field_names() const {
   return {"text"};
 }
 
+std::vector<std::string> RecordDataset::wanted_fields() const {
+  std::vector<std::string> wanted = field_names();
+  if (!is_chat_) return wanted;
+  wanted.insert(wanted.end(), std::begin(row_variables), std::end(row_variables));
+  wanted.insert(wanted.end(), std::begin(not_read), std::end(not_read));
+  wanted.emplace_back(row_arguments);
+  return wanted;
+}
+
+std::string RecordDataset::chat_template() const {
+  return is_chat_ ? choose_chat_template(template_, tokenizer(), name_ + ".template").program : "";
+}
+
 void RecordDataset::choose_template() {
   const std::string option = name_ + ".template";
-  chat_ = template_ == "auto" ? &chat_template_beside(tokenizer_->file(), option) : find_chat_template(template_);
-  if (chat_ == nullptr) throw Error("there is no chat template '" + template_ + "'");
+  chat_.emplace(choose_chat_template(template_, tokenizer_->file(), option), LearntRoles{learns_ == "all", split(learns_)},
+                split(ignored_), day_of(date_, name_ + ".date"));
   std::string lacking;
-  for (const std::string& token : split(chat_->tokens)) {
-    if (!tokenizer_->tokenizer().added_token(token)) lacking += (lacking.empty() ? "" : ", ") + token;
+  for (const std::string& token : split(chat_->chat().tokens)) {
+    if (!token.empty() && !tokenizer_->tokenizer().added_token(token)) lacking += (lacking.empty() ? "" : ", ") + token;
   }
   if (!lacking.empty())
-    warnings_.push_back("--" + option + " " + chat_->name + " writes " + lacking + ", which " + tokenizer_->name() +
+    warnings_.push_back("--" + option + " " + chat_->chat().name + " writes " + lacking + ", which " + tokenizer_->name() +
                         " does not have as tokens of their own: they become several tokens each");
 }
 
@@ -107,12 +150,12 @@ void RecordDataset::open(const DatasetRequest& request) {
 
 RecordDataset::Rows RecordDataset::read(const std::string& files, const std::string& option) const {
   const std::vector<std::string> paths = packing::list_files(files, option);
-  const std::vector<std::string> wanted = field_names();
+  const std::vector<std::string> wanted = wanted_fields();
   std::int64_t all_bytes = 0, done = 0;
   for (const std::string& path : paths) all_bytes += InputFile(path).size();
   tokenizer::TokenizingProgress progress(all_bytes);
   Rows rows;
-  nlohmann::json record;
+  Json record;
   for (const std::string& path : paths) {
     const auto source = open_records_(path, wanted);
     while (source->next(record)) {
@@ -130,7 +173,7 @@ RecordDataset::Rows RecordDataset::read(const std::string& files, const std::str
   return rows;
 }
 
-void RecordDataset::add_row(const nlohmann::json& record, const RecordSource& source, Rows& rows) const {
+void RecordDataset::add_row(const Json& record, const RecordSource& source, Rows& rows) const {
   const std::vector<std::string> names = field_names();
   const auto name = std::find_if(names.begin(), names.end(), [&](const std::string& n) { return record.contains(n); });
   if (name == names.end()) {
@@ -148,7 +191,7 @@ void RecordDataset::add_row(const nlohmann::json& record, const RecordSource& so
   const std::string place = source.place() + ", field " + in_quotes(*name, 60);
   const std::size_t before = rows.tokens.size();
   if (is_chat_) {
-    add_chat(record[*name], place, rows);
+    add_chat(record, *name, source, rows);
   } else {
     add_text(record[*name], place, rows);
   }
@@ -163,7 +206,7 @@ void RecordDataset::add_row(const nlohmann::json& record, const RecordSource& so
   rows.targets += std::count(rows.learnt.begin() + static_cast<std::ptrdiff_t>(before), rows.learnt.end(), true);
 }
 
-void RecordDataset::add_text(const nlohmann::json& text, const std::string& place, Rows& rows) const {
+void RecordDataset::add_text(const Json& text, const std::string& place, Rows& rows) const {
   if (!text.is_string())
     throw DataError(place + " is no text but " + shown(text, 60) +
                     (text.is_array() ? "; lists of messages are read with --" + name_ + ".format chat" : ""));
@@ -179,10 +222,17 @@ void RecordDataset::add_text(const nlohmann::json& text, const std::string& plac
   if (has_mask()) rows.learnt.insert(rows.learnt.end(), ids.size(), true);
 }
 
-void RecordDataset::add_chat(const nlohmann::json& messages, const std::string& place, Rows& rows) const {
+void RecordDataset::add_chat(const Json& record, const std::string& field, const RecordSource& source, Rows& rows) const {
+  const std::string place = source.place() + ", field " + in_quotes(field, 60);
+  const auto written = chat_->write({read_messages(record[field], place), variables_of(record, source.place())}, place);
   std::vector<tokenizer::MarkedText> parts;
-  for (ChatPart& part : write_chat(*chat_, read_messages(messages, place), place))
-    parts.push_back({std::move(part.text), learns_ == "all" || (!part.role.empty() && learns(part.role))});
+  std::size_t at = 0;
+  for (const auto& [begin, end] : written.learnt) {
+    parts.push_back({written.text.substr(at, begin - at), false});
+    parts.push_back({written.text.substr(begin, end - begin), true});
+    at = end;
+  }
+  parts.push_back({written.text.substr(at), false});
   tokenizer::MarkedIds chat;
   try {
     chat = tokenizer_->tokenizer().encode_marked(parts);
@@ -191,6 +241,43 @@ void RecordDataset::add_chat(const nlohmann::json& messages, const std::string& 
   }
   rows.tokens.insert(rows.tokens.end(), chat.ids.begin(), chat.ids.end());
   if (has_mask()) rows.learnt.insert(rows.learnt.end(), chat.marked.begin(), chat.marked.end());
+}
+
+std::vector<std::pair<std::string, nlohmann::ordered_json>> RecordDataset::variables_of(const Json& record,
+                                                                                        const std::string& place) const {
+  const auto given = [&](const char* name) { return record.contains(name) && !record[name].is_null(); };
+  for (const char* name : not_read) {
+    if (given(name) && !record[name].empty())
+      throw DataError(place + " has " + in_quotes(name) +
+                      " beside its messages, which no chat template reads; tools are read from \"tools\", " +
+                      "and what the system says from a message of that role");
+  }
+  std::vector<std::pair<std::string, Json>> variables;
+  const auto list_of = [&](const char* name) {  // which some files have as a text
+    Json list = record[name];
+    if (list.is_string()) {
+      const std::string text = list.get<std::string>();
+      parse_json(text, place + ", field " + in_quotes(name));
+      list = Json::parse(text);
+    }
+    if (!list.is_array() && !list.is_null())
+      throw DataError(place + ", field " + in_quotes(name) + " is no list but " + shown(list, 60));
+    return list;
+  };
+  for (const char* name : row_variables) {
+    if (!given(name)) continue;
+    if (Json list = list_of(name); !list.is_null() && !list.empty()) variables.emplace_back(name, std::move(list));
+  }
+  if (!given(row_arguments)) return variables;
+  if (!record[row_arguments].is_object())
+    throw DataError(place + ", field " + in_quotes(row_arguments) + " is no object but " + shown(record[row_arguments], 60));
+  for (const auto& [name, value] : record[row_arguments].items()) {
+    if (name == "messages" || name == "add_generation_prompt")
+      throw DataError(place + ", field " + in_quotes(row_arguments) + " has " + in_quotes(name) +
+                      ", which is not the row's to set");
+    if (!value.is_null()) variables.emplace_back(name, value);
+  }
+  return variables;
 }
 
 std::vector<Field> RecordDataset::fields() const {
@@ -232,7 +319,7 @@ std::string RecordDataset::describe() const {
                      count_of(tokens, "token");
   if (has_mask()) text += ", " + std::to_string(train_->targets) + " of them targets";
   text += " by " + tokenizer_->name();
-  if (is_chat_) text += std::string(" with the chat template ") + chat_->name;
+  if (is_chat_) text += std::string(" with the chat template ") + chat_->chat().name;
   if (!is_chat_ || tokenizer_->separator()) text += ", " + tokenizer_->separator_text();
   return text + (apart_ ? ", attention within each" : "");
 }

@@ -10,7 +10,7 @@
 #include "consist/dataset.h"
 #include "consist/options.h"
 #include "datasets/packing/packed_stream.h"
-#include "datasets/records/chat_template.h"
+#include "datasets/records/chat_writer.h"
 #include "datasets/records/record_source.h"
 #include "datasets/tokenizer/chosen_tokenizer.h"
 
@@ -31,8 +31,9 @@ class RecordDataset : public Dataset {
   void read_train_fields(std::int64_t index, std::span<const FieldValues> values) const override;
   void read_eval_fields(std::int64_t index, std::span<const FieldValues> values) const override;
   std::string describe() const override;
-  std::string tokenizer() const override { return tokenizer_->file(); }
+  std::string tokenizer() const override { return tokenizer::tokenizer_file({name_, tokenizer_choice_, separator_}); }
   std::vector<std::string> warnings() const override { return warnings_; }
+  std::string chat_template() const override;
 
  private:
   /// What was read from a list of files.
@@ -43,23 +44,26 @@ class RecordDataset : public Dataset {
     std::int64_t files = 0, targets = 0;  ///< targets: those that are learnt
   };
   Rows read(const std::string& files, const std::string& option) const;
-  void add_row(const nlohmann::json& record, const RecordSource& source, Rows& rows) const;
-  void add_text(const nlohmann::json& text, const std::string& place, Rows& rows) const;
-  void add_chat(const nlohmann::json& messages, const std::string& place, Rows& rows) const;
+  using Json = nlohmann::ordered_json;
+  void add_row(const Json& record, const RecordSource& source, Rows& rows) const;
+  void add_text(const Json& text, const std::string& place, Rows& rows) const;
+  void add_chat(const Json& record, const std::string& field, const RecordSource& source, Rows& rows) const;
   std::vector<std::string> field_names() const;  ///< of which a row must have one
+  std::vector<std::string> wanted_fields() const;
+  std::vector<std::pair<std::string, Json>> variables_of(const Json& record, const std::string& place) const;
   void choose_template();
   bool learns(const std::string& role) const;
   bool has_mask() const { return apart_ || (is_chat_ && learns_ != "all"); }
   void write_fields(const Rows& rows, std::int64_t first, std::span<const FieldValues> values) const;
 
-  std::string name_, files_, eval_files_, field_, template_, learns_, tokenizer_choice_, separator_;
+  std::string name_, files_, eval_files_, field_, template_, learns_, ignored_, date_, tokenizer_choice_, separator_;
   OpenRecords open_records_;
   bool is_chat_, apart_;
   double eval_fraction_;
   // Since open():
   DatasetRequest request_;
   std::unique_ptr<tokenizer::ChosenTokenizer> tokenizer_;
-  const ChatTemplate* chat_ = nullptr;
+  std::optional<ChatWriter> chat_;
   std::vector<std::string> warnings_;
   std::shared_ptr<Rows> train_, eval_;  // the same where the evaluation part is a share
   std::optional<packing::PackedStream> stream_;
@@ -74,11 +78,21 @@ class RecordDataset : public Dataset {
       {"field", consist::OptionKind::text, "",                                                                                   \
        "of a row that is read; empty: text, or of conversations messages, else conversations"},                                  \
       {"template",                                                                                                               \
-       consist::OptionKind::choice,                                                                                              \
+       consist::OptionKind::text,                                                                                                \
        "auto",                                                                                                                   \
-       "how a conversation becomes text; auto: the chat template beside the tokenizer, if it is one of these",                   \
-       "auto|" CONSIST_CHAT_TEMPLATES,                                                                                           \
+       "how a conversation becomes text: auto, the chat template beside the tokenizer; " CONSIST_CHAT_TEMPLATES                  \
+       "; or a file with one in Jinja",                                                                                          \
+       "",                                                                                                                       \
        "format=chat"},                                                                                                           \
+      {"ignore",                                                                                                                 \
+       consist::OptionKind::text,                                                                                                \
+       "tool_call_id,id",                                                                                                        \
+       "keys of messages that the template need not read, commas between",                                                       \
+       "",                                                                                                                       \
+       "format=chat"},                                                                                                           \
+      {"date", consist::OptionKind::text,                                                                                        \
+       "",     "the day that strftime_now() of a template says, as 2024-07-26; empty: there is no such function",                \
+       "",     "format=chat"},                                                                                                   \
       {"learn",     consist::OptionKind::text,                                                                                   \
        "assistant", "roles whose words are targets, commas between; all: every token of a conversation",                         \
        "",          "format=chat"},                                                                                              \

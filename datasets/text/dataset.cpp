@@ -66,7 +66,7 @@ class Text final : public Dataset {
     return "text: " + count_of(counts_.files, "file") + ", " + count_of(counts_.documents, "document") + sizes + " by " +
            tokenizer_->name() + ", " + tokenizer_->separator_text();
   }
-  std::string tokenizer() const override { return tokenizer_->file(); }
+  std::string tokenizer() const override { return tokenizer_file({"text", choice_, separator_}); }
   std::vector<std::string> warnings() const override { return tokenizer_->warnings(); }
 
  private:

@@ -14,7 +14,9 @@ bool ships(const TokenizerChoice& choice) {
   return choice.tokenizer.empty() || choice.tokenizer == "shipped";
 }
 
-std::string file_of(const TokenizerChoice& choice) {
+}  // namespace
+
+std::string tokenizer_file(const TokenizerChoice& choice) {
   std::string file = ships(choice) ? packing::shipped_path("text/tokenizer.json") : choice.tokenizer;
   if (std::error_code ignored; std::filesystem::is_directory(file, ignored)) {
     file += "/tokenizer.json";
@@ -26,11 +28,9 @@ std::string file_of(const TokenizerChoice& choice) {
   return file;
 }
 
-}  // namespace
-
 ChosenTokenizer::ChosenTokenizer(const TokenizerChoice& choice)
     : choice_(choice),
-      file_(file_of(choice)),
+      file_(tokenizer_file(choice)),
       tokenizer_(Tokenizer::from_file(file_)),
       separator_(separator_token(tokenizer_, file_, choice.separator, choice.dataset + ".separator")) {
   if (!separator_ && choice.separator == "auto") warnings_.push_back(no_separator_warning(file_, choice.dataset + ".separator"));

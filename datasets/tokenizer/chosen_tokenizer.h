@@ -18,6 +18,10 @@ struct TokenizerChoice {
   std::int64_t vocabulary = 0;  ///< of the model
 };
 
+/// The tokenizer.json that is chosen, as ChosenTokenizer::file() says it, without reading it. Throws UsageError for a folder that
+/// has none.
+std::string tokenizer_file(const TokenizerChoice& choice);
+
 /// Immutable; may be used from several threads.
 class ChosenTokenizer {
  public:

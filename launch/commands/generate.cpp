@@ -47,6 +47,9 @@ constexpr RunOption prompt_file{
 constexpr RunOption prompt_ids{.spec = {"prompt-ids", OptionKind::text, "", "the same as tokens: 1,15,7; no tokenizer is needed"},
                                .value = "IDS",
                                .group = OptionGroup::training};
+constexpr RunOption chat{
+    .spec = {"chat", OptionKind::flag, "false", "the prompt is what a user says, and the chat template is written around it"},
+    .group = OptionGroup::training};
 constexpr RunOption max_tokens{.spec = {"max-tokens", OptionKind::integer, "256", "tokens to write at most", "1..1000000000"},
                                .value = "N",
                                .group = OptionGroup::training};
@@ -70,7 +73,7 @@ constexpr RunOption json_option{
     .spec = {"json", OptionKind::text, "", "tokens, text and times as a file"}, .value = "FILE", .group = OptionGroup::results};
 constexpr RunOption help_option{.spec = {"help", OptionKind::flag, "false", "this text"}};
 
-constexpr RunOption own_options[] = {prompt_option, prompt_file, prompt_ids,       max_tokens,  temperature, top_k,
+constexpr RunOption own_options[] = {prompt_option, prompt_file, prompt_ids,       chat,        max_tokens, temperature, top_k,
                                      top_p,         ignore_eos,  tokenizer_option, json_option, help_option};
 constexpr std::string_view taken[] = {"model", "checkpoint", "precision",    "device",
                                       "seed",  "plugin",     "memory-limit", "optimizer"};
@@ -88,6 +91,7 @@ constexpr const char* help =
     "  --prompt TEXT        the text to go on from\n"
     "  --prompt-file FILE   the same from a file, - is standard input; a newline at its end is left out\n"
     "  --prompt-ids IDS     the same as tokens: 1,15,7; without a tokenizer tokens are written, too\n"
+    "  --chat               the prompt is what a user says: the chat template of the run's dataset, or beside the tokenizer\n"
     "  --max-tokens N [256]  tokens to write at most\n"
     "  --temperature X [1]  logits are divided by it; 0: always the most probable token\n"
     "  --top-k N [0]        only the so many most probable tokens; 0: all\n"
@@ -141,7 +145,7 @@ struct Request {
   std::string json;
 };
 
-Request request_of(const ParsedRun& parsed, const RunConfig& config, const Parts& parts) {
+Request request_of(const ParsedRun& parsed, const RunConfig& config, const Parts& parts, PluginHost& host) {
   const int prompts = parsed.has("prompt") + parsed.has("prompt-file") + parsed.has("prompt-ids");
   if (prompts != 1)
     throw UsageError(std::string(prompts == 0 ? "no prompt is given" : "several prompts are given") +
@@ -156,12 +160,18 @@ Request request_of(const ParsedRun& parsed, const RunConfig& config, const Parts
                                .seed = config.seed},
                   .json = parsed.text("json")};
   const bool of_ids = parsed.has("prompt-ids");
-  if (!of_ids || parsed.has("tokenizer")) request.text = launch::find_model_text(config, parts, parsed.text("tokenizer"));
+  if (of_ids && parsed.flag("chat")) throw UsageError("--chat goes with a prompt that is a text, not with --prompt-ids");
+  std::shared_ptr<Dataset> trained_on;
+  if (!of_ids || parsed.has("tokenizer")) {
+    trained_on = launch::dataset_of_checkpoint(config, parts, host);
+    request.text = launch::find_model_text(config, parts, trained_on.get(), parsed.text("tokenizer"));
+  }
   if (of_ids) {
     request.prompt = parse_ids(parsed.text("prompt-ids"));
   } else {
+    const std::string text = parsed.has("prompt") ? parsed.text("prompt") : text_of_file(parsed.text("prompt-file"));
     request.prompt =
-        request.text->tokenizer->encode(parsed.has("prompt") ? parsed.text("prompt") : text_of_file(parsed.text("prompt-file")));
+        parsed.flag("chat") ? launch::chat_prompt(*request.text, trained_on.get(), text) : request.text->tokenizer->encode(text);
     if (request.prompt.empty())
       throw UsageError("the prompt is empty, and the tokenizer " + request.text->file +
                        " puts no token in front of a text; give at least a word");
@@ -242,7 +252,7 @@ void write_json(const Request& request, const Written& written, const std::strin
 
 int generate_with(const ParsedRun& parsed, PluginHost& host, RunConfig config) {
   Plan plan(std::move(config), host);
-  const Request request = request_of(parsed, plan.config(), plan.parts());
+  const Request request = request_of(parsed, plan.config(), plan.parts(), host);
   const Sampler checked(request.sampling);  // before weights are read
   plan.lay_out();
   const std::unique_ptr<JoinedJob> job = join_job({});

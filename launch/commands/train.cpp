@@ -69,7 +69,7 @@ int train(const Arguments& arguments) {
   return launch::run_in_job(
       "train", arguments, parsed, std::move(config), host, [&](Plan plan, JoinedJob& job, launch::StopSignals& signals) {
         launch::RunAdviser adviser(host);
-        const auto samples = launch::sample_request(plan.config(), plan.parts());
+        const auto samples = launch::sample_request(plan.config(), plan.parts(), host);
         return run_training(std::move(plan), job, signals.request(), &adviser, samples ? &*samples : nullptr) ==
                        TrainerResult::finished
                    ? 0

@@ -28,6 +28,7 @@ FOLDERS_OF_SEVERAL = {
     "plugins/strategies/zero": "what zero2 and zero3-offload share",
     "plugins/precisions/bf16": "fp8 trains in bf16 but for its linears",
     "models/decoder": "what the dense decoders share",
+    "datasets/jinja": "chat templates as programs",
     "datasets/packing": "documents packed into sequences",
     "datasets/records": "rows with a text or a conversation",
     "datasets/tokenizer": "texts as tokens",

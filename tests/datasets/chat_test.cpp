@@ -6,7 +6,7 @@
 
 #include "consist/json_input.h"
 #include "datasets/packing/file_list.h"
-#include "datasets/records/chat_template.h"
+#include "datasets/records/builtin_templates.h"
 #include "datasets/tokenizer/tokenizer.h"
 #include "tests/datasets/opened.h"
 #include "tests/temporary_folder.h"
@@ -50,13 +50,21 @@ class ModelFolder {
     }
     vocabulary = largest + 1;
     write_whole(folder_ / "tokenizer.json", tokenizer.dump());
-    if (!program.empty()) write_whole(folder_ / "tokenizer_config.json", json{{"chat_template", program}}.dump());
+    json config = special_tokens(name);
+    if (!program.empty()) config["chat_template"] = program;
+    write_whole(folder_ / "tokenizer_config.json", config.dump());
   }
   std::string path() const { return folder_.path().string(); }
   std::string operator/(const std::string& name) const { return folder_ / name; }
   int vocabulary = 0;
 
  private:
+  static json special_tokens(const std::string& name) {
+    if (name == "llama3") return {{"bos_token", "<|begin_of_text|>"}};
+    if (name == "llama2" || name == "mistral") return {{"bos_token", "<s>"}, {"eos_token", {{"content", "</s>"}}}};
+    return json::object();
+  }
+
   TemporaryFolder folder_;
 };
 
@@ -92,7 +100,8 @@ TEST_P(ChatTemplates, GiveTheTokensAndMasksOfTransformers) {
     if (expected.is_null()) {
       EXPECT_THAT(
           refusal<DataError>("jsonl", {{"files", model / "row.jsonl"}, {"format", "chat"}, {"tokenizer", model.path()}}, 4),
-          AllOf(HasSubstr("row.jsonl, line 1, field \"messages\""), HasSubstr("role")));
+          AllOf(HasSubstr("row.jsonl, line 1, field \"messages\": the chat template"), HasSubstr("refuses it"),
+                HasSubstr("role")));
       ++refused;
       continue;
     }
@@ -111,22 +120,17 @@ TEST_P(ChatTemplates, GiveTheTokensAndMasksOfTransformers) {
   }
 }
 
-TEST_P(ChatTemplates, AreRecognisedByTheirText) {
-  const std::string program = templates()[GetParam()]["program"];
-  ASSERT_NE(records::recognise_chat_template(program), nullptr);
-  EXPECT_STREQ(records::recognise_chat_template(program)->name, GetParam());
-  EXPECT_STREQ(records::recognise_chat_template(program + "\n")->name, GetParam());
-  EXPECT_EQ(records::recognise_chat_template(" " + program), nullptr);
-  std::string changed = program;
-  changed[changed.size() / 2] ^= 1;
-  EXPECT_EQ(records::recognise_chat_template(changed), nullptr);
-}
-
 INSTANTIATE_TEST_SUITE_P(All, ChatTemplates, testing::ValuesIn(names), [](const auto& info) {
   std::string name = info.param;
   std::erase(name, '.');
   return name;
 });
+
+std::string open_refused(const std::string& program) {
+  const ModelFolder model("chatml", program);
+  write_whole(model / "row.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}");
+  return refusal<DataError>("jsonl", {{"files", model / "row.jsonl"}, {"format", "chat"}, {"tokenizer", model.path()}}, 4);
+}
 
 TEST(ChatTemplates, OfAModelAreFoundBesideItsTokenizer) {
   const std::string program = templates()["chatml"]["program"];
@@ -140,20 +144,23 @@ TEST(ChatTemplates, OfAModelAreFoundBesideItsTokenizer) {
       return std::string(error.what());
     }
   };
-  EXPECT_THAT(template_of(ModelFolder("chatml", program)), HasSubstr("with the chat template chatml"));
+  EXPECT_THAT(template_of(ModelFolder("chatml", program)),
+              AllOf(HasSubstr("with the chat template "), HasSubstr("/tokenizer_config.json")));
   EXPECT_THAT(template_of(ModelFolder("chatml", "")),
-              AllOf(HasSubstr("there is no chat template"), HasSubstr("--jsonl.template, one of chatml|")));
-  EXPECT_THAT(template_of(ModelFolder("chatml", program + "{{ 1 }}")),
-              AllOf(HasSubstr("tokenizer_config.json"), HasSubstr("none of those")));
-  const ModelFolder of_file("chatml", "{{ 1 }}");
+              AllOf(HasSubstr("there is no chat template"), HasSubstr("--jsonl.template, one of chatml, llama2,")));
+  const ModelFolder of_file("chatml", "{{ raise_exception('not this one') }}");
   write_whole(of_file / "chat_template.jinja", program + "\n");
-  EXPECT_THAT(template_of(of_file), HasSubstr("with the chat template chatml"));
+  EXPECT_THAT(template_of(of_file), HasSubstr("/chat_template.jinja"));
   const ModelFolder of_list("chatml", "");
   write_whole(
       of_list / "tokenizer_config.json",
       json{{"chat_template", {{{"name", "tool_use"}, {"template", "{{ 1 }}"}}, {{"name", "default"}, {"template", program}}}}}
           .dump());
-  EXPECT_THAT(template_of(of_list), HasSubstr("with the chat template chatml"));
+  EXPECT_THAT(template_of(of_list), HasSubstr("/tokenizer_config.json"));
+  for (const char* wrong : {"{% if %}", "{{ messages | no_filter }}", "{% for m in messages %}"})
+    EXPECT_THAT(open_refused(wrong), AllOf(HasSubstr("the chat template \""), HasSubstr("line 1: "))) << wrong;
+  // An answer that is not to be seen in the text cannot be told from it.
+  EXPECT_THAT(open_refused("{{ messages | length }}"), HasSubstr("does not show where an answer begins and ends"));
 }
 
 TEST(ChatDataset, FormsOfMessagesAreReadAlike) {
@@ -167,13 +174,11 @@ TEST(ChatDataset, FormsOfMessagesAreReadAlike) {
                       {"eval-fraction", "0"}};
     return read(*open("jsonl", given, 20, model.vocabulary), 0, 20);
   };
-  const auto openai = ids(
-      R"({"messages": [{"role": "system", "content": "be brief"}, {"role": "user", "content": "why so?"}, )"
-      R"({"role": "assistant", "content": "because"}]})");
-  EXPECT_EQ(
-      ids(R"({"conversations": [{"from": "system", "value": "be brief"}, {"from": "human", "value": "why so?"}, )"
-          R"({"from": "gpt", "value": "because"}]})"),
-      openai);
+  const auto openai = ids(R"({"messages": [{"role": "system", "content": "be brief"}, {"role": "user", "content": "why so?"}, )"
+                          R"({"role": "assistant", "content": "because"}]})");
+  EXPECT_EQ(ids(R"({"conversations": [{"from": "system", "value": "be brief"}, {"from": "human", "value": "why so?"}, )"
+                R"({"from": "gpt", "value": "because"}]})"),
+            openai);
   EXPECT_EQ(
       ids(R"({"messages": [{"role": "system", "content": [{"type": "text", "text": "be "}, {"type": "text", "text": "brief"}]}, )"
           R"({"role": "user", "content": "why so?", "tool_calls": null}, {"role": "assistant", "content": "because"}]})"),
@@ -239,9 +244,10 @@ TEST(ChatDataset, BadConversationsAreNamedByFileAndLine) {
   EXPECT_THAT(refused("[{\"role\": 1, \"content\": \"a\"}]"), HasSubstr("has the role 1"));
   EXPECT_THAT(refused("[{\"role\": \"user\", \"content\": null}]"), HasSubstr("has the content null"));
   EXPECT_THAT(refused("[{\"role\": \"user\", \"content\": [{\"type\": \"image_url\"}]}]"), HasSubstr("image_url"));
-  EXPECT_THAT(refused("[{\"role\": \"assistant\", \"content\": \"a\", \"tool_calls\": [{}]}]"), HasSubstr("\"tool_calls\""));
+  EXPECT_THAT(refused("[{\"role\": \"assistant\", \"content\": \"a\", \"tool_calls\": [{}]}]"),
+              HasSubstr("has \"tool_calls\", which the chat"));
   EXPECT_THAT(refused("[{\"role\": \"critic\", \"content\": \"a\"}]", "qwen3"),
-              AllOf(HasSubstr("role \"critic\""), HasSubstr("system,user,assistant")));
+              AllOf(HasSubstr("role \"critic\""), HasSubstr("system, user, assistant and tool")));
   EXPECT_THAT(refused("[{\"role\": \"assistant\", \"content\": \"a\"}]", "llama2"), HasSubstr("it must be user"));
   write_whole(model / "bad.jsonl", "{\"prompt\": \"a\"}\n");
   EXPECT_THAT(

@@ -137,7 +137,7 @@ TEST(JsonlDataset, BadRowsAreNamedByFileAndLine) {
   EXPECT_THAT(refused("[1, 2]"), HasSubstr("bad.jsonl, line 3 is no JSON object but [1,2]"));
   EXPECT_THAT(
       refused("{\"id\": 3, \"content\": \"a\"}"),
-      AllOf(HasSubstr("bad.jsonl, line 3 has no field \"text\"; it has \"content\", \"id\""), HasSubstr("--jsonl.field")));
+      AllOf(HasSubstr("bad.jsonl, line 3 has no field \"text\"; it has \"id\", \"content\""), HasSubstr("--jsonl.field")));
   EXPECT_THAT(refused("{\"messages\": []}"), HasSubstr("--jsonl.format chat"));
   EXPECT_THAT(refused("{\"text\": 5}"), HasSubstr("bad.jsonl, line 3, field \"text\" is no text but 5"));
   EXPECT_THAT(refused("{\"text\": null}"), HasSubstr("is no text but null"));

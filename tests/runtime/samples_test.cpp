@@ -88,6 +88,64 @@ TEST_F(Samples, AreWhatGenerateWritesFromTheCheckpoint) {
   EXPECT_EQ(events[1].at("text"), text);
 }
 
+/// Whatever dataset a run has says which tokenizer it is of: samples and `generate --checkpoint` take that one.
+TEST_F(Samples, AreOfTheTokenizerThatTheDatasetSays) {
+  std::ofstream rows(folder_ / "rows.jsonl");
+  for (int row = 0; row < 40; ++row) rows << "{\"text\": \"The moon rose over the valley and the river, row " << row << "\"}\n";
+  rows.close();
+  const std::vector<std::string> jsonl{"--dataset=jsonl", "--jsonl.files=" + (folder_ / "rows.jsonl")},
+      mixture{"--dataset=jsonl@a=1+synthetic=1", "--jsonl@a.files=" + (folder_ / "rows.jsonl")};
+  for (const std::vector<std::string>& dataset : {jsonl, mixture}) {
+    SCOPED_TRACE(dataset.front());
+    const std::string checkpoints = folder_ / dataset.front().substr(10, 7);
+    const test::ChildResult trained = train(with(with(samples, dataset), {"--steps=2", "--checkpoint=" + checkpoints}));
+    ASSERT_EQ(trained.status, 0) << trained.output;
+    EXPECT_THAT(trained.output, HasSubstr("sample after step 2: \""));
+    const test::ChildResult generated =
+        test::run_child({program, "generate", "--checkpoint=" + checkpoints, "--device=cpu", "--cpu.threads=1",
+                         "--prompt=The moon", "--max-tokens=9", "--temperature=0"});
+    EXPECT_EQ(generated.status, 0) << generated.output;
+  }
+  const test::ChildResult nowhere = train(with(samples, {"--dataset=synthetic"}));
+  EXPECT_EQ(nowhere.status, 2);
+  EXPECT_THAT(nowhere.output, HasSubstr("the dataset 'synthetic' knows of none"));
+}
+
+/// A run on conversations: its chat template goes with the export, and samples, `generate --chat` and evaluations use it.
+TEST_F(Samples, OfConversationsAreAnswers) {
+  std::ofstream rows(folder_ / "rows.jsonl");
+  for (int row = 0; row < 40; ++row)
+    rows << "{\"messages\": [{\"role\": \"user\", \"content\": \"what of the moon and row " << row
+         << "?\"}, {\"role\": \"assistant\", \"content\": \"it rose over the valley\"}]}\n";
+  rows.close();
+  const std::string jinja =
+      "{% for m in messages %}<{{ m.role }}> {{ m.content }} </{{ m.role }}>\n{% endfor %}"
+      "{% if add_generation_prompt %}<assistant> {% endif %}";
+  std::ofstream(folder_ / "own.jinja") << jinja;
+  const std::vector<std::string> data{"--dataset=jsonl", "--jsonl.files=" + (folder_ / "rows.jsonl"), "--jsonl.format=chat"};
+  const std::string checkpoints = folder_ / "checkpoints", exported = folder_ / "exported";
+  const test::ChildResult trained =
+      train(with(with(samples, data), {"--jsonl.template=" + (folder_ / "own.jinja"), "--steps=2", "--checkpoint=" + checkpoints,
+                                       "--export=" + exported, "--archive=" + (folder_ / "run.h5")}));
+  ASSERT_EQ(trained.status, 0) << trained.output;
+  EXPECT_EQ(whole(exported + "/chat_template.jinja"), jinja);
+  const auto prompt_of = [&](const std::vector<std::string>& options) {
+    const std::string json = folder_ / "made.json";
+    const test::ChildResult result = test::run_child(
+        with({program, "generate", "--device=cpu", "--cpu.threads=1", "--prompt=The moon", "--max-tokens=2", "--json=" + json},
+             options));
+    EXPECT_EQ(result.status, 0) << result.output;
+    std::ifstream file(json);
+    return nlohmann::json::parse(file).at("prompt_tokens");
+  };
+  const nlohmann::json of_checkpoint = prompt_of({"--checkpoint=" + checkpoints, "--chat"});
+  EXPECT_EQ(prompt_of({"--model=" + exported, "--chat"}), of_checkpoint);
+  EXPECT_LT(prompt_of({"--model=" + exported}).size(), of_checkpoint.size());
+  const test::ChildResult evaluated = test::run_child(
+      with({program, "evaluate", "--model=" + exported, "--device=cpu", "--cpu.threads=1", "--sequence=16"}, data));
+  EXPECT_EQ(evaluated.status, 0) << evaluated.output;
+}
+
 /// They belong to a run's configuration: its archive and --print-config have them, and a run from either writes the same samples.
 TEST_F(Samples, AreRepeatedFromTheArchiveAndFromAPrintedConfiguration) {
   const auto texts = [&](const char* name) {

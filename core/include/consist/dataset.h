@@ -49,10 +49,13 @@ class CONSIST_API Dataset {
   virtual void read_eval_fields(std::int64_t index, std::span<const FieldValues> values) const;
   /// One line for people and the archive: files, documents, tokens.
   virtual std::string describe() const = 0;
-  /// The tokenizer.json that the ids come from, which goes with an exported model; empty: not known. After open().
+  /// The tokenizer.json that the ids come from, which goes with an exported model; empty: not known. From construction on.
   virtual std::string tokenizer() const;
   /// Likely mistakes in these data with this model, one text each; rank 0 prints them. REQUIRES: open() was called.
   virtual std::vector<std::string> warnings() const;
+  /// The program in Jinja by which conversations become text (transformers' chat_template), which goes with an exported model and
+  /// writes prompts; empty: none. From construction on. Throws UsageError or DataError where it cannot be read.
+  virtual std::string chat_template() const;
 };
 
 }  // namespace consist
