@@ -15,7 +15,7 @@ namespace consist::launch {
 void refuse_others(const ParsedRun& parsed, std::span<const std::string_view> taken, std::span<const RunOption> own,
                    const std::string& command);
 
-/// With --checkpoint FOLDER: adds what the run that wrote the newest checkpoint said of its model, precision, dataset and shape
+/// With --checkpoint FOLDER: adds what the run that wrote the newest checkpoint said of its model, optimizer, precision, dataset and shape
 /// of batches, as far as the command line does not say it. Throws UsageError if there is no checkpoint in the folder, and for a
 /// model folder that is gone; DataError for one that is damaged.
 void add_options_of_checkpoint(ParsedRun& parsed, std::span<const RunOption> own);
