@@ -2,11 +2,10 @@
 
 #include <charconv>
 #include <cstdlib>
-#include <fstream>
 #include <limits>
-#include <sstream>
 
 #include "consist/error.h"
+#include "consist/files.h"
 
 namespace consist {
 namespace {
@@ -157,13 +156,14 @@ std::string read_token(const Variables& variables) {
   if (token && file) throw UsageError("both CONSIST_JOB_TOKEN and CONSIST_JOB_TOKEN_FILE are set; set one of them");
   if (token) return *token;
   if (file) {
-    std::ifstream stream(*file, std::ios::binary);
-    std::ostringstream content;
-    content << stream.rdbuf();
-    if (!stream) throw SystemError("cannot read the job's token from " + *file + " (CONSIST_JOB_TOKEN_FILE)");
-    std::string text = content.str();
-    text.erase(text.find_last_not_of(" \t\r\n") + 1);
-    return text;
+    constexpr std::int64_t most_bytes = 4096;
+    try {
+      std::string text = read_text(*file, most_bytes);
+      text.erase(text.find_last_not_of(" \t\r\n") + 1);
+      return text;
+    } catch (const Error& error) {
+      throw SystemError(std::string("the job's token (CONSIST_JOB_TOKEN_FILE): ") + error.what());
+    }
   }
   throw UsageError(
       "the job has several ranks but no token, without which anybody could join it. Set CONSIST_JOB_TOKEN to the same secret on "

@@ -112,8 +112,12 @@ double real_of(const ParsedRun& parsed, const RunOption& option) {
 std::string text_of_file(const std::string& path) {
   std::string text;
   if (path == "-") {
-    text.assign(std::istreambuf_iterator<char>(std::cin), {});
-    if (static_cast<std::int64_t>(text.size()) > prompt_most_bytes) throw UsageError("the prompt on standard input is too long");
+    text.resize(static_cast<std::size_t>(prompt_most_bytes) + 1);
+    std::cin.read(text.data(), static_cast<std::streamsize>(text.size()));
+    text.resize(static_cast<std::size_t>(std::cin.gcount()));
+    if (static_cast<std::int64_t>(text.size()) > prompt_most_bytes)
+      throw UsageError("the prompt on standard input has more than the " + std::to_string(prompt_most_bytes) +
+                       " bytes that a prompt may have");
   } else {
     text = read_text(path, prompt_most_bytes);
   }

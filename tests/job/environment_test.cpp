@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -10,6 +11,7 @@
 #include <map>
 
 #include "consist/error.h"
+#include "tests/temporary_folder.h"
 
 namespace consist {
 namespace {
@@ -116,6 +118,24 @@ TEST(Environment, TheTokenMayBeInAFile) {
   EXPECT_EQ(read(table).token, token);
   std::filesystem::remove(path);
   EXPECT_THROW(read(table), SystemError);
+}
+
+// A device that never ends and a pipe that nobody writes to are refused at once, a file that is no secret by its size.
+TEST(Environment, WhatIsNoSmallFileHoldsNoToken) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
+  std::ofstream(folder / "large") << std::string(5000, 'x');
+  const auto from = [](const std::string& path) -> std::string {
+    try {
+      read(with(without(torchrun, "CONSIST_JOB_TOKEN"), "CONSIST_JOB_TOKEN_FILE", path));
+    } catch (const SystemError& error) {
+      return error.what();
+    }
+    return "no SystemError";
+  };
+  for (const std::string& path : {std::string("/dev/zero"), folder / "pipe", folder.path().string()})
+    EXPECT_THAT(from(path), AllOf(HasSubstr("CONSIST_JOB_TOKEN_FILE"), HasSubstr("cannot read " + path)));
+  EXPECT_THAT(from(folder / "large"), HasSubstr("has 5000 bytes, more than the 4096 that such a file may have"));
 }
 
 TEST(Environment, OpenMpi) {
