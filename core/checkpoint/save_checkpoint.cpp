@@ -1,17 +1,37 @@
 #include "core/checkpoint/save_checkpoint.h"
 
+#include <exception>
+#include <filesystem>
+
 #include "consist/error.h"
 
 namespace consist {
+namespace {
+
+/// Another rank's failure makes rank 0 remove the unfinished folder, in which this rank cannot write any more then: that is no
+/// failure of the disk. Throws the PeerError of the rank that failed first; returns if it was this one.
+void throw_first_failure(JoinedJob& job, const std::string& folder, const std::exception& error) {
+  std::error_code ignored;
+  if (folder.empty() || std::filesystem::exists(folder, ignored)) return;
+  job.fail(error.what());  // which waits until it is known who failed first
+  try {
+    job.check();
+  } catch (const PeerError& first) {
+    if (first.rank() != job.rank()) throw;
+  }
+}
+
+}  // namespace
 
 std::int64_t save_checkpoint(JoinedJob& job, CheckpointWriter* writer, CheckpointState state,
                              std::span<const TensorSource> tensors, const std::map<std::string, std::string>& parts) {
   const std::string key = "checkpoint." + std::to_string(state.step);
   if ((job.rank() == 0) != (writer != nullptr)) throw ProgramError("rank 0, and no other, has the writer of checkpoints");
+  std::string folder;
   try {
     // Collected, and not put into the job's store: a long run writes many checkpoints.
     const std::string begun = writer != nullptr ? writer->begin(state.step) : "";
-    const std::string folder = job.collect(key + ".begun", begun, checkpoint_timeout).front();
+    folder = job.collect(key + ".begun", begun, checkpoint_timeout).front();
     std::string mine;
     if (!tensors.empty()) mine = to_text(write_checkpoint_file(folder, checkpoint_file_name(job.rank()), tensors, parts));
     std::int64_t bytes = 0;
@@ -27,8 +47,13 @@ std::int64_t save_checkpoint(JoinedJob& job, CheckpointWriter* writer, Checkpoin
     }
     job.barrier(key, checkpoint_timeout);
     return bytes;
-  } catch (...) {
-    if (writer != nullptr) writer->abandon();
+  } catch (const std::exception& error) {
+    if (writer == nullptr) {
+      throw_first_failure(job, folder, error);
+    } else {
+      job.fail(error.what());  // the others are told before they miss the folder
+      writer->abandon();
+    }
     throw;
   }
 }

@@ -42,12 +42,13 @@ void JobServer::check_time(Time now) {
     const Member& member = members_[static_cast<std::size_t>(rank)];
     if (awaited(member) && now - member.heard > silence_limit(timeout_)) {
       const auto silent = std::chrono::duration_cast<milliseconds>(now - member.heard);
-      return fail(rank, name(rank) + " has given no sign of life for " + seconds_text(silent) + last_at(rank));
+      return fail(rank, name(rank) + " has given no sign of life for " + seconds_text(silent) + last_heartbeat_of(rank));
     }
   }
   if (now >= leave_deadline_) {
     const int culprit = furthest_behind([&](int rank) { return !members_[static_cast<std::size_t>(rank)].leaving; });
-    return fail(culprit, name(culprit) + " is still busy when the others wait for it at the end of the job" + last_at(culprit));
+    return fail(culprit,
+                name(culprit) + " is still busy when the others wait for it at the end of the job" + last_heartbeat_of(culprit));
   }
   conclude_inquiry(now);
 }
@@ -77,8 +78,8 @@ void JobServer::conclude_inquiry(Time now) {
   if (silent >= 0) {
     if (now - inquiry_->started < max_inquiry) return;
     const auto since = std::chrono::duration_cast<milliseconds>(now - members_[static_cast<std::size_t>(silent)].heard);
-    return fail(silent,
-                name(silent) + " does not answer, last heard of " + seconds_text(since) + " ago" + last_at(silent) + told);
+    return fail(silent, name(silent) + " does not answer, last heard of " + seconds_text(since) + " ago" +
+                            last_heartbeat_of(silent) + told);
   }
   int culprit = furthest_behind([&](int rank) { return awaited(members_[static_cast<std::size_t>(rank)]); });
   const int peer = inquiry_->peer;

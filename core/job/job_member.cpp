@@ -172,8 +172,11 @@ void MemberJob::leave(milliseconds timeout) {
 
 void MemberJob::fail(std::string_view reason) noexcept {
   try {
+    const std::string progress =
+        progress_text();  // so that the others are told where it failed, not where its last heartbeat came
     std::unique_lock lock(mutex_);
     if (left_ || failure_ || refusal_) return;
+    outbox_.push_back(message(MessageKind::heartbeat).text(progress).take());
     outbox_.push_back(message(MessageKind::fail).text(reason.substr(0, max_reason_bytes)).take());
     network::try_send(wake_, std::as_bytes(std::span("w", 1)));
     // The server tells everybody, this rank included: then the news has been sent.
@@ -307,7 +310,7 @@ void MemberJob::lose_server(const std::string& how) {
     if (!hosts_.empty()) host = hosts_[0];
     progress = server_progress_;
   }
-  set_failure(0, name_rank(0, host) + " died (" + how + ")" + (progress.empty() ? "" : ", last at " + progress));
+  set_failure(0, name_rank(0, host) + " died (" + how + ")" + (progress.empty() ? "" : ", last heartbeat at " + progress));
 }
 
 /// Rank 0 may only have been stopped. Once it goes on, this message is the first that it reads, so that it does not take this
@@ -322,7 +325,7 @@ void MemberJob::give_up_server(milliseconds silent) {
   }
   send(message(MessageKind::gave_up).integer(static_cast<std::int64_t>(silent.count())).take());
   set_failure(0, name_rank(0, host) + " has given no sign of life for " + seconds_text(silent) +
-                     (progress.empty() ? "" : ", last at " + progress));
+                     (progress.empty() ? "" : ", last heartbeat at " + progress));
 }
 
 void MemberJob::set_failure(int rank, std::string what) {

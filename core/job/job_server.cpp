@@ -168,7 +168,7 @@ void JobServer::serve_member(int rank) {
   }
   if (open) return;
   member.stream.close();
-  if (!left_) fail(rank, name(rank) + " died (" + problem + ")" + last_at(rank));
+  if (!left_) fail(rank, name(rank) + " died (" + problem + ")" + last_heartbeat_of(rank));
 }
 
 void JobServer::handle(int rank, std::string_view body) {
@@ -217,7 +217,7 @@ void JobServer::handle(int rank, std::string_view body) {
       break;
     case MessageKind::gave_up:
       fail(0, name(0) + " was stopped, or is cut off from the others: " + name(rank) + " heard nothing of it for " +
-                  seconds_text(read_timeout(reader)) + " and has ended" + last_at(0));
+                  seconds_text(read_timeout(reader)) + " and has ended" + last_heartbeat_of(0));
       break;
     case MessageKind::leave: {
       member.leaving = true;
@@ -289,7 +289,7 @@ bool JobServer::serve(const Waiting& wait, Time now) {
   }
   if (now < wait.deadline) return false;
   const int culprit = furthest_behind([&](int rank) { return !meeting.entered[static_cast<std::size_t>(rank)]; });
-  fail(culprit, name(culprit) + " has not reached the barrier '" + wait.name + "' in time" + last_at(culprit));
+  fail(culprit, name(culprit) + " has not reached the barrier '" + wait.name + "' in time" + last_heartbeat_of(culprit));
   return true;
 }
 
@@ -320,7 +320,7 @@ void JobServer::drain() {
   const Time deadline = Clock::now() + drain_time;
   // What rank 0 itself said last, such as why it failed, is still to be read.
   if (members_[0].stream.is_open()) serve_member(0);
-  if (!failure_ && !left_) fail(0, name(0) + " ended the job early" + last_at(0));
+  if (!failure_ && !left_) fail(0, name(0) + " ended the job early" + last_heartbeat_of(0));
   bool busy = true;
   while (busy && Clock::now() < deadline) {
     busy = false;
@@ -352,6 +352,11 @@ std::string JobServer::name(int rank) const {
 std::string JobServer::last_at(int rank) const {
   const std::string& progress = members_[static_cast<std::size_t>(rank)].progress;
   return progress.empty() ? "" : ", last at " + progress;
+}
+
+std::string JobServer::last_heartbeat_of(int rank) const {
+  const std::string& progress = members_[static_cast<std::size_t>(rank)].progress;
+  return progress.empty() ? "" : ", last heartbeat at " + progress;
 }
 
 }  // namespace consist

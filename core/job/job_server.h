@@ -94,7 +94,8 @@ class JobServer {
 
   std::string name(int rank) const;
   /// ", last at step 3, instruction 17: ..." or nothing.
-  std::string last_at(int rank) const;
+  std::string last_at(int rank) const;            ///< where it was when it reported that
+  std::string last_heartbeat_of(int rank) const;  ///< where it was when it was last heard: it may have gone on
   std::vector<int> missing_ranks() const;
   bool awaited(const Member& member) const { return member.joined && member.stream.is_open(); }
   /// Of the ranks for which `counts` holds, the one that is furthest behind; -1 if there is none.

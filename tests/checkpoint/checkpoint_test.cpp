@@ -1,6 +1,10 @@
 // Checkpoints come back bit for bit; damaged ones are refused by name, and the one before is used.
 #include <gmock/gmock.h>
 
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
 #include "consist/error.h"
 #include "core/checkpoint/save_checkpoint.h"
 #include "tests/checkpoint/saved_run.h"
@@ -239,6 +243,31 @@ TEST(SaveCheckpoint, EveryRankWritesItsTensors) {
     job.leave(std::chrono::seconds(20));
   });
   for (const auto& error : errors) EXPECT_EQ(testing::text_of(error), "");
+}
+
+// Rank 0 removes the unfinished folder while rank 2 still writes in it.
+TEST(SaveCheckpoint, ARankWhoseFolderIsTakenAwayNamesTheRankThatFailedAndNotTheDisk) {
+  const TemporaryFolder folder;
+  const auto errors = testing::run_ranks(testing::make_addresses(3), [&](JoinedJob& job) {
+    std::optional<CheckpointWriter> writer;
+    if (job.rank() == 0) writer.emplace(folder.path(), 2);
+    const TensorSource source{"x", DType::f32, Shape{1}, [&](void*, std::int64_t, std::int64_t) {
+                                if (job.rank() == 1) throw SystemError("the device is gone");
+                                const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+                                while (job.rank() == 2 && std::filesystem::exists(folder / "step-00000010.partial") &&
+                                       std::chrono::steady_clock::now() < give_up)
+                                  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+                              }};
+    CheckpointState state = state_at(10);
+    state.ranks = 3;
+    save_checkpoint(job, writer ? &*writer : nullptr, state, std::vector{source});
+  });
+  EXPECT_THAT(testing::text_of(errors[1]), HasSubstr("the device is gone"));
+  for (const int survivor : {0, 2}) {
+    const std::exception_ptr error = errors[static_cast<std::size_t>(survivor)];
+    EXPECT_THAT([&] { std::rethrow_exception(error); }, ThrowsMessage<PeerError>(HasSubstr("failed: the device is gone")))
+        << survivor;
+  }
 }
 
 TEST(SaveCheckpoint, ARankThatFailsLeavesTheEarlierOnes) {

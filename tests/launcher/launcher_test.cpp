@@ -160,7 +160,7 @@ TEST(Launcher, AKilledRankIsNamedByAllOthers) {
     EXPECT_LT(Clock::now() - start, 10s);
     EXPECT_EQ(count_of(job.errors, "ends: rank " + std::to_string(dead) + " on host"), 2) << job.errors;
     EXPECT_EQ(count_of(job.errors, "died"), 2) << job.errors;
-    EXPECT_EQ(count_of(job.errors, "last at step "), 2) << job.errors;
+    EXPECT_EQ(count_of(job.errors, "last heartbeat at step "), 2) << job.errors;
     EXPECT_THAT(job.errors, HasSubstr("rank " + std::to_string(dead) + " (process "));
     EXPECT_THAT(job.errors, HasSubstr("signal 9"));
   }
@@ -176,7 +176,7 @@ TEST(Launcher, AStoppedRankIsNamedAndRemoved) {
   EXPECT_GE(Clock::now() - failed, 2500ms) << "the grace";
   EXPECT_LT(Clock::now() - failed, 5s);
   EXPECT_EQ(count_of(job.errors, "ends: rank 2 on host"), 2) << job.errors;
-  EXPECT_THAT(job.errors, HasSubstr("last at step "));
+  EXPECT_THAT(job.errors, HasSubstr("last heartbeat at step "));
 }
 
 TEST(Launcher, AStuckRankIsNamedWithItsInstruction) {
