@@ -57,6 +57,22 @@ boost::dll::shared_library open_library(const fs::path& path) {
   return library;
 }
 
+/// A warning of other users who can change `at`, a plugin's file or folder or one above it; empty if there are none.
+std::string others_rights(const fs::path& at, const fs::path& plugin) {
+  struct stat info {};
+  if (::stat(at.c_str(), &info) != 0) return {};
+  const bool above = at != plugin, keeps_entries = above && (info.st_mode & S_ISVTX) != 0;  // as /tmp does
+  const std::string what =
+      S_ISDIR(info.st_mode) ? "the folder " + at.string() + ", in which plugins lie," : "the plugin file " + at.string();
+  if ((info.st_mode & S_IWOTH) != 0 && !keeps_entries)
+    return what + " may be written by every user of this machine, who could have you run their code; `chmod o-w " + at.string() +
+           "` ends that";
+  if (info.st_uid != 0 && info.st_uid != ::geteuid())
+    return what + " belongs to another user (number " + std::to_string(info.st_uid) +
+           "), whose code you run; take plugins from a folder of your own or of root";
+  return {};
+}
+
 }  // namespace
 
 fs::path executable_folder() {
@@ -103,16 +119,15 @@ void PluginHost::search(const fs::path& place, bool must_exist) {
 }
 
 void PluginHost::note_others_rights(const fs::path& path) {
-  struct stat info {};
-  if (::stat(path.c_str(), &info) != 0) return;
-  const char* what = S_ISDIR(info.st_mode) ? "the plugin folder " : "the plugin file ";
-  if ((info.st_mode & S_IWOTH) != 0) {
-    warnings_.push_back(what + path.string() +
-                        " may be written by every user of this machine, who could have you run their code; `chmod o-w " +
-                        path.string() + "` ends that");
-  } else if (info.st_uid != 0 && info.st_uid != ::geteuid()) {
-    warnings_.push_back(what + path.string() + " belongs to another user (number " + std::to_string(info.st_uid) +
-                        "), whose code you run; take plugins from a folder of your own or of root");
+  std::error_code error;
+  const fs::path real = fs::canonical(path, error);
+  if (error) return;
+  // Whoever may write a folder above it may put another in its place.
+  for (fs::path at = real;; at = at.parent_path()) {
+    std::string warning = others_rights(at, real);
+    if (!warning.empty() && std::find(warnings_.begin(), warnings_.end(), warning) == warnings_.end())
+      warnings_.push_back(std::move(warning));
+    if (at == at.parent_path()) return;
   }
 }
 

@@ -62,7 +62,7 @@ TEST(PluginHost, WarnsOfPlacesThatOthersCanWrite) {
   };
   EXPECT_THAT(of_folder(), testing::IsEmpty());
   fs::permissions(folder.path(), fs::perms::others_write, fs::perm_options::add);
-  EXPECT_THAT(of_folder(), testing::ElementsAre(AllOf(HasSubstr("plugin folder"), HasSubstr("written by every user"))));
+  EXPECT_THAT(of_folder(), testing::ElementsAre(AllOf(HasSubstr("in which plugins lie"), HasSubstr("written by every user"))));
   fs::permissions(folder.path(), fs::perms::others_write, fs::perm_options::remove);
   fs::permissions(folder / "sample.so", fs::perms::others_write, fs::perm_options::add);
   EXPECT_THAT(of_folder(), testing::ElementsAre(AllOf(HasSubstr("plugin file"), HasSubstr("sample.so may be written"))));
@@ -70,7 +70,30 @@ TEST(PluginHost, WarnsOfPlacesThatOthersCanWrite) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give files to other users";
   constexpr uid_t somebody = 12345;
   ASSERT_EQ(::chown(folder.path().c_str(), somebody, static_cast<gid_t>(-1)), 0);
-  EXPECT_THAT(of_folder(), testing::ElementsAre(AllOf(HasSubstr("plugin folder"), HasSubstr("another user (number 12345)"))));
+  EXPECT_THAT(of_folder(),
+              testing::ElementsAre(AllOf(HasSubstr("in which plugins lie"), HasSubstr("another user (number 12345)"))));
+}
+
+// Whoever can rename the folder can put another in its place. In a folder such as /tmp only its owner can.
+TEST(PluginHost, AFolderAboveThatOthersMayChangeIsNamed) {
+  TemporaryFolder folder;
+  const fs::path above = folder / "shared", plugins = above / "mine/plugins";
+  fs::create_directories(plugins);
+  fs::copy_file(plugin_file("sample"), plugins / "sample.so");
+  const auto warnings = [&](const fs::path& place) {
+    std::vector<std::string> said = PluginHost({place.string()}).warnings();
+    std::erase_if(said, [&](const std::string& text) { return text.find(folder.path().string()) == std::string::npos; });
+    return said;
+  };
+  for (const fs::path& place : {plugins, plugins / "sample.so"}) {
+    EXPECT_THAT(warnings(place), testing::IsEmpty());
+    fs::permissions(above, fs::perms::all);
+    EXPECT_THAT(warnings(place), testing::ElementsAre(AllOf(HasSubstr("the folder " + above.string() + ", in which"),
+                                                            HasSubstr("written by every user"))));
+    fs::permissions(above, fs::perms::all | fs::perms::sticky_bit);
+    EXPECT_THAT(warnings(place), testing::IsEmpty());
+    fs::permissions(above, fs::perms::owner_all);
+  }
 }
 
 TEST(PluginHost, PluginsStayLoadedAfterTheirHost) {
