@@ -15,6 +15,7 @@
 
 #include "consist/error.h"
 #include "core/files/system_error.h"
+#include "core/plugin/plugin_faults.h"
 #include "launch/exit_status.h"
 
 namespace consist::launch {
@@ -106,6 +107,7 @@ void StopSignals::set_job(JoinedJob* job) {
 
 void StopSignals::heed(int signal) {
   if (stop.training()) {
+    plugins_must_hurry();
     if (speaks_)
       say(name_of_signal(signal) + ": the run ends after this step; a second signal ends it at once, without a checkpoint");
     return;

@@ -11,6 +11,7 @@ namespace consist {
 namespace {
 
 constexpr auto limited = PluginCall::Limit::plugin_timeout;
+constexpr auto unlimited = PluginCall::Limit::none;  // of what waits for a step, and so for other ranks
 
 /// Lets the passes that a plugin has added to `own` run as calls of it.
 void add_guarded(PassList& to, const PassList& own, const PluginIdentity& plugin) {
@@ -279,10 +280,10 @@ class GuardedExecutable final : public Executable {
   GuardedExecutable(std::unique_ptr<Executable> part, std::shared_ptr<Device> device, const PluginIdentity& plugin)
       : device_(std::move(device)), part_(std::move(part)), plugin_(plugin) {}
   void run() override {
-    in_plugin(plugin_, "run", [&] { part_->run(); });
+    in_plugin(plugin_, "run", unlimited, [&] { part_->run(); });
   }
   void wait() override {
-    in_plugin(plugin_, "wait", [&] { part_->wait(); });
+    in_plugin(plugin_, "wait", unlimited, [&] { part_->wait(); });
   }
   std::int32_t position() const noexcept override { return part_->position(); }
   std::vector<LaunchTime> launch_times() const override {
@@ -316,10 +317,10 @@ class GuardedDevice final : public Device {
     part_->release(space, memory);
   }
   void upload(void* device_memory, const void* host, std::int64_t bytes) override {
-    in_plugin(plugin_, "upload", [&] { part_->upload(device_memory, host, bytes); });
+    in_plugin(plugin_, "upload", unlimited, [&] { part_->upload(device_memory, host, bytes); });
   }
   void download(void* host, const void* device_memory, std::int64_t bytes) override {
-    in_plugin(plugin_, "download", [&] { part_->download(host, device_memory, bytes); });
+    in_plugin(plugin_, "download", unlimited, [&] { part_->download(host, device_memory, bytes); });
   }
   std::unique_ptr<Kernel> make_kernel(const KernelRequest& request) override {
     auto made = in_plugin(plugin_, "make_kernel", limited, [&] { return part_->make_kernel(request); });

@@ -12,7 +12,10 @@ class GuardedKernel final : public Kernel {
   GuardedKernel(std::unique_ptr<Kernel> part, std::shared_ptr<KernelSet> set, const PluginIdentity& plugin)
       : set_(std::move(set)), part_(std::move(part)), plugin_(plugin) {}
   std::int64_t workspace_bytes() const override {
-    return in_plugin(plugin_, "workspace_bytes", [&] { return part_->workspace_bytes(); });
+    const std::int64_t bytes = in_plugin(plugin_, "workspace_bytes", [&] { return part_->workspace_bytes(); });
+    if (bytes >= 0) return bytes;
+    throw Error(plugin_.label + " (" + plugin_.file + ") asks for " + std::to_string(bytes) +
+                " bytes of workspace (workspace_bytes()); it must be 0 or more");
   }
   void launch(std::span<const Buffer> inputs, std::span<const Buffer> outputs, void* workspace, NativeQueue queue) override {
     in_plugin(plugin_, "launch", [&] { part_->launch(inputs, outputs, workspace, queue); });

@@ -35,14 +35,26 @@ std::string with_label(const std::string& message, const PluginIdentity& plugin)
 }  // namespace
 
 PluginCall::PluginCall(const PluginIdentity& plugin, const char* function, Limit limit) noexcept
-    : plugin_(plugin), function_(function), outer_(innermost), timed_(limit != Limit::none) {
+    : plugin_(plugin), function_(function), outer_(innermost), limit_(limit) {
   innermost = this;
-  if (timed_) timed_ = watch(*this, limit);
+  if (limit_ == Limit::none) return;
+  if (limit_ == Limit::many_calls) {
+    show_innermost(this);
+  } else if (!watch(*this, limit)) {
+    limit_ = Limit::none;
+  }
 }
 
 PluginCall::~PluginCall() {
-  if (timed_) unwatch(*this);
   innermost = outer_;
+  if (limit_ == Limit::none) return;
+  if (limit_ == Limit::many_calls) {
+    const PluginCall* outer = outer_;
+    while (outer != nullptr && outer->limit_ != Limit::many_calls) outer = outer->outer_;
+    show_innermost(outer);
+  } else {
+    unwatch(*this);
+  }
 }
 
 const PluginCall* PluginCall::current() noexcept {

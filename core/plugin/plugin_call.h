@@ -16,11 +16,17 @@ struct PluginIdentity {
   std::string file;
 };
 
-/// The plugin that this thread is in, from construction to destruction; calls nest. Cheap unless there is a limit: two stores.
+/// The plugin that this thread is in, from construction to destruction; calls nest. Cheap without a limit (two stores) and with
+/// that of `many_calls` (five).
 class CONSIST_API PluginCall {
  public:
-  /// `long_work` is for what rightly takes long on large input, such as tokenizing a corpus: 24 times plugin_timeout().
-  enum class Limit { none, plugin_timeout, long_work };
+  enum class Limit {
+    none,            ///< for what may wait for other ranks or for a whole step
+    plugin_timeout,  ///< plugin_timeout()
+    long_work,       ///< 24 times as long: what rightly takes long on large input, such as tokenizing a corpus
+    many_calls,  ///< plugin_timeout(), for what is called very often, such as launch(): the watchdog looks at the thread now and
+                 ///< then
+  };
 
   /// `function` is a literal. A call that takes longer than its limit ends the process (see plugin_faults.h).
   PluginCall(const PluginIdentity& plugin, const char* function, Limit limit = Limit::none) noexcept;
@@ -42,7 +48,7 @@ class CONSIST_API PluginCall {
   const PluginIdentity& plugin_;
   const char* function_;
   const PluginCall* outer_;
-  bool timed_;
+  Limit limit_;
 };
 
 /// How long a plugin may take for one call that has a limit: 300 s, or the seconds in CONSIST_PLUGIN_TIMEOUT. Throws UsageError
@@ -61,7 +67,7 @@ std::invoke_result_t<Call> in_plugin(const PluginIdentity& plugin, const char* f
 }
 template <typename Call>
 std::invoke_result_t<Call> in_plugin(const PluginIdentity& plugin, const char* function, Call&& call) {
-  return in_plugin(plugin, function, PluginCall::Limit::none, std::forward<Call>(call));
+  return in_plugin(plugin, function, PluginCall::Limit::many_calls, std::forward<Call>(call));
 }
 
 }  // namespace consist

@@ -292,11 +292,12 @@ void on_plugin_fault(std::function<void(const std::string&)> then) {
   action = std::move(then);
 }
 
-void end_after_hang(const PluginCall& call, std::chrono::milliseconds limit) {
+void end_after_hang(const PluginIdentity& plugin, const char* function, std::chrono::nanoseconds taken, bool stopping) {
   while (ending.exchange(true)) pause();  // the process is about to end
-  end_by(call.plugin().label + " (" + call.plugin().file + ") has not returned from " + call.function() + "() for " +
-         std::to_string(std::chrono::duration_cast<std::chrono::seconds>(limit).count()) +
-         " s; if it is not stuck, set CONSIST_PLUGIN_TIMEOUT to more seconds");
+  end_by(plugin.label + " (" + plugin.file + ") has not returned from " + function + "() for " +
+         std::to_string(std::chrono::duration_cast<std::chrono::seconds>(taken).count()) + " s" +
+         (stopping ? ", and a signal asked the run to end; what is newer than the last checkpoint is lost"
+                   : "; if it is not stuck, set CONSIST_PLUGIN_TIMEOUT to more seconds"));
 }
 
 FloatModeGuard::FloatModeGuard(const PluginIdentity& plugin) noexcept : plugin_(plugin), before_(float_mode()) {}

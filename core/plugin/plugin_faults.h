@@ -40,8 +40,23 @@ CONSIST_API void forbid_restart() noexcept;
 /// go on. One at a time; an empty function takes it back.
 CONSIST_API void on_plugin_fault(std::function<void(const std::string& message)> action);
 
-/// Reports that the call has not returned and ends the process with status 1 (or starts it anew). Called by the watchdog.
-[[noreturn]] void end_after_hang(const PluginCall& call, std::chrono::milliseconds limit);
+/// Reports that a call has not returned for `taken` and ends the process with status 1 (or starts it anew). `stopping`: because
+/// of plugins_must_hurry(). Called by the watchdog.
+[[noreturn]] void end_after_hang(const PluginIdentity& plugin, const char* function, std::chrono::nanoseconds taken,
+                                 bool stopping);
+
+/// The user has asked the run to end: from now on a call with a limit that takes 5 s or more while PluginsAwaited lives ends the
+/// process.
+CONSIST_API void plugins_must_hurry() noexcept;
+
+/// While it lives the run can do nothing but wait for a plugin.
+class CONSIST_API PluginsAwaited {
+ public:
+  PluginsAwaited() noexcept;
+  ~PluginsAwaited();
+  PluginsAwaited(const PluginsAwaited&) = delete;
+  PluginsAwaited& operator=(const PluginsAwaited&) = delete;
+};
 
 /// Treats subnormal numbers as the process did before, if a plugin has changed that for this thread (code linked with -Ofast or
 /// -ffast-math does as it is loaded), and warns once per plugin. Made before the plugin's code runs.

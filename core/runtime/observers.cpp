@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "consist/log.h"
+#include "core/plugin/plugin_faults.h"
 
 namespace consist {
 
@@ -23,6 +24,7 @@ Observers::Observers(const RunConfig& config, PluginHost& host) {
 }
 
 void Observers::tell(const std::function<void(Observer&)>& deed) noexcept {
+  const PluginsAwaited awaited;
   std::erase_if(all_, [&](const auto& named) {
     std::string problem;
     try {

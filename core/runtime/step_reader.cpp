@@ -1,6 +1,7 @@
 #include "core/runtime/step_reader.h"
 
 #include "consist/error.h"
+#include "core/plugin/plugin_faults.h"
 
 namespace consist {
 
@@ -17,6 +18,7 @@ StepReader::~StepReader() {
     stop_ = true;
   }
   changed_.notify_all();
+  const PluginsAwaited awaited;
   if (thread_.joinable()) thread_.join();
 }
 
@@ -25,6 +27,7 @@ const StepTokens& StepReader::take(std::int64_t step) {
   if (step != taken_ + 1 || step >= end_) throw ProgramError("a step's tokens are taken out of order");
   taken_ = step;
   changed_.notify_all();
+  const PluginsAwaited awaited;
   changed_.wait(lock, [&] { return read_ > step || failure_; });
   if (read_ <= step) std::rethrow_exception(failure_);
   return slots_[step % 2];

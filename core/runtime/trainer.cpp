@@ -6,6 +6,7 @@
 
 #include "consist/error.h"
 #include "core/passes/room_for_rows.h"
+#include "core/plugin/plugin_faults.h"
 #include "core/runtime/batches.h"
 #include "core/runtime/metrics.h"
 #include "core/runtime/step_reader.h"
@@ -85,7 +86,10 @@ EvaluationReport evaluate(TrainingState& state, Batches& batches, std::int64_t s
   for (std::int64_t round = 0; round < rounds; ++round) {
     do {
       events.begins(Activity::evaluating, step, round);
-      batches.write_evaluation(round);
+      {
+        const PluginsAwaited awaited;
+        batches.write_evaluation(round);
+      }
       state.evaluation()->executable().run();
       state.evaluation()->executable().wait();
       events.begins(Activity::recording, step, 0);

@@ -10,6 +10,7 @@
 #include "tests/child_process.h"
 #include "tests/plugin/test_plugins.h"
 #include "tests/temporary_folder.h"
+#include "tests/terminal_process.h"
 
 namespace consist {
 namespace {
@@ -54,6 +55,13 @@ ChildResult train(const std::string& archive, const std::string& ranks = "1") {
                   archive,
                   "--timeout",
                   "10"});
+}
+
+/// The words of `consist` that train on the CPU for `steps` steps of one sequence, with `more`.
+std::vector<std::string> training(const std::string& steps, std::vector<std::string> more) {
+  more.insert(more.begin(), {CONSIST_BINARY_DIR "/bin/consist", "train", "--from-scratch", "--device", "cpu", "--cpu.threads",
+                             "1", "--batch", "1", "--sequence", "16", "--steps", steps});
+  return more;
 }
 
 struct Fault {
@@ -107,6 +115,35 @@ TEST(PluginFaults, ARankThatAPluginEndsFailsTheJobWithItsName) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
   EXPECT_NE(result.status, 0) << result.output;
   EXPECT_THAT(result.output, HasSubstr("dataset 'faulty'"));
+  EXPECT_EQ(ArchiveReader(folder / "run.h5").status(), "failed");
+}
+
+// Kernels run on the device's threads. They are called too often to be watched one by one.
+TEST(PluginFaults, AKernelThatDoesNotReturnEndsTheRunWithItsName) {
+  TemporaryFolder folder;
+  const Environment deed("CONSIST_TEST_FAULT", "hang"), timeout("CONSIST_PLUGIN_TIMEOUT", "1");
+  const ChildResult result =
+      test::run_child(training("3", {"--plugin", TEST_PLUGINS "/faulty_kernels", "--plugin", TEST_PLUGINS "/foreign_op",
+                                     "--model", "own-op-tiny", "--dataset", "synthetic", "--archive", folder / "run.h5"}),
+                      std::chrono::seconds(40));
+  EXPECT_EQ(result.status, 1) << result.output;
+  EXPECT_THAT(result.output, AllOf(HasSubstr("kernels 'faulty'"), HasSubstr("has not returned from launch() for 1 s")));
+  EXPECT_EQ(ArchiveReader(folder / "run.h5").status(), "failed");
+}
+
+// With the usual limit of 300 s: who stops a run does not wait for a plugin that hangs.
+TEST(PluginFaults, ASignalEndsARunThatWaitsForAPluginWithinSeconds) {
+  TemporaryFolder folder;
+  test::TerminalProcess run(training("6", {"--plugin", faulty_data, "--dataset", "faulty", "--model",
+                                           CONSIST_SOURCE_DIR "/tests/golden/hf/qwen3-tied", "--archive", folder / "run.h5"}),
+                            {{"CONSIST_TEST_FAULT", "read_train hang"}});
+  run.wait_for("step 2/", std::chrono::seconds(60));
+  const auto sent = test::TerminalProcess::Clock::now();
+  run.signal(SIGTERM);
+  EXPECT_EQ(run.wait(std::chrono::seconds(30)), 1) << run.output();
+  EXPECT_LT(run.ended_at() - sent, std::chrono::seconds(12));
+  EXPECT_THAT(run.output(), AllOf(HasSubstr("dataset 'faulty'"), HasSubstr("has not returned from read_train()"),
+                                  HasSubstr("a signal asked the run to end")));
   EXPECT_EQ(ArchiveReader(folder / "run.h5").status(), "failed");
 }
 
