@@ -22,6 +22,11 @@ function(consist_add_plugin name)
   set(target consist_${PLUGIN_KIND}_${name})
   add_library(${target} MODULE ${PLUGIN_SOURCES})
   target_link_libraries(${target} PRIVATE Consist::core ${PLUGIN_LIBRARIES})
+  get_target_property(is_installed Consist::core IMPORTED)
+  if(is_installed)
+    consist_check_headers()
+    add_dependencies(${target} consist_headers)
+  endif()
   target_compile_features(${target} PRIVATE cxx_std_20)
   # The public headers are C++20 in .cu files, too. As a flag, since CMake 3.25 does not know that nvcc 13 has that dialect.
   if(NOT CMAKE_CUDA_STANDARD)
@@ -51,4 +56,21 @@ function(consist_add_plugin name)
   set_property(GLOBAL APPEND PROPERTY CONSIST_PLUGIN_KINDS ${PLUGIN_KIND})
   set_property(GLOBAL APPEND PROPERTY CONSIST_PLUGINS_${PLUGIN_KIND} ${name})
   set_property(GLOBAL APPEND PROPERTY CONSIST_PLUGIN_TARGETS ${target})
+endfunction()
+
+# Against an installed Consist: the build fails where its public headers were changed since it was built, since the fingerprint that
+# they carry would be another's. Looked at again when one of them changes.
+function(consist_check_headers)
+  if(TARGET consist_headers)
+    return()
+  endif()
+  get_target_property(folder Consist::core INTERFACE_INCLUDE_DIRECTORIES)
+  set(checked ${CMAKE_BINARY_DIR}/consist_headers.checked)
+  set(script ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/MakeFingerprint.cmake)
+  set(list ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/headers.txt)
+  file(GLOB headers CONFIGURE_DEPENDS ${folder}/consist/*.h)
+  add_custom_command(OUTPUT ${checked}
+    COMMAND ${CMAKE_COMMAND} -DFOLDER=${folder}/consist -DOUTPUT=${checked} -DLIST=${list} -P ${script}
+    DEPENDS ${headers} ${list} ${script} COMMENT "Checking the headers of Consist" VERBATIM)
+  add_custom_target(consist_headers DEPENDS ${checked})
 endfunction()

@@ -1,6 +1,6 @@
 # cmake --install BUILD --prefix PREFIX: the executable, the core library and its public headers, plugins, what ships with them, and the CMake package
-# Consist, with which plugins are built elsewhere, the documents, an example plugin, and (from a build with tests) the conformance programs that
-# `consist check` runs. The tree may be moved: everything finds the rest relative to its own place.
+# Consist, with which plugins are built elsewhere, the documents with the files that they link to, example plugins, and (from a build with tests) the
+# conformance programs that `consist check` runs. The tree may be moved: everything finds the rest relative to its own place.
 include(CMakePackageConfigHelpers)
 
 set(CONSIST_PACKAGE_DIRECTORY lib/cmake/Consist)
@@ -14,8 +14,11 @@ configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/ConsistConfig.cmake.in $
                               INSTALL_DESTINATION ${CONSIST_PACKAGE_DIRECTORY})
 write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/ConsistConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/ConsistConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/ConsistConfigVersion.cmake
-              ${CMAKE_CURRENT_LIST_DIR}/ConsistAddPlugin.cmake
+              ${CMAKE_CURRENT_LIST_DIR}/ConsistAddPlugin.cmake ${CMAKE_CURRENT_LIST_DIR}/MakeFingerprint.cmake
+              ${HEADERS_LIST}
         DESTINATION ${CONSIST_PACKAGE_DIRECTORY})
-install(DIRECTORY ${CMAKE_SOURCE_DIR}/docs/ DESTINATION share/doc/consist)
-install(FILES ${CMAKE_SOURCE_DIR}/README.md ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION share/doc/consist)
-install(DIRECTORY ${CMAKE_SOURCE_DIR}/tests/external/ddp-plain DESTINATION share/consist/examples)
+install(CODE "
+  set(SOURCE ${CMAKE_SOURCE_DIR})
+  set(TO \"\${CMAKE_INSTALL_PREFIX}/share/doc/consist\")
+  include(${CMAKE_CURRENT_LIST_DIR}/InstallDocuments.cmake)")
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/tests/external/ DESTINATION share/consist/examples)

@@ -1,5 +1,12 @@
-# Writes consist/fingerprint.h: a hash over the names of the public headers and what they declare. Comments and white space do not count: a
-# plugin need not be built again because a sentence was mended. Run in script mode with HEADERS and OUTPUT.
+# A hash over the names of the public headers and what they declare. Comments and white space do not count: a plugin need not be built
+# again because a sentence was mended. Run in script mode,
+# - with HEADERS, OUTPUT and LIST: writes OUTPUT, consist/fingerprint.h, which has the hash, and LIST, with that of each header;
+# - with FOLDER, OUTPUT and LIST: fails unless the headers of FOLDER are those of LIST and of its fingerprint.h; then touches OUTPUT.
+cmake_minimum_required(VERSION 3.25)
+if(FOLDER)
+  file(GLOB HEADERS ${FOLDER}/*.h)
+  list(FILTER HEADERS EXCLUDE REGEX "/fingerprint\\.h$")
+endif()
 list(SORT HEADERS)
 set(all "")
 foreach(header IN LISTS HEADERS)
@@ -16,9 +23,46 @@ endforeach()
 string(SHA256 hash "${all}")
 string(SUBSTRING ${hash} 0 16 hash)
 set(text "// Generated at build time from the public headers.\n#pragma once\n#define CONSIST_HEADERS_HASH \"${hash}\"\n")
-if(EXISTS ${OUTPUT})
-  file(READ ${OUTPUT} before)
+
+function(read_if_there path variable)
+  set(content "")
+  if(EXISTS ${path})
+    file(READ ${path} content)
+  endif()
+  set(${variable} "${content}" PARENT_SCOPE)
+endfunction()
+
+read_if_there(${LIST} listed)
+if(NOT FOLDER)
+  read_if_there(${OUTPUT} before)
+  if(NOT "${before}" STREQUAL "${text}")  # the same text keeps its time, so that nothing is built again
+    file(WRITE ${OUTPUT} "${text}")
+  endif()
+  if(NOT "${listed}" STREQUAL "${all}")
+    file(WRITE ${LIST} "${all}")
+  endif()
+  return()
 endif()
-if(NOT "${before}" STREQUAL "${text}")  # the same text keeps its time, so that nothing is built again
-  file(WRITE ${OUTPUT} "${text}")
+
+read_if_there(${FOLDER}/fingerprint.h before)
+if("${before}" STREQUAL "${text}" AND "${listed}" STREQUAL "${all}")
+  file(TOUCH ${OUTPUT})
+  return()
 endif()
+string(REPLACE "\n" ";" now "${all}")
+string(REPLACE "\n" ";" then "${listed}")
+set(changed ${now} ${then})
+foreach(line IN LISTS now)
+  if(line IN_LIST then)
+    list(REMOVE_ITEM changed ${line})
+  endif()
+endforeach()
+list(TRANSFORM changed REPLACE " .*" "")
+list(REMOVE_DUPLICATES changed)
+list(JOIN changed ", " changed)
+if(NOT changed)
+  set(changed fingerprint.h)
+endif()
+message(FATAL_ERROR "The headers in ${FOLDER} are not those that this Consist was built with: ${changed} differ. A plugin that is built "
+                    "with them would call other functions than it names. Install Consist again; to change a public header, change it in "
+                    "Consist's source and build Consist with it.")

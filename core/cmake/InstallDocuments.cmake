@@ -1,0 +1,52 @@
+# Installs the documents and every file of the source tree that they link to, at the same places relative to each other, so that links
+# lead somewhere. Run by cmake --install, with SOURCE (the tree) and TO (the folder). The public headers and the examples are there
+# already: links to them lead to those.
+cmake_policy(VERSION 3.25)
+set(headers core/include)     # ../../../include from TO
+set(examples tests/external)  # ../../consist/examples from TO
+
+file(GLOB_RECURSE pages RELATIVE ${SOURCE} ${SOURCE}/docs/*.md)
+list(APPEND pages README.md)
+set(installed "")
+while(pages)
+  list(POP_FRONT pages page)
+  if(page IN_LIST installed)
+    continue()
+  endif()
+  list(APPEND installed ${page})
+  get_filename_component(folder ${page} DIRECTORY)
+  file(INSTALL DESTINATION ${TO}/${folder} TYPE FILE FILES ${SOURCE}/${page})
+  file(READ ${SOURCE}/${page} text)
+  string(REPLACE "](" "\nLINK:" text "${text}")
+  string(REGEX REPLACE "[][;]" " " text "${text}")  # which would join or split the elements of a list
+  string(REGEX MATCHALL "LINK:[^)# \n]+" links "${text}")
+  foreach(link IN LISTS links)
+    string(SUBSTRING ${link} 5 -1 link)
+    if(link MATCHES "^[a-z]+:")
+      continue()
+    endif()
+    get_filename_component(target ${SOURCE}/${folder}/${link} ABSOLUTE)
+    file(RELATIVE_PATH target ${SOURCE} ${target})
+    if(target MATCHES "^(${headers}|${examples})(/|$)" OR NOT EXISTS ${SOURCE}/${target})
+      continue()
+    endif()
+    if(target MATCHES "\\.md$")
+      list(APPEND pages ${target})
+    elseif(NOT target IN_LIST installed)
+      list(APPEND installed ${target})
+      get_filename_component(place ${target} DIRECTORY)
+      file(INSTALL DESTINATION ${TO}/${place} TYPE FILE FILES ${SOURCE}/${target})
+    endif()
+  endforeach()
+endwhile()
+file(INSTALL DESTINATION ${TO} TYPE FILE FILES ${SOURCE}/LICENSE)
+
+function(link_to target from)
+  set(from "$ENV{DESTDIR}${from}")  # which file(INSTALL) puts in front by itself
+  get_filename_component(folder ${from} DIRECTORY)
+  file(MAKE_DIRECTORY ${folder})
+  file(REMOVE ${from})
+  file(CREATE_LINK ${target} ${from} SYMBOLIC)
+endfunction()
+link_to(../../../../include ${TO}/${headers})
+link_to(../../../consist/examples ${TO}/${examples})
