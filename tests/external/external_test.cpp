@@ -146,9 +146,25 @@ TEST_F(External, AProjectWithoutABuildTypeIsOptimized) {
   EXPECT_THAT(read_whole(*folder_ / "build-ddp-plain/CMakeCache.txt"), HasSubstr("CMAKE_BUILD_TYPE:STRING=Release"));
 }
 
-TEST_F(External, TheInstallationHasDocumentsAndTheExample) {
-  EXPECT_TRUE(fs::exists(prefix_ + "/share/doc/consist/plugins.md"));
-  EXPECT_TRUE(fs::exists(prefix_ + "/share/consist/examples/ddp-plain/strategy.cpp"));
+TEST_F(External, TheInstallationHasDocumentsWhoseLinksLeadSomewhereAndTheExamples) {
+  EXPECT_TRUE(fs::exists(prefix_ + "/share/doc/consist/docs/plugins.md"));
+  for (const char* example : {"ddp-plain/strategy.cpp", "my-hsdp/README.md", "squared-relu/op.cpp", "mistral/model.cpp"})
+    EXPECT_TRUE(fs::exists(prefix_ + "/share/consist/examples/" + example)) << example;
+  const std::string output =
+      test::run_outside({"python3", CONSIST_SOURCE_DIR "/tests/checks/links.py", prefix_ + "/share/doc/consist"});
+  EXPECT_THAT(output, HasSubstr(" pages, 0 links lead nowhere"));
+}
+
+TEST_F(External, AHeaderThatWasEditedInPlaceFailsThePluginsBuild) {
+  const std::string header = prefix_ + "/include/consist/strategy.h", whole = read_whole(header);
+  const std::string build = *folder_ / "build-ddp-plain";
+  write_whole(header, whole + "\nnamespace consist { class Added; }\n");
+  const test::ChildResult edited = test::run_child({CMAKE_COMMAND, "--build", build});
+  EXPECT_NE(edited.status, 0);
+  EXPECT_THAT(edited.output,
+              testing::ContainsRegex("not those that this[[:space:]]+Consist was built with:[[:space:]]+strategy.h"));
+  write_whole(header, whole);
+  test::run_outside({CMAKE_COMMAND, "--build", build});
 }
 
 /// Mistral, built out of tree.
@@ -221,7 +237,12 @@ TEST_F(OwnParts, AnOpWithItsKernelIsSplitByTensorParallelism) {
                        "--strategy", "tp-sp=2", "--sequence", "32"}),
               testing::ContainsRegex("= squared_relu\\([^)]*\\) : [^|]*\\{tensor:S2\\}"));  // its channels
   EXPECT_THAT(consist({"check", plugins + "kernels-squared-relu.so"}),
-              testing::AllOf(HasSubstr("KernelsConformance"), HasSubstr("kernels 'squared-relu' conforms")));
+              testing::AllOf(HasSubstr("KernelsConformance"), HasSubstr("kernels 'squared-relu' conforms\n")));
+  EXPECT_THAT(consist({"check", plugins + "model-plain-decoder.so", "--plugin", plugins + "kernels-squared-relu.so"}),
+              HasSubstr("model 'plain-decoder' conforms\n"));
+  for (const std::string other : {"lion-and-muon", "my-diloco"})
+    EXPECT_THAT(consist({"check", built(other) + (other == "my-diloco" ? "kernels-diloco.so" : "kernels-lion-and-muon.so")}),
+                HasSubstr("conforms\n"));
 }
 
 TEST_F(OwnParts, ThePageOnKernelsPrintsTheWholePlugin) {

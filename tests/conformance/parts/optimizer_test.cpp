@@ -30,12 +30,12 @@ class OptimizerConformance : public ::testing::TestWithParam<Candidate> {
     std::vector<std::string> words{"--model=" + testing::tiny_model("llama-tied"),
                                    "--optimizer=" + GetParam().name,
                                    "--sequence=16",
-                                   "--steps=8",
                                    "--global-batch=4",
                                    "--device=cpu",
                                    "--cpu.threads=1"};
     for (const auto& [option, value] : GetParam().options) words.push_back("--" + GetParam().name + "." + option + "=" + value);
     words.insert(words.end(), layout.begin(), layout.end());
+    test::add_fallbacks(words, {"--steps=8"});
     return test::train_from_scratch(folder_ / archive, words, testing::consist_program()).column("loss");
   }
   const TemporaryFolder folder_;
@@ -90,6 +90,18 @@ TEST_P(OptimizerConformance, LossesAreThoseOfOneRankWhereRanksHoldParts) {
     ASSERT_EQ(found.size(), expected.size());
     for (std::size_t s = 0; s < found.size(); ++s) EXPECT_NEAR(found[s] / expected[s], 1, 1e-5) << strategy << ", loss of step " << s + 1;
   }
+}
+
+// A checkpoint holds states and the number of steps that are done: whatever else an optimizer keeps is not there after a resume.
+TEST_P(OptimizerConformance, AResumedRunGoesOnAsOneThatWasNotInterrupted) {
+  const std::vector<double> whole = losses("whole.h5", {"--strategy=ddp"});
+  const std::string checkpoint = "--checkpoint=" + (folder_ / "checkpoint");
+  losses("first.h5", {"--strategy=ddp", "--steps=4", checkpoint});
+  const std::vector<double> rest = losses("rest.h5", {"--strategy=ddp", checkpoint, "--resume"});
+  ASSERT_EQ(whole.size(), 8u);
+  ASSERT_GE(rest.size(), 4u);
+  for (std::size_t back = 1; back <= 4; ++back)
+    EXPECT_NEAR(rest[rest.size() - back] / whole[8 - back], 1, 1e-6) << "loss of step " << 9 - back << " of the resumed run";
 }
 
 INSTANTIATE_TEST_SUITE_P(Optimizers, OptimizerConformance,

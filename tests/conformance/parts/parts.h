@@ -7,13 +7,20 @@
 #include "core/passes/compile.h"
 #include "core/plan/plan.h"
 #include "core/plugin/host.h"
+#include "core/plugin/kernel_sets.h"
 #include "tests/conformance/candidates.h"
 #include "tests/conformance/places.h"
 
 namespace consist::testing {
 
+/// With the ops and kernels of its plugins, which a model may use.
 inline PluginHost& host() {
   static PluginHost host({});
+  static const bool with_kernels = [] {
+    kernel_sets().add(host, false);
+    return true;
+  }();
+  static_cast<void>(with_kernels);
   return host;
 }
 

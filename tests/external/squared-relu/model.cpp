@@ -79,7 +79,10 @@ class PlainDecoders final : public Model {
     return std::make_unique<PlainDecoder>();
   }
   bool accepts(std::string_view architecture) const override { return architecture == "PlainDecoderForCausalLM"; }
-  std::unique_ptr<Architecture> from_config(std::string_view) const override { return std::make_unique<PlainDecoder>(); }
+  std::unique_ptr<Architecture> from_config(std::string_view json) const override {
+    if (json != PlainDecoder().config_json()) throw DataError("it is not the config.json of plain-decoder, which has one size");
+    return std::make_unique<PlainDecoder>();
+  }
 };
 
 }  // namespace

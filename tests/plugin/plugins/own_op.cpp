@@ -1,4 +1,5 @@
-// A model with an op of its own, y = max(x, 0)², whose traits are those of any activation.
+// A model with an op of its own, y = max(x, 0)², whose traits are those of any activation. OP_ELSEWHERE: it uses the op of that
+// name, which another plugin brings.
 #include <memory>
 #include <string>
 
@@ -12,6 +13,11 @@
 namespace {
 
 using namespace consist;
+
+#ifdef OP_ELSEWHERE
+constexpr const char* op = OP_ELSEWHERE;
+#else
+constexpr const char* op = "squared_relu";
 
 /// Types and placements of both ops: all tensors are alike.
 class Elementwise : public Op {
@@ -52,6 +58,7 @@ struct Registered {
     registry().add(std::make_unique<SquaredReluGrad>());
   }
 } registered;
+#endif
 
 /// One layer: a norm, and an MLP without a gate.
 class Tiny final : public Architecture {
@@ -69,7 +76,7 @@ class Tiny final : public Architecture {
     b.tag.layer = 0;
     const auto norm = layers::rms_norm(b, x, no_tensor, b.parameter("norm1.weight", {hidden}, 1, 0, false), 1e-6, "norm1");
     TensorId up = layers::linear(b, norm.y, weight("up.weight", ffn, hidden), no_tensor, "up");
-    up = b.emit_one("squared_relu", {up}, {}, "activation");
+    up = b.emit_one(op, {up}, {}, "activation");
     x = layers::linear(b, up, weight("down.weight", hidden, ffn), no_tensor, "down");
     b.tag.layer = -1;
     const auto last = layers::rms_norm(b, x, norm.residual, b.parameter("norm2.weight", {hidden}, 1, 0, false), 1e-6, "norm2");
@@ -91,5 +98,9 @@ class OwnOp final : public Model {
 
 }  // namespace
 
+#ifdef OP_ELSEWHERE
+CONSIST_PLUGIN(model, consist::Model, OwnOp, "foreign-op", "1.0.0", "a model with an op of another plugin");
+#else
 CONSIST_PLUGIN(model, consist::Model, OwnOp, "own-op", "1.0.0", "a model with an op of its own");
+#endif
 CONSIST_PLUGIN_NO_OPTIONS();
