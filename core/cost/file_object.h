@@ -18,6 +18,16 @@ inline nlohmann::ordered_json json_of(const Figure& figure) {
   return {{"value", figure.value}, {"source", name_of(figure.source)}};
 }
 
+/// Figures of machines are 0 or lie between these, whatever their unit: beyond them no machine is, and products and quotients of
+/// several leave the numbers that there are.
+inline constexpr double least_figure = 1e-12, most_figure = 1e18;
+inline constexpr const char* figure_bounds = "between 1e-12 and 1e18";
+
+/// Whether a finite number is 0 or a figure of a machine by its size.
+inline bool is_figure(double number) {
+  return number == 0 || (std::abs(number) >= least_figure && std::abs(number) <= most_figure);
+}
+
 /// "curves[3]".
 inline std::string item(const std::string& list, std::size_t index) {
   return list + "[" + std::to_string(index) + "]";
@@ -70,7 +80,15 @@ class FileObject {
     if (!std::isfinite(number) || number < least || (above && number == least))
       throw DataError(name(key) + " must be a number " + (above ? "above " : "of at least ") + shown(nlohmann::json(least)) +
                       ", not " + shown(value));
+    if (!is_figure(number)) throw DataError(name(key) + " is " + shown(value) + "; a figure of a machine is " + figure_bounds);
     return number;
+  }
+  /// A whole number from `least` to a million.
+  int whole(const char* key, int least) {
+    const double number = this->number(key, least);
+    if (number != std::floor(number) || number > 1e6)
+      throw DataError(name(key) + " must be a whole number up to a million, not " + shown(at(key)));
+    return static_cast<int>(number);
   }
   FigureSource source() {
     constexpr FigureSource sources[] = {FigureSource::data_sheet, FigureSource::measured, FigureSource::measured_here,

@@ -13,7 +13,7 @@ using Json = nlohmann::ordered_json;
 
 LinkRates::Curve curve_from(FileObject object) {
   LinkRates::Curve curve{.op = object.text("op"),
-                         .members = static_cast<int>(object.number("members", 2)),
+                         .members = object.whole("members", 2),
                          .latency = object.number("latency", 0),
                          .source = object.source()};
   double bytes = 0, seconds = curve.latency;
@@ -22,6 +22,8 @@ LinkRates::Curve curve_from(FileObject object) {
     if (!json.is_array() || json.size() != 2 || !json[0].is_number() || !json[1].is_number())
       throw DataError(where + " must be a pair of bytes and bytes per second, not " + shown(json));
     const LinkRates::Point point{json[0].get<double>(), json[1].get<double>()};
+    if (!is_figure(point.bytes) || !is_figure(point.rate))
+      throw DataError(where + " is " + shown(json) + "; bytes and bytes per second are " + figure_bounds);
     if (!(point.bytes > bytes) || !(point.rate > 0))
       throw DataError(where + " must have more bytes than the one before it, and a rate above 0, not " + shown(json));
     if (point.bytes / point.rate < seconds)

@@ -52,7 +52,7 @@ std::vector<DeviceRates::OpTimes> times_from(Object& device) {
     } else {
       throw DataError(object.name("dtype") + " is " + shown(nlohmann::json(dtype)) + "; it must be a dtype such as bf16 or f32");
     }
-    if (object.has("depth")) times.depth = static_cast<int>(object.number("depth", 0));
+    if (object.has("depth")) times.depth = object.whole("depth", 0);
     for (const DeviceRates::OpTimes& other : all) {
       if (other.op == times.op && other.dtype == times.dtype && other.depth == times.depth)
         throw DataError(object.name("op") + ": " + times.op + " in " + dtype + " stands in the list twice");
@@ -61,10 +61,12 @@ std::vector<DeviceRates::OpTimes> times_from(Object& device) {
     for (const nlohmann::json& point : object.list("points")) {
       const std::string where = item(object.name("points"), times.points.size());
       if (!point.is_array() || point.size() < 3 || point.size() > 5 ||
-          !std::all_of(point.begin(), point.end(),
-                       [](const nlohmann::json& n) { return n.is_number() && n.get<double>() >= 0; }) ||
+          !std::all_of(
+              point.begin(), point.end(),
+              [](const nlohmann::json& n) { return n.is_number() && n.get<double>() >= 0 && is_figure(n.get<double>()); }) ||
           !(point[2].get<double>() > 0))
-        throw DataError(where + " must be FLOPs, bytes and seconds above 0, perhaps load and scratch, not " + shown(point));
+        throw DataError(where + " must be FLOPs, bytes and seconds above 0, perhaps load and scratch, each 0 or " +
+                        figure_bounds + ", not " + shown(point));
       times.points.push_back(
           {.flops = point[0].get<double>(), .bytes = point[1].get<double>(), .seconds = point[2].get<double>()});
       if (point.size() > 3) times.points.back().load = point[3].get<double>();
@@ -135,20 +137,14 @@ Machine machine_from_json(std::string_view text, const std::string& name) {
     if (!device.is_string()) throw DataError(object.name("devices") + " must be a list of texts, not of " + shown(device));
     machine.devices.push_back(device.get<std::string>());
   }
-  const auto ranks = [&](const char* name, double least) {
-    const double number = object.number(name, least);
-    if (number != std::floor(number) || number > 1e6)
-      throw DataError(object.name(name) + " must be a whole number up to a million, not " + shown(json[name]));
-    return static_cast<int>(number);
-  };
-  machine.ranks_per_node = ranks("ranks_per_node", 1);
+  machine.ranks_per_node = object.whole("ranks_per_node", 1);
   machine.device = device_from(object.object("device"));
   machine.node = links_from(object.object("node"));
   machine.network = links_from(object.object("network"));
   if (object.has("transports")) machine.transports = transports_from(object.object("transports"), machine);
   machine.host_alone = object.figure("host_alone", 0, true);
   machine.host_shared = object.figure("host_shared", 0, true);
-  if (object.has("host_shared_ranks")) machine.host_shared_ranks = ranks("host_shared_ranks", 0);
+  if (object.has("host_shared_ranks")) machine.host_shared_ranks = object.whole("host_shared_ranks", 0);
   if (object.has("host_both")) machine.host_both = object.share("host_both");
   if (object.has("rank_skew")) machine.rank_skew = object.figure("rank_skew", 0);
   machine.step_error = object.figure("step_error", 0);

@@ -11,6 +11,7 @@
 #include "consist/files.h"
 #include "consist/json_input.h"
 #include "consist/text.h"
+#include "core/cost/file_object.h"
 #include "core/cost/machine_file.h"
 #include "core/files/did_you_mean.h"
 #include "core/passes/compile.h"
@@ -23,6 +24,7 @@ double positive(const std::string& part, const std::string& value) {
   const double number = std::strtod(value.c_str(), &end);
   if (value.empty() || *end != '\0' || !(number > 0) || !std::isfinite(number))
     throw UsageError("--machine: '" + part + "' must be a number above 0, such as network=12.5e9");
+  if (!is_figure(number)) throw UsageError("--machine: '" + part + "': a figure of a machine is " + figure_bounds);
   return number;
 }
 

@@ -66,6 +66,22 @@ TEST(Predict, TheBatchOfExpertsIsCutWhereThatIsPredictedToBeFaster) {
   EXPECT_EQ(seconds(few), seconds(few + " --ep.parts 1"));
 }
 
+TEST(Predict, FiguresOfAMachineAreBoundedAndNoPredictionIsNan) {
+  const std::string words = "--model llama-tiny --sequence 64 --ranks 2 --machine h100,";
+  for (const std::string key : {"peak", "peak-fp32", "memory", "node", "capacity", "host"}) {
+    for (const char* beyond : {"=1e308", "=1e19", "=1e-13", "=5e-324"}) {
+      const auto refused = run("predict", split_words(words + key + beyond));
+      EXPECT_EQ(refused.status, 2) << key << beyond;
+      EXPECT_THAT(refused.output, AllOf(HasSubstr(key + beyond), HasSubstr("between 1e-12 and 1e18")));
+    }
+    for (const char* extreme : {"=1e18", "=1e-12"}) {
+      const auto said = run("predict", split_words(words + key + extreme));
+      EXPECT_LT(said.status, 2) << said.output;
+      EXPECT_FALSE(std::regex_search(said.output, std::regex("\\b-?(nan|inf)\\b"))) << key << extreme << "\n" << said.output;
+    }
+  }
+}
+
 TEST(Predict, ThePartsOfAStepSumToIt) {
   for (const char* more : {"--ranks 1 --machine h200", "--strategy zero3-offload --ranks 8", "--strategy tp-sp=4+ddp --ranks 8",
                            "--strategy pipeline=4+zero2 --ranks 8 --accumulation 4",

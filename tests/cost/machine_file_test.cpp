@@ -66,6 +66,12 @@ TEST(MachineFile, ErrorsNameTheKeyAndWhatIsLegal) {
   EXPECT_THAT(without("/device/peak/bf16", "source"), HasSubstr("m.json: device: peak: bf16 lacks the key \"source\""));
   EXPECT_THAT(with("/device/memory_rate/value", -1), HasSubstr("device: memory_rate: value must be a number above 0.0, not -1"));
   EXPECT_THAT(with("/device/memory_rate/value", "fast"), HasSubstr("not \"fast\""));
+  for (const double beyond : {1e308, 1e19, 1e-13, 5e-324})
+    EXPECT_THAT(with("/device/memory_rate/value", beyond), HasSubstr("between 1e-12 and 1e18")) << beyond;
+  EXPECT_THAT(with("/node/curves/0/latency", 1e300), HasSubstr("between 1e-12 and 1e18"));
+  EXPECT_THAT(with("/node/curves/0/rates", Json::array({Json::array({1e3, 1e300})})), HasSubstr("between 1e-12 and 1e18"));
+  EXPECT_THAT(with("/device/times/0/points/0/0", 1e300), HasSubstr("between 1e-12 and 1e18"));
+  EXPECT_THAT(with("/node/curves/0/members", 3e9), HasSubstr("must be a whole number up to a million"));
   EXPECT_THAT(with("/device/memory_rate", 4.8e12), HasSubstr("must be an object"));
   EXPECT_THAT(with("/device/memory_rate/source", "hearsay"),
               HasSubstr("it can be \"data sheet\", \"measured on such a machine\""));
