@@ -11,6 +11,7 @@
 #include "consist/error.h"
 #include "consist/files.h"
 #include "core/archive/hdf5.h"
+#include "core/archive/hdf5_input.h"
 
 namespace consist {
 namespace {
@@ -153,9 +154,7 @@ void write_comparison(const std::string& path, const std::vector<ComparisonColum
 std::vector<std::pair<std::string, std::string>> linked_archives(const std::string& path) {
   if (::access(path.c_str(), R_OK) != 0) throw SystemError("cannot read " + path + ": " + std::strerror(errno));
   const hdf5::Session session;
-  const Handle access = hdf5::file_access();
-  const Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.id()), H5Fclose);
-  if (!file) throw DataError(path + " is cut off or no HDF5 file: " + hdf5::last_error());
+  const Handle file = hdf5::open_input(path);
   if (H5Aexists(file.id(), "consist_comparison_version") <= 0) return {};
   const Handle group(H5Gopen2(file.id(), "runs", H5P_DEFAULT), H5Gclose);
   if (!group) throw DataError(path + " is damaged: cannot read /runs: " + hdf5::last_error());

@@ -22,6 +22,9 @@ Session::Session() : lock_(library_mutex()) {
   // At exit HDF5 would write out files that are still open, also one that has failed: better as it is than half-written.
   static const herr_t no_exit_handler = H5dont_atexit();
   static_cast<void>(no_exit_handler);
+  // A file may name filters by number; their libraries, wherever HDF5 looks for some, are code that nobody asked for.
+  static const herr_t no_plugins = H5PLset_loading_state(0);
+  static_cast<void>(no_plugins);
   // Failures are thrown with their reason; HDF5 would also print its whole stack.
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
 }

@@ -14,7 +14,9 @@
 #include "consist/error.h"
 #include "consist/handshake.h"
 #include "core/archive/archive_place.h"
+#include "core/archive/archived_json.h"
 #include "core/archive/hdf5.h"
+#include "core/archive/hdf5_input.h"
 #include "core/files/system_error.h"
 
 namespace consist {
@@ -71,7 +73,8 @@ struct ArchiveReader::File {
   std::string attribute(hid_t object, const char* name) const {
     const Handle found = own(H5Aopen(object, name, H5P_DEFAULT), H5Aclose, std::string("the attribute ") + name);
     const Handle type = own(H5Aget_type(found.id()), H5Tclose, name);
-    if (H5Tget_class(type.id()) != H5T_STRING) fail(std::string("the attribute ") + name);
+    const Handle space = own(H5Aget_space(found.id()), H5Sclose, name);
+    if (H5Tget_class(type.id()) != H5T_STRING || !hdf5::is_single(space)) fail(std::string("the attribute ") + name);
     if (H5Tis_variable_str(type.id()) > 0) {
       char* value = nullptr;
       if (H5Aread(found.id(), hdf5::string_type().id(), &value) < 0) fail(std::string("the attribute ") + name);
@@ -87,18 +90,13 @@ struct ArchiveReader::File {
   std::string text(const std::string& name) const {
     if (!has(name)) return {};
     const Handle set = dataset(name);
-    const Handle type = hdf5::string_type();
-    char* value = nullptr;
-    if (H5Dread(set.id(), type.id(), H5S_ALL, H5S_ALL, H5P_DEFAULT, &value) < 0) fail(name);
-    std::string text = value == nullptr ? "" : value;
-    H5free_memory(value);
-    return text;
+    return hdf5::read_string(set.id(), path, name);
   }
 
   /// Whether the run ended without saying so. A lock on another host need not reach this one.
   bool cut_off() const {
     if (!unlocked || attribute(file.id(), "status") != "running") return false;
-    const auto environment = nlohmann::json::parse(text("/environment"), nullptr, false);
+    const auto environment = archived_json(text("/environment"));
     return environment.is_object() && environment.value("host", nlohmann::json()) == network::host_name();
   }
 
@@ -131,23 +129,23 @@ struct ArchiveReader::File {
 };
 
 ArchiveReader::ArchiveReader(const std::string& path) : path_(path), file_(std::make_unique<File>()) {
-  const Descriptor asked(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const Descriptor asked(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!asked) throw SystemError("cannot read the archive " + path + ": " + system_error_text(errno));
   // Before HDF5 reads anything: a run that ends after this may or may not have its end in what is read, but it had the lock.
   const bool unlocked = lock_of(asked.fd()) == ArchiveLock::free;
   const hdf5::Session session;
   file_->path = path;
-  const Handle access = hdf5::file_access();
-  file_->file = Handle(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.id()), H5Fclose);
+  file_->file = hdf5::open_input(path);
   struct stat first {
   }, named{};
   // Another archive may have come in its place meanwhile.
   file_->unlocked =
       unlocked && ::fstat(asked.fd(), &first) == 0 && ::stat(path.c_str(), &named) == 0 && first.st_ino == named.st_ino;
-  if (!file_->file) throw DataError(path + " is cut off or no archive: " + hdf5::last_error());
   const Handle version(H5Aopen(file_->file.id(), "consist_archive_version", H5P_DEFAULT), H5Aclose);
   if (!version) throw DataError(path + " is an HDF5 file, but no archive of a run: it has no attribute consist_archive_version");
-  if (H5Aread(version.id(), H5T_NATIVE_INT32, &version_) < 0) file_->fail("the attribute consist_archive_version");
+  const Handle type(H5Aget_type(version.id()), H5Tclose), space(H5Aget_space(version.id()), H5Sclose);
+  if (H5Tget_class(type.id()) != H5T_INTEGER || !hdf5::is_single(space) || H5Aread(version.id(), H5T_NATIVE_INT32, &version_) < 0)
+    file_->fail("the attribute consist_archive_version");
   if (version_ < 1 || version_ > archive_version) {
     throw DataError(path + " is an archive of version " + std::to_string(version_) + "; this program reads versions 1 to " +
                     std::to_string(archive_version));
@@ -208,20 +206,18 @@ std::vector<ArchivedEvaluation> ArchiveReader::evaluations() const {
   hsize_t rows = file_->length("evaluations/step");
   for (const char* name : {"loss", "sequences", "seconds", "time"})
     rows = std::min(rows, file_->length(std::string("evaluations/") + name));
-  const auto column = [&](const std::string& name) {
-    std::vector<double> values(rows);
-    file_->read("evaluations/" + name, H5T_NATIVE_DOUBLE, rows, values.data());
+  const auto column = [&]<typename Value>(const std::string& name, hid_t type, Value /*of one row*/) {
+    std::vector<Value> values(rows);
+    file_->read("evaluations/" + name, type, rows, values.data());
     return values;
   };
-  const std::vector<double> step = column("step"), loss = column("loss"), sequences = column("sequences"),
-                            seconds = column("seconds"), time = column("time");
+  const auto whole = [&](const char* name) { return column(name, H5T_NATIVE_INT64, std::int64_t{0}); };
+  const auto real = [&](const char* name) { return column(name, H5T_NATIVE_DOUBLE, 0.0); };
+  const std::vector<std::int64_t> step = whole("step"), sequences = whole("sequences");
+  const std::vector<double> loss = real("loss"), seconds = real("seconds"), time = real("time");
   std::vector<ArchivedEvaluation> evaluations;
   for (hsize_t i = 0; i < rows && step[i] >= 0; ++i) {
-    evaluations.push_back({.step = static_cast<std::int64_t>(step[i]),
-                           .loss = loss[i],
-                           .sequences = static_cast<std::int64_t>(sequences[i]),
-                           .seconds = seconds[i],
-                           .time = time[i]});
+    evaluations.push_back({.step = step[i], .loss = loss[i], .sequences = sequences[i], .seconds = seconds[i], .time = time[i]});
   }
   return evaluations;
 }

@@ -1,6 +1,8 @@
 #include "core/runtime/metrics.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 namespace consist {
 
@@ -43,6 +45,7 @@ Steady steady_state(std::span<const double> seconds) {
   if (count == 0) return steady;
   const std::int64_t warmup = warmup_steps(count);
   std::vector<double> sorted(seconds.begin() + warmup, seconds.end());
+  for (double& s : sorted) s = std::isnan(s) ? std::numeric_limits<double>::infinity() : s;  // as damaged archives have it
   std::sort(sorted.begin(), sorted.end());
   auto quantile = [&](double q) { return sorted[static_cast<std::size_t>(q * static_cast<double>(sorted.size() - 1) + 0.5)]; };
   steady.first_step = warmup + 1;

@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/archive/archived_json.h"
+
 namespace consist {
 
 std::vector<AxisTraffic> traffic(const Mesh& mesh, const ProgramSummary& summary, const Communicators& communicators) {
@@ -28,7 +30,7 @@ std::string traffic_json(const std::vector<AxisTraffic>& axes, std::int64_t step
 }
 
 std::optional<SentPerStep> sent_per_step(const std::string& text) {
-  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  const nlohmann::json json = archived_json(text);
   if (!json.is_object() || json.value("steps", 0.0) <= 0) return std::nullopt;
   SentPerStep sent;
   for (const auto& axis : json.value("axes", nlohmann::json::array())) {

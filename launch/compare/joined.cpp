@@ -7,6 +7,7 @@
 #include <set>
 
 #include "consist/error.h"
+#include "core/archive/archived_json.h"
 #include "core/archive/comparison.h"
 #include "core/archive/reader.h"
 
@@ -36,16 +37,15 @@ struct Description {
   std::string host() const { return environment.value("host", std::string("?")); }
 };
 
-json object_of(const std::string& text) {
-  json parsed = json::parse(text, nullptr, false);
-  return parsed.is_object() ? parsed : json::object();
-}
-
 Description describe(const std::string& path) {
   const ArchiveReader archive(path);
-  Description description{object_of(archive.text("/config")), object_of(archive.text("/environment"))};
+  Description description{archived_object(archive.text("/config")), archived_object(archive.text("/environment"))};
   // Values that depend on the moment of the start: free memory, measured choices.
   for (const char* figure : {"device_memory_bytes", "device_notes"}) description.environment.erase(figure);
+  for (const char* name : {"device", "host"}) {
+    if (const auto found = description.environment.find(name); found != description.environment.end() && !found->is_string())
+      description.environment.erase(found);
+  }
   for (const std::string& place : places) description.config.erase(place);
   // What runs did before there was a choice.
   if (!description.config.empty()) description.config.emplace("offload_activations", "none");
@@ -105,8 +105,9 @@ std::vector<Joined> read_joined(const std::vector<std::string>& archives) {
   for (const auto& [label, path, folder, row] : expanded(archives)) {
     std::error_code ignored;
     if (!seen.insert(fs::weakly_canonical(path, ignored)).second) continue;
-    const Description description = describe(path);
-    RunOutcome run = read_outcome(path);
+    auto both = of_archive(path, [&, path = path] { return std::pair{describe(path), read_outcome(path)}; });
+    const Description& description = both.first;
+    RunOutcome& run = both.second;
     auto same = std::find_if(joined.begin(), joined.end(), [&, row = row, folder = folder](const Joined& j) {
       if (!row.empty() && j.row == row) return true;  // whatever its device settled by measuring
       return j.folder == folder && j.description.config == description.config &&

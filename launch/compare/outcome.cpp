@@ -7,6 +7,7 @@
 
 #include "consist/error.h"
 #include "consist/text.h"
+#include "core/archive/archived_json.h"
 #include "core/archive/reader.h"
 #include "core/runtime/metrics.h"
 #include "core/runtime/traffic.h"
@@ -32,7 +33,7 @@ std::string percent(double share) {
 }
 
 void read_result(const std::string& text, RunOutcome& outcome) {
-  const json result = json::parse(text, nullptr, false);
+  const json result = archived_json(text);
   if (!result.is_object()) return;
   outcome.planned_bytes = number(result, "planned_bytes", 0);
   outcome.measured_bytes = number(result, "measured_peak_bytes", 0);
@@ -120,16 +121,15 @@ RunOutcome read_outcome(const std::string& path, const std::string& price) {
   for (const ArchiveEvent& event : archive.events()) {
     if (event.kind == "advice") outcome.advice.push_back(event.text);
   }
-  const json program = json::parse(archive.text("/program"), nullptr, false);
+  const json program = archived_json(archive.text("/program"));
   if (program.is_object()) {
     outcome.planned_host_bytes = number(program, "planned_host_bytes", 0);
     for (const auto& c : program.value("collectives", json::array())) outcome.collectives += number(c, "count", 0);
   }
   read_result(archive.text("/result"), outcome);
-  const Costs costs =
-      costs_of(json::parse(archive.text("/config"), nullptr, false), json::parse(archive.text("/environment"), nullptr, false),
-               price, outcome.tokens_per_second,
-               mean_power(sensor(archive, "device_power"), seconds, static_cast<std::size_t>(steady.first_step - 1)));
+  const Costs costs = costs_of(
+      archived_json(archive.text("/config")), archived_json(archive.text("/environment")), price, outcome.tokens_per_second,
+      mean_power(sensor(archive, "device_power"), seconds, static_cast<std::size_t>(steady.first_step - 1)));
   outcome.cost = costs.per_billion_tokens.value_or(unknown);
   outcome.joules = costs.joules_per_billion_tokens.value_or(unknown);
   return outcome;

@@ -7,6 +7,7 @@
 #include "consist/error.h"
 #include "consist/host.h"
 #include "consist/text.h"
+#include "core/archive/archived_json.h"
 #include "core/archive/reader.h"
 #include "core/plan/machine_choice.h"
 
@@ -98,7 +99,7 @@ double predicted_seconds(const RunConfig& config, const std::string& archive, Pl
     if (!config.machine.empty()) {
       machine = parse_machine(config.machine);
     } else {
-      const auto environment = nlohmann::json::parse(reader.text("/environment"));
+      const auto environment = archived_json(reader.text("/environment"));
       const auto& planned_for = environment.at("planned_for");
       const Machine* own = find_machine(planned_for.at("machine").get<std::string>());
       if (planned_for.at("origin") != "the device's" || own == nullptr || own->step_error.value <= 0) return unknown;

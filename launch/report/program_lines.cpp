@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "consist/error.h"
+#include "core/archive/archived_json.h"
 
 namespace consist::launch {
 namespace {
@@ -50,7 +51,7 @@ std::map<std::size_t, std::string> instructions_of(const std::string& program) {
 ProgramLines::ProgramLines(const ArchiveReader& archive) {
   const std::string text = archive.packed_text("/programs");
   if (text.empty()) return;
-  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  const nlohmann::json json = archived_json(text);
   const auto classes = json.is_object() ? json.find("classes") : json.end();
   if (classes == json.end() || !classes->is_array())
     throw DataError("/programs of an archive has no list of classes: it is damaged");

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "consist/error.h"
+#include "core/archive/archived_json.h"
 #include "launch/compare/effects.h"
 #include "launch/compare/joined.h"
 #include "launch/compare/table.h"
@@ -208,7 +209,8 @@ Json report_data(const ReportRequest& request, const std::vector<CompareRow>& ro
                   .items = items_of_many,
                   .program_bytes = detail.program_bytes};
       if (!detailed.contains(i)) detail.segments = 0;
-      row["run"] = run_data(outcomes[i], texts, detail);
+      const std::string archive = outcomes[i].runs.empty() ? "" : outcomes[i].runs.front().archive;
+      row["run"] = of_archive(archive, [&] { return run_data(outcomes[i], texts, detail); });
     }
     data["rows"].push_back(std::move(row));
   }

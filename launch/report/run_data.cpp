@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "consist/error.h"
+#include "core/archive/archived_json.h"
 #include "core/archive/reader.h"
 #include "core/runtime/metrics.h"
 #include "launch/report/time_parts.h"
@@ -25,11 +26,6 @@ Json short_number(double value) {
 
 Json known(double value) {
   return std::isnan(value) ? Json() : Json(value);
-}
-
-Json object_of(const std::string& text) {
-  Json parsed = Json::parse(text, nullptr, false);
-  return parsed.is_object() ? parsed : Json::object();
 }
 
 /// Of `rows` steps those that are shown: every k-th, the first and the last among them.
@@ -81,7 +77,7 @@ Json samples_of(const ArchiveReader& archive) {
   Json samples = Json::array();
   for (const ArchiveEvent& event : archive.events()) {
     if (event.kind != "sample") continue;
-    const Json sample = object_of(event.text);
+    const Json sample = archived_object<Json>(event.text);
     const bool whole =
         sample.contains("step") && sample["step"].is_number() && sample.contains("text") && sample["text"].is_string();
     samples.push_back(whole ? Json{{"step", sample["step"]}, {"text", sample["text"]}}
@@ -122,15 +118,15 @@ void add_archive(Json& row, const CompareOutcome& outcome, SharedTexts& texts, c
   row["curves"] = curves_of(archive, detail.points);
   row["events"] = events_of(archive);
   row["samples"] = samples_of(archive);
-  row["start"] = object_of(archive.text("/start"));
-  row["comm"] = object_of(archive.text("/comm"));
-  row["result"] = object_of(archive.text("/result"));
-  row["topology"] = object_of(archive.text("/topology"));
-  const Json program = object_of(archive.text("/program"));
+  row["start"] = archived_object<Json>(archive.text("/start"));
+  row["comm"] = archived_object<Json>(archive.text("/comm"));
+  row["result"] = archived_object<Json>(archive.text("/result"));
+  row["topology"] = archived_object<Json>(archive.text("/topology"));
+  const Json program = archived_object<Json>(archive.text("/program"));
   for (const char* key : {"parameters", "flops_per_step_and_rank", "collectives", "memory_at_peak", "planned_bytes"}) {
     if (program.contains(key)) row["program"][key] = program[key];
   }
-  const Json environment = object_of(archive.text("/environment"));
+  const Json environment = archived_object<Json>(archive.text("/environment"));
   for (const char* key : {"host", "device", "device_kind", "processor", "usable_cores", "planned_for"}) {
     if (environment.contains(key)) row["environment"][key] = environment[key];
   }
@@ -166,7 +162,7 @@ std::map<std::string, std::string> settings_of(const CompareOutcome& outcome) {
   if (outcome.runs.empty() || outcome.runs.front().archive.empty()) return settings;
   const ArchiveReader archive(outcome.runs.front().archive);
   for (const char* name : {"config", "environment"}) {
-    const Json object = object_of(archive.text(std::string("/") + name));
+    const Json object = archived_object<Json>(archive.text(std::string("/") + name));
     if (object.empty()) continue;
     const Json flat = object.flatten();
     for (const auto& [key, value] : flat.items())

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "consist/error.h"
+#include "core/archive/archived_json.h"
 #include "core/archive/reader.h"
 #include "launch/predict/prediction.h"
 #include "launch/report/program_lines.h"
@@ -66,8 +67,8 @@ void add_longest(std::vector<Item::Instruction>& longest, const Item::Instructio
 void add_items(Items& items, const Json& columns, double weight, std::size_t of_class, bool is_first) {
   const std::size_t count = columns.at("op").size();
   for (std::size_t i = 0; i < count; ++i) {
-    const auto text = [&](const char* column) { return columns.at(column)[i].get<std::string>(); };
-    const auto number = [&](const char* column) { return columns.at(column)[i].get<double>(); };
+    const auto text = [&](const char* column) { return columns.at(column).at(i).get<std::string>(); };
+    const auto number = [&](const char* column) { return columns.at(column).at(i).get<double>(); };
     const std::string work = text("work"), part = part_of(work, text("queue")),
                       label = text("op") + " " + without_numbers(text("output"));
     Item& item = items[{part, label, text("dtype")}];
@@ -76,7 +77,7 @@ void add_items(Items& items, const Json& columns, double weight, std::size_t of_
     item.dtype = text("dtype");
     const bool on_compute = work != "communication" && work != "copy";
     if (is_first && columns.contains("instruction"))
-      add_longest(item.longest, {number("seconds"), of_class, columns.at("instruction")[i].get<std::size_t>()});
+      add_longest(item.longest, {number("seconds"), of_class, columns.at("instruction").at(i).get<std::size_t>()});
     item.count += weight;
     item.own_seconds += weight * number("seconds");
     item.seconds += weight * (on_compute ? number("seconds") : number("exposed"));  // what others hide costs the step nothing
@@ -151,11 +152,11 @@ std::vector<Segment> merged(const std::vector<Segment>& segments, double gap) {
 Json segments_json(const Json& columns, double step_seconds, SharedTexts& texts, std::size_t most) {
   std::vector<Segment> segments;
   for (std::size_t i = 0; i < columns.at("op").size(); ++i) {
-    const std::string queue = columns.at("queue")[i].get<std::string>(), work = columns.at("work")[i].get<std::string>(),
-                      phase = columns.at("phase")[i].get<std::string>();
+    const std::string queue = columns.at("queue").at(i).get<std::string>(), work = columns.at("work").at(i).get<std::string>(),
+                      phase = columns.at("phase").at(i).get<std::string>();
     const bool computes = work != "communication" && work != "copy";
-    const double begin = columns.at("begin")[i].get<double>(), seconds = columns.at("seconds")[i].get<double>();
-    const std::string kind = computes ? phase : columns.at("op")[i].get<std::string>();
+    const double begin = columns.at("begin").at(i).get<double>(), seconds = columns.at("seconds").at(i).get<double>();
+    const std::string kind = computes ? phase : columns.at("op").at(i).get<std::string>();
     segments.push_back({texts.number_of(queue), texts.number_of(kind), begin, begin + seconds});
   }
   std::stable_sort(segments.begin(), segments.end(), [](const Segment& a, const Segment& b) { return a.begin < b.begin; });
@@ -209,7 +210,7 @@ Json time_data(const CompareOutcome& outcome, SharedTexts& texts, const RunDetai
       return none("Archives of version 1 hold no times of instructions. Run it again with this version of Consist.");
     const std::string text = archive.packed_text("/timeline");
     if (text.empty()) return none("The run did not come to its end, where the times of its instructions are recorded.");
-    const Json timeline = Json::parse(text, nullptr, false);
+    const Json timeline = archived_json<Json>(text);
     if (!timeline.is_object()) throw DataError("the archive " + run->archive + " is damaged: /timeline is no JSON");
     if (timeline.at("classes").empty())
       return none("The run was too short to time its instructions, and " +

@@ -10,16 +10,12 @@
 #include <thread>
 
 #include "consist/error.h"
+#include "core/archive/archived_json.h"
 
 namespace consist::launch {
 namespace {
 
 using nlohmann::json;
-
-json object_of(const std::string& text) {
-  json parsed = json::parse(text, nullptr, false);
-  return parsed.is_object() ? parsed : json::object();
-}
 
 const json* find(const json& object, const std::string& path) {
   const json::json_pointer at(path);
@@ -41,9 +37,16 @@ double mean_of_last(const std::vector<double>& values, std::size_t most) {
 double median_of_last(const std::vector<double>& values, std::size_t most) {
   std::vector<double> last(values.end() - static_cast<std::ptrdiff_t>(std::min(most, values.size())), values.end());
   if (last.empty()) return 0;
+  for (double& value : last) value = std::isnan(value) ? std::numeric_limits<double>::infinity() : value;  // which has an order
   const auto middle = last.begin() + static_cast<std::ptrdiff_t>(last.size() / 2);
   std::nth_element(last.begin(), middle, last.end());
   return *middle;
+}
+
+/// A count that a file states; 0 for what is none.
+std::int64_t counted(double number) {
+  constexpr double most = 9e15;
+  return number >= 1 && number <= most ? static_cast<std::int64_t>(number) : 0;
 }
 
 RunView read_once(const std::string& path, const ArchiveReader& archive) {
@@ -57,7 +60,7 @@ RunView read_once(const std::string& path, const ArchiveReader& archive) {
                                    {"/program", &run.program},
                                    {"/result", &run.result},
                                    {"/evaluation", &run.evaluation}})
-    *into = object_of(archive.text(name));
+    *into = archived_object(archive.text(name));
   run.evaluations = archive.evaluations();
   run.events = archive.events();
   const std::vector<std::string> there = archive.columns();
@@ -94,12 +97,11 @@ double number_at(const json& object, const std::string& path) {
 }
 
 std::int64_t RunView::steps() const {
-  const double planned = number_at(config, "/steps");
-  return planned > 0 ? static_cast<std::int64_t>(planned) : 0;
+  return counted(number_at(config, "/steps"));
 }
 
 std::int64_t RunView::done() const {
-  return step.empty() ? 0 : static_cast<std::int64_t>(step.back());
+  return step.empty() ? 0 : counted(step.back());
 }
 
 RunView read_run(const std::string& path) {
@@ -136,9 +138,8 @@ std::optional<double> seconds_left(const RunView& run) {
   if (!run.running() || run.done() == 0 || run.steps() == 0) return std::nullopt;
   const std::int64_t left = std::max<std::int64_t>(0, run.steps() - run.done());
   double seconds = static_cast<double>(left) * (median_of_last(run.seconds, newest) + mean_of_last(run.data_seconds, newest));
-  const double every = number_at(run.config, "/evaluate_every");
-  if (every > 0 && !run.evaluations.empty()) {
-    const auto interval = static_cast<std::int64_t>(every);
+  const std::int64_t interval = counted(number_at(run.config, "/evaluate_every"));
+  if (interval > 0 && !run.evaluations.empty()) {
     seconds += static_cast<double>(run.steps() / interval - run.done() / interval) * run.evaluations.back().seconds;
   }
   return seconds;

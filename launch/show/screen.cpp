@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "consist/text.h"
+#include "core/archive/archived_json.h"
 
 namespace consist::launch {
 namespace {
@@ -173,12 +174,13 @@ std::string clock_text(double time) {
 
 /// "14:02:11 checkpoint: step 100, 12.0 MiB": texts of events are words for people, or objects.
 std::string event_text(const ArchiveEvent& event) {
-  const nlohmann::json object = nlohmann::json::parse(event.text, nullptr, false);
+  const nlohmann::json object = archived_json(event.text);
   std::string text;
   if (object.is_object()) {
     for (const auto& [key, value] : object.items()) {
       const bool bytes = key == "bytes" && value.is_number();
-      text += (text.empty() ? "" : ", ") + (bytes ? bytes_of(value.get<double>()) : key + " " + text_at(object, "/" + key));
+      text += (text.empty() ? "" : ", ") +
+              (bytes ? bytes_of(value.get<double>()) : key + " " + (value.is_string() ? value.get<std::string>() : value.dump()));
     }
   } else {
     text = event.text;
