@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <set>
 
 #include "consist/error.h"
 #include "consist/json_input.h"
 #include "consist/text.h"
 #include "core/archive/reader.h"
 #include "core/config/option_table.h"
+#include "launch/left_out.h"
 
 namespace consist {
 namespace {
@@ -42,24 +42,24 @@ bool takes_chosen_transport(const json& config, const std::function<bool(const s
 std::vector<ConfigEntry> entries_of_run(const json& config, const std::string& path,
                                         const std::function<bool(const std::string&)>& given, std::vector<std::string>& notes) {
   const std::string file = printable(path);
-  const std::set<std::string> places{"checkpoint", "resume", "export", "trace"};
   const bool batch_changes = given("ranks") || given("strategy") || given("batch") || given("accumulation");
   const bool has_epochs = !given("steps") && (given("epochs") || config.value("epochs", json(0)) != 0);
   std::vector<ConfigEntry> entries;
-  std::string left_out, unknown;
+  std::string unknown;
+  LeftOut left_out;
   const auto add = [&](const std::string& name, const json& value, bool is_text) {
-    entries.push_back({name, value, file + ": " + printable(name), is_text});
+    entries.push_back({name, value, file + ": " + printable(name), is_text, true});
   };
   for (const auto& [key, value] : config.items()) {
     std::string name = key;
     std::replace(name.begin(), name.end(), '_', '-');
     if (key == "plugin_options" || key == "chosen_options" || key == "chosen_transport" || value.is_null()) continue;
-    if (places.contains(name)) {
-      const bool has_value = value.is_string() ? !value.get<std::string>().empty() : value == true;
-      if (has_value && !given(name)) left_out += (left_out.empty() ? "--" : ", --") + name;
+    const RunOption* const option = find_run_option(name);
+    if (option != nullptr && option->spec.role != OptionRole::setting) {
+      if (!given(name)) left_out.add(option->spec.role, option->spec, name, value);
     } else if (name == "transport" && takes_chosen_transport(config, given)) {
       add(name, config["chosen_transport"], false);  // the same program again, or a refusal where it is not there
-    } else if (find_run_option(name) == nullptr) {
+    } else if (option == nullptr || !option->archived) {
       unknown += (unknown.empty() ? "" : ", ") + printable(name);
     } else if ((name == "steps" && has_epochs) || (name == "epochs" && given("steps"))) {
       continue;  // the one follows from the other
@@ -79,9 +79,9 @@ std::vector<ConfigEntry> entries_of_run(const json& config, const std::string& p
       for (const auto& [option, value] : options.items()) add(owner + "." + option, value, true);
     }
   }
-  if (!left_out.empty())
-    notes.push_back("--config " + file + ": not taken over is where the results of that run lie: " + left_out);
-  if (!unknown.empty()) notes.push_back("--config " + file + ": this Consist has no options for what it also says: " + unknown);
+  left_out.say("--config " + file, notes);
+  if (!unknown.empty())
+    notes.push_back("--config " + file + ": no configuration of a run here has what it also says: " + unknown);
   return entries;
 }
 
@@ -101,8 +101,11 @@ std::vector<ConfigEntry> config_of_archive(const std::string& path, const std::f
                  parse_json(archive.text("/environment").empty() ? "{}" : archive.text("/environment"), file + ": /environment");
   if (!config.is_object()) throw DataError("the archive " + file + " has no configuration");
   std::vector<ConfigEntry> entries = entries_of_run(config, path, given, notes);
-  const std::string host = environment.is_object() ? environment.value("host", "") : "",
-                    device = environment.is_object() ? environment.value("device", "") : "";
+  const auto said = [&](const char* key) {
+    const bool is_text = environment.is_object() && environment.contains(key) && environment[key].is_string();
+    return is_text ? environment[key].get<std::string>() : std::string();
+  };
+  const std::string host = said("host"), device = said("device");
   if (!host.empty() && host != this_host())
     notes.push_back("--config " + file + ": its run was on the host " + printable(host) + " (" + printable(device) +
                     "), this is " + this_host());

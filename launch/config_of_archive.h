@@ -14,11 +14,11 @@ namespace consist {
 bool is_archive_name(const std::string& path);
 
 /// The entries of /config in the archive `path`, and those of its plugin_options. Values that its device chose by measuring are
-/// given to the device, so that the run rounds as that one did. Not taken over is where that run's results lie (archive,
-/// checkpoint, resume, export, trace), and its global batch where `given` (names of options on the command line) changes what it
-/// follows from. `notes` gets a line for each thing that an archive cannot give: these, options that this Consist does not have,
-/// and another host. Throws DataError for a file that is no archive or has no configuration, UsageError for a model folder, a
-/// machine or a file of it that is gone.
+/// given to the device, so that the run rounds as that one did. An archive may come from somebody else: options that name code
+/// or places of results (OptionRole) are not taken over; those of plugins are left to add_entries_of_plugins(). Nor is its global
+/// batch where `given` (names of options on the command line) changes what it follows from. `notes` gets a line for each thing
+/// that an archive cannot give: these, what no configuration has, and another host. Throws DataError for a file that is no
+/// archive or has no configuration, UsageError for a model folder, a machine or a file of it that is gone.
 std::vector<ConfigEntry> config_of_archive(const std::string& path, const std::function<bool(const std::string&)>& given,
                                            std::vector<std::string>& notes);
 

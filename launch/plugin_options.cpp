@@ -5,11 +5,14 @@
 #include <utility>
 
 #include "consist/error.h"
+#include "consist/text.h"
 #include "core/config/dataset_choices.h"
 #include "core/config/option_table.h"
 #include "core/config/option_value.h"
 #include "core/files/did_you_mean.h"
+#include "core/plugin/option_roles.h"
 #include "launch/command_line_style.h"
+#include "launch/left_out.h"
 
 namespace consist {
 
@@ -143,6 +146,21 @@ std::map<std::string, std::map<std::string, std::string>> read_plugin_options(co
     throw UsageError(std::string(error.what()) + "; see --help, and `consist plugins NAME` for the options of a part");
   }
   return options;
+}
+
+void leave_out_roles(std::vector<ConfigEntry>& entries, const std::function<bool(const std::string&)>& given, PluginHost& host,
+                     std::vector<std::string>& notes) {
+  LeftOut left_out;
+  std::string file;
+  std::erase_if(entries, [&](const ConfigEntry& entry) {
+    if (!entry.from_results || find_run_option(entry.name) != nullptr) return false;
+    const OptionRole role = role_of(entry.name, host);
+    if (role == OptionRole::setting) return false;
+    file = entry.said.substr(0, entry.said.size() - printable(entry.name).size() - std::string_view(": ").size());
+    if (!given(entry.name)) left_out.add(role, *spec_of_plugin(entry.name, host), entry.name, entry.value);
+    return true;
+  });
+  left_out.say("--config " + file, notes);
 }
 
 void add_entries_of_plugins(const std::vector<ConfigEntry>& entries,

@@ -1,6 +1,7 @@
 // Options of plugins, --<plugin>.<option>, from command lines and files: which there are, and why one is refused.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -23,6 +24,11 @@ std::optional<OptionSpec> spec_of_plugin(const std::string& option, PluginHost& 
 /// else.
 std::map<std::string, std::map<std::string, std::string>> read_plugin_options(const std::vector<std::string>& tokens,
                                                                               PluginHost& host);
+
+/// Takes out of the entries of an archive or a checkpoint those that only the user may give (OptionRole), and says so in `notes`.
+/// `given`: whether the user has given an option.
+void leave_out_roles(std::vector<ConfigEntry>& entries, const std::function<bool(const std::string&)>& given, PluginHost& host,
+                     std::vector<std::string>& notes);
 
 /// Adds the options of plugins that a file gives and `options` has not. Throws UsageError.
 void add_entries_of_plugins(const std::vector<ConfigEntry>& entries,

@@ -155,7 +155,7 @@ bool chooses_parts(const ParsedRun& parsed) {
 
 void say_plugin_warnings(const PluginHost& host, const JobAddress& process) {
   if (process.rank != 0 || process.joined_fd >= 0) return;
-  for (const std::string& text : host.warnings()) std::fprintf(stderr, "warning: %s\n", text.c_str());
+  for (const std::string& text : host.warnings()) std::fprintf(stderr, "warning: %s\n", printable(text).c_str());
 }
 
 RunConfig make_config(const ParsedRun& parsed, PluginHost& host) {
@@ -164,7 +164,14 @@ RunConfig make_config(const ParsedRun& parsed, PluginHost& host) {
   c.plugin_options =
       read_plugin_options(parsed.rest, host);  // first: a mistyped option is the better message than what lacks without it
   const PluginOptions of_command_line = c.plugin_options;
-  add_entries_of_plugins(parsed.of_plugins, c.plugin_options, host);
+  std::vector<ConfigEntry> of_plugins = parsed.of_plugins;
+  const auto is_given_to_plugin = [&](const std::string& option) {
+    const std::size_t dot = option.find('.');
+    const auto owner = c.plugin_options.find(option.substr(0, dot));
+    return owner != c.plugin_options.end() && owner->second.contains(option.substr(dot + 1));
+  };
+  leave_out_roles(of_plugins, is_given_to_plugin, host, c.notes);
+  add_entries_of_plugins(of_plugins, c.plugin_options, host);
   for (const RunOption& option : run_option_table()) {
     const auto given = parsed.given.find(option.spec.name);
     if (given != parsed.given.end() && !is_from_file(parsed, option.spec.name))

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "consist/error.h"
+#include "core/archive/archived_json.h"
 
 namespace consist {
 namespace {
@@ -15,24 +16,23 @@ using Json = nlohmann::json;
 
 /// Options that change neither what a row means nor which values it has, what a device settles later, which a run takes over, and
 /// the machine that is planned for.
-constexpr std::array may_differ = {"steps",
-                                   "checkpoint",
-                                   "checkpoint_every",
-                                   "checkpoint_each_epoch",
-                                   "checkpoint_keep",
-                                   "resume",
-                                   "export",
-                                   "memory_limit",
-                                   "timeout",
-                                   "host_memory_limit",
-                                   "profile",
-                                   "trace",
-                                   "chosen_options",
-                                   "machine",
-                                   "price",
-                                   "sample_every",
-                                   "sample_prompt",
-                                   "sample_tokens"};
+constexpr std::array always_may_differ = {"steps",         "checkpoint_keep", "memory_limit", "timeout", "host_memory_limit",
+                                          "profile",       "chosen_options",  "machine",      "price",   "sample_every",
+                                          "sample_prompt", "sample_tokens"};
+
+/// The options of plugins that count, of a configuration.
+Json plugin_options_of(const Json& config, const std::function<bool(const std::string&)>& may_differ) {
+  Json kept = Json::object();
+  const auto all = config.find("plugin_options");
+  if (all == config.end() || !all->is_object()) return kept;
+  for (const auto& [owner, options] : all->items()) {
+    if (!options.is_object()) continue;
+    for (const auto& [option, value] : options.items()) {
+      if (!may_differ(owner + "." + option)) kept[owner][option] = value;
+    }
+  }
+  return kept;
+}
 
 }  // namespace
 
@@ -65,19 +65,24 @@ ArchivePast read_past(const std::string& path, std::int64_t last_step) {
   return past;
 }
 
-void check_same_run(const std::string& path, const std::string& config, const std::string& defaults) {
+void check_same_run(const std::string& path, const std::string& config, const std::string& defaults,
+                    const std::function<bool(const std::string&)>& may_differ) {
   const ArchiveReader archive(path);
   const std::string then = archive.text("/config");
   if (then.empty() && archive.columns().empty()) return;  // it ended before it had begun: there is nothing to mix up
-  const Json before = Json::parse(then, nullptr, false);
-  const Json now = Json::parse(config), absent = Json::parse(defaults);
+  Json before = archived_json(then);
+  Json now = Json::parse(config), absent = Json::parse(defaults);
   if (!before.is_object()) throw DataError("the archive " + path + " has no configuration; name another with --archive");
+  for (Json* one : {&before, &now, &absent}) (*one)["plugin_options"] = plugin_options_of(*one, may_differ);
   std::string differences;
   const auto text = [](const Json& object, const std::string& key) {
     return object.contains(key) ? object[key].dump(-1, ' ', false, Json::error_handler_t::replace) : std::string("nothing");
   };
   for (const auto& [key, value] : now.items()) {
-    if (std::find(may_differ.begin(), may_differ.end(), key) != may_differ.end()) continue;
+    std::string name = key;
+    std::replace(name.begin(), name.end(), '_', '-');
+    const bool always = std::find(always_may_differ.begin(), always_may_differ.end(), key) != always_may_differ.end();
+    if (always || may_differ(name)) continue;
     if (const Json& known = before.contains(key) ? before : absent; known.contains(key) && known[key] == value) continue;
     if (key == "transport" && value == "auto") continue;  // whatever is there, of which earlier versions named one by default
     differences += "\n  " + key + ": " + text(before, key) + " in the archive, " + text(now, key) + " now";

@@ -17,6 +17,7 @@ struct ConfigEntry {
   nlohmann::json value;  ///< a boolean, a number, a string, or a list of these
   std::string said;      ///< for messages: "run.toml, line 3: steps"
   bool is_text = false;  ///< the value is the option's text, whatever its kind: as archives have options of plugins
+  bool from_results = false;  ///< of an archive or a checkpoint, which cannot give options of roles code and results
 };
 
 /// The keys of a file that ends in .toml or .json, in its order. Throws UsageError for another ending; SystemError if it cannot

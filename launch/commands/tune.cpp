@@ -219,6 +219,7 @@ void check_names(const std::vector<std::string>& transports, PluginHost& host) {
 
 int tune_config(const ParsedRun& parsed, PluginHost& host, RunConfig config, const Arguments& arguments,
                 const std::vector<std::string>& transports) {
+  for (const std::string& note : config.notes) std::fprintf(stderr, "%s\n", printable(note).c_str());
   launch::SearchRequest request{.config = std::move(config)};
   check_names(transports, host);
   request.transports = transports;

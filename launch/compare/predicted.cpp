@@ -58,7 +58,7 @@ RunOutcome run_of(const Prediction& prediction, const std::vector<PlannedRank>& 
 
 /// What moved the bytes of the archive's run, by axis, in place of --transport.
 void take_transports_of_run(const ArchiveReader& archive, RunConfig& config) {
-  const auto topology = nlohmann::json::parse(archive.text("/topology"));
+  const auto topology = archived_json(archive.text("/topology"));
   config.transport_of.clear();
   for (const auto& axis : topology.at("axes"))
     config.transport_of[axis.at("name").get<std::string>()] = axis.at("transport").get<std::string>();

@@ -5,8 +5,10 @@
 #include <cstdio>
 
 #include "consist/error.h"
+#include "consist/text.h"
 #include "core/config/option_table.h"
 #include "launch/config_of_archive.h"
+#include "launch/plugin_options.h"
 
 namespace consist::launch {
 namespace {
@@ -23,6 +25,10 @@ int read_repeats(const std::string& text) {
 bool is_given(const std::vector<std::string>& words, const std::string& name) {
   return std::any_of(words.begin(), words.end(),
                      [&](const std::string& word) { return word == "--" + name || word.starts_with("--" + name + "="); });
+}
+
+void say(const std::vector<std::string>& notes) {
+  for (const std::string& note : notes) std::fprintf(stderr, "%s\n", printable(note).c_str());
 }
 
 }  // namespace
@@ -82,7 +88,7 @@ std::vector<ConfigEntry> entries_of(const CompareRequest& request) {
   const auto given = [&](const std::string& name) { return is_given(request.train, name); };
   std::vector<std::string> notes;
   std::vector<ConfigEntry> entries = config_of_archive(request.config, given, notes);
-  for (const std::string& note : notes) std::fprintf(stderr, "%s\n", note.c_str());
+  say(notes);
   return entries;
 }
 
@@ -97,6 +103,13 @@ std::set<std::string> owners_of(const std::vector<ConfigEntry>& entries, const C
     if (!given) owners.insert(owner);
   }
   return owners;
+}
+
+void leave_out_roles(std::vector<ConfigEntry>& entries, const CompareRequest& request, PluginHost& host) {
+  std::vector<std::string> notes;
+  consist::leave_out_roles(
+      entries, [&](const std::string& name) { return is_given(request.train, name); }, host, notes);
+  say(notes);
 }
 
 std::vector<std::string> plugin_paths_of(const CompareRequest& request, const std::vector<ConfigEntry>& entries) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/config/config_file.h"
+#include "core/plugin/host.h"
 
 namespace consist::launch {
 
@@ -31,6 +32,9 @@ std::vector<ConfigEntry> entries_of(const CompareRequest& request);
 
 /// Parts that have options in the entries of a file and none on the command line.
 std::set<std::string> owners_of(const std::vector<ConfigEntry>& entries, const CompareRequest& request);
+
+/// Takes out of an archive's entries the options of plugins that only the user may give, and says so on stderr.
+void leave_out_roles(std::vector<ConfigEntry>& entries, const CompareRequest& request, PluginHost& host);
 
 /// The folders and files of --plugin, without parsing the rest; those of the file where the command line has none.
 std::vector<std::string> plugin_paths_of(const CompareRequest& request, const std::vector<ConfigEntry>& entries);

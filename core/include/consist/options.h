@@ -20,6 +20,13 @@ enum class OptionKind : std::uint32_t {
   choice,  ///< one of `choices`
 };
 
+/// Why an archive or a checkpoint, which may come from somebody else, cannot give an option its value.
+enum class OptionRole : std::uint32_t {
+  setting,  ///< no reason: --config run.h5 takes it over
+  code,     ///< it names code that is loaded or executed: a library, a plugin, a program
+  results,  ///< it says where something is written, or that something may be replaced
+};
+
 /// One row of a plugin's table. All strings are literals of the plugin and never null.
 struct OptionSpec {
   const char* name;  ///< lower case, words joined by '-' or, where the field's name has one, '_'
@@ -35,6 +42,8 @@ struct OptionSpec {
   /// change the time or the memory of a step, and what is trained no more than by the order of sums or, of a precision, by
   /// rounding. Empty: the option is not searched. The host refuses a plugin whose values are not legal.
   const char* tunable = "";
+  /// Options of roles code and results are given by the user alone.
+  OptionRole role = OptionRole::setting;
 };
 
 /// Values for the options of one plugin: every option of its table has a checked value. Copyable.

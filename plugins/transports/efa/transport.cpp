@@ -87,13 +87,16 @@ CONSIST_PLUGIN_OPTIONS(
      "on host memory: device of libfabric (rdmap0s6-rdm; of tcp: eth0); empty: the ranks of a host share out what there is"},
     {"chunk", consist::OptionKind::bytes, "256Ki", "bytes per message of a pipelined collective on host memory"},
     {"libfabric", consist::OptionKind::text, "",
-     "file or folder of libfabric.so.1; empty: where Amazon's installer puts it, the loader's path"},
+     "file or folder of libfabric.so.1; empty: where Amazon's installer puts it, the loader's path", "", "", "",
+     consist::OptionRole::code},
     {"gpudirect", consist::OptionKind::flag, "true", "on GPUs: insist on NICs that read and write the GPUs' memory"},
     {"within-host", consist::OptionKind::choice, "nvlink", "on GPUs: how members of one host talk, beside the others",
      "nvlink|efa"},
     {"plugin", consist::OptionKind::text, "",
      "on GPUs: file or folder of the AWS OFI plugin; empty: NCCL_NET_PLUGIN, the loader's path, where Amazon's installer puts "
-     "it"},
+     "it",
+     "", "", "", consist::OptionRole::code},
     {"library", consist::OptionKind::text, "",
-     "file or folder of libnccl.so.2, for CUDA devices; empty: NCCL_ROOT, the loader's path, the active Python environment"});
+     "file or folder of libnccl.so.2, for CUDA devices; empty: NCCL_ROOT, the loader's path, the active Python environment", "",
+     "", "", consist::OptionRole::code});
 CONSIST_PLUGIN_AVAILABILITY(consist::efa::problem_of_machine);

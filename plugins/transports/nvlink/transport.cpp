@@ -77,7 +77,8 @@ std::string why_not() {
 CONSIST_PLUGIN(transport, consist::Transport, consist::NvlinkTransport, "nvlink", "0.1.0",
                "NVLink between the GPUs of a host, through NCCL; a path other than NVLink is an error");
 CONSIST_PLUGIN_OPTIONS({"library", consist::OptionKind::text, "",
-                        "file or folder of libnccl.so.2; empty: NCCL_ROOT, the loader's path, the active Python environment"},
+                        "file or folder of libnccl.so.2; empty: NCCL_ROOT, the loader's path, the active Python environment", "",
+                        "", "", consist::OptionRole::code},
                        {"copy-engines", consist::OptionKind::choice, "auto",
                         "what of 256 KiB and more copy engines move, which leave the multiprocessors to the device, instead of "
                         "NCCL's kernels: messages of a pipeline; all: also all_gather and reduce_scatter; auto: these from 4 MiB "

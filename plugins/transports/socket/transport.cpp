@@ -66,4 +66,5 @@ CONSIST_PLUGIN_OPTIONS(
      "bytes of each socket's send and receive buffer, on host memory; 0: the system's sizing"},
     {"chunk", consist::OptionKind::bytes, "64Ki", "bytes per message of a pipelined collective on host memory"},
     {"library", consist::OptionKind::text, "",
-     "file or folder of libnccl.so.2, for CUDA devices; empty: NCCL_ROOT, the loader's path, the active Python environment"});
+     "file or folder of libnccl.so.2, for CUDA devices; empty: NCCL_ROOT, the loader's path, the active Python environment", "",
+     "", "", consist::OptionRole::code});
