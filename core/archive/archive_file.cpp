@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "consist/error.h"
+#include "core/files/output_place.h"
 
 namespace consist {
 namespace {

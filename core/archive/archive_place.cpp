@@ -13,6 +13,7 @@
 #include "consist/files.h"
 #include "core/archive/archive.h"
 #include "core/archive/reader.h"
+#include "core/files/output_place.h"
 #include "core/files/system_error.h"
 
 namespace consist {
@@ -21,13 +22,6 @@ namespace {
 /// Of a byte far behind the end of any archive: the files of another kind of lock (flock of whole files, which HDF5's readers
 /// take) and this do not meet.
 constexpr off_t kLockedByte = off_t{1} << 62;
-
-/// " (a link to TARGET)", or nothing.
-std::string link_text(const std::string& path) {
-  std::error_code error;
-  const std::filesystem::path target = std::filesystem::read_symlink(path, error);
-  return error ? "" : " (a link to " + target.string() + ")";
-}
 
 /// " (of a run that was cut off after step 12)", or nothing.
 std::string cut_off_text(const std::string& path) {
@@ -82,16 +76,6 @@ void require_replaceable(int fd, const std::string& path) {
                    " is no HDF5 file; name another file, or remove this one yourself");
 }
 
-/// Gives a file a name that nothing has; 0 or the errno, EEXIST if something has it.
-int rename_to_free(const std::string& from, const std::string& to) {
-  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return 0;
-  if (errno != EINVAL && errno != ENOSYS) return errno;
-  // A file system that cannot do that at once, such as NFS.
-  if (::link(from.c_str(), to.c_str()) != 0) return errno;
-  ::unlink(from.c_str());
-  return 0;
-}
-
 }  // namespace
 
 Descriptor::~Descriptor() {
@@ -102,17 +86,6 @@ ArchiveLock lock_of(int fd) noexcept {
   struct flock range = lock_range();
   if (::fcntl(fd, F_OFD_GETLK, &range) != 0) return ArchiveLock::unknown;
   return range.l_type == F_UNLCK ? ArchiveLock::free : ArchiveLock::held;
-}
-
-std::string behind_links(const std::string& path) {
-  constexpr int most_links = 40;  // as many as Linux follows
-  std::filesystem::path at = path;
-  std::error_code error;
-  for (int i = 0; i < most_links && std::filesystem::is_symlink(at, error); ++i) {
-    const std::filesystem::path next = std::filesystem::read_symlink(at, error);
-    at = next.is_absolute() ? next : at.parent_path() / next;
-  }
-  return at.string();
 }
 
 Descriptor create_empty(const std::string& partial, const std::string& path) {

@@ -28,9 +28,6 @@ class Descriptor {
 enum class ArchiveLock { held, free, unknown /* the file system knows no locks */ };
 ArchiveLock lock_of(int fd) noexcept;
 
-/// Where a path leads, through any links; the last of them need not lead to a file.
-std::string behind_links(const std::string& path);
-
 /// Creates an empty file for the archive `path`, under the name `partial`, with plain system calls, whose reasons are clearer
 /// than HDF5's; locked as long as the result lives. Throws SystemError.
 Descriptor create_empty(const std::string& partial, const std::string& path);

@@ -1,5 +1,3 @@
-#include "consist/files.h"
-
 #include <fcntl.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -11,6 +9,8 @@
 #include <utility>
 
 #include "consist/error.h"
+#include "consist/files.h"
+#include "core/files/output_place.h"
 #include "core/files/system_error.h"
 
 namespace consist {
@@ -50,7 +50,8 @@ void sync_folder(const std::string& folder) {
   }
 }
 
-AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), partial_(path_ + ".partial-" + std::to_string(::getpid())) {
+AtomicFile::AtomicFile(std::string path, bool replaces)
+    : path_(std::move(path)), partial_(path_ + ".partial-" + std::to_string(::getpid())), replaces_(replaces) {
   fd_ = ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd_ < 0) {
     const int error = errno;
@@ -62,6 +63,7 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), partial_(path
 AtomicFile::AtomicFile(AtomicFile&& other) noexcept
     : path_(std::move(other.path_)),
       partial_(std::exchange(other.partial_, {})),
+      replaces_(other.replaces_),
       fd_(std::exchange(other.fd_, -1)),
       reserved_(other.reserved_),
       written_(other.written_) {}
@@ -122,7 +124,9 @@ void AtomicFile::finish() {
 
 void AtomicFile::publish() {
   if (fd_ >= 0 || partial_.empty()) throw ProgramError("the file " + path_ + " is published before it is finished, or twice");
-  if (std::rename(partial_.c_str(), path_.c_str()) != 0) fail(errno, written_);
+  const int error = replaces_ ? (std::rename(partial_.c_str(), path_.c_str()) == 0 ? 0 : errno) : rename_to_free(partial_, path_);
+  if (error == EEXIST) throw UsageError(path_ + " has appeared meanwhile and is not replaced");
+  if (error != 0) fail(error, written_);
   partial_.clear();
   sync_folder(folder_of(path_));
 }

@@ -23,6 +23,10 @@ Observers::Observers(const RunConfig& config, PluginHost& host) {
   }
 }
 
+void Observers::begin(const ObservedRun& run) {
+  for (const auto& [name, observer] : all_) observer->begin(run);
+}
+
 void Observers::tell(const std::function<void(Observer&)>& deed) noexcept {
   const PluginsAwaited awaited;
   std::erase_if(all_, [&](const auto& named) {

@@ -14,7 +14,7 @@
 
 namespace consist {
 
-/// One that throws is switched off with a warning that names it.
+/// One that throws while the run goes on is switched off with a warning that names it.
 class CONSIST_API Observers {
  public:
   Observers() = default;
@@ -23,6 +23,8 @@ class CONSIST_API Observers {
   /// Takes in one, for tests.
   void add(std::string name, std::shared_ptr<Observer> observer) { all_.emplace_back(std::move(name), std::move(observer)); }
 
+  /// Calls their begin(). Throws what they throw: the run has not begun and need not.
+  void begin(const ObservedRun& run);
   /// Calls `deed` with each.
   void tell(const std::function<void(Observer&)>& deed) noexcept;
   bool empty() const noexcept { return all_.empty(); }

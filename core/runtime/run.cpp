@@ -18,6 +18,7 @@
 #include "core/plan/machine_choice.h"
 #include "core/plan/parts.h"
 #include "core/plan/program_summary.h"
+#include "core/plugin/option_roles.h"
 #include "core/runtime/agreement.h"
 #include "core/runtime/bound.h"
 #include "core/runtime/bubble_fraction.h"
@@ -122,26 +123,19 @@ TrainerSettings trainer_settings(const RunConfig& config, const Parts& parts, st
           .dataset = config.dataset};
 }
 
-/// Before the work is done that could not be shown.
-void check_trace(const RunConfig& config, const Job& job) {
-  if (config.trace.empty() || job.rank() != 0) return;
-  std::error_code ignored;
-  if (!std::filesystem::is_directory(folder_of(config.trace), ignored)) {
-    throw UsageError("--trace " + config.trace + ": there is no folder " + folder_of(config.trace) +
-                     " to write it to; make it first");
-  }
-  if (std::filesystem::is_directory(config.trace, ignored))
-    throw UsageError("--trace " + config.trace + " is a folder; name a file in it");
-  const AtomicFile trial(config.trace);  // removed again: tells now whether it can be written
+Output trace_output(const RunConfig& config) {
+  return {"--trace", config.trace, config.overwrite};
 }
 
 /// Whether the archive can be written, and with --resume gone on in.
-void check_archive(const RunConfig& config) {
+void check_archive(const RunConfig& config, PluginHost& host) {
   if (config.archive.empty()) return;
   std::error_code ignored;
   const bool goes_on = config.resume && !config.overwrite && std::filesystem::is_regular_file(config.archive, ignored);
   check_archive_path(config.archive, config.overwrite || goes_on);
-  if (goes_on) check_same_run(config.archive, config.to_json(), RunConfig{}.to_json());
+  // Where results go may differ, and where code lies: an archive cannot give these (--config run.h5).
+  const auto may_differ = [&](const std::string& option) { return role_of(option, host) != OptionRole::setting; };
+  if (goes_on) check_same_run(config.archive, config.to_json(), RunConfig{}.to_json(), may_differ);
 }
 
 /// Whether rank 0 writes an archive, which the other ranks do not know. Called by every rank, once.
@@ -163,7 +157,7 @@ TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, Advise
   PluginHost& host = plan.host();
   const Layout& layout = plan.layout();
   agree_on_options(job, config);
-  check_trace(config, job);
+  if (job.rank() == 0 && !config.trace.empty()) check_output(trace_output(config));
   const auto open_dataset = [&] {
     add_dataset(parts, config, host);
     if (job.rank() != 0) return;
@@ -238,28 +232,28 @@ TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, Advise
     return TrainerResult::stopped;
   }
   const SensorLog sensors(*parts.device);
-  Recorder& recorder = recorder_of_run.emplace(config, first_step);
-  open_recorder = &recorder;
   const ProgramSummary summary = summarize(state.step());
   PlannedMemory planned{largest_bytes(job, "planned", state.planned_bytes()),
                         largest_bytes(job, "planned_host", state.planned_host_bytes())};
+  const std::string description = job.rank() == 0 ? banner(plan, planned, communicators, summary) : "";
+  observers.begin({.configuration = config.to_json(),
+                   .description = description,
+                   .first_step = first_step,
+                   .steps = config.steps,
+                   .overwrite = config.overwrite,
+                   .mixture = !state.step().program().routers.empty()});
+  Recorder& recorder = recorder_of_run.emplace(config, first_step);
+  open_recorder = &recorder;
   recorder.describe(environment_json(job, *parts.device, machine, communicators, host), topology_json(plan, communicators),
                     program_json(summary, planned), sensors.newest(), state.has_metric(state.step(), "aux_loss"),
                     state.step().program().routers);
   if (job.rank() == 0) {
-    const std::string description = banner(plan, planned, communicators, summary);
     std::fprintf(stderr, "%s\n", printable(description).c_str());
+    if (const std::string unkept = unkept_text(config); !unkept.empty()) std::fprintf(stderr, "note: %s\n", unkept.c_str());
     if (config.offload.any()) {
       const std::vector<int> none = ranks_without_bytes(job, "to_host", to_host);
       if (!none.empty()) log::warn(nothing_moves_text(config.offload, none, job.size()));
     }
-    observers.tell([&](Observer& observer) {
-      observer.begin({.configuration = config.to_json(),
-                      .description = description,
-                      .first_step = first_step,
-                      .steps = config.steps,
-                      .mixture = !state.step().program().routers.empty()});
-    });
     if (first_step > 0) std::fprintf(stderr, "resumed after step %lld\n", static_cast<long long>(first_step));
     if (const std::string change = saved.schedule_change(host); !change.empty()) {
       log::warn(change);
@@ -327,7 +321,7 @@ TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, Advise
     idle = measure_bubble(job, layout.mesh, state.step().program(), events, profile);
     recorder.profile(profile.dump());
   }
-  if (!config.trace.empty()) write_trace(job, config.trace, events.last_step());
+  if (!config.trace.empty()) write_trace(job, trace_output(config), events.last_step());
   job.leave(job.timeout());
   events.result.total_seconds = seconds_since_start();
   recorder.finish(result == TrainerResult::finished ? "finished" : "stopped",
@@ -338,13 +332,16 @@ TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, Advise
   });
   if (job.rank() == 0) {
     print_result(events);
-    if (!data_text.empty()) std::printf("data: %s\n", data_text.c_str());
+    if (!data_text.empty()) std::printf("data: %s\n", printable(data_text).c_str());
     const std::string cost = cost_text(config, machine, parts.device->info().name, events.result.total_seconds);
     std::fputs(printable(cost).c_str(), stdout);
+    print_written(config, host, first_step + events.result.steps, result == TrainerResult::finished);
   }
   if (job.rank() == 0 && result == TrainerResult::stopped) print_stop(config, first_step + events.result.steps);
-  std::fputs(idle.c_str(), stdout);
-  if (job.rank() == 0 && config.profile) std::fputs(events.profile().text(state.step().program()).c_str(), stdout);
+  std::fputs(printable(idle).c_str(), stdout);
+  if (job.rank() == 0 && config.profile) {
+    std::fputs(printable(events.profile().text(state.step().program())).c_str(), stdout);
+  }
   return result;
 }
 
@@ -364,7 +361,7 @@ TrainerResult run_training(Plan plan, JoinedJob& job, StopRequest& stop, Adviser
   };
   const LastResort last_resort(job, end_archive);
   try {
-    check_archive(config);
+    check_archive(config, plan.host());
     if (job.rank() == 0) observers = Observers(config, plan.host());
     return run_recorded(plan, job, stop, adviser, samples, recorder, open_recorder, observers);
   } catch (const std::exception& error) {

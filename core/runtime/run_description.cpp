@@ -12,6 +12,7 @@
 #include "consist/text.h"
 #include "core/passes/gather_quantized.h"
 #include "core/plan/links.h"
+#include "core/program/one_line.h"
 
 namespace consist {
 namespace {
@@ -114,7 +115,7 @@ std::string banner(const Plan& plan, const PlannedMemory& planned, const Communi
   text += "\n" + text_of(config.strategies) + " on " + std::to_string(config.ranks) + (config.ranks == 1 ? " rank" : " ranks");
   for (int axis = 0; axis < layout.mesh.axes(); ++axis) {
     text += ", " + layout.mesh.axis(axis).name + "=" + std::to_string(layout.mesh.size_of(axis)) + " over " +
-            communicators.verified_path(axis);
+            one_line(communicators.verified_path(axis));
   }
   const std::vector<AxisLinks> links = links_of(plan);
   if (std::any_of(links.begin(), links.end(), [](const AxisLinks& of_axis) { return of_axis.is_automatic; }))
@@ -126,7 +127,7 @@ std::string banner(const Plan& plan, const PlannedMemory& planned, const Communi
   if (summary.fp8_flops > 0)
     text += "\nmatrix products of a step " + si_text(summary.flops) + "FLOP per rank, " + fp8_text(summary);
   if (!summary.parts.empty()) text += "\n" + summary.parts;
-  text += "\n" + parts.device->info().name;
+  text += "\n" + one_line(parts.device->info().name);
   for (const std::string& note : config.notes) text += "\n" + note;
   if (summary.gathers_nothing_quantized) text += "\n" + std::string(no_quantized_gathers);
   const std::int64_t sequences = config.batch * config.accumulation * layout.batch_ranks();

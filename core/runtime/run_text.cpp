@@ -6,6 +6,7 @@
 
 #include "consist/text.h"
 #include "core/config/price.h"
+#include "core/plugin/option_roles.h"
 #include "core/runtime/metrics.h"
 #include "core/runtime/run_result.h"
 
@@ -42,7 +43,7 @@ void print_result(const RunEvents& events) {
       static_cast<long long>(steady.first_step - 1), si_text(static_cast<double>(events.tokens()) / steady.high_seconds).c_str(),
       si_text(static_cast<double>(events.tokens()) / steady.low_seconds).c_str(), steady.median_seconds * 1e3,
       si_text(events.result.model_flops).c_str(), mfu.c_str(), share.c_str(), text_of(events.result.measured_peak).c_str());
-  if (!events.result.bound_problem.empty()) std::printf("no bound: %s\n", events.result.bound_problem.c_str());
+  if (!events.result.bound_problem.empty()) std::printf("no bound: %s\n", printable(events.result.bound_problem).c_str());
   std::fputs(data_wait_text(events.result).c_str(), stdout);
 }
 
@@ -58,13 +59,42 @@ std::string cost_text(const RunConfig& config, const MachineChoice& machine, con
          " an hour\n";
 }
 
+std::string unkept_text(const RunConfig& config) {
+  if (!config.checkpoint.empty() || !config.export_folder.empty()) return {};
+  return "the trained weights will not be kept: --checkpoint FOLDER keeps them, --export FOLDER writes the model in Hugging "
+         "Face's format";
+}
+
+void print_written(const RunConfig& config, PluginHost& host, std::int64_t step, bool exported) {
+  std::string text;
+  const auto add = [&](const std::string& what, const std::string& where) {
+    if (!where.empty()) text += "written: " + what + " " + where + "\n";
+  };
+  add("checkpoint of step " + std::to_string(step) + " in", config.checkpoint);
+  if (exported) add("the model in", config.export_folder);
+  add("archive", config.archive);
+  add("trace", config.trace);
+  for (const std::string& observer : config.observers) {
+    const auto options = config.plugin_options.find(observer);
+    if (options == config.plugin_options.end()) continue;
+    for (const auto& [name, value] : options->second) {
+      const std::string option = observer + "." + name;
+      if (role_of(option, host) == OptionRole::results) add("--" + option, value);
+    }
+  }
+  if (config.checkpoint.empty() && (config.export_folder.empty() || !exported))
+    text += "The trained weights were not kept: the run had no --checkpoint FOLDER" +
+            std::string(config.export_folder.empty() ? " and no --export FOLDER\n" : ", and it did not come to its --export\n");
+  std::fputs(printable(text).c_str(), stdout);
+}
+
 void print_stop(const RunConfig& config, std::int64_t step) {
   const std::string text =
       config.checkpoint.empty()
           ? "stopped after step " + std::to_string(step) + "; without --checkpoint, nothing of the model was saved"
           : "stopped after step " + std::to_string(step) + ", of which there is a checkpoint in " + config.checkpoint +
                 "; to go on from it, give the same command with --resume";
-  std::fprintf(stderr, "%s\n", text.c_str());
+  std::fprintf(stderr, "%s\n", printable(text).c_str());
 }
 
 }  // namespace consist

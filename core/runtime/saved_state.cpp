@@ -10,6 +10,7 @@
 #include "consist/error.h"
 #include "consist/files.h"
 #include "consist/log.h"
+#include "consist/text.h"
 #include "core/archive/reader.h"
 #include "core/checkpoint/save_checkpoint.h"
 #include "core/checkpoint/tensor_parts.h"
@@ -137,7 +138,8 @@ SavedState::SavedState(const RunConfig& config, const Parts& parts, const Layout
     std::error_code error;
     made_export_folder_ = std::filesystem::create_directories(config.export_folder, error);
     if (error) throw SystemError("--export " + config.export_folder + " cannot be made: " + error.message());
-    AtomicFile trial(config.export_folder + "/config.json");  // removed again: tells now whether the folder can be written
+    for (const char* name : {"config.json", "tokenizer.json"})
+      check_output({"--export", config.export_folder + "/" + name, config.overwrite});
   }
 }
 
@@ -184,8 +186,8 @@ void SavedState::find_newest_checkpoint() {
     nothing_left_ = job_.get(key, job_.timeout()) == "yes";
   }
   if (nothing_left_ && job_.rank() == 0) {
-    std::printf("%s is of step %lld, the last one: the run has finished, nothing is left to do\n", checkpoint_->path().c_str(),
-                static_cast<long long>(saved.step));
+    std::printf("%s is of step %lld, the last one: the run has finished, nothing is left to do\n",
+                printable(checkpoint_->path()).c_str(), static_cast<long long>(saved.step));
   }
 }
 

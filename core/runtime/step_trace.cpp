@@ -4,7 +4,6 @@
 #include <set>
 
 #include "consist/op.h"
-#include "core/files/write_text.h"
 #include "core/job/long_text.h"
 #include "core/program/operands.h"
 #include "core/program/printer.h"
@@ -54,18 +53,18 @@ std::string trace_events(const Program& program, std::span<const LaunchTime> tim
   return text;
 }
 
-void write_trace_file(const std::string& path, const std::string& events) {
-  write_text(path, "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n" + events + "\n]}\n");
+void write_trace_file(const Output& output, const std::string& events) {
+  write_output(output, "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n" + events + "\n]}\n");
 }
 
-void write_trace(Job& job, const std::string& path, const std::string& events) {
+void write_trace(Job& job, const Output& output, const std::string& events) {
   if (job.rank() != 0) {
     put_long_text(job, key_of(job.rank()), events);
     return;
   }
   std::string all = events;
   for (int rank = 1; rank < job.size(); ++rank) all += ",\n" + get_long_text(job, key_of(rank));
-  write_trace_file(path, all);
+  write_trace_file(output, all);
 }
 
 }  // namespace consist

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "consist/device.h"
+#include "consist/files.h"
 #include "consist/job.h"
 #include "consist/program.h"
 
@@ -18,11 +19,11 @@ namespace consist {
 CONSIST_API std::string trace_events(const Program& program, std::span<const LaunchTime> times, int rank, std::string_view host,
                                      std::chrono::system_clock::time_point began);
 
-/// Writes the events of one rank or several, separated by commas, as the file `path`, whole or not at all. Throws SystemError.
-CONSIST_API void write_trace_file(const std::string& path, const std::string& events);
+/// Writes the events of one rank or several, separated by commas, as a file. Throws as write_output().
+CONSIST_API void write_trace_file(const Output& output, const std::string& events);
 
-/// Brings the ranks' `events` together in the file `path`, which rank 0 writes, whole or not at all. Called by every rank, once.
-/// Ranks of different hosts lie as far apart as their clocks do. Throws as Job::get, and SystemError.
-CONSIST_API void write_trace(Job& job, const std::string& path, const std::string& events);
+/// Brings the ranks' `events` together in a file, which rank 0 writes. Called by every rank, once. Ranks of different hosts
+/// lie as far apart as their clocks do. Throws as Job::get and write_output().
+CONSIST_API void write_trace(Job& job, const Output& output, const std::string& events);
 
 }  // namespace consist

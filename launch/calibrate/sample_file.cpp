@@ -2,11 +2,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/files/write_text.h"
 
 namespace consist::launch {
 
-void write_samples(const std::string& path, const std::vector<CalibrationStep>& steps,
+void write_samples(const Output& output, const std::vector<CalibrationStep>& steps,
                    const std::vector<std::vector<OpSample>>& samples) {
   using Json = nlohmann::ordered_json;
   Json all = Json::array();
@@ -16,7 +15,7 @@ void write_samples(const std::string& path, const std::vector<CalibrationStep>& 
       instructions.push_back({i.op, name_of(i.dtype), i.kind, i.flops, i.bytes, i.seconds, i.scratch, i.depth});
     all.push_back({{"step", text_of(steps[s])}, {"instructions", std::move(instructions)}});
   }
-  write_text(path, all.dump(-1) + "\n");
+  write_output(output, all.dump(-1) + "\n");
 }
 
 }  // namespace consist::launch

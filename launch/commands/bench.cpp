@@ -5,6 +5,7 @@
 
 #include "consist/error.h"
 #include "consist/options.h"
+#include "consist/text.h"
 #include "core/plan/parts.h"
 #include "launch/bench_collectives.h"
 #include "launch/commands/commands.h"
@@ -95,8 +96,8 @@ int run_rank(const RunConfig& config, const launch::BenchSettings& settings, Plu
   const std::shared_ptr<Transport> transport = make_transport(name, config, host, info.kind);
   const std::unique_ptr<Communicator> communicator = launch::connect_all(*transport, job, "bench.0", info.kind);
   if (job.rank() == 0) {
-    std::printf("# transport %s, %d ranks, device %s (%s)\n# path: %s\n", name.c_str(), job.size(), info.kind.c_str(),
-                info.name.c_str(), communicator->verified_path().c_str());
+    std::printf("# transport %s, %d ranks, device %s (%s)\n# path: %s\n", printable(name).c_str(), job.size(), info.kind.c_str(),
+                printable(info.name).c_str(), printable(communicator->verified_path()).c_str());
   }
   const std::int64_t wrong = launch::bench_collectives(job, *device, *communicator, settings);
   job.leave(job.timeout());

@@ -14,7 +14,6 @@
 #include "consist/text.h"
 #include "core/cost/machine_file.h"
 #include "core/files/split.h"
-#include "core/files/write_text.h"
 #include "core/job/environment.h"
 #include "core/plan/machine_choice.h"
 #include "core/plan/parts.h"
@@ -60,6 +59,7 @@ struct Request {
   std::string add_links;  ///< a machine file; empty: one is made
   double seconds = 1;
   std::vector<std::string> models;
+  bool overwrite = false;
 };
 
 po::options_description own_options() {
@@ -76,7 +76,8 @@ Request read_request(const po::variables_map& values) {
                   values["samples"].as<std::string>(),
                   values["add-links"].as<std::string>(),
                   values["seconds"].as<double>(),
-                  {}};
+                  {},
+                  false};
   if (const std::string models = values["models"].as<std::string>(); !models.empty()) {
     for (const std::string_view model : split(models, ',')) {
       if (model.empty()) throw UsageError("--models '" + models + "' has an empty name");
@@ -92,10 +93,9 @@ Request read_request(const po::variables_map& values) {
     request.output = request.add_links;
     return request;
   }
-  for (const auto& [option, file] : {std::pair{"--output ", request.output}, {"--samples ", request.samples}}) {
-    if (!values["overwrite"].as<bool>() && !file.empty() && std::filesystem::exists(file))
-      throw UsageError(option + file + " is there already; choose another name, or give --overwrite");
-  }
+  request.overwrite = values["overwrite"].as<bool>();
+  check_output({"--output", request.output, request.overwrite});
+  if (!request.samples.empty()) check_output({"--samples", request.samples, request.overwrite});
   return request;
 }
 
@@ -148,7 +148,8 @@ class Calibration {
     if (job_.rank() != 0) return;
     const std::string text = to_json(machine_, power_);
     machine_from_json(text, request_.output);  // what others will read must be legal
-    write_text(request_.output, text);
+    const bool adds = !request_.add_links.empty();
+    write_output({adds ? "--add-links" : "--output", request_.output, adds || request_.overwrite}, text);
     std::printf("%s\n", printable("written: " + request_.output + "; use it as --machine " + request_.output).c_str());
   }
 
@@ -215,7 +216,8 @@ class Calibration {
       for (std::vector<launch::OpSample>& step : steps) launch::take_off(step, measuring);
       say("measuring makes a kernel " + fixed_text(measuring * 1e6, 1) + " us longer: taken off");
     }
-    if (job_.rank() == 0 && !request_.samples.empty()) launch::write_samples(request_.samples, fitting, steps);
+    if (job_.rank() == 0 && !request_.samples.empty())
+      launch::write_samples({"--samples", request_.samples, request_.overwrite}, fitting, steps);
     const launch::ThrottlingFit fit = launch::fit_throttling(steps);
     say(text_of(fit));
     machine_.device.throttling = {{fit.lag, FigureSource::measured_here}, {fit.memory_bound, FigureSource::measured_here}};

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "consist/error.h"
+#include "consist/text.h"
 #include "core/plugin/host.h"
 #include "core/plugin/manifest.h"
 #include "core/plugin/probe.h"
@@ -189,7 +190,8 @@ int check(const Arguments& arguments) {
   const Request request = read_request(arguments);
   const PluginInfo info = read_manifest(request.file);
   const std::string file = fs::canonical(request.file).string(), kind = info.kind;
-  std::printf("%s %s %s (%s)\n", info.kind, info.name, info.version, file.c_str());
+  std::printf("%s %s %s (%s)\n", printable(info.kind).c_str(), printable(info.name).c_str(), printable(info.version).c_str(),
+              printable(file).c_str());
   if (const std::string problem = incompatibility(info); !problem.empty())
     throw UnavailableError(file + " cannot be used: " + problem);
   const Availability found = probe_in_child(file, std::chrono::seconds(20));

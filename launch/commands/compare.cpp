@@ -168,7 +168,7 @@ class Comparison {
     return (fs::path(request_.output) / (label_of_repeat(rows_[row], repeat) + ".h5")).string();
   }
   std::string config_text(std::size_t row, int repeat) const {
-    return config_in_place(settled_[row], alone() && repeat == 1 ? "" : label_of_repeat(rows_[row], repeat)).to_json();
+    return config_in_place(settled_[row], alone() && repeat == 1 ? "" : label_of_repeat(rows_[row], repeat), host_).to_json();
   }
 
   /// Results of other options under the same names are somebody's work: nothing is run before it is clear what becomes of them.
@@ -199,7 +199,7 @@ class Comparison {
     std::vector<std::size_t> order;
     for (std::size_t i = 0; i < rows_.size(); ++i) {
       if (outcomes_[i].status == "refused") {
-        std::fprintf(stderr, "%s\n  refused: %s\n", rows_[i].label.c_str(), outcomes_[i].reason.c_str());
+        std::fprintf(stderr, "%s\n  refused: %s\n", printable(rows_[i].label).c_str(), printable(outcomes_[i].reason).c_str());
       } else if (outcomes_[i].same_program_as == i) {
         order.push_back(i);
       }
@@ -222,7 +222,8 @@ class Comparison {
     for (std::size_t at = 0; at < order.size() && *signal_ == 0; ++at) {
       const std::string of_repeats =
           repeat == 1 ? "" : ", repeat " + std::to_string(repeat) + (repeat > repeats ? "" : " of " + std::to_string(repeats));
-      std::fprintf(stderr, "[%zu/%zu%s] %s\n", at + 1, order.size(), of_repeats.c_str(), rows_[order[at]].label.c_str());
+      std::fprintf(stderr, "[%zu/%zu%s] %s\n", at + 1, order.size(), of_repeats.c_str(),
+                   printable(rows_[order[at]].label).c_str());
       run_once(order[at], repeat);
       write_comparison_archive(summary_, rows_, outcomes_);
     }
@@ -266,13 +267,13 @@ class Comparison {
       run = read_outcome(archive, settled_[row].price);
     } else {
       const std::string log = (fs::path(request_.output) / (label_of_repeat(rows_[row], repeat) + ".log")).string();
-      run = run_in_process(arguments_of_repeat(rows_[row], repeat, alone()), archive, log);
+      run = run_in_process(arguments_of_repeat(rows_[row], repeat, alone(), host_), archive, log, request_.overwrite);
     }
     run.repeat = repeat;
     CompareOutcome& outcome = outcomes_[row];
     failed_ |= run.status == "failed" || run.status == "cut off";
     if (run.status != "finished") {
-      std::fprintf(stderr, "  %s: %s\n", run.status.c_str(), run.reason.c_str());
+      std::fprintf(stderr, "  %s: %s\n", printable(run.status).c_str(), printable(run.reason).c_str());
       if (!outcome.runs.empty()) return;  // the repeats that finished stand
       outcome.status = run.status;
       outcome.reason = run.reason;
@@ -312,20 +313,24 @@ class Comparison {
     }
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
     const bool written = fs::exists(summary_) && (!request_.train.empty() || request_.has_output);
-    std::printf("\n%s%s%s%s%s%s\n", conditions_text(rows_, outcomes, !request_.add.empty()).c_str(),
-                comparison_text(rows_, outcomes, columns).c_str(), warnings_text(rows_, outcomes).c_str(),
-                effects_text(rows_, outcomes).c_str(), duration_text(seconds).c_str(), written ? (", " + summary_).c_str() : "");
+    const std::string text = conditions_text(rows_, outcomes, !request_.add.empty()) + comparison_text(rows_, outcomes, columns) +
+                             warnings_text(rows_, outcomes) + effects_text(rows_, outcomes) + duration_text(seconds) +
+                             (written ? ", " + summary_ : "");
+    std::printf("\n%s\n", printable(text).c_str());
   }
 
   void check_report() const {
-    if (!request_.report.empty()) check_report_path(request_.report, request_.overwrite);
+    if (!request_.report.empty()) launch::check_report(output_of_report());
   }
+
+  Output output_of_report() const { return report_output("--report", request_.report, request_.overwrite); }
 
   /// Of a comparison that was stopped, too: it shows what there is.
   void report() const {
     if (request_.report.empty() || rows_.empty()) return;
-    write_report({.path = request_.report, .title = "", .command = request_.command, .configurations = !request_.add.empty()},
-                 rows_, outcomes_);
+    write_report(
+        {.output = output_of_report(), .title = "", .command = request_.command, .configurations = !request_.add.empty()}, rows_,
+        outcomes_);
     std::printf("%s\n", printable(request_.report).c_str());
   }
 
@@ -364,8 +369,9 @@ int compare(const Arguments& arguments) {
   CompareRequest request = read_compare_request(arguments);
   request.command = {"consist", "compare"};
   request.command.insert(request.command.end(), arguments.begin(), arguments.end());
-  const std::vector<ConfigEntry> entries = entries_of(request);
+  std::vector<ConfigEntry> entries = entries_of(request);
   PluginHost host(plugin_paths_of(request, entries));
+  leave_out_roles(entries, request, host);
   request.owners_of_file = owners_of(entries, request);
   const std::vector<std::string> words = words_of(entries, request.train, host);
   request.train.insert(request.train.begin(), words.begin(), words.end());

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <utility>
 
+#include "consist/files.h"
 #include "consist/text.h"
-#include "core/files/write_text.h"
 #include "core/runtime/evaluation.h"
 #include "launch/commands/commands.h"
 #include "launch/generate/trained_model.h"
@@ -47,7 +47,8 @@ constexpr const char* help =
     "  --seed, --machine, --timeout, --memory-limit, --host-memory-limit; --config FILE of a run\n"
     "  --optimizer O             whose passes and states evaluations read, if it has any\n"
     "  --json FILE               the result as a file\n"
-    "  --archive FILE            the evaluation as an HDF5 archive (docs/archive.md); --overwrite replaces one\n\n"
+    "  --archive FILE            the evaluation as an HDF5 archive (docs/archive.md)\n"
+    "  --overwrite               replace the files of --json and --archive\n\n"
     "example: consist evaluate --model exported --dataset text --text.eval-files held-out.txt --evaluate-sequences 0\n";
 
 void print(const EvaluationResult& result) {
@@ -59,12 +60,12 @@ void print(const EvaluationResult& result) {
   std::fputs(text.c_str(), stdout);
 }
 
-void write_json(const std::string& path, const EvaluationResult& result) {
+void write_json(const Output& output, const EvaluationResult& result) {
   const nlohmann::ordered_json json{{"weights", result.weights}, {"dataset", result.dataset},
                                     {"loss", result.loss},       {"perplexity", result.perplexity()},
                                     {"tokens", result.tokens},   {"sequences", result.sequences},
                                     {"seconds", result.seconds}, {"device", result.device}};
-  write_text(path, json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+  write_output(output, json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
 
 }  // namespace
@@ -86,16 +87,17 @@ int evaluate(const Arguments& arguments) {
   };
   if (!said_here("archive")) config.archive.clear();
   if (!said_here("overwrite")) config.overwrite = false;
-  const std::string json = parsed.text("json");
+  const Output json{"--json", parsed.text("json"), config.overwrite};
   return launch::run_in_job("evaluate", arguments, parsed, std::move(config), host,
                             [&](Plan plan, JoinedJob& job, launch::StopSignals& /*signals*/) {
+                              if (job.rank() == 0 && !json.path.empty()) check_output(json);
                               for (const std::string& note : plan.config().notes) {
                                 if (job.rank() == 0) std::fprintf(stderr, "%s\n", printable(note).c_str());
                               }
                               const EvaluationResult result = run_evaluation(std::move(plan), job);
                               if (job.rank() != 0) return 0;
                               print(result);
-                              if (!json.empty()) write_json(json, result);
+                              if (!json.path.empty()) write_json(json, result);
                               return 0;
                             });
 }

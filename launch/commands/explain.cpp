@@ -184,17 +184,17 @@ int explain_config(const ParsedRun& parsed, PluginHost& host, RunConfig config) 
   }
   if (!summary && !one_rank) chosen = 0;
   if (stages[chosen].summary.gathers_nothing_quantized) std::fprintf(stderr, "%s\n", no_quantized_gathers);
-  const std::string& trace = plan.config().trace;
+  const Output trace{"--trace", plan.config().trace, plan.config().overwrite};
   const bool estimates = summary && with_machine;
   std::optional<Simulation> estimated;
-  if (estimates || stages.size() > 1 || !trace.empty()) estimated = simulate(stages);
+  if (estimates || stages.size() > 1 || !trace.path.empty()) estimated = simulate(stages);
   if (stages.size() > 1) std::fputs(pipeline_text(stages, *estimated).c_str(), stdout);
   if (summary && stages.size() > 1) std::printf("%s\nRank %d:\n", stages_text(stages).c_str(), stages[chosen].rank);
   std::fputs(summary ? summary_text(stages[chosen].summary).c_str() : printable(to_text(stages[chosen].step->program())).c_str(),
              stdout);
   if (summary && !with_device)
     std::printf("The scratch memory of kernels is estimated; --device NAME asks that device for it.\n");
-  if (!trace.empty()) write_trace_file(trace, launch::simulated_events(programs, *estimated));
+  if (!trace.path.empty()) write_trace_file(trace, launch::simulated_events(programs, *estimated));
   if (estimates) {
     const RunConfig& settled = plan.config();
     const Machine& machine = *plan.target().machine;

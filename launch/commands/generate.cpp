@@ -16,7 +16,6 @@
 #include "consist/files.h"
 #include "consist/text.h"
 #include "core/config/option_value.h"
-#include "core/files/write_text.h"
 #include "core/job/job.h"
 #include "core/plan/machine_choice.h"
 #include "core/plan/plan.h"
@@ -76,7 +75,7 @@ constexpr RunOption help_option{.spec = {"help", OptionKind::flag, "false", "thi
 constexpr RunOption own_options[] = {prompt_option, prompt_file, prompt_ids,       chat,        max_tokens, temperature, top_k,
                                      top_p,         ignore_eos,  tokenizer_option, json_option, help_option};
 constexpr std::string_view taken[] = {"model", "checkpoint", "precision",    "device",
-                                      "seed",  "plugin",     "memory-limit", "optimizer"};
+                                      "seed",  "plugin",     "memory-limit", "optimizer",    "overwrite"};
 
 constexpr const char* help =
     "usage: consist generate --model FOLDER|--checkpoint FOLDER --prompt TEXT [OPTIONS]   (defaults in brackets)\n\n"
@@ -98,7 +97,7 @@ constexpr const char* help =
     "  --top-p X [1]        only the most probable tokens that reach this probability together, at least one\n"
     "  --seed N [0]         of the choice of tokens: the same seed writes the same text\n"
     "  --ignore-eos         do not stop at the token that ends a text\n"
-    "  --json FILE          tokens, text and times as a file\n\n"
+    "  --json FILE          tokens, text and times as a file; --overwrite replaces one\n\n"
     "Options of parts, such as --cpu.threads: consist plugins NAME.\n"
     "example: consist generate --checkpoint runs/a --prompt \"Once upon a time\" --temperature 0.8 --top-p 0.95\n";
 
@@ -146,7 +145,7 @@ struct Request {
   Tokens prompt, ends;
   std::int64_t max_tokens;
   SamplerSettings sampling;
-  std::string json;
+  consist::Output json;
 };
 
 Request request_of(const ParsedRun& parsed, const RunConfig& config, const Parts& parts, PluginHost& host) {
@@ -162,7 +161,7 @@ Request request_of(const ParsedRun& parsed, const RunConfig& config, const Parts
                                .top_k = integer_of(parsed, top_k),
                                .top_p = real_of(parsed, top_p),
                                .seed = config.seed},
-                  .json = parsed.text("json")};
+                  .json = {"--json", parsed.text("json"), config.overwrite}};
   const bool of_ids = parsed.has("prompt-ids");
   if (of_ids && parsed.flag("chat")) throw UsageError("--chat goes with a prompt that is a text, not with --prompt-ids");
   std::shared_ptr<Dataset> trained_on;
@@ -247,17 +246,18 @@ Written write(const Request& request, Generator& generator, Output& output) {
 }
 
 void write_json(const Request& request, const Written& written, const std::string& text, const std::string& weights) {
-  if (request.json.empty()) return;
+  if (request.json.path.empty()) return;
   nlohmann::ordered_json json{{"weights", weights},     {"prompt_tokens", request.prompt},          {"tokens", written.tokens},
                               {"ended", written.ended}, {"prompt_seconds", written.prompt_seconds}, {"seconds", written.seconds}};
   if (request.text) json["text"] = text;
-  write_text(request.json, json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+  write_output(request.json, json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
 
 int generate_with(const ParsedRun& parsed, PluginHost& host, RunConfig config) {
   Plan plan(std::move(config), host);
   const Request request = request_of(parsed, plan.config(), plan.parts(), host);
   const Sampler checked(request.sampling);  // before weights are read
+  if (!request.json.path.empty()) check_output(request.json);
   plan.lay_out();
   const std::unique_ptr<JoinedJob> job = join_job({});
   for (const std::string& note : open_device(plan.parts(), plan.config(), host, *job)) plan.config().notes.push_back(note);

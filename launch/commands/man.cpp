@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "consist/error.h"
+#include "consist/files.h"
 #include "core/files/split.h"
-#include "core/files/write_text.h"
 #include "launch/commands/commands.h"
 #include "launch/completion/command_lines.h"
 #include "launch/completion/man_page.h"
@@ -23,15 +23,17 @@ namespace consist::commands {
 namespace {
 
 constexpr const char* help =
-    "usage: consist man [COMMAND] | --output FOLDER\n\n"
+    "usage: consist man [COMMAND] | --output FOLDER [--overwrite]\n\n"
     "Prints the page of a command in roff, the language of man; without a command that of consist. The pages are\n"
     "installed with Consist: man consist-train.\n\n"
-    "  --output FOLDER  write the pages of all commands into it, which is made if it is not there\n\n"
+    "  --output FOLDER  write the pages of all commands into it, which is made if it is not there\n"
+    "  --overwrite      replace pages that are there\n\n"
     "example: consist man train | man -l -\n";
 
 constexpr RunOption own_options[] = {
     help_option,
     {.spec = {"output", OptionKind::text, "", "write the pages of all commands into it"}, .value = "FOLDER"},
+    {.spec = {"overwrite", OptionKind::flag, "false", "replace pages that are there"}},
 };
 
 /// While it lives, what this process writes to standard output goes into a file in memory.
@@ -122,10 +124,13 @@ int man(const Arguments& arguments) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) throw SystemError("cannot make the folder " + folder.string() + ": " + error.message());
-  write_text((folder / "consist.1").string(), page_of(""));
+  const auto write = [&](const std::string& name, const std::string& page) {
+    write_output({"--output", (folder / name).string(), given.flag("overwrite")}, page);
+  };
+  write("consist.1", page_of(""));
   for (const launch::CommandLine& line : launch::command_lines()) {
     const std::string name(line.command);
-    write_text((folder / (launch::page_name(name) + ".1")).string(), page_of(name));
+    write(launch::page_name(name) + ".1", page_of(name));
   }
   return 0;
 }

@@ -59,7 +59,7 @@ void print_options(PluginHost& host, const std::string& name) {
   for (const PluginFile& file : host.files()) {
     if (file.name != name) continue;
     found = true;
-    std::printf("%s %s %s: %s\n", file.kind.c_str(), file.name.c_str(), file.version.c_str(), file.summary.c_str());
+    std::printf("%s %s %s: %s\n", file.kind.c_str(), file.name.c_str(), file.version.c_str(), printable(file.summary).c_str());
     const Availability found_out = host.probe(file, probe_time());
     std::printf("  file %s\n  available: %s\n", printable(file.path.string()).c_str(),
                 found_out.reason.empty() ? "yes" : printable("no: " + found_out.reason).c_str());

@@ -49,13 +49,14 @@ std::string title_of(const RunConfig& config) {
 }
 
 int predict_config(const ParsedRun& parsed, PluginHost& host, RunConfig config) {
+  const Output trace{"--trace", config.trace, config.overwrite};
+  if (!trace.path.empty()) check_output(trace);
   const Plan plan = plan_run(std::move(config), host);
   for (const std::string& note : plan.config().notes) std::fprintf(stderr, "%s\n", printable(note).c_str());
   const std::vector<PlannedRank> ranks = plan.ranks(0, usable_cores());
   const Simulation simulation = simulate(ranks);
   const launch::Prediction prediction = launch::predict(plan, ranks, simulation);
-  if (const std::string& trace = plan.config().trace; !trace.empty())
-    write_trace_file(trace, launch::simulated_events(programs_of(ranks), simulation));
+  if (!trace.path.empty()) write_trace_file(trace, launch::simulated_events(programs_of(ranks), simulation));
   const Power power = power_named(plan.config().machine);
   if (parsed.flag("json")) {
     std::fputs(json_of(prediction, plan, power).c_str(), stdout);

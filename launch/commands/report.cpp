@@ -26,7 +26,8 @@ constexpr const char* help =
     "example: consist report runs/quickstart/comparison.h5 -o report.html\n";
 
 struct Request {
-  launch::ReportRequest report{.path = "report.html"};
+  launch::ReportRequest report{};
+  std::string option = "--output", path = "report.html";
   std::vector<std::string> archives;
   bool overwrite = false;
 };
@@ -42,8 +43,9 @@ Request read_request(const Arguments& arguments) {
       return arguments[++i];
     };
     if (name == "-o" || name == "--output") {
-      request.report.path = value("a file");
-      if (request.report.path.empty()) throw UsageError(name + " needs the name of a file");
+      request.option = name;
+      request.path = value("a file");
+      if (request.path.empty()) throw UsageError(name + " needs the name of a file");
     } else if (name == "--title") {
       request.report.title = value("a text");
     } else if (name == "--overwrite") {
@@ -70,15 +72,18 @@ int report(const Arguments& arguments) {
     }
   }
   Request request = read_request(arguments);
-  launch::check_report_path(request.report.path, request.overwrite);
+  request.report.output = launch::report_output(request.option, request.path, request.overwrite);
+  launch::check_report(request.report.output);
   std::vector<launch::CompareRow> rows;
   std::vector<launch::CompareOutcome> outcomes;
   launch::join_archives(request.archives, rows, outcomes);
   request.report.command = {"consist", "report"};
   request.report.command.insert(request.report.command.end(), arguments.begin(), arguments.end());
   launch::write_report(request.report, rows, outcomes);
-  std::printf("%s: %zu %s, %s\n", printable(request.report.path).c_str(), rows.size(), rows.size() == 1 ? "row" : "rows",
-              bytes_text(static_cast<std::int64_t>(std::filesystem::file_size(request.report.path))).c_str());
+  std::error_code ignored;
+  const bool is_file = std::filesystem::is_regular_file(request.path, ignored);
+  std::printf("%s: %zu %s%s\n", printable(request.path).c_str(), rows.size(), rows.size() == 1 ? "row" : "rows",
+              is_file ? (", " + bytes_text(static_cast<std::int64_t>(std::filesystem::file_size(request.path)))).c_str() : "");
   return 0;
 }
 

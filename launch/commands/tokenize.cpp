@@ -5,7 +5,10 @@
 #include <iostream>
 
 #include "consist/error.h"
+#include "consist/files.h"
 #include "consist/log.h"
+#include "consist/text.h"
+#include "core/files/output_place.h"
 #include "core/files/sha256.h"
 #include "datasets/packing/file_list.h"
 #include "datasets/packing/token_file.h"
@@ -61,9 +64,8 @@ int tokenize(const Arguments& arguments) {
   const std::string output = values["output"].as<std::string>();
   const std::string documents = values["documents"].as<std::string>();
   if (documents != "file" && documents != "line") throw UsageError("--documents is '" + documents + "'; it can be file or line");
-  if (!values["overwrite"].as<bool>() && packing::file_exists(output)) {
-    throw UsageError(output + " exists; --overwrite replaces it");
-  }
+  if (check_output({"--output", output, values["overwrite"].as<bool>()}))
+    throw UsageError("--output " + output + " is no file; the length of the tokens is written behind them, at its beginning");
 
   std::string path =
       values.count("tokenizer") != 0 ? values["tokenizer"].as<std::string>() : packing::shipped_path("text/tokenizer.json");
@@ -78,13 +80,13 @@ int tokenize(const Arguments& arguments) {
   packing::TokenFileHeader header{.vocabulary = static_cast<std::uint32_t>(tokenizer.vocabulary_size()),
                                   .tokenizer_sha256 = sha256_of(InputFile(path))};
   if (text.separator) header.separator = static_cast<std::uint32_t>(*text.separator);
-  packing::TokenFileWriter writer(output, header);
+  packing::TokenFileWriter writer(behind_links(output), header);
   const tokenizer::TextCounts counts =
       tokenize_files(tokenizer, text, [&](std::span<const std::int32_t> ids) { writer.write(ids); });
   if (counts.tokens == 0)
     throw DataError("the text is empty: " + packing::count_of(counts.files, "file") + " without a character");
   writer.commit();
-  std::printf("%s: %s of %s in %s, %d bytes each\n", output.c_str(), packing::count_of(counts.tokens, "token").c_str(),
+  std::printf("%s: %s of %s in %s, %d bytes each\n", printable(output).c_str(), packing::count_of(counts.tokens, "token").c_str(),
               packing::count_of(counts.documents, "document").c_str(), packing::count_of(counts.files, "file").c_str(),
               writer.header().width);
   return 0;

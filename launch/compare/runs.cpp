@@ -12,6 +12,7 @@
 
 #include "consist/error.h"
 #include "consist/text.h"
+#include "core/archive/archived_json.h"
 #include "core/archive/reader.h"
 #include "core/runtime/progress_line.h"
 #include "launch/child_process.h"
@@ -73,13 +74,16 @@ std::string Reason::text(int exit_status) const {
   return how + (last_.empty() ? "" : "; its last line: " + last_);
 }
 
-RunOutcome run_in_process(const std::vector<std::string>& arguments, const std::string& archive, const std::string& log_path) {
+RunOutcome run_in_process(const std::vector<std::string>& arguments, const std::string& archive, const std::string& log_path,
+                          bool overwrite) {
   std::ofstream log(log_path);
   const bool terminal = isatty(STDERR_FILENO) == 1;
   Reason reason;
   std::vector<std::string> words{"train"};
   words.insert(words.end(), arguments.begin(), arguments.end());
-  words.insert(words.end(), {"--archive", archive, "--overwrite"});
+  words.insert(words.end(), {"--archive", archive});
+  // What a run of the same configuration left that did not come to its end is replaced.
+  if (std::error_code ignored; overwrite || std::filesystem::exists(archive, ignored)) words.emplace_back("--overwrite");
   const int status = run_child(
       words,
       [&](const std::string& said) {
@@ -107,7 +111,7 @@ namespace {
 
 /// The configuration as it is asked for: without what a run's start settles by measuring, and without what changes nothing in it.
 nlohmann::json asked_for(const std::string& config) {
-  nlohmann::json parsed = nlohmann::json::parse(config, nullptr, false);
+  nlohmann::json parsed = archived_json(config);
   if (!parsed.is_object()) return parsed;
   parsed.erase("chosen_options");
   parsed.erase("price");

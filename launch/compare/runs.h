@@ -12,10 +12,12 @@ namespace consist::launch {
 /// Takes SIGINT, SIGTERM and, unless nohup has it ignored, SIGHUP for the comparison. Returns where the signal's number appears.
 const std::atomic<int>& take_signals();
 
-/// Runs `consist train ARGUMENTS --archive ARCHIVE --overwrite` and writes all that it says to `log`. A signal (see
-/// take_signals()) is passed on to it, which makes the outcome "interrupted" unless it finished nevertheless. The reason of one
-/// that was refused or failed is its error message with all its lines. THROWS SystemError where no process can be started.
-RunOutcome run_in_process(const std::vector<std::string>& arguments, const std::string& archive, const std::string& log);
+/// Runs `consist train ARGUMENTS --archive ARCHIVE`, with --overwrite where that is asked for or the archive is there, and writes
+/// all that it says to `log`. A signal (see take_signals()) is passed on to it, which makes the outcome "interrupted" unless it
+/// finished nevertheless. The reason of one that was refused or failed is its error message with all its lines. THROWS
+/// SystemError where no process can be started.
+RunOutcome run_in_process(const std::vector<std::string>& arguments, const std::string& archive, const std::string& log,
+                          bool overwrite = false);
 
 /// Collects the error message from a run's output.
 class Reason {

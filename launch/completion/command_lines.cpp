@@ -121,7 +121,11 @@ constexpr RunOption of_check[] = {
     valued("skip", text, "", "leave out tests of that name", "PATTERN"),
     valued("timeout", integer, "600", "time limit of the suite", "SECONDS", "1.."),
 };
-constexpr RunOption of_man[] = {help_option, valued("output", text, "", "write the pages of all commands into it", "FOLDER")};
+constexpr RunOption of_man[] = {
+    help_option,
+    valued("output", text, "", "write the pages of all commands into it", "FOLDER"),
+    a_switch("overwrite", "replace pages that are there"),
+};
 
 constexpr RunOption of_report[] = {
     help_option,
@@ -143,7 +147,7 @@ constexpr RunOption of_generate[] = {
     valued("json", text, "", "tokens, text and times as a file", "FILE"),
 };
 constexpr std::string_view taken_by_generate[] = {"model", "checkpoint", "precision",    "device",
-                                                  "seed",  "plugin",     "memory-limit", "optimizer"};
+                                                  "seed",  "plugin",     "memory-limit", "optimizer",    "overwrite"};
 constexpr RunOption of_evaluate[] = {help_option, valued("json", text, "", "the result as a file", "FILE")};
 constexpr std::string_view taken_by_evaluate[] = {"model",        "checkpoint",
                                                   "config",       "strategy",

@@ -3,13 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <utility>
 
 #include "consist/error.h"
-#include "consist/files.h"
-#include "core/files/write_text.h"
 #include "launch/compare/table.h"
 #include "launch/report/report_data.h"
 
@@ -91,22 +87,16 @@ const std::vector<PageText>& page_texts() {
 }
 #endif
 
-void check_report_path(const std::string& path, bool overwrite) {
+Output report_output(const std::string& option, const std::string& path, bool overwrite) {
+  return {option, path, overwrite, std::string(mark)};
+}
+
+void check_report(const Output& output) {
   if (!has_charts) {
     throw UnavailableError("this build of Consist has no report: Chart.js was not there when it was configured. Install the package "
                            "libjs-chart.js, run cmake again and build");
   }
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) throw UsageError("the report " + path + " is a folder; name a file in it");
-  if (!std::filesystem::is_directory(folder_of(path), ignored))
-    throw UsageError("the report " + path + ": there is no folder " + folder_of(path) + "; make it first");
-  if (!overwrite && std::filesystem::exists(path, ignored)) {
-    std::array<char, mark.size()> begin{};
-    std::ifstream(path, std::ios::binary).read(begin.data(), begin.size());
-    if (std::string_view(begin.data(), begin.size()) != mark && std::filesystem::file_size(path, ignored) > 0)
-      throw UsageError(path + " is there and is no report; name another file, or give --overwrite to replace it");
-  }
-  const AtomicFile trial(path);  // removed again: tells now whether it can be written
+  check_output(output);
 }
 
 void write_report(const ReportRequest& request, const std::vector<CompareRow>& rows,
@@ -132,7 +122,7 @@ void write_report(const ReportRequest& request, const std::vector<CompareRow>& r
     whole += place->second;
     at = open + place->first.size();
   }
-  write_text(request.path, whole);
+  write_output(request.output, whole);
 }
 
 }  // namespace consist::launch

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "consist/files.h"
 #include "launch/compare/outcome.h"
 #include "launch/compare/rows.h"
 
@@ -18,17 +19,19 @@ struct PageText {
 const std::vector<PageText>& page_texts();
 
 struct ReportRequest {
-  std::string path;                  ///< of the HTML file
+  Output output;                     ///< the HTML file
   std::string title;                 ///< empty: models and the number of rows
   std::vector<std::string> command;  ///< that this is the report of, for the page; words
   bool configurations = true;        ///< whether rows may differ in more than their columns: they come from several commands
 };
 
-/// Throws UsageError if `path` names a folder, if its folder is missing, or if something is there that is no report and
-/// `overwrite` is false: before the work is done that could not be shown.
-void check_report_path(const std::string& path, bool overwrite);
+/// The page as an output of the option: a report replaces an earlier one.
+Output report_output(const std::string& option, const std::string& path, bool overwrite);
 
-/// Writes the page, whole or not at all. Throws SystemError, and DataError for archives that cannot be read at all.
+/// Before the work is done that could not be shown. Throws as check_output(), and UnavailableError where there are no reports.
+void check_report(const Output& output);
+
+/// Writes the page. Throws as write_output(), and DataError for archives that cannot be read at all.
 void write_report(const ReportRequest& request, const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes);
 
 }  // namespace consist::launch

@@ -18,6 +18,11 @@ using test::rows_of;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
+PluginHost& host() {
+  static PluginHost host({CONSIST_BINARY_DIR "/lib/consist/plugins"});
+  return host;
+}
+
 std::vector<std::string> values(const std::string& text, ListRule rule) {
   std::vector<std::string> all;
   for (const auto& [shown, value] : read_list("o", text, rule).values) all.push_back(value);
@@ -54,18 +59,22 @@ TEST(CompareRows, KeysOfADeepspeedFileAreSwept) {
                                                "--deepspeed-set=optimizer.params.betas=[0.9,0.95]", "--checkpoint", "c"});
   ASSERT_EQ(all.size(), 2u);
   EXPECT_EQ(all[1].label, "m_sub_group_size1e9");
-  EXPECT_THAT(arguments_of_repeat(all[1], 1, false),
+  EXPECT_THAT(arguments_of_repeat(all[1], 1, false, host()),
               ElementsAre("--model=m", "--deepspeed-set", "zero_optimization.sub_group_size=1e9",
                           "--deepspeed-set=optimizer.params.betas=[0.9,0.95]", "--checkpoint", "c/m_sub_group_size1e9"));
 }
 
 TEST(CompareRows, EachRunHasItsOwnPlaceForFiles) {
-  const std::vector<CompareRow> all = rows_of({"--model=m", "--batch=1,2", "--export=e", "--trace", "t/step.json"});
+  const std::vector<CompareRow> all = rows_of(
+      {"--model=m", "--batch=1,2", "--export=e", "--trace", "t/step.json", "--csv.file=rows.csv", "--tensorboard.folder", "tb"});
   ASSERT_EQ(all.size(), 2u);
-  EXPECT_THAT(arguments_of_repeat(all[1], 1, false), testing::IsSupersetOf({"--export=e/m_batch2", "t/step-m_batch2.json"}));
-  EXPECT_THAT(arguments_of_repeat(all[1], 2, false),
+  EXPECT_THAT(arguments_of_repeat(all[1], 1, false, host()),
+              testing::IsSupersetOf({"--csv.file=rows-m_batch2.csv", "tb/m_batch2"}));
+  EXPECT_THAT(arguments_of_repeat(all[1], 1, false, host()),
+              testing::IsSupersetOf({"--export=e/m_batch2", "t/step-m_batch2.json"}));
+  EXPECT_THAT(arguments_of_repeat(all[1], 2, false, host()),
               testing::IsSupersetOf({"--export=e/m_batch2.repeat2", "t/step-m_batch2.repeat2.json"}));
-  EXPECT_THAT(arguments_of_repeat(all[1], 1, true), testing::IsSupersetOf({"--export=e", "t/step.json"}));
+  EXPECT_THAT(arguments_of_repeat(all[1], 1, true, host()), testing::IsSupersetOf({"--export=e", "t/step.json"}));
 }
 
 TEST(CompareRows, WithoutAPartItsListIsOneRow) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "consist/export.h"
 
@@ -39,8 +40,8 @@ CONSIST_API std::string read_text(const std::string& path, std::int64_t most);
 /// path, the system's reason and, where space has run out, how many bytes the file needs and how many are free.
 class CONSIST_API AtomicFile {
  public:
-  /// Creates the partial file; the folder must exist.
-  explicit AtomicFile(std::string path);
+  /// Creates the partial file; the folder must exist. Without `replaces`, publish() throws UsageError if the name has been taken.
+  explicit AtomicFile(std::string path, bool replaces = true);
   ~AtomicFile();
   AtomicFile(AtomicFile&& other) noexcept;
   AtomicFile& operator=(AtomicFile&&) = delete;
@@ -51,7 +52,7 @@ class CONSIST_API AtomicFile {
   void write(const void* data, std::size_t bytes);
   /// Brings what was written to the disk and closes the file; still under its partial name.
   void finish();
-  /// Gives the finished file its name, replacing what was there; the change of the folder is on the disk on return.
+  /// Gives the finished file its name, in place of what was there; the change of the folder is on the disk on return.
   void publish();
   /// finish() and publish().
   void commit() {
@@ -69,9 +70,34 @@ class CONSIST_API AtomicFile {
   void discard() noexcept;
 
   std::string path_, partial_;
+  bool replaces_ = true;
   int fd_ = -1;
   std::int64_t reserved_ = 0, written_ = 0;
 };
+
+/// A file for results that a user names.
+struct Output {
+  std::string option;  ///< that names it, for messages: "--trace"
+  std::string path;
+  bool overwrite = false;  ///< a file that is there may be replaced
+  /// So may a file that begins with this, as what can be made anew from the same input does. Empty: none.
+  std::string mark = {};
+};
+
+/// The rule of every output. A name that nothing has becomes a file. A regular file is replaced only with `overwrite`; where the
+/// name is a link, what it leads to is. Pipes, terminals and other character devices, links to them, and descriptors of the
+/// process (/dev/stdout) are written to and stay what they are: true is returned for these. Throws UsageError for a file that
+/// may not be replaced, for folders, sockets, block devices, and without `overwrite` links to nothing; SystemError where the
+/// file or its folder cannot be written. Changes nothing: for a check before the work whose result it is.
+CONSIST_API bool check_output(const Output& output);
+
+/// Writes an output by that rule; a file appears when it is complete. Throws as check_output() and AtomicFile do, and SystemError
+/// for a pipe that nobody reads.
+CONSIST_API void write_output(const Output& output, std::string_view text);
+
+/// Opens an output by that rule to write it piece by piece: a file is new and empty. The caller closes the descriptor. Throws as
+/// write_output().
+CONSIST_API int open_output(const Output& output);
 
 /// Brings changes of a folder's entries to the disk. Throws SystemError.
 CONSIST_API void sync_folder(const std::string& folder);

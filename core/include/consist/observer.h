@@ -16,6 +16,7 @@ struct ObservedRun {
   std::string description;      ///< lines for people: model, data, layout, memory
   std::int64_t first_step = 0;  ///< steps that were done before, by runs that this one resumes
   std::int64_t steps = 0;       ///< after which it ends
+  bool overwrite = false;       ///< what an earlier run wrote may be replaced (--overwrite)
   bool mixture = false;         ///< the model has routers of experts: steps have expert_load, and aux_loss if that is trained on
 };
 
@@ -34,8 +35,8 @@ struct ObservedStep {
 };
 
 /// The plugin kind "observer", chosen by --observe. One object per run, on rank 0 alone. THREADS: the trainer's, between steps;
-/// the next step waits for it. It changes nothing. ERRORS: an exception is reported once with the observer's name; it is not
-/// called again, and the run goes on.
+/// the next step waits for it. It changes nothing. ERRORS: an exception of begin() ends the run before its first step. A later
+/// one is reported once with the observer's name; the observer is not called again, and the run goes on.
 class CONSIST_API Observer {
  public:
   virtual ~Observer();

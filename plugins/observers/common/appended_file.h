@@ -6,22 +6,25 @@
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "consist/error.h"
+#include "consist/files.h"
 
 namespace consist::observers {
 
 /// What append() has returned from is in the file, also if the process is killed then. Throws SystemError naming the file.
 class AppendedFile {
  public:
+  /// One that may be there.
   explicit AppendedFile(std::string path) : path_(std::move(path)) {
     fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (fd_ < 0) throw SystemError("cannot write " + path_ + ": " + std::strerror(errno));
   }
+  /// A new one, by the rule of outputs: a pipe or a device is written to as it is. Throws as open_output().
+  explicit AppendedFile(const Output& output) : path_(output.path), fd_(open_output(output)) {}
   ~AppendedFile() { ::close(fd_); }
   AppendedFile(const AppendedFile&) = delete;
   AppendedFile& operator=(const AppendedFile&) = delete;
@@ -40,15 +43,5 @@ class AppendedFile {
   std::string path_;
   int fd_ = -1;
 };
-
-/// The first of PATH.earlier-1, PATH.earlier-2, ... that is not there: where the results of an earlier run go, which nobody has
-/// asked to throw away.
-inline std::string earlier_name(const std::string& path) {
-  std::error_code ignored;
-  for (int n = 1;; ++n) {
-    std::string name = path + ".earlier-" + std::to_string(n);
-    if (!std::filesystem::exists(name, ignored)) return name;
-  }
-}
 
 }  // namespace consist::observers

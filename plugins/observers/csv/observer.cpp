@@ -51,23 +51,22 @@ void cut_back(const std::string& path, std::string_view header, std::int64_t las
     end = line_end + 1;
   }
   if (end == text.size()) return;
-  AtomicFile kept(path);
+  AtomicFile kept(std::filesystem::canonical(path).string());
   kept.write(text.data(), end);
   kept.commit();
 }
 
-/// Opens a file of rows: of a run that goes on what it has, otherwise a new one; what an earlier run left is kept under another
-/// name.
-std::unique_ptr<AppendedFile> open_rows(const std::string& path, std::string_view header, std::int64_t first_step) {
+/// Opens a file of rows: of a run that goes on what it has, otherwise a new one.
+std::unique_ptr<AppendedFile> open_rows(const Output& output, std::string_view header, std::int64_t first_step) {
   std::error_code ignored;
-  const bool there = std::filesystem::exists(path, ignored) && std::filesystem::file_size(path, ignored) > 0;
-  if (there && first_step > 0) {
-    cut_back(path, header, first_step);
-  } else if (there) {
-    std::filesystem::rename(path, observers::earlier_name(path));
+  const bool has_rows =
+      std::filesystem::is_regular_file(output.path, ignored) && std::filesystem::file_size(output.path, ignored) > 0;
+  if (first_step > 0 && has_rows) {
+    cut_back(output.path, header, first_step);
+    return std::make_unique<AppendedFile>(output.path);
   }
-  auto file = std::make_unique<AppendedFile>(path);
-  if (!there || first_step == 0) file->append(header);
+  auto file = std::make_unique<AppendedFile>(output);
+  file->append(header);
   return file;
 }
 
@@ -82,21 +81,23 @@ class Csv final : public Observer {
  public:
   explicit Csv(const Options& options) : path_(options.text("file")) {
     if (path_.empty()) throw UsageError("--csv.file is not given; it names the file to write, such as run.csv");
-    std::error_code ignored;
-    if (std::filesystem::is_directory(path_, ignored))
-      throw UsageError("--csv.file " + path_ + " is a folder; name a file in it");
-    if (!std::filesystem::is_directory(folder_of(path_), ignored))
-      throw UsageError("--csv.file " + path_ + ": there is no folder " + folder_of(path_) + " to write it to; make it first");
+    is_stream_ = check_output({"--csv.file", path_, true});  // what is there counts once it is known whether the run goes on
   }
 
   void begin(const ObservedRun& run) override {
     first_step_ = run.first_step;
     mixture_ = run.mixture;
-    steps_ = open_rows(path_, std::string(of_steps) + std::string(mixture_ ? of_mixtures : "") + "\n", first_step_);
+    overwrite_ = run.overwrite;
+    if (first_step_ == 0 && !is_stream_) check_output(output(evaluations_path()));
+    steps_ = open_rows(output(path_), std::string(of_steps) + std::string(mixture_ ? of_mixtures : "") + "\n", first_step_);
     std::error_code ignored;
-    // Made with the first evaluation; one that is there is brought to where the run goes on.
-    if (std::filesystem::exists(evaluations_path(), ignored))
-      evaluations_ = open_rows(evaluations_path(), of_evaluations, first_step_);
+    // Made with the first evaluation; one that is there is brought to where the run goes on, or goes.
+    if (is_stream_ || !std::filesystem::exists(evaluations_path(), ignored)) return;
+    if (first_step_ > 0) {
+      evaluations_ = open_rows(output(evaluations_path()), of_evaluations, first_step_);
+    } else {
+      std::filesystem::remove(evaluations_path(), ignored);
+    }
   }
   void step(const ObservedStep& s) override {
     const auto cell = [](const std::optional<double>& value) { return value ? printed(",%.9g", *value) : std::string(","); };
@@ -106,11 +107,13 @@ class Csv final : public Observer {
                    (mixture_ ? cell(s.aux_loss) + cell(s.expert_load) : "") + "\n");
   }
   void evaluated(std::int64_t step, double loss, std::int64_t sequences) override {
-    if (!evaluations_) evaluations_ = open_rows(evaluations_path(), of_evaluations, first_step_);
+    if (is_stream_) return;  // which has columns of steps
+    if (!evaluations_) evaluations_ = open_rows(output(evaluations_path()), of_evaluations, first_step_);
     evaluations_->append(printed("%" PRId64 ",%.9g,%" PRId64 "\n", step, loss, sequences));
   }
 
  private:
+  Output output(const std::string& path) const { return {"--csv.file", path, overwrite_}; }
   /// run.csv: run.evaluations.csv
   std::string evaluations_path() const {
     std::filesystem::path path = path_;
@@ -120,7 +123,7 @@ class Csv final : public Observer {
 
   std::string path_;
   std::int64_t first_step_ = 0;
-  bool mixture_ = false;
+  bool mixture_ = false, overwrite_ = false, is_stream_ = false;
   std::unique_ptr<AppendedFile> steps_, evaluations_;
 };
 
@@ -129,4 +132,5 @@ class Csv final : public Observer {
 CONSIST_PLUGIN(observer, consist::Observer, Csv, "csv", "1.0.0",
                "a row for each step and each evaluation, for spreadsheets and pandas");
 CONSIST_PLUGIN_OPTIONS({"file", consist::OptionKind::text, "",
-                        "the file to write; evaluations go beside it, run.evaluations.csv beside run.csv"});
+                        "the file to write; evaluations go beside it, run.evaluations.csv beside run.csv", "", "", "",
+                        consist::OptionRole::results});

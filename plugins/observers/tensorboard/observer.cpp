@@ -60,8 +60,12 @@ class TensorBoard final : public Observer {
     for (const fs::path& file : before) start = std::max(start, start_of(file) + 1);
     if (run.first_step > 0) {
       for (const fs::path& file : before) tensorboard::cut_back(file.string(), run.first_step);
-    } else if (!before.empty()) {
-      set_aside(before);
+    } else if (!before.empty() && !run.overwrite) {
+      throw UsageError("--tensorboard.folder " + folder_.string() + " has events of an earlier run (" +
+                       before.front().filename().string() + "); name another folder, or replace them with --overwrite");
+    }
+    if (run.first_step == 0) {
+      for (const fs::path& file : before) fs::remove(file);
     }
     char host[256] = "";
     ::gethostname(host, sizeof host - 1);
@@ -88,13 +92,6 @@ class TensorBoard final : public Observer {
   }
 
  private:
-  /// The events of an earlier run go into a folder of their own within, which TensorBoard shows as a run of its own.
-  void set_aside(const std::vector<fs::path>& files) {
-    const fs::path earlier = observers::earlier_name((folder_ / "run").string());
-    fs::create_directory(earlier);
-    for (const fs::path& file : files) fs::rename(file, earlier / file.filename());
-  }
-
   fs::path folder_;
   std::unique_ptr<tensorboard::EventFile> file_;
 };
@@ -104,4 +101,5 @@ class TensorBoard final : public Observer {
 CONSIST_PLUGIN(observer, consist::Observer, TensorBoard, "tensorboard", "1.0.0",
                "scalars of steps and evaluations for TensorBoard");
 CONSIST_PLUGIN_OPTIONS({"folder", consist::OptionKind::text, "",
-                        "where the run's files of events go; it is made if it is not there"});
+                        "where the run's files of events go; it is made if it is not there", "", "", "",
+                        consist::OptionRole::results});

@@ -56,5 +56,5 @@ class Notes final : public Observer {
 }  // namespace
 
 CONSIST_PLUGIN(observer, consist::Observer, Notes, "notes", "1.0.0", "a line for each step, evaluation and checkpoint");
-CONSIST_PLUGIN_OPTIONS({"file", consist::OptionKind::text, "", "the file to write"},
+CONSIST_PLUGIN_OPTIONS({"file", consist::OptionKind::text, "", "the file to write", "", "", "", consist::OptionRole::results},
                        {"fail-at", consist::OptionKind::integer, "0", "fail in this step, to see what happens; 0: never"});
