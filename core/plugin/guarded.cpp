@@ -6,6 +6,7 @@
 #include "consist/error.h"
 #include "consist/pass.h"
 #include "core/plugin/kernel_sets.h"
+#include "core/program/one_line.h"
 
 namespace consist {
 namespace {
@@ -127,7 +128,7 @@ class GuardedPrecision final : public Precision {
     add_guarded(passes, own, plugin_);
   }
   std::string describe() const override {
-    return in_plugin(plugin_, "describe", [&] { return part_->describe(); });
+    return one_line(in_plugin(plugin_, "describe", [&] { return part_->describe(); }));
   }
   std::string peak() const override {
     return in_plugin(plugin_, "peak", [&] { return part_->peak(); });
@@ -159,7 +160,7 @@ class GuardedOptimizer final : public Optimizer {
     add_guarded(passes, own, plugin_);
   }
   std::string describe() const override {
-    return in_plugin(plugin_, "describe", [&] { return part_->describe(); });
+    return one_line(in_plugin(plugin_, "describe", [&] { return part_->describe(); }));
   }
 
  private:
@@ -178,7 +179,7 @@ class GuardedSchedule final : public Schedule {
                 " the learning rate " + std::to_string(rate) + "; it must lie between 0 and 1000000");
   }
   std::string describe() const override {
-    return in_plugin(plugin_, "describe", [&] { return part_->describe(); });
+    return one_line(in_plugin(plugin_, "describe", [&] { return part_->describe(); }));
   }
 
  private:
@@ -229,7 +230,7 @@ class GuardedDataset final : public Dataset {
     check(values, "read_eval_fields", index);
   }
   std::string describe() const override {
-    return in_plugin(plugin_, "describe", [&] { return part_->describe(); });
+    return one_line(in_plugin(plugin_, "describe", [&] { return part_->describe(); }));
   }
   std::string tokenizer() const override {
     return in_plugin(plugin_, "tokenizer", [&] { return part_->tokenizer(); });

@@ -1,6 +1,7 @@
-#include "consist/text.h"
-
 #include <cstdio>
+
+#include "consist/text.h"
+#include "core/program/one_line.h"
 
 namespace consist {
 namespace {
@@ -32,7 +33,7 @@ void append_number(std::string& out, const char* format, unsigned value) {
   out += text;
 }
 
-std::string escape(std::string_view text, bool one_line) {
+std::string escape(std::string_view text, bool on_one_line, bool quoted) {
   std::string out;
   out.reserve(text.size() + 2);
   while (!text.empty()) {
@@ -41,11 +42,11 @@ std::string escape(std::string_view text, bool one_line) {
     if (length == 0) {
       append_number(out, "\\x%02x", static_cast<unsigned char>(text[0]));
     } else if (point == U'\n' || point == U'\t') {
-      out += !one_line ? std::string(1, text[0]) : point == U'\n' ? "\\n" : "\\t";
+      out += !on_one_line ? std::string(1, text[0]) : point == U'\n' ? "\\n" : "\\t";
     } else if (moves_text(point)) {
       append_number(out, "\\u%04x", static_cast<unsigned>(point));
     } else {
-      if (one_line && (point == U'"' || point == U'\\')) out += '\\';
+      if (quoted && (point == U'"' || point == U'\\')) out += '\\';
       out += text.substr(0, length);
     }
     text.remove_prefix(length == 0 ? 1 : length);
@@ -56,14 +57,18 @@ std::string escape(std::string_view text, bool one_line) {
 }  // namespace
 
 std::string printable(std::string_view text) {
-  return escape(text, false);
+  return escape(text, false, false);
+}
+
+std::string one_line(std::string_view text) {
+  return escape(text, true, false);
 }
 
 std::string in_quotes(std::string_view text, std::size_t most) {
-  if (text.size() <= most) return '"' + escape(text, true) + '"';
+  if (text.size() <= most) return '"' + escape(text, true, true) + '"';
   std::size_t end = most;
   while (end > 0 && end + 3 > most && (static_cast<unsigned char>(text[end]) & 0xc0U) == 0x80) --end;
-  return '"' + escape(text.substr(0, end), true) + "\"...";
+  return '"' + escape(text.substr(0, end), true, true) + "\"...";
 }
 
 }  // namespace consist
