@@ -43,9 +43,7 @@ void require_folder(const Output& output, const std::string& path) {
   std::error_code ignored;
   if (!fs::is_directory(folder, ignored))
     throw UsageError(said(output) + ": there is no folder " + folder + " to write it to; make it first");
-  if (::access(folder.c_str(), W_OK | X_OK) != 0)
-    throw SystemError("cannot write " + said(output) + ": " + system_error_text(errno) + "; check that the folder " + folder +
-                      " is writable");
+  const AtomicFile trial(path);  // removed again: tells now whether it can be written
 }
 
 [[noreturn]] void refuse_kind(const Output& output, const struct stat& found) {

@@ -104,7 +104,7 @@ TEST(Calibrate, WritesWhatItMeasuredAndOtherCommandsTakeIt) {
 
   const auto again = run(command);
   EXPECT_EQ(again.status, 2);
-  EXPECT_THAT(again.output, HasSubstr(file + " is there already"));
+  EXPECT_THAT(again.output, HasSubstr("--output " + file + " exists already"));
 }
 
 #ifdef CONSIST_WITH_LIBFABRIC

@@ -350,7 +350,7 @@ TEST_F(Repeated, AnArchivesRunIsRepeated) {
   ASSERT_EQ(made.status, 0) << made.output;
   const test::ChildResult again = consist({"train", "--config", folder_ / "first.h5", "--archive", folder_ / "second.h5"});
   ASSERT_EQ(again.status, 0) << again.output;
-  EXPECT_THAT(again.output, HasSubstr("not taken over is where the results of that run lie: --checkpoint"));
+  EXPECT_THAT(again.output, HasSubstr("not taken over is where that run wrote its results: --checkpoint"));
   const ArchiveReader a(folder_ / "first.h5"), b(folder_ / "second.h5");
   EXPECT_EQ(a.column("loss"), b.column("loss"));
   EXPECT_EQ(a.column("learning_rate"), b.column("learning_rate"));

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "consist/error.h"
+#include "consist/text.h"
 #include "core/archive/past.h"
 #include "core/archive/reader.h"
 #include "launch/commands/commands.h"

@@ -349,7 +349,7 @@ TEST(ReportCommand, RefusesWhatItCannotDo) {
   refused({old, "-o"}, "-o needs a file");
   refused({old, "-o", folder.path().string()}, "is a folder");
   refused({old, "-o", folder / "no/r.html"}, "make it first");
-  refused({old, "-o", folder / "letter.html"}, "is there and is no report");
+  refused({old, "-o", folder / "letter.html"}, "exists already; name another file");
   refused({old, "--colour"}, "has no option --colour");
   EXPECT_EQ(read_whole(folder / "letter.html"), "<html>dear</html>");
   EXPECT_FALSE(std::filesystem::exists(folder / "r.html"));
