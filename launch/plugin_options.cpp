@@ -154,7 +154,7 @@ void leave_out_roles(std::vector<ConfigEntry>& entries, const std::function<bool
   std::string file;
   std::erase_if(entries, [&](const ConfigEntry& entry) {
     if (!entry.from_results || find_run_option(entry.name) != nullptr) return false;
-    const OptionRole role = role_of(entry.name, host);
+    const OptionRole role = role_in_file(entry.name, host);
     if (role == OptionRole::setting) return false;
     file = entry.said.substr(0, entry.said.size() - printable(entry.name).size() - std::string_view(": ").size());
     if (!given(entry.name)) left_out.add(role, *spec_of_plugin(entry.name, host), entry.name, entry.value);

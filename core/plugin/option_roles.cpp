@@ -5,7 +5,9 @@
 
 namespace consist {
 
-OptionRole role_of(const std::string& option, PluginHost& host) {
+namespace {
+
+OptionRole role(const std::string& option, PluginHost& host, bool with_observers) {
   if (const RunOption* const of_run = find_run_option(option)) return of_run->spec.role;
   const std::size_t dot = option.find('.');
   if (dot == std::string::npos) return OptionRole::setting;
@@ -14,10 +16,22 @@ OptionRole role_of(const std::string& option, PluginHost& host) {
     const bool is_owner = file.name == owner || (file.kind == "dataset" && file.name == plugin_of(owner));
     if (!is_owner || !file.problem.empty()) continue;
     for (const OptionSpec& spec : host.option_table(file.kind, file.name)) {
-      if (name == spec.name && spec.role != OptionRole::setting) return spec.role;
+      if (name != spec.name) continue;
+      if (spec.role != OptionRole::setting) return spec.role;
+      if (with_observers && file.kind == "observer") return OptionRole::results;
     }
   }
   return OptionRole::setting;
+}
+
+}  // namespace
+
+OptionRole role_of(const std::string& option, PluginHost& host) {
+  return role(option, host, false);
+}
+
+OptionRole role_in_file(const std::string& option, PluginHost& host) {
+  return role(option, host, true);
 }
 
 }  // namespace consist

@@ -134,7 +134,7 @@ void check_archive(const RunConfig& config, PluginHost& host) {
   const bool goes_on = config.resume && !config.overwrite && std::filesystem::is_regular_file(config.archive, ignored);
   check_archive_path(config.archive, config.overwrite || goes_on);
   // Where results go may differ, and where code lies: an archive cannot give these (--config run.h5).
-  const auto may_differ = [&](const std::string& option) { return role_of(option, host) != OptionRole::setting; };
+  const auto may_differ = [&](const std::string& option) { return role_in_file(option, host) != OptionRole::setting; };
   if (goes_on) check_same_run(config.archive, config.to_json(), RunConfig{}.to_json(), may_differ);
 }
 
