@@ -10,6 +10,7 @@
 #include "core/archive/archived_json.h"
 #include "core/archive/comparison.h"
 #include "core/archive/reader.h"
+#include "core/program/one_line.h"
 
 namespace consist::launch {
 namespace {
@@ -32,9 +33,9 @@ struct Description {
   /// Without what follows from the run: "AMD EPYC, 2 threads" is an "AMD EPYC".
   std::string device() const {
     const std::string whole = environment.value("device", std::string("?"));
-    return whole.substr(0, whole.find(','));
+    return one_line(whole.substr(0, whole.find(',')));
   }
-  std::string host() const { return environment.value("host", std::string("?")); }
+  std::string host() const { return one_line(environment.value("host", std::string("?"))); }
 };
 
 Description describe(const std::string& path) {
@@ -53,7 +54,7 @@ Description describe(const std::string& path) {
 }
 
 std::string text_of(const json& value) {
-  return value.is_string() ? value.get<std::string>() : value.dump();
+  return one_line(value.is_string() ? value.get<std::string>() : value.dump());
 }
 
 /// An option's value by its name on the command line, as the archive has it.
