@@ -326,11 +326,12 @@ double CostModel::over(const Curves& curves, const Op& op, double bytes, int mem
 
 double CostModel::transfer_seconds(const Op& collective, double bytes, AxisSet axes, Beside beside) const {
   const Groups over_axes = groups_over(axes);
-  const double share = beside == Beside::compute ? share_beside_compute(axes) : 1;
   const Links& links = links_over(axes);
-  const double inside = over(links.node_curves, collective, bytes, over_axes.members) / share;
+  const auto share_of = [&](const LinkRates& rates) { return beside == Beside::compute ? rates.beside_compute.value : 1; };
+  const double inside = over(links.node_curves, collective, bytes, over_axes.members) / share_of(*links.node);
   if (!over_axes.crosses) return inside;
-  const double outside = over(links.network_curves, collective, bytes / over_axes.together, over_axes.members) / share;
+  const double outside =
+      over(links.network_curves, collective, bytes / over_axes.together, over_axes.members) / share_of(*links.network);
   return over_axes.together == 1 ? outside : std::max(outside, inside);
 }
 

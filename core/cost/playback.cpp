@@ -187,9 +187,7 @@ class Player {
     schedule(at);
   }
 
-  double share_of(const ActorTask& task) const {
-    return rules_.share_beside_compute ? rules_.share_beside_compute({task.actor, queue_of(task)}) : 1;
-  }
+  double share_of(const ActorTask& task) const { return rules_.share_beside_compute ? rules_.share_beside_compute(task) : 1; }
   double left_to_compute(const ActorTask& task) const {
     return rules_.compute_share_beside ? rules_.compute_share_beside({task.actor, queue_of(task)}) : 1;
   }

@@ -56,8 +56,8 @@ struct PlaybackRules {
   std::vector<std::vector<QueueEnd>> meetings;
   /// Called when the ends of a meeting, in the meeting's order, start a task together; may throw.
   std::function<void(std::span<const ActorTask>)> on_meeting;
-  /// The speed at which tasks of a queue go on while queue 0 of their actor works; fraction, 0..1. Empty: 1.
-  std::function<double(const QueueEnd&)> share_beside_compute;
+  /// The speed at which a task of another queue goes on while queue 0 of its actor works; fraction, 0..1. Empty: 1.
+  std::function<double(const ActorTask&)> share_beside_compute;
   /// The speed at which tasks of queue 0 go on while one of this queue of their actor works; fraction, 0..1. The least counts
   /// where several do. Empty: 1.
   std::function<double(const QueueEnd&)> compute_share_beside;

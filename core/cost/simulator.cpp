@@ -7,6 +7,7 @@
 #include "consist/error.h"
 #include "consist/op.h"
 #include "core/cost/playback.h"
+#include "core/program/operands.h"
 #include "core/program/printer.h"
 
 namespace consist {
@@ -48,6 +49,28 @@ std::vector<std::vector<QueueEnd>> meetings_of(int stages, int axis, const Queue
   return meetings;
 }
 
+/// The fraction of its speed that a collective keeps beside kernels; 1 for other instructions.
+double share_beside_compute(const Program& program, const Instruction& instruction, const CostModel& costs) {
+  if (!instruction.op->is_collective() || !instruction.queue.is_communication() || instruction.queue.lane() != Lane::collective)
+    return 1;
+  const AxisSet axes = instruction.attributes.axes("axis");
+  const auto sent =
+      static_cast<double>(instruction.op->bytes_sent(message_bytes(program, instruction), program.mesh.size_of(axes)));
+  if (sent <= 0) return 1;
+  return costs.transfer_seconds(*instruction.op, sent, axes) /
+         costs.transfer_seconds(*instruction.op, sent, axes, Beside::compute);
+}
+
+/// By program and instruction.
+std::vector<std::vector<double>> shares_beside_compute(std::span<const Program* const> programs, const CostModel& costs) {
+  std::vector<std::vector<double>> shares;
+  for (const Program* program : programs) {
+    std::vector<double>& of_program = shares.emplace_back();
+    for (const Instruction& i : program->instructions) of_program.push_back(share_beside_compute(*program, i, costs));
+  }
+  return shares;
+}
+
 }  // namespace
 
 Durations estimated_durations(const Program& program) {
@@ -72,13 +95,14 @@ Simulation simulate(std::span<const Program* const> programs, std::span<const Du
   PlaybackRules rules{.meetings = meetings_of(stages, axis, queues)};
   const CostModel* const costs = programs[0]->costs.get();
   if (costs != nullptr) {
-    std::vector<double> shares, left;  // messages and copies leave kernels alone
+    std::vector<double> left;  // messages and copies leave kernels alone
     for (const Queue queue : queues) {
       const bool collectives = queue.is_communication() && queue.lane() == Lane::collective;
-      shares.push_back(collectives ? costs->share_beside_compute(queue.axes()) : 1.0);
       left.push_back(collectives ? costs->compute_share_beside(queue.axes()) : 1.0);
     }
-    rules.share_beside_compute = [shares](const QueueEnd& end) { return shares[static_cast<std::size_t>(end.queue)]; };
+    rules.share_beside_compute = [shares = shares_beside_compute(programs, *costs)](const ActorTask& task) {
+      return shares[static_cast<std::size_t>(task.actor)][static_cast<std::size_t>(task.task)];
+    };
     rules.compute_share_beside = [left](const QueueEnd& end) { return left[static_cast<std::size_t>(end.queue)]; };
     const Queue in = Queue::host_to_device(), out = Queue::device_to_host();
     if (costs->copy_share_beside_copies() < 1 && queues.contains(in) && queues.contains(out))

@@ -58,7 +58,7 @@ struct Simulation {
 
 /// `programs`: planned ones (insert_waits), of the ranks along Program::stage_axis in their order, or the one of all ranks; ranks
 /// that differ along other axes only are equal and stand for each other. `durations` by program. Messages and collectives of the
-/// stages begin when all their ends may; collectives beside compute slow down as CostModel::share_beside_compute() says, where
+/// stages begin when all their ends may; collectives beside compute slow down as CostModel::transfer_seconds() says, where
 /// programs have costs. Throws ProgramError naming where ranks stand that block each other.
 CONSIST_API Simulation simulate(std::span<const Program* const> programs, std::span<const Durations> durations);
 

@@ -57,6 +57,14 @@ TEST(CostModel, AnAxisAcrossNodesUsesTheNetwork) {
   // Four ranks on two nodes: what goes out of a node goes over the links of both of its ranks.
   EXPECT_DOUBLE_EQ(seconds({{"data", 4}}, 0), 50);
   EXPECT_DOUBLE_EQ(seconds({{"data", 4}}, 0, Beside::compute), 50) << "kernels do not hold the network up here";
+  // What kernels hold up within the nodes holds up a ring over both, as far as the network does not.
+  machine.network = links_of(75);
+  EXPECT_DOUBLE_EQ(seconds({{"data", 4}}, 0), 1) << "no faster than within the node";
+  EXPECT_DOUBLE_EQ(seconds({{"data", 4}}, 0, Beside::compute), 2);
+  machine.network = links_of(30);
+  EXPECT_DOUBLE_EQ(seconds({{"data", 4}}, 0), 50.0 / 30);
+  EXPECT_DOUBLE_EQ(seconds({{"data", 4}}, 0, Beside::compute), 2);
+  machine.network = links_of(1);
   // Two by two: the inner axis stays on a node, each member of the outer one has a node's link for itself.
   EXPECT_DOUBLE_EQ(seconds({{"data", 2}, {"tensor", 2}}, 1), 1);
   EXPECT_DOUBLE_EQ(seconds({{"data", 2}, {"tensor", 2}}, 0), 100);

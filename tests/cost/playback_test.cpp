@@ -66,7 +66,7 @@ TEST(Playback, WhatRunsBesideComputeSlowsDown) {
   s.add(compute, 2);
   s.add(compute, 1);  // behind the other without a pause
   const Actor actor = s.actor();
-  const auto half = [](const QueueEnd& end) { return end.queue == network ? 0.5 : 1; };
+  const auto half = [](const ActorTask& task) { return task.task == 0 ? 0.5 : 1; };
   const Playback played = play({&actor, 1}, {.share_beside_compute = half});
   // In three seconds beside compute half of three is done, the rest takes two and a half.
   EXPECT_DOUBLE_EQ(played.times[0][0].end, 5.5);
@@ -90,7 +90,7 @@ TEST(Playback, ComputeSlowsDownBesideWhatRuns) {
   both.add(network, 3);
   both.add(compute, 2);
   const Actor second = both.actor();
-  const auto beside = [](const QueueEnd& end) { return end.queue == network ? 0.75 : 1; };
+  const auto beside = [](const ActorTask& task) { return task.task == 0 ? 0.75 : 1; };
   const auto half = [](const QueueEnd& end) { return end.queue == network ? 0.5 : 1; };
   const Playback together = play({&second, 1}, {.share_beside_compute = beside, .compute_share_beside = half});
   EXPECT_DOUBLE_EQ(together.times[0][0].end, 4);
