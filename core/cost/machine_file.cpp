@@ -12,6 +12,7 @@
 #include "core/cost/file_object.h"
 #include "core/cost/link_file.h"
 #include "core/cost/power.h"
+#include "core/cost/step_errors.h"
 
 namespace consist {
 namespace {
@@ -147,13 +148,13 @@ Machine machine_from_json(std::string_view text, const std::string& name) {
   if (object.has("host_shared_ranks")) machine.host_shared_ranks = object.whole("host_shared_ranks", 0);
   if (object.has("host_both")) machine.host_both = object.share("host_both");
   if (object.has("rank_skew")) machine.rank_skew = object.figure("rank_skew", 0);
-  machine.step_error = object.figure("step_error", 0);
+  machine.step_error = error_of_device(step_errors_from(object));
   if (object.has("power")) power_from(object.object("power"));  // which is no part of a Machine: power.h
   object.finish();
   return machine;
 }
 
-std::string to_json(const Machine& machine, const Power& power) {
+std::string to_json(const Machine& machine, const Power& power, const StepErrors& errors) {
   const DeviceRates& d = machine.device;
   Json reached = Json::array();
   for (const DeviceRates::Reached& r : d.reached) {
@@ -198,7 +199,9 @@ std::string to_json(const Machine& machine, const Power& power) {
             {"host_shared_ranks", machine.host_shared_ranks},
             {"host_both", json_of(machine.host_both)},
             {"rank_skew", json_of(machine.rank_skew)},
-            {"step_error", json_of(machine.step_error)}};
+            {"step_errors", json_of(errors)}};
+  if (errors.empty() && machine.step_error.value > 0)
+    json["step_errors"] = json_of(StepErrors{{std::string(one_device), machine.step_error, least_measured_steps}});
   if (!times.empty()) json["device"]["times"] = times;
   if (!machine.transports.empty()) json["transports"] = json_of(machine.transports);
   if (power.is_known()) json["power"] = json_of(power);

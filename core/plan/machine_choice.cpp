@@ -4,7 +4,10 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <map>
+#include <mutex>
 #include <optional>
+#include <set>
 #include <sstream>
 
 #include "consist/error.h"
@@ -13,6 +16,7 @@
 #include "consist/text.h"
 #include "core/cost/file_object.h"
 #include "core/cost/machine_file.h"
+#include "core/cost/step_errors.h"
 #include "core/files/did_you_mean.h"
 #include "core/passes/compile.h"
 
@@ -82,12 +86,29 @@ bool set_rate_of_transport(Machine& machine, const std::string& key, double rate
 struct MachineFile {
   Machine machine;
   Power power;
+  StepErrors errors;
 };
+
+/// Forgets the errors of steps whose time depends on a figure that is not the one they were predicted with.
+void forget_errors(MachineFile& file, const std::string& key) {
+  static const std::set<std::string> of_no_time{"capacity", "ranks-per-node", "power", "power-limit", "idle-power"};
+  if (of_no_time.contains(key)) return;
+  const bool network = key.ends_with("network"), links = network || key.ends_with("node");
+  const std::size_t dash = key.rfind('-');
+  std::erase_if(file.errors, [&](const StepError& error) {
+    if (key == "host" || key == "host-alone") return error.kind == "offload";
+    if (!links) return true;  // the device's, which every step has
+    return dash == std::string::npos ? is_links_kind(error.kind, network)
+                                     : error.kind == links_kind(key.substr(0, dash), network);
+  });
+  file.machine.step_error = error_of_device(file.errors);
+}
 
 void replace(MachineFile& file, const std::string& part) {
   Machine& machine = file.machine;
   const std::size_t equals = part.find('=');
   const std::string key = part.substr(0, equals);
+  forget_errors(file, key);
   const struct {
     const char* key;
     Figure* figure;
@@ -126,9 +147,8 @@ void replace(MachineFile& file, const std::string& part) {
 }
 
 /// Of a machine that ships.
-Power power_of_known(const Machine& known) {
-  const auto at = static_cast<std::size_t>(&known - known_machines().data());
-  return power_from_json(machine_texts().at(at).text, known.name);
+std::string text_of_known(const Machine& known) {
+  return machine_texts().at(static_cast<std::size_t>(&known - known_machines().data())).text;
 }
 
 std::string names_of_known() {
@@ -178,10 +198,11 @@ MachineFile parse_file(const std::string& text) {
                      ", or a file (machine.json)");
   MachineFile file;
   if (known != nullptr) {
-    file = {*known, power_of_known(*known)};
+    const std::string json = text_of_known(*known);
+    file = {*known, power_from_json(json, known->name), step_errors_from_json(json, known->name)};
   } else {
     const std::string json = read_text(part, JsonRules().most_bytes);
-    file = {machine_from_json(json, part), power_from_json(json, part)};
+    file = {machine_from_json(json, part), power_from_json(json, part), step_errors_from_json(json, part)};
   }
   while (std::getline(parts, part, ',')) replace(file, part);
   if (!file.power.loads.empty() && file.power.idle.value == 0) {
@@ -203,6 +224,18 @@ std::shared_ptr<const Machine> machine_named(const std::string& text) {
 
 Power power_named(const std::string& text) {
   return parse_file(text.empty() ? reference_machine()->name : text).power;
+}
+
+StepErrors step_errors_for(const std::string& named, const Machine& machine) {
+  static std::mutex mutex;
+  static std::map<std::string, StepErrors> known;  // a search asks for each of its predictions
+  const bool ships = machine.step_error.value > 0 && find_machine(machine.name) != nullptr;
+  const std::string text = !named.empty() ? named : ships ? machine.name : "";
+  if (text.empty()) return {};
+  const std::lock_guard lock(mutex);
+  const auto [entry, is_new] = known.try_emplace(text);
+  if (is_new) entry->second = parse_file(text).errors;
+  return entry->second;
 }
 
 std::string text_of(const Machine& machine) {
@@ -237,7 +270,9 @@ MachineChoice machine_for(const DeviceInfo& device) {
       nearest = &machine;
     }
   }
-  return {*nearest,
+  Machine machine = *nearest;
+  machine.step_error = {};  // of other devices
+  return {std::move(machine),
           "no machine is known for the device '" + device.name + "': the run is planned as for '" + nearest->name +
               "', the nearest by the size of its memory; --machine names another, or a file (docs/machines.md)",
           "the nearest to the device's"};

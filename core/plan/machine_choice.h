@@ -9,6 +9,7 @@
 #include "consist/export.h"
 #include "consist/job.h"
 #include "core/cost/power.h"
+#include "core/cost/step_errors.h"
 
 namespace consist {
 
@@ -22,6 +23,10 @@ CONSIST_API std::shared_ptr<const Machine> machine_named(const std::string& text
 
 /// The power that the same file has, by the same text; nothing is known where it has none. Throws as parse_machine().
 CONSIST_API Power power_named(const std::string& text);
+
+/// The errors of steps that the file has by which `machine` was named (--machine; empty: it is that of a device, and the file
+/// that ships under its name counts). Throws as parse_machine(), where the file is read the first time.
+CONSIST_API StepErrors step_errors_for(const std::string& named, const Machine& machine);
 
 /// "h100, 8 ranks a node; products at 70%, ...": what an estimate rests on, for people.
 CONSIST_API std::string text_of(const Machine& machine);

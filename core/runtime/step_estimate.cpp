@@ -54,7 +54,7 @@ StepEstimate estimate_step(std::span<const Program* const> stages) {
 }
 
 StepEstimate estimate_step(std::span<const Program* const> stages, const Simulation& simulation) {
-  StepEstimate e{.seconds = simulation.seconds, .error = costs_of(*stages[0]).machine().step_error.value};
+  StepEstimate e{.seconds = simulation.seconds};
   const double share = 1 / static_cast<double>(stages.size());
   std::map<AxisSet, OfAxis> axes;
   std::map<AxisSet, double> exposed;
@@ -109,10 +109,11 @@ std::string estimate_text(const StepEstimate& e, const Machine& machine, int ran
             milliseconds(axis.exposed) + of_step(axis.exposed) + " for it\n";
   }
   const double rate = tokens / e.seconds, model = rate * model_flops / ranks;
-  return text + "  a step: " + milliseconds(e.seconds) +
-         (e.error > 0 ? " \u00b1" + fixed_text(100 * e.error, 0) + "%" : std::string()) + ", " + si_text(rate) +
-         " tokens/s, model " + si_text(model) + "FLOP/s per rank (" +
-         fixed_text(100 * model / machine.device.peak_bf16.value, 0) + "% of the bf16 peak)\n";
+  text += "  a step: " + milliseconds(e.seconds) +
+          (e.error.value ? " \u00b1" + fixed_text(100 * *e.error.value, 0) + "%" : std::string()) + ", " + si_text(rate) +
+          " tokens/s, model " + si_text(model) + "FLOP/s per rank (" +
+          fixed_text(100 * model / machine.device.peak_bf16.value, 0) + "% of the bf16 peak)\n";
+  return e.error.kinds.empty() ? text : text + "  error: " + text_of(e.error) + "\n";
 }
 
 }  // namespace consist

@@ -9,6 +9,7 @@
 #include "consist/export.h"
 #include "consist/program.h"
 #include "core/cost/simulator.h"
+#include "core/cost/step_errors.h"
 
 namespace consist {
 
@@ -23,7 +24,7 @@ struct AxisEstimate {
 
 struct StepEstimate {
   double seconds = 0;                 ///< of the step
-  double error = 0;                   ///< relative, as Machine::step_error; 0: not known
+  ErrorBar error;                     ///< of `seconds`; of no kinds: nobody asked
   double compute = 0;                 ///< seconds of forward and backward, mean of the stages
   double optimizer = 0;               ///< seconds, of the stage that takes the longest
   double from_host = 0, to_host = 0;  ///< seconds of copies, of the stage that takes the longest

@@ -9,8 +9,10 @@
 #include "consist/error.h"
 #include "consist/op.h"
 #include "core/cost/simulator.h"
+#include "core/cost/step_errors.h"
 #include "core/job/long_text.h"
 #include "core/passes/memory_plan.h"
+#include "core/plan/machine_choice.h"
 #include "core/program/operands.h"
 #include "core/runtime/metrics.h"
 
@@ -136,6 +138,19 @@ Simulated simulated_step(const Plan& plan, const PreparedProgram& step, bool may
   return simulated;
 }
 
+/// What the simulation is worth: its machine, error and seconds, or why there is none.
+Json simulation_json(const Plan& plan, const Simulated& simulated, const Program& own) {
+  const Machine& machine = *plan.target().machine;
+  std::vector<const Program*> stages = programs_of(simulated.compiled);
+  if (stages.empty()) stages.push_back(&own);
+  const ErrorBar bar = error_bar(step_errors_for(plan.config().machine, machine), stages);
+  return {{"machine", machine.name},
+          {"step_error", bar.value ? Json(*bar.value) : Json()},
+          {"error_problem", bar.value ? Json() : Json(why_unknown(bar))},
+          {"step_seconds", simulated.simulation.ranks.empty() ? Json() : Json(rounded(simulated.simulation.seconds))},
+          {"problem", simulated.problem}};
+}
+
 std::string key_of(int rank) {
   return "timeline." + std::to_string(rank);
 }
@@ -193,13 +208,9 @@ std::string timeline_json(Job& job, const Plan& plan, const PreparedProgram& ste
     return {};
   }
   const Simulated simulated = simulated_step(plan, step, may_compile);
-  const Machine& machine = *plan.target().machine;
   Json json{{"source", is_measured ? "measured" : "simulated"}, {"measured_steps", measured.steps()}, {"classes", Json::array()}};
   const Simulation& simulation = simulated.simulation;
-  json["simulation"] = {{"machine", machine.name},
-                        {"step_error", machine.step_error.value > 0 ? Json(machine.step_error.value) : Json()},
-                        {"step_seconds", simulation.ranks.empty() ? Json() : Json(rounded(simulation.seconds))},
-                        {"problem", simulated.problem}};
+  json["simulation"] = simulation_json(plan, simulated, own);
   for (std::size_t c = 0; c < classes.size(); ++c) {
     const int rank = classes[c];
     const PreparedProgram& program = simulated.compiled.empty() ? step : *simulated.compiled[c].step;

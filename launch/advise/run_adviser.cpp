@@ -53,7 +53,7 @@ std::vector<std::string> RunAdviser::faster(const Plan& plan, const RunMemory& m
     Prediction base = predict(simulated, threads());
     const double run_seconds = base.seconds * static_cast<double>(plan.config().steps);
     AdviceRequest request{.room = room_for(memory, base), .limits = {std::min(most_seconds, run_seconds / 10), threads()}};
-    if (plan.target().machine->step_error.value <= 0) {
+    if (!base.error.value) {
       request.least_gain = unknown_error_gain;
       if (plan.parts().precision->peak() == "fp32" && plan.config().machine.empty()) {
         if (request.limits.seconds < measuring_seconds) return {};

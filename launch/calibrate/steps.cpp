@@ -21,7 +21,10 @@ CalibrationPlan plan_of_kind(const std::string& device_kind) {
                         {"llama-32m", 1, 2, 256, "bf16", ""}},
             .checked = {{"llama-tiny", 4, 4, 128, "fp32", ""},
                         {"qwen3-tiny", 4, 2, 256, "fp32", ""},
-                        {"llama-32m", 2, 2, 256, "fp32", ""}},
+                        {"llama-32m", 2, 2, 256, "fp32", ""},
+                        {"llama-tiny", 4, 4, 128, "fp32", "zero2"},
+                        {"qwen3-tiny", 4, 2, 256, "fp32", "ddp"},
+                        {"llama-32m", 2, 2, 256, "fp32", "zero3-offload"}},
             .reduced = {"llama-32m", 2, 1, 256, "fp32", "ddp"},
             .gathered = {"llama-32m", 2, 1, 256, "fp32", "zero3-offload"},
             .most_bytes = std::int64_t{32} << 20};
@@ -51,7 +54,10 @@ CalibrationPlan plan_of_kind(const std::string& device_kind) {
                       {"llama-3.1-8b", 10, 4, 4096, "fp8", ""}},
           .checked = {{"qwen3-1.7b", 14, 4, 4096, "bf16", ""},
                       {"llama-3.1-8b", 12, 2, 4096, "bf16", ""},
-                      {"qwen3-8b", 8, 2, 8192, "bf16", ""}},
+                      {"qwen3-8b", 8, 2, 8192, "bf16", ""},
+                      {"qwen3-1.7b", 14, 4, 4096, "bf16", "zero2"},
+                      {"qwen3-0.6b", 28, 4, 4096, "bf16", "ddp"},
+                      {"llama-3.1-8b", 12, 2, 4096, "bf16", "zero3-offload"}},
           .reduced = {"llama-3.1-8b", 4, 1, 4096, "bf16", "ddp"},
           .gathered = {"llama-3.1-8b", 10, 1, 4096, "bf16", "zero3-offload"},
           .most_bytes = std::int64_t{1} << 30};
@@ -63,7 +69,7 @@ void add_steps(CalibrationPlan& plan, const std::string& model, bool on_processo
   const std::string precision = on_processor ? "fp32" : "bf16";
   for (const std::int64_t batch : {1, 2, 4}) plan.sampled.push_back({model, 1, batch, sequence, precision, ""});
   if (!on_processor) plan.sampled.push_back({model, 1, 4, sequence, "fp8", ""});
-  plan.checked.push_back({model, 2, 3, sequence, precision, ""});
+  for (const char* strategy : {"", "zero3-offload"}) plan.checked.push_back({model, 2, 3, sequence, precision, strategy});
 }
 
 }  // namespace

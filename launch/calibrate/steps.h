@@ -10,7 +10,8 @@ namespace consist::launch {
 
 struct CalibrationPlan {
   std::vector<CalibrationStep> sampled;  ///< op by op
-  std::vector<CalibrationStep> checked;  ///< of other sizes: the machine file's figures must give their time
+  /// Of other sizes, each rank for itself and with strategies: the machine file's figures must give their time.
+  std::vector<CalibrationStep> checked;
   CalibrationStep reduced, gathered;     ///< over all ranks: how far collectives and kernels slow each other down
   std::int64_t most_bytes = 0;           ///< of a collective's data
 };

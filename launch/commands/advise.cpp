@@ -66,9 +66,7 @@ std::string base_text(const launch::Prediction& base, const Machine& machine) {
   if (base.capacity > 0) text += " of " + bytes_text(base.capacity);
   text += "; predicted for " + machine.name + ", not measured.\n";
   if (!base.links.empty()) text += "Links: " + text_of(base.links) + ".\n";
-  if (machine.step_error.value <= 0)
-    text += "How far " + machine.name + "'s figures are off is not known: consist calibrate measures a machine.\n";
-  return text;
+  return text + "Error " + text_of(base.error) + ".\n" + launch::scope_text(machine.name);
 }
 
 int advise_config(const ParsedRun& parsed, PluginHost& host, RunConfig config) {

@@ -13,6 +13,7 @@
 #include "consist/files.h"
 #include "consist/text.h"
 #include "core/cost/machine_file.h"
+#include "core/cost/step_errors.h"
 #include "core/files/split.h"
 #include "core/job/environment.h"
 #include "core/plan/machine_choice.h"
@@ -23,6 +24,7 @@
 #include "launch/calibrate/op_times.h"
 #include "launch/calibrate/power.h"
 #include "launch/calibrate/sample_file.h"
+#include "launch/calibrate/step_errors.h"
 #include "launch/calibrate/steps.h"
 #include "launch/calibrate/transport_list.h"
 #include "launch/commands/commands.h"
@@ -38,7 +40,7 @@ constexpr const char* help =
     "Measures this machine and writes a machine file (docs/machines.md) that --machine takes: times of products,\n"
     "attention and memory-bound ops within training steps, on all ranks at once, how their clock follows the load,\n"
     "and rates of the links between the ranks and to the host. Steps of other sizes are then measured and predicted:\n"
-    "twice the largest error becomes that of the file.\n\n"
+    "from their errors the file has those of steps on one device and over the transport's links.\n\n"
     "  --output FILE [machine.json]   not overwritten unless --overwrite is given\n"
     "  --ranks N [1]                  as many as will train on the machine; links are measured from two ranks on\n"
     "  --device D [auto: the fastest]\n"
@@ -129,7 +131,7 @@ class Calibration {
     sample();
     measure_host();
     if (job_.size() > 1) measure_links();
-    machine_.step_error = {check(), FigureSource::measured_here};
+    check();
     power_ = launch::measured_power(limit, idle, power_samples_);
     say(power_.is_known() ? "energy: " + text_of_power() : "energy is not known: the device does not tell its power");
   }
@@ -138,15 +140,20 @@ class Calibration {
   void add_links() {
     if (job_.size() == 1)
       throw UsageError("--add-links measures links between ranks, and there is one rank: give --ranks 2 or more");
-    if (job_.rank() == 0) power_ = power_named(path_of(request_.add_links));
+    if (job_.rank() == 0) {
+      power_ = power_named(path_of(request_.add_links));
+      errors_ = step_errors_for(path_of(request_.add_links), machine_);
+    }
     const LinkRates own = machine_.node;
     measure_links();
     machine_.node = own;
+    std::erase_if(errors_,  // they were predicted with other links
+                  [&](const StepError& error) { return error.kind == links_kind(transport_name_, false); });
   }
 
   void write() const {
     if (job_.rank() != 0) return;
-    const std::string text = to_json(machine_, power_);
+    const std::string text = to_json(machine_, power_, errors_);
     machine_from_json(text, request_.output);  // what others will read must be legal
     const bool adds = !request_.add_links.empty();
     write_output({adds ? "--add-links" : "--output", request_.output, adds || request_.overwrite}, text);
@@ -299,24 +306,27 @@ class Calibration {
         {*step.watts, step.seconds, step.seconds * std::min(1.0, simulation.ranks.front().busy / simulation.seconds)});
   }
 
-  /// Twice the largest relative error of steps that the machine was not measured with: three of them are few, and the largest of
-  /// three held 19 of 33 other steps (docs/results.md).
-  double check() {
+  /// Steps that the machine was not measured with, predicted: their errors, by kind of step, become those of the file.
+  void check() {
     const auto machine = std::make_shared<const Machine>(machine_);
-    double largest = 0;
+    std::vector<launch::CheckedStep> checked;
     for (const launch::CalibrationStep& step : plan_.checked) {
-      if (!sampler_->fits(step)) continue;
+      if (!sampler_->fits(step) || (job_.size() == 1 && !step.strategy.empty())) continue;
       launch::TimedStep timed = sampler_->time(step);
       const double measured = timed.seconds, expected = launch::simulated_seconds(timed, machine);
-      add_power(timed);
-      const double error = expected / measured - 1;
-      largest = std::max(largest, std::abs(error));
+      if (step.strategy.empty()) add_power(timed);
+      const Program* const program = &timed.program;
+      checked.push_back({kinds_of({&program, 1}, {}), expected, measured});
       char line[160];
       std::snprintf(line, sizeof line, ": measured %.2f ms, predicted %.2f ms, %+.1f%%", measured * 1e3, expected * 1e3,
-                    100 * error);
+                    100 * (expected / measured - 1));
       say("check: " + text_of(step) + line);
     }
-    return 2 * largest;
+    errors_ = launch::errors_of(checked);
+    machine_.step_error = error_of_device(errors_);
+    for (const StepError& error : errors_)
+      say("error of steps, " + error.kind + ": " + fixed_text(100 * error.error.value, 1) + "%, by " +
+          std::to_string(error.steps) + " of them");
   }
 
   const Request& request_;
@@ -326,6 +336,7 @@ class Calibration {
   const launch::CalibrationPlan plan_;
   const std::string transport_name_;
   Power power_;  ///< of rank 0's device
+  StepErrors errors_;
   std::vector<launch::PowerSample> power_samples_;
   Machine machine_;  ///< with what is known of such devices, until it is measured
   std::shared_ptr<Transport> transport_;

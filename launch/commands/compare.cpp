@@ -157,11 +157,14 @@ class Comparison {
     const std::vector<std::size_t> first = first_of_equals(rows_.size(), checked);
     if (request_.predict) {
       for (CheckedRow& row : checked) {
-        if (first[row.row] == row.row) outcomes_[row.row] = predicted_outcome(row.plan);
+        if (first[row.row] == row.row) outcomes_[row.row] = predicted_outcome(row.plan, host_);
       }
       for (const CheckedRow& row : checked) outcomes_[row.row] = outcomes_[first[row.row]];
     }
-    for (std::size_t i = 0; i < rows_.size(); ++i) outcomes_[i].same_program_as = first[i];
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+      outcomes_[i].same_program_as = first[i];
+      outcomes_[i].step_tokens = settled_[i].global_batch * settled_[i].sequence;
+    }
   }
 
   std::string archive_of(std::size_t row, int repeat) const {
@@ -312,9 +315,9 @@ class Comparison {
       if (outcome.status == "pending") outcome.reason = "not run yet";
     }
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-    const bool written = fs::exists(summary_) && (!request_.train.empty() || request_.has_output);
-    const std::string text = conditions_text(rows_, outcomes, !request_.add.empty()) + comparison_text(rows_, outcomes, columns) +
-                             warnings_text(rows_, outcomes) + effects_text(rows_, outcomes) + duration_text(seconds) +
+    const bool written = !request_.predict && fs::exists(summary_) && (!request_.train.empty() || request_.has_output);
+    const std::string text = conditions_text(rows_, outcomes, !request_.add.empty()) + unequal_steps_text(rows_, outcomes) +
+                             comparison_text(rows_, outcomes, columns) + warnings_text(rows_, outcomes) + effects_text(rows_, outcomes) + duration_text(seconds) +
                              (written ? ", " + summary_ : "");
     std::printf("\n%s\n", printable(text).c_str());
   }

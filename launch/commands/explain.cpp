@@ -203,7 +203,9 @@ int explain_config(const ParsedRun& parsed, PluginHost& host, RunConfig config) 
       return a.summary.planned_bytes < b.summary.planned_bytes;
     });
     std::printf("\n%s", fit_text(largest->summary.planned_bytes, largest->rank, machine).c_str());
-    std::printf("%s", estimate_text(estimate_step(programs, *estimated), machine, settled.ranks, tokens,
+    StepEstimate estimate = estimate_step(programs, *estimated);
+    estimate.error = error_bar(step_errors_for(settled.machine, machine), programs);
+    std::printf("%s", estimate_text(estimate, machine, settled.ranks, tokens,
                                     trained_flops_per_token(*plan.parts().architecture, settled.sequence, settled.freeze))
                           .c_str());
     const std::vector<AxisLinks> links = links_of(plan);

@@ -1,6 +1,7 @@
 // The results of the runs of a comparison's row.
 #pragma once
 
+#include <cstdint>
 #include <limits>
 #include <optional>
 #include <span>
@@ -50,6 +51,7 @@ struct CompareOutcome {
   Interval speed;                ///< tokens/s over the repeats that count
   /// Why the speed cannot be held against another's: other work on the machine. Empty if repeats without it are enough.
   std::string disturbance;
+  std::int64_t step_tokens = 0;     ///< that a step trains on; 0: not told
   std::size_t same_program_as = 0;  ///< index of the row that was run for this one; its own: it was run itself
 
   /// compare --predict: what was simulated; `runs` is then one that says the same, and `speed` has no interval.

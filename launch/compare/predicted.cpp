@@ -10,6 +10,7 @@
 #include "core/archive/archived_json.h"
 #include "core/archive/reader.h"
 #include "core/plan/machine_choice.h"
+#include "launch/predict/remedies.h"
 
 namespace consist::launch {
 namespace {
@@ -32,6 +33,20 @@ std::string too_large(const Prediction& prediction, const std::vector<PlannedRan
   constexpr std::size_t most = 2;
   for (std::size_t n = 0; n < std::min(most, shares.size()); ++n)
     text += (n == 0 ? ": " : ", ") + bytes_text(shares[n].bytes) + " " + shares[n].what;
+  return text;
+}
+
+/// What makes the plan fit, on a line of its own: the fastest of the changes that leave the training as it is, else of all.
+std::string remedy_of(const Plan& plan, PluginHost& host, const Prediction& asked) {
+  constexpr double seconds = 5;  // a table may have many such rows
+  std::vector<Remedy> remedies =
+      remedies_for(plan, host, room_of(*plan.target().machine), {.seconds = seconds, .threads = usable_cores()});
+  if (remedies.empty()) return {};
+  const auto same = std::find_if(remedies.begin(), remedies.end(), [](const Remedy& remedy) { return remedy.caution.empty(); });
+  if (same != remedies.end()) std::iter_swap(remedies.begin(), same);
+  remedies.resize(1);
+  std::string text = "\n" + text_of(remedies, asked);
+  text.pop_back();  // the end of its line
   return text;
 }
 
@@ -66,7 +81,7 @@ void take_transports_of_run(const ArchiveReader& archive, RunConfig& config) {
 
 }  // namespace
 
-CompareOutcome predicted_outcome(Plan& plan) {
+CompareOutcome predicted_outcome(Plan& plan, PluginHost& host) {
   CompareOutcome outcome;
   try {
     plan.set_target({nullptr, machine_of(plan.config()), false});
@@ -82,7 +97,7 @@ CompareOutcome predicted_outcome(Plan& plan) {
       outcome.speed.mean = prediction.tokens_per_second;
     } else {
       outcome.status = "does not fit";
-      outcome.reason = too_large(prediction, ranks, plan.target().machine->name);
+      outcome.reason = too_large(prediction, ranks, plan.target().machine->name) + remedy_of(plan, host, prediction);
     }
     outcome.prediction = std::move(prediction);
   } catch (const Error& error) {

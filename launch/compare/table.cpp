@@ -89,8 +89,8 @@ constexpr NumberColumn predicted_columns[] = {
     {"STEP ms", [](const CompareOutcome&, const RunOutcome& r, double) { return fixed_text(r.step_seconds * 1e3, 1); }},
     {"ERROR",
      [](const CompareOutcome& o, const RunOutcome&, double) {
-       const double error = o.prediction->high / o.prediction->seconds - 1;
-       return error > 0 ? "±" + percent(error) : std::string("?");
+       const std::optional<double>& error = o.prediction->error.value;
+       return error ? "±" + percent(*error) : std::string("?");
      }},
     {"MFU", [](const CompareOutcome& o, const RunOutcome&,
                double) { return fixed_text(100 * o.prediction->model_flops_utilization, 1) + "%"; }},
@@ -184,6 +184,28 @@ struct Columns {
   }
 };
 
+/// Those that rows were simulated for, each once.
+std::vector<std::string> machines_of(const std::vector<CompareOutcome>& outcomes) {
+  std::vector<std::string> machines;
+  for (const CompareOutcome& outcome : outcomes) {
+    if (outcome.prediction && std::find(machines.begin(), machines.end(), outcome.prediction->machine) == machines.end())
+      machines.push_back(outcome.prediction->machine);
+  }
+  return machines;
+}
+
+/// Why errors of the table are not known, each reason once and on a line of its own.
+std::string unknown_errors(const std::vector<CompareOutcome>& outcomes) {
+  std::set<std::string> reasons;
+  for (const CompareOutcome& outcome : outcomes) {
+    if (outcome.finished() && outcome.prediction && !outcome.prediction->error.value)
+      reasons.insert("?: for " + outcome.prediction->machine + " " + why_unknown(outcome.prediction->error) + ".\n");
+  }
+  std::string text;
+  for (const std::string& reason : reasons) text += reason;
+  return text;
+}
+
 /// The lines of a reason behind the first stand indented below it.
 std::string remark_of(const CompareOutcome& outcome) {
   if (outcome.finished()) return {};
@@ -198,8 +220,11 @@ std::string legend(const std::vector<CompareRow>& rows, const std::vector<Compar
   };
   std::string text =
       any_predicted(outcomes)
-          ? "Simulated, not measured. * faster than every other row of its model by more than 2%. ERROR: the machine's (?: not\n"
-            "known). MEMORY: of the rank that needs the most. WAITS: of the step, compute waits for other ranks or the host.\n"
+          ? "Simulated for " + joined(machines_of(outcomes)) +
+                ", not measured. * faster than every other row of its model by more than 2%.\n"
+                "ERROR: 95% of steps lie within it (?: not known). MEMORY: of the rank that needs the most. WAITS: of the\n"
+                "step, compute waits for other ranks or the host.\n" +
+                unknown_errors(outcomes) + scope_text(joined(machines_of(outcomes)))
           : "* faster than every other row of its model. ±95%: confidence interval over the repeats. BOUND: share of the\n"
             "measured rate of the model's largest linear. PARITY: final loss against the first row of the model.\n";
   std::vector<AxisLinks> links;
@@ -233,13 +258,13 @@ std::string legend(const std::vector<CompareRow>& rows, const std::vector<Compar
 }  // namespace
 
 std::vector<double> parities(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes) {
-  std::map<std::string, double> reference;
+  std::map<std::string, const CompareOutcome*> reference;
   std::vector<double> parity(rows.size(), unknown);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (!outcomes[i].finished()) continue;
-    const double loss = outcomes[i].runs.front().final_loss;
-    const double first = reference.try_emplace(model_of(rows[i]), loss).first->second;
-    parity[i] = (loss - first) / first;
+    const CompareOutcome& first = *reference.try_emplace(model_of(rows[i]), &outcomes[i]).first->second;
+    const double loss = outcomes[i].runs.front().final_loss, of_first = first.runs.front().final_loss;
+    if (outcomes[i].step_tokens == first.step_tokens) parity[i] = (loss - of_first) / of_first;
   }
   return parity;
 }

@@ -15,8 +15,13 @@ namespace consist::launch {
 /// first finished row of the same model. Rows that did not finish show their reason, all lines of it.
 std::string comparison_text(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes, int columns = 0);
 
-/// By row, the relative difference of its final loss to that of the first finished row of its model; NaN for rows without one.
+/// By row, the relative difference of its final loss to that of the first finished row of its model; NaN for rows without one,
+/// and for those whose steps train on another number of tokens.
 std::vector<double> parities(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes);
+
+/// Names the rows of a model whose steps train on other numbers of tokens than its first row's, and what can be compared then;
+/// empty if there are none.
+std::string unequal_steps_text(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes);
 
 /// Doubts about the figures, one line each: other work on the machine, products and clocks that ran unevenly, bounds that
 /// could not be measured.

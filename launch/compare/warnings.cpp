@@ -3,9 +3,12 @@
 #include <cmath>
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "consist/text.h"
 #include "launch/compare/table.h"
+#include "launch/compare/winner.h"
 
 namespace consist::launch {
 namespace {
@@ -78,7 +81,35 @@ std::string bounds_text(const std::vector<CompareRow>& rows, const std::vector<C
   return {};
 }
 
+/// "llama-tiny_1 and 2 more".
+std::string first_of(const std::vector<std::string>& labels) {
+  return labels.front() + (labels.size() > 1 ? " and " + std::to_string(labels.size() - 1) + " more" : "");
+}
+
 }  // namespace
+
+std::string unequal_steps_text(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes) {
+  std::map<std::string, std::vector<std::pair<std::int64_t, std::vector<std::string>>>> by_model;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (outcomes[i].step_tokens == 0) continue;
+    auto& steps = by_model[model_of(rows[i])];
+    auto known = std::find_if(steps.begin(), steps.end(), [&](const auto& s) { return s.first == outcomes[i].step_tokens; });
+    if (known == steps.end()) known = steps.insert(known, {outcomes[i].step_tokens, {}});
+    known->second.push_back(rows[i].label);
+  }
+  std::string text;
+  for (const auto& [model, steps] : by_model) {
+    if (steps.size() < 2) continue;
+    for (const auto& [tokens, labels] : steps) {
+      text += (text.empty() ? "" : "; ") + std::to_string(tokens) + " tokens (" + first_of(labels) + ")";
+    }
+  }
+  if (text.empty()) return text;
+  return "Steps of these rows train on different numbers of tokens: " + text +
+         ".\nTheir tokens/s can be compared; step times and losses after as many steps cannot. --global-batch B gives all rows "
+         "the "
+         "same.\n";
+}
 
 std::string warnings_text(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes) {
   return processors_text(outcomes) +

@@ -9,6 +9,7 @@
 #include "consist/text.h"
 #include "core/config/price.h"
 #include "core/files/split.h"
+#include "core/plan/machine_choice.h"
 #include "core/runtime/metrics.h"
 
 namespace consist::launch {
@@ -95,9 +96,9 @@ Prediction predict(const Plan& plan, int threads) {
 Prediction predict(const Plan& plan, const std::vector<PlannedRank>& ranks, const Simulation& simulation) {
   const RunConfig& config = plan.config();
   const Machine& machine = *plan.target().machine;
-  Prediction p{.seconds = simulation.seconds,
-               .low = simulation.seconds / (1 + machine.step_error.value),
-               .high = simulation.seconds * (1 + machine.step_error.value),
+  Prediction p{.machine = machine.name,
+               .seconds = simulation.seconds,
+               .error = error_bar(step_errors_for(config.machine, machine), programs_of(ranks)),
                .capacity = static_cast<std::int64_t>(machine.device.memory_bytes.value)};
   const auto tokens = static_cast<double>(config.global_batch * config.sequence);
   p.tokens_per_second = tokens / p.seconds;
@@ -156,12 +157,18 @@ std::string costs_text(const Prediction& p, const Plan& plan, const Power& power
 
 }  // namespace
 
+std::string scope_text(const std::string& machine) {
+  return "Predicted for Consist's own programs and kernels on a machine with the figures of " + machine +
+         "; other trainers' speeds are not (docs/predict.md).\n";
+}
+
 std::string text_of(const Prediction& p, const Plan& plan, const Power& power) {
   const Machine& machine = *plan.target().machine;
   const auto share = [&](double seconds) { return fixed_text(100 * seconds / p.seconds, 1) + "%"; };
   std::string text = "step       " + milliseconds(p.seconds);
-  if (p.high > p.low) text += " (" + milliseconds(p.low) + " to " + milliseconds(p.high) + ")";
-  text += ", predicted for " + machine.name + ", not measured\n";
+  if (p.error.value)
+    text += " (" + milliseconds(p.seconds / (1 + *p.error.value)) + " to " + milliseconds(p.seconds * (1 + *p.error.value)) + ")";
+  text += ", predicted for " + machine.name + ", not measured\nerror      " + text_of(p.error) + "\n";
   text += "tokens/s   " + si_text(p.tokens_per_second) + ", " + si_text(p.tokens_per_second / plan.config().ranks) +
           " per rank\nMFU        " + fixed_text(100 * p.model_flops_utilization, 1) + "% (" + si_text(p.model_flops) +
           "FLOP/s per rank)\n";
@@ -187,17 +194,40 @@ std::string text_of(const Prediction& p, const Plan& plan, const Power& power) {
                   item.instructions);
     text += line + item.label + "\n";
   }
-  return text;
+  return text + scope_text(machine.name);
 }
 
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json seconds_json(const Prediction& p) {
+  const std::optional<double>& error = p.error.value;
+  return {{"value", p.seconds},
+          {"low", error ? Json(p.seconds / (1 + *error)) : Json()},
+          {"high", error ? Json(p.seconds * (1 + *error)) : Json()}};
+}
+
+Json error_json(const ErrorBar& bar) {
+  Json json{{"value", bar.value ? Json(*bar.value) : Json()},
+            {"why", bar.value ? Json() : Json(why_unknown(bar))},
+            {"kinds", Json::array()}};
+  for (const StepError& kind : bar.kinds)
+    json["kinds"].push_back(
+        {{"kind", kind.kind}, {"value", kind.steps > 0 ? Json(kind.error.value) : Json()}, {"steps", kind.steps}});
+  return json;
+}
+
+}  // namespace
+
 std::string json_of(const Prediction& p, const Plan& plan, const Power& power) {
-  using Json = nlohmann::ordered_json;
   const Costs costs = costs_of(p, plan, power);
   const auto known = [](std::optional<double> value) { return value ? Json(*value) : Json(); };
   nlohmann::ordered_json json{{"version", 1},
                               {"machine", plan.target().machine->name},
                               {"ranks", plan.config().ranks},
-                              {"step_seconds", {{"value", p.seconds}, {"low", p.low}, {"high", p.high}}},
+                              {"step_seconds", seconds_json(p)},
+                              {"step_error", error_json(p.error)},
                               {"tokens_per_second", p.tokens_per_second},
                               {"cost_per_billion_tokens", known(costs.per_billion_tokens)},
                               {"joules_per_billion_tokens", known(costs.joules_per_billion_tokens)},

@@ -10,6 +10,7 @@
 
 #include "core/cost/power.h"
 #include "core/cost/simulator.h"
+#include "core/cost/step_errors.h"
 #include "core/plan/links.h"
 #include "core/plan/plan.h"
 #include "launch/costs.h"
@@ -41,10 +42,12 @@ struct PathItem {
 };
 
 struct Prediction {
-  double seconds = 0, low = 0, high = 0;  ///< of a step
-  double tokens_per_second = 0;           ///< of all ranks
-  double model_flops = 0;                 ///< per second and rank
-  double model_flops_utilization = 0;     ///< of the peak of the precision's products; fraction, 0..1
+  std::string machine;                 ///< the name of the one that it is for
+  double seconds = 0;                  ///< of a step
+  ErrorBar error;                      ///< of `seconds`
+  double tokens_per_second = 0;        ///< of all ranks
+  double model_flops = 0;              ///< per second and rank
+  double model_flops_utilization = 0;  ///< of the peak of the precision's products; fraction, 0..1
   TimeShares shares;
   std::vector<RankMemory> memory;  ///< by stage
   std::vector<PathItem> path;      ///< the longest first
@@ -69,6 +72,9 @@ double joules_of(const Prediction& prediction, const Power& power, int ranks);
 
 /// By the configuration's --price for the machine and by the power that its file has; without either that is not known.
 Costs costs_of(const Prediction& prediction, const Plan& plan, const Power& power);
+
+/// "Predicted for Consist's own programs and kernels on a machine with h200's figures; ...", a line: what a prediction is not.
+std::string scope_text(const std::string& machine);
 
 /// For people. `power`: of the plan's machine (power_named).
 std::string text_of(const Prediction& prediction, const Plan& plan, const Power& power);

@@ -191,10 +191,21 @@ function showTimeline() {
   show(choice.first);
 }
 
+/// How far simulated steps are off, by the kinds of steps that were measured; of those for which that is not known, why.
+function errorsOf(steps) {
+  const bars = steps.map((step) => step?.step_error).filter(known),
+        problems = [...new Set(steps.map((step) => step?.error_problem).filter(Boolean))];
+  const text = bars.length ? '95% of such steps are within ±' + percent(Math.max(...bars)) + ' of what is predicted. ' : '';
+  return text + (problems.length || !bars.length ?
+                     'The error ' + (bars.length ? 'of others ' : '') + 'is not known' +
+                         (problems.length ? ': ' + problems.join('; ') + '.' : '.') :
+                     '');
+}
+
 function showPredicted() {
   const section = byId('predicted');
   if (isPredicted) {
-    section.append(empty('All of this is predicted; nothing was run. docs/predict.md says how far predictions can be trusted.'));
+    section.append(empty('All of this is predicted; nothing was run. ' + errorsOf(rows.map((row) => row.figures))));
     return;
   }
   const able = rows.filter(
@@ -204,15 +215,12 @@ function showPredicted() {
     return;
   }
   const machines = [...new Set(able.map((row) => row.run?.time?.simulation?.machine).filter(Boolean))],
-        errors = [...new Set(able.map((row) => row.run?.time?.simulation?.step_error).filter(known))];
+        simulations = able.map((row) => row.run?.time?.simulation);
   section.append(
       el('p', {},
          'Each run simulates its own step for ' +
              (machines.length ? 'the machine that it was planned for: ' + listed(machines) : 'its machine') + '. ' +
-             (errors.length ?
-                  'Error of such a prediction where it was compared with measured steps: ±' + percent(Math.max(...errors)) + '.' :
-                  'That machine’s file was not compared with measured steps: how far it is off is not known (consist calibrate ' +
-                      'measures a machine).')));
+             errorsOf(simulations)));
   section.append(table(
       '',
       [

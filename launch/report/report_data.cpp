@@ -81,8 +81,8 @@ Json figures_json(const CompareOutcome& outcome, double parity) {
                {"clock", known(f.clock)}};
   if (outcome.prediction) {
     figures["mfu"] = outcome.prediction->model_flops_utilization;
-    figures["step_low"] = outcome.prediction->low;
-    figures["step_high"] = outcome.prediction->high;
+    figures["step_error"] = known(outcome.prediction->error.value.value_or(unknown));
+    figures["error_problem"] = why_unknown(outcome.prediction->error);
   } else {
     figures["measured_bytes"] = f.measured_bytes;
     figures["measured_rank"] = f.measured_rank;

@@ -41,6 +41,11 @@ std::string row_of(const Candidate& c, std::optional<double> device_price, const
   return line + cost + text_of(c.choices) + "\n";
 }
 
+/// What the predictions are worth.
+std::string trust_text(const SearchResult& result, const Machine& machine) {
+  return "Error of the first: " + text_of(result.candidates.front().prediction.error) + ".\n" + scope_text(machine.name);
+}
+
 }  // namespace
 
 std::string extent_of(const SearchResult& result, const std::string& machine) {
@@ -71,7 +76,7 @@ std::string table_of(const SearchResult& result, std::size_t rows, const std::st
   return text + "PARETO: no other configuration is both as fast and as small." +
          (device_price ? " COST/BTOK: of a billion tokens, predicted, by --price." : "") +
          (power.is_known() ? "\nJ/BTOK: joules of all devices for a billion tokens, " + origin_of(power) + ".\n" : "\n") +
-         unknown_text(links);
+         unknown_text(links) + trust_text(result, machine);
 }
 
 std::string why(const Candidate& winner, const Candidate& other) {

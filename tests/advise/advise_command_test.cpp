@@ -66,7 +66,7 @@ TEST(Advise, IsForPeople) {
       testing::ContainsRegex("  --precision bf16: 1[0-9]\\.[0-9]+ times as fast, [0-9.]+ GiB less; changes the numerics: bf16 "));
   EXPECT_THAT(result.output, Not(HasSubstr("--strategy ddp"))) << "it is no faster";
   const auto unknown = consist_says("advise --model qwen3-0.6b --machine a100");
-  EXPECT_THAT(unknown.output, HasSubstr("How far a100's figures are off is not known"));
+  EXPECT_THAT(unknown.output, HasSubstr("Error not known: no step on one device was measured"));
 }
 
 TEST(Advise, WhatDoesNotFitIsToldWithWhatWould) {

@@ -62,8 +62,8 @@ TEST(Calibrate, WritesWhatItMeasuredAndOtherCommandsTakeIt) {
   EXPECT_EQ(machine.name, "here");
   EXPECT_EQ(machine.device_kind, "cpu");
   EXPECT_EQ(machine.ranks_per_node, 2);
-  EXPECT_EQ(machine.step_error.source, FigureSource::measured_here);
-  EXPECT_GT(machine.step_error.value, 0);
+  // Two checks of one rank and one over the links are too few to say how far steps are off.
+  EXPECT_TRUE(step_errors_from_json(read_text(file, 10'000'000), file).empty());
   std::set<std::string> ops;
   for (const DeviceRates::OpTimes& times : machine.device.times) {
     EXPECT_EQ(times.source, FigureSource::measured_here);

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <regex>
 
@@ -60,7 +61,7 @@ TEST(ComparePredict, TheTableSaysWhatPredictSaysAndNothingIsRun) {
   std::filesystem::current_path(before);
   EXPECT_EQ(result.status, 0) << result.output;
   EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << "runs, archives or logs";
-  EXPECT_THAT(result.output, HasSubstr("Simulated, not measured."));
+  EXPECT_THAT(result.output, HasSubstr("Simulated for h100, not measured."));
   for (const char* strategy : {"zero2", "ddp"}) {
     for (const char* precision : {"fp32", "bf16"}) {
       const double seconds = step_of_predict({"--model", "qwen3-0.6b", "--ranks", "8", "--sequence", "4096", "--machine", "h100",
@@ -113,17 +114,53 @@ TEST(ComparePredict, MachinesAreRowsAndWhatDoesNotFitAnywhereIsAFailure) {
   const Words base{"compare",     "--predict", "--model",    "llama-3-8b", "--ranks",    "8",
                    "--precision", "bf16",      "--sequence", "4096",       "--strategy", "zero3-offload"};
   Words both = base;
-  both.insert(both.end(), {"--batch", "1", "--machine", "h200,a100"});
+  both.insert(both.end(), {"--batch", "1", "--machine", "h200,a100", "--transport", "nvlink"});
   const ChildResult result = consist_says(both);
   EXPECT_EQ(result.status, 0) << result.output;
   EXPECT_THAT(result.output, ContainsRegex("machine a100 over h200: 0\\.[0-9]+x the speed"));
-  EXPECT_EQ(cell(result.output, "llama-3-8b +h200", 2), "±5%") << result.output;
+  EXPECT_THAT(cell(result.output, "llama-3-8b +h200", 2), ContainsRegex("^±[0-9]+%$")) << result.output;
   EXPECT_EQ(cell(result.output, "llama-3-8b +a100", 2), "?") << result.output;
+  EXPECT_THAT(result.output, HasSubstr("Simulated for h200, a100, not measured."));
+  EXPECT_THAT(result.output, HasSubstr("?: for a100 no step on one device was measured, no step over nvlink within a node"));
+  EXPECT_THAT(result.output,
+              HasSubstr("Predicted for Consist's own programs and kernels on a machine with the figures of h200, a100"));
   Words large = base;
   large.insert(large.end(), {"--batch", "64", "--machine", "a100"});
   const ChildResult none = consist_says(large);
   EXPECT_EQ(none.status, 1) << none.output;
   EXPECT_THAT(none.output, HasSubstr("does not fit: a rank needs "));
+}
+
+TEST(ComparePredict, ARowThatDoesNotFitSaysWhatWould) {
+  const ChildResult result =
+      consist_says({"compare", "--predict", "--model", "llama-3-8b", "--ranks", "8", "--precision", "bf16", "--sequence", "8192",
+                    "--strategy", "zero3-offload", "--global-batch", "64", "--machine", "h100"});
+  EXPECT_EQ(result.status, 1) << result.output;
+  EXPECT_THAT(result.output, ContainsRegex("does not fit: a rank needs [^\n]*\n +'--[^']*' fits: [0-9.]+ GiB, a step "));
+}
+
+TEST(ComparePredict, NamesTheMachineItTookAndNoFileThatItDidNotWrite) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directories(folder.path() / "runs/compare");
+  std::ofstream(folder.path() / "runs/compare/comparison.h5") << "of another comparison";
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  const ChildResult result = consist_says({"compare", "--predict", "--model", "llama-tiny", "--batch", "1,2"});
+  std::filesystem::current_path(before);
+  EXPECT_EQ(result.status, 0) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("Simulated for h200, not measured."));
+  EXPECT_THAT(result.output, Not(HasSubstr("comparison.h5")));
+}
+
+TEST(ComparePredict, RowsOfOtherTokensAStepAreNamedAboveTheTable) {
+  const auto table = [](const Words& more) {
+    Words words{"compare", "--predict", "--model", "llama-tiny", "--sequence", "64", "--ranks", "1,2"};
+    words.insert(words.end(), more.begin(), more.end());
+    return consist_says(words).output;
+  };
+  EXPECT_THAT(table({"--batch", "4"}), HasSubstr("Steps of these rows train on different numbers of tokens: 256 tokens "
+                                                 "(llama-tiny_ranks1); 512 tokens (llama-tiny_ranks2).\n"));
+  EXPECT_THAT(table({"--global-batch", "8"}), Not(HasSubstr("different numbers of tokens")));
 }
 
 TEST(ComparePredict, HasEnergyWhereTheMachinesPowerIsMoreThanItsLimit) {
@@ -175,7 +212,7 @@ TEST(ComparePredict, StandsBesideWhatWasMeasured) {
 /// A row that was simulated.
 CompareOutcome predicted(std::size_t row, double rate, double step) {
   CompareOutcome outcome = test::not_finished(row, "finished");
-  outcome.prediction = Prediction{.seconds = step, .low = step / 1.05, .high = step * 1.05, .model_flops_utilization = 0.4};
+  outcome.prediction = Prediction{.machine = "h200", .seconds = step, .error = {.value = 0.05}, .model_flops_utilization = 0.4};
   outcome.prediction->shares.pipeline = step / 8;
   outcome.prediction->shares.communication = {{"data", step / 8}};
   outcome.runs.push_back({.status = "finished",

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 #include <sstream>
 
@@ -74,6 +75,23 @@ TEST(CompareTable, FitsTheTerminal) {
   }
   EXPECT_EQ(headers, 2);
   EXPECT_THAT(comparison_text(rows, outcomes, 0), ContainsRegex("MODEL.*TOKENS/S.*PARITY"));
+}
+
+TEST(CompareTable, LossesOfOtherTokensAStepHaveNoParity) {
+  const std::vector<CompareRow> rows = rows_of({"--model", "m", "--batch", "1,2", "--precision", "a,b"});
+  std::vector<CompareOutcome> outcomes;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    outcomes.push_back(finished(i, {100, 101}));
+    outcomes.back().step_tokens = i < 2 ? 64 : 128;
+  }
+  const std::vector<double> parity = parities(rows, outcomes);
+  EXPECT_EQ(parity[0], 0);
+  EXPECT_EQ(parity[1], 0);
+  EXPECT_TRUE(std::isnan(parity[2]) && std::isnan(parity[3]));
+  EXPECT_THAT(unequal_steps_text(rows, outcomes),
+              HasSubstr("64 tokens (m_batch1_a and 1 more); 128 tokens (m_batch2_a and 1 more)."));
+  for (CompareOutcome& outcome : outcomes) outcome.step_tokens = 64;
+  EXPECT_EQ(unequal_steps_text(rows, outcomes), "");
 }
 
 TEST(CompareTable, ReasonsAreWholeAndMemorySaysItsRank) {

@@ -78,10 +78,15 @@ TEST(StepEstimate, MessagesUseTheLinksOfTheirAxis) {
 
 TEST(StepEstimate, TextStatesWhatItRestsOn) {
   Machine machine = parse_machine("h100,network=12.5e9,ranks-per-node=2");
-  machine.step_error = {0.08};
-  const std::string text = estimate_text(estimate(step_on(machine, 4)), machine, 4, 32, 1e6);
-  for (const char* part : {"not measured", "h100, 2 ranks a node", "70%, attention at 45% and its gradient at 40% of 989 TFLOP/s",
-                           "12.5 GB/s to others", "to other nodes", "compute waits", "\u00b18%"}) {
+  const StepErrors errors{{"one device", {0.08}, 3}, {"efa between nodes", {0.08}, 3}};
+  const Program program = step_on(machine, 4);
+  const Program* const stage = &program;
+  StepEstimate estimated = estimate(program);
+  estimated.error = error_bar(errors, std::span(&stage, 1));
+  const std::string text = estimate_text(estimated, machine, 4, 32, 1e6);
+  for (const char* part :
+       {"not measured", "h100, 2 ranks a node", "70%, attention at 45% and its gradient at 40% of 989 TFLOP/s",
+        "12.5 GB/s to others", "to other nodes", "compute waits", "\u00b18%", "error: \u00b18.0%: one device"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
 }

@@ -1,34 +1,24 @@
 #!/usr/bin/env python3
 """Measured steps beside what `consist predict` says of them now. Usage: predict.py [--consist build/bin/consist] [--machine NAME] [--markdown]
 
-rows.csv holds a row per measured configuration: a machine file (here; made by `consist calibrate`, not by these steps) of the GPUs
-it ran on, or of others of the kind, its options, the median of its steps and its planned memory. No device is needed. Prints errors, worst first, and in
+rows.csv holds a row per measured configuration: a machine that ships, or a machine file (here; made by `consist calibrate`, not by these
+steps) of the GPUs it ran on, or of others of the kind, the layers if it is not the whole model, its options, the median of its steps and its planned memory. No device is needed. Prints errors, worst first, and in
 how many comparisons of three configurations of one model and number of GPUs the one that is predicted to be fastest is it."""
 import argparse
-import csv
 import itertools
-import json
-import pathlib
-import subprocess
 
-HERE = pathlib.Path(__file__).resolve().parent
-
-
-def value_of(options, name, default):
-    return options[options.index(name) + 1] if name in options else default
+from measured_rows import HERE, prediction_of, read_rows, shipped_machine, value_of
 
 
 def predicted(consist, row, machine):
     options = row["options"].split()
-    command = [consist, "predict", "--json", "--transport", "nvlink", "--machine", machine or str(HERE / row["machine"])] + options
-    done = subprocess.run(command, capture_output=True, text=True)
-    if not done.stdout.strip().startswith("{"):
-        raise SystemExit(f"{row['options']}: predict failed:\n{done.stderr}")
-    said = json.loads(done.stdout)
+    own = row["machine"] if not row["machine"].endswith(".json") else str(HERE / row["machine"])
+    said = prediction_of(consist, row, machine or own)
     row["measured"] = float(row["measured_ms"])
     row["predicted"] = 1e3 * said["step_seconds"]["value"]
     row["error"] = row["predicted"] / row["measured"] - 1
-    row["inside"] = 1e3 * said["step_seconds"]["low"] <= row["measured"] <= 1e3 * said["step_seconds"]["high"]
+    row["bar"] = said["step_error"]["value"]
+    row["inside"] = row["bar"] is not None and 1e3 * said["step_seconds"]["low"] <= row["measured"] <= 1e3 * said["step_seconds"]["high"]
     row["memory"] = max(rank["device_bytes"] for rank in said["memory"]) / 2**30
     row["model"] = value_of(options, "--model", "")
     row["ranks"] = int(value_of(options, "--ranks", "1"))
@@ -42,7 +32,7 @@ def comparisons(rows):
     """(all, right): triples of one model and number of GPUs whose fastest is more than 2% ahead of the next."""
     groups = {}
     for row in rows:
-        groups.setdefault((row["model"], row["ranks"]), []).append(row)
+        groups.setdefault((shipped_machine(row), row["model"], row["layers"], row["ranks"]), []).append(row)
     count, right = 0, 0
     for group in groups.values():
         for three in itertools.combinations(group, 3):
@@ -58,16 +48,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--consist", default="build/bin/consist")
     parser.add_argument("--markdown", action="store_true", help="as docs/results.md has it")
-    parser.add_argument("--machine", help="for all rows, instead of their own: h200 is the one that ships")
+    parser.add_argument("--machine", help="one that ships, h200 or h100: all rows of such GPUs, by that machine instead of their own")
     arguments = parser.parse_args()
-    with open(HERE / "rows.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = [row for row in read_rows() if not arguments.machine or shipped_machine(row) == arguments.machine]
     for row in rows:
         predicted(arguments.consist, row, arguments.machine)
     rows.sort(key=lambda row: -abs(row["error"]))
     for row in rows:
         line = [row["options"].replace("--", ""), row["machine"].removesuffix(".json") + ("" if row["measured_on"] == "the same GPUs" else ", another"), f"{row['measured']:.1f}",
-                f"{row['error']:+.1%}", "" if row["inside"] else "no", f"{row['memory']:.1f} / {row['planned_gib']} GiB"]
+                f"{row['error']:+.1%}", "not known" if row["bar"] is None else "" if row["inside"] else "no", f"{row['memory']:.1f} / {row['planned_gib']} GiB"]
         print("| " + " | ".join(line) + " |" if arguments.markdown else "  ".join(line[1:] + line[:1]))
     for name, some in (("all", rows), ("same GPUs", [row for row in rows if row["measured_on"] == "the same GPUs"])):
         summarize(name, some)
@@ -78,7 +67,7 @@ def summarize(name, rows):
     errors = [abs(row["error"]) for row in rows]
     print(f"{name}: {len(rows)} rows, mean {sum(errors) / len(errors):.2%}, largest {max(errors):.1%}, "
           f"mean of the signed errors {sum(row['error'] for row in rows) / len(rows):+.2%}, "
-          f"{sum(row['inside'] for row in rows)} within the error bar")
+          f"{sum(row['inside'] for row in rows)} within the error bar of {sum(row['bar'] is not None for row in rows)} that have one")
 
 
 if __name__ == "__main__":
