@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "consist/error.h"
+#include "core/config/run_facts.h"
 #include "core/files/split.h"
 
 namespace consist {
@@ -128,20 +129,7 @@ std::string legal_value(const OptionSpec& spec, std::string_view value, const st
 }
 
 std::vector<std::string> tunable_values(const OptionSpec& spec, const std::string& said) {
-  std::vector<std::string> values, legal;
-  if (*spec.tunable == '\0') return values;
-  for (const std::string_view value : split(spec.tunable, '|')) {
-    legal.push_back(legal_value(spec, value, "a tunable value of " + said));
-    values.emplace_back(value);
-    if (std::count(legal.begin(), legal.end(), legal.back()) > 1)
-      throw UsageError("the tunable values of " + said + " name '" + values.back() + "' twice");
-  }
-  const auto fallback = std::find(legal.begin(), legal.end(), legal_value(spec, spec.fallback, "the default of " + said));
-  if (fallback == legal.end())
-    throw UsageError("the tunable values of " + said + " are '" + spec.tunable + "', without its default, '" + spec.fallback +
-                     "'");
-  std::rotate(values.begin(), values.begin() + (fallback - legal.begin()), values.begin() + (fallback - legal.begin()) + 1);
-  return values;
+  return tunable_values(spec, said, RunFacts());
 }
 
 std::string value_of(std::span<const OptionSpec> table, const std::map<std::string, std::string>& given, std::string_view name) {

@@ -14,9 +14,11 @@
 #include "core/passes/fuse_amax.h"
 #include "core/passes/gather_quantized.h"
 #include "core/passes/hoist_step_invariants.h"
+#include "core/passes/keep_layers.h"
 #include "core/passes/pack_linears.h"
 #include "core/passes/pass_manager.h"
 #include "core/passes/record_amaxes.h"
+#include "core/passes/reduced_step.h"
 #include "core/passes/room_for_rows.h"
 #include "core/passes/unroll_micro_batches.h"
 #include "core/passes/with_cache.h"
@@ -134,9 +136,11 @@ void drop_auxiliary_losses(Program& program) {
 /// The passes of one compilation, in order.
 class Passes {
  public:
-  Passes(const CompileRequest& request, const Layout& layout, bool evaluation)
+  /// `kept_periods`: of keep_layers(); 0: all layers stay.
+  Passes(const CompileRequest& request, const Layout& layout, bool evaluation, int kept_periods = 0)
       : request_(request),
         layout_(layout),
+        kept_periods_(kept_periods),
         context_{.dtypes = request.precision->dtypes(), .micro_batches = request.accumulation, .evaluation = evaluation} {
     for (const StrategyUse& use : layout.active) use.strategy->add_passes(of_strategies_.emplace_back(), use.works_on);
     request.precision->add_passes(of_precision_);
@@ -148,6 +152,7 @@ class Passes {
     passes_.add_call({"build", [this](Program& program, PassContext& /*context*/) { build(program); }}, request_.model_name,
                      "build");
     add("freeze", [this](Program& program) { freeze(program, request_.freeze); });
+    if (kept_periods_ > 0) add("keep_layers", [this](Program& program) { keep_layers(program, kept_periods_); });
     add(
         "parameter_dtypes",
         [this](Program& program) {
@@ -237,6 +242,7 @@ class Passes {
 
   const CompileRequest& request_;
   const Layout& layout_;
+  int kept_periods_;
   PassContext context_;
   bool may_overflow_ = false;
   PassManager passes_;
@@ -266,9 +272,11 @@ void unroll(Program& program, int accumulation) {
 
 }  // namespace
 
-Program compile_step(const CompileRequest& request, const Layout& layout, int rank) {
+namespace {
+
+Program step_of(const CompileRequest& request, const Layout& layout, int rank, int kept_periods) {
   check(request);
-  Passes passes(request, layout, false);
+  Passes passes(request, layout, false, kept_periods);
   passes.forward();
   passes.add("differentiate", [&](Program& program) {
     differentiate(program, request.precision->dtypes().gradient);
@@ -297,6 +305,16 @@ Program compile_step(const CompileRequest& request, const Layout& layout, int ra
   passes.each("finish", finish);
   passes.of_plugins(PassPoint::finished);
   return passes.run(rank);
+}
+
+}  // namespace
+
+Program compile_step(const CompileRequest& request, const Layout& layout, int rank) {
+  return step_of(request, layout, rank, 0);
+}
+
+Program compile_reduced_step(const CompileRequest& request, const Layout& layout, int periods) {
+  return step_of(request, without_stages(layout), 0, periods);
 }
 
 Program compile_evaluation(const CompileRequest& request, const Layout& layout, int rank) {

@@ -10,6 +10,7 @@
 #include "consist/log.h"
 #include "consist/text.h"
 #include "core/files/did_you_mean.h"
+#include "core/plan/run_defaults.h"
 #include "core/plugin/kernel_sets.h"
 #include "core/plugin/plugin_faults.h"
 #include "core/weights/tokenizer_files.h"
@@ -264,6 +265,7 @@ Parts make_parts(const RunConfig& config, PluginHost& host) {
     parts.strategies.push_back(host.make<ParallelStrategy>("strategy", choice.name, options_of(config, choice.name)));
     parts.uses.push_back({choice.name, parts.strategies.back().get(), choice.size, choice.split});
   }
+  make_again_with_defaults(parts, config, host);
   // A name that does not exist is an error before anything starts.
   for (const std::string& transport : named_transports(config)) host.find("transport", transport);
   return parts;

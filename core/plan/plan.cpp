@@ -5,6 +5,9 @@
 
 #include "core/plan/in_parallel.h"
 #include "core/plan/machine_choice.h"
+#include "core/plan/reduced_step.h"
+#include "core/plan/run_defaults.h"
+#include "core/passes/reduced_step.h"
 
 namespace consist {
 
@@ -27,6 +30,7 @@ void Plan::lay_out(Target target) {
       config_.notes.push_back("strategy " + use.name + " has one rank and changes nothing: its options have no effect");
     }
   }
+  for (std::string& note : notes_on_defaults(parts_, config_, *host_)) config_.notes.push_back(std::move(note));
   set_target(std::move(target));
 }
 
@@ -55,6 +59,14 @@ Program Plan::step(int rank, PassObserver* observer) const {
   request.observer = observer;
   Program program = compile_step(request, layout_, rank);
   check_transports(program, layout_, transports_);
+  return program;
+}
+
+Program reduced_step(const Plan& plan, int periods, int micro_batches) {
+  CompileRequest request = request_of(plan);
+  request.accumulation = micro_batches;
+  Program program = compile_reduced_step(request, plan.layout(), periods);
+  check_transports(program, plan.layout(), plan.transports());
   return program;
 }
 

@@ -5,6 +5,7 @@
 
 #include "consist/error.h"
 #include "consist/pass.h"
+#include "consist/stage_estimate.h"
 #include "core/plugin/kernel_sets.h"
 #include "core/program/one_line.h"
 
@@ -78,7 +79,7 @@ class GuardedModel final : public Model {
   const PluginIdentity& plugin_;
 };
 
-class GuardedStrategy final : public ParallelStrategy {
+class GuardedStrategy : public ParallelStrategy {
  public:
   GuardedStrategy(std::shared_ptr<ParallelStrategy> part, const PluginIdentity& plugin)
       : part_(std::move(part)), plugin_(plugin) {}
@@ -110,6 +111,20 @@ class GuardedStrategy final : public ParallelStrategy {
 
  private:
   std::shared_ptr<ParallelStrategy> part_;
+  const PluginIdentity& plugin_;
+};
+
+/// Of a strategy that is a StageEstimator.
+class GuardedStageStrategy final : public GuardedStrategy, public StageEstimator {
+ public:
+  GuardedStageStrategy(std::shared_ptr<ParallelStrategy> part, const StageEstimator& estimator, const PluginIdentity& plugin)
+      : GuardedStrategy(std::move(part), plugin), estimator_(estimator), plugin_(plugin) {}
+  StageEstimate estimate_stages(const StageRequest& request) const override {
+    return in_plugin(plugin_, "estimate_stages", limited, [&] { return estimator_.estimate_stages(request); });
+  }
+
+ private:
+  const StageEstimator& estimator_;
   const PluginIdentity& plugin_;
 };
 
@@ -355,6 +370,8 @@ std::shared_ptr<Model> guarded(std::shared_ptr<Model> part, const PluginIdentity
   return std::make_shared<GuardedModel>(std::move(part), plugin);
 }
 std::shared_ptr<ParallelStrategy> guarded(std::shared_ptr<ParallelStrategy> part, const PluginIdentity& plugin) {
+  if (const auto* const estimator = dynamic_cast<const StageEstimator*>(part.get()))
+    return std::make_shared<GuardedStageStrategy>(std::move(part), *estimator, plugin);
   return std::make_shared<GuardedStrategy>(std::move(part), plugin);
 }
 std::shared_ptr<Precision> guarded(std::shared_ptr<Precision> part, const PluginIdentity& plugin) {

@@ -5,6 +5,7 @@
 #include "consist/job.h"
 #include "consist/model.h"
 #include "consist/precision.h"
+#include "consist/stage_estimate.h"
 #include "consist/strategy.h"
 #include "consist/transport.h"
 
@@ -21,6 +22,7 @@ void ParallelStrategy::divide(Program& /*segment*/, AxisSet /*axes*/) const {}
 void ParallelStrategy::schedule(Program& /*step*/, AxisSet /*axes*/) const {}
 void ParallelStrategy::finish(Program& /*program*/, AxisSet /*axes*/) const {}
 void ParallelStrategy::add_passes(PassList& /*passes*/, AxisSet /*axes*/) const {}
+StageEstimator::~StageEstimator() = default;
 Kernel::~Kernel() = default;
 void Kernel::check() {}
 Executable::~Executable() = default;

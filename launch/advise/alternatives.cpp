@@ -7,6 +7,9 @@
 
 #include "consist/dtype.h"
 #include "core/config/option_value.h"
+#include "core/config/run_facts.h"
+#include "core/passes/reduced_step.h"
+#include "core/plan/run_defaults.h"
 
 namespace consist::launch {
 namespace {
@@ -50,7 +53,7 @@ class Collector {
     const auto given = config_.plugin_options.find(plugin);
     return consist::value_of(table_of(kind, plugin),
                              given == config_.plugin_options.end() ? std::map<std::string, std::string>{} : given->second,
-                             option);
+                             option, facts_of(plan_.parts()));
   }
   /// Options that are given and that the other precision has under the same name go along.
   void precisions() {
@@ -176,7 +179,7 @@ class Collector {
       if (!need.is_met_by(value_of(kind, owner, need.option))) continue;
       const std::string said = "--" + owner + "." + spec.name;
       const std::string now = value_of(kind, owner, spec.name);
-      for (const std::string& value : tunable_values(spec, said)) {
+      for (const std::string& value : tunable_values(spec, said, facts_of(plan_.parts()))) {
         if (legal_value(spec, value, said) == now) continue;
         // A dtype: what is kept or sent is rounded to it.
         const std::string caution = dtype_of(value) ? "changes the numerics: " + value + " instead of " + now : std::string();
@@ -218,7 +221,7 @@ class Collector {
       if (config_.accumulation % times == 0) add("micro-batch", micro_batch(config_.batch * times), Aim::speed);
     }
     const bool stages = std::any_of(plan_.layout().active.begin(), plan_.layout().active.end(),
-                                    [](const StrategyUse& use) { return use.name == "pipeline"; });
+                                    [](const StrategyUse& use) { return makes_stages(use.strategy->axis()); });
     for (std::int64_t divisor = 2; divisor <= config_.batch && config_.batch % divisor == 0; divisor *= 2) {
       const Choices smaller = micro_batch(config_.batch / divisor);
       add("micro-batch", smaller, stages ? Aim::both : Aim::memory);  // small ones fill the stages sooner

@@ -6,6 +6,7 @@
 #include "consist/error.h"
 #include "consist/model.h"
 #include "consist/text.h"
+#include "core/config/run_facts.h"
 #include "core/files/did_you_mean.h"
 #include "core/plugin/host.h"
 #include "core/plugin/plugin_call.h"
@@ -14,6 +15,13 @@
 
 namespace consist::commands {
 namespace {
+
+/// "2, beside stages of a pipeline 1".
+std::string default_text(const OptionSpec& option) {
+  const std::string usual = *option.fallback == '\0' ? "empty" : printable(option.fallback);
+  const std::string beside = default_of(option, {.stages = 2});
+  return beside == option.fallback ? usual : usual + ", beside stages of a pipeline " + printable(beside);
+}
 
 constexpr const char* help =
     "usage: consist plugins [NAME] [--plugin PATH]...\n\n"
@@ -74,7 +82,7 @@ void print_options(PluginHost& host, const std::string& name) {
         kind = kinds[static_cast<std::size_t>(option.kind)];
       }
       std::printf("  --%s.%s  (%s, default %s)\n      %s\n", file.name.c_str(), option.name, kind.c_str(),
-                  *option.fallback == '\0' ? "empty" : printable(option.fallback).c_str(), printable(option.help).c_str());
+                  default_text(option).c_str(), printable(option.help).c_str());
       if (*option.tunable != '\0') std::printf("      consist tune chooses between %s\n", printable(option.tunable).c_str());
     }
   }

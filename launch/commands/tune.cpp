@@ -20,6 +20,7 @@
 #include "launch/compare/lists.h"
 #include "launch/exit_status.h"
 #include "launch/run_options.h"
+#include "launch/tune/device_here.h"
 #include "launch/tune/fit.h"
 #include "launch/tune/measure.h"
 #include "launch/tune/search.h"
@@ -30,9 +31,10 @@ namespace {
 
 constexpr RunOption measure_option{.spec = {"measure", OptionKind::integer, "3", "configurations that are run", "0.."},
                                    .value = "N"};
-constexpr RunOption limit_option{.spec = {"search-seconds", OptionKind::integer, "300", "of searching", "1.."}, .value = "S"};
-constexpr RunOption least_option{
-    .spec = {"configurations", OptionKind::integer, "2000", "simulated before the search ends by itself", "1.."}, .value = "N"};
+constexpr RunOption limit_option{.spec = {"search-seconds", OptionKind::integer, "60", "of searching", "1.."}, .value = "S"};
+constexpr RunOption most_option{
+    .spec = {"configurations", OptionKind::integer, "100", "simulated, of those that are estimated to be the best", "1.."},
+    .value = "N"};
 constexpr RunOption rows_option{.spec = {"rows", OptionKind::integer, "10", "of the table", "1.."}, .value = "N"};
 constexpr RunOption objective_option{
     .spec = {"objective", OptionKind::choice, "tokens", "what the best configuration has", "tokens|memory|cost|energy"},
@@ -45,7 +47,7 @@ constexpr RunOption own_options[] = {{.spec = {"help", OptionKind::flag, "false"
                                      limit_option,
                                      rows_option,
                                      objective_option,
-                                     least_option,
+                                     most_option,
                                      fit_option};
 
 constexpr const char* help =
@@ -53,17 +55,19 @@ constexpr const char* help =
     "brackets)\n\n"
     "Searches for the fastest way to train: strategies and how the ranks are divided between them, micro-batch and\n"
     "accumulation, recomputation, and the options that the plugins call tunable (consist plugins NAME): schedules of\n"
-    "pipelines, buckets, prefetch, sharding, offload, dtypes of gradients and states. Configurations are compiled and\n"
-    "simulated with the machine's figures; the best N are then run. Options that are given are fixed.\n\n"
-    "  --measure N [3]          runs of the best N on this machine: all for 10 steps, the better half for 30, and so on;\n"
-    "                           give 0 if there is no device here, or if --machine is another machine\n"
+    "pipelines, buckets, prefetch, sharding, offload. Thousands are estimated by steps of a few layers, the best hundred\n"
+    "simulated with few micro-batches, the best ten whole, with the machine's figures; the best N are then run. Options\n"
+    "that are given are fixed. Training stays as it is but for the order of sums; what other dtypes of gradients and\n"
+    "states would gain is said apart.\n\n"
+    "  --measure N [3]          runs of the best N here, if the device here is of the machine that is searched for: all\n"
+    "                           for 10 steps, the better half for 30, and so on\n"
     "  --objective O [tokens]   tokens: the most tokens per second; memory: the least memory; cost: the lowest --price of a\n"
     "                           billion tokens, which of equally many ranks the fastest has; energy: the fewest joules\n"
     "                           by the power of the machine's file\n"
-    "  --search-seconds S [300] time limit of the search\n"
+    "  --search-seconds S [60]  time limit of the search, which ends by itself when it has converged\n"
     "  --fit batch|sequence     the largest global batch of one micro-batch, instead of --global-batch; or the longest\n"
     "                           sequence, instead of --sequence: a multiple of 1,024 up to the model's positions\n"
-    "  --configurations N [2000] are simulated, if there are so many, before the search ends by itself\n"
+    "  --configurations N [100] are simulated at most, of those that are estimated to be the best\n"
     "  --exhaustive             every combination of the options, each planned whole: for small models alone\n"
     "  --rows N [10]            rows of the table\n"
     "  --transport LIST [auto]  auto: the fastest that the machine's file has, within a node and between nodes; one is fixed;\n"
@@ -165,16 +169,7 @@ void recommend(const launch::SearchResult& result, launch::Objective objective, 
     return transports_text(candidate.config) != transports_text(winner.config);
   });
   if (other_transport != result.candidates.end() && other_transport != other) say_why(*other_transport);
-  const auto as_asked = std::find_if(result.candidates.begin(), result.candidates.end(),
-                                     [](const launch::Candidate& candidate) { return !candidate.changes_precision; });
-  if (winner.changes_precision && as_asked != result.candidates.end())
-    std::printf(
-        "The winner has options of the precision, which may round what is trained in another way. The best without them, "
-        "predicted "
-        "to be %s%% %s: '%s'.\n",
-        fixed_text(100 * std::abs(as_asked->prediction.seconds / winner.prediction.seconds - 1), 1).c_str(),
-        as_asked->prediction.seconds < winner.prediction.seconds ? "faster" : "slower",
-        launch::text_of(as_asked->choices).c_str());
+  if (winner.changes_numerics) std::printf("Nothing fits that keeps the numerics: the configurations above round in another way.\n");
   // A run elsewhere could come to other transports than those that were planned: the command names them.
   const std::string& transports = winner.prediction.transports;
   launch::Choices choices = winner.choices;
@@ -185,6 +180,12 @@ void recommend(const launch::SearchResult& result, launch::Objective objective, 
   std::string command = "consist train";
   for (const std::string& word : words_of_train(arguments, transports.empty() ? "" : "--transport")) command += " " + word;
   std::printf("Train with it:\n  %s %s\n", printable(command).c_str(), (fitted + launch::text_of(choices)).c_str());
+  if (!result.other_numerics) return;
+  const launch::Candidate& other_numerics = *result.other_numerics;
+  std::printf("With other numerics, which may round what is trained in another way, predicted to take %s ms and %s (%s ms and %s above):\n  %s\n",
+              fixed_text(other_numerics.prediction.seconds * 1e3, 2).c_str(), bytes_text(other_numerics.prediction.most_bytes()).c_str(),
+              fixed_text(result.candidates.front().prediction.seconds * 1e3, 2).c_str(),
+              bytes_text(result.candidates.front().prediction.most_bytes()).c_str(), launch::text_of(other_numerics.choices).c_str());
 }
 
 /// Takes a list of transports, written as compare takes it, out of the command line: "nvlink,socket", "nvlink+ddp=efa,socket".
@@ -217,6 +218,19 @@ void check_names(const std::vector<std::string>& transports, PluginHost& host) {
   }
 }
 
+void measure_the_best(launch::SearchResult& result, std::size_t count, const launch::SearchRequest& request, PluginHost& host,
+                      const std::vector<std::string>& plugins) {
+  if (count == 0) return;
+  const std::string reason = launch::reason_not_to_measure(*request.machine, request.config, host);
+  if (!reason.empty()) {
+    std::printf("Nothing is measured: %s.\n", printable(reason).c_str());
+    return;
+  }
+  std::vector<launch::Candidate*> best;
+  for (std::size_t n = 0; n < std::min(count, result.candidates.size()); ++n) best.push_back(&result.candidates[n]);
+  launch::measure(best, host, plugins);
+}
+
 int tune_config(const ParsedRun& parsed, PluginHost& host, RunConfig config, const Arguments& arguments,
                 const std::vector<std::string>& transports) {
   for (const std::string& note : config.notes) std::fprintf(stderr, "%s\n", printable(note).c_str());
@@ -230,7 +244,7 @@ int tune_config(const ParsedRun& parsed, PluginHost& host, RunConfig config, con
   request.objective =
       objective_of(parsed, request.config.price, request.machine->name.substr(0, request.machine->name.find(',')), request.power);
   const std::string fitted = fit(request, parsed, host);
-  request.least = static_cast<std::size_t>(number(parsed, least_option));
+  request.most_simulated = static_cast<std::size_t>(number(parsed, most_option));
   request.exhaustive = parsed.flag("exhaustive");
   request.rows = static_cast<std::size_t>(std::max(number(parsed, rows_option), number(parsed, measure_option)));
   request.most_seconds = static_cast<double>(number(parsed, limit_option));
@@ -249,10 +263,7 @@ int tune_config(const ParsedRun& parsed, PluginHost& host, RunConfig config, con
     return exit_failed;
   }
 
-  std::vector<launch::Candidate*> best;
-  for (std::size_t n = 0; n < std::min(static_cast<std::size_t>(number(parsed, measure_option)), result.candidates.size()); ++n)
-    best.push_back(&result.candidates[n]);
-  launch::measure(best, host, plugin_paths(parsed));
+  measure_the_best(result, static_cast<std::size_t>(number(parsed, measure_option)), request, host, plugin_paths(parsed));
   // That all draw the limit says nothing that the time does not say: it is shown where it was asked for.
   const bool shows_energy = request.objective == launch::Objective::energy || !request.power.is_bound();
   std::fputs(printable(launch::table_of(result, static_cast<std::size_t>(number(parsed, rows_option)), request.config.price,

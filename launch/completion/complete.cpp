@@ -214,7 +214,7 @@ class Completer {
     } else if (spec.kind == OptionKind::flag) {
       offer({prefix + "on", prefix + "off"});
     } else if (*spec.tunable != '\0') {
-      for (const std::string_view value : split(spec.tunable, '|')) offer({prefix + std::string(value)});
+      for (const std::string& value : tunable_values(spec, std::string(name))) offer({prefix + value});
     }
     const std::string_view value = option != nullptr ? option->value : "";
     result_.files = value == "FILE" || value == "PATH" || (part && spec.kind == OptionKind::text);

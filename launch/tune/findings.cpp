@@ -16,12 +16,15 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 
 }  // namespace
 
-Findings::Findings(const Space& space, Objective objective, std::string precision)
-    : space_(space), objective_(objective), precision_(std::move(precision)), known_(space.layouts().size()) {}
+Findings::Findings(const Space& space, Objective objective)
+    : space_(space), objective_(objective), known_(space.layouts().size()) {}
 
 void Findings::add(const Point& point, const Known& known) {
-  const auto [at, is_new] = known_[point.layout].try_emplace(point, known);
-  if (!is_new) at->second.whole = known.estimate;
+  Known& there = known_[point.layout][point];
+  if (known.quick) there.quick = known.quick;
+  if (known.simulated) there.simulated = known.simulated;
+  if (known.whole) there.whole = known.whole;
+  there.refused = there.refused || known.refused;
 }
 
 const Known* Findings::find(const Point& point) const {
@@ -33,12 +36,6 @@ void Findings::each(const std::function<void(const Point&, const Known&)>& visit
   for (const auto& of_layout : known_) {
     for (const auto& [point, known] : of_layout) visit(point, known);
   }
-}
-
-std::size_t Findings::simulated() const {
-  std::size_t count = 0;
-  each([&](const Point&, const Known& known) { count += known.fits() ? 1 : 0; });
-  return count;
 }
 
 std::pair<double, double> Findings::score(const Estimate& estimate) const {
@@ -54,10 +51,10 @@ std::pair<double, double> Findings::score(const Estimate& estimate) const {
   return {estimate.seconds, bytes};
 }
 
-double Findings::best_score() const {
+double Findings::best_score(bool quick) const {
   double best = infinity;
   each([&](const Point&, const Known& known) {
-    if (known.fits()) best = std::min(best, score(known.surest()).first);
+    if (known.fits() && (quick || known.is_simulated())) best = std::min(best, score(known.surest()).first);
   });
   return best;
 }
@@ -76,32 +73,21 @@ Points Findings::sorted(Points points) const {
 
 Points Findings::best_of_layout(std::size_t layout) const {
   Points points;
-  std::pair<std::int64_t, Point> least{std::numeric_limits<std::int64_t>::max(), {}};
+  std::vector<std::pair<std::int64_t, Point>> too_large;
   for (const auto& [point, known] : known_[layout]) {
-    if (known.fits()) points.push_back(point);
-    if (!known.refused) least = std::min(least, {known.surest().bytes, point});
+    if (known.fits())
+      points.push_back(point);
+    else if (!known.refused && known.is_known())
+      too_large.emplace_back(known.surest().bytes, point);
   }
-  if (points.empty() && least.first < std::numeric_limits<std::int64_t>::max()) return {least.second};
-  return sorted(std::move(points));
-}
-
-std::vector<std::size_t> Findings::layouts_within(double margin) const {
-  std::vector<std::pair<double, std::size_t>> by_score;
-  const double best = best_score();
-  for (std::size_t layout = 0; layout < known_.size(); ++layout) {
-    const Points points = best_of_layout(layout);
-    if (points.empty()) continue;
-    const double own = find(points.front())->fits() ? score(points.front()).first : infinity;
-    if (own <= (1 + margin) * best || own == infinity) by_score.emplace_back(own, layout);
-  }
-  std::sort(by_score.begin(), by_score.end());
-  std::vector<std::size_t> layouts;
-  for (const auto& [own, layout] : by_score) layouts.push_back(layout);
-  return layouts;
+  points = sorted(std::move(points));
+  std::sort(too_large.begin(), too_large.end());
+  for (auto& [bytes, point] : too_large) points.push_back(std::move(point));
+  return points;
 }
 
 Findings::Family Findings::family_of(const Point& point, bool by_memory) const {
-  const double steps = std::log(static_cast<double>(find(point)->estimate.bytes)) / std::log1p(step_of_front);
+  const double steps = std::log(static_cast<double>(find(point)->surest().bytes)) / std::log1p(step_of_front);
   return {point.layout,
           space_.value_of(point, "batch"),
           space_.value_of(point, "recompute"),
@@ -110,15 +96,12 @@ Findings::Family Findings::family_of(const Point& point, bool by_memory) const {
           by_memory ? static_cast<int>(steps) : 0};
 }
 
-bool Findings::changes_precision(const Point& point) const {
-  const Choices choices = space_.choices_of(point);
-  return std::any_of(choices.begin(), choices.end(),
-                     [&](const Choice& choice) { return choice.option.starts_with(precision_ + "."); });
-}
-
 Points Findings::best_of(const std::map<Family, Points>& families) const {
   // Of one basis: that of a shortened step, where steps are shortened.
-  const auto of_estimate = [&](const Point& point) { return score(find(point)->estimate).first; };
+  const auto of_estimate = [&](const Point& point) {
+    const Known& known = *find(point);
+    return score(known.simulated ? *known.simulated : *known.whole).first;
+  };
   Points best;
   for (const auto& [family, points] : families) {
     double least = infinity;
@@ -136,7 +119,7 @@ Points Findings::best_of(const std::map<Family, Points>& families) const {
 Points Findings::best_of_families(const std::function<bool(const Point&)>& takes) const {
   std::map<Family, Points> families;
   each([&](const Point& point, const Known& known) {
-    if (known.fits() && (!takes || takes(point))) families[family_of(point, false)].push_back(point);
+    if (known.fits() && known.is_simulated() && (!takes || takes(point))) families[family_of(point, false)].push_back(point);
   });
   return best_of(families);
 }
@@ -144,7 +127,7 @@ Points Findings::best_of_families(const std::function<bool(const Point&)>& takes
 Points Findings::front() const {
   std::map<Family, Points> families;
   each([&](const Point& point, const Known& known) {
-    if (known.fits()) families[family_of(point, true)].push_back(point);
+    if (known.fits() && known.is_simulated()) families[family_of(point, true)].push_back(point);
   });
   std::vector<std::tuple<double, double, Point>> by_time;
   for (const Point& point : best_of(families)) {

@@ -21,16 +21,16 @@ enum class Objective {
   energy,  ///< the fewest joules of all ranks; of equal ones the fastest
 };
 
-/// What is known of a configuration.
+/// What is known of a configuration: by arithmetic, simulated with few micro-batches, and simulated whole.
 struct Known {
-  Estimate estimate;
-  std::optional<Estimate> whole;  ///< if `estimate` is of a shortened step, and this was planned, too
+  std::optional<Estimate> quick, simulated, whole;
   bool refused = false;           ///< its parts or sizes do not go together
-  int changed = 0;                ///< all configurations around it that differ in so many options were planned
+  bool looked_around = false;     ///< all configurations that differ in one option were estimated
 
-  bool fits() const { return !refused && estimate.fits && (!whole || whole->fits); }
-  bool is_whole() const { return estimate.whole || whole.has_value(); }
-  const Estimate& surest() const { return whole ? *whole : estimate; }
+  bool is_known() const { return quick || simulated || whole; }
+  bool is_simulated() const { return simulated || whole; }
+  const Estimate& surest() const { return whole ? *whole : simulated ? *simulated : *quick; }
+  bool fits() const { return !refused && is_known() && surest().fits; }
 };
 
 using Points = std::vector<Point>;
@@ -38,28 +38,28 @@ using Points = std::vector<Point>;
 /// One thread at a time.
 class Findings {
  public:
-  /// `precision`: the plugin, whose options may change rounding. `space` must outlive it.
-  Findings(const Space& space, Objective objective, std::string precision);
+  /// `space` must outlive it.
+  Findings(const Space& space, Objective objective);
 
-  /// Of a point that is known already `known.estimate` is that of the whole step.
+  /// What `known` has of a point is added to what there is.
   void add(const Point& point, const Known& known);
   /// Null if it is not known.
   const Known* find(const Point& point) const;
-  void set_changed(const Point& point, int options) { known_[point.layout].at(point).changed = options; }
+  void set_looked_around(const Point& point) { known_[point.layout].at(point).looked_around = true; }
 
   void each(const std::function<void(const Point&, const Known&)>& visit) const;
-  /// Configurations that fit.
-  std::size_t simulated() const;
-  /// The first of score() of the best, infinity if nothing fits.
-  double best_score() const;
+  /// Of what was simulated and fits the first of score() of the best; infinity if there is none. With `quick` also of what was only
+  /// estimated.
+  double best_score(bool quick) const;
   /// By the objective: less is better.
   std::pair<double, double> score(const Point& point) const { return score(find(point)->surest()); }
+  std::pair<double, double> score(const Estimate& estimate) const;
   Points sorted(Points points) const;
 
-  /// Those of a layout that fit, the best first; where none does, the one that needs the least memory.
+  /// Those of a layout that fit, the best first; behind them those that do not, the least memory first.
   Points best_of_layout(std::size_t layout) const;
-  /// Layouts whose best is worse by at most `margin` than the best of all, the best first; then those where nothing fits yet.
-  std::vector<std::size_t> layouts_within(double margin) const;
+
+  // Of what was simulated and fits:
 
   /// A family has a layout, a micro-batch, a recomputation and a place for activations; its members differ in options of plugins
   /// alone. The best of each family, the best first; of nearly equal ones the one with the fewest options. Those alone that
@@ -67,18 +67,14 @@ class Findings {
   Points best_of_families(const std::function<bool(const Point&)>& takes = nullptr) const;
   /// The Pareto front of families: no other is both as fast and as small. Neighbours differ in memory by some percent.
   Points front() const;
-  /// Whether it has options of the precision that the user has not given.
-  bool changes_precision(const Point& point) const;
 
  private:
   using Family = std::tuple<std::size_t, std::string, std::string, std::string, std::string, int>;
-  std::pair<double, double> score(const Estimate& estimate) const;
   Points best_of(const std::map<Family, Points>& families) const;
   Family family_of(const Point& point, bool by_memory) const;
 
   const Space& space_;
   Objective objective_;
-  std::string precision_;
   std::vector<std::map<Point, Known>> known_;  // by layout
 };
 

@@ -1,88 +1,76 @@
 #include "launch/tune/search.h"
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
 #include <limits>
-#include <mutex>
-#include <optional>
 #include <set>
-#include <string_view>
 #include <utility>
 
 #include "consist/error.h"
 #include "consist/host.h"
 #include "core/plan/in_parallel.h"
-#include "core/plan/transports.h"
-#include "launch/tune/estimate.h"
-#include "launch/tune/findings.h"
+#include "launch/tune/ranking.h"
+#include "launch/tune/trier.h"
 
 namespace consist::launch {
 namespace {
 
-/// Of the time of a shortened step (estimate.h) as against the whole one.
-constexpr double margin_of_estimates = 0.01;
-/// A layout whose best is slower by this than the best of all is not looked at further.
-constexpr double margin_of_layouts = 0.25;
-/// Larger micro-batches are planned of layouts whose smaller ones are slower than the best of all by less than this factor.
-constexpr double worth_larger_batches = 2;
-constexpr double gain_worth_a_round = 0.001;
-/// Of the time: rounds end then, and the best are planned whole.
-constexpr double share_of_rounds = 0.8;
 constexpr double without_limit = std::numeric_limits<double>::infinity();
 constexpr std::size_t most_combinations = 200'000;
+/// Larger micro-batches are estimated of layouts whose smaller ones are slower than the best of all by less than this factor.
+constexpr double worth_larger_batches = 1.5;
+/// An axis is cut in two where the division of the ranks is slower than the best by less than this factor.
+constexpr double worth_cutting = 1.3;
+/// Options are changed around the best of layouts that are slower than the best of all by less than this factor.
+constexpr double worth_a_look = 1.2;
+/// Around what is estimated to be better by less than this share than what was looked at in the same layout is not looked.
+constexpr double gain_worth_a_look = 0.001;
+/// Of the time of the search: until then is estimated, and simulated. Then the best are planned whole.
+constexpr double share_of_estimates = 0.4, share_of_simulations = 0.8;
+/// Of the time of a shortened step (estimate.h) as against the whole one.
+constexpr double margin_of_shortened = 0.01;
 
 class Search {
  public:
   Search(const SearchRequest& request, PluginHost& host)
-      : request_(request),
-        host_(host),
-        space_(request.config, request.settled, *request.machine, host, request.transports),
-        found_(space_, request.objective, request.config.precision),
-        automatic_(automatic_transports(request.config, host, *request.machine)) {}
+      : request_(request), host_(host), trier_(request, host), space_(trier_.space()), found_(trier_.found()) {}
 
   SearchResult run() {
     if (request_.exhaustive) {
       plan_all();
     } else {
-      plan_each_layout();
-      plan_around_the_best();
+      for (numerics_ = Numerics::kept; true; numerics_ = Numerics::any) {
+        estimate_layouts();
+        look_around();
+        simulate_the_best();
+        if (found_.best_score(false) < without_limit || numerics_ == Numerics::any) break;
+      }
     }
     plan_the_best_whole();
-    SearchResult result{.candidates = candidates_of(shown())};
-    found_.each([&](const Point&, const Known& known) {
-      ++(known.refused ? result.refused : !known.fits() ? result.too_large : known.is_whole() ? result.whole : result.shortened);
-    });
-    if (result.candidates.empty() && result.too_large == 0 && !refusal_.empty()) throw UsageError(refusal_);
-    result.seconds = passed();
-    result.ended_early = ended_;
-    return result;
+    return result();
   }
 
   /// Of each layout what needs little memory; then around those that need the least what differs in one option, several times.
   bool finds_one_that_fits() {
     Points points;
     for (std::size_t layout = 0; layout < space_.layouts().size(); ++layout) {
-      points.push_back(space_.first(layout));
+      Point point = space_.first(layout);
       if (const std::vector<std::string> batches = space_.values_of(layout, "batch"); !batches.empty())
-        space_.set(points.back(), "batch", batches.back());
-      space_.set(points.back(), "recompute", "full");
-      points.push_back(points.back());
-      if (!space_.set(points.back(), offload_option, "all")) points.pop_back();
+        space_.set(point, "batch", batches.back());
+      space_.set(point, "recompute", "full");
+      points.push_back(point);
+      if (space_.set(point, offload_option, "all")) points.push_back(point);
     }
     constexpr int rounds = 3;
     constexpr std::size_t layouts_of_round = 3;
     for (int round = 0; round <= rounds; ++round) {
-      plan(points, false, without_limit);
-      if (found_.simulated() > 0) return true;
-      std::vector<std::pair<std::int64_t, Point>> by_bytes;
-      for (std::size_t layout = 0; layout < space_.layouts().size(); ++layout) {
-        for (const Point& point : found_.best_of_layout(layout)) by_bytes.emplace_back(found_.find(point)->estimate.bytes, point);
-      }
-      std::sort(by_bytes.begin(), by_bytes.end());
+      trier_.try_all(points, Depth::quick);
+      const Points least = least_memory();
+      const Points smallest(least.begin(), least.begin() + static_cast<std::ptrdiff_t>(std::min(layouts_of_round, least.size())));
+      trier_.try_all(smallest, Depth::simulated);
+      if (found_.best_score(false) < without_limit) return true;
       points.clear();
-      for (std::size_t n = 0; n < std::min(layouts_of_round, by_bytes.size()); ++n) {
-        const Points around = space_.around(by_bytes[n].second, 1);
+      for (const Point& point : smallest) {
+        const Points around = space_.around(point, 1);
         points.insert(points.end(), around.begin(), around.end());
       }
     }
@@ -90,52 +78,23 @@ class Search {
   }
 
  private:
-  double passed() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count(); }
-  bool is_late(double share) {
-    const bool late = request_.most_seconds > 0 && passed() > share * request_.most_seconds;
-    if (late) ended_ = true;
-    return late;
-  }
+  double until(double share) const { return share * request_.most_seconds; }
+  bool is_late(double share) const { return request_.most_seconds > 0 && trier_.passed() > until(share); }
+  double capacity() const { return request_.machine->device.memory_bytes.value; }
 
-  /// The host makes one part after the other.
-  Plan plan_of(const Point& point) {
-    const Choices choices = space_.choices_of(point);
-    RunConfig config = request_.config;
-    if (!request_.settled.batch) config.accumulation = 0;  // follows from the batch and the global batch
-    apply(choices, config);
-    const std::lock_guard lock(making_);
-    if (request_.progress) request_.progress(std::to_string(++tried_) + " planned; " + text_of(choices));
-    return plan_run(std::move(config), host_, {nullptr, request_.machine, false, automatic_});
-  }
-
-  /// Plans those that are not known yet, or were not planned whole. What is late is left out.
-  void plan(const Points& points, bool whole, double share_of_time) {
-    Points open;
-    std::set<Point> seen;
-    for (const Point& point : points) {
-      const Known* known = found_.find(point);
-      if (known != nullptr && (!whole || known->is_whole() || !known->fits())) continue;
-      if (seen.insert(point).second) open.push_back(point);
+  /// One of each layout, the least first.
+  Points least_memory() const {
+    std::vector<std::pair<std::int64_t, Point>> by_bytes;
+    for (std::size_t layout = 0; layout < space_.layouts().size(); ++layout) {
+      std::pair<std::int64_t, Point> least{std::numeric_limits<std::int64_t>::max(), {}};
+      for (const Point& point : found_.best_of_layout(layout))
+        least = std::min(least, {found_.find(point)->surest().bytes, point});
+      if (least.first < std::numeric_limits<std::int64_t>::max()) by_bytes.push_back(std::move(least));
     }
-    std::vector<Known> known(open.size());
-    std::vector<char> done(open.size(), 0);
-    std::vector<std::string> refusals(open.size());
-    in_parallel(open.size(), usable_cores(), [&](std::size_t n) {
-      if (is_late(share_of_time)) return;
-      try {
-        Plan plan = plan_of(open[n]);
-        known[n].estimate = estimate(plan, space_.layouts()[open[n].layout].stages, whole, request_.power);
-      } catch (const Error& error) {
-        known[n].refused = true;
-        refusals[n] = error.what();
-      }
-      done[n] = 1;
-    });
-    for (std::size_t n = 0; n < open.size(); ++n) {
-      if (done[n] == 0) continue;
-      if (refusal_.empty()) refusal_ = refusals[n];
-      found_.add(open[n], known[n]);
-    }
+    std::sort(by_bytes.begin(), by_bytes.end());
+    Points points;
+    for (auto& [bytes, point] : by_bytes) points.push_back(std::move(point));
+    return points;
   }
 
   void plan_all() {
@@ -144,72 +103,114 @@ class Search {
       if (all.size() > most_combinations)
         throw UsageError("--exhaustive would plan more than " + std::to_string(most_combinations) + " combinations of '" +
                          space_.layouts()[layout].strategy + "' alone; give some options a value");
-      plan(all, true, 1);
+      trier_.try_all(all, Depth::whole, until(1));
     }
   }
 
   /// Every layout and micro-batch, the smallest first, with recomputation, then activations on the host, where the plan would not
-  /// fit otherwise. Larger ones are left out where a smaller one is too large, and of layouts that are far behind.
-  void plan_each_layout() {
-    std::vector<bool> ended(space_.layouts().size(), false);
-    for (std::size_t nth = 0; std::find(ended.begin(), ended.end(), false) != ended.end(); ++nth) {
-      const double best = found_.best_score();
-      Points now;
-      for (std::size_t layout = 0; layout < ended.size(); ++layout) {
-        const std::vector<std::string> batches = space_.values_of(layout, "batch");  // the largest first
-        const double own = own_score(layout);
-        if (nth > 0 && (nth >= batches.size() || (own < without_limit && own > worth_larger_batches * best)))
-          ended[layout] = true;
-        if (ended[layout]) continue;
-        now.push_back(space_.first(layout));
-        if (!batches.empty()) space_.set(now.back(), "batch", batches[batches.size() - 1 - nth]);
-      }
-      for (const Point& point : now) ended[point.layout] = true;  // unless one of them fits
-      for (const Choice& more : std::initializer_list<Choice>{
-               {"recompute", "none"}, {"recompute", "swiglu,rms_norm"}, {"recompute", "full"}, {offload_option, "all"}}) {
-        for (Point& point : now) space_.set(point, more.option, more.value);  // what has no such option is known already
-        plan(now, false, share_of_rounds);
-        std::erase_if(now, [&](const Point& point) {
-          const Known* known = found_.find(point);
-          const bool goes_on = known != nullptr && (known->refused || known->fits());
-          if (goes_on) ended[point.layout] = false;
-          return goes_on || known == nullptr;
-        });
-      }
+  /// fit otherwise. Larger ones are left out where a smaller one is too large, and of layouts that are far behind; axes are cut
+  /// in two in good divisions of the ranks alone.
+  void estimate_layouts() {
+    std::vector<std::size_t> going;
+    for (std::size_t layout = 0; layout < space_.layouts().size(); ++layout) going.push_back(layout);
+    for (std::size_t nth = 0; !going.empty(); ++nth) {
+      std::vector<std::size_t> uncut, cut;
+      for (const std::size_t layout : going) (space_.layouts()[layout].cuts_axis && nth == 0 ? cut : uncut).push_back(layout);
+      std::vector<std::size_t> left = estimate_batches(uncut, nth);
+      std::erase_if(cut, [&](std::size_t layout) { return best_of_division(layout) > worth_cutting * found_.best_score(true); });
+      const std::vector<std::size_t> left_of_cut = estimate_batches(cut, nth);
+      left.insert(left.end(), left_of_cut.begin(), left_of_cut.end());
+      std::erase_if(left, [&](std::size_t layout) {
+        return nth + 1 >= std::max<std::size_t>(space_.values_of(layout, "batch").size(), 1) ||
+               own_score(layout) > worth_larger_batches * found_.best_score(true);
+      });
+      going = std::move(left);
     }
   }
 
-  /// Of the best of a layout; infinity if nothing fits.
-  double own_score(std::size_t layout) const {
+  /// The nth micro-batch of these layouts. Returns those of which it fits or is refused.
+  std::vector<std::size_t> estimate_batches(const std::vector<std::size_t>& layouts, std::size_t nth) {
+    Points now;
+    for (const std::size_t layout : layouts) {
+      const std::vector<std::string> batches = space_.values_of(layout, "batch");  // the largest first
+      now.push_back(space_.first(layout));
+      if (!batches.empty()) space_.set(now.back(), "batch", batches[batches.size() - 1 - nth]);
+    }
+    std::vector<std::size_t> going;
+    for (const Choice& more : std::initializer_list<Choice>{
+             {"recompute", "none"}, {"recompute", "swiglu,rms_norm"}, {"recompute", "full"}, {offload_option, "all"}}) {
+      for (Point& point : now) space_.set(point, more.option, more.value);  // what has no such option is known already
+      Points all;
+      for (const Point& point : now) {
+        const Points variants = space_.with_stages(point);
+        all.insert(all.end(), variants.begin(), variants.end());
+      }
+      trier_.try_all(all, Depth::quick, until(share_of_estimates));
+      std::erase_if(now, [&](const Point& point) {
+        const Known* known = found_.find(point);
+        if (known == nullptr) return true;
+        if (known->refused || known->fits()) going.push_back(point.layout);
+        return known->refused || known->fits();
+      });
+    }
+    return going;
+  }
+
+  double score_of_best(std::size_t layout) const {
     const Points best = found_.best_of_layout(layout);
     return best.empty() || !found_.find(best.front())->fits() ? without_limit : found_.score(best.front()).first;
   }
-
-  /// The best of a layout around which not all that differs in `options` options was planned; of a layout where nothing fits what
-  /// needs the least memory. Null: there is none among the first `width`.
-  std::optional<Point> open_in(std::size_t layout, std::size_t width, int options) const {
-    const Points best = found_.best_of_layout(layout);
-    const auto end = best.begin() + static_cast<std::ptrdiff_t>(std::min(width, best.size()));
-    const auto open = std::find_if(best.begin(), end, [&](const Point& point) { return found_.find(point)->changed < options; });
-    return open == end ? std::nullopt : std::optional(*open);
+  double own_score(std::size_t layout) const { return score_of_best(layout); }
+  double best_of_division(std::size_t layout) const {
+    double best = without_limit;
+    for (std::size_t other = 0; other < space_.layouts().size(); ++other) {
+      if (space_.layouts()[other].division == space_.layouts()[layout].division) best = std::min(best, score_of_best(other));
+    }
+    return best;
   }
 
-  /// Around the best of each layout all that differ in one option; where that is done, around the best of one layout all that
-  /// differ in two.
-  Points next_round(std::size_t width, double margin) {
-    Points around;
-    for (const int options : {1, 2}) {
-      for (const std::size_t layout : found_.layouts_within(margin)) {
-        if (options == 2 && !around.empty()) return around;
-        const std::optional<Point> from = open_in(layout, width, options);
-        if (!from) continue;
-        found_.set_changed(*from, options);
-        for (Point& changed : space_.around(*from, options)) {
+  /// Where a layout goes on: its best point if nothing around a point about as good was looked at; the fastest of those that do
+  /// not fit if it is faster than all that do, since options may make it smaller.
+  void add_open_points(std::size_t layout, double best, std::vector<std::pair<double, Point>>& open) const {
+    struct Side {
+      double looked = without_limit, score = without_limit;
+      const Point* point = nullptr;
+    } sides[2];
+    const Points points = found_.best_of_layout(layout);
+    for (const Point& point : points) {
+      const Known& known = *found_.find(point);
+      if (numerics_ == Numerics::kept && space_.changes_numerics(point)) continue;
+      const double score = found_.score(known.surest()).first;
+      Side& side = sides[known.fits() ? 0 : 1];
+      if (known.looked_around) side.looked = std::min(side.looked, score);
+      if (!known.looked_around && score > 0 && score < side.score) side = {side.looked, score, &point};
+    }
+    for (const Side& side : sides) {
+      const double most = &side == sides ? worth_a_look * best : best;
+      if (side.point != nullptr && side.score <= most && side.score < (1 - gain_worth_a_look) * side.looked)
+        open.emplace_back(side.score, *side.point);
+    }
+  }
+
+  /// Changes one option of what is good so far, the best first, until nothing gains.
+  void look_around(double share = share_of_estimates, int rounds = std::numeric_limits<int>::max()) {
+    constexpr std::size_t points_of_round = 8;
+    for (int round = 0; round < rounds && !is_late(share); ++round) {
+      const double best = found_.best_score(true);
+      std::vector<std::pair<double, Point>> open;
+      for (std::size_t layout = 0; layout < space_.layouts().size(); ++layout) add_open_points(layout, best, open);
+      if (open.empty()) return;
+      std::sort(open.begin(), open.end());
+      if (open.size() > points_of_round) open.resize(points_of_round);
+      Points around;
+      for (const auto& [score, point] : open) {
+        found_.set_looked_around(point);
+        for (Point& changed : space_.around(point, 1, numerics_)) {
           if (!copies_for_nothing(changed)) around.push_back(std::move(changed));
         }
       }
+      trier_.try_all(around, Depth::quick, until(share));
     }
-    return around;
   }
 
   /// Whether activations go to the host though the device is known to have room for them: that only takes time.
@@ -221,39 +222,47 @@ class Search {
     return known != nullptr && known->fits();
   }
 
-  /// Rounds move on to what is better, leave layouts that are far behind, and end when none gains and enough was planned.
-  void plan_around_the_best() {
-    std::size_t width = 3;
-    double margin = margin_of_layouts, best = found_.best_score();
-    for (int idle = 0; !is_late(share_of_rounds);) {
-      const Points around = next_round(width, margin);
-      const bool enough = found_.simulated() >= request_.least;
-      if (enough && (idle >= 2 || around.empty())) break;
-      if (around.empty()) {
-        if (width > 10'000) break;  // that was all
-        width *= 4;
-        margin *= 2;
-        continue;
+  std::size_t simulated() const {
+    std::size_t count = 0;
+    found_.each([&](const Point&, const Known& known) { count += known.quick && known.is_simulated() ? 1 : 0; });
+    return count;
+  }
+
+  /// The best by what corrected estimates may come to, a few at a time and no two of one layout, until none is left that may be
+  /// better.
+  void simulate_the_best() {
+    const auto at_once = static_cast<std::size_t>(2 * usable_cores());
+    for (const std::size_t before = simulated(); true;) {
+      const Corrections corrections(space_, found_);
+      const double best = found_.best_score(false);
+      std::vector<Ranked> next = ranked(space_, found_, corrections, capacity(), numerics_);
+      std::erase_if(next, [&](const Ranked& r) { return r.score > best; });
+      open_ = next.size();
+      const std::size_t done = simulated() - before;
+      if (next.empty() || done >= request_.most_simulated || is_late(share_of_simulations)) return;
+      Points points;
+      std::set<std::size_t> layouts;
+      for (Ranked& one : next) {
+        if (points.size() < std::min(at_once, request_.most_simulated - done) && layouts.insert(one.point.layout).second)
+          points.push_back(std::move(one.point));
       }
-      plan(around, false, share_of_rounds);
-      const double now = found_.best_score();
-      idle = now < (1 - gain_worth_a_round) * best ? 0 : idle + 1;
-      best = std::min(best, now);
+      trier_.try_all(points, Depth::simulated, until(share_of_simulations));
+      if (found_.best_score(false) < best) look_around(share_of_simulations, 1);
     }
   }
 
-  /// The best of as many families as are asked for, the Pareto front, the best with the user's precision, and that of each
-  /// transport.
+  bool keeps(const Point& point) const { return numerics_ == Numerics::any || !space_.changes_numerics(point); }
+
+  /// The best of as many families as are asked for, the Pareto front, and that of each transport.
   Points shown() const {
-    Points chosen = found_.best_of_families();
+    Points chosen = found_.best_of_families([&](const Point& point) { return keeps(point); });
     if (chosen.size() > request_.rows) chosen.resize(request_.rows);
-    const Points front = found_.front();
-    const Points as_asked = found_.best_of_families([this](const Point& point) { return !found_.changes_precision(point); });
-    chosen.insert(chosen.end(), front.begin(), front.end());
-    if (!as_asked.empty()) chosen.push_back(as_asked.front());
+    for (const Point& point : found_.front()) {
+      if (keeps(point)) chosen.push_back(point);
+    }
     for (const std::string& transport : request_.transports) {
-      const Points over =
-          found_.best_of_families([&](const Point& point) { return space_.layouts()[point.layout].transport == transport; });
+      const Points over = found_.best_of_families(
+          [&](const Point& point) { return keeps(point) && space_.layouts()[point.layout].transport == transport; });
       if (!over.empty()) chosen.push_back(over.front());
     }
     return chosen;
@@ -265,34 +274,36 @@ class Search {
     for (int pass = 0; pass < most_passes; ++pass) {
       Points open = shown();
       double best = without_limit;
-      const Points families = found_.best_of_families();
+      const Points families = found_.best_of_families([&](const Point& point) { return keeps(point); });
       for (const Point& point : families) {
-        if (found_.find(point)->is_whole()) best = std::min(best, found_.score(point).first);
+        if (found_.find(point)->whole) best = std::min(best, found_.score(point).first);
       }
       for (const Point& point : families) {
-        if (found_.score(point).first <= (1 + margin_of_estimates) * best) open.push_back(point);
+        if (found_.score(point).first <= (1 + margin_of_shortened) * best) open.push_back(point);
       }
-      std::erase_if(open, [&](const Point& point) { return found_.find(point)->is_whole(); });
+      std::erase_if(open, [&](const Point& point) { return found_.find(point)->whole.has_value(); });
       if (open.empty() || (pass > 0 && is_late(1))) break;
-      if (pass == 0) plan({found_.sorted(open).front()}, true, without_limit);  // one at least
-      plan(open, true, 1);
+      if (pass == 0) trier_.try_all({found_.sorted(open).front()}, Depth::whole);  // one at least
+      trier_.try_all(open, Depth::whole, until(1));
     }
+  }
+
+  Candidate candidate_of(const Point& point) {
+    const Plan plan = trier_.plan_of(trier_.config_of(point));
+    return {.choices = space_.choices_of(point),
+            .config = plan.config(),
+            .prediction = predict(plan),
+            .changes_numerics = space_.changes_numerics(point)};
   }
 
   std::vector<Candidate> candidates_of(const Points& points) {
     std::set<Point> distinct;
     for (const Point& point : points) {
-      if (found_.find(point)->is_whole()) distinct.insert(point);
+      if (found_.find(point)->whole && found_.find(point)->fits()) distinct.insert(point);
     }
     const Points all(distinct.begin(), distinct.end());
     std::vector<Candidate> candidates(all.size());
-    in_parallel(all.size(), usable_cores(), [&](std::size_t n) {
-      const Plan plan = plan_of(all[n]);
-      candidates[n] = {.choices = space_.choices_of(all[n]),
-                       .config = plan.config(),
-                       .prediction = predict(plan),
-                       .changes_precision = found_.changes_precision(all[n])};
-    });
+    in_parallel(all.size(), usable_cores(), [&](std::size_t n) { candidates[n] = candidate_of(all[n]); });
     std::stable_sort(candidates.begin(), candidates.end(),
                      [](const Candidate& a, const Candidate& b) { return a.prediction.seconds < b.prediction.seconds; });
     std::int64_t least = std::numeric_limits<std::int64_t>::max();
@@ -313,16 +324,66 @@ class Search {
     return candidates;
   }
 
+  /// The best of what differs from the best few in options that round in another way.
+  std::optional<Candidate> best_with_other_numerics() {
+    constexpr std::size_t looked_at = 2;
+    if (numerics_ == Numerics::any) return std::nullopt;
+    Points families = found_.best_of_families([&](const Point& point) { return keeps(point); });
+    if (families.empty()) return std::nullopt;
+    const double best = found_.score(families.front()).first;
+    if (!request_.exhaustive) {
+      Points changed;
+      families.resize(std::min(families.size(), looked_at));
+      for (const Point& point : families) {
+        const Points around = space_.around(point, 2, Numerics::changed);
+        changed.insert(changed.end(), around.begin(), around.end());
+      }
+      trier_.try_all(changed, Depth::simulated, until(1));
+    }
+    const Points others = found_.best_of_families([&](const Point& point) { return space_.changes_numerics(point); });
+    if (others.empty() || found_.score(others.front()).first > (1 - gain_worth_a_look) * best) return std::nullopt;
+    return candidate_of(others.front());
+  }
+
+  SearchResult result() {
+    SearchResult result{.candidates = candidates_of(shown())};
+    result.other_numerics = best_with_other_numerics();
+    found_.each([&](const Point&, const Known& known) {
+      if (known.quick) ++result.estimated;
+      if (known.refused) ++result.refused;
+      if (known.is_known() && !known.refused && !known.fits()) ++result.too_large;
+      if (!known.is_simulated() || !known.fits()) return;
+      ++(known.whole ? result.whole : result.simulated);
+    });
+    if (result.candidates.empty() && result.too_large == 0 && !trier_.first_refusal().empty())
+      throw UsageError(trier_.first_refusal());
+    const Corrections corrections(space_, found_);
+    result.mean_error = corrections.mean_error();
+    result.largest_error = corrections.largest_error();
+    result.compiled = trier_.compiled_small_steps();
+    result.open = open_;
+    if (!result.candidates.empty()) {
+      const Points families = found_.best_of_families([&](const Point& point) { return keeps(point); });
+      result.nearly_as_good =
+          static_cast<std::size_t>(std::ranges::count_if(families,
+                                                         [&](const Point& point) {
+                                                           return found_.score(point).first <=
+                                                                  (1 + margin_of_ties) * found_.score(families.front()).first;
+                                                         })) -
+          1;
+    }
+    result.seconds = trier_.passed();
+    result.ended_early = trier_.left_out_some() || (!request_.exhaustive && is_late(share_of_simulations) && open_ > 0);
+    return result;
+  }
+
   const SearchRequest& request_;
   PluginHost& host_;
-  const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
-  Space space_;
-  Findings found_;
-  const AutomaticTransports automatic_;
-  std::string refusal_;  // the first one
-  std::mutex making_;
-  int tried_ = 0;
-  std::atomic<bool> ended_{false};
+  Trier trier_;
+  const Space& space_;
+  Findings& found_;
+  Numerics numerics_ = Numerics::kept;
+  std::size_t open_ = 0;
 };
 
 }  // namespace

@@ -7,6 +7,8 @@
 
 #include "consist/error.h"
 #include "core/config/option_value.h"
+#include "core/config/run_facts.h"
+#include "core/passes/reduced_step.h"
 #include "core/plan/parts.h"
 
 namespace consist::launch {
@@ -18,10 +20,6 @@ std::vector<int> divisors(int number) {
     if (number % d == 0) all.push_back(d);
   }
   return all;
-}
-
-bool makes_stages(const AxisRequest& request) {
-  return request.distance >= 2 && !request.splits_batch;
 }
 
 /// The strategies that there are, by what they divide.
@@ -129,22 +127,24 @@ std::vector<std::string> joined(const std::vector<std::vector<std::string>>& lis
   return texts;
 }
 
-/// The tunable options of a plugin that the user has not given.
-void add_options(std::vector<Dimension>& dimensions, const char* kind, const std::string& owner, const RunConfig& config,
-                 PluginHost& host) {
+/// The tunable options of a plugin that the user has not given. What those of a precision change is rounding (OptionSpec::tunable).
+void add_options(std::vector<Dimension>& dimensions, const std::string& kind, const std::string& owner, const RunConfig& config,
+                 const RunFacts& facts, PluginHost& host) {
   const auto options = config.plugin_options.find(owner);
   const std::map<std::string, std::string> given =
       options == config.plugin_options.end() ? std::map<std::string, std::string>{} : options->second;
   const std::vector<OptionSpec> table = host.option_table(kind, owner);
   for (const OptionSpec& spec : table) {
-    Dimension dimension{owner + "." + spec.name, tunable_values(spec, "--" + owner + "." + spec.name)};
+    Dimension dimension{.option = owner + "." + spec.name,
+                        .values = tunable_values(spec, "--" + owner + "." + spec.name, facts),
+                        .numerics = kind == "precision"};
     if (dimension.values.size() < 2 || given.contains(spec.name)) continue;
     const OptionNeed need = need_of(spec);
     const auto needed = std::find_if(table.begin(), table.end(), [&](const OptionSpec& s) { return need.option == s.name; });
     if (needed != table.end() && *needed->tunable != '\0' && !given.contains(need.option)) {  // which is searched, too
       dimension.needs_option = owner + "." + need.option;
       dimension.needs_values = need.values;
-    } else if (!need.is_met_by(value_of(table, given, need.option))) {
+    } else if (!need.is_met_by(value_of(table, given, need.option, facts))) {
       continue;
     }
     dimensions.push_back(std::move(dimension));
@@ -190,12 +190,19 @@ void Space::add_layouts(const RunConfig& config, const Settled& settled, const M
     return;
   }
   const Strategies strategies(host);
+  std::size_t division = 0;
   for (const Division& d : divisions(config, sizes, machine)) {
     const std::vector<std::vector<std::string>> terms{
         terms_of(strategies.within_layers, d.tensor), terms_of(strategies.of_sequence, d.context),
         terms_of(strategies.of_experts, d.experts), terms_of(strategies.of_stages, d.stages),
         data_terms(strategies, d.data, machine.ranks_per_node / d.tensor / d.context / d.experts, d.context * d.experts > 1)};
-    for (const std::string& strategy : joined(terms)) layouts_.push_back({strategy, d.stages, d.data * d.experts});
+    for (const std::string& strategy : joined(terms)) {
+      const std::vector<StrategyChoice> choices = parse_strategies(strategy);
+      const auto kinds = (d.tensor > 1) + (d.context > 1) + (d.experts > 1) + (d.stages > 1) + 1;
+      const bool cuts = static_cast<int>(choices.size()) > kinds || std::ranges::any_of(choices, [](const auto& c) { return !c.split.empty(); });
+      layouts_.push_back({.strategy = strategy, .stages = d.stages, .data = d.data * d.experts, .division = division, .cuts_axis = cuts});
+    }
+    ++division;
   }
 }
 
@@ -204,7 +211,7 @@ void Space::take_transports(const std::vector<std::string>& transports) {
   for (const std::string& transport : transports) {
     RunConfig named;
     parse_transports(transport, named);
-    const std::size_t before = with_transports.size();
+    const std::size_t before = with_transports.size(), with_division = before == 0 ? 0 : with_transports.back().division + 1;
     for (LayoutChoice layout : layouts_) {
       const std::vector<StrategyChoice> strategies = parse_strategies(layout.strategy);
       const bool has_all = std::all_of(named.transport_of.begin(), named.transport_of.end(), [&](const auto& of_strategy) {
@@ -213,6 +220,7 @@ void Space::take_transports(const std::vector<std::string>& transports) {
       });
       if (!has_all) continue;
       layout.transport = transport;
+      layout.division += with_division;
       with_transports.push_back(std::move(layout));
     }
     if (with_transports.size() == before)
@@ -223,6 +231,7 @@ void Space::take_transports(const std::vector<std::string>& transports) {
 
 void Space::add_dimensions(LayoutChoice& layout, const RunConfig& config, const Settled& settled, PluginHost& host) const {
   std::vector<Dimension>& all = layout.dimensions;
+  const RunFacts facts{.stages = layout.stages, .layers = layers_};
   const std::int64_t sequences = config.global_batch / layout.data;
   if (!settled.batch && config.global_batch % layout.data == 0) {
     all.push_back({"batch", {}});
@@ -238,10 +247,14 @@ void Space::add_dimensions(LayoutChoice& layout, const RunConfig& config, const 
   }
   if (!settled.offload && layers_ >= 2) all.push_back({offload_option, {"none", "all"}});
   for (const StrategyChoice& choice : parse_strategies(layout.strategy)) {
-    if (config.ranks > 1) add_options(all, "strategy", choice.name, config, host);
+    if (config.ranks == 1) continue;
+    const std::size_t before = all.size();
+    add_options(all, "strategy", choice.name, config, facts, host);
+    if (layout.stages == 1 || !makes_stages(host.make<ParallelStrategy>("strategy", choice.name, {})->axis())) continue;
+    for (std::size_t d = before; d < all.size(); ++d) all[d].of_stages = true;
   }
-  add_options(all, "precision", config.precision, config, host);
-  add_options(all, "optimizer", config.optimizer_plugin, config, host);
+  add_options(all, "precision", config.precision, config, facts, host);
+  add_options(all, "optimizer", config.optimizer_plugin, config, facts, host);
 }
 
 std::vector<std::string> Space::values_of(std::size_t layout, const std::string& option) const {
@@ -302,25 +315,59 @@ Point Space::without_idle_options(Point point) const {
   return point;
 }
 
-std::vector<Point> Space::around(const Point& point, int options) const {
-  std::set<Point> found;
+bool Space::changes_numerics(const Point& point) const {
   const std::vector<Dimension>& dimensions = layouts_[point.layout].dimensions;
-  const auto each_change = [&](const Point& from, std::size_t begin, const auto& take) {
-    for (std::size_t d = begin; d < dimensions.size(); ++d) {
+  for (std::size_t d = 0; d < dimensions.size(); ++d) {
+    if (dimensions[d].numerics && point.values[d] > 0) return true;
+  }
+  return false;
+}
+
+template <typename Take>
+void Space::each_change(const Point& from, std::size_t begin, Numerics numerics, const Take& take) const {
+  const std::vector<Dimension>& dimensions = layouts_[from.layout].dimensions;
+  for (std::size_t d = begin; d < dimensions.size(); ++d) {
+    if (numerics != Numerics::any && dimensions[d].numerics != (numerics == Numerics::changed)) continue;
+    for (std::size_t v = 0; v < dimensions[d].values.size(); ++v) {
+      if (v == from.values[d]) continue;
+      Point changed = from;
+      changed.values[d] = static_cast<std::uint8_t>(v);
+      take(changed, d);
+    }
+  }
+}
+
+std::vector<Point> Space::with_stages(const Point& point) const {
+  const std::vector<Dimension>& dimensions = layouts_[point.layout].dimensions;
+  std::set<Point> found{point};
+  for (std::size_t d = 0; d < dimensions.size(); ++d) {
+    if (!dimensions[d].of_stages) continue;
+    for (const Point& from : std::vector<Point>(found.begin(), found.end())) {
       for (std::size_t v = 0; v < dimensions[d].values.size(); ++v) {
-        if (v == point.values[d]) continue;
         Point changed = from;
         changed.values[d] = static_cast<std::uint8_t>(v);
-        take(changed, d);
+        found.insert(without_idle_options(changed));
       }
     }
-  };
-  each_change(point, 0, [&](const Point& once, std::size_t d) {
-    if (options == 1) {
-      found.insert(without_idle_options(once));
-    } else {
-      each_change(once, d + 1, [&](const Point& twice, std::size_t) { found.insert(without_idle_options(twice)); });
+  }
+  return {found.begin(), found.end()};
+}
+
+std::vector<Point> Space::around(const Point& point, int options, Numerics numerics) const {
+  std::set<Point> found;
+  const std::vector<Dimension>& dimensions = layouts_[point.layout].dimensions;
+  each_change(point, 0, numerics, [&](const Point& once, std::size_t d) {
+    found.insert(without_idle_options(once));
+    for (std::size_t dependent = 0; dependent < dimensions.size(); ++dependent) {
+      if (dimensions[dependent].needs_option != dimensions[d].option || !has_effect(once, dimensions[dependent])) continue;
+      for (std::size_t v = 0; v < dimensions[dependent].values.size(); ++v) {
+        Point both = once;
+        both.values[dependent] = static_cast<std::uint8_t>(v);
+        found.insert(without_idle_options(both));
+      }
     }
+    if (options > 1)
+      each_change(once, d + 1, numerics, [&](const Point& twice, std::size_t) { found.insert(without_idle_options(twice)); });
   });
   found.erase(point);
   return {found.begin(), found.end()};

@@ -30,6 +30,8 @@ struct Dimension {
   /// It has an effect only where that option of the same layout has one of these values; empty: always.
   std::string needs_option = {};
   std::vector<std::string> needs_values = {};
+  bool numerics = false;  ///< its values round what is trained in different ways
+  bool of_stages = false;  ///< of a strategy that makes stages: estimates of its values share their compilations
 };
 
 /// How the ranks are divided, and what can be chosen then.
@@ -38,6 +40,9 @@ struct LayoutChoice {
   int stages = 1, data = 1;
   std::vector<Dimension> dimensions = {};
   std::string transport = {};  ///< as train takes it, of several that are searched; empty: the configuration's
+  /// Layouts of one number divide the ranks between kinds of strategies in the same way.
+  std::size_t division = 0;
+  bool cuts_axis = false;  ///< into one within nodes and one between them: zero2=4x8, zero2=8+ddp=4
 };
 
 /// A configuration: a layout, and the value of each of its dimensions.
@@ -45,6 +50,13 @@ struct Point {
   std::size_t layout = 0;
   std::vector<std::uint8_t> values;
   auto operator<=>(const Point&) const = default;
+};
+
+/// Which options are changed.
+enum class Numerics : unsigned char {
+  kept,     ///< none that rounds in another way
+  changed,  ///< those alone
+  any,
 };
 
 /// Ranks along the axes that hand on activations between layers, 1 without.
@@ -76,8 +88,13 @@ class Space {
   Point first(std::size_t layout) const;
   /// With this value of an option. False if the layout does not have it.
   bool set(Point& point, const std::string& option, const std::string& value) const;
-  /// Those that differ in the value of one option (`options` 1), or of two. What would have no effect is left at its default.
-  std::vector<Point> around(const Point& point, int options) const;
+  /// Those that differ in the value of one option (`options` 1), or of two; an option that only has an effect beside the new value of
+  /// another one, such as the chunks of a schedule, is changed with it. What would have no effect is left at its default.
+  std::vector<Point> around(const Point& point, int options, Numerics numerics = Numerics::any) const;
+  /// All combinations of the options of strategies that make stages, the others as in `point`.
+  std::vector<Point> with_stages(const Point& point) const;
+  /// Whether options are changed from their defaults that round what is trained in another way.
+  bool changes_numerics(const Point& point) const;
   /// All of a layout; `most` at most.
   std::vector<Point> all(std::size_t layout, std::size_t most) const;
 
@@ -85,6 +102,9 @@ class Space {
   void add_layouts(const RunConfig& config, const Settled& settled, const Machine& machine, PluginHost& host);
   void take_transports(const std::vector<std::string>& transports);
   void add_dimensions(LayoutChoice& layout, const RunConfig& config, const Settled& settled, PluginHost& host) const;
+  /// Calls `take` with each change of one dimension from `begin` on, and the dimension.
+  template <typename Take>
+  void each_change(const Point& from, std::size_t begin, Numerics numerics, const Take& take) const;
   bool has_effect(const Point& point, const Dimension& dimension) const;
   Point without_idle_options(Point point) const;
 

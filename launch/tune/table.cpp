@@ -49,12 +49,26 @@ std::string trust_text(const SearchResult& result, const Machine& machine) {
 }  // namespace
 
 std::string extent_of(const SearchResult& result, const std::string& machine) {
-  return "Fit " + machine + ": " + std::to_string(result.whole + result.shortened) +
-         " configurations, planned and simulated in " + fixed_text(result.seconds, 1) + " s (" + std::to_string(result.whole) +
-         " whole, " + std::to_string(result.shortened) +
-         " with fewer micro-batches). Too large: " + std::to_string(result.too_large) +
-         ". Do not go together: " + std::to_string(result.refused) +
-         (result.ended_early ? ". The search ended by --search-seconds.\n" : ".\n");
+  const auto count = [](std::size_t number, const char* what) { return std::to_string(number) + what; };
+  std::string text = "Searched for " + machine + ": ";
+  if (result.estimated > 0)
+    text += count(result.estimated, " configurations estimated by ") + count(result.compiled, " steps of a few layers, ");
+  if (result.simulated > 0) text += count(result.simulated, " simulated with few micro-batches, ");
+  text += count(result.whole, " simulated whole, in ") + fixed_text(result.seconds, 1) + " s.\n";
+  if (result.mean_error > 0)
+    text += "Estimates were " + fixed_text(100 * result.mean_error, 1) + "% off in the mean of those that were simulated, " +
+            fixed_text(100 * result.largest_error, 1) + "% at most. ";
+  text += count(result.too_large, " are too large, ") + count(result.refused, " do not go together.\n");
+  if (result.candidates.empty()) return text;
+  text += result.has_converged()
+              ? "The search has converged: none that was left out is estimated to be faster.\n"
+              : "The search has not converged" +
+                    (result.open > 0 ? ": " + count(result.open, " that were not simulated may be faster") : std::string()) +
+                    (result.ended_early ? "; it ended by --search-seconds.\n" : "; it ended by --configurations.\n");
+  if (result.nearly_as_good > 0)
+    text += count(result.nearly_as_good, result.nearly_as_good == 1 ? " other is" : " others are") +
+            " within 2% of the first, less than predictions can tell apart: measure them (--measure).\n";
+  return text;
 }
 
 std::string table_of(const SearchResult& result, std::size_t rows, const std::string& price, const Machine& machine,
@@ -71,8 +85,8 @@ std::string table_of(const SearchResult& result, std::size_t rows, const std::st
     links.insert(links.end(), candidate.prediction.links.begin(), candidate.prediction.links.end());
     ++shown;
   }
-  const std::size_t all = result.whole + result.shortened;
-  if (shown < all) text += "  and " + std::to_string(all - shown) + " others\n";
+  const std::size_t all = result.whole + result.simulated;
+  if (shown < all) text += "  and " + std::to_string(all - shown) + " others that were simulated\n";
   return text + "PARETO: no other configuration is both as fast and as small." +
          (device_price ? " COST/BTOK: of a billion tokens, predicted, by --price." : "") +
          (power.is_known() ? "\nJ/BTOK: joules of all devices for a billion tokens, " + origin_of(power) + ".\n" : "\n") +

@@ -52,6 +52,7 @@ TEST_P(Pipelines, BesideOthers) {
     const Words more{"--pipeline.schedule=" + std::string(schedule)};
     expect("pipeline=2+ddp", 4, 4, more);
     expect("zero2+pipeline=2", 4, 4, more);
+    expect("zero2+pipeline=2", 4, 4, more + Words{"--zero2.stage=2"});
     expect("zero3-offload+pipeline=2", 4, 4, more);
     expect("tp-sp=2+pipeline=2", 4, 4, more);
   }

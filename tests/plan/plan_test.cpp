@@ -50,6 +50,21 @@ TEST(Plan, TheSameConfigurationGivesTheSamePlan) {
   EXPECT_EQ(simulate(ranks).seconds, simulate(two.ranks()).seconds);
 }
 
+TEST(Plan, BesideStagesZeroReducesOncePerStepUnlessItsStageIsGiven) {
+  RunConfig usual = tiny("pipeline=2+zero2", 4), one = usual, two = usual;
+  one.plugin_options["zero2"]["stage"] = "1";
+  two.plugin_options["zero2"]["stage"] = "2";
+  const Plan plan = plan_run(usual, host()), of_one = plan_run(one, host()), of_two = plan_run(two, host());
+  EXPECT_EQ(to_text(plan.step(0)), to_text(of_one.step(0)));
+  EXPECT_NE(to_text(plan.step(0)), to_text(of_two.step(0)));
+  EXPECT_THAT(plan.config().notes, Contains("--zero2.stage 1, its default beside stages of a pipeline (2 without)"));
+  EXPECT_THAT(of_two.config().notes, testing::Not(Contains(HasSubstr("zero2.stage"))));
+  RunConfig alone = tiny("zero2", 2);
+  const Plan without_stages = plan_run(alone, host());
+  alone.plugin_options["zero2"]["stage"] = "2";
+  EXPECT_EQ(to_text(without_stages.step(0)), to_text(plan_run(alone, host()).step(0)));
+}
+
 TEST(Plan, EachStageOfAPipelineStandsInItOnce) {
   const Plan plan = plan_run(tiny("pipeline=2+ddp", 4), host());
   for (const int rank : {0, 1, 2, 3}) {

@@ -4,9 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "consist/error.h"
 #include "consist/strategy.h"
 #include "core/config/option_value.h"
+#include "core/config/run_facts.h"
 #include "core/plugin/host.h"
 #include "tests/plugin/test_plugins.h"
 
@@ -100,6 +103,28 @@ TEST(Options, TunableValuesBeginWithTheDefaultAndAreLegal) {
               HasSubstr("a tunable value of --p.size is '0'; it must be at least 1"));
   EXPECT_THAT(refusal(OptionKind::choice, "a", "a|b", "b"), HasSubstr("are 'b', without its default, 'a'"));
   EXPECT_THAT(refusal(OptionKind::bytes, "1Mi", "", "1Mi|2Mi|1048576"), HasSubstr("name '1048576' twice"));
+}
+
+TEST(Options, ADefaultMayDependOnStages) {
+  const OptionSpec stage{"stage", OptionKind::choice, "2", "", "1|2", "", "2|1 beside stages"};
+  EXPECT_EQ(default_of(stage, {}), "2");
+  EXPECT_EQ(default_of(stage, {.stages = 4}), "1");
+  EXPECT_EQ(tunable_values(stage, "--p.stage"), (std::vector<std::string>{"2", "1"})) << "the default first";
+  EXPECT_EQ(tunable_values(stage, "--p.stage", {.stages = 4}), (std::vector<std::string>{"1", "2"}));
+  EXPECT_EQ(value_of(std::array{stage}, {}, "stage", {.stages = 4}), "1");
+  EXPECT_EQ(value_of(std::array{stage}, {{"stage", "2"}}, "stage", {.stages = 4}), "2") << "what is given counts";
+  EXPECT_EQ(defaults_by_facts(std::array{stage}, {}, {.stages = 4}), (std::map<std::string, std::string>{{"stage", "1"}}));
+  EXPECT_TRUE(defaults_by_facts(std::array{stage}, {{"stage", "2"}}, {.stages = 4}).empty());
+  const OptionSpec wrong{"stage", OptionKind::choice, "2", "", "1|2", "", "2|3 beside stages"};
+  EXPECT_THAT(message_of<UsageError>([&] { tunable_values(wrong, "--p.stage"); }), HasSubstr("a tunable value of --p.stage is '3'"));
+}
+
+TEST(Options, ChunksDivideTheLayersOfTheModel) {
+  const OptionSpec chunks{"chunks", OptionKind::integer, "2", "", "", "", "2|divisors(layers)"};
+  EXPECT_EQ(tunable_values(chunks, "--p.chunks", {.stages = 4, .layers = 80}),
+            (std::vector<std::string>{"2", "4", "5", "8", "10", "16", "20"}));
+  EXPECT_EQ(tunable_values(chunks, "--p.chunks", {.stages = 16, .layers = 126}), (std::vector<std::string>{"2", "3", "6", "7"}));
+  EXPECT_EQ(tunable_values(chunks, "--p.chunks"), (std::vector<std::string>{"2"})) << "of no model";
 }
 
 TEST(Options, APluginThatReadsAnotherOptionThanItsOwnIsToldSo) {

@@ -38,9 +38,9 @@ struct OptionSpec {
   /// The value that another option of the same table must have for this one to have an effect: "schedule=interleaved",
   /// "device=cpu|host". Empty: it always has an effect. A run that is given an option without effect says so.
   const char* needs = "";
-  /// Values between which `consist tune` may choose where the user gives none, the default among them: "10Mi|25Mi|100Mi". They
-  /// change the time or the memory of a step, and what is trained no more than by the order of sums or, of a precision, by
-  /// rounding. Empty: the option is not searched. The host refuses a plugin whose values are not legal.
+  /// Values between which `consist tune` chooses where none is given, the default among them: "10Mi|25Mi|100Mi". What is trained
+  /// changes by the order of sums or, of a precision, by rounding alone. "divisors(layers)", and "1 beside stages" for a default of
+  /// its own, depend on the run (docs/plugins.md). Empty: not searched. The host refuses a plugin whose values are not legal.
   const char* tunable = "";
   /// Options of roles code and results are given by the user alone.
   OptionRole role = OptionRole::setting;

@@ -16,11 +16,6 @@
 namespace consist::pipeline {
 namespace {
 
-/// What a message adds to the time of the stages at its two ends, of the time that it travels: it does so beside compute, and
-/// only the first and the last ones of a step are waited for. Little, so that messages grow for more even stages and for nothing
-/// less.
-constexpr double crossing_share = 1.0 / 8;
-
 /// What stages that begin within a block must save of the longest one's time to be worth messages of several times the stream.
 constexpr double least_gain = 0.01;
 
@@ -145,10 +140,7 @@ std::vector<int> balanced(const std::vector<Piece>& pieces, int parts, const std
 void assign_stages(Program& forward, int axis, int stages, Cut cut, bool leads, const std::vector<double>& speeds) {
   int layers = 0;
   for (const Instruction& i : forward.instructions) layers = std::max(layers, i.tag.layer + 1);
-  if (layers < stages) {
-    throw UsageError("strategy 'pipeline' would cut the model into " + std::to_string(stages) + " stages, but it has " +
-                     std::to_string(layers) + " layers, and every stage needs one; choose fewer ranks or chunks");
-  }
+  check_stages(layers, stages);
   if (cut != Cut::automatic) {
     assign(forward, axis, stages, cut, leads, speeds);
     return;
@@ -157,6 +149,18 @@ void assign_stages(Program& forward, int axis, int stages, Cut cut, bool leads, 
   const double of_blocks = assign(forward, axis, stages, Cut::blocks, leads, speeds);
   const double of_operators = assign(within_layers, axis, stages, Cut::operators, leads, speeds);
   if (of_operators < of_blocks * (1 - least_gain)) forward = std::move(within_layers);
+}
+
+void check_stages(int layers, int stages) {
+  if (layers >= stages) return;
+  throw UsageError("strategy 'pipeline' would cut the model into " + std::to_string(stages) + " stages, but it has " +
+                   std::to_string(layers) + " layers, and every stage needs one; choose fewer ranks or chunks");
+}
+
+void check_speeds(const std::vector<double>& speeds, int ranks) {
+  if (speeds.empty() || speeds.size() == static_cast<std::size_t>(ranks)) return;
+  throw UsageError("--pipeline.rank-speeds names " + std::to_string(speeds.size()) + " speeds, but the pipeline has " +
+                   std::to_string(ranks) + " ranks; name one for each, the first stage's first");
 }
 
 std::vector<double> speeds_of(const std::string& text) {

@@ -17,6 +17,11 @@ enum class Cut : std::uint8_t {
   automatic,  ///< blocks, unless operators shorten the longest stage by 1% or more
 };
 
+/// What a message adds to the time of the stages at its two ends, of the time that it travels: it does so beside compute, and
+/// only the first and the last ones of a step are waited for. Little, so that messages grow for more even stages and for nothing
+/// less.
+inline constexpr double crossing_share = 1.0 / 8;
+
 /// What may stand alone: the work between two places where the model may be cut, and what a cut behind it costs its two sides.
 struct Piece {
   double cost = 0;
@@ -44,5 +49,9 @@ void assign_stages(Program& forward, int axis, int stages, Cut cut, bool leads, 
 
 /// Numbers above 0 with colons between them, or none. Throws UsageError if the text is something else.
 std::vector<double> speeds_of(const std::string& text);
+
+/// Throw UsageError for more stages than layers, and for another number of speeds than ranks, unless there are none.
+void check_stages(int layers, int stages);
+void check_speeds(const std::vector<double>& speeds, int ranks);
 
 }  // namespace consist::pipeline

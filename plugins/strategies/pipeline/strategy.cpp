@@ -7,6 +7,7 @@
 #include "consist/error.h"
 #include "consist/plugin.h"
 #include "plugins/strategies/pipeline/divide.h"
+#include "plugins/strategies/pipeline/estimate.h"
 #include "plugins/strategies/pipeline/in_flight_messages.h"
 #include "plugins/strategies/pipeline/orders.h"
 #include "plugins/strategies/pipeline/reorder.h"
@@ -42,7 +43,7 @@ bool shares_matrices(const Mesh& mesh) {
   return false;
 }
 
-class Pipeline final : public ParallelStrategy {
+class Pipeline final : public ParallelStrategy, public StageEstimator {
  public:
   explicit Pipeline(const Options& options)
       : schedule_(schedule_of(options.text("schedule"))),
@@ -60,14 +61,15 @@ class Pipeline final : public ParallelStrategy {
   void partition(Program& forward, AxisSet axes) const override {
     const int axis = axes.first();
     const int ranks = forward.mesh.size_of(axis);
-    if (!speeds_.empty() && speeds_.size() != static_cast<std::size_t>(ranks)) {
-      throw UsageError("--pipeline.rank-speeds names " + std::to_string(speeds_.size()) + " speeds, but the pipeline has " +
-                       std::to_string(ranks) + " ranks; name one for each, the first stage's first");
-    }
+    pipeline::check_speeds(speeds_, ranks);
     const bool blocks = cut_ == pipeline::Cut::automatic && shares_matrices(forward.mesh);
     pipeline::assign_stages(forward, axis, ranks * chunks_, blocks ? pipeline::Cut::blocks : cut_,
                             schedule_ == Schedule::zero_bubble_h2, speeds_);
     pipeline::sum_before_cuts(forward);
+  }
+
+  StageEstimate estimate_stages(const StageRequest& request) const override {
+    return pipeline::estimate_stages({schedule_, chunks_, cut_, sends_first_, speeds_}, request);
   }
 
   void divide(Program& segment, AxisSet axes) const override { pipeline::divide(segment, axes.first()); }
@@ -101,7 +103,7 @@ CONSIST_PLUGIN_OPTIONS(
     {"schedule", consist::OptionKind::choice, "1f1b", "the order of forward and backward parts",
      "gpipe|1f1b|interleaved|zero-bubble|zero-bubble-h2", "", "1f1b|interleaved|zero-bubble|zero-bubble-h2"},
     {"chunks", consist::OptionKind::integer, "2", "parts of the model per rank, of schedule interleaved", "",
-     "schedule=interleaved", "2|4"},
+     "schedule=interleaved", "2|divisors(layers)"},
     {"send-first", consist::OptionKind::flag, "true",
      "backward parts send before they compute weight gradients; of the last micro-batches also before those that read "
      "what would be updated in place"},

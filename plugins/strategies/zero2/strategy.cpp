@@ -27,7 +27,7 @@ class Zero2 final : public zero::ZeroStrategy {
 CONSIST_PLUGIN(strategy, consist::ParallelStrategy, Zero2, "zero2", "1.0.0",
                "ZeRO stages 1 and 2: optimizer states and gradients divided over the ranks");
 CONSIST_PLUGIN_OPTIONS({"stage", consist::OptionKind::choice, "2",
-                        "1: gradients are reduced once per step; 2: after each micro-batch, and kept divided", "1|2", "", "1|2"},
+                        "1: gradients are reduced once per step; 2: after each micro-batch, and kept divided", "1|2", "", "2|1 beside stages"},
                        {"allgather_bucket_size", consist::OptionKind::real, "5e7",
                         "parameters per all_gather, in elements; 0: each by itself", "", "", "5e7|2e8"},
                        CONSIST_ZERO_SHARED_OPTIONS);
