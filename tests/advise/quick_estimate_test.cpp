@@ -28,7 +28,7 @@ class Estimates : public testing::Test {
   }
   Plan plan_of(RunConfig config) const {
     return plan_run(std::move(config), test::plugin_host(),
-                    {nullptr, std::make_shared<const Machine>(parse_machine("h200")), false});
+                    {nullptr, std::make_shared<const Machine>(parse_machine("h200,capacity=1e13")), false});
   }
 
   std::mutex making_;
