@@ -228,25 +228,31 @@ class Search {
     return count;
   }
 
-  /// The best by what corrected estimates may come to, a few at a time and no two of one layout, until none is left that may be
-  /// better.
+  /// So many of them, of each layout the first one; then others, for cores that would have nothing to do.
+  static Points first_of(const std::vector<Ranked>& ranked, std::size_t most) {
+    Points points, others;
+    std::set<std::size_t> layouts;
+    for (const Ranked& one : ranked) (layouts.insert(one.point.layout).second ? points : others).push_back(one.point);
+    const auto cores = static_cast<std::size_t>(usable_cores());
+    for (std::size_t n = 0; n < others.size() && points.size() < cores; ++n) points.push_back(others[n]);
+    if (points.size() > most) points.resize(most);
+    return points;
+  }
+
+  /// The best by what corrected estimates may come to, a few at a time, until none is left that may be better and there are as
+  /// many families as rows are asked for.
   void simulate_the_best() {
     const auto at_once = static_cast<std::size_t>(2 * usable_cores());
     for (const std::size_t before = simulated(); true;) {
       const Corrections corrections(space_, found_);
       const double best = found_.best_score(false);
       std::vector<Ranked> next = ranked(space_, found_, corrections, capacity(), numerics_);
-      std::erase_if(next, [&](const Ranked& r) { return r.score > best; });
-      open_ = next.size();
+      open_ = static_cast<std::size_t>(std::ranges::count_if(next, [&](const Ranked& r) { return r.score <= best; }));
       const std::size_t done = simulated() - before;
+      if (open_ == 0 && found_.best_of_families([&](const Point& point) { return keeps(point); }).size() >= request_.rows) return;
       if (next.empty() || done >= request_.most_simulated || is_late(share_of_simulations)) return;
-      Points points;
-      std::set<std::size_t> layouts;
-      for (Ranked& one : next) {
-        if (points.size() < std::min(at_once, request_.most_simulated - done) && layouts.insert(one.point.layout).second)
-          points.push_back(std::move(one.point));
-      }
-      trier_.try_all(points, Depth::simulated, until(share_of_simulations));
+      trier_.try_all(first_of(next, std::min(at_once, request_.most_simulated - done)), Depth::simulated,
+                     until(share_of_simulations));
       if (found_.best_score(false) < best) look_around(share_of_simulations, 1);
     }
   }
