@@ -124,7 +124,7 @@ TEST(MachineFile, MeasuredTimesAreKeptToTheBit) {
   EXPECT_THAT(with("/device/times/0/dtype", "int3"), HasSubstr("device: times[0]: dtype is \"int3\""));
   EXPECT_THAT(with("/device/times/0/points", Json::array()), HasSubstr("times[0]: points is empty"));
   EXPECT_THAT(with("/device/times/0/points/1", {1, 2}),
-              HasSubstr("points[1] must be FLOPs, bytes and seconds above 0, perhaps load and scratch, not [1,2]"));
+              HasSubstr("points[1] must be FLOPs, bytes and seconds above 0, perhaps load and scratch, each 0 or between 1e-12 and 1e18, not [1,2]"));
   EXPECT_THAT(with("/device/times/0/points/1", {1, 2, 3, 4, 5, 6}), HasSubstr("not [1,2,3,4,5,6]"));
   EXPECT_EQ(with("/device/times/0/points/1", {1, 2, 3}), "") << "measured without load and scratch";
   EXPECT_THAT(with("/device/times/0/demand", -1), HasSubstr("demand must be a number of at least 0"));

@@ -23,6 +23,14 @@ const StepErrors measured{{"one device", {0.04}, 20}, {"nvlink within a node", {
                           {"fp8", {0.05}, 9},         {"socket within a node", {0.2}, 2},
                           {"offload", {0.12}, 3},     {"efa between nodes", {0.3}, 5}};
 
+/// A machine of figures that a file may have.
+Machine machine_of_a_file() {
+  Machine machine = test::plain_machine();
+  machine.device.memory_rate = machine.host_alone = machine.host_shared = {1e12};
+  machine.node = machine.network = test::links_of(1e12);
+  return machine;
+}
+
 ErrorBar bar_of(const std::vector<std::string>& kinds) {
   return error_bar(measured, kinds);
 }
@@ -47,7 +55,7 @@ TEST(StepErrors, AreNotKnownWithoutThreeMeasuredStepsOfEachKind) {
 }
 
 TEST(StepErrors, OfAFileNameTheirKindTheirStepsAndTheirSource) {
-  const Json good = Json::parse(to_json(test::plain_machine(), {}, measured));
+  const Json good = Json::parse(to_json(machine_of_a_file(), {}, measured));
   const auto error_of = [&](const char* key, const Json& value) -> std::string {
     Json bad = good;
     bad["step_errors"][1][key] = value;
@@ -70,7 +78,7 @@ TEST(StepErrors, OfAFileNameTheirKindTheirStepsAndTheirSource) {
 }
 
 TEST(StepErrors, OfFilesBeforeThereWereKindsAreThoseOfOneDevice) {
-  Json json = Json::parse(to_json(test::plain_machine()));
+  Json json = Json::parse(to_json(machine_of_a_file()));
   json.erase("step_errors");
   json["step_error"] = {{"value", 0.018}, {"source", "measured here"}};
   const StepErrors old = step_errors_from_json(json.dump(), "m.json");
