@@ -271,6 +271,7 @@ std::vector<std::string> words_of(const std::vector<ConfigEntry>& entries, const
     if (given) continue;
     const RunOption* of_run = find_run_option(entry.name);
     if (of_run != nullptr && entry.value == "" && *of_run->spec.fallback == '\0') continue;  // stated, and nothing
+    if (entry.name == "epochs" && entry.value == 0) continue;                                 // steps count
     for (const char* own : {"archive", "overwrite", "config", "print-config"}) {
       if (entry.name == own && entry.value != false && entry.value != "")
         throw UsageError(entry.said + " has no place in the file of a comparison; see consist compare --help");

@@ -226,7 +226,7 @@ TEST_F(HostileConfiguration, RunsNothingInAnyCommandThatTakesIt) {
         {"predict", "--machine", "h100"},
         {"evaluate", "--evaluate-sequences", "1"},
         {"advise", "--machine", "h100"},
-        {"tune", "--machine", "h100", "--measure", "0", "--global-batch", "1", "--time", "1"},
+        {"tune", "--machine", "h100", "--measure", "0", "--global-batch", "1", "--search-seconds", "1"},
         {"compare", "--predict", "--machine", "h100"}}) {
     std::string command = "cd " + folder_.path().string() + " && " CONSIST_BINARY_DIR "/bin/consist";
     for (const std::string& word : words) command += " " + word;
