@@ -79,7 +79,7 @@ def base_of(name):
 
 def predicted(consist, base, words):
     """Seconds of a step; None if it is refused or does not fit."""
-    done = subprocess.run([consist, "predict", *base, "--accumulation", "0", *words, "--json"], capture_output=True, text=True, timeout=600)
+    done = subprocess.run([consist, "predict", *base, *words, "--json"], capture_output=True, text=True, timeout=600)
     if done.returncode != 0:
         return None
     answer = json.loads(done.stdout)
