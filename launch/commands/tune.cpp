@@ -259,7 +259,8 @@ int tune_config(const ParsedRun& parsed, PluginHost& host, RunConfig config, con
   if (terminal) std::fputs("\r\033[K", stderr);
   std::fputs(launch::extent_of(result, printable(request.machine->name)).c_str(), stdout);
   if (result.candidates.empty()) {
-    std::printf("None fits: more ranks, or a smaller --sequence, would.\n");
+    std::printf("%s", result.ended_early ? "None was found that fits: give more --search-seconds.\n"
+                                         : "None fits: more ranks, or a smaller --sequence, would.\n");
     return exit_failed;
   }
 

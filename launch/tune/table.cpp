@@ -59,7 +59,7 @@ std::string extent_of(const SearchResult& result, const std::string& machine) {
     text += "Estimates were " + fixed_text(100 * result.mean_error, 1) + "% off in the mean of those that were simulated, " +
             fixed_text(100 * result.largest_error, 1) + "% at most. ";
   text += count(result.too_large, " are too large, ") + count(result.refused, " do not go together.\n");
-  if (result.candidates.empty()) return text;
+  if (result.candidates.empty()) return text + (result.ended_early ? "The search ended by --search-seconds.\n" : "");
   text += result.has_converged()
               ? "The search has converged: none that was left out is estimated to be faster.\n"
               : "The search has not converged" +
