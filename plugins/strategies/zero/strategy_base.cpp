@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "consist/analysis.h"
+#include "consist/error.h"
 #include "consist/op.h"
 #include "consist/rewrite.h"
 #include "plugins/strategies/zero/gathers.h"
@@ -49,11 +50,17 @@ void schedule_along(Program& step, AxisSet axes, const std::string& bucket, cons
 }  // namespace
 
 void ZeroStrategy::partition(Program& forward, AxisSet axes) const {
+  if (axes.empty() && settings_.offload_param) {
+    throw UsageError("--" + std::string(settings_.strategy) +
+                     ".offload_param.device is cpu on one rank: parameters come from the host in front of gathers, and one rank "
+                     "gathers nothing; leave it out and offload the optimizer's states alone, or give it more ranks");
+  }
   zero::partition(forward, axes, settings_);
   place_parameters(forward, settings_);
 }
 
 void ZeroStrategy::schedule(Program& step, AxisSet axes) const {
+  if (axes.empty()) return;  // one rank
   std::vector<TensorId> parameters;
   for (const Parameter& parameter : step.parameters) parameters.push_back(parameter.tensor);
   // The largest first: its reduction is the step's last, beside which products are moved that stand behind no other collective.

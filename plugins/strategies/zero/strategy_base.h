@@ -16,7 +16,8 @@ class ZeroStrategy : public ParallelStrategy {
             .splits_batch = true,
             .most_axes = Mesh::max_axes,
             .takes_shared = true,
-            .on_one_rank = OnOneRank::changes_nothing};
+            .on_one_rank = settings_.offload_param || settings_.offload_optimizer ? OnOneRank::is_called
+                                                                                  : OnOneRank::changes_nothing};
   }
   void partition(Program& forward, AxisSet axes) const override;
   void schedule(Program& step, AxisSet axes) const override;
