@@ -152,7 +152,7 @@ TEST_F(BadFiles, TextAndTokenizers) {
       {"tokenize --output x.tokens empty.txt", 1, {"empty"}},
       {"tokenize --output x.tokens latin1.txt", 1, {"latin1.txt is not valid UTF-8"}},
       {"tokenize --output x.tokens --tokenizer cut.json short.txt", 1, {"cut.json"}},
-      {"tokenize --output nowhere/x.tokens short.txt", 1, {"nowhere/x.tokens"}},
+      {"tokenize --output nowhere/x.tokens short.txt", 2, {"nowhere/x.tokens"}},
       {"tokenize --output short.txt short.txt", 2, {"short.txt exists"}},
   });
 }
