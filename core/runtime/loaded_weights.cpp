@@ -144,16 +144,8 @@ void refuse_states(const TrainingState& state, const std::string& folder) {
 
 }  // namespace
 
-TrainedWeights load_trained_weights(TrainingState& state, const RunConfig& config, const Parts& parts, Job& job) {
-  const int threads = filling_threads(job);
-  if (!config.checkpoint.empty()) {
-    const std::optional<Checkpoint> checkpoint = find_checkpoint(job, config.checkpoint);
-    if (!checkpoint) throw UsageError("--checkpoint " + config.checkpoint + ": there is no checkpoint in that folder");
-    load_checkpoint_weights(state, *checkpoint, threads);
-    load_checkpoint_states(state, *checkpoint, job.rank(), threads);
-    const std::int64_t step = checkpoint->state().step;
-    return {"step " + std::to_string(step) + " of " + config.checkpoint, step};
-  }
+void require_trained_weights(const RunConfig& config, const Parts& parts) {
+  if (!config.checkpoint.empty()) return;
   if (parts.model_folder.empty()) {
     throw UsageError("--model " + config.model +
                      " is a preset, whose weights are random until they are trained; give the weights by "
@@ -162,6 +154,19 @@ TrainedWeights load_trained_weights(TrainingState& state, const RunConfig& confi
   if (!ModelWeights::present(parts.model_folder)) {
     throw UsageError("--model " + parts.model_folder + " has a config.json and no weights (model.safetensors or its index)" +
                      ModelWeights::advice(parts.model_folder));
+  }
+}
+
+TrainedWeights load_trained_weights(TrainingState& state, const RunConfig& config, const Parts& parts, Job& job) {
+  require_trained_weights(config, parts);
+  const int threads = filling_threads(job);
+  if (!config.checkpoint.empty()) {
+    const std::optional<Checkpoint> checkpoint = find_checkpoint(job, config.checkpoint);
+    if (!checkpoint) throw UsageError("--checkpoint " + config.checkpoint + ": there is no checkpoint in that folder");
+    load_checkpoint_weights(state, *checkpoint, threads);
+    load_checkpoint_states(state, *checkpoint, job.rank(), threads);
+    const std::int64_t step = checkpoint->state().step;
+    return {"step " + std::to_string(step) + " of " + config.checkpoint, step};
   }
   refuse_states(state, parts.model_folder);
   load_model_folder(state, parts, config.freeze, threads, job.rank() == 0);

@@ -27,6 +27,9 @@ void load_model_folder(TrainingState& state, const Parts& parts, const FreezeReq
 /// The weights that a checkpoint holds, whatever layout, precision and optimizer trained them. Throws DataError as above.
 void load_checkpoint_weights(TrainingState& state, const Checkpoint& checkpoint, int threads);
 
+/// Throws UsageError where no trained weights are named: a preset without a checkpoint, or a folder without weights.
+CONSIST_API void require_trained_weights(const RunConfig& config, const Parts& parts);
+
 struct TrainedWeights {
   std::string text;       ///< what they are, for people: "step 40 of runs/a"
   std::int64_t step = 0;  ///< after which they were saved; 0: no checkpoint says

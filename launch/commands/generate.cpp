@@ -255,6 +255,7 @@ void write_json(const Request& request, const Written& written, const std::strin
 
 int generate_with(const ParsedRun& parsed, PluginHost& host, RunConfig config) {
   Plan plan(std::move(config), host);
+  require_trained_weights(plan.config(), plan.parts());
   const Request request = request_of(parsed, plan.config(), plan.parts(), host);
   const Sampler checked(request.sampling);  // before weights are read
   if (!request.json.path.empty()) check_output(request.json);

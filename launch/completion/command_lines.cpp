@@ -138,6 +138,7 @@ constexpr RunOption of_generate[] = {
     valued("prompt", text, "", "the text to go on from", "TEXT"),
     valued("prompt-file", text, "", "the same from a file, - is standard input", "FILE"),
     valued("prompt-ids", text, "", "the same as tokens: 1,15,7", "IDS"),
+    a_switch("chat", "the prompt is what a user says, and the chat template is written around it"),
     valued("max-tokens", integer, "256", "tokens to write at most", "N", "1..1000000000"),
     valued("temperature", real, "1", "logits are divided by it; 0: always the most probable token", "X", "0..1000"),
     valued("top-k", integer, "0", "only the so many most probable tokens; 0: all", "N", "0..1000000000"),

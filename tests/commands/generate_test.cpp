@@ -21,7 +21,7 @@ const std::string reference = CONSIST_SOURCE_DIR "/tests/golden/hf/llama-untied"
 class Generate : public testing::Test {
  protected:
   test::ChildResult run(std::vector<std::string> options) const {
-    options.insert(options.begin(), {program, "generate", "--device=cpu", "--cpu.threads=1", "--json=" + made()});
+    options.insert(options.begin(), {program, "generate", "--device=cpu", "--cpu.threads=1", "--json=" + made(), "--overwrite"});
     return test::run_child(options);
   }
   json generated(const std::vector<std::string>& options) const {

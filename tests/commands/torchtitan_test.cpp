@@ -21,17 +21,20 @@ class Torchtitan : public test::TrainerFileTest {
 };
 
 TEST_F(Torchtitan, AllThatIsRefusedIsSaidAtOnce) {
-  const std::string text = file("tensor_parallel_degree = 'x'", "[unheard_of]\na = 1\n[optimizer]\nname = \"Lamb\"\n");
+  const std::string text = file("tensor_parallel_degree = 'x'", "[unheard_of]\na = 1\n[unknown]\nb = 2\n");
   expect_refused(text, "2 things are not done here");
   expect_refused(text, "unheard_of");
+  expect_refused(text, "\"unknown\"");
   const std::string values = file("tensor_parallel_degree = 'x'", "[optimizer]\nname = \"Lamb\"\n");
   expect_refused(values, "tensor_parallel_degree");
   expect_refused(values, "Lamb");
 }
 
 TEST_F(Torchtitan, ListsMayBeTextsWithCommas) {
-  const RunConfig c = config_of("[model]\nname = \"llama3\"\nflavor = \"8B\"\nconverters = \"float8\"\n"
-                                "[float8]\nfilter_fqns = \"output,wq\"\n");
+  const RunConfig c = config_of(
+      "[model]\nname = \"llama3\"\nflavor = \"8B\"\nconverters = \"float8\"\n[training]\nsteps = 1\n"
+      "seq_len = 128\n[parallelism]\ndata_parallel_shard_degree = 1\n[float8]\n"
+      "filter_fqns = \"output,wq\"\n");
   EXPECT_EQ(c.precision, "fp8");
   EXPECT_EQ(option(c, "fp8", "except"), "*q_proj.weight");
 }
