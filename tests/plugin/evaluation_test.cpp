@@ -34,7 +34,7 @@ class PluginEvaluation : public testing::Test {
                              "synthetic",
                              "--from-scratch",
                              "--learning-rate",
-                             "0.1",
+                             "5",
                              "--sequence",
                              "16",
                              "--batch",

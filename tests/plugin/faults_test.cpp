@@ -137,7 +137,7 @@ TEST(PluginFaults, ASignalEndsARunThatWaitsForAPluginWithinSeconds) {
   test::TerminalProcess run(training("6", {"--plugin", faulty_data, "--dataset", "faulty", "--model",
                                            CONSIST_SOURCE_DIR "/tests/golden/hf/qwen3-tied", "--archive", folder / "run.h5"}),
                             {{"CONSIST_TEST_FAULT", "read_train hang"}});
-  run.wait_for("step 2/", std::chrono::seconds(60));
+  run.wait_for("step 1/", std::chrono::seconds(60));
   const auto sent = test::TerminalProcess::Clock::now();
   run.signal(SIGTERM);
   EXPECT_EQ(run.wait(std::chrono::seconds(30)), 1) << run.output();

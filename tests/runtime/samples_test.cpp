@@ -132,7 +132,8 @@ TEST_F(Samples, OfConversationsAreAnswers) {
   const auto prompt_of = [&](const std::vector<std::string>& options) {
     const std::string json = folder_ / "made.json";
     const test::ChildResult result = test::run_child(
-        with({program, "generate", "--device=cpu", "--cpu.threads=1", "--prompt=The moon", "--max-tokens=2", "--json=" + json},
+        with({program, "generate", "--device=cpu", "--cpu.threads=1", "--prompt=The moon", "--max-tokens=2", "--json=" + json,
+              "--overwrite"},
              options));
     EXPECT_EQ(result.status, 0) << result.output;
     std::ifstream file(json);
