@@ -5,7 +5,7 @@ const evaluationsOf = (row) => row.run.curves.evaluations || [];
 /** Evaluations as lines, for whoever looks at their course, and the last of each row as numbers. */
 function evaluationContent(shown) {
   const evaluated = shown.filter((row) => evaluationsOf(row).length);
-  if (!evaluated.length) return [empty('No shown row was evaluated: --evaluate-every says when a run is.')];
+  if (!evaluated.length) return [el('p', {class: 'muted'}, 'No shown row was evaluated: --evaluate-every says when a run is.')];
   const course = (row) => evaluationsOf(row).map(([step, loss]) => ({x: step, y: loss}));
   return [
     lines(
@@ -37,7 +37,7 @@ function sampleContent(shown) {
     ...having.map(
         (row) =>
             el('details', {open: having.length === 1}, el('summary', {}, nameOf(row)),
-               row.run.samples.map(
+               row.run.samples.flatMap(
                    (sample) => [el('p', {class: 'muted small'}, 'after step ' + sample.step), el('pre', {class: 'sample'}, sample.text)])))
   ];
 }

@@ -122,12 +122,14 @@ void expect_every_section_without_an_error(const std::string& page) {
   ASSERT_NE(difference, 0);
   EXPECT_NEAR(seen.at("sum").get<double>(), difference, 0.01 * std::abs(difference));
   EXPECT_THAT(seen.at("answer").get<std::string>(),
-              testing::AllOf(HasSubstr("llama-tiny"), HasSubstr("qwen3-tiny"), HasSubstr("Why: ")));
+              testing::AllOf(HasSubstr("llama-tiny"), HasSubstr("qwen3-tiny"),
+                             testing::AnyOf(HasSubstr("Why: "), HasSubstr("If the difference is none of chance: "))));
   EXPECT_GE(seen.at("charts").size(), 6U);
   for (const json& chart : seen.at("charts")) EXPECT_EQ(chart, true);
-  // A processor has no sensors; all else is there.
-  ASSERT_EQ(seen.at("empty").size(), 1U) << seen.at("empty");
-  EXPECT_THAT(seen.at("empty")[0].get<std::string>(), HasSubstr("no sensor was recorded"));
+  // A processor has no sensors, and the rows that are shown first may be those of one rank; all else is there.
+  ASSERT_FALSE(seen.at("empty").empty());
+  for (const json& empty : seen.at("empty"))
+    EXPECT_THAT(empty.get<std::string>(), testing::AnyOf(HasSubstr("no sensor was recorded"), HasSubstr("No axis of the mesh")));
 }
 
 void expect_sums_of_every_pair(const std::string& page) {

@@ -53,7 +53,7 @@ class ReportWords : public ReportInABrowser {
 /// One run each: 6% more is measured and is not certain.
 TEST_F(ReportWords, WhatIsNotCertainIsNotAsserted) {
   Made fast = made(), slow = made();
-  slow.config["batch"] = 2;
+  slow.config["strategy"] = "zero2";
   slow.seconds = 0.106;
   const json page = seen({write("fast", fast), write("slow", slow)}, R"(
     const why = document.getElementById('why');
@@ -67,7 +67,7 @@ TEST_F(ReportWords, WhatIsNotCertainIsNotAsserted) {
 
 TEST_F(ReportWords, TextWaterfallAndTableHaveOneSign) {
   Made fast = made(), slow = made();
-  slow.config["batch"] = 2;
+  slow.config["strategy"] = "zero2";
   slow.seconds = 0.3;
   const json page = seen({write("slow", slow), write("fast", fast)}, R"(
     const sign = () => Number(document.getElementById('sum').dataset.difference);
@@ -82,7 +82,7 @@ TEST_F(ReportWords, TextWaterfallAndTableHaveOneSign) {
   ASSERT_TRUE(page.is_object()) << page;
   EXPECT_GT(page.at("first").get<double>(), 0);
   EXPECT_GT(page.at("swapped").get<double>(), 0) << "A is the faster, whatever was chosen";
-  EXPECT_THAT(page.at("text").get<std::string>(), testing::ContainsRegex("batch 2 takes .* longer"));
+  EXPECT_THAT(page.at("text").get<std::string>(), testing::ContainsRegex("zero2 takes .* longer"));
 }
 
 TEST_F(ReportWords, AdviceThatARowOfThePageIsStandsBesideWhatItMeasured) {
@@ -101,7 +101,7 @@ TEST_F(ReportWords, EvaluationsGradientsRatesAndSamplesAreThere) {
   Made row = made(), other = made();
   row.evaluations = {6.9, 6.8123};
   row.events = {{"sample", R"({"step": 4, "text": "Once <b>upon</b> a time"})"}};
-  other.config["batch"] = 2;
+  other.config["strategy"] = "zero2";
   const json page = seen({write("row", row), write("other", other)}, R"(
     redraw(true);
     return {text: document.getElementById('training').textContent, table: document.getElementById('table').textContent,
