@@ -165,7 +165,8 @@ Tokens generated(const std::vector<std::string>& options, const std::string& jso
                                    "--max-tokens",
                                    std::to_string(count),
                                    "--json",
-                                   json};
+                                   json,
+                                   "--overwrite"};
   command.insert(command.end(), options.begin(), options.end());
   const test::ChildResult result = test::run_child(command);
   EXPECT_EQ(result.status, 0) << result.output;
