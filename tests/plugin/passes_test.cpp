@@ -16,16 +16,16 @@ using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
 
-ChildResult explain(std::vector<std::string> options) {
+ChildResult explain(std::vector<std::string> options, const std::string& ranks = "2") {
   options.insert(options.begin(),
                  {CONSIST_BINARY_DIR "/bin/consist", "explain", "--plugin", TEST_PLUGINS "/passes", "--plugin",
-                  TEST_PLUGINS "/own_op", "--sequence", "8", "--batch", "2", "--ranks", "2", "--precision", "fp32"});
+                  TEST_PLUGINS "/own_op", "--sequence", "8", "--batch", "2", "--ranks", ranks, "--precision", "fp32"});
   return test::run_child(options);
 }
 
-ChildResult explain_passes(std::vector<std::string> options) {
+ChildResult explain_passes(std::vector<std::string> options, const std::string& ranks = "2") {
   options.insert(options.end(), {"--model", "llama-tiny", "--strategy", "passes"});
-  return explain(options);
+  return explain(options, ranks);
 }
 
 TEST(PluginPasses, RunAtTheirPointsInOrder) {
@@ -81,10 +81,10 @@ TEST(PluginPasses, WhatLeavesAnIllegalProgramIsNamed) {
 }
 
 TEST(PluginPasses, OfAStrategyOnOneRankAreLeftOutByName) {
-  const ChildResult one = explain_passes({"--ranks", "1"});
+  const ChildResult one = explain_passes({}, "1");
   EXPECT_EQ(one.status, 0);
   EXPECT_THAT(one.output, AllOf(HasSubstr("strategy passes has one rank and is not called"), Not(HasSubstr("passes.copy_loss"))));
-  const ChildResult ddp = explain({"--model", "llama-tiny", "--strategy", "ddp", "--ranks", "1"});
+  const ChildResult ddp = explain({"--model", "llama-tiny", "--strategy", "ddp"}, "1");
   EXPECT_THAT(ddp.output, Not(HasSubstr("has one rank")));
 }
 
