@@ -155,14 +155,21 @@ TEST_F(External, TheInstallationHasDocumentsWhoseLinksLeadSomewhereAndTheExample
   EXPECT_THAT(output, HasSubstr(" pages, 0 links lead nowhere"));
 }
 
+/// CMake breaks its messages into lines, where depends on the length of the paths in them.
+std::string in_one_line(const std::string& message) {
+  std::istringstream words(message);
+  std::string line;
+  for (std::string word; words >> word;) line += (line.empty() ? "" : " ") + word;
+  return line;
+}
+
 TEST_F(External, AHeaderThatWasEditedInPlaceFailsThePluginsBuild) {
   const std::string header = prefix_ + "/include/consist/strategy.h", whole = read_whole(header);
   const std::string build = *folder_ / "build-ddp-plain";
   write_whole(header, whole + "\nnamespace consist { class Added; }\n");
   const test::ChildResult edited = test::run_child({CMAKE_COMMAND, "--build", build});
   EXPECT_NE(edited.status, 0);
-  EXPECT_THAT(edited.output,
-              testing::ContainsRegex("not those that this[[:space:]]+Consist was built with:[[:space:]]+strategy.h"));
+  EXPECT_THAT(in_one_line(edited.output), HasSubstr("are not those that this Consist was built with: strategy.h differ"));
   write_whole(header, whole);
   test::run_outside({CMAKE_COMMAND, "--build", build});
 }
