@@ -50,6 +50,7 @@ class BeginRound final : public Op {
     return out;
   }
   void shard(AxisSharding& axis, const Types& in, const Attributes&) const override {
+    axis.inputs[0] = Placement::replicate();  // a rank that had a summand of the count alone would begin rounds of its own
     for (std::size_t i = 1; i < in.size(); i += 2) {
       require(axis.inputs[i] == axis.inputs[i + 1] && !axis.inputs[i].is_partial(), name(),
               "a parameter and its anchor lie apart");

@@ -71,6 +71,7 @@ class OuterStep final : public Op {
     return out;
   }
   void shard(AxisSharding& axis, const Types& in, const Attributes&) const override {
+    axis.inputs[0] = Placement::replicate();
     axis.outputs = {axis.inputs[0]};
     for (std::size_t p = 1; p < in.size(); p += 3) {
       if (axis.inputs[p].is_partial()) throw ProgramError("my_outer_step: a parameter is no sum");
