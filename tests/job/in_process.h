@@ -1,6 +1,8 @@
 // Jobs whose ranks are threads of the test.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <chrono>
 #include <exception>
 #include <functional>
@@ -9,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "consist/error.h"
 #include "consist/socket.h"
 #include "core/job/job.h"
 
@@ -67,6 +70,23 @@ inline std::string text_of(const std::exception_ptr& error) {
   } catch (const std::exception& e) {
     return e.what();
   }
+}
+
+/// The rank that a PeerError blames; -1 for anything else.
+inline int blamed(const std::exception_ptr& error) {
+  try {
+    if (error) std::rethrow_exception(error);
+  } catch (const PeerError& e) {
+    return e.rank();
+  } catch (...) {
+  }
+  return -1;
+}
+
+/// A wait that was to end after `timeout` has not ended before, and not so late that the time could have been doubled.
+inline void expect_about(std::chrono::steady_clock::duration timeout, std::chrono::steady_clock::duration taken) {
+  EXPECT_GE(taken, timeout);
+  EXPECT_LT(taken, timeout * 3 / 2);
 }
 
 }  // namespace consist::testing

@@ -1,4 +1,4 @@
-// The job with its ranks as threads: rendezvous, the store, barriers, and how failures spread.
+// The job with its ranks as threads: rendezvous, the store, and barriers.
 #include "core/job/job.h"
 
 #include <gmock/gmock.h>
@@ -9,7 +9,6 @@
 
 #include "consist/error.h"
 #include "core/job/job_messages.h"
-#include "core/job/progress.h"
 #include "tests/job/in_process.h"
 
 namespace consist {
@@ -17,31 +16,16 @@ namespace {
 
 using namespace std::chrono_literals;
 using ::testing::AllOf;
+using testing::blamed;
+using testing::expect_about;
 using ::testing::HasSubstr;
 using testing::make_addresses;
 using testing::run_ranks;
 using testing::text_of;
 using Clock = std::chrono::steady_clock;
 
-/// The rank that a PeerError blames; -1 for anything else.
-int blamed(const std::exception_ptr& error) {
-  try {
-    if (error) std::rethrow_exception(error);
-  } catch (const PeerError& e) {
-    return e.rank();
-  } catch (...) {
-  }
-  return -1;
-}
-
 void expect_all_fine(const std::vector<std::exception_ptr>& errors) {
   for (std::size_t i = 0; i < errors.size(); ++i) EXPECT_EQ(text_of(errors[i]), "") << "rank " << i;
-}
-
-/// A wait that was to end after `timeout` has not ended before, and not so late that the time could have been doubled.
-void expect_about(Clock::duration timeout, Clock::duration taken) {
-  EXPECT_GE(taken, timeout);
-  EXPECT_LT(taken, timeout * 3 / 2);
 }
 
 class JobOfSize : public ::testing::TestWithParam<int> {};
@@ -198,127 +182,6 @@ TEST(Job, RefusesARankOfAnotherSize) {
   EXPECT_THAT(text_of(errors[1]), HasSubstr("started for a job of 3 ranks, but rank 0 for one of 2"));
 }
 
-TEST(Job, TellsAllWhyARankFailed) {
-  const auto start = Clock::now();
-  const auto errors = run_ranks(make_addresses(3), [](JoinedJob& job) {
-    job.set_progress([] { return text_of(Progress{7, 42}, "linear layer 3"); });
-    job.barrier("start", 5s);
-    if (job.rank() == 1) {
-      job.set_progress(nullptr);  // as when the trainer is unwound; the last position is still told
-      throw DataError("the token file is cut off");
-    }
-    job.barrier("never", 20s);
-  });
-  EXPECT_EQ(text_of(errors[1]), "the token file is cut off");
-  for (int rank : {0, 2}) {
-    EXPECT_EQ(blamed(errors[static_cast<std::size_t>(rank)]), 1);
-    EXPECT_THAT(text_of(errors[static_cast<std::size_t>(rank)]),
-                AllOf(HasSubstr("rank 1 on host"),
-                      HasSubstr("failed: the token file is cut off, last at step 7, instruction 42: linear layer 3")));
-  }
-  EXPECT_LT(Clock::now() - start, 5s);
-}
-
-TEST(Job, TellsAllWhyRankZeroFailed) {
-  const auto errors = run_ranks(make_addresses(3), [](JoinedJob& job) {
-    job.barrier("start", 5s);
-    if (job.rank() == 0) throw DataError("no space left");
-    job.barrier("never", 20s);
-  });
-  for (int rank : {1, 2}) EXPECT_THAT(text_of(errors[static_cast<std::size_t>(rank)]), HasSubstr("failed: no space left"));
-}
-
-TEST(Job, ADestroyedJobThatWasNotLeftIsAFailure) {
-  const auto errors = run_ranks(make_addresses(2), [](JoinedJob& job) {
-    job.barrier("start", 5s);
-    if (job.rank() == 0) job.barrier("never", 20s);
-  });
-  EXPECT_EQ(blamed(errors[0]), 1);
-  EXPECT_THAT(text_of(errors[0]), HasSubstr("ended the job early"));
-}
-
-TEST(Job, NamesTheRankMissingAtABarrierByItsPosition) {
-  const auto errors = run_ranks(make_addresses(3), [](JoinedJob& job) {
-    job.set_progress([rank = job.rank()] { return text_of(Progress{5, 100 - 10 * rank}, "somewhere"); });
-    job.barrier("start", 5s);
-    std::this_thread::sleep_for(700ms);
-    if (job.rank() == 0) {
-      const auto start = Clock::now();
-      EXPECT_THROW(job.barrier("end", 1s), PeerError);
-      expect_about(1s, Clock::now() - start);
-      job.check();
-    } else {
-      while (!job.failed()) std::this_thread::sleep_for(10ms);
-      job.check();
-    }
-  });
-  // Ranks 1 and 2 have not come; 2 is further behind.
-  for (const auto& error : errors) {
-    EXPECT_EQ(blamed(error), 2);
-    EXPECT_THAT(text_of(error), AllOf(HasSubstr("barrier 'end'"), HasSubstr("step 5, instruction 80: somewhere")));
-  }
-}
-
-TEST(Job, BlamesTheRankFurthestBehindAndNotTheSuspectedNeighbour) {
-  const auto start = Clock::now();
-  const auto errors = run_ranks(make_addresses(4), [](JoinedJob& job) {
-    job.set_progress([rank = job.rank()] { return text_of(rank == 2 ? Progress{3, 17} : Progress{3, 18}, "linear"); });
-    job.barrier("start", 5s);
-    // Rank 0 waits for rank 3, which itself waits for the stuck rank 2.
-    if (job.rank() == 0) job.blame(3, "no byte moved for 1 s");
-    while (!job.failed()) std::this_thread::sleep_for(5ms);
-    job.check();
-  });
-  for (const auto& error : errors) {
-    EXPECT_EQ(blamed(error), 2);
-    EXPECT_THAT(text_of(error),
-                AllOf(HasSubstr("rank 2 on host"), HasSubstr("is stuck, last at step 3, instruction 17: linear")));
-  }
-  EXPECT_LT(Clock::now() - start, 5s);
-}
-
-TEST(Job, AmongEqualsTheSuspectIsBlamed) {
-  const auto errors = run_ranks(make_addresses(3), [](JoinedJob& job) {
-    job.barrier("start", 5s);
-    if (job.rank() == 1) job.blame(2, "connection reset");
-    while (!job.failed()) std::this_thread::sleep_for(5ms);
-    job.check();
-  });
-  for (const auto& error : errors) EXPECT_EQ(blamed(error), 2);
-}
-
-TEST(Job, AFailureDuringAnInquiryExplainsIt) {
-  const auto errors = run_ranks(make_addresses(3), [](JoinedJob& job) {
-    job.barrier("start", 5s);
-    if (job.rank() == 1) job.blame(2, "connection closed");
-    if (job.rank() == 2) {
-      // Closed its connections first, and tells why a little later.
-      std::this_thread::sleep_for(300ms);
-      throw SystemError("disk full");
-    }
-    job.barrier("never", 20s);
-  });
-  for (int rank : {0, 1}) EXPECT_THAT(text_of(errors[static_cast<std::size_t>(rank)]), HasSubstr("rank 2 on host"));
-  for (int rank : {0, 1}) EXPECT_THAT(text_of(errors[static_cast<std::size_t>(rank)]), HasSubstr("failed: disk full"));
-}
-
-TEST(Job, LeavingWaitsForAllAndNamesTheMissing) {
-  const auto errors = run_ranks(make_addresses(3), [](JoinedJob& job) {
-    job.barrier("start", 5s);
-    const auto start = Clock::now();
-    if (job.rank() != 1) {
-      EXPECT_THROW(job.leave(1s), PeerError);
-      expect_about(1s, Clock::now() - start);
-    }
-    while (!job.failed()) std::this_thread::sleep_for(5ms);
-    job.check();
-  });
-  for (const auto& error : errors) {
-    EXPECT_EQ(blamed(error), 1);
-    EXPECT_THAT(text_of(error), HasSubstr("still busy"));
-  }
-}
-
 TEST(Job, CollectGivesRankZeroAllTextsAndTheOthersItsOwn) {
   const auto errors = run_ranks(make_addresses(3), [](JoinedJob& job) {
     const std::string own = "text of " + std::to_string(job.rank());
@@ -374,36 +237,6 @@ TEST(Job, ValidatesItsAddress) {
   address.rank = 1;
   address.master_port = 0;
   EXPECT_THROW(join_job(address), UsageError);
-}
-
-TEST(Progress, TextsAreReadBack) {
-  for (const Progress& progress : {Progress{0, -1}, Progress{12, 0}, Progress{100'000, 345}}) {
-    EXPECT_EQ(parse_progress(text_of(progress)), progress);
-    EXPECT_EQ(parse_progress(text_of(progress, "all_reduce x, instruction 5")), progress);
-  }
-  for (const Activity activity :
-       {Activity::reading, Activity::recording, Activity::evaluating, Activity::saving, Activity::exporting}) {
-    const Progress progress{.step = 7, .activity = activity, .round = activity == Activity::evaluating ? 3 : 0};
-    EXPECT_EQ(parse_progress(text_of(progress)), progress) << text_of(progress);
-  }
-  EXPECT_EQ(text_of(Progress{.step = 5, .activity = Activity::reading}), "reading data of step 5");
-  EXPECT_EQ(text_of(Progress{.step = 4, .activity = Activity::saving}), "writing the checkpoint of step 4");
-  EXPECT_EQ(parse_progress("loading weights"), std::nullopt);
-  EXPECT_EQ(parse_progress("step x"), std::nullopt);
-  EXPECT_LT((Progress{1, 500}), (Progress{2, 0}));
-}
-
-// A rank that hangs between two steps is behind those that have begun the next one, and before those that wait in the last.
-TEST(Progress, WhatTheHostDoesBetweenStepsIsOrdered) {
-  const Progress in_order[] = {{.step = 4, .instruction = 345},
-                               {.step = 4, .activity = Activity::recording},
-                               {.step = 4, .instruction = 3, .activity = Activity::evaluating, .round = 0},
-                               {.step = 4, .instruction = 1, .activity = Activity::evaluating, .round = 1},
-                               {.step = 4, .activity = Activity::saving},
-                               {.step = 5, .activity = Activity::reading},
-                               {.step = 5},
-                               {.step = 5, .instruction = 0}};
-  for (std::size_t i = 1; i < std::size(in_order); ++i) EXPECT_LT(in_order[i - 1], in_order[i]) << i;
 }
 
 }  // namespace

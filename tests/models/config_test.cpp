@@ -1,4 +1,5 @@
-// config.json: published files' forms are read, fields that would change the computation are refused by name.
+// config.json: published files' forms are read, fields that would change the computation are refused by name. These are of Llama
+// and of all families; those of Qwen and of mixtures have files of their own.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,8 +16,6 @@ using test::expect_refused;
 using test::llama_json;
 using test::parse;
 using test::qwen_json;
-using testing::AllOf;
-using testing::HasSubstr;
 
 TEST(LlamaConfig, ReadsWhatAPublishedFileSays) {
   const auto architecture = parse(llama_json());
@@ -198,95 +197,14 @@ TEST(LlamaConfig, HandsTheTokenIdsOnToAnExport) {
   EXPECT_EQ(written["pad_token_id"], 5);
 }
 
-TEST(QwenConfig, Qwen2HasBiasesAndNoHeadNorms) {
-  const BuiltModel built(*parse(qwen_json("Qwen2ForCausalLM", "qwen2"), "qwen"));
-  EXPECT_EQ(built.shape("model.layers.1.self_attn.k_proj.bias"), "[32]");
-  EXPECT_EQ(built.shape("model.layers.1.self_attn.k_norm.weight"), "absent");
-}
-
-TEST(QwenConfig, Qwen3HasHeadNormsAndNoBiases) {
-  json file = qwen_json("Qwen3ForCausalLM", "qwen3");
-  file["head_dim"] = 32;
-  const BuiltModel built(*parse(file, "qwen"));
-  EXPECT_EQ(built.shape("model.layers.1.self_attn.k_norm.weight"), "[32]");
-  EXPECT_EQ(built.shape("model.layers.1.self_attn.q_proj.weight"), "[128,64]");
-  EXPECT_EQ(built.shape("model.layers.1.self_attn.k_proj.bias"), "absent");
-}
-
-TEST(QwenConfig, Qwen3WithoutHeadDimHasThatOfTransformers) {
-  EXPECT_EQ(parse(qwen_json("Qwen3ForCausalLM", "qwen3"), "qwen")->sizes().head_dim, 128);
-  EXPECT_EQ(parse(qwen_json("Qwen2ForCausalLM", "qwen2"), "qwen")->sizes().head_dim, 16);
-}
-
-TEST(QwenConfig, RefusesByNameWhatItWouldComputeWrongly) {
-  json file = qwen_json("Qwen3ForCausalLM", "qwen3");
-  file["attention_bias"] = true;
-  expect_refused(file, "attention_bias", "qwen");
-  for (const auto& [architecture, type] : {std::pair{"Qwen2ForCausalLM", "qwen2"}, {"Qwen3ForCausalLM", "qwen3"}}) {
-    file = qwen_json(architecture, type);
-    file["layer_types"] = {"sliding_attention", "full_attention"};  // without use_sliding_window
-    expect_refused(file, "layer_types", "qwen");
-    file["use_sliding_window"] = true;
-    file["layer_types"] = {"sliding_attention"};  // of two layers
-    expect_refused(file, "layer_types", "qwen");
-    file["layer_types"] = {"sliding_attention", "chunked_attention"};
-    expect_refused(file, "layer_types", "qwen");
-    file["layer_types"] = {"sliding_attention", "full_attention"};
-    file["sliding_window"] = 0;
-    expect_refused(file, "sliding_window", "qwen");
-  }
-}
-
-// As transformers 4.57 reads these fields.
-TEST(QwenConfig, WindowsAreOfTheLayersThatTheFileNames) {
-  json file = qwen_json("Qwen2ForCausalLM", "qwen2");
-  const auto windows = [&file]() {
-    const auto sizes = parse(file, "qwen")->sizes();
-    return std::pair(sizes.window, sizes.windowed_layers);
-  };
-  file["sliding_window"] = 16;
-  EXPECT_EQ(windows(), std::pair(std::int64_t{0}, std::int64_t{0}));  // the switch is off
-  file["use_sliding_window"] = true;
-  EXPECT_EQ(windows().first, 0);  // max_window_layers is 28
-  file["max_window_layers"] = 1;
-  EXPECT_EQ(windows(), std::pair(std::int64_t{16}, std::int64_t{1}));
-  file["max_window_layers"] = 0;
-  EXPECT_EQ(windows(), std::pair(std::int64_t{16}, std::int64_t{2}));
-  file["layer_types"] = {"sliding_attention", "full_attention"};
-  EXPECT_EQ(windows(), std::pair(std::int64_t{16}, std::int64_t{1}));
-  const json exported = json::parse(parse(file, "qwen")->config_json());
-  EXPECT_EQ(exported["sliding_window"], 16);
-  EXPECT_EQ(exported["use_sliding_window"], true);
-  EXPECT_EQ(exported["layer_types"], file["layer_types"]);
-  EXPECT_EQ(parse(exported, "qwen")->sizes().windowed_layers, 1);
-}
-
-TEST(QwenConfig, AMixtureWithoutExpertsIsTheDenseModel) {
-  json file = qwen_json("Qwen3MoeForCausalLM", "qwen3_moe");
-  file["head_dim"] = 16;
-  const auto architecture = parse(file, "qwen");
-  EXPECT_THAT(architecture->config_json(), AllOf(HasSubstr("\"Qwen3ForCausalLM\""), HasSubstr("\"qwen3\"")));
-  EXPECT_EQ(BuiltModel(*architecture).shape("model.layers.0.self_attn.q_norm.weight"), "[16]");
-  for (const char* field : {"num_experts_per_tok", "moe_intermediate_size"}) {
-    json mixture = file;
-    mixture[field] = 8;  // without the number of experts
-    expect_refused(mixture, field, "qwen");
-    mixture[field] = 0;
-    EXPECT_EQ(parse(mixture, "qwen")->config_json(), architecture->config_json()) << field;
-  }
-}
-
-TEST(QwenConfig, TheNumberOfExpertsHasTheNameThatEitherTransformersWrites) {
-  json file = qwen_json("Qwen3MoeForCausalLM", "qwen3_moe");
-  file.update(json{{"head_dim", 16}, {"num_experts", 6}, {"num_experts_per_tok", 3}, {"moe_intermediate_size", 20}});
-  json newer = file;
-  newer.erase("num_experts");
-  newer["num_local_experts"] = 6;  // transformers 5
-  EXPECT_EQ(parse(newer, "qwen")->config_json(), parse(file, "qwen")->config_json());
-  newer["num_experts"] = 6;
-  EXPECT_EQ(parse(newer, "qwen")->config_json(), parse(file, "qwen")->config_json());
-  newer["num_experts"] = 8;
-  expect_refused(newer, "num_local_experts", "qwen");
+TEST(LlamaConfig, ManyKeysTakeLinearTime) {
+  json file = llama_json();
+  for (int i = 0; i < 40'000; ++i) file["key" + std::to_string(i)] = i;
+  const std::string text = file.dump();
+  const auto llama = test::family("llama");
+  const std::clock_t begin = std::clock();
+  EXPECT_NO_THROW(llama->from_config(text));
+  EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 0.6) << "of the processor's seconds";
 }
 
 json mixtral_json() {
@@ -329,106 +247,6 @@ TEST(ConfigDefaults, OfFieldsThatAFileLeavesOutAreThoseOfItsFamily) {
   json none = mixtral_json();
   none["num_local_experts"] = 0;
   expect_refused(none, "num_local_experts", "mixtral");
-}
-
-TEST(QwenConfig, ReadsAndWritesMixtures) {
-  json file = qwen_json("Qwen3MoeForCausalLM", "qwen3_moe");
-  file.update(json{{"head_dim", 16},
-                   {"num_hidden_layers", 5},
-                   {"num_experts", 6},
-                   {"num_experts_per_tok", 3},
-                   {"moe_intermediate_size", 20},
-                   {"norm_topk_prob", true},
-                   {"output_router_logits", true},
-                   {"router_aux_loss_coef", 0.25},
-                   {"decoder_sparse_step", 2},
-                   {"mlp_only_layers", {1}}});
-  const auto architecture = parse(file, "qwen");
-  const BuiltModel built(*architecture);
-  const std::string hidden = std::to_string(architecture->sizes().hidden);
-  for (const int layer : {0, 1, 2, 4})
-    EXPECT_NE(built.shape("model.layers." + std::to_string(layer) + ".mlp.up_proj.weight"), "absent") << layer;
-  const std::string experts = "model.layers.3.mlp.experts.*.";
-  EXPECT_EQ(built.shape(experts + "{gate_proj,up_proj}.weight"), "[6,40," + hidden + "]");
-  EXPECT_EQ(built.shape(experts + "down_proj.weight"), "[6," + hidden + ",20]");
-  EXPECT_EQ(built.shape("model.layers.3.mlp.gate.weight"), "[6," + hidden + "]");
-  EXPECT_EQ(built.program.auxiliary_losses.size(), 1U);
-  const json written = json::parse(architecture->config_json());
-  EXPECT_EQ(written["mlp_only_layers"], (json{0, 1, 2, 4}));
-  for (const char* field : {"num_experts", "num_experts_per_tok", "moe_intermediate_size", "norm_topk_prob", "output_router_logits",
-                            "router_aux_loss_coef"})
-    EXPECT_EQ(written[field], file[field]) << field;
-  EXPECT_EQ(parse(written, "qwen")->config_json(), architecture->config_json());
-
-  for (const auto& [field, value] : std::vector<std::pair<const char*, json>>{{"num_experts_per_tok", 7},
-                                                                              {"num_experts", -1},
-                                                                              {"moe_intermediate_size", 0},
-                                                                              {"decoder_sparse_step", 0},
-                                                                              {"mlp_only_layers", {"all"}},
-                                                                              {"use_sliding_window", true},
-                                                                              {"router_aux_loss_coef", -1},
-                                                                              {"router_z_loss_coef", -1},
-                                                                              {"n_shared_experts", 1}}) {
-    json wrong = file;
-    wrong[field] = value;
-    expect_refused(wrong, field, "qwen");
-  }
-  file["output_router_logits"] = false;
-  EXPECT_TRUE(BuiltModel(*parse(file, "qwen")).program.auxiliary_losses.empty());
-}
-
-TEST(QwenConfig, RoutersMayTrainOnTheirZLoss) {
-  json file = qwen_json("Qwen3MoeForCausalLM", "qwen3_moe");
-  file.update(json{{"head_dim", 16},
-                   {"num_hidden_layers", 5},
-                   {"num_experts", 6},
-                   {"mlp_only_layers", {1}},
-                   {"num_experts_per_tok", 3},
-                   {"router_aux_loss_coef", 0.25},
-                   {"router_z_loss_coef", 0.5}});
-  const auto attributes = [](const Architecture& architecture) {
-    const BuiltModel built(architecture, 2, 8, 0.25);
-    EXPECT_EQ(built.program.auxiliary_losses.size(), 1U);
-    for (const Instruction& i : built.program.instructions) {
-      if (i.op->name() == "balance_loss") return std::pair(i.attributes.real("balance"), i.attributes.real("z"));
-    }
-    return std::pair(-1.0, -1.0);
-  };
-  const double tokens = 16, layers = 4, micro_batch = 0.25 * tokens;  // its part of the mean over all that are summed
-  const auto alone = parse(file, "qwen");
-  EXPECT_DOUBLE_EQ(attributes(*alone).first, 0);
-  EXPECT_DOUBLE_EQ(attributes(*alone).second, micro_batch * 0.5 / (tokens * layers));
-  EXPECT_EQ(json::parse(alone->config_json())["router_z_loss_coef"], 0.5);
-  const auto by_option = test::family("qwen", {{"router-z-loss", "0.125"}})->from_config(file.dump());
-  EXPECT_DOUBLE_EQ(attributes(*by_option).second, micro_batch * 0.125 / (tokens * layers));
-  file["output_router_logits"] = true;
-  EXPECT_DOUBLE_EQ(attributes(*parse(file, "qwen")).first, micro_batch * 0.25 * 6 / (tokens * layers * tokens * layers));
-  EXPECT_DOUBLE_EQ(attributes(*parse(file, "qwen")).second, micro_batch * 0.5 / (tokens * layers));
-  EXPECT_EQ(attributes(*test::family("mixtral", {{"router-z-loss", "0.5"}})->from_preset("mixtral-tiny")).second,
-            micro_batch * 0.5 / (tokens * 4));
-  try {
-    test::family("qwen", {{"router-z-loss", "0.125"}})->from_preset("qwen3-tiny");
-    FAIL() << "a dense model has no routers";
-  } catch (const UsageError& error) {
-    EXPECT_THAT(error.what(), AllOf(HasSubstr("--qwen.router-z-loss"), HasSubstr("no experts")));
-  }
-}
-
-TEST(QwenConfig, GoesByTheListOfArchitecturesAlone) {
-  json file = qwen_json("Qwen3ForCausalLM", "qwen3");
-  file["_name_or_path"] = "Qwen2ForCausalLM";
-  const BuiltModel built(*parse(file, "qwen"));
-  EXPECT_EQ(built.shape("model.layers.0.self_attn.q_proj.bias"), "absent");
-}
-
-TEST(LlamaConfig, ManyKeysTakeLinearTime) {
-  json file = llama_json();
-  for (int i = 0; i < 40'000; ++i) file["key" + std::to_string(i)] = i;
-  const std::string text = file.dump();
-  const auto llama = test::family("llama");
-  const std::clock_t begin = std::clock();
-  EXPECT_NO_THROW(llama->from_config(text));
-  EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 0.6) << "of the processor's seconds";
 }
 
 TEST(Families, AcceptTheirOwnArchitectures) {
