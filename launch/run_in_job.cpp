@@ -59,8 +59,8 @@ int run_in_job(const char* command, const std::vector<std::string>& arguments, c
   JobAddress address = job_address_from_environment(process_environment());
   address.timeout = std::chrono::seconds(config.timeout_seconds);
   // Consist's own launcher starts all ranks at once; a scheduler's may still be pulling images.
-  const bool has_time = parsed.has("timeout") &&
-                        (parsed.given.at("timeout").said == "--timeout" || config.timeout_seconds != RunConfig().timeout_seconds);
+  const bool has_time =
+      parsed.has("timeout") && (parsed.is_on_command_line("timeout") || config.timeout_seconds != RunConfig().timeout_seconds);
   if (!has_time && address.joined_fd < 0) address.join_timeout = default_join_timeout;
   if (address.size == 1 && config.ranks > 1) {
     plan_run(config, host);

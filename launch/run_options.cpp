@@ -127,14 +127,15 @@ void leave_batch_open(const ParsedRun& parsed, const std::set<std::string>& stat
 
 /// --steps or --epochs: of a file that states the one, the command line may replace it by the other.
 void settle_length(const ParsedRun& parsed, RunConfig& config) {
-  if (config.epochs == 0 && parsed.has("epochs") && parsed.given.at("epochs").said == "--epochs")
+  if (config.epochs == 0 && parsed.is_on_command_line("epochs"))
     throw UsageError("--epochs is 0; it must be at least 1, or leave it out and give --steps");
   if (config.epochs == 0 || !parsed.has("steps")) return;
-  const std::string steps = parsed.given.at("steps").said, epochs = parsed.given.at("epochs").said;
-  if (steps == "--steps" && epochs != "--epochs") {
+  const bool says_steps = parsed.is_on_command_line("steps"), says_epochs = parsed.is_on_command_line("epochs");
+  if (says_steps && !says_epochs) {
     config.epochs = 0;
-  } else if (steps == "--steps" || epochs != "--epochs") {
-    throw UsageError(epochs + " and " + steps + " both say how long the run is; give one of them");
+  } else if (says_steps || !says_epochs) {
+    throw UsageError(parsed.given.at("epochs").said + " and " + parsed.given.at("steps").said +
+                     " both say how long the run is; give one of them");
   }
 }
 
@@ -146,9 +147,8 @@ namespace {
 bool chooses_parts(const ParsedRun& parsed) {
   const char* const choices[] = {"strategy", "transport", "precision", "device",  "dataset",
                                  "model",    "optimizer", "schedule",  "observe", "from"};
-  return std::any_of(std::begin(choices), std::end(choices), [&](const std::string option) {
-    return parsed.has(option) && parsed.given.at(option).said == "--" + option;
-  });
+  return std::any_of(std::begin(choices), std::end(choices),
+                     [&](const char* option) { return parsed.is_on_command_line(option); });
 }
 
 }  // namespace
@@ -188,7 +188,7 @@ RunConfig make_config(const ParsedRun& parsed, PluginHost& host) {
   // Files that --print-config has written, and archives, have all options: that they have defaults needs no word.
   const auto is_given = [&](const std::string& option) {
     const RunOption& row = *find_run_option(option);
-    return parsed.has(option) && (parsed.given.at(option).said == "--" + option || text_in(c, row) != text_in(RunConfig(), row));
+    return parsed.is_on_command_line(option) || (parsed.has(option) && text_in(c, row) != text_in(RunConfig(), row));
   };
   for (const std::string& line : options_without_effect(is_given, c, given_to_plugins, host)) c.notes.push_back(line);
   return c;

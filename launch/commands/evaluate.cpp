@@ -82,11 +82,8 @@ int evaluate(const Arguments& arguments) {
   PluginHost host(plugin_paths(parsed));
   RunConfig config = make_config(parsed, host);
   // The configuration file of a run names the run's own archive.
-  const auto said_here = [&](const std::string& option) {
-    return parsed.has(option) && parsed.given.at(option).said == "--" + option;
-  };
-  if (!said_here("archive")) config.archive.clear();
-  if (!said_here("overwrite")) config.overwrite = false;
+  if (!parsed.is_on_command_line("archive")) config.archive.clear();
+  if (!parsed.is_on_command_line("overwrite")) config.overwrite = false;
   const Output json{"--json", parsed.text("json"), config.overwrite};
   return launch::run_in_job("evaluate", arguments, parsed, std::move(config), host,
                             [&](Plan plan, JoinedJob& job, launch::StopSignals& /*signals*/) {

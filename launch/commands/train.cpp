@@ -43,10 +43,9 @@ namespace {
 /// Throws where nothing says how long the training is to be: an evaluation's archive has no steps.
 void require_length(const ParsedRun& parsed) {
   const std::string path = parsed.text("config");
-  const auto is_given = [&](const char* option) {
-    return parsed.has(option) && parsed.given.at(option).said == std::string("--") + option;
-  };
-  if (!is_archive_name(path) || is_given("steps") || is_given("epochs") || !is_of_evaluation(path)) return;
+  if (!is_archive_name(path) || parsed.is_on_command_line("steps") || parsed.is_on_command_line("epochs") ||
+      !is_of_evaluation(path))
+    return;
   throw UsageError("--config " + path +
                    " is the archive of an evaluation, which says nothing of the length of a training; give --steps or --epochs");
 }
