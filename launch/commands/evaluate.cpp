@@ -2,35 +2,19 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "consist/files.h"
 #include "consist/text.h"
 #include "core/runtime/evaluation.h"
 #include "launch/commands/commands.h"
+#include "launch/generate/command_options.h"
 #include "launch/generate/trained_model.h"
 #include "launch/run_in_job.h"
 #include "launch/run_options.h"
 
 namespace consist::commands {
 namespace {
-
-constexpr RunOption own_options[] = {
-    {.spec = {"help", OptionKind::flag, "false", "this text"}},
-    {.spec = {"json", OptionKind::text, "", "the result as a file"}, .value = "FILE", .group = OptionGroup::results},
-};
-constexpr std::string_view taken[] = {"model",        "checkpoint",
-                                      "config",       "strategy",
-                                      "transport",    "precision",
-                                      "device",       "machine",
-                                      "dataset",      "ranks",
-                                      "plugin",       "sequence",
-                                      "batch",        "seed",
-                                      "timeout",      "evaluate-sequences",
-                                      "memory-limit", "host-memory-limit",
-                                      "archive",      "overwrite",
-                                      "optimizer"};
 
 constexpr const char* help =
     "usage: consist evaluate --model FOLDER|--checkpoint FOLDER [OPTIONS]   (defaults in brackets)\n\n"
@@ -71,13 +55,13 @@ void write_json(const Output& output, const EvaluationResult& result) {
 }  // namespace
 
 int evaluate(const Arguments& arguments) {
-  ParsedRun parsed = parse_run(arguments, own_options);
+  ParsedRun parsed = parse_run(arguments, launch::options_of_evaluate);
   if (parsed.flag("help")) {
     std::fputs(help, stdout);
     return 0;
   }
-  launch::refuse_others(parsed, taken, own_options, "evaluate");
-  launch::add_options_of_checkpoint(parsed, own_options);
+  launch::refuse_others(parsed, launch::taken_by_evaluate, launch::options_of_evaluate, "evaluate");
+  launch::add_options_of_checkpoint(parsed, launch::options_of_evaluate);
   parsed.given["evaluate-every"] = {"consist evaluate", {"1"}};  // there are no steps: it says that there is an evaluation
   PluginHost host(plugin_paths(parsed));
   RunConfig config = make_config(parsed, host);

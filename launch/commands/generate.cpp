@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "consist/error.h"
@@ -25,6 +24,7 @@
 #include "core/runtime/sampler.h"
 #include "datasets/tokenizer/text_stream.h"
 #include "launch/commands/commands.h"
+#include "launch/generate/command_options.h"
 #include "launch/generate/model_text.h"
 #include "launch/generate/trained_model.h"
 #include "launch/run_options.h"
@@ -36,46 +36,6 @@ using Clock = std::chrono::steady_clock;
 using Tokens = std::vector<std::int32_t>;
 
 constexpr std::int64_t prompt_most_bytes = 64 << 20;
-
-constexpr RunOption prompt_option{
-    .spec = {"prompt", OptionKind::text, "", "the text to go on from"}, .value = "TEXT", .group = OptionGroup::training};
-constexpr RunOption prompt_file{
-    .spec = {"prompt-file", OptionKind::text, "", "the same from a file, - is standard input; a newline at its end is left out"},
-    .value = "FILE",
-    .group = OptionGroup::training};
-constexpr RunOption prompt_ids{.spec = {"prompt-ids", OptionKind::text, "", "the same as tokens: 1,15,7; no tokenizer is needed"},
-                               .value = "IDS",
-                               .group = OptionGroup::training};
-constexpr RunOption chat{
-    .spec = {"chat", OptionKind::flag, "false", "the prompt is what a user says, and the chat template is written around it"},
-    .group = OptionGroup::training};
-constexpr RunOption max_tokens{.spec = {"max-tokens", OptionKind::integer, "256", "tokens to write at most", "1..1000000000"},
-                               .value = "N",
-                               .group = OptionGroup::training};
-constexpr RunOption temperature{
-    .spec = {"temperature", OptionKind::real, "1", "logits are divided by it; 0: always the most probable token", "0..1000"},
-    .value = "X",
-    .group = OptionGroup::training};
-constexpr RunOption top_k{
-    .spec = {"top-k", OptionKind::integer, "0", "only the so many most probable tokens; 0: all", "0..1000000000"},
-    .value = "N",
-    .group = OptionGroup::training};
-constexpr RunOption top_p{
-    .spec = {"top-p", OptionKind::real, "1", "only the most probable tokens that reach this probability together", "0..1"},
-    .value = "X",
-    .group = OptionGroup::training};
-constexpr RunOption ignore_eos{.spec = {"ignore-eos", OptionKind::flag, "false", "do not stop at the token that ends a text"},
-                               .group = OptionGroup::training};
-constexpr RunOption tokenizer_option{
-    .spec = {"tokenizer", OptionKind::text, "", "a tokenizer.json, or a folder with one; else the model's"}, .value = "FILE"};
-constexpr RunOption json_option{
-    .spec = {"json", OptionKind::text, "", "tokens, text and times as a file"}, .value = "FILE", .group = OptionGroup::results};
-constexpr RunOption help_option{.spec = {"help", OptionKind::flag, "false", "this text"}};
-
-constexpr RunOption own_options[] = {prompt_option, prompt_file, prompt_ids,       chat,        max_tokens, temperature, top_k,
-                                     top_p,         ignore_eos,  tokenizer_option, json_option, help_option};
-constexpr std::string_view taken[] = {"model", "checkpoint", "precision",    "device",
-                                      "seed",  "plugin",     "memory-limit", "optimizer",    "overwrite"};
 
 constexpr const char* help =
     "usage: consist generate --model FOLDER|--checkpoint FOLDER --prompt TEXT [OPTIONS]   (defaults in brackets)\n\n"
@@ -156,10 +116,10 @@ Request request_of(const ParsedRun& parsed, const RunConfig& config, const Parts
   Request request{.text = std::nullopt,
                   .prompt = {},
                   .ends = {},
-                  .max_tokens = integer_of(parsed, max_tokens),
-                  .sampling = {.temperature = real_of(parsed, temperature),
-                               .top_k = integer_of(parsed, top_k),
-                               .top_p = real_of(parsed, top_p),
+                  .max_tokens = integer_of(parsed, launch::max_tokens_option),
+                  .sampling = {.temperature = real_of(parsed, launch::temperature_option),
+                               .top_k = integer_of(parsed, launch::top_k_option),
+                               .top_p = real_of(parsed, launch::top_p_option),
                                .seed = config.seed},
                   .json = {"--json", parsed.text("json"), config.overwrite}};
   const bool of_ids = parsed.has("prompt-ids");
@@ -286,13 +246,13 @@ int generate_with(const ParsedRun& parsed, PluginHost& host, RunConfig config) {
 }  // namespace
 
 int generate(const Arguments& arguments) {
-  ParsedRun parsed = parse_run(arguments, own_options);
+  ParsedRun parsed = parse_run(arguments, launch::options_of_generate);
   if (parsed.flag("help")) {
     std::fputs(help, stdout);
     return 0;
   }
-  launch::refuse_others(parsed, taken, own_options, "generate");
-  launch::add_options_of_checkpoint(parsed, own_options);
+  launch::refuse_others(parsed, launch::taken_by_generate, launch::options_of_generate, "generate");
+  launch::add_options_of_checkpoint(parsed, launch::options_of_generate);
   PluginHost host(plugin_paths(parsed));
   say_plugin_warnings(host);
   return generate_with(parsed, host, make_config(parsed, host));

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "launch/generate/command_options.h"
+#include "launch/own_options.h"
+
 namespace consist::launch {
 namespace {
 
@@ -15,7 +18,6 @@ constexpr RunOption a_switch(const char* name, const char* help) {
   return {.spec = {name, flag, "false", help}};
 }
 
-constexpr RunOption help_option = a_switch("help", "this text");
 constexpr RunOption json = a_switch("json", "for programs");
 constexpr RunOption price = valued("price", text, "", "per GPU and hour, or by machine: h200=2.5", "P");
 constexpr RunOption plugin = valued("plugin", text, "", "file or folder to look for plugins in, too; repeatable", "PATH");
@@ -133,34 +135,6 @@ constexpr RunOption of_report[] = {
     valued("title", text, "", "its title", "TEXT"),
     a_switch("overwrite", "replace a file that is no report, too"),
 };
-constexpr RunOption of_generate[] = {
-    help_option,
-    valued("prompt", text, "", "the text to go on from", "TEXT"),
-    valued("prompt-file", text, "", "the same from a file, - is standard input", "FILE"),
-    valued("prompt-ids", text, "", "the same as tokens: 1,15,7", "IDS"),
-    a_switch("chat", "the prompt is what a user says, and the chat template is written around it"),
-    valued("max-tokens", integer, "256", "tokens to write at most", "N", "1..1000000000"),
-    valued("temperature", real, "1", "logits are divided by it; 0: always the most probable token", "X", "0..1000"),
-    valued("top-k", integer, "0", "only the so many most probable tokens; 0: all", "N", "0..1000000000"),
-    valued("top-p", real, "1", "only the most probable tokens that reach this probability together", "X", "0..1"),
-    a_switch("ignore-eos", "do not stop at the token that ends a text"),
-    valued("tokenizer", text, "", "a tokenizer.json, or a folder with one; else the model's", "FILE"),
-    valued("json", text, "", "tokens, text and times as a file", "FILE"),
-};
-constexpr std::string_view taken_by_generate[] = {"model", "checkpoint", "precision",    "device",
-                                                  "seed",  "plugin",     "memory-limit", "optimizer",    "overwrite"};
-constexpr RunOption of_evaluate[] = {help_option, valued("json", text, "", "the result as a file", "FILE")};
-constexpr std::string_view taken_by_evaluate[] = {"model",        "checkpoint",
-                                                  "config",       "strategy",
-                                                  "transport",    "precision",
-                                                  "device",       "machine",
-                                                  "dataset",      "ranks",
-                                                  "plugin",       "sequence",
-                                                  "batch",        "seed",
-                                                  "timeout",      "evaluate-sequences",
-                                                  "memory-limit", "host-memory-limit",
-                                                  "archive",      "overwrite",
-                                                  "optimizer"};
 
 constexpr CommandLine lines[] = {
     {"train", true, of_train_itself},
@@ -169,8 +143,8 @@ constexpr CommandLine lines[] = {
     {"predict", true, of_json},
     {"tune", true, of_tune},
     {"advise", true, of_json},
-    {"evaluate", true, of_evaluate, "", taken_by_evaluate},
-    {"generate", true, of_generate, "", taken_by_generate},
+    {"evaluate", true, options_of_evaluate, "", taken_by_evaluate},
+    {"generate", true, options_of_generate, "", taken_by_generate},
     {"report", false, of_report, "FILE"},
     {"show", false, of_show, "FILE"},
     {"watch", false, of_watch, "FILE"},
