@@ -127,8 +127,6 @@ void leave_batch_open(const ParsedRun& parsed, const std::set<std::string>& stat
 
 /// --steps or --epochs: of a file that states the one, the command line may replace it by the other.
 void settle_length(const ParsedRun& parsed, RunConfig& config) {
-  if (config.epochs == 0 && parsed.is_on_command_line("epochs"))
-    throw UsageError("--epochs is 0; it must be at least 1, or leave it out and give --steps");
   if (config.epochs == 0 || !parsed.has("steps")) return;
   const bool says_steps = parsed.is_on_command_line("steps"), says_epochs = parsed.is_on_command_line("epochs");
   if (says_steps && !says_epochs) {
@@ -204,7 +202,7 @@ std::string to_toml(const RunConfig& config, PluginHost& host, const std::vector
     const std::string value = text_in(config, option), name = option.spec.name;
     const bool open = ((name == "batch" || name == "accumulation") && value == "0") ||  // follows from the global batch
                       (name == "steps" && config.epochs > 0);                           // follows from the data
-    if (open || (value.empty() && *option.spec.fallback == '\0')) continue;
+    if (open || option.is_unset(value)) continue;
     text += toml_key(name) + " = " + toml_value(option.spec, value) + "\n";
   }
   for (const auto& [owner, options] : config.plugin_options) {
@@ -270,8 +268,8 @@ std::vector<std::string> words_of(const std::vector<ConfigEntry>& entries, const
                                    [&](const std::string& word) { return word == option || word.starts_with(option + "="); });
     if (given) continue;
     const RunOption* of_run = find_run_option(entry.name);
-    if (of_run != nullptr && entry.value == "" && *of_run->spec.fallback == '\0') continue;  // stated, and nothing
-    if (entry.name == "epochs" && entry.value == 0) continue;                                 // steps count
+    if (of_run != nullptr && of_run->is_unset(entry.value.is_string() ? entry.value.get<std::string>() : entry.value.dump()))
+      continue;
     for (const char* own : {"archive", "overwrite", "config", "print-config"}) {
       if (entry.name == own && entry.value != false && entry.value != "")
         throw UsageError(entry.said + " has no place in the file of a comparison; see consist compare --help");

@@ -43,6 +43,12 @@ constexpr RunOption row(const OptionSpec& spec, const char* value, OptionGroup g
   return {spec, value, group, sweep, false, set_member<Member>, get_member<Member>, archived};
 }
 
+/// A row whose default says that there is no such value.
+constexpr RunOption optional(RunOption row) {
+  row.unset_by_default = true;
+  return row;
+}
+
 /// A row that says where other values come from.
 constexpr RunOption source(const OptionSpec& spec, const char* value, Sweep sweep = Sweep::none, bool repeats = false) {
   return {spec, value, configuration, sweep, repeats, nullptr, nullptr, false};
@@ -152,7 +158,8 @@ constexpr RunOption table[] = {
     source({"deepspeed-set", text, "", "replaces a value of that file; repeatable"}, "KEY=VALUE", Sweep::keyed, true),
 
     row<&C::steps>({"steps", integer, "100", "optimizer steps", "1.."}, "N", training),
-    row<&C::epochs>({"epochs", integer, "0", "passes through the data, instead of --steps", "0..1000000"}, "N", training),
+    optional(
+        row<&C::epochs>({"epochs", integer, "0", "passes through the data, instead of --steps", "1..1000000"}, "N", training)),
     row<&C::global_batch>(
         {"global-batch", integer, "0", "sequences per step of all ranks: sets the batch, or with --batch the accumulation",
          "0..1000000000000"},
@@ -286,11 +293,13 @@ std::string text_in(const RunConfig& config, const RunOption& option) {
 
 void set_option(RunConfig& config, const RunOption& option, std::string_view value, const std::string& said) {
   if (option.set == nullptr) return;
-  const std::string legal = legal_value(option.spec, value, said);
+  const bool of_command_line = said == std::string("--") + option.spec.name;
+  const std::string legal =
+      !of_command_line && option.is_unset(value) ? std::string(value) : legal_value(option.spec, value, said);
   try {
     option.set(config, legal);
   } catch (const UsageError& error) {  // which names the option as the command line does
-    if (said == std::string("--") + option.spec.name) throw;
+    if (of_command_line) throw;
     throw UsageError(said + ": " + error.what());
   }
 }

@@ -35,8 +35,12 @@ struct RunOption {
   void (*set)(RunConfig& config, const std::string& text) = nullptr;
   nlohmann::ordered_json (*get)(const RunConfig& config) = nullptr;
   bool archived = true;  ///< in RunConfig::to_json(), under the name with '_' for '-'
+  /// The default says that there is no such value, which `choices` need not allow: files may state it, nobody gives it.
+  bool unset_by_default = false;
 
   bool is_switch() const noexcept { return *value == '\0'; }
+  /// Whether that value of the option says as much as leaving the option out.
+  bool is_unset(std::string_view text) const noexcept { return text == spec.fallback && (unset_by_default || text.empty()); }
 };
 
 /// All of them, in the order of the help.

@@ -122,7 +122,8 @@ void RunConfig::check() const {
   for (const RunOption& option : run_option_table()) {
     const std::string name = option.spec.name;
     const bool follows = global_batch > 0 && ((name == "batch" && batch == 0) || (name == "accumulation" && accumulation == 0));
-    if (option.get != nullptr && !follows) legal_value(option.spec, text_in(*this, option), "--" + name);
+    const std::string value = text_in(*this, option);
+    if (option.get != nullptr && !follows && !option.is_unset(value)) legal_value(option.spec, value, "--" + name);
   }
   if (checkpoint.empty() && (checkpoint_every > 0 || checkpoint_each_epoch || resume)) {
     throw UsageError(std::string(resume                 ? "--resume"

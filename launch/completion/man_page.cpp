@@ -62,7 +62,7 @@ std::string entry_of(const RunOption& option) {
   text += "\n" + shown(option.spec.help);
   if (!option.is_switch()) {
     if (option.spec.kind != OptionKind::text) text += ".\n" + shown("It is " + legal_text(option.spec));
-    if (*option.spec.fallback != '\0') text += ".\nDefault: " + shown(option.spec.fallback);
+    if (!option.is_unset(option.spec.fallback)) text += ".\nDefault: " + shown(option.spec.fallback);
   }
   return text + ".\n";
 }

@@ -11,6 +11,7 @@ using test::host;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 class ConfigFile : public test::ConfigFileTest {};
 
@@ -107,6 +108,16 @@ TEST_F(ConfigFile, OfJsonTheLineIsKnownToo) {
   EXPECT_THAT(refusal_of_json("{\"a\": [{\"b\": 1}],\n\"b\": 2}"), HasSubstr("run.json, line 1: a is [{\"b\":1}]"));
   EXPECT_THAT(refusal_of_json("{\"model\": \"a\",\n\"steps\": 1,}"),
               HasSubstr("run.json is no valid JSON: parse error at line 2"));
+}
+
+TEST_F(ConfigFile, EpochsThatAreNoneAreStatedByFilesAlone) {
+  const std::string path = file("run.toml", "model = 'llama-tiny'\nsteps = 3\nepochs = 0\n");
+  EXPECT_EQ(config_of(path).steps, 3);
+  EXPECT_EQ(config_of(path, {"--epochs", "2"}).epochs, 2);
+  EXPECT_THAT(words_of(read_config_file(path), {}, host()), ElementsAre("--model=llama-tiny", "--steps=3"));
+  EXPECT_THAT(to_toml(config_of(path), host()), Not(HasSubstr("epochs")));
+  EXPECT_THAT(refusal_of(path, {"--epochs", "0"}), HasSubstr("--epochs is '0'; it must be from 1 to 1000000"));
+  EXPECT_THAT(refusal("epochs = -1\n"), HasSubstr("run.toml, line 1: epochs is '-1'; it must be from 1 to 1000000"));
 }
 
 TEST_F(ConfigFile, FilesAreBoundedAndOfAKnownFormat) {
