@@ -26,7 +26,8 @@ struct Range {
 };
 
 std::string percents(const Range& range) {
-  return fixed_text(100 * range.least, 0) + "% to " + fixed_text(100 * range.most, 0) + "%";
+  const std::string least = fixed_text(100 * range.least, 0), most = fixed_text(100 * range.most, 0);
+  return least == most ? most + "%" : least + "% to " + most + "%";
 }
 
 std::string processors_text(const std::vector<CompareOutcome>& outcomes) {
@@ -45,7 +46,7 @@ std::string processors_text(const std::vector<CompareOutcome>& outcomes) {
   if (disturbed == 0) return {};
   std::string text = "warning: other work ran beside " + std::to_string(disturbed) + " of " + std::to_string(all) + " runs";
   std::string took;
-  if (others.most > 0) took = "other processes took " + percents(others) + " of the processors' time";
+  if (others.most >= 0.005) took = "other processes took " + percents(others) + " of the processors' time";
   if (stolen.most >= 0.005) {
     took += (took.empty() ? "" : ", ") + std::string("other virtual machines up to ") + fixed_text(100 * stolen.most, 0) + "%";
   }

@@ -114,7 +114,7 @@ TEST(CompareTable, NamesWhatDisturbedIt) {
   CompareOutcome busy = disturbed(finished(1, {100, 101, 102}), 2);
   busy.runs[0].share_of_bound = 0.7;
   const std::string text = warnings_text(rows, {uneven, busy});
-  EXPECT_THAT(text, HasSubstr("other work ran beside 2 of 6 runs: other processes took 48% to 48%"));
+  EXPECT_THAT(text, HasSubstr("other work ran beside 2 of 6 runs: other processes took 48% of the processors' time"));
   EXPECT_THAT(text, HasSubstr("the rate of the largest linear of m_batch1 was 60.0 GFLOP/s to 100 GFLOP/s"));
   EXPECT_THAT(text, HasSubstr("the clock of the device of m_batch1 was 1.20 GHz to 1.98 GHz"));
   EXPECT_THAT(comparison_text(rows, {uneven, busy}), Not(HasSubstr("70%"))) << "a bound that was measured beside other work";
