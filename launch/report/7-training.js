@@ -2,22 +2,26 @@
 
 const evaluationsOf = (row) => row.run.curves.evaluations || [];
 
-/** Evaluations as lines, for whoever looks at their course, and the last of each row as numbers. */
+/** The course of evaluations as lines, where there is more than one, and the last of each row as numbers. */
 function evaluationContent(shown) {
   const evaluated = shown.filter((row) => evaluationsOf(row).length);
   if (!evaluated.length) return [el('p', {class: 'muted'}, 'No shown row was evaluated: --evaluate-every says when a run is.')];
   const course = (row) => evaluationsOf(row).map(([step, loss]) => ({x: step, y: loss}));
+  const short = (loss) => known(loss) ? loss.toFixed(4) : '–';
+  const curves = () =>
+      [curveLegend(evaluated),
+       lines(
+           200,
+           'Loss of evaluations: ' + evaluated.map((row) => nameOf(row) + ' ends at ' + short(course(row).at(-1).y)).join('; '),
+           'Mean loss over the evaluation part of the data.', evaluated, 'loss', {draw: course, format: short})];
   return [
-    lines(
-        200,
-        'Loss of evaluations: ' + evaluated.map((row) => nameOf(row) + ' ends at ' + course(row).at(-1).y.toFixed(4)).join('; '),
-        'Mean loss over the evaluation part of the data.', evaluated, 'loss', {draw: course, format: (v) => v.toFixed(4)}),
+    evaluated.some((row) => evaluationsOf(row).length > 1) ? curves() : [],
     table(
         'The last evaluation',
         [{name: 'Row'}, {name: 'After step', number: true}, {name: 'Loss', number: true}, {name: 'Sequences', number: true}],
         evaluated.map((row) => {
           const [step, loss, sequences] = evaluationsOf(row).at(-1);
-          return [nameOf(row), String(step), known(loss) ? loss.toFixed(4) : '–', String(sequences)];
+          return [nameOf(row), String(step), short(loss), String(sequences)];
         }))
   ];
 }
@@ -31,32 +35,29 @@ function columnContent(shown, name, title, caption, format) {
 /** The last texts that a run wrote. */
 function sampleContent(shown) {
   const having = shown.filter((row) => (row.run.samples || []).length);
-  if (!having.length) return [];
+  if (!having.length)
+    return [
+      el('h3', {}, 'Samples of text'), el('p', {class: 'muted'}, 'No shown row wrote one: --sample-every says when a run does.')
+    ];
   return [
     el('h3', {}, 'Samples of text'), el('p', {class: 'muted'}, 'The newest that each run wrote (--sample-every).'),
     ...having.map(
-        (row) =>
-            el('details', {open: having.length === 1}, el('summary', {}, nameOf(row)),
-               row.run.samples.flatMap(
-                   (sample) => [el('p', {class: 'muted small'}, 'after step ' + sample.step), el('pre', {class: 'sample'}, sample.text)])))
+        (row) => el(
+            'details', {open: having.length === 1}, el('summary', {}, nameOf(row)),
+            row.run.samples.flatMap(
+                (sample) =>
+                    [el('p', {class: 'muted small'}, 'after step ' + sample.step), el('pre', {class: 'sample'}, sample.text)])))
   ];
 }
 
 function showTraining() {
-  const section = byId('training'), box = el('div');
-  section.append(box);
-  const show = () => {
-    const shown = curveRows();
-    if (!shown.length) {
-      fill(box, rows.some((row) => row.run?.curves) ? noCurves() : empty('No row has steps: nothing was trained.'));
-      return;
-    }
-    const short = (v) => v === 0 ? '0' : Math.abs(v) < 1e-3 || Math.abs(v) >= 1e5 ? v.toExponential(2) : String(Number(v.toPrecision(4)));
-    fill(
-        box, el('h3', {}, 'Evaluations'), evaluationContent(shown),
-        columnContent(shown, 'grad_norm', 'Gradient norm', 'Norm of all gradients of each step, before clipping.', short),
-        columnContent(shown, 'learning_rate', 'Learning rate', 'Learning rate of each step.', short), sampleContent(shown));
-  };
-  whenShownChanges.push(show);
-  show();
+  const short = (v) => v === 0                 ? '0' :
+      Math.abs(v) < 1e-3 || Math.abs(v) >= 1e5 ? v.toExponential(2) :
+                                                 String(Number(v.toPrecision(4)));
+  showCurves(
+      'training', 'nothing was trained',
+      (shown) =>
+          [el('h3', {}, 'Evaluations'), evaluationContent(shown),
+           columnContent(shown, 'grad_norm', 'Gradient norm', 'Norm of all gradients of each step, before clipping.', short),
+           columnContent(shown, 'learning_rate', 'Learning rate', 'Learning rate of each step.', short), sampleContent(shown)]);
 }
