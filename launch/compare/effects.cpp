@@ -169,6 +169,7 @@ std::vector<ChoiceEffect> effects_of(const std::vector<CompareRow>& rows, const 
                          .speed = effect.speed(),
                          .pairs = effect.pairs.size(),
                          .simulated = effect.simulated,
+                         .disturbance = effect.disturbance,
                          .text = line_of(name, values[v], values[0], effect)});
     }
   }

@@ -12,10 +12,11 @@ namespace consist::launch {
 /// The worth of one value of an option beside the option's first one, by the rows that differ in it alone.
 struct ChoiceEffect {
   std::string option, value, reference;
-  Interval speed;          ///< ratio; unknown where rows were measured once or simulated
-  std::size_t pairs = 0;   ///< of rows
-  bool simulated = false;  ///< all rows of the pairs are
-  std::string text;        ///< a line for people, without its end
+  Interval speed;           ///< ratio; unknown where rows were measured once or simulated
+  std::size_t pairs = 0;    ///< of rows
+  bool simulated = false;   ///< all rows of the pairs are
+  std::string disturbance;  ///< the other work that makes the speed mean nothing; empty: none
+  std::string text;         ///< a line for people, without its end
 };
 std::vector<ChoiceEffect> effects_of(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes);
 

@@ -112,7 +112,11 @@ function rateOf(row, part) {
 }
 
 const lower = (text) => text.charAt(0).toLowerCase() + text.slice(1);
-const shareOf = (row, key) => (timeOf(row).parts[key] || 0) / timeOf(row).step_seconds;
+/** Of the steps whose parts were timed: their sum is the whole. */
+const shareOf = (row, key) => {
+  const {untimed, ...timed} = timeOf(row).parts;
+  return (timed[key] || 0) / sum(Object.values(timed));
+};
 
 /** Of a part that waits for communication, the strategies and transports of its axes ("data+context"), as a row has them; null without. */
 function axisOf(row, part) {
@@ -158,7 +162,7 @@ function because(slow, fast) {
   const d = difference(fast, slow), total = d.b - d.a;
   if (d.parts.length === 0 || total <= 0) return null;
   const larger = d.parts.filter((p) => p.difference > 0 && p.key !== 'untimed').sort((x, y) => y.difference - x.difference);
-  const longer = sum(larger.map((p) => p.difference)), overshoots = longer > 1.2 * total;
+  const longer = sum(larger.map((p) => p.difference)), overshoots = longer > 1.05 * total;
   const chosen = [];
   for (const part of larger) {
     if (chosen.length && sum(chosen.map((p) => p.difference)) >= 0.8 * longer || chosen.length === 3 ||

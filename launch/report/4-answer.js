@@ -9,12 +9,32 @@ function ratioOf(a, b) {
   return {ratio, text: times(ratio), interval: times(ratio * Math.exp(-both)) + ' to ' + times(ratio * Math.exp(both))};
 }
 
-/** True if two rows can be told apart, by the rule that names a fastest: their intervals do not meet, or their predictions are 2% apart. */
-function toldApart(a, b) {
-  if (isPredicted) return Math.max(a.speed.mean / b.speed.mean, b.speed.mean / a.speed.mean) > 1.02;
-  if (![a, b].every((row) => known(row.speed.low))) return false;
-  return a.speed.low > b.speed.high || b.speed.low > a.speed.high;
+/**
+ * Why two rows cannot be told apart, by the rule that names a fastest: other work disturbed one, there are no intervals or they
+ * meet, or predictions are within 2%. Empty if they can.
+ */
+function doubtBetween(a, b) {
+  if (isPredicted)
+    return Math.max(a.speed.mean / b.speed.mean, b.speed.mean / a.speed.mean) > 1.02 ? '' : 'predictions within 2% tell nothing';
+  if (a.disturbance || b.disturbance) return a.disturbance || b.disturbance;
+  if (![a, b].every((row) => known(row.speed.low))) return 'without repeats there is no 95% interval';
+  return a.speed.low > b.speed.high || b.speed.low > a.speed.high ? '' : 'their 95% intervals meet';
 }
+const toldApart = (a, b) => !doubtBetween(a, b);
+
+/** A model's finished rows, the fastest first. */
+const bySpeed = (model) => model.ranked.map((n) => rows[n]).sort((a, b) => b.speed.mean - a.speed.mean);
+
+/**
+ * The row beside which a model's fastest is explained: the next one that it can be told apart from, or the slowest of these where
+ * the next is nearly the same, which explains little. Where it can be told apart from none, the same of all.
+ */
+function rowToExplain(model) {
+  const [best, ...others] = bySpeed(model), apart = others.filter((row) => toldApart(best, row)),
+               able = apart.length ? apart : others;
+  return ratioOf(best, able[0]).ratio > 1.05 ? able[0] : able[able.length - 1];
+}
+const ifNotChance = 'If the difference is not chance: ';
 
 /** Without what follows from the run: "AMD EPYC, 2 threads" is an "AMD EPYC". */
 const deviceOf = (row) => (own(row).run?.environment?.device || '').split(',')[0];
@@ -46,7 +66,9 @@ const shareOfProducts = (row) => shareOf(row, 'products') + shareOf(row, 'attent
 const shareOfWaits = (row) =>
     sum(Object.keys(timeOf(row).parts).filter((key) => kindOf(key) === 'communication').map((key) => shareOf(row, key)));
 
-/** Of two rows of different precisions: what the slower products of the wider one hide, and what the precision does to the loss. */
+/**
+ * Of two rows of different precisions: what the slower products of the wider one hide, and what the precision does to the loss.
+ */
 function precisionText(a, b) {
   if (precisionOf(a) === precisionOf(b) || !hasParts(a) || !hasParts(b)) return '';
   const [wide, narrow] = shareOfProducts(a) >= shareOfProducts(b) ? [a, b] : [b, a];
@@ -55,79 +77,92 @@ function precisionText(a, b) {
                                 ' Their final losses differ by ' + (off < 5e-5 ? 'less than 0.01%' : percent(off, 2)) +
           (off <= 0.001 ? ', no more than those of two layouts may.' :
                           ', more than those of two layouts may: see the losses before you choose by speed.');
+  const waits = [wide, narrow].map(shareOfWaits);
   return 'Products and attention take ' + percent(shareOfProducts(wide)) + ' of the step in ' + precisionOf(wide) + ' and ' +
-      percent(shareOfProducts(narrow)) + ' in ' + precisionOf(narrow) + ', waiting for communication ' + percent(shareOfWaits(wide)) +
-      ' and ' + percent(shareOfWaits(narrow)) + ': what another strategy, transport or machine gains shows less in ' +
-      precisionOf(wide) + ' than in ' + precisionOf(narrow) + '. Compare these at one precision.' + losses;
+      percent(shareOfProducts(narrow)) + ' in ' + precisionOf(narrow) +
+      (sum(waits) > 0 ? ', waiting for communication ' + waits.map((share) => percent(share)).join(' and ') : '') +
+      ': what another strategy, transport or machine gains shows less in ' + precisionOf(wide) + ' than in ' +
+      precisionOf(narrow) + '. Compare these at one precision.' + losses;
 }
 
-function verdictOf(model) {
-  const ranked = model.ranked.map((n) => rows[n]);
-  const card = el('div', {class: 'verdict'}, varying.includes('model') ? el('p', {class: 'model'}, model.model) : '');
-  if (ranked.length === 0) {
-    card.append(el('p', {class: 'winner'}, 'No run finished.'));
-    return card;
-  }
-  const [best, second] = ranked, slowest = ranked[ranked.length - 1];
-  if (ranked.length === 1) {
-    card.append(
-        el('p', {class: 'winner'}, nameOf(best, false) + ': ' + speedText(best)),
-        el('p', {}, 'There is no other run of this model to hold it against.'));
-    return card;
-  }
-  if (model.leaders === 1) {
-    const next = ratioOf(best, second), last = ratioOf(best, slowest);
-    card.append(
-        el('p', {class: 'winner'},
-           nameOf(best, false) + ' is the fastest: ' + next.text + ' the speed of ' +
-               (ranked.length === 2 ? nameOf(second, false) : 'the next') + '.'),
+/** Of a model with one fastest row: which, and by how much. */
+function winnerText(ranked) {
+  const [best, second] = ranked, slowest = ranked[ranked.length - 1], two = ranked.length === 2;
+  const next = ratioOf(best, second);
+  return [
+    el('p', {class: 'winner'},
+       nameOf(best, false) + ' is the fastest: ' + next.text + ' the speed of ' + (two ? nameOf(second, false) : 'the next') +
+           '.'),
+    el('p', {},
+       speedText(best) +
+           (next.interval ? '; beside ' + (two ? 'the other ' : 'the next (' + nameOf(second, false) + ') ') + next.text +
+                    ' with a 95% interval of ' + next.interval :
+                            '') +
+           (two ? '' : '; ' + ratioOf(best, slowest).text + ' the slowest (' + nameOf(slowest, false) + ')') + '.' +
+           (isPredicted ? ' Predicted, not measured.' : ''))
+  ];
+}
+
+/** Of a model whose fastest row cannot be told apart from all others: from which it cannot, and why. */
+function tiedText(model) {
+  const tied = model.ranked.slice(0, model.leaders).map((n) => rows[n]), best = tied[0],
+        others = bySpeed(model).filter((row) => !tied.includes(row));
+  const meet = /intervals meet|within 2%/.test(model.reason);
+  const content = [
+    el('p', {class: 'winner'},
+       meet ? 'No fastest can be named: ' + listed(tied.map((row) => nameOf(row, false))) + ' cannot be told apart.' :
+              nameOf(best, false) + ' was the fastest, ' + ratioOf(best, tied[1]).text + ' the speed of ' +
+               nameOf(tied[1], false) + ', but that is not certain.'),
+    el('p', {},
+       tied.slice(0, 4).map((row) => nameOf(row, false) + ' ' + speedText(row)).join('; ') + '. The reason: ' + model.reason +
+           '.')
+  ];
+  if (others.length) {
+    const last = others[others.length - 1];
+    content.push(
         el('p', {},
-           speedText(best) +
-               (next.interval ? '; beside ' + (ranked.length === 2 ? 'the other ' : 'the next (' + nameOf(second, false) + ') ') +
-                        next.text + ' with a 95% interval of ' + next.interval :
-                                '') +
-               (ranked.length > 2 ? '; ' + last.text + ' the slowest (' + nameOf(slowest, false) + ')' : '') + '.' +
-               (isPredicted ? ' Predicted, not measured.' : '')));
-  } else {
-    const tied = ranked.slice(0, model.leaders), ratio = ratioOf(best, second);
-    const meet = /intervals meet|within 2%/.test(model.reason);
-    const headline = meet ?
-        'No fastest can be named: ' + listed(tied.map((row) => nameOf(row, false))) + ' cannot be told apart.' :
-        nameOf(best, false) + ' was the fastest, ' + ratio.text + ' the speed of ' + nameOf(second, false) +
-            ', but that is not certain.';
-    card.append(
-        el('p', {class: 'winner'}, headline),
-        el('p', {},
-           tied.slice(0, 4).map((row) => nameOf(row, false) + ' ' + speedText(row)).join('; ') + '. The reason: ' + model.reason +
-               '.'));
-    if (tied.length < ranked.length) {
-      const last = ratioOf(best, slowest);
-      card.append(
-          el('p', {},
-             'Each is faster than the others; ' + nameOf(best, false) + ' is ' + last.text + ' the slowest (' +
-                 nameOf(slowest, false) + ').'));
-    }
+           nameOf(best, false) + ' is faster than ' +
+               (others.length === 1 ? nameOf(last, false) + ': ' + ratioOf(best, last).text + ' its speed.' :
+                                      'the ' + others.length + ' others: ' + ratioOf(best, last).text + ' the slowest (' +
+                        nameOf(last, false) + ').')));
   }
-  // Two that are nearly the same explain little: then it is the slowest that is explained.
-  const other = ranked.length === 2 || ratioOf(best, second).ratio > 1.05 ? second : slowest;
-  const why = because(other, best), hides = precisionText(other, best);
-  card.append(
-      el('p', {},
-         (ranked.length > 2 ? 'Beside ' + nameOf(other, false) + ': ' + lower(differText(other, best)) : differText(other, best))));
+  return content;
+}
+
+/** In what a model's fastest row and another one differ, and why that takes longer. */
+function whyText(model) {
+  const best = bySpeed(model)[0], other = rowToExplain(model), why = because(other, best);
+  const content =
+      [el('p', {},
+          model.ranked.length > 2 ? 'Beside ' + nameOf(other, false) + ': ' + lower(differText(other, best)) :
+                                    differText(other, best))];
   if (why) {
-    card.append(
-        el('p', {class: 'because'}, el('strong', {}, toldApart(best, other) ? 'Why: ' : 'If the difference is none of chance: '),
+    const hides = precisionText(other, best);
+    content.push(
+        el('p', {class: 'because'}, el('strong', {}, toldApart(best, other) ? 'Why: ' : ifNotChance),
            nameOf(other, false) + ' takes ' + time(why.total) + ' longer ' + why.unit + ': ' + why.text + ' ',
            el('span', {class: 'muted'}, '(' + sourceText(other) + ')')),
         hides ? el('p', {class: 'because'}, el('strong', {}, 'What the precision hides: '), hides) : '');
   } else if (!hasParts(best) || !hasParts(other)) {
     const without = hasParts(best) ? other : best;
-    card.append(
+    content.push(
         el('p', {class: 'because muted'},
            'Why cannot be said: ' + nameOf(without, false) + ' has no times of its instructions. ' +
                (timeOf(without)?.reason || '')));
   }
-  return card;
+  return content;
+}
+
+function verdictOf(model) {
+  const ranked = bySpeed(model);
+  const content = ranked.length === 0 ? [el('p', {class: 'winner'}, 'No run finished.')] :
+      ranked.length === 1 ?
+                                        [
+                                          el('p', {class: 'winner'}, nameOf(ranked[0], false) + ': ' + speedText(ranked[0])),
+                                          el('p', {}, 'There is no other run of this model to hold it against.')
+                                        ] :
+                                        [...(model.leaders === 1 ? winnerText(ranked) : tiedText(model)), ...whyText(model)];
+  return el('div', {class: 'verdict'}, varying.includes('model') ? el('p', {class: 'model'}, model.model) : '', content);
 }
 
 /** What differs beyond the columns, and what the figures rest on. */
@@ -181,7 +216,8 @@ function speedChart() {
     return innerWidth < 600 && text.length > 20 ? text.split(', ') : text;
   };
   const intervals = shown.some((row) => known(row.speed.low));
-  const end = 1.4 * shown[0].speed.mean,
+  const digit = 10 ** Math.floor(Math.log10(1.4 * shown[0].speed.mean)),
+        end = Math.ceil(2.8 * shown[0].speed.mean / digit) * digit / 2,
         cut = shown.some((row) => row.speed.high > end);  // intervals of two repeats can be very long
   return chart(
       Math.max(90, shown.length * (innerWidth < 600 ? 46 : 30) + 44),
@@ -230,15 +266,34 @@ function speedChart() {
       }));
 }
 
+function effectTable(effects) {
+  const doubt = (e) => e.disturbance                              ? 'means nothing here: ' + e.disturbance :
+      known(e.speed.low) && e.speed.low <= 1 && e.speed.high >= 1 ? 'cannot be told from 1×' :
+                                                                    '';
+  return table(
+      'By rows that differ in it alone; geometric means' + (isPredicted ? '' : ' with 95% intervals'),
+      [
+        {name: 'Choice'}, {name: 'Speed', number: true}, {name: '95% interval', number: true}, {name: 'Pairs', number: true},
+        {name: ''}
+      ],
+      effects.map(
+          (e) =>
+              [e.option + ' ' + e.value + ' over ' + e.reference, times(e.speed.mean),
+               known(e.speed.low) ? times(e.speed.low) + ' to ' + times(e.speed.high) : '–', String(e.pairs),
+               doubt(e) && el('span', {class: 'remark'}, doubt(e))]));
+}
+
 /** What a run's own advice promised, with what the rows of this page measured of it, where one of them is that change alone. */
 function adviceText(row, text) {
   const option = /^--([a-z0-9.-]+) (\S+): /.exec(text);
   if (!option || !choiceNames.includes(option[1])) return text;
   const changed = rows.find(
       (other) => finished(other) && other !== row &&
-          choiceNames.every((name) => name === option[1] ? other.values[name] === option[2] : other.values[name] === row.values[name]));
+          choiceNames.every(
+              (name) => name === option[1] ? other.values[name] === option[2] : other.values[name] === row.values[name]));
   if (!changed) return text;
-  return option[0] + 'simulated ' + text.slice(option[0].length) + '; measured here ' + ratioOf(changed, row).text;
+  return option[0] + 'simulated ' + text.slice(option[0].length) + '; measured here ' + ratioOf(changed, row).text +
+      (toldApart(changed, row) ? '' : ', which is not certain');
 }
 
 function showAnswer() {
@@ -253,24 +308,7 @@ function showAnswer() {
     section.append(
         el('div', {class: 'mind'}, el('h3', {}, 'Before you decide'), el('ul', {}, doubts.map((text) => el('li', {}, text)))));
   const effects = data.effects.filter((e) => e.option !== 'label');
-  if (effects.length) {
-    section.append(
-        el('h3', {}, 'What each choice is worth'),
-        table(
-            'By rows that differ in it alone; geometric means' + (isPredicted ? '' : ' with 95% intervals'),
-            [
-              {name: 'Choice'}, {name: 'Speed', number: true}, {name: '95% interval', number: true},
-              {name: 'Pairs', number: true}, {name: ''}
-            ],
-            effects.map((e) => {
-              const open = known(e.speed.low) && e.speed.low <= 1 && e.speed.high >= 1;
-              return [
-                e.option + ' ' + e.value + ' over ' + e.reference, times(e.speed.mean),
-                known(e.speed.low) ? times(e.speed.low) + ' to ' + times(e.speed.high) : '–', String(e.pairs),
-                open ? 'cannot be told from 1×' : ''
-              ];
-            })));
-  }
+  if (effects.length) section.append(el('h3', {}, 'What each choice is worth'), effectTable(effects));
   const advice = rows.filter((row) => row.run && (row.advice || []).length);
   if (advice.length) {
     const lines = new Map();

@@ -5,9 +5,9 @@ function programRow(entry, button, columns) {
   const {a, b} = entry.lines;
   if (!a.length && !b.length) return null;
   const said = (side, lines) => lines.length ? [el('div', {class: 'muted small'}, side), el('pre', {}, lines.join('\n'))] : [];
-  const row = el(
-      'tr', {class: 'program', hidden: true},
-      el('td', {colspan: columns}, a.join() === b.join() ? said('A and B', a) : [said('A', a), said('B', b)].flat()));
+  const row =
+      el('tr', {class: 'program', hidden: true},
+         el('td', {colspan: columns}, a.join() === b.join() ? said('A and B', a) : [said('A', a), said('B', b)].flat()));
   button.addEventListener('click', () => {
     row.hidden = !row.hidden;
     button.setAttribute('aria-expanded', String(!row.hidden));
@@ -106,7 +106,8 @@ function waterfall(d, nameA, nameB) {
       labels.length * (narrow ? 54 : 42) + 50,
       'Waterfall from ' + time(d.a) + ' to ' + time(d.b) + ' ' + d.unit + ': ' +
           labels.slice(1, -1).map((name, n) => name + ' ' + texts[n + 1]).join('; '),
-      'From a step of A, the faster, to a step of B, part by part; ' + d.unit + '. Each bar begins where the one above it ends. A ' +
+      'From a step of A, the faster, to a step of B, part by part; ' + d.unit +
+          '. Each bar begins where the one above it ends. A ' +
           'click on a bar opens its instructions in the table below.',
       () => ({
         type: 'bar',
@@ -163,7 +164,9 @@ function partTable(a, b, d) {
            el('td', {class: 'number ' + (part.difference > 0 ? 'slower' : 'faster')}, signed(time(part.difference))),
            el('td', {class: 'number'}, total ? percent(part.difference / total) : '–'),
            el('td', {class: 'small'},
-              rate[0] || rate[1] ? (rate[0] || '–') + (rate[0] !== rate[1] ? ' / ' + (rate[1] || '–') : '') : '')),
+              rate[0] || rate[1] ?
+                  el('span', {class: 'remark'}, (rate[0] || '–') + (rate[0] !== rate[1] ? ' / ' + (rate[1] || '–') : '')) :
+                  '')),
         foldRow);
   });
   const summed = sum(d.parts.map((p) => p.difference));
@@ -174,7 +177,8 @@ function partTable(a, b, d) {
   return el(
       'div', {},
       el('p', {class: 'muted small'},
-         'Times ' + d.unit + '; of several classes of ranks the mean. A part opens to its instructions, and these to their program text.'),
+         'Times ' + d.unit +
+             '; of several classes of ranks the mean. A part opens to its instructions, and these to their program text.'),
       el('div', {class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'The parts of the difference'},
          el('table', {id: 'parts', 'aria-label': 'The parts of the difference'},
             el('thead', {},
@@ -192,11 +196,11 @@ function showWhy() {
     if (candidates.length === 1 && hasParts(candidates[0][0])) section.append(onePart(candidates[0][0]));
     return;
   }
-  // By default the fastest beside the next, or where these are the same the slowest of the first model. A is always the faster one, so
-  // that text, waterfall and table have one sign: what B takes longer.
-  const model = data.models.find((m) => m.ranked.length > 1) || {ranked: candidates.map(([, n]) => n)};
-  const first = model.ranked[0], ratio = rows[first].speed.mean / rows[model.ranked[1]].speed.mean;
-  let chosen = [first, model.ranked.length === 2 || ratio > 1.05 ? model.ranked[1] : model.ranked[model.ranked.length - 1]];
+  // By default the pair that the answer explains. A is always the faster one, so that text, waterfall and table have one sign:
+  // what B takes longer.
+  const model = data.models.find((m) => m.ranked.length > 1);
+  let chosen =
+      model ? [bySpeed(model)[0], rowToExplain(model)].map((row) => rows.indexOf(row)) : candidates.slice(0, 2).map(([, n]) => n);
   const box = el('div');
   const select = (which, label) => el(
       'label', {}, label,
@@ -212,19 +216,17 @@ function showWhy() {
                  'option', {value: n, selected: n === chosen[which]}, nameOf(row) + ' – ' + si(row.speed.mean) + ' tokens/s'))));
   const selects = [select(0, 'A'), select(1, 'B')];
   function show() {
-    if (difference(rows[chosen[0]], rows[chosen[1]]).a > difference(rows[chosen[0]], rows[chosen[1]]).b) chosen = [chosen[1], chosen[0]];
+    if (difference(rows[chosen[0]], rows[chosen[1]]).a > difference(rows[chosen[0]], rows[chosen[1]]).b)
+      chosen = [chosen[1], chosen[0]];
     selects.forEach((s, n) => {
       s.querySelector('select').value = chosen[n];
     });
-    const [a, b] = chosen.map((n) => rows[n]), d = difference(a, b), ratio = ratioOf(a, b), certain = toldApart(a, b);
-    const content = [el(
-        'p', {},
-        certain ? el('strong', {}, nameOf(a) + ' is ' + ratio.text + ' the speed of ' + nameOf(b) + '.') :
-                  nameOf(a) + ' and ' + nameOf(b) + ' cannot be told apart: ' + ratio.text + ' the speed, ' +
-                (isPredicted       ? 'predicted.' :
-                     ratio.interval ? 'with a 95% interval of ' + ratio.interval + '.' :
-                                      'measured once.'),
-        ' ' + speedText(a) + ' beside ' + speedText(b) + '.')];
+    const [a, b] = chosen.map((n) => rows[n]), d = difference(a, b), ratio = ratioOf(a, b), doubt = doubtBetween(a, b);
+    const content =
+        [el('p', {},
+            doubt ? nameOf(a) + ' and ' + nameOf(b) + ' cannot be told apart: ' + ratio.text + ' the speed, but ' + doubt + '.' :
+                    el('strong', {}, nameOf(a) + ' is ' + ratio.text + ' the speed of ' + nameOf(b) + '.'),
+            ' ' + speedText(a) + ' beside ' + speedText(b) + '.')];
     if (a === b) {
       fill(box, empty('A and B are the same row.'));
       return;
@@ -233,8 +235,8 @@ function showWhy() {
     if (reason)
       content.push(
           el('p', {},
-             (certain ? '' : 'If the difference is none of chance: ') + nameOf(b) + ' takes ' + time(reason.total) + ' longer ' +
-                 reason.unit + ': ' + reason.text));
+             (doubt ? ifNotChance : '') + nameOf(b) + ' takes ' + time(reason.total) + ' longer ' + reason.unit + ': ' +
+                 reason.text));
     if (d.parts.length === 0) {
       for (const row of [a, b])
         if (!hasParts(row))

@@ -131,6 +131,7 @@ Json effects_json(const std::vector<CompareRow>& rows, const std::vector<Compare
                        {"speed", interval_json(e.speed)},
                        {"pairs", e.pairs},
                        {"simulated", e.simulated},
+                       {"disturbance", e.disturbance},
                        {"text", e.text}});
   }
   return effects;

@@ -2,7 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -19,8 +20,10 @@ using test::Made;
 using test::made_from;
 using test::new_run;
 using test::ReportInABrowser;
+using test::set_parts;
 using test::write_made;
 using testing::AllOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
@@ -46,6 +49,21 @@ class ReportWords : public ReportInABrowser {
     return result;
   }
 
+  /// Three runs of a row, the repeats of one strategy, which scatter by 1 ms.
+  void add_row(std::vector<std::string>& archives, const std::string& strategy, Made row) {
+    row.config["strategy"] = strategy;
+    std::filesystem::create_directory(folder_ / strategy);
+    for (const char* run : {"1", "2", "3"}) {
+      archives.push_back(write(strategy + "/" + run, row));
+      row.seconds += 0.001;
+    }
+  }
+  Made with_parts(const std::map<std::string, double>& parts) const {
+    Made row = made();
+    set_parts(row, parts);
+    return row;
+  }
+
   TemporaryFolder folder_;
   std::optional<ArchiveReader> real_;
 };
@@ -63,6 +81,72 @@ TEST_F(ReportWords, WhatIsNotCertainIsNotAsserted) {
   EXPECT_THAT(page.at("answer").get<std::string>(), AllOf(HasSubstr("not certain"), Not(HasSubstr("is the fastest"))));
   EXPECT_THAT(page.at("why").get<std::string>(), HasSubstr("cannot be told apart"));
   EXPECT_THAT(page.at("bold").get<std::string>(), Not(HasSubstr("the speed of")));
+}
+
+constexpr const char* sentences = R"(
+  const texts = (selector) => [...document.querySelectorAll(selector)].map((e) => e.textContent);
+  return {verdict: texts('#answer .verdict p'), why: texts('#why p').slice(0, 2), stars: texts('#rows tbody tr.best th'),
+          parts: texts('#parts tbody tr:not(.fold) td:nth-child(4)'), answer: document.getElementById('answer').textContent};)";
+
+TEST_F(ReportWords, ASureWinnerIsNamedWithItsReason) {
+  std::vector<std::string> archives;
+  add_row(archives, "ddp", with_parts({{"attention", 0.04}, {"memory_bound", 0.06}}));
+  add_row(archives, "zero2", with_parts({{"attention", 0.02}, {"memory_bound", 0.18}}));
+  add_row(archives, "zero3-offload", with_parts({{"attention", 0.02}, {"memory_bound", 0.18}, {"gaps", 0.2}}));
+  const json page = seen(archives, sentences);
+  ASSERT_TRUE(page.is_object()) << page;
+  const std::string why = "zero2 takes 100 ms longer per step: memory-bound ops +120 ms. Against it: attention −20.0 ms.";
+  EXPECT_THAT(
+      page.at("verdict"),
+      ElementsAre("ddp is the fastest: 1.96× the speed of the next.",
+                  "9.85 k tokens/s (9.61 k to 10.1 k); beside the next (zero2) 1.96× with a 95% interval of 1.91× to 2.01×; "
+                  "3.88× the slowest (zero3-offload).",
+                  "Beside zero2: they differ in strategy (zero2 and ddp).", "Why: " + why + " (measured over 15 steps)"));
+  EXPECT_THAT(page.at("why"),
+              ElementsAre("ddp is 1.96× the speed of zero2. 9.85 k tokens/s (9.61 k to 10.1 k) beside 5.02 k tokens/s "
+                          "(4.96 k to 5.08 k).",
+                          why));
+  EXPECT_THAT(page.at("stars"), ElementsAre("ddp ★"));
+  const auto parts = page.at("parts").get<std::vector<std::string>>();
+  ASSERT_GE(parts.size(), 4U);
+  EXPECT_THAT(std::vector(parts.begin(), parts.begin() + 3), ElementsAre("0", "−20.0 ms", "+120 ms"))
+      << "matrix products, attention, memory-bound ops";
+  EXPECT_EQ(parts.back(), "+100 ms");
+}
+
+/// The fastest and the slowest row are sure to differ; the one between them was disturbed.
+TEST_F(ReportWords, ARowThatOtherWorkDisturbedIsNotToldApart) {
+  std::vector<std::string> archives;
+  Made disturbed = with_parts({{"memory_bound", 0.2}});
+  disturbed.others = 0.5;
+  add_row(archives, "ddp", with_parts({{"memory_bound", 0.1}}));
+  add_row(archives, "zero2", with_parts({{"memory_bound", 0.15}}));
+  add_row(archives, "zero3-offload", disturbed);
+  const json page = seen(archives, sentences);
+  ASSERT_TRUE(page.is_object()) << page;
+  EXPECT_THAT(
+      page.at("verdict"),
+      ElementsAre("ddp was the fastest, 1.96× the speed of zero3-offload, but that is not certain.",
+                  "ddp 9.85 k tokens/s (9.61 k to 10.1 k); zero3-offload 5.02 k tokens/s (4.96 k to 5.08 k). The reason: other "
+                  "processes took 50% of the processors' time.",
+                  "ddp is faster than zero2: 1.48× its speed.", "Beside zero2: they differ in strategy (zero2 and ddp).",
+                  "Why: zero2 takes 50.0 ms longer per step: memory-bound ops +50.0 ms, 100% of it. (measured over 15 steps)"));
+  EXPECT_THAT(page.at("stars"), testing::IsEmpty());
+  EXPECT_THAT(page.at("answer").get<std::string>(),
+              AllOf(HasSubstr("other work ran beside 3 of 9 runs: other processes took 50% of the processors' time"),
+                    HasSubstr("strategy zero3-offload over ddp0.51×0.50× to 0.52×1means nothing here: other processes took 50% "
+                              "of the processors' time")));
+}
+
+TEST_F(ReportWords, SharesAreOfTheStepsThatWereTimed) {
+  Made wide = with_parts({{"products", 0.18}, {"gaps", 0.02}}), narrow = with_parts({{"products", 0.08}, {"gaps", 0.02}});
+  wide.config["precision"] = "fp32";
+  narrow.config["precision"] = "bf16";
+  wide.seconds = 0.1;  // the steps that were not timed took half as long
+  narrow.seconds = 0.05;
+  const json page = seen({write("wide", wide), write("narrow", narrow)}, "return document.getElementById('answer').textContent;");
+  ASSERT_TRUE(page.is_string()) << page;
+  EXPECT_THAT(page.get<std::string>(), HasSubstr("Products and attention take 90% of the step in fp32 and 80% in bf16: what"));
 }
 
 TEST_F(ReportWords, TextWaterfallAndTableHaveOneSign) {
@@ -115,6 +199,19 @@ TEST_F(ReportWords, EvaluationsGradientsRatesAndSamplesAreThere) {
   EXPECT_EQ(page.at("bold"), 0) << "a sample is text";
 }
 
+TEST_F(ReportWords, ASingleEvaluationIsANumberAndNoEmptyChart) {
+  Made row = made(), other = made();
+  row.evaluations = {6.8123};
+  other.config["strategy"] = "zero2";
+  const json page = seen({write("row", row), write("other", other)}, R"(
+    return {text: document.getElementById('training').textContent, charts: document.querySelectorAll('#training canvas').length};)");
+  ASSERT_TRUE(page.is_object()) << page;
+  EXPECT_THAT(page.at("text").get<std::string>(),
+              AllOf(HasSubstr("The last evaluation"), HasSubstr("6.8123"),
+                    HasSubstr("No shown row wrote one: --sample-every says when a run does.")));
+  EXPECT_EQ(page.at("charts"), 2) << "of gradient norm and learning rate";
+}
+
 TEST_F(ReportWords, PathsOfObserversAreNoColumns) {
   Made row = made(), other = made();
   row.config["observe"] = other.config["observe"] = "csv";
@@ -127,20 +224,25 @@ TEST_F(ReportWords, PathsOfObserversAreNoColumns) {
   EXPECT_THAT(page.dump(), AllOf(HasSubstr("strategy"), Not(HasSubstr("csv"))));
 }
 
-TEST_F(ReportWords, LinesThatCoverEachOtherAreSaidToBeTheSame) {
+TEST_F(ReportWords, LinesThatLieOnEachOtherAreNamedAndAlternate) {
   Made row = made(), same = made(), other = made();
   same.config["strategy"] = "zero2";
+  same.loss = 7.0005;  // less than a line is wide where others are at 7.5
   other.config["strategy"] = "zero3-offload";
   other.loss = 7.5;
   const json page = seen({write("row", row), write("same", same), write("other", other)}, R"(
     redraw(true);
+    const sets = (label) => drawn.find((e) => e.canvas.getAttribute('aria-label').startsWith(label)).chart.data.datasets;
+    const colours = (label) => Object.fromEntries(sets(label).map((d) => [d.label, d.borderColor]));
     return {text: document.getElementById('loss').textContent,
-            widths: drawn.find((e) => e.canvas.getAttribute('aria-label').startsWith('Loss over')).chart.data.datasets
-                        .map((d) => d.borderWidth)};)");
+            dashes: Object.fromEntries(sets('Loss over').map((d) => [d.label, [...d.borderDash, d.borderDashOffset ?? 0]])),
+            colours: colours('Loss over'), parity: colours('Relative difference'),
+            legend: document.querySelectorAll('#loss .legend').length};)");
   ASSERT_TRUE(page.is_object()) << page;
-  EXPECT_THAT(page.at("text").get<std::string>(), HasSubstr("The lines of ddp and zero2 are the same"));
-  const auto widths = page.at("widths").get<std::vector<double>>();
-  EXPECT_LT(*std::min_element(widths.begin(), widths.end()), *std::max_element(widths.begin(), widths.end()));
+  EXPECT_THAT(page.at("text").get<std::string>(), HasSubstr("The lines of ddp and zero2 lie on each other, dash by dash."));
+  EXPECT_EQ(page.at("dashes"), (json{{"ddp", {14, 14, 0}}, {"zero2", {14, 14, -14}}, {"zero3-offload", {0}}}));
+  for (const char* name : {"zero2", "zero3-offload"})
+    EXPECT_EQ(page.at("parity").at(name), page.at("colours").at(name)) << "the legend is that of the chart above";
 }
 
 }  // namespace
