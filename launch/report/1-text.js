@@ -79,11 +79,13 @@ function listed(parts) {
 /** A table: `head` of {name, number}, `rows` of cells; the first cell of a row is its header. */
 function table(caption, head, rows, attributes) {
   const cell = (value, n, tag) => el(tag, {class: head[n].number ? 'number' : null, scope: tag === 'th' ? 'row' : null}, value);
+  // The caption stands outside of what scrolls, so that it is read whole beside a table that is wider than the screen.
   return el(
-      'div', {class: 'scroll', tabindex: 0, role: 'region', 'aria-label': caption || 'table'},
-      el('table', attributes, caption ? el('caption', {}, caption) : '',
-         el('thead', {}, el('tr', {}, head.map((h) => el('th', {scope: 'col', class: h.number ? 'number' : null}, h.name)))),
-         el('tbody', {}, rows.map((row) => el('tr', {}, row.map((value, n) => cell(value, n, n === 0 ? 'th' : 'td')))))));
+      'div', {}, caption ? el('p', {class: 'caption'}, caption) : '',
+      el('div', {class: 'scroll', tabindex: 0, role: 'region', 'aria-label': caption || 'table'},
+         el('table', Object.assign({'aria-label': caption || null}, attributes),
+            el('thead', {}, el('tr', {}, head.map((h) => el('th', {scope: 'col', class: h.number ? 'number' : null}, h.name)))),
+            el('tbody', {}, rows.map((row) => el('tr', {}, row.map((value, n) => cell(value, n, n === 0 ? 'th' : 'td'))))))));
 }
 
 const empty = (text) => el('p', {class: 'empty'}, text);

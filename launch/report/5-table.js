@@ -80,12 +80,12 @@ function showTable() {
   }
   const present = columns.filter((c) => rows.some((row) => known(c.value(row))));
   const texts = varying.length ? varying : ['model'];
-  const fastest = Object.fromEntries(data.models.map((m) => [m.model, m.ranked.length ? rows[m.ranked[0]].speed.mean : NaN]));
+  const fastest = Object.fromEntries(data.models.map((m) => [m.model, bySpeed(m)[0]?.speed.mean ?? NaN]));
   const best = new Set(data.models.filter((m) => m.leaders === 1 && m.ranked.length > 1).map((m) => m.ranked[0]));
   // At first of each model the fastest, the slowest and, while there is room, the others.
-  for (const pick of [(m) => m.ranked[0], (m) => m.ranked[m.ranked.length - 1], (m) => m.ranked[1], (m) => m.ranked[2]])
-    for (const m of data.models)
-      if (shownRuns.size < 4 && m.ranked.length) shownRuns.add(pick(m) ?? m.ranked[0]);
+  for (const place of [0, -1, 1, 2])
+    for (const ranked of data.models.map(bySpeed))
+      if (shownRuns.size < 4 && ranked.length) shownRuns.add(rows.indexOf(ranked.at(place) ?? ranked[0]));
   const filters = {};
   let sorted = null, ascending = true;
   const body = el('tbody');
@@ -185,12 +185,14 @@ function showTable() {
   const starred = best.size ? '★ faster than every other row of its model. ' : '';
   if (controls.children.length && rows.length > 2) section.append(controls);
   section.append(
-      el('p', {class: 'muted small'}, starred + 'The bar is the speed as a share of the fastest of the model. A heading sorts.'),
+      el('p', {class: 'muted small'}, starred,
+         el('span', {class: 'barword'}, 'The bar is the speed as a share of the fastest of the model. '), 'A heading sorts.'),
       el('div', {class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'All configurations'},
          el('table', {id: 'rows', 'aria-label': 'All configurations'},
             el('thead', {},
                el('tr', {}, el('th', {scope: 'col', title: 'whether the curves below show it'}, 'Curves'),
-                  texts.map((name) => header({name}, false)), el('th', {scope: 'col'}, ''), present.map((c) => header(c, true)))),
+                  texts.map((name) => header({name}, false)), el('th', {scope: 'col', class: 'barcell'}, ''),
+                  present.map((c) => header(c, true)))),
             body)),
       status);
   section.append(

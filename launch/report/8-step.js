@@ -63,6 +63,7 @@ function memoryChart(row, c, classes) {
                              borderColor: colour('page'),
                              borderWidth: 0.5,
                              pointRadius: 0,
+                             stepped: true,
                              stack: 'held'
                            })),
               flat(c.memory.arena_bytes, 'planned', [6, 4])
@@ -72,7 +73,7 @@ function memoryChart(row, c, classes) {
             parsing: false,
             interaction: {mode: 'index', intersect: false},
             scales: {
-              x: axis('seconds into the step', {
+              x: axis('time into the step', {
                 type: 'linear',
                 min: 0,
                 ticks: {color: colour('muted'), callback: (v) => time(v), maxTicksLimit: 8, maxRotation: 0}
@@ -194,12 +195,12 @@ function showTimeline() {
 /// How far simulated steps are off, by the kinds of steps that were measured; of those for which that is not known, why.
 function errorsOf(steps) {
   const bars = steps.map((step) => step?.step_error).filter(known),
-        problems = [...new Set(steps.map((step) => step?.error_problem).filter(Boolean))];
+        problems = [...new Set(steps.flatMap((step) => (step?.error_problem || '').split(', ')).filter(Boolean))];
   const text = bars.length ? '95% of such steps are within ±' + percent(Math.max(...bars)) + ' of what is predicted. ' : '';
-  return text + (problems.length || !bars.length ?
-                     'The error ' + (bars.length ? 'of others ' : '') + 'is not known' +
-                         (problems.length ? ': ' + problems.join('; ') + '.' : '.') :
-                     '');
+  return text +
+      (problems.length || !bars.length ? 'The error ' + (bars.length ? 'of others ' : '') + 'is not known' +
+               (problems.length ? ': ' + problems.join(', ') + '.' : '.') :
+                                         '');
 }
 
 function showPredicted() {
@@ -222,12 +223,11 @@ function showPredicted() {
              (machines.length ? 'the machine that it was planned for: ' + listed(machines) : 'its machine') + '. ' +
              errorsOf(simulations)));
   section.append(table(
-      '',
+      'Of the parts: measured, and simulated in brackets',
       [
         {name: 'Row'}, {name: 'Measured step', number: true}, {name: 'Simulated', number: true},
         {name: 'Difference', number: true},
-        ...['products', 'attention', 'memory_bound', 'optimizer'].map(
-            (k) => ({name: partNames[k] + ' (simulated)', number: true}))
+        ...['products', 'attention', 'memory_bound', 'optimizer'].map((k) => ({name: partNames[k], number: true}))
       ],
       able.map((row) => {
         const t = row.run.time,
