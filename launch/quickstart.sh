@@ -8,7 +8,8 @@ frontend=$(bash launch/cuda_headers.sh "$build")
 if [ ! -f "$build/CMakeCache.txt" ]; then cmake -G Ninja -S . -B "$build" -DCONSIST_BUILD_TESTS=OFF ${frontend:+-DCUDNN_FRONTEND_ROOT="$frontend"}; fi
 cmake --build "$build"
 "$build/bin/consist" compare --model llama-tiny,qwen3-tiny --strategy ddp --ranks 1,2 --precision fp32,bf16 \
-  --dataset text --sequence 256 --global-batch 8 --steps 20 --learning-rate 5e-4 --constant.warmup 5 --repeats 3 --output runs/quickstart \
+  --dataset text --sequence 256 --global-batch 8 --steps 20 --learning-rate 5e-4 --constant.warmup 5 \
+  --evaluate-every 20 --sample-every 20 --sample-prompt "The train" --repeats 3 --output runs/quickstart \
   --report runs/quickstart/report.html
 
 cat <<END
