@@ -65,7 +65,8 @@ function difference(a, b) {
   const seconds = (row, key) => (timeOf(row).parts[key] || 0) * scale(row);
   for (const key of keys)
     result.parts.push({key, a: seconds(a, key), b: seconds(b, key), difference: seconds(b, key) - seconds(a, key)});
-  // What the products of both would differ by at the mean of their clocks is theirs, the rest the clock's: so it is the same from b to a.
+  // What the products of both would differ by at the mean of their clocks is theirs, the rest the clock's: so it is the same from
+  // b to a.
   const clockA = own(a).figures.clock, clockB = own(b).figures.clock;
   if (known(clockA) && known(clockB) && clockA > 0 && Math.abs(clockB / clockA - 1) > 0.005) {
     const mean = (clockA + clockB) / 2;
@@ -118,7 +119,10 @@ const shareOf = (row, key) => {
   return (timed[key] || 0) / sum(Object.values(timed));
 };
 
-/** Of a part that waits for communication, the strategies and transports of its axes ("data+context"), as a row has them; null without. */
+/**
+ * Of a part that waits for communication, the strategies and transports of its axes ("data+context"), as a row has them; null
+ * without.
+ */
 function axisOf(row, part) {
   const axes = part.slice(14).split('+').map((name) => (own(row).run?.topology?.axes || []).find((axis) => axis.name === name));
   if (axes.includes(undefined)) return null;
@@ -141,11 +145,12 @@ function collectivesOf(row, part) {
 }
 
 /**
- * What waiting for communication comes from: "all_gather of zero3-offload over socket: 11.5 MiB at 42.2 MB/s instead of 11.5 MiB at
- * 768 MB/s over nvlink; 91% of the step instead of 5%".
+ * What waiting for communication comes from: "all_gather of zero3-offload over socket: 11.5 MiB at 42.2 MB/s instead of 11.5 MiB
+ * at 768 MB/s over nvlink; 91% of the step instead of 5%".
  */
 function communicationText(slow, fast, part) {
-  const [there, here] = [axisOf(slow, part), axisOf(fast, part)], ops = collectivesOf(slow, part), of = there ? there.strategy : '';
+  const [there, here] = [axisOf(slow, part), axisOf(fast, part)], ops = collectivesOf(slow, part),
+                of = there ? there.strategy : '';
   const rates = [rateOf(slow, part), rateOf(fast, part)], over = (axis) => axis ? ' over ' + axis.transport : '';
   const other = !here ? ', which ' + nameOf(fast, false) + ' does not have' :
       !rates[1]       ? '' :
@@ -155,8 +160,20 @@ function communicationText(slow, fast, part) {
 }
 
 /**
- * The sentence that says why one is slower: the parts that make up most of what is longer, and what is shorter. Where that is much, what is
- * longer is more than the difference, and shares of it would say nothing.
+ * Of a part that computes: how much more there is to do, and at which rate: "1.33× the FLOP at 89.9 GFLOP/s instead of 96.3
+ * GFLOP/s".
+ */
+function reachedText(slow, fast, part, d) {
+  const [there, here] = [rateOf(slow, part), rateOf(fast, part)],
+                work = (row, scale) => scale * sum(itemsOf(row).filter((item) => item.part === part).map((item) => item.flops));
+  const more = work(slow, d.scaleB) / work(fast, d.scaleA);
+  const rate = there && here && there !== here ? there + ' instead of ' + here : there && !here ? there : '';
+  return [known(more) && Math.abs(more - 1) > 0.02 ? times(more) + ' the FLOP' : '', rate].filter(Boolean).join(' at ');
+}
+
+/**
+ * The sentence that says why one is slower: the parts that make up most of what is longer, and what is shorter. Where that is
+ * much, what is longer is more than the difference, and shares of it would say nothing.
  */
 function because(slow, fast) {
   const d = difference(fast, slow), total = d.b - d.a;
@@ -178,19 +195,15 @@ function because(slow, fast) {
   const said = chosen.map((part) => {
     const name = partName(part.key), parts = overshoots ? '' : ', ' + percent(part.difference / total) + ' of it';
     if (kindOf(part.key) === 'communication' && slow.run && timeOf(slow).source !== 'predicted')
-      return lower(name) + ' ' + signed(time(part.difference)) + parts + ' (' +
-          communicationText(slow, fast, part.key).trim() + ')';
-    const rates = ranksOf(slow) === ranksOf(fast) ? [rateOf(slow, part.key), rateOf(fast, part.key)] : [];
-    const rate = rates[0] && rates[1] && rates[0] !== rates[1] ? ' (' + rates[0] + ' instead of ' + rates[1] + ')' :
-        rates[0] && !rates[1]                                  ? ' (' + rates[0] + ')' :
-                                                                 '';
-    return lower(name) + ' ' + signed(time(part.difference)) + parts + rate;
+      return lower(name) + ' ' + signed(time(part.difference)) + parts + ' (' + communicationText(slow, fast, part.key).trim() +
+          ')';
+    const reached = ranksOf(slow) === ranksOf(fast) ? reachedText(slow, fast, part.key, d) : '';
+    return lower(name) + ' ' + signed(time(part.difference)) + parts + (reached ? ' (' + reached + ')' : '');
   });
   const smaller =
       d.parts.filter((p) => p.difference < -0.1 * total && p.key !== 'untimed').sort((x, y) => x.difference - y.difference);
-  const against = smaller.length ? ' Against it: ' +
-          listed(smaller.map((p) => lower(partName(p.key)) + ' ' + time(p.difference))) + '.' :
-                                   '';
+  const against =
+      smaller.length ? ' Against it: ' + listed(smaller.map((p) => lower(partName(p.key)) + ' ' + time(p.difference))) + '.' : '';
   return {total, unit: d.unit, text: listed(said) + '.' + against + scatter};
 }
 

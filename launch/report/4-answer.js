@@ -225,7 +225,7 @@ function speedChart() {
       'Tokens per second of all ranks' +
           (intervals ? '. Thin bars: 95% interval over the repeats' + (cut ? ', cut at the edge' : '') : '') +
           (all > shown.length ? '. The fastest ' + shown.length + ' of ' + all : '') +
-          (winners.size ? '. Dark: faster than every other of its model.' : '.'),
+          (winners.size ? '. In full colour: faster than every other of its model.' : '.'),
       () => ({
         type: 'bar',
         data: {

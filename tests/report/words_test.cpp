@@ -138,6 +138,24 @@ TEST_F(ReportWords, ARowThatOtherWorkDisturbedIsNotToldApart) {
                               "of the processors' time")));
 }
 
+/// As by recomputation: the rate is the same, and there is more to do.
+TEST_F(ReportWords, MoreWorkIsSaidBesideItsRate) {
+  Made plain = with_parts({{"products", 0.1}}), more = with_parts({{"products", 0.2}});
+  more.config["recompute"] = "full";
+  json& instructions = more.timeline.at("classes")[0].at("instructions");
+  for (std::size_t n = 0; n < instructions.at("work").size(); ++n) {
+    if (instructions.at("work")[n] != "products") continue;
+    for (const char* column : {"flops", "seconds"}) {
+      json& value = instructions.at(column)[n];
+      value = 2 * value.get<double>();
+    }
+  }
+  const json page = seen({write("plain", plain), write("more", more)}, "return document.getElementById('answer').textContent;");
+  ASSERT_TRUE(page.is_string()) << page;
+  EXPECT_THAT(page.get<std::string>(),
+              HasSubstr("full takes 100 ms longer per step: matrix products +100 ms, 100% of it (2.00× the FLOP)."));
+}
+
 TEST_F(ReportWords, SharesAreOfTheStepsThatWereTimed) {
   Made wide = with_parts({{"products", 0.18}, {"gaps", 0.02}}), narrow = with_parts({{"products", 0.08}, {"gaps", 0.02}});
   wide.config["precision"] = "fp32";
