@@ -1,10 +1,8 @@
 // --transport auto: transports from outside take part by what they say of themselves; runs say what was chosen and why, and
 // record it.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -18,22 +16,12 @@
 namespace consist {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
-using Json = nlohmann::json;
-using test::predicted;
-using test::run;
-using test::split_words;
+using namespace test;
 
 const std::string with_tubes = "--plugin " PNEUMATIC_TRANSPORT " ";
 const std::string tiny =
     "--model llama-tiny --from-scratch --dataset synthetic --device cpu --cpu.threads 1 --strategy ddp --ranks 2 --batch 1 "
     "--sequence 16 --steps 1 ";
-
-double seconds(const std::string& words) {
-  return predicted(words)["step_seconds"]["value"].get<double>();
-}
 
 TEST(AutomaticTransport, OneFromOutsideTakesPartWhereTheMachineKnowsIt) {
   const std::string words =
@@ -104,8 +92,9 @@ TEST(AutomaticTransport, BesideARunThePredictionHasTheTransportsOfItsArchive) {
   const double automatic = launch::predicted_seconds(config, archive, host);
   config.transport = "socket";
   EXPECT_EQ(launch::predicted_seconds(config, archive, host), automatic);
-  EXPECT_LT(automatic, 0.2 * seconds("--model qwen3-0.6b --precision bf16 --ranks 2 --batch 1 --sequence 1024 --machine h200 "
-                                     "--strategy ddp --transport socket"));
+  EXPECT_LT(automatic,
+            0.2 * predicted_seconds("--model qwen3-0.6b --precision bf16 --ranks 2 --batch 1 --sequence 1024 --machine h200 "
+                                    "--strategy ddp --transport socket"));
 }
 
 TEST(AutomaticTransport, IsWhatCollectivesAreExpectedToGoOver) {

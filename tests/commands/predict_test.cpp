@@ -1,9 +1,7 @@
 // consist predict: what it says is of one piece.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <regex>
 #include <string>
 
@@ -14,13 +12,7 @@
 namespace consist {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
-using Json = nlohmann::json;
-using test::predicted;
-using test::run;
-using test::split_words;
+using namespace test;
 
 const std::string eight_b = "--model llama-3-8b --precision bf16 --sequence 4096 --batch 1 ";
 
@@ -54,10 +46,8 @@ TEST(Predict, TheBatchOfExpertsIsCutWhereThatIsPredictedToBeFaster) {
                                                                              {"max_position_embeddings", 4096},
                                                                              {"vocab_size", 32768}});
   const auto seconds = [&](const std::string& options) {
-    return predicted("--model " + (folder / "") +
-                     " --from-scratch --machine h200 --ranks 4 --batch 4 --sequence 4096 --precision bf16 " +
-                     options)["step_seconds"]["value"]
-        .get<double>();
+    return predicted_seconds("--model " + (folder / "") +
+                             " --from-scratch --machine h200 --ranks 4 --batch 4 --sequence 4096 --precision bf16 " + options);
   };
   const std::string all = "--strategy ep=4+ddp", few = "--strategy ep=2+tp-sp=2";
   EXPECT_LT(seconds(all + " --ep.parts 2"), 0.995 * seconds(all + " --ep.parts 1")) << "messages are hidden";
@@ -162,8 +152,7 @@ TEST(Predict, HybridShardingIsFasterWhereItsNetworkHasLessToDo) {
   const auto speed = [](const std::string& words, int nodes) {
     const std::string all = "--model llama-3-8b --precision bf16 --batch 1 --ranks " + std::to_string(8 * nodes) + " " + words +
                             " --strategy zero3-offload";
-    return predicted(all)["step_seconds"]["value"].get<double>() /
-           predicted(all + "=8+ddp=" + std::to_string(nodes))["step_seconds"]["value"].get<double>();
+    return predicted_seconds(all) / predicted_seconds(all + "=8+ddp=" + std::to_string(nodes));
   };
   EXPECT_GT(speed("--machine h100 --sequence 2048", 2), 1.1) << "little work to hide gathers behind";
   EXPECT_GT(speed("--machine h100,network=10e9 --sequence 8192", 2), 1.05) << "a slow network";
@@ -175,8 +164,8 @@ TEST(Predict, HybridShardingIsFasterWhereItsNetworkHasLessToDo) {
 
 TEST(Predict, AsksWhatIf) {
   const std::string two_nodes = eight_b + "--strategy zero3-offload --ranks 16 --machine h200";
-  const double fast = predicted(two_nodes)["step_seconds"]["value"];
-  const double slow = predicted(two_nodes + ",network=1e9")["step_seconds"]["value"];
+  const double fast = predicted_seconds(two_nodes);
+  const double slow = predicted_seconds(two_nodes + ",network=1e9");
   EXPECT_GT(slow, 1.5 * fast);
   EXPECT_EQ(predicted(two_nodes + ",ranks-per-node=16,network=1e9")["seconds"]["exposed_communication"].size(), 1U);
 }

@@ -1,8 +1,6 @@
 // Predictions by transport: their order, axes with one each, transports that cannot be, and what is not known.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
@@ -11,36 +9,26 @@
 namespace consist {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
-using Json = nlohmann::json;
-using test::predicted;
-using test::run;
-using test::split_words;
+using namespace test;
 
 const std::string four = "--model qwen3-0.6b --precision bf16 --sequence 1024 --batch 1 --ranks 4 ";
 
-double seconds(const std::string& words) {
-  return predicted(words)["step_seconds"]["value"].get<double>();
-}
-
 TEST(PredictTransports, TheFasterOneHasTheShorterStep) {
   const std::string within = four + "--strategy zero3-offload --machine h200 ";
-  const double unnamed = seconds(within), nvlink = seconds(within + "--transport nvlink"),
-               socket = seconds(within + "--transport socket");
+  const double unnamed = predicted_seconds(within), nvlink = predicted_seconds(within + "--transport nvlink"),
+               socket = predicted_seconds(within + "--transport socket");
   EXPECT_EQ(unnamed, nvlink) << "by which `node` was measured";
   EXPECT_GT(socket, 5 * nvlink);
   const std::string across = four + "--strategy zero3-offload --machine h200,ranks-per-node=1 ";
-  const double efa = seconds(across + "--transport efa");
+  const double efa = predicted_seconds(across + "--transport efa");
   EXPECT_GT(efa, nvlink);
-  EXPECT_GT(seconds(across + "--transport socket"), 5 * efa);
+  EXPECT_GT(predicted_seconds(across + "--transport socket"), 5 * efa);
 }
 
 TEST(PredictTransports, EachAxisHasItsOwn) {
   const std::string hybrid = four + "--strategy zero3-offload=2+ddp=2 --machine h200 --transport ";
-  const double fast = seconds(hybrid + "nvlink"), mixed = seconds(hybrid + "nvlink,ddp=socket"),
-               slow = seconds(hybrid + "socket"), turned = seconds(hybrid + "socket,ddp=nvlink");
+  const double fast = predicted_seconds(hybrid + "nvlink"), mixed = predicted_seconds(hybrid + "nvlink,ddp=socket"),
+               slow = predicted_seconds(hybrid + "socket"), turned = predicted_seconds(hybrid + "socket,ddp=nvlink");
   EXPECT_GT(mixed, 1.2 * fast);
   EXPECT_LT(mixed, 0.8 * slow);
   EXPECT_GT(turned, mixed) << "zero3's axis has more to send than ddp's";
@@ -62,20 +50,21 @@ TEST(PredictTransports, AutoIsTheFastestThatTheMachineHasWithinANodeAndBetweenNo
   EXPECT_THAT(run("predict", split_words(words)).output,
               AllOf(HasSubstr("links      data.0 over efa across nodes, data.1 over nvlink within nodes (--transport auto)\n"),
                     Not(HasSubstr("is not known"))));
-  const double automatic = seconds(words);
-  EXPECT_EQ(seconds(words + "--transport auto"), automatic);
-  EXPECT_EQ(seconds(words + "--transport nvlink+data.0=efa"), automatic) << "by axis of the mesh";
+  const double automatic = predicted_seconds(words);
+  EXPECT_EQ(predicted_seconds(words + "--transport auto"), automatic);
+  EXPECT_EQ(predicted_seconds(words + "--transport nvlink+data.0=efa"), automatic) << "by axis of the mesh";
   const Json on_processors = predicted("--model llama-tiny --ranks 2 --strategy ddp --machine cpu")["links"][0];
   EXPECT_EQ(on_processors["transport"], "socket");
-  EXPECT_EQ(seconds("--model llama-tiny --ranks 2 --strategy ddp --machine cpu --transport socket"),
-            seconds("--model llama-tiny --ranks 2 --strategy ddp --machine cpu"));
+  EXPECT_EQ(predicted_seconds("--model llama-tiny --ranks 2 --strategy ddp --machine cpu --transport socket"),
+            predicted_seconds("--model llama-tiny --ranks 2 --strategy ddp --machine cpu"));
 }
 
 /// What --transport names for some strategies leaves the others to `auto`, as in a run.
 TEST(PredictTransports, WhatIsNotNamedIsAutomatic) {
   const std::string hybrid = four + "--strategy zero3-offload=2+ddp=2 --machine h200 --transport ";
-  EXPECT_EQ(seconds(hybrid + "ddp=socket"), seconds(hybrid + "nvlink+ddp=socket"));
-  EXPECT_EQ(seconds(hybrid + "nvlink,ddp=socket"), seconds(hybrid + "nvlink+ddp=socket")) << "the older spelling";
+  EXPECT_EQ(predicted_seconds(hybrid + "ddp=socket"), predicted_seconds(hybrid + "nvlink+ddp=socket"));
+  EXPECT_EQ(predicted_seconds(hybrid + "nvlink,ddp=socket"), predicted_seconds(hybrid + "nvlink+ddp=socket"))
+      << "the older spelling";
 }
 
 /// People who say EFA mean EFA across nodes and NVLink within them.
@@ -92,7 +81,7 @@ TEST(PredictTransports, EfaConnectsNodesAndNvlinkTheirInsides) {
 
 TEST(PredictTransports, WhatTheMachineDoesNotKnowIsSaidOnce) {
   const std::string words = "--model llama-tiny --ranks 4 --strategy zero2=2x2 --machine cpu --transport efa ";
-  EXPECT_EQ(seconds(words), seconds("--model llama-tiny --ranks 4 --strategy zero2=2x2 --machine cpu "));
+  EXPECT_EQ(predicted_seconds(words), predicted_seconds("--model llama-tiny --ranks 4 --strategy zero2=2x2 --machine cpu "));
   EXPECT_FALSE(predicted(words)["links"][0]["known"].get<bool>());
   for (const auto& [command, more] : {std::pair{"predict", ""}, {"advise", ""}, {"explain", "--summary"}}) {
     const auto result = run(command, split_words(words + more));
@@ -122,8 +111,8 @@ TEST(PredictTransports, WhatARunWouldRefuseIsRefused) {
       EXPECT_THAT(result.output, HasSubstr(says));
     }
   }
-  EXPECT_GT(seconds(four + "--strategy ddp --machine h200 --transport efa --efa.within-host efa"), 0);
-  EXPECT_GT(seconds(four + "--strategy tp-sp=2+ddp --machine h200,ranks-per-node=2 --transport nvlink,ddp=efa"), 0)
+  EXPECT_GT(predicted_seconds(four + "--strategy ddp --machine h200 --transport efa --efa.within-host efa"), 0);
+  EXPECT_GT(predicted_seconds(four + "--strategy tp-sp=2+ddp --machine h200,ranks-per-node=2 --transport nvlink,ddp=efa"), 0)
       << "each axis by itself";
 }
 

@@ -1,6 +1,7 @@
 // consist predict and tune as users run them, and what they print.
 #pragma once
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,6 +15,11 @@
 
 namespace consist::test {
 
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Json = nlohmann::json;
+
 inline ChildResult run(const std::string& command, const std::vector<std::string>& words) {
   std::vector<std::string> all{CONSIST_BINARY_DIR "/bin/consist", command};
   all.insert(all.end(), words.begin(), words.end());
@@ -25,12 +31,18 @@ inline std::vector<std::string> split_words(const std::string& text) {
   return {std::istream_iterator<std::string>(stream), std::istream_iterator<std::string>()};
 }
 
-inline nlohmann::json predicted(const std::string& options) {
+/// What predict says of these options.
+inline Json predicted(const std::string& options) {
   std::vector<std::string> words = split_words(options);
   words.push_back("--json");
   const auto result = run("predict", words);
   EXPECT_EQ(result.status, 0) << result.output;
-  return nlohmann::json::parse(result.output.substr(std::min(result.output.find('{'), result.output.size())));
+  return Json::parse(result.output.substr(std::min(result.output.find('{'), result.output.size())));
+}
+
+/// Of a step.
+inline double predicted_seconds(const std::string& options) {
+  return predicted(options)["step_seconds"]["value"].get<double>();
 }
 
 }  // namespace consist::test

@@ -1,11 +1,9 @@
 // consist tune: what it recommends is what predict says is the best, and what it runs is its own.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <regex>
 #include <sstream>
 #include <string>
@@ -19,13 +17,7 @@
 namespace consist {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
-using Json = nlohmann::json;
-using test::predicted;
-using test::run;
-using test::split_words;
+using namespace test;
 
 /// The lines behind the heading, with the configuration each.
 std::vector<std::pair<double, std::string>> rows_of(const std::string& output) {
@@ -57,7 +49,7 @@ TEST(Tune, TheTableIsSortedAndSaysWhatPredictSays) {
                             "--strategy tp-sp=8 --batch 4 "
                             "--accumulation 4",
                             "--strategy pipeline=8 --batch 1 --accumulation 16"})
-    EXPECT_GE(predicted(base + usual)["step_seconds"]["value"].get<double>() * 1e3, rows[0].first - 0.006) << usual;
+    EXPECT_GE(predicted_seconds(base + usual) * 1e3, rows[0].first - 0.006) << usual;
 }
 
 /// The command says over which transports it was planned, where a run could come to others.
@@ -77,7 +69,7 @@ TEST(Tune, PredictOfThePrintedCommandSaysWhatTheTableSays) {
     if (*transports == '\0') EXPECT_THAT(options, Not(HasSubstr("--transport"))) << "there is one, whatever the machine";
     std::smatch first;
     ASSERT_TRUE(std::regex_search(result.output, first, std::regex("\\(ms\\)\n +([0-9.]+) "))) << result.output;
-    EXPECT_NEAR(predicted(options)["step_seconds"]["value"].get<double>() * 1e3, std::stod(first[1]), 0.051) << options;
+    EXPECT_NEAR(predicted_seconds(options) * 1e3, std::stod(first[1]), 0.051) << options;
   }
 }
 
@@ -146,8 +138,7 @@ TEST(Tune, ListedTransportsAreSearchedAndTheReasonNamesThem) {
   const std::regex first("\n +([0-9.]+) [^\n]*(--transport nvlink[^\n]*)");
   std::smatch row;
   ASSERT_TRUE(std::regex_search(result.output, row, first)) << result.output;
-  EXPECT_NEAR(predicted(base + "--strategy zero3-offload " + more + row[2].str())["step_seconds"]["value"].get<double>() * 1e3,
-              std::stod(row[1]), 0.006);
+  EXPECT_NEAR(predicted_seconds(base + "--strategy zero3-offload " + more + row[2].str()) * 1e3, std::stod(row[1]), 0.006);
 
   const auto one =
       run("tune", split_words(base + "--strategy ddp --transport nvlink " + more + "--measure 0 --configurations 1"));
