@@ -49,53 +49,10 @@ class Search {
     return result();
   }
 
-  /// Of each layout what needs little memory; then around those that need the least what differs in one option, several times.
-  bool finds_one_that_fits() {
-    Points points;
-    for (std::size_t layout = 0; layout < space_.layouts().size(); ++layout) {
-      Point point = space_.first(layout);
-      if (const std::vector<std::string> batches = space_.values_of(layout, "batch"); !batches.empty())
-        space_.set(point, "batch", batches.back());
-      space_.set(point, "recompute", "full");
-      points.push_back(point);
-      if (space_.set(point, offload_option, "all")) points.push_back(point);
-    }
-    constexpr int rounds = 3;
-    constexpr std::size_t layouts_of_round = 3;
-    for (int round = 0; round <= rounds; ++round) {
-      trier_.try_all(points, Depth::quick);
-      const Points least = least_memory();
-      const Points smallest(least.begin(), least.begin() + static_cast<std::ptrdiff_t>(std::min(layouts_of_round, least.size())));
-      trier_.try_all(smallest, Depth::simulated);
-      if (found_.best_score(false) < without_limit) return true;
-      points.clear();
-      for (const Point& point : smallest) {
-        const Points around = space_.around(point, 1);
-        points.insert(points.end(), around.begin(), around.end());
-      }
-    }
-    return false;
-  }
-
  private:
   double until(double share) const { return share * request_.most_seconds; }
   bool is_late(double share) const { return request_.most_seconds > 0 && trier_.passed() > until(share); }
   double capacity() const { return request_.machine->device.memory_bytes.value; }
-
-  /// One of each layout, the least first.
-  Points least_memory() const {
-    std::vector<std::pair<std::int64_t, Point>> by_bytes;
-    for (std::size_t layout = 0; layout < space_.layouts().size(); ++layout) {
-      std::pair<std::int64_t, Point> least{std::numeric_limits<std::int64_t>::max(), {}};
-      for (const Point& point : found_.best_of_layout(layout))
-        least = std::min(least, {found_.find(point)->surest().bytes, point});
-      if (least.first < std::numeric_limits<std::int64_t>::max()) by_bytes.push_back(std::move(least));
-    }
-    std::sort(by_bytes.begin(), by_bytes.end());
-    Points points;
-    for (auto& [bytes, point] : by_bytes) points.push_back(std::move(point));
-    return points;
-  }
 
   void plan_all() {
     for (std::size_t layout = 0; layout < space_.layouts().size(); ++layout) {
@@ -396,10 +353,6 @@ class Search {
 
 SearchResult search(const SearchRequest& request, PluginHost& host) {
   return Search(request, host).run();
-}
-
-bool anything_fits(const SearchRequest& request, PluginHost& host) {
-  return Search(request, host).finds_one_that_fits();
 }
 
 }  // namespace consist::launch

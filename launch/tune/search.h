@@ -71,8 +71,4 @@ inline constexpr double margin_of_ties = 0.02;
 /// On as many threads as there are cores. Throws UsageError if nothing is legal: the first refusal.
 SearchResult search(const SearchRequest& request, PluginHost& host);
 
-/// Whether any configuration fits, as far as small micro-batches, full recomputation and the options that save the most memory
-/// say. Throws as search().
-bool anything_fits(const SearchRequest& request, PluginHost& host);
-
 }  // namespace consist::launch
