@@ -119,11 +119,15 @@ std::vector<int> balanced(const std::vector<Piece>& pieces, int parts, const std
   for (std::size_t p = 1; p < best.size(); ++p) {
     const double speed = speeds.empty() ? 1 : speeds[(p - 1) % speeds.size()];
     for (std::size_t end = p; end <= n; ++end) {
-      for (std::size_t cut = p - 1; cut < end; ++cut) {
+      Best& found = best[p][end];
+      for (std::size_t cut = end; cut-- > p - 1;) {
+        const double without_cuts = (before[end] - before[cut]) / speed;
+        if (without_cuts > found.largest) break;  // and it grows with each piece more
         const Best& rest = best[p - 1][cut];
         const double cuts = (cut > 0 ? pieces[cut - 1].cut : 0) + (end < n ? pieces[end - 1].cut : 0);
         const double cost = lead[cut] + (before[end] - before[cut] + cuts) / speed;
-        best[p][end] = std::min(best[p][end], Best{std::max(rest.largest, cost), rest.squares + cost * cost, cut});
+        const Best with{std::max(rest.largest, cost), rest.squares + cost * cost, cut};
+        if (!(found < with)) found = with;  // of equal ones the first cut
       }
     }
   }
