@@ -66,6 +66,7 @@ Estimate estimate(Plan& plan, int stages, bool whole, const Power& power) {
   const Simulation simulation = simulate(ranks);
   result.seconds = simulation.seconds;
   if (more > 0) result.seconds += more * seconds_of_one_more(ranks, simulation, config.accumulation);
+  if (result.whole) result.prediction = std::make_shared<const Prediction>(predict(plan, ranks, simulation));
   if (power.is_known()) result.joules = joules_of_step(ranks, simulation, result.seconds, more, config, power);
   return result;
 }

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "core/cost/power.h"
 #include "core/plan/plan.h"
+#include "launch/predict/prediction.h"
 
 namespace consist::launch {
 
@@ -14,7 +16,9 @@ struct Estimate {
   double joules = 0;       ///< of all ranks; 0: no power is known
   std::int64_t bytes = 0;  ///< of the rank that needs the most
   bool fits = false;
+  bool states_fit = true;  ///< else it does not fit however few activations are kept
   bool whole = true;
+  std::shared_ptr<const Prediction> prediction = {};  ///< of a whole step that fits
 };
 
 /// Micro-batches of a step from which the time of a longer one follows: those at its beginning and end, and one between them; of

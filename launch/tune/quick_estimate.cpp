@@ -160,6 +160,9 @@ std::optional<Estimate> QuickEstimates::of(const RunConfig& config) {
   }
   estimate.bytes = std::llround(bytes);
   estimate.fits = entry->capacity == 0 || bytes <= entry->capacity;
+  // No rank has less than the mean of all stages.
+  const double states = std::max(model->state_bytes(), model->update_bytes) / (stages.empty() ? 1 : stages.front().size);
+  estimate.states_fit = entry->capacity == 0 || states <= entry->capacity;
   if (power_.is_known()) {
     const int count = stages.empty() ? 1 : stages.front().size;
     WorkSeconds work{};

@@ -7,7 +7,6 @@
 
 #include "consist/error.h"
 #include "consist/host.h"
-#include "core/plan/in_parallel.h"
 #include "launch/tune/ranking.h"
 #include "launch/tune/trier.h"
 
@@ -65,8 +64,8 @@ class Search {
   }
 
   /// Every layout and micro-batch, the smallest first, with recomputation, then activations on the host, where the plan would not
-  /// fit otherwise. Larger ones are left out where a smaller one is too large, and of layouts that are far behind; axes are cut
-  /// in two in good divisions of the ranks alone.
+  /// fit otherwise, unless parameters, gradients and states alone do not fit. Larger ones are left out where a smaller one is too
+  /// large, and of layouts that are far behind; axes are cut in two in good divisions of the ranks alone.
   void estimate_layouts() {
     std::vector<std::size_t> going;
     for (std::size_t layout = 0; layout < space_.layouts().size(); ++layout) going.push_back(layout);
@@ -107,7 +106,7 @@ class Search {
         const Known* known = found_.find(point);
         if (known == nullptr) return true;
         if (known->refused || known->fits()) going.push_back(point.layout);
-        return known->refused || known->fits();
+        return known->refused || known->fits() || !known->surest().states_fit;
       });
     }
     return going;
@@ -253,9 +252,11 @@ class Search {
 
   Candidate candidate_of(const Point& point) {
     const Plan plan = trier_.plan_of(trier_.config_of(point));
+    const Known* known = found_.find(point);
+    const bool is_predicted = known != nullptr && known->whole;
     return {.choices = space_.choices_of(point),
             .config = plan.config(),
-            .prediction = predict(plan),
+            .prediction = is_predicted ? *known->whole->prediction : predict(plan),
             .changes_numerics = space_.changes_numerics(point)};
   }
 
@@ -264,9 +265,8 @@ class Search {
     for (const Point& point : points) {
       if (found_.find(point)->whole && found_.find(point)->fits()) distinct.insert(point);
     }
-    const Points all(distinct.begin(), distinct.end());
-    std::vector<Candidate> candidates(all.size());
-    in_parallel(all.size(), usable_cores(), [&](std::size_t n) { candidates[n] = candidate_of(all[n]); });
+    std::vector<Candidate> candidates;
+    for (const Point& point : distinct) candidates.push_back(candidate_of(point));
     std::stable_sort(candidates.begin(), candidates.end(),
                      [](const Candidate& a, const Candidate& b) { return a.prediction.seconds < b.prediction.seconds; });
     std::int64_t least = std::numeric_limits<std::int64_t>::max();

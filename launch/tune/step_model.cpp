@@ -218,8 +218,11 @@ class Extrapolation {
 }  // namespace
 
 double StepModel::bytes() const {
-  return std::max(update_bytes,
-                  other_bytes + layers * (layer.kept_bytes + layer.state_bytes) + before.state_bytes + after.state_bytes);
+  return std::max(update_bytes, other_bytes + layers * layer.kept_bytes + state_bytes());
+}
+
+double StepModel::state_bytes() const {
+  return layers * layer.state_bytes + before.state_bytes + after.state_bytes;
 }
 
 StepModel model_of(const Plan& plan, int micro_batches) {

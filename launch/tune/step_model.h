@@ -23,7 +23,8 @@ struct StepModel {
   bool has_collectives = false;    ///< within the layers of a micro-batch
   WorkSeconds micro_batch_work{}, update_work{};
 
-  double bytes() const;  ///< of a step without stages
+  double bytes() const;        ///< of a step without stages
+  double state_bytes() const;  ///< of all layers on one rank: what no recomputation lessens
 };
 
 /// Plans and simulates two reduced steps (core/plan/reduced_step.h). `plan` is laid out. Throws what compiling throws, and UsageError

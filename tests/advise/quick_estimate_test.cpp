@@ -28,9 +28,10 @@ class Estimates : public testing::Test {
   }
   Plan plan_of(RunConfig config) const {
     return plan_run(std::move(config), test::plugin_host(),
-                    {nullptr, std::make_shared<const Machine>(parse_machine("h200,capacity=1e13")), false});
+                    {nullptr, std::make_shared<const Machine>(parse_machine("h200,capacity=" + capacity_)), false});
   }
 
+  std::string capacity_ = "1e13";
   std::mutex making_;
   QuickEstimates quick_{[this](RunConfig config) { return plan_of(std::move(config)); }, test::plugin_host(), making_, {}};
 };
@@ -70,6 +71,19 @@ TEST_F(Estimates, SchedulesChunksAndAccumulationShareTwoCompilations) {
   EXPECT_EQ(quick_.models(), 1U);
   quick_.of(config_of("pipeline=4+ddp", {{"recompute", "full"}}));
   EXPECT_EQ(quick_.models(), 2U);
+}
+
+TEST_F(Estimates, SayWhereRecomputationCannotMakeRoom) {
+  capacity_ = "60e9";
+  for (const auto& [strategy, batch, states_fit] :
+       {std::tuple{"ddp", "1", false}, {"pipeline=2+ddp", "1", false}, {"zero3-offload", "4", true}, {"pipeline=8", "4", true}}) {
+    const auto kept = quick_.of(config_of(strategy, {{"batch", batch}}));
+    ASSERT_TRUE(kept) << strategy;
+    EXPECT_FALSE(kept->fits) << strategy;
+    EXPECT_EQ(kept->states_fit, states_fit) << strategy;
+    Plan recomputed = plan_of(config_of(strategy, {{"batch", batch}, {"recompute", "full"}}));
+    EXPECT_EQ(launch::estimate(recomputed, stages_of(recomputed.layout()), true).fits, states_fit) << strategy;
+  }
 }
 
 TEST_F(Estimates, RefuseWhatCompilingRefuses) {
