@@ -91,7 +91,7 @@ Findings::Family Findings::family_of(const Point& point, bool by_memory) const {
   return {point.layout,
           space_.value_of(point, "batch"),
           space_.value_of(point, "recompute"),
-          space_.value_of(point, "recompute-layers"),
+          space_.value_of(point, layers_option),
           space_.value_of(point, offload_option),
           by_memory ? static_cast<int>(steps) : 0};
 }

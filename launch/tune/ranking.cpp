@@ -19,7 +19,7 @@ using Kind = std::pair<std::size_t, std::vector<std::string>>;
 
 Kind kind_of(const Space& space, const Point& point) {
   std::vector<std::string> values;
-  for (const char* option : {"batch", "recompute", "recompute-layers", offload_option})
+  for (const char* option : {"batch", "recompute", layers_option, offload_option})
     values.push_back(space.value_of(point, option));
   return {point.layout, std::move(values)};
 }

@@ -23,8 +23,9 @@ constexpr double worth_cutting = 1.3;
 constexpr double worth_a_look = 1.2;
 /// Around what is estimated to be better by less than this share than what was looked at in the same layout is not looked.
 constexpr double gain_worth_a_look = 0.001;
-/// Of the time of the search: until then is estimated, and simulated. Then the best are planned whole.
-constexpr double share_of_estimates = 0.4, share_of_simulations = 0.8;
+/// Of the time of the search: until then is estimated, simulated, and recomputed in fewer layers. Then the best are planned
+/// whole.
+constexpr double share_of_estimates = 0.4, share_of_simulations = 0.75, share_of_refinement = 0.9;
 /// Of the time of a shortened step (estimate.h) as against the whole one.
 constexpr double margin_of_shortened = 0.01;
 
@@ -41,6 +42,7 @@ class Search {
         estimate_layouts();
         look_around();
         simulate_the_best();
+        recompute_less();
         if (found_.best_score(false) < without_limit || numerics_ == Numerics::any) break;
       }
     }
@@ -211,6 +213,36 @@ class Search {
                      until(share_of_simulations));
       if (found_.best_score(false) < best) look_around(share_of_simulations, 1);
     }
+  }
+
+  /// Of the best that recompute something: in as few layers as fit, to the layer instead of to the quarter.
+  void recompute_less() {
+    constexpr std::size_t families = 3;
+    constexpr double worth_less = 1.05;
+    if (request_.objective == Objective::memory || capacity() == 0) return;
+    Points next;
+    for (const Point& point : found_.best_of_families([&](const Point& p) { return keeps(p); })) {
+      if (next.size() >= 2 * families || found_.score(point).first > worth_less * found_.best_score(false)) break;
+      const Points fewer = space_.recomputing_less(point);
+      trier_.try_all(fewer, Depth::quick, until(share_of_refinement));
+      const Points fitting = about_to_fit(point, fewer);
+      next.insert(next.end(), fitting.begin(), fitting.end());
+    }
+    trier_.try_all(next, Depth::simulated, until(share_of_refinement));
+  }
+
+  /// The first two of `others`, the smallest last, that fit by their estimates as far as that of `point` was right.
+  Points about_to_fit(const Point& point, const Points& others) const {
+    const Known& known = *found_.find(point);
+    Points fitting;
+    if (!known.quick) return fitting;
+    const double ratio = static_cast<double>(known.surest().bytes) / static_cast<double>(known.quick->bytes);
+    for (const Point& other : others) {
+      const Known* there = found_.find(other);
+      if (fitting.size() == 2 || there == nullptr || there->refused || !there->quick) continue;
+      if (ratio * static_cast<double>(there->quick->bytes) <= capacity()) fitting.push_back(other);
+    }
+    return fitting;
   }
 
   bool keeps(const Point& point) const { return numerics_ == Numerics::any || !space_.changes_numerics(point); }

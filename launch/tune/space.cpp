@@ -39,6 +39,20 @@ void add_options(std::vector<Dimension>& dimensions, const std::string& kind, co
   }
 }
 
+/// All, the first quarters of them, and the other numbers.
+Dimension recomputed_layers(std::int64_t layers) {
+  constexpr std::int64_t most = 128;  // numbers
+  Dimension dimension{layers_option, {""}, "recompute", {"swiglu,rms_norm", "full"}};
+  const auto add = [&](std::int64_t count) {
+    std::string value = "0-" + std::to_string(count - 1);
+    if (std::ranges::find(dimension.values, value) == dimension.values.end()) dimension.values.push_back(std::move(value));
+  };
+  for (const int quarters : {1, 2, 3}) add(layers * quarters / 4);
+  dimension.coarse = dimension.values.size();
+  for (std::int64_t count = 1; count < layers; count += (layers + most - 1) / most) add(count);
+  return dimension;
+}
+
 }  // namespace
 
 int stages_of(const Layout& layout) {
@@ -114,9 +128,7 @@ void Space::add_dimensions(LayoutChoice& layout, const RunConfig& config, const 
   if (!settled.recompute) {
     all.push_back({"recompute", {"none", "swiglu,rms_norm", "full"}});
     if (config.recompute.first_layer == 0 && config.recompute.last_layer < 0 && layers_ >= 4) {
-      Dimension layers{"recompute-layers", {""}, "recompute", {"swiglu,rms_norm", "full"}};
-      for (const int quarters : {1, 2, 3}) layers.values.push_back("0-" + std::to_string(layers_ * quarters / 4 - 1));
-      all.push_back(std::move(layers));
+      all.push_back(recomputed_layers(layers_));
     }
   }
   if (!settled.offload && layers_ >= 2) all.push_back({offload_option, {"none", "all"}});
@@ -202,7 +214,7 @@ void Space::each_change(const Point& from, std::size_t begin, Numerics numerics,
   const std::vector<Dimension>& dimensions = layouts_[from.layout].dimensions;
   for (std::size_t d = begin; d < dimensions.size(); ++d) {
     if (numerics != Numerics::any && dimensions[d].numerics != (numerics == Numerics::changed)) continue;
-    for (std::size_t v = 0; v < dimensions[d].values.size(); ++v) {
+    for (std::size_t v = 0; v < dimensions[d].looked_at(); ++v) {
       if (v == from.values[d]) continue;
       Point changed = from;
       changed.values[d] = static_cast<std::uint8_t>(v);
@@ -234,7 +246,7 @@ std::vector<Point> Space::around(const Point& point, int options, Numerics numer
     found.insert(without_idle_options(once));
     for (std::size_t dependent = 0; dependent < dimensions.size(); ++dependent) {
       if (dimensions[dependent].needs_option != dimensions[d].option || !has_effect(once, dimensions[dependent])) continue;
-      for (std::size_t v = 0; v < dimensions[dependent].values.size(); ++v) {
+      for (std::size_t v = 0; v < dimensions[dependent].looked_at(); ++v) {
         Point both = once;
         both.values[dependent] = static_cast<std::uint8_t>(v);
         found.insert(without_idle_options(both));
@@ -247,6 +259,22 @@ std::vector<Point> Space::around(const Point& point, int options, Numerics numer
   return {found.begin(), found.end()};
 }
 
+std::vector<Point> Space::recomputing_less(const Point& point) const {
+  const std::vector<Dimension>& dimensions = layouts_[point.layout].dimensions;
+  const auto layers = std::ranges::find(dimensions, layers_option, &Dimension::option);
+  if (layers == dimensions.end() || !has_effect(point, *layers)) return {};
+  const auto count_of = [&](const std::string& value) { return value.empty() ? layers_ : 1 + std::stoll(value.substr(2)); };
+  const std::int64_t here = count_of(value_of(point, layers_option));
+  std::map<std::int64_t, Point> by_count;
+  for (const std::string& value : layers->values) {
+    Point fewer = point;
+    if (count_of(value) < here && set(fewer, layers_option, value)) by_count.emplace(count_of(value), std::move(fewer));
+  }
+  std::vector<Point> points;
+  for (auto& [count, fewer] : by_count) points.push_back(std::move(fewer));
+  return points;
+}
+
 std::vector<Point> Space::all(std::size_t layout, std::size_t most) const {
   std::set<Point> found;
   Point point = first(layout);
@@ -254,7 +282,7 @@ std::vector<Point> Space::all(std::size_t layout, std::size_t most) const {
   for (std::size_t d = 0; found.size() < most;) {
     if (d == 0) found.insert(without_idle_options(point));
     if (d == dimensions.size()) break;
-    if (++point.values[d] < dimensions[d].values.size()) {
+    if (++point.values[d] < dimensions[d].looked_at()) {
       d = 0;
     } else {
       point.values[d++] = 0;

@@ -22,6 +22,8 @@ struct Settled {
 
 /// Of where activations wait for backward: copies cost time, so that it is only worth looking at where memory is short.
 inline constexpr const char* offload_option = "offload-activations";
+/// In how many layers something is recomputed: "0-19" in the first twenty.
+inline constexpr const char* layers_option = "recompute-layers";
 
 /// An option that is searched.
 struct Dimension {
@@ -32,6 +34,9 @@ struct Dimension {
   std::vector<std::string> needs_values = {};
   bool numerics = false;  ///< its values round what is trained in different ways
   bool of_stages = false;  ///< of a strategy that makes stages: estimates of its values share their compilations
+  std::size_t coarse = 0;  ///< so many of the values are looked at everywhere, the others around the best alone; 0: all
+
+  std::size_t looked_at() const { return coarse > 0 ? coarse : values.size(); }
 };
 
 /// How the ranks are divided, and what can be chosen then.
@@ -95,6 +100,8 @@ class Space {
   std::vector<Point> with_stages(const Point& point) const;
   /// Whether options are changed from their defaults that round what is trained in another way.
   bool changes_numerics(const Point& point) const;
+  /// Those that recompute the same in fewer layers, the fewest first; none where nothing is recomputed.
+  std::vector<Point> recomputing_less(const Point& point) const;
   /// All of a layout; `most` at most.
   std::vector<Point> all(std::size_t layout, std::size_t most) const;
 

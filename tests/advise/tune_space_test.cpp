@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -85,6 +86,26 @@ TEST(TuneSpace, HasThePlaceOfActivationsUnlessItIsSettled) {
   };
   EXPECT_THAT(values({}), testing::ElementsAre("none", "all"));
   EXPECT_THAT(values({.offload = true}), testing::IsEmpty());
+}
+
+TEST(TuneSpace, RecomputesInAnyNumberOfLayersWhereItIsAskedFor) {
+  RunConfig config;
+  config.model = "llama-3-8b";
+  config.precision = "bf16";
+  config.sequence = 1024;
+  config.global_batch = 4;
+  const Space space(config, {}, parse_machine("h200"), test::plugin_host());
+  Point point = space.first(0);
+  EXPECT_TRUE(space.recomputing_less(point).empty()) << "nothing is recomputed";
+  ASSERT_TRUE(space.set(point, "recompute", "full"));
+  const std::vector<Point> fewer = space.recomputing_less(point);
+  ASSERT_EQ(fewer.size(), 31U);
+  EXPECT_EQ(space.value_of(fewer.front(), layers_option), "0-0");
+  EXPECT_EQ(space.value_of(fewer.back(), layers_option), "0-30");
+  EXPECT_EQ(space.recomputing_less(fewer[7]).size(), 7U);
+  const std::vector<Point> around = space.around(point, 1);
+  EXPECT_EQ(std::ranges::count_if(around, [&](const Point& other) { return !space.value_of(other, layers_option).empty(); }), 6)
+      << "quarters alone, of either recomputation";
 }
 
 }  // namespace
