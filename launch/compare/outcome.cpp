@@ -111,6 +111,7 @@ RunOutcome read_outcome(const std::string& path, const std::string& price) {
   if (steady.steps == 0) return outcome;
   outcome.step_seconds = steady.median_seconds;
   outcome.tokens_per_second = tokens.back() / steady.median_seconds;
+  outcome.step_tokens = static_cast<std::int64_t>(tokens.back());
   outcome.total_seconds = std::accumulate(seconds.begin(), seconds.end(), 0.0);
   outcome.final_loss = loss.back();
   outcome.clock = mean_clock(archive);
@@ -148,6 +149,7 @@ void settle(std::span<CompareOutcome> outcomes) {
   std::vector<std::vector<double>> undisturbed(outcomes.size());
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
     CompareOutcome& outcome = outcomes[i];
+    if (outcome.step_tokens == 0 && !outcome.runs.empty()) outcome.step_tokens = outcome.runs.front().step_tokens;
     const Counted counted = counted_runs(outcome);
     outcome.disturbance = counted.disturbance;
     outcome.speed = interval_of(counted.rates);

@@ -39,6 +39,7 @@ struct RunOutcome {
   double joules = unknown;                 ///< of a billion tokens, by the power of rank 0's device
   std::optional<ProcessorUse> processors;  ///< of rank 0's host during the steps
   double clock = unknown;                  ///< of rank 0's device, Hz, mean over the steps
+  std::int64_t step_tokens = 0;            ///< that its last step trained on
   std::vector<std::string> advice;         ///< what the run said about its own choices
 };
 

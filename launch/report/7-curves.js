@@ -124,10 +124,13 @@ function showCurves(id, lacking, content) {
   show();
 }
 
-/** Of the shown rows those with another row of their model to be held against: [[row, the first row of its model]]. */
+/**
+ * Of the shown rows those that are held against another row: [[row, the first row of its model]]. Losses after as many steps of
+ * other numbers of tokens cannot be compared.
+ */
 function againstFirst(shown) {
   return shown.map((row) => [row, rows.find((first) => first.run?.curves && first.values.model === row.values.model)])
-      .filter(([row, first]) => row !== first);
+      .filter(([row, first]) => row !== first && row.run.tokens_per_step === first.run.tokens_per_step);
 }
 
 function parityContent(shown) {

@@ -68,6 +68,13 @@ Json lines_of(const std::string& text) {
   return lines;
 }
 
+/// One line for each doubt.
+std::string doubts_text(const std::vector<CompareRow>& rows, const std::vector<CompareOutcome>& outcomes) {
+  std::string unequal = unequal_steps_text(rows, outcomes);
+  std::replace(unequal.begin(), unequal.end(), '\n', ' ');
+  return unequal + "\n" + warnings_text(rows, outcomes);
+}
+
 Json figures_json(const CompareOutcome& outcome, double parity) {
   const RunOutcome f = figures_of(outcome);
   Json figures{{"tokens_per_second", f.tokens_per_second},
@@ -195,7 +202,7 @@ Json report_data(const ReportRequest& request, const std::vector<CompareRow>& ro
             {"models", models_json(rows, outcomes)},
             {"effects", effects_json(rows, outcomes)},
             {"conditions", conditions_json(rows, outcomes, request.configurations)},
-            {"warnings", lines_of(warnings_text(rows, outcomes))}};
+            {"warnings", lines_of(doubts_text(rows, outcomes))}};
   const std::set<std::size_t> detailed = detailed_rows(rows, outcomes);
   const std::vector<double> parity = parities(rows, outcomes);
   SharedTexts texts;

@@ -147,6 +147,7 @@ Json run_data(const CompareOutcome& outcome, SharedTexts& texts, const RunDetail
   if (outcome.prediction) {
     row["repeats"] = Json::array();
     row["time"] = predicted_time(*outcome.prediction);
+    if (outcome.step_tokens > 0) row["tokens_per_step"] = outcome.step_tokens;
   } else if (outcome.finished()) {
     try {
       add_archive(row, outcome, texts, detail);

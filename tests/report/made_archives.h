@@ -45,6 +45,7 @@ struct Made {
   std::string programs;  ///< empty: none, as in archives of version 2 from before there were any
   double seconds = 0.1;  ///< of a step
   double loss = 7;       ///< of the first step
+  double tokens = 1024;  ///< of a step
   double others = 0;     ///< share of the processors' time that other processes took
   std::vector<std::pair<std::string, std::string>> events = {};  ///< kind and text
   std::vector<double> evaluations = {};                          ///< losses, one after each second step
@@ -86,8 +87,8 @@ inline std::string write_made(const std::string& path, const ArchiveReader& real
                         {"tokens_per_second", "1/s", "t"}});
   for (int step = 1; step <= 10; ++step) {
     const double seconds = made.seconds + 0.001 * (step % 7);
-    archive.append(
-        std::vector<double>{double(step), made.loss - 0.01 * step, seconds, 1024, 0.5 + 0.1 * step, 1e-4 * step, 1024 / seconds});
+    archive.append(std::vector<double>{double(step), made.loss - 0.01 * step, seconds, made.tokens, 0.5 + 0.1 * step, 1e-4 * step,
+                                       made.tokens / seconds});
   }
   for (const auto& [kind, text] : made.events) archive.event(1.7e9, kind, text);
   for (std::size_t n = 0; n < made.evaluations.size(); ++n)

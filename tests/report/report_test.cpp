@@ -301,6 +301,24 @@ TEST_F(ReportInABrowser, PredictionsHavePartsAndNoRuns) {
   EXPECT_NEAR(std::stod(seen.at("sum").at("sum").get<std::string>()), difference, 0.01 * std::abs(difference));
 }
 
+/// A step of eight ranks' replicas trains on eight times the tokens of a tensor-parallel one, and takes longer.
+TEST_F(ReportInABrowser, PredictedStepsOfDifferentNumbersOfTokensAreComparedByTokens) {
+  const TemporaryFolder folder;
+  const ChildResult written =
+      consist_says({"compare", "--predict", "--model", "llama-3.2-1b", "--strategy", "ddp,tp-sp=8", "--ranks", "8", "--precision",
+                    "bf16", "--sequence", "4096", "--batch", "1", "--machine", "h200", "--report", folder / "report.html"});
+  ASSERT_EQ(written.status, 0) << written.output;
+  const json seen = evaluate(folder / "report.html", R"(
+    return {answer: document.getElementById('answer').textContent, why: document.getElementById('why').textContent};)");
+  ASSERT_TRUE(seen.is_object()) << seen;
+  EXPECT_THAT(
+      seen.at("answer").get<std::string>(),
+      testing::AllOf(HasSubstr("ddp is the fastest"), HasSubstr("Steps of these rows train on different numbers of tokens")));
+  EXPECT_THAT(seen.at("why").get<std::string>(),
+              testing::AllOf(testing::ContainsRegex("ddp is [1-9][.0-9]*× the speed of tp-sp=8\\."),
+                             testing::ContainsRegex("tp-sp=8 takes [.0-9]+ ms longer per 1,000 tokens")));
+}
+
 /// 200 archives with the timeline of a real run, each of another configuration and with a program of its own.
 TEST_F(ReportInABrowser, TwoHundredRunsStayUnderFiveMegabytes) {
   const TemporaryFolder folder;

@@ -138,6 +138,23 @@ TEST_F(ReportWords, ARowThatOtherWorkDisturbedIsNotToldApart) {
                               "of the processors' time")));
 }
 
+TEST_F(ReportWords, StepsOfDifferentNumbersOfTokensAreComparedByTokens) {
+  Made few = with_parts({{"memory_bound", 0.1}}), many = with_parts({{"memory_bound", 0.15}});
+  many.config["strategy"] = "zero2";
+  many.config["batch"] = 2;
+  many.tokens = 2 * few.tokens;
+  many.loss = 7.5;
+  const json page = seen({write("few", few), write("many", many)}, R"(
+    return {answer: document.getElementById('answer').textContent, why: document.getElementById('why').textContent,
+            loss: document.getElementById('loss').textContent};)");
+  ASSERT_TRUE(page.is_object()) << page;
+  EXPECT_THAT(page.at("answer").get<std::string>(),
+              AllOf(HasSubstr("ddp takes 25.9 ms longer per 1,000 tokens: memory-bound ops +24.4 ms"),
+                    HasSubstr("Steps of these rows train on different numbers of tokens: 1024 tokens")));
+  EXPECT_THAT(page.at("why").get<std::string>(), HasSubstr("zero2 and ddp cannot be told apart: 1.35× the speed"));
+  EXPECT_THAT(page.at("loss").get<std::string>(), Not(HasSubstr("Parity")));
+}
+
 /// As by recomputation: the rate is the same, and there is more to do.
 TEST_F(ReportWords, MoreWorkIsSaidBesideItsRate) {
   Made plain = with_parts({{"products", 0.1}}), more = with_parts({{"products", 0.2}});
