@@ -23,6 +23,7 @@ void add_own(const std::function<bool(const std::string&)>& given, const RunConf
   const Rule rules[] = {
       {"recompute-layers", config.recompute.any(), "--recompute"},
       {"checkpoint-keep", checkpoints, "--checkpoint FOLDER"},
+      {"export-dtype", !config.export_folder.empty(), "--export FOLDER"},
       {"sample-prompt", config.sample_every > 0, "--sample-every STEPS"},
       {"sample-tokens", config.sample_every > 0, "--sample-every STEPS"},
       {"evaluate-sequences", config.evaluate_every > 0, "--evaluate-every STEPS"},

@@ -197,8 +197,8 @@ void TensorParts::for_pieces(std::string_view name, std::int64_t first, std::int
   }
 }
 
-void TensorParts::read(std::string_view name, DType dtype, std::int64_t first, std::int64_t count, void* out) const {
-  const auto width = static_cast<std::int64_t>(size_of(dtype));
+void TensorParts::read(std::string_view name, StoredDType dtype, std::int64_t first, std::int64_t count, void* out) const {
+  const auto width = static_cast<std::int64_t>(dtype.bytes());
   for_pieces(name, first, count, [&](const SafetensorsFile& file, std::int64_t at, std::int64_t from, std::int64_t here) {
     file.read_stored(name, dtype, from, here, static_cast<char*>(out) + at * width);
   });

@@ -54,7 +54,7 @@ class CONSIST_API TensorParts {
   const std::string& path(std::string_view name) const { return files_[find(name).parts.front().file].path(); }
   /// Elements [first, first + count) of the logical tensor, which must be stored in `dtype`. Throws DataError, also where no file
   /// has some of them.
-  void read(std::string_view name, DType dtype, std::int64_t first, std::int64_t count, void* out) const;
+  void read(std::string_view name, StoredDType dtype, std::int64_t first, std::int64_t count, void* out) const;
   /// The same as f32, whatever float dtype it is stored in.
   void read_f32(std::string_view name, std::int64_t first, std::span<float> out) const;
 

@@ -17,4 +17,21 @@ constexpr float from_float16(std::uint16_t bits) noexcept {
   return sign != 0 ? -value : value;
 }
 
+/// Rounds to nearest, ties to even; what is beyond the range (65504) becomes infinite, NaN stays NaN (quiet).
+constexpr std::uint16_t to_float16(float value) noexcept {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t sign = bits >> 16 & 0x8000U, magnitude = bits & 0x7fffffffU;
+  std::uint32_t half = 0x7c00U;
+  if (magnitude > 0x7f800000U) {
+    half = 0x7e00U | (magnitude >> 13 & 0x3ffU);
+  } else if (magnitude < 0x38800000U) {
+    // Below 2^-14: beside 0.5, whose last place is 2^-24, f32 rounds as the subnormal numbers are to be rounded.
+    half = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5F) - std::bit_cast<std::uint32_t>(0.5F);
+  } else if (magnitude < 0x477ff000U) {  // which lies halfway between 65504 and the next power of two
+    const std::uint32_t rebased = magnitude - (112U << 23);
+    half = (rebased + 0xfffU + (rebased >> 13 & 1U)) >> 13;
+  }
+  return static_cast<std::uint16_t>(sign | half);
+}
+
 }  // namespace consist

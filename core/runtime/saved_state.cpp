@@ -14,6 +14,7 @@
 #include "core/archive/reader.h"
 #include "core/checkpoint/save_checkpoint.h"
 #include "core/checkpoint/tensor_parts.h"
+#include "core/runtime/export_dtype.h"
 #include "core/runtime/loaded_weights.h"
 #include "core/runtime/resume_checks.h"
 #include "core/weights/model_weights.h"
@@ -117,6 +118,7 @@ SavedState::SavedState(const RunConfig& config, const Parts& parts, const Layout
     throw UsageError("--model " + parts.model_folder + " has a config.json and no weights (model.safetensors or its index)" +
                      ModelWeights::advice(parts.model_folder) + "; --from-scratch initialises weights");
   }
+  if (!config.export_folder.empty()) export_dtype_ = export_dtype(config, parts);
   if (config.resume) find_newest_checkpoint();
   if (nothing_left_ || job.rank() != 0) return;
   if (!config.checkpoint.empty()) {
@@ -274,26 +276,43 @@ void SavedState::export_model(TrainingState& state) const {
                state.read_weights(parameter.name, first, {static_cast<float*>(to), static_cast<std::size_t>(count)});
              });
   }
+  const StoredDType dtype = dtype_that_holds(mine, divided);
+  for (TensorSource& weights : mine.sources) weights = rounded_to(dtype, std::move(weights));
   // Under their names only when the weights are there: an export that fails leaves nothing.
   std::vector<AtomicFile> beside_weights;
   if (job_.rank() == 0) {
     const Dataset* const data = parts_.dataset.get();
     beside_weights = copy_tokenizer(config_.export_folder, parts_.model_folder, data ? data->tokenizer() : std::string(),
                                     data ? data->chat_template() : std::string());
-    const std::string text = parts_.architecture->config_json();
+    const std::string text = with_dtype(parts_.architecture->config_json(), dtype);
     AtomicFile& file = beside_weights.emplace_back(config_.export_folder + "/config.json");
     file.write(text.data(), text.size());
     file.finish();
   }
   if (divided) {
-    export_parts(mine);
+    export_parts(mine, dtype);
   } else if (job_.rank() == 0) {
     write_model_weights(config_.export_folder, as_stored(mine.sources), default_max_file_bytes, config_.overwrite);
   }
   for (AtomicFile& file : beside_weights) file.publish();
 }
 
-void SavedState::export_parts(const OwnedTensors& mine) const {
+/// The dtype of the export: weights that binary16 cannot hold are not worth losing after the training.
+StoredDType SavedState::dtype_that_holds(const OwnedTensors& mine, bool divided) const {
+  if (!export_dtype_.is_float16()) return export_dtype_;
+  std::string beyond = beyond_float16(mine.sources);
+  if (divided) {
+    const auto key_of = [](int rank) { return "export.beyond." + std::to_string(rank); };
+    job_.put(key_of(job_.rank()), beyond);
+    for (int rank = 0; rank < job_.size() && beyond.empty(); ++rank) beyond = job_.get(key_of(rank), checkpoint_timeout);
+  }
+  if (beyond.empty()) return export_dtype_;
+  if (job_.rank() == 0)
+    log::warn("--export " + config_.export_folder + " is in float32, not in float16, whose largest number is 65504: " + beyond);
+  return DType::f32;
+}
+
+void SavedState::export_parts(const OwnedTensors& mine, StoredDType dtype) const {
   namespace fs = std::filesystem;
   const std::string folder = config_.export_folder + parts_folder;
   const RemovedFolder removed(job_.rank() == 0 ? folder : "");  // also where the export fails
@@ -317,8 +336,8 @@ void SavedState::export_parts(const OwnedTensors& mine) const {
     }
     std::vector<TensorSource> sources;
     for (const std::string& name : parts.names()) {
-      sources.push_back({name, DType::f32, parts.shape(name), [&parts, name](void* to, std::int64_t first, std::int64_t count) {
-                           parts.read(name, DType::f32, first, count, to);
+      sources.push_back({name, dtype, parts.shape(name), [&parts, name, dtype](void* to, std::int64_t first, std::int64_t count) {
+                           parts.read(name, dtype, first, count, to);
                          }});
     }
     write_model_weights(config_.export_folder, as_stored(sources), default_max_file_bytes, config_.overwrite);

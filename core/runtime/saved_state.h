@@ -13,6 +13,7 @@
 #include "core/job/job.h"
 #include "core/plan/parts.h"
 #include "core/runtime/training_state.h"
+#include "core/weights/stored_dtype.h"
 
 namespace consist {
 
@@ -49,16 +50,17 @@ class SavedState {
   /// Called by every rank: saves a checkpoint after `step` steps. Returns the bytes written by all ranks on rank 0, elsewhere 0.
   std::int64_t save(TrainingState& state, std::int64_t step);
 
-  /// Called by every rank: writes config.json, the tokenizer and the weights in f32 to the export folder, if one is given: all of
-  /// them, or nothing if it throws. Weights that are divided go through a folder "parts.partial" in it, from which rank 0 puts
-  /// them together.
+  /// Called by every rank: writes config.json, the tokenizer and the weights to the export folder, if one is given: all of them,
+  /// or nothing if it throws. The weights are in export_dtype(); in f32, with a warning, where binary16 cannot hold one of them.
+  /// Weights that are divided go through a folder "parts.partial" in it, from which rank 0 puts them together.
   void export_model(TrainingState& state) const;
 
  private:
   void find_newest_checkpoint();
   void resume_from_checkpoint(TrainingState& state);
   struct OwnedTensors;
-  void export_parts(const OwnedTensors& mine) const;
+  StoredDType dtype_that_holds(const OwnedTensors& mine, bool divided) const;
+  void export_parts(const OwnedTensors& mine, StoredDType dtype) const;
 
   const RunConfig& config_;
   const Parts& parts_;
@@ -69,6 +71,7 @@ class SavedState {
   std::vector<std::vector<std::string>> parameters_;
   std::unique_ptr<CheckpointWriter> writer_;  // rank 0 with --checkpoint
   std::optional<Checkpoint> checkpoint_;      // to resume from
+  StoredDType export_dtype_ = DType::f32;     // as asked, with --export
   double room_ = 1;
   bool nothing_left_ = false;
   bool made_export_folder_ = false;

@@ -175,7 +175,7 @@ void write_model_weights(const std::string& folder, std::span<const TensorSource
   std::int64_t group_bytes = 0;
   std::int64_t total = 0;
   for (const TensorSource& tensor : tensors) {
-    const std::int64_t bytes = tensor.shape.elements() * static_cast<std::int64_t>(size_of(tensor.dtype));
+    const std::int64_t bytes = tensor.shape.elements() * static_cast<std::int64_t>(tensor.dtype.bytes());
     if (!groups.back().empty() && group_bytes + bytes > max_file_bytes) {
       groups.emplace_back();
       group_bytes = 0;

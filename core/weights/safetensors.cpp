@@ -60,12 +60,12 @@ std::vector<const TensorSource*> file_order(std::span<const TensorSource> tensor
   std::vector<const TensorSource*> order;
   for (const TensorSource& tensor : tensors) order.push_back(&tensor);
   std::stable_sort(order.begin(), order.end(),
-                   [](const TensorSource* a, const TensorSource* b) { return size_of(a->dtype) > size_of(b->dtype); });
+                   [](const TensorSource* a, const TensorSource* b) { return a->dtype.bytes() > b->dtype.bytes(); });
   return order;
 }
 
 std::int64_t bytes_of(const TensorSource& tensor) {
-  return tensor.shape.elements() * static_cast<std::int64_t>(size_of(tensor.dtype));
+  return tensor.shape.elements() * static_cast<std::int64_t>(tensor.dtype.bytes());
 }
 
 /// Length and header, padded to the alignment.
@@ -79,9 +79,8 @@ std::string head(std::span<const TensorSource* const> order, const std::map<std:
     for (int dim = 0; dim < tensor->shape.rank(); ++dim) extents.push_back(tensor->shape[dim]);
     // By key, each insertion would search all tensors before it; check_names has found the names to differ.
     header.get_ref<Object&>().Object::Container::emplace_back(
-        tensor->name,
-        nlohmann::ordered_json{
-            {"dtype", stored_name_of(tensor->dtype)}, {"shape", extents}, {"data_offsets", {at, at + bytes_of(*tensor)}}});
+        tensor->name, nlohmann::ordered_json{
+                          {"dtype", tensor->dtype.name()}, {"shape", extents}, {"data_offsets", {at, at + bytes_of(*tensor)}}});
     at += bytes_of(*tensor);
   }
   std::string json = header.dump();
@@ -175,13 +174,14 @@ void SafetensorsFile::read_bf16(std::string_view name, std::int64_t first, std::
   read_floats(name, first, out);
 }
 
-void SafetensorsFile::read_stored(std::string_view name, DType dtype, std::int64_t first, std::int64_t count, void* out) const {
+void SafetensorsFile::read_stored(std::string_view name, StoredDType dtype, std::int64_t first, std::int64_t count,
+                                  void* out) const {
   const StoredTensor& found = range(name, first, count);
-  if (found.dtype != stored_name_of(dtype)) {
+  if (found.dtype != dtype.name()) {
     throw DataError("tensor " + std::string(name) + " of " + path() + " is stored as " + found.dtype + ", expected is " +
-                    std::string(stored_name_of(dtype)));
+                    std::string(dtype.name()));
   }
-  const auto width = static_cast<std::int64_t>(size_of(dtype));
+  const auto width = static_cast<std::int64_t>(dtype.bytes());
   file_.read(found.offset + first * width, out, static_cast<std::size_t>(count * width));
 }
 
@@ -204,7 +204,7 @@ void write_safetensors(AtomicFile& file, std::span<const TensorSource> tensors,
   put(start.data(), start.size());
   std::vector<char> block(static_cast<std::size_t>(kBlock));
   for (const TensorSource* tensor : order) {
-    const auto width = static_cast<std::int64_t>(size_of(tensor->dtype));
+    const auto width = static_cast<std::int64_t>(tensor->dtype.bytes());
     const std::int64_t elements = tensor->shape.elements();
     for (std::int64_t first = 0; first < elements; first += kBlock / width) {
       const std::int64_t count = std::min(kBlock / width, elements - first);

@@ -9,11 +9,11 @@
 #include <string_view>
 #include <vector>
 
-#include "consist/dtype.h"
 #include "consist/export.h"
 #include "consist/files.h"
 #include "consist/shape.h"
 #include "core/files/sha256.h"
+#include "core/weights/stored_dtype.h"
 #include "core/weights/tensor_table.h"
 
 namespace consist {
@@ -38,7 +38,7 @@ class CONSIST_API SafetensorsFile {
   /// The same as bfloat16: exact from BF16, otherwise rounded to nearest, ties to even.
   void read_bf16(std::string_view name, std::int64_t first, std::span<std::uint16_t> out) const;
   /// Elements [first, first + count) in the dtype that they are stored in, which must be `dtype`.
-  void read_stored(std::string_view name, DType dtype, std::int64_t first, std::int64_t count, void* out) const;
+  void read_stored(std::string_view name, StoredDType dtype, std::int64_t first, std::int64_t count, void* out) const;
 
  private:
   const StoredTensor& range(std::string_view name, std::int64_t first, std::int64_t count) const;
@@ -54,7 +54,7 @@ class CONSIST_API SafetensorsFile {
 /// writer.
 struct TensorSource {
   std::string name;
-  DType dtype = DType::f32;
+  StoredDType dtype = DType::f32;
   Shape shape;
   std::function<void(void* to, std::int64_t first, std::int64_t count)> read;
 };

@@ -7,6 +7,7 @@
 #include "consist/error.h"
 #include "consist/json_input.h"
 #include "consist/text.h"
+#include "core/weights/stored_dtype.h"
 
 namespace consist {
 namespace {

@@ -9,7 +9,6 @@
 #include <string_view>
 #include <vector>
 
-#include "consist/dtype.h"
 #include "consist/export.h"
 
 namespace consist {
@@ -35,8 +34,5 @@ inline constexpr std::int64_t max_header_bytes = 100'000'000;
 /// DataError naming the file, the tensor and what is wrong.
 CONSIST_API TensorTable parse_tensor_table(std::string_view json, std::int64_t data_offset, std::int64_t data_bytes,
                                            const std::string& path);
-
-/// The format's name of a dtype: "BF16".
-CONSIST_API std::string_view stored_name_of(DType dtype) noexcept;
 
 }  // namespace consist

@@ -99,7 +99,7 @@ inline constexpr KeyRule rules[] = {
     {"deepspeed_config.offload_optimizer_nvme_path", KeyKind::no_effect, no_nvme},
     {"deepspeed_config.offload_param_nvme_path", KeyKind::no_effect, no_nvme},
     {"deepspeed_config.zero3_init_flag", KeyKind::no_effect, own_parts},
-    {"deepspeed_config.zero3_save_16bit_model", KeyKind::no_effect, "--export writes whole weights, in f32"},
+    {"deepspeed_config.zero3_save_16bit_model", KeyKind::no_effect, "--export writes whole weights, in --export-dtype"},
     {"deepspeed_config.deepspeed_multinode_launcher", KeyKind::no_effect, starts_ranks},
     {"deepspeed_config.deepspeed_hostfile", KeyKind::no_effect, starts_ranks},
     {"deepspeed_config.deepspeed_exclusion_filter", KeyKind::no_effect, starts_ranks},

@@ -18,7 +18,7 @@ struct DeepspeedRule : readers::KeyRule {
 using readers::keeps_log;
 inline constexpr std::string_view no_nvme = "nothing is offloaded to NVMe";
 inline constexpr std::string_view whole_exports =
-    "each rank writes its own part of a checkpoint, nothing is gathered; --export writes whole weights, in f32";
+    "each rank writes its own part of a checkpoint, nothing is gathered; --export writes whole weights, in --export-dtype";
 inline constexpr std::string_view no_fp16 = "fp16 is off";
 
 inline constexpr DeepspeedRule deepspeed_rules[] = {

@@ -87,6 +87,9 @@ class Reader final : public readers::KeyReader {
 
   void read_training() {
     values_.state("seq_len", "sequence", config_.sequence, values_.whole("seq_len", 2048, 1, 1'000'000'000));
+    if (values_.has("export_dtype"))
+      values_.state("export_dtype", "export-dtype", config_.export_dtype,
+                    values_.choice("export_dtype", "float32", {"float32", "bfloat16", "float16"}));
     values_.state("steps", "steps", config_.steps, values_.whole("steps", 10'000, 1, most_steps));
     values_.state("max_norm", "clip", config_.optimizer.max_norm, values_.number("max_norm", 1.0));
     if (values_.has("seed"))

@@ -166,7 +166,7 @@ inline constexpr KeyRule rules[] = {
     {"checkpoint.last_save_model_only", KeyKind::no_effect, "--export writes weights alone"},
     {"checkpoint.last_save_in_hf", KeyKind::no_effect, "--export writes weights in Hugging Face's format"},
     {"checkpoint.model_weights_only", KeyKind::no_effect, "--export writes weights alone"},
-    {"checkpoint.export_dtype", KeyKind::no_effect, "--export writes f32"},
+    {"checkpoint.export_dtype", KeyKind::own},
     {"checkpoint.async_mode", KeyKind::no_effect, readers::says_checkpoints},
     {"checkpoint.keep_latest_k", KeyKind::no_effect, "--checkpoint-keep says how many"},
     {"checkpoint.load_step", KeyKind::no_effect, "--resume continues from the newest"},

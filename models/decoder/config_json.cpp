@@ -307,6 +307,9 @@ Config parse_config_json(std::string_view text, std::span<const Variant> variant
   c.qkv_bias = variant.qkv_bias;
   c.qk_norm = variant.qk_norm;
   parse_token_ids(f, c);
+  for (const char* field : {"torch_dtype", "dtype"}) {  // as transformers 4 writes it, and 5
+    if (f.has(field) && f[field].is_string()) c.weights_dtype = f[field].get<std::string>();
+  }
   c.check();  // before anything is made for each layer
   parse_windows(f, variant, c);
   parse_mixture(f, variant, c);
@@ -331,7 +334,7 @@ std::string to_config_json(const Config& c) {
                               {"tie_word_embeddings", c.tied},
                               {"attention_bias", false},
                               {"rope_theta", c.rope_theta},
-                              {"torch_dtype", "float32"}};
+                              {"torch_dtype", c.weights_dtype}};
   const RopeScaling& s = c.rope_scaling;
   if (s.kind == RopeScaling::Kind::linear) json["rope_scaling"] = {{"rope_type", "linear"}, {"factor", s.factor}};
   if (s.kind == RopeScaling::Kind::llama3) {

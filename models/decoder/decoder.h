@@ -63,9 +63,10 @@ struct Config {
   std::vector<bool> windowed;  ///< which layers are; as many as layers where `window` is not 0
   MixtureConfig mixture;
   std::optional<std::int64_t> pad_token;  ///< as config.json has it: its row of the embedding gets no gradient; -1: the last row
-  // Not used in training; an exported folder hands them on, so that generation from it stops where it did.
+  // Not used in training. An exported folder hands them on, so that generation from it stops where it did.
   std::optional<std::int64_t> bos_token;
   std::vector<std::int64_t> eos_tokens;
+  std::string weights_dtype = "float32";  ///< as config.json has it, by PyTorch's name
 
   /// Throws DataError naming the field and what is legal.
   void check() const;

@@ -47,7 +47,7 @@ inline void expect_sound(const Checkpoint& checkpoint, std::int64_t step) {
   ASSERT_EQ(file.tensors().size(), tensors.size());
   for (const TensorSource& tensor : tensors) {
     const std::int64_t elements = tensor.shape.elements();
-    std::vector<char> written(static_cast<std::size_t>(elements) * size_of(tensor.dtype));
+    std::vector<char> written(static_cast<std::size_t>(elements) * tensor.dtype.bytes());
     std::vector<char> read(written.size());
     tensor.read(written.data(), 0, elements);
     file.read_stored(tensor.name, tensor.dtype, 0, elements, read.data());

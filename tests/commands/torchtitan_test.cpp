@@ -85,8 +85,10 @@ filter_fqns = ["output", "attention.wk"]
 [checkpoint]
 enable = true
 folder = "x"
+export_dtype = "bfloat16"
 )");
   EXPECT_EQ(c.model, "llama-3.1-8b");
+  EXPECT_EQ(c.export_dtype, "bfloat16");
   EXPECT_EQ(text_of(c.strategies), "tp-sp=2+zero3-offload=4+ddp=2");
   EXPECT_EQ(c.ranks, 16) << "the product of the degrees";
   EXPECT_EQ(c.precision, "fp8");
