@@ -10,6 +10,7 @@
 #include "consist/text.h"
 #include "core/archive/reader.h"
 #include "core/config/option_table.h"
+#include "core/runtime/resume_checks.h"
 #include "launch/left_out.h"
 
 namespace consist {
@@ -121,7 +122,12 @@ std::vector<ConfigEntry> config_of_checkpoint(const CheckpointState& state, cons
   std::vector<std::string> notes;  // of where its run's results lie, which is of no matter here
   const json config = parse_json(state.config, path + ": config");
   if (!config.is_object()) throw DataError(path + " has no configuration");
-  return entries_of_run(config, path, given, notes);
+  std::vector<ConfigEntry> entries = entries_of_run(config, path, given, notes);
+  for (const std::string& dataset : datasets_split_by_sequences(state, path)) {
+    const std::string option = dataset + "." + split_option;
+    entries.push_back({option, split_by_sequences, printable(path) + ": " + printable(option), true, true});
+  }
+  return entries;
 }
 
 }  // namespace consist

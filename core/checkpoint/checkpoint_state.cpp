@@ -19,7 +19,6 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kFormat = "consist checkpoint";
-constexpr int kVersion = 1;
 constexpr int kDeepest = 8;
 constexpr std::int64_t kMostBytes = 64'000'000;
 
@@ -108,7 +107,7 @@ std::string to_text(const CheckpointState& state) {
                  {"files", files}};
   if (state.room != 1) fields["room"] = room_text(state.room);
   // dump() without spaces gives equal text for equal values: keys are sorted, and there are no fractions.
-  const json whole = {{"format", kFormat}, {"version", kVersion}, {"state", fields}, {"sha256", sha256_of(fields.dump())}};
+  const json whole = {{"format", kFormat}, {"version", state.version}, {"state", fields}, {"sha256", sha256_of(fields.dump())}};
   return whole.dump(2) + "\n";
 }
 
@@ -117,14 +116,15 @@ CheckpointState parse_checkpoint_state(std::string_view text, const std::string&
   const Fields whole(parsed, path, "it");
   if (whole.text("format") != kFormat) whole.fail(std::string("is not marked as ") + kFormat);
   const std::int64_t version = whole.count("version");
-  if (version != kVersion) {
-    throw DataError(path + " is a checkpoint of version " + std::to_string(version) + ", this program reads version " +
-                    std::to_string(kVersion));
+  if (version < 1 || version > checkpoint_version) {
+    throw DataError(path + " is a checkpoint of version " + std::to_string(version) + ", this program reads versions up to " +
+                    std::to_string(checkpoint_version));
   }
   const json& inner = whole.at("state");
   if (sha256_of(inner.dump()) != whole.text("sha256")) whole.fail("does not match its checksum");
   const Fields fields(inner, path, "its state");
   CheckpointState state;
+  state.version = static_cast<int>(version);
   state.step = fields.count("step");
   state.seed = fields.unsigned_integer("seed");
   state.data_position = fields.count("data_position");

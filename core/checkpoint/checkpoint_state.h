@@ -18,7 +18,12 @@ struct CheckpointFile {
   bool operator==(const CheckpointFile&) const = default;
 };
 
+/// Of the format that is written. Version 1, which is read as well, is of programs whose datasets of rows kept the last sequences
+/// for evaluation instead of the last rows.
+inline constexpr int checkpoint_version = 2;
+
 struct CheckpointState {
+  int version = checkpoint_version;
   std::int64_t step = 0;  ///< optimizer steps done
   std::uint64_t seed = 0;
   std::int64_t data_position = 0;  ///< sequences of the dataset's stream consumed by all ranks together

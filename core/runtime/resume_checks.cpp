@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -33,6 +34,17 @@ Json data_of(const Json& config) {
     }
   }
   return data;
+}
+
+/// Leaves out the option that checkpoints of version 1 do not have.
+Json without_split(Json config) {
+  const auto options = config.find("plugin_options");
+  if (options == config.end() || !options->is_object()) return config;
+  for (auto owner = options->begin(); owner != options->end();) {
+    const bool stated = owner->is_object() && owner->erase(split_option) > 0;
+    owner = stated && owner->empty() ? options->erase(owner) : std::next(owner);
+  }
+  return config;
 }
 
 /// "'a'", "'a' and 'b'", "'a' and 3 more"
@@ -75,14 +87,40 @@ struct ScheduleOfRun {
 
 }  // namespace
 
+std::vector<std::string> datasets_split_by_sequences(const CheckpointState& saved, const std::string& path) {
+  std::vector<std::string> names;
+  if (saved.version > 1) return names;
+  const Json config = parse_json(saved.config, path + ": its configuration");
+  if (!config.is_object()) throw DataError(path + ": its configuration is no JSON object");
+  const Json options = config.value("plugin_options", Json::object());
+  for (const DatasetChoice& part : parse_datasets(config.value("dataset", ""))) {
+    if (part.plugin != "jsonl" && part.plugin != "parquet") continue;
+    const auto has_files = [&](const std::string& owner) {
+      return options.contains(owner) && options[owner].value("eval-files", "") != "";
+    };
+    if (!has_files(part.name) && !has_files(part.plugin)) names.push_back(part.name);
+  }
+  return names;
+}
+
 void check_same_data(const CheckpointState& saved, const std::string& path, const RunConfig& config,
                      std::int64_t sequences_per_step) {
   const Json then = parse_json(saved.config, path + ": its configuration");
   if (!then.is_object()) throw DataError(path + ": its configuration is no JSON object");
-  const Json before = data_of(then), now = data_of(Json::parse(config.to_json()));
+  const Json asked = Json::parse(config.to_json());
+  const Json before = data_of(then), now = data_of(saved.version > 1 ? asked : without_split(asked));
   if (before != now) {
     throw UsageError("--resume: " + path + " was trained on " + shown(before, 2000) + ", this run asks for " + shown(now, 2000) +
                      "; give the same options, or another --checkpoint folder");
+  }
+  for (const std::string& dataset : datasets_split_by_sequences(saved, path)) {
+    const auto options = options_of_owner(config, dataset);
+    const auto split = options.find(split_option);
+    if (split == options.end() || split->second != split_by_sequences)
+      throw UsageError(
+          "--resume: " + path + " was saved by an earlier version, which kept sequences of '" + dataset +
+          "' for evaluation instead of whole rows, so that its epochs have another order; go on as it began with --" + dataset +
+          "." + split_option + " " + split_by_sequences + ", or train anew with another --checkpoint folder");
   }
   if (saved.data_position != saved.step * sequences_per_step) {
     throw UsageError("--resume: " + path + " has read " + std::to_string(saved.data_position) + " sequences in " +

@@ -14,6 +14,15 @@
 
 namespace consist {
 
+/// The option of datasets of rows that says how the evaluation part is divided off, and its value for what they all did up to
+/// version 1 of checkpoints.
+inline constexpr const char* split_option = "eval-split";
+inline constexpr const char* split_by_sequences = "sequences";
+/// Of a checkpoint of version 1, whose text `config` is: the datasets of rows that kept a share of the sequences for evaluation,
+/// as
+/// --dataset calls them. Of later ones none: their options say it. Throws DataError naming `path`.
+CONSIST_API std::vector<std::string> datasets_split_by_sequences(const CheckpointState& saved, const std::string& path);
+
 /// Throws UsageError unless the steps of the checkpoint at `path` have read what those of `config` would have read, DataError if
 /// it does not say what it read.
 void check_same_data(const CheckpointState& saved, const std::string& path, const RunConfig& config,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <set>
 
@@ -85,6 +86,7 @@ RecordDataset::RecordDataset(std::string name, const Options& options, OpenRecor
       open_records_(std::move(open_records)),
       is_chat_(options.text("format") == "chat"),
       apart_(options.text("documents") == "apart"),
+      divides_rows_(options.text("eval-split") == "rows"),
       eval_fraction_(options.real("eval-fraction")) {
   const std::vector<std::string> roles = split(learns_);
   if (std::any_of(roles.begin(), roles.end(), [](const std::string& role) { return role.empty(); }) ||
@@ -138,14 +140,51 @@ void RecordDataset::open(const DatasetRequest& request) {
   warnings_ = tokenizer_->warnings();
   if (is_chat_) choose_template();
   train_ = std::make_shared<Rows>(read(files_, "--" + name_ + ".files"));
+  counts_ = {train_->files, std::ssize(train_->documents), std::ssize(train_->tokens), train_->targets};
   const auto source = [](const std::shared_ptr<Rows>& rows) { return std::make_shared<SharedTokens>(rows, rows->tokens); };
-  if (eval_files_.empty()) {
-    eval_ = train_;
-    stream_.emplace(source(train_), request, eval_fraction_, files_);
-  } else {
+  if (!eval_files_.empty()) {
     eval_ = std::make_shared<Rows>(read(eval_files_, "--" + name_ + ".eval-files"));
     stream_.emplace(source(train_), source(eval_), request, files_, eval_files_);
+  } else if (divides_rows_ && eval_fraction_ > 0) {
+    eval_ = std::make_shared<Rows>(take_share(*train_));
+    counts_.kept = std::ssize(eval_->documents);
+    const std::string rows =
+        count_of(counts_.kept, "row") + " that " + (counts_.kept == 1 ? "is" : "are") + " kept for evaluation";
+    stream_.emplace(source(train_), source(eval_), request, files_ + " without the " + rows, "the " + rows + " of " + files_);
+  } else {
+    eval_ = train_;
+    stream_.emplace(source(train_), request, eval_fraction_, files_);
   }
+}
+
+/// Takes the rows at the end out that are kept for evaluation.
+RecordDataset::Rows RecordDataset::take_share(Rows& rows) const {
+  const std::int64_t all = std::ssize(rows.documents), tokens = std::ssize(rows.tokens);
+  const std::int64_t needed = request_.sequence_length + 1;  // with the target of the last id
+  auto kept = std::max<std::int64_t>(1, std::llround(eval_fraction_ * static_cast<double>(all)));
+  const auto begin = [&] { return rows.documents[static_cast<std::size_t>(all - kept)]; };
+  while (kept < all && tokens - begin() < needed) ++kept;
+  if (kept >= all) {
+    throw DataError(files_ + " has " + count_of(all, "row") + " with " + count_of(tokens, "token") +
+                    ", of which none are left to train on beside those that are kept for evaluation, a sequence of " +
+                    std::to_string(request_.sequence_length) + " at least: give more text or a shorter --sequence, files by --" +
+                    name_ + ".eval-files, --" + name_ + ".eval-fraction 0 for no evaluation, or --" + name_ +
+                    ".eval-split sequences to divide a row");
+  }
+  const std::int64_t first = begin();
+  const auto tail_of = [&](auto& values, std::int64_t at) {
+    std::remove_reference_t<decltype(values)> tail(values.begin() + at, values.end());
+    values.resize(static_cast<std::size_t>(at));
+    return tail;
+  };
+  Rows share;
+  share.tokens = tail_of(rows.tokens, first);
+  if (has_mask()) share.learnt = tail_of(rows.learnt, first);
+  share.documents = tail_of(rows.documents, all - kept);
+  for (std::int64_t& document : share.documents) document -= first;
+  share.targets = std::count(share.learnt.begin(), share.learnt.end(), true);
+  rows.targets -= share.targets;
+  return share;
 }
 
 RecordDataset::Rows RecordDataset::read(const std::string& files, const std::string& option) const {
@@ -313,11 +352,11 @@ void RecordDataset::read_eval_fields(std::int64_t index, std::span<const FieldVa
 }
 
 std::string RecordDataset::describe() const {
-  const auto tokens = static_cast<long long>(train_->tokens.size());
-  std::string text = name_ + ": " + count_of(train_->files, "file") + ", " +
-                     count_of(static_cast<long long>(train_->documents.size()), is_chat_ ? "conversation" : "document") + ", " +
-                     count_of(tokens, "token");
-  if (has_mask()) text += ", " + std::to_string(train_->targets) + " of them targets";
+  std::string text =
+      name_ + ": " + count_of(counts_.files, "file") + ", " + count_of(counts_.documents, is_chat_ ? "conversation" : "document");
+  if (counts_.kept > 0) text += " (the last " + std::to_string(counts_.kept) + " for evaluation)";
+  text += ", " + count_of(counts_.tokens, "token");
+  if (has_mask()) text += ", " + std::to_string(counts_.targets) + " of them targets";
   text += " by " + tokenizer_->name();
   if (is_chat_) text += std::string(" with the chat template ") + chat_->chat().name;
   if (!is_chat_ || tokenizer_->separator()) text += ", " + tokenizer_->separator_text();

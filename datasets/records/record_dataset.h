@@ -16,7 +16,8 @@
 
 namespace consist::records {
 
-/// Documents are rows, packed as PackedStream does, and held in memory as token ids with what is known of each.
+/// Documents are rows, packed as PackedStream does, and held in memory as token ids with what is known of each. Where a share of
+/// the rows is kept for evaluation, training and evaluation are packed apart, so that no row stands in both.
 class RecordDataset : public Dataset {
  public:
   /// `name`: the plugin's. From the options of CONSIST_RECORD_OPTIONS. Throws UsageError.
@@ -43,7 +44,12 @@ class RecordDataset : public Dataset {
     std::vector<std::int64_t> documents;  ///< where each begins
     std::int64_t files = 0, targets = 0;  ///< targets: those that are learnt
   };
+  /// What describe() says of the rows that --files names.
+  struct Counts {
+    std::int64_t files = 0, documents = 0, tokens = 0, targets = 0, kept = 0;  ///< kept: documents, for evaluation
+  };
   Rows read(const std::string& files, const std::string& option) const;
+  Rows take_share(Rows& rows) const;
   using Json = nlohmann::ordered_json;
   void add_row(const Json& record, const RecordSource& source, Rows& rows) const;
   void add_text(const Json& text, const std::string& place, Rows& rows) const;
@@ -58,14 +64,15 @@ class RecordDataset : public Dataset {
 
   std::string name_, files_, eval_files_, field_, template_, learns_, ignored_, date_, tokenizer_choice_, separator_;
   OpenRecords open_records_;
-  bool is_chat_, apart_;
+  bool is_chat_, apart_, divides_rows_;
   double eval_fraction_;
   // Since open():
   DatasetRequest request_;
   std::unique_ptr<tokenizer::ChosenTokenizer> tokenizer_;
   std::optional<ChatWriter> chat_;
   std::vector<std::string> warnings_;
-  std::shared_ptr<Rows> train_, eval_;  // the same where the evaluation part is a share
+  std::shared_ptr<Rows> train_, eval_;  // the same where the evaluation part is a share of the sequences, or there is none
+  Counts counts_;
   std::optional<packing::PackedStream> stream_;
 };
 
@@ -104,7 +111,14 @@ class RecordDataset : public Dataset {
        "ships (4096 tokens)"},                                                                                                   \
       {"separator", consist::OptionKind::text, "auto",                                                                           \
        "added token behind each row, auto (end of text; of a conversation, whose template ends it, none) or none"},              \
-      {"eval-fraction", consist::OptionKind::real, "0.05", "share of the sequences, at the end, kept for evaluation", "0..0.5",  \
+      {"eval-fraction", consist::OptionKind::real,                                                                               \
+       "0.05",          "share of the rows, at the end, kept for evaluation; at least as many as fill a sequence",               \
+       "0..0.5",        "eval-files="},                                                                                          \
+      {"eval-split",                                                                                                             \
+       consist::OptionKind::choice,                                                                                              \
+       "rows",                                                                                                                   \
+       "what that share is of: whole rows, or sequences of rows that are packed, of which the one that is cut is in both parts", \
+       "rows|sequences",                                                                                                         \
        "eval-files="},                                                                                                           \
   {                                                                                                                              \
     "eval-files", consist::OptionKind::text, "", "files for evaluation instead of a share"                                       \

@@ -65,7 +65,7 @@ TEST(CheckpointState, WhatIsWrongIsNamed) {
   refused("[]", "no object");
   refused("{}", "no format");
   refused(R"({"format":"zip"})", "not marked");
-  refused(R"({"format":"consist checkpoint","version":2})", "version 2, this program reads version 1");
+  refused(R"({"format":"consist checkpoint","version":3})", "version 3, this program reads versions up to 2");
   refused(R"({"format":"consist checkpoint","version":1,"state":{},"sha256":"0"})", "checksum");
   refused(with_state("{}"), "no step");
   refused(with_state(R"({"step":-1})"), "illegal step");

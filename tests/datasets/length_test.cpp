@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/archive/reader.h"
+#include "core/checkpoint/checkpoint_state.h"
 #include "tests/child_process.h"
 #include "tests/temporary_folder.h"
 
@@ -125,6 +126,42 @@ TEST_F(DataOfRuns, EpochsSayHowManyStepsThereAre) {
   EXPECT_EQ(repeated.losses, two.losses);
   EXPECT_EQ(run({"--config", two.archive, "--steps", "1"}).losses.size(), 1U);
   EXPECT_EQ(run({"--config", two.archive, "--epochs", "1"}).losses.size(), static_cast<std::size_t>((steps + 1) / 2));
+}
+
+/// A checkpoint of the version before rows were kept for evaluation goes on with the data that it began with, or not at all.
+TEST_F(DataOfRuns, ACheckpointOfAnEarlierVersionGoesOnWithItsSplit) {
+  const Words split{"--jsonl.eval-split", "sequences"};
+  const auto with_split = [&](Words words) {
+    words.insert(words.end(), split.begin(), split.end());
+    return rows(words);
+  };
+  const Run whole = run(with_split({"--steps", "8"})), begun = run(with_split({"--steps", "5", "--checkpoint", folder_ / "ck"}));
+  ASSERT_EQ(begun.status, 0) << begun.output;
+  const std::string state = folder_ / "ck/step-00000005/state.json";
+  CheckpointState earlier = parse_checkpoint_state(read_whole(state), state);
+  earlier.version = 1;
+  nlohmann::json config = nlohmann::json::parse(earlier.config);
+  ASSERT_EQ(config["plugin_options"]["jsonl"].erase("eval-split"), 1U);
+  earlier.config = config.dump();
+  write_whole(state, to_text(earlier));
+
+  const auto loss = [&](Words more) {
+    const std::string json = folder_ / ("evaluation" + std::to_string(++runs_) + ".json");
+    more.insert(more.begin(), {CONSIST_BINARY_DIR "/bin/consist", "evaluate", "--checkpoint", folder_ / "ck", "--device", "cpu",
+                               "--evaluate-sequences", "0", "--json", json});
+    const test::ChildResult result = test::run_child(more);
+    EXPECT_EQ(result.status, 0) << result.output;
+    return nlohmann::json::parse(read_whole(json)).at("loss").get<double>();
+  };
+  EXPECT_EQ(loss({}), loss(split)) << "an evaluation reads what the run kept for it";
+  EXPECT_NE(loss({}), loss({"--jsonl.eval-split", "rows"}));
+
+  const Run refused = run(rows({"--steps", "8", "--checkpoint", folder_ / "ck", "--resume"}));
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.output, AllOf(HasSubstr("was saved by an earlier version"), HasSubstr("--jsonl.eval-split sequences")));
+  const Run resumed = run(with_split({"--steps", "8", "--checkpoint", folder_ / "ck", "--resume"}));
+  ASSERT_EQ(resumed.status, 0) << resumed.output;
+  EXPECT_EQ(resumed.losses, std::vector<double>(whole.losses.begin() + 5, whole.losses.end()));
 }
 
 TEST_F(DataOfRuns, EpochsThatSayNothingAreRefused) {
