@@ -141,6 +141,12 @@ void settle_length(const ParsedRun& parsed, RunConfig& config) {
 
 namespace {
 
+/// The layers that a file recomputes, where the command line says that none are.
+bool is_dropped(const ParsedRun& parsed, const RunOption& option, const RunConfig& config) {
+  return option.spec.name == std::string_view("recompute-layers") && !parsed.is_on_command_line("recompute-layers") &&
+         parsed.is_on_command_line("recompute") && !config.recompute.any();
+}
+
 /// Whether the command line chooses parts itself, so that the file of --config may state options of parts that are replaced.
 bool chooses_parts(const ParsedRun& parsed) {
   const char* const choices[] = {"strategy", "transport", "precision", "device",  "dataset",
@@ -172,7 +178,7 @@ RunConfig make_config(const ParsedRun& parsed, PluginHost& host) {
   add_entries_of_plugins(of_plugins, c.plugin_options, host);
   for (const RunOption& option : run_option_table()) {
     const auto given = parsed.given.find(option.spec.name);
-    if (given != parsed.given.end() && !is_from_file(parsed, option.spec.name))
+    if (given != parsed.given.end() && !is_from_file(parsed, option.spec.name) && !is_dropped(parsed, option, c))
       set_option(c, option, given->second.values.back(), given->second.said);
   }
   settle_length(parsed, c);

@@ -69,7 +69,8 @@ Json get_transports(const C& config) {
   return transports_text(config);
 }
 void set_recompute(C& config, const std::string& text) {
-  config.recompute = parse_recompute(text, layers_text(config.recompute));
+  // Without recomputation the layers of what there was say nothing.
+  config.recompute = parse_recompute(text, text == "none" ? "" : layers_text(config.recompute));
 }
 Json get_recompute(const C& config) {
   return what_text(config.recompute);

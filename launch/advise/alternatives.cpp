@@ -190,7 +190,11 @@ class Collector {
   void recomputation() {
     const RecomputeRequest& now = config_.recompute;
     if (now.any()) add("recompute", {{"recompute", "none"}}, Aim::speed);
-    if (now.full) add("recompute", {{"recompute", "swiglu,rms_norm"}}, Aim::speed);
+    if (now.full) {
+      Choices fewer{{"recompute", "swiglu,rms_norm"}};  // in the same layers: a file's go where the command line has --recompute
+      if (const std::string layers = layers_text(now); !layers.empty()) fewer.push_back({"recompute-layers", layers});
+      add("recompute", fewer, Aim::speed);
+    }
     if (now.any()) return;
     add("recompute", {{"recompute", "swiglu,rms_norm"}}, Aim::memory);
     add("recompute", {{"recompute", "full"}}, Aim::memory);

@@ -235,6 +235,11 @@ int tune_config(const ParsedRun& parsed, PluginHost& host, RunConfig config, con
                 const std::vector<std::string>& transports) {
   for (const std::string& note : config.notes) std::fprintf(stderr, "%s\n", printable(note).c_str());
   launch::SearchRequest request{.config = std::move(config)};
+  // What the command line does not give is searched: of a file that recomputes some layers, which layers, too.
+  if (!parsed.has("recompute")) {
+    request.config.recompute.first_layer = 0;
+    request.config.recompute.last_layer = -1;
+  }
   check_names(transports, host);
   request.transports = transports;
   request.settled = {parsed.has("strategy"), parsed.has("batch") || parsed.has("accumulation"), parsed.has("recompute"),

@@ -67,6 +67,15 @@ TEST_F(ConfigFile, TheCommandLineWins) {
   EXPECT_EQ(text_of(c.strategies), "ddp");
 }
 
+TEST_F(ConfigFile, NoRecomputationReplacesItsLayers) {
+  const std::string some = file("some.toml", "model = 'm'\nrecompute = 'full'\nrecompute-layers = '0-3'\n");
+  const RunConfig none = config_of(some, {"--recompute", "none"});
+  EXPECT_FALSE(none.recompute.any());
+  EXPECT_EQ(layers_text(none.recompute), "");
+  EXPECT_EQ(layers_text(config_of(some, {"--recompute", "swiglu"}).recompute), "0-3") << "the layers stay";
+  EXPECT_THAT(refusal_of(some, {"--recompute", "none", "--recompute-layers", "0-1"}), HasSubstr("--recompute is none"));
+}
+
 TEST_F(ConfigFile, WhatIsWrongIsNamedWithFileLineAndKey) {
   const std::string at = "run.toml, line 2: ";
   EXPECT_THAT(refusal("model = 'm'\nstepz = 3\n"),
