@@ -38,7 +38,6 @@ class Reader final : public readers::KeyReader {
                  read_strategies();
                }});
     note_other_blocks();
-    target_.note_defaults();
   }
 
  private:

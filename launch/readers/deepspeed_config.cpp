@@ -40,7 +40,6 @@ class Reader final : public readers::KeyReader {
                       if (!scheduler_.empty()) deepspeed::read_scheduler(scheduler_, target_);
                     },
                     [&] { finish_zero(); }, [&] { read_gradient_dtype(); }});
-    target_.note_defaults();
   }
 
  private:
@@ -238,8 +237,8 @@ class Reader final : public readers::KeyReader {
     if (gradient_dtype_.is_null()) {
       const auto options = config_.plugin_options.find(precision);
       if (chooses && (options == config_.plugin_options.end() || !options->second.contains("gradients"))) {
-        config_.notes.push_back(target_.source.format + " " + key + " is absent: --" + precision +
-                                ".gradients f32, more exact than DeepSpeed's default, which is the model's dtype");
+        target_.differs(key + " is absent: --" + precision +
+                        ".gradients f32, more exact than DeepSpeed's default, which is the model's dtype");
       }
       return;
     }
@@ -308,6 +307,7 @@ std::set<std::string> apply_deepspeed_config(const std::string& path, const read
                 context, config);
   readers::replace_values(context.replacements, root, target);
   deepspeed::apply(std::move(root), target);
+  target.summarize();
   return target.stated;
 }
 

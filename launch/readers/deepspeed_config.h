@@ -9,10 +9,10 @@
 namespace consist {
 
 /// Sets in `config` what the file states: strategy (stage 0 ddp, 1 and 2 zero2, 3 zero3-offload) with its options, precision,
-/// batch, clipping, optimizer and learning rate. Adds to config.notes one line for every key: what became of it, how "auto" was
-/// resolved, or why it has no effect here. Returns the options that the file has stated. Throws UsageError for keys that ask for
-/// something that is not done here, that are unknown, or that contradict the command line; SystemError or DataError for a file
-/// that cannot be read or is no JSON.
+/// batch, clipping, optimizer and learning rate. Adds to config.notes what Target::summarize() says of the keys: what became of
+/// each, how "auto" was resolved, or why it has no effect here. Returns the options that the file has stated. Throws UsageError
+/// for keys that ask for something that is not done here, that are unknown, or that contradict the command line; SystemError or
+/// DataError for a file that cannot be read or is no JSON.
 std::set<std::string> apply_deepspeed_config(const std::string& path, const readers::ReaderContext& context, RunConfig& config);
 
 namespace deepspeed {

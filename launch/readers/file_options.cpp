@@ -46,12 +46,17 @@ std::set<std::string> read_trainer_file(const ParsedRun& parsed, PluginHost& hos
   const std::string path = parsed.text("from"), deepspeed = parsed.text("deepspeed-config");
   if (!path.empty() && !deepspeed.empty())
     throw UsageError("--from " + path + " is given beside --deepspeed-config " + deepspeed + "; leave one of them out");
-  if (path.empty() && deepspeed.empty()) return {};
+  if (path.empty() && deepspeed.empty()) {
+    if (parsed.has("from-notes") && parsed.flag("from-notes"))
+      throw UsageError("--from-notes is given, but no --from FILE or --deepspeed-config FILE whose keys it could tell of");
+    return {};
+  }
   const readers::ReaderContext context{
       .given = [&](const std::string& option) { return parsed.has(option) && !is_from_file(parsed, option); },
       .sizes = [&] { return model_sizes(config, host); },
       .has_choice = [&](const std::string& option, const std::string& value) { return has_choice(option, value, host); },
-      .replacements = parsed.texts(path.empty() ? "deepspeed-set" : "from-set")};
+      .replacements = parsed.texts(path.empty() ? "deepspeed-set" : "from-set"),
+      .each_key = parsed.flag("from-notes") || parsed.flag("print-config")};
   if (path.empty()) return apply_deepspeed_config(deepspeed, context, config);
   const PluginOptions given_to_plugins = config.plugin_options;
   std::set<std::string> stated = apply_trainer_file(path, context, config);

@@ -54,7 +54,6 @@ class Reader final : public readers::KeyReader {
              {[&] { read_batch(); }, [&] { read_precision(); }, [&] { read_strategies(); }, [&] { read_model(values_, target_); },
               [&] { read_optimizer(); }, [&] { read_schedule(values_, target_); }, [&] { read_recompute(); },
               [&] { read_activation_offload(); }, [&] { read_pipeline(); }});
-    target_.note_defaults();
   }
 
  private:
@@ -65,7 +64,7 @@ class Reader final : public readers::KeyReader {
       if (entry->is_object()) {
         prepare(*entry, key + ".");
       } else if (is_unknown(*entry)) {
-        config_.notes.push_back("megatron " + key + ": its value is not known without running the script; as if it were absent");
+        target_.differs(key + ": its value is not known without running the script; as if it were absent");
         entry = object.erase(entry);
         continue;
       } else {
@@ -261,13 +260,13 @@ class Reader final : public readers::KeyReader {
     const bool ring = target_.context.has_choice && target_.context.has_choice("cp.attention", "ring");
     values_.state_plugin("cp-comm-type", "cp", "attention", way == "a2a" ? "ulysses" : way == "p2p" && ring ? "ring" : "gather");
     if (way == "p2p" && !ring)
-      config_.notes.push_back("megatron cp-comm-type p2p: keys and values are gathered here instead of sent around a ring");
+      target_.differs("cp-comm-type p2p: keys and values are gathered here instead of sent around a ring");
   }
 
   void read_ranks() {
     if (!values_.has("nproc-per-node")) {
       values_.note("nnodes", std::string(finds_ranks));
-      config_.notes.push_back("megatron says no number of ranks: --ranks " + as_text(config_.ranks));
+      target_.differs("says no number of ranks: --ranks " + as_text(config_.ranks));
       return;
     }
     const std::int64_t ranks = size("nproc-per-node") * size("nnodes");

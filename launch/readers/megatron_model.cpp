@@ -135,10 +135,10 @@ void read_model(const StoredValues& values, Target& target) {
     config.model = config_json_of(sizes, why);
     if (config.model.empty()) target.refuse("the model", "has " + why + ", which is not done here");
     target.stated.insert("model");
-    config.notes.push_back("megatron model: --model " + config.model);
+    target.detail("model: --model " + config.model);
     if (sizes.initializer_range > 0)
-      config.notes.push_back(
-          "megatron init-method-std: output layers of attention and of the MLP begin with it here, in Megatron-LM smaller by the "
+      target.differs(
+          "init-method-std: output layers of attention and of the MLP begin with it here, in Megatron-LM smaller by the "
           "root of twice the layers");
   }
   const std::string what = given ? "--model is given and goes before the file" : "a size of --model";

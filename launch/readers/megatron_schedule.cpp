@@ -28,7 +28,7 @@ class Schedule {
     } else if (values_.has("train-iters")) {
       values_.state("train-iters", "steps", config.steps, values_.whole("train-iters", 0, 1, most_steps));
     } else {
-      config.notes.push_back("megatron train-iters is absent: --steps " + as_text(config.steps));
+      target_.differs("train-iters is absent: --steps " + as_text(config.steps));
     }
     if (values_.has("lr")) values_.state("lr", "learning-rate", config.learning_rate, values_.number("lr", 0));
     const std::string style = values_.choice("lr-decay-style", "linear", {"constant", "linear", "cosine", "WSD"});

@@ -35,11 +35,10 @@ class Reader final : public readers::KeyReader {
       old_ || (warmup != nullptr && warmup->key.starts_with("training.")) ? read_old_schedule() : read_schedule();
     };
     const auto read_seed = [&] {
-      if (!values_.has("seed")) config_.notes.push_back("torchtitan has no seed here: --seed " + std::to_string(config_.seed));
+      if (!values_.has("seed")) target_.detail("has no seed here: --seed " + std::to_string(config_.seed));
     };
     read_all(root, {read_seed, [&] { read_model(); }, [&] { read_training(); }, [&] { read_parallelism(values_, old_, target_); },
                     [&] { read_recompute(); }, [&] { read_precision(); }, [&] { read_optimizer(); }, read_rates});
-    target_.note_defaults();
   }
 
  private:
@@ -81,17 +80,16 @@ class Reader final : public readers::KeyReader {
     target_.stated.insert("model");
     for (const char* name : {"model.name", "flavor"}) values_.note(name, "--model " + config_.model);
     if (row->sizes.experts > 0)
-      config_.notes.push_back("torchtitan model.flavor " + flavor +
-                              ": routers are balanced by no bias here, and train on no balance loss");
+      target_.differs("model.flavor " + flavor + ": routers are balanced by no bias here, and train on no balance loss");
   }
 
   void read_training() {
     values_.state("seq_len", "sequence", config_.sequence, values_.whole("seq_len", 2048, 1, 1'000'000'000));
+    values_.state("steps", "steps", config_.steps, values_.whole("steps", 10'000, 1, most_steps));
+    values_.state("max_norm", "clip", config_.optimizer.max_norm, values_.number("max_norm", 1.0));
     if (values_.has("export_dtype"))
       values_.state("export_dtype", "export-dtype", config_.export_dtype,
                     values_.choice("export_dtype", "float32", {"float32", "bfloat16", "float16"}));
-    values_.state("steps", "steps", config_.steps, values_.whole("steps", 10'000, 1, most_steps));
-    values_.state("max_norm", "clip", config_.optimizer.max_norm, values_.number("max_norm", 1.0));
     if (values_.has("seed"))
       values_.state("seed", "seed", config_.seed, static_cast<std::uint64_t>(values_.whole("seed", 0, 0, INT64_MAX / 2)));
   }
@@ -107,7 +105,8 @@ class Reader final : public readers::KeyReader {
       wanted.full = true;
     } else if (mode == "selective" && option == "op") {
       wanted = parse_recompute(target_.context.sizes().experts > 0 ? "rms_norm,moe_swiglu,rope" : "rms_norm,swiglu,rope", "");
-      more = "; torchtitan makes every second product again, too, which is kept here";
+      if (!target_.context.given("recompute"))
+        target_.differs("selective_ac_option op: torchtitan makes every second product again, too, which is kept here");
     } else if (mode == "selective") {
       const bool is_number = !option.empty() && option.size() < 5 &&
                              std::all_of(option.begin(), option.end(), [](char c) { return c >= '0' && c <= '9'; });
@@ -133,8 +132,7 @@ class Reader final : public readers::KeyReader {
                                    : "--recompute " + text + more;
     values_.note("mode", what);
     values_.note("selective_ac_option", mode == "selective" ? what : "no effect: the mode is " + mode);
-    if (!values_.has("mode") && !given)
-      config_.notes.push_back("torchtitan activation_checkpoint.mode is selective by default: " + what);
+    if (!values_.has("mode") && !given) target_.detail("activation_checkpoint.mode is selective by default: " + what);
   }
 
   /// A list, or a text with commas, as torchtitan's command line and its older files have it.
@@ -248,8 +246,7 @@ class Reader final : public readers::KeyReader {
     values_.state("optimizer.name", "optimizer", config_.optimizer_plugin, std::string("adamw"));
     values_.state("lr", "learning-rate", config_.learning_rate, values_.number("lr", 8e-4));
     values_.state("weight_decay", "weight-decay", config_.optimizer.weight_decay, decay);
-    if (decay > 0)
-      config_.notes.push_back("torchtitan optimizer.weight_decay: here norms and biases do not decay, in torchtitan they do");
+    if (decay > 0) target_.differs("optimizer.weight_decay: here norms and biases do not decay, in torchtitan they do");
     values_.state_plugin("beta1", "adamw", "beta1", as_text(values_.number("beta1", 0.9)));
     values_.state_plugin("beta2", "adamw", "beta2", as_text(values_.number("beta2", 0.95)));
     values_.state_plugin("eps", "adamw", "epsilon", as_text(values_.number("eps", 1e-8)));

@@ -101,7 +101,7 @@ class Parallelism {
       target_.refuse("parallelism", "has " + as_text(ranks) + " ranks; the most are " + as_text(most_ranks));
     target_.config.ranks = static_cast<int>(ranks);
     target_.stated.insert("ranks");
-    target_.config.notes.push_back("torchtitan parallelism: --ranks " + as_text(ranks) + ", the product of its degrees");
+    target_.detail("parallelism: --ranks " + as_text(ranks) + ", the product of its degrees");
   }
 
   void read_sharding() {
@@ -191,15 +191,14 @@ class Parallelism {
     }
     values_.state("local_batch_size", "batch", config.batch, micro);
     if (given("global-batch") || given("accumulation")) {
-      values_.note("global_batch_size", "the command line's goes before the file");
+      values_.note("global_batch_size", "--global-batch or --accumulation is given and goes before the file");
     } else if (global > 0) {
       values_.state("global_batch_size", "global-batch", config.global_batch, global);
     } else {
       values_.note("global_batch_size", "local_batch_size times the data-parallel ranks");
       config.accumulation = static_cast<int>(local / micro);
       target_.stated.insert("accumulation");
-      target_.config.notes.push_back("torchtitan local_batch_size " + as_text(local) + ": --accumulation " +
-                                     as_text(config.accumulation));
+      target_.detail("local_batch_size " + as_text(local) + ": --accumulation " + as_text(config.accumulation));
     }
   }
 

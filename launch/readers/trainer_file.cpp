@@ -120,6 +120,7 @@ std::set<std::string> apply_trainer_file(const std::string& path, const readers:
     Target target(source, context, config);
     readers::replace_values(context.replacements, root, target);
     apply(std::move(root), target);
+    target.summarize();
     return target.stated;
   };
   const Source of_megatron = source_of(path, "megatron", "Megatron-LM", "num-layers=4");

@@ -192,7 +192,7 @@ TEST(DeepspeedRun, AUsersFileTrains) {
   const test::ChildResult result = test::run_child(
       {CONSIST_BINARY_DIR "/bin/consist", "train", "--device=cpu", "--dataset=synthetic", "--from-scratch", "--ranks=2",
        "--model=" CONSIST_SOURCE_DIR "/tests/golden/hf/llama-untied", "--precision=bf16", "--batch=1", "--accumulation=4",
-       "--sequence=16", "--steps=2", "--learning-rate=2e-5", "--deepspeed-config=" + users_file});
+       "--sequence=16", "--steps=2", "--learning-rate=2e-5", "--from-notes", "--deepspeed-config=" + users_file});
   EXPECT_EQ(result.status, 0) << result.output;
   EXPECT_THAT(result.output, HasSubstr("zero3-offload on 2 ranks"));
   EXPECT_THAT(result.output, HasSubstr("deepspeed zero_optimization.stage3_param_persistence_threshold \"auto\""));

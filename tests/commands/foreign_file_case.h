@@ -23,7 +23,11 @@ class ForeignFileTest : public ::testing::Test {
     write_whole(path, content);
     return path;
   }
-  RunConfig config_of_words(const std::vector<std::string>& words) { return make_config(parse_run(words), host_); }
+  /// Its notes have a line for each key.
+  RunConfig config_of_words(std::vector<std::string> words) {
+    words.emplace_back("--from-notes");
+    return make_config(parse_run(words), host_);
+  }
   /// `read` throws an Error that says `message`, in a text that people can read; `file`, for who looks at the failure.
   static void expect_refused_by(const std::function<void()>& read, const std::string& file, const std::string& message) {
     try {

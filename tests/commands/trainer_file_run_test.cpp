@@ -1,4 +1,5 @@
 // Runs and comparisons of files of other trainers, as users start them.
+#include <algorithm>
 #include <set>
 #include <span>
 
@@ -35,7 +36,7 @@ TEST_F(TrainerFileRun, Trains) {
   EXPECT_EQ(result.status, 0) << result.output;
   EXPECT_THAT(result.output,
               AllOf(HasSubstr("[\"LlamaForCausalLM\"] of 6 layers of 256"), HasSubstr("zero3-offload=2 on 2 ranks")));
-  EXPECT_THAT(result.output, HasSubstr("torchtitan activation_checkpoint.mode \"full\": --recompute full"));
+  EXPECT_THAT(result.output, HasSubstr("of torchtitan: "));
   result =
       run("torchrun --nproc-per-node=2 pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 16 "
           "--swiglu "
@@ -69,6 +70,44 @@ TEST_F(TrainerFileRun, TuneSearchesAroundAFile) {
       run(titan, "tune", {"--machine=h100", "--global-batch=2", "--measure=0", "--configurations=30", "--rows=3"});
   EXPECT_EQ(result.status, 0) << result.output;
   EXPECT_THAT(result.output, HasSubstr("--recompute none")) << "the file has full recomputation, which the command must undo";
+}
+
+/// Layers that a file recomputes are no layers of what the search tries instead: torchtitan's default is every second.
+TEST_F(TrainerFileRun, TuneSearchesAroundRecomputedLayers) {
+  const std::string some =
+      "[model]\nname = \"llama3\"\nflavor = \"debugmodel\"\n[training]\nlocal_batch_size = 1\nseq_len = 16\n"
+      "[parallelism]\ndata_parallel_shard_degree = 2\n";
+  const test::ChildResult result =
+      run(some, "tune", {"--machine=h100", "--global-batch=2", "--measure=0", "--configurations=30", "--rows=3"});
+  EXPECT_EQ(result.status, 0) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("--recompute none"));
+  const test::ChildResult advised = run(some, "advise", {"--machine=h100"});
+  EXPECT_EQ(advised.status, 0) << advised.output;
+}
+
+TEST_F(TrainerFileRun, AFileIsSummarizedInAFewLines) {
+  const std::string file = titan + "[job]\ndescription = \"mine\"\n[metrics]\nlog_freq = 1\n[compile]\nenable = true\n";
+  const std::vector<std::string> words{"--machine=h100", "--steps=3"};
+  const auto lines = [](const std::string& output) { return std::count(output.begin(), output.end(), '\n'); };
+  std::vector<std::string> each = words;
+  each.emplace_back("--from-notes");
+  const std::string brief = run(file, "predict", words).output, whole = run(file, "predict", each).output;
+  EXPECT_THAT(brief, HasSubstr("of torchtitan: 7 keys are taken over, "));
+  EXPECT_THAT(brief, HasSubstr("--from-notes says what became of each key"));
+  EXPECT_THAT(brief, HasSubstr("torchtitan keys without effect here: compile, job, metrics\n"));
+  EXPECT_THAT(brief, HasSubstr("torchtitan keys behind what the command line gives: training.steps\n"));
+  EXPECT_THAT(brief, HasSubstr("here norms and biases do not decay")) << "what is done otherwise";
+  EXPECT_THAT(brief, testing::Not(HasSubstr("training.seq_len")));
+  for (const char* key : {"torchtitan training.seq_len 16: --sequence 16", "torchtitan job {",
+                          "keys that are absent have torchtitan's defaults", "here norms and biases do not decay"})
+    EXPECT_THAT(whole, HasSubstr(key));
+  EXPECT_GT(lines(whole), lines(brief) + 8);
+  EXPECT_THAT(run(file, "train", {"--print-config"}).output, HasSubstr("torchtitan training.seq_len 16"))
+      << "where the mapping is the answer";
+  const test::ChildResult none =
+      test::run_child({CONSIST_BINARY_DIR "/bin/consist", "predict", "--model=llama-tiny", "--from-notes"});
+  EXPECT_EQ(none.status, 2);
+  EXPECT_THAT(none.output, HasSubstr("no --from FILE"));
 }
 
 TEST_F(TrainerFileRun, ItsConfigurationIsAFileOfItsOwn) {

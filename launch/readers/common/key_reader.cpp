@@ -130,9 +130,8 @@ void replace_values(const std::vector<std::string>& replacements, Json& root, Ta
     }
     try {
       Json& place = root[Json::json_pointer(pointer)];
-      target.config.notes.push_back(source.format + " " + printable(key) + " " + shown(value) + " (" + source.set_option +
-                                    ") in place of " + (place.is_null() ? "nothing" : shown(place)) + " in " +
-                                    printable(source.path));
+      target.detail(printable(key) + " " + shown(value) + " (" + source.set_option + ") in place of " +
+                    (place.is_null() ? "nothing" : shown(place)) + " in " + printable(source.path));
       place = std::move(value);
     } catch (const Json::exception&) {
       throw UsageError(source.set_option + " " + replacement + ": " + source.path + " has no object that could hold " + key);

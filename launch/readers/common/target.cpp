@@ -9,6 +9,12 @@
 #include "consist/text.h"
 
 namespace consist::readers {
+namespace {
+
+/// The end of what is said of a key whose option the command line gives.
+constexpr const char* goes_before = " is given and goes before the file";
+
+}  // namespace
 
 std::string as_text(double value) {
   if (value == std::floor(value) && std::abs(value) < 1e15) return std::to_string(static_cast<std::int64_t>(value));
@@ -57,7 +63,7 @@ void Target::throw_refusals() const {
 }
 
 void Target::refuse_other(const std::string& key, const Json& value, const std::string& given) {
-  if (source.command_line_first) return note(key, value, given + " is given and goes before the file");
+  if (source.command_line_first) return note(key, value, given + goes_before);
   refuse(key, "is " + shown(value) + ", but " + given + " is given; leave one of them out");
 }
 
@@ -71,7 +77,19 @@ void Target::state_real(const std::string& key, const Json& value, const std::st
 }
 
 void Target::note(const std::string& key, const Json& value, const std::string& what) {
-  config.notes.push_back(source.format + " " + printable(key) + " " + shown(value) + ": " + what);
+  const Fate fate = what.starts_with("no effect") ? Fate::without_effect
+                    : what.ends_with(goes_before) ? Fate::behind_command_line
+                                                  : Fate::honoured;
+  fates_[printable(key)] = fate;
+  detail(printable(key) + " " + shown(value) + ": " + what);
+}
+
+void Target::detail(const std::string& text) {
+  details_.push_back(source.format + " " + text);
+}
+
+void Target::differs(const std::string& text) {
+  config.notes.push_back(source.format + " " + text);
 }
 
 double Target::number(const std::string& key, const Json& value) const {
@@ -113,7 +131,7 @@ void Target::derive_plugin(const std::string& from, const std::string& plugin, c
     known->second = text;
     stated_of_plugins_.insert(name);
   }
-  config.notes.push_back(source.format + " " + from + ": " + name + " " + (is_given ? known->second + " is given" : text));
+  detail(from + ": " + name + " " + (is_given ? known->second + " is given" : text));
 }
 
 void Target::state_strategies(const std::string& key, const std::vector<StrategyChoice>& strategies) {
@@ -122,8 +140,9 @@ void Target::state_strategies(const std::string& key, const std::vector<Strategy
     config.strategies = strategies;
     stated.insert("strategy");
   }
-  config.notes.push_back(source.format + " " + key + ": --strategy " + text_of(strategies) +
-                         (is_given ? "; --strategy " + text_of(config.strategies) + " is given and goes before the file" : ""));
+  const std::string asked = key + ": --strategy " + text_of(strategies);
+  if (!is_given) return detail(asked);
+  differs(asked + "; --strategy " + text_of(config.strategies) + goes_before);
 }
 
 void Target::keep_plugin(const std::string& key, const Json& value, const std::string& plugin, const std::string& option) {
@@ -139,11 +158,33 @@ void Target::absent_plugin(const std::string& key, const std::string& plugin, co
   defaults_.push_back("--" + plugin + "." + option + " " + fallback + " (" + key + ")");
 }
 
-void Target::note_defaults() {
-  if (defaults_.empty()) return;
-  std::string list;
-  for (const std::string& entry : defaults_) list += (list.empty() ? "" : ", ") + entry;
-  config.notes.push_back(source.format + " keys that are absent have " + source.trainer + "'s defaults: " + list);
+std::string Target::keys_of(Fate fate) const {
+  std::string keys;
+  for (const auto& [key, of_key] : fates_) {
+    if (of_key == fate) keys += (keys.empty() ? "" : ", ") + key;
+  }
+  return keys;
+}
+
+void Target::summarize() {
+  std::string defaults;
+  for (const std::string& entry : defaults_) defaults += (defaults.empty() ? "" : ", ") + entry;
+  if (!defaults.empty()) detail("keys that are absent have " + source.trainer + "'s defaults: " + defaults);
+  std::vector<std::string> lines = details_;
+  if (!context.each_key) {
+    const auto honoured =
+        std::count_if(fates_.begin(), fates_.end(), [](const auto& of_key) { return of_key.second == Fate::honoured; });
+    std::string line = source.option + " " + printable(source.path) + ", of " + source.trainer + ": " + std::to_string(honoured) +
+                       (honoured == 1 ? " key is taken over" : " keys are taken over");
+    if (!defaults_.empty())
+      line +=
+          ", " + std::to_string(defaults_.size()) + (defaults_.size() == 1 ? " option has" : " options have") + " its defaults";
+    lines = {line + "; --from-notes says what became of each key"};
+    const std::string ignored = keys_of(Fate::without_effect), replaced = keys_of(Fate::behind_command_line);
+    if (!ignored.empty()) lines.push_back(source.format + " keys without effect here: " + ignored);
+    if (!replaced.empty()) lines.push_back(source.format + " keys behind what the command line gives: " + replaced);
+  }
+  config.notes.insert(config.notes.begin() + static_cast<std::ptrdiff_t>(first_note_), lines.begin(), lines.end());
 }
 
 }  // namespace consist::readers

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -29,6 +30,8 @@ struct ReaderContext {
   std::function<bool(const std::string& option, const std::string& value)> has_choice = {};
   /// "zero_optimization.sub_group_size=1e9": values that stand in place of the file's. As in JSON; what is no JSON is a string.
   std::vector<std::string> replacements = {};
+  /// Notes have a line for each key instead of a summary of them (--from-notes).
+  bool each_key = false;
 };
 
 /// A file, as messages name it.
@@ -53,7 +56,7 @@ std::string as_text(const std::string& value);
 class Target {
  public:
   Target(Source source, const ReaderContext& context, RunConfig& config)
-      : config(config), context(context), source(std::move(source)) {}
+      : config(config), context(context), source(std::move(source)), first_note_(config.notes.size()) {}
 
   [[noreturn]] void refuse(const std::string& key, const std::string& why) const;
   /// Runs a step of a reader. What it refuses waits for throw_refusals(), so that a file's refusals are said together.
@@ -62,8 +65,12 @@ class Target {
   void throw_refusals() const;
   /// Sets the strategy that the value of `key` amounts to, unless the command line gives one.
   void state_strategies(const std::string& key, const std::vector<StrategyChoice>& strategies);
-  /// One line for people about a key.
+  /// What became of a key. A text that begins with "no effect" says that it has none here.
   void note(const std::string& key, const Json& value, const std::string& what);
+  /// A line that is for who asks what became of each key: "parallelism: --ranks 8".
+  void detail(const std::string& text);
+  /// A line that everybody gets: what is done otherwise here, or could not be read.
+  void differs(const std::string& text);
 
   /// Each throws UsageError that names the key and its value.
   double number(const std::string& key, const Json& value) const;
@@ -104,8 +111,9 @@ class Target {
   void derive_plugin(const std::string& from, const std::string& plugin, const std::string& option, const std::string& text);
   void absent_plugin(const std::string& key, const std::string& plugin, const std::string& option, const std::string& fallback);
 
-  /// The note about everything that was absent.
-  void note_defaults();
+  /// Ends the notes of the file, which come before what differs(): a line for each key, or how many are honoured, and the names
+  /// of those that are not.
+  void summarize();
 
   RunConfig& config;
   const ReaderContext& context;
@@ -119,6 +127,13 @@ class Target {
   /// What messages begin with.
   std::string where() const { return source.option + " " + source.path + ": "; }
 
+  /// The keys of that fate, with commas between.
+  enum class Fate { honoured, without_effect, behind_command_line };
+  std::string keys_of(Fate fate) const;
+
+  const std::size_t first_note_;
+  std::map<std::string, Fate> fates_;  ///< by key
+  std::vector<std::string> details_;
   std::vector<std::string> refusals_;
   std::set<std::string> stated_of_plugins_;
   std::vector<std::string> defaults_;
