@@ -151,11 +151,28 @@ void write_comparison(const std::string& path, const std::vector<ComparisonColum
   whole.commit();
 }
 
+namespace {
+
+bool is_marked(const Handle& file) {
+  return H5Aexists(file.id(), "consist_comparison_version") > 0;
+}
+
+}  // namespace
+
+bool is_comparison(const std::string& path) {
+  const hdf5::Session session;
+  try {
+    return is_marked(hdf5::open_input(path));
+  } catch (const DataError&) {
+    return false;
+  }
+}
+
 std::vector<std::pair<std::string, std::string>> linked_archives(const std::string& path) {
   if (::access(path.c_str(), R_OK) != 0) throw SystemError("cannot read " + path + ": " + std::strerror(errno));
   const hdf5::Session session;
   const Handle file = hdf5::open_input(path);
-  if (H5Aexists(file.id(), "consist_comparison_version") <= 0) return {};
+  if (!is_marked(file)) return {};
   const Handle group(H5Gopen2(file.id(), "runs", H5P_DEFAULT), H5Gclose);
   if (!group) throw DataError(path + " is damaged: cannot read /runs: " + hdf5::last_error());
   struct Found {

@@ -30,6 +30,10 @@ struct ComparedRun {
 void write_comparison(const std::string& path, const std::vector<ComparisonColumn>& columns,
                       const std::vector<ComparedRun>& runs);
 
+/// Whether the file at `path` is a comparison; one that is no archive at all is none. Throws SystemError if there is no such
+/// file.
+bool is_comparison(const std::string& path);
+
 /// The archives that the comparison at `path` links to, by label, as paths that can be opened from here; nothing if the file is
 /// no comparison. Throws SystemError if there is no such file, DataError if it cannot be read.
 std::vector<std::pair<std::string, std::string>> linked_archives(const std::string& path);

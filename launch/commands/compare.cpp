@@ -14,6 +14,7 @@
 #include "consist/text.h"
 #include "core/plan/plan.h"
 #include "launch/commands/commands.h"
+#include "launch/compare/earlier_comparison.h"
 #include "launch/compare/effects.h"
 #include "launch/compare/joined.h"
 #include "launch/compare/outcome.h"
@@ -42,7 +43,8 @@ constexpr const char* help =
     "measured memory, bytes sent, final loss and its parity; then the effect of each choice by itself, and the\n"
     "fastest row of each model if it can be told apart. Combinations that are illegal or unavailable are in the table\n"
     "with their reason, those that are the same program share a row, and a run that fails does not stop the rest.\n"
-    "The same command continues a comparison that was stopped.\n\n"
+    "The same command continues a comparison that was stopped. Another one in the same folder is refused where it would replace\n"
+    "runs of other options, or rows of comparison.h5 that it does not have itself.\n\n"
     "  --predict         simulate each row for the machine of --machine (h200 without it) and run nothing; after real runs\n"
     "                    the table has predicted steps beside the measured ones if --machine is given or the device's\n"
     "                    machine is known (docs/predict.md)\n"
@@ -84,16 +86,18 @@ class Comparison {
       }
       refuse_to_replace();
       make_folder();
+      check_summary(summary_, request_.overwrite, rows_, request_.add);
       check_report();  // which may be to lie in that folder
       run_rows();
     } else {
+      if (request_.has_output) {
+        make_folder();
+        check_summary(summary_, request_.overwrite, {}, request_.add);
+      }
       check_report();
     }
     if (!request_.add.empty()) join_archives(request_.add, rows_, outcomes_);
-    if (!rows_.empty() && (!request_.train.empty() || request_.has_output)) {
-      make_folder();
-      write_comparison_archive(summary_, rows_, outcomes_);
-    }
+    if (!rows_.empty() && (!request_.train.empty() || request_.has_output)) write_comparison_archive(summary_, rows_, outcomes_);
     print();
     report();
     return exit_status();

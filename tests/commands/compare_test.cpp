@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <set>
 
+#include "core/archive/comparison.h"
 #include "core/archive/reader.h"
 #include "tests/child_process.h"
 #include "tests/temporary_folder.h"
@@ -16,6 +17,7 @@
 namespace consist {
 namespace {
 
+using testing::AllOf;
 using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
@@ -103,6 +105,35 @@ TEST(Compare, ResultsOfOtherOptionsAreKept) {
       compare(folder.path().string(), {"--model", "llama-tiny", "--batch", "1", "--seed", "7", "--overwrite"});
   EXPECT_EQ(anew.status, 0) << anew.output;
   EXPECT_THAT(ArchiveReader(archive).text("/config"), HasSubstr("\"seed\": 7"));
+}
+
+/// comparison.h5 gives way to the same comparison or a larger one alone.
+TEST(Compare, RowsOfAnEarlierComparisonAreKept) {
+  const TemporaryFolder folder;
+  const std::string here = folder.path().string(), summary = folder / "comparison.h5";
+  const auto precisions = [&](const std::string& list, std::vector<std::string> more = {}) {
+    more.insert(more.begin(), {"--model", "llama-tiny", "--batch", "1", "--repeats", "1", "--precision", list});
+    return compare(here, more);
+  };
+  ASSERT_EQ(precisions("fp32,bf16").status, 0);
+  const test::ChildResult fewer =
+      compare(here, {"--model", "llama-tiny", "--batch", "1", "--repeats", "1", "--precision", "fp32", "--seed", "1,2"});
+  EXPECT_EQ(fewer.status, 2) << fewer.output;
+  EXPECT_THAT(fewer.output,
+              AllOf(HasSubstr(summary + " compares \"llama-tiny_fp32\" and 1 more, which"), HasSubstr("--overwrite")));
+  EXPECT_EQ(count_of(" tokens/s, loss", fewer.output), 0U) << "before anything is run";
+  EXPECT_EQ(linked_archives(summary).size(), 2U);
+  EXPECT_EQ(precisions("fp32,bf16", {"--seed", "0"}).status, 0) << "the same comparison";
+  EXPECT_EQ(precisions("fp32", {"--overwrite"}).status, 0);
+  EXPECT_EQ(linked_archives(summary).size(), 1U);
+  const test::ChildResult itself = precisions("fp32", {"--add", summary});
+  EXPECT_EQ(itself.status, 2);
+  EXPECT_THAT(itself.output, HasSubstr("is the file that this comparison writes"));
+  write_whole(summary, "of somebody");
+  const test::ChildResult other = precisions("fp32");
+  EXPECT_EQ(other.status, 2);
+  EXPECT_THAT(other.output, HasSubstr("is there already and is no comparison"));
+  EXPECT_EQ(read_whole(summary), "of somebody");
 }
 
 /// With one rank every strategy makes the same program: one run stands for all of them. Seeds and a part's option are lists, too.
