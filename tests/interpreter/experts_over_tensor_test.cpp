@@ -9,6 +9,7 @@
 #include "consist/room.h"
 #include "core/passes/room_for_rows.h"
 #include "core/program/operands.h"
+#include "core/program/printer.h"
 #include "tests/interpreter/expect_one_rank.h"
 
 namespace consist::interpreter {
@@ -177,6 +178,24 @@ TEST(SharedOverTensor, OneCapacityIsOfAll) {
   EXPECT_EQ(rounded_room(1, 2), 32);
   EXPECT_EQ(rounded_room(33, 2), 64);
   EXPECT_EQ(rounded_room(0, 1), 16);
+}
+
+TEST(SharedOverTensor, ACapacityHoldsWhereItsStrategyHasOneRank) {
+  const auto text = [](const Words& words) { return to_text(first_step(balanced, words)); };
+  const Words over_tensor{"--strategy=tp-sp=4", "--ranks=4"}, beside_ep{"--strategy=ep=1+tp-sp=4", "--ranks=4"};
+  const std::string expected = text(over_tensor + Words{"--tp-sp.capacity=2"});
+  EXPECT_EQ(text(beside_ep + Words{"--ep.capacity=2"}), expected);
+  EXPECT_EQ(text({"--strategy=tp-sp=4+ep=1", "--ranks=4", "--ep.capacity=2"}), expected);
+  EXPECT_EQ(text({"--strategy=cp=1+tp-sp=4", "--ranks=4", "--cp.experts=divided", "--cp.capacity=2"}), expected);
+  EXPECT_EQ(text(beside_ep), text(over_tensor));
+  EXPECT_EQ(text(beside_ep + Words{"--tp-sp.capacity=2"}), expected) << "ep says nothing but what is usual";
+  EXPECT_EQ(text({"--strategy=ep=1", "--ranks=1", "--ep.capacity=2"}), text({"--strategy=ddp", "--ranks=1"}))
+      << "nobody divides experts";
+  EXPECT_EQ(refusal(balanced, beside_ep + Words{"--ep.capacity=2", "--tp-sp.capacity=3"}),
+            "--tp-sp.capacity is given, but another strategy, of one rank, says how much room experts have; state the capacity "
+            "there (strategy 'tp-sp')");
+  EXPECT_NE(refusal(balanced, {"--strategy=ep=4+tp-sp=1", "--ranks=4", "--tp-sp.capacity=2"}).find("(over expert)"),
+            std::string::npos);
 }
 
 TEST(SharedOverTensor, AStepWithoutRoomChangesNothing) {

@@ -36,22 +36,23 @@ class ContextParallel final : public ParallelStrategy {
         gather_again_(options.flag("gather-again")),
         queries_beside_gathers_(options.flag("queries-beside-gathers")),
         delay_weight_gradients_(options.flag("delay-weight-gradients")),
-        divides_experts_(options.text("experts") == "divided") {
-    if (options.has("capacity")) capacity_ = options.real("capacity");
-  }
+        divides_experts_(options.text("experts") == "divided"),
+        capacity_(divides_experts_ ? strategies::capacity_of(options) : std::nullopt) {}
 
   AxisRequest axis() const override {
-    return {.name = "context", .distance = 0, .shares_parameters = true, .on_one_rank = OnOneRank::changes_nothing};
+    return {.name = "context", .distance = 0, .shares_parameters = true, .on_one_rank = strategies::on_one_rank(capacity_)};
   }
 
   void partition(Program& forward, AxisSet axes) const override {
     if (divides_experts_) strategies::divide_experts(forward, axes, capacity_, "cp", ", or --cp.experts whole");
+    if (axes.empty()) return;
     context_parallel::partition(forward, axes.first(), attention_);
   }
 
   /// Order is checked of what the model and then what precisions make of it. A ring is put behind what differentiates and repeats
   /// attention as one, in front of what schedules instructions.
   void add_passes(PassList& passes, AxisSet axes) const override {
+    if (axes.empty()) return strategies::add_pass_that_forgets_room(passes, "cp");
     for (const PassPoint point : {PassPoint::forward, PassPoint::micro_batch}) {
       if (attention_ == Attention::ulysses) break;
       passes.add(point, {"cp.token_order",
@@ -64,6 +65,7 @@ class ContextParallel final : public ParallelStrategy {
   }
 
   void schedule(Program& step, AxisSet axes) const override {
+    if (axes.empty()) return;
     const int axis = axes.first();
     context_parallel::join_messages(step, axis);
     // Before keys and values are gathered again, which has the whole layer beside it: these are for what is sent behind attention.
@@ -104,7 +106,4 @@ CONSIST_PLUGIN_OPTIONS(
      "whole: each rank has all experts, or those of its part beside ep; divided: ranks of the axis share the experts, as "
      "those of ep do and together with them",
      "whole|divided", "", "whole|divided"},
-    {"capacity", consist::OptionKind::real, "",
-     "rows that a rank has room for at its experts, as a multiple of what each would have if all had the same; "
-     "without it --ep.capacity where ep divides experts, too, else 1.25",
-     "0..", "experts=divided"});
+    consist::strategies::capacity_option);

@@ -37,21 +37,23 @@ class ExpertParallel final : public ParallelStrategy {
             .splits_batch = true,
             .distance = 0,
             .shares_parameters = true,
-            .on_one_rank = OnOneRank::changes_nothing};
+            .on_one_rank = strategies::on_one_rank(capacity_)};
   }
 
   void partition(Program& forward, AxisSet axes) const override {
     for (Tensor& tensor : forward.tensors) {
       if (tensor.role == Role::input && !tensor.state) tensor.placements.set(axes, Placement::shard(0));
     }
-    if (!strategies::divide_experts(forward, axes, capacity_, "ep"))
-      throw UsageError("ep: the model has no experts that ranks could share; leave ep out of --strategy");
+    const bool any = strategies::divide_experts(forward, axes, capacity_, "ep");
+    if (axes.empty()) return;
+    if (!any) throw UsageError("ep: the model has no experts that ranks could share; leave ep out of --strategy");
     if (exchanges_) expert_parallel::exchange_tokens(forward, axes, capacity_);
   }
 
   /// The batch is cut in front of what differentiates it, so that backward is in parts as well; they take turns before anything
   /// else is scheduled.
   void add_passes(PassList& passes, AxisSet axes) const override {
+    if (axes.empty()) return strategies::add_pass_that_forgets_room(passes, "ep");
     if (parts_ == 1) return;
     passes.add(PassPoint::forward, {"ep.parts", [parts = static_cast<int>(parts_), axes](Program& forward, PassContext& context) {
                                       if (!context.evaluation)
@@ -62,6 +64,7 @@ class ExpertParallel final : public ParallelStrategy {
   }
 
   void schedule(Program& step, AxisSet axes) const override {
+    if (axes.empty()) return;
     if (delay_weight_gradients_) strategies::delay_weight_gradients(step, axes.first());
     strategies::hold_inputs(step, axes.first(), strategies::Held::read_beside);
   }
@@ -80,8 +83,7 @@ class ExpertParallel final : public ParallelStrategy {
 CONSIST_PLUGIN(strategy, consist::ParallelStrategy, ExpertParallel, "ep", "1.0.0",
                "expert parallel: ranks share the experts of a mixture; tokens are gathered, or sent to their experts' ranks");
 CONSIST_PLUGIN_OPTIONS(
-    {"capacity", consist::OptionKind::real, "1.25",
-     "rows that a rank has room for, as a multiple of what each would have if all had the same", "0..", "", "1.25|1.5|2"},
+    consist::strategies::capacity_option_of_all,
     {"dispatch", consist::OptionKind::choice, "gather",
      "gather: tokens of the group are brought to every rank of it; all-to-all: each goes to the ranks that have one of its "
      "experts",

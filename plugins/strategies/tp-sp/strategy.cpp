@@ -30,8 +30,8 @@ class TensorParallel final : public ParallelStrategy {
         gather_again_(options.flag("gather-again")),
         overlap_parts_(options.integer("overlap-parts")),
         logits_bytes_(options.integer("logits-bytes")),
-        divides_experts_(options.text("experts") == "divided") {
-    if (options.has("capacity")) capacity_ = options.real("capacity");
+        divides_experts_(options.text("experts") == "divided"),
+        capacity_(divides_experts_ ? strategies::capacity_of(options) : std::nullopt) {
     if (logits_bytes_ < 1)
       throw UsageError("--tp-sp.logits-bytes is " + std::to_string(logits_bytes_) + "; it must be at least 1");
     if (overlap_parts_ < 0 || overlap_parts_ > most_parts) {
@@ -44,16 +44,24 @@ class TensorParallel final : public ParallelStrategy {
     }
   }
 
-  AxisRequest axis() const override { return {.name = "tensor", .distance = 0, .on_one_rank = OnOneRank::changes_nothing}; }
+  AxisRequest axis() const override {
+    return {.name = "tensor", .distance = 0, .on_one_rank = strategies::on_one_rank(capacity_)};
+  }
 
   void partition(Program& forward, AxisSet axes) const override {
     if (divides_experts_) {
       strategies::divide_experts(forward, axes, capacity_, who, ", or --tp-sp.experts whole");
     }
+    if (axes.empty()) return;
     tensor_parallel::partition(forward, {axes.first(), sequence_parallel_, logits_bytes_});
   }
 
+  void add_passes(PassList& passes, AxisSet axes) const override {
+    if (axes.empty()) strategies::add_pass_that_forgets_room(passes, who);
+  }
+
   void schedule(Program& step, AxisSet axes) const override {
+    if (axes.empty()) return;
     const int axis = axes.first();
     if (gather_again_) strategies::gather_again(step, axis);
     if (sequence_parallel_) tensor_parallel::overlap_forward(step, {axis, static_cast<int>(overlap_parts_)});
@@ -113,7 +121,4 @@ CONSIST_PLUGIN_OPTIONS({"sequence-parallel", consist::OptionKind::flag, "true",
                         "divided: ranks share the experts of mixtures and gather tokens for them; whole: each rank has all "
                         "experts and works on its own tokens",
                         "divided|whole"},
-                       {"capacity", consist::OptionKind::real, "",
-                        "rows that a rank has room for at its experts, as a multiple of what each would have if all had the "
-                        "same; without it --ep.capacity where ep divides experts, too, else 1.25",
-                        "0..", "experts=divided"});
+                       consist::strategies::capacity_option);
