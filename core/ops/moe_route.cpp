@@ -102,7 +102,7 @@ class Balance : public NamedOp {
  public:
   using NamedOp::NamedOp;
   void shard(AxisSharding& axis, const Types& /*in*/, const Attributes& /*attributes*/) const override {
-    axis.inputs[0] = Placement::replicate();  // a product of sums: it needs those of all tokens
+    for (Placement& input : axis.inputs) input = Placement::replicate();  // a product of sums: it needs those of all tokens
     axis.outputs = {Placement::replicate()};
   }
 
@@ -111,6 +111,7 @@ class Balance : public NamedOp {
     const TensorType& statistics = present(in, 0);
     require(statistics.dtype == DType::f32 && statistics.shape.rank() == 1 && statistics.shape[0] % 2 == 1,
             "statistics must be f32[2·experts + 1]");
+    check(in, 1, {DType::f32, {}});
     attributes.real("balance");
     attributes.real("z");
     return statistics;
@@ -133,8 +134,8 @@ class BalanceLoss final : public Balance {
   }
   void differentiate(Differentiator& d, const Instruction& f) const override {
     if (!d.is_root(f.outputs[0])) fail("its result is used for something else than to be trained on");
-    d.accumulate_grad(f.inputs[0], d.build().emit_one("balance_loss_grad", {f.inputs[0]}, f.attributes,
-                                                      d.program()[f.inputs[0]].name + ".grad"));
+    d.accumulate_grad(f.inputs[0],
+                      d.build().emit_one("balance_loss_grad", f.inputs, f.attributes, d.program()[f.inputs[0]].name + ".grad"));
   }
 };
 

@@ -162,21 +162,23 @@ void sum_expert_choices(Program& program, Builder& builder) {
   sum_as_metric(program, builder, program.expert_choices, "expert_choices");
 }
 
-/// The metric "aux_loss": the sum of the auxiliary losses, of which there may be none.
-void append_auxiliary_loss(Program& program, Builder& builder) {
+/// x times targets/count, or its square: what was divided by all targets is divided by those that count.
+TensorId per_target(Builder& builder, TensorId x, TensorId count, double targets, std::int64_t power) {
+  if (count == no_tensor) return x;
+  return builder.emit_one("per_target", {x, count}, {{"targets", targets}, {"power", power}}, builder[x].name);
+}
+
+/// The metric "aux_loss": the sum of the auxiliary losses, of which there may be none. What they are divided by is what the loss
+/// is.
+void append_auxiliary_loss(Program& program, Builder& builder, double targets) {
   TensorId sum = no_tensor;
   for (TensorId loss : program.auxiliary_losses) {
     sum_over_stages(program, loss);
     loss = replicated(builder, loss);
     sum = sum == no_tensor ? loss : builder.emit_one("add", {sum, loss}, {}, "aux_loss");
   }
-  if (sum != no_tensor) make_metric(program, sum, "aux_loss");
-}
-
-/// x times targets/count, or its square: what was divided by all targets is divided by those that count.
-TensorId per_target(Builder& builder, TensorId x, TensorId count, double targets, std::int64_t power) {
-  if (count == no_tensor) return x;
-  return builder.emit_one("per_target", {x, count}, {{"targets", targets}, {"power", power}}, builder[x].name);
+  if (sum == no_tensor) return;
+  make_metric(program, per_target(builder, sum, count_of_all(program, builder), targets, 1), "aux_loss");
 }
 
 }  // namespace
@@ -189,7 +191,7 @@ void append_metrics(Program& program, double targets) {
   program.loss = replicated(builder, program.loss);
   program.loss = per_target(builder, program.loss, count_of_all(program, builder), targets, 1);
   make_metric(program, program.loss, "loss");
-  append_auxiliary_loss(program, builder);
+  append_auxiliary_loss(program, builder, targets);
   overflow_of_all(program, builder);
   sum_expert_choices(program, builder);
 }

@@ -61,17 +61,22 @@ Mixed mixture_of_experts(Builder& b, TensorId x, const Mixture& m, const std::st
   return {b.emit_one("moe_combine", {y, rows[2], counts, routed[1]}, {}, name), routed[2]};
 }
 
-void add_balance_loss(Builder& b, TensorId statistics, double balance, double z, std::string name) {
+void add_balance_loss(Builder& b, TensorId statistics, double balance, double z, std::string name, TensorId count) {
+  std::vector<TensorId> inputs{statistics};
+  if (count != no_tensor) inputs.push_back(count);
   b.program().auxiliary_losses.push_back(
-      b.emit_one("balance_loss", {statistics}, {{"balance", balance}, {"z", z}}, std::move(name)));
+      b.emit_one("balance_loss", std::move(inputs), {{"balance", balance}, {"z", z}}, std::move(name)));
+}
+
+TensorId masked_targets(Builder& b, TensorId targets, TensorId mask, std::string name) {
+  if (b.program().loss_count != no_tensor) throw ProgramError("a second loss with a mask: each would need a count of its own");
+  targets = b.emit_one("masked_targets", {targets, mask}, {}, name + ".targets");
+  b.program().loss_count = b.emit_one("count_targets", {targets}, {}, name + ".count");
+  return targets;
 }
 
 TensorId lm_head_loss(Builder& b, TensorId x, TensorId weight, TensorId targets, double scale, std::string name, TensorId mask) {
-  if (mask != no_tensor) {
-    if (b.program().loss_count != no_tensor) throw ProgramError("a second loss with a mask: each would need a count of its own");
-    targets = b.emit_one("masked_targets", {targets, mask}, {}, name + ".targets");
-    b.program().loss_count = b.emit_one("count_targets", {targets}, {}, name + ".count");
-  }
+  if (mask != no_tensor) targets = masked_targets(b, targets, mask, name);
   return b.emit_one("lm_head_loss", {x, weight, targets}, {{"scale", scale}}, std::move(name));
 }
 

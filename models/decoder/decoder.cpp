@@ -103,20 +103,19 @@ layers::Mixed experts(Builder& b, const Weights& w, const Config& c, TensorId x)
 
 /// Of the tokens of all layers with experts, in the mean over a step's micro-batches: the balance loss as
 /// load_balancing_loss_func of transformers has it, experts · Σ_e (choices of e per token) · (mean probability of e), and the
-/// z-loss as router_z_loss_func has it for Switch Transformers, the mean of logsumexp(logits)².
-void train_routers(Builder& b, const Config& c, TensorId statistics, std::int64_t all_tokens, double loss_scale) {
+/// z-loss as router_z_loss_func has it for Switch Transformers, the mean of logsumexp(logits)². Routers choose for every token,
+/// whether its target counts or not; a micro-batch has as much of that mean as of the targets that count.
+void train_routers(Builder& b, const Config& c, TensorId statistics, TensorId targets, double loss_scale) {
   const MixtureConfig& m = c.mixture;
-  if (b.field("loss_mask") != no_tensor) {
-    throw UsageError("the data have a loss mask, and the model trains on its routers' " +
-                     std::string(m.trains_balance ? "balance" : "z-loss") +
-                     ", whose weight beside a mean over some of the targets is not defined here; in its config.json set " +
-                     (m.trains_balance ? "\"output_router_logits\" to false" : "\"router_z_loss_coef\" to 0"));
-  }
-  const auto tokens = static_cast<double>(all_tokens), seen = tokens * static_cast<double>(m.layers());
-  const double of_micro_batch = loss_scale * tokens;  // 1 over the number of those that are summed
+  const auto tokens = static_cast<double>(b[targets].shape.elements()), seen = tokens * static_cast<double>(m.layers());
+  // Not Program::loss_count, of which each rank keeps its part until the step's end: this one is summed over ranks at once.
+  const TensorId count =
+      b.program().loss_count == no_tensor ? no_tensor : b.emit_one("count_targets", {targets}, {}, "aux_loss.count");
+  // 1 over the number of those that are summed; of targets that count, what is left to be multiplied by their number.
+  const double of_micro_batch = count == no_tensor ? loss_scale * tokens : loss_scale;
   const double balance = m.trains_balance ? m.balance : 0;
   layers::add_balance_loss(b, statistics, of_micro_batch * balance * static_cast<double>(m.experts) / (seen * seen),
-                           of_micro_batch * m.z / seen, "aux_loss");
+                           of_micro_batch * m.z / seen, "aux_loss", count);
 }
 
 }  // namespace
@@ -250,11 +249,12 @@ TensorId Decoder::build(Builder& b, TensorId ids, TensorId targets, double loss_
   }
 
   b.tag.layer = -1;
+  if (const TensorId mask = b.field("loss_mask"); mask != no_tensor) targets = layers::masked_targets(b, targets, mask, "loss");
   if ((c.mixture.trains_balance || c.mixture.z > 0) && statistics != no_tensor)
-    train_routers(b, c, statistics, b[ids].shape.elements(), loss_scale);
+    train_routers(b, c, statistics, targets, loss_scale);
   const layers::Normed last = layers::rms_norm(b, x, residual, top.norm("norm", c.hidden), c.norm_epsilon, "model.norm");
   const TensorId head = c.tied ? embedding : Weights(b, c, "").matrix("lm_head", c.vocabulary, c.hidden);
-  return layers::lm_head_loss(b, last.y, head, targets, loss_scale, "loss", b.field("loss_mask"));
+  return layers::lm_head_loss(b, last.y, head, targets, loss_scale, "loss");
 }
 
 std::string Decoder::config_json() const {

@@ -45,6 +45,11 @@ inline std::unique_ptr<Architecture> make_preset(const std::vector<Preset>& pres
 }
 
 /// Options of a family with mixtures of experts.
+inline constexpr OptionSpec router_balance_loss{"router-balance-loss", OptionKind::real, "",
+                                                "weight of the routers' balance loss, 0 for none; default: config.json's "
+                                                "router_aux_loss_coef where its output_router_logits is "
+                                                "true, else 0; of presets the coefficient of the published files",
+                                                "0.."};
 inline constexpr OptionSpec router_z_loss{
     "router-z-loss", OptionKind::real, "",
     "weight of the routers' z-loss, the mean of logsumexp(logits)^2 over tokens and layers; default: "
@@ -53,12 +58,16 @@ inline constexpr OptionSpec router_z_loss{
 
 /// `config` with what these options say. Throws UsageError where there are no routers that they could be of.
 inline Config with_options(Config config, const Options& options, const std::string& family) {
-  if (!options.has(router_z_loss.name)) return config;
-  if (!config.mixture.any()) {
-    throw UsageError("--" + family + "." + router_z_loss.name +
-                     ": the model has no experts, and so no routers; leave the option out");
+  const auto given = [&](const OptionSpec& option) {
+    if (!options.has(option.name)) return false;
+    if (config.mixture.any()) return true;
+    throw UsageError("--" + family + "." + option.name + ": the model has no experts, and so no routers; leave the option out");
+  };
+  if (given(router_balance_loss)) {
+    config.mixture.balance = options.real(router_balance_loss.name);
+    config.mixture.trains_balance = config.mixture.balance > 0;
   }
-  config.mixture.z = options.real(router_z_loss.name);
+  if (given(router_z_loss)) config.mixture.z = options.real(router_z_loss.name);
   return config;
 }
 

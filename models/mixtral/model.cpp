@@ -71,4 +71,4 @@ class Mixtral final : public Model {
 }  // namespace
 
 CONSIST_PLUGIN(model, consist::Model, Mixtral, "mixtral", "1.0.0", "Mixtral 8x7B and 8x22B: presets, or a Hugging Face folder");
-CONSIST_PLUGIN_OPTIONS(consist::decoder::router_z_loss);
+CONSIST_PLUGIN_OPTIONS(consist::decoder::router_balance_loss, consist::decoder::router_z_loss);

@@ -113,4 +113,4 @@ class Qwen final : public Model {
 
 CONSIST_PLUGIN(model, consist::Model, Qwen, "qwen", "1.0.0",
                "Qwen3, its mixtures of experts and Qwen2.5: presets, or a Hugging Face folder");
-CONSIST_PLUGIN_OPTIONS(consist::decoder::router_z_loss);
+CONSIST_PLUGIN_OPTIONS(consist::decoder::router_balance_loss, consist::decoder::router_z_loss);

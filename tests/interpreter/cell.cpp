@@ -19,11 +19,20 @@ void copy_options(const RunConfig& from, const std::string& plugin, RunConfig& t
     to.plugin_options[plugin] = options->second;
 }
 
-/// Whether the loss of a step is not the sum of those of its tokens, whatever their micro-batches: a balance loss is of a micro-batch.
+bool masks_targets(const RunConfig& config) {
+  const auto options = config.plugin_options.find(config.dataset);
+  if (options == config.plugin_options.end()) return false;
+  const auto fields = options->second.find("fields");
+  return fields != options->second.end() && fields->second.find("loss_mask") != std::string::npos;
+}
+
+/// Whether the loss of a step is not the sum of those of its tokens, whatever their micro-batches: a balance loss is of a
+/// micro-batch, and a z-loss has the weight of its micro-batch's targets.
 bool depends_on_micro_batches(const RunConfig& config) {
   std::ifstream file(config.model + "/config.json");
   const std::string text{std::istreambuf_iterator<char>(file), {}};
-  return nlohmann::json::parse(text).value("output_router_logits", false);
+  const nlohmann::json json = nlohmann::json::parse(text);
+  return json.value("output_router_logits", false) || (json.value("router_z_loss_coef", 0.0) > 0 && masks_targets(config));
 }
 
 /// The same run on one rank: its strategies and precision change nothing but where numbers lie.

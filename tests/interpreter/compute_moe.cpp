@@ -25,11 +25,14 @@ void count_choices(Work& w) {
   reference::count_choices(counts, w.in(0), a.integer("row"));
   w.out_sum(0, 1, counts);
 }
+double count_of(const Work& w) {
+  return w.has(1) ? w.scalar(1) : 1;
+}
 void balance_loss(Work& w) {
-  w.out(0, reference::balance_loss(w.in(0), w.attributes().real("balance"), w.attributes().real("z")));
+  w.out(0, reference::balance_loss(w.in(0), w.attributes().real("balance"), w.attributes().real("z"), count_of(w)));
 }
 void balance_loss_grad(Work& w) {
-  w.out(0, reference::balance_loss_grad(w.in(0), w.attributes().real("balance"), w.attributes().real("z")));
+  w.out(0, reference::balance_loss_grad(w.in(0), w.attributes().real("balance"), w.attributes().real("z"), count_of(w)));
 }
 
 void send(Work& w) {

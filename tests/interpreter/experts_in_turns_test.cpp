@@ -76,6 +76,15 @@ TEST(InTurns, RoutersThatNothingBalances) {
   expect_one_rank(free, Words{"--strategy=ep=2+pipeline=2", "--ranks=4"} + more);
 }
 
+/// Whose losses have the weight of the targets that count, of all parts together.
+TEST(InTurns, RoutersThatTrainOnMaskedTargets) {
+  const Words more{"--synthetic.fields=loss_mask", "--ep.capacity=4", "--ep.parts=2", "--global-batch=16", "--accumulation=2"};
+  for (const ModelChoice& model : {balanced, four_experts}) {
+    expect_one_rank(model, Words{"--strategy=ep=2", "--ranks=2"} + more);
+    expect_one_rank(model, Words{"--strategy=ep=2+pipeline=2", "--ranks=4"} + more);
+  }
+}
+
 /// Layouts of three and more axes, frozen parameters, states on the host.
 TEST(InTurns, BesideRarerChoices) {
   const Words more{"--ep.capacity=4", "--ep.parts=2", "--global-batch=32"};

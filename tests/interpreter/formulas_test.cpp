@@ -107,9 +107,9 @@ TEST_F(Formulas, Routing) {
 
 TEST_F(Formulas, BalanceLoss) {
   Value statistics = random({9});
-  Value expected = numerical(statistics, [&] { return balance_loss(statistics, 0.3, 0.2); });
+  Value expected = numerical(statistics, [&] { return balance_loss(statistics, 0.3, 0.2, 7); });
   for (std::int64_t e = 0; e < 4; ++e) expected.at(e) = 0;
-  expect_near(balance_loss_grad(statistics, 0.3, 0.2), expected);
+  expect_near(balance_loss_grad(statistics, 0.3, 0.2, 7), expected);
 }
 
 TEST_F(Formulas, RowsOfExperts) {

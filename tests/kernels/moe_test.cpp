@@ -83,10 +83,15 @@ TEST_P(DeviceKernel, BalanceLoss) {
   for (const std::int64_t experts : {1, 5, 130}) {
     const Value statistics = random_value(engine_, DType::f32, {2 * experts + 1}, 1, 5);
     const Attributes attributes{{"balance", 0.03}, {"z", 0.2}};
-    const Value loss{DType::f32, {}, {reference::balance_loss(statistics, 0.03, 0.2)}};
-    expect_close(run("balance_loss", {statistics}, attributes)[0], loss, 1e-6, "loss");
-    expect_close(run("balance_loss_grad", {statistics}, attributes)[0], reference::balance_loss_grad(statistics, 0.03, 0.2), 1e-6,
-                 "dstatistics");
+    for (const bool counted : kWithAndWithout) {
+      Values inputs{statistics};
+      if (counted) inputs.emplace_back(Value{DType::f32, {}, {37}});
+      const double count = counted ? 37 : 1;
+      const Value loss{DType::f32, {}, {reference::balance_loss(statistics, 0.03, 0.2, count)}};
+      expect_close(run("balance_loss", inputs, attributes)[0], loss, 1e-6, "loss");
+      expect_close(run("balance_loss_grad", inputs, attributes)[0], reference::balance_loss_grad(statistics, 0.03, 0.2, count),
+                   1e-6, "dstatistics");
+    }
   }
 }
 

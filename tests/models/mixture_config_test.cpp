@@ -126,5 +126,29 @@ TEST(MixtureConfig, RoutersMayTrainOnTheirZLoss) {
   }
 }
 
+TEST(MixtureConfig, AnOptionSaysHowMuchRoutersTrainToBeBalanced) {
+  const auto balance = [](const char* family, const char* preset, const char* weight) {
+    const auto architecture = test::family(family, {{"router-balance-loss", weight}})->from_preset(preset);
+    const json written = json::parse(architecture->config_json());
+    EXPECT_EQ(written["output_router_logits"], std::string(weight) != "0") << "an export says what it was trained with";
+    const BuiltModel built(*architecture, 2, 8, 1.0 / 16);
+    for (const Instruction& i : built.program.instructions) {
+      if (i.op->name() == "balance_loss") return i.attributes.real("balance") * 16 * 4 * 16 * 4 / 8;
+    }
+    EXPECT_TRUE(built.program.auxiliary_losses.empty());
+    return 0.0;
+  };
+  EXPECT_EQ(balance("qwen", "qwen3-moe-tiny", "0"), 0);
+  EXPECT_EQ(balance("mixtral", "mixtral-tiny", "0"), 0);
+  EXPECT_DOUBLE_EQ(balance("qwen", "qwen3-moe-tiny", "0.25"), 0.25);
+  EXPECT_DOUBLE_EQ(balance("mixtral", "mixtral-tiny", "0.25"), 0.25);
+  try {
+    test::family("qwen", {{"router-balance-loss", "0.1"}})->from_preset("qwen3-tiny");
+    FAIL() << "a dense model has no routers";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("--qwen.router-balance-loss"), HasSubstr("no experts")));
+  }
+}
+
 }  // namespace
 }  // namespace consist

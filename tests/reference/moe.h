@@ -86,18 +86,19 @@ inline void count_choices(Value& counts, const Value& statistics, std::int64_t r
   for (std::int64_t e = 0; e < statistics.shape[0] / 2; ++e) counts.at(row * columns + e) += statistics.at(e);
 }
 
-inline double balance_loss(const Value& statistics, double balance, double z) {
+/// `count`: of the targets that count, where that is an input.
+inline double balance_loss(const Value& statistics, double balance, double z, double count = 1) {
   const std::int64_t n = statistics.shape[0] / 2;
   double loss = z * statistics.at(2 * n);
   for (std::int64_t e = 0; e < n; ++e) loss += balance * statistics.at(e) * statistics.at(n + e);
-  return loss;
+  return count * loss;
 }
 
-inline Value balance_loss_grad(const Value& statistics, double balance, double z) {
+inline Value balance_loss_grad(const Value& statistics, double balance, double z, double count = 1) {
   const std::int64_t n = statistics.shape[0] / 2;
   Value d = zeros(DType::f32, statistics.shape);
-  for (std::int64_t e = 0; e < n; ++e) d.at(n + e) = balance * statistics.at(e);
-  d.at(2 * n) = z;
+  for (std::int64_t e = 0; e < n; ++e) d.at(n + e) = count * balance * statistics.at(e);
+  d.at(2 * n) = count * z;
   return d;
 }
 

@@ -54,8 +54,15 @@ struct Mixed {
 CONSIST_API Mixed mixture_of_experts(Builder& b, TensorId x, const Mixture& mixture, const std::string& name);
 
 /// Adds to Program::auxiliary_losses what keeps routers balanced, of the statistics of all of them (from mixture_of_experts(),
-/// added up): `balance` times Σ over experts of choices times probabilities, plus `z` times the squares.
-CONSIST_API void add_balance_loss(Builder& b, TensorId statistics, double balance, double z, std::string name);
+/// added up): `balance` times Σ over experts of choices times probabilities, plus `z` times the squares. With `count`, a scalar,
+/// times that: where there is a mask the number of the micro-batch's targets that count (count_targets of masked_targets(); not
+/// Program::loss_count itself, since this one is summed over ranks in place), by whose sum the step is divided.
+CONSIST_API void add_balance_loss(Builder& b, TensorId statistics, double balance, double z, std::string name,
+                                  TensorId count = no_tensor);
+
+/// `targets` without those whose `mask` [batch, sequence] (i32) is 0; how many are left becomes Program::loss_count, and with it
+/// the step's loss their mean. For lm_head_loss(), which does the same with a mask: what counts targets earlier needs them here.
+CONSIST_API TensorId masked_targets(Builder& b, TensorId targets, TensorId mask, std::string name);
 
 /// Sum over all positions of the cross-entropy of softmax(x wᵀ) against `targets` [batch, sequence] (i32; negative: ignored),
 /// times `scale`; a scalar. Logits are made in chunks and never stored whole. With `mask` [batch, sequence] (i32: 0 ignores a

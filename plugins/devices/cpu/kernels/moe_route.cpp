@@ -120,6 +120,11 @@ class CountChoices final : public Kernel {
   std::int64_t row_;
 };
 
+/// What a loss of routers is multiplied by: the number of targets that count, where the data say so.
+double count_of(std::span<const Buffer> in) {
+  return at(in, 1).absent() ? 1 : static_cast<double>(*in[1].as<float>());
+}
+
 class BalanceLoss final : public Kernel {
  public:
   explicit BalanceLoss(const KernelRequest& r) : balance_(r.attributes.real("balance")), z_(r.attributes.real("z")) {}
@@ -128,7 +133,7 @@ class BalanceLoss final : public Kernel {
     const std::int64_t experts = in[0].shape[0] / 2;
     double loss = z_ * static_cast<double>(s[2 * experts]);
     for (std::int64_t e = 0; e < experts; ++e) loss += balance_ * static_cast<double>(s[e]) * static_cast<double>(s[experts + e]);
-    *out[0].as<float>() = static_cast<float>(loss);
+    *out[0].as<float>() = static_cast<float>(count_of(in) * loss);
   }
 
  private:
@@ -142,11 +147,12 @@ class BalanceLossGrad final : public Kernel {
     const float* s = in[0].as<float>();
     float* d = out[0].as<float>();
     const std::int64_t experts = in[0].shape[0] / 2;
+    const double count = count_of(in);
     for (std::int64_t e = 0; e < experts; ++e) {
       d[e] = 0;
-      d[experts + e] = static_cast<float>(balance_ * static_cast<double>(s[e]));
+      d[experts + e] = static_cast<float>(count * balance_ * static_cast<double>(s[e]));
     }
-    d[2 * experts] = static_cast<float>(z_);
+    d[2 * experts] = static_cast<float>(count * z_);
   }
 
  private:

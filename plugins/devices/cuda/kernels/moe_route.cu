@@ -268,21 +268,28 @@ class CountChoices final : public Kernel {
   std::int64_t row_;
 };
 
-__global__ void __launch_bounds__(threads)
-    sum_balance(const float* __restrict__ statistics, float* __restrict__ loss, int experts, double balance, double z) {
+/// What a loss of routers is multiplied by: the number of targets that count, where the data say so.
+__device__ __forceinline__ double factor_of(const float* count) {
+  return count == nullptr ? 1 : static_cast<double>(*count);
+}
+
+__global__ void __launch_bounds__(threads) sum_balance(const float* __restrict__ statistics, const float* __restrict__ count,
+                                                       float* __restrict__ loss, int experts, double balance, double z) {
   double sum = 0;
   for (int expert = static_cast<int>(threadIdx.x); expert < experts; expert += threads)
     sum += static_cast<double>(statistics[expert]) * static_cast<double>(statistics[experts + expert]);
   sum = sum_of_block(sum);
-  if (threadIdx.x == 0) *loss = static_cast<float>(balance * sum + z * static_cast<double>(statistics[2 * experts]));
+  if (threadIdx.x == 0)
+    *loss = static_cast<float>(factor_of(count) * (balance * sum + z * static_cast<double>(statistics[2 * experts])));
 }
 
-__global__ void __launch_bounds__(threads)
-    grade_balance(const float* __restrict__ statistics, float* __restrict__ dstatistics, int experts, double balance, double z) {
+__global__ void __launch_bounds__(threads) grade_balance(const float* __restrict__ statistics, const float* __restrict__ count,
+                                                         float* __restrict__ dstatistics, int experts, double balance, double z) {
+  const double factor = factor_of(count);
   for (int i = static_cast<int>(threadIdx.x); i <= 2 * experts; i += threads) {
     dstatistics[i] = i < experts        ? 0.0F
-                     : i == 2 * experts ? static_cast<float>(z)
-                                        : static_cast<float>(balance * static_cast<double>(statistics[i - experts]));
+                     : i == 2 * experts ? static_cast<float>(factor * z)
+                                        : static_cast<float>(factor * balance * static_cast<double>(statistics[i - experts]));
   }
 }
 
@@ -293,7 +300,7 @@ class Balance final : public Kernel {
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue queue) override {
     const int experts = static_cast<int>(in[0].shape[0] / 2);
     const auto run = gradient ? grade_balance : sum_balance;
-    run<<<1, threads, 0, stream_of(queue)>>>(in[0].as<float>(), out[0].as<float>(), experts, balance_, z_);
+    run<<<1, threads, 0, stream_of(queue)>>>(in[0].as<float>(), at(in, 1).as<float>(), out[0].as<float>(), experts, balance_, z_);
     check_launch("balance_loss");
   }
 
