@@ -18,14 +18,14 @@ Chart.defaults.maintainAspectRatio = false;
 Chart.defaults.font.family = getComputedStyle(document.body).fontFamily;
 
 /** What all axes have in common. */
-function axis(title, more) {
-  return Object.assign(
-      {
-        title: {display: !!title, text: title, color: colour('muted')},
-        grid: {color: colour('line'), drawBorder: false},
-        ticks: {color: colour('muted'), maxRotation: 0, autoSkipPadding: 14}
-      },
-      more);
+function axis(title, more = {}) {
+  const ticks = {color: colour('muted'), maxRotation: 0, autoSkipPadding: 14};
+  return {
+    title: {display: !!title, text: title, color: colour('muted')},
+    grid: {color: colour('line'), drawBorder: false},
+    ...more,
+    ticks: {...ticks, ...more.ticks}
+  };
 }
 
 /** Writes `label(point)` at the end of each bar of the first dataset, or behind `end(point)` if that is further. */

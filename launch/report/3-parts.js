@@ -220,7 +220,10 @@ function settingsBetween(a, b) {
                   !key.includes('device_notes') && key !== 'environment/device_memory_bytes' && key !== 'config/chosen_options')
           .map(
               (key) =>
-                  [key.replace('config/plugin_options/', '').replace('config/', '').replace('environment/', ''),
+                  [key.replace('config/plugin_options/', '')
+                       .replace('config/chosen_options/', 'chosen: ')
+                       .replace('config/', '')
+                       .replace('environment/', ''),
                    settingOf(a, key) ?? '–', settingOf(b, key) ?? '–', false]);
   const axes = (row) => new Map(
       (own(row).run?.topology?.axes || []).map((axis) => [axis.name, axis.transport + ': ' + (axis.verified_path || '–')]));

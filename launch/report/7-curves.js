@@ -211,7 +211,8 @@ function speedContent(shown) {
           return [
             nameOf(row), time(s.median_seconds), time(s.low_seconds) + ' to ' + time(s.high_seconds), String(s.steps),
             time(row.run.start?.seconds),
-            row.run.repeats.map((r) => si(r.tokens_per_second) + (r.disturbance ? ' (disturbed)' : '')).join(', ')
+            el('span', {class: 'remark'},
+               row.run.repeats.map((r) => si(r.tokens_per_second) + (r.disturbance ? ' (disturbed)' : '')).join(', '))
           ];
         }))
   ];

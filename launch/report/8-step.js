@@ -76,7 +76,7 @@ function memoryChart(row, c, classes) {
               x: axis('time into the step', {
                 type: 'linear',
                 min: 0,
-                ticks: {color: colour('muted'), callback: (v) => time(v), maxTicksLimit: 8, maxRotation: 0}
+                ticks: {color: colour('muted'), callback: (v) => time(v), maxTicksLimit: innerWidth < 600 ? 5 : 8, maxRotation: 0}
               }),
               y: axis('', {
                 stacked: true,
@@ -151,7 +151,7 @@ function timelineChart(c, classes) {
               x: axis('', {
                 min: 0,
                 max: Math.max(end / 1e6, c.step_seconds),
-                ticks: {color: colour('muted'), callback: (v) => time(v), maxTicksLimit: 8, maxRotation: 0}
+                ticks: {color: colour('muted'), callback: (v) => time(v), maxTicksLimit: innerWidth < 600 ? 5 : 8, maxRotation: 0}
               }),
               y: axis('', {grid: {display: false}, ticks: {color: colour('ink')}})
             },
