@@ -48,6 +48,11 @@ Bound measure_bound(const std::function<double()>& look, const std::function<dou
   return bound_from_rates(rates);
 }
 
+std::string too_short_for_bound(double flops) {
+  if (flops >= least_work_for_bound) return {};
+  return "the run is too short for one: " + si_text(flops) + "FLOP a rank, less than " + si_text(least_work_for_bound) + "FLOP";
+}
+
 double seconds_waited_for_processor() {
   DIR* tasks = opendir("/proc/self/task");
   if (tasks == nullptr) return -1;

@@ -24,6 +24,13 @@ CONSIST_API Bound bound_from_rates(std::span<const double> rates);
 /// is none.
 CONSIST_API Bound measure_bound(const std::function<double()>& look, const std::function<double()>& waited);
 
+/// The matrix work of a run, per rank, from which on it gets a bound. Less takes a core of a processor about a second: nobody asks
+/// how fast such a run could be, and measuring takes half a second.
+inline constexpr double least_work_for_bound = 2e10;
+
+/// The reason why a run of `flops` per rank has no bound; empty if it gets one.
+CONSIST_API std::string too_short_for_bound(double flops);
+
 /// Seconds that this process's living threads have been ready to run without a processor to run on; -1 where the kernel does not
 /// count them.
 CONSIST_API double seconds_waited_for_processor();

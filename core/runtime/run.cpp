@@ -51,8 +51,12 @@ using Json = nlohmann::ordered_json;
 /// At a run's end the stages' programs may be compiled again for so long, to simulate the step.
 constexpr double most_compile_seconds = 1;
 
-/// Rate of the model's largest linear on this rank, all ranks measuring at once as they train at once.
+/// Rate of the model's largest linear on this rank, all ranks measuring at once as they train at once. None for a short run.
 Bound bound_of(const Parts& parts, const RunConfig& config) {
+  const double tokens = static_cast<double>(config.batch) * static_cast<double>(config.sequence) * config.accumulation *
+                        static_cast<double>(config.steps);
+  std::string too_short = too_short_for_bound(tokens * trained_flops_per_token(*parts.architecture, config.sequence, config.freeze));
+  if (!too_short.empty()) return {0, std::move(too_short)};
   const ModelSizes sizes = parts.architecture->sizes();
   const DType operand = parts.precision->peak() == "fp8" ? DType::e4m3 : parts.precision->dtypes().parameter;
   const bool on_processor = parts.device->info().kind == "cpu";  // another device works on while the host's threads wait

@@ -51,6 +51,11 @@ TEST(Bound, ThatTheStepsHavePassedIsNone) {
   EXPECT_THAT(passed.problem, HasSubstr("the product alone at 100 GFLOP/s"));
 }
 
+TEST(Bound, ARunOfLittleWorkHasNone) {
+  EXPECT_EQ(too_short_for_bound(2e10), "");
+  EXPECT_EQ(too_short_for_bound(1.5e9), "the run is too short for one: 1.50 GFLOP a rank, less than 20.0 GFLOP");
+}
+
 TEST(Bound, WaitsOfThisProcessAreCounted) {
   const double before = seconds_waited_for_processor();
   if (before < 0) GTEST_SKIP() << "this kernel does not count waits";
