@@ -1,8 +1,15 @@
 #!/usr/bin/env bash
-# Sets up, builds and runs the tests. Usage: tests/run.sh [-R REGEX]   (arguments go to ctest)
+# Sets up, builds and runs the tests. Usage: tests/run.sh [--all-kernels] [-R REGEX]   (arguments go to ctest)
+# A new build folder gets processor kernels for the highest instruction set that runs here and, where there is no GPU, GPU kernels for one
+# architecture; with --all-kernels, kernels for every instruction set and architecture, as quickstart builds them.
 # Ends with a line "N passed, N failed, N skipped"; the exit status is 0 only if tests ran and none failed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+all_kernels=false
+if [ "${1:-}" = --all-kernels ]; then
+  all_kernels=true
+  shift
+fi
 bash launch/setup.sh tests/packages.txt
 
 build=${CONSIST_BUILD:-build}
@@ -15,7 +22,14 @@ if ! cmp -s tests/requirements.txt "$build/venv/installed.txt"; then
 fi
 
 frontend=$(bash launch/cuda_headers.sh "$build")
-cmake -G Ninja -S . -B "$build" -DCONSIST_BUILD_TESTS=ON ${frontend:+-DCUDNN_FRONTEND_ROOT="$frontend"}
+kernels=()
+if $all_kernels; then
+  kernels=(-DCONSIST_CPU_LEVELS=all "-DCMAKE_CUDA_ARCHITECTURES=80;89;90a")
+elif [ ! -f "$build/CMakeCache.txt" ]; then
+  kernels=(-DCONSIST_CPU_LEVELS=highest)
+  nvidia-smi -L > /dev/null 2>&1 || kernels+=(-DCMAKE_CUDA_ARCHITECTURES=90a)
+fi
+cmake -G Ninja -S . -B "$build" -DCONSIST_BUILD_TESTS=ON "${kernels[@]}" ${frontend:+-DCUDNN_FRONTEND_ROOT="$frontend"}
 # About 1 GiB of memory for each compiler; fewer jobs where there is less.
 memory_jobs=$(awk '/MemAvailable/ {print int($2 / 1048576)}' /proc/meminfo)
 jobs=$(nproc)

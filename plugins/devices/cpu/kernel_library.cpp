@@ -41,17 +41,22 @@ KernelLibrary load_kernels(const std::string& wanted) {
   for (const std::string& level : levels) {
     if (!wanted.empty() && level != wanted) continue;
     const std::filesystem::path path = library_folder() / ("kernels-" + level + ".so");
+    const bool is_built = std::filesystem::exists(path);  // -DCONSIST_CPU_LEVELS leaves levels out
+    if (!is_built && !wanted.empty()) throw UnavailableError("this build has no kernels for " + level + " (" + path.string() + ")");
+    if (!is_built) continue;
     void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) throw UnavailableError("the kernels of the cpu device cannot be loaded: " + std::string(dlerror()));
     auto* make = reinterpret_cast<MakeKernel>(dlsym(library, "consist_cpu_make_kernel"));
     if (make == nullptr) throw UnavailableError(path.string() + " is no kernel library of this version");
     return {make, level};
   }
+  if (levels.empty())
+    throw UnavailableError(
+        "the processor runs none of the instruction sets that the cpu device has kernels for (x86-64-v2 and up)");
   std::string message = "the processor runs";
   for (const std::string& level : levels) message += " " + level;
-  throw UnavailableError(message + (levels.empty()
-                                        ? " none of the instruction sets that the cpu device has kernels for (x86-64-v2 and up)"
-                                        : ", not " + wanted + " as --cpu.level asks"));
+  throw UnavailableError(message + (wanted.empty() ? ", and this build has kernels for none of them"
+                                                   : ", not " + wanted + " as --cpu.level asks"));
 }
 
 }  // namespace consist::cpu
