@@ -1,7 +1,7 @@
 // What training costs: money by --price, energy by the power that was measured.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
 #include <string>

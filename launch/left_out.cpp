@@ -1,5 +1,7 @@
 #include "launch/left_out.h"
 
+#include <nlohmann/json.hpp>
+
 #include "consist/text.h"
 
 namespace consist {

@@ -1,7 +1,7 @@
 // Options that an archive or a checkpoint states and that are not taken over from it.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 

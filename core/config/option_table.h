@@ -2,7 +2,7 @@
 // archive says of the configuration. Options of plugins have the same rows (OptionSpec) in their plugins.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <string_view>

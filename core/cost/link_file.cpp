@@ -1,5 +1,6 @@
 #include "core/cost/link_file.h"
 
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "consist/error.h"

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <nlohmann/json.hpp>
 #include <set>
 
+#include "consist/error.h"
+#include "consist/json_input.h"
 #include "consist/text.h"
 #include "core/cost/file_object.h"
 

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
+#include "consist/error.h"
+#include "consist/json_input.h"
 #include "consist/op.h"
 #include "consist/text.h"
 #include "core/cost/file_object.h"

@@ -1,6 +1,7 @@
 #include "consist/json_input.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <nlohmann/json.hpp>
 
 #include "consist/error.h"
 #include "consist/files.h"

@@ -1,6 +1,7 @@
 #include "datasets/records/chat_writer.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "consist/error.h"
 #include "consist/json_input.h"

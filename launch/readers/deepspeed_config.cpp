@@ -1,6 +1,7 @@
 #include "launch/readers/deepspeed_config.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "consist/error.h"
 #include "consist/files.h"

@@ -1,5 +1,7 @@
 #include "launch/readers/deepspeed_optimizer.h"
 
+#include <nlohmann/json.hpp>
+
 #include "consist/json_input.h"
 #include "core/files/lower.h"
 #include "launch/readers/common/key_reader.h"

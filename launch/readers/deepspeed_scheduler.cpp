@@ -2,6 +2,7 @@
 #include "launch/readers/deepspeed_scheduler.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "consist/json_input.h"

@@ -1,5 +1,7 @@
 #include "launch/readers/megatron_model.h"
 
+#include <nlohmann/json.hpp>
+
 #include "consist/text.h"
 #include "core/files/lower.h"
 #include "launch/readers/common/model_by_sizes.h"

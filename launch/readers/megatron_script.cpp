@@ -1,6 +1,7 @@
 #include "launch/readers/megatron_script.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "consist/error.h"

@@ -1,7 +1,7 @@
 // Megatron-LM's arguments as users keep them: in a shell script that starts it, in a file of arguments, in YAML.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 

@@ -1,7 +1,7 @@
 // All that the page of a comparison shows, as JSON.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <vector>
 
 #include "launch/report/page.h"

@@ -1,7 +1,7 @@
 // Where a row's step goes: the parts of its time, the instructions behind each, the order in which they ran, and the memory.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "launch/compare/outcome.h"
 #include "launch/report/run_data.h"

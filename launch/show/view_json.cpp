@@ -1,6 +1,7 @@
 #include "launch/show/view_json.h"
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 namespace consist::launch {
 namespace {

@@ -1,7 +1,7 @@
 // A run for programs: consist show --json.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "launch/show/run_view.h"

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <ctime>
+#include <nlohmann/json.hpp>
 
 #include "consist/error.h"
 #include "tests/temporary_folder.h"

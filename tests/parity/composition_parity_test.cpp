@@ -2,6 +2,8 @@
 // interpreter (tests/interpreter).
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "tests/parity/changed_model.h"
 
 namespace consist {

@@ -2,6 +2,8 @@
 // them. All combinations run in the interpreter (tests/interpreter).
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "tests/parity/changed_model.h"
 
 namespace consist {

@@ -2,6 +2,8 @@
 // (tests/interpreter/experts_test.cpp).
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "tests/parity/changed_model.h"
 
 namespace consist {

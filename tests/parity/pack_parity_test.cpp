@@ -2,6 +2,8 @@
 // other strategies: tests/interpreter.
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "tests/parity/changed_model.h"
 
 namespace consist {

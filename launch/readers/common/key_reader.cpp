@@ -1,6 +1,7 @@
 #include "launch/readers/common/key_reader.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "consist/error.h"

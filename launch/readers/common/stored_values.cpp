@@ -1,6 +1,7 @@
 #include "launch/readers/common/stored_values.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "consist/json_input.h"
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "consist/error.h"
@@ -15,6 +16,10 @@ namespace {
 constexpr const char* goes_before = " is given and goes before the file";
 
 }  // namespace
+
+bool is_auto(const Json& value) {
+  return value.is_string() && value.get_ref<const std::string&>() == "auto";
+}
 
 std::string as_text(double value) {
   if (value == std::floor(value) && std::abs(value) < 1e15) return std::to_string(static_cast<std::int64_t>(value));

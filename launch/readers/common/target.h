@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <set>
 #include <string>
 #include <vector>
@@ -16,9 +16,7 @@ namespace consist::readers {
 
 using Json = nlohmann::json;
 
-inline bool is_auto(const Json& value) {
-  return value.is_string() && value.get_ref<const std::string&>() == "auto";
-}
+bool is_auto(const Json& value);  ///< the text "auto"
 
 /// What a file is read for: the command line and defaults that it is checked against.
 struct ReaderContext {

@@ -1,7 +1,7 @@
 // YAML as a tree.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 namespace consist::readers {
