@@ -7,11 +7,11 @@
 #include "consist/error.h"
 #include "consist/plugin.h"
 #include "consist/text.h"
-#include "core/files/did_you_mean.h"
+#include "core/base/did_you_mean.h"
 #include "core/plugin/plugin_faults.h"
+#include "launch/cli/exit_status.h"
 #include "launch/commands/commands.h"
-#include "launch/exit_status.h"
-#include "launch/process_setup.h"
+#include "launch/start/process_setup.h"
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "consist/error.h"
-#include "core/files/output_place.h"
+#include "core/base/output_place.h"
 
 namespace consist {
 namespace {

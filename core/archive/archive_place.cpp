@@ -13,8 +13,8 @@
 #include "consist/files.h"
 #include "core/archive/archive.h"
 #include "core/archive/reader.h"
-#include "core/files/output_place.h"
-#include "core/files/system_error.h"
+#include "core/base/output_place.h"
+#include "core/base/system_error.h"
 
 namespace consist {
 namespace {

@@ -17,7 +17,7 @@
 #include "core/archive/archived_json.h"
 #include "core/archive/hdf5.h"
 #include "core/archive/hdf5_input.h"
-#include "core/files/system_error.h"
+#include "core/base/system_error.h"
 
 namespace consist {
 

@@ -11,7 +11,7 @@
 #include "consist/error.h"
 #include "consist/json_input.h"
 #include "consist/text.h"
-#include "core/files/sha256.h"
+#include "core/base/sha256.h"
 
 namespace consist {
 namespace {

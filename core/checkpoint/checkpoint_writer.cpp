@@ -12,9 +12,9 @@
 
 #include "consist/error.h"
 #include "consist/log.h"
+#include "core/base/system_error.h"
+#include "core/base/write_text.h"
 #include "core/checkpoint/checkpoint_reader.h"
-#include "core/files/system_error.h"
-#include "core/files/write_text.h"
 
 namespace consist {
 namespace {

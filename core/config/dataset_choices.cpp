@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "consist/error.h"
-#include "core/files/split.h"
+#include "core/base/split.h"
 
 namespace consist {
 namespace {

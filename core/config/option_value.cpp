@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "consist/error.h"
+#include "core/base/split.h"
 #include "core/config/run_facts.h"
-#include "core/files/split.h"
 
 namespace consist {
 namespace {

@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "consist/error.h"
-#include "core/files/lower.h"
-#include "core/files/split.h"
+#include "core/base/lower.h"
+#include "core/base/split.h"
 
 namespace consist {
 Price::Price(const std::string& text) {

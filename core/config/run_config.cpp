@@ -6,10 +6,10 @@
 #include <string_view>
 
 #include "consist/error.h"
+#include "core/base/split.h"
 #include "core/config/dataset_choices.h"
 #include "core/config/option_table.h"
 #include "core/config/option_value.h"
-#include "core/files/split.h"
 
 namespace consist {
 namespace {

@@ -76,7 +76,7 @@ struct RunConfig {
   std::string archive;                 ///< file; empty: none
   bool overwrite = false;              ///< an archive that is there already may be replaced
   std::string export_folder;           ///< where trained weights go in Hugging Face's format; empty: nowhere
-  std::string export_dtype = "auto";   ///< of the weights in it: see export_dtype() in core/runtime/export_dtype.h
+  std::string export_dtype = "auto";   ///< of the weights in it: see export_dtype() in core/state/export_dtype.h
   std::int64_t memory_limit = 0;       ///< bytes per rank; 0: what the device has
   std::int64_t host_memory_limit = 0;  ///< bytes that the ranks of a host may pin together; 0: what the host has available
   int timeout_seconds = 60;            ///< how long a collective may wait for a rank

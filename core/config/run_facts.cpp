@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "consist/error.h"
+#include "core/base/split.h"
 #include "core/config/option_value.h"
-#include "core/files/split.h"
 
 namespace consist {
 namespace {

@@ -37,7 +37,7 @@ struct Sizes {
   }
 };
 
-/// Of keys that are all there: plugins/devices/cuda/kernels/attention_blocks.cpp.
+/// Of keys that are all there: plugins/devices/cuda/kernels/attention/attention_blocks.cpp.
 AttentionCalls of_blocks(const Sizes& s, std::int64_t rank) {
   AttentionCalls made;
   const std::vector<AttentionBlock> blocks = attention_blocks(s.ranks, rank);
@@ -58,7 +58,7 @@ AttentionCalls of_blocks(const Sizes& s, std::int64_t rank) {
   return made;
 }
 
-/// To one part of the keys: plugins/devices/cuda/kernels/attention_parts.cpp. `adds`: to what the parts before gave.
+/// To one part of the keys: plugins/devices/cuda/kernels/attention/attention_parts.cpp. `adds`: to what the parts before gave.
 AttentionCalls of_part(const Sizes& s, std::int64_t query_chunks, std::int64_t key_chunks, bool adds) {
   const std::int64_t rows = query_chunks * s.chunk(), keys = key_chunks * s.chunk();
   AttentionCalls made{.calls = {s.call(query_chunks, key_chunks, 1)}, .scratch = s.of_queries(s.held) + s.of_lse(rows)};

@@ -18,7 +18,7 @@
 #include <system_error>
 
 #include "consist/error.h"
-#include "core/files/system_error.h"
+#include "core/base/system_error.h"
 
 namespace consist::network {
 namespace {

@@ -10,8 +10,8 @@
 #include "consist/error.h"
 #include "consist/op.h"
 #include "consist/rewrite.h"
-#include "core/files/did_you_mean.h"
-#include "core/files/split.h"
+#include "core/base/did_you_mean.h"
+#include "core/base/split.h"
 
 namespace consist {
 namespace {

@@ -9,7 +9,7 @@
 #include "consist/analysis.h"
 #include "consist/error.h"
 #include "consist/op.h"
-#include "core/files/split.h"
+#include "core/base/split.h"
 #include "core/passes/layer_range.h"
 
 namespace consist {

@@ -14,11 +14,11 @@
 #include "consist/files.h"
 #include "consist/json_input.h"
 #include "consist/text.h"
+#include "core/base/did_you_mean.h"
+#include "core/compile/compile.h"
 #include "core/cost/file_object.h"
 #include "core/cost/machine_file.h"
 #include "core/cost/step_errors.h"
-#include "core/files/did_you_mean.h"
-#include "core/passes/compile.h"
 
 namespace consist {
 namespace {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "consist/error.h"
-#include "core/files/rethrow.h"
+#include "core/base/rethrow.h"
 
 namespace consist {
 namespace {

@@ -10,7 +10,7 @@
 #include "consist/json_input.h"
 #include "consist/log.h"
 #include "consist/text.h"
-#include "core/files/did_you_mean.h"
+#include "core/base/did_you_mean.h"
 #include "core/plan/run_defaults.h"
 #include "core/plugin/kernel_sets.h"
 #include "core/plugin/plugin_faults.h"

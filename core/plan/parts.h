@@ -13,8 +13,8 @@
 #include "consist/schedule.h"
 #include "consist/strategy.h"
 #include "consist/transport.h"
+#include "core/compile/compile.h"
 #include "core/config/run_config.h"
-#include "core/passes/compile.h"
 #include "core/plan/mixture.h"
 #include "core/plugin/host.h"
 

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/plan/in_parallel.h"
+#include "core/base/in_parallel.h"
+#include "core/compile/reduced_step.h"
 #include "core/plan/machine_choice.h"
 #include "core/plan/reduced_step.h"
 #include "core/plan/run_defaults.h"
-#include "core/passes/reduced_step.h"
 
 namespace consist {
 

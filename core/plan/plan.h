@@ -11,9 +11,9 @@
 #include "consist/device.h"
 #include "core/config/run_config.h"
 #include "core/cost/simulator.h"
+#include "core/lower/prepared_program.h"
+#include "core/lower/program_summary.h"
 #include "core/plan/parts.h"
-#include "core/plan/prepared_program.h"
-#include "core/plan/program_summary.h"
 #include "core/plan/transports.h"
 #include "core/plugin/host.h"
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "core/compile/reduced_step.h"
 #include "core/config/option_value.h"
-#include "core/passes/reduced_step.h"
 
 namespace consist {
 namespace {

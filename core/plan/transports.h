@@ -13,8 +13,8 @@
 #include "consist/job.h"
 #include "consist/mesh.h"
 #include "consist/program.h"
+#include "core/compile/layout.h"
 #include "core/config/run_config.h"
-#include "core/passes/layout.h"
 #include "core/plugin/host.h"
 
 namespace consist {

@@ -6,8 +6,8 @@
 #include "consist/error.h"
 #include "consist/pass.h"
 #include "consist/stage_estimate.h"
+#include "core/base/one_line.h"
 #include "core/plugin/kernel_sets.h"
-#include "core/program/one_line.h"
 
 namespace consist {
 namespace {

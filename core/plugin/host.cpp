@@ -8,8 +8,8 @@
 #include <cstdlib>
 
 #include "consist/error.h"
+#include "core/base/did_you_mean.h"
 #include "core/config/option_value.h"
-#include "core/files/did_you_mean.h"
 #include "core/plugin/manifest.h"
 #include "core/plugin/plugin_faults.h"
 #include "core/plugin/probe.h"

@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "consist/error.h"
-#include "core/files/system_error.h"
+#include "core/base/system_error.h"
 
 extern char** environ;
 

@@ -8,8 +8,8 @@
 #include <type_traits>
 
 #include "consist/error.h"
-#include "core/program/bfloat16.h"
-#include "core/program/float16.h"
+#include "core/base/bfloat16.h"
+#include "core/base/float16.h"
 
 namespace consist {
 namespace {

@@ -12,7 +12,7 @@
 #include "consist/export.h"
 #include "consist/files.h"
 #include "consist/shape.h"
-#include "core/files/sha256.h"
+#include "core/base/sha256.h"
 #include "core/weights/stored_dtype.h"
 #include "core/weights/tensor_table.h"
 

@@ -8,11 +8,11 @@
 #include "consist/host.h"
 #include "consist/text.h"
 #include "core/plan/plan.h"
-#include "launch/advise/advice.h"
+#include "launch/cli/exit_status.h"
+#include "launch/cli/run_options.h"
 #include "launch/commands/commands.h"
-#include "launch/exit_status.h"
 #include "launch/predict/remedies.h"
-#include "launch/run_options.h"
+#include "launch/search/advise/advice.h"
 
 namespace consist::commands {
 namespace {

@@ -7,9 +7,9 @@
 #include "consist/options.h"
 #include "consist/text.h"
 #include "core/plan/parts.h"
-#include "launch/bench_collectives.h"
 #include "launch/commands/commands.h"
-#include "launch/job_command.h"
+#include "launch/measure/bench_collectives.h"
+#include "launch/start/job_command.h"
 
 namespace consist::commands {
 namespace {

@@ -11,9 +11,9 @@
 #include "consist/text.h"
 #include "core/plan/machine_choice.h"
 #include "core/plan/transports.h"
-#include "launch/collective_model.h"
-#include "launch/command_line_style.h"
+#include "launch/cli/command_line_style.h"
 #include "launch/commands/commands.h"
+#include "launch/measure/collective_model.h"
 
 namespace consist::commands {
 namespace {

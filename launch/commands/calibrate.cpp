@@ -12,23 +12,23 @@
 #include "consist/error.h"
 #include "consist/files.h"
 #include "consist/text.h"
+#include "core/base/split.h"
+#include "core/connect/device_options.h"
 #include "core/cost/machine_file.h"
 #include "core/cost/step_errors.h"
-#include "core/files/split.h"
 #include "core/job/environment.h"
 #include "core/plan/machine_choice.h"
 #include "core/plan/parts.h"
-#include "core/runtime/device_options.h"
-#include "launch/calibrate/host_link.h"
-#include "launch/calibrate/links.h"
-#include "launch/calibrate/op_times.h"
-#include "launch/calibrate/power.h"
-#include "launch/calibrate/sample_file.h"
-#include "launch/calibrate/step_errors.h"
-#include "launch/calibrate/steps.h"
-#include "launch/calibrate/transport_list.h"
 #include "launch/commands/commands.h"
-#include "launch/job_command.h"
+#include "launch/measure/host_link.h"
+#include "launch/measure/links.h"
+#include "launch/measure/op_times.h"
+#include "launch/measure/power.h"
+#include "launch/measure/sample_file.h"
+#include "launch/measure/step_errors.h"
+#include "launch/measure/steps.h"
+#include "launch/measure/transport_list.h"
+#include "launch/start/job_command.h"
 
 namespace consist::commands {
 namespace {
@@ -166,7 +166,7 @@ class Calibration {
     return file.empty() || file.find('/') != std::string::npos ? file : "./" + file;
   }
 
-  /// With the options that a training would settle by measuring (core/runtime/device_options.h), for the first of the steps in
+  /// With the options that a training would settle by measuring (core/connect/device_options.h), for the first of the steps in
   /// less than fp32.
   static std::shared_ptr<Device> open_for_training(const Request& request, RunConfig config, PluginHost& host, JoinedJob& job) {
     Parts probe;

@@ -18,8 +18,8 @@
 #include "core/plugin/host.h"
 #include "core/plugin/manifest.h"
 #include "core/plugin/probe.h"
+#include "launch/cli/exit_status.h"
 #include "launch/commands/commands.h"
-#include "launch/exit_status.h"
 
 extern char** environ;
 

@@ -13,6 +13,8 @@
 #include "consist/error.h"
 #include "consist/text.h"
 #include "core/plan/plan.h"
+#include "launch/cli/exit_status.h"
+#include "launch/cli/run_options.h"
 #include "launch/commands/commands.h"
 #include "launch/compare/earlier_comparison.h"
 #include "launch/compare/effects.h"
@@ -26,9 +28,7 @@
 #include "launch/compare/runs.h"
 #include "launch/compare/table.h"
 #include "launch/compare/winner.h"
-#include "launch/exit_status.h"
-#include "launch/report/page.h"
-#include "launch/run_options.h"
+#include "launch/view/report/page.h"
 
 namespace consist::commands {
 namespace {

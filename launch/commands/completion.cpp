@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "consist/error.h"
+#include "launch/cli/complete.h"
+#include "launch/cli/own_options.h"
 #include "launch/commands/commands.h"
-#include "launch/completion/complete.h"
-#include "launch/own_options.h"
 
 namespace consist::commands {
 namespace {

@@ -6,12 +6,12 @@
 
 #include "consist/files.h"
 #include "consist/text.h"
-#include "core/runtime/evaluation.h"
+#include "core/training/evaluation.h"
+#include "launch/cli/command_options.h"
+#include "launch/cli/run_options.h"
 #include "launch/commands/commands.h"
-#include "launch/generate/command_options.h"
 #include "launch/generate/trained_model.h"
-#include "launch/run_in_job.h"
-#include "launch/run_options.h"
+#include "launch/start/run_in_job.h"
 
 namespace consist::commands {
 namespace {

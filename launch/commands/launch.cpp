@@ -4,7 +4,7 @@
 
 #include "consist/error.h"
 #include "launch/commands/commands.h"
-#include "launch/launcher.h"
+#include "launch/start/launcher.h"
 
 namespace consist::commands {
 namespace {

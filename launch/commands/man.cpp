@@ -13,11 +13,11 @@
 
 #include "consist/error.h"
 #include "consist/files.h"
-#include "core/files/split.h"
+#include "core/base/split.h"
+#include "launch/cli/command_lines.h"
+#include "launch/cli/man_page.h"
+#include "launch/cli/own_options.h"
 #include "launch/commands/commands.h"
-#include "launch/completion/command_lines.h"
-#include "launch/completion/man_page.h"
-#include "launch/own_options.h"
 
 namespace consist::commands {
 namespace {

@@ -6,12 +6,12 @@
 #include "consist/error.h"
 #include "consist/model.h"
 #include "consist/text.h"
+#include "core/base/did_you_mean.h"
 #include "core/config/run_facts.h"
-#include "core/files/did_you_mean.h"
 #include "core/plugin/host.h"
 #include "core/plugin/plugin_call.h"
+#include "launch/cli/run_options.h"
 #include "launch/commands/commands.h"
-#include "launch/run_options.h"
 
 namespace consist::commands {
 namespace {

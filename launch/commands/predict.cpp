@@ -11,13 +11,13 @@
 #include "consist/text.h"
 #include "core/plan/machine_choice.h"
 #include "core/plan/plan.h"
-#include "core/runtime/step_trace.h"
+#include "core/record/step_trace.h"
+#include "launch/cli/exit_status.h"
+#include "launch/cli/run_options.h"
 #include "launch/commands/commands.h"
-#include "launch/exit_status.h"
 #include "launch/predict/prediction.h"
 #include "launch/predict/remedies.h"
 #include "launch/predict/simulated_trace.h"
-#include "launch/run_options.h"
 
 namespace consist::commands {
 namespace {

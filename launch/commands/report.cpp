@@ -8,7 +8,7 @@
 #include "consist/text.h"
 #include "launch/commands/commands.h"
 #include "launch/compare/joined.h"
-#include "launch/report/page.h"
+#include "launch/view/report/page.h"
 
 namespace consist::commands {
 namespace {

@@ -9,10 +9,10 @@
 
 #include "consist/error.h"
 #include "core/config/price.h"
+#include "launch/cli/own_options.h"
 #include "launch/commands/commands.h"
-#include "launch/own_options.h"
-#include "launch/show/screen.h"
-#include "launch/show/view_json.h"
+#include "launch/view/show/screen.h"
+#include "launch/view/show/view_json.h"
 
 namespace consist::commands {
 namespace {

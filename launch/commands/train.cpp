@@ -5,14 +5,14 @@
 
 #include "consist/error.h"
 #include "core/plan/plan.h"
-#include "core/runtime/run.h"
-#include "launch/advise/run_adviser.h"
+#include "core/training/run.h"
+#include "launch/cli/config_of_archive.h"
+#include "launch/cli/exit_status.h"
+#include "launch/cli/run_options.h"
 #include "launch/commands/commands.h"
-#include "launch/config_of_archive.h"
-#include "launch/exit_status.h"
 #include "launch/generate/model_text.h"
-#include "launch/run_in_job.h"
-#include "launch/run_options.h"
+#include "launch/search/advise/run_adviser.h"
+#include "launch/start/run_in_job.h"
 
 namespace consist::commands {
 namespace {

@@ -11,20 +11,20 @@
 
 #include "consist/error.h"
 #include "consist/text.h"
+#include "core/base/split.h"
 #include "core/config/option_value.h"
 #include "core/config/price.h"
-#include "core/files/split.h"
 #include "core/plan/machine_choice.h"
 #include "core/plan/plan.h"
+#include "launch/cli/exit_status.h"
+#include "launch/cli/run_options.h"
 #include "launch/commands/commands.h"
 #include "launch/compare/lists.h"
-#include "launch/exit_status.h"
-#include "launch/run_options.h"
-#include "launch/tune/device_here.h"
-#include "launch/tune/fit.h"
-#include "launch/tune/measure.h"
-#include "launch/tune/search.h"
-#include "launch/tune/table.h"
+#include "launch/search/tune/device_here.h"
+#include "launch/search/tune/fit.h"
+#include "launch/search/tune/measure.h"
+#include "launch/search/tune/search.h"
+#include "launch/search/tune/table.h"
 
 namespace consist::commands {
 namespace {

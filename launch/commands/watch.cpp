@@ -13,12 +13,12 @@
 
 #include "consist/error.h"
 #include "core/config/price.h"
+#include "launch/cli/exit_status.h"
+#include "launch/cli/own_options.h"
 #include "launch/commands/commands.h"
-#include "launch/exit_status.h"
-#include "launch/own_options.h"
-#include "launch/watch/frame.h"
-#include "launch/watch/terminal.h"
-#include "launch/watch/watched_runs.h"
+#include "launch/view/watch/frame.h"
+#include "launch/view/watch/terminal.h"
+#include "launch/view/watch/watched_runs.h"
 
 namespace consist::commands {
 namespace {

@@ -10,7 +10,7 @@
 #include "core/archive/archived_json.h"
 #include "core/archive/comparison.h"
 #include "core/archive/reader.h"
-#include "core/program/one_line.h"
+#include "core/base/one_line.h"
 
 namespace consist::launch {
 namespace {

@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "consist/error.h"
+#include "core/base/split.h"
 #include "core/config/option_table.h"
-#include "core/files/split.h"
 
 namespace consist::launch {
 namespace {

@@ -9,9 +9,9 @@
 #include "consist/text.h"
 #include "core/archive/archived_json.h"
 #include "core/archive/reader.h"
-#include "core/runtime/metrics.h"
-#include "core/runtime/traffic.h"
-#include "launch/costs.h"
+#include "core/record/metrics.h"
+#include "core/record/traffic.h"
+#include "launch/predict/costs.h"
 
 namespace consist::launch {
 namespace {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "core/runtime/processor_use.h"
-#include "launch/compare/statistics.h"
+#include "core/record/processor_use.h"
+#include "launch/measure/statistics.h"
 #include "launch/predict/prediction.h"
 
 namespace consist::launch {

@@ -8,8 +8,8 @@
 #include "consist/error.h"
 #include "consist/text.h"
 #include "core/config/option_table.h"
-#include "launch/config_of_archive.h"
-#include "launch/plugin_options.h"
+#include "launch/cli/config_of_archive.h"
+#include "launch/cli/plugin_options.h"
 
 namespace consist::launch {
 namespace {

@@ -14,10 +14,10 @@
 #include "consist/text.h"
 #include "core/archive/archived_json.h"
 #include "core/archive/reader.h"
-#include "core/runtime/progress_line.h"
-#include "launch/child_process.h"
-#include "launch/exit_status.h"
-#include "launch/stop_signals.h"
+#include "core/record/progress_line.h"
+#include "launch/cli/exit_status.h"
+#include "launch/start/child_process.h"
+#include "launch/start/stop_signals.h"
 
 namespace consist::launch {
 namespace {

@@ -10,7 +10,7 @@
 #include "consist/text.h"
 #include "core/archive/comparison.h"
 #include "launch/compare/winner.h"
-#include "launch/costs.h"
+#include "launch/predict/costs.h"
 
 namespace consist::launch {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "core/config/run_config.h"
 #include "core/plan/parts.h"
-#include "core/runtime/samples.h"
+#include "core/training/samples.h"
 #include "datasets/tokenizer/tokenizer.h"
 
 namespace consist::launch {

@@ -5,7 +5,7 @@
 
 #include "consist/error.h"
 #include "core/checkpoint/checkpoint_reader.h"
-#include "launch/config_of_archive.h"
+#include "launch/cli/config_of_archive.h"
 
 namespace consist::launch {
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "core/config/option_table.h"
-#include "launch/run_options.h"
+#include "launch/cli/run_options.h"
 
 namespace consist::launch {
 

@@ -7,10 +7,10 @@
 #include "consist/cost.h"
 #include "consist/op.h"
 #include "consist/text.h"
+#include "core/base/split.h"
 #include "core/config/price.h"
-#include "core/files/split.h"
 #include "core/plan/machine_choice.h"
-#include "core/runtime/metrics.h"
+#include "core/record/metrics.h"
 
 namespace consist::launch {
 

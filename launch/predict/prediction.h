@@ -13,7 +13,7 @@
 #include "core/cost/step_errors.h"
 #include "core/plan/links.h"
 #include "core/plan/plan.h"
-#include "launch/costs.h"
+#include "launch/predict/costs.h"
 
 namespace consist::launch {
 

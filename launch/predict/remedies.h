@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "launch/advise/trials.h"
 #include "launch/predict/prediction.h"
+#include "launch/predict/trials.h"
 
 namespace consist::launch {
 

@@ -3,7 +3,7 @@
 #include <chrono>
 
 #include "consist/cost.h"
-#include "core/runtime/step_trace.h"
+#include "core/record/step_trace.h"
 
 namespace consist::launch {
 

@@ -1,5 +1,5 @@
 // Alternatives and what advice makes of them: each is a configuration that can be planned, and what is said of it is its plan's.
-#include "launch/advise/advice.h"
+#include "launch/search/advise/advice.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

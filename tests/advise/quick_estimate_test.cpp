@@ -1,12 +1,12 @@
 // Estimates by a few layers beside what the whole programs say.
-#include "launch/tune/quick_estimate.h"
+#include "launch/search/tune/quick_estimate.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "consist/error.h"
 #include "launch/predict/choices.h"
-#include "launch/tune/space.h"
+#include "launch/search/tune/space.h"
 #include "tests/advise/planned.h"
 
 namespace consist::launch {

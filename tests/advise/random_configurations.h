@@ -15,12 +15,12 @@
 #include "consist/cost.h"
 #include "consist/error.h"
 #include "consist/host.h"
-#include "core/plan/in_parallel.h"
+#include "core/base/in_parallel.h"
 #include "core/plan/plan.h"
 #include "launch/predict/choices.h"
-#include "launch/tune/estimate.h"
-#include "launch/tune/quick_estimate.h"
-#include "launch/tune/space.h"
+#include "launch/search/tune/estimate.h"
+#include "launch/search/tune/quick_estimate.h"
+#include "launch/search/tune/space.h"
 
 namespace consist::test {
 

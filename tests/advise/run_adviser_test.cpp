@@ -1,5 +1,5 @@
 // The notes at a run's start, and what a run that does not fit hears.
-#include "launch/advise/run_adviser.h"
+#include "launch/search/advise/run_adviser.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "launch/tune/search.h"
+#include "launch/search/tune/search.h"
 #include "tests/advise/planned.h"
 #include "tests/advise/random_configurations.h"
 

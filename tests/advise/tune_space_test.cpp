@@ -8,7 +8,7 @@
 
 #include "consist/error.h"
 #include "core/plan/machine_choice.h"
-#include "launch/tune/space.h"
+#include "launch/search/tune/space.h"
 #include "tests/advise/planned.h"
 
 namespace consist::launch {

@@ -11,7 +11,7 @@
 #include "core/archive/archive.h"
 #include "core/archive/comparison.h"
 #include "core/archive/reader.h"
-#include "core/runtime/recorder.h"
+#include "core/record/recorder.h"
 #include "tests/temporary_folder.h"
 
 namespace consist {

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Checks of the source tree that no compiler makes. Usage: tests/checks/structure.py [--draw] [ROOT]
 
-  rooms     no include of core/ points from a room to a higher one (ROOMS, lowest first), but for KNOWN_ARROWS
+  rooms     no include of core/ or launch/ points from a room to a higher one (ROOMS and LAUNCH_ROOMS, lowest first), but for KNOWN_ARROWS
+  size      no folder of core/, plugins/, models/, datasets/ or launch/ has more than MOST_FILES sources
   parts     plugins/, models/ and datasets/ include public headers (consist/...), their own folder, and what FOLDERS_OF_SEVERAL names
   op names  nothing outside core/ops and the devices' kernels compares the name of an op: it asks for a trait (consist/op_traits.h)
   bodies    a file of kernels whose bodies depend on the architecture asks whether they are there (hopper_code.cuh) before it makes one
@@ -13,7 +14,10 @@ import re
 import sys
 
 # Lowest first: a room includes headers of its own and of rooms before it. Public headers (core/include) belong to none.
-ROOMS = ["files", "network", "job", "collectives", "program", "ops", "cost", "passes", "config", "plugin", "archive", "weights", "checkpoint", "plan", "runtime"]
+ROOMS = ["base", "network", "job", "collectives", "program", "ops", "cost", "passes", "compile", "lower", "archive", "weights", "checkpoint", "config", "plugin",
+         "plan", "connect", "state", "record", "training"]
+# The same of launch/, above all of core/.
+LAUNCH_ROOMS = ["import", "cli", "start", "predict", "measure", "compare", "search", "view", "generate", "commands"]
 
 # (from, to): why it is still there.
 KNOWN_ARROWS = {}
@@ -21,7 +25,7 @@ KNOWN_ARROWS = {}
 # What several parts of a kind share lies in plugins/<kind>/common, or here.
 FOLDERS_OF_SEVERAL = {
     "plugins/devices/kernels": "kernels' arguments and formulas, the same on every device",
-    "plugins/devices/measured_matmul.h": "the choice between two ways of multiplying, for every device",
+    "plugins/devices/common/measured_matmul.h": "the choice between two ways of multiplying, for every device",
     "plugins/devices/cpu/kernel_library.h": "zero3-offload updates on the host: cuda's device runs the CPU's kernels",
     "plugins/transports/loaded_library.h": "libraries that are opened at run time",
     "plugins/transports/nccl": "the transport socket and nvlink carry NCCL on GPUs",
@@ -33,6 +37,9 @@ FOLDERS_OF_SEVERAL = {
     "datasets/records": "rows with a text or a conversation",
     "datasets/tokenizer": "texts as tokens",
 }
+
+MOST_FILES = 40
+LARGE_FOLDERS = {"core/include/consist": "the public headers, which third parties include by one name"}
 
 SOURCES = (".h", ".cpp", ".cu", ".cuh")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
@@ -95,6 +102,29 @@ def check_rooms(root):
             yield f"tests/checks/structure.py: nothing in core/{arrow[0]} includes core/{arrow[1]} any more: take it out of KNOWN_ARROWS"
 
 
+def check_launch_rooms(root):
+    for path, lines in files_of(root, ["launch"]):
+        room = path.split("/")[1]
+        if path.count("/") == 1 or (room not in LAUNCH_ROOMS):
+            if path != "launch/main.cpp":
+                yield f"{path}: lies in no room of launch: {', '.join(LAUNCH_ROOMS)}"
+            continue
+        for number, line in enumerate(lines, 1):
+            match = INCLUDE.match(line)
+            to = match[1].split("/")[1] if match and match[1].startswith("launch/") else room
+            if to not in LAUNCH_ROOMS or LAUNCH_ROOMS.index(to) > LAUNCH_ROOMS.index(room):
+                yield f"{path}:{number}: launch/{room} includes launch/{to}, which is above it"
+
+
+def check_size(root):
+    count = {}
+    for path, _ in files_of(root, ["core", "plugins", "models", "datasets", "launch"]):
+        count[os.path.dirname(path)] = count.get(os.path.dirname(path), 0) + 1
+    for folder, files in sorted(count.items()):
+        if files > MOST_FILES and folder not in LARGE_FOLDERS:
+            yield f"{folder}: {files} sources, of which {MOST_FILES} are the most: which subject has a folder of its own?"
+
+
 def check_parts(root):
     for path, lines in files_of(root, ["plugins", "models", "datasets"]):
         folder = os.path.dirname(path)
@@ -152,7 +182,7 @@ def main():
     root = arguments[0] if arguments else os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
     if "--draw" in sys.argv:
         return draw(root)
-    wrong = [*check_rooms(root), *check_parts(root), *check_op_names(root), *check_bodies(root), *check_origin(root)]
+    wrong = [*check_rooms(root), *check_launch_rooms(root), *check_size(root), *check_parts(root), *check_op_names(root), *check_bodies(root), *check_origin(root)]
     for line in wrong:
         print(line)
     print(f"{len(wrong)} places are wrong" if wrong else "the structure is as it should be")

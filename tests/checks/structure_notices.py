@@ -7,7 +7,7 @@ import tempfile
 
 CHECK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "structure.py")
 SOUND = {
-    "core/passes/compile.cpp": '#include "core/program/verifier.h"',
+    "core/compile/compile.cpp": '#include "core/program/verifier.h"',
     "plugins/strategies/ddp/strategy.cpp": '#include "consist/strategy.h"\n#include "plugins/strategies/common/buckets.h"',
     "models/llama/model.cpp": '#include "models/decoder/decoder.h"',
     "core/ops/linear.cpp": 'if (op == "linear") return;',
@@ -15,10 +15,12 @@ SOUND = {
 }
 FAULTS = {
     "plugins/devices/cuda/kernels/empty.cu": "#if __CUDA_ARCH__ >= 900",
-    "core/files/file.h": '#include "core/passes/compile.h"',
-    "core/rooms/room.h": '#include "core/files/file.h"',
+    "core/base/file.h": '#include "core/compile/compile.h"',
+    "core/rooms/room.h": '#include "core/base/file.h"',
     "plugins/strategies/ddp/strategy.cpp": '#include "core/passes/optimizer.h"',
     "models/llama/model.cpp": '#include "models/qwen/model.h"',
+    "launch/cli/options.cpp": '#include "launch/compare/rows.h"',
+    "launch/options.h": "#pragma once",
     "core/passes/pass.cpp": 'if (i.op->name() == "linear") return;',
     "plugins/strategies/tp-sp/parts.cpp": 'if (op != "views") return;',
     "core/passes/pack.cpp": 'bool both = is(i, "rope");',

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "core/archive/reader.h"
+#include "launch/cli/config_of_archive.h"
 #include "launch/compare/predicted.h"
-#include "launch/config_of_archive.h"
 #include "tests/commands/predicted.h"
 #include "tests/commands/run_archives.h"
 #include "tests/temporary_folder.h"

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "consist/error.h"
-#include "launch/collective_model.h"
+#include "launch/measure/collective_model.h"
 #include "tests/child_process.h"
 
 namespace consist::launch {

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "launch/calibrate/step_errors.h"
+#include "launch/measure/step_errors.h"
 
 namespace consist::launch {
 namespace {

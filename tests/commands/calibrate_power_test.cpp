@@ -4,7 +4,7 @@
 #include <limits>
 #include <vector>
 
-#include "launch/calibrate/power.h"
+#include "launch/measure/power.h"
 
 namespace consist::launch {
 namespace {

@@ -8,8 +8,8 @@
 #include "consist/cost.h"
 #include "consist/files.h"
 #include "core/cost/machine_file.h"
-#include "launch/calibrate/links.h"
-#include "launch/calibrate/transport_list.h"
+#include "launch/measure/links.h"
+#include "launch/measure/transport_list.h"
 #include "tests/child_process.h"
 #include "tests/temporary_folder.h"
 

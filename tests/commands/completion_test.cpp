@@ -8,9 +8,9 @@
 #include <sstream>
 
 #include "core/config/option_table.h"
-#include "launch/completion/command_lines.h"
-#include "launch/completion/complete.h"
-#include "launch/completion/man_page.h"
+#include "launch/cli/command_lines.h"
+#include "launch/cli/complete.h"
+#include "launch/cli/man_page.h"
 #include "tests/child_process.h"
 #include "tests/temporary_folder.h"
 

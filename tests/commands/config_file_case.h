@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "consist/error.h"
-#include "launch/run_options.h"
+#include "launch/cli/run_options.h"
 #include "tests/temporary_folder.h"
 
 namespace consist::test {

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "consist/error.h"
-#include "launch/readers/deepspeed_keys.h"
+#include "launch/import/deepspeed_keys.h"
 #include "tests/child_process.h"
 #include "tests/commands/deepspeed_case.h"
 #include "tests/temporary_folder.h"

@@ -10,7 +10,7 @@
 
 #include "consist/error.h"
 #include "core/plugin/host.h"
-#include "launch/run_options.h"
+#include "launch/cli/run_options.h"
 #include "tests/temporary_folder.h"
 
 namespace consist::test {

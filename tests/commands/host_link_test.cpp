@@ -1,5 +1,5 @@
 // Rates between host and device: of copies that take a known time, and on devices that cannot copy.
-#include "launch/calibrate/host_link.h"
+#include "launch/measure/host_link.h"
 
 #include <gtest/gtest.h>
 

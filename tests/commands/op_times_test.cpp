@@ -1,5 +1,5 @@
 // What measuring adds to a kernel's time is taken off its sample.
-#include "launch/calibrate/op_times.h"
+#include "launch/measure/op_times.h"
 
 #include <gtest/gtest.h>
 

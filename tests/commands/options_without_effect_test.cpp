@@ -1,10 +1,10 @@
 // Options that were given and change nothing are said, with what they would need.
-#include "launch/options_without_effect.h"
+#include "launch/cli/options_without_effect.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "launch/run_options.h"
+#include "launch/cli/run_options.h"
 #include "tests/child_process.h"
 
 namespace consist {

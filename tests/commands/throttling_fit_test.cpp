@@ -1,12 +1,12 @@
 // How a device's clock follows the load is found from times of steps.
-#include "launch/calibrate/throttling_fit.h"
+#include "launch/measure/throttling_fit.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "launch/calibrate/op_times.h"
+#include "launch/measure/op_times.h"
 
 namespace consist::launch {
 namespace {

@@ -3,9 +3,9 @@
 #include <set>
 #include <span>
 
-#include "launch/readers/accelerate_keys.h"
-#include "launch/readers/megatron_keys.h"
-#include "launch/readers/torchtitan_keys.h"
+#include "launch/import/accelerate_keys.h"
+#include "launch/import/megatron_keys.h"
+#include "launch/import/torchtitan_keys.h"
 #include "tests/child_process.h"
 #include "tests/commands/trainer_file_case.h"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/plan/plan.h"
-#include "launch/tune/estimate.h"
+#include "launch/search/tune/estimate.h"
 
 namespace consist {
 namespace {

@@ -5,8 +5,8 @@
 #include <thread>
 
 #include "consist/error.h"
-#include "launch/watch/frame.h"
-#include "launch/watch/watched_runs.h"
+#include "launch/view/watch/frame.h"
+#include "launch/view/watch/watched_runs.h"
 #include "tests/child_process.h"
 #include "tests/commands/run_archives.h"
 #include "tests/temporary_folder.h"

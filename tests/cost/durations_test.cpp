@@ -7,7 +7,7 @@
 
 #include "consist/cost.h"
 #include "consist/op.h"
-#include "core/plan/prepared_program.h"
+#include "core/lower/prepared_program.h"
 #include "tests/cost/plain_machine.h"
 #include "tests/passes/tiny_case.h"
 

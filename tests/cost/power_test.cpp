@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "consist/error.h"
+#include "core/compile/compile.h"
 #include "core/cost/machine_file.h"
-#include "core/passes/compile.h"
 #include "core/plan/machine_choice.h"
 
 namespace consist {

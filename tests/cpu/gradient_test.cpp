@@ -5,7 +5,7 @@
 
 #include "consist/layers.h"
 #include "consist/rewrite.h"
-#include "core/plan/prepared_program.h"
+#include "core/lower/prepared_program.h"
 #include "core/program/verifier.h"
 #include "tests/cpu/kernel_run.h"
 

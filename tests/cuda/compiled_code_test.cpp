@@ -1,6 +1,6 @@
 // A build that lacks code for a GPU refuses it, or the kernels that have no body there. This program is compiled for architecture
 // 90 alone, in which kernels of Hopper's own instructions are empty.
-#include "plugins/devices/cuda/kernels/compiled_code.h"
+#include "plugins/devices/cuda/kernels/common/compiled_code.h"
 
 #include <cuda_runtime.h>
 #include <gmock/gmock.h>
@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "consist/error.h"
-#include "plugins/devices/cuda/kernels/grouped.h"
+#include "plugins/devices/cuda/kernels/moe/grouped.h"
 
 namespace consist::cuda {
 namespace {

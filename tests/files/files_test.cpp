@@ -1,4 +1,6 @@
 // Files that appear only when whole, files that are read by position, and SHA-256.
+#include "consist/files.h"
+
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <sys/resource.h>
@@ -10,8 +12,7 @@
 #include <vector>
 
 #include "consist/error.h"
-#include "consist/files.h"
-#include "core/files/sha256.h"
+#include "core/base/sha256.h"
 #include "tests/temporary_folder.h"
 
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "consist/error.h"
+#include "core/base/sha256.h"
 #include "core/checkpoint/checkpoint_state.h"
-#include "core/files/sha256.h"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // Any bytes as a DeepSpeed JSON. See foreign_file.h.
-#include "launch/readers/deepspeed_config.h"
+#include "launch/import/deepspeed_config.h"
 #include "tests/fuzz/foreign_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "consist/error.h"
-#include "launch/readers/common/target.h"
+#include "launch/import/common/target.h"
 #include "tests/fuzz/input_path.h"
 
 namespace consist {

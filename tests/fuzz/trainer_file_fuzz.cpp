@@ -1,5 +1,5 @@
 // Any bytes as the file of --from: torchtitan's TOML, Megatron's scripts, YAML, JSON. See foreign_file.h.
-#include "launch/readers/trainer_file.h"
+#include "launch/import/trainer_file.h"
 #include "tests/fuzz/foreign_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

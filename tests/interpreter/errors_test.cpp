@@ -7,7 +7,7 @@
 #include <map>
 
 #include "consist/op.h"
-#include "core/passes/waits.h"
+#include "core/lower/waits.h"
 #include "tests/interpreter/cell.h"
 #include "tests/interpreter/order_check.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "consist/error.h"
-#include "core/passes/waits.h"
+#include "core/lower/waits.h"
 #include "core/program/operands.h"
 #include "core/program/printer.h"
 #include "tests/golden_text.h"

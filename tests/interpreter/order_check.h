@@ -24,8 +24,8 @@ struct OrderReport {
 /// Near linear in the bytes' stretches: a sweep over the program that knows for each stretch of memory who wrote it last and
 /// who has read it since, and for each instruction which instructions of every queue are over when it starts. Pairs further
 /// back follow, since order is transitive. Scratch counts as written. Memory that a `release` keeps must not have been given to
-/// others before it, so that no collective's operands are waited for. The program is swept twice, as two steps that follow one another.
-/// Independent of core/passes/waits.cpp.
+/// others before it, so that no collective's operands are waited for. The program is swept twice, as two steps that follow one
+/// another. Independent of core/lower/waits.cpp.
 OrderReport check_order(const Planned& planned, JoinsQueue joins = joins_all);
 
 }  // namespace consist::interpreter

@@ -4,7 +4,7 @@
 
 #include "consist/builder.h"
 #include "consist/op.h"
-#include "core/passes/waits.h"
+#include "core/lower/waits.h"
 #include "tests/interpreter/expect_one_rank.h"
 #include "tests/interpreter/order_check.h"
 

@@ -1,7 +1,7 @@
 #include "tests/interpreter/planned.h"
 
 #include "consist/op.h"
-#include "core/passes/waits.h"
+#include "core/lower/waits.h"
 #include "core/program/printer.h"
 
 namespace consist::interpreter {

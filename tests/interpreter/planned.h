@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "consist/program.h"
-#include "core/passes/memory_plan.h"
+#include "core/lower/memory_plan.h"
 
 namespace consist::interpreter {
 

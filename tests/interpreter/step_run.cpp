@@ -6,8 +6,8 @@
 
 #include "consist/error.h"
 #include "consist/token_order.h"
-#include "core/runtime/initial_values.h"
 #include "core/program/local_ranges.h"
+#include "core/state/initial_values.h"
 #include "tests/interpreter/interpreter.h"
 
 namespace consist::interpreter {

@@ -9,7 +9,7 @@
 
 #include "consist/float8.h"
 #include "consist/op.h"
-#include "core/program/bfloat16.h"
+#include "core/base/bfloat16.h"
 #include "tests/reference/ops.h"
 
 namespace consist::test {

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <random>
 
-#include "core/program/bfloat16.h"
+#include "core/base/bfloat16.h"
 #include "tests/kernels/kernel_shapes.h"
 
 namespace consist {

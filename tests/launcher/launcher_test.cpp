@@ -13,7 +13,7 @@
 #include <fstream>
 #include <thread>
 
-#include "launch/exit_status.h"
+#include "launch/cli/exit_status.h"
 
 namespace consist {
 namespace {

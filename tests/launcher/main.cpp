@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "launch/launcher.h"
+#include "launch/start/launcher.h"
 #include "tests/launcher/rank_program.h"
 
 int main(int argc, char** argv) {

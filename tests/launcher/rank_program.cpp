@@ -13,7 +13,7 @@
 #include "core/collectives/ring.h"
 #include "core/job/environment.h"
 #include "core/job/progress.h"
-#include "launch/exit_status.h"
+#include "launch/cli/exit_status.h"
 #include "plugins/transports/socket/connect.h"
 
 namespace consist::testing {

@@ -7,8 +7,8 @@
 #include "consist/builder.h"
 #include "consist/device.h"
 #include "consist/op.h"
-#include "core/plan/prepared_program.h"
-#include "core/plan/program_summary.h"
+#include "core/lower/prepared_program.h"
+#include "core/lower/program_summary.h"
 #include "core/program/verifier.h"
 #include "tests/idle_device.h"
 

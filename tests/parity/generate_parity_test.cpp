@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/plan/plan.h"
-#include "core/runtime/generator.h"
-#include "core/runtime/loaded_weights.h"
+#include "core/state/loaded_weights.h"
+#include "core/training/generator.h"
 #include "tests/child_process.h"
 #include "tests/lone_job.h"
 #include "tests/parity/reference.h"

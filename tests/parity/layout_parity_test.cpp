@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "core/passes/compile.h"
+#include "core/compile/compile.h"
 #include "core/plan/parts.h"
 #include "core/plugin/host.h"
-#include "core/runtime/training_state.h"
+#include "core/state/training_state.h"
 #include "tests/parity/tolerances.h"
 #include "tests/temporary_folder.h"
 #include "tests/train_from_scratch.h"

@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "core/passes/compile.h"
+#include "core/compile/compile.h"
 #include "core/plan/parts.h"
 #include "core/plugin/host.h"
-#include "core/runtime/trainer.h"
+#include "core/training/trainer.h"
 #include "core/weights/model_weights.h"
 #include "core/weights/stored_parts.h"
 #include "tests/parity/reference.h"

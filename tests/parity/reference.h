@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "consist/dataset.h"
-#include "core/runtime/trainer.h"
+#include "core/training/trainer.h"
 
 namespace consist::test {
 

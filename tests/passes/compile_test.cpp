@@ -1,4 +1,4 @@
-#include "core/passes/compile.h"
+#include "core/compile/compile.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 
 #include "consist/error.h"
 #include "core/cost/collective_stream.h"
-#include "core/passes/memory_plan.h"
-#include "core/passes/waits.h"
+#include "core/lower/memory_plan.h"
+#include "core/lower/waits.h"
 #include "core/program/printer.h"
 #include "tests/golden_text.h"
 #include "tests/passes/tiny_case.h"

@@ -11,7 +11,7 @@
 
 #include "consist/error.h"
 #include "consist/op.h"
-#include "core/passes/memory_plan.h"
+#include "core/lower/memory_plan.h"
 #include "core/plan/machine_choice.h"
 #include "core/program/printer.h"
 #include "tests/golden_text.h"

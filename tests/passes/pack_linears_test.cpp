@@ -9,7 +9,7 @@
 #include "consist/edit.h"
 #include "consist/error.h"
 #include "consist/places.h"
-#include "core/passes/memory_plan.h"
+#include "core/lower/memory_plan.h"
 #include "core/program/printer.h"
 #include "core/program/verifier.h"
 #include "tests/golden_text.h"

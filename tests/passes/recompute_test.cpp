@@ -8,7 +8,7 @@
 #include <set>
 
 #include "consist/error.h"
-#include "core/passes/memory_plan.h"
+#include "core/lower/memory_plan.h"
 #include "core/program/printer.h"
 #include "tests/golden_text.h"
 #include "tests/passes/tiny_case.h"

@@ -1,5 +1,5 @@
 // Estimates of a step's time: programs simulated with the rates of a machine that is described.
-#include "core/runtime/step_estimate.h"
+#include "core/plan/step_estimate.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

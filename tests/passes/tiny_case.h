@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "consist/edit.h"
-#include "core/passes/compile.h"
+#include "core/compile/compile.h"
 #include "tests/program/plain_precision.h"
 #include "tests/program/planned.h"
 #include "tests/program/tiny_model.h"

@@ -1,5 +1,5 @@
 // The pass that makes programs of generation: what they hold, and what it refuses by name.
-#include "core/passes/with_cache.h"
+#include "core/compile/with_cache.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "consist/error.h"
-#include "core/passes/compile.h"
+#include "core/compile/compile.h"
 #include "tests/program/plain_precision.h"
 #include "tests/program/tiny_model.h"
 

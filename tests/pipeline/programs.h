@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "core/compile/compile.h"
 #include "core/cost/collective_stream.h"
-#include "core/passes/compile.h"
-#include "core/passes/memory_plan.h"
-#include "core/passes/waits.h"
+#include "core/lower/memory_plan.h"
+#include "core/lower/waits.h"
 #include "core/plugin/host.h"
 #include "core/program/verifier.h"
 #include "tests/program/plain_precision.h"

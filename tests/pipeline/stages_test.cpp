@@ -9,7 +9,7 @@
 #include "consist/cost.h"
 #include "consist/error.h"
 #include "consist/rewrite.h"
-#include "core/passes/compile.h"
+#include "core/compile/compile.h"
 #include "tests/program/tiny_model.h"
 
 namespace consist::pipeline {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "consist/error.h"
-#include "core/passes/timeline.h"
+#include "core/cost/timeline.h"
 #include "core/plugin/host.h"
 #include "plugins/strategies/pipeline/orders.h"
 #include "tests/golden_text.h"

@@ -9,7 +9,7 @@
 
 #include "consist/error.h"
 #include "core/archive/reader.h"
-#include "core/passes/compile.h"
+#include "core/compile/compile.h"
 #include "core/plan/parts.h"
 #include "core/plugin/host.h"
 #include "core/program/printer.h"

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "consist/op.h"
-#include "core/passes/memory_plan.h"
-#include "core/passes/waits.h"
+#include "core/lower/memory_plan.h"
+#include "core/lower/waits.h"
 #include "core/program/printer.h"
 
 namespace consist::test {

@@ -3,8 +3,8 @@
 
 #include <utility>
 
-#include "core/passes/memory_plan.h"
-#include "core/passes/waits.h"
+#include "core/lower/memory_plan.h"
+#include "core/lower/waits.h"
 
 namespace consist::test {
 

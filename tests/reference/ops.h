@@ -11,9 +11,9 @@
 #include <string_view>
 #include <vector>
 
-#include "consist/token_order.h"
 #include "consist/op.h"
-#include "core/program/bfloat16.h"
+#include "consist/token_order.h"
+#include "core/base/bfloat16.h"
 
 namespace consist::reference {
 

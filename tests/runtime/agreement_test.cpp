@@ -1,6 +1,6 @@
 // Ranks that would not train the same thing are refused before the first step, on every transport; so are transports that do not
 // do what they say.
-#include "core/runtime/agreement.h"
+#include "core/connect/agreement.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

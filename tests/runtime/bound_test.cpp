@@ -1,5 +1,5 @@
 // The bound of a run: what a busy machine measures is no bound, and is said to be none.
-#include "core/runtime/bound.h"
+#include "core/record/bound.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -9,8 +9,8 @@
 #include <numeric>
 
 #include "consist/error.h"
-#include "core/runtime/batches.h"
-#include "core/runtime/step_reader.h"
+#include "core/training/batches.h"
+#include "core/training/step_reader.h"
 #include "tests/runtime/in_process_run.h"
 
 namespace consist {

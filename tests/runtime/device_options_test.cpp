@@ -1,5 +1,5 @@
 // What a device settles by measuring holds for the whole run, and for those that go on from it.
-#include "core/runtime/device_options.h"
+#include "core/connect/device_options.h"
 
 #include <gtest/gtest.h>
 
@@ -7,9 +7,9 @@
 
 #include "core/checkpoint/checkpoint_reader.h"
 #include "core/plan/parts.h"
+#include "tests/lone_job.h"
 #include "tests/temporary_folder.h"
 #include "tests/train_from_scratch.h"
-#include "tests/lone_job.h"
 
 namespace consist {
 namespace {

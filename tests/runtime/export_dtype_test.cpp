@@ -1,5 +1,5 @@
 // In which dtype `consist train --export` writes weights, and that they are rounded as they should.
-#include "core/runtime/export_dtype.h"
+#include "core/state/export_dtype.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,8 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "core/program/bfloat16.h"
-#include "core/program/float16.h"
+#include "core/base/bfloat16.h"
+#include "core/base/float16.h"
 #include "core/weights/model_weights.h"
 #include "tests/child_process.h"
 #include "tests/temporary_folder.h"

@@ -1,5 +1,5 @@
 // What a host's ranks pin together must fit before any of them pins it.
-#include "core/runtime/host_memory.h"
+#include "core/connect/host_memory.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

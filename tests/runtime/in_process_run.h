@@ -14,12 +14,12 @@
 #include <string>
 #include <vector>
 
-#include "core/passes/compile.h"
+#include "core/compile/compile.h"
+#include "core/connect/communicators.h"
 #include "core/plan/parts.h"
 #include "core/plugin/host.h"
-#include "core/runtime/communicators.h"
-#include "core/runtime/trainer.h"
-#include "core/runtime/training_state.h"
+#include "core/state/training_state.h"
+#include "core/training/trainer.h"
 #include "tests/job/in_process.h"
 #include "tests/runtime/watched_device.h"
 

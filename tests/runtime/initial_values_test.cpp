@@ -1,5 +1,5 @@
 // Initial weights are the function that the header states, bit for bit, however they are computed.
-#include "core/runtime/initial_values.h"
+#include "core/state/initial_values.h"
 
 #include <gtest/gtest.h>
 

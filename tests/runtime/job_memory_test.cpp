@@ -1,11 +1,11 @@
 // Memory is stated for the rank that needs the most of it.
-#include "core/runtime/job_memory.h"
+#include "core/record/job_memory.h"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
-#include "core/runtime/run_description.h"
+#include "core/record/run_description.h"
 #include "tests/job/in_process.h"
 #include "tests/temporary_folder.h"
 #include "tests/train_from_scratch.h"

@@ -1,5 +1,5 @@
 // A rank whose own thread cannot leave a failed job is ended by another thread, with the reason on record.
-#include "core/runtime/last_resort.h"
+#include "core/connect/last_resort.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

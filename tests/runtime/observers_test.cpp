@@ -1,5 +1,5 @@
 // Observers: all are told in order; one that fails is reported with its name and switched off, and the others go on.
-#include "core/runtime/observers.h"
+#include "core/record/observers.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Who used the processors while a run took its steps.
-#include "core/runtime/processor_use.h"
+#include "core/record/processor_use.h"
 
 #include <gtest/gtest.h>
 

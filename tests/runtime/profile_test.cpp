@@ -1,9 +1,9 @@
 // What a profile adds up, and what of a step is then idle.
-#include "core/runtime/profile.h"
+#include "core/record/profile.h"
 
 #include <gtest/gtest.h>
 
-#include "core/runtime/bubble_fraction.h"
+#include "core/record/bubble_fraction.h"
 
 namespace consist {
 namespace {

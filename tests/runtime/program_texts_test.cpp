@@ -1,5 +1,5 @@
 // The programs that an archive holds: those that ran, instruction by instruction, and no more than there is room for.
-#include "core/runtime/program_texts.h"
+#include "core/record/program_texts.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

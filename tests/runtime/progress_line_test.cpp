@@ -1,5 +1,5 @@
 // The progress line fits the terminal that it is drawn on.
-#include "core/runtime/progress_line.h"
+#include "core/record/progress_line.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -4,7 +4,7 @@
 
 #include <thread>
 
-#include "core/runtime/run_progress.h"
+#include "core/record/run_progress.h"
 #include "tests/runtime/in_process_run.h"
 
 namespace consist {

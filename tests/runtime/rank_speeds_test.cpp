@@ -1,4 +1,4 @@
-#include "core/runtime/rank_speeds.h"
+#include "core/record/rank_speeds.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // The figures of a run, each against what it is made from.
-#include "core/runtime/run_result.h"
+#include "core/record/run_result.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include "consist/error.h"
 #include "core/plan/parts.h"
 #include "core/plugin/host.h"
-#include "core/runtime/metrics.h"
+#include "core/record/metrics.h"
 #include "tests/temporary_folder.h"
 #include "tests/train_from_scratch.h"
 

@@ -1,5 +1,5 @@
 // The choice of a token: greedy, and by distributions that temperature, top-k and top-p state.
-#include "core/runtime/sampler.h"
+#include "core/training/sampler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

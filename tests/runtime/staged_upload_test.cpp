@@ -1,5 +1,5 @@
 // Values that many threads make arrive whole and in place, through little memory, and failures end the upload.
-#include "core/runtime/staged_upload.h"
+#include "core/state/staged_upload.h"
 
 #include <gtest/gtest.h>
 

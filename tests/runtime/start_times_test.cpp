@@ -1,5 +1,5 @@
 // What a run's start took: in the archive, and on the terminal if it was long.
-#include "core/runtime/start_times.h"
+#include "core/record/start_times.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

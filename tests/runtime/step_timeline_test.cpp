@@ -1,12 +1,12 @@
 // When a step's instructions ran: which steps are timed, and what the archive says of them.
-#include "core/runtime/step_timeline.h"
+#include "core/record/step_timeline.h"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
 #include "core/cost/simulator.h"
-#include "core/passes/memory_plan.h"
+#include "core/lower/memory_plan.h"
 #include "tests/passes/tiny_case.h"
 
 namespace consist {

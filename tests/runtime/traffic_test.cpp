@@ -1,5 +1,5 @@
 // What ranks sent: the program's figure beside the transport's count, and what stands for it where a transport does not count.
-#include "core/runtime/traffic.h"
+#include "core/record/traffic.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // What a rank's memory holds before the first step, element by element, for every way of dividing parameters.
-#include "core/runtime/training_state.h"
+#include "core/state/training_state.h"
 
 #include <gtest/gtest.h>
 
@@ -10,12 +10,12 @@
 #include <string>
 
 #include "consist/error.h"
-#include "core/passes/compile.h"
+#include "core/base/bfloat16.h"
+#include "core/compile/compile.h"
 #include "core/plan/parts.h"
 #include "core/plugin/host.h"
-#include "core/program/bfloat16.h"
 #include "core/program/local_ranges.h"
-#include "core/runtime/initial_values.h"
+#include "core/state/initial_values.h"
 
 namespace consist {
 namespace {

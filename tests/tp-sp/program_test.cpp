@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "consist/error.h"
+#include "core/compile/compile.h"
 #include "core/cost/collective_stream.h"
-#include "core/passes/compile.h"
-#include "core/passes/memory_plan.h"
-#include "core/passes/waits.h"
+#include "core/lower/memory_plan.h"
+#include "core/lower/waits.h"
 #include "core/plugin/host.h"
 #include "core/program/printer.h"
 #include "tests/golden_text.h"

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "consist/op.h"
-#include "core/passes/compile.h"
+#include "core/compile/compile.h"
 #include "core/passes/recompute.h"
 #include "core/plan/machine_choice.h"
 #include "core/plugin/host.h"

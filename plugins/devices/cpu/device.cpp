@@ -18,10 +18,10 @@
 #include "consist/error.h"
 #include "consist/host.h"
 #include "consist/plugin.h"
+#include "plugins/devices/common/measured_matmul.h"
 #include "plugins/devices/cpu/bf16_choice.h"
 #include "plugins/devices/cpu/executable.h"
 #include "plugins/devices/cpu/kernel_library.h"
-#include "plugins/devices/measured_matmul.h"
 
 namespace {
 

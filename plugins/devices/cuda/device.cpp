@@ -16,15 +16,15 @@
 #include "consist/host.h"
 #include "consist/log.h"
 #include "consist/plugin.h"
+#include "plugins/devices/common/measured_matmul.h"
 #include "plugins/devices/cuda/check.h"
 #include "plugins/devices/cuda/executable.h"
-#include "plugins/devices/cuda/kernels/compiled_code.h"
-#include "plugins/devices/cuda/kernels/kernels.h"
-#include "plugins/devices/cuda/kernels/random_fill.h"
+#include "plugins/devices/cuda/kernels/common/compiled_code.h"
+#include "plugins/devices/cuda/kernels/common/kernels.h"
+#include "plugins/devices/cuda/kernels/optimizer/random_fill.h"
 #include "plugins/devices/cuda/matmul.h"
 #include "plugins/devices/cuda/pinned_memory.h"
 #include "plugins/devices/cuda/sensors.h"
-#include "plugins/devices/measured_matmul.h"
 
 namespace {
 

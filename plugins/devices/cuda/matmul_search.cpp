@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "plugins/devices/cuda/check.h"
-#include "plugins/devices/cuda/kernels/random_fill.h"
+#include "plugins/devices/cuda/kernels/optimizer/random_fill.h"
 
 namespace consist::cuda {
 namespace {

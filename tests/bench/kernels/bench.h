@@ -15,7 +15,7 @@
 #include "consist/device.h"
 #include "consist/float8.h"
 #include "consist/op.h"
-#include "core/program/bfloat16.h"
+#include "core/base/bfloat16.h"
 
 namespace consist::bench {
 

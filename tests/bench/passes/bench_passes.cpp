@@ -9,12 +9,12 @@
 #include <string>
 #include <utility>
 
-#include "core/passes/compile.h"
-#include "core/passes/memory_plan.h"
+#include "core/compile/compile.h"
+#include "core/lower/memory_plan.h"
+#include "core/lower/prepared_program.h"
+#include "core/lower/waits.h"
 #include "core/passes/unroll_micro_batches.h"
-#include "core/passes/waits.h"
 #include "core/plan/parts.h"
-#include "core/plan/prepared_program.h"
 #include "core/plugin/host.h"
 #include "core/program/printer.h"
 #include "core/program/verifier.h"

@@ -32,7 +32,7 @@ def student_t(freedom):
 
 
 def half_width(errors):
-    """As launch/calibrate/step_errors.h."""
+    """As launch/measure/step_errors.h."""
     return student_t(len(errors)) * math.sqrt(sum(error * error for error in errors) / len(errors))
 
 

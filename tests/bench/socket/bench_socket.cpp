@@ -14,7 +14,7 @@
 #include "core/collectives/ring.h"
 #include "core/collectives/sum.h"
 #include "core/job/environment.h"
-#include "launch/launcher.h"
+#include "launch/start/launcher.h"
 #include "plugins/transports/socket/connect.h"
 
 namespace {

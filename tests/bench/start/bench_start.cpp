@@ -17,12 +17,12 @@
 
 #include "consist/error.h"
 #include "consist/host.h"
-#include "core/passes/compile.h"
+#include "core/compile/compile.h"
 #include "core/plan/parts.h"
 #include "core/plugin/host.h"
 #include "core/program/local_ranges.h"
-#include "core/runtime/initial_values.h"
-#include "core/runtime/training_state.h"
+#include "core/state/initial_values.h"
+#include "core/state/training_state.h"
 #include "core/weights/model_weights.h"
 
 namespace {

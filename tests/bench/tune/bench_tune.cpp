@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/plan/machine_choice.h"
-#include "launch/tune/search.h"
+#include "launch/search/tune/search.h"
 #include "tests/advise/random_configurations.h"
 
 namespace {

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "consist/error.h"
-#include "core/plan/prepared_program.h"
+#include "core/lower/prepared_program.h"
 #include "tests/conformance/parts/parts.h"
 #include "tests/temporary_folder.h"
 #include "tests/train_from_scratch.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "core/program/bfloat16.h"
+#include "core/base/bfloat16.h"
 
 namespace consist::testing {
 namespace {

@@ -4,7 +4,7 @@
 #include <cctype>
 #include <string>
 
-#include "core/passes/compile.h"
+#include "core/compile/compile.h"
 #include "core/plan/plan.h"
 #include "core/plugin/host.h"
 #include "core/plugin/kernel_sets.h"

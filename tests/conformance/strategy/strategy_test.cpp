@@ -12,8 +12,8 @@
 #include <sstream>
 
 #include "consist/error.h"
+#include "core/compile/compile.h"
 #include "core/cost/collective_stream.h"
-#include "core/passes/compile.h"
 #include "core/plan/plan.h"
 #include "core/plugin/host.h"
 #include "core/program/printer.h"

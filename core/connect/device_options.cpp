@@ -1,0 +1,108 @@
+#include "core/connect/device_options.h"
+
+#include <nlohmann/json.hpp>
+
+#include "consist/error.h"
+#include "core/checkpoint/checkpoint_reader.h"
+
+namespace consist {
+namespace {
+
+using Json = nlohmann::json;
+using ByPlugin = std::map<std::string, std::map<std::string, std::string>>;
+
+constexpr const char* key = "device.options";
+
+/// What held in the run that wrote the newest readable checkpoint: what it was told, and what its device had settled. Whether a
+/// checkpoint is sound is judged when it is loaded.
+struct Before {
+  ByPlugin told, settled;
+};
+Before run_before(const RunConfig& config) {
+  if (!config.resume || config.checkpoint.empty()) return {};
+  for (const CheckpointPlace& place : list_checkpoints(config.checkpoint)) {
+    try {
+      const Json then = Json::parse(Checkpoint(place.path).state().config);
+      return {then.value("plugin_options", ByPlugin{}), then.value("chosen_options", ByPlugin{})};
+    } catch (const std::exception&) {
+      continue;
+    }
+  }
+  return {};
+}
+
+bool leaves_open(const std::string& value) {
+  return value == "auto";
+}
+
+/// What this run's own options do not say; `auto` says nothing.
+void drop_what_is_given(std::map<std::string, std::string>& settled, const RunConfig& config, const std::string& device) {
+  const auto given = config.plugin_options.find(device);
+  if (given == config.plugin_options.end()) return;
+  std::erase_if(settled, [&](const auto& option) {
+    const auto own = given->second.find(option.first);
+    return own != given->second.end() && !leaves_open(own->second);
+  });
+}
+
+/// Replaces what the device has just chosen by what the run before was told; true if something was.
+bool take_what_was_told(std::map<std::string, std::string>& chosen, const ByPlugin& told, const std::string& device) {
+  const auto before = told.find(device);
+  if (before == told.end()) return false;
+  bool any = false;
+  for (auto& [option, value] : chosen) {
+    const auto was = before->second.find(option);
+    if (was == before->second.end() || leaves_open(was->second)) continue;
+    value = was->second;
+    any = true;
+  }
+  return any;
+}
+
+std::string note_of(const std::string& device, const std::string& option, const std::string& value) {
+  return "--" + device + "." + option + " " + value + ", as in the run that is resumed";
+}
+
+}  // namespace
+
+std::vector<std::string> open_device(Parts& parts, RunConfig& config, PluginHost& host, Job& job) {
+  std::vector<std::string> notes;
+  if (job.rank() != 0) {
+    // Opened while rank 0's is: drivers take seconds to start. Another one is made only where something was settled.
+    add_device(parts, config, host);
+    parts.device->open(job.local_rank(), job.local_size());
+    config.chosen_options = Json::parse(job.get(key, job.timeout())).get<ByPlugin>();
+    if (config.chosen_options.empty()) return notes;
+    add_device(parts, config, host);
+    parts.device->open(job.local_rank(), job.local_size());
+    return notes;
+  }
+  Before before = run_before(config);
+  config.chosen_options = std::move(before.settled);
+  for (auto& [device, options] : config.chosen_options) {
+    drop_what_is_given(options, config, device);
+    for (const auto& [option, value] : options) notes.push_back(note_of(device, option, value));
+  }
+  std::erase_if(config.chosen_options, [](const auto& device) { return device.second.empty(); });
+  add_device(parts, config, host);
+  std::erase_if(config.chosen_options, [&](const auto& device) { return device.first != parts.device_name; });
+  parts.device->open(job.local_rank(), job.local_size());
+  if (config.chosen_options.empty()) {
+    const ModelSizes sizes = parts.architecture->sizes();
+    auto chosen = parts.device->choose_options(parts.precision->dtypes().parameter, config.batch * config.sequence, sizes.ffn,
+                                               sizes.hidden);
+    notes = parts.device->info().notes;
+    const bool was_told = take_what_was_told(chosen, before.told, parts.device_name);
+    if (!chosen.empty()) config.chosen_options[parts.device_name] = chosen;
+    if (was_told) {  // the device has been set by its own choice
+      add_device(parts, config, host);
+      parts.device->open(job.local_rank(), job.local_size());
+      notes.clear();
+      for (const auto& [option, value] : chosen) notes.push_back(note_of(parts.device_name, option, value));
+    }
+  }
+  if (job.size() > 1) job.put(key, Json(config.chosen_options).dump());
+  return notes;
+}
+
+}  // namespace consist

@@ -1,0 +1,58 @@
+// What the training loop tells of a step and of an evaluation, and to whom.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "consist/export.h"
+#include "core/job/progress.h"
+
+namespace consist {
+
+struct StepReport {
+  std::int64_t step = 0;  ///< counted from 1
+  double loss = 0;        ///< mean over the step's tokens of all ranks
+  double grad_norm = 0;   ///< before clipping
+  std::optional<double> auxiliary_loss;  ///< what is trained on beside the loss (Program::auxiliary_losses), if anything is
+  /// How many choices of tokens fell on each expert, over all ranks: for each router (Program::routers) a row; empty without any.
+  std::vector<float> expert_choices;
+  std::optional<double> targets;  ///< that the loss is the mean of, where a mask decides it
+  double expert_load = 0;  ///< of that the largest share of an expert over the mean of its router; 0 without routers
+  double learning_rate = 0;
+  double seconds = 0;       ///< from before the batch is written to the device until the last instruction has finished
+  double data_seconds = 0;  ///< how long this rank waited before that for its tokens, which are read while the step before runs
+  std::int64_t sequences = 0;                   ///< of all ranks
+  std::int64_t tokens = 0;                      ///< of all ranks
+  std::chrono::system_clock::time_point began;  ///< when this rank's device was given the step
+};
+
+struct EvaluationReport {
+  std::int64_t step = 0;       ///< after it
+  double loss = 0;             ///< mean over the tokens of all sequences
+  std::int64_t sequences = 0;  ///< over all ranks, each read once: the same ones in every layout
+  double seconds = 0;
+  double targets = 0;  ///< tokens that the mean is over
+};
+
+/// What happens besides training; called from the trainer's thread between steps, on every rank.
+class CONSIST_API TrainerEvents {
+ public:
+  virtual ~TrainerEvents();
+  virtual void step_finished(const StepReport& report) = 0;
+  virtual void evaluated(const EvaluationReport& report) = 0;
+  /// Writes a sample of text after `step` steps; changes nothing of the state.
+  virtual void sample(std::int64_t /*step*/) {}
+  /// Saves the state after `step` steps.
+  virtual void checkpoint(std::int64_t step) = 0;
+  /// In step `step`, or in the evaluation behind it, `missing` rows of tokens had no room at their experts, and nothing was changed: gives
+  /// the state programs with more room and returns true, or returns false, upon which training ends with an error. The same on all ranks.
+  virtual bool make_room(std::int64_t step, double missing);
+  /// Before the trainer begins a part of step `step`, or round `round` of the evaluation behind it. Must not block.
+  virtual void begins(Activity /*activity*/, std::int64_t /*step*/, std::int64_t /*round*/) {}
+  /// Whether this rank wants to end the run (a signal); polled before each step. All ranks end together.
+  virtual bool stop_requested() = 0;
+};
+
+}  // namespace consist

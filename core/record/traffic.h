@@ -1,0 +1,35 @@
+// What one rank sent to others: counted by the transports that can, else what the program's collectives send.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "consist/export.h"
+#include "core/connect/communicators.h"
+#include "core/lower/program_summary.h"
+
+namespace consist {
+
+struct AxisTraffic {
+  std::string axis;                ///< "data", "data+context"
+  std::int64_t program_bytes = 0;  ///< per step, if rings carry the collectives
+  /// Of all steps, evaluations and what connecting takes. Nothing where the transport does not count (NCCL does not).
+  std::optional<std::int64_t> counted_bytes;
+};
+
+/// Of every set of axes of `mesh` that is connected; `summary` is the step's.
+std::vector<AxisTraffic> traffic(const Mesh& mesh, const ProgramSummary& summary, const Communicators& communicators);
+/// The archive's /comm, of a run of so many steps.
+CONSIST_API std::string traffic_json(const std::vector<AxisTraffic>& axes, std::int64_t steps);
+
+/// What a step sent, as /comm says.
+struct SentPerStep {
+  double bytes = 0;
+  bool counted = true;  ///< false: of some axis it is the program's
+};
+/// Nothing where `json` is not of traffic_json() or there was no step.
+CONSIST_API std::optional<SentPerStep> sent_per_step(const std::string& json);
+
+}  // namespace consist

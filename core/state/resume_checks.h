@@ -1,0 +1,48 @@
+// Whether a checkpoint is of the run that is to go on from it, and what it calls the run's values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "consist/schedule.h"
+#include "core/checkpoint/checkpoint_state.h"
+#include "core/checkpoint/tensor_parts.h"
+#include "core/config/run_config.h"
+#include "core/plugin/host.h"
+#include "core/state/training_state.h"
+
+namespace consist {
+
+/// The option of datasets of rows that says how the evaluation part is divided off, and its value for what they all did up to
+/// version 1 of checkpoints.
+inline constexpr const char* split_option = "eval-split";
+inline constexpr const char* split_by_sequences = "sequences";
+/// Of a checkpoint of version 1, whose text `config` is: the datasets of rows that kept a share of the sequences for evaluation,
+/// as
+/// --dataset calls them. Of later ones none: their options say it. Throws DataError naming `path`.
+CONSIST_API std::vector<std::string> datasets_split_by_sequences(const CheckpointState& saved, const std::string& path);
+
+/// Throws UsageError unless the steps of the checkpoint at `path` have read what those of `config` would have read, DataError if
+/// it does not say what it read.
+void check_same_data(const CheckpointState& saved, const std::string& path, const RunConfig& config,
+                     std::int64_t sequences_per_step);
+
+/// What the schedule of a run that resumes changes: a sentence that names the schedules before and now and the first step that has
+/// another rate than it would have had, if there is one or the schedule is another one; else empty. Makes the schedule of the
+/// checkpoint, as far as it can be made here.
+std::string schedule_change(const CheckpointState& saved, const std::string& path, const RunConfig& config, const Schedule& schedule,
+                            PluginHost& host);
+
+/// Throws UsageError if the checkpoint is of a run that trained other parameters (--freeze).
+void check_same_trained(const CheckpointState& saved, const std::string& path, const RunConfig& config);
+
+/// What a rank's value is called in a checkpoint.
+std::string stored_name(const TrainingState::Value& value, int rank);
+
+/// Throws DataError naming `path` unless the checkpoint has every value of every parameter and nothing else that a run must not
+/// lose. `parameters`: for each of the whole model, what a checkpoint holds for it; `has_stages`: the run is a pipeline, whose stages have states of their own.
+void check_names(const TensorParts& saved, const std::vector<std::vector<std::string>>& parameters, const TrainingState& state, int ranks,
+                 bool has_stages, const std::string& path);
+
+}  // namespace consist

@@ -1,0 +1,80 @@
+// What a run takes from files and leaves in them: weights at its start, checkpoints, and the trained model.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/checkpoint/checkpoint_reader.h"
+#include "core/checkpoint/checkpoint_writer.h"
+#include "core/config/run_config.h"
+#include "core/job/job.h"
+#include "core/plan/parts.h"
+#include "core/state/training_state.h"
+#include "core/weights/stored_dtype.h"
+
+namespace consist {
+
+/// One per rank and run, used from the trainer's thread; what the constructor is given must outlive it. Each rank writes the
+/// parts that it owns, to a folder that all ranks share; a checkpoint of one layout is read in any other.
+class SavedState {
+ public:
+  /// Called by every rank. With --resume, finds the newest sound checkpoint. Takes the folders of checkpoints and export on rank
+  /// 0, so that one that cannot be used is an error before anything is trained. Throws UsageError if the checkpoint is of a run
+  /// that read other data or went further, or for a folder whose content would be lost or mixed with another run's, SystemError
+  /// if one cannot be made or is in use.
+  SavedState(const RunConfig& config, const Parts& parts, const Layout& layout, JoinedJob& job);
+  ~SavedState();  ///< removes an export folder that it has made and that nothing came into
+  SavedState(const SavedState&) = delete;
+  SavedState& operator=(const SavedState&) = delete;
+
+  /// Whether --resume found that the run had ended before, its export included; rank 0 has said so then, and there is nothing to
+  /// fill, save or export.
+  bool nothing_left() const noexcept { return nothing_left_; }
+
+  /// Called by every rank: gives `state` its values and returns the number of steps that they have been trained for. With
+  /// --resume these are the newest sound checkpoint's, if there is one; otherwise the model folder's weights or, for a preset
+  /// and with --from-scratch, initial ones (then 0). Throws DataError naming the file and the tensor if something is missing,
+  /// left over, corrupt or of another shape.
+  std::int64_t fill(TrainingState& state);
+
+  /// After fill(): what schedule_change() in resume_checks.h says of the checkpoint; empty without one.
+  std::string schedule_change(PluginHost& host) const;
+
+  /// CompileRequest::room of the checkpoint that fill() reads, 1 without one; and what save() says of it from now on.
+  double room() const noexcept { return room_; }
+  void set_room(double room) noexcept { room_ = room; }
+
+  /// Called by every rank: saves a checkpoint after `step` steps. Returns the bytes written by all ranks on rank 0, elsewhere 0.
+  std::int64_t save(TrainingState& state, std::int64_t step);
+
+  /// Called by every rank: writes config.json, the tokenizer and the weights to the export folder, if one is given: all of them,
+  /// or nothing if it throws. The weights are in export_dtype(); in f32, with a warning, where binary16 cannot hold one of them.
+  /// Weights that are divided go through a folder "parts.partial" in it, from which rank 0 puts them together.
+  void export_model(TrainingState& state) const;
+
+ private:
+  void find_newest_checkpoint();
+  void resume_from_checkpoint(TrainingState& state);
+  struct OwnedTensors;
+  StoredDType dtype_that_holds(const OwnedTensors& mine, bool divided) const;
+  void export_parts(const OwnedTensors& mine, StoredDType dtype) const;
+
+  const RunConfig& config_;
+  const Parts& parts_;
+  JoinedJob& job_;
+  std::string layout_;
+  std::int64_t sequences_per_step_;
+  /// By parameter of the whole model, of which a pipeline stage has some: what a checkpoint holds for it, its own name first.
+  std::vector<std::vector<std::string>> parameters_;
+  std::unique_ptr<CheckpointWriter> writer_;  // rank 0 with --checkpoint
+  std::optional<Checkpoint> checkpoint_;      // to resume from
+  StoredDType export_dtype_ = DType::f32;     // as asked, with --export
+  double room_ = 1;
+  bool nothing_left_ = false;
+  bool made_export_folder_ = false;
+};
+
+}  // namespace consist

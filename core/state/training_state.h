@@ -1,0 +1,162 @@
+// What a rank holds while it trains: the prepared programs, their memory, and the values of parameters and optimizer states.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "consist/device.h"
+#include "consist/error.h"
+#include "consist/job.h"
+#include "consist/precision.h"
+#include "consist/program.h"
+#include "consist/transport.h"
+#include "core/lower/prepared_program.h"
+#include "core/state/staged_upload.h"
+
+namespace consist {
+
+/// Reads elements [first, first + out.size()) of the logical tensor `name` as f32. Called from several threads at once.
+using ReadElements = std::function<void(const std::string& name, std::int64_t first, std::span<float> out)>;
+
+/// Threads with which each rank of the job best fills its memory: its share of the cores of its host.
+CONSIST_API int filling_threads(const Job& job);
+
+/// A plan exceeds the memory that it may take.
+class CONSIST_API TooLarge : public UsageError {
+ public:
+  TooLarge(const std::string& message, std::int64_t bytes) : UsageError(message), bytes_(bytes) {}
+  std::int64_t bytes() const noexcept { return bytes_; }  ///< of device memory, per rank
+
+ private:
+  std::int64_t bytes_;
+};
+
+/// What generates text from the weights that a step trains (see generator.h).
+struct TextPrograms {
+  Program prompt, next;
+};
+
+/// Owned by the trainer, used from its thread. Device and communicators must outlive it.
+class CONSIST_API TrainingState {
+ public:
+  /// Prepares and plans both programs. Throws TooLarge, before anything is allocated, if the plan exceeds `memory_limit` bytes
+  /// (0: what the device has); the message names the largest tensors and what makes plans smaller.
+  /// `text`: programs that generate from the step's weights between steps, in memory behind the step's states.
+  TrainingState(Program step, std::optional<Program> evaluation, Device& device, const CommunicatorOfQueue& communicators,
+                int rank, std::int64_t memory_limit, std::optional<TextPrograms> text = std::nullopt);
+  ~TrainingState();
+  TrainingState(const TrainingState&) = delete;
+  TrainingState& operator=(const TrainingState&) = delete;
+
+  /// Allocates the arenas, fills in constants and hands the programs to the device.
+  void allocate(bool profile);
+
+  /// Runs other programs from now on, with the same parameters and states, whose values stay as they are: prepares and plans them, gives
+  /// back the memory and allocates it anew. Values go through the host's memory. Throws TooLarge, with nothing changed.
+  void replace_programs(Program step, std::optional<Program> evaluation, const CommunicatorOfQueue& communicators, bool profile);
+
+  /// Initial weights from the seed, made on `threads` threads; optimizer states as at step 0.
+  void initialize(std::uint64_t seed, int threads = 1);
+  /// Weights from `read`, by parameter name, on `threads` threads; optimizer states as at step 0.
+  void load_weights(const ReadElements& read, int threads = 1);
+
+  PreparedProgram& step() { return *step_; }
+  PreparedProgram* evaluation() { return step_evaluates_ ? step_.get() : evaluation_.get(); }
+  /// The step is an evaluation itself: nothing is trained.
+  void evaluate_by_step() noexcept { step_evaluates_ = true; }
+  PreparedProgram* prompt() { return prompt_.get(); }  ///< of TextPrograms; null without
+  PreparedProgram* next() { return next_.get(); }
+  /// Before text is generated: steps write where the programs' constants lie.
+  void begin_text();
+  std::int64_t planned_bytes() const noexcept { return device_bytes_; }
+  std::int64_t planned_host_bytes() const noexcept { return host_bytes_; }
+
+  /// Whether the program has an input of that name: a pipeline stage lacks those that others read.
+  bool has_input(PreparedProgram& program, std::string_view name);
+  /// Whether it has a metric of that name, which read_metric() reads.
+  bool has_metric(PreparedProgram& program, std::string_view name) { return has_input(program, name); }
+  /// The part of an input that this rank holds.
+  LocalPart input_part(PreparedProgram& program, std::string_view name);
+  void write_input(PreparedProgram& program, std::string_view name, const void* data, std::int64_t bytes);
+  float read_metric(PreparedProgram& program, std::string_view name);
+  /// One of several f32 elements; `out` is as large as what this rank holds.
+  void read_metric(PreparedProgram& program, std::string_view name, std::span<float> out);
+  /// All elements of a metric that is no scalar.
+  std::vector<float> read_metrics(PreparedProgram& program, std::string_view name);
+
+  /// A value that a checkpoint must hold: f32 parameters or masters, their states, bf16 parameters without master, and the states
+  /// that strategies and precisions keep beside them (Builder::state), if the step writes them.
+  struct Value {
+    std::string name;  ///< "<parameter>" or "<parameter>.<state>" (ParameterState), the same under every precision; else the
+                       ///< state's own
+    TensorId tensor = no_tensor;
+    DType dtype = DType::f32;
+    Shape shape;               ///< logical; of StateKind::per_rank what this rank holds
+    bool saved_here = true;    ///< false: a rank before this one trains the same parameter (Parameter::tied_replica) and saves it
+    bool of_parameter = true;  ///< false: a state beside the parameters
+    StateKind kind = StateKind::logical;
+  };
+  const std::vector<Value>& values() const noexcept { return values_; }
+  /// States beside the parameters that the step reads or writes. Of an evaluation those that it only reads, such as averages that an
+  /// optimizer keeps, are not among values(): a checkpoint of a run that trains has them.
+  std::vector<Value> states_read() const;
+  /// Copies this rank's elements [first, first+count) (local) of a value out of the device, in the value's dtype.
+  void read_value(const Value& value, std::int64_t first, std::int64_t count, void* out);
+  /// Reads elements [first, first+count) of the logical value, in its dtype. Called from several threads at once.
+  using ReadValue = std::function<void(const Value& value, std::int64_t first, std::int64_t count, void* out)>;
+  /// These values from `read`, on `threads` threads, with the parameters that forward reads rounded from masters among them.
+  void load_values(std::span<const Value> values, const ReadValue& read, int threads = 1);
+  /// Elements of the parameter as training holds it most exactly (master or parameter), converted to f32; local elements.
+  void read_weights(const std::string& parameter, std::int64_t first, std::span<float> out);
+
+ private:
+  /// Prepares and plans both, and checks them against the limit.
+  void prepare(Program step, std::optional<Program> evaluation, const CommunicatorOfQueue& communicators);
+  void release_arenas();
+  /// Parameters, masters, and all states that the step writes, by name.
+  std::map<std::string, TensorId> kept_tensors() const;
+  void check_limit(std::int64_t limit) const;
+  void prepare_text(const CommunicatorOfQueue& communicators);
+  void fill_constants(std::initializer_list<PreparedProgram*> programs);
+  using MakeFloats = std::function<void(std::int64_t logical, std::span<float> out)>;
+  using MakeElements = std::function<void(std::int64_t logical, std::int64_t count, char* out)>;
+  /// Parameter, master and moments as at step 0; `make` is called from the upload's threads.
+  void set_parameter(StagedUpload& upload, const Parameter& parameter, const MakeFloats& make);
+  /// Writes a tensor from `make`, which gives elements in the tensor's dtype: of the logical tensor, or of what is this rank's
+  /// `own` (StateKind::per_rank). `rounded`, if there is one, is divided alike, and gets the same values from a tensor of f32.
+  void write_tensor(StagedUpload& upload, TensorId tensor, TensorId rounded, MakeElements make, bool own = false);
+  void zero(TensorId tensor);
+  void zero_states();
+  void list_values();
+  void list_states();
+  Value state_value(TensorId state) const;
+  std::set<TensorId> storages_of_parameters() const;
+  TensorId find_named(PreparedProgram& program, std::string_view name);  // no_tensor if there is none
+  TensorId named(PreparedProgram& program, std::string_view name);
+
+  Device& device_;
+  int rank_;
+  std::int64_t memory_limit_ = 0;  // bytes; 0: none
+  std::unique_ptr<PreparedProgram> step_, evaluation_;
+  bool step_evaluates_ = false;
+  std::optional<TextPrograms> text_;  // as they were given
+  std::unique_ptr<PreparedProgram> prompt_, next_;
+  std::vector<std::unique_ptr<PreparedProgram>> replaced_;  // the job's thread may still look at them
+  std::vector<Value> values_;
+  std::int64_t device_bytes_ = 0, host_bytes_ = 0;
+  void* device_arena_ = nullptr;
+  void* host_arena_ = nullptr;
+  bool as_allocated_ = true;  ///< states are zero still, as device memory is handed out
+  std::map<const PreparedProgram*, std::map<std::string, TensorId, std::less<>>> named_;  // a step looks up without a copy
+};
+
+}  // namespace consist

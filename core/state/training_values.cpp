@@ -1,0 +1,111 @@
+// The values that a rank keeps from step to step, as checkpoints and exports see them.
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "consist/error.h"
+#include "core/base/bfloat16.h"
+#include "core/state/training_state.h"
+
+namespace consist {
+namespace {
+
+void decode(const void* bytes, DType dtype, std::span<float> out) {
+  if (dtype == DType::f32) {
+    std::memcpy(out.data(), bytes, out.size_bytes());
+  } else if (dtype == DType::bf16) {
+    const auto* in = static_cast<const std::uint16_t*>(bytes);
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = from_bfloat16(in[i]);
+  } else {
+    throw ProgramError("weights cannot be read from " + std::string(name_of(dtype)));
+  }
+}
+
+}  // namespace
+
+void TrainingState::list_values() {
+  const Program& program = step_->program();
+  bool saved_here = true;
+  auto add = [&](const std::string& name, TensorId tensor) {
+    if (tensor == no_tensor) return;
+    const Tensor& t = program[tensor];
+    const Shape shape = t.state_kind == StateKind::per_rank ? program.local(tensor) : t.shape;
+    values_.push_back(
+        {.name = name, .tensor = tensor, .dtype = t.dtype, .shape = shape, .saved_here = saved_here, .kind = t.state_kind});
+  };
+  for (const Parameter& p : program.parameters) {
+    saved_here = p.tied_replica < 0 || p.tied_replica > rank_;
+    add(p.name, p.master == no_tensor ? p.tensor : p.master);
+    for (const ParameterState& kept : p.states) add(p.name + "." + kept.name, kept.tensor);
+  }
+  list_states();
+}
+
+std::set<TensorId> TrainingState::storages_of_parameters() const {
+  const Program& program = step_->program();
+  std::set<TensorId> storages;
+  for (const Parameter& p : program.parameters) {
+    for (TensorId tensor : {p.tensor, p.master}) {
+      if (tensor != no_tensor) storages.insert(program[tensor].storage);
+    }
+    for (const ParameterState& kept : p.states) storages.insert(program[kept.tensor].storage);
+  }
+  return storages;
+}
+
+TrainingState::Value TrainingState::state_value(TensorId id) const {
+  const Tensor& state = step_->program()[id];
+  const Shape shape = state.state_kind == StateKind::per_rank ? step_->program().local(id) : state.shape;
+  return {
+      .name = state.name, .tensor = id, .dtype = state.dtype, .shape = shape, .of_parameter = false, .kind = state.state_kind};
+}
+
+std::vector<TrainingState::Value> TrainingState::states_read() const {
+  const Program& program = step_->program();
+  std::vector<Value> states;
+  std::set<TensorId> listed = storages_of_parameters();
+  for (const Value& value : values_) {
+    if (!value.of_parameter) states.push_back(value);
+    listed.insert(value.tensor);
+  }
+  for (const Instruction& i : program.instructions) {
+    for (TensorId input : i.inputs) {
+      if (input == no_tensor) continue;
+      const TensorId id = program[input].storage;
+      if (!program[id].state || program[id].role != Role::optimizer_state || !listed.insert(id).second) continue;
+      if (Value value = state_value(id); value.shape.elements() > 0) states.push_back(std::move(value));
+    }
+  }
+  return states;
+}
+
+void TrainingState::list_states() {
+  const Program& program = step_->program();
+  const std::set<TensorId> of_parameters = storages_of_parameters();
+  std::set<TensorId> listed;
+  for (const Instruction& i : program.instructions) {
+    for (TensorId output : i.outputs) {
+      if (output == no_tensor) continue;
+      const TensorId id = program[output].storage;
+      const Tensor& state = program[id];
+      if (!state.state || state.role != Role::optimizer_state || of_parameters.contains(id) || !listed.insert(id).second)
+        continue;
+      if (Value value = state_value(id); value.shape.elements() > 0) values_.push_back(std::move(value));
+    }
+  }
+}
+
+void TrainingState::read_value(const Value& value, std::int64_t first, std::int64_t count, void* out) {
+  const auto size = static_cast<std::int64_t>(size_of(value.dtype));
+  device_.download(out, step_->buffer(value.tensor).as<char>() + first * size, count * size);
+}
+
+void TrainingState::read_weights(const std::string& parameter, std::int64_t first, std::span<float> out) {
+  const auto value = std::find_if(values_.begin(), values_.end(), [&](const Value& v) { return v.name == parameter; });
+  if (value == values_.end()) throw ProgramError("there is no parameter '" + parameter + "'");
+  std::vector<char> bytes(out.size() * size_of(value->dtype));
+  read_value(*value, first, static_cast<std::int64_t>(out.size()), bytes.data());
+  decode(bytes.data(), value->dtype, out);
+}
+
+}  // namespace consist

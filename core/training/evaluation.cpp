@@ -1,0 +1,164 @@
+#include "core/training/evaluation.h"
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <vector>
+
+#include "consist/error.h"
+#include "consist/log.h"
+#include "consist/text.h"
+#include "core/archive/archive.h"
+#include "core/connect/agreement.h"
+#include "core/connect/communicators.h"
+#include "core/connect/device_options.h"
+#include "core/connect/host_memory.h"
+#include "core/connect/last_resort.h"
+#include "core/lower/program_summary.h"
+#include "core/plan/links.h"
+#include "core/plan/machine_choice.h"
+#include "core/record/job_memory.h"
+#include "core/record/run_description.h"
+#include "core/state/loaded_weights.h"
+#include "core/training/run_setup.h"
+#include "core/training/trainer.h"
+
+namespace consist {
+namespace {
+
+/// Nothing happens besides, but that experts get more room.
+class Events final : public TrainerEvents {
+ public:
+  explicit Events(std::function<void()> grow) : grow_(std::move(grow)) {}
+  void step_finished(const StepReport& /*report*/) override {}
+  void evaluated(const EvaluationReport& /*report*/) override {}
+  void checkpoint(std::int64_t /*step*/) override {}
+  bool make_room(std::int64_t /*step*/, double /*missing*/) override {
+    grow_();
+    return true;
+  }
+  bool stop_requested() override { return false; }
+
+ private:
+  std::function<void()> grow_;
+};
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+/// The archive's /evaluation.
+std::string evaluation_json(const EvaluationResult& result) {
+  using Json = nlohmann::ordered_json;
+  const Json json{{"weights", result.weights},
+                  {"step", result.step > 0 ? Json(result.step) : Json()},
+                  {"dataset", result.dataset},
+                  {"loss", result.loss},
+                  {"perplexity", result.perplexity()},
+                  {"tokens", result.tokens},
+                  {"sequences", result.sequences},
+                  {"seconds", result.seconds},
+                  {"tokens_per_second", static_cast<double>(result.tokens) / result.seconds},
+                  {"device", result.device}};
+  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
+/// What a run for steps would say of itself, as far as an evaluation has it.
+void describe(Archive& archive, const RunConfig& config, const std::string& environment, const std::string& topology,
+              const std::string& program) {
+  RunConfig recorded = config;
+  recorded.evaluate_every = 0;  // an option of training, by which the plan knows that it evaluates
+  archive.text("/config", recorded.to_json());
+  archive.text("/environment", environment);
+  archive.text("/topology", topology);
+  archive.text("/program", program);
+}
+
+EvaluationResult evaluate_in(Plan& plan, JoinedJob& job, std::optional<Archive>& archive) {
+  RunConfig& config = plan.config();
+  Parts& parts = plan.parts();
+  agree_on_options(job, config);
+  open_device(parts, config, plan.host(), job);
+  const MachineChoice machine = agree_on_machine(job, parts.device->info(), config.machine);
+  plan_for_device(plan, job, machine.machine);
+  add_dataset(parts, config, plan.host());
+  if (job.rank() == 0) {
+    for (const std::string& warning : parts.dataset->warnings()) log::warn(warning);
+  }
+  Program program = plan.evaluation(job.rank()).value();
+  std::vector<const Program*> programs{&program};
+  agree_on_programs(job, "collectives", programs);
+  const Communicators communicators(plan.layout().mesh, job, *parts.device, transport_maker(plan), programs);
+  TrainingState state = make_state(plan, std::move(program), std::nullopt, communicators, job.rank(), nullptr);
+  state.evaluate_by_step();
+  programs = {&state.step().program()};
+  agree_on_programs(job, "planned collectives", programs);
+  check_host_memory(job, state.planned_host_bytes(), config.host_memory_limit);
+  state.allocate(false);
+  const TrainedWeights weights = load_trained_weights(state, config, parts, job);
+  EvaluationResult result{
+      .weights = weights.text, .step = weights.step, .dataset = parts.dataset->describe(), .device = parts.device->info().name};
+  tell_bytes(job, "planned", state.planned_bytes());
+  tell_bytes(job, "planned_host", state.planned_host_bytes());
+  if (!config.archive.empty()) {
+    archive.emplace(config.archive, config.overwrite);
+    const PlannedMemory planned{largest_bytes(job, "planned", state.planned_bytes()),
+                                largest_bytes(job, "planned_host", state.planned_host_bytes())};
+    describe(*archive, config, environment_json(job, *parts.device, machine, communicators, plan.host()),
+             topology_json(plan, communicators), program_json(summarize(state.step()), planned));
+  }
+  Events events([&] {
+    constexpr double growth = 1.5;
+    plan.set_room(plan.room() * growth);
+    state.replace_programs(plan.evaluation(job.rank()).value(), std::nullopt, communicators.by_queue(), false);
+  });
+  const TrainerSettings settings{.micro_batch = config.batch,
+                                 .sequence = config.sequence,
+                                 .evaluate_every = 1,
+                                 .evaluate_sequences = config.evaluate_sequences,
+                                 .dataset = config.dataset};
+  const EvaluationReport report = evaluate(state, *parts.dataset, plan.layout(), job.rank(), settings, events);
+  if (!std::isfinite(report.loss)) throw Error("the loss is not finite: the weights of " + result.weights + " are damaged");
+  result.loss = report.loss;
+  result.tokens = static_cast<std::int64_t>(report.targets);
+  result.sequences = report.sequences;
+  result.seconds = report.seconds;
+  if (archive) {
+    archive->evaluation(
+        {.step = result.step, .loss = result.loss, .sequences = result.sequences, .seconds = result.seconds, .time = now()});
+    archive->text("/evaluation", evaluation_json(result));
+    archive->finish("finished", "");
+  }
+  job.leave(job.timeout());
+  return result;
+}
+
+}  // namespace
+
+double EvaluationResult::perplexity() const {
+  return std::exp(loss);
+}
+
+EvaluationResult run_evaluation(Plan plan, JoinedJob& job) {
+  const LastResort last_resort(job, [](const std::string& /*reason*/) {});
+  RunConfig& config = plan.config();
+  if (job.rank() != 0) config.archive.clear();
+  std::optional<Archive> archive;
+  try {
+    if (!config.archive.empty()) check_archive_path(config.archive, config.overwrite);
+    return evaluate_in(plan, job, archive);
+  } catch (const std::exception& error) {
+    job.fail(error.what());
+    try {
+      if (archive) archive->finish("failed", error.what());
+    } catch (const std::exception&) {
+      // The archive itself failed: the first error is the one to report.
+    }
+    throw;
+  }
+}
+
+}  // namespace consist

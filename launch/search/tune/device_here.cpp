@@ -1,0 +1,28 @@
+#include "launch/search/tune/device_here.h"
+
+#include <algorithm>
+
+#include "consist/device.h"
+#include "consist/error.h"
+#include "core/plan/parts.h"
+
+namespace consist::launch {
+
+std::string reason_not_to_measure(const Machine& machine, const RunConfig& config, PluginHost& host) {
+  DeviceInfo device;
+  try {
+    Parts parts;
+    add_device(parts, config, host);
+    parts.device->open(0, 1);
+    device = parts.device->info();
+  } catch (const Error& error) {
+    return std::string("no device works here: ") + error.what();
+  }
+  const bool is_named = machine.devices.empty() || std::ranges::any_of(machine.devices, [&](const std::string& name) {
+                          return device.name.find(name) != std::string::npos;
+                        });
+  if (device.kind == machine.device_kind && is_named) return {};
+  return "the device here is " + device.name + " (" + device.kind + "), not of the machine " + machine.name;
+}
+
+}  // namespace consist::launch

@@ -1,0 +1,74 @@
+#include "launch/search/tune/estimate.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace consist::launch {
+namespace {
+
+/// When the compute queue of a rank began the forward part of each micro-batch.
+std::vector<double> begins_of(const Program& program, const SimulatedRank& rank, int micro_batches) {
+  std::vector<double> begins(static_cast<std::size_t>(micro_batches), -1);
+  for (std::size_t n = 0; n < program.instructions.size(); ++n) {
+    const Instruction& i = program.instructions[n];
+    if (i.tag.micro_batch < 0 || i.tag.phase != Phase::forward || i.queue != Queue::compute() || !i.op->touches_memory())
+      continue;
+    double& begin = begins[static_cast<std::size_t>(i.tag.micro_batch)];
+    if (begin < 0 || rank.times[n].begin < begin) begin = rank.times[n].begin;
+  }
+  return begins;
+}
+
+/// Seconds of a micro-batch in the middle of the step, of the stage that takes the longest.
+double seconds_of_one_more(const std::vector<PlannedRank>& ranks, const Simulation& simulation, int micro_batches) {
+  double most = 0;
+  const std::size_t period = ranks.size();
+  for (std::size_t s = 0; s < ranks.size(); ++s) {
+    const std::vector<double> begins = begins_of(ranks[s].step->program(), simulation.ranks[s], micro_batches);
+    most = std::max(most, (begins[begins.size() - 1] - begins[begins.size() - 1 - period]) / static_cast<double>(period));
+  }
+  return most;
+}
+
+/// Of all ranks in a step of `seconds`: as simulated, and `more` micro-batches like the one in the middle.
+double joules_of_step(const std::vector<PlannedRank>& ranks, const Simulation& simulation, double seconds, int more,
+                      const RunConfig& config, const Power& power) {
+  double joules = 0;
+  for (std::size_t s = 0; s < ranks.size(); ++s) {
+    const Program& program = ranks[s].step->program();
+    WorkSeconds work = work_seconds(program, simulation.ranks[s]);
+    const WorkSeconds of_one = work_seconds(program, simulation.ranks[s], config.accumulation / 2);
+    for (std::size_t kind = 0; kind < work.size(); ++kind) work[kind] += more * of_one[kind];
+    joules += joules_of(power, seconds, work);
+  }
+  return joules * config.ranks / static_cast<double>(ranks.size());
+}
+
+}  // namespace
+
+int fewest_micro_batches(int stages) {
+  return stages == 1 ? 3 : 4 * stages;  // zero-bubble schedules put off gradients of weights for long
+}
+
+Estimate estimate(Plan& plan, int stages, bool whole, const Power& power) {
+  const RunConfig& config = plan.config();
+  const int fewest = fewest_micro_batches(stages), asked = config.accumulation;
+  Estimate result{.whole = whole || asked <= fewest};
+  if (!result.whole) plan.config().accumulation = fewest;
+  const std::vector<PlannedRank> ranks = plan.ranks(0, 1, false);
+  for (const PlannedRank& rank : ranks) result.bytes = std::max(result.bytes, rank.step->memory().bytes[0]);
+  const int more = asked - config.accumulation;
+  const auto inputs = static_cast<std::int64_t>(2 + plan.parts().fields.size());
+  result.bytes += more * inputs * config.batch * config.sequence * static_cast<std::int64_t>(sizeof(std::int32_t));
+  const auto capacity = static_cast<std::int64_t>(plan.target().machine->device.memory_bytes.value);
+  result.fits = capacity == 0 || result.bytes <= capacity;
+  if (!result.fits) return result;
+  const Simulation simulation = simulate(ranks);
+  result.seconds = simulation.seconds;
+  if (more > 0) result.seconds += more * seconds_of_one_more(ranks, simulation, config.accumulation);
+  if (result.whole) result.prediction = std::make_shared<const Prediction>(predict(plan, ranks, simulation));
+  if (power.is_known()) result.joules = joules_of_step(ranks, simulation, result.seconds, more, config, power);
+  return result;
+}
+
+}  // namespace consist::launch

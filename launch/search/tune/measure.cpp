@@ -1,0 +1,102 @@
+#include "launch/search/tune/measure.h"
+
+#include <stdlib.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <tuple>
+#include <utility>
+
+#include "consist/error.h"
+#include "consist/text.h"
+#include "core/base/write_text.h"
+#include "core/plan/parts.h"
+#include "launch/cli/run_options.h"
+#include "launch/compare/runs.h"
+
+namespace consist::launch {
+namespace {
+
+/// A folder for the runs' files, while it lives.
+class RunFolder {
+ public:
+  RunFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "consist-tune-XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) throw SystemError("cannot make a folder for the runs, " + name);
+    path_ = name;
+  }
+  ~RunFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  RunFolder(const RunFolder&) = delete;
+  RunFolder& operator=(const RunFolder&) = delete;
+  std::string operator/(const char* name) const { return (path_ / name).string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+void run(Candidate& candidate, const std::string& config_file, const RunFolder& folder, std::int64_t steps) {
+  std::printf("running %s, %lld steps\n", printable(text_of(candidate.choices)).c_str(), static_cast<long long>(steps));
+  std::fflush(stdout);
+  const RunOutcome outcome = run_in_process({"--config", config_file}, folder / "run.h5", folder / "run.log");
+  if (outcome.status == "interrupted") throw SystemError("interrupted");
+  candidate.measured_steps = steps;
+  candidate.measured = 0;
+  if (outcome.status == "finished") {
+    candidate.measured = outcome.step_seconds;
+    return;
+  }
+  candidate.problem = outcome.reason;
+  std::printf("  %s: %s\n", outcome.status.c_str(), printable(outcome.reason).c_str());
+}
+
+}  // namespace
+
+RunConfig measured_config(RunConfig config, std::int64_t steps, PluginHost& host) {
+  const RunConfig defaults;
+  std::string fields;
+  for (const Field& field : make_parts(config, host).fields) fields += (fields.empty() ? "" : ",") + field.name;
+  config.dataset = "synthetic";
+  config.steps = steps;
+  config.epochs = 0;
+  config.from_scratch = true;
+  config.checkpoint.clear();
+  config.checkpoint_every = defaults.checkpoint_every;
+  config.checkpoint_each_epoch = false;
+  config.resume = false;
+  config.export_folder.clear();
+  config.archive.clear();
+  config.overwrite = false;
+  config.trace.clear();
+  config.profile = false;
+  config.evaluate_every = 0;
+  config.sample_every = 0;
+  config.observers.clear();
+  for (const std::string& owner : stray_owners(config, host)) config.plugin_options.erase(owner);
+  if (!fields.empty()) config.plugin_options["synthetic"].insert_or_assign("fields", fields);
+  return config;
+}
+
+bool measured_before(const Candidate& a, const Candidate& b) {
+  const auto rank_of = [](const Candidate& c) { return std::tuple(c.measured > 0 ? 0 : 1, -c.measured_steps, c.measured); };
+  return rank_of(a) < rank_of(b);
+}
+
+void measure(std::vector<Candidate*> best, PluginHost& host, const std::vector<std::string>& plugins) {
+  const RunFolder folder;
+  const std::string file = folder / "run.toml";
+  for (std::int64_t steps = 10; !best.empty(); steps *= 3) {
+    for (Candidate* candidate : best) {
+      write_text(file, to_toml(measured_config(candidate->config, steps, host), host, plugins));
+      run(*candidate, file, folder, steps);
+    }
+    if (best.size() == 1) break;
+    std::stable_sort(best.begin(), best.end(), [](const Candidate* a, const Candidate* b) { return measured_before(*a, *b); });
+    best.resize(best.size() / 2);
+  }
+}
+
+}  // namespace consist::launch

@@ -1,0 +1,25 @@
+// The best configurations of a search, run on this machine.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/config/run_config.h"
+#include "core/plugin/host.h"
+#include "launch/search/tune/search.h"
+
+namespace consist::launch {
+
+/// `config` for a run that is measured: `steps` steps of made-up tokens with the fields of its dataset, new weights, and nothing
+/// that is read or written besides: no checkpoint, export, archive, trace, evaluation or observer. Throws as make_parts().
+RunConfig measured_config(RunConfig config, std::int64_t steps, PluginHost& host);
+
+/// Whether `a` is to be preferred by what was measured: it ran, in a later round, faster.
+bool measured_before(const Candidate& a, const Candidate& b);
+
+/// Runs those of `best` in processes of their own, by successive halving: all for 10 steps, the better half for 30, and so on.
+/// Says so on stdout. `plugins` are the paths of --plugin. Throws SystemError where no process can be started and when it is
+/// interrupted.
+void measure(std::vector<Candidate*> best, PluginHost& host, const std::vector<std::string>& plugins);
+
+}  // namespace consist::launch

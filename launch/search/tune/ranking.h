@@ -1,0 +1,53 @@
+// Which configurations a search simulates next: by their estimates, and by how far estimates were off so far.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <vector>
+
+#include "launch/search/tune/findings.h"
+#include "launch/search/tune/space.h"
+
+namespace consist::launch {
+
+/// How far estimates are off: what was simulated over what was estimated, by layout, by division of the ranks, and of all.
+class Corrections {
+ public:
+  /// Of all that was estimated and simulated.
+  Corrections(const Space& space, const Findings& found);
+
+  /// What the estimate of a point is to be multiplied with.
+  double ratio(const Point& point) const;
+  /// By how much an estimate that was multiplied so may still be off: fraction. Less where configurations of the same layout, or
+  /// of the same division of the ranks, were simulated.
+  double uncertainty(const Point& point) const;
+  /// Relative differences without corrections.
+  double mean_error() const noexcept { return mean_error_; }
+  double largest_error() const noexcept { return largest_error_; }
+
+ private:
+  struct Mean {
+    double sum = 0, squares = 0;
+    std::size_t count = 0;
+    void add(double ratio);
+    double value() const { return count == 0 ? 1 : sum / static_cast<double>(count); }
+    /// Standard deviation over the mean, of two at least; `least` otherwise, and at least that.
+    double spread(double least) const;
+  };
+  const Space& space_;
+  std::map<std::size_t, Mean> of_layout_, of_division_;
+  Mean of_all_;
+  double mean_error_ = 0, largest_error_ = 0;
+};
+
+/// Estimated ones that were not simulated, by the best score that they may have, the best first. Left out is what is estimated to
+/// need more memory than there is by more than estimates are off, what rounds in another way unless `numerics` is any, and what
+/// is no better by its estimate than others of its family that were simulated.
+struct Ranked {
+  double score = 0;  ///< corrected, less the uncertainty
+  Point point;
+};
+std::vector<Ranked> ranked(const Space& space, const Findings& found, const Corrections& corrections, double capacity,
+                           Numerics numerics);
+
+}  // namespace consist::launch

@@ -1,0 +1,99 @@
+#include "launch/start/run_in_job.h"
+
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "consist/error.h"
+#include "core/job/environment.h"
+#include "core/plugin/plugin_faults.h"
+#include "launch/cli/exit_status.h"
+#include "launch/start/launcher.h"
+
+namespace consist::launch {
+namespace {
+
+/// Whether the first rank of this host says it, so that a mistake is said once and not by every rank: the job takes a rank's own
+/// error to all others, which quote it. That a rank died or is stuck is said by everyone.
+bool said_by_another(const Error& error, const Job& job) {
+  if (job.local_rank() == 0) return false;
+  const bool of_a_peer = dynamic_cast<const PeerError*>(&error) != nullptr;
+  return !of_a_peer || std::string_view(error.what()).find(" failed: ") != std::string_view::npos;
+}
+
+/// Lets signals tell the job as long as it is there.
+class Announced {
+ public:
+  Announced(StopSignals& signals, JoinedJob& job) : signals_(signals) { signals_.set_job(&job); }
+  ~Announced() { signals_.set_job(nullptr); }
+  Announced(const Announced&) = delete;
+  Announced& operator=(const Announced&) = delete;
+
+ private:
+  StopSignals& signals_;
+};
+
+/// Throws what a rank was refused for before it joined, once the others know it, too: one of them says it for all.
+[[noreturn]] void tell(JoinedJob& job, const std::exception_ptr& refusal) {
+  try {
+    std::rethrow_exception(refusal);
+  } catch (const std::exception& error) {
+    job.fail(error.what());
+    throw;
+  }
+}
+
+}  // namespace
+
+void check_ranks(const ParsedRun& parsed, const RunConfig& config, int size) {
+  if (!parsed.has("ranks") || config.ranks == size) return;
+  const std::string own = std::to_string(config.ranks), of_job = std::to_string(size);
+  throw UsageError(parsed.given.at("ranks").said + " is " + own + ", but the environment says that the job has " + of_job +
+                   " ranks; leave it out, or give --ranks " + of_job);
+}
+
+int run_in_job(const char* command, const std::vector<std::string>& arguments, const ParsedRun& parsed, RunConfig config,
+               PluginHost& host, const RankBody& body) {
+  JobAddress address = job_address_from_environment(process_environment());
+  address.timeout = std::chrono::seconds(config.timeout_seconds);
+  // Consist's own launcher starts all ranks at once; a scheduler's may still be pulling images.
+  const bool has_time =
+      parsed.has("timeout") && (parsed.is_on_command_line("timeout") || config.timeout_seconds != RunConfig().timeout_seconds);
+  if (!has_time && address.joined_fd < 0) address.join_timeout = default_join_timeout;
+  if (address.size == 1 && config.ranks > 1) {
+    plan_run(config, host);
+    say_plugin_warnings(host);
+    std::vector<std::string> again{command};
+    again.insert(again.end(), arguments.begin(), arguments.end());
+    return launch_local(config.ranks, again);
+  }
+  check_ranks(parsed, config, address.size);
+  config.ranks = address.size;
+  say_plugin_warnings(host, address);
+  // Before joining: a plugin that ends the process does so before others wait for this rank.
+  std::optional<Plan> plan;
+  std::exception_ptr refusal;
+  try {
+    plan = plan_run(config, host);
+  } catch (const std::exception&) {
+    refusal = std::current_exception();
+  }
+  forbid_restart();
+  StopSignals signals(address.local_rank == 0);
+  const std::unique_ptr<JoinedJob> job = join_job(address);
+  const Announced announced(signals, *job);
+  try {
+    if (refusal) tell(*job, refusal);
+    return body(std::move(*plan), *job, signals);
+  } catch (const Error& error) {
+    // Other ranks that the same signal has reached tell of their end, too: that is no failure to report.
+    if (signals.request().requested() && !signals.request().training()) return exit_stopped;
+    if (!said_by_another(error, *job)) throw;
+    if (dynamic_cast<const PeerError*>(&error) != nullptr) return exit_peer_failed;
+    return dynamic_cast<const UsageError*>(&error) != nullptr ? exit_usage : exit_failed;
+  }
+}
+
+}  // namespace consist::launch

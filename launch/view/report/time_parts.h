@@ -1,0 +1,18 @@
+// Where a row's step goes: the parts of its time, the instructions behind each, the order in which they ran, and the memory.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "launch/compare/outcome.h"
+#include "launch/view/report/run_data.h"
+
+namespace consist::launch {
+
+/// From the /timeline of the row's runs: parts and instructions are means over those that count, the timeline and the memory are
+/// of the first. Parts sum to the row's step as the table has it. `outcome` has finished.
+///
+/// {"source": "measured" | "simulated" | "none", "reason", "measured_steps", "step_seconds", "parts", "items", "classes",
+/// "simulation"}
+nlohmann::ordered_json time_data(const CompareOutcome& outcome, SharedTexts& texts, const RunDetail& detail);
+
+}  // namespace consist::launch

@@ -1,0 +1,379 @@
+// attention, attention_grad and their parts: causal, grouped queries, within a window or not, in blocks with a running softmax (Dao et al.,
+// 2022, "FlashAttention"); the square of scores is never stored. All tiles are f32 and padded to whole vectors. Queries are rows as
+// they lie in memory; keys and values are gathered by position, whatever the order of the sequence is. The keys of a part are two chunks
+// of positions.
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "consist/error.h"
+#include "consist/token_order.h"
+#include "plugins/devices/cpu/kernels/common/kernels.h"
+#include "plugins/devices/cpu/kernels/common/parallel.h"
+#include "plugins/devices/cpu/kernels/dense/tile.h"
+
+namespace consist::cpu {
+namespace {
+
+constexpr std::int64_t block = 64;  // queries and keys per tile
+
+struct AttentionShape {
+  std::int64_t batch, queries, keys, heads, kv_heads, dim, width;  ///< width: dim padded to whole vectors
+  std::int64_t window;                                             ///< keys that a query sees, itself included
+  std::vector<std::int64_t> position;                              ///< by row of the queries
+  std::vector<std::int64_t> row_of_key;                            ///< of the keys in order of position
+  std::int64_t parts = 0, part = 0;                                ///< of the sequence's keys in zigzag order, which is here; 0: all
+
+  /// Of the request whose inputs `q` and `q` + 1 are queries and keys.
+  AttentionShape(const KernelRequest& r, std::size_t q)
+      : batch(r.inputs[q].shape[0]),
+        queries(r.inputs[q].shape[1]),
+        keys(r.inputs[q + 1].shape[1]),
+        heads(r.inputs[q].shape[2] / r.attributes.integer("head_dim")),
+        kv_heads(r.inputs[q + 1].shape[2] / r.attributes.integer("head_dim")),
+        dim(r.attributes.integer("head_dim")),
+        width(pad_columns(dim)),
+        window(std::min(r.attributes.integer_or("window", keys), keys)) {
+    if (r.attributes.has("ring")) throw ProgramError("attention whose keys travel is not divided into its parts");
+    const std::int64_t zigzag = r.attributes.integer_or("zigzag", 0), first = r.input_origins.empty() ? 0 : r.input_origins[q][1];
+    const bool whole = !r.attributes.has("shift");
+    if (!whole) {
+      parts = zigzag;
+      part = (first / queries + parts - r.attributes.integer("shift")) % parts;
+      window = r.attributes.integer_or("window", keys * parts);
+    }
+    for (std::int64_t row = 0; row < queries; ++row) position.push_back(position_of(first + row, whole ? keys : keys * parts, zigzag));
+    for (std::int64_t at = 0; at < keys; ++at) row_of_key.push_back(whole ? index_of(at, keys, zigzag) : at);
+  }
+  /// How many of the keys lie in front of position `at`.
+  std::int64_t keys_before(std::int64_t at) const {
+    if (parts == 0) return std::clamp(at, std::int64_t{0}, keys);
+    const std::int64_t chunk = keys / 2;
+    return std::clamp(at - part * chunk, std::int64_t{0}, chunk) + std::clamp(at - (2 * parts - 1 - part) * chunk, std::int64_t{0}, chunk);
+  }
+  /// The queries are a stretch of the sequence that begins at `first`.
+  void begin_at(std::int64_t first) {
+    if (first < 0 || first + queries > keys)
+      throw ProgramError("attention of queries at positions " + std::to_string(first) + " to " + std::to_string(first + queries - 1) +
+                         " beside keys of " + std::to_string(keys));
+    std::iota(position.begin(), position.end(), first);
+  }
+  std::int64_t group() const { return heads / kv_heads; }
+  std::int64_t blocks() const { return (queries + block - 1) / block; }
+  /// Of the keys [first_key, first_key + columns) in order of position those that a query sees are [first, last); empty where
+  /// first >= last.
+  struct Visible {
+    std::int64_t first, last;
+  };
+  Visible visible(std::int64_t row, std::int64_t first_key, std::int64_t columns) const {
+    const std::int64_t end = position[static_cast<std::size_t>(row)] + 1;
+    const std::int64_t last = std::clamp(keys_before(end) - first_key, std::int64_t{0}, columns);
+    return {std::clamp(keys_before(end - window) - first_key, std::int64_t{0}, last), last};
+  }
+  /// The keys that some of the queries [first, first + rows) see are within [begin, end).
+  struct Range {
+    std::int64_t begin, end;
+  };
+  Range seen_by(std::int64_t first, std::int64_t rows) const {
+    const auto [least, most] = std::minmax_element(position.begin() + first, position.begin() + first + rows);
+    return {keys_before(*least + 1 - window), keys_before(*most + 1)};
+  }
+  /// Element (b, row, head, 0) of a [batch, rows, …] tensor whose rows are `stride` elements apart.
+  std::int64_t at_query(std::int64_t b, std::int64_t row, std::int64_t head, std::int64_t stride) const {
+    return (b * queries + row) * stride + head * dim;
+  }
+  std::int64_t at_key(std::int64_t b, std::int64_t at, std::int64_t head, std::int64_t stride) const {
+    return (b * keys + row_of_key[static_cast<std::size_t>(at)]) * stride + head * dim;
+  }
+};
+
+/// A [batch, sequence, heads·dim] tensor, possibly columns of a wider one.
+template <typename T>
+struct Heads {
+  T* data;
+  std::int64_t row;
+  explicit Heads(const Buffer& buffer) : data(buffer.as<T>()), row(buffer.leading_dimension()) {}
+};
+
+/// What of `seen` belongs to the document of query `row`. `starts`: [batch, queries], or null where each sequence is one.
+AttentionShape::Visible within_document(AttentionShape::Visible seen, const std::int32_t* starts, const AttentionShape& s,
+                                        std::int64_t b, std::int64_t row, std::int64_t first_key) {
+  if (starts != nullptr)
+    seen.first = std::clamp<std::int64_t>(s.keys_before(starts[b * s.queries + row]) - first_key, seen.first, seen.last);
+  return seen;
+}
+
+/// One row of a head, times `factor`, into a row of a tile; padding is zero.
+template <typename T>
+void gather_row(const T* from, const AttentionShape& s, float factor, float* to) {
+  for (std::int64_t i = 0; i < s.dim; ++i) to[i] = load(from[i]) * factor;
+  for (std::int64_t i = s.dim; i < s.width; ++i) to[i] = 0.0F;
+}
+
+/// Queries [first, first + rows) of one head, times `factor`, into tile [rows, width].
+template <typename T>
+void gather_queries(Heads<T> tensor, const AttentionShape& s, std::int64_t b, std::int64_t head, std::int64_t first,
+                    std::int64_t rows, float factor, float* tile) {
+  for (std::int64_t r = 0; r < rows; ++r)
+    gather_row(tensor.data + s.at_query(b, first + r, head, tensor.row), s, factor, tile + r * s.width);
+}
+/// The same of keys [first, first + rows) in order of position.
+template <typename T>
+void gather_keys(Heads<T> tensor, const AttentionShape& s, std::int64_t b, std::int64_t head, std::int64_t first,
+                 std::int64_t rows, float* tile) {
+  for (std::int64_t r = 0; r < rows; ++r)
+    gather_row(tensor.data + s.at_key(b, first + r, head, tensor.row), s, 1.0F, tile + r * s.width);
+}
+
+/// Transposed: tile [dim, block]; columns beyond `rows` are zero.
+template <typename T>
+void gather_keys_transposed(Heads<T> tensor, const AttentionShape& s, std::int64_t b, std::int64_t head, std::int64_t first,
+                            std::int64_t rows, float* tile) {
+  if (rows < block) std::fill(tile, tile + s.dim * block, 0.0F);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const T* from = tensor.data + s.at_key(b, first + r, head, tensor.row);
+    for (std::int64_t i = 0; i < s.dim; ++i) tile[i * block + r] = load(from[i]);
+  }
+}
+
+/// Makes o in `Out`; of a part, merges it with that of the parts before.
+template <typename T, typename Out>
+class AttentionOf final : public Kernel {
+ public:
+  AttentionOf(const KernelRequest& r, const KernelSettings& s)
+      : s_(r, 0), threads_(s.threads) {}
+  /// Per thread: q [block, width], kᵀ [dim, block], v [block, width], scores [block, block], o [block, width].
+  std::int64_t workspace_bytes() const override { return threads_ * floats() * 4; }
+
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue) override {
+    const Heads<T> q(in[0]), k(in[1]), v(in[2]);
+    starts_ = at(in, 3).as<std::int32_t>();
+    const Buffer& fifth = at(in, 4);  // where the queries begin; of a part, what there is of the parts before
+    merges_ = s_.parts > 0 && !fifth.absent();
+    if (s_.parts == 0 && !fifth.absent()) s_.begin_at(fifth.as<const std::int32_t>()[0]);
+    Out* o = out[0].as<Out>();        // [batch, queries, heads, dim]
+    float* lse = out[1].as<float>();  // [batch, heads, queries]
+    const std::int64_t units = s_.batch * s_.heads * s_.blocks();
+    parallel_for(threads_, [=, this](int part) {
+      float* scratch = static_cast<float*>(workspace) + part * floats();
+      // Interleaved, since later blocks of queries see more keys.
+      for (std::int64_t unit = part; unit < units; unit += threads_) {
+        const std::int64_t block_index = unit % s_.blocks(), head = unit / s_.blocks() % s_.heads,
+                           b = unit / s_.blocks() / s_.heads;
+        queries(q, k, v, o, lse, b, head, block_index * block, scratch);
+      }
+    });
+  }
+
+ private:
+  std::int64_t floats() const { return 3 * block * s_.width + s_.dim * block + block * block; }
+
+  void queries(Heads<T> q, Heads<T> k, Heads<T> v, Out* o, float* lse, std::int64_t b, std::int64_t head, std::int64_t first,
+               float* scratch) {
+    const std::int64_t rows = std::min(block, s_.queries - first), kv_head = head / s_.group();
+    float *qt = scratch, *vt = qt + block * s_.width, *ot = vt + block * s_.width, *kt = ot + block * s_.width,
+          *p = kt + s_.dim * block;
+    float largest[block], sum[block];
+    std::fill(largest, largest + rows, -INFINITY);
+    std::fill(sum, sum + rows, 0.0F);
+    std::fill(ot, ot + rows * s_.width, 0.0F);
+    gather_queries(q, s_, b, head, first, rows, 1.0F / std::sqrt(static_cast<float>(s_.dim)), qt);
+    const AttentionShape::Range seen = s_.seen_by(first, rows);
+    for (std::int64_t keys = seen.begin / block * block; keys < seen.end; keys += block) {
+      const std::int64_t columns = std::min(block, seen.end - keys);  // behind them a cache may hold anything
+      gather_keys_transposed(k, s_, b, kv_head, keys, columns, kt);
+      gather_keys(v, s_, b, kv_head, keys, columns, vt);
+      tile_product(rows, block, s_.dim, {qt, s_.width, 1}, kt, block, p, block, false);
+      for (std::int64_t r = 0; r < rows; ++r) {
+        const AttentionShape::Visible visible =
+            within_document(s_.visible(first + r, keys, columns), starts_, s_, b, first + r, keys);
+        float* row = p + r * block;
+        std::fill(row, row + visible.first, 0.0F);
+        std::fill(row + visible.last, row + block, 0.0F);
+        if (visible.first == visible.last) continue;
+        float most = largest[r];
+#pragma omp simd reduction(max : most)
+        for (std::int64_t j = visible.first; j < visible.last; ++j) most = row[j] > most ? row[j] : most;
+        const float shrink = exp_fast(largest[r] - most);
+        float added = 0;
+#pragma omp simd reduction(+ : added)
+        for (std::int64_t j = visible.first; j < visible.last; ++j) {
+          row[j] = exp_fast(row[j] - most);
+          added += row[j];
+        }
+        sum[r] = sum[r] * shrink + added;
+        largest[r] = most;
+        if (shrink != 1.0F) {
+          for (std::int64_t i = 0; i < s_.width; ++i) ot[r * s_.width + i] *= shrink;
+        }
+      }
+      tile_product(rows, s_.width, columns, {p, block, 1}, vt, s_.width, ot, s_.width, true);
+    }
+    for (std::int64_t r = 0; r < rows; ++r) {
+      Out* to = o + s_.at_query(b, first + r, head, s_.heads * s_.dim);
+      finish_row(ot + r * s_.width, largest[r], sum[r], to, lse[(b * s_.heads + head) * s_.queries + first + r]);
+    }
+  }
+
+  /// A row of a part may see none of its keys: `sum` is 0 then.
+  void finish_row(const float* row, float largest, float sum, Out* to, float& lse) const {
+    const float here = sum > 0 ? largest + std::log(sum) : -INFINITY;
+    float before = 0, factor = sum > 0 ? 1.0F / sum : 0.0F, merged = here;
+    if (merges_) {
+      const float most = std::max(lse, here);
+      if (most == -INFINITY) return;
+      merged = most + std::log(std::exp(lse - most) + std::exp(here - most));
+      before = std::exp(lse - merged);
+      factor *= std::exp(here - merged);
+    }
+    for (std::int64_t i = 0; i < s_.dim; ++i) {
+      float value = row[i] * factor;
+      if (merges_) value += load(to[i]) * before;
+      store(to[i], value);
+    }
+    lse = merged;
+  }
+
+  AttentionShape s_;
+  int threads_;
+  bool merges_ = false;  // of the launch
+  const std::int32_t* starts_ = nullptr;  // of the launch
+};
+
+/// A thread takes one key/value head of one sequence at a time, so that dk and dv are sums of its own and the order of every sum
+/// is fixed.
+template <typename T, typename Out>
+class AttentionGradOf final : public Kernel {
+ public:
+  AttentionGradOf(const KernelRequest& r, const KernelSettings& s)
+      : s_(r, 1), threads_(s.threads) {}
+  std::int64_t workspace_bytes() const override { return threads_ * floats() * 4; }
+
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue) override {
+    const Tensors t{Heads<T>(in[0]),   Heads<T>(in[1]),  Heads<T>(in[2]),  Heads<T>(in[3]), in[4].as<T>(),
+                    in[5].as<float>(), Heads<Out>(out[0]), Heads<Out>(out[1]), Heads<Out>(out[2])};
+    starts_ = at(in, 6).as<std::int32_t>();
+    adds_ = !at(in, 7).absent();
+    const std::int64_t units = s_.batch * s_.kv_heads;
+    parallel_for(threads_, [=, this](int part) {
+      float* scratch = static_cast<float*>(workspace) + part * floats();
+      const Part mine = part_of(units, part, threads_);
+      for (std::int64_t unit = mine.first; unit < mine.last; ++unit) head(t, unit / s_.kv_heads, unit % s_.kv_heads, scratch);
+    });
+  }
+
+ private:
+  struct Tensors {
+    Heads<T> dout, q, k, v;
+    const T* o;        // [batch, queries, heads, dim], as dout
+    const float* lse;  // [batch, heads, queries]
+    Heads<Out> dq, dk, dv;
+  };
+
+  /// Per thread: dq of a head [queries, width], Σ do·o [queries]; of the whole group of query heads dk, dv [keys, width], by
+  /// position; tiles.
+  std::int64_t floats() const {
+    return (s_.queries + 2 * s_.keys) * s_.width + pad_columns(s_.queries) + 3 * block * s_.width + 2 * s_.dim * block +
+           2 * block * block;
+  }
+
+  void head(const Tensors& t, std::int64_t b, std::int64_t kv_head, float* scratch) {
+    const std::int64_t of_queries = s_.queries * s_.width, of_keys = s_.keys * s_.width;
+    float *dq = scratch, *dk = dq + of_queries, *dv = dk + of_keys, *delta = dv + of_keys,
+          *tiles = delta + pad_columns(s_.queries);
+    std::fill(dk, dk + 2 * of_keys, 0.0F);
+    for (std::int64_t h = kv_head * s_.group(); h < (kv_head + 1) * s_.group(); ++h) {
+      std::fill(dq, dq + of_queries, 0.0F);
+      for (std::int64_t row = 0; row < s_.queries; ++row) {
+        const std::int64_t base = s_.at_query(b, row, h, s_.heads * s_.dim);
+        float dot = 0;
+#pragma omp simd reduction(+ : dot)
+        for (std::int64_t i = 0; i < s_.dim; ++i) dot += load(t.dout.data[base + i]) * load(t.o[base + i]);
+        delta[row] = dot;
+      }
+      for (std::int64_t keys = 0; keys < s_.keys; keys += block) key_block(t, b, h, kv_head, keys, dq, dk, dv, delta, tiles);
+      for (std::int64_t row = 0; row < s_.queries; ++row)
+        scatter_row(dq + row * s_.width, t.dq.data + s_.at_query(b, row, h, t.dq.row), adds_);
+    }
+    for (std::int64_t at = 0; at < s_.keys; ++at) {
+      scatter_row(dk + at * s_.width, t.dk.data + s_.at_key(b, at, kv_head, t.dk.row));
+      scatter_row(dv + at * s_.width, t.dv.data + s_.at_key(b, at, kv_head, t.dv.row));
+    }
+  }
+
+  void key_block(const Tensors& t, std::int64_t b, std::int64_t h, std::int64_t kv_head, std::int64_t keys, float* dq, float* dk,
+                 float* dv, const float* delta, float* tiles) {
+    const float scale = 1.0F / std::sqrt(static_cast<float>(s_.dim));
+    const std::int64_t columns = std::min(block, s_.keys - keys);
+    float *qt = tiles, *dot = qt + block * s_.width, *kr = dot + block * s_.width, *kt = kr + block * s_.width,
+          *vt = kt + s_.dim * block, *p = vt + s_.dim * block, *dp = p + block * block;
+    gather_keys(t.k, s_, b, kv_head, keys, columns, kr);
+    gather_keys_transposed(t.k, s_, b, kv_head, keys, columns, kt);
+    gather_keys_transposed(t.v, s_, b, kv_head, keys, columns, vt);
+    for (std::int64_t first = 0; first < s_.queries; first += block) {
+      const std::int64_t rows = std::min(block, s_.queries - first);
+      const AttentionShape::Range seen = s_.seen_by(first, rows);
+      if (seen.end <= keys || seen.begin >= keys + columns) continue;
+      gather_queries(t.q, s_, b, h, first, rows, scale, qt);
+      gather_queries(t.dout, s_, b, h, first, rows, 1.0F, dot);
+      tile_product(rows, block, s_.dim, {qt, s_.width, 1}, kt, block, p, block, false);
+      tile_product(rows, block, s_.dim, {dot, s_.width, 1}, vt, block, dp, block, false);
+      const float* lse = t.lse + (b * s_.heads + h) * s_.queries + first;
+      for (std::int64_t r = 0; r < rows; ++r) {
+        const AttentionShape::Visible visible =
+            within_document(s_.visible(first + r, keys, columns), starts_, s_, b, first + r, keys);
+        float *pr = p + r * block, *dr = dp + r * block;
+        const float d = delta[first + r], l = lse[r];
+        for (std::int64_t j = visible.first; j < visible.last; ++j) {
+          pr[j] = exp_fast(pr[j] - l);
+          dr[j] = pr[j] * (dr[j] - d);  // the gradient of the scaled scores
+        }
+        for (float* of : {pr, dr}) {
+          std::fill(of, of + visible.first, 0.0F);
+          std::fill(of + visible.last, of + block, 0.0F);
+        }
+      }
+      // q carries the scale already, so that dk needs none; dq takes it from dp.
+      tile_product(columns, s_.width, rows, {p, 1, block}, dot, s_.width, dv + keys * s_.width, s_.width, true);
+      tile_product(columns, s_.width, rows, {dp, 1, block}, qt, s_.width, dk + keys * s_.width, s_.width, true);
+      for (std::int64_t i = 0; i < rows * block; ++i) dp[i] *= scale;
+      tile_product(rows, s_.width, columns, {dp, block, 1}, kr, s_.width, dq + first * s_.width, s_.width, true);
+    }
+  }
+
+  void scatter_row(const float* from, Out* to, bool adds = false) const {
+    for (std::int64_t i = 0; i < s_.dim; ++i) store(to[i], adds ? load(to[i]) + from[i] : from[i]);
+  }
+
+  AttentionShape s_;
+  int threads_;
+  bool adds_ = false;                    // dq, of the launch
+  const std::int32_t* starts_ = nullptr;  // of the launch
+};
+
+template <typename T>
+using Attention = AttentionOf<T, T>;
+template <typename T>
+using AttentionGrad = AttentionGradOf<T, T>;
+template <typename T>
+using AttentionPart = AttentionOf<T, float>;
+template <typename T>
+using AttentionPartGrad = AttentionGradOf<T, float>;
+
+}  // namespace
+
+Made make_attention(const KernelRequest& r, const KernelSettings& s) {
+  return by_dtype<Attention>(r.inputs[0].dtype, r, s);
+}
+Made make_attention_grad(const KernelRequest& r, const KernelSettings& s) {
+  return by_dtype<AttentionGrad>(r.inputs[1].dtype, r, s);
+}
+Made make_attention_part(const KernelRequest& r, const KernelSettings& s) {
+  return by_dtype<AttentionPart>(r.inputs[0].dtype, r, s);
+}
+Made make_attention_part_grad(const KernelRequest& r, const KernelSettings& s) {
+  return by_dtype<AttentionPartGrad>(r.inputs[1].dtype, r, s);
+}
+
+}  // namespace consist::cpu

@@ -1,0 +1,180 @@
+// moe_route and its gradient, count_choices, balance_loss and its gradient.
+#include <algorithm>
+
+#include "plugins/devices/cpu/kernels/attention/softmax.h"
+#include "plugins/devices/cpu/kernels/common/kernels.h"
+#include "plugins/devices/cpu/kernels/common/parallel.h"
+
+namespace consist::cpu {
+namespace {
+
+/// Each thread sums the statistics of a stretch of tokens; the stretches' sums are added in their order.
+template <typename T>
+class Route final : public Kernel {
+ public:
+  Route(const KernelRequest& r, const KernelSettings& s)
+      : threads_(s.threads), experts_(r.inputs[0].shape.last()), normalize_(r.attributes.integer("normalize") != 0) {}
+  std::int64_t workspace_bytes() const override { return threads_ * width() * std::int64_t{sizeof(double)}; }
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue) override {
+    const T* logits = in[0].as<T>();               // [tokens, experts]
+    float* weights = out[0].as<float>();           // [tokens, choices]
+    auto* experts = out[1].as<std::int32_t>();     // [tokens, choices]
+    float* statistics = out[2].as<float>();        // [2 experts + 1]
+    auto* sums = static_cast<double*>(workspace);  // [threads, 2 experts + 1]
+    const std::int64_t tokens = in[0].shape.rows(), choices = out[0].shape.last();
+    parallel_for(threads_, [=, this](int part) {
+      double* sum = sums + part * width();
+      std::fill_n(sum, width(), 0.0);
+      const Part range = part_of(tokens, part, threads_);
+      for (std::int64_t token = range.first; token < range.last; ++token)
+        route(logits + token * experts_, choices, weights + token * choices, experts + token * choices, sum);
+    });
+    for (std::int64_t i = 0; i < width(); ++i) {
+      double sum = 0;
+      for (int part = 0; part < threads_; ++part) sum += sums[part * width() + i];
+      statistics[i] = static_cast<float>(sum);
+    }
+  }
+
+ private:
+  std::int64_t width() const { return 2 * experts_ + 1; }
+  void route(const T* logits, std::int64_t choices, float* weights, std::int32_t* experts, double* sum) const {
+    const RowSoftmax softmax = row_softmax(logits, experts_);
+    const double log_sum = softmax.log_denominator();
+    for (std::int64_t e = 0; e < experts_; ++e)
+      sum[experts_ + e] += static_cast<double>(exp_fast(load(logits[e]) - softmax.largest) / softmax.sum);
+    sum[2 * experts_] += log_sum * log_sum;
+    float chosen = 0;
+    for (std::int64_t slot = 0; slot < choices; ++slot) {
+      std::int32_t best = -1;
+      for (std::int32_t e = 0; e < experts_; ++e) {
+        if (std::find(experts, experts + slot, e) != experts + slot) continue;
+        if (best < 0 || load(logits[e]) > load(logits[best])) best = e;
+      }
+      experts[slot] = best;
+      weights[slot] = exp_fast(load(logits[best]) - softmax.largest) / softmax.sum;
+      chosen += weights[slot];
+      sum[best] += 1;
+    }
+    for (std::int64_t slot = 0; normalize_ && slot < choices; ++slot) weights[slot] /= chosen;
+  }
+  int threads_;
+  std::int64_t experts_;
+  bool normalize_;
+};
+
+template <typename T>
+class RouteGrad final : public Kernel {
+ public:
+  explicit RouteGrad(const KernelRequest& r) : normalize_(r.attributes.integer("normalize") != 0) {}
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue) override {
+    const T* logits = in[0].as<T>();                                              // [tokens, experts]
+    const auto* chosen = in[1].as<std::int32_t>();                                // [tokens, choices]
+    const float* dweights = at(in, 2).absent() ? nullptr : in[2].as<float>();     // [tokens, choices]
+    const float* dstatistics = at(in, 3).absent() ? nullptr : in[3].as<float>();  // [2 experts + 1]
+    T* dlogits = out[0].as<T>();
+    const std::int64_t n = in[0].shape.last(), choices = in[1].shape.last();
+    const bool normalize = normalize_;
+    parallel_for(in[0].shape.rows(), [=](std::int64_t token) {
+      const T* row = logits + token * n;
+      const std::int32_t* experts = chosen + token * choices;
+      const RowSoftmax softmax = row_softmax(row, n);
+      const auto log_sum = static_cast<float>(softmax.log_denominator());
+      const auto p = [&](std::int64_t e) { return exp_fast(load(row[e]) - softmax.largest) / softmax.sum; };
+      float sum = 1, mean = 0, inner = 0;
+      if (dweights != nullptr && normalize) {
+        sum = 0;
+        for (std::int64_t slot = 0; slot < choices; ++slot) sum += p(experts[slot]);
+        for (std::int64_t slot = 0; slot < choices; ++slot) mean += dweights[token * choices + slot] * p(experts[slot]) / sum;
+      }
+      // The gradient of a chosen expert's probability, beside what all experts' get.
+      const auto dchosen = [&](std::int64_t slot) { return (dweights[token * choices + slot] - mean) / sum; };
+      const float dz = dstatistics == nullptr ? 0.0F : 2 * dstatistics[2 * n] * log_sum;
+      for (std::int64_t e = 0; dstatistics != nullptr && e < n; ++e) inner += p(e) * dstatistics[n + e];
+      for (std::int64_t slot = 0; dweights != nullptr && slot < choices; ++slot) inner += p(experts[slot]) * dchosen(slot);
+      const auto write = [&](std::int64_t e, float dp) { store(dlogits[token * n + e], p(e) * (dp - inner + dz)); };
+      const auto shared = [&](std::int64_t e) { return dstatistics == nullptr ? 0.0F : dstatistics[n + e]; };
+      for (std::int64_t e = 0; e < n; ++e) write(e, shared(e));
+      for (std::int64_t slot = 0; dweights != nullptr && slot < choices; ++slot)
+        write(experts[slot], shared(experts[slot]) + dchosen(slot));
+    });
+  }
+
+ private:
+  bool normalize_;
+};
+
+class CountChoices final : public Kernel {
+ public:
+  explicit CountChoices(const KernelRequest& r) : row_(r.attributes.integer("row")) {}
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue) override {
+    const float* statistics = in[0].as<float>();
+    const std::int64_t experts = in[0].shape[0] / 2;
+    float* counts = out[0].as<float>();  // [rows, columns]
+    if (at(in, 1).absent()) std::fill_n(counts, out[0].shape.elements(), 0.0F);
+    float* mine = counts + row_ * out[0].shape.last();
+    for (std::int64_t e = 0; e < experts; ++e) mine[e] += statistics[e];
+  }
+
+ private:
+  std::int64_t row_;
+};
+
+/// What a loss of routers is multiplied by: the number of targets that count, where the data say so.
+double count_of(std::span<const Buffer> in) {
+  return at(in, 1).absent() ? 1 : static_cast<double>(*in[1].as<float>());
+}
+
+class BalanceLoss final : public Kernel {
+ public:
+  explicit BalanceLoss(const KernelRequest& r) : balance_(r.attributes.real("balance")), z_(r.attributes.real("z")) {}
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue) override {
+    const float* s = in[0].as<float>();
+    const std::int64_t experts = in[0].shape[0] / 2;
+    double loss = z_ * static_cast<double>(s[2 * experts]);
+    for (std::int64_t e = 0; e < experts; ++e) loss += balance_ * static_cast<double>(s[e]) * static_cast<double>(s[experts + e]);
+    *out[0].as<float>() = static_cast<float>(count_of(in) * loss);
+  }
+
+ private:
+  double balance_, z_;
+};
+
+class BalanceLossGrad final : public Kernel {
+ public:
+  explicit BalanceLossGrad(const KernelRequest& r) : balance_(r.attributes.real("balance")), z_(r.attributes.real("z")) {}
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue) override {
+    const float* s = in[0].as<float>();
+    float* d = out[0].as<float>();
+    const std::int64_t experts = in[0].shape[0] / 2;
+    const double count = count_of(in);
+    for (std::int64_t e = 0; e < experts; ++e) {
+      d[e] = 0;
+      d[experts + e] = static_cast<float>(count * balance_ * static_cast<double>(s[e]));
+    }
+    d[2 * experts] = static_cast<float>(count * z_);
+  }
+
+ private:
+  double balance_, z_;
+};
+
+}  // namespace
+
+Made make_moe_route(const KernelRequest& r, const KernelSettings& s) {
+  return by_dtype<Route>(r.inputs[0].dtype, r, s);
+}
+Made make_moe_route_grad(const KernelRequest& r, const KernelSettings&) {
+  return by_dtype<RouteGrad>(r.inputs[0].dtype, r);
+}
+Made make_count_choices(const KernelRequest& r, const KernelSettings&) {
+  return std::make_unique<CountChoices>(r);
+}
+Made make_balance_loss(const KernelRequest& r, const KernelSettings&) {
+  return std::make_unique<BalanceLoss>(r);
+}
+Made make_balance_loss_grad(const KernelRequest& r, const KernelSettings&) {
+  return std::make_unique<BalanceLossGrad>(r);
+}
+
+}  // namespace consist::cpu

@@ -1,0 +1,329 @@
+// moe_route and its gradient, one warp per token, which holds all of its logits; balance_loss and its gradient.
+#include "plugins/devices/cuda/kernels/dense/column_sums.h"
+#include "plugins/devices/cuda/kernels/common/launch.h"
+#include "plugins/devices/cuda/kernels/common/numbers.cuh"
+
+namespace consist::cuda {
+namespace {
+
+constexpr int threads = 256, warps = threads / 32;
+constexpr unsigned all_lanes = 0xffffffffU;
+constexpr int most_experts = 1024;
+
+/// A token's logits: lane l has those of experts l, l + 32, …, and -inf behind the last.
+template <int each>
+struct Logits {
+  float value[each];
+
+  template <typename T>
+  __device__ __forceinline__ Logits(const T* row, int experts) {
+#pragma unroll
+    for (int i = 0; i < each; ++i) {
+      const int expert = static_cast<int>(threadIdx.x) % 32 + 32 * i;
+      value[i] = expert < experts ? number(row[expert]) : -INFINITY;
+    }
+  }
+};
+
+/// Their softmax.
+template <int each>
+struct Probabilities {
+  float p[each];
+  float log_sum;
+
+  __device__ __forceinline__ explicit Probabilities(const Logits<each>& logits) {
+    float largest = logits.value[0];
+#pragma unroll
+    for (int i = 1; i < each; ++i) largest = fmaxf(largest, logits.value[i]);
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2) largest = fmaxf(largest, __shfl_xor_sync(all_lanes, largest, distance));
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < each; ++i) sum += p[i] = expf(logits.value[i] - largest);
+    sum = sum_of_lanes(sum);
+    log_sum = largest + logf(sum);
+#pragma unroll
+    for (int i = 0; i < each; ++i) p[i] /= sum;
+  }
+};
+
+/// Statistics of a block's tokens go to partial [blocks, 2·experts + 1]. Blocks take tokens in turn, so that sums have a fixed
+/// order.
+template <typename T, int each>
+__global__ void __launch_bounds__(threads)
+    route_tokens(const T* __restrict__ logits, float* __restrict__ weights, std::int32_t* __restrict__ chosen,
+                 float* __restrict__ partial, std::int64_t tokens, int experts, int choices, bool normalize) {
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  float load[each] = {}, importance[each] = {}, z = 0;
+  for (std::int64_t token = std::int64_t{blockIdx.x} * warps + warp; token < tokens; token += std::int64_t{gridDim.x} * warps) {
+    const Logits<each> row(logits + token * experts, experts);
+    const Probabilities<each> softmax(row);
+#pragma unroll
+    for (int i = 0; i < each; ++i) importance[i] += softmax.p[i];
+    z += softmax.log_sum * softmax.log_sum;
+
+    std::uint32_t taken = 0;  // a bit per expert of this lane
+    float sum = 0;
+    for (int slot = 0; slot < choices; ++slot) {
+      float best = 0, probability = 0;
+      int expert = -1;
+#pragma unroll
+      for (int i = 0; i < each; ++i) {
+        const int candidate = lane + 32 * i;
+        if (candidate >= experts || (taken >> i & 1U) != 0 || (expert >= 0 && !(row.value[i] > best))) continue;
+        best = row.value[i];
+        probability = softmax.p[i];
+        expert = candidate;
+      }
+#pragma unroll
+      for (int distance = 16; distance > 0; distance /= 2) {
+        const float other = __shfl_xor_sync(all_lanes, best, distance),
+                    other_probability = __shfl_xor_sync(all_lanes, probability, distance);
+        const int other_expert = __shfl_xor_sync(all_lanes, expert, distance);
+        if (other_expert < 0 || (expert >= 0 && !(other > best || (other == best && other_expert < expert)))) continue;
+        best = other;
+        probability = other_probability;
+        expert = other_expert;
+      }
+      expert = __shfl_sync(all_lanes, expert, 0);  // numbers that compare with none may leave lanes with different ones
+      probability = __shfl_sync(all_lanes, probability, 0);
+      sum += probability;
+#pragma unroll
+      for (int i = 0; i < each; ++i) {
+        if (expert != lane + 32 * i) continue;
+        taken |= 1U << i;
+        load[i] += 1;
+      }
+      if (lane == 0) {
+        chosen[token * choices + slot] = expert;
+        weights[token * choices + slot] = probability;
+      }
+    }
+    if (normalize) {
+      __syncwarp();
+      for (int slot = lane; slot < choices; slot += 32) weights[token * choices + slot] /= sum;
+    }
+  }
+
+  __shared__ float sums[warps][32 * each];
+  float* const to = partial + std::int64_t{blockIdx.x} * (2 * experts + 1);
+  const auto add_up = [&](const float(&mine)[each], float* into) {
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < each; ++i) sums[warp][lane + 32 * i] = mine[i];
+    __syncthreads();
+    for (int expert = static_cast<int>(threadIdx.x); expert < experts; expert += threads) {
+      float sum = 0;
+      for (int w = 0; w < warps; ++w) sum += sums[w][expert];
+      into[expert] = sum;
+    }
+  };
+  add_up(load, to);
+  add_up(importance, to + experts);
+  __syncthreads();
+  if (lane == 0) sums[warp][0] = z;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    float sum = 0;
+    for (int w = 0; w < warps; ++w) sum += sums[w][0];
+    to[2 * experts] = sum;
+  }
+}
+
+/// dweights and dstatistics may be null.
+template <typename T, int each>
+__global__ void __launch_bounds__(threads)
+    route_tokens_grad(const T* __restrict__ logits, const std::int32_t* __restrict__ chosen, const float* __restrict__ dweights,
+                      const float* __restrict__ dstatistics, T* __restrict__ dlogits, std::int64_t tokens, int experts,
+                      int choices, bool normalize) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const std::int64_t token = std::int64_t{blockIdx.x} * warps + threadIdx.x / 32;
+  if (token >= tokens) return;
+  const Probabilities<each> softmax(Logits<each>(logits + token * experts, experts));
+  float dp[each] = {};
+  std::uint32_t taken = 0;
+  if (dweights != nullptr) {
+    float sum = 0, inner = 0;
+    for (int slot = 0; slot < choices; ++slot) {
+      const int expert = chosen[token * choices + slot];
+      const float dw = dweights[token * choices + slot];
+#pragma unroll
+      for (int i = 0; i < each; ++i) {
+        if (expert != lane + 32 * i) continue;
+        taken |= 1U << i;
+        dp[i] = dw;
+        sum += softmax.p[i];
+        inner += dw * softmax.p[i];
+      }
+    }
+    if (normalize) {
+      sum = sum_of_lanes(sum);
+      const float mean = sum_of_lanes(inner) / sum;
+#pragma unroll
+      for (int i = 0; i < each; ++i) {
+        if ((taken >> i & 1U) != 0) dp[i] = (dp[i] - mean) / sum;
+      }
+    }
+  }
+  float dz = 0;
+  if (dstatistics != nullptr) {
+    dz = 2 * dstatistics[2 * experts] * softmax.log_sum;
+#pragma unroll
+    for (int i = 0; i < each; ++i) {
+      const int expert = lane + 32 * i;
+      if (expert < experts) dp[i] += dstatistics[experts + expert];
+    }
+  }
+  float inner = 0;
+#pragma unroll
+  for (int i = 0; i < each; ++i) inner += softmax.p[i] * dp[i];
+  inner = sum_of_lanes(inner);
+#pragma unroll
+  for (int i = 0; i < each; ++i) {
+    const int expert = lane + 32 * i;
+    if (expert < experts) dlogits[token * experts + expert] = rounded<T>(softmax.p[i] * (dp[i] - inner + dz));
+  }
+}
+
+/// Calls run(number of logits that a lane has, as a constant).
+template <typename Run>
+void with_logits_of_lane(int experts, const Run& run) {
+  if (experts <= 64)
+    run(std::integral_constant<int, 2>());
+  else if (experts <= 128)
+    run(std::integral_constant<int, 4>());
+  else if (experts <= 256)
+    run(std::integral_constant<int, 8>());
+  else
+    run(std::integral_constant<int, most_experts / 32>());
+}
+
+template <typename T>
+class Route final : public Kernel {
+ public:
+  Route(const KernelRequest& r, const KernelSettings& s)
+      : blocks_(std::min<std::int64_t>(divided_up(r.inputs[0].shape.rows(), warps), std::int64_t{s.multiprocessors} * 4)),
+        width_(2 * r.inputs[0].shape.last() + 1),
+        normalize_(r.attributes.integer("normalize") != 0) {}
+  std::int64_t workspace_bytes() const override { return blocks_ * width_ * std::int64_t{sizeof(float)}; }
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void* workspace, NativeQueue queue) override {
+    const std::int64_t tokens = in[0].shape.rows();
+    const int experts = static_cast<int>(in[0].shape.last()), choices = static_cast<int>(out[0].shape.last());
+    auto* partial = static_cast<float*>(workspace);
+    if (tokens > 0) {
+      with_logits_of_lane(experts, [&](auto each) {
+        route_tokens<T, decltype(each)::value><<<blocks_of(blocks_), threads, 0, stream_of(queue)>>>(
+            in[0].as<T>(), out[0].as<float>(), out[1].as<std::int32_t>(), partial, tokens, experts, choices, normalize_);
+      });
+      check_launch("moe_route");
+    }
+    add_partial_sums<float>(partial, blocks_, width_, out[2].as<float>(), false, stream_of(queue));
+  }
+
+ private:
+  std::int64_t blocks_, width_;
+  bool normalize_;
+};
+
+template <typename T>
+class RouteGrad final : public Kernel {
+ public:
+  explicit RouteGrad(const KernelRequest& r) : normalize_(r.attributes.integer("normalize") != 0) {}
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue queue) override {
+    const std::int64_t tokens = in[0].shape.rows();
+    const int experts = static_cast<int>(in[0].shape.last()), choices = static_cast<int>(in[1].shape.last());
+    if (tokens == 0) return;
+    with_logits_of_lane(experts, [&](auto each) {
+      route_tokens_grad<T, decltype(each)::value><<<blocks_of(divided_up(tokens, warps)), threads, 0, stream_of(queue)>>>(
+          in[0].as<T>(), in[1].as<std::int32_t>(), at(in, 2).as<float>(), at(in, 3).as<float>(), out[0].as<T>(), tokens, experts,
+          choices, normalize_);
+    });
+    check_launch("moe_route_grad");
+  }
+
+ private:
+  bool normalize_;
+};
+
+/// Adds to a row of counts, which is [experts] at least.
+__global__ void __launch_bounds__(threads) add_choices(const float* __restrict__ statistics, float* __restrict__ row, int experts) {
+  for (int expert = static_cast<int>(threadIdx.x); expert < experts; expert += threads) row[expert] += statistics[expert];
+}
+
+class CountChoices final : public Kernel {
+ public:
+  explicit CountChoices(const KernelRequest& r) : row_(r.attributes.integer("row")) {}
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue queue) override {
+    float* const counts = out[0].as<float>();
+    if (at(in, 1).absent()) {
+      cuda::check(cudaMemsetAsync(counts, 0, static_cast<std::size_t>(out[0].shape.elements()) * sizeof(float), stream_of(queue)),
+            "cudaMemsetAsync");
+    }
+    add_choices<<<1, threads, 0, stream_of(queue)>>>(in[0].as<float>(), counts + row_ * out[0].shape.last(),
+                                                     static_cast<int>(in[0].shape[0] / 2));
+    check_launch("count_choices");
+  }
+
+ private:
+  std::int64_t row_;
+};
+
+/// What a loss of routers is multiplied by: the number of targets that count, where the data say so.
+__device__ __forceinline__ double factor_of(const float* count) {
+  return count == nullptr ? 1 : static_cast<double>(*count);
+}
+
+__global__ void __launch_bounds__(threads) sum_balance(const float* __restrict__ statistics, const float* __restrict__ count,
+                                                       float* __restrict__ loss, int experts, double balance, double z) {
+  double sum = 0;
+  for (int expert = static_cast<int>(threadIdx.x); expert < experts; expert += threads)
+    sum += static_cast<double>(statistics[expert]) * static_cast<double>(statistics[experts + expert]);
+  sum = sum_of_block(sum);
+  if (threadIdx.x == 0)
+    *loss = static_cast<float>(factor_of(count) * (balance * sum + z * static_cast<double>(statistics[2 * experts])));
+}
+
+__global__ void __launch_bounds__(threads) grade_balance(const float* __restrict__ statistics, const float* __restrict__ count,
+                                                         float* __restrict__ dstatistics, int experts, double balance, double z) {
+  const double factor = factor_of(count);
+  for (int i = static_cast<int>(threadIdx.x); i <= 2 * experts; i += threads) {
+    dstatistics[i] = i < experts        ? 0.0F
+                     : i == 2 * experts ? static_cast<float>(factor * z)
+                                        : static_cast<float>(factor * balance * static_cast<double>(statistics[i - experts]));
+  }
+}
+
+template <bool gradient>
+class Balance final : public Kernel {
+ public:
+  explicit Balance(const KernelRequest& r) : balance_(r.attributes.real("balance")), z_(r.attributes.real("z")) {}
+  void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue queue) override {
+    const int experts = static_cast<int>(in[0].shape[0] / 2);
+    const auto run = gradient ? grade_balance : sum_balance;
+    run<<<1, threads, 0, stream_of(queue)>>>(in[0].as<float>(), at(in, 1).as<float>(), out[0].as<float>(), experts, balance_, z_);
+    check_launch("balance_loss");
+  }
+
+ private:
+  double balance_, z_;
+};
+
+}  // namespace
+
+Made make_moe_route(const KernelRequest& r, const KernelSettings& s) {
+  return r.inputs[0].shape.last() <= most_experts ? by_dtype<Route>(r.inputs[0].dtype, r, s) : nullptr;
+}
+Made make_moe_route_grad(const KernelRequest& r, const KernelSettings&) {
+  return r.inputs[0].shape.last() <= most_experts ? by_dtype<RouteGrad>(r.inputs[0].dtype, r) : nullptr;
+}
+Made make_count_choices(const KernelRequest& r, const KernelSettings&) {
+  return std::make_unique<CountChoices>(r);
+}
+Made make_balance_loss(const KernelRequest& r, const KernelSettings&) {
+  return std::make_unique<Balance<false>>(r);
+}
+Made make_balance_loss_grad(const KernelRequest& r, const KernelSettings&) {
+  return std::make_unique<Balance<true>>(r);
+}
+
+}  // namespace consist::cuda
