@@ -13,7 +13,7 @@
 
 namespace {
 
-/// What one thread has allocated. Threads beyond the table share its last entry, which then has no thread's id.
+/// The allocations of one thread. Threads beyond the table share its last entry, which then has no thread's id.
 struct Entry {
   std::atomic<pid_t> thread{0};
   std::atomic<std::int64_t> count{0};

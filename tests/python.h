@@ -24,7 +24,7 @@ inline std::optional<std::string> test_python() {
   return std::nullopt;
 }
 
-/// Whether tests may do without Python: on a developer's machine, not in CI.
+/// True if tests may do without Python: on a developer's machine, not in CI.
 inline bool python_is_optional() {
   return std::getenv("CI") == nullptr;
 }

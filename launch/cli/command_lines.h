@@ -13,8 +13,8 @@ struct CommandLine {
   std::string_view command;  ///< "train", "bench collectives"
   bool of_train = false;     ///< it takes options of train and of parts, too
   std::span<const RunOption> own = {};
-  /// What a word without dashes is: "FILE", "FOLDER", "PLUGIN" (a name), "COMMAND", or alternatives "bash|zsh|fish". Empty: there
-  /// is none.
+  /// The kind of a word without dashes: "FILE", "FOLDER", "PLUGIN" (a name), "COMMAND", or alternatives "bash|zsh|fish". Empty:
+  /// there is none.
   std::string_view operand = {};
   std::span<const std::string_view> taken = {};  ///< the options of train that it takes; none: all of them, where `of_train`
 

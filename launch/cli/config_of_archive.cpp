@@ -32,7 +32,7 @@ void check_path(const std::string& path, const std::string& option, const std::s
                    ", which is not there any more; give another --" + option);
 }
 
-/// Whether what its run took for `--transport auto` is taken over: not where another layout, machine or device is asked for.
+/// True if the run's choice for `--transport auto` is taken over: not where another layout, machine or device is asked for.
 bool takes_chosen_transport(const json& config, const std::function<bool(const std::string&)>& given) {
   const auto chosen = config.find("chosen_transport");
   if (chosen == config.end() || !chosen->is_string()) return false;

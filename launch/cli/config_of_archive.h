@@ -10,7 +10,7 @@
 
 namespace consist {
 
-/// Whether a file of that name is read as an archive.
+/// True if a file of that name is read as an archive.
 bool is_archive_name(const std::string& path);
 
 /// The entries of /config in the archive `path`, and those of its plugin_options. Values that its device chose by measuring are

@@ -12,7 +12,7 @@
 namespace consist {
 namespace {
 
-/// Whether a strategy has that option ("cp.attention"), which may have that value.
+/// True if a strategy has that option ("cp.attention"), which may have that value.
 bool has_choice(const std::string& option, const std::string& value, PluginHost& host) {
   const std::size_t dot = option.find('.');
   for (const OptionSpec& spec : host.option_table("strategy", option.substr(0, dot))) {

@@ -9,7 +9,7 @@
 
 namespace consist {
 
-/// Whether the option's value is "from", which stands for what the file of --from states: in a comparison the row of the file's own.
+/// True if the option's value is "from", which stands for what the file of --from states: in a comparison the file's own row.
 bool is_from_file(const ParsedRun& parsed, const std::string& option);
 
 /// Drops options of parts that the run does not have and `of_command_line` does not give: a file stated them, and the command

@@ -20,7 +20,7 @@ namespace po = boost::program_options;
 
 namespace {
 
-/// Whether options called `owner` may be those of the plugin: its name, or for datasets also NAME@ANOTHER (dataset_choices.h).
+/// True if options called `owner` may be those of the plugin: its name, or for datasets also NAME@ANOTHER (dataset_choices.h).
 bool is_owner_of(const std::string& owner, const PluginFile& file) {
   return file.name == owner || (file.kind == "dataset" && file.name == plugin_of(owner));
 }

@@ -148,7 +148,7 @@ bool is_dropped(const ParsedRun& parsed, const RunOption& option, const RunConfi
          parsed.is_on_command_line("recompute") && !config.recompute.any();
 }
 
-/// Whether the command line chooses parts itself, so that the file of --config may state options of parts that are replaced.
+/// True if the command line itself chooses parts, so that the file of --config may state options of parts that are replaced.
 bool chooses_parts(const ParsedRun& parsed) {
   const char* const choices[] = {"strategy", "transport", "precision", "device",  "dataset",
                                  "model",    "optimizer", "schedule",  "observe", "from"};

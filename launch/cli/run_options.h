@@ -32,7 +32,7 @@ struct ParsedRun {
   std::vector<std::string> notes;       ///< for people: what the file cannot give
 
   bool has(const std::string& name) const { return given.contains(name); }
-  /// Whether the command line itself gives it, and no file.
+  /// True if the command line itself gives the option, and no file.
   bool is_on_command_line(const std::string& name) const { return has(name) && given.at(name).said == "--" + name; }
   /// The given value, the first of several; empty if none was given.
   std::string text(const std::string& name) const { return has(name) ? given.at(name).values.front() : ""; }

@@ -89,7 +89,7 @@ void print_expectations(const std::vector<double>& members, const std::vector<do
   for (const std::string& sentence : unknown) std::printf("# %s\n", sentence.c_str());
 }
 
-/// Of --transport.
+/// The transports that the value of --transport stands for.
 AxisTransports transports_of(const std::string& named, const Machine& machine) {
   if (named != automatic_transport) return {named};
   PluginHost host({});

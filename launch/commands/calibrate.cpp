@@ -136,7 +136,7 @@ class Calibration {
     say(power_.is_known() ? "energy: " + text_of_power() : "energy is not known: the device does not tell its power");
   }
 
-  /// Of a file that is there.
+  /// Adds links to a file that is there.
   void add_links() {
     if (job_.size() == 1)
       throw UsageError("--add-links measures links between ranks, and there is one rank: give --ranks 2 or more");
@@ -183,7 +183,7 @@ class Calibration {
     return parts.device;
   }
 
-  /// Of the device that has computed nothing for as long as its sensor looks back; nothing where it has none.
+  /// Watts of the device that has computed nothing for as long as its sensor looks back; nothing where it has none.
   std::optional<double> idle_watts() const {
     if (!launch::power_reading(device_->readings())) return std::nullopt;
     std::this_thread::sleep_for(std::chrono::duration<double>(2 * launch::power_window_seconds));

@@ -332,7 +332,7 @@ class Comparison {
 
   Output output_of_report() const { return report_output("--report", request_.report, request_.overwrite); }
 
-  /// Of a comparison that was stopped, too: it shows what there is.
+  /// Writes the report, also of a comparison that was stopped: it shows what there is.
   void report() const {
     if (request_.report.empty() || rows_.empty()) return;
     write_report(

@@ -99,7 +99,7 @@ Tokens parse_ids(const std::string& text) {
   return ids;
 }
 
-/// What is asked for.
+/// The request that the command line states.
 struct Request {
   std::optional<launch::ModelText> text;  ///< none: tokens in, tokens out
   Tokens prompt, ends;
@@ -166,7 +166,7 @@ class Output {
   const std::string& text() const { return text_; }
 
  private:
-  /// What a model writes must not act on a terminal.
+  /// Prints `text`, which a model wrote and which must not act on a terminal.
   void print(const std::string& text) {
     if (text.empty()) return;
     text_ += text;

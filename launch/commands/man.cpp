@@ -69,7 +69,7 @@ class CapturedOutput {
   int file_, output_;
 };
 
-/// What `consist COMMAND --help` prints; of nothing `consist --help`.
+/// The output of `consist COMMAND --help`; for an empty command that of `consist --help`.
 std::string help_of(const std::string& command) {
   if (command.empty()) {
     return "usage: consist COMMAND [OPTIONS]\n\nComposes a training run from interchangeable parts, runs it, and measures which "
@@ -87,7 +87,7 @@ std::string help_of(const std::string& command) {
   return {};
 }
 
-/// Of "bench expect" that of "bench".
+/// The summary of a command; for "bench expect" that of "bench".
 std::string summary_of(const std::string& command) {
   for (const Command& known : table) {
     if (known.summary != nullptr && command.substr(0, command.find(' ')) == known.name) return known.summary;

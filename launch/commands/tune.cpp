@@ -189,7 +189,7 @@ void recommend(const launch::SearchResult& result, launch::Objective objective, 
 }
 
 /// Takes a list of transports, written as compare takes it, out of the command line: "nvlink,socket", "nvlink+ddp=efa,socket".
-/// What one run can have stays.
+/// Leaves in place a value that one run can have.
 std::vector<std::string> take_transports(Arguments& arguments) {
   constexpr std::string_view option = "--transport";
   for (auto word = arguments.begin(); word != arguments.end(); ++word) {

@@ -35,7 +35,7 @@ class Ratio {
   bool one_is_zero_ = false;
 };
 
-/// Whether the rows have the same values but for option `option`; an option that one of them does not have does not count.
+/// True if the rows differ in option `option` alone; an option that one of them does not have does not count.
 bool differ_only_in(const CompareRow& a, const CompareRow& b, std::size_t option) {
   for (std::size_t i = 0; i < a.varied.size(); ++i) {
     const std::string &left = a.varied[i].second, &right = b.varied[i].second;

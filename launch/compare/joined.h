@@ -18,7 +18,7 @@ namespace consist::launch {
 void join_archives(const std::vector<std::string>& archives, std::vector<CompareRow>& rows,
                    std::vector<CompareOutcome>& outcomes);
 
-/// What the runs of the rows did not have in common.
+/// A setting or property in which the runs of the rows differ.
 struct Condition {
   std::string name;  ///< "versions/onednn", "learning_rate"
   std::vector<std::pair<std::string, std::vector<std::string>>>

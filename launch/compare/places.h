@@ -10,7 +10,7 @@
 
 namespace consist::launch {
 
-/// Whether the option's value is a place that each run needs for itself: "trace", "csv.file".
+/// True if the option's value is a place that each run needs for itself: "trace", "csv.file".
 bool is_place(const std::string& option, PluginHost& host);
 
 /// The value of such an option in the run of that label: a folder of its own within the one given, or a file with the label in

@@ -20,7 +20,7 @@ std::shared_ptr<const Machine> machine_of(const RunConfig& config) {
   return std::make_shared<const Machine>(parse_machine(config.machine));
 }
 
-/// What a rank needs, and the roles that take the most of it.
+/// States the memory that a rank needs, and the roles that take the most of it.
 std::string too_large(const Prediction& prediction, const std::vector<PlannedRank>& ranks, const std::string& machine) {
   const auto largest = std::max_element(ranks.begin(), ranks.end(), [](const PlannedRank& a, const PlannedRank& b) {
     return a.summary.planned_bytes < b.summary.planned_bytes;
@@ -36,7 +36,7 @@ std::string too_large(const Prediction& prediction, const std::vector<PlannedRan
   return text;
 }
 
-/// What makes the plan fit, on a line of its own: the fastest of the changes that leave the training as it is, else of all.
+/// The change that makes the plan fit, on a line of its own: the fastest of those that leave the training as it is, else of all.
 std::string remedy_of(const Plan& plan, PluginHost& host, const Prediction& asked) {
   constexpr double seconds = 5;  // a table may have many such rows
   std::vector<Remedy> remedies =
@@ -71,7 +71,7 @@ RunOutcome run_of(const Prediction& prediction, const std::vector<PlannedRank>& 
   return run;
 }
 
-/// What moved the bytes of the archive's run, by axis, in place of --transport.
+/// Sets the transports that moved the bytes of the archive's run, by axis, in place of --transport.
 void take_transports_of_run(const ArchiveReader& archive, RunConfig& config) {
   const auto topology = archived_json(archive.text("/topology"));
   config.transport_of.clear();

@@ -22,7 +22,7 @@ int read_repeats(const std::string& text) {
   return repeats;
 }
 
-/// Whether the option of that name is on the command line.
+/// True if the option of that name is on the command line.
 bool is_given(const std::vector<std::string>& words, const std::string& name) {
   return std::any_of(words.begin(), words.end(),
                      [&](const std::string& word) { return word == "--" + name || word.starts_with("--" + name + "="); });

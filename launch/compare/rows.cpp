@@ -10,7 +10,7 @@
 namespace consist::launch {
 namespace {
 
-/// Whether a value says by itself what it is of.
+/// True if a value of the option is clear without the option's name.
 bool speaks_for_itself(const std::string& option) {
   return option == "model" || option == "strategy" || option == "transport" || option == "precision" || option == "optimizer" ||
          option == "schedule" || option == "machine" || option == "device" || option == "from";

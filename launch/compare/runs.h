@@ -31,7 +31,7 @@ class Reason {
   bool open_ = false;
 };
 
-/// Whether `archive` holds a finished run of exactly this configuration.
+/// True if `archive` holds a finished run of exactly this configuration.
 bool is_done(const std::string& archive, const std::string& config_json);
 
 /// Describes the run in the archive at `path` that running this configuration would replace: "a finished run with steps 40, here

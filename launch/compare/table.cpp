@@ -83,7 +83,7 @@ constexpr NumberColumn measured_columns[] = {
     {"PARITY", [](const CompareOutcome&, const RunOutcome&, double parity) { return scientific(parity); }},
 };
 
-/// Of rows that were simulated, not run.
+/// Columns for rows that were simulated, not run.
 constexpr NumberColumn predicted_columns[] = {
     {"TOKENS/S", [](const CompareOutcome&, const RunOutcome& r, double) { return si_text(r.tokens_per_second); }},
     {"STEP ms", [](const CompareOutcome&, const RunOutcome& r, double) { return fixed_text(r.step_seconds * 1e3, 1); }},

@@ -31,8 +31,8 @@ ModelText find_model_text(const RunConfig& config, const Parts& parts, const Dat
 /// chat template.
 std::vector<std::int32_t> chat_prompt(ModelText& of, const Dataset* run, const std::string& text);
 
-/// What --sample-every, --sample-prompt and --sample-tokens ask of a run; nothing without the first. Throws UsageError where
-/// there is no prompt, and as find_model_text().
+/// The samples that --sample-every, --sample-prompt and --sample-tokens request; nothing without the first. Throws UsageError
+/// where there is no prompt, and as find_model_text().
 std::optional<SampleRequest> sample_request(const RunConfig& config, const Parts& parts, PluginHost& host);
 
 /// The dataset of the run that wrote --checkpoint, not opened: null without --checkpoint.

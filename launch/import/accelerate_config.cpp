@@ -62,7 +62,7 @@ class Reader final : public readers::KeyReader {
     values_.add(name, key, value);
   }
 
-  /// Of a text, or of a truth value that stands for no.
+  /// The value of a key, else `fallback`, in upper case; "NO" for the truth value false.
   std::string upper(const char* name, const std::string& fallback) const {
     const auto* given = values_.find(name);
     if (given != nullptr && given->value == false) return "NO";
@@ -192,8 +192,8 @@ class Reader final : public readers::KeyReader {
         target_);
   }
 
-  /// What FSDP 1 calls sharding_strategy, by name or number, and FSDP 2 reshard_after_forward. Files of version 1 may have the
-  /// name under the newer key.
+  /// Value of FSDP 1's sharding_strategy, by name or number, or of FSDP 2's reshard_after_forward. Files of version 1 may have
+  /// the name under the newer key.
   std::string sharding() const {
     const auto* resharding = values_.find("fsdp_reshard_after_forward");
     const char* from = "fsdp_sharding_strategy";

@@ -5,7 +5,7 @@
 
 namespace consist::accelerate {
 
-/// Whether a tree has the keys of such a file.
+/// True if a tree has the keys of such a file.
 bool is_config(const readers::Json& root);
 
 /// Sets in target.config what the file states: strategies, ranks, precision, recomputation. Model, batch, optimizer and learning rate

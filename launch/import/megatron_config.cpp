@@ -213,7 +213,7 @@ class Reader final : public readers::KeyReader {
     return matrices == 1 && !whole ? experts / tensor : experts;
   }
 
-  /// What divides parameters, gradients and states.
+  /// The strategy that divides parameters, gradients and states.
   std::string data_strategy() const {
     if (flag("use-torch-fsdp2")) return "zero3-offload";
     if (flag("use-megatron-fsdp") || flag("use-custom-fsdp")) {

@@ -35,7 +35,7 @@ std::int64_t vocabulary(const StoredValues& values) {
   return (words + multiple - 1) / multiple * multiple;
 }
 
-/// What a decoder that is done here has, and how the file would have to say it.
+/// Refuses models other than the decoders that there are here. Messages say how the file would have to state one of these.
 void refuse_other_models(const StoredValues& values) {
   const std::string other =
       "; models here are decoders with RMSNorm, rotary embedding and SwiGLU. To see one of these sizes: --from-set ";

@@ -14,7 +14,7 @@ namespace consist::megatron {
 /// that begins with `name` for a text without arguments, more than 100,000 words, and deeper nesting than 16 levels.
 nlohmann::json arguments_of_script(const std::string& text, const std::string& name, std::vector<std::string>& notes);
 
-/// Whether a tree of YAML or JSON has Megatron-LM's arguments: under MODEL_ARGS, as keys with --, or by their names.
+/// True if a tree of YAML or JSON has Megatron-LM's arguments: under MODEL_ARGS, as keys with --, or by their names.
 bool is_tree(const nlohmann::json& root);
 /// These arguments in the form above. Throws DataError for a tree of another shape.
 nlohmann::json arguments_of_tree(const nlohmann::json& root, const std::string& name);

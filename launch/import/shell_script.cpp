@@ -95,7 +95,7 @@ bool Script::take_reserved(Command& command) {
   return true;
 }
 
-/// Whether the command is a pattern of `case`.
+/// Returns true if the command is a pattern of `case`, and matches it then.
 bool Script::read_pattern(const Command& command) {
   if (frames_.empty() || frames_.back().kind != Frame::Kind::cases) return false;
   Frame& frame = frames_.back();
@@ -302,7 +302,7 @@ std::string Script::expand_text(const std::string& text, int depth) const {
   return result;
 }
 
-/// What stands within ${...}.
+/// Value of the expression within ${...}.
 std::string Script::value_of(const std::string& expression, int depth) const {
   std::size_t end = 0;
   while (end < expression.size() && is_name_character(expression[end])) ++end;

@@ -253,7 +253,7 @@ class Reader final : public readers::KeyReader {
     values_.state_plugin("eps", "adamw", "epsilon", as_text(values_.number("eps", 1e-8)));
   }
 
-  /// Of the old layout: warm-up to peak * w/(w+1), then a line to 0 at the end.
+  /// Reads the schedule of the old layout: warm-up to peak * w/(w+1), then a line to 0 at the end.
   void read_old_schedule() {
     values_.state("warmup_steps", "schedule", config_.schedule, std::string("linear"));
     if (config_.schedule != "linear") return;

@@ -6,7 +6,7 @@
 
 namespace consist::torchtitan {
 
-/// Whether a tree has the tables of such a file.
+/// True if a tree has the tables of such a file.
 bool is_config(const readers::Json& root);
 
 /// Sets in target.config what the file states; keys that are absent have torchtitan's defaults. One note for every key. Throws

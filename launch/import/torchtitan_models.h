@@ -7,7 +7,7 @@
 
 namespace consist::torchtitan {
 
-/// What a flavor is here.
+/// A torchtitan flavor, and the preset or the sizes that stand for it here.
 struct Flavor {
   const char* model;   ///< "llama3"
   const char* flavor;  ///< "8B"

@@ -63,7 +63,7 @@ class Parallelism {
     experts_ /= tensor_;
   }
 
-  /// Whether parameters are divided over ranks: over those of context parallelism in any case.
+  /// True if parameters are sharded over ranks: over those of context parallelism in any case.
   bool divides() const { return shards_ != 1 || context_ > 1; }
 
   void state_strategies() {

@@ -30,7 +30,7 @@ constexpr std::int64_t most_bytes = std::int64_t{1} << 20;
 
 enum class Syntax { json, toml, yaml, script, python, unknown };
 
-/// What the first lines that are no remarks look like.
+/// Guesses the syntax from the first lines that are no comments.
 Syntax syntax_of(const std::string& text) {
   std::istringstream lines(text);
   bool mapping = false, first = true;
@@ -88,7 +88,7 @@ bool is_deepspeed(const Json& root) {
   return root.empty();
 }
 
-/// Whether these are Hugging Face's TrainingArguments, which share names with DeepSpeed's keys.
+/// True if these are Hugging Face's TrainingArguments, which share names with DeepSpeed's keys.
 bool is_training_arguments(const Json& root) {
   if (root.contains("zero_optimization")) return false;
   constexpr std::array keys{"per_device_train_batch_size", "output_dir", "num_train_epochs", "logging_steps",

@@ -35,7 +35,7 @@ class Collective {
   virtual std::int64_t count(std::int64_t total, int members) const { return total / members; }
   /// Enqueues it. Throws what the transport throws.
   virtual void call(Communicator& group, void* input, void* output, std::int64_t total, DType dtype, NativeQueue queue) const = 0;
-  /// Whether `member` has a result to check, and its element i.
+  /// True if `member` has a result to check; expected() gives its element i.
   virtual bool has_result(int /*member*/, int /*members*/) const { return true; }
   virtual std::int64_t expected(int member, int members, std::int64_t total, std::int64_t i) const = 0;
   /// The result consists of pieces of that many elements, in each of which it repeats after collective_period elements; 0: one

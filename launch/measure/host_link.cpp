@@ -13,7 +13,7 @@
 namespace consist::launch {
 namespace {
 
-/// What is copied in a run. Within the memory of a processor copies are slow, and start at once.
+/// Size and number of the copies in a run. Within the memory of a processor copies are slow, and start at once.
 struct Amount {
   std::int64_t bytes = std::int64_t{64} << 20;  ///< of a copy
   int copies = 8;

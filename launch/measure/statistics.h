@@ -28,7 +28,7 @@ Interval interval_of(std::span<const double> values);
 /// have no interval. The same order as `samples`.
 std::vector<Interval> pooled_intervals(std::span<const std::vector<double>> samples);
 
-/// Whether both are known and no number lies in both.
+/// True if both are known and no number lies in both.
 bool apart(const Interval& a, const Interval& b);
 
 /// The 97.5% quantile of Student's t, by degrees of freedom (at least 1).

@@ -64,14 +64,14 @@ class StepSampler {
   double rank_skew() const;
   /// Collective over the job. Throws what parts and plans throw.
   TimedStep time(const CalibrationStep& step);
-  /// Whether the step's plan fits the device.
+  /// True if the step's plan fits the device.
   bool fits(const CalibrationStep& step) const;
 
  private:
   Plan plan_of(const CalibrationStep& step) const;
   /// The rank of the step's job that this one is.
   int rank_in(const CalibrationStep& step) const { return step.strategy.empty() ? 0 : job_.rank(); }
-  /// Of every rank's numbers, element by element.
+  /// The means over all ranks' numbers, element by element.
   std::vector<double> mean_over_ranks(const std::vector<double>& own);
   std::vector<std::vector<double>> numbers_of_ranks(const std::vector<double>& own);
   struct Measured;

@@ -10,7 +10,7 @@ namespace consist::launch {
 
 struct CalibrationPlan {
   std::vector<CalibrationStep> sampled;  ///< op by op
-  /// Of other sizes, each rank for itself and with strategies: the machine file's figures must give their time.
+  /// Steps of other sizes, each rank for itself and with strategies: the machine file's figures must give their time.
   std::vector<CalibrationStep> checked;
   CalibrationStep reduced, gathered;     ///< over all ranks: how far collectives and kernels slow each other down
   std::int64_t most_bytes = 0;           ///< of a collective's data

@@ -249,7 +249,7 @@ class Collector {
     }
   }
 
-  /// What is left where nothing by itself is enough.
+  /// Adds the last resorts, for where no change is enough by itself.
   void less_memory() {
     if (!config_.recompute.any() && value_of("precision", config_.precision, "states") == "f32")
       add("states", {{config_.precision + ".states", "bf16"}, {"recompute", "full"}}, Aim::memory,

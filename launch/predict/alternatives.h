@@ -9,7 +9,7 @@
 
 namespace consist::launch {
 
-/// What a change may be good for, by what it does; only a simulation says whether it is.
+/// The purpose that a change may serve, by what it does; only a simulation says whether it does.
 enum class Aim : unsigned char { speed, memory, both };
 
 struct Alternative {
@@ -17,8 +17,8 @@ struct Alternative {
   std::string subject;
   Choices choices;
   Aim aim = Aim::both;
-  /// What becomes different besides speed and memory, for people: "changes the numerics: ...". Empty: losses stay the same but
-  /// for the order of sums.
+  /// Differences besides speed and memory, for the user: "changes the numerics: ...". Empty: losses stay the same but for the
+  /// order of sums.
   std::string caution;
 };
 

@@ -67,7 +67,7 @@ Prediction predict(const Plan& plan, int threads = 1);
 /// From the programs of these ranks, which are the plan's and need no summary, and their simulation.
 Prediction predict(const Plan& plan, const std::vector<PlannedRank>& ranks, const Simulation& simulation);
 
-/// Of all ranks in a step, by the parts of its time. REQUIRES: power.is_known().
+/// Joules of all ranks in a step, from the parts of its time. REQUIRES: power.is_known().
 double joules_of(const Prediction& prediction, const Power& power, int ranks);
 
 /// By the configuration's --price for the machine and by the power that its file has; without either that is not known.

@@ -24,7 +24,7 @@ std::vector<Remedy> remedies_for(const Plan& plan, PluginHost& host);
 
 /// "'--recompute full' fits: 74.0 GiB, 3% slower": a line for each, as against `asked`, which does not fit.
 std::string text_of(const std::vector<Remedy>& remedies, const Prediction& asked);
-/// What commands without a device say of a plan that does not fit its machine: what it needs, and what makes it fit.
+/// Error text for a plan that does not fit its machine, of commands without a device: what it needs, and what makes it fit.
 std::string refusal_of(const Plan& plan, PluginHost& host, const Prediction& asked);
 
 }  // namespace consist::launch

@@ -32,7 +32,7 @@ struct Room {
   std::int64_t capacity = 0;  ///< bytes of device memory per rank; 0: not known
   std::int64_t besides = 0;   ///< bytes that a plan takes on the device beyond what its prediction says: scratch of kernels
 
-  /// Whether a rank's plan leaves at least the fraction `spare` of the capacity.
+  /// True if a rank's plan leaves at least the fraction `spare` of the capacity free.
   bool fits(const Prediction& prediction, double spare = 0) const {
     const auto needed = static_cast<double>(prediction.most_bytes() + besides);
     return capacity == 0 || needed <= (1 - spare) * static_cast<double>(capacity);

@@ -15,8 +15,8 @@
 namespace consist::launch {
 namespace {
 
-/// Whether the first rank of this host says it, so that a mistake is said once and not by every rank: the job takes a rank's own
-/// error to all others, which quote it. That a rank died or is stuck is said by everyone.
+/// True if the first rank of this host reports the error, so that a mistake is reported once, not by every rank: the job takes a
+/// rank's own error to all others, which quote it. Every rank reports that a rank died or is stuck.
 bool said_by_another(const Error& error, const Job& job) {
   if (job.local_rank() == 0) return false;
   const bool of_a_peer = dynamic_cast<const PeerError*>(&error) != nullptr;

@@ -13,7 +13,7 @@
 
 namespace consist::launch {
 
-/// What a rank does once it has joined; returns the exit status.
+/// The work of a rank once it has joined; returns the exit status.
 using RankBody = std::function<int(Plan plan, JoinedJob& job, StopSignals& signals)>;
 
 /// --ranks is what this process starts, or says again how many were started: throws UsageError unless it is `size`.

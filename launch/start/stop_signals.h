@@ -10,7 +10,7 @@
 
 namespace consist::launch {
 
-/// Whether SIGHUP was ignored when the program was started, as `nohup` does it: then it stays so.
+/// True if SIGHUP was ignored when the program was started, as `nohup` does it: then it stays ignored.
 bool hangup_is_ignored() noexcept;
 
 /// Takes SIGINT, SIGTERM and, unless it is ignored, SIGHUP for this process, and has SIGPIPE and SIGXFSZ ignored: output that

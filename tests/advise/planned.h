@@ -14,7 +14,7 @@ inline PluginHost& plugin_host() {
   return host;
 }
 
-/// Of qwen3-0.6b with sequences of 1,024 unless `set` changes it.
+/// A plan of qwen3-0.6b with sequences of 1,024 unless `set` changes it.
 template <typename Set>
 Plan planned(const std::string& machine, Set set) {
   RunConfig config;

@@ -89,8 +89,8 @@ class Shared {
   std::atomic<long>* value_;
 };
 
-/// What a run that starts after a kill must find: the newest committed checkpoint or a newer one, whole; and nothing unfinished
-/// that stays.
+/// Expects what a run must find that starts after a kill: the newest committed checkpoint or a newer one, whole, and nothing
+/// unfinished that stays.
 void expect_intact(const std::string& folder, long committed) {
   const std::optional<Checkpoint> before = latest_checkpoint(folder);
   CheckpointWriter writer(folder, 2);

@@ -21,7 +21,7 @@ class BadFiles : public test::BadInputTest {
     ASSERT_NE(at, std::string::npos) << from;
     write_whole(folder_ / name, text.replace(at, from.size(), to));
   }
-  /// What `consist train` of the model says, on one rank and on three.
+  /// Expects `consist train` to refuse the model and to print `says`, on one rank and on three.
   void expect_model_refused(const std::string& model, const std::vector<std::string>& says, int status = 1) const {
     const std::string train =
         "train --device cpu --dataset synthetic --sequence 16 --batch 1 --steps 1 --archive a.h5 --model " + model;

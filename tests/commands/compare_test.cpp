@@ -91,7 +91,7 @@ TEST(Compare, RunsTheCrossProductRepeatedlyAndGoesOn) {
   EXPECT_EQ(ArchiveReader(folder / "llama-tiny_ranks2.repeat2.h5").status(), "finished");
 }
 
-/// What somebody has waited for is not replaced because of a number on the command line.
+/// Results that somebody has waited for are not replaced because of a number on the command line.
 TEST(Compare, ResultsOfOtherOptionsAreKept) {
   const TemporaryFolder folder;
   const std::string archive = folder / "llama-tiny.h5";

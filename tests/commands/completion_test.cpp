@@ -36,7 +36,7 @@ std::set<std::string> lines_of(const std::string& text) {
 
 class Bash : public ::testing::Test {
  protected:
-  /// What bash makes of the words, the last of which is being typed, as its readline divides them.
+  /// Completions that bash offers for the words, the last of which is being typed, as its readline divides them.
   std::set<std::string> typed(const std::vector<std::string>& words) const {
     std::string list;
     for (const std::string& word : words) list += " '" + word + "'";

@@ -43,7 +43,7 @@ std::map<std::string, std::string> snapshot(const fs::path& folder) {
   return files;
 }
 
-/// What a command says of a file, on both outputs, and the message that it ends with.
+/// The output of a command that reads a file, on both streams, and the message that it ends with.
 std::string said_by(const std::function<void()>& command) {
   testing::internal::CaptureStdout();
   testing::internal::CaptureStderr();

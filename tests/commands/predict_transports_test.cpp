@@ -59,7 +59,7 @@ TEST(PredictTransports, AutoIsTheFastestThatTheMachineHasWithinANodeAndBetweenNo
             predicted_seconds("--model llama-tiny --ranks 2 --strategy ddp --machine cpu"));
 }
 
-/// What --transport names for some strategies leaves the others to `auto`, as in a run.
+/// Strategies that --transport does not name use `auto`, as in a run.
 TEST(PredictTransports, WhatIsNotNamedIsAutomatic) {
   const std::string hybrid = four + "--strategy zero3-offload=2+ddp=2 --machine h200 --transport ";
   EXPECT_EQ(predicted_seconds(hybrid + "ddp=socket"), predicted_seconds(hybrid + "nvlink+ddp=socket"));

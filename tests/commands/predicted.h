@@ -31,7 +31,7 @@ inline std::vector<std::string> split_words(const std::string& text) {
   return {std::istream_iterator<std::string>(stream), std::istream_iterator<std::string>()};
 }
 
-/// What predict says of these options.
+/// The prediction for these options, as `consist predict --json` prints it.
 inline Json predicted(const std::string& options) {
   std::vector<std::string> words = split_words(options);
   words.push_back("--json");
@@ -40,7 +40,7 @@ inline Json predicted(const std::string& options) {
   return Json::parse(result.output.substr(std::min(result.output.find('{'), result.output.size())));
 }
 
-/// Of a step.
+/// Predicted seconds of a step.
 inline double predicted_seconds(const std::string& options) {
   return predicted(options)["step_seconds"]["value"].get<double>();
 }

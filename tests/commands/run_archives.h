@@ -61,7 +61,7 @@ inline void finish_run(Archive& archive) {
   archive.finish("finished", "");
 }
 
-/// What such commands show, line by line.
+/// The lines that such commands show, as one text.
 inline std::string text_of(const std::vector<std::string>& lines) {
   std::string text;
   for (const std::string& line : lines) text += line + "\n";

@@ -90,7 +90,7 @@ TEST(Tune, WhatIsGivenIsNotSearched) {
   EXPECT_THAT(whole.output, HasSubstr("--ddp.bucket-size 25Mi --recompute none --transport nvlink\n"));
 }
 
-/// Of a search: milliseconds of the best, and the number of configurations that were planned and simulated.
+/// Milliseconds of the best that a search finds, and the number of configurations that were planned and simulated.
 std::pair<double, int> best_and_extent(const std::string& options) {
   const auto result = run("tune", split_words(options + " --measure 0 --rows 1"));
   EXPECT_EQ(result.status, 0) << result.output;

@@ -58,7 +58,7 @@ Timed durations(const Program& program, Machine machine) {
   return timed;
 }
 
-/// Of what is not measured nothing takes time.
+/// A machine on which nothing that is not measured takes time.
 Machine idle_but_measured(const Program& program, double linear, double adamw) {
   Machine machine = measured(program, linear, adamw);
   machine.device.peak_fp32 = machine.device.peak_bf16 = machine.device.peak_fp8 = {test::endless};

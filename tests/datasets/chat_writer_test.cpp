@@ -168,7 +168,7 @@ TEST(ChatWriter, ALongConversationTakesTimeLinearInIt) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(12));  // 0.4 s; quadratic in the messages 31 s
 }
 
-/// What was measured in parts is what is measured whole, also where a mark is composed with the letter before it.
+/// Lengths that were measured in parts equal those measured whole, also where a mark is composed with the letter before it.
 TEST(NormalizedLengths, AreThoseOfNormalizedBeginnings) {
   using tokenizer::Normalization;
   const std::vector<std::vector<Normalization>> all{

@@ -27,7 +27,7 @@ inline std::shared_ptr<Dataset> open(const std::string& name, const Given& optio
   return dataset;
 }
 
-/// What `Expected` says, "accepted" without any.
+/// The message of the `Expected` that open() throws, "accepted" without any.
 template <typename Expected>
 std::string refusal(const std::string& name, const Given& options, std::int64_t sequence, std::int64_t vocabulary = 4096) {
   try {

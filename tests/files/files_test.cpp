@@ -17,7 +17,7 @@
 
 namespace {
 
-/// What the process does to files, in order, while it is not null: "sync PATH", "rename FROM TO".
+/// Log of the process's file operations, in order, while it is not null: "sync PATH", "rename FROM TO".
 std::vector<std::string>* seen = nullptr;
 
 template <typename Function>

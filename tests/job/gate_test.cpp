@@ -51,7 +51,7 @@ class ServedGate {
     stop_ = true;
     thread_.join();
   }
-  /// Whether it comes to admit exactly `count`; the gate's thread counts a moment after it has answered.
+  /// True if the gate comes to admit exactly `count`; its thread counts a moment after it has answered.
   bool admits(int count) const {
     for (int i = 0; i < 500 && admitted < count; ++i) std::this_thread::sleep_for(10ms);
     return admitted == count;

@@ -22,7 +22,7 @@ inline Socket knock(std::uint16_t port) {
   return network::connect_to("127.0.0.1", port, Clock::now() + 2s);
 }
 
-/// Whether the other side closes the connection within `limit`; drops what it says.
+/// True if the other side closes the connection within `limit`; drops the bytes that it sends.
 inline bool is_closed_within(const Socket& socket, std::chrono::milliseconds limit) {
   const auto deadline = Clock::now() + limit;
   while (network::wait_for(socket, POLLIN, deadline)) {

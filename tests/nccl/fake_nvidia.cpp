@@ -28,7 +28,7 @@ std::atomic<int> abort_count{0};
 std::atomic<int> destroy_count{0};
 thread_local CUcontext current = nullptr;
 
-/// What the members of a communicator share.
+/// State that the members of a communicator share.
 struct Group {
   int size = 0;
   int joined = 0;

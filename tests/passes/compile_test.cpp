@@ -203,7 +203,7 @@ class Breaking final : public ParallelStrategy {
   }
 };
 
-/// What compile_step says of a strategy that does `what` in `where`.
+/// The error message of compile_step() for a strategy that does `what` in `where`.
 std::string message_of_breaking(const std::string& where, const std::function<void(Program&)>& what) {
   Case c(2);
   Breaking strategy;

@@ -174,7 +174,7 @@ TEST(OffloadActivations, CopiesAreOrderedByWaits) {
   }
 }
 
-/// What the copy back may run beside: instructions of compute between it and the first reader of what it brings.
+/// Each copy back has compute instructions to overlap, between it and the first reader of what it brings.
 TEST(OffloadActivations, CopiesBackBeginBeforeTheirUse) {
   const Program p = step({});
   int ahead = 0, copies = 0;

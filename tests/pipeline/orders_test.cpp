@@ -101,7 +101,7 @@ TEST(Orders, BubbleFractionIsThatOfTheFormula) {
   }
 }
 
-/// What a rank keeps of a micro-batch from its forward part to the end of its backward (or weight gradient) part.
+/// Most micro-batches in flight on a rank, each from its forward part to the end of its backward (or weight gradient) part.
 int most_in_flight(const std::vector<Action>& order) {
   const bool apart = std::any_of(order.begin(), order.end(), [](const Action& a) { return a.part == Part::weight_gradient; });
   int now = 0, most = 0;

@@ -16,7 +16,7 @@ namespace {
 using testing::make_addresses;
 using testing::run_ranks;
 
-/// What each of two ranks plans for, as a file; rank 0 has an H200, rank 1 an A100.
+/// The machine that each of two ranks plans for, as a file; rank 0 has an H200, rank 1 an A100.
 std::vector<std::string> planned_for(const std::string& named) {
   std::vector<std::string> files(2), notes(2);
   const auto errors = run_ranks(make_addresses(2), [&](JoinedJob& job) {

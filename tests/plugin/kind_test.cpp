@@ -14,7 +14,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-/// What the compiler says about a plugin of the public headers alone.
+/// Compiles a plugin against the public headers alone; returns the compiler's messages.
 test::ChildResult compile(const std::string& plugin) {
   const TemporaryFolder folder;
   write_whole(folder / "plugin.cpp", R"(#include "consist/dataset.h"

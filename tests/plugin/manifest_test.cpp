@@ -25,7 +25,7 @@ using testing::HasSubstr;
 
 class Manifest : public testing::Test {
  protected:
-  /// What is wrong with a file of these bytes.
+  /// The message of the error for a file of these bytes.
   std::string problem_of(const std::string& bytes) {
     write_whole(copy_, bytes);
     return message_of<DataError>([&] { read_manifest(copy_); });

@@ -86,7 +86,7 @@ TEST_F(Fp8Experts, ProductsOfRowsAreInEightBitsAndGradientsOfWeightsAreNot) {
   for (const Instruction* i : all(program, "fp8_grouped_linear")) EXPECT_EQ(i->attributes.integer("fast_accumulation"), 1);
 }
 
-/// Of rows nobody reads a transposed copy; the ops that make rows state their largest magnitude.
+/// Rows get no transposed copy, which nothing would read. The ops that make rows state their largest magnitude.
 TEST_F(Fp8Experts, RowsAreQuantizedInOneOrder) {
   const Program program = step();
   std::map<TensorId, const Instruction*> quantized;

@@ -119,7 +119,7 @@ TEST_F(Fp8, GradientsOfRowsAndBlocksAreE4m3UnlessAskedOtherwise) {
   EXPECT_THAT(parts_of({{"scaling", "row"}, {"gradient-format", "e5m2"}}).precision->describe(), HasSubstr("e5m2 gradients"));
 }
 
-/// What shares a scale, by what is quantized; and whoever reads a copy reads its scales.
+/// Values share a scale by row or by block, depending on what is quantized; an instruction that reads a copy reads its scales.
 TEST_F(Fp8, EachCopyHasTheScalesOfItsOwnDirection) {
   for (const std::string scaling : {"row", "block"}) {
     SCOPED_TRACE(scaling);

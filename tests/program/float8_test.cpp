@@ -25,7 +25,7 @@ float decode(DType type, std::uint8_t code) {
   return type == DType::e4m3 ? from_float8<e4m3_format>(code) : from_float8<e5m2_format>(code);
 }
 
-/// What the fields of a code mean.
+/// The number that the fields of a code stand for.
 double number(const Format& f, int code) {
   const int exponent = code >> f.mantissa_bits, mantissa = code & ((1 << f.mantissa_bits) - 1);
   const double fraction = std::ldexp(mantissa, -f.mantissa_bits);

@@ -58,8 +58,8 @@ inline Opened open_page(const std::string& path, int width = 1400, int height = 
   return opened;
 }
 
-/// What `script`, a function's body, returns in the page when it is ready, as JSON; null if it throws, which the page's console
-/// says in `console`. The page is in a frame: no window is narrower than 500 pixels, and pages are looked at in narrower ones.
+/// The value that `script`, a function's body, returns in the page when it is ready, as JSON; null if it throws, which the page's
+/// console says in `console`. The page is in a frame: no window is under 500 pixels wide, and pages are viewed in narrower ones.
 inline nlohmann::json evaluate(const std::string& path, const std::string& script, std::vector<std::string>* console = nullptr,
                                int width = 1400) {
   std::string page = read_whole(path);

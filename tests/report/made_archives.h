@@ -39,7 +39,7 @@ class ReportInABrowser : public testing::Test {
   }
 };
 
-/// What an archive has that is made from a real one.
+/// Contents of an archive that is made from a real one.
 struct Made {
   nlohmann::json config, topology, timeline;
   std::string programs;  ///< empty: none, as in archives of version 2 from before there were any

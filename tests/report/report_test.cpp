@@ -101,7 +101,7 @@ void expect_parts_of_the_timelines(const json& data) {
   }
 }
 
-/// What such short runs measure is left to chance: a verdict names a fastest exactly where the data has one.
+/// Measurements of such short runs are left to chance: a verdict names a fastest exactly where the data has one.
 void expect_verdicts(const json& data, const json& verdicts) {
   ASSERT_EQ(verdicts.size(), 2U);
   for (std::size_t n = 0; n < 2; ++n) {

@@ -37,7 +37,7 @@ class ReportWords : public ReportInABrowser {
   }
   Made made() const { return made_from(*real_); }
   std::string write(const std::string& name, const Made& row) { return write_made(folder_ / (name + ".h5"), *real_, row); }
-  /// What `script` returns on the page of these archives.
+  /// The value that `script` returns on the page of these archives.
   json seen(std::vector<std::string> archives, const std::string& script) {
     archives.insert(archives.begin(), "report");
     archives.insert(archives.end(), {"-o", folder_ / "report.html", "--overwrite"});

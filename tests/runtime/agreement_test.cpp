@@ -78,7 +78,7 @@ RunConfig pipeline_config() {
   return config;
 }
 
-/// What the ranks say of the programs of `config` after `change` has changed those that it likes.
+/// Each rank's error, or null, from comparing the programs of `config` after `change` may have modified any of them.
 std::vector<std::exception_ptr> agree(const RunConfig& config, const std::function<void(int rank, Program&)>& change) {
   PluginHost host({CONSIST_BINARY_DIR "/lib/consist/plugins"});
   const Parts parts = make_parts(config, host);
@@ -186,7 +186,7 @@ class FaultyTransport final : public Transport {
   Fault fault_;
 };
 
-/// What the ranks of a pipeline of two stages throw when they connect over a transport with that fault.
+/// The errors that the ranks of a pipeline of two stages throw when they connect over a transport with that fault.
 std::vector<std::exception_ptr> connect_over(Fault fault) {
   RunConfig config = pipeline_config();
   config.ranks = 2;

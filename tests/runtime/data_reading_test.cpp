@@ -20,7 +20,7 @@ using std::chrono::milliseconds;
 using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 
-/// What was read of a dataset, by all ranks, in the order of the reads.
+/// The sequences that were read of a dataset, by all ranks, in the order of the reads.
 class Reads {
  public:
   void add_train(std::int64_t index) {
@@ -38,7 +38,7 @@ class Reads {
     const std::lock_guard lock(mutex_);
     return train_.size();
   }
-  /// Whether so many training sequences are read within ten seconds.
+  /// True if so many training sequences are read within ten seconds.
   bool wait_for_train(std::size_t count) const {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, std::chrono::seconds(10), [&] { return train_.size() >= count; });
@@ -263,7 +263,7 @@ TEST(TrainingData, OfSequencesThatRanksShareIsWrittenInParts) {
   }
 }
 
-/// What a run of six steps of one sequence throws, and how many steps it has done by then, if reading sequence 4 does `fail`.
+/// The message of a run of six steps of one sequence if reading sequence 4 does `fail`; expects four steps done by then.
 template <typename Expected>
 std::string failure_of(const std::function<void()>& fail) {
   std::string text;

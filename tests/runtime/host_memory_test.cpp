@@ -18,7 +18,7 @@ using ::testing::IsEmpty;
 
 constexpr std::int64_t gib = std::int64_t{1} << 30;
 
-/// What each rank says when rank r wants to pin wanted[r].
+/// The error text of each rank when rank r wants to pin wanted[r].
 std::vector<std::string> answers(const std::vector<std::int64_t>& wanted, std::int64_t limit) {
   const auto addresses = testing::make_addresses(static_cast<int>(wanted.size()));
   std::vector<std::string> texts;

@@ -57,7 +57,7 @@ TEST(FitLine, CutsWholeCharacters) {
   EXPECT_EQ(fit_line("a\u00e9\u00e9z", 4), "a\u00e9\u00e9");
 }
 
-/// What a terminal of `columns` shows in the end: line feeds, carriage returns, "erase to the end of the line", wrapping.
+/// Rows that a terminal of `columns` shows in the end: line feeds, carriage returns, "erase to the end of the line", wrapping.
 std::vector<std::string> screen(const std::string& output, std::size_t columns) {
   std::vector<std::string> rows(1);
   std::size_t column = 0;

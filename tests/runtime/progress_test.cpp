@@ -62,7 +62,7 @@ class Events final : public TrainerEvents {
   std::int64_t hangs_in_checkpoint_;
 };
 
-/// What the job says of a run of two ranks, one of which hangs.
+/// The job's error text for a run of two ranks, one of which hangs.
 std::string failure_of(bool in_checkpoint) {
   RunConfig config;
   config.model = std::string(CONSIST_SOURCE_DIR) + "/tests/golden/hf/qwen3-tied";

@@ -180,7 +180,7 @@ TEST_F(Samples, AreRepeatedFromTheArchiveAndFromAPrintedConfiguration) {
   EXPECT_EQ(texts("file.h5"), texts("first.h5"));
 }
 
-/// What is sampled changes nothing that is trained: a run may go on in its archive with other samples.
+/// Samples change nothing that is trained: a run may go on in its archive with other samples.
 TEST_F(Samples, MayDifferInARunThatGoesOnInItsArchive) {
   const std::vector<std::string> places{"--checkpoint=" + (folder_ / "checkpoints"), "--archive=" + (folder_ / "run.h5")};
   const test::ChildResult first = train(with(places, {"--steps=2"}));

@@ -13,7 +13,7 @@
 
 namespace consist::test {
 
-/// What one rank's device saw. Counts of steps are of all executables together.
+/// Calls and memory that one rank's device saw. Counts of steps are of all executables together.
 struct Seen {
   std::int64_t allocations = 0;  ///< calls of allocate()
   std::int64_t arena_bytes = 0;  ///< of the largest allocation of device memory

@@ -210,8 +210,8 @@ TEST_F(TensorParallelProgram, MemoryFallsByTheNumberOfRanks) {
   }
 }
 
-/// Of the collectives of `phase` that move activations: how many have an instruction `product` between them and the first
-/// instruction that reads what they make.
+/// Counts the collectives of `phase` that move activations. First: those with an instruction `product` between them and the
+/// first instruction that reads what they make. Second: all.
 std::pair<int, int> hidden_collectives(const Program& p, Phase phase, std::string_view product) {
   int hidden = 0, all = 0;
   for (std::size_t i = 0; i < p.instructions.size(); ++i) {

@@ -27,7 +27,7 @@ class KeyReader {
   void visit(const Json& object, const std::string& prefix);
   virtual void apply(const KeyRule& rule, const std::string& key, const Json& value);
   virtual void read_own(const std::string& key, const Json& value) = 0;
-  /// What is said of a key that no rule knows.
+  /// Throws the error for a key that no rule knows.
   [[noreturn]] virtual void refuse_unknown(const std::string& key) const;
   /// Null if there is none.
   virtual const KeyRule* rule_of(const std::string& key) const;

@@ -7,7 +7,7 @@
 
 namespace consist::readers {
 
-/// Of the decoders that there are (models/): RMSNorm, rotary embedding, SwiGLU.
+/// Sizes of a decoder of the kind that there is (models/): RMSNorm, rotary embedding, SwiGLU.
 struct ModelBySizes {
   std::int64_t hidden = 0;
   std::int64_t layers = 0;

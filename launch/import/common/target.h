@@ -18,13 +18,13 @@ using Json = nlohmann::json;
 
 bool is_auto(const Json& value);  ///< the text "auto"
 
-/// What a file is read for: the command line and defaults that it is checked against.
+/// The command line and the defaults that a file is checked against when it is read.
 struct ReaderContext {
-  /// Whether the option (without "--") was given on the command line, and how it is called: "--steps".
+  /// True if the option was given on the command line. It is named without its dashes: "steps" for "--steps".
   std::function<bool(const std::string& option)> given;
   /// The sizes of the run's model; asked for only where they are needed.
   std::function<ModelSizes()> sizes;
-  /// Whether an option of a plugin ("cp.attention") may have that value; may be empty.
+  /// True if an option of a plugin ("cp.attention") may have that value. The function may be empty.
   std::function<bool(const std::string& option, const std::string& value)> has_choice = {};
   /// "zero_optimization.sub_group_size=1e9": values that stand in place of the file's. As in JSON; what is no JSON is a string.
   std::vector<std::string> replacements = {};
@@ -63,7 +63,7 @@ class Target {
   void throw_refusals() const;
   /// Sets the strategy that the value of `key` amounts to, unless the command line gives one.
   void state_strategies(const std::string& key, const std::vector<StrategyChoice>& strategies);
-  /// What became of a key. A text that begins with "no effect" says that it has none here.
+  /// Notes the effect of a key. A text that begins with "no effect" says that it has none here.
   void note(const std::string& key, const Json& value, const std::string& what);
   /// A line that is for who asks what became of each key: "parallelism: --ranks 8".
   void detail(const std::string& text);
@@ -122,7 +122,7 @@ class Target {
   /// The command line says something else: throws, or notes that it goes before the file.
   void refuse_other(const std::string& key, const Json& value, const std::string& given);
 
-  /// What messages begin with.
+  /// The beginning of messages.
   std::string where() const { return source.option + " " + source.path + ": "; }
 
   /// The keys of that fate, with commas between.

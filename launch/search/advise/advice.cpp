@@ -32,7 +32,7 @@ Advice advice_of(Trial trial, const Prediction& base, const Plan& plan, PluginHo
   return advice;
 }
 
-/// Whether the other one makes the same choices and more.
+/// True if `other` makes the same choices, and possibly more.
 bool is_part_of(const Advice& advice, const Advice& other) {
   const Choices& all = other.alternative.choices;
   return std::all_of(advice.alternative.choices.begin(), advice.alternative.choices.end(), [&](const Choice& choice) {

@@ -24,7 +24,7 @@ int threads() {
   return std::min(usable_cores(), most_threads);
 }
 
-/// What the device's kernels take beyond the base's prediction they are taken to need in the alternatives, too.
+/// The capacity, and the bytes of the device's kernels beyond the base's prediction, which alternatives are assumed to need, too.
 Room room_for(const RunMemory& memory, const Prediction& base) {
   return {memory.capacity, std::max<std::int64_t>(memory.planned - base.most_bytes(), 0)};
 }

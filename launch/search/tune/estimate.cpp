@@ -30,7 +30,7 @@ double seconds_of_one_more(const std::vector<PlannedRank>& ranks, const Simulati
   return most;
 }
 
-/// Of all ranks in a step of `seconds`: as simulated, and `more` micro-batches like the one in the middle.
+/// Joules of all ranks in a step of `seconds`: as simulated, and `more` micro-batches like the one in the middle.
 double joules_of_step(const std::vector<PlannedRank>& ranks, const Simulation& simulation, double seconds, int more,
                       const RunConfig& config, const Power& power) {
   double joules = 0;

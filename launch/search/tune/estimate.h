@@ -10,7 +10,7 @@
 
 namespace consist::launch {
 
-/// Of a step that was planned and simulated, whole or with fewer micro-batches.
+/// Time, energy and memory of a step that was planned and simulated, whole or with fewer micro-batches.
 struct Estimate {
   double seconds = 0;      ///< 0: it does not fit and was not simulated
   double joules = 0;       ///< of all ranks; 0: no power is known

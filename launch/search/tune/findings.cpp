@@ -9,7 +9,7 @@ namespace {
 
 /// Configurations that differ by this share in speed are equal: the one with fewer options is shown.
 constexpr double margin_of_simplicity = 0.001;
-/// Of the Pareto front so many are shown, each smaller by this share.
+/// So many of the Pareto front are shown at most, each smaller than the one before by at least this share.
 constexpr std::size_t most_of_front = 12;
 constexpr double step_of_front = 0.05;
 constexpr double infinity = std::numeric_limits<double>::infinity();

@@ -21,7 +21,7 @@ enum class Objective {
   energy,  ///< the fewest joules of all ranks; of equal ones the fastest
 };
 
-/// What is known of a configuration: by arithmetic, simulated with few micro-batches, and simulated whole.
+/// Estimates of a configuration: by arithmetic, simulated with few micro-batches, and simulated whole.
 struct Known {
   std::optional<Estimate> quick, simulated, whole;
   bool refused = false;           ///< its parts or sizes do not go together
@@ -41,15 +41,15 @@ class Findings {
   /// `space` must outlive it.
   Findings(const Space& space, Objective objective);
 
-  /// What `known` has of a point is added to what there is.
+  /// Merges `known` into what is stored of the point.
   void add(const Point& point, const Known& known);
   /// Null if it is not known.
   const Known* find(const Point& point) const;
   void set_looked_around(const Point& point) { known_[point.layout].at(point).looked_around = true; }
 
   void each(const std::function<void(const Point&, const Known&)>& visit) const;
-  /// Of what was simulated and fits the first of score() of the best; infinity if there is none. With `quick` also of what was only
-  /// estimated.
+  /// Best first of score() among the configurations that were simulated and fit; infinity if there is none. With `quick` also
+  /// among those that were only estimated.
   double best_score(bool quick) const;
   /// By the objective: less is better.
   std::pair<double, double> score(const Point& point) const { return score(find(point)->surest()); }

@@ -17,7 +17,7 @@ constexpr std::int64_t sequence_unit = 1024;
 constexpr std::int64_t most_positions = std::int64_t{1} << 20;  // of a model that states none
 constexpr std::int64_t most_sequences = 1 << 16;                // of a rank
 
-/// Of each layout what needs little memory.
+/// Configurations of each layout that need little memory.
 Points small_ones(const Space& space) {
   Points points;
   for (std::size_t layout = 0; layout < space.layouts().size(); ++layout) {

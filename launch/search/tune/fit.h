@@ -12,8 +12,8 @@ namespace consist::launch {
 /// does not fit. 0: not even `unit`.
 std::int64_t largest_that_fits(std::int64_t unit, std::int64_t most, const std::function<bool(std::int64_t)>& fits);
 
-/// Whether any configuration fits, as far as small micro-batches, full recomputation and the options that save the most memory
-/// say. Throws as search().
+/// True if any configuration fits, as far as small micro-batches, full recomputation and the options that save the most memory
+/// can tell. Throws as search().
 bool anything_fits(const SearchRequest& request, PluginHost& host);
 
 /// Sets the sequence to the longest multiple of 1,024 tokens, up to the model's positions, with which anything fits. Throws

@@ -23,7 +23,7 @@ std::vector<int> divisors(int number) {
 struct Strategies {
   std::vector<std::string> within_layers, of_stages, of_batch, of_sequence, of_experts;
   std::set<std::string> on_two_axes;  ///< of those that split the batch
-  /// Of those, one within the other: parts of parameters, and replicas of the parts (hybrid sharding).
+  /// Pairs of those, the inner one first: it shards parameters, the outer one replicates the shards (hybrid sharding).
   std::vector<std::pair<std::string, std::string>> inner_and_outer;
 
   explicit Strategies(PluginHost& host) {
@@ -82,7 +82,7 @@ std::vector<std::string> data_terms(const Strategies& strategies, int size, int 
   return terms;
 }
 
-/// Whether a sequence is long enough for `context` ranks to have a part each, whose tokens `tensor` ranks share again.
+/// True if a sequence is long enough for `context` ranks to have a shard each, whose tokens `tensor` ranks share again.
 bool can_divide(std::int64_t sequence, int context, int tensor) {
   constexpr std::int64_t shortest = 2048;  // tokens of a part: of fewer, products and attention leave GPUs idle
   return context == 1 || (sequence % (2 * context * tensor) == 0 && sequence / context >= shortest);

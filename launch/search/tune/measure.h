@@ -14,7 +14,7 @@ namespace consist::launch {
 /// that is read or written besides: no checkpoint, export, archive, trace, evaluation or observer. Throws as make_parts().
 RunConfig measured_config(RunConfig config, std::int64_t steps, PluginHost& host);
 
-/// Whether `a` is to be preferred by what was measured: it ran, in a later round, faster.
+/// True if the measurements prefer `a`: it ran, it ran in a later round, or it was faster, in this order.
 bool measured_before(const Candidate& a, const Candidate& b);
 
 /// Runs those of `best` in processes of their own, by successive halving: all for 10 steps, the better half for 30, and so on.

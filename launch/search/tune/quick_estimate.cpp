@@ -11,7 +11,7 @@
 namespace consist::launch {
 namespace {
 
-/// What a StepModel depends on.
+/// The parts of a configuration that a StepModel depends on, as one text.
 std::string key_of(const RunConfig& config) {
   std::string key = text_of(config.strategies) + ";" + transports_text(config) + ";" + config.precision + ";" +
                     config.optimizer_plugin + ";" + std::to_string(config.sequence) + ";" + std::to_string(config.batch) + ";" +
@@ -27,7 +27,7 @@ bool is_recomputed(const RecomputeRequest& request, int layer) {
   return request.any() && layer >= request.first_layer && (request.last_layer < 0 || layer <= request.last_layer);
 }
 
-/// What is in front of the layers, each of them, and what is behind them.
+/// The work in front of the layers, that of each layer, and that behind them.
 std::vector<LayerWork> parts_of(const StepModel& usual, const StepModel& recomputed, const RecomputeRequest& request) {
   std::vector<LayerWork> parts{usual.before};
   for (int layer = 0; layer < usual.layers; ++layer)
@@ -81,7 +81,7 @@ void QuickEstimates::make(Entry& entry, const RunConfig& config, bool stages) {
   entry.costs = std::make_shared<CostModel>(plan.target().machine, plan.layout().mesh, plan.transports().by_axis);
 }
 
-/// Of the configuration with 1 or 2 micro-batches; a model that cannot be made is a refusal.
+/// Returns the entry of the configuration with 1 or 2 micro-batches. Throws UsageError if its model cannot be made.
 std::shared_ptr<const QuickEstimates::Entry> QuickEstimates::entry_of(RunConfig config, bool stages) {
   std::shared_ptr<Entry> entry;
   {

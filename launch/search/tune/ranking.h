@@ -13,10 +13,10 @@ namespace consist::launch {
 /// How far estimates are off: what was simulated over what was estimated, by layout, by division of the ranks, and of all.
 class Corrections {
  public:
-  /// Of all that was estimated and simulated.
+  /// Compares the estimates and simulations of all configurations in `found` that have both.
   Corrections(const Space& space, const Findings& found);
 
-  /// What the estimate of a point is to be multiplied with.
+  /// The factor by which the estimate of a point is to be multiplied.
   double ratio(const Point& point) const;
   /// By how much an estimate that was multiplied so may still be off: fraction. Less where configurations of the same layout, or
   /// of the same division of the ranks, were simulated.

@@ -23,10 +23,10 @@ constexpr double worth_cutting = 1.3;
 constexpr double worth_a_look = 1.2;
 /// Around what is estimated to be better by less than this share than what was looked at in the same layout is not looked.
 constexpr double gain_worth_a_look = 0.001;
-/// Of the time of the search: until then is estimated, simulated, and recomputed in fewer layers. Then the best are planned
-/// whole.
+/// Fractions of the search's time: until then configurations are estimated, simulated, and recomputed in fewer layers. Then the
+/// best are planned whole.
 constexpr double share_of_estimates = 0.4, share_of_simulations = 0.75, share_of_refinement = 0.9;
-/// Of the time of a shortened step (estimate.h) as against the whole one.
+/// Margin for the time of a shortened step (estimate.h) as against the whole one: fraction of that time.
 constexpr double margin_of_shortened = 0.01;
 
 class Search {
@@ -171,7 +171,7 @@ class Search {
     }
   }
 
-  /// Whether activations go to the host though the device is known to have room for them: that only takes time.
+  /// True if activations go to the host though the device is known to have room for them: that only takes time.
   bool copies_for_nothing(const Point& point) const {
     if (request_.objective == Objective::memory || space_.value_of(point, offload_option) != "all") return false;
     Point without = point;
@@ -215,7 +215,7 @@ class Search {
     }
   }
 
-  /// Of the best that recompute something: in as few layers as fit, to the layer instead of to the quarter.
+  /// Tries the best that recompute something in as few layers as fit, to the layer instead of to the quarter.
   void recompute_less() {
     constexpr std::size_t families = 3;
     constexpr double worth_less = 1.05;
@@ -262,7 +262,7 @@ class Search {
     return chosen;
   }
 
-  /// What is shown, and families that may be as good as the best of it: until the order no longer changes.
+  /// Plans whole what is shown, and families that may be as good as the best of it, until the order no longer changes.
   void plan_the_best_whole() {
     constexpr int most_passes = 6;
     for (int pass = 0; pass < most_passes; ++pass) {

@@ -20,7 +20,7 @@ struct Settled {
   bool strategy = false, batch = false, recompute = false, offload = false;
 };
 
-/// Of where activations wait for backward: copies cost time, so that it is only worth looking at where memory is short.
+/// The option for where activations wait for backward: copies cost time, so it is only worth a look where memory is short.
 inline constexpr const char* offload_option = "offload-activations";
 /// In how many layers something is recomputed: "0-19" in the first twenty.
 inline constexpr const char* layers_option = "recompute-layers";
@@ -83,9 +83,9 @@ class Space {
 
   const std::vector<LayoutChoice>& layouts() const noexcept { return layouts_; }
 
-  /// What it is by options of the command line; defaults are left out.
+  /// The command line's options that describe the point; defaults are left out.
   Choices choices_of(const Point& point) const;
-  /// Of a dimension of a layout; none if it has no such dimension.
+  /// The values of a dimension of a layout; none if it has no such dimension.
   std::vector<std::string> values_of(std::size_t layout, const std::string& option) const;
   /// The value of an option; empty if the layout has no such dimension.
   std::string value_of(const Point& point, const std::string& option) const;
@@ -98,7 +98,7 @@ class Space {
   std::vector<Point> around(const Point& point, int options, Numerics numerics = Numerics::any) const;
   /// All combinations of the options of strategies that make stages, the others as in `point`.
   std::vector<Point> with_stages(const Point& point) const;
-  /// Whether options are changed from their defaults that round what is trained in another way.
+  /// True if an option that changes how what is trained is rounded differs from its default.
   bool changes_numerics(const Point& point) const;
   /// Those that recompute the same in fewer layers, the fewest first; none where nothing is recomputed.
   std::vector<Point> recomputing_less(const Point& point) const;

@@ -41,7 +41,7 @@ std::string row_of(const Candidate& c, std::optional<double> device_price, const
   return line + cost + text_of(c.choices) + "\n";
 }
 
-/// What the predictions are worth.
+/// States how far the predictions can be trusted.
 std::string trust_text(const SearchResult& result, const Machine& machine) {
   return "Error of the first: " + text_of(result.candidates.front().prediction.error) + ".\n" + scope_text(machine.name);
 }

@@ -72,7 +72,7 @@ std::string own_scripts() {
   return all;
 }
 
-/// Whether the build found Chart.js (launch/CMakeLists.txt).
+/// True if the build found Chart.js (launch/CMakeLists.txt).
 #ifdef CONSIST_WITH_CHART_JS
 constexpr bool has_charts = true;
 #else

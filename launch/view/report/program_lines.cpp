@@ -20,7 +20,7 @@ std::size_t next_character(const std::string& text, std::size_t at) {
   return at;
 }
 
-/// Of a long line, which lists many tensors: its beginning, the op with its first inputs, and the end, which has tag and bytes.
+/// Shortens a line that lists many tensors to its beginning, the op with its first inputs, and the end, which has tag and bytes.
 std::string shortened(const std::string& line) {
   constexpr std::size_t beginning = 80, of_op = 160, end = 150;
   const std::size_t tail = next_character(line, line.size() - end), op = std::min(line.find(" = "), tail);

@@ -155,7 +155,7 @@ Json conditions_json(const std::vector<CompareRow>& rows, const std::vector<Comp
   return conditions;
 }
 
-/// What all rows have in common stands once.
+/// Adds the rows' settings. Those that all rows have in common stand once.
 void add_settings(Json& data, const std::vector<CompareOutcome>& outcomes) {
   std::vector<std::map<std::string, std::string>> settings;
   for (const CompareOutcome& outcome : outcomes) {

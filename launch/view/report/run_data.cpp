@@ -29,7 +29,7 @@ Json known(double value) {
   return std::isnan(value) ? Json() : Json(value);
 }
 
-/// Of `rows` steps those that are shown: every k-th, the first and the last among them.
+/// The steps that are shown, of `rows` steps: every k-th, the first and the last among them.
 std::vector<std::size_t> shown_steps(std::size_t rows, std::size_t points) {
   const std::size_t stride = std::max<std::size_t>((rows + points - 1) / std::max<std::size_t>(points, 1), 1);
   std::vector<std::size_t> shown;
@@ -100,7 +100,7 @@ Json repeats_of(const CompareOutcome& outcome) {
   return repeats;
 }
 
-/// Of a row that was only simulated.
+/// Parts of the step time of a row that was only simulated.
 Json predicted_time(const Prediction& prediction) {
   Json parts{{"products", prediction.shares.of(Work::products)},
              {"attention", prediction.shares.of(Work::attention)},

@@ -82,7 +82,7 @@ std::vector<double> means_of(std::span<const double> x, std::span<const double> 
   return sums;
 }
 
-/// Whether a value between the two places is not finite: the curve has a gap there.
+/// True if a value between the two places is not finite: the curve has a gap there.
 bool gap_between(std::span<const double> x, std::span<const double> y, double from, double to) {
   const auto begin = std::upper_bound(x.begin(), x.end(), from) - x.begin();
   for (auto i = static_cast<std::size_t>(begin); i < x.size() && x[i] < to; ++i) {

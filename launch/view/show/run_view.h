@@ -14,7 +14,7 @@
 
 namespace consist::launch {
 
-/// What the archive says. Objects are empty where it does not say it (yet).
+/// The contents of an archive. Objects are empty where it does not have them (yet).
 struct RunView {
   std::string path;
   std::string status, reason;  ///< as ArchiveReader has them

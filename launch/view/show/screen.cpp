@@ -151,7 +151,7 @@ std::string evaluations_text(const RunView& run, int columns) {
   return text;
 }
 
-/// Of consist evaluate.
+/// The result of `consist evaluate`, as one line.
 std::string evaluation_text(const RunView& run) {
   const auto figure = [&](const char* path) { return number_at(run.evaluation, path); };
   return joined({"loss " + fixed_text(figure("/loss"), 4), "perplexity " + fixed_text(figure("/perplexity"), 4),

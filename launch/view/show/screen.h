@@ -12,7 +12,7 @@ namespace consist::launch {
 struct ScreenSize {
   int columns = 80, rows = 24;
 };
-/// Of the terminal that `descriptor` is; where it is none or does not say, the environment's COLUMNS and LINES, else 80 by 24.
+/// Size of the terminal `descriptor`; where it is none or does not say, the environment's COLUMNS and LINES, else 80 by 24.
 ScreenSize screen_size(int descriptor);
 
 struct ScreenSettings {
@@ -22,7 +22,7 @@ struct ScreenSettings {
   std::string price;  ///< --price, in place of the archive's
 };
 
-/// What the run was, how far it is, its figures and curves: as many lines as the size has, or more where it has too few rows for
+/// The run's configuration, progress, figures and curves: as many lines as the size has, or more where it has too few rows for
 /// all of them; none longer than its columns.
 std::vector<std::string> screen_of(const RunView& run, const ScreenSettings& settings);
 

@@ -10,7 +10,7 @@
 
 namespace consist::launch {
 
-/// What a person has chosen by keys.
+/// The choices that a person has made by keys.
 struct WatchState {
   std::size_t selected = 0;  ///< of several runs
   bool whole = false;        ///< the selected one takes the screen

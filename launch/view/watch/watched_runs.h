@@ -26,7 +26,7 @@ class WatchedRuns {
   const std::vector<RunView>& runs() const noexcept { return runs_; }
   /// Names of files that are not there yet.
   const std::vector<std::string>& missing() const noexcept { return missing_; }
-  /// Whether no run goes on, and none is waited for any more.
+  /// True if no run goes on, and none is waited for any more.
   bool ended(double now) const;
 
  private:

@@ -23,7 +23,7 @@ inline std::int64_t bytes_of(const TensorType& type) {
   return type.shape.elements() * static_cast<std::int64_t>(size_of(type.dtype));
 }
 
-/// What is measured: an op on tensors of these types, and what its time is compared with.
+/// A measurement: an op on tensors of these types, and the figures that its time is compared with.
 struct Case {
   std::string label;
   std::string op;
@@ -190,7 +190,7 @@ class Bench {
     }
   }
 
-  /// Of one launch: the median of five steps, each of which takes some 20 ms.
+  /// Seconds of one launch: the median of five steps, each of which takes some 20 ms.
   double seconds(const std::vector<Launch>& launches) {
     const auto timed = [](Executable& step) {
       const auto begin = std::chrono::steady_clock::now();

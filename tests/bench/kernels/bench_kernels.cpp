@@ -169,7 +169,7 @@ std::vector<Case> cases_of(const Model& m, const Settings& s, DType t) {
   return cases;
 }
 
-/// What each rank of a context axis does, and its sum. False: ranks of one kind differ too much.
+/// Measures the attention of each rank of a context axis, and its sum. Returns false if ranks of one kind differ too much.
 bool run_context(const Settings& settings, Bench& bench, double copy_rate) {
   std::shared_ptr<const Machine> machine;
   if (!settings.machine.empty()) machine = std::make_shared<Machine>(parse_machine(settings.machine));

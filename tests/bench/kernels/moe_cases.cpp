@@ -9,7 +9,7 @@ namespace {
 constexpr std::int64_t channels = 2048, hidden = 768, choices = 8;
 constexpr int experts = 128;
 
-/// What a router's choices make of tokens.
+/// Tokens as a router's choices distribute them to experts.
 struct Routed {
   std::vector<std::int32_t> chosen, pairs, counts;  ///< moe_dispatch's input and outputs
 

@@ -67,7 +67,7 @@ double found_by_search(const Case& c, const std::shared_ptr<const Machine>& mach
   return best.prediction.seconds * 1e3;
 }
 
-/// Whether nothing that was drawn is faster.
+/// True if the search found a configuration and nothing that was drawn is faster.
 bool holds(const Case& c, const Asked& asked, PluginHost& host) {
   const auto machine = std::make_shared<const Machine>(parse_machine(c.machine));
   const double best = asked.best > 0 ? asked.best : found_by_search(c, machine, asked, host);

@@ -170,7 +170,7 @@ void KernelsConformanceOfPlacements::expect_rule(const KernelExample& example, c
   }
 }
 
-/// Whether the rule names a placement for everything, and dimensions that are there.
+/// Expects the rule to name a placement for everything, and dimensions that are there.
 void expect_well_formed(const KernelExample& example, const AxisSharding& rule, const Types& outputs) {
   ASSERT_EQ(rule.inputs.size(), example.inputs.size()) << "shard() changed the number of inputs";
   ASSERT_EQ(rule.outputs.size(), outputs.size())

@@ -37,7 +37,7 @@ class GuardedMemory {
   void* memory_ = nullptr;
 };
 
-/// What one launch did.
+/// The effects of one launch.
 struct Launched {
   Operands outputs;                   ///< those that are updated in place, too
   std::vector<std::string> mischief;  ///< what it touched that it may not: "it wrote byte 3 behind the end of output 0"
@@ -47,7 +47,7 @@ struct Launched {
 /// One kernel of one instruction, which may be launched again and again.
 class Trial {
  public:
-  /// Of a device that is open. `request`'s buffers are of the operands' types. Throws what the kernel throws.
+  /// Takes a device that is open. `request`'s buffers are of the operands' types. Throws what the kernel throws.
   Trial(Device& device, std::unique_ptr<Kernel> kernel, const Op& op, const Types& inputs, const Types& outputs);
   ~Trial();
   Trial(const Trial&) = delete;

@@ -123,7 +123,7 @@ TEST_P(StrategyConformance, WhatItInsertsIsTagged) {
   EXPECT_GT(made, 0);
 }
 
-/// What the steps of a run reported.
+/// The figures that the steps of a run reported.
 struct Curves {
   std::vector<double> loss, grad_norm;
 };

@@ -31,7 +31,7 @@ int ranks_with_memory(const std::string& kind, int wanted, std::string& reason);
 std::unique_ptr<Memory> make_cuda_memory(int device);
 int cuda_devices(std::string& reason);
 
-/// What `memory` allocates, released when this goes.
+/// Memory that `memory` allocates; the destructor releases it.
 class Block {
  public:
   Block(Memory& memory, std::size_t bytes) : memory_(memory), data_(memory.allocate(bytes)) {}

@@ -33,7 +33,7 @@ class MyLion final : public Op {
     }
     return out;
   }
-  /// Of each parameter all lie as its momentum does, which is a state and stays where it is.
+  /// Places all tensors of a parameter as its momentum is, which is a state and stays where it is.
   void shard(AxisSharding& axis, const Types& in, const Attributes&) const override {
     axis.inputs[0] = axis.inputs[1] = Placement::replicate();
     for (std::size_t p = 2; p < in.size(); p += 4) {
@@ -63,7 +63,7 @@ class MyOrthogonal final : public Op {
     axis.inputs[0] = Placement::replicate();
     axis.outputs = {Placement::replicate()};
   }
-  /// Of an iteration: x xᵀ, its square, and a polynomial of the two times x.
+  /// Counts for each iteration: x xᵀ, its square, and a polynomial of the two times x.
   Cost cost(const Program& program, const Instruction& i) const override {
     Cost cost = Op::cost(program, i);
     const Shape shape = program.local(i.inputs[0]);

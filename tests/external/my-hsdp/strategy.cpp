@@ -71,7 +71,7 @@ class MyHsdp final : public ParallelStrategy {
   }
 
  private:
-  /// What such a collective over `axes` made the tensor from, in flat parts; null if none did.
+  /// The collective of that movement over `axes`, in flat shards, that made the tensor; null if none did.
   static const Instruction* made_by(const Program& step, const DefUse& made, TensorId tensor, Movement movement, AxisSet axes) {
     const InstructionId by = made.producer(tensor);
     if (by < 0) return nullptr;

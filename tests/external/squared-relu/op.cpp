@@ -26,7 +26,7 @@ void same_placement(AxisSharding& axis, Placement placement) {
   axis.outputs = {placement};
 }
 
-/// What both ops move: each tensor once.
+/// Bytes that both ops move: each tensor once.
 Cost bytes_once(const Program& program, const Instruction& i) {
   double bytes = static_cast<double>(program.bytes(i.outputs[0]));
   for (TensorId input : i.inputs) bytes += static_cast<double>(program.bytes(input));
