@@ -167,7 +167,7 @@ inline std::optional<std::pair<DType, DType>> added_dtypes(const KernelRequest& 
   return std::pair{sum, added};
 }
 
-/// Whether the dtypes of an update of parameters with `states` states each fit each other: gradients no wider than parameters
+/// True if the dtypes of an update of parameters with `states` states each fit each other: gradients no wider than parameters
 /// allow, f32 masters, states alike.
 inline bool has_update_dtypes(const KernelRequest& r, std::size_t states) {
   for (std::size_t i = 2; i + 2 + states < r.inputs.size(); i += 3 + states) {

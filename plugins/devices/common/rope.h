@@ -5,7 +5,7 @@
 
 namespace consist::kernels {
 
-/// What follows `dx` is absent (null) where heads are not normalised, `dw` also where the weight is frozen.
+/// Tensors of rope's gradient. Those after `dx` are absent (null) if heads are not normalised, `dw` also if the weight is frozen.
 template <typename T, typename G>
 struct RopeGradTensors {
   RopeGradTensors(std::span<const Buffer> in, std::span<const Buffer> out)

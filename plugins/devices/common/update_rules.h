@@ -22,7 +22,7 @@ struct UpdateRounding {
       : stochastic(a.integer_or("stochastic_rounding", 0) != 0), seed(static_cast<std::uint32_t>(a.integer_or("seed", 0))) {}
 };
 
-/// What an element becomes. `momentum` is 0 where there is no state.
+/// Values of an element that an update changes. `momentum` is 0 where there is no state.
 struct UpdatedElement {
   float weight, momentum;
 };

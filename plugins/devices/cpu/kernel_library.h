@@ -8,7 +8,7 @@
 
 namespace consist::cpu {
 
-/// What kernels need to know of the device.
+/// The device's properties that kernels need to know.
 struct KernelSettings {
   int threads = 1;  ///< OpenMP threads of the compute queue; scratch is sized by it and sums are ordered by it
   bool native_bf16 =
@@ -26,7 +26,7 @@ struct KernelLibrary {
 /// Loads the library of the highest level that this processor runs (or of `level`, if it is not empty). Throws UnavailableError.
 KernelLibrary load_kernels(const std::string& level);
 
-/// Whether oneDNN multiplies bf16 natively on this processor.
+/// True if oneDNN multiplies bf16 natively on this processor.
 bool has_native_bf16();
 /// "3.6.2"
 std::string onednn_version();

@@ -13,7 +13,7 @@ enum class GraphChoice { automatic, always, never };
 /// "auto", "true" or "false".
 GraphChoice graph_choice_of(const std::string& text);
 
-/// Whether a step becomes a graph. One with messages between neighbours never does, whatever the choice. Automatically others do
+/// True if a step becomes a graph. One with messages between neighbours never does, whatever the choice. Automatically others do
 /// on one queue, where a graph is never slower, and beside communication where the host could not enqueue launches as fast as the
 /// GPU runs them, by Launch::seconds. `launch_seconds`: what one costs the host. Alike on ranks with alike programs.
 bool becomes_graph(GraphChoice choice, const std::vector<Launch>& launches, double launch_seconds);

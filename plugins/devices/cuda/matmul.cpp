@@ -25,7 +25,7 @@ std::string row_stride_text(const char* of, std::int64_t row_stride) {
   return row_stride == 0 ? "" : of + std::to_string(row_stride);
 }
 
-/// What decides which algorithm is best, as a word of the cache file.
+/// Returns all that decides which algorithm is best, as a word of the cache file.
 std::string key_of(const MatmulShape& s, bool tf32) {
   std::ostringstream text;
   text << s.m << 'x' << s.n << 'x' << s.k << (s.transpose_a ? 't' : 'n') << (s.transpose_b ? 't' : 'n') << '.' << name_of(s.a)

@@ -9,7 +9,7 @@
 namespace consist::cuda {
 namespace {
 
-/// What the addresses of strided views of a wider matrix divide by (column_alignment in core/passes/pack_linears.h).
+/// Alignment of the addresses of strided views of a wider matrix (column_alignment in core/passes/pack_linears.h).
 constexpr std::uint32_t column_bytes = 16;
 
 cudaDataType_t cuda_type(DType type) {

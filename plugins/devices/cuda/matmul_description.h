@@ -25,7 +25,7 @@ class MatmulDescription {
   cublasStatus_t enqueue(cublasLtHandle_t handle, const MatmulOperands& operands, const cublasLtMatmulAlgo_t& algorithm,
                          void* workspace, std::int64_t workspace_bytes, cudaStream_t stream) const;
 
-  /// Whether an algorithm fits, and what workspace it takes.
+  /// Checks if an algorithm fits, and sets `result` to the workspace that it takes.
   cublasStatus_t check_algorithm(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& algorithm,
                                  cublasLtMatmulHeuristicResult_t& result) const;
 

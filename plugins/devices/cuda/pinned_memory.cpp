@@ -19,7 +19,7 @@ namespace consist::cuda {
 namespace {
 
 constexpr std::size_t huge_page = std::size_t{2} << 20;
-/// What a thread takes at a time.
+/// Bytes that a thread takes at a time.
 constexpr std::size_t piece = std::size_t{64} << 20;
 
 std::size_t whole_pages(std::size_t bytes) {

@@ -10,7 +10,7 @@ namespace consist::cuda {
 /// threads take them, in huge pages where the system has some, before the driver pins them. Throws SystemError.
 void* allocate_pinned(std::size_t bytes, int threads);
 
-/// Of allocate_pinned() with the same `bytes`.
+/// Releases memory of allocate_pinned() with the same `bytes`.
 void release_pinned(void* memory, std::size_t bytes) noexcept;
 
 }  // namespace consist::cuda

@@ -12,7 +12,7 @@ namespace consist::cuda {
 /// Loads libnvidia-ml at run time (it comes with the driver). Thread-safe.
 class Sensors {
  public:
-  /// Of the GPU with this PCI bus id ("0000:1B:00.0"). Where NVML is absent there are no readings, and why() says so.
+  /// Opens the GPU with this PCI bus id ("0000:1B:00.0"). Where NVML is absent there are no readings, and why() says so.
   explicit Sensors(const std::string& pci_bus_id);
   ~Sensors();
   Sensors(const Sensors&) = delete;

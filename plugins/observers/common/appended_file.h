@@ -15,7 +15,7 @@
 
 namespace consist::observers {
 
-/// What append() has returned from is in the file, also if the process is killed then. Throws SystemError naming the file.
+/// A file whose bytes are in it once append() has returned, also if the process is killed then. Throws SystemError naming it.
 class AppendedFile {
  public:
   /// One that may be there.

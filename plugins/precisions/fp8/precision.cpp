@@ -171,7 +171,7 @@ class Fp8 final : public Precision {
     return chosen;
   }
 
-  /// Of routers, which stay bf16: rounding to 8 bits would change which experts tokens go to, and their products are small.
+  /// Logits of routers, which stay bf16: rounding to 8 bits would change which experts tokens go to, and the products are small.
   static std::set<TensorId> logits_of_routers(const Program& forward) {
     static const Op* const route = &registry().get("moe_route");
     std::set<TensorId> logits;

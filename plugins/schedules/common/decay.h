@@ -48,7 +48,7 @@ inline double decayed(double peak, double last, double left) noexcept {
   return peak * (last + (1.0 - last) * left);
 }
 
-/// What is left of half a period of a cosine of which `done`, 0..1, is done.
+/// The rate's remaining share, 1..0, of a decay along half a period of a cosine of which `done`, 0..1, is done.
 inline double left_of_cosine(double done) noexcept {
   return 0.5 * (1.0 + std::cos(std::numbers::pi * done));
 }

@@ -28,7 +28,7 @@ inline constexpr OptionSpec capacity_option_of_all{
     "0..",       "",
     "1.25|1.5|2"};
 
-/// What such an option says; nothing where it was not given and has no default.
+/// Returns the value of such an option; nothing where it was not given and has no default.
 std::optional<double> capacity_of(const Options& options);
 
 /// How a strategy with this capacity is called where it has one rank: what the user says of the room holds for all that divide

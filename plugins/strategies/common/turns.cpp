@@ -170,7 +170,7 @@ class Stretch {
     return false;
   }
 
-  /// Whether all that `i` needs is there, or can be made without another part.
+  /// True if all that `i` needs is there, or can be made without another part.
   bool can_emit(std::size_t i, std::size_t part) const {
     return std::ranges::all_of(
         before_[i], [&](std::size_t other) { return emitted_[other] || (label_[other] == of_all && can_emit(other, part)); });
@@ -195,7 +195,7 @@ class Stretch {
     }
   }
 
-  /// What belongs to all parts stays behind what it stood behind.
+  /// Emits instructions that belong to all parts, each behind what it stood behind.
   void emit_passed() {
     std::size_t first_left = count_;
     for (std::size_t k = 0; k < streams_.size(); ++k) {

@@ -44,13 +44,13 @@ class Delay {
   static std::size_t index(TensorId id) { return static_cast<std::size_t>(id); }
   /// Collectives of other axes, and those that carry the gradients of weights, may come as late as these do.
   bool can_follow(const Instruction& i) const { return i.op->is_collective() && !is_collective(i); }
-  /// Of activations: what others wait for.
+  /// True for a collective of activations along `axis_`, which others wait for.
   bool is_collective(const Instruction& i) const {
     return i.op->is_collective() && i.queue.axes() == axis_ &&
            (i.inputs.empty() || step_[i.inputs[0]].role != Role::gradient);
   }
 
-  /// Whether it is the first to read what a collective makes.
+  /// True if `i` is the first to read what a collective makes.
   bool waits_for_collective(const Instruction& i) {
     bool waits = false;
     for (TensorId input : i.inputs) {
@@ -61,8 +61,8 @@ class Delay {
     return waits;
   }
 
-  /// What is still to come at an instruction, up to the next forward part: collectives that are waited for (its own among them),
-  /// and FLOPs of weights' gradients.
+  /// Work that is still to come at an instruction, up to the next forward part: collectives that are waited for (its own among
+  /// them), and FLOPs of weights' gradients.
   struct Ahead {
     int waits = 0;
     double flops = 0;
@@ -106,7 +106,7 @@ class Delay {
 
   /// How many of the pending instructions run beside the collective that is waited for now: an even share of all that is pending
   /// or to come. Collectives around attention have little work of their own behind them and get some of the layer's other half.
-  /// What waits for that keeps its inputs in memory, so that no more than a few shares ever wait.
+  /// Pending instructions keep their inputs in memory, so that no more than a few shares ever wait.
   std::size_t share_of(const Ahead& ahead) const {
     if (ahead.waits == 0) return pending_.size();
     double pending = 0, taken = 0;

@@ -5,7 +5,7 @@
 
 namespace consist::context_parallel {
 
-/// Whether it is a collective over mesh axis `axis` that moves activations, or gradients of them.
+/// True if `i` is a collective over mesh axis `axis` that moves activations, or gradients of them.
 bool moves_activations(const Program& program, const Instruction& i, int axis);
 
 /// Makes one collective of neighbours over mesh axis `axis` that move alike: keys with values, gradients of them. They are then one

@@ -15,7 +15,7 @@ bool of_one_part(const Instruction& a, const Instruction& b) {
   return a.tag.layer == b.tag.layer && a.tag.phase == b.tag.phase && a.tag.micro_batch == b.tag.micro_batch;
 }
 
-/// What the instructions which stay in front of a gather read, write and exchange.
+/// Storages and queues that the instructions which stay in front of a gather read, write and use for collectives.
 class Staying {
  public:
   explicit Staying(const Program& program) : program_(program) {}
@@ -28,7 +28,7 @@ class Staying {
     }
     if (i.op->is_collective()) queues_.insert(i.queue);
   }
-  /// Whether `i`, which stands before all of them, may run behind them.
+  /// True if `i`, which stands before all of them, may run behind them.
   bool can_follow(const Instruction& i) const {
     const auto in = [&](const std::set<TensorId>& storages, TensorId id) {
       return id != no_tensor && storages.contains(program_[id].storage);

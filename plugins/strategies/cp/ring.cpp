@@ -77,7 +77,7 @@ class Ring {
     }
   }
 
-  /// What is made for a value that backward makes again is made again, too.
+  /// Marks the outputs made since `begin_` as recomputed if `like`, the value that they are made for, is recomputed in backward.
   void mark(TensorId like) {
     if (like == no_tensor) return;
     for (std::size_t n = begin_; n < program_.instructions.size(); ++n) {

@@ -78,7 +78,7 @@ class Exchanger {
     program_.instructions.push_back(std::move(dispatch));
   }
 
-  /// What was sent of the tokens whose rows `i` adds up; end() if it adds up none.
+  /// Finds the sent tokens whose rows `i` adds up; end() if it adds up none.
   SentByPairs::const_iterator sent_of(const Instruction& i) const {
     return std::find_if(sent_.begin(), sent_.end(), [&](const auto& entry) {
       return std::ranges::count(i.inputs, entry.first) != 0 && std::ranges::count(i.inputs, entry.second.experts) != 0;

@@ -19,7 +19,7 @@ double compute_seconds(const Program& program) {
   return all;
 }
 
-/// What the step is shorter by if kernels run beside all that forward sends of tokens: messages take longer then, and slow them.
+/// Seconds that a step saves if kernels run beside all of forward's token messages, which then take longer and slow the kernels.
 double hidden_seconds(const Program& forward, AxisSet axes) {
   double all = 0;
   for (const Instruction& i : forward.instructions) {
@@ -30,7 +30,7 @@ double hidden_seconds(const Program& forward, AxisSet axes) {
   return all * (1 - longer * (1 - costs_of(forward).compute_share_beside(axes)));
 }
 
-/// Of adding the second part's gradients of experts to the first one's: they are read and written once more.
+/// Seconds of adding the second part's gradients of experts to the first one's: they are read and written once more.
 double summing_seconds(const Program& forward, DType gradient) {
   std::set<TensorId> weights;
   double bytes = 0;
@@ -42,7 +42,7 @@ double summing_seconds(const Program& forward, DType gradient) {
   return costs_of(forward).moving_seconds(2 * bytes);
 }
 
-/// Of backward's messages, which are as many, half is counted: gradients of weights run beside the other half as it is.
+/// True if halves are faster. Half of backward's messages, which are as many, count: weight gradients run beside the rest anyway.
 bool halves_pay(const Program& whole, const Program& halves, AxisSet axes, DType gradient) {
   const double smaller_kernels = compute_seconds(halves) - compute_seconds(whole);
   constexpr double forward_and_backward = 3;  // times forward

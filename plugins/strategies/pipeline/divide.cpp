@@ -120,7 +120,7 @@ class Divider {
   static RankSet set_of(int rank) { return RankSet{1} << rank; }
   bool made(TensorId id) const { return def_use_.is_made(id); }
   std::size_t maker(TensorId id) const { return static_cast<std::size_t>(def_use_.producer(id)); }
-  /// Whether the tensor is a part of the gradient of a parameter, which every rank sums by itself.
+  /// True if the tensor is a part of the gradient of a parameter, which every rank sums by itself.
   bool is_sum(TensorId id) const { return is_sum_[index(program_[id].storage)]; }
   bool staged(TensorId id) const { return made(id) && kind_[maker(id)] == Kind::staged; }
 

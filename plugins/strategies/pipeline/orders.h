@@ -16,7 +16,7 @@ enum class Schedule : std::uint8_t {
   zero_bubble_h2,
 };
 
-/// Whether weight gradients are parts of their own.
+/// True if weight gradients are parts of their own.
 constexpr bool splits(Schedule schedule) {
   return schedule == Schedule::zero_bubble || schedule == Schedule::zero_bubble_h2;
 }
@@ -34,9 +34,9 @@ struct Action {
   bool operator==(const Action&) const = default;
 };
 
-/// What `rank` of `ranks` runs, in order. `chunks` is 1 for all schedules but interleaved. Micro-batches of a stage keep their
-/// order, forward, backward and in weight gradients alike; any number of them >= 1 is served. Together the ranks' orders are free
-/// of deadlocks.
+/// Returns the actions of `rank` of `ranks`, in order. `chunks` is 1 for all schedules but interleaved. Micro-batches of a stage
+/// keep their order, forward, backward and in weight gradients alike; any number of them >= 1 is served. Together the ranks'
+/// orders are free of deadlocks.
 std::vector<Action> order_of(Schedule schedule, int ranks, int chunks, int micro_batches, int rank);
 
 /// By index into order_of(): before which part of that order the rank asks for the messages that the part needs. At the latest

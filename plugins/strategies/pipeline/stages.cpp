@@ -16,7 +16,7 @@
 namespace consist::pipeline {
 namespace {
 
-/// What stages that begin within a block must save of the longest one's time to be worth messages of several times the stream.
+/// Share of the longest stage's time that stages begun within a block must save to be worth messages of several times the stream.
 constexpr double least_gain = 0.01;
 
 /// Numbers pieces in Tag::stage and returns how many there are. A new piece begins where the model may be cut, which leaves each

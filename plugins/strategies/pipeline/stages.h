@@ -17,12 +17,12 @@ enum class Cut : std::uint8_t {
   automatic,  ///< blocks, unless operators shorten the longest stage by 1% or more
 };
 
-/// What a message adds to the time of the stages at its two ends, of the time that it travels: it does so beside compute, and
-/// only the first and the last ones of a step are waited for. Little, so that messages grow for more even stages and for nothing
+/// Share of a message's travel time that it adds to the stages at its two ends: it travels beside compute, and only the first and
+/// the last ones of a step are waited for. Little, so that messages grow for more even stages and for nothing
 /// less.
 inline constexpr double crossing_share = 1.0 / 8;
 
-/// What may stand alone: the work between two places where the model may be cut, and what a cut behind it costs its two sides.
+/// The smallest stage: the work between two places where the model may be cut, and what a cut behind it costs its two sides.
 struct Piece {
   double cost = 0;
   double cut = 0;

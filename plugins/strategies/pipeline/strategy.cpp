@@ -34,7 +34,7 @@ pipeline::Cut cut_of(const std::string& name) {
   return pipeline::Cut::automatic;
 }
 
-/// Whether ranks of another axis share matrices (tensor parallelism): the stream that crosses between blocks is then divided
+/// True if ranks of another axis share matrices (tensor parallelism): the stream that crosses between blocks is then divided
 /// over them, what crosses within a block mostly is not.
 bool shares_matrices(const Mesh& mesh) {
   for (int axis = 0; axis < mesh.axes(); ++axis) {

@@ -15,7 +15,7 @@ std::size_t index(TensorId id) {
   return static_cast<std::size_t>(id);
 }
 
-/// What an instruction such as a norm of x + residual adds up, absent where it adds nothing.
+/// Operands and sum of an instruction that adds, such as a norm of x + residual; absent where it adds nothing.
 struct Summed {
   TensorId x = no_tensor, residual = no_tensor, sum = no_tensor;
   explicit operator bool() const { return residual != no_tensor && sum != no_tensor; }
@@ -29,7 +29,7 @@ Summed summed_by(const Instruction& i) {
   return {at(i.inputs, of->x), at(i.inputs, of->residual), at(i.outputs, of->sum)};
 }
 
-/// Whether the gradient of the instruction that makes `tensor` does without its value.
+/// True if the gradient of the instruction that makes `tensor` does not read its value.
 bool may_be_overwritten(const Program& program, std::size_t maker, TensorId tensor) {
   const Instruction& i = program.instructions[maker];
   const auto output = std::find(i.outputs.begin(), i.outputs.end(), tensor) - i.outputs.begin();

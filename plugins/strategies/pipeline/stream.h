@@ -7,7 +7,7 @@
 
 namespace consist::pipeline {
 
-/// What a cut in front of an instruction of a forward program would send, for every instruction in turn.
+/// The tensors that a cut in front of an instruction of a forward program would send, for every instruction in turn.
 class Crossing {
  public:
   explicit Crossing(const Program& forward);

@@ -160,8 +160,8 @@ class Overlap {
     dim_ = sequence_dim;
   }
 
-  /// What belongs to no block. Another strategy may have cut the batch, whose parts have blocks between each other's
-  /// instructions.
+  /// Emits an instruction that belongs to no block. Another strategy may have cut the batch, whose parts have blocks between each
+  /// other's instructions.
   void emit_other(const Instruction& i) {
     if (any_tokens_do_ && !blocks_.empty() && moves_tokens(i) && moves_own_sequences(i))
       cut_->emit_in_parts(i);
@@ -169,9 +169,9 @@ class Overlap {
       cut_->emit_whole(i);
   }
 
-  /// Whether a collective that moves tokens has those of this rank's sequences alone, as the residual stream does. Experts that
-  /// ranks share along another axis, too, have those of several ranks: a stretch of these sequences is no piece of memory, and what
-  /// is moved there in one message comes back in one, so that they need not be cut alike.
+  /// True if a collective that moves tokens has those of this rank's sequences alone, as the residual stream does. Experts that
+  /// ranks share along another axis, too, have those of several ranks: a slice of these sequences is not contiguous, and
+  /// what is moved there in one message comes back in one, so that they need not be cut alike.
   bool moves_own_sequences(const Instruction& i) const {
     const bool gathers = i.op->movement() == Movement::all_gather;
     const Placements &stream = program_[input_of(blocks_.front().norm, residual_sum(blocks_.front()).x)].placements,
@@ -229,7 +229,7 @@ class Overlap {
     return segment;
   }
 
-  /// Whether forward from `block` to the next one's norm may be done part by part: sequences do not depend on each other there.
+  /// True if forward from `block` to the next one's norm may be done part by part: sequences do not depend on each other there.
   bool linked(const Block& block, const Block& next) const {
     if (dim_ != batch_dim || parts_ != 2 || next.scatter < block.gather) return false;
     const Segment segment = segment_behind(block, next.scatter);
@@ -242,7 +242,7 @@ class Overlap {
            next.norm == next.scatter + 1 && next.gather == next.norm + 1 &&
            input_of(next.norm, residual_sum(next).residual) == residual_of(block);
   }
-  /// What a norm passes on beside its output.
+  /// The residual that a block's norm passes on beside its output.
   TensorId residual_of(const Block& block) const {
     const std::vector<TensorId>& made = old_[block.norm].outputs;
     const auto sum = static_cast<std::size_t>(residual_sum(block).sum);

@@ -72,7 +72,7 @@ class Partitioner {
     return nullptr;
   }
 
-  /// Whether it is one of those in between: what it makes is split for the op that reads it.
+  /// True if `i` is one of those in between: its output is split for the op that reads it.
   bool feeds_another_split(const Instruction& i) const {
     const std::optional<ChannelSplit> split = i.op->channel_split(i.attributes);
     return !split || split->inputs < 1 || (split->inputs == 1 && read_by_split_.contains(i.outputs[0]));
@@ -108,7 +108,7 @@ class Partitioner {
     split_.insert(i.outputs[0]);
   }
 
-  /// What input k of an op is split into, for messages.
+  /// Names the size by which input k of an op is split, for messages.
   static std::string what_is_split(const Instruction& i, std::size_t k) {
     if (i.op->channel_split(i.attributes)->unit == 1) return "the intermediate size is";
     return k == 0 ? "the number of attention heads is" : "the number of key/value heads is";

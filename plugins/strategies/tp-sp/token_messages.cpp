@@ -10,8 +10,8 @@ namespace {
 constexpr int sequence_dim = 1;
 constexpr std::int64_t flat = -1;  // attribute "dim" of collectives over flattened tensors
 
-/// Whether forward does something with the tokens of a rank of which it is not known that it is the same for any tokens. What ops
-/// make beside their output may be divided along a dimension of that number, too, such as heads.
+/// True if a forward op reads a rank's tokens and is not known to do the same for any tokens. Only inputs are looked at: outputs
+/// beside the first may be sharded along a dimension of that number, too, such as heads.
 bool needs_its_tokens(const Program& step, const Instruction& i, int axis) {
   if (i.tag.phase != Phase::forward || i.op->changes_placement() || i.op->token_order() == TokenOrder::any) return false;
   return std::ranges::any_of(i.inputs, [&](TensorId id) {

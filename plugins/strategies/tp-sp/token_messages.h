@@ -5,11 +5,11 @@
 
 namespace consist::tensor_parallel {
 
-/// Whether `i` gathers or scatters tensors [batch, sequence, channels] along the sequence over mesh axis `axis`.
+/// True if `i` gathers or scatters tensors [batch, sequence, channels] along the sequence over mesh axis `axis`.
 bool moves_tokens(const Program& program, const Instruction& i, int axis);
 
-/// Whether it is all the same which tokens a rank has, as long as all of `step` agrees: nothing works on them but ops with
-/// TokenOrder::any, such as norms and residuals. Not so where a rank takes stretches of the token ids themselves, or hands its
+/// True if a rank may have any tokens, as long as all of `step` agrees on them: only ops with TokenOrder::any, such as norms and
+/// residuals, work on its shards. False where a rank takes slices of the token ids themselves, or hands its
 /// tokens on to a rank with another program.
 bool any_tokens_do(const Program& step, int axis);
 

@@ -49,7 +49,7 @@ struct Updated {
   TensorId parameter, gradient, master;
   std::vector<TensorId> states;
 
-  /// What is written, in the order of the op's outputs.
+  /// Tensors that the update writes, in the order of the op's outputs.
   std::vector<TensorId> written() const {
     std::vector<TensorId> all{parameter, master};
     all.insert(all.end(), states.begin(), states.end());
@@ -162,7 +162,7 @@ class Streamer {
 
   bool on_host(TensorId tensor) const { return tensor != no_tensor && step_[tensor].space == MemorySpace::host; }
 
-  /// Whether what an update keeps lives on the host; where it keeps nothing (sgd without momentum), whether the parameter does.
+  /// True if states or master of an update lie on the host; where it keeps none (sgd without momentum), if the parameter does.
   bool lives_on_host(const Updated& u) const {
     for (TensorId tensor : u.states) {
       if (tensor != no_tensor) return on_host(tensor);
@@ -187,7 +187,7 @@ class Streamer {
     return group;
   }
 
-  /// What the updates make, by piece: for each parameter what Updated::written() has.
+  /// Emits the updates and returns their outputs by piece: for each parameter the tensors of Updated::written().
   std::vector<std::vector<TensorId>> update(Builder& builder, const Group& group) const {
     std::vector<std::vector<TensorId>> updated;
     for (const Piece& piece : group.pieces) {

@@ -14,7 +14,7 @@ namespace consist::zero {
 /// --<strategy>.<name>.
 std::int64_t elements(const Options& options, const char* strategy, std::string_view name, std::int64_t least);
 
-/// Whether `what` ("offload_param") is to lie in the host's memory. Throws UsageError.
+/// True if `what` ("offload_param") is to lie in the host's memory. Throws UsageError.
 bool offloads(const Options& options, const char* strategy, const std::string& what);
 
 /// overlap_comm, contiguous_gradients, reduce_bucket_size, communication_data_type, and those of offload_optimizer with

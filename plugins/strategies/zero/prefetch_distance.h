@@ -15,7 +15,7 @@ namespace consist::zero {
 /// instruction to another, a piece of the tensor at a time: a GB may take a layer, whatever the links can carry.
 class PrefetchDistance {
  public:
-  /// Of gathers along `axes`.
+  /// Estimates when instructions of `step` begin, for gathers along `axes`.
   PrefetchDistance(const Program& step, AxisSet axes);
 
   /// The last instruction beside which the gather of `bytes`, sent by each rank to the others, can begin and still be done when

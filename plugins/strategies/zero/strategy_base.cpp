@@ -33,7 +33,7 @@ void compute_beside_last_reduction(Program& step, Stripped& stripped, const Redu
   std::ranges::stable_sort(stripped.gradients, {}, &PartialGradient::ready);
 }
 
-/// Of the parameters that lie flat along `axes`; `bucket` names what holds gradients.
+/// Schedules messages of the parameters that are flat along `axes`; `bucket` names what holds gradients.
 void schedule_along(Program& step, AxisSet axes, const std::string& bucket, const Settings& settings) {
   Stripped stripped = strip(step, axes);
   if (!settings.reduce_each) stripped.gradients = add_up_whole(step, stripped.gradients);

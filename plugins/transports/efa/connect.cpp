@@ -19,7 +19,7 @@ namespace {
 using network::Nonce;
 using network::Side;
 
-/// What a member puts into the job's store once it has an endpoint.
+/// The entry that a member puts into the job's store once it has an endpoint.
 struct Contact {
   std::string provider;
   std::string address;

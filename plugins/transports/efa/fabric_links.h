@@ -12,7 +12,7 @@
 
 namespace consist::efa {
 
-/// What one end of a pair must know of the other.
+/// The data that one end of a pair needs of the other.
 struct Partner {
   fi_addr_t address = FI_ADDR_UNSPEC;
   std::uint64_t tag_out = 0;  ///< secrets that make up the tags of messages to and from it; see FabricLinks

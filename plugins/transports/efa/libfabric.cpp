@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr const char* file_name = "libfabric.so.1";
-/// What the interface that is asked for means; the oldest that is needed, so that every libfabric since understands it.
+/// Version of the interface that is requested: the oldest that is needed, so that every libfabric since understands it.
 constexpr std::uint32_t interface_version = FI_VERSION(1, 14);
 
 std::vector<std::string> candidates(const std::string& wanted) {

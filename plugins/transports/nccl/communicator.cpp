@@ -249,7 +249,7 @@ void NcclCommunicator::rethrow() {
 
 namespace {
 
-/// Whether `over` was requested in time.
+/// True if `over` was requested within `timeout`.
 bool ends_within(std::chrono::milliseconds timeout, const std::stop_token& over) {
   std::mutex mutex;
   std::unique_lock lock(mutex);

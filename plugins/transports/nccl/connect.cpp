@@ -144,7 +144,7 @@ std::size_t least_part(CopyEngines choice) {
   return choice == CopyEngines::all ? std::size_t{256} << 10 : std::size_t{4} << 20;
 }
 
-/// What the path says of copy engines. Throws where they are asked for and cannot serve.
+/// Sets up copy engines as asked and returns the path's words on them. Throws where they are asked for and cannot serve.
 std::string take_copy_engines(NcclCommunicator& communicator, const GroupRequest& group, const ConnectOptions& options) {
   if (options.copy_engines == CopyEngines::none || (options.copy_engines == CopyEngines::messages && !group.link)) return "";
   std::string problem;

@@ -12,8 +12,8 @@
 
 namespace consist::nccl {
 
-/// What leaves NCCL's kernels, if it has some size: nothing; messages over links (GroupRequest::link); also all_gather and
-/// reduce_scatter; or messages and what is large of collectives where ranks reach each other's memory, and nothing where they do
+/// Transfers of some size that copy engines make instead of NCCL's kernels: none; messages over links (GroupRequest::link); also
+/// all_gather and reduce_scatter; or messages and large collectives where ranks reach each other's memory, and none where they do
 /// not, which the path then says.
 enum class CopyEngines : std::uint8_t { none, messages, all, automatic };
 
@@ -21,11 +21,11 @@ struct ConnectOptions {
   Path path = Path::nvlink;
   std::string transport;  ///< plugin's name, for messages
   std::string library;    ///< file or folder of libnccl.so.2; empty: see load_library
-  /// Of Path::nvlink: what goes by copy engines, through `staging` bytes of device memory per member and group.
+  /// Path::nvlink only: transfers by copy engines, through `staging` bytes of device memory per member and group.
   CopyEngines copy_engines = CopyEngines::none;
   std::int64_t staging = std::int64_t{32} << 20;
   std::string interface;  ///< of Path::socket: name of a network interface; empty: NCCL's choice
-  /// Of Path::efa.
+  /// Path::efa only, as all fields below.
   bool gpudirect = true;
   bool nvlink_within_host = true;  ///< members of one host talk through NVLink, not through the network
   std::string network;             ///< NCCL's name for the network of the AWS OFI plugin

@@ -14,7 +14,7 @@ class Nvml {
 
   /// NVLinks of the GPU that are up.
   std::optional<int> active_links(const std::string& gpu) const;
-  /// Whether the two GPUs of this host reach each other through NVLink.
+  /// True if the two GPUs of this host reach each other through NVLink.
   std::optional<bool> linked(const std::string& gpu, const std::string& other) const;
 
  private:

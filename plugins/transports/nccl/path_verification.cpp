@@ -59,7 +59,7 @@ std::string joined(const std::set<std::string>& words) {
   return text;
 }
 
-/// What is wrong with NVLink although NCCL speaks of peer-to-peer.
+/// Error text if NVLink does not connect members although NCCL reports peer-to-peer; empty if it does.
 std::string link_problem(const std::string& asked, const std::vector<MemberFindings>& members, const std::vector<int>& ranks) {
   for (std::size_t i = 0; i < members.size(); ++i) {
     for (const Connection& connection : members[i].connections) {
@@ -77,8 +77,8 @@ std::string link_problem(const std::string& asked, const std::vector<MemberFindi
   return {};
 }
 
-/// What is wrong although NCCL speaks of the AWS OFI plugin: which of libfabric's providers it took, and whether it was used at
-/// all.
+/// Error text, although NCCL reports the AWS OFI plugin, if a member's provider of libfabric is not efa or no connection uses the
+/// plugin; empty if there is no problem.
 std::string provider_problem(const std::string& asked, const std::vector<MemberFindings>& members,
                              const std::vector<int>& ranks) {
   bool used = false;

@@ -10,7 +10,7 @@
 
 namespace consist::nccl {
 
-/// What a transport promises.
+/// The path that a transport promises.
 enum class Path {
   nvlink,  ///< peer to peer through NVLink, between any two members that talk to each other
   socket,  ///< NCCL's own TCP, also within a host
@@ -27,7 +27,7 @@ struct Promise {
 
 inline constexpr int unknown_links = -1;
 
-/// What one member found out.
+/// The findings of one member.
 struct MemberFindings {
   std::vector<Connection> connections;  ///< numbered by member
   std::vector<std::string> interfaces;  ///< of NET/Socket
@@ -50,7 +50,7 @@ struct Verdict {
 /// nothing was proven.
 Verdict verify_path(const Promise& promise, const std::vector<MemberFindings>& members, const std::vector<int>& ranks);
 
-/// Whether one connection keeps the promise, as far as NCCL's log tells.
+/// True if one connection keeps the promise, as far as NCCL's log tells.
 bool keeps_promise(const Promise& promise, const Connection& connection);
 
 }  // namespace consist::nccl

@@ -162,7 +162,7 @@ void PeerCopies::exchange(std::span<const Parts> tensors, CUstream stream, Sourc
   }
 }
 
-/// Of a stretch, what every member has brought; the own part is at `mine`.
+/// Parts of a segment that every member has brought; the own part is at `mine`.
 HeldParts PeerCopies::brought(const Segment& s, CUdeviceptr mine) const {
   HeldParts parts{.count = members_, .part = {}};
   for (int member = 0; member < members_; ++member)

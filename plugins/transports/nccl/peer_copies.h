@@ -50,7 +50,7 @@ class PeerCopies {
   void release() noexcept;
 
  private:
-  /// What a peer says: it has put something here for me; it has read what I put there for it.
+  /// Messages of a peer. full: it has put data into my inbox; free: it has read the data that I put into its inbox.
   enum class Word { full, free };
   struct Segment;
   class Round;

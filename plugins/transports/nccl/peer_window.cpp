@@ -39,7 +39,7 @@ CUipcMemHandle handle_of(const std::string& text) {
   return handle;
 }
 
-/// What all members say of `own`. Where it throws a SystemError on one of them, all throw that.
+/// Returns the texts of `own` of all members, by member. If it throws a SystemError on one of them, all throw that.
 std::vector<std::string> exchange_or_fail(Job& job, const GroupRequest& group, const std::string& topic,
                                           const std::function<std::string()>& own) {
   constexpr char failed = '!';

@@ -8,14 +8,14 @@
 
 namespace consist::nccl {
 
-/// What one group needs.
+/// The settings that one group needs.
 struct Need {
   Path path = Path::nvlink;
   std::string transport;     ///< plugin's name, for messages
   std::string group;         ///< "data.0"
   bool share_a_host = true;  ///< some two members run on one host, where NCCL would not use the network unless it is told to
   std::string interface;     ///< of the socket transport; empty: NCCL's choice
-  /// Of Path::efa.
+  /// Path::efa only, as all fields below.
   bool nvlink_within_host = true;
   std::string network;         ///< as NCCL calls it
   std::string network_plugin;  ///< file
@@ -26,7 +26,7 @@ struct Need {
 /// naming both.
 void fix_process_settings(const Need& need);
 
-/// Whether all groups of this process so far have asked for this path. Thread-safe.
+/// True if all groups of this process so far have asked for this path. Thread-safe.
 bool only_path_of_process(Path path);
 
 }  // namespace consist::nccl

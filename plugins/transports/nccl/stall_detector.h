@@ -24,7 +24,7 @@ class StallDetector {
   void before(CUstream stream);
   void after(CUstream stream);
 
-  /// What is known now. `busy`: a collective has been enqueued or entered and has not finished. `progress` grows whenever one
+  /// The current state. `busy`: a collective has been enqueued or entered and has not finished. `progress` grows whenever one
   /// finishes or is enqueued.
   struct State {
     bool busy = false;

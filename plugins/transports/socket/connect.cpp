@@ -130,7 +130,7 @@ class Connector {
     std::terminate();  // the compiler does not know that a virtual function never returns
   }
 
-  /// What that member has put into the job's store.
+  /// Returns the value that the member has put into the job's store under `key`.
   std::string get(int member, const std::string& key) {
     try {
       const auto left = std::chrono::ceil<milliseconds>(deadline_ - Clock::now());

@@ -25,7 +25,7 @@ struct AttentionShape {
   std::vector<std::int64_t> row_of_key;                            ///< of the keys in order of position
   std::int64_t parts = 0, part = 0;                                ///< of the sequence's keys in zigzag order, which is here; 0: all
 
-  /// Of the request whose inputs `q` and `q` + 1 are queries and keys.
+  /// Reads the shape of the request whose inputs `q` and `q` + 1 are queries and keys.
   AttentionShape(const KernelRequest& r, std::size_t q)
       : batch(r.inputs[q].shape[0]),
         queries(r.inputs[q].shape[1]),
@@ -61,7 +61,7 @@ struct AttentionShape {
   }
   std::int64_t group() const { return heads / kv_heads; }
   std::int64_t blocks() const { return (queries + block - 1) / block; }
-  /// Of the keys [first_key, first_key + columns) in order of position those that a query sees are [first, last); empty where
+  /// Range [first, last) that a query sees of the keys [first_key, first_key + columns) in order of position; empty where
   /// first >= last.
   struct Visible {
     std::int64_t first, last;
@@ -96,7 +96,7 @@ struct Heads {
   explicit Heads(const Buffer& buffer) : data(buffer.as<T>()), row(buffer.leading_dimension()) {}
 };
 
-/// What of `seen` belongs to the document of query `row`. `starts`: [batch, queries], or null where each sequence is one.
+/// Returns the part of `seen` in the document of query `row`. `starts`: [batch, queries], or null where each sequence is one.
 AttentionShape::Visible within_document(AttentionShape::Visible seen, const std::int32_t* starts, const AttentionShape& s,
                                         std::int64_t b, std::int64_t row, std::int64_t first_key) {
   if (starts != nullptr)

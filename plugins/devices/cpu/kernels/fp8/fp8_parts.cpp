@@ -15,7 +15,7 @@ class RankValues final : public Kernel {
   }
 };
 
-/// Of bytes: x [rows, columns] → y [columns, rows].
+/// Transposes bytes: x [rows, columns] → y [columns, rows].
 class Transpose final : public Kernel {
  public:
   void launch(std::span<const Buffer> in, std::span<const Buffer> out, void*, NativeQueue) override {

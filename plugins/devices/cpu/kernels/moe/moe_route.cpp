@@ -120,7 +120,7 @@ class CountChoices final : public Kernel {
   std::int64_t row_;
 };
 
-/// What a loss of routers is multiplied by: the number of targets that count, where the data say so.
+/// Factor of a loss of routers: the number of targets that count, where the data say so.
 double count_of(std::span<const Buffer> in) {
   return at(in, 1).absent() ? 1 : static_cast<double>(*in[1].as<float>());
 }

@@ -251,12 +251,12 @@ const std::vector<CudnnAttention::Binding>& bindings_of(Direction direction) {
   return direction == Direction::forward ? forward : backward;
 }
 
-/// Whether cuDNN can say which keys queries see: all, or those between two diagonals, the later of which ends at the last key.
+/// True if cuDNN can say which keys queries see: all, or those between two diagonals, the later of which ends at the last key.
 bool has_diagonal(const AttentionShape& shape) {
   return !shape.documents && (shape.sees_all() || shape.shift == shape.keys - shape.sequence);
 }
 
-/// Whether queries and keys are the same tokens in order of position.
+/// True if queries and keys are the same tokens in order of position.
 bool is_whole(const AttentionShape& shape, const KernelRequest& r) {
   return shape.sequence == shape.keys && r.attributes.integer_or("zigzag", 0) == 0;
 }

@@ -41,19 +41,19 @@ struct AttentionShape {
 /// buffers nothing but `data` counts. ERRORS: UsageError for a shape for which there is none.
 Made make_attention_of(DType type, const AttentionShape& shape, Direction direction, const KernelSettings& s);
 
-/// Whether queries, input `queries` of the op, are a rank's two chunks of a sequence in zigzag order of which nothing but the order
-/// hides keys.
+/// True if queries, input `queries` of the op, are a rank's two chunks of a sequence in zigzag order of which nothing but the
+/// order hides keys.
 bool has_blocks(const KernelRequest& r, const AttentionShape& shape, std::size_t queries);
 
-/// Of such queries: one call for each of their blocks (consist/attention_blocks.h). ERRORS: as make_attention_of().
+/// Kernel for such queries: one call for each of their blocks (consist/attention_blocks.h). ERRORS: as make_attention_of().
 Made make_attention_of_blocks(const KernelRequest& r, Direction direction, const KernelSettings& s);
 
-/// Of other queries that are a part of the sequence, or a sequence in zigzag order (Program::zigzag): keys and values are brought
-/// into order of position, then every stretch of queries has a kernel of make_attention_of(). ERRORS: UsageError as that; for queries
-/// of more than two stretches.
+/// Kernel for other queries that are a part of the sequence, or a sequence in zigzag order (Program::zigzag): keys and values are
+/// brought into order of position, then every stretch of queries has a kernel of make_attention_of(). ERRORS: UsageError as that;
+/// for queries of more than two stretches.
 Made make_attention_of_stretches(const KernelRequest& r, Direction direction, const KernelSettings& s);
 
-/// Of queries at a position (input 4 of the op), beside a cache; windows are heeded. ERRORS: UsageError for a head_dim above 256.
+/// Kernel for queries at a position (input 4 of the op), beside a KV cache; heeds windows. ERRORS: UsageError for head_dim > 256.
 Made make_cache_attention(const KernelRequest& r, const KernelSettings& s);
 
 /// Our own, deterministic, for head sizes up to `longest_head`: in f32 on the ordinary arithmetic units, in bf16 on the tensor

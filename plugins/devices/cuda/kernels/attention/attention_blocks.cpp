@@ -60,7 +60,7 @@ class AttentionOfBlocks : public Kernel {
   Buffer result_of(const Call& call, void* workspace) const {
     return buffer_at(part_of(workspace, call.result_at) - call.first_query * queries_.columns * size_);
   }
-  /// What is brought together for the blocks that need it; before any of them runs.
+  /// Brings keys and values together for the blocks that need it; before any of them runs.
   void bring_keys(const Buffer& keys, const Buffer& values, void* workspace, cudaStream_t stream) const {
     if (rows_.kept == 0) return;
     rows_by_position(type_, rows_, keys.data, read_.k, part_of(workspace, keys_at_), stream);

@@ -23,8 +23,8 @@ __global__ void __launch_bounds__(delta_threads)
   if (threadIdx.x % 32 == 0) delta[(static_cast<std::int64_t>(b) * e.heads + head) * e.queries.count + query] = sum;
 }
 
-/// What backward reads: do, q, o [batch, sequence, heads, dim]; k, v [batch, sequence, kv_heads, dim]; lse, delta [batch, heads,
-/// sequence]; and writes.
+/// Tensors that backward reads: do, q, o [batch, sequence, heads, dim]; k, v [batch, sequence, kv_heads, dim]; lse, delta [batch,
+/// heads, sequence]; and those that it writes.
 template <typename T>
 struct AttentionGradients {
   const T *dout, *q, *k, *v;

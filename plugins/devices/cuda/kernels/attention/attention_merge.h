@@ -25,7 +25,7 @@ void merge_attention(DType type, const PartRows& rows, std::int64_t heads, const
 void add_attention_part(DType type, const PartRows& rows, const void* part, bool adds, float* sum, cudaStream_t stream);
 
 inline constexpr std::size_t most_other_blocks = 2;
-/// What attention to more keys gave for the rows from `first` on; null where there is no such block.
+/// Results of attention to more keys for the rows from `first` on; null where there is no such block.
 struct OtherBlock {
   const void* data;  ///< o or dq, [batch, rows, columns]; rows in front of `first` are not read
   const float* lse;  ///< of o, [batch, heads, rows − first]

@@ -7,11 +7,11 @@ namespace {
 
 using namespace mma;
 
-/// Of a block: queries, two tiles of keys and two of values.
+/// Shared memory of a block: queries, two tiles of keys and two of values.
 template <int D>
 constexpr int shared_bytes = 5 * Tile<D>::bytes;
 
-/// What a warp knows of its 16 queries, of which a lane has two.
+/// The keys that a warp's 16 queries see, of which a lane has two.
 struct Rows {
   int first_key[2], last_key[2];  ///< that each of the lane's two queries sees
   int all_see_from, all_see_to;   ///< keys between which nothing is hidden from any of the warp's

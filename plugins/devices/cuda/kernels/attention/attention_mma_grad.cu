@@ -35,10 +35,10 @@ struct Figures {
   __device__ int start(int i) const { return __float_as_int(number(2 * tile + i)); }
 };
 
-/// Of a block that owns keys: keys, values, two tiles of queries and two of do, and their figures.
+/// Shared memory of a block that owns keys: keys, values, two tiles of queries and two of do, and their figures.
 template <int D>
 constexpr int bytes_for_keys = 6 * Tile<D>::bytes + 2 * Figures::bytes;
-/// Of one that owns queries: two tiles of keys and two of values.
+/// Shared memory of one that owns queries: two tiles of keys and two of values.
 template <int D>
 constexpr int bytes_for_queries = 4 * Tile<D>::bytes;
 

@@ -181,7 +181,7 @@ class PartBackward final : public AttentionToPart {
   }
 
  private:
-  /// Of lse [batch, heads, queries] the columns of the call, in one piece.
+  /// Returns the call's columns of lse [batch, heads, queries], contiguous.
   Buffer lse_of(const Call& call, const Buffer& lse, void* workspace, cudaStream_t stream) const {
     if (call.queries.count == queries_.rows) return lse;
     const Buffer own = buffer_at(part_of(workspace, lse_at_));

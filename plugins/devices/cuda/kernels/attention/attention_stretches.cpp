@@ -91,7 +91,7 @@ class AttentionOfStretches : public Kernel {
     return tokens_from(whole, stretch.first_row, stride, size_);
   }
   std::int64_t o_stride() const { return heads_ * dim_; }
-  /// Of starts of documents, where there are any.
+  /// Starts of documents of a stretch, where there are any.
   Buffer starts(std::span<const Buffer> in, std::size_t index, const Stretch& stretch) const {
     return starts_from(in, index, documents_, stretch.first_row);
   }
@@ -100,7 +100,7 @@ class AttentionOfStretches : public Kernel {
     rows_by_position(type_, rows_, keys.data, read_.k, part_of(workspace, keys_at_), stream);
     rows_by_position(type_, rows_, values.data, read_.v, part_of(workspace, values_at_), stream);
   }
-  /// Of lse [batch, heads, queries] what belongs to a stretch.
+  /// The columns of lse [batch, heads, queries] that belong to a stretch.
   LseTokens lse_of(const Stretch& stretch) const { return {rows_.batch * heads_, queries_, stretch.first_row, stretch.count}; }
 
   DType type_;

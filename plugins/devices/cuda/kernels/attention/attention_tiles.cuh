@@ -165,7 +165,7 @@ dim3 grid_of(const AttentionShape& s, std::int64_t tokens, std::int64_t heads) {
   return {blocks_of(divided_up(tokens, tile<R>)), static_cast<unsigned>(heads), static_cast<unsigned>(s.batch)};
 }
 
-/// Whether tiles of 64 keep every multiprocessor busy and their kernel, which needs `shared` bytes, fits.
+/// True if tiles of 64 keep every multiprocessor busy and their kernel, which needs `shared` bytes, fits.
 inline bool large_tiles(const AttentionShape& shape, std::int64_t heads, int shared, const KernelSettings& s) {
   int available = 0;
   check(cudaDeviceGetAttribute(&available, cudaDevAttrMaxSharedMemoryPerBlockOptin, s.device),

@@ -24,7 +24,7 @@ struct RunningSoftmax {
   __device__ float log_denominator() const { return largest + logf(sum); }
 };
 
-/// Of a row of `n` logits, in every thread of the block, all of which must call it, once. n is a multiple of N.
+/// Reduces a row of `n` logits. All threads of the block must call it, once, and get the result. n is a multiple of N.
 template <int N, typename T>
 __device__ RunningSoftmax softmax_of_row(const T* logits, std::int64_t n) {
   __shared__ RunningSoftmax of_warp[softmax_threads / 32];

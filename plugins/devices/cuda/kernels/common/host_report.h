@@ -30,7 +30,7 @@ class HostReport {
 
   Words* on_device() const { return words_; }  // the same address under unified addressing
 
-  /// What a step that has finished reported; each report once.
+  /// Returns the report of a step that has finished; each report once.
   std::optional<std::int32_t> take() {
     const volatile Words& written = *words_;  // by the device
     if (written.found == 0) return std::nullopt;

@@ -8,7 +8,7 @@ namespace consist::cuda {
 
 class MatmulLibrary;
 
-/// What kernels are made for. Lives as long as the device.
+/// The device and the options that kernels are made for. Lives as long as the device.
 struct KernelSettings {
   int device = 0;              ///< CUDA's index
   int compute_capability = 0;  ///< 90 for 9.0

@@ -33,14 +33,14 @@ inline cudaStream_t stream_of(NativeQueue queue) noexcept {
   return static_cast<cudaStream_t>(queue);
 }
 
-/// Whether rows of `elements` elements can be moved in packs of `pack`: every row and every pointer (null ones count as aligned)
+/// True if rows of `elements` elements can be moved in packs of `pack`: every row and every pointer (null ones count as aligned)
 /// starts at 16 bytes. Views need not.
 inline bool in_packs(std::int64_t elements, int pack, std::initializer_list<const void*> pointers) noexcept {
   return elements % pack == 0 && std::all_of(pointers.begin(), pointers.end(),
                                              [](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; });
 }
 
-/// Whether rows that lie so many elements apart all start at packs if the first does.
+/// True if rows that lie so many elements apart all start at packs if the first does.
 inline bool in_step(int pack, std::initializer_list<std::int64_t> strides) noexcept {
   return std::all_of(strides.begin(), strides.end(), [pack](std::int64_t stride) { return stride % pack == 0; });
 }

@@ -62,7 +62,7 @@ class Amax final : public Kernel {
   int blocks_at_most_;
 };
 
-/// Of delayed scaling: the largest magnitude of the steps before, in whose place `own` counts where there was none. Quantizing
+/// Delayed scaling by the largest magnitude of the steps before, in whose place `own` counts where there was none. Quantizing
 /// also raises `own`, which begins at 0, to the tensor's.
 struct Delayed {
   float* own = nullptr;  ///< null: the tensor's own largest magnitude is given

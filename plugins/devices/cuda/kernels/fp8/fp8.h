@@ -19,7 +19,7 @@ inline void require_fp8(const KernelSettings& s) {
                          ", and tensor cores multiply 8-bit floats from 8.9 on (Ada, Hopper, Blackwell); use --precision bf16");
 }
 
-/// What quantize tells of a tensor that 8-bit floats cannot hold.
+/// Report of quantize about a tensor that 8-bit floats cannot hold.
 class NotFinite {
  public:
   explicit NotFinite(const KernelRequest& quantize)

@@ -62,7 +62,7 @@ class TileAmax {
     }
   }
 
-  /// Of the whole tile: all threads of a half of a warp have other columns than the next, and together all.
+  /// Largest magnitude of the whole tile: the threads of half a warp have different columns, and together all.
   __device__ __forceinline__ std::uint32_t whole() const {
     std::uint32_t largest = 0;
 #pragma unroll

@@ -13,7 +13,7 @@
 namespace consist::cuda {
 namespace {
 
-/// Of a chunk's logits. Larger chunks read and write the weight's gradient less often.
+/// Most bytes of a chunk's logits. Larger chunks read and write the weight's gradient less often.
 constexpr std::int64_t chunk_bytes = std::int64_t{5} << 29;
 
 std::int64_t padded(std::int64_t bytes) {

@@ -11,7 +11,7 @@ namespace consist::cuda {
 
 enum class GroupedProduct : std::uint8_t { forward, input_grad, weight_grad };
 
-/// Of an expert d = a b. forward: a = its rows of x [rows, k], b = wᵀ, w [n, k]. input_grad: a = its rows of dy [rows, k],
+/// An expert's d = a b. forward: a = its rows of x [rows, k], b = wᵀ, w [n, k]. input_grad: a = its rows of dy [rows, k],
 /// b = w [k, n]. weight_grad: d [m, n], a = its rows of dyᵀ, dy [rows, m], b = its rows of x [rows, n].
 struct GroupedSizes {
   int experts = 0;
@@ -34,7 +34,7 @@ inline GroupedOperands grouped_operands(GroupedProduct product, std::span<const 
 /// For every GPU. Null for dtypes that it does not know.
 Made make_plain_product(GroupedProduct product, const GroupedSizes& sizes, DType type, DType made);
 
-/// What people can choose where the build has no code for the kernels of compute capability 9.0.
+/// Advice for where the build has no code for the kernels of compute capability 9.0.
 inline constexpr char plain_instead[] = "choose the slower kernel that every GPU has: --cuda.grouped-products plain";
 
 /// bf16 for GPUs of compute capability 9.0; `type` is that of the result. Null if the sizes are none that its copies of tiles

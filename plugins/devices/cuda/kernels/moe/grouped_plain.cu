@@ -34,7 +34,7 @@ struct Operand {
   T element[lines * pitch];
 
   __device__ float at(int i, int k) const { return number(along_k ? element[i * pitch + k] : element[k * pitch + i]); }
-  /// Of `from`, lines `apart` elements apart, the first `line_count` lines and `element_count` elements of each; zeros beyond.
+  /// Loads the first `element_count` elements of the first `line_count` lines of `from`, `apart` elements apart; zeros beyond.
   template <bool packs>
   __device__ void load(const T* from, std::int64_t apart, std::int64_t line_count, std::int64_t element_count) {
     constexpr int N = packs ? per_access<T> : 1, of_line = width / N;

@@ -120,7 +120,7 @@ __device__ __forceinline__ void store_matrices(void* row, std::uint32_t a, std::
                "r"(c), "r"(d)
                : "memory");
 }
-/// What this thread wrote to shared memory is seen by products and by the copy engine after the next barrier.
+/// Lets products and the copy engine see, after the next barrier, what this thread wrote to shared memory.
 __device__ __forceinline__ void publish_to_engines() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }

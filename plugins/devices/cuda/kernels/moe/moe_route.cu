@@ -268,7 +268,7 @@ class CountChoices final : public Kernel {
   std::int64_t row_;
 };
 
-/// What a loss of routers is multiplied by: the number of targets that count, where the data say so.
+/// Factor of a loss of routers: the number of targets that count, where the data say so.
 __device__ __forceinline__ double factor_of(const float* count) {
   return count == nullptr ? 1 : static_cast<double>(*count);
 }

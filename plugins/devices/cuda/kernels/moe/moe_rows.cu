@@ -15,7 +15,7 @@ constexpr int stretch = 512;             // pairs of a warp
 constexpr int sorted = warps * stretch;  // pairs of a block
 constexpr int most_experts = 1024;       // whose counts of a block's warps lie in its shared memory
 
-/// What a dispatch sorts.
+/// Pairs of tokens and experts that a dispatch sorts.
 struct Choices {
   const std::int32_t* experts;
   std::int64_t pairs;

@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(widest)
     y[base + i] = rounded<T>(number(normalised[base + i]) * scale * number(w[i]));
 }
 
-/// What a thread has on its way of dy, x and what is added to dx: packs in shared memory that no other thread touches.
+/// Loads of a thread in flight, of dy, x and what is added to dx: packs in shared memory that no other thread touches.
 template <typename T, int N, int held>
 struct Fetched {
   Words<T, N>* dy;  // the first of `held` each, which lie as far apart as there are threads

@@ -28,7 +28,7 @@ struct Constants {
   std::uint32_t seed;
 };
 
-/// What is the same for every element in this step.
+/// Factors that are the same for every element in this step.
 struct Step {
   float coefficient, shrink, step, root;
   __device__ Step(const float* scalars, const float* clip, const Constants& k)
@@ -48,7 +48,7 @@ __device__ __forceinline__ void update(float& weight, float& m, float& v, float 
   weight = weight * s.shrink - __fdividef(s.step * m, quick_root(v) * s.root + k.epsilon);
 }
 
-/// What an element becomes, in f32.
+/// Values of an element that the update changes, in f32.
 struct Element {
   float weight, m, v;
 };

@@ -23,7 +23,7 @@ class HostUpdate final : public Kernel {
   }
 
  private:
-  /// What one instruction passes: kept, since a recorded graph calls with it in every step.
+  /// Arguments of one instruction: kept, since a recorded graph calls with them in every step.
   struct Call {
     HostUpdate* kernel = nullptr;
     std::vector<Buffer> in, out;
