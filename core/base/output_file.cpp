@@ -30,7 +30,7 @@ bool is_descriptor(const std::string& path) {
   return path == "/dev/stdout" || path == "/dev/stderr" || path.starts_with("/dev/fd/") || path.starts_with("/proc/self/fd/");
 }
 
-/// What the output's name leads to; nothing if there is nothing.
+/// Status of the file that the output's name leads to; nothing if there is none.
 std::optional<struct stat> found_at(const std::string& path) {
   struct stat found {};
   if (::stat(path.c_str(), &found) == 0) return found;
@@ -78,7 +78,7 @@ void write_all(int fd, const Output& output, std::string_view text) {
   }
 }
 
-/// Whether the file at the output's name, which is a regular one, may be replaced.
+/// True if the file at the output's name, which is a regular one, may be replaced.
 bool may_replace(const Output& output) {
   if (output.overwrite) return true;
   if (output.mark.empty()) return false;

@@ -31,7 +31,7 @@ class CONSIST_API Sha256 {
 };
 
 CONSIST_API std::string sha256_of(std::string_view text);
-/// Of the whole file. Throws as InputFile::read does.
+/// Digest of the whole file. Throws as InputFile::read does.
 CONSIST_API std::string sha256_of(const InputFile& file);
 
 }  // namespace consist

@@ -7,7 +7,7 @@
 
 namespace consist {
 
-/// What lies between the separators, empty parts included: at least one part. They refer to `text`.
+/// Returns the parts between the separators, empty ones included: at least one. They refer to `text`.
 inline std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
   for (std::size_t begin = 0; begin <= text.size();) {

@@ -52,7 +52,7 @@ struct CompileRequest {
   bool verify_each_pass = true;
 };
 
-/// What programs are planned for where nobody names a machine: an H200's node.
+/// The machine that programs are planned for if none is named: an H200's node.
 CONSIST_API std::shared_ptr<const Machine> reference_machine();
 
 /// The whole step of `rank`: forward and backward of every micro-batch, reduction, clipping, updates. Verified. Inputs:

@@ -11,7 +11,7 @@
 
 namespace consist {
 
-/// What is known of a pass that has run.
+/// Statistics of a pass that has run.
 struct PassReport {
   std::string name;
   double seconds = 0;            ///< processor time of the pass

@@ -5,7 +5,7 @@
 
 namespace consist {
 
-/// Whether activations are handed on between layers along the strategy's axis, so that its ranks run different programs.
+/// True if activations are sent between layers along the strategy's axis, so that its ranks run different programs.
 CONSIST_API bool makes_stages(const AxisRequest& request) noexcept;
 
 /// The same mesh and orders without the strategies whose axes make stages.

@@ -37,7 +37,7 @@ struct Sizes {
   }
 };
 
-/// Of keys that are all there: plugins/devices/cuda/kernels/attention/attention_blocks.cpp.
+/// Attention to keys that are all present: plugins/devices/cuda/kernels/attention/attention_blocks.cpp.
 AttentionCalls of_blocks(const Sizes& s, std::int64_t rank) {
   AttentionCalls made;
   const std::vector<AttentionBlock> blocks = attention_blocks(s.ranks, rank);

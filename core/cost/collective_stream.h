@@ -41,7 +41,7 @@ CONSIST_API std::string fingerprint_of(const CollectiveStream& stream);
 CONSIST_API std::string encode(const CollectiveStream& stream);
 CONSIST_API CollectiveStream decode_stream(std::string_view bytes);
 
-/// Whether all ranks come through: `streams[r]` is what rank r of `mesh` does. Every collective needs all members of its group at
+/// Checks that all ranks complete: `streams[r]` is what rank r of `mesh` does. Every collective needs all members of its group at
 /// the same call at the head of their queues, every message its receiver, as if nothing were buffered on the way. `names[r]` is
 /// the number by which messages name rank r; empty: r. Throws ProgramError naming two ranks and their first calls that differ, or
 /// the calls at which the ranks block each other.

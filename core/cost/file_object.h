@@ -18,7 +18,7 @@ nlohmann::ordered_json json_of(const Figure& figure);
 inline constexpr double least_figure = 1e-12, most_figure = 1e18;
 inline constexpr const char* figure_bounds = "between 1e-12 and 1e18";
 
-/// Whether a finite number is 0 or a figure of a machine by its size.
+/// True if a finite number is 0 or its magnitude lies within figure_bounds.
 bool is_figure(double number);
 
 /// "curves[3]".

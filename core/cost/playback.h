@@ -14,7 +14,7 @@ namespace consist {
 
 using TaskId = std::int32_t;
 
-/// What one rank runs: tasks on queues. Those of a queue run one behind the other, in the order in which they were added.
+/// Tasks of one rank on queues. Those of a queue run one behind the other, in the order in which they were added.
 class CONSIST_API TaskGraph {
  public:
   /// `waits`: tasks that were added before, of other queues; this one starts when they are over.

@@ -13,7 +13,7 @@
 namespace consist {
 namespace {
 
-/// Of the kind of work by its name, else of all that are not named.
+/// Watts of the kind of work with that name, else those of all kinds that are not named.
 double watts_of(const Power& power, std::string_view work) {
   const auto load_of = [&](std::string_view name) {
     return std::find_if(power.loads.begin(), power.loads.end(), [&](const Power::Load& load) { return load.work == name; });

@@ -15,7 +15,7 @@ namespace consist {
 
 class FileObject;
 
-/// Of the device of one rank; hosts, network and cooling are not in it.
+/// Power of the device of one rank; hosts, network and cooling are not in it.
 struct Power {
   /// Under the load of training steps, while the device does one kind of work.
   struct Load {

@@ -13,7 +13,7 @@
 namespace consist {
 namespace {
 
-/// Of all programs, and all lanes of the stages; compute is number 0.
+/// Queues of all programs, and of all lanes of the stages; compute is number 0.
 QueueTable queues_of(std::span<const Program* const> programs, int stage_axis) {
   std::vector<Queue> queues;
   for (const Program* program : programs) {

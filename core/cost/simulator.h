@@ -20,7 +20,7 @@ using Durations = std::vector<double>;
 /// CostModel::durations() of costs_of() the program.
 CONSIST_API Durations estimated_durations(const Program& program);
 
-/// What an instruction of the compute queue does to a step's time.
+/// Kind of work that an instruction of the compute queue adds to a step's time.
 enum class Work : std::uint8_t {
   products,      ///< linears, the LM head and their gradients
   attention,     ///< products of heads
@@ -34,7 +34,7 @@ inline constexpr std::array all_work{Work::products, Work::attention, Work::memo
 /// Seconds that the compute queue of a rank worked, by Work.
 using WorkSeconds = std::array<double, all_work.size()>;
 
-/// What a rank did, and for what its compute queue waited.
+/// Activity of a rank, and the seconds that its compute queue waited, by cause.
 struct SimulatedRank {
   std::vector<LaunchTime> times;            ///< by instruction, in seconds from the start of the step
   double busy = 0;                          ///< seconds in which the compute queue worked
@@ -43,7 +43,7 @@ struct SimulatedRank {
   double for_copies = 0;                    ///< ... for copies from or to the host
 };
 
-/// Of a simulated or measured step; of one micro-batch alone if that is not negative.
+/// Seconds by kind of work of a simulated or measured step; of one micro-batch alone if that is not negative.
 CONSIST_API WorkSeconds work_seconds(const Program& program, const SimulatedRank& rank, int micro_batch = -1);
 
 /// Fills in busy, for_ranks, communication and for_copies from rank.times, simulated or measured ones, of a step that ended after

@@ -63,7 +63,7 @@ std::string links_kind_of(const CostModel& costs, int axis, const StepErrors& er
   return links_kind(transports.empty() ? std::string_view() : transports.front(), crosses);
 }
 
-/// Whether ranks hold parts of the sequences that the trainer writes.
+/// True if ranks hold shards of the sequences that the trainer writes.
 bool shares_sequences(const Program& program) {
   constexpr int sequence_dim = 1;
   return std::any_of(program.tensors.begin(), program.tensors.end(), [&](const Tensor& tensor) {

@@ -23,7 +23,7 @@ struct StepError {
   Figure error;      ///< relative, a fraction: 95% of such steps are within it
   int steps = 0;     ///< so many were measured
 };
-/// Of a machine's file: no two of one kind; of kinds that are not there no step was measured.
+/// Errors in a machine's file, at most one per kind. Of a kind that is missing no step was measured.
 using StepErrors = std::vector<StepError>;
 
 /// A kind with fewer measured steps has no error: two of them say next to nothing of a third.
@@ -33,7 +33,7 @@ inline constexpr int least_measured_steps = 3;
 inline constexpr std::string_view one_device = "one device";
 /// "nvlink within a node", "socket between nodes": the kind of steps whose ranks exchange data so. `transport` may be empty.
 CONSIST_API std::string links_kind(std::string_view transport, bool crosses_nodes);
-/// Whether it is the links_kind() of any transport.
+/// True if it is the links_kind() of any transport.
 CONSIST_API bool is_links_kind(std::string_view kind, bool crosses_nodes);
 
 /// The kinds of a step, each once: one_device, the links_kind() of every axis of the mesh, then "context" (ranks share
@@ -41,7 +41,7 @@ CONSIST_API bool is_links_kind(std::string_view kind, bool crosses_nodes);
 /// transports with the same links one of which `errors` tells is named.
 CONSIST_API std::vector<std::string> kinds_of(std::span<const Program* const> stages, const StepErrors& errors);
 
-/// Whether a measured step of these kinds counts for `kind`, one of them: for one_device if that is its sole one, for links if it
+/// True if a measured step of these kinds counts for `kind`, one of them: for one_device if that is its sole one, for links if it
 /// has none but these two, for others always.
 CONSIST_API bool counts_for(std::string_view kind, std::span<const std::string> kinds);
 

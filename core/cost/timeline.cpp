@@ -37,7 +37,7 @@ class EqualCosts {
     }
   }
 
-  /// Of the next instruction of its part.
+  /// Duration of the next instruction of its part.
   double seconds(const Tag& tag) {
     const PartKey part = key_of(tag);
     const auto sent = until_sent_.find(part);
@@ -54,7 +54,7 @@ class EqualCosts {
   bool split_ = false;
 };
 
-/// What must have happened before a tensor is there.
+/// Instructions and messages that must be complete before a tensor is there.
 struct Needs {
   std::size_t computed = 0;  ///< so many compute instructions of the rank
   std::int32_t from_previous = 0, from_next = 0;

@@ -33,8 +33,8 @@ enum class TimelineCost : std::uint8_t {
   measured,  ///< as outline_of() was told
 };
 
-/// What a timeline needs of a stage's program: its compute instructions between messages. Small beside the program, so that ranks
-/// can tell each other.
+/// The part of a stage's program that a timeline needs: its compute instructions between messages. Small beside the program, so
+/// that ranks can send it to each other.
 struct StageOutline {
   /// Compute instructions of one part in a row, or a message that is sent (`sends`), behind what stands before it.
   struct Step {
@@ -63,7 +63,7 @@ CONSIST_API Timeline simulate(std::span<const Program* const> stages, TimelineCo
 
 /// TimelineCost::equal as durations, for simulator.h. Collectives and messages take no time.
 CONSIST_API Durations equal_durations(const Program& program);
-/// What the stages' compute queues did in forward and backward of a simulation.
+/// Timeline of the stages' compute queues in forward and backward of a simulation.
 CONSIST_API Timeline timeline_of(std::span<const Program* const> stages, const Simulation& simulation);
 
 /// Draws a timeline of equal parts: a row per rank, a column per unit of time, "F3" for the forward part of micro-batch 3, "B3"

@@ -38,12 +38,12 @@ struct MemoryShare {
   std::string what;
   std::int64_t bytes = 0;
 };
-/// What device memory holds at its fullest, by role, largest first; workspaces included.
+/// Device memory in use at its peak, by role, largest first; workspaces included.
 CONSIST_API std::vector<MemoryShare> memory_by_role(const Program& program, const MemoryPlan& plan,
                                                     std::span<const std::int64_t> workspace_bytes);
 
-/// What device memory holds while each instruction runs, by role and instruction, workspaces included; the arena's fragmentation
-/// is not. Roles that never hold anything are left out.
+/// Bytes of device memory in use while each instruction runs, by role and instruction. Workspaces are included, the arena's
+/// fragmentation is not. Roles that never hold anything are left out.
 CONSIST_API std::map<std::string, std::vector<std::int64_t>> memory_over_step(const Program& program,
                                                                               std::span<const std::int64_t> workspace_bytes);
 /// The `count` largest tensors that live there then, by name.

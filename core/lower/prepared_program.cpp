@@ -10,15 +10,15 @@
 namespace consist {
 namespace {
 
-/// Of instructions that only say how long memory is kept.
+/// Kernel of instructions that only state how long memory is kept.
 class NoKernel final : public Kernel {
  public:
   void launch(std::span<const Buffer> /*inputs*/, std::span<const Buffer> /*outputs*/, void* /*workspace*/,
               NativeQueue /*queue*/) override {}
 };
 
-/// What two instructions must share to share a kernel: all that make_kernel sees, and the queue, since a kernel is launched from
-/// one only.
+/// Text that is equal for instructions that can share a kernel: all that make_kernel sees, and the queue, since a kernel is
+/// launched from one only.
 std::string signature(const Instruction& i, std::span<const Buffer> inputs, std::span<const Buffer> outputs) {
   std::string text(i.op->name());
   auto add = [&](const Buffer& buffer) {

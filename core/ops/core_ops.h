@@ -41,8 +41,8 @@ void register_channel_parts(OpRegistry& registry);
 void register_collectives(OpRegistry& registry);
 void register_storage(OpRegistry& registry);
 
-/// Whether the op is one of the core's: none of them but those with Op::attends() and Op::position_rows() makes anything of the order
-/// of tokens. What an op of a plugin makes of it, its traits say.
+/// True if the op is one of the core's: of these, only those with Op::attends() and Op::position_rows() depend on the order of
+/// tokens. For an op of a plugin, its traits state how it depends on it.
 CONSIST_API bool is_core_op(const Op& op);
 
 /// Base of the core's ops: a name, and checks that name the op in their message. None looks at the order of tokens but those that state
@@ -109,7 +109,7 @@ inline AttributeValue dtype_value(DType type) {
   return std::string(name_of(type));
 }
 
-/// Whether a [batch, sequence, channels] tensor is split over tokens: along batch or sequence.
+/// True if a [batch, sequence, channels] tensor is divided over tokens: along batch or sequence.
 inline bool over_tokens(Placement placement) {
   return placement.is_shard(0) || placement.is_shard(1);
 }

@@ -8,7 +8,7 @@ namespace {
 /// The mesh axis that splits the table: ids and dy do not tell.
 constexpr const char* vocabulary_axis = "vocabulary_axis";
 
-/// Of `embedding` and its gradient: the id whose row gets no gradient. Ids count over the whole table, however it is split.
+/// Attribute of `embedding` and its gradient: the id whose row gets no gradient. Ids count over the whole table, even if split.
 constexpr const char* padding_id = "padding_id";
 
 class EmbeddingGrad final : public NamedOp {
@@ -36,7 +36,7 @@ class EmbeddingGrad final : public NamedOp {
     if (axis.inputs.size() > 2) axis.inputs[2] = axis.outputs[0];
   }
   int updates_in_place(int /*output*/) const noexcept override { return 2; }
-  /// Of a sum that is there only the rows of its ids are touched.
+  /// Counts only the rows of its ids if there is a sum to add to.
   Cost cost(const Program& program, const Instruction& i) const override {
     const auto bytes = [&](TensorId id) { return static_cast<double>(program.bytes(id)); };
     const double rows = static_cast<double>(program.local(i.inputs[1]).elements()) * size_of(program[i.outputs[0]].dtype);
@@ -80,7 +80,7 @@ class Embedding final : public NamedOp {
     }
     d.accumulate_grad(table, d.build().emit_one("embedding_grad", {ids, dy, d.accumulator(table)}, attributes, t.name + ".grad"));
   }
-  /// Of the table only the rows of the ids are read.
+  /// Counts only the rows of the ids: no others of the table are read.
   Cost cost(const Program& program, const Instruction& i) const override {
     return {.flops = 0, .bytes = static_cast<double>(program.bytes(i.inputs[0]) + 2 * program.bytes(i.outputs[0]))};
   }

@@ -32,7 +32,7 @@ bool are_divided(Placement placement, const TensorType& tokens) {
   return were_sent(tokens) ? placement.is_shard(2) : over_tokens(placement);
 }
 
-/// What ops that read rows find along an axis: rows of other experts, rows of other tokens, or the same rows on all ranks.
+/// The rows that an op finds along an axis: those of other experts, those of other tokens, or the same on all ranks.
 enum class Along : std::uint8_t { experts, tokens, neither };
 
 /// `counts` is divided by experts, or is each rank's own where tokens are.

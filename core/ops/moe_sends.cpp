@@ -21,7 +21,7 @@ class Sends : public NamedOp {
     require(slots.dtype == DType::i32 && slots.shape.rank() == 3, "slots must be i32[batch, sequence, ranks]");
     return slots;
   }
-  /// What travels: [ranks, ranks, room, ...].
+  /// The tensor that ranks send: [ranks, ranks, room, ...].
   const TensorType& check_sent(const Types& in, std::size_t index, std::int64_t ranks) const {
     const TensorType& sent = present(in, index);
     require(sent.shape.rank() == 4 && sent.shape[0] == ranks && sent.shape[1] == ranks,

@@ -17,7 +17,7 @@ class VocabularyBase : public NamedOp {
   using NamedOp::NamedOp;
 
  protected:
-  /// What attributes "chunk" of "chunks" and "parts" (ranks that split the vocabulary) make of x [B,S,C] and w [V,C].
+  /// Types made from x [B,S,C] and w [V,C] by attributes "chunk" of "chunks" and "parts" (ranks that split the vocabulary).
   struct ChunkTypes {
     TensorType logits, statistics;
   };
@@ -44,7 +44,7 @@ class VocabularyBase : public NamedOp {
   struct Split {
     bool vocabulary = false;
     Placement tokens;  ///< of x and targets
-    /// Of a tensor whose dimension `dim` are the rows of a chunk.
+    /// Placement of a tensor whose dimension `dim` holds the rows of a chunk.
     Placement rows(int dim) const { return tokens.is_replicate() ? tokens : Placement::shard(dim); }
   };
   static Split split(AxisSharding& axis, std::size_t first) {

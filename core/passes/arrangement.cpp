@@ -19,7 +19,7 @@ std::int64_t row_bytes(const Program& program, TensorId tensor) {
   return program.local(tensor).last() * static_cast<std::int64_t>(size_of(program[tensor].dtype));
 }
 
-/// Whether `holds` for every pair of neighbours.
+/// True if `holds` is true for every pair of neighbours.
 template <typename Holds>
 bool all_pairs(const std::vector<TensorId>& tensors, Holds holds) {
   return std::adjacent_find(tensors.begin(), tensors.end(), [&](TensorId a, TensorId b) { return !holds(a, b); }) ==

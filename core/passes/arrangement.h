@@ -26,21 +26,21 @@ class Arrangement {
   const std::vector<TensorId>& in_storage(TensorId storage) const { return in_storage_[static_cast<std::size_t>(storage)]; }
   std::span<const Access> accesses(TensorId tensor) const { return accesses_[static_cast<std::size_t>(tensor)]; }
 
-  /// Whether the tensors lie one behind the other already, or can be brought to: each owns a storage as large as itself.
+  /// True if the tensors lie one behind the other already, or can be moved so: each owns a storage as large as itself.
   bool can_lie_behind_each_other(const std::vector<TensorId>& tensors) const;
   /// Brings them there.
   void put_behind_each_other(const std::vector<TensorId>& tensors);
 
-  /// Whether the tensors are strided views side by side already, or can become that: each is in a storage of its own of which
-  /// all tensors are rows, and all that touch them take strided views.
+  /// True if the tensors are strided views side by side already, or can become that: each is in a storage of its own of which
+  /// all tensors are rows, and all instructions that touch them take strided views.
   bool can_lie_side_by_side(const std::vector<TensorId>& tensors) const;
   /// Brings their storages there.
   void put_side_by_side(const std::vector<TensorId>& tensors);
 
-  /// Whether every instruction that reads or writes the tensor takes a strided view there.
+  /// True if every instruction that reads or writes the tensor takes a strided view there.
   bool takes_strided_view(TensorId tensor) const;
 
-  /// Whether `member`, in the same storage, is whole rows as `like` has them; no strided view yet, and no state.
+  /// True if `member`, in the same storage, consists of whole rows as `like` has them, is no strided view yet, and no state.
   bool is_rows_of(TensorId member, TensorId like) const;
   /// How far behind the first row a tensor of such rows begins once rows are `row_stride` elements apart, in bytes.
   std::int64_t strided_offset(TensorId tensor, std::int64_t row_stride) const;

@@ -11,7 +11,7 @@
 
 namespace consist {
 
-/// What takes an instruction's place: emits into the builder and returns as many outputs as the instruction has; nothing to have
+/// Replaces an instruction: emits into the builder and returns as many outputs as the instruction has, or returns nothing to have
 /// it emitted as it was. `inputs` are the instruction's, in the new program. `i` may not be a collective.
 using Replace =
     std::function<std::optional<std::vector<TensorId>>(Builder&, const Instruction& i, std::vector<TensorId>& inputs)>;

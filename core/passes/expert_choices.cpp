@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char *who = "count_expert_choices", *name = "expert_choices";
 
-/// What a rank without routers adds to the sum.
+/// The zeros that a rank without routers adds to the sum.
 TensorId no_choices(Program& segment, const Shape& shape) {
   if (segment.instructions.empty()) return no_tensor;
   Builder builder(segment);

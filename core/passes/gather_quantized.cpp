@@ -73,7 +73,7 @@ class Rewriter {
 
   static Attributes once_per_step() { return {{"once_per_step", std::int64_t{1}}}; }
 
-  /// What all ranks of `axes` found, a row for each rank.
+  /// Gathers the amaxes of all ranks of `axes`, a row for each rank.
   static TensorId gather_amaxes(Builder& b, const std::vector<TensorId>& amaxes, AxisSet axes, const Attributes& more) {
     Attributes attributes = more;
     attributes.set("axis", axes);

@@ -5,9 +5,9 @@
 
 namespace consist {
 
-/// Of instructions marked once_per_step (attribute) that have the same op, attributes and inputs, keeps the first; the others'
-/// readers read its outputs. Whoever marks them says that the memory of their results is worth less than making them again for
-/// every micro-batch. After the schedule: a strategy that gathers a weight anew for each micro-batch has other inputs. Near
+/// Deduplicates instructions marked once_per_step (attribute) with the same op, attributes and inputs: keeps the first, whose
+/// outputs the others' readers read. Use the mark where the memory of the results is worth less than recomputing them for every
+/// micro-batch. Runs after the schedule: a strategy that gathers a weight anew for each micro-batch has other inputs. Near
 /// linear.
 CONSIST_API void hoist_step_invariants(Program& program);
 

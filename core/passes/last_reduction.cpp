@@ -25,7 +25,7 @@ class Delay {
     }
   }
 
-  /// What is to move, in the order of the program, behind end().
+  /// Returns the instructions to move behind end(), in the order of the program.
   std::vector<InstructionId> run() {
     std::vector<InstructionId> moved;
     if (last_ == no_tensor || writer(last_) < 0 || at(end()).op->makes_weight_gradients()) return moved;
@@ -69,8 +69,8 @@ class Delay {
     return seconds_of(all_reduce, step_.bytes(gradient) / step_.mesh.size_of(reduction_.axes), rest);
   }
 
-  /// Whether nothing between it and the end reads or writes what it makes, or writes what it reads. What is recomputed is not
-  /// there to be kept.
+  /// True if nothing between it and the end reads or writes its outputs, or writes its inputs. Recomputed inputs rule it out:
+  /// they are not there to be kept.
   bool can_move(const Instruction& i) const {
     const auto none = [&](const std::vector<TensorId>& tensors, auto&& touched) {
       return std::none_of(tensors.begin(), tensors.end(), [&](TensorId id) { return id != no_tensor && touched(id); });

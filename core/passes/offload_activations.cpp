@@ -16,7 +16,7 @@
 namespace consist {
 namespace {
 
-/// What is on its way, or has come back and waits to be read, in layers.
+/// Limit on activations that are in flight, or back and not yet read, in layers.
 constexpr std::int64_t most_layers_on_their_way = 2;
 /// The share of a layer's bytes that stays, in its smallest tensors: so many copies for so little.
 constexpr double share_that_stays = 0.01;

@@ -50,7 +50,7 @@ void sum_over_stages(Program& program, TensorId tensor) {
   if (program.stage_axis >= 0) program[tensor].placements[program.stage_axis] = Placement::partial();
 }
 
-/// What a rank adds to a sum over the stages that it has no part of: zero.
+/// The zero that a rank adds to a sum over the stages if it has no part of that sum.
 TensorId nothing(Builder& builder, const std::string& name) {
   if (builder.program().stage_axis < 0) throw ProgramError("the program has no " + name);
   const TensorId zero = builder.constant("no_" + name, {}, [](std::span<float> out) { out[0] = 0; });

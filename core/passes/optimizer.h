@@ -7,7 +7,7 @@
 
 namespace consist {
 
-/// What holds for every optimizer.
+/// Settings that every optimizer shares.
 struct OptimizerSettings {
   double weight_decay = 0.1;
   double max_norm = 1.0;  ///< gradients are scaled down to this global norm; 0: not clipped

@@ -56,7 +56,7 @@ class Packer {
   bool is(InstructionId i, LinearPart part) const {
     return at(i).op->linear_part() == part && at(i).queue == Queue::compute() && at(i).op->packed() != nullptr;
   }
-  /// Whether one packed instruction can compute both.
+  /// True if one packed instruction can compute both.
   bool is_alike(InstructionId a, InstructionId b) const {
     return at(a).op->packed() == at(b).op->packed() && at(a).attributes.all() == at(b).attributes.all();
   }
@@ -111,7 +111,7 @@ class Packer {
     return reader;
   }
 
-  /// Whether all of `group` can be done at `later` only.
+  /// True if all of `group` can be delayed until `later`.
   bool can_wait(const Group& group, InstructionId later, bool before_collectives) const {
     const auto collectives = [&](InstructionId i) { return collectives_before_[static_cast<std::size_t>(i)]; };
     if (before_collectives && collectives(group.front()) != collectives(later)) return false;
@@ -122,7 +122,7 @@ class Packer {
     });
   }
 
-  /// Whether instructions between `after` and `before`, those of `group` apart, write elements of the tensor (or read them).
+  /// True if instructions between `after` and `before`, those of `group` apart, write elements of the tensor (or read them).
   bool is_touched(TensorId tensor, InstructionId after, InstructionId before, bool or_read, const Group& group) const {
     const auto overlaps = [&](TensorId other) {
       const Tensor &a = program_[tensor], &b = program_[other];
@@ -230,7 +230,7 @@ class Packer {
     }
     return found;
   }
-  /// Whether nothing touches the elements of the view before (after) an instruction.
+  /// True if nothing touches the elements of the view before (after) an instruction.
   bool untouched(TensorId view, InstructionId i, bool before) const {
     const std::vector<TensorId> all = views_of_same_columns(view);
     return std::all_of(all.begin(), all.end(), [&](TensorId member) {
@@ -264,7 +264,7 @@ class Packer {
     }
   }
 
-  /// Whether all that lies in `storage` is made by `group`, row by row from the view that begins at `place`, which nobody reads
+  /// True if all that lies in `storage` is made by `group`, row by row from the view that begins at `place`, which has no readers
   /// afterwards.
   bool can_rotate(TensorId storage, const Group& group, TensorId place) const {
     const Tensor& view = program_[place];
@@ -286,7 +286,7 @@ class Packer {
            });
   }
 
-  /// Whether all tensors of a storage are rows of it, and all that touch them take strided views.
+  /// True if all tensors of a storage are rows of it, and all instructions that touch them take strided views.
   bool can_be_strided(TensorId storage) const {
     const std::vector<TensorId>& members = arrangement_.in_storage(storage);
     return program_[storage].role == Role::activation && std::all_of(members.begin(), members.end(), [&](TensorId member) {

@@ -13,9 +13,9 @@ namespace consist {
 /// - sizes are such that alignment leaves no gaps (weights: tensor_alignment, views: column_alignment);
 /// - nothing in between depends on a part of it, and no collective stands between gradients of weights, which a strategy may have
 ///   put there to hide it.
-/// What is left out stays as it was. Rotary embeddings between a product and attention then work in place where they can, so that
-/// views which nobody needs any more are not kept for those beside them. Runs after the strategies' schedule, before the
-/// optimizer is appended.
+/// The rest stays as it was. Rotary embeddings between a product and attention then work in place where they can, so that views
+/// without further readers are not kept for those beside them. Runs after the strategies' schedule, before the optimizer is
+/// appended.
 CONSIST_API void pack_linears(Program& program);
 
 /// Bytes that the start of every column range must divide by: one access of a GPU's thread.

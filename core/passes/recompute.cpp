@@ -58,8 +58,8 @@ class Recomputer {
     return id != no_tensor && def_use_->is_made(id) && forward_[maker(id)].tag.layer == layer;
   }
 
-  /// Whether readers in `layer` get a repeated value for `id`. What another layer made is that layer's output: it is kept, or the
-  /// repetition would go on to the embedding.
+  /// True if readers in `layer` get a repeated value for `id`. The output of another layer is kept, or the repetition would go on
+  /// to the embedding.
   bool is_repeated(TensorId id, std::int16_t layer) const {
     if (id == no_tensor || !def_use_->is_made(id)) return false;
     const std::size_t n = maker(id);
@@ -104,7 +104,7 @@ class Recomputer {
     return true;
   }
 
-  /// Whether a norm of x + residual is better repeated on the sum: where x would have to be kept for it.
+  /// True if a norm of x + residual is better repeated on the sum: where x would have to be kept for it.
   bool keeps_sum(const Instruction& i, const ResidualSum& of) const {
     const auto residual = static_cast<std::size_t>(of.residual);
     return i.inputs.size() > residual && i.inputs[residual] != no_tensor && sum_of(i) != no_tensor &&

@@ -12,7 +12,7 @@ namespace consist {
 /// Who inserted the repeated instructions, in their tags.
 inline constexpr const char* recompute_name = "recompute";
 
-/// What backward makes again rather than keeps.
+/// Outputs that backward recomputes rather than keeps.
 struct RecomputeRequest {
   bool full = false;             ///< all of a layer but its input
   std::vector<std::string> ops;  ///< otherwise the outputs of these ops; none: nothing

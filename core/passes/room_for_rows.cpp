@@ -20,7 +20,7 @@ bool has_limit(const Instruction& i) {
   return i.op->dispatches_tokens() && i.attributes.has("axis");
 }
 
-/// Whether an instruction with a limit sends tokens to ranks, and does not make rows of them for the experts of its own.
+/// True if an instruction with a limit sends tokens to ranks, and does not make rows of them for the rank's own experts.
 bool sends(const Instruction& i) {
   return i.attributes.has("ranks");
 }

@@ -9,7 +9,7 @@
 
 namespace consist {
 
-/// Whether some instruction may have more rows than room.
+/// True if some instruction may have more rows than room.
 CONSIST_API bool may_overflow(const Program& program);
 
 /// Gives these instructions `factor` times the room, before shardings are propagated.
@@ -25,10 +25,10 @@ CONSIST_API Room least_room(const Program& program);
 /// Makes Program::overflow of one micro-batch: the sum over this rank's instructions, 0 where it has none.
 CONSIST_API void sum_overflow(Program& segment);
 
-/// What had no room, in a program whose overflow is `missing`: that counts rows and, where tokens travel, those too.
+/// Text on the rows without room, in a program whose overflow is `missing`: it counts rows and, where tokens travel, those too.
 CONSIST_API std::string without_room_text(const Program& program, double missing);
 
-/// That, how much has room, and how much room would have done.
+/// Error text for an overflow: without_room_text(), how much has room, and how much room would have sufficed.
 CONSIST_API std::string overflow_text(const Program& program, double missing);
 
 }  // namespace consist

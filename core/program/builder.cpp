@@ -52,7 +52,7 @@ std::int64_t dim_of(Placement part) {
 enum class Turn { from_flat, scatter, others, to_flat };
 constexpr Turn turns[] = {Turn::from_flat, Turn::scatter, Turn::others, Turn::to_flat};
 
-/// Whether the sum that `tensor` is along `axis` becomes parts of a dimension that no other axis divides or gathers meanwhile.
+/// True if the partial sum `tensor` along `axis` becomes a shard of a dimension that no other axis divides or gathers meanwhile.
 bool is_scattered_alone(const Program& program, TensorId tensor, int axis, const Placements& to) {
   const Placements& from = program[tensor].placements;
   if (!from[axis].is_partial() || !to[axis].is_shard()) return false;
@@ -79,7 +79,7 @@ TensorId moved(Builder& builder, TensorId tensor, int axis, const Placements& to
   return builder.reshard(tensor, moving_with(program, tensor, axis, to), to[axis]);
 }
 
-/// Whether `tensor` is whole or a part along an axis along which a summand is `needed`: nothing makes summands of it.
+/// True if `tensor` is whole or a shard along an axis along which a summand is `needed`: nothing makes summands of it.
 bool is_no_summand(const Program& program, TensorId tensor, const Placements& needed) {
   for (int axis = 0; axis < program.mesh.axes(); ++axis) {
     if (needed[axis].is_partial() && !program[tensor].placements[axis].is_partial()) return true;

@@ -20,7 +20,7 @@ struct LocalRange {
 /// The ranges of `rank`'s part, in local order; neighbours are merged. Partial placements count as replicated.
 CONSIST_API std::vector<LocalRange> local_ranges(const Shape& shape, const Placements& placements, const Mesh& mesh, int rank);
 
-/// Of ranges in local order: what lies in [first, first + count) of the local elements, of which `first` becomes local index 0.
+/// Cuts ranges in local order to [first, first + count) of the local elements, of which `first` becomes local index 0.
 CONSIST_API std::vector<LocalRange> ranges_within(std::span<const LocalRange> ranges, std::int64_t first, std::int64_t count);
 
 }  // namespace consist

@@ -8,7 +8,7 @@
 
 namespace consist {
 
-/// Whether the program has a tensor of that id.
+/// True if the program has a tensor of that id.
 inline bool exists(const Program& program, TensorId id) noexcept {
   return id >= 0 && static_cast<std::size_t>(id) < program.tensors.size();
 }

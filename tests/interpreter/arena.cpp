@@ -14,7 +14,7 @@ namespace {
 
 constexpr double nothing = std::numeric_limits<double>::quiet_NaN();
 
-/// Of the elements that instructions touch.
+/// Bytes of the smallest element that instructions touch.
 std::int64_t smallest_element(const Program& program) {
   std::int64_t smallest = 4;
   for (const Instruction& i : program.instructions) {

@@ -29,7 +29,7 @@ class Arena {
   /// Whose work the next accesses are; -1: the trainer's.
   void set_instruction(InstructionId instruction) noexcept { instruction_ = instruction; }
 
-  /// What the rank holds of `tensor`, dense.
+  /// Returns the rank's part of `tensor`, dense.
   reference::Value read(TensorId tensor) const;
   /// Elements [first, first + values.size()) of it, in local order.
   void write(TensorId tensor, const reference::Value& value);

@@ -26,7 +26,7 @@ bool masks_targets(const RunConfig& config) {
   return fields != options->second.end() && fields->second.find("loss_mask") != std::string::npos;
 }
 
-/// Whether the loss of a step is not the sum of those of its tokens, whatever their micro-batches: a balance loss is of a
+/// True if the loss of a step is not the sum of those of its tokens, whatever their micro-batches: a balance loss is of a
 /// micro-batch, and a z-loss has the weight of its micro-batch's targets.
 bool depends_on_micro_batches(const RunConfig& config) {
   std::ifstream file(config.model + "/config.json");

@@ -12,10 +12,10 @@ namespace consist::interpreter {
 /// Differences between the sums of another order in fp64, as a part of a tensor's largest element.
 inline constexpr double tolerance = 1e-9;
 
-/// What one rank makes of the same model, tokens and weights. Kept for the process.
+/// Outcome of the same model, tokens and weights on one rank. Kept for the process.
 const Outcome& one_rank(const RunConfig& config);
 
-/// What differs from one rank: losses, norms, parameters, moments, gradients, each with its first element; empty if nothing does.
+/// Differences from one rank: losses, norms, parameters, moments, gradients, each with its first element; empty if none.
 std::vector<std::string> differences(const RankPrograms& programs, const Outcome& found);
 
 /// The same of one step whose values are rounded to the program's dtypes, beside one rank of that precision: what differs by more
@@ -23,7 +23,7 @@ std::vector<std::string> differences(const RankPrograms& programs, const Outcome
 inline constexpr double rounded_tolerance = 1e-5;
 std::vector<std::string> differences_of_rounded(const RankPrograms& programs, std::uint64_t order);
 
-/// What goes wrong when the programs run in memory: an error, or differences from one rank.
+/// Errors when the programs run in memory: an exception, or differences from one rank.
 std::vector<std::string> wrong_in_run(const RankPrograms& programs, std::uint64_t order);
 
 /// Compiles, proves the order of every rank's programs, runs, compares. Gives all that is wrong; throws UsageError for what the

@@ -36,7 +36,7 @@ struct Piece {
   std::int64_t first, elements, until;  ///< in elements of the message: its own, and where the next one begins
 };
 
-/// What an all_reduce sums at a time: tensors that lie one behind the other but for alignment go as one, gaps included.
+/// Tensors that an all_reduce sums at a time: those that lie one behind the other but for alignment go as one, gaps included.
 using Message = std::vector<Piece>;
 
 std::vector<Message> messages_of(const Member& member) {

@@ -90,7 +90,7 @@ void rope_grad(Work& w) {
   w.out(0, *made[0]);
 }
 
-/// Of the op whose inputs q and k are inputs `q` and `q` + 1 and whose starts of documents, if there are any, are `starts`.
+/// Visibility for an op whose inputs q and k are inputs `q` and `q` + 1 and whose document starts, if any, are `starts`.
 reference::Visibility visibility(const Work& w, std::size_t q, const Value* starts) {
   reference::Visibility seen{.window = w.attributes().integer_or("window", 0), .starts = starts};
   const std::int64_t queries = w.in(q).shape[1], keys = w.in(q + 1).shape[1], zigzag = w.attributes().integer_or("zigzag", 0);
@@ -108,7 +108,7 @@ void attention_grad(Work& w) {
                                        visibility(w, 1, w.has(6) ? &starts : nullptr)));
 }
 
-/// Of a part of the keys, as visibility().
+/// Visibility of a part of the keys, as visibility().
 reference::Visibility part_visibility(const Work& w, std::size_t q, const Value* starts) {
   reference::Visibility seen{.window = w.attributes().integer_or("window", 0), .starts = starts};
   const std::int64_t rows = w.in(q).shape[1], parts = w.attributes().integer("zigzag"), rank = w.in_origin(q, 1) / rows;
@@ -148,7 +148,7 @@ void lm_head_loss_grad(Work& w) {
   if (w.makes(1)) w.out(1, *made[1]);
 }
 
-/// Of the op whose inputs x and w are inputs `x` and `x` + 1.
+/// Vocabulary part of the op whose inputs x and w are inputs `x` and `x` + 1.
 reference::VocabularyPart vocabulary_part(const Work& w, std::size_t x) {
   const std::int64_t tokens = w.in(x).shape.rows() / w.attributes().integer("chunks");
   return {w.attributes().integer("chunk") * tokens, tokens, w.in_origin(x + 1, 0)};

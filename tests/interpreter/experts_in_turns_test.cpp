@@ -150,7 +150,7 @@ TEST(InTurns, TheSameBytesTravel) {
   }
 }
 
-/// Of the messages of tokens: how many have a product of another part, or of attention, between them and what reads them first.
+/// Counts the messages of tokens with a product of another part, or of attention, between them and their first reader.
 int hidden(const Program& step, Phase phase) {
   int count = 0;
   for (const std::size_t i : messages_of_tokens(step, phase)) {
@@ -201,7 +201,7 @@ TEST(InTurns, GradientsOfWeightsRunBesideMessagesOfTheWhole) {
   EXPECT_GT(beside("true"), beside("false"));
 }
 
-/// What the automatic choice makes of it: nothing of a model whose messages are short beside the launches of twice the kernels.
+/// The automatic choice leaves a batch whole if the model's messages are short beside the launches of twice the kernels.
 TEST(InTurns, SmallBatchesStayWhole) {
   const auto cut = [](const Words& more) {
     const Program step = step_of(four_experts, Words{"--strategy=ep=2", "--ranks=2"} + more);

@@ -91,7 +91,7 @@ TEST_P(Experts, TrainToBeBalancedOnMaskedTargets) {
     expect(std::string("ep=2+") + with, 4, masked + room + Words{"--recompute=full"});
 }
 
-/// What a mask leaves out is of the loss alone: with SGD, the part of a step that a balance loss adds is the same with and
+/// A mask affects the language-model loss alone: with SGD, the part of a step that a balance loss adds is the same with and
 /// without.
 TEST(SharedExperts, AMaskDoesNotChangeWhatTheBalanceLossAdds) {
   const auto step = [](double weight, const Words& more) {

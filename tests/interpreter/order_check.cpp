@@ -14,8 +14,8 @@ constexpr std::size_t most_violations = 8;
 /// By queue in use: the latest instruction that is over, -1 for none.
 using Clock = std::vector<InstructionId>;
 
-/// What is over when each instruction of two steps starts, itself included from then on. Those of the second step are counted on
-/// behind those of the first.
+/// Vector clocks: the instructions that are over when each one of two steps starts, itself included from then on. Those of the
+/// second step are counted on behind those of the first.
 class HappensBefore {
  public:
   HappensBefore(const Program& program, JoinsQueue joins)
@@ -42,7 +42,7 @@ class HappensBefore {
   }
 
   std::size_t slot_of(Queue queue) const { return queues_.number_of(queue); }
-  /// Whether `first`, of `queue`, is over when `then` starts.
+  /// True if `first`, of `queue`, is over when `then` starts.
   bool ordered(InstructionId first, Queue queue, InstructionId then) const {
     return clocks_[static_cast<std::size_t>(then)][slot_of(queue)] >= first;
   }
@@ -164,7 +164,7 @@ class Sweep {
     }
   }
 
-  /// What lies there must still be what the instructions before have left.
+  /// Checks that the memory still holds what the instructions before have left.
   void check_release(InstructionId release) {
     const Instruction& i = instruction(release);
     visit(i, i.inputs, [&](TensorId id, const Stretch& bytes) {

@@ -10,9 +10,9 @@
 
 namespace consist::interpreter {
 
-/// What of a step is over when the next one begins on any queue. Executables join all queues: CpuExecutable::wait() returns when every
-/// queue's thread is done, and the trainer begins a step behind it; CudaExecutable::enqueue() makes the compute stream wait for the end
-/// of all streams, and all streams wait for an event behind that. Tests leave queues out to show that conflicts are looked at.
+/// True for a queue that is idle when the next step begins on any queue. Executables join all: CpuExecutable::wait() returns when
+/// every queue's thread is done, and the trainer begins a step behind it; CudaExecutable::enqueue() makes compute wait for the
+/// end of all streams, and all streams for an event behind that. Tests leave queues out to show that conflicts are looked at.
 using JoinsQueue = bool (*)(Queue);
 inline bool joins_all(Queue /*queue*/) { return true; }
 

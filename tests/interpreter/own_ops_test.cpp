@@ -97,7 +97,7 @@ void twice(Work& w) {
   for (double& value : y.data) value *= 2;
   w.out(0, y);
 }
-/// Of the position that the rank's part has in the sequence.
+/// Scales by the position in the sequence, which follows from the rank's part.
 void by_position(Work& w) {
   reference::Value y = w.in(0);
   const std::int64_t length = y.shape[1], channels = y.shape[2], first = w.in_origin(0, sequence_dim);
@@ -145,7 +145,7 @@ void register_ops() {
   static_cast<void>(once);
 }
 
-/// What a model does to the operands of the loss, x [batch, sequence, channels] and the table; and beside the loss.
+/// Changes by a model to the operands of the loss, x [batch, sequence, channels] and the table; and beside the loss.
 struct Change {
   std::function<void(Builder&, TensorId& x, TensorId& table)> operands = [](Builder&, TensorId&, TensorId&) {};
   bool penalty = false;

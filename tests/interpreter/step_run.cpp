@@ -44,7 +44,7 @@ TensorId find(const Program& program, const std::string& name, Role role) {
   return no_tensor;
 }
 
-/// What one rank holds of a logical tensor.
+/// Writes the part of a logical tensor that one rank holds.
 void write_logical(Arena& arena, TensorId tensor, const std::vector<float>& logical) {
   const Program& program = arena.planned().program;
   const Tensor& t = program[tensor];

@@ -10,7 +10,7 @@
 
 namespace consist::interpreter {
 
-/// What no layout may change.
+/// Results that no layout may change.
 struct Outcome {
   /// By name: parameters, their states, and ".gradient" of each, clipped, as the last step's optimizer got it (under SGD with the
   /// decayed weight added). Row-major, logical.

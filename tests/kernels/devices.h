@@ -62,7 +62,7 @@ class DeviceTest : public testing::TestWithParam<Param> {
   }
 };
 
-/// What a test of kernels is instantiated with, where the two are all that differs.
+/// Parameters of a test of kernels whose instances differ in these two alone.
 struct DeviceAndDtype {
   std::string device;
   DType dtype;

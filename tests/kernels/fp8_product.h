@@ -99,8 +99,8 @@ inline Product product(const HostTensor& a, const HostTensor& b, std::int64_t m,
       a, b, m, n, k, of_a, [](std::int64_t, std::int64_t) { return 1.0; }, shape, accumulator);
 }
 
-/// Whether `found` is what sums not further than `loss` from `sum` give that are rounded to `type`, added to `addend`, and
-/// rounded again: rounding keeps the order, so it lies between what the ends give.
+/// True if `found` can come from a sum within `loss` of `sum` that is rounded to `type`, added to `addend`, and rounded again:
+/// rounding keeps the order, so it lies between the results of the two ends.
 inline bool is_rounded_twice(double found, double sum, double loss, double addend, DType type) {
   const auto result = [=](double x) { return reference::rounded(reference::rounded(x, type) + addend, type); };
   return result(sum - loss) <= found && found <= result(sum + loss);

@@ -107,7 +107,7 @@ TEST_P(Fp8Kernel, QuantizeReportsWhatIsNotFiniteByName) {
   }
 }
 
-/// What an H200 gave where cuBLASLt rounds a sum to bf16 before it adds a bf16 accumulator (this test's products, the first
+/// Results of an H200 where cuBLASLt rounds a sum to bf16 before it adds a bf16 accumulator (this test's products, the first
 /// element of each that lies beyond one rounding).
 TEST(Fp8Product, SumsRoundedTwiceAreThoseOfAnH200) {
   struct Recorded {

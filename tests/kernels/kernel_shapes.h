@@ -29,7 +29,7 @@ inline void PrintTo(const DTypes& types, std::ostream* out) {
   *out << types.name;
 }
 
-/// What a kernel made at some elements, and what it should have made.
+/// Results of a kernel at some elements, and the expected ones.
 class Samples {
  public:
   void add(double found, double expected) {

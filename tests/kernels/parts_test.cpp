@@ -91,7 +91,7 @@ TEST_P(PartKernel, EmbeddingOfATableInParts) {
   }
 }
 
-/// What the ranks of a split vocabulary make of x, w and targets together, in chunks of tokens.
+/// Results of all ranks of a split vocabulary together, from x, w and targets, in chunks of tokens.
 struct SplitLoss {
   double forward = 0, loss = 0;
   Value dx, dw;

@@ -49,7 +49,7 @@ class GuardedMemory {
   void poison() { std::fill(image_.begin(), image_.end(), kPoison); }
   void upload() { device_.upload(memory_, image_.data(), size_); }
   void download() { device_.download(image_.data(), memory_, size_); }
-  /// Whether nothing was written between the parts and before the first.
+  /// True if nothing was written before, between or behind the parts.
   bool intact() const {
     std::int64_t free = 0;
     for (const Part& part : parts_) {
@@ -74,7 +74,7 @@ class GuardedMemory {
   std::vector<std::uint8_t> image_;
 };
 
-/// What a rank holds of the tensors where that is not all.
+/// A rank's parts of the tensors where it does not hold all of them.
 struct LocalParts {
   std::vector<Origin> inputs, outputs;  ///< where they begin in the logical tensors; empty: all at 0
   Types output_types;                   ///< empty: what the op infers from the inputs

@@ -33,7 +33,7 @@ inline void PrintTo(const ChangedModel& model, std::ostream* out) {
   *out << model.name;
 }
 
-/// What must not depend on the layout of a run, by step.
+/// Results that must not depend on the layout of a run, by step.
 struct Curves {
   std::vector<double> loss, grad_norm;
   std::vector<double> aux_loss;       ///< of models that have one

@@ -174,7 +174,7 @@ Tokens generated(const std::vector<std::string>& options, const std::string& jso
   return nlohmann::json::parse(file).at("tokens").get<Tokens>();
 }
 
-/// What make_generate_references.py has written.
+/// Reads the file that make_generate_references.py has written.
 nlohmann::json references() {
   std::ifstream file(CONSIST_SOURCE_DIR "/tests/golden/generated.json");
   return nlohmann::json::parse(file);

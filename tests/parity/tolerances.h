@@ -50,8 +50,8 @@ inline double device_loss_tolerance(const std::string& precision) {
 struct ReferenceTolerance {
   const char *device, *precision;
   double loss, grad_norm;  ///< of every step
-  /// Of the sums over a weight's elements after the last step: per element, relative to the elements' root mean square; 0: not
-  /// compared.
+  /// Tolerance of the sums over a weight's elements after the last step: per element, relative to the elements' root mean square;
+  /// 0: not compared.
   double weights;
   /// A bias of k adds nearly the same to all scores of a query where rope turns slowly, and softmax does not see that: such
   /// elements have gradients of rounding errors, which AdamW scales up to its full step.

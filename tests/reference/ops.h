@@ -135,7 +135,7 @@ struct Visibility {
 
   std::int64_t of_query(std::int64_t row) const { return queries.empty() ? row : queries[static_cast<std::size_t>(row)]; }
   std::int64_t of_key(std::int64_t row) const { return keys.empty() ? row : keys[static_cast<std::size_t>(row)]; }
-  /// Of `count` queries.
+  /// True if query `query` of `count` sees `key` in sequence `b`.
   bool sees(std::int64_t b, std::int64_t query, std::int64_t count, std::int64_t key) const {
     const std::int64_t at = of_query(query), seen = of_key(key);
     if (seen > at || (window > 0 && seen <= at - window)) return false;

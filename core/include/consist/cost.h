@@ -215,7 +215,7 @@ class CONSIST_API CostModel {
   /// The fraction of their speed, 0..1, that copies between host and device keep while others go the other way.
   double copy_share_beside_copies() const { return machine_->host_both.value; }
 
-  /// Whether some members of a group lie on different nodes.
+  /// True if some members of a group lie on different nodes.
   bool crosses_nodes(AxisSet axes) const { return groups_over(axes).crosses; }
 
   /// The name of their transport; empty: none is named.
@@ -227,8 +227,8 @@ class CONSIST_API CostModel {
   /// The names that the axes have for such groups, each once: several are what no run accepts.
   std::vector<std::string> transports_over(AxisSet axes, bool several_nodes) const;
 
-  /// Whether the machine knows how fast their transport is between the nodes that they cross, or within a node if they cross
-  /// none. If not, they have Machine::network or Machine::node. True where no transport is named.
+  /// True if the machine has rates of their transport between the nodes that they cross, or within a node if they cross none.
+  /// If false, they have Machine::network or Machine::node. Also true where no transport is named.
   bool knows_links(AxisSet axes) const {
     const Links& links = links_over(axes);
     return crosses_nodes(axes) ? links.knows_network : links.knows_node;
@@ -268,7 +268,7 @@ class CONSIST_API CostModel {
     Point at(double flops, double bytes) const;
   };
   using Curves = std::vector<std::pair<const Op*, const LinkRates::Curve*>>;  // the last one is for all others
-  /// Of one transport.
+  /// Rates of one transport's links.
   struct Links {
     std::string transport;
     const LinkRates *node = nullptr, *network = nullptr;
@@ -281,7 +281,7 @@ class CONSIST_API CostModel {
   double bound_seconds(DType operand, double flops, double bytes) const;
   /// Null if nothing of the kind was measured.
   const Measured* measured(const Op* op, DType operand, int depth) const;
-  /// Of an instruction of the compute queue.
+  /// Estimate for an instruction of the compute queue.
   struct Timed {
     double seconds = 0;
     double demand = 0, load = 0, sensitivity = 0;  ///< to the load; 0: it takes as long at any

@@ -30,7 +30,7 @@ constexpr std::string_view name_of(Scaling scaling) noexcept {
   return scaling_names[static_cast<std::size_t>(scaling)].first;
 }
 
-/// Whether the transposed copy of a tensor has scales of its own.
+/// True if the transposed copy of a tensor has scales of its own.
 constexpr bool has_transposed_scales(Scaling scaling) noexcept {
   return scaling != Scaling::tensor && scaling != Scaling::delayed;
 }

@@ -55,7 +55,7 @@ class CONSIST_API Model {
   virtual std::vector<ModelPreset> presets() const = 0;
   /// Throws UsageError for a name that presets() does not list.
   virtual std::unique_ptr<Architecture> from_preset(std::string_view name) const = 0;
-  /// Whether config.json's "architectures" entry (for example "Qwen3ForCausalLM") is of this family.
+  /// True if config.json's "architectures" entry (for example "Qwen3ForCausalLM") is of this family.
   virtual bool accepts(std::string_view architecture) const = 0;
   /// From the text of a config.json. Throws DataError naming the field that is missing, malformed or not understood.
   virtual std::unique_ptr<Architecture> from_config(std::string_view json) const = 0;

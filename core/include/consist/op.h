@@ -68,7 +68,7 @@ class CONSIST_API Op {
   /// accumulator: absent means overwrite, present means add.
   virtual int updates_in_place(int /*output*/) const noexcept { return -1; }
 
-  /// Whether that output may also lie in memory of its own, so that the input keeps its value for later readers.
+  /// True if that output may also lie in memory of its own, so that the input keeps its value for later readers.
   virtual bool updates_apart(int /*output*/) const noexcept { return false; }
 
   /// For an op that updates parameters side by side, how many states each has, else -1. Inputs: scalars and clip (Optimizer), then
@@ -77,18 +77,18 @@ class CONSIST_API Op {
   /// that strategies may update in parts, or on the host.
   virtual int states_per_update() const noexcept { return -1; }
 
-  /// Whether running it reads or writes tensors. Ops that only state where bytes lie, for how long or under which name do
+  /// True if running it reads or writes tensors. Ops that only state where bytes lie, for how long or under which name do
   /// not: they have no kernel and take no part in waits.
   virtual bool touches_memory() const noexcept { return true; }
 
-  /// Whether output k is input k in another place (gathered, repeated, the part of a rank), for every k: of a parameter it is
-  /// still that parameter, whose gradient has the precision's dtype.
+  /// True if output k is input k in another place (gathered, repeated, the part of a rank), for every k: if input k is a
+  /// parameter, output k is still that parameter, whose gradient has the precision's dtype.
   virtual bool passes_parameters_on() const noexcept { return false; }
 
-  /// Whether its outputs are gradients of weights, for which nothing in backward waits: strategies may run it later.
+  /// True if its outputs are gradients of weights, for which nothing in backward waits: strategies may run it later.
   virtual bool makes_weight_gradients() const noexcept { return false; }
 
-  /// Whether input or output `index` may be a strided view of a wider tensor (Tensor::row_stride).
+  /// True if that input or output may be a strided view of a wider tensor (Tensor::row_stride).
   virtual bool takes_strided_view(int /*input*/) const noexcept { return false; }
   virtual bool makes_strided_view(int /*output*/) const noexcept { return false; }
 
@@ -98,8 +98,8 @@ class CONSIST_API Op {
   /// Collectives move bytes between the ranks of a group over the axes in attribute "axis" (an AxisSet) and run on their queue.
   virtual bool is_collective() const noexcept { return false; }
 
-  /// Whether it changes where values lie and not the values, so that its outputs' placements are what its emitter states
-  /// (Builder::reshard) and not what shard() does. Has attribute "axis".
+  /// True if it changes where values lie and not the values, so that its outputs' placements are stated by its emitter
+  /// (Builder::reshard) and not by shard(). Has attribute "axis".
   virtual bool changes_placement() const noexcept { return is_collective(); }
 
   // Traits of consist/op_traits.h, and some that are explained here.
@@ -128,41 +128,41 @@ class CONSIST_API Op {
   /// The input whose dimension 0 runs over the positions of a sequence, as the table of rope does; -1: none.
   virtual int position_rows() const noexcept { return -1; }
 
-  /// Whether it is causal attention: inputs queries, keys, values [batch, sequence, heads*head_dim], perhaps starts of documents, and
-  /// perhaps i32[1], the position of the first query beside keys of a cache (docs/ops.md). Output 0 is placed as the queries are. It
+  /// True for causal attention. Inputs: queries, keys, values [batch, sequence, heads*head_dim], optionally document starts and
+  /// i32[1], the position of the first query beside keys of a cache (docs/ops.md). Output 0 is placed as the queries are. The op
   /// accepts queries that are divided along the sequence, in the order of Program::zigzag, and whole keys and values.
   virtual bool attends() const noexcept { return false; }
 
   /// The input whose dimension 0 runs over experts, their weights; -1: none. With a part of them it works on the rows of those.
   virtual int expert_weights() const noexcept { return -1; }
 
-  /// Whether it brings tokens to their experts. Attribute "rows": how many rows, the last dimension but one of output 0, there is
-  /// room for over all ranks ("most_rows", if it is there: more are never wanted). With attribute "axis" there may be more than
-  /// that, and the last output says how many had no room.
+  /// True if it brings tokens to their experts. Attribute "rows": the rows, the last dimension but one of output 0, that there is
+  /// room for over all ranks ("most_rows", if present: more are never wanted). With attribute "axis" there may be more than
+  /// that, and the last output states how many had no room.
   virtual bool dispatches_tokens() const noexcept { return false; }
 
-  /// Whether f(a + b) = f(a) + f(b), element by element, over all inputs together: it may be applied to the summands instead of
+  /// True if f(a + b) = f(a) + f(b), element by element, over all inputs together: it may be applied to the summands instead of
   /// their sum, and to the partial tensor of each rank.
   virtual bool is_additive() const noexcept { return false; }
 
-  /// Whether output k is input 2k plus input 2k + 1, for every k.
+  /// True if output k is input 2k plus input 2k + 1, for every k.
   virtual bool adds_pairs() const noexcept { return false; }
 
   /// The input in whose place output `output` may be written if no instruction reads that input later, or -1. Unlike with
   /// updates_in_place(), the output may have memory of its own.
   virtual int may_take_place_of(int /*output*/) const noexcept { return -1; }
 
-  /// Whether its gradient reads output `output` of forward, which then has to be kept.
+  /// True if its gradient reads output `output` of forward, which then has to be kept.
   virtual bool gradient_reads_output(int /*output*/) const noexcept { return true; }
 
-  /// Whether output 0, a scalar f32, is the largest magnitude in input 0.
+  /// True if output 0, a scalar f32, is the largest magnitude in input 0.
   virtual bool states_amax() const noexcept { return false; }
 
   /// The op that also states the largest magnitudes of outputs: those that attribute "amax_of" names (bit k: of output k), behind its
   /// own outputs, each a scalar f32. Null if there is none.
   virtual const Op* with_amax() const noexcept { return nullptr; }
 
-  /// Whether it quantizes input 0 as consist/quantize.h has it: outputs are the 8-bit values, their transposed copy, and scales.
+  /// True if it quantizes input 0 as consist/quantize.h states: outputs are the 8-bit values, their transposed copy, and scales.
   virtual bool quantizes() const noexcept { return false; }
 
   /// Bytes that each of `ranks` ranks sends when a collective runs as a ring; `bytes` are those of the rank's inputs, or of its
@@ -208,13 +208,13 @@ class CONSIST_API Differentiator {
   virtual InstructionId producer(TensorId tensor) const = 0;
   /// The gradient of a forward tensor; no_tensor if no gradient flows into it.
   virtual TensorId gradient(TensorId tensor) = 0;
-  /// Whether a gradient of `tensor` is of use: it is, or depends on, a parameter.
+  /// True if a gradient of `tensor` is of use: the tensor is, or depends on, a parameter.
   virtual bool requires_grad(TensorId tensor) const = 0;
   /// The gradient as accumulated so far if an op may add to it in place, no_tensor otherwise (none yet, or shared).
   virtual TensorId accumulator(TensorId tensor) = 0;
   /// Adds `gradient` to that of `tensor`. If it was made by accumulating into accumulator(tensor), it replaces that.
   virtual void accumulate_grad(TensorId tensor, TensorId gradient) = 0;
-  /// Whether `tensor` is the loss that is differentiated (its own gradient is the constant 1 and has no tensor).
+  /// True if `tensor` is the loss that is differentiated (its own gradient is the constant 1 and has no tensor).
   virtual bool is_root(TensorId tensor) const = 0;
   /// Lets all uses of a forward tensor read `by` instead, for ops whose gradient instruction makes the value again.
   virtual void replace_all_uses_with(TensorId tensor, TensorId by) = 0;

@@ -57,7 +57,7 @@ class CONSIST_API Options {
   /// Stores the spec's default.
   void set_fallback(const OptionSpec& spec);
 
-  /// Whether the option has a value; false only for a number whose default is empty and that was not given.
+  /// True if the option has a value; false only for a number whose default is empty and that was not given.
   bool has(std::string_view name) const { return !raw(name).empty(); }
   /// Each throws Error if the option is not in the table or of another kind: a bug in the plugin.
   bool flag(std::string_view name) const;

@@ -16,16 +16,16 @@ CONSIST_API std::int64_t extent_of(const Program& program, TensorId tensor);
 /// the padding that a collective over flat parts of equal size moves along (Program::padding).
 CONSIST_API std::int64_t extent_moved(const Program& program, const Instruction& instruction, TensorId tensor);
 
-/// Whether both lie in one storage and their extents have bytes in common.
+/// True if both lie in one storage and their extents have bytes in common.
 CONSIST_API bool extents_overlap(const Program& program, TensorId a, TensorId b);
 
 /// By storage, the last instruction that names a tensor in it; -1 if none does.
 CONSIST_API std::vector<InstructionId> last_uses(const Program& program);
 
-/// Whether both are dense and `next` begins where `first` ends, in the same storage.
+/// True if both are dense and `next` begins where `first` ends, in the same storage.
 CONSIST_API bool lie_behind_each_other(const Program& program, TensorId first, TensorId next);
 
-/// Whether both are strided views of one wider tensor, and the rows of `next` begin where those of `first` end.
+/// True if both are strided views of one wider tensor, and the rows of `next` begin where those of `first` end.
 CONSIST_API bool lie_side_by_side(const Program& program, TensorId first, TensorId next);
 
 /// Where a tensor's bytes would begin in its storage if every column range of it lay by itself, one behind the other: tensors

@@ -82,7 +82,7 @@ struct Parameter {
   TensorId tensor = no_tensor;  ///< the value that forward reads at the start of the step
   std::string name;             ///< as in Hugging Face's checkpoints: "model.layers.0.mlp.up_proj.weight"
   bool decay = true;            ///< weight decay applies (not on norms and biases)
-  /// Whether the optimizer updates it. A frozen one has no gradient, no master and no states.
+  /// True if the optimizer updates it. A frozen parameter has no gradient, no master and no states.
   bool trainable = true;
   float init_mean = 0.0F;       ///< initial values: mean, and the standard deviation around it (0: constant)
   float init_std = 0.0F;

@@ -29,7 +29,7 @@ struct QuantizeSettings {
   AmaxHistory history;         ///< of delayed scaling
   bool once_per_step = false;   ///< of weights: micro-batches share it
   bool before_gathers = false;  ///< parts may be quantized before they are gathered (core/passes/gather_quantized.h)
-  /// Whether a transposed copy is made; without it Quantized::transposed is no_tensor. Of one scale per tensor alone.
+  /// True if a transposed copy is made, else Quantized::transposed is no_tensor. False only with one scale per tensor.
   bool transposed = true;
 };
 

@@ -79,7 +79,7 @@ CONSIST_API Endpoint remote_endpoint(const Socket& socket);  ///< empty address 
 /// The addresses of all interfaces that are up. Throws SystemError.
 CONSIST_API std::vector<InterfaceAddress> interface_addresses();
 
-/// Whether a name or numeric address means the loopback interface ("localhost", "127.0.0.1", "::1").
+/// True if a name or numeric address means the loopback interface ("localhost", "127.0.0.1", "::1").
 CONSIST_API bool is_loopback(const std::string& host);
 
 CONSIST_API Moved try_send(const Socket& socket, std::span<const std::byte> bytes) noexcept;

@@ -7,7 +7,7 @@
 
 namespace consist {
 
-/// What a contiguous part of a model costs on one rank, of one micro-batch, with the communication that compute waits for.
+/// Cost of a contiguous part of a model on one rank, per micro-batch, with the communication that compute waits for.
 struct LayerWork {
   double forward = 0, backward = 0;  ///< seconds
   double weight_gradients = 0;       ///< seconds of `backward` that nothing but the optimizer waits for

@@ -12,7 +12,7 @@ namespace consist {
 
 class PassList;
 
-/// What a strategy is worth that spans one rank (`--strategy NAME=1`), where it has no axis.
+/// Treatment of a strategy that spans one rank (`--strategy NAME=1`) and so has no axis.
 enum class OnOneRank : std::uint8_t {
   not_called,       ///< it is left out, and the run says so by name
   changes_nothing,  ///< it is left out: it only says how several ranks share the work
