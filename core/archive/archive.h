@@ -34,7 +34,7 @@ struct ArchivedChoices {
   std::vector<std::int32_t> choices;  ///< that fell on each expert in the step: [routers, experts]
 };
 
-/// Whether an archive could be created at `path`, without touching it: an early answer. Throws UsageError if something is there
+/// Checks early, without touching it, that an archive could be created at `path`. Throws UsageError if something is there
 /// already that may not be replaced (or is no file, or is being written by a run), SystemError if its folder is missing or may
 /// not be written.
 void check_archive_path(const std::string& path, bool overwrite);

@@ -82,7 +82,7 @@ struct Archive::File {
 
   void describe(const Series& series, const std::string& units, const std::string& long_name);
 
-  /// Of fixed length: it is replaced where it stands, by one write.
+  /// Creates a text attribute of fixed length, which replace_attribute() overwrites in place by one write.
   void fixed_attribute(const char* name, const std::string& text, std::size_t bytes);
 
   void replace_attribute(const char* name, const std::string& text, std::size_t bytes);

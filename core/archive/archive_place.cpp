@@ -19,8 +19,8 @@
 namespace consist {
 namespace {
 
-/// Of a byte far behind the end of any archive: the files of another kind of lock (flock of whole files, which HDF5's readers
-/// take) and this do not meet.
+/// Offset of the locked byte, far behind the end of any archive, so that this lock does not conflict with the other kind of lock
+/// (flock of whole files, which HDF5's readers take).
 constexpr off_t kLockedByte = off_t{1} << 62;
 
 /// " (of a run that was cut off after step 12)", or nothing.

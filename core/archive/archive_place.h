@@ -24,7 +24,7 @@ class Descriptor {
   int fd_;
 };
 
-/// Whether a run is writing an archive.
+/// State of an archive's lock, which a run holds while it writes the archive.
 enum class ArchiveLock { held, free, unknown /* the file system knows no locks */ };
 ArchiveLock lock_of(int fd) noexcept;
 

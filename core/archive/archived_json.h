@@ -10,7 +10,7 @@
 
 namespace consist {
 
-/// Whether objects and lists of a JSON text lie in each other 32 levels deep at most: walking through a deeper value needs more
+/// True if objects and lists of a JSON text nest at most 32 levels deep: walking through a deeper value needs more
 /// stack than there may be.
 CONSIST_API bool is_shallow(std::string_view text) noexcept;
 

@@ -30,7 +30,7 @@ struct ComparedRun {
 void write_comparison(const std::string& path, const std::vector<ComparisonColumn>& columns,
                       const std::vector<ComparedRun>& runs);
 
-/// Whether the file at `path` is a comparison; one that is no archive at all is none. Throws SystemError if there is no such
+/// True if the file at `path` is a comparison, false also for a file that is no archive. Throws SystemError if there is no such
 /// file.
 bool is_comparison(const std::string& path);
 

@@ -42,7 +42,7 @@ class Handle {
   Close close_ = nullptr;
 };
 
-/// What HDF5 says about the call that just failed: the innermost message, with the system's reason where there is one.
+/// Returns HDF5's message about the call that just failed: the innermost one, with the system's reason where there is one.
 std::string last_error();
 
 /// Access properties of every archive: no file locks, the oldest format that serves, nothing allocated ahead of what is written.

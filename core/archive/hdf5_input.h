@@ -18,7 +18,7 @@ Handle open_input(const std::string& path);
 /// The text of a dataset that is one string, of variable or fixed length. Throws DataError naming `path` and `name`.
 std::string read_string(hid_t dataset, const std::string& path, const std::string& name);
 
-/// Whether a dataset or an attribute (its space) has exactly one element.
+/// True if a dataset or an attribute (given by its space) has exactly one element.
 bool is_single(const Handle& space);
 
 }  // namespace consist::hdf5

@@ -27,11 +27,11 @@ struct ArchivePast {
 /// lost), and all events. Throws as ArchiveReader does.
 ArchivePast read_past(const std::string& path, std::int64_t last_step);
 
-/// Whether the archive at `path` is of the run that `config` (RunConfig::to_json) describes, so that --resume may go on in it.
-/// What says how long and how carefully a run goes on may differ: steps, limits, profile; `--transport auto` goes on in the archive
-/// of any transport. So may the options that `may_differ` says of, by name ("trace", "csv.file"). An option that the archive,
-/// written by an earlier version, does not know had the value that it has in `defaults`, a configuration as well. Throws UsageError
-/// naming each option that differs with both values, DataError if the file is no archive.
+/// Checks that the archive at `path` is of the run described by `config` (RunConfig::to_json), so that --resume may go on in it.
+/// Settings of how long and how carefully a run goes on may differ: steps, limits, profile. `--transport auto` goes on in the
+/// archive of any transport. Options for which `may_differ` is true, by name ("trace", "csv.file"), may, too. An option that
+/// the archive, written by an earlier version, does not know had the value that it has in `defaults`, a configuration as well.
+/// Throws UsageError naming each option that differs with both values, DataError if the file is no archive.
 void check_same_run(const std::string& path, const std::string& config, const std::string& defaults,
                     const std::function<bool(const std::string&)>& may_differ);
 

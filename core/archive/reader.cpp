@@ -93,7 +93,7 @@ struct ArchiveReader::File {
     return hdf5::read_string(set.id(), path, name);
   }
 
-  /// Whether the run ended without saying so. A lock on another host need not reach this one.
+  /// True if the run ended without recording its end. False for a run of another host, whose lock may be invisible here.
   bool cut_off() const {
     if (!unlocked || attribute(file.id(), "status") != "running") return false;
     const auto environment = archived_json(text("/environment"));

@@ -18,8 +18,8 @@ struct CheckpointFile {
   bool operator==(const CheckpointFile&) const = default;
 };
 
-/// Of the format that is written. Version 1, which is read as well, is of programs whose datasets of rows kept the last sequences
-/// for evaluation instead of the last rows.
+/// Version of the format that is written. Version 1, which is also read, is of programs whose datasets of rows kept the last
+/// sequences for evaluation instead of the last rows.
 inline constexpr int checkpoint_version = 2;
 
 struct CheckpointState {

@@ -31,8 +31,8 @@ CONSIST_API std::string mesh_text(const Mesh& mesh);
 /// The inverse. Throws DataError naming `path`.
 CONSIST_API Mesh parse_mesh(std::string_view text, const std::string& path);
 
-/// Whether `rank` writes its part of a tensor that lies so: of ranks that hold the same, the first does. Along `stage_axis` (see
-/// Program) ranks hold different tensors.
+/// True if `rank` writes its part of a tensor with these placements: of ranks that hold the same part, the first one does. Along
+/// `stage_axis` (see Program) ranks hold different tensors.
 CONSIST_API bool owns_part(const Placements& placements, const Mesh& mesh, int rank, int stage_axis = -1);
 
 /// The tensors of a set of ranks' files, to be read by logical range, whatever layout wrote them.

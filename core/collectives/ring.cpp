@@ -64,7 +64,7 @@ void check_summable(DType dtype) {
   throw UsageError("a sum over ranks is asked for in " + std::string(name_of(dtype)) + "; only f32 and bf16 can be summed");
 }
 
-/// What a schedule says about one position: bytes to send to the next member, and to receive from the previous one.
+/// The transfers at one position of a schedule: bytes to send to the next member, and to receive from the previous one.
 struct Move {
   const std::byte* send;
   std::size_t send_bytes;

@@ -41,7 +41,7 @@ class RingCommunicator final : public Communicator {
 
  private:
   enum class Call : std::uint8_t { all_reduce = 1, reduce_scatter, all_gather, broadcast, message, all_to_all };
-  /// What is about to follow. All members of a call (both ends of a message) make the same one.
+  /// Header that announces the next call. It is the same for all members of a call (both ends of a message).
   struct CallHead {
     std::uint64_t number = 0;  ///< of the group's collectives, or of the messages from one member to another
     std::int64_t count = 0;    ///< elements, as the call was given them
@@ -76,7 +76,7 @@ class RingCommunicator final : public Communicator {
 
   template <typename Schedule>
   void run(const Schedule& schedule);
-  /// Whether there is nothing to exchange: no bytes, or one member only, whose part is copied.
+  /// True if there is nothing to exchange: no bytes, or one member only, whose part is copied.
   bool copied_alone(const void* input, void* output, std::size_t bytes) const;
   template <typename Post, typename Wait>
   void stream(std::size_t bytes, const Post& post, const Wait& wait);

@@ -39,7 +39,7 @@ struct RunOption {
   bool unset_by_default = false;
 
   bool is_switch() const noexcept { return *value == '\0'; }
-  /// Whether that value of the option says as much as leaving the option out.
+  /// True if the value `text` of the option means the same as leaving the option out.
   bool is_unset(std::string_view text) const noexcept { return text == spec.fallback && (unset_by_default || text.empty()); }
 };
 

@@ -16,7 +16,7 @@ namespace consist {
 /// "--steps", or "run.toml, line 3: steps". Throws UsageError: "<said> is '<value>'; it must be <legal>".
 CONSIST_API std::string legal_value(const OptionSpec& spec, std::string_view value, const std::string& said);
 
-/// What is legal, in words: "a whole number of 64 bits, at least 1", "one of a, b".
+/// Describes the legal values in words: "a whole number of 64 bits, at least 1", "one of a, b".
 CONSIST_API std::string legal_text(const OptionSpec& spec);
 
 /// "a|b|c" at its bars.
@@ -39,7 +39,7 @@ struct OptionNeed {
 };
 CONSIST_API OptionNeed need_of(const OptionSpec& spec);
 
-/// Whether the kind is integer, real or bytes.
+/// True if the kind is integer, real or bytes.
 CONSIST_API bool is_number(OptionKind kind) noexcept;
 
 }  // namespace consist

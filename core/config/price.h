@@ -19,9 +19,9 @@ class Price {
   /// below 0, and for a name that stands there twice.
   CONSIST_API explicit Price(const std::string& text);
 
-  /// Of a device of this name ("NVIDIA H200"), which is of the machine of this name ("h200"); either may be empty: not known. A
-  /// name in the list stands for the machine of that name, else for devices whose name contains it, in upper or lower case.
-  /// Nothing where none does.
+  /// The price of a device named `device` ("NVIDIA H200") in a machine named `machine` ("h200"); either may be empty: not known.
+  /// A name in the list stands for the machine of that name, else for devices whose name contains it, in upper or lower case.
+  /// Nothing if no name in the list applies.
   CONSIST_API std::optional<double> of(std::string_view machine, std::string_view device) const;
 
   bool empty() const noexcept { return entries_.empty(); }

@@ -31,7 +31,7 @@ struct RunConfig {
   std::vector<StrategyChoice> strategies{{"ddp", 0}};
   std::string transport = automatic_transport;      ///< of every axis that `transport_of` does not name
   std::map<std::string, std::string> transport_of;  ///< by strategy or mesh axis: a name, or automatic_transport
-  /// What a run took for automatic_transport, as parse_transports() reads it; empty: nothing was open.
+  /// The transports that a run chose for automatic_transport, as parse_transports() reads them; empty: none was left to choose.
   std::string chosen_transport;
   std::string precision = "fp32";
   std::string device = "auto";

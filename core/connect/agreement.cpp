@@ -34,7 +34,7 @@ Classes classes_of(const std::vector<std::string>& fingerprints) {
   return classes;
 }
 
-/// Whether all ranks of a stage have the same stream: then the ranks of one pipeline stand for all others, which do the same at
+/// True if all ranks of a stage have the same stream: then the ranks of one pipeline stand for all others, which do the same at
 /// the same time.
 bool differ_by_stage_only(const Classes& classes, const Mesh& mesh, int stage_axis) {
   for (int rank = 0; rank < mesh.ranks(); ++rank) {
@@ -122,7 +122,7 @@ class Agreement {
   const std::string topic_;
 };
 
-/// What must be equal on all ranks. Paths, devices and limits may be a host's own.
+/// Returns the options that must be equal on all ranks. Paths, devices and limits may be a host's own.
 Json shared_options(const RunConfig& config) {
   Json options = Json::parse(config.to_json());
   for (const char* own : {"model", "device", "machine", "memory_limit", "host_memory_limit", "timeout", "checkpoint_keep"})

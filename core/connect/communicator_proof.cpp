@@ -14,7 +14,7 @@ namespace {
 /// Elements of a part. Odd, and more than a cache line.
 constexpr std::int64_t count = 61;
 
-/// What member `member` gives for element `i`: sums of up to a million members are exact in f32.
+/// Returns the input of member `member` at element `i`: sums of up to a million members are exact in f32.
 float given(int member, std::int64_t i) {
   return static_cast<float>((3 * member + i) % 11 + 1);
 }

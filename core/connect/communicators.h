@@ -34,11 +34,11 @@ class CONSIST_API Communicators {
   const CommunicatorOfQueue& by_queue() const noexcept { return by_queue_; }
   /// The sets of axes that are connected, in the order of AxisSet.
   std::vector<AxisSet> sets() const;
-  /// Of the group over `axes`; of an axis that is only in larger sets, that of the first of these.
+  /// Returns the verified path of the group over `axes`; for an axis that is only in larger sets, that of the first of these.
   std::string verified_path(AxisSet axes) const;
   /// The name of its transport, likewise.
   const std::string& transport(AxisSet axes) const { return group_over(axes).transport; }
-  /// Of the libraries below all axes.
+  /// Returns the versions of the libraries below all axes, by name.
   std::map<std::string, std::string> versions() const;
   /// Over `axes`, lanes included, since connecting and trying, by this rank: what the transport counts (see
   /// Communicator::bytes_sent).
@@ -50,7 +50,7 @@ class CONSIST_API Communicators {
     std::string transport;
     std::int64_t sent_before = 0;  // bytes that its proof took
   };
-  /// What connecting needs.
+  /// Inputs for connecting the groups, and the transports made so far.
   struct Request {
     Job& job;
     Device& device;

@@ -13,8 +13,8 @@ using ByPlugin = std::map<std::string, std::map<std::string, std::string>>;
 
 constexpr const char* key = "device.options";
 
-/// What held in the run that wrote the newest readable checkpoint: what it was told, and what its device had settled. Whether a
-/// checkpoint is sound is judged when it is loaded.
+/// Options of the run that wrote the newest readable checkpoint: those that it was given (`told`) and those that its device had
+/// chosen (`settled`). Loading a checkpoint shows if it is sound.
 struct Before {
   ByPlugin told, settled;
 };
@@ -35,7 +35,7 @@ bool leaves_open(const std::string& value) {
   return value == "auto";
 }
 
-/// What this run's own options do not say; `auto` says nothing.
+/// Removes the settled options that this run's own options state; `auto` states nothing.
 void drop_what_is_given(std::map<std::string, std::string>& settled, const RunConfig& config, const std::string& device) {
   const auto given = config.plugin_options.find(device);
   if (given == config.plugin_options.end()) return;

@@ -37,7 +37,7 @@ class CONSIST_API LastResort {
   static void end_process();
   void watch();
   void plugin_ended_process(const std::string& message);
-  /// Whether the rank has left within that time.
+  /// Waits for at most `time`. True if the rank has left by then.
   bool left_within(std::chrono::milliseconds time);
 
   JoinedJob& job_;

@@ -13,7 +13,7 @@ namespace consist {
 /// The value of an environment variable; nothing if it is not set. Values that are empty count as not set.
 using GetEnvironment = std::function<std::optional<std::string>(const char* name)>;
 
-/// Of this process.
+/// Returns a function that reads the environment variables of this process.
 GetEnvironment process_environment();
 
 /// The first of these that describes the process (an inner launcher comes before the one that it runs in):

@@ -273,7 +273,7 @@ void JobServer::serve_waiting(Time now) {
   });
 }
 
-/// Whether the wait is over.
+/// Serves the wait. True if it is over.
 bool JobServer::serve(const Waiting& wait, Time now) {
   if (wait.kind == MessageKind::get) {
     const auto found = store_.find(wait.name);

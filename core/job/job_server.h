@@ -98,7 +98,7 @@ class JobServer {
   std::string last_heartbeat_of(int rank) const;  ///< where it was when it was last heard: it may have gone on
   std::vector<int> missing_ranks() const;
   bool awaited(const Member& member) const { return member.joined && member.stream.is_open(); }
-  /// Of the ranks for which `counts` holds, the one that is furthest behind; -1 if there is none.
+  /// Returns the rank that is furthest behind among those for which `counts` returns true; -1 if there is none.
   int furthest_behind(const std::function<bool(int)>& counts) const;
 
   const int size_;

@@ -10,7 +10,7 @@
 
 namespace consist {
 
-/// What a rank does of a step, in the order in which all ranks do it.
+/// The activities of a rank within a step, in the order in which all ranks perform them.
 enum class Activity : std::uint8_t {
   reading,     ///< the host gets the step's data ready
   running,     ///< the device runs the step

@@ -61,7 +61,7 @@ void set_rate_of_all(Machine& machine, bool within_node, double rate) {
   }
 }
 
-/// Of "socket-node" and "socket-network": one transport's, which the file need not know.
+/// Sets the rate of `TRANSPORT-node` or `TRANSPORT-network`, a transport that the file need not know. False for any other key.
 bool set_rate_of_transport(Machine& machine, const std::string& key, double rate) {
   const std::size_t dash = key.rfind('-');
   const std::string where = dash == std::string::npos ? "" : key.substr(dash + 1), transport = key.substr(0, dash);
@@ -82,7 +82,7 @@ bool set_rate_of_transport(Machine& machine, const std::string& key, double rate
   return true;
 }
 
-/// What a machine's file says.
+/// Contents of a machine's file.
 struct MachineFile {
   Machine machine;
   Power power;
@@ -146,7 +146,7 @@ void replace(MachineFile& file, const std::string& part) {
   }
 }
 
-/// Of a machine that ships.
+/// Returns the file's text of a machine that ships with Consist.
 std::string text_of_known(const Machine& known) {
   return machine_texts().at(static_cast<std::size_t>(&known - known_machines().data())).text;
 }
@@ -167,7 +167,7 @@ double share_of(const Machine& machine, const std::string& op) {
   return found == nullptr ? 0 : found->share.value;
 }
 
-/// Of large messages.
+/// Returns the rate of large messages, in bytes per second.
 double rate_of(const LinkRates& links) {
   return std::find_if(links.curves.begin(), links.curves.end(), [](const auto& curve) { return curve.op == "*"; })
       ->rates.back()

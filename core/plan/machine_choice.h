@@ -18,7 +18,7 @@ namespace consist {
 /// machine_from_json() do.
 CONSIST_API Machine parse_machine(const std::string& text);
 
-/// What a plan without a device is for: the machine that --machine names (`text`, as above), or without one reference_machine().
+/// Returns the machine for a plan without a device: the one that --machine names (`text`, as above), else reference_machine().
 CONSIST_API std::shared_ptr<const Machine> machine_named(const std::string& text);
 
 /// The power that the same file has, by the same text; nothing is known where it has none. Throws as parse_machine().

@@ -23,7 +23,7 @@ class CONSIST_API TurnsOfParts {
     std::size_t part = 0;
     std::int64_t index = 0;  ///< within the part's own stream
   };
-  /// Of sequence `index` >= 0.
+  /// Returns the part that sequence `index` >= 0 comes from, and its index there.
   Place operator()(std::int64_t index) const;
   /// How many of the first `count` sequences are of each part.
   std::vector<std::int64_t> of_first(std::int64_t count) const;
@@ -66,7 +66,7 @@ class CONSIST_API Mixture final : public Dataset {
   std::vector<std::string> warnings() const override;
   std::string chat_template() const override;
 
-  /// What the first `sequences` of the stream are made of: "text 14 sequences, 7168 tokens (70.0%), jsonl ...".
+  /// Lists what the first `sequences` of the stream consist of: "text 14 sequences, 7168 tokens (70.0%), jsonl ...".
   std::string text_of_first(std::int64_t sequences) const;
 
  private:

@@ -33,7 +33,7 @@ std::string read_config(const std::filesystem::path& path) {
   }
 }
 
-/// Whether --model is the text of a config.json rather than a name.
+/// True if --model is the text of a config.json rather than a name.
 bool is_config_text(const std::string& model) {
   return model.starts_with('{');
 }
@@ -172,7 +172,7 @@ void refuse_stray_options(const RunConfig& config, PluginHost& host) {
   }
 }
 
-/// Whether the dataset reads text through the tokenizer that its option of that name says (docs/plugins.md).
+/// True if the dataset reads text through the tokenizer that its option "tokenizer" names (docs/plugins.md).
 bool takes_tokenizer(const std::string& dataset, PluginHost& host) {
   const auto table = host.option_table("dataset", dataset);
   return std::any_of(table.begin(), table.end(),

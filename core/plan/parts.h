@@ -71,7 +71,7 @@ CONSIST_API void settle_steps(RunConfig& config, const Dataset& dataset, const L
 
 /// The transports that --transport names.
 CONSIST_API std::vector<std::string> named_transports(const RunConfig& config);
-/// Whether it leaves one to choose: automatic_transport, of all axes or of some.
+/// True if --transport leaves a transport to choose: automatic_transport, for all axes or for some.
 CONSIST_API bool leaves_transports_open(const RunConfig& config);
 
 /// Makes the transport plugin of this name with its options. Throws UsageError if there is none, UnavailableError if it cannot serve

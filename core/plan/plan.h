@@ -19,12 +19,12 @@
 
 namespace consist {
 
-/// What a run is planned for.
+/// The device and machine that a run is planned for.
 struct Target {
   std::shared_ptr<Device> device;          ///< open; null: no device is asked, and the scratch of kernels is estimated
   std::shared_ptr<const Machine> machine;  ///< null: that of RunConfig::machine, else reference_machine()
   bool verify_each_pass = true;            ///< as CompileRequest's
-  /// What `--transport auto` comes to in a run, by its rank 0; empty: what the machine's file says.
+  /// The choice for `--transport auto` that rank 0 made in a run; empty: the choice follows the machine's file.
   std::optional<AutomaticTransports> automatic = {};
 };
 

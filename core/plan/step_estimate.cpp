@@ -16,7 +16,7 @@ struct OfAxis {
   double bytes = 0, seconds = 0;
 };
 
-/// Of one rank.
+/// Sums over the instructions of one rank.
 struct Sums {
   double compute = 0, optimizer = 0, from_host = 0, to_host = 0;
   std::map<AxisSet, OfAxis> axes;

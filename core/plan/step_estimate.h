@@ -13,7 +13,7 @@
 
 namespace consist {
 
-/// What goes over the links of a set of axes in one step, on the stage that sends the most.
+/// Traffic over the links of a set of axes in one step, on the stage that sends the most.
 struct AxisEstimate {
   std::string axis;  ///< "data", "data+context"
   bool inside_node = false;
@@ -38,8 +38,8 @@ CONSIST_API StepEstimate estimate_step(std::span<const Program* const> stages, c
 /// The same of a simulation with estimated_durations().
 CONSIST_API StepEstimate estimate_step(std::span<const Program* const> stages);
 
-/// Whether a plan of `planned_bytes`, of the rank that needs the most, fits the machine's memory, for people; empty where its
-/// size is not known.
+/// Tells the user if a plan of `planned_bytes`, those of the rank that needs the most, fits the machine's memory; empty if the
+/// size of that memory is not known.
 CONSIST_API std::string fit_text(std::int64_t planned_bytes, int rank, const Machine& machine);
 
 /// For people. `tokens` of all ranks per step; `model_flops` per token, as docs/metrics.md counts them.

@@ -97,7 +97,7 @@ AutomaticTransports chosen_from(const nlohmann::json& json) {
   return chosen;
 }
 
-/// Whether it connects hosts, and no group within one.
+/// True if the transport connects groups across hosts, but none within a host.
 bool connects_hosts_alone(const std::array<std::string, 2>& refusals) {
   return !refusals[0].empty() && refusals[1].empty();
 }

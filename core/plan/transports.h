@@ -19,16 +19,16 @@
 
 namespace consist {
 
-/// What `auto` comes to, by the preferences that the transports state (Transport::preference).
+/// The transports that `auto` stands for, by the preferences that the transports state (Transport::preference).
 struct AutomaticTransports {
-  /// Of groups within a node ([0]) and on several ([1]): a plugin's name; empty: there is none that connects such groups.
+  /// Plugin names for groups within a node ([0]) and on several nodes ([1]); empty: there is none that connects such groups.
   std::array<std::string, 2> names;
   /// Why not a transport that is preferred to it: "not efa: ..."; empty: there is none.
   std::array<std::string, 2> reasons;
-  /// Whether others could have been chosen: a run on another machine may come to another choice.
+  /// True if other transports could have been chosen: a run on another machine may come to another choice.
   std::array<bool, 2> is_open = {false, false};
-  /// Of all groups of a plan with both kinds, empty: each kind has its own. One that is preferred for both is taken for all
-  /// groups or for none, since it carries what goes within nodes by itself.
+  /// The transport for all groups of a plan with both kinds; empty: each kind has its own. One that is preferred for both is
+  /// taken for all groups or for none, since it carries traffic within nodes by itself.
   std::string of_both;
 };
 

@@ -114,7 +114,7 @@ class GuardedStrategy : public ParallelStrategy {
   const PluginIdentity& plugin_;
 };
 
-/// Of a strategy that is a StageEstimator.
+/// Guards a strategy that is a StageEstimator.
 class GuardedStageStrategy final : public GuardedStrategy, public StageEstimator {
  public:
   GuardedStageStrategy(std::shared_ptr<ParallelStrategy> part, const StageEstimator& estimator, const PluginIdentity& plugin)
@@ -266,7 +266,7 @@ class GuardedDataset final : public Dataset {
   [[noreturn]] void refuse_field(const Field& field, const char* why) const {
     throw DataError(plugin_.label + " (" + plugin_.file + ") has a field '" + field.name + "' in fields() that " + why);
   }
-  /// What attention would not notice.
+  /// Throws DataError for a document start that is out of range, which attention would not notice.
   void check(std::span<const FieldValues> fields, const char* function, std::int64_t index) const {
     for (const FieldValues& values : fields) {
       if (values.field.name != "document_start") continue;

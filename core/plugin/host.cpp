@@ -39,7 +39,7 @@ std::vector<std::string> split_path(const char* text) {
   return parts;
 }
 
-/// Whether the file is one of CONSIST_BROKEN_PLUGINS (see PluginTrial).
+/// True if the file is one of CONSIST_BROKEN_PLUGINS (see PluginTrial).
 bool is_broken(const fs::path& file) {
   const std::vector<std::string> broken = split_path(std::getenv("CONSIST_BROKEN_PLUGINS"));
   return std::find(broken.begin(), broken.end(), file.string()) != broken.end();

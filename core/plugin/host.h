@@ -23,7 +23,7 @@ struct PluginFile {
   bool with_cuda = false;  ///< it was built with a CUDA toolkit, whose libraries it loads
 };
 
-/// Whether a plugin can be loaded and its part can work on this machine.
+/// States if a plugin can be loaded and if its part can work on this machine.
 struct Availability {
   std::string reason;  ///< why the part cannot work; empty if it can
   bool loads = true;   ///< false: the file cannot be loaded at all, so that its options are unknown too
@@ -95,7 +95,7 @@ class CONSIST_API PluginHost {
   std::map<std::filesystem::path, std::shared_ptr<Loaded>> loaded_;
 };
 
-/// What `consist probe-plugin FILE` does: loads the file and returns the reason why its part is unavailable (empty: it can work).
+/// Performs `consist probe-plugin FILE`: loads the file and returns the reason why its part is unavailable (empty: it can work).
 /// Throws UnavailableError if the file cannot be loaded.
 CONSIST_API std::string probe_plugin(const std::filesystem::path& file);
 

@@ -98,7 +98,7 @@ Elf64_Ehdr read_header(Bytes& file) {
   return header;
 }
 
-/// What the dynamic linker would map must be there: it does not look before it maps, and a file that was cut off would end the
+/// Requires all bytes that the dynamic linker would map: it does not check before it maps, and a truncated file would end the
 /// process.
 void require_segments(Bytes& file, const Elf64_Ehdr& header) {
   if (header.e_phnum != 0 && header.e_phentsize != sizeof(Elf64_Phdr))

@@ -36,8 +36,8 @@ class CONSIST_API PluginTrial {
 /// The process has begun what cannot begin twice: it has joined a job.
 CONSIST_API void forbid_restart() noexcept;
 
-/// What a run does when a plugin ends the process: tell the other ranks, close the archive. Called from any thread, while others
-/// go on. One at a time; an empty function takes it back.
+/// Sets what a run does when a plugin ends the process: tell the other ranks, close the archive. Called from any thread, while
+/// others go on. One at a time; an empty function takes it back.
 CONSIST_API void on_plugin_fault(std::function<void(const std::string& message)> action);
 
 /// Reports that a call has not returned for `taken` and ends the process with status 1 (or starts it anew). `stopping`: because

@@ -35,7 +35,7 @@ CONSIST_API std::string too_short_for_bound(double flops);
 /// count them.
 CONSIST_API double seconds_waited_for_processor();
 
-/// What holds once the run is over: a bound that the steps themselves have passed was none.
+/// Returns the bound that is valid once the run is over: none if the steps themselves have passed it.
 CONSIST_API Bound checked_bound(const Bound& bound, double model_flops);
 
 }  // namespace consist

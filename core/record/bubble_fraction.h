@@ -23,7 +23,7 @@ std::vector<double> collect_bubble_fractions(Job& job, double own);
 /// order; elsewhere nothing. Throws as Job::get.
 std::vector<StageOutline> collect_outlines(Job& job, const Program& own, const Profile& profile);
 
-/// What was measured, beside what the schedule gives.
+/// Measured bubble fractions, beside those that the schedule gives.
 struct BubbleReport {
   std::vector<double> ranks;
   double mean = 0;

@@ -28,7 +28,7 @@ CONSIST_API LargestBytes largest_bytes(Job& job, const std::string& what, std::i
 /// On rank 0 the ranks that have told 0 under that name, for which it waits as above; on other ranks nothing.
 CONSIST_API std::vector<int> ranks_without_bytes(Job& job, const std::string& what, std::int64_t own);
 
-/// What the plans of all ranks say together.
+/// Planned memory of the rank that needs the most, over the plans of all ranks.
 struct PlannedMemory {
   LargestBytes device, host;
 };

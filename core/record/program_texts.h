@@ -10,7 +10,7 @@
 
 namespace consist {
 
-/// Of all classes together; programs beyond it lose their last lines.
+/// Limit for the texts of all classes together, in bytes; programs beyond it lose their last lines.
 inline constexpr std::size_t most_program_bytes = 16 << 20;
 
 /// The program as to_text() prints it, up to the last whole line within `most` bytes; `left_out`: how many lines are not in it.

@@ -16,7 +16,7 @@ CONSIST_API int terminal_columns();
 /// `text` cut to what one line of `columns` shows without wrapping, by whole characters; all of it if `columns` is 0.
 CONSIST_API std::string fit_line(const std::string& text, int columns);
 
-/// What a progress line says of a step. Less important quantities are left out where `columns` (0: any number) are too few.
+/// Text of a progress line about a step. Less important quantities are left out where `columns` (0: any number) are too few.
 CONSIST_API std::string progress_text(const StepReport& report, std::int64_t steps, double tokens_per_second, int columns);
 
 /// Writes to standard error, so that standard output stays for results. Used from one thread.

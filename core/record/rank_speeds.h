@@ -14,14 +14,14 @@
 
 namespace consist {
 
-/// What a rank's compute queue did in a step, by op.
+/// Seconds of a rank's compute queue in a step, for one op.
 struct OpSeconds {
   double measured = 0;
   double by_cost = 0;  ///< as costs_of() the program says
 };
 using OpTimes = std::map<std::string, OpSeconds>;
 
-/// Of all instructions of a step but the optimizer's.
+/// Returns the seconds of all instructions of a step but the optimizer's, by op.
 CONSIST_API OpTimes op_times(const Program& program, const Profile& profile);
 
 /// Called by every rank, once: `own` of all ranks on rank 0, by rank; elsewhere nothing. Throws as Job::get.

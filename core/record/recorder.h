@@ -39,7 +39,7 @@ class Recorder {
   void timeline(const std::string& json);
   /// The programs of the step, once the run is over (program_texts.h).
   void programs(const std::string& json);
-  /// What moved between ranks, once the run is over (traffic_json).
+  /// Records the traffic between ranks, once the run is over (traffic_json).
   void traffic(const std::string& json);
   void evaluation(const EvaluationReport& report);
   void event(const std::string& kind, const std::string& text);

@@ -36,7 +36,7 @@ struct EvaluationReport {
   double targets = 0;  ///< tokens that the mean is over
 };
 
-/// What happens besides training; called from the trainer's thread between steps, on every rank.
+/// Events besides training; called from the trainer's thread between steps, on every rank.
 class CONSIST_API TrainerEvents {
  public:
   virtual ~TrainerEvents();
@@ -51,7 +51,7 @@ class CONSIST_API TrainerEvents {
   virtual bool make_room(std::int64_t step, double missing);
   /// Before the trainer begins a part of step `step`, or round `round` of the evaluation behind it. Must not block.
   virtual void begins(Activity /*activity*/, std::int64_t /*step*/, std::int64_t /*round*/) {}
-  /// Whether this rank wants to end the run (a signal); polled before each step. All ranks end together.
+  /// True if this rank wants to end the run (a signal); polled before each step. All ranks end together.
   virtual bool stop_requested() = 0;
 };
 

@@ -82,7 +82,7 @@ Json instructions_json(const Program& program, const std::vector<LaunchTime>& ti
   return columns;
 }
 
-/// Of each stretch of the step the instruction of the compute queue at which the device holds the most.
+/// Samples memory: for each interval of the step, the instruction of the compute queue at which the device holds the most.
 Json memory_json(const PreparedProgram& step, const std::vector<LaunchTime>& times) {
   const Program& program = step.program();
   const std::map<std::string, std::vector<std::int64_t>> by_role = memory_over_step(program, step.workspace_bytes());
@@ -138,7 +138,7 @@ Simulated simulated_step(const Plan& plan, const PreparedProgram& step, bool may
   return simulated;
 }
 
-/// What the simulation is worth: its machine, error and seconds, or why there is none.
+/// Describes the simulation: its machine, error and seconds, or why there is none.
 Json simulation_json(const Plan& plan, const Simulated& simulated, const Program& own) {
   const Machine& machine = *plan.target().machine;
   std::vector<const Program*> stages = programs_of(simulated.compiled);

@@ -15,16 +15,16 @@ namespace consist {
 struct AxisTraffic {
   std::string axis;                ///< "data", "data+context"
   std::int64_t program_bytes = 0;  ///< per step, if rings carry the collectives
-  /// Of all steps, evaluations and what connecting takes. Nothing where the transport does not count (NCCL does not).
+  /// Bytes of all steps, of evaluations and of connecting. Nothing where the transport does not count (NCCL does not).
   std::optional<std::int64_t> counted_bytes;
 };
 
-/// Of every set of axes of `mesh` that is connected; `summary` is the step's.
+/// Returns the traffic over every connected set of axes of `mesh`; `summary` is the step's.
 std::vector<AxisTraffic> traffic(const Mesh& mesh, const ProgramSummary& summary, const Communicators& communicators);
 /// The archive's /comm, of a run of so many steps.
 CONSIST_API std::string traffic_json(const std::vector<AxisTraffic>& axes, std::int64_t steps);
 
-/// What a step sent, as /comm says.
+/// Bytes that a step sent, according to /comm.
 struct SentPerStep {
   double bytes = 0;
   bool counted = true;  ///< false: of some axis it is the program's

@@ -43,7 +43,7 @@ std::optional<StoredDType> said_in(const std::string& config_json) {
   return std::nullopt;
 }
 
-/// Of all weights the one with the most elements.
+/// Returns the dtype that has the most elements over all weights of the folder.
 std::optional<StoredDType> stored_in(const std::string& folder) {
   const ModelWeights weights(folder);
   std::map<std::string, std::int64_t> elements;

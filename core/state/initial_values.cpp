@@ -21,7 +21,7 @@ std::uint64_t key_of(std::uint64_t seed, std::string_view name) {
   return mix(hash);
 }
 
-/// Of four 16-bit numbers: the sum of the first and second in the lower half of the bits, of the others in the upper half.
+/// Adds pairs of four 16-bit numbers: the first and second into the lower half of the bits, the others into the upper half.
 constexpr std::uint64_t sums_of_pairs(std::uint64_t bits) {
   constexpr std::uint64_t every_other = 0x0000ffff0000ffffULL;
   return (bits & every_other) + (bits >> 16 & every_other);

@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// What decides which tokens a step reads, besides the global batch.
+/// Returns the options that determine which tokens a step reads, besides the global batch.
 Json data_of(const Json& config) {
   const std::string dataset = config.value("dataset", "");
   const Json options = config.value("plugin_options", Json::object());
@@ -61,7 +61,7 @@ std::string number_text(double value) {
   return text;
 }
 
-/// What a configuration says of the learning rate.
+/// The learning-rate settings of a configuration.
 struct ScheduleOfRun {
   std::string name;
   std::map<std::string, std::string> options;  ///< that were given

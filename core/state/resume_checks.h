@@ -18,9 +18,9 @@ namespace consist {
 /// version 1 of checkpoints.
 inline constexpr const char* split_option = "eval-split";
 inline constexpr const char* split_by_sequences = "sequences";
-/// Of a checkpoint of version 1, whose text `config` is: the datasets of rows that kept a share of the sequences for evaluation,
-/// as
-/// --dataset calls them. Of later ones none: their options say it. Throws DataError naming `path`.
+/// Lists the datasets of rows that kept a share of the sequences for evaluation, as --dataset calls them. A checkpoint of version
+/// 1 names them in its text `config`. For later versions the list is empty: their options say it.
+/// Throws DataError naming `path`.
 CONSIST_API std::vector<std::string> datasets_split_by_sequences(const CheckpointState& saved, const std::string& path);
 
 /// Throws UsageError unless the steps of the checkpoint at `path` have read what those of `config` would have read, DataError if
@@ -28,8 +28,8 @@ CONSIST_API std::vector<std::string> datasets_split_by_sequences(const Checkpoin
 void check_same_data(const CheckpointState& saved, const std::string& path, const RunConfig& config,
                      std::int64_t sequences_per_step);
 
-/// What the schedule of a run that resumes changes: a sentence that names the schedules before and now and the first step that has
-/// another rate than it would have had, if there is one or the schedule is another one; else empty. Makes the schedule of the
+/// Describes what a resumed run's schedule changes: a sentence that names the schedules before and now and the first step that
+/// has another rate than it would have had, if there is one or the schedule is another one; else empty. Makes the schedule of the
 /// checkpoint, as far as it can be made here.
 std::string schedule_change(const CheckpointState& saved, const std::string& path, const RunConfig& config, const Schedule& schedule,
                             PluginHost& host);
@@ -37,7 +37,7 @@ std::string schedule_change(const CheckpointState& saved, const std::string& pat
 /// Throws UsageError if the checkpoint is of a run that trained other parameters (--freeze).
 void check_same_trained(const CheckpointState& saved, const std::string& path, const RunConfig& config);
 
-/// What a rank's value is called in a checkpoint.
+/// Returns the name of a rank's value in a checkpoint.
 std::string stored_name(const TrainingState::Value& value, int rank);
 
 /// Throws DataError naming `path` unless the checkpoint has every value of every parameter and nothing else that a run must not

@@ -30,7 +30,7 @@ bool is_whole(const Program& program, TensorId tensor) {
 
 }  // namespace
 
-/// What a rank writes: its own parts, or all of what no other rank has before it.
+/// The tensors that a rank writes: its own parts, or all of what no other rank has before it.
 struct SavedState::OwnedTensors {
   std::vector<TensorSource> sources;
   std::map<std::string, std::string> parts;  ///< see tensor_parts.h
@@ -66,7 +66,7 @@ std::vector<std::vector<std::string>> names_of_parameters(const Program& program
   return names;
 }
 
-/// What holds a parameter most exactly.
+/// Returns the tensor that holds a parameter most exactly.
 TensorId weights_of(const Parameter& parameter) {
   return parameter.master == no_tensor ? parameter.tensor : parameter.master;
 }
@@ -89,7 +89,7 @@ class RemovedFolder {
   const std::string path_;
 };
 
-/// Whether the run's archive lacks its end, on the rank that writes it: it was ended after its last checkpoint.
+/// True, on the rank that writes the run's archive, if the archive lacks its end: the run was ended after its last checkpoint.
 bool archive_is_open(const RunConfig& config) {
   std::error_code ignored;
   return !config.archive.empty() && std::filesystem::exists(config.archive, ignored) && !config.overwrite &&

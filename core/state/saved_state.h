@@ -30,7 +30,7 @@ class SavedState {
   SavedState(const SavedState&) = delete;
   SavedState& operator=(const SavedState&) = delete;
 
-  /// Whether --resume found that the run had ended before, its export included; rank 0 has said so then, and there is nothing to
+  /// True if --resume found that the run had ended before, its export included; rank 0 has said so then, and there is nothing to
   /// fill, save or export.
   bool nothing_left() const noexcept { return nothing_left_; }
 

@@ -30,7 +30,7 @@ void encode(std::span<const float> values, DType dtype, char* bytes) {
   }
 }
 
-/// Whether the parameter is nothing but its f32 master, rounded, element by element.
+/// True if the parameter is nothing but its f32 master, rounded, element by element.
 bool holds_masters_values(const Program& program, const Parameter& p) {
   return p.master != no_tensor && program[p.master].dtype == DType::f32 &&
          program[p.tensor].placements == program[p.master].placements;

@@ -40,7 +40,7 @@ class CONSIST_API TooLarge : public UsageError {
   std::int64_t bytes_;
 };
 
-/// What generates text from the weights that a step trains (see generator.h).
+/// Programs that generate text from the weights that a step trains (see generator.h).
 struct TextPrograms {
   Program prompt, next;
 };
@@ -80,9 +80,9 @@ class CONSIST_API TrainingState {
   std::int64_t planned_bytes() const noexcept { return device_bytes_; }
   std::int64_t planned_host_bytes() const noexcept { return host_bytes_; }
 
-  /// Whether the program has an input of that name: a pipeline stage lacks those that others read.
+  /// True if the program has an input of that name: a pipeline stage lacks those that others read.
   bool has_input(PreparedProgram& program, std::string_view name);
-  /// Whether it has a metric of that name, which read_metric() reads.
+  /// True if the program has a metric of that name, which read_metric() reads.
   bool has_metric(PreparedProgram& program, std::string_view name) { return has_input(program, name); }
   /// The part of an input that this rank holds.
   LocalPart input_part(PreparedProgram& program, std::string_view name);

@@ -17,8 +17,8 @@ namespace consist {
 
 struct TrainerSettings;
 
-/// What a rank reads for one step: ids, targets and the dataset's fields of all its micro-batches, [accumulation, micro_batch,
-/// sequence] each.
+/// Tokens that a rank reads for one step: ids, targets and the dataset's fields of all its micro-batches, [accumulation,
+/// micro_batch, sequence] each.
 struct StepTokens {
   std::vector<std::int32_t> ids, targets;
   std::vector<std::vector<std::int32_t>> fields;  ///< in the order of Batches::fields(); those of f32 bit by bit
@@ -33,11 +33,11 @@ struct StepTokens {
 /// layout. Where they do not fill the last round, its other rows have targets of -1, which count nothing in the loss
 /// (docs/ops.md).
 ///
-/// What the dataset throws is thrown on with its type where that is one of Consist's, and with the dataset's name and what was
-/// read before its text.
+/// Exceptions of the dataset are thrown on, with their type if it is one of Consist's. The dataset's name and what was read are
+/// put before their text.
 class CONSIST_API Batches {
  public:
-  /// What is given must outlive it.
+  /// The arguments must outlive it.
   Batches(const Dataset& dataset, const Layout& layout, int rank, const TrainerSettings& settings, TrainingState& state);
 
   /// Reads the tokens of step `step` into `tokens`, which is as large as room() gives; nothing where this rank's program has no
@@ -60,13 +60,13 @@ class CONSIST_API Batches {
   std::int64_t sequence() const noexcept { return sequence_; }  ///< tokens of a sequence
   std::int64_t sequences_per_step() const noexcept { return micro_batch_ * accumulation_ * ranks_; }
   std::int64_t tokens_per_step() const noexcept { return sequences_per_step() * sequence_; }
-  /// Whether step `step` reads the last sequence of a pass through the dataset.
+  /// True if step `step` reads the last sequence of a pass through the dataset.
   bool ends_epoch(std::int64_t step) const;
 
  private:
   /// Splits sequence_length + 1 tokens into ids and the targets one position later.
   static void split(std::span<const std::int32_t> tokens, std::int32_t* ids, std::int32_t* targets);
-  /// What a rank whose part of an input is `part` holds of the micro-batch `tokens`, [micro_batch, sequence] in order of position;
+  /// Returns the tokens of the micro-batch `tokens`, [micro_batch, sequence] in order of position, that `part` of an input holds;
   /// valid until the next call.
   std::span<const std::int32_t> of_part(const std::int32_t* tokens, const LocalPart& part, int zigzag);
   /// Writes the micro-batch that begins at element `at` to "ids<suffix>", "targets<suffix>" and "<field><suffix>", as far as the

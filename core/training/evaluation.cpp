@@ -66,7 +66,7 @@ std::string evaluation_json(const EvaluationResult& result) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 
-/// What a run for steps would say of itself, as far as an evaluation has it.
+/// Writes the texts by which a training run describes itself, as far as an evaluation has them.
 void describe(Archive& archive, const RunConfig& config, const std::string& environment, const std::string& topology,
               const std::string& program) {
   RunConfig recorded = config;

@@ -76,7 +76,7 @@ void add_rates(RunResult& result, const RunConfig& config, const Parts& parts, c
       result.tokens_per_second * trained_flops_per_token(*parts.architecture, config.sequence, config.freeze) / config.ranks;
 }
 
-/// Of pipelines, on rank 0: what the ranks waited, and how fast they are, for people; added to `profile`, too. Called by every
+/// Pipelines only: on rank 0 reports how long the ranks waited and how fast they are, as text and in `profile`. Called by every
 /// rank.
 std::string measure_bubble(Job& job, const Mesh& mesh, const Program& program, const RunEvents& events, Json& profile) {
   const std::vector<double>& seconds = events.seconds();
@@ -98,7 +98,7 @@ std::string measure_bubble(Job& job, const Mesh& mesh, const Program& program, c
          stage_speeds_text(speeds, mesh, program.stage_axis) + "\n";
 }
 
-/// Of a mixture: what the steps up to `step` have read of each part; else empty.
+/// Lists what the steps up to `step` have read of each part of a mixture; empty without a mixture.
 std::string text_of_parts(const Parts& parts, const RunConfig& config, const Layout& layout, std::int64_t step) {
   if (parts.mixture == nullptr) return "";
   return "steps 1 to " + std::to_string(step) + ": " +
@@ -131,7 +131,7 @@ Output trace_output(const RunConfig& config) {
   return {"--trace", config.trace, config.overwrite};
 }
 
-/// Whether the archive can be written, and with --resume gone on in.
+/// Throws unless the archive can be written and, with --resume, continued.
 void check_archive(const RunConfig& config, PluginHost& host) {
   if (config.archive.empty()) return;
   std::error_code ignored;
@@ -142,7 +142,7 @@ void check_archive(const RunConfig& config, PluginHost& host) {
   if (goes_on) check_same_run(config.archive, config.to_json(), RunConfig{}.to_json(), may_differ);
 }
 
-/// Whether rank 0 writes an archive, which the other ranks do not know. Called by every rank, once.
+/// True if rank 0 writes an archive, which the other ranks do not know. Called by every rank, once.
 bool has_archive(Job& job, const RunConfig& config) {
   constexpr const char* key = "has_archive";
   if (job.rank() != 0) return job.get(key, job.timeout()) == "yes";

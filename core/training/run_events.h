@@ -46,10 +46,10 @@ class RunEvents final : public TrainerEvents {
   /// CompileRequest::room of the programs: 1, or what a checkpoint had, until more is made.
   double room() const noexcept { return room_; }
   void begin_with_room(double room) noexcept { room_ = room; }
-  /// What gives the state programs with `room` times the room that strategies ask for. Without one there is no more.
+  /// Sets the function that gives the state programs with `room` times the requested capacity. Without it, capacity never grows.
   void set_room_maker(std::function<void(double room)> maker) { room_maker_ = std::move(maker); }
 
-  /// What sample() writes; outlives this. Without one nothing.
+  /// Sets the text that sample() writes; `samples` outlives this. Without one it writes nothing.
   void set_samples(const SampleRequest* samples) { samples_ = samples; }
 
   /// After the last step: ends the line of progress.
@@ -58,12 +58,12 @@ class RunEvents final : public TrainerEvents {
   std::int64_t tokens() const { return tokens_; }                  ///< of a step, of all ranks
   std::int64_t sequences() const { return sequences_; }            ///< of a step, of all ranks
   const Profile& profile() const { return profile_; }
-  /// Of the timed steps; empty again after the programs were replaced.
+  /// Timeline of the timed steps; empty again after the programs were replaced.
   const StepTimeline& timeline() const { return timeline_; }
   /// The last step's, for write_trace().
   std::string last_step() const;
 
-  /// What steps and evaluations say of it; the rest is the run's to fill in.
+  /// Result of the run as far as steps and evaluations determine it; the run fills in the rest.
   RunResult result;
 
  private:

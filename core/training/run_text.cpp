@@ -13,7 +13,7 @@
 namespace consist {
 namespace {
 
-/// What the steps waited for their data, where that is worth a word.
+/// States how long rank 0 waited for data; empty if that was at most 1% of the time or at most 0.1 s.
 std::string data_wait_text(const RunResult& result) {
   constexpr double worth_a_word = 0.01, least_seconds = 0.1;
   const double total = result.step_seconds + result.data_seconds;

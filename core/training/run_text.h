@@ -14,18 +14,18 @@ namespace consist {
 /// The steady state's rates and the memory, on standard output; nothing before there is a steady state.
 void print_result(const RunEvents& events);
 
-/// What the run cost by --price, from the start of its process to its end, `seconds` later; empty without a price. `device`: its
-/// name.
+/// States the cost of the run by --price, from the start of its process to its end, `seconds` later; empty without a price.
+/// `device`: the device's name.
 std::string cost_text(const RunConfig& config, const MachineChoice& machine, const std::string& device, double seconds);
 
 /// A line that says before the first step that the trained weights will be dropped; empty for a run that keeps them.
 std::string unkept_text(const RunConfig& config);
 
-/// What a run has written and where, a line each, and whether its weights are lost; on standard output. `step`: its last one.
+/// Prints what a run has written and where, a line each, and if its weights are lost; on standard output. `step`: its last one.
 /// `exported`: whether it came to its export.
 void print_written(const RunConfig& config, PluginHost& host, std::int64_t step, bool exported);
 
-/// What a run that was asked to end after `step` has saved, and how to go on; on standard error.
+/// Prints what a run that was asked to end after `step` has saved, and how to go on; on standard error.
 void print_stop(const RunConfig& config, std::int64_t step);
 
 }  // namespace consist

@@ -12,7 +12,7 @@
 
 namespace consist {
 
-/// What is written after every so many steps: the most probable tokens behind a prompt.
+/// A text to write after every so many steps: the most probable tokens behind a prompt.
 struct SampleRequest {
   std::int64_t every = 0;   ///< steps; 0: never
   std::int64_t tokens = 0;  ///< at most

@@ -26,15 +26,15 @@ double rate_of(const TrainerSettings& settings, std::int64_t step) {
   return settings.schedule->rate(step - 1, settings.steps, settings.learning_rate);
 }
 
-/// What the optimizer needs of step `step`, counted from 1.
+/// Writes the scalars that the optimizer needs in step `step`, counted from 1.
 void write_scalars(TrainingState& state, const TrainerSettings& settings, std::int64_t step, double rate,
                    std::vector<float>& scalars) {
   settings.optimizer->write_scalars(step, rate, scalars);
   state.write_input(state.step(), "optimizer_scalars", scalars.data(), static_cast<std::int64_t>(scalars.size() * sizeof(float)));
 }
 
-/// Whether `program` ran as it should: false where rows of tokens had no room at their experts and the programs now have more.
-/// `before_the_end`: what to do if they cannot have more, upon which this throws.
+/// True if `program` ran as it should; false if rows exceeded the capacity of their experts and the programs now have more.
+/// `before_the_end`: called if they cannot have more, upon which this throws.
 template <typename BeforeTheEnd>
 bool had_room(TrainingState& state, PreparedProgram& program, std::int64_t step, const char* what, TrainerEvents& events,
               const BeforeTheEnd& before_the_end) {

@@ -22,7 +22,7 @@ class CONSIST_API ModelWeights {
   /// DataError naming the file or tensor that is missing, cut off or corrupt.
   explicit ModelWeights(const std::string& path);
 
-  /// Whether a folder (or path) has weights that the constructor would open, be they sound or not.
+  /// True if a folder (or path) has weights that the constructor would open, whether or not they are sound.
   static bool present(const std::string& path);
   /// "; it has pytorch_model.bin, ...: how to convert it" if a folder has weights in a format that is not read, else empty.
   static std::string advice(const std::string& folder);

@@ -14,7 +14,7 @@
 
 namespace consist::jinja {
 
-/// What a program may still do. Each function throws DataError where it has done too much.
+/// Steps and bytes that a program may still use. Each function throws DataError if it has used too much.
 class Budget {
  public:
   Budget(std::int64_t steps, std::size_t bytes) : steps_(steps), room_(bytes) {}
@@ -67,7 +67,7 @@ Value item_of(const Value& of, const Value& key);
 /// A path of entries such as "function.name", as filters' attribute= has it.
 Value path_of(const Value& of, const Value& path);
 Value slice_of(Budget& budget, const Value& of, const Value* begin, const Value* end, const Value* step);
-/// What a loop goes through: the items of a list, the keys of an object, the characters of a text; nothing of what is undefined.
+/// Returns the items of a loop: those of a list, the keys of an object, the characters of a text; none of an undefined value.
 std::vector<Value> items_of(Budget& budget, const Value& of);
 bool contains(const Value& within, const Value& what);
 

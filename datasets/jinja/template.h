@@ -18,7 +18,7 @@
 
 namespace consist::jinja {
 
-/// What a program says by raise_exception().
+/// Error that a program raises by raise_exception().
 class Refusal : public DataError {
  public:
   using DataError::DataError;

@@ -32,7 +32,7 @@ void append(Text& to, std::string_view bytes);
 /// Bytes [begin, end).
 Text part_of(const Text& text, std::size_t begin, std::size_t end);
 
-/// What Python's str.strip() takes away.
+/// True for a character that Python's str.strip() removes.
 bool is_space(char32_t c);
 /// The range of bytes that is left without characters of `characters` at the sides that are named; without space if it is null.
 std::pair<std::size_t, std::size_t> stripped_range(std::string_view text, const std::string* characters, bool left, bool right);

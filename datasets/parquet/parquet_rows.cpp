@@ -61,7 +61,7 @@ class PositionedFile final : public arrow::io::RandomAccessFile {
     return buffer;
   }
   std::int64_t size() const { return file_.size(); }
-  /// Of the last reading that failed: Arrow says IOError of damaged contents, too.
+  /// The exception of the last reading that failed: Arrow says IOError of damaged contents, too.
   std::exception_ptr problem() const { return problem_; }
 
  private:

@@ -21,7 +21,7 @@ struct ChatTemplate {
   std::vector<std::pair<std::string, std::string>> special_tokens;
 };
 
-/// What `choice` says: a template that is built in, a file with one, or auto: that of the model that `tokenizer_json` belongs to,
+/// Returns the template for `choice`: one that is built in, a file with one, or auto: that of the model of `tokenizer_json`,
 /// from the files beside it, where special tokens are read as well. Throws UsageError, which names `option` and what there is to
 /// choose from, if there is none; DataError for a damaged file.
 ChatTemplate choose_chat_template(const std::string& choice, const std::string& tokenizer_json, const std::string& option);

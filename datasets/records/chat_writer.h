@@ -26,7 +26,7 @@ struct WrittenChat {
   Ranges learnt;  ///< bytes, in order, without overlaps
 };
 
-/// What is learnt of a conversation: the words of these roles, and what ends their turn.
+/// The learnt words of a conversation: those of these roles, and what ends their turn.
 struct LearntRoles {
   bool all = false;
   std::vector<std::string> roles;
@@ -46,7 +46,7 @@ class ChatWriter {
   WrittenChat write(const Conversation& conversation, const std::string& place) const;
   /// A text as a user's message, up to where the answer begins.
   std::string prompt(const std::string& text) const;
-  /// What ends an answer: "<|im_end|>". Empty: nothing.
+  /// Text that ends an answer: "<|im_end|>". Empty: nothing.
   const std::string& end() const { return end_; }
 
  private:

@@ -64,11 +64,11 @@ std::optional<std::tm> day_of(const std::string& date, const std::string& option
   return time;
 }
 
-/// What a row says beside its messages: variables of the template.
+/// Variables of the template that a row may have beside its messages.
 constexpr const char* row_variables[] = {"tools", "documents"};
 /// An object of further ones, as others read it.
 constexpr const char* row_arguments = "chat_template_kwargs";
-/// What a row may hold of a conversation without a template seeing it.
+/// Fields of a row that may hold parts of a conversation, although no template sees them.
 constexpr const char* not_read[] = {"functions", "system"};
 
 }  // namespace

@@ -37,14 +37,14 @@ class RecordDataset : public Dataset {
   std::string chat_template() const override;
 
  private:
-  /// What was read from a list of files.
+  /// Rows that were read from a list of files.
   struct Rows {
     std::vector<std::int32_t> tokens;
     std::vector<bool> learnt;             ///< by token: it counts as a target
     std::vector<std::int64_t> documents;  ///< where each begins
     std::int64_t files = 0, targets = 0;  ///< targets: those that are learnt
   };
-  /// What describe() says of the rows that --files names.
+  /// Counts that describe() states of the rows that --files names.
   struct Counts {
     std::int64_t files = 0, documents = 0, tokens = 0, targets = 0, kept = 0;  ///< kept: documents, for evaluation
   };

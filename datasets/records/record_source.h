@@ -17,7 +17,7 @@ class RecordSource {
   /// Reads the next row into `record`, an object (whose keys are in the file's order) that has at least those of the wanted
   /// fields which the row has; false at the end. Throws DataError or SystemError that begins with place().
   virtual bool next(nlohmann::ordered_json& record) = 0;
-  /// Of the row that next() gave: "chats.jsonl, line 12".
+  /// The place of the row that next() gave: "chats.jsonl, line 12".
   virtual std::string place() const = 0;
   /// The names of all fields of the row that next() gave.
   virtual std::vector<std::string> fields() const = 0;

@@ -46,7 +46,7 @@ class Bpe {
   void encode(std::string_view piece, std::vector<std::int32_t>& ids) const;
   const StringMap<std::int32_t>& vocabulary() const noexcept { return vocabulary_; }
   const BpeSettings& settings() const noexcept { return settings_; }
-  /// Whether a text may be cut before each word_mark that follows another character, and its pieces encoded one by one, with the
+  /// True if a text may be cut before each word_mark that follows another character, and its pieces encoded one by one, with the
   /// same ids: no merge crosses such a place.
   bool words_are_apart() const noexcept { return words_are_apart_; }
 

@@ -34,7 +34,7 @@ extern const char* const gpt2_pattern;
 /// Byte-level characters: the 256 characters that stand for bytes in vocabularies. Translates a token back into bytes; throws
 /// DataError for a character that stands for none.
 std::string bytes_of_token(std::string_view token);
-/// Whether bytes_of_token() has an answer.
+/// True if bytes_of_token() has an answer.
 bool is_byte_level(std::string_view token);
 
 }  // namespace consist::tokenizer

@@ -14,7 +14,7 @@ bool is_within(std::string_view text, std::size_t at, unsigned low, unsigned hig
   return byte >= low && byte <= high;
 }
 
-/// Of a character that is not valid at the front of `text`: the bytes that could have begun one, at least 1; `complete` is false
+/// Counts the bytes that could have begun the invalid character at the front of `text`, at least 1; `complete` is false
 /// where further bytes might make it valid.
 std::size_t begun(std::string_view text, bool& complete) {
   const auto first = static_cast<unsigned char>(text[0]);

@@ -18,7 +18,7 @@ class TextStream {
   explicit TextStream(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
   /// The text that is known to be whole with this token. Throws DataError for an id that does not exist.
   std::string push(std::int32_t id);
-  /// What is left: U+FFFD for a character that was not completed, or nothing.
+  /// Returns the rest: U+FFFD for a character that was not completed, or nothing.
   std::string finish();
 
  private:

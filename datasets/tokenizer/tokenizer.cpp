@@ -20,7 +20,7 @@ struct Tokenizer::Cache {
 
 namespace {
 
-/// What a token of a vocabulary of characters stands for: <0x0A> for its byte, marks for spaces.
+/// Returns the bytes of a token of a vocabulary of characters: for <0x0A> the byte 0x0A, for marks spaces.
 std::string bytes_of_word(std::string_view token) {
   const auto is_digit = [](char c) { return std::isxdigit(static_cast<unsigned char>(c)) != 0; };
   if (token.size() == 6 && token.starts_with("<0x") && token.ends_with('>') && is_digit(token[3]) && is_digit(token[4]))

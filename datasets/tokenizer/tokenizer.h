@@ -34,7 +34,7 @@ struct Metaspace {
   bool split = true;                  ///< cuts before every mark
 };
 
-/// What a tokenizer.json says, as far as it is supported.
+/// Contents of a tokenizer.json, as far as they are supported.
 struct Parts {
   std::vector<Normalization> normalizer;
   std::vector<RegexSplit> splits;      ///< one after the other

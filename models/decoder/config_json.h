@@ -9,8 +9,8 @@
 
 namespace consist::decoder {
 
-/// What an entry of "architectures" stands for: what transformers fixes in code, and what it takes for fields that a file leaves
-/// out.
+/// Settings that an entry of "architectures" implies: those that transformers fixes in code, and its defaults for fields that a
+/// file omits.
 struct Variant {
   enum class Experts { none, qwen3, mixtral };
   std::string_view architecture;           ///< "Qwen3ForCausalLM"

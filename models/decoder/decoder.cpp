@@ -101,7 +101,7 @@ layers::Mixed experts(Builder& b, const Weights& w, const Config& c, TensorId x)
                                     w.name("mlp"));
 }
 
-/// Of the tokens of all layers with experts, in the mean over a step's micro-batches: the balance loss as
+/// Adds the losses over the tokens of all layers with experts, in the mean over a step's micro-batches: the balance loss as
 /// load_balancing_loss_func of transformers has it, experts · Σ_e (choices of e per token) · (mean probability of e), and the
 /// z-loss as router_z_loss_func has it for Switch Transformers, the mean of logsumexp(logits)². Routers choose for every token,
 /// whether its target counts or not; a micro-batch has as much of that mean as of the targets that count.
