@@ -7,6 +7,7 @@
   op names  nothing outside core/ops and the devices' kernels compares the name of an op: it asks for a trait (consist/op_traits.h)
   bodies    a file of kernels whose bodies depend on the architecture asks whether they are there (hopper_code.cuh) before it makes one
   origin    nothing compares Tag::inserted_by, which is for people
+  words     no doc comment begins with "Of", "What" or "Whether": it begins with a verb or a noun
 
 Prints what is wrong, one line each, and exits with 1; with --draw it prints the arrows between the rooms instead."""
 import os
@@ -171,6 +172,15 @@ def check_bodies(root):
                    "call hopper::require_bodies() where the kernel is made")
 
 
+def check_words(root):
+    for path, lines in files_of(root, ["core", "plugins", "models", "datasets", "launch", "tests"]):
+        for number, line in enumerate(lines, 1):
+            match = re.search(r"///<?\s*(Of|What|Whether)\b", line)
+            before = lines[number - 2] if number > 1 else ""
+            if match and not (re.match(r"\s*///", before) and re.match(r"\s*///", line)):
+                yield f"{path}:{number}: a doc comment begins with '{match[1]}'; begin with a verb or a noun"
+
+
 def draw(root):
     for (room, to), places in sorted(arrows(root).items(), key=lambda a: tuple(ROOMS.index(r) if r in ROOMS else -1 for r in a[0])):
         mark = " (upwards)" if room in ROOMS and to in ROOMS and ROOMS.index(to) > ROOMS.index(room) else ""
@@ -182,7 +192,7 @@ def main():
     root = arguments[0] if arguments else os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
     if "--draw" in sys.argv:
         return draw(root)
-    wrong = [*check_rooms(root), *check_launch_rooms(root), *check_size(root), *check_parts(root), *check_op_names(root), *check_bodies(root), *check_origin(root)]
+    wrong = [*check_rooms(root), *check_launch_rooms(root), *check_size(root), *check_parts(root), *check_op_names(root), *check_bodies(root), *check_origin(root), *check_words(root)]
     for line in wrong:
         print(line)
     print(f"{len(wrong)} places are wrong" if wrong else "the structure is as it should be")

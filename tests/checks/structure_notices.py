@@ -23,6 +23,7 @@ FAULTS = {
     "launch/options.h": "#pragma once",
     "core/passes/pass.cpp": 'if (i.op->name() == "linear") return;',
     "plugins/strategies/tp-sp/parts.cpp": 'if (op != "views") return;',
+    "core/passes/words.h": "/// Whether it fits.",
     "core/passes/pack.cpp": 'bool both = is(i, "rope");',
     "core/passes/last.cpp": "if (i.tag.inserted_by != std::string_view(recompute_name)) continue;",
     "core/passes/fuse.cpp": 'return registry().find(std::string(i.op->name()) + "_amax");',
