@@ -90,4 +90,17 @@ std::vector<Ranked> ranked(const Space& space, const Findings& found, const Corr
   return all;
 }
 
+void keep_the_surest(std::vector<Ranked>& ranked, const Findings& found, double capacity) {
+  double worst = 1;
+  found.each([&](const Point&, const Known& known) {
+    if (!known.quick || !known.is_simulated()) return;
+    worst = std::max(worst, static_cast<double>(known.surest().bytes) / static_cast<double>(known.quick->bytes));
+  });
+  const auto is_sure = [&](const Ranked& one) {
+    return worst * static_cast<double>(found.find(one.point)->quick->bytes) <= capacity;
+  };
+  if (worst > 1 && capacity > 0 && std::ranges::any_of(ranked, is_sure))
+    std::erase_if(ranked, [&](const Ranked& one) { return !is_sure(one); });
+}
+
 }  // namespace consist::launch

@@ -50,4 +50,8 @@ struct Ranked {
 std::vector<Ranked> ranked(const Space& space, const Findings& found, const Corrections& corrections, double capacity,
                            Numerics numerics);
 
+/// As long as nothing that was simulated fits: leaves of `ranked` what fits if estimates of memory are as far off as the worst of
+/// those that were simulated; all if there is nothing.
+void keep_the_surest(std::vector<Ranked>& ranked, const Findings& found, double capacity);
+
 }  // namespace consist::launch

@@ -200,13 +200,14 @@ class Search {
   /// The best by what corrected estimates may come to, a few at a time, until none is left that may be better and there are as
   /// many families as rows are asked for.
   void simulate_the_best() {
-    const auto at_once = static_cast<std::size_t>(2 * usable_cores());
+    const auto cores = static_cast<std::size_t>(usable_cores());
     for (const std::size_t before = simulated(); true;) {
       const Corrections corrections(space_, found_);
       const double best = found_.best_score(false);
       std::vector<Ranked> next = ranked(space_, found_, corrections, capacity(), numerics_);
       open_ = static_cast<std::size_t>(std::ranges::count_if(next, [&](const Ranked& r) { return r.score <= best; }));
-      const std::size_t done = simulated() - before;
+      if (best == without_limit) keep_the_surest(next, found_, capacity());
+      const std::size_t done = simulated() - before, at_once = best == without_limit ? cores : 2 * cores;
       if (open_ == 0 && found_.best_of_families([&](const Point& point) { return keeps(point); }).size() >= request_.rows) return;
       if (next.empty() || done >= request_.most_simulated || is_late(share_of_simulations)) return;
       trier_.try_all(first_of(next, std::min(at_once, request_.most_simulated - done)), Depth::simulated,
