@@ -197,7 +197,7 @@ TrainerResult run_recorded(Plan& plan, JoinedJob& job, StopRequest& stop, Advise
   std::vector<const Program*> programs{&step};
   if (evaluation) programs.push_back(&*evaluation);
   if (text) programs.insert(programs.end(), {&text->prompt, &text->next});
-  // Before connecting, since who has a message that nobody receives would wait for a connection.
+  // Before connecting: a rank whose message nobody receives would wait for a connection.
   agree_on_programs(job, "collectives", programs);
   const std::string device_kind = parts.device->info().kind;
   const Communicators communicators(layout.mesh, job, *parts.device, transport_maker(plan), programs);

@@ -28,7 +28,7 @@ struct ReportRequest {
 /// The page as an output of the option: a report replaces an earlier one.
 Output report_output(const std::string& option, const std::string& path, bool overwrite);
 
-/// Before the work is done that could not be shown. Throws as check_output(), and UnavailableError where there are no reports.
+/// Fails before the work whose report could not be written. Throws as check_output(), and UnavailableError without reports.
 void check_report(const Output& output);
 
 /// Writes the page. Throws as write_output(), and DataError for archives that cannot be read at all.

@@ -34,7 +34,7 @@ struct GatherBucket {
 
 /// Buckets in the order in which they are to be issued: those of kept parameters first, at the start of the step; the others each
 /// when the bucket before it begins to be used. A parameter that is larger than a bucket begins earlier if it would not be there
-/// in time, and so do those that must then be done before it; of them as many elements may be whole as it has. All begin later
+/// in time, and so do those that must then be done before it: these may hold as many whole elements as it has. All begin later
 /// where `max_live` elements would be exceeded. `sent_bytes`: by period, what a rank sends of it.
 std::vector<GatherBucket> plan_gathers(std::span<const Period> periods, std::span<const std::int64_t> sent_bytes,
                                        const PrefetchDistance& prefetch_distance, const Settings& settings);

@@ -10,7 +10,7 @@
 
 namespace consist::zero {
 
-/// Knows by estimate when each instruction of a step begins. What arrives is put in its place by a kernel, and NCCL's begin with
+/// Estimates the start time of each instruction of a step. A kernel puts what arrives in its place, and NCCL's begin with
 /// one: beside a matrix product that fills the device, it runs when the product ends. So a gather goes on from one end of an
 /// instruction to another, a piece of the tensor at a time: a GB may take a layer, whatever the links can carry.
 class PrefetchDistance {
