@@ -249,7 +249,7 @@ constexpr RunOption table[] = {
                     results),
     row<&C::export_folder>({"export", text, "", "the model in Hugging Face's format", "", "", "", OptionRole::results}, "FOLDER",
                            results, Sweep::none),
-    row<&C::export_dtype>({"export-dtype", OptionKind::choice, "auto", "as the run began; float32, bfloat16, ...",
+    row<&C::export_dtype>({"export-dtype", OptionKind::choice, "auto", "as the run began; bfloat16, ...",
                            "auto|float32|bfloat16|float16", "", "", OptionRole::results},
                           "D", results, Sweep::none),
     row<&C::evaluate_every>({"evaluate-every", integer, "0", "steps; 0: never", "0.."}, "N", results),
