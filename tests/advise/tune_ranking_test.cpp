@@ -1,6 +1,7 @@
 // What a search simulates next.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "launch/search/tune/ranking.h"
@@ -36,6 +37,34 @@ TEST(TuneRanking, WhileNothingFitsMemoryIsTakenToBeAsFarOffAsTheWorst) {
   next = all;
   keep_the_surest(next, found, 60);
   EXPECT_EQ(next.size(), 2U) << "none is sure";
+}
+
+/// A search has been said to have converged beside a schedule that it took to be as badly estimated as another one.
+TEST(TuneRanking, WhatWasSimulatedOfOneScheduleSaysNothingOfAnother) {
+  RunConfig config;
+  config.model = "llama-3-8b";
+  config.precision = "bf16";
+  config.sequence = 1024;
+  config.global_batch = 32;
+  config.ranks = 4;
+  const Space space(config, {}, parse_machine("h200"), test::plugin_host());
+  Findings found(space, Objective::tokens);
+  for (std::size_t layout = 0; layout < space.layouts().size(); ++layout) {
+    const std::vector<Dimension>& dimensions = space.layouts()[layout].dimensions;
+    const auto schedule = std::ranges::find(dimensions, "pipeline.schedule", &Dimension::option);
+    if (schedule == dimensions.end() || schedule->values.size() < 2) continue;
+    const Point one = space.first(layout);
+    Point other = one;
+    auto& value = other.values[static_cast<std::size_t>(schedule - dimensions.begin())];
+    value = value == 0 ? 1 : 0;
+    found.add(one, {.quick = Estimate{.seconds = 1, .bytes = 1, .fits = true, .whole = false}});
+    found.add(one, {.whole = Estimate{.seconds = 1.25, .bytes = 1, .fits = true}});
+    const Corrections corrections(space, found);
+    EXPECT_DOUBLE_EQ(corrections.ratio(one), 1.25);
+    EXPECT_DOUBLE_EQ(corrections.ratio(other), 1);
+    return;
+  }
+  FAIL() << "no layout has schedules";
 }
 
 }  // namespace

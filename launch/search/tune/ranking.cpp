@@ -32,7 +32,8 @@ Corrections::Corrections(const Space& space, const Findings& found) : space_(spa
     if (!known.quick || !known.is_simulated() || known.surest().seconds <= 0 || known.quick->seconds <= 0) return;
     const double ratio = (known.simulated ? known.simulated : known.whole)->seconds / known.quick->seconds;
     ++count;
-    for (Mean* mean : {&of_layout_[point.layout], &of_division_[space.layouts()[point.layout].division], &of_all_})
+    for (Mean* mean :
+         {&of_layout_[layout_of(point)], &of_division_[division_of(point)], &of_schedule_[schedule_of(point)], &of_all_})
       mean->add(ratio);
     const double error = std::abs(1 / ratio - 1);
     mean_error_ += error;
@@ -56,15 +57,18 @@ double Corrections::Mean::spread(double least) const {
 double Corrections::uncertainty(const Point& point) const {
   // At least: options move estimates within a layout by little, strategies that split the batch by more, other divisions by most.
   constexpr double within_layout = 0.015, within_division = 0.03, of_all = 0.05;
-  if (const auto found = of_layout_.find(point.layout); found != of_layout_.end()) return found->second.spread(within_layout);
-  const auto found = of_division_.find(space_.layouts()[point.layout].division);
-  return found != of_division_.end() ? found->second.spread(within_division) : of_all_.spread(of_all);
+  if (const auto found = of_layout_.find(layout_of(point)); found != of_layout_.end()) return found->second.spread(within_layout);
+  if (const auto found = of_division_.find(division_of(point)); found != of_division_.end())
+    return found->second.spread(within_division);
+  const auto found = of_schedule_.find(schedule_of(point));
+  return (found != of_schedule_.end() ? found->second : of_all_).spread(of_all);
 }
 
 double Corrections::ratio(const Point& point) const {
-  if (const auto found = of_layout_.find(point.layout); found != of_layout_.end()) return found->second.value();
-  const auto found = of_division_.find(space_.layouts()[point.layout].division);
-  return found != of_division_.end() ? found->second.value() : of_all_.value();
+  if (const auto found = of_layout_.find(layout_of(point)); found != of_layout_.end()) return found->second.value();
+  if (const auto found = of_division_.find(division_of(point)); found != of_division_.end()) return found->second.value();
+  if (const auto found = of_schedule_.find(schedule_of(point)); found != of_schedule_.end()) return found->second.value();
+  return std::min(1.0, of_all_.value());  // nothing of its kind is known: it may be as fast as it is estimated
 }
 
 std::vector<Ranked> ranked(const Space& space, const Findings& found, const Corrections& corrections, double capacity,

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <map>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "launch/search/tune/findings.h"
@@ -10,7 +12,8 @@
 
 namespace consist::launch {
 
-/// How far estimates are off: what was simulated over what was estimated, by layout, by division of the ranks, and of all.
+/// How far estimates are off: what was simulated over what was estimated, by layout, by division of the ranks, and of all, each
+/// for one schedule of pipelines: estimates of one schedule say nothing of another's.
 class Corrections {
  public:
   /// Compares the estimates and simulations of all configurations in `found` that have both.
@@ -34,8 +37,14 @@ class Corrections {
     /// Standard deviation over the mean, of two at least; `least` otherwise, and at least that.
     double spread(double least) const;
   };
+  using Key = std::pair<std::size_t, std::string>;  // and the schedule
+  Key layout_of(const Point& point) const { return {point.layout, schedule_of(point)}; }
+  Key division_of(const Point& point) const { return {space_.layouts()[point.layout].division, schedule_of(point)}; }
+  std::string schedule_of(const Point& point) const { return space_.value_of(point, "pipeline.schedule"); }
+
   const Space& space_;
-  std::map<std::size_t, Mean> of_layout_, of_division_;
+  std::map<Key, Mean> of_layout_, of_division_;
+  std::map<std::string, Mean> of_schedule_;
   Mean of_all_;
   double mean_error_ = 0, largest_error_ = 0;
 };
