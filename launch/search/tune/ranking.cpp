@@ -54,21 +54,24 @@ double Corrections::Mean::spread(double least) const {
   return std::max(least, std::sqrt(std::max(0.0, variance)) / mean);
 }
 
-double Corrections::uncertainty(const Point& point) const {
+Corrections::Relatives Corrections::relatives(const Point& point) const {
   // At least: options move estimates within a layout by little, strategies that split the batch by more, other divisions by most.
   constexpr double within_layout = 0.015, within_division = 0.03, of_all = 0.05;
-  if (const auto found = of_layout_.find(layout_of(point)); found != of_layout_.end()) return found->second.spread(within_layout);
+  if (const auto found = of_layout_.find(layout_of(point)); found != of_layout_.end()) return {found->second, within_layout};
   if (const auto found = of_division_.find(division_of(point)); found != of_division_.end())
-    return found->second.spread(within_division);
-  const auto found = of_schedule_.find(schedule_of(point));
-  return (found != of_schedule_.end() ? found->second : of_all_).spread(of_all);
+    return {found->second, within_division};
+  if (const auto found = of_schedule_.find(schedule_of(point)); found != of_schedule_.end()) return {found->second, of_all};
+  return {of_all_, of_all, true};
+}
+
+double Corrections::uncertainty(const Point& point) const {
+  const Relatives known = relatives(point);
+  return known.mean.spread(known.least_spread);
 }
 
 double Corrections::ratio(const Point& point) const {
-  if (const auto found = of_layout_.find(layout_of(point)); found != of_layout_.end()) return found->second.value();
-  if (const auto found = of_division_.find(division_of(point)); found != of_division_.end()) return found->second.value();
-  if (const auto found = of_schedule_.find(schedule_of(point)); found != of_schedule_.end()) return found->second.value();
-  return std::min(1.0, of_all_.value());  // nothing of its kind is known: it may be as fast as it is estimated
+  const Relatives known = relatives(point);
+  return known.are_strangers ? std::min(1.0, known.mean.value()) : known.mean.value();  // it may be as fast as it is estimated
 }
 
 std::vector<Ranked> ranked(const Space& space, const Findings& found, const Corrections& corrections, double capacity,

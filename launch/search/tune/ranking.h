@@ -37,6 +37,13 @@ class Corrections {
     /// Standard deviation over the mean, of two at least; `least` otherwise, and at least that.
     double spread(double least) const;
   };
+  /// The simulated ones that are nearest to a point.
+  struct Relatives {
+    const Mean& mean;
+    double least_spread = 0;
+    bool are_strangers = false;  ///< of another schedule
+  };
+  Relatives relatives(const Point& point) const;
   using Key = std::pair<std::size_t, std::string>;  // and the schedule
   Key layout_of(const Point& point) const { return {point.layout, schedule_of(point)}; }
   Key division_of(const Point& point) const { return {space_.layouts()[point.layout].division, schedule_of(point)}; }
