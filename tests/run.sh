@@ -24,7 +24,7 @@ fi
 frontend=$(bash launch/cuda_headers.sh "$build")
 kernels=()
 if $all_kernels; then
-  kernels=(-DCONSIST_CPU_LEVELS=all "-DCMAKE_CUDA_ARCHITECTURES=80;89;90a")
+  kernels=(-UCONSIST_CPU_LEVELS -UCMAKE_CUDA_ARCHITECTURES)  # the defaults
 elif [ ! -f "$build/CMakeCache.txt" ]; then
   kernels=(-DCONSIST_CPU_LEVELS=highest)
   nvidia-smi -L > /dev/null 2>&1 || kernels+=(-DCMAKE_CUDA_ARCHITECTURES=90a)

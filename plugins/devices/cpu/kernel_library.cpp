@@ -41,9 +41,10 @@ KernelLibrary load_kernels(const std::string& wanted) {
   for (const std::string& level : levels) {
     if (!wanted.empty() && level != wanted) continue;
     const std::filesystem::path path = library_folder() / ("kernels-" + level + ".so");
-    const bool is_built = std::filesystem::exists(path);  // -DCONSIST_CPU_LEVELS leaves levels out
-    if (!is_built && !wanted.empty()) throw UnavailableError("this build has no kernels for " + level + " (" + path.string() + ")");
-    if (!is_built) continue;
+    if (!std::filesystem::exists(path)) {  // -DCONSIST_CPU_LEVELS leaves levels out
+      if (wanted.empty()) continue;
+      throw UnavailableError("this build has no kernels for " + level + " (" + path.string() + ")");
+    }
     void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) throw UnavailableError("the kernels of the cpu device cannot be loaded: " + std::string(dlerror()));
     auto* make = reinterpret_cast<MakeKernel>(dlsym(library, "consist_cpu_make_kernel"));
