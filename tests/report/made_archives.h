@@ -32,6 +32,24 @@ inline std::string new_run(const TemporaryFolder& folder) {
   return folder / "new.h5";
 }
 
+/// The data that a report's page holds.
+inline nlohmann::json data_of(const std::string& page) {
+  const std::string text = read_whole(page), open = R"(<script type="application/json" id="data">)";
+  const std::size_t begin = text.find(open) + open.size();
+  return nlohmann::json::parse(text.substr(begin, text.find("</script>", begin) - begin));
+}
+
+/// The archive of a run of version 1: llama-tiny in bf16 on two ranks, six steps, made by `consist train --model llama-tiny
+/// --dataset synthetic --sequence 32 --batch 1 --ranks 2 --steps 6 --precision bf16 --archive v1b.h5` with the program of commit
+/// d876eaa.
+inline std::string version_1(const TemporaryFolder& folder) {
+  const std::string path = folder / "old.h5";
+  const ChildResult unpacked =
+      run_child({"sh", "-c", "gzip -dc '" CONSIST_SOURCE_DIR "/tests/report/version1.h5.gz' > '" + path + "'"});
+  EXPECT_EQ(unpacked.status, 0) << unpacked.output;
+  return path;
+}
+
 class ReportInABrowser : public testing::Test {
  protected:
   void SetUp() override {

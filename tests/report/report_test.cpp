@@ -19,36 +19,18 @@ namespace {
 using nlohmann::json;
 using test::ChildResult;
 using test::consist_says;
+using test::data_of;
 using test::evaluate;
 using test::Made;
 using test::made_from;
 using test::new_run;
 using test::no_chromium;
 using test::ReportInABrowser;
-using test::run_child;
+using test::version_1;
 using test::write_made;
-using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::Not;
 using Words = std::vector<std::string>;
-
-json data_of(const std::string& page) {
-  const std::string text = read_whole(page), open = R"(<script type="application/json" id="data">)";
-  const std::size_t begin = text.find(open) + open.size();
-  return json::parse(text.substr(begin, text.find("</script>", begin) - begin));
-}
-
-/// The archive of a run of version 1: llama-tiny in bf16 on two ranks, six steps, made by `consist train --model llama-tiny
-/// --dataset synthetic --sequence 32 --batch 1 --ranks 2 --steps 6 --precision bf16 --archive v1b.h5` with the program of commit
-/// d876eaa.
-std::string version_1(const TemporaryFolder& folder) {
-  const std::string path = folder / "old.h5";
-  const ChildResult unpacked =
-      run_child({"sh", "-c", "gzip -dc '" CONSIST_SOURCE_DIR "/tests/report/version1.h5.gz' > '" + path + "'"});
-  EXPECT_EQ(unpacked.status, 0) << unpacked.output;
-  return path;
-}
 
 void expect_what_the_archives_say(const json& data) {
   ASSERT_EQ(data.at("rows").size(), 8U);
@@ -345,62 +327,6 @@ TEST_F(ReportInABrowser, TwoHundredRunsStayUnderFiveMegabytes) {
   const json seen = evaluate(folder / "report.html", "return document.querySelectorAll('#rows tbody tr').length;", &console);
   EXPECT_THAT(console, IsEmpty());
   EXPECT_EQ(seen, 200);
-}
-
-TEST(ReportCommand, RunsOfOneConfigurationInOneFolderAreRepeatsOfARow) {
-  const TemporaryFolder folder;
-  const std::string old = version_1(folder);
-  for (const char* name : {"fast", "slow"}) {
-    std::filesystem::create_directory(folder / name);
-    for (const char* file : {"1.h5", "2.h5"}) std::filesystem::copy_file(old, folder / (std::string(name) + "/" + file));
-  }
-  const ChildResult written = consist_says({"report", folder / "fast/1.h5", folder / "slow/1.h5", folder / "fast/2.h5",
-                                            folder / "slow/2.h5", "-o", folder / "r.html"});
-  ASSERT_EQ(written.status, 0) << written.output;
-  const json rows = data_of(folder / "r.html").at("rows");
-  ASSERT_EQ(rows.size(), 2U);
-  for (const json& row : rows) EXPECT_EQ(row.at("run").at("repeats").size(), 2U);
-  EXPECT_EQ(rows[0].at("values").at("label"), "fast:1");
-  EXPECT_EQ(rows[1].at("values").at("label"), "slow:1");
-}
-
-TEST(ReportCommand, AnArchiveThatIsNamedTwiceIsOneRun) {
-  const TemporaryFolder folder;
-  const std::string old = version_1(folder);
-  std::filesystem::create_symlink(old, folder / "link.h5");
-  const ChildResult written = consist_says({"report", old, folder / "link.h5", old, "-o", folder / "r.html"});
-  ASSERT_EQ(written.status, 0) << written.output;
-  const json rows = data_of(folder / "r.html").at("rows");
-  ASSERT_EQ(rows.size(), 1U);
-  EXPECT_EQ(rows[0].at("run").at("repeats").size(), 1U);
-}
-
-TEST(ReportCommand, RefusesWhatItCannotDo) {
-  const TemporaryFolder folder;
-  write_whole(folder / "letter.html", "<html>dear</html>");
-  const std::string old = version_1(folder);
-  const auto refused = [&](const Words& words, const std::string& why) {
-    Words all{"report"};
-    all.insert(all.end(), words.begin(), words.end());
-    const ChildResult result = consist_says(all);
-    EXPECT_NE(result.status, 0);
-    EXPECT_THAT(result.output, HasSubstr(why));
-  };
-  refused({}, "needs the archive of a run");
-  refused({folder / "none.h5"}, "cannot read");
-  refused({folder / "letter.html", "-o", folder / "r.html"}, "letter.html");
-  refused({old, "-o"}, "-o needs a file");
-  refused({old, "-o", folder.path().string()}, "is a folder");
-  refused({old, "-o", folder / "no/r.html"}, "make it first");
-  refused({old, "-o", folder / "letter.html"}, "exists already; name another file");
-  refused({old, "--colour"}, "has no option --colour");
-  EXPECT_EQ(read_whole(folder / "letter.html"), "<html>dear</html>");
-  EXPECT_FALSE(std::filesystem::exists(folder / "r.html"));
-  EXPECT_EQ(consist_says({"report", old, "-o", folder / "letter.html", "--overwrite"}).status, 0);
-  EXPECT_EQ(consist_says({"report", old, "-o", folder / "letter.html", "--title", "</script><b>"}).status, 0)
-      << "a report is replaced";
-  EXPECT_THAT(read_whole(folder / "letter.html"),
-              testing::AllOf(HasSubstr("&lt;/script&gt;&lt;b&gt;"), Not(HasSubstr("</script><b>"))));
 }
 
 }  // namespace
