@@ -98,7 +98,7 @@ if [ "$gpus" -ge 2 ]; then
     CONSIST_CONFORMANCE_MEMORY=cuda CONSIST_CONFORMANCE_TRANSPORTS=$transport part "transport-${transport%:staging*}" 120 "$build/bin/test_conformance_transport"
   done
   # 16 layouts x 4 models, one after the other: jobs that share GPUs wait for each other's collectives for minutes.
-  part layouts 600 "$build/bin/test_parity" --gtest_filter='Cuda/GpuLayoutParity*'
+  part layouts 600 "$build/bin/test_parity" --gtest_filter='Cuda*/GpuLayoutParity*'
   # No transport is named: NVLink, where there is NVLink.
   part automatic-transport 120 bash -c '"$@" 2>&1 | grep "data over nvlink within nodes (--transport auto)"' - "$build/bin/consist" train --device cuda --ranks 2 \
     --model llama-tiny --from-scratch --dataset synthetic --sequence 256 --batch 2 --steps 2

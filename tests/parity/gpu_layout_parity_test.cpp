@@ -49,11 +49,34 @@ std::vector<GpuLayout> gpu_layouts() {
     add({std::string("tp_sp_") + name, std::string("tp-sp=2+") + strategy, 2, false, {}, 4});
     add({std::string("pipeline_") + name, std::string("pipeline=2+") + strategy, 2, false, {}, 4});
   }
-  for (const std::string attention : {"gather", "ulysses"}) add({"cp_" + attention, "cp=", 1, false, {"--cp.attention=" + attention}});
+  for (const std::string attention : {"gather", "ulysses"})
+    add({"cp_" + attention, "cp=", 1, false, {"--cp.attention=" + attention}});
   add({"cp_zero3", "cp=2+zero3-offload", 1, false, {}, 4});
   add({"cp_tp_sp", "cp=2+tp-sp=2", 2, false, {}, 4});
   add({"tp_sp_pipeline", "tp-sp=2+pipeline=2", 2, false, {}, 4});
+  add({"activations_on_host", "zero2", 2, false, {"--offload-activations=all"}});
   return all;
+}
+
+/// Those of a model with experts: over ranks of their own and over the tensor axis.
+std::vector<GpuLayout> expert_layouts() {
+  const std::string room = "--ep.capacity=2", sends = "--ep.dispatch=all-to-all", turns = "--ep.parts=2";
+  return {{"ep", "ep=2+ddp", 1, false, {room}},
+          {"ep_sends", "ep=2+ddp", 1, true, {room, sends}},
+          {"ep_turns", "ep=2+ddp", 1, false, {room, turns}},
+          {"ep_turns_sends", "ep=2+ddp", 1, true, {room, turns, sends}},
+          {"ep_zero2", "ep=2+zero2", 2, false, {room}},
+          {"ep_activations_on_host", "ep=2+zero2", 2, false, {room, "--offload-activations=all"}},
+          {"tp_sp", "tp-sp=", 1, false, {"--tp-sp.capacity=2"}},
+          {"tp_sp_whole", "tp-sp=", 1, true, {"--tp-sp.experts=whole"}},
+          {"cp_gather", "cp=", 1, false},
+          {"cp_ring", "cp=", 1, true, {"--cp.attention=ring"}},
+          {"pipeline", "pipeline=2", 4, false},
+          {"ep_cp", "ep=2+cp=2", 1, false, {room}, 4},
+          {"ep_tp_sp", "ep=2+tp-sp=2", 1, false, {"--ep.capacity=4"}, 4},
+          {"ep_tp_sp_sends", "ep=2+tp-sp=2", 1, true, {"--ep.capacity=4", sends}, 4},
+          {"ep_pipeline", "ep=2+pipeline=2", 2, false, {room}, 4},
+          {"ep_zero3", "ep=2+zero3-offload", 1, true, {room}, 4}};
 }
 
 class GpuLayoutParity : public ::testing::TestWithParam<std::tuple<GpuLayout, ChangedModel>> {
@@ -99,6 +122,9 @@ ChangedModel gpu_model(const char* name, const char* golden, bool tied, const ch
           {"--sequence=256", "--global-batch=16", "--evaluate-sequences=16", "--learning-rate=2e-4"},
           tolerance};
 }
+std::string name_of(const ::testing::TestParamInfo<std::tuple<GpuLayout, ChangedModel>>& info) {
+  return std::get<1>(info.param).name + ("_" + std::get<0>(info.param).name);
+}
 // Models change fastest: as many processes as there are models, or a multiple, have one model each.
 INSTANTIATE_TEST_SUITE_P(
     Cuda, GpuLayoutParity,
@@ -107,7 +133,30 @@ INSTANTIATE_TEST_SUITE_P(
                                          gpu_model("qwen3_tied_bf16", "qwen3-tied", true, "bf16", "bf16 of 4,096 tokens"),
                                          gpu_model("llama_fp8", "llama-untied", false, "fp8", "fp8 of 4,096 tokens"),
                                          gpu_model("qwen3_tied_fp8", "qwen3-tied", true, "fp8", "fp8 of 4,096 tokens"))),
-    [](const auto& info) { return std::get<1>(info.param).name + ("_" + std::get<0>(info.param).name); });
+    name_of);
+
+/// In fp32, where no rounding hides an error, and in bf16, whose tolerance lets a few tokens fall on another expert.
+ChangedModel gpu_experts(const char* name, const char* precision) {
+  return {name,
+          "qwen3-moe",
+          {{"hidden_size", 128},
+           {"intermediate_size", 256},
+           {"moe_intermediate_size", 64},
+           {"num_attention_heads", 4},
+           {"head_dim", 64},
+           {"num_key_value_heads", 2},
+           {"num_hidden_layers", 4},
+           {"vocab_size", 102},
+           {"max_position_embeddings", 256}},
+          precision,
+          "cuda",
+          {"--sequence=256", "--global-batch=16", "--evaluate-sequences=16", "--learning-rate=2e-4"}};
+}
+INSTANTIATE_TEST_SUITE_P(CudaExperts, GpuLayoutParity,
+                         ::testing::Combine(::testing::ValuesIn(expert_layouts()),
+                                            ::testing::Values(gpu_experts("qwen3_moe_fp32", "fp32"),
+                                                              gpu_experts("qwen3_moe_bf16", "bf16"))),
+                         name_of);
 
 }  // namespace
 }  // namespace consist
