@@ -1,4 +1,4 @@
-// Analyses of programs: which instruction makes a tensor, and which read it; along which axes tensors lie how.
+// Analyses of programs: the instruction that makes a tensor, those that read it, and the mesh axes of a placement.
 #pragma once
 
 #include <cstddef>
@@ -42,11 +42,11 @@ class CONSIST_API DefUse {
   std::vector<InstructionId> users_;
 };
 
-/// Those of `among` along which the tensor lies as `placement` says.
+/// The axes of `among` along which the tensor has `placement`.
 CONSIST_API AxisSet axes_with(const Tensor& tensor, Placement placement, AxisSet among);
 
-/// The different sets, without the empty one, that axes_with() finds for `tensors`, the largest first: one collective moves tensors
-/// of one set.
+/// The distinct non-empty sets that axes_with() returns for `tensors`, the largest first. One collective moves the tensors of one
+/// set.
 CONSIST_API std::vector<AxisSet> sets_with(const Program& program, std::span<const TensorId> tensors, Placement placement,
                                            AxisSet among);
 

@@ -21,10 +21,10 @@ class CONSIST_API Builder {
   Program& program() noexcept { return program_; }
   const Tensor& operator[](TensorId id) const { return program_[id]; }
 
-  /// A tensor that the trainer writes before each step.
+  /// An input of the program: the trainer writes it before each step.
   TensorId input(std::string name, DType dtype, Shape shape, Placements placements = {});
-  /// The field of that name as an input [batch, sequence] of the micro-batch, the same tensor each time; no_tensor if the dataset has
-  /// no such field (Program::fields). A model that needs the field makes it an input() instead: a run whose dataset does not
+  /// The field of that name as an input [batch, sequence] of the micro-batch, the same tensor each time; no_tensor if the dataset
+  /// has no such field (Program::fields). A model that needs the field makes it an input() instead: a run whose dataset does not
   /// write that input is refused before the first step.
   TensorId field(std::string_view name);
   /// A weight, initialised from a normal distribution (init_std > 0) or to the constant init_mean.
@@ -49,7 +49,7 @@ class CONSIST_API Builder {
   /// partial→replicate all_reduce, partial→shard or flat reduce_scatter, shard or flat→replicate all_gather, replicate→shard or
   /// flat slice, shard→shard of another dimension all_to_all; between flat and shard it is gathered, then sliced. ERRORS:
   /// ProgramError if its placements on the axes differ; if it is flat along these and other axes; and if an inner axis that is
-  /// not among these divides the same dimension, so that the parts would not be contiguous.
+  /// not among these shards the same dimension, so that the slices would not be contiguous.
   TensorId reshard(TensorId tensor, AxisSet axes, Placement placement);
   /// The tensor with these placements. Axes with the same change from or to a shard or flat placement take one collective.
   TensorId reshard(TensorId tensor, const Placements& placements);

@@ -63,8 +63,8 @@ struct DeviceRates {
     double demand = 0;  ///< what the load becomes if nothing else runs (Throttling)
   };
 
-  /// A device at its power limit lowers its clock, some time after the load that it draws the power for. At a load x an
-  /// instruction takes 1 + x times as long as without, one without FLOPs 1 + memory_bound * x. The load is the mean of `demand`
+  /// Model of a device at its power limit, which lowers its clock some time after its load rises. At a load x an instruction
+  /// takes 1 + x times as long as without load, one without FLOPs 1 + memory_bound * x times. The load is the mean of `demand`
   /// over the time before, weighted by exp(-age / lag).
   struct Throttling {
     Figure lag;           ///< seconds; 0: times do not depend on what runs before
@@ -80,8 +80,8 @@ struct DeviceRates {
   Figure memory_rate;          ///< bytes/s that large kernels read and write
   Figure kernel_seconds;       ///< overhead of every kernel on the device, seconds
   Figure launch_seconds;       ///< time of the host to enqueue a kernel, seconds
-  /// Kernels that make the logits of the vocabulary for themselves make them in equal chunks of tokens, of at most so many bytes
-  /// in the operands' dtype; 0: not known.
+  /// Largest chunk of logits, in bytes of the operands' dtype, of kernels that make the logits of the vocabulary for themselves:
+  /// they cut the tokens into equal chunks. 0: not known.
   Figure chunk_bytes;
 
   /// FLOP/s of products of operands of this dtype. The peak of bf16 for 8-bit operands if the device has no 8-bit products.
@@ -90,7 +90,7 @@ struct DeviceRates {
 
 /// Rates of a rank over the links within a node, or over those to other nodes.
 struct LinkRates {
-  /// A message of `bytes`, sent by each rank, travels at `rate` bytes/s, latency included.
+  /// Each rank sends a message of `bytes` at `rate` bytes/s, latency included.
   struct Point {
     double bytes = 0, rate = 0;
   };
@@ -112,7 +112,8 @@ struct LinkRates {
 struct TransportLinks {
   std::string transport;             ///< the plugin's name
   std::optional<LinkRates> node;     ///< between ranks of a node; nothing: not known
-  std::optional<LinkRates> network;  ///< to another node, all ranks of the node sending; nothing: not known, or it goes nowhere
+  /// To another node, all ranks of the node sending; nothing: not known, or the transport does not leave the node.
+  std::optional<LinkRates> network;
 };
 
 /// Seconds in which each of `members` ranks sends `bytes`: linear between the points of the curve, at the last one's rate beyond.
@@ -125,19 +126,19 @@ struct Machine {
   std::vector<std::string> devices;  ///< a device is of this kind if its name contains one of these; empty: every one is
   int ranks_per_node = 1;
   DeviceRates device;
-  LinkRates node;                          ///< between ranks of a node, if no transport is named or nothing is known of it
+  LinkRates node;                          ///< between ranks of a node, if no transport is named or its links are not known
   LinkRates network;                       ///< the same, to another node, all ranks of the node sending
   std::vector<TransportLinks> transports;  ///< no two of one name
   Figure host_alone;   ///< bytes/s between the memories of host and device in one direction, if no other rank of the node copies
   Figure host_shared;  ///< the same if all ranks do
-  /// How many ranks these were when it was measured: fewer share as much between them. 0: that is not known, and two are as all.
+  /// Number of ranks with which host_shared was measured; fewer ranks share the same total. 0: not known, two ranks count as all.
   int host_shared_ranks = 0;
   Figure host_both{1};  ///< fraction of these rates that is left to each direction while both copy, 0..1
-  /// Relative time by which the slowest rank of a node computes longer than their mean: ranks of one job wait for it.
+  /// Fraction by which the slowest rank of a node computes longer than the mean of its ranks: the ranks of a job wait for it.
   Figure rank_skew;
-  Figure step_error;   ///< relative error of a simulated step, as comparisons with measured ones have it; 0: not known
+  Figure step_error;  ///< relative error of a simulated step, from comparisons with measured ones; 0: not known
 
-  /// Null where nothing is known of the transport.
+  /// The links of that transport; null if they are not known. Owned by the machine.
   CONSIST_API const TransportLinks* find_transport(std::string_view transport) const;
 };
 
@@ -162,12 +163,12 @@ struct AxisTransports {
 /// Work that runs at the same time as a collective.
 enum class Beside : std::uint8_t { nothing, compute };
 
-/// Durations of a program's instructions on a machine. They are equal for all ranks of a mesh, so that ranks with one machine
-/// compile one program. THREADS: all members from any thread.
+/// Durations of a program's instructions on a machine. They are equal for all ranks of a mesh, so that ranks with the same
+/// machine compile the same program. THREADS: all members from any thread.
 class CONSIST_API CostModel {
  public:
-  /// For programs on `mesh`: rank r is on node r / Machine::ranks_per_node. `transports`: by axis; what is empty or missing is not
-  /// named, and has Machine::node and Machine::network.
+  /// For programs on `mesh`: rank r is on node r / Machine::ranks_per_node. `transports`: by axis; an axis whose entry is
+  /// empty or missing has Machine::node and Machine::network.
   CostModel(std::shared_ptr<const Machine> machine, const Mesh& mesh, std::vector<AxisTransports> transports = {});
 
   const Machine& machine() const noexcept { return *machine_; }
@@ -178,8 +179,8 @@ class CONSIST_API CostModel {
   /// send. 0 if it touches no memory.
   double seconds(const Program& program, const Instruction& instruction) const;
 
-  /// Seconds of all instructions, by their place in the program, in a step that is repeated: seconds(), at the clock that the load
-  /// before each of them leaves (DeviceRates::Throttling), and, if there are several ranks, those of the slowest (Machine::rank_skew).
+  /// Seconds of each instruction, by its index, in a step that is repeated: seconds() at the clock under the load before it
+  /// (DeviceRates::Throttling) and, if there are several ranks, on the slowest of them (Machine::rank_skew).
   std::vector<double> durations(const Program& program) const;
 
   /// Estimated workspace (Kernel::workspace_bytes) of an instruction of the compute queue, where no device is asked: by
@@ -195,9 +196,10 @@ class CONSIST_API CostModel {
   /// Seconds of a kernel that reads and writes so many bytes and computes next to nothing.
   double moving_seconds(double bytes) const;
 
-  // Over a set of mesh axes, by the links of their transport: AxisTransports::within of its axes, or, where its groups lie on
-  // several nodes, AxisTransports::across of those of its axes that cross nodes. They are the same; where they are not, which no run
-  // accepts, that of the first axis counts. ERRORS: std::out_of_range for an axis that the mesh does not have.
+  // The functions below take a set of mesh axes and use the links of its transport: AxisTransports::within of its axes, or, where
+  // its groups lie on several nodes, AxisTransports::across of those of its axes that cross nodes. A run refuses a set whose axes
+  // name different transports; here the first axis counts then. ERRORS: std::out_of_range for an axis that the mesh does not
+  // have.
 
   /// Seconds in which `collective` sends `bytes` from each member of a group (Op::bytes_sent). If members are on several
   /// nodes, those of one node send over the links of all of them, and no transfer is faster than within the node.
@@ -218,17 +220,17 @@ class CONSIST_API CostModel {
   /// True if some members of a group lie on different nodes.
   bool crosses_nodes(AxisSet axes) const { return groups_over(axes).crosses; }
 
-  /// The name of their transport; empty: none is named.
+  /// The name of the axes' transport; empty: none is named.
   const std::string& transport(AxisSet axes) const { return links_over(axes).transport; }
 
-  /// The same of a group of them whose ranks are these, which may lie within a node where others do not.
+  /// The same for the one group whose ranks are `group`: it may lie within a node where other groups do not.
   const std::string& transport(AxisSet axes, std::span<const int> group) const;
 
-  /// The names that the axes have for such groups, each once: several are what no run accepts.
+  /// The names that the axes give for groups within a node or on several nodes, each once. A run refuses more than one.
   std::vector<std::string> transports_over(AxisSet axes, bool several_nodes) const;
 
-  /// True if the machine has rates of their transport between the nodes that they cross, or within a node if they cross none.
-  /// If false, they have Machine::network or Machine::node. Also true where no transport is named.
+  /// True if the machine has rates of the axes' transport (between nodes if they cross nodes, else within one), or if none is
+  /// named. If false, Machine::network or Machine::node takes their place.
   bool knows_links(AxisSet axes) const {
     const Links& links = links_over(axes);
     return crosses_nodes(axes) ? links.knows_network : links.knows_node;

@@ -1,5 +1,5 @@
-// Datasets: a deterministic stream of token sequences with random access, so that any rank can read its part and a run can resume
-// at any position.
+// Datasets: a deterministic stream of token sequences with random access, so that any rank can read its share and a run can
+// resume at any position.
 #pragma once
 
 #include <cstdint>
@@ -38,23 +38,26 @@ class CONSIST_API Dataset {
   virtual void read_train(std::int64_t index, std::span<std::int32_t> tokens) const = 0;
   /// Evaluation sequence `index` < eval_sequences(), in a fixed order.
   virtual void read_eval(std::int64_t index, std::span<std::int32_t> tokens) const = 0;
-  /// The values that it has for each token beside ids and targets; constant from construction on. A model that asks for a field
+  /// The fields that it has for each token beside ids and targets; constant from construction on. A model that asks for a field
   /// (Builder::field) gets it as an input. Names that the models of this project ask for:
   ///   "loss_mask" i32: 0 if the token's target does not count; the loss is the mean over the targets of a step that count;
-  ///   "document_start" i32: the position in the sequence, from 0, at which the token's document starts; attention sees nothing before.
+  ///   "document_start" i32: the position in the sequence, from 0, at which the token's document starts; attention sees nothing
+  ///   before.
   /// The default has none.
   virtual std::vector<Field> fields() const;
-  /// Reads the fields that are used, for a sequence of read_train() or read_eval(). The default throws ProgramError.
+  /// Write the fields that the model uses into `values`, for a sequence of read_train() or read_eval(). The defaults throw
+  /// ProgramError.
   virtual void read_train_fields(std::int64_t index, std::span<const FieldValues> values) const;
   virtual void read_eval_fields(std::int64_t index, std::span<const FieldValues> values) const;
-  /// One line for people and the archive: files, documents, tokens.
+  /// One line for the log and the archive: files, documents, tokens.
   virtual std::string describe() const = 0;
-  /// The tokenizer.json that the ids come from, which goes with an exported model; empty: not known. From construction on.
+  /// The tokenizer.json that the ids come from, which goes with an exported model; empty: not known. Constant from
+  /// construction on.
   virtual std::string tokenizer() const;
   /// Likely mistakes in these data with this model, one text each; rank 0 prints them. REQUIRES: open() was called.
   virtual std::vector<std::string> warnings() const;
   /// The program in Jinja by which conversations become text (transformers' chat_template), which goes with an exported model and
-  /// writes prompts; empty: none. From construction on. Throws UsageError or DataError where it cannot be read.
+  /// writes prompts; empty: none. Constant from construction on. Throws UsageError or DataError if it cannot be read.
   virtual std::string chat_template() const;
 };
 

@@ -28,7 +28,7 @@ struct Launch {
   double seconds = 0;  ///< estimated, on the machine that the program is planned for
 };
 
-/// When a launch ran, in seconds since the run() that it belongs to.
+/// Begin and end of a launch, in seconds since the start of its run().
 struct LaunchTime {
   double begin = 0;
   double end = 0;
@@ -64,7 +64,7 @@ struct DeviceInfo {
   std::vector<std::string> notes;
 };
 
-/// Counts that must stay constant during steady steps (tested).
+/// Counts that must stay constant during steady steps; tests compare them.
 struct DeviceCounters {
   std::int64_t allocations = 0;  ///< of memory, by the device plugin and its libraries where it can see them
   std::int64_t peak_bytes = 0;   ///< most bytes of MemorySpace::device held at once through allocate()
@@ -94,12 +94,14 @@ class CONSIST_API Device {
   /// Zeroed memory, 256-byte aligned; freed by release(). Throws SystemError when there is not enough.
   virtual void* allocate(MemorySpace space, std::int64_t bytes) = 0;
   virtual void release(MemorySpace space, void* memory) noexcept = 0;
-  /// Copy between the caller's memory and the device, and return when done. For set-up, checkpoints, inputs and metrics.
+  /// Copy `bytes` between the caller's memory and the device's and return when done. For set-up, checkpoints, inputs and metrics.
   virtual void upload(void* device_memory, const void* host, std::int64_t bytes) = 0;
   virtual void download(void* host, const void* device_memory, std::int64_t bytes) = 0;
 
   /// A kernel for an instruction; null if this device has none for the op or these dtypes.
   virtual std::unique_ptr<Kernel> make_kernel(const KernelRequest& request) = 0;
+  /// Prepares a step; launches are in program order. With `profile`, Executable::launch_times() has their times. The executable
+  /// must be destroyed before the kernels and the memory that the launches name.
   virtual std::unique_ptr<Executable> prepare(std::vector<Launch> launches, bool profile) = 0;
   virtual DeviceCounters counters() const = 0;
   /// Readings of the sensors now, always the same figures in the same order; empty if there are none. THREADS: any, after open().

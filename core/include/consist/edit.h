@@ -43,10 +43,10 @@ struct Pack {
   std::vector<TensorId> tensors;
   std::string name;
 };
-/// The same for several, in one pass over the program; returns their storages.
+/// The same for several packs, in one pass over the program; returns their storages.
 CONSIST_API std::vector<TensorId> pack(Program& program, std::span<const Pack> packs);
 
-/// Makes output `output` of `instruction`, which overwrote its memory, add to `sum` instead. The caller gives both one
+/// Lets output `output` of `instruction` add to `sum` instead of overwriting its memory. The caller gives both one
 /// storage. ERRORS: ProgramError if the op cannot add.
 CONSIST_API void add_into(const Program& program, Instruction& instruction, std::size_t output, TensorId sum);
 

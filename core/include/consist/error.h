@@ -44,7 +44,7 @@ class CONSIST_API UnavailableError : public Error {
   ~UnavailableError() override;
 };
 
-/// Another rank died, stuck, or left the job. `rank()` is the rank to blame.
+/// Another rank died, is stuck or left the job; `rank()` is the rank to blame. The job ends on all ranks (docs/jobs.md).
 class CONSIST_API PeerError : public Error {
  public:
   PeerError(int rank, const std::string& what) : Error(what), rank_(rank) {}

@@ -46,11 +46,11 @@ class CONSIST_API AtomicFile {
   AtomicFile(AtomicFile&& other) noexcept;
   AtomicFile& operator=(AtomicFile&&) = delete;
 
-  /// States the final size and sets the space aside where the file system can, so that a full disk shows before the work is done.
+  /// States the final size in bytes and reserves the space if the file system can, so that a full disk is an error at once.
   void reserve(std::int64_t bytes);
   /// Appends.
   void write(const void* data, std::size_t bytes);
-  /// Brings what was written to the disk and closes the file; still under its partial name.
+  /// Writes all data through to the disk and closes the file, which keeps its partial name.
   void finish();
   /// Gives the finished file its name, in place of what was there; the change of the folder is on the disk on return.
   void publish();
@@ -77,29 +77,29 @@ class CONSIST_API AtomicFile {
 
 /// A file for results that a user names.
 struct Output {
-  std::string option;  ///< that names it, for messages: "--trace"
+  std::string option;  ///< the option that names the file, for messages: "--trace"
   std::string path;
   bool overwrite = false;  ///< a file that is there may be replaced
-  /// So may a file that begins with this, as what can be made anew from the same input does. Empty: none.
+  /// A file that begins with this text may be replaced, too: it can be made again from the same input. Empty: none.
   std::string mark = {};
 };
 
-/// The rule of every output. A name that nothing has becomes a file. A regular file is replaced only with `overwrite`; where the
-/// name is a link, what it leads to is. Pipes, terminals and other character devices, links to them, and descriptors of the
-/// process (/dev/stdout) are written to and stay what they are: true is returned for these. Throws UsageError for a file that
-/// may not be replaced, for folders, sockets, block devices, and without `overwrite` links to nothing; SystemError where the
-/// file or its folder cannot be written. Changes nothing: for a check before the work whose result it is.
+/// Checks the rule that every output follows. A new name becomes a file. A regular file is replaced only with `overwrite`; if the
+/// name is a link, its target is replaced. Pipes, terminals and other character devices, links to them, and descriptors of the
+/// process (/dev/stdout) are written to as they are; for these it returns true. Throws UsageError for a file that may not be
+/// replaced, for folders, sockets, block devices, and without `overwrite` for links to nothing; SystemError if the file or its
+/// folder cannot be written. Changes nothing: call it before the work whose result is written.
 CONSIST_API bool check_output(const Output& output);
 
 /// Writes an output by that rule; a file appears when it is complete. Throws as check_output() and AtomicFile do, and SystemError
-/// for a pipe that nobody reads.
+/// for a pipe without a reader.
 CONSIST_API void write_output(const Output& output, std::string_view text);
 
-/// Opens an output by that rule to write it piece by piece: a file is new and empty. The caller closes the descriptor. Throws as
-/// write_output().
+/// Opens an output by that rule, to be written in several calls: a file is new and empty. The caller closes the descriptor.
+/// Throws as write_output().
 CONSIST_API int open_output(const Output& output);
 
-/// Brings changes of a folder's entries to the disk. Throws SystemError.
+/// Writes changes of a folder's entries through to the disk. Throws SystemError.
 CONSIST_API void sync_folder(const std::string& folder);
 
 /// The folder that a file lies in: "." for a bare name.

@@ -1,4 +1,4 @@
-// Which elements of a quantized tensor share a scale, and how many scales that makes.
+// Scalings: the elements of a quantized tensor that share a scale, and the number of scales.
 #pragma once
 
 #include <cstdint>

@@ -40,8 +40,8 @@ CONSIST_API Nonce make_nonce();
 CONSIST_API std::string random_hex(std::size_t bytes);
 
 /// The proof that `side` sends: proof_bytes bytes.
-CONSIST_API std::string make_proof(std::string_view secret, Side side, std::string_view purpose, const Nonce& client, const Nonce& server,
-                       std::string_view claim);
+CONSIST_API std::string make_proof(std::string_view secret, Side side, std::string_view purpose, const Nonce& client,
+                                   const Nonce& server, std::string_view claim);
 
 /// Compares in constant time.
 CONSIST_API bool proofs_equal(std::string_view a, std::string_view b) noexcept;
@@ -72,7 +72,7 @@ class CONSIST_API Gate {
   /// `what` names the gate in warnings: "the job's rendezvous".
   Gate(Socket listener, std::string secret, std::string purpose, std::string what);
 
-  /// Appends what to poll for.
+  /// Appends the entries to poll for.
   void watch(std::vector<pollfd>& entries) const;
   /// Serves all that is ready, without waiting. Call it after every poll, at least every second.
   std::vector<Admitted> serve();

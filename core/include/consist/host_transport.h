@@ -37,13 +37,13 @@ class CONSIST_API PointToPoint {
   virtual void wait_sent(int to, Ticket ticket) = 0;
   virtual void wait_received(int from, Ticket ticket) = 0;
 
-  /// Ends everything that is under way: nothing is written into posted memory any more. Later posts and waits fail.
+  /// Ends all operations in flight: nothing is written into posted memory any more. Later posts and waits fail.
   virtual void abandon() noexcept = 0;
 
   /// "rank 3", the member's number in the job; and the group's name.
   virtual std::string name(int member) const = 0;
   virtual const std::string& group() const noexcept = 0;
-  /// Larger messages than this many bytes work, and are slower.
+  /// Largest message, in bytes, that is sent at full speed; larger ones work and are slower.
   virtual std::size_t best_largest_message() const noexcept { return std::numeric_limits<std::size_t>::max(); }
 
   /// See Communicator.
@@ -53,16 +53,18 @@ class CONSIST_API PointToPoint {
   static constexpr std::size_t max_posted = 64;
 };
 
-/// Every member gives its text under `topic`, each a topic of its own per group, and gets all of them by member. Throws PeerError
+/// Exchanges texts: every member gives its own and gets all of them, by member. A group uses a `topic` once. Throws PeerError
 /// naming the member that gave none within the job's timeout.
-CONSIST_API std::vector<std::string> exchange_texts(Job& job, const GroupRequest& group, const std::string& topic, const std::string& own);
-/// Member 0's text, for all.
-CONSIST_API std::string share_text(Job& job, const GroupRequest& group, const std::string& topic, const std::string& text_of_first);
+CONSIST_API std::vector<std::string> exchange_texts(Job& job, const GroupRequest& group, const std::string& topic,
+                                                    const std::string& own);
+/// Gives member 0's text to all members. A group uses a `topic` once. ERRORS: those of exchange_texts().
+CONSIST_API std::string share_text(Job& job, const GroupRequest& group, const std::string& topic,
+                                   const std::string& text_of_first);
 
-/// Ring collectives over `links`, which move the least possible bytes per member: 2 (n-1)/n of the data for all_reduce, (n-1)/n for
-/// reduce_scatter and all_gather, all of it once for broadcast. Sums are made in one order: results are equal to the bit on all members.
-/// Data is cut into chunks of `chunk_bytes`, each sent on as soon as it has been summed. A header precedes each call: if members
-/// are in different calls, they throw ProgramError naming both, and use none of the bytes.
+/// Ring collectives over `links`, which move the least possible bytes per member: 2 (n-1)/n of the data for all_reduce, (n-1)/n
+/// for reduce_scatter and all_gather, all of it once for broadcast. Sums are made in one order: results are equal to the bit on
+/// all members. Data is cut into chunks of `chunk_bytes`, each sent on as soon as it has been summed. A header precedes each
+/// call: if members are in different calls, they throw ProgramError naming both, and use none of the bytes.
 inline constexpr std::size_t default_chunk_bytes = std::size_t{64} << 10U;
 CONSIST_API std::unique_ptr<Communicator> make_ring_communicator(std::unique_ptr<PointToPoint> links,
                                                                  std::size_t chunk_bytes = default_chunk_bytes);

@@ -1,5 +1,6 @@
 // The job: the ranks that train together, seen from one of them. A small key-value store at rank 0 for rendezvous, and the place
-// where every rank learns that another one died or is stuck. Processes without the job's token are refused.
+// where every rank learns that another one died or is stuck. The size of a job is fixed and a failure ends it on all ranks;
+// nothing is retried: a new job resumes from the last checkpoint (docs/jobs.md). Processes without the job's token are refused.
 #pragma once
 
 #include <chrono>
@@ -23,6 +24,7 @@ class CONSIST_API Job {
   /// The secret shared by the ranks of this job; transports authenticate their connections with it. Never logged.
   virtual std::string_view token() const noexcept = 0;
 
+  /// Stores `value` at rank 0 under `key`, in place of an earlier one.
   virtual void put(std::string_view key, std::string_view value) = 0;
   /// Waits until some rank has put the key. Throws SystemError after the timeout, PeerError if the job failed.
   virtual std::string get(std::string_view key, std::chrono::milliseconds timeout) = 0;
@@ -40,7 +42,7 @@ class CONSIST_API Job {
   /// must not block.
   virtual void set_progress(std::function<std::string()> progress) = 0;
 
-  /// How long a collective may wait for a peer (--timeout).
+  /// Longest wait of a collective for a peer (--timeout).
   virtual std::chrono::milliseconds timeout() const noexcept = 0;
 };
 

@@ -21,8 +21,8 @@ struct JsonRules {
   bool comments = false;
 };
 
-/// Throws DataError that begins with `name` and says what is wrong, at which line and column or under which key. Takes time
-/// linear in the text, but for the logarithm of the number of keys.
+/// Parses `text`. Throws DataError that begins with `name` and says what is wrong, at which line and column or under which key.
+/// Takes time linear in the text, but for the logarithm of the number of keys.
 CONSIST_API nlohmann::json parse_json(std::string_view text, const std::string& name, const JsonRules& rules = {});
 
 /// The file at `path`, which must be a regular one: a pipe or a device could go on for ever. Throws as InputFile and parse_json.

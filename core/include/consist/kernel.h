@@ -39,8 +39,8 @@ struct KernelRequest {
   std::span<const Buffer> inputs;
   std::span<const Buffer> outputs;
   const Attributes& attributes;
-  /// Where the rank's parts begin in the logical tensors (LocalPart::origin), for kernels that depend on positions: a slice of a
-  /// vocabulary. Empty: all begin at 0.
+  /// Origins of the rank's slices in the logical tensors (LocalPart::origin), for kernels that depend on positions, such as those
+  /// of a slice of a vocabulary. Empty: all begin at 0.
   std::span<const Origin> input_origins = {};
   std::span<const Origin> output_origins = {};
   /// The kind of the device that runs it: "cpu", whose memory the host reads and writes, or "cuda". With Buffer::space it

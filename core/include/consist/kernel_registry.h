@@ -34,11 +34,11 @@ struct KernelExample {
 class CONSIST_API KernelSet {
  public:
   virtual ~KernelSet();
-  /// The same each time; at least one.
+  /// The keys of this set: at least one, the same each time.
   virtual std::vector<KernelKey> keys() const = 0;
   /// The kernel for a request of one of keys(); null if it has none for the other operands. ERRORS: those of Device::make_kernel.
   virtual std::unique_ptr<Kernel> make_kernel(const KernelRequest& request) = 0;
-  /// At least one for every op of keys().
+  /// At least one example for every op of keys().
   virtual std::vector<KernelExample> examples() const = 0;
 };
 

@@ -44,7 +44,7 @@ struct Mixture {
   TensorId router = no_tensor;   ///< [experts, channels]
   TensorId gate_up = no_tensor;  ///< [experts, 2 ffn, channels]: of each expert the rows of gate_proj, then those of up_proj
   TensorId down = no_tensor;     ///< [experts, channels, ffn]
-  std::int64_t choices = 1;
+  std::int64_t choices = 1;      ///< experts of each token (top-k)
   bool normalize = true;  ///< the weights of a token's choices are divided by their sum
 };
 struct Mixed {
@@ -53,15 +53,16 @@ struct Mixed {
 };
 CONSIST_API Mixed mixture_of_experts(Builder& b, TensorId x, const Mixture& mixture, const std::string& name);
 
-/// Adds to Program::auxiliary_losses what keeps routers balanced, of the statistics of all of them (from mixture_of_experts(),
-/// added up): `balance` times Σ over experts of choices times probabilities, plus `z` times the squares. With `count`, a scalar,
-/// times that: where there is a mask the number of the micro-batch's targets that count (count_targets of masked_targets(); not
-/// Program::loss_count itself, since this one is summed over ranks in place), by whose sum the step is divided.
+/// Adds the balance loss (Fedus et al., 2022) and the z-loss (Zoph et al., 2022) of routers to Program::auxiliary_losses:
+/// `balance` times Σ over experts of choices times probabilities, plus `z` times the squares. `statistics` are those of
+/// mixture_of_experts(), added up over all routers. `count` is a factor of the loss, a scalar. Where targets are masked, it is
+/// the number of the micro-batch's targets that count (count_targets of masked_targets(); not Program::loss_count, which is
+/// summed over ranks in place), and the step is divided by the sum of these.
 CONSIST_API void add_balance_loss(Builder& b, TensorId statistics, double balance, double z, std::string name,
                                   TensorId count = no_tensor);
 
-/// `targets` without those whose `mask` [batch, sequence] (i32) is 0; how many are left becomes Program::loss_count, and with it
-/// the step's loss their mean. For lm_head_loss(), which does the same with a mask: what counts targets earlier needs them here.
+/// Ignores the targets whose `mask` [batch, sequence] (i32) is 0. The number of the others becomes Program::loss_count, so that
+/// the step's loss is their mean. lm_head_loss() does the same if it gets the mask; call this if the count is needed earlier.
 CONSIST_API TensorId masked_targets(Builder& b, TensorId targets, TensorId mask, std::string name);
 
 /// Sum over all positions of the cross-entropy of softmax(x wᵀ) against `targets` [batch, sequence] (i32; negative: ignored),

@@ -117,12 +117,12 @@ class Placement {
  public:
   constexpr Placement() = default;  ///< replicate
   static constexpr Placement replicate() noexcept { return {}; }
-  /// Each rank holds an equal, contiguous part of dimension `dim`.
+  /// Each rank holds an equal, contiguous slice of dimension `dim`.
   static constexpr Placement shard(int dim) noexcept { return Placement(static_cast<std::int8_t>(dim)); }
   /// Each rank holds a summand; the value is the sum over the axis.
   static constexpr Placement partial() noexcept { return Placement(std::int8_t{-2}); }
-  /// The tensor as the other axes leave it, flattened and cut into equal parts of ceil(elements / ranks) elements; the last parts
-  /// may be shorter or empty. Any shape divides so, and parts are contiguous: how ZeRO shards (Rajbhandari et al., 2020). A
+  /// The tensor as the other axes leave it, flattened and cut into equal slices of ceil(elements / ranks) elements; the last ones
+  /// may be shorter or empty. Any shape divides so, and slices are contiguous: how ZeRO shards (Rajbhandari et al., 2020). A
   /// tensor that is flat along several axes is cut once, over the group of all of them.
   static constexpr Placement flat() noexcept { return Placement(std::int8_t{-3}); }
 
@@ -140,7 +140,7 @@ class Placement {
 };
 
 /// One placement per mesh axis, by index; axes beyond those of the mesh stay replicate. A tensor lies on a set of axes as it lies
-/// on each of them; parts of one dimension nest, the first axis outermost.
+/// on each of them; slices of one dimension nest, the first axis outermost.
 class CONSIST_API Placements {
  public:
   Placement operator[](int axis) const noexcept { return on_[static_cast<std::size_t>(axis)]; }
@@ -161,16 +161,16 @@ class CONSIST_API Placements {
   std::array<Placement, Mesh::max_axes> on_{};
 };
 
-/// The shape of the part of a tensor of `shape` that one rank holds in memory: sharded extents divided by the axis size;
+/// The shape of the slice of a tensor of `shape` that one rank holds in memory: sharded extents divided by the axis size;
 /// [ceil(elements / ranks)] where it is flat. Throws ProgramError if an extent does not divide.
 CONSIST_API Shape local_shape(const Shape& shape, const Placements& placements, const Mesh& mesh);
 
 /// An index per dimension.
 using Origin = std::array<std::int64_t, Shape::max_rank>;
 
-/// The part of a tensor that one rank holds.
+/// The slice of a tensor that one rank holds.
 struct LocalPart {
-  Shape shape;      ///< as local_shape, but without the padding of a flat tensor's last parts
+  Shape shape;      ///< as local_shape, but without the padding of a flat tensor's last slices
   Origin origin{};  ///< where it begins in the logical tensor; for a flat one [0] is the index in the flattened tensor that it is
                     ///< cut from
 };

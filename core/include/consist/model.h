@@ -44,7 +44,7 @@ class CONSIST_API Architecture {
   /// loss. Returns the loss (a scalar). Parameters are created with the names of Hugging Face's checkpoints, tied weights once.
   virtual TensorId build(Builder& builder, TensorId ids, TensorId targets, double loss_scale) const = 0;
 
-  /// The folder's config.json that `transformers` would load this model from.
+  /// The text of the config.json from which `transformers` loads this model.
   virtual std::string config_json() const = 0;
 };
 
@@ -57,7 +57,8 @@ class CONSIST_API Model {
   virtual std::unique_ptr<Architecture> from_preset(std::string_view name) const = 0;
   /// True if config.json's "architectures" entry (for example "Qwen3ForCausalLM") is of this family.
   virtual bool accepts(std::string_view architecture) const = 0;
-  /// From the text of a config.json. Throws DataError naming the field that is missing, malformed or not understood.
+  /// Makes the architecture of a config.json, given its text. Throws DataError naming the field that is missing, malformed or not
+  /// understood.
   virtual std::unique_ptr<Architecture> from_config(std::string_view json) const = 0;
 };
 

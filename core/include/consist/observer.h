@@ -13,9 +13,9 @@ namespace consist {
 /// A run as it begins.
 struct ObservedRun {
   std::string configuration;    ///< JSON: every option with its value, as the archive's /config
-  std::string description;      ///< lines for people: model, data, layout, memory
+  std::string description;      ///< lines of text: model, data, layout, memory
   std::int64_t first_step = 0;  ///< steps that were done before, by runs that this one resumes
-  std::int64_t steps = 0;       ///< after which it ends
+  std::int64_t steps = 0;       ///< the step after which it ends
   bool overwrite = false;       ///< what an earlier run wrote may be replaced (--overwrite)
   bool mixture = false;         ///< the model has routers of experts: steps have expert_load, and aux_loss if that is trained on
 };
@@ -30,8 +30,8 @@ struct ObservedStep {
   double data_seconds = 0;  ///< that wait, of rank 0
   std::int64_t tokens = 0;
   std::int64_t sequences = 0;
-  std::optional<double> aux_loss;     ///< what is trained on beside the loss, weighted: the balance of routers
-  std::optional<double> expert_load;  ///< choices of the most chosen expert over the mean, of the least balanced layer
+  std::optional<double> aux_loss;     ///< weighted loss that is trained on beside `loss`: the balance of routers
+  std::optional<double> expert_load;  ///< choices of the most chosen expert over the mean, in the least balanced layer
 };
 
 /// The plugin kind "observer", chosen by --observe. One object per run, on rank 0 alone. THREADS: the trainer's, between steps;

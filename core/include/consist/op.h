@@ -71,17 +71,17 @@ class CONSIST_API Op {
   /// True if that output may also lie in memory of its own, so that the input keeps its value for later readers.
   virtual bool updates_apart(int /*output*/) const noexcept { return false; }
 
-  /// For an op that updates parameters side by side, how many states each has, else -1. Inputs: scalars and clip (Optimizer), then
-  /// for each parameter the value, the gradient, the master and its states; outputs: for each the value, the master and the
-  /// states, in place. The master and states that a run does not have are absent. Each element is updated by itself, so
-  /// that strategies may update in parts, or on the host.
+  /// The number of states per parameter of an op that updates parameters side by side, else -1. Inputs: scalars and clip
+  /// (Optimizer), then for each parameter the value, the gradient, the master and its states; outputs: for each the value, the
+  /// master and the states, in place. The master and states that a run does not have are absent. Each element is updated by
+  /// itself, so that strategies may update slices, or on the host.
   virtual int states_per_update() const noexcept { return -1; }
 
   /// True if running it reads or writes tensors. Ops that only state where bytes lie, for how long or under which name do
   /// not: they have no kernel and take no part in waits.
   virtual bool touches_memory() const noexcept { return true; }
 
-  /// True if output k is input k in another place (gathered, repeated, the part of a rank), for every k: if input k is a
+  /// True if output k is input k in another place (gathered, repeated, the slice of a rank), for every k: if input k is a
   /// parameter, output k is still that parameter, whose gradient has the precision's dtype.
   virtual bool passes_parameters_on() const noexcept { return false; }
 
@@ -92,7 +92,7 @@ class CONSIST_API Op {
   virtual bool takes_strided_view(int /*input*/) const noexcept { return false; }
   virtual bool makes_strided_view(int /*output*/) const noexcept { return false; }
 
-  /// Further demands on where tensors lie in memory. ERRORS: ProgramError that names the tensor.
+  /// Checks further requirements on the places of tensors in memory. ERRORS: ProgramError that names the tensor.
   virtual void check_places(const Program& program, const Instruction& instruction) const;  ///< default: nothing is needed
 
   /// Collectives move bytes between the ranks of a group over the axes in attribute "axis" (an AxisSet) and run on their queue.
@@ -107,17 +107,19 @@ class CONSIST_API Op {
   /// The data that it moves between ranks. Movement::none for a collective of another kind.
   virtual Movement movement() const noexcept { return Movement::none; }
 
-  /// Which part of a linear and of its gradients it is.
+  /// The part of a linear that it computes: the product or one of its gradients.
   virtual LinearPart linear_part() const noexcept { return LinearPart::none; }
 
-  /// The op that computes several of a linear part at once as a single product, null if there is none. Its inputs are one that all
-  /// share, then a pair for each: x, pairs of w and bias?; sum?, pairs of dy and w (their sum is output 0); x, pairs of dy and sum?.
+  /// The op that computes several of this part at once as a single product; null if there is none. Its inputs, by linear_part():
+  /// product: x, then pairs of w and bias?. input_gradient: sum?, then pairs of dy and w; output 0 is the sum of all.
+  /// weight_gradient: x, then pairs of dy and sum?.
   virtual const Op* packed() const noexcept { return nullptr; }
 
   virtual Separable separable() const noexcept { return Separable::no; }
 
-  /// Layouts that put tokens into another order (Program::zigzag, messages of tp-sp) ask it of every op that works on tokens, but for those
-  /// with attends() and position_rows(), which follow the order. An op that says nothing is refused by name, or its tokens stay in order.
+  /// Layouts that reorder tokens (Program::zigzag, messages of tp-sp) ask every op that works on tokens, except those with
+  /// attends() or position_rows(), which follow the order. If an op says nothing (fixed), cp refuses it by name and tp-sp keeps
+  /// the order.
   virtual TokenOrder token_order() const noexcept {
     return separable() == Separable::tokens ? TokenOrder::any : TokenOrder::fixed;
   }
@@ -129,16 +131,17 @@ class CONSIST_API Op {
   virtual int position_rows() const noexcept { return -1; }
 
   /// True for causal attention. Inputs: queries, keys, values [batch, sequence, heads*head_dim], optionally document starts and
-  /// i32[1], the position of the first query beside keys of a cache (docs/ops.md). Output 0 is placed as the queries are. The op
-  /// accepts queries that are divided along the sequence, in the order of Program::zigzag, and whole keys and values.
+  /// i32[1], the position of the first query beside keys of a KV cache (docs/ops.md). Output 0 is placed as the queries are. The
+  /// op accepts queries that are sharded along the sequence, in the order of Program::zigzag, with unsharded keys and values.
   virtual bool attends() const noexcept { return false; }
 
-  /// The input whose dimension 0 runs over experts, their weights; -1: none. With a part of them it works on the rows of those.
+  /// The input that holds the experts' weights, experts in dimension 0; -1: none. With a slice of it the op works on the rows of
+  /// these experts.
   virtual int expert_weights() const noexcept { return -1; }
 
-  /// True if it brings tokens to their experts. Attribute "rows": the rows, the last dimension but one of output 0, that there is
-  /// room for over all ranks ("most_rows", if present: more are never wanted). With attribute "axis" there may be more than
-  /// that, and the last output states how many had no room.
+  /// True if it brings tokens to their experts. Attribute "rows": the capacity over all ranks, in rows, which are the last
+  /// dimension but one of output 0 ("most_rows", if present: an upper bound of the rows that are ever needed). With attribute
+  /// "axis" there may be more rows than the capacity; the last output is then the number of those beyond it.
   virtual bool dispatches_tokens() const noexcept { return false; }
 
   /// True if f(a + b) = f(a) + f(b), element by element, over all inputs together: it may be applied to the summands instead of
@@ -148,7 +151,7 @@ class CONSIST_API Op {
   /// True if output k is input 2k plus input 2k + 1, for every k.
   virtual bool adds_pairs() const noexcept { return false; }
 
-  /// The input in whose place output `output` may be written if no instruction reads that input later, or -1. Unlike with
+  /// The input whose memory output `output` may take if no instruction reads that input later, or -1. Unlike with
   /// updates_in_place(), the output may have memory of its own.
   virtual int may_take_place_of(int /*output*/) const noexcept { return -1; }
 
@@ -158,8 +161,8 @@ class CONSIST_API Op {
   /// True if output 0, a scalar f32, is the largest magnitude in input 0.
   virtual bool states_amax() const noexcept { return false; }
 
-  /// The op that also states the largest magnitudes of outputs: those that attribute "amax_of" names (bit k: of output k), behind its
-  /// own outputs, each a scalar f32. Null if there is none.
+  /// The op that also states the largest magnitudes of outputs: those that attribute "amax_of" names (bit k: of output k), behind
+  /// its own outputs, each a scalar f32. Null if there is none.
   virtual const Op* with_amax() const noexcept { return nullptr; }
 
   /// True if it quantizes input 0 as consist/quantize.h states: outputs are the 8-bit values, their transposed copy, and scales.
@@ -182,9 +185,9 @@ class CONSIST_API OpRegistry {
  public:
   OpRegistry();
   ~OpRegistry();
-  /// Throws UsageError if an op of that name exists already.
+  /// Registers an op and owns it. Throws UsageError if an op of that name exists already.
   const Op& add(std::unique_ptr<Op> op);
-  const Op* find(std::string_view name) const noexcept;
+  const Op* find(std::string_view name) const noexcept;  ///< null if there is none
   /// Throws ProgramError naming the op if there is none.
   const Op& get(std::string_view name) const;
   std::vector<const Op*> all() const;  ///< by name

@@ -1,6 +1,6 @@
 // Traits: properties that passes and strategies ask an op for, so that they need not know its name. An op of a plugin with a
-// trait is treated like the core's ops that have it. The default of each trait means "not known", which is always safe: whoever
-// needs the trait leaves the op as it is, or refuses the layout and names the op.
+// trait is treated like the core's ops that have it. The default of each trait means "not known", which is always safe: code
+// that needs the trait leaves the op as it is, or refuses the layout with an error that names the op.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@ namespace consist {
 enum class Movement : std::uint8_t {
   none,            ///< nothing, or a collective of a kind of its own
   all_reduce,      ///< each rank gets the sum of all ranks' tensors; one output for each input
-  reduce_scatter,  ///< each rank gets its part of that sum; parts lie along attribute "dim", -1: flat
-  all_gather,      ///< each rank gets the parts of all; parts lie along attribute "dim", -1: flat
-  slice,           ///< each rank keeps its part of what it holds whole, along attribute "dim"; nothing is sent
+  reduce_scatter,  ///< each rank gets its slice of that sum, along attribute "dim"; -1: flat
+  all_gather,      ///< each rank gets the slices of all, along attribute "dim"; -1: flat
+  slice,           ///< each rank keeps its slice of an unsharded tensor, along attribute "dim"; nothing is sent
   send,            ///< input 0 to a neighbour (attribute "lane", see Lane)
   receive,         ///< output 0 from a neighbour
 };
@@ -26,8 +26,8 @@ enum class LinearPart : std::uint8_t {
   weight_gradient,  ///< inputs x, dy, sum?; output dw
 };
 
-/// The dimensions of activations [batch, sequence, channels] along which an op may be cut into independent parts. Inputs and
-/// outputs are cut alike; tensors without these dimensions (weights, tables) are read by every part.
+/// The dimensions of activations [batch, sequence, channels] along which an op may be cut into independent slices. Inputs and
+/// outputs are cut alike; tensors without these dimensions (weights, tables) are read by every slice.
 enum class Separable : std::uint8_t {
   no,
   sequences,  ///< along the batch
@@ -46,11 +46,11 @@ enum class TokenOrder : std::uint8_t {
 /// The use that an op makes of a table [vocabulary, channels], its input 1.
 enum class VocabularyUse : std::uint8_t {
   none,
-  /// Output 0 is rows of the table, by the ids in input 0. With attribute "vocabulary" (rows of the whole table) the op accepts a
-  /// table that is split along its rows; outputs are then partial.
+  /// Output 0 is rows of the table, by the ids in input 0. With attribute "vocabulary" (rows of the unsharded table) the op
+  /// accepts a table that is sharded along its rows; outputs are then partial.
   lookup,
   /// The cross-entropy of the product of input 0, [batch, sequence, channels], and the table, against the ids in input 2, times
-  /// attribute "scale". vocabulary_logits and vocabulary_loss compute the same with a table that is split along its rows.
+  /// attribute "scale". vocabulary_logits and vocabulary_loss compute the same with a table that is sharded along its rows.
   loss,
 };
 
@@ -62,9 +62,9 @@ struct ResidualSum {
   int sum = 1;       ///< output; absent where `residual` is
 };
 
-/// How an op may be split along the channels of activations [batch, sequence, channels].
+/// A way to shard an op along the channels of activations [batch, sequence, channels].
 struct ChannelSplit {
-  /// Number of leading inputs that are activations: if each is split along its channels into equal parts, they give the same part
+  /// Number of leading inputs that are activations: if each is cut along its channels into equal slices, they give the same slice
   /// of output 0.
   int inputs = 0;
   /// Channels that must stay together, as those of a head; 1: none must. Inputs may have different numbers of such

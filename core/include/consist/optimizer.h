@@ -1,6 +1,6 @@
-// Optimizers: which states a parameter has, and its update as instructions of the step. An optimizer knows neither ranks nor
-// strategies: its tensors have the placements that the strategies gave the gradients (a ZeRO rank has its part). An optimizer
-// that needs a whole matrix asks for it by Builder::reshard.
+// Optimizers: the states of a parameter, and its update as instructions of the step. An optimizer knows neither ranks nor
+// strategies: its tensors have the placements that the strategies gave the gradients (a ZeRO rank has its slice). An optimizer
+// that needs an unsharded matrix asks for it by Builder::reshard.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class PassList;
 /// One parameter's tensors. All have its logical shape and are placed as its gradient is.
 struct UpdatedParameter {
   const Parameter* parameter = nullptr;  ///< of the program; valid while the call lasts
-  TensorId value = no_tensor;            ///< what forward reads, in DTypes::parameter
+  TensorId value = no_tensor;            ///< the weight that forward reads, in DTypes::parameter
   TensorId gradient = no_tensor;         ///< summed over micro-batches and ranks, not yet clipped, in DTypes::gradient
   TensorId master = no_tensor;           ///< the weight in DTypes::master; absent: `value` is the weight itself
   std::vector<TensorId> states;          ///< in the order of Optimizer::states(), in DTypes::moment; zeros before the first step
@@ -34,7 +34,8 @@ struct UpdateGroup {
   std::int64_t seed = 0;             ///< of stochastic rounding: another one for each group, the same on all ranks
 };
 
-/// The plugin kind "optimizer". THREADS: one. Const members give the same answer each time and on every rank.
+/// The plugin kind "optimizer". Const members give the same answer each time and on every rank. THREADS: several at a time, each
+/// with a program of its own: predictions compile the ranks of a pipeline in parallel.
 class CONSIST_API Optimizer {
  public:
   virtual ~Optimizer();
@@ -49,19 +50,19 @@ class CONSIST_API Optimizer {
   /// elements. Called before each step: it must not allocate.
   virtual void write_scalars(std::int64_t step, double learning_rate, std::span<float> out) const = 0;
 
-  /// Emits the update of a group. `scalars`: f32 [scalar_count()], what write_scalars() wrote for the step; `clip`: f32 scalar by which gradients are
-  /// to be multiplied. The outputs must update `value`, `master` and `states` in place (Op::updates_in_place).
+  /// Emits the update of a group. `scalars`: f32 [scalar_count()], as write_scalars() wrote them for the step; `clip`: f32 scalar
+  /// that multiplies the gradients. The outputs must update `value`, `master` and `states` in place (Op::updates_in_place).
   virtual void update(Builder& builder, TensorId scalars, TensorId clip, const UpdateGroup& group) const = 0;
 
   /// Adds passes of its own (consist/pass.h), beside update(). The default adds none.
   virtual void add_passes(PassList& passes) const;
 
-  /// One line for people: "AdamW, betas 0.9 and 0.95".
+  /// One line for the log: "AdamW, betas 0.9 and 0.95".
   virtual std::string describe() const = 0;
 };
 
-/// AdamW (Loshchilov & Hutter, 2019), states "moment1" and "moment2"; Adam's constants are those of Kingma & Ba (2015). The plugin
-/// "adamw"; other optimizers use it for parameters that their own rule does not cover.
+/// AdamW (Loshchilov & Hutter, 2019), states "moment1" and "moment2"; Adam's constants are those of Kingma & Ba (2015). The
+/// plugin "adamw"; other optimizers use it for parameters that their own rule does not cover.
 class CONSIST_API AdamW final : public Optimizer {
  public:
   struct Settings {

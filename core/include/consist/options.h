@@ -20,7 +20,7 @@ enum class OptionKind : std::uint32_t {
   choice,  ///< one of `choices`
 };
 
-/// Why an archive or a checkpoint, which may come from somebody else, cannot give an option its value.
+/// The reason why an archive or a checkpoint, which may come from somebody else, may not set an option.
 enum class OptionRole : std::uint32_t {
   setting,  ///< no reason: --config run.h5 takes it over
   code,     ///< it names code that is loaded or executed: a library, a plugin, a program
@@ -38,11 +38,12 @@ struct OptionSpec {
   /// The value that another option of the same table must have for this one to have an effect: "schedule=interleaved",
   /// "device=cpu|host". Empty: it always has an effect. A run that is given an option without effect says so.
   const char* needs = "";
-  /// Values between which `consist tune` chooses where none is given, the default among them: "10Mi|25Mi|100Mi". What is trained
-  /// changes by the order of sums or, of a precision, by rounding alone. "divisors(layers)", and "1 beside stages" for a default of
-  /// its own, depend on the run (docs/plugins.md). Empty: not searched. The host refuses a plugin whose values are not legal.
+  /// Values among which `consist tune` chooses if the user gives none, the default among them: "10Mi|25Mi|100Mi". They may change
+  /// results by the order of sums or, for a precision, by rounding, and by nothing else. "divisors(layers)", and "1 beside
+  /// stages" for a default of its own, depend on the run (docs/plugins.md). Empty: not searched. The host refuses a plugin whose
+  /// values are not legal.
   const char* tunable = "";
-  /// Options of roles code and results are given by the user alone.
+  /// Options of the roles code and results are set by the user alone, never by an archive or a checkpoint.
   OptionRole role = OptionRole::setting;
 };
 

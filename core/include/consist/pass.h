@@ -26,10 +26,10 @@ struct PassContext {
 
 /// Where passes of plugins run.
 enum class PassPoint : std::uint8_t {
-  forward,      ///< forward of one micro-batch, placed on the mesh, in the precision's dtypes; differentiated afterwards
-  micro_batch,  ///< one micro-batch of this rank: forward and backward, in an evaluation forward alone
+  forward,          ///< forward of one micro-batch, placed on the mesh, in the precision's dtypes; differentiated afterwards
+  micro_batch,      ///< one micro-batch of this rank: forward and backward, in an evaluation forward alone
   before_schedule,  ///< all micro-batches, gradients accumulated and not yet reduced. Not in an evaluation
-  after_schedule,   ///< the same behind every strategy's schedule(): reductions are in. Not in an evaluation
+  after_schedule,   ///< the same after every strategy's schedule(): with reductions. Not in an evaluation
   finished,         ///< the whole program, optimizer included: before memory is planned
 };
 inline constexpr std::size_t pass_points = 5;
@@ -41,7 +41,8 @@ struct Pass {
   std::string name;
   /// Changes the program. The program is verified before and after it (verify(), docs/plugins.md); a rule that the pass breaks is
   /// an error with its name. REQUIRES: it does the same on every rank for the same program (no clocks, no random numbers), and
-  /// inserted instructions carry its name in Tag::inserted_by. ERRORS: UsageError for a request of the user that cannot be met.
+  /// inserted instructions carry its name in Tag::inserted_by. THREADS: several at a time, each with a program of its own.
+  /// ERRORS: UsageError for a request of the user that cannot be met.
   std::function<void(Program&, PassContext&)> run;
 };
 

@@ -126,8 +126,8 @@ constexpr PluginInfo make_plugin_info(const char (&fingerprint)[F], const char (
   }                                                                                              \
   static_assert(true)
 
-/// Optional: why the part cannot work on this machine, as a NUL-terminated text; null or empty if it can. Called in a process of its own
-/// by `consist plugins`, so it may probe hardware.
+/// Optional: `function()` returns the reason why the part cannot work on this machine, as a text; empty if it can. `consist
+/// plugins` calls it in a process of its own, so that it may probe hardware.
 #define CONSIST_PLUGIN_AVAILABILITY(function)                                             \
   extern "C" CONSIST_API const char* consist_plugin_unavailable() {                       \
     static const std::string reason = (function)();                                       \

@@ -49,13 +49,13 @@ CONSIST_API std::string_view name_of(MemorySpace space) noexcept;
 /// How a state (Builder::state), a parameter, a master or an optimizer's state is saved and resumed. A strategy's finish() may
 /// set it.
 enum class StateKind : std::uint8_t {
-  logical,      ///< one value over all ranks, saved in parts as it is placed: any layout resumes it. Never partial
+  logical,      ///< one value over all ranks, saved in slices as it is placed: any layout resumes it. Never partial
   per_rank,     ///< a value of each rank's own, under any placement; equal at the start. Only the layout that saved it resumes it
   discardable,  ///< as logical, but a run may resume without it, from zeros, or leave it unread. Not for parameters
 };
 
 struct Tensor {
-  std::string name;  ///< unique only for inputs, states and metrics; otherwise for people
+  std::string name;  ///< unique only for inputs, states and metrics; otherwise for messages
   DType dtype = DType::f32;
   Shape shape;  ///< logical
   Placements placements;
@@ -63,7 +63,7 @@ struct Tensor {
   MemorySpace space = MemorySpace::device;
   bool state = false;            ///< keeps its value from step to step (parameters, optimizer states)
   StateKind state_kind = StateKind::logical;
-  bool recomputed = false;       ///< made again for backward rather than kept from forward (--recompute)
+  bool recomputed = false;       ///< computed again for backward instead of kept from forward (--recompute)
   TensorId storage = no_tensor;  ///< the tensor whose bytes these are; its own id if it owns them; never a chain
   std::int64_t offset = 0;       ///< bytes from the start of the storage, on every rank
   /// Elements from the start of a row (of the last dimension) to the start of the next, on every rank, where the tensor is a
@@ -111,7 +111,7 @@ class CONSIST_API Attributes {
   double real_or(std::string_view name, double fallback) const;
 
   const std::vector<std::pair<std::string, AttributeValue>>& all() const noexcept { return values_; }
-  /// For keys of maps: bytes that are equal exactly if names, values (to the last bit) and their order are. Not for people.
+  /// For keys of maps: bytes that are equal exactly if names, values (to the last bit) and their order are. Not for messages.
   std::string key() const;
 
  private:
@@ -165,7 +165,7 @@ enum class Phase : std::uint8_t {
 };
 CONSIST_API std::string_view name_of(Phase phase) noexcept;
 
-/// Where an instruction comes from. `inserted_by` points to a string literal or another string that outlives the program.
+/// The origin of an instruction. `inserted_by` points to a string literal or another string that outlives the program.
 struct Tag {
   Phase phase = Phase::forward;
   std::int16_t layer = -1;        ///< transformer layer, -1 outside of any
@@ -207,7 +207,7 @@ struct Field {
 /// first.
 struct Router {
   TensorId statistics =
-      no_tensor;            ///< of one micro-batch, partial where tokens are divided; no_tensor where another rank has the layer
+      no_tensor;            ///< of one micro-batch, partial where tokens are sharded; no_tensor where another rank has the layer
   std::int16_t layer = -1;  ///< transformer layer
   std::int64_t experts = 0;
 };
@@ -223,25 +223,25 @@ struct Program {
   /// The number of targets that the loss counts, an f32 scalar, where a mask decides it: the loss and the gradients are divided
   /// by its sum over micro-batches and ranks. Absent: every target counts, and `loss` is the mean.
   TensorId loss_count = no_tensor;
-  /// Scalars that are trained on beside `loss`, such as a router's balance loss, each times its weight already. The reported loss
+  /// Scalars that are trained on beside `loss`, such as a router's balance loss, already times their weights. The reported loss
   /// does not contain them.
   std::vector<TensorId> auxiliary_losses;
-  /// Rows that experts had no room for, an f32 scalar that is partial as the loss is: a step in which it is not 0 changes nothing.
-  /// Absent: there is always room.
+  /// Rows beyond the experts' capacity, an f32 scalar that is partial as the loss is: a step in which it is not 0 changes
+  /// nothing. Absent: the capacity always suffices.
   TensorId overflow = no_tensor;
   std::vector<Router> routers;  ///< of all layers, in the order of forward
   /// How many choices fell on each expert: f32[routers, most experts of one], partial as the loss is. Absent: there are no
   /// routers.
   TensorId expert_choices = no_tensor;
-  /// The order of the sequence in all inputs, activations and tables of positions. 0: that of positions. n: zigzag over n ranks: of 2n
-  /// chunks of equal length the first and the last, the second and the last but one, and so on (Llama 3, Grattafiori et al., 2024).
+  /// The order of the sequence in all inputs, activations and tables of positions. 0: that of positions. n: zigzag over n ranks:
+  /// of 2n equal chunks the first and the last, the second and the last but one, and so on (Llama 3, Grattafiori et al., 2024).
   int zigzag = 0;
   std::vector<Field> fields;  ///< of the dataset; those that a model asks for become inputs
   int micro_batches = 1;
   /// The axis along which ranks run different programs (pipeline stages), -1: none. Each program has only the
   /// parameters, inputs and loss that its rank needs. Placements along this axis only say which values are partial along it.
   int stage_axis = -1;
-  /// How long instructions take on the machine that the program is planned for (consist/cost.h); the same for all ranks of a job.
+  /// Durations of instructions on the machine that the program is planned for (consist/cost.h); the same for all ranks of a job.
   /// Null in programs that were made by hand; see costs_of().
   std::shared_ptr<const CostModel> costs;
 
@@ -255,14 +255,14 @@ struct Program {
     const Tensor& t = (*this)[id];
     return local_shape(t.shape, t.placements, mesh);
   }
-  /// The part of it that this program's rank holds.
+  /// The slice of the tensor that this program's rank holds.
   LocalPart part(TensorId id) const {
     const Tensor& t = (*this)[id];
     return local_part(t.shape, t.placements, mesh, rank);
   }
   /// Bytes that one rank holds of the tensor.
   std::int64_t bytes(TensorId id) const;
-  /// Bytes that must lie unused behind every storage: collectives over parts of equal size move the padding of flat tensors too.
+  /// Bytes that must lie unused behind every storage: collectives over equal slices move the padding of flat tensors too.
   std::int64_t padding() const;
   /// The first tensor of that name, or no_tensor. Linear in the number of tensors.
   TensorId find(std::string_view name) const noexcept;

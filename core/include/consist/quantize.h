@@ -1,4 +1,4 @@
-// How programs quantize a tensor: one instruction makes its copy in 8-bit floats, the transposed copy and the scales of both.
+// Quantization in programs: one instruction makes a tensor's copy in 8-bit floats, the transposed copy and the scales of both.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct QuantizeSettings {
   Scaling scaling = Scaling::tensor;
   AmaxHistory history;         ///< of delayed scaling
   bool once_per_step = false;   ///< of weights: micro-batches share it
-  bool before_gathers = false;  ///< parts may be quantized before they are gathered (core/passes/gather_quantized.h)
+  bool before_gathers = false;  ///< slices may be quantized before they are gathered (core/passes/gather_quantized.h)
   /// True if a transposed copy is made, else Quantized::transposed is no_tensor. False only with one scale per tensor.
   bool transposed = true;
 };

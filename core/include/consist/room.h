@@ -1,4 +1,4 @@
-// Room for rows of tokens at their experts, or on their way to these (Op::dispatches_tokens).
+// Capacity: memory for rows of tokens at their experts, or in flight to these (Op::dispatches_tokens).
 #pragma once
 
 #include <algorithm>
@@ -6,11 +6,11 @@
 
 namespace consist {
 
-/// A rank's room is a multiple of so many rows: products like such sizes.
+/// A rank's capacity is a multiple of so many rows: matrix products are faster at such sizes.
 constexpr std::int64_t room_unit = 16;
 
-/// The least room over `ranks` ranks, which share it equally, that holds `rows` and is a multiple of room_unit on each; at least
-/// one unit each.
+/// The least capacity over `ranks` ranks, which share it equally, that holds `rows` and is a multiple of room_unit on each; at
+/// least one unit each.
 constexpr std::int64_t rounded_room(std::int64_t rows, std::int64_t ranks) noexcept {
   const std::int64_t multiple = room_unit * ranks;
   return (std::max<std::int64_t>(rows, 1) + multiple - 1) / multiple * multiple;

@@ -1,4 +1,4 @@
-// Learning-rate schedules: the rate of each step, from how many steps are done and how many the run has.
+// Learning-rate schedules: the rate of each step, from the number of steps that are done and that of the run.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,13 @@ class CONSIST_API Schedule {
  public:
   virtual ~Schedule();
 
-  /// The learning rate of the step that follows `done` steps (0 for the first), in a run of `steps` steps, at least one. `done` may reach and
-  /// pass `steps`: where a schedule ends, it stays. `peak` is --learning-rate, 0 or more. The result must be finite, at least 0
-  /// and at most 1e6; the host refuses any other with the plugin's name. Called before each step: it must not allocate.
+  /// The learning rate of the step that follows `done` steps (0 for the first), in a run of `steps` steps, at least one. `done`
+  /// may reach and pass `steps`: the rate then stays at the schedule's end. `peak` is --learning-rate, 0 or more. The result must
+  /// be finite, at least 0 and at most 1e6; the host refuses any other with the plugin's name. Called before each step: it must
+  /// not allocate.
   virtual double rate(std::int64_t done, std::int64_t steps, double peak) const = 0;
 
-  /// One line for people: "cosine to 0.1 of the peak after 100 steps of warm-up".
+  /// One line for the log: "cosine to 0.1 of the peak after 100 steps of warm-up".
   virtual std::string describe() const = 0;
 };
 
@@ -39,7 +40,7 @@ class CONSIST_API Warmup {
   explicit Warmup(const Options& options);
 
   std::int64_t steps() const noexcept { return steps_; }
-  /// `point` must lie in [0, steps()).
+  /// The rate at `point`, which must lie in [0, steps()).
   double rate(std::int64_t point, double peak) const noexcept;
   /// " after 100 steps of warm-up", empty without one.
   std::string describe() const;

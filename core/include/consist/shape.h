@@ -28,7 +28,7 @@ class CONSIST_API Shape {
   /// Product of all extents but the last: the rows of the tensor seen as a matrix [rows, last()].
   std::int64_t rows() const noexcept;
 
-  void push_back(std::int64_t extent);
+  void push_back(std::int64_t extent);  ///< throws ProgramError beyond max_rank or below 0
   bool operator==(const Shape&) const noexcept = default;
   std::string text() const;  ///< "[8,512,1024]"
 

@@ -82,9 +82,10 @@ CONSIST_API std::vector<InterfaceAddress> interface_addresses();
 /// True if a name or numeric address means the loopback interface ("localhost", "127.0.0.1", "::1").
 CONSIST_API bool is_loopback(const std::string& host);
 
+/// Send or receive as many bytes as can be moved without waiting.
 CONSIST_API Moved try_send(const Socket& socket, std::span<const std::byte> bytes) noexcept;
 CONSIST_API Moved try_receive(const Socket& socket, std::span<std::byte> bytes) noexcept;
-/// The same with several pieces of memory, one after the other, by one call of the system.
+/// The same with several ranges of memory, one after the other, by one system call.
 CONSIST_API Moved try_send(const Socket& socket, std::span<const iovec> pieces) noexcept;
 CONSIST_API Moved try_receive(const Socket& socket, std::span<const iovec> pieces) noexcept;
 

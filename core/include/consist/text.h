@@ -1,5 +1,5 @@
-// Text for people: quantities, and text of unknown origin made fit for a terminal (names in files, reasons of plugins, lines of other
-// processes). All functions may be called from any thread.
+// Text for terminals: quantities, and text of unknown origin made fit to print (names in files, reasons of plugins, lines of
+// other processes). All functions may be called from any thread.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
-// The order of the tokens of a sequence (Program::zigzag), for what depends on positions: tables of them, attention, batches.
+// The order of the tokens of a sequence (Program::zigzag), for code that depends on positions: tables of them, attention,
+// batches.
 #pragma once
 
 #include <cstdint>

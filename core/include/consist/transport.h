@@ -26,23 +26,24 @@ class CONSIST_API Communicator {
 
   /// Sum over the group, in place; the result is bitwise equal on all members. f32 and bf16 (bf16 is summed in f32 per hop).
   virtual void all_reduce(void* data, std::int64_t count, DType dtype, NativeQueue queue) = 0;
-  /// `input` holds size() parts of `count` elements; member r receives the sum of the r-th parts. `output` may be the r-th part
-  /// of `input`.
+  /// `input` holds size() slices of `count` elements; member r receives the sum of the r-th slices. `output` may be the r-th
+  /// slice of `input`.
   virtual void reduce_scatter(const void* input, void* output, std::int64_t count, DType dtype, NativeQueue queue) = 0;
-  /// Member r contributes `count` elements, which become part r of every `output`. `input` may be part r of `output`.
+  /// Member r contributes `count` elements, which become slice r of every `output`. `input` may be slice r of `output`.
   virtual void all_gather(const void* input, void* output, std::int64_t count, DType dtype, NativeQueue queue) = 0;
-  /// Part r of `input` goes to member r, the part from member r becomes part r of `output`. Parts have `count` elements; from the
-  /// beginning of one to that of the next it is `input_stride` and `output_stride` elements, at least `count`. The two do not
-  /// overlap.
+  /// Slice r of `input` goes to member r, the slice from member r becomes slice r of `output`. Slices have `count` elements; from
+  /// the start of one to the start of the next it is `input_stride` and `output_stride` elements, at least `count`. `input` and
+  /// `output` do not overlap.
   virtual void all_to_all(const void* input, std::int64_t input_stride, void* output, std::int64_t output_stride,
                           std::int64_t count, DType dtype, NativeQueue queue) = 0;
   virtual void broadcast(void* data, std::int64_t count, DType dtype, int root, NativeQueue queue) = 0;
   virtual void send(const void* data, std::int64_t count, DType dtype, int to, NativeQueue queue) = 0;
   virtual void receive(void* data, std::int64_t count, DType dtype, int from, NativeQueue queue) = 0;
 
-  /// Calls between the two may travel as one message; rely on their results only after group_end(). A group may hold sends with
-  /// receives, of which none waits for another: members that all send first do not block each other. REQUIRES: one queue throughout,
-  /// no nesting, and the same groups on all members. The default does nothing: a transport of its own with messages overrides it.
+  /// Calls between the two may be sent as one message; rely on their results only after group_end(). A group may hold sends with
+  /// receives, of which none waits for another: members that all send first do not block each other. REQUIRES: one queue
+  /// throughout, no nesting, and the same groups on all members. The default does nothing: a transport of its own with messages
+  /// overrides it.
   virtual void group_begin(NativeQueue queue);
   virtual void group_end(NativeQueue queue);
 
@@ -56,6 +57,7 @@ class CONSIST_API Communicator {
   virtual std::map<std::string, std::string> versions() const;
 };
 
+/// A group to be connected, as one of its members sees it.
 struct GroupRequest {
   std::string name;         ///< unique within the job and equal on all members: "data.0"
   std::vector<int> ranks;   ///< ranks of the job, in group order
@@ -68,15 +70,15 @@ struct GroupRequest {
 class CONSIST_API Transport {
  public:
   virtual ~Transport();
-  /// Why this transport cannot serve a device of that kind on this machine; empty if it can. Must not start anything.
+  /// The reason why this transport cannot serve a device of that kind on this machine; empty if it can. Must not start anything.
   virtual std::string unavailable(std::string_view device_kind) const = 0;
-  /// Why it cannot connect a group of devices of that kind whose members are on one host, or on several; empty if it can, which
-  /// is the default. Predictions ask it on any machine, by the options alone; connect() refuses such groups by itself.
+  /// The reason why it cannot connect a group of devices of that kind whose members are on one host, or on several; empty, the
+  /// default, if it can. Predictions ask it on any machine, by the options alone; connect() refuses such groups by itself.
   virtual std::string cannot_connect(std::string_view device_kind, bool several_hosts) const;
-  /// Rank among the transports that `--transport auto` chooses from, for groups of devices of that kind whose members are on one
-  /// host, or on several: of those that can connect such a group and are there, the one with the highest number above 0 is taken,
-  /// the first by name where two are equal. 0, the default: taken only where --transport names it. In the tree: socket 10, efa
-  /// across hosts 20, nvlink within one 30. Asked on any machine, by the options alone.
+  /// Priority among the transports that `--transport auto` chooses from, for groups of devices of that kind whose members are on
+  /// one host, or on several: of those that can connect such a group and are there, the one with the highest number above 0 is
+  /// taken, the first by name where two are equal. 0, the default: taken only where --transport names it. In the tree: socket 10,
+  /// efa across hosts 20, nvlink within one 30. Asked on any machine, by the options alone.
   virtual int preference(std::string_view device_kind, bool several_hosts) const;
   /// Connects the members of a group; called by all of them. The job outlives the communicator.
   virtual std::unique_ptr<Communicator> connect(Job& job, const GroupRequest& group) = 0;
