@@ -64,7 +64,7 @@ TEST(BenchExpect, JudgesTheUsersFigures) {
 }
 
 TEST(BenchExpect, TakesTheRatesOfAMachine) {
-  // docs/results.md: four H200s reach 353 GB/s busbw in 1 GiB.
+  // docs/results/collectives.md: four H200s reach 353 GB/s busbw in 1 GiB.
   const auto result = expect_command({"--members", "4,16", "--bytes", "1073741824", "--machine", "h200"});
   EXPECT_EQ(result.status, 0) << result.output;
   EXPECT_THAT(result.output, HasSubstr("353.0"));
@@ -79,7 +79,7 @@ TEST(BenchExpect, TakesTheRatesOfAMachine) {
 TEST(BenchExpect, TakesTheLinksOfATransport) {
   const auto h200 = std::make_shared<Machine>(*find_machine("h200"));
   const double bytes = 256.0 * 1024 * 1024;
-  EXPECT_NEAR(expect("all_reduce", 4, bytes, h200, "socket").busbw, 3.83e9, 1e7) << "docs/results.md";
+  EXPECT_NEAR(expect("all_reduce", 4, bytes, h200, "socket").busbw, 3.83e9, 1e7) << "docs/results/collectives.md";
   EXPECT_EQ(expect("all_reduce", 4, bytes, h200, "nvlink").busbw, expect("all_reduce", 4, bytes, h200).busbw);
   EXPECT_EQ(expect("all_reduce", 4, bytes, h200, "socket").unknown, "");
   const auto result = expect_command({"--members", "4,8", "--bytes", "268435456", "--machine", "h200", "--transport", "socket"});

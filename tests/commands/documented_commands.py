@@ -14,7 +14,7 @@ arguments of the JobSet. They are read from the files, so that a new one is test
                    run, with the archives and the checkpoint of two steps in place of those that they name
   explain, predict, plugins, bench expect, completion, man
                    run as they stand
-  others           their options are those of `consist man COMMAND`; so it is for docs/results.md, whose commands have been run
+  others           their options are those of `consist man COMMAND`; so it is for docs/results, whose commands have been run
 
 A command with `...` is tested without it. Prints what is wrong, one line each, and exits with 1."""
 import concurrent.futures
@@ -149,7 +149,7 @@ def commands_of(root, files):
 
 def all_files(root):
     found = ["README.md", "launch/quickstart.sh", "launch/slurm/efa.sbatch", "launch/kubernetes/efa-jobset.yaml"]
-    for pattern in ("docs/*.md", "plugins/**/README.md", "models/**/README.md", "datasets/**/README.md"):
+    for pattern in ("docs/*.md", "docs/results/*.md", "plugins/**/README.md", "models/**/README.md", "datasets/**/README.md"):
         found += sorted(os.path.relpath(path, root) for path in glob.glob(os.path.join(root, pattern), recursive=True))
     return found
 
@@ -232,7 +232,7 @@ class Tester:
         if any(name in word for word in words for name in OF_EXTERNAL):
             return ""
         kind = words[0]
-        if kind == "options-of" or command.where.startswith("docs/results.md"):
+        if kind == "options-of" or command.where.startswith(("docs/results.md", "docs/results/")):
             return self.options_exist([word for word in words if word != "options-of"])
         if kind in ("calibrate", "launch", "check", "tokenize") or words[:2] == ["bench", "collectives"]:
             return self.options_exist(words)

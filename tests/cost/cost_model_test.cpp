@@ -35,7 +35,7 @@ TEST(Curve, GoesThroughItsPoints) {
 }
 
 TEST(CostModel, ReproducesWhatWasMeasured) {
-  // docs/results.md, four H200s: busbw of 64 MiB.
+  // docs/results/collectives.md, four H200s: busbw of 64 MiB.
   const CostModel costs(shared(*find_machine("h200")), Mesh({{"data", 4}}));
   const double mib64 = 64.0 * 1024 * 1024;
   EXPECT_NEAR(1.5 * mib64 / costs.transfer_seconds(op("all_reduce"), 1.5 * mib64, 0), 314e9, 1e6);

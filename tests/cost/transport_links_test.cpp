@@ -178,7 +178,7 @@ TEST(TransportLinks, HaveFiguresOnTheCommandLine) {
 TEST(TransportLinks, OfMachinesThatShipSayWhereTheyComeFrom) {
   const Machine& h200 = *find_machine("h200");
   const TransportLinks& socket = *h200.find_transport("socket");
-  // docs/results.md, four H200s: busbw of 256 MiB over sockets.
+  // docs/results/collectives.md, four H200s: busbw of 256 MiB over sockets.
   const CostModel costs(shared(h200), Mesh({{"data", 4}}), {"socket"});
   const double mib256 = 256.0 * 1024 * 1024;
   EXPECT_NEAR(1.5 * mib256 / costs.transfer_seconds(op("all_reduce"), 1.5 * mib256, 0), 3.83e9, 1e7);

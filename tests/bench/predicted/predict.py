@@ -47,7 +47,7 @@ def comparisons(rows):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--consist", default="build/bin/consist")
-    parser.add_argument("--markdown", action="store_true", help="as docs/results.md has it")
+    parser.add_argument("--markdown", action="store_true", help="as docs/results/predicted.md has it")
     parser.add_argument("--machine", help="one that ships, h200 or h100: all rows of such GPUs, by that machine instead of their own")
     arguments = parser.parse_args()
     rows = [row for row in read_rows() if not arguments.machine or shipped_machine(row) == arguments.machine]
